@@ -1,0 +1,159 @@
+//! The counters and gauges that every member publishes, under the kernel's names.
+//!
+//! Counters only grow; the supervisor adds those of a member that ended to the group's totals. Gauges are the present
+//! state and vanish with the member.
+
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Number of folio orders that are counted apart: 0 (4 KiB) to 9 (2 MiB).
+pub const ORDERS: usize = 10;
+
+/// The directory names of the sizes, as below `/sys/kernel/mm/transparent_hugepage/hugepages-*`.
+pub const SIZE_NAMES: [&str; ORDERS] =
+    ["4kB", "8kB", "16kB", "32kB", "64kB", "128kB", "256kB", "512kB", "1024kB", "2048kB"];
+
+macro_rules! named {
+    ($(#[$doc:meta])* $kind:ident, $count:ident, $all:ident { $($(#[$item_doc:meta])* $item:ident = $name:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(usize)]
+        pub enum $kind { $($(#[$item_doc])* $item,)* }
+        impl $kind {
+            /// Every member of the enumeration, in the order of its storage.
+            pub const ALL: &'static [$kind] = &[$($kind::$item,)*];
+            /// The name under which it is shown.
+            pub const fn name(self) -> &'static str { match self { $($kind::$item => $name,)* } }
+        }
+        /// How many there are.
+        pub const $count: usize = $kind::ALL.len();
+    };
+}
+
+named! {
+    /// A figure that only grows. Pages are 4 KiB pages.
+    Counter, COUNTERS, ALL_COUNTERS {
+        /// Pages written out to swap.
+        PagesOut = "pswpout",
+        /// Pages read back from swap.
+        PagesIn = "pswpin",
+        /// Faults that had to read a device (decompression counts).
+        MajorFaults = "pgmajfault",
+        /// Faults served without reading a device: first touches of registered memory and pages still in the swap cache.
+        MinorFaults = "pgfault_minor",
+        /// Pages looked at by the background evictor.
+        ScannedBackground = "pgscan_kswapd",
+        /// Pages evicted by the background evictor.
+        StolenBackground = "pgsteal_kswapd",
+        /// Times that a fault had to wait for memory (direct reclaim).
+        DirectReclaims = "allocstall",
+        /// Pages that were touched while they waited uncompressed, and went back as hot.
+        Activated = "pgactivate",
+        /// Pages found in the swap cache at a fault.
+        SwapCacheHits = "swap_cache_hits",
+        /// Pages that could not be moved because they are pinned for I/O.
+        Pinned = "pages_pinned",
+        /// Pages shared after a fork that were taken by copy.
+        Unshared = "pages_unshared",
+        /// Pages whose stored bytes failed their checksum or could not be read; each was poisoned.
+        Poisoned = "pages_poisoned",
+        /// Pages written to the file device.
+        FilePagesOut = "file_pswpout",
+        /// Pages read from the file device.
+        FilePagesIn = "file_pswpin",
+        /// Nanoseconds that faulting threads waited, from the reading of the fault to its resolution.
+        FaultNanoseconds = "fault_wait_ns",
+        /// Nanoseconds of CPU time of the pager threads.
+        PagerNanoseconds = "pager_cpu_ns",
+        /// Forks taken over by an engine of the child's own.
+        Forks = "forks",
+        /// Children made by a bare clone(2), served by their parent.
+        RawForks = "raw_forks",
+    }
+}
+
+named! {
+    /// A figure per folio order.
+    SizeCounter, SIZE_COUNTERS, ALL_SIZE_COUNTERS {
+        /// Folios of this order written out whole.
+        SwapOut = "swpout",
+        /// Folios of this order that had to be split because no slots were found.
+        SwapOutFallback = "swpout_fallback",
+        /// Folios of this order brought back whole.
+        SwapIn = "swpin",
+        /// Swap-ins of this order that fell back to a smaller one.
+        SwapInFallback = "swpin_fallback",
+        /// The same, because the charge failed.
+        SwapInFallbackCharge = "swpin_fallback_charge",
+    }
+}
+
+named! {
+    /// A present state, in bytes unless the name says otherwise.
+    Gauge, GAUGES, ALL_GAUGES {
+        /// Bytes of managed memory that are swapped out.
+        Swapped = "swapped",
+        /// Uncompressed bytes of what the compressed RAM device holds (zram's mm_stat).
+        OrigDataSize = "orig_data_size",
+        /// Compressed bytes of it.
+        ComprDataSize = "compr_data_size",
+        /// Memory that the compressed RAM device occupies.
+        MemUsedTotal = "mem_used_total",
+        /// The highest value of it.
+        MemUsedMax = "mem_used_max",
+        /// Pages stored as zero or same-filled, without storage.
+        SamePages = "same_pages",
+        /// Pages stored as they are because they do not compress.
+        HugePages = "huge_pages",
+        /// Bytes in the file device.
+        FileBytes = "file_bytes",
+        /// Bytes of the engine's own tables that are resident.
+        Metadata = "metadata",
+        /// Bytes that wait in the staging area.
+        Staging = "staging",
+        /// Anonymous memory of the program.
+        Resident = "resident",
+        /// Slots in use.
+        SlotsUsed = "slots_used_pages",
+    }
+}
+
+/// One member's figures. Written by that member alone, with relaxed order: figures never carry synchronisation.
+#[repr(C)]
+pub struct Figures {
+    counters: [AtomicU64; COUNTERS],
+    sizes: [[AtomicU64; ORDERS]; SIZE_COUNTERS],
+    gauges: [AtomicU64; GAUGES],
+}
+
+impl Figures {
+    /// Adds `n` to a counter.
+    pub fn add(&self, counter: Counter, n: u64) {
+        self.counters[counter as usize].fetch_add(n, Relaxed);
+    }
+    /// Adds `n` to the figure of one folio order (0..=9; larger orders are counted as 9).
+    pub fn add_size(&self, counter: SizeCounter, order: usize, n: u64) {
+        self.sizes[counter as usize][order.min(ORDERS - 1)].fetch_add(n, Relaxed);
+    }
+    /// Sets a gauge.
+    pub fn set(&self, gauge: Gauge, value: u64) {
+        self.gauges[gauge as usize].store(value, Relaxed);
+    }
+    /// Reads a counter.
+    pub fn counter(&self, counter: Counter) -> u64 {
+        self.counters[counter as usize].load(Relaxed)
+    }
+    /// Reads the figure of one order (0..=9).
+    pub fn size(&self, counter: SizeCounter, order: usize) -> u64 {
+        self.sizes[counter as usize][order].load(Relaxed)
+    }
+    /// Reads a gauge.
+    pub fn gauge(&self, gauge: Gauge) -> u64 {
+        self.gauges[gauge as usize].load(Relaxed)
+    }
+    /// Sets everything to zero, for the next member that gets this place.
+    pub fn clear(&self) {
+        for figure in self.counters.iter().chain(self.sizes.iter().flatten()).chain(&self.gauges) {
+            figure.store(0, Relaxed);
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! The control protocol: fixed-size messages over a `SOCK_SEQPACKET` Unix socket with an abstract name.
+//!
+//! The name stands in the environment as [`GROUP_VARIABLE`]. A member's pager thread connects (its descriptors live in
+//! a table of its own, which the program cannot reach), says [`Kind::Hello`], and keeps the connection for life: its end
+//! tells the supervisor that the process has ended or has become another image by exec; the end of the supervisor's side
+//! tells the member that `folioswap` is gone, whereupon the member ends itself.
+//!
+//! | from | message | words | descriptors |
+//! |---|---|---|---|
+//! | member | `Hello` | fork token (0: none), abilities | |
+//! | supervisor | `Welcome` | member id, device flags | segment, [file device], [userfaultfd of a forked child] |
+//! | supervisor | `Refused` | [`Refusal`] | |
+//! | member | `HoldUserfault` | | its userfaultfd, for the supervisor to hold |
+//! | member | `Forked` | fork token | userfaultfd of the child, which will say `Hello` with the token |
+//! | member | `RawForked` | | userfaultfd of a child that no agent prepared; its parent serves it |
+//! | member | `WantClusters` | how many | |
+//! | supervisor | `Clusters` | how many (0: the device is full), then their numbers | |
+//! | member | `DropClusters` | how many, then their numbers | |
+//! | member | `OutOfMemory` | [`OutOfMemory`], bytes it has, bytes it would need | |
+//! | member | `Note` | [`Note`], a value | |
+//!
+//! Requests are answered in order; a member has at most one unanswered request.
+
+/// Environment variable that names the group's socket (abstract, without the leading zero byte).
+pub const GROUP_VARIABLE: &str = "FOLIOSWAP_GROUP";
+/// Most clusters that one message carries.
+pub const CLUSTERS_PER_MESSAGE: usize = 24;
+/// Most descriptors that one message carries.
+pub const DESCRIPTORS_MAX: usize = 3;
+
+/// What a message says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+#[allow(missing_docs, reason = "the table at the head of this module defines them")]
+pub enum Kind {
+    Hello = 1,
+    Welcome = 2,
+    Refused = 3,
+    HoldUserfault = 4,
+    Forked = 5,
+    RawForked = 6,
+    WantClusters = 7,
+    Clusters = 8,
+    DropClusters = 9,
+    OutOfMemory = 10,
+    Note = 11,
+}
+
+/// Bits of the second word of `Welcome`: which descriptors follow the segment, in this order.
+pub mod welcome {
+    /// The file device's descriptor follows.
+    pub const FILE: u64 = 1;
+    /// The userfaultfd that the kernel made for this child at its fork follows (last).
+    pub const USERFAULT: u64 = 2;
+}
+
+/// Why the supervisor refuses a member; it then runs unmanaged and is counted so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub enum Refusal {
+    /// All places are taken.
+    TooManyMembers = 1,
+    /// The fork token is not known (its parent ended before it could say so).
+    UnknownToken = 2,
+}
+
+/// Why a member cannot keep the limit; the supervisor ends the group with one message and status 137.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub enum OutOfMemory {
+    /// Every device is full.
+    SwapFull = 1,
+    /// What cannot be managed is alone above the limit.
+    Unmanaged = 2,
+    /// The pager cannot go on (a system call that may not fail failed: the value is the errno).
+    PagerFailed = 3,
+}
+
+/// Something to be counted and reported at the end, not an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub enum Note {
+    /// userfaultfd could not be had in this process (value: errno): it runs unmanaged.
+    NoUserfault = 1,
+    /// A page was poisoned (value: its address).
+    Poisoned = 2,
+}
+
+/// One message. Sent and received whole: it is far below any socket buffer.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Message {
+    /// [`Kind`] as a number.
+    pub kind: u32,
+    /// Numbers of clusters that follow.
+    pub cluster_count: u32,
+    /// The words of the table.
+    pub words: [u64; 3],
+    /// Cluster numbers.
+    pub clusters: [u32; CLUSTERS_PER_MESSAGE],
+}
+
+impl Message {
+    /// Bytes on the wire.
+    pub const BYTES: usize = size_of::<Message>();
+
+    /// A message with up to three words.
+    pub const fn new(kind: Kind, words: [u64; 3]) -> Self {
+        Message { kind: kind as u32, cluster_count: 0, words, clusters: [0; CLUSTERS_PER_MESSAGE] }
+    }
+
+    /// The message with cluster numbers, as many as fit ([`CLUSTERS_PER_MESSAGE`]).
+    #[must_use]
+    pub fn with_clusters(mut self, clusters: &[u32]) -> Self {
+        let count = clusters.len().min(CLUSTERS_PER_MESSAGE);
+        self.clusters[..count].copy_from_slice(&clusters[..count]);
+        self.cluster_count = count as u32;
+        self
+    }
+
+    /// The cluster numbers that it carries; a count out of range is cut.
+    pub fn clusters(&self) -> &[u32] {
+        &self.clusters[..(self.cluster_count as usize).min(CLUSTERS_PER_MESSAGE)]
+    }
+
+    /// Its kind; `None` for a number that this version does not know.
+    pub const fn kind(&self) -> Option<Kind> {
+        Some(match self.kind {
+            1 => Kind::Hello,
+            2 => Kind::Welcome,
+            3 => Kind::Refused,
+            4 => Kind::HoldUserfault,
+            5 => Kind::Forked,
+            6 => Kind::RawForked,
+            7 => Kind::WantClusters,
+            8 => Kind::Clusters,
+            9 => Kind::DropClusters,
+            10 => Kind::OutOfMemory,
+            11 => Kind::Note,
+            _ => return None,
+        })
+    }
+
+    /// Its bytes, to be sent.
+    pub const fn as_bytes(&self) -> &[u8; Self::BYTES] {
+        // SAFETY: repr(C) of u32, u32, [u64; 3], [u32; 24]: 8 + 24 + 96 bytes, no padding (checked below).
+        unsafe { &*(core::ptr::from_ref(self).cast()) }
+    }
+
+    /// The message in received bytes; any bit pattern is a message, [`Message::kind`] tells whether it is a known one.
+    pub const fn from_bytes(bytes: &[u8; Self::BYTES]) -> Self {
+        // SAFETY: every field is an integer and there is no padding; the read is unaligned.
+        unsafe { core::ptr::read_unaligned(bytes.as_ptr().cast()) }
+    }
+}
+
+const _: () = assert!(size_of::<Message>() == 8 + 24 + 4 * CLUSTERS_PER_MESSAGE);

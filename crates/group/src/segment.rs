@@ -1,0 +1,193 @@
+//! The shared segment: fixed layout, atomics only, no locks.
+//!
+//! The supervisor creates it as a memfd of [`Segment::BYTES`] (sparse: only the pages of live members become resident)
+//! and hands the descriptor to each member in its welcome. All-zero is the valid empty state of everything except the
+//! [`Header`], which the supervisor fills in before the first member connects.
+
+use crate::counters::Figures;
+use core::sync::atomic::{
+    AtomicU32, AtomicU64,
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
+};
+
+/// "folioswp" in ASCII.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"folioswp");
+/// Layout version; a member refuses a segment of another version.
+pub const VERSION: u32 = 1;
+/// Members that one group can have at a time.
+pub const MEMBERS_MAX: usize = 4096;
+/// Clusters (2 MiB each) of the shared file device that can have their owner count published: 1 TiB.
+pub const FILE_CLUSTERS_MAX: usize = 1 << 19;
+/// Bytes of a cluster: 512 slots of 4 KiB.
+pub const CLUSTER_BYTES: u64 = 2 << 20;
+
+/// What the limit counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Scope {
+    /// Resident memory, compressed store and metadata: what a container's limit counts.
+    Total = 0,
+    /// Only the program's own resident memory, for comparisons with kernel zram, whose store no group is charged for.
+    Resident = 1,
+}
+
+/// What the group is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum GroupState {
+    /// Members run.
+    Running = 0,
+    /// The supervisor is ending the group; members evict nothing more.
+    Ending = 1,
+}
+
+/// What concerns the whole group. Written by the supervisor.
+#[repr(C, align(64))]
+pub struct Header {
+    /// [`MAGIC`].
+    pub magic: AtomicU64,
+    /// [`VERSION`].
+    pub version: AtomicU32,
+    /// The supervisor's process id.
+    pub supervisor_pid: AtomicU32,
+    /// The limit in bytes.
+    pub limit_bytes: AtomicU64,
+    /// [`Scope`] as a number.
+    pub scope: AtomicU32,
+    /// [`GroupState`] as a number.
+    pub state: AtomicU32,
+    /// Anonymous and shared-memory bytes that no member counts: descendants without an agent, and the supervisor itself.
+    pub unmanaged_bytes: AtomicU64,
+    /// Members in `0..members_high` may be live; those above never were.
+    pub members_high: AtomicU32,
+    /// Size of the file device in clusters; 0 when there is none.
+    pub file_clusters: AtomicU32,
+    /// Clusters of the file device that have an owner.
+    pub file_clusters_used: AtomicU32,
+    /// Counts up whenever the group's charge sinks: threads that wait for memory wait on it (futex).
+    pub charge_sank: AtomicU32,
+}
+
+/// Life of a member's place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum MemberState {
+    /// Nobody's.
+    Free = 0,
+    /// Assigned by the supervisor, in use by one process.
+    Live = 1,
+}
+
+/// One member's place. The supervisor assigns and frees it; between the two only its member writes it, except
+/// [`Member::reclaim_request_bytes`] and [`Member::wake`], which everybody may raise.
+#[repr(C, align(64))]
+pub struct Member {
+    /// [`MemberState`] as a number. Written by the supervisor.
+    pub state: AtomicU32,
+    /// Process id as the supervisor sees it. Written by the supervisor.
+    pub pid: AtomicU32,
+    /// Counts up to wake the member's evictor (futex).
+    pub wake: AtomicU32,
+    /// 1 while the member's threads take in memory (faults or growth in the last interval), else 0.
+    pub active: AtomicU32,
+    /// Bytes that others ask this member to evict.
+    pub reclaim_request_bytes: AtomicU64,
+    /// What the member counts towards the limit, in bytes, by the group's [`Scope`].
+    pub charge_bytes: AtomicU64,
+    /// Resident managed bytes that it could evict.
+    pub evictable_bytes: AtomicU64,
+    /// Counters and gauges.
+    pub figures: Figures,
+}
+
+impl Member {
+    /// True while a process has this place.
+    pub fn is_live(&self) -> bool {
+        self.state.load(Acquire) == MemberState::Live as u32
+    }
+}
+
+/// The whole segment.
+#[repr(C)]
+pub struct Segment {
+    /// What concerns the whole group.
+    pub header: Header,
+    /// The places, indexed by member id.
+    pub members: [Member; MEMBERS_MAX],
+    /// Owners of each cluster of the file device. Written by the supervisor.
+    pub file_cluster_owners: [AtomicU32; FILE_CLUSTERS_MAX],
+}
+
+/// The segment is not one that this build understands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ForeignSegment;
+
+impl Segment {
+    /// Size of the memfd. Sparse: an idle segment occupies a few pages.
+    pub const BYTES: usize = size_of::<Segment>();
+
+    /// Fills in the header of a new, all-zero segment. For the supervisor, before any member connects.
+    pub fn initialise(&self, supervisor_pid: u32, limit_bytes: u64, scope: Scope, file_clusters: u32) {
+        let header = &self.header;
+        header.supervisor_pid.store(supervisor_pid, Relaxed);
+        header.limit_bytes.store(limit_bytes, Relaxed);
+        header.scope.store(scope as u32, Relaxed);
+        header.file_clusters.store(file_clusters.min(FILE_CLUSTERS_MAX as u32), Relaxed);
+        header.version.store(VERSION, Relaxed);
+        header.magic.store(MAGIC, Release);
+    }
+
+    /// Checks magic and version. For a member, after mapping.
+    ///
+    /// # Errors
+    /// [`ForeignSegment`] when another version made it.
+    pub fn check(&self) -> Result<(), ForeignSegment> {
+        let known = self.header.magic.load(Acquire) == MAGIC && self.header.version.load(Relaxed) == VERSION;
+        if known { Ok(()) } else { Err(ForeignSegment) }
+    }
+
+    /// What the limit counts.
+    pub fn scope(&self) -> Scope {
+        if self.header.scope.load(Relaxed) == Scope::Resident as u32 { Scope::Resident } else { Scope::Total }
+    }
+
+    /// The places that may be live.
+    pub fn members(&self) -> &[Member] {
+        let high = self.header.members_high.load(Acquire) as usize;
+        &self.members[..high.min(MEMBERS_MAX)]
+    }
+
+    /// Sum of what all members and the unmanaged rest count towards the limit, in bytes. Cost: one load per member.
+    pub fn charge_bytes(&self) -> u64 {
+        let managed: u64 = self
+            .members()
+            .iter()
+            .filter(|member| member.is_live())
+            .map(|member| member.charge_bytes.load(Relaxed))
+            .sum();
+        managed + self.header.unmanaged_bytes.load(Relaxed)
+    }
+
+    /// Takes a free place for a process. For the supervisor alone. `None` when all are taken.
+    pub fn assign(&self, pid: u32) -> Option<u32> {
+        let index = self.members.iter().position(|member| !member.is_live())?;
+        let member = &self.members[index];
+        member.figures.clear();
+        member.wake.store(0, Relaxed);
+        member.active.store(1, Relaxed);
+        member.reclaim_request_bytes.store(0, Relaxed);
+        member.charge_bytes.store(0, Relaxed);
+        member.evictable_bytes.store(0, Relaxed);
+        member.pid.store(pid, Relaxed);
+        member.state.store(MemberState::Live as u32, Release);
+        self.header.members_high.fetch_max(index as u32 + 1, AcqRel);
+        Some(index as u32)
+    }
+
+    /// Frees the place of a process that has ended. For the supervisor alone, after it read the figures.
+    pub fn release(&self, id: u32) {
+        self.members[id as usize].charge_bytes.store(0, Relaxed);
+        self.members[id as usize].state.store(MemberState::Free as u32, Release);
+        self.header.charge_sank.fetch_add(1, Release);
+    }
+}
