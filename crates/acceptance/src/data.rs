@@ -1,0 +1,205 @@
+//! Page contents that can be verified from the page's number alone, with a known compressibility.
+
+/// Bytes of a page.
+pub const PAGE: usize = 4096;
+
+/// How a page is filled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// LZ4 halves it, in many short matches as ordinary data has.
+    Two,
+    /// LZ4 leaves a third.
+    Three,
+    /// Random bytes.
+    Incompressible,
+    /// All zero (a page of number 0 as well as any other: cannot tell pages apart, and is not meant to).
+    Zero,
+    /// One 64-bit word, other from page to page, repeated.
+    Same,
+    /// Only the first word is written: what a first-touch test does.
+    Stamp,
+    /// The others in turn, by page number.
+    Mixed,
+}
+
+impl Kind {
+    /// Parses the name that the programs take as an argument.
+    ///
+    /// # Errors
+    /// The unknown name.
+    pub fn parse(name: &str) -> Result<Self, String> {
+        Ok(match name {
+            "2" => Kind::Two,
+            "3" => Kind::Three,
+            "random" => Kind::Incompressible,
+            "zero" => Kind::Zero,
+            "same" => Kind::Same,
+            "stamp" => Kind::Stamp,
+            "mixed" => Kind::Mixed,
+            _ => return Err(format!("unknown kind of data: {name}")),
+        })
+    }
+
+    fn of(self, page: u64) -> Self {
+        if self != Kind::Mixed {
+            return self;
+        }
+        [Kind::Two, Kind::Three, Kind::Incompressible, Kind::Same, Kind::Zero, Kind::Two, Kind::Stamp]
+            [(page % 7) as usize]
+    }
+}
+
+/// A pseudo-random sequence (wyrand): cheap enough that a page is made at the speed of memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Random(u64);
+
+impl Random {
+    /// The sequence of a seed.
+    pub const fn new(seed: u64) -> Self {
+        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x6a09_e667_f3bc_c908)
+    }
+    /// The next number.
+    #[inline]
+    #[allow(clippy::should_implement_trait, reason = "it never ends")]
+    pub const fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0xa076_1d64_78bd_642f);
+        let product = (self.0 as u128).wrapping_mul((self.0 ^ 0xe703_7ed1_a0b4_28db) as u128);
+        (product >> 64) as u64 ^ product as u64
+    }
+    /// A number below `n`.
+    #[inline]
+    pub const fn below(&mut self, n: u64) -> u64 {
+        ((self.next() as u128 * n as u128) >> 64) as u64
+    }
+}
+
+/// The first word of a page: tells page, seed and version apart at one look.
+#[inline]
+pub const fn stamp(seed: u64, version: u64, page: u64) -> u64 {
+    let mut random = Random::new(seed ^ version.rotate_left(48) ^ page.rotate_left(16));
+    random.next() | 1
+}
+
+const PHRASE: &[u8; 40] = b" of the folio, its slots and its cluster";
+
+/// Writes the content of page number `page` in `version` into `out`. A page of kind `Stamp` keeps what it has behind
+/// its first word.
+///
+/// # Panics
+/// When `out` is not one page.
+pub fn fill(out: &mut [u8], kind: Kind, seed: u64, version: u64, page: u64) {
+    assert_eq!(out.len(), PAGE);
+    let first = stamp(seed, version, page);
+    let mut random = Random::new(first);
+    match kind.of(page) {
+        Kind::Two => units::<32>(out, first, &mut random),
+        Kind::Three => units::<48>(out, first, &mut random),
+        Kind::Incompressible => {
+            for word in out.chunks_exact_mut(8) {
+                word.copy_from_slice(&random.next().to_ne_bytes());
+            }
+            out[..8].copy_from_slice(&first.to_ne_bytes());
+        }
+        Kind::Zero => out.fill(0),
+        Kind::Same => {
+            for word in out.chunks_exact_mut(8) {
+                word.copy_from_slice(&first.to_ne_bytes());
+            }
+        }
+        Kind::Stamp => out[..8].copy_from_slice(&first.to_ne_bytes()),
+        Kind::Mixed => unreachable!("resolved above"),
+    }
+}
+
+/// Units of `UNIT` bytes: 12 random ones, the rest always the same. LZ4 stores each in 16.
+fn units<const UNIT: usize>(out: &mut [u8], first: u64, random: &mut Random) {
+    let (units, rest) = out.as_chunks_mut::<UNIT>();
+    for unit in units {
+        let (a, b) = (random.next(), random.next());
+        unit[..8].copy_from_slice(&a.to_ne_bytes());
+        unit[8..12].copy_from_slice(&(b as u32).to_ne_bytes());
+        unit[12..].copy_from_slice(&PHRASE[..UNIT - 12]);
+    }
+    rest.fill(0);
+    out[..8].copy_from_slice(&first.to_ne_bytes());
+}
+
+/// The first word that page number `page` must have.
+pub fn first_word(kind: Kind, seed: u64, version: u64, page: u64) -> u64 {
+    if kind.of(page) == Kind::Zero { 0 } else { stamp(seed, version, page) }
+}
+
+/// Checks a whole page.
+///
+/// # Errors
+/// Says which byte differs and what the page looks like: zeroes, another page's content, or damage.
+pub fn check(got: &[u8], kind: Kind, seed: u64, version: u64, page: u64) -> Result<(), String> {
+    let mut expected = [0u8; PAGE];
+    fill(&mut expected, kind, seed, version, page);
+    if got == expected {
+        return Ok(());
+    }
+    let at = got.iter().zip(&expected).position(|(a, b)| a != b).unwrap_or(0);
+    let differing = got.iter().zip(&expected).filter(|(a, b)| a != b).count();
+    let looks = if got.iter().all(|&byte| byte == 0) {
+        "is all zero".to_owned()
+    } else {
+        let word = u64::from_ne_bytes(got[..8].try_into().expect("8 bytes"));
+        // Nearby pages and versions: a mix-up of pages is then named.
+        let other = (0..=version + 1)
+            .flat_map(|v| (page.saturating_sub(2048)..page + 2048).map(move |p| (v, p)))
+            .find(|&(v, p)| first_word(kind, seed, v, p) == word && word != 0);
+        match other {
+            Some((v, p)) if (v, p) != (version, page) => {
+                format!("begins like page {p} in version {v}")
+            }
+            _ => format!("begins with {word:#018x}"),
+        }
+    };
+    Err(format!(
+        "page {page} (kind {kind:?}, version {version}): {differing} bytes differ, the first at {at}; it {looks}"
+    ))
+}
+
+/// Compressed size of what `fill` makes, by LZ4 in blocks of `block` bytes, as a ratio.
+pub fn lz4_ratio(kind: Kind, block: usize, pages: u64) -> f64 {
+    let mut bytes = vec![0u8; pages as usize * PAGE];
+    for (page, out) in bytes.chunks_exact_mut(PAGE).enumerate() {
+        fill(out, kind, 1, 0, page as u64);
+    }
+    let stored: usize = bytes.chunks(block).map(|chunk| lz4_flex::block::compress(chunk).len()).sum();
+    bytes.len() as f64 / stored as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ratios_are_what_their_names_say() {
+        for block in [4096, 65536] {
+            for (kind, wanted) in [(Kind::Two, 2.0), (Kind::Three, 3.0), (Kind::Incompressible, 1.0)] {
+                let ratio = lz4_ratio(kind, block, 1024);
+                assert!((ratio / wanted - 1.0).abs() < 0.08, "{kind:?} in {block}: {ratio}");
+            }
+        }
+    }
+
+    #[test]
+    fn damage_is_found_and_named() {
+        let mut page = [0u8; PAGE];
+        for kind in [Kind::Two, Kind::Three, Kind::Incompressible, Kind::Same, Kind::Mixed] {
+            fill(&mut page, kind, 7, 1, 35);
+            check(&page, kind, 7, 1, 35).expect("intact");
+            let others = [(7, 1, 36), (7, 2, 35), (8, 1, 35)];
+            for (seed, version, number) in others {
+                assert!(check(&page, kind, seed, version, number).is_err());
+            }
+            page[4000] ^= 1;
+            assert!(check(&page, kind, 7, 1, 35).is_err());
+        }
+        assert!(check(&[0; PAGE], Kind::Two, 7, 1, 36).expect_err("zero").contains("all zero"));
+        fill(&mut page, Kind::Two, 7, 0, 40);
+        assert!(check(&page, Kind::Two, 7, 1, 36).expect_err("other").contains("page 40 in version 0"));
+    }
+}

@@ -1,0 +1,21 @@
+//! Judges folioswap from outside, as a user would: starts programs under a limit, watches the memory of the whole
+//! process tree in a memory cgroup that has no limit of its own, and compares what they print.
+//!
+//! * [`job::Job`] describes a program; it is started without a limit, under folioswap, or under the kernel's own swap
+//!   (memory cgroup with a limit + zram), and yields an [`job::Outcome`].
+//! * [`data`] makes page contents that can be verified from the page's number alone.
+//! * [`skip!`](crate::skip) ends a test whose facility is missing here, so that it is counted as skipped.
+//!
+//! The programs are in `src/bin` and `c`; each verifies its own data and prints a result that does not depend on timing.
+
+pub mod cgroup;
+pub mod data;
+pub mod job;
+pub mod memory;
+pub mod programs;
+pub mod skipping;
+pub mod traces;
+pub mod zram;
+
+/// One mebibyte.
+pub const MIB: u64 = 1 << 20;

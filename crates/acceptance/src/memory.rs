@@ -1,0 +1,83 @@
+//! Plain anonymous mappings for the programs.
+
+use std::ops::{Deref, DerefMut};
+
+/// A private anonymous mapping, page-aligned, zero at first, unmapped on drop.
+#[derive(Debug)]
+pub struct Mapping {
+    start: *mut u8,
+    length: usize,
+}
+
+// SAFETY: it owns its memory, as a Box<[u8]> does.
+unsafe impl Send for Mapping {}
+// SAFETY: shared references only read.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps `length` bytes without touching them.
+    ///
+    /// # Panics
+    /// When the kernel refuses.
+    pub fn new(length: usize) -> Self {
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let start = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                length,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        assert_ne!(start, libc::MAP_FAILED, "mmap of {length} bytes: {}", std::io::Error::last_os_error());
+        Mapping { start: start.cast(), length }
+    }
+
+    /// Gives the kernel advice about it.
+    ///
+    /// # Panics
+    /// When the kernel refuses.
+    pub fn advise(&self, advice: i32) {
+        // SAFETY: our own mapping; the advices used (HUGEPAGE, NOHUGEPAGE) do not change its content.
+        let result = unsafe { libc::madvise(self.start.cast(), self.length, advice) };
+        assert_eq!(result, 0, "madvise: {}", std::io::Error::last_os_error());
+    }
+}
+
+impl Deref for Mapping {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        // SAFETY: mapped, initialised by the kernel, owned.
+        unsafe { std::slice::from_raw_parts(self.start, self.length) }
+    }
+}
+
+impl DerefMut for Mapping {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: mapped, initialised by the kernel, owned and borrowed mutably.
+        unsafe { std::slice::from_raw_parts_mut(self.start, self.length) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: our own mapping, no longer borrowed.
+        unsafe { libc::munmap(self.start.cast(), self.length) };
+    }
+}
+
+/// Parses `512M`, `2G`, `64K` or bytes.
+///
+/// # Errors
+/// The text that is no size.
+pub fn parse_size(text: &str) -> Result<u64, String> {
+    let (digits, unit) = match text.as_bytes().last() {
+        Some(b'K') => (&text[..text.len() - 1], 1 << 10),
+        Some(b'M') => (&text[..text.len() - 1], 1 << 20),
+        Some(b'G') => (&text[..text.len() - 1], 1 << 30),
+        _ => (text, 1),
+    };
+    digits.parse::<u64>().map(|n| n * unit).map_err(|_| format!("not a size: {text}"))
+}

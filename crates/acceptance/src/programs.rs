@@ -1,0 +1,68 @@
+//! Finds and makes the programs that the tests run.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+
+/// Looks a program up in `$PATH`.
+pub fn which(name: &str) -> Option<PathBuf> {
+    if name.contains('/') {
+        return Path::new(name).exists().then(|| name.into());
+    }
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|place| place.join(name)).find(|file| file.is_file())
+}
+
+/// Cargo's output directory of this profile, for example `target/release`.
+pub fn output_directory() -> PathBuf {
+    let me = std::env::current_exe().expect("own path");
+    let mut directory = me.parent().expect("a directory").to_path_buf();
+    if directory.file_name().is_some_and(|name| name == "deps") {
+        directory.pop();
+    }
+    directory
+}
+
+/// The command under test: `$FOLIOSWAP_BIN`, or what `cargo build -p folioswap-cli` put beside the tests.
+///
+/// # Panics
+/// When it is not there: tests of something that was not built must not pass.
+pub fn folioswap() -> PathBuf {
+    let path =
+        std::env::var_os("FOLIOSWAP_BIN").map_or_else(|| output_directory().join("folioswap"), PathBuf::from);
+    assert!(
+        path.is_file(),
+        "{} does not exist: build it with `cargo build -p folioswap-cli` (same profile), or set FOLIOSWAP_BIN",
+        path.display()
+    );
+    path
+}
+
+/// The directory of this crate.
+pub fn crate_directory() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Compiles `c/NAME.c` with the system's C compiler and returns the program. `flags` are added; `suffix` tells
+/// differently compiled ones apart.
+///
+/// # Panics
+/// When the compiler is missing or reports an error: Rust itself needs it for linking, so it is there.
+pub fn c_program(name: &str, suffix: &str, flags: &[&str]) -> PathBuf {
+    static ONE: Mutex<()> = Mutex::new(());
+    let _one = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let source = crate_directory().join("c").join(format!("{name}.c"));
+    let place = output_directory().join("acceptance-c");
+    std::fs::create_dir_all(&place).expect("output directory");
+    let program = place.join(format!("{name}{suffix}"));
+    let fresh = place.join(format!("{name}{suffix}.{}", std::process::id()));
+    let output = Command::new("cc")
+        .args(["-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", "-D_GNU_SOURCE", "-o"])
+        .args([fresh.as_os_str(), source.as_os_str()])
+        .args(flags)
+        .output()
+        .expect("cc can be run");
+    assert!(output.status.success(), "cc {name}.c: {}", String::from_utf8_lossy(&output.stderr));
+    std::fs::rename(&fresh, &program).expect("rename");
+    program
+}

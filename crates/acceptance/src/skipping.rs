@@ -1,0 +1,44 @@
+//! Tests that cannot run here say so and are counted as skipped, not as passed.
+
+use std::io::Write;
+
+/// Notes a skipped test: `SKIP: reason` on standard output, and a line in the file that `$FOLIOSWAP_SKIP_FILE` names,
+/// from which `scripts/test.sh` makes its sum. Called by [`skip!`](crate::skip).
+pub fn note(reason: &str) {
+    let thread = std::thread::current();
+    let test = thread.name().unwrap_or("?");
+    println!("SKIP: {reason}");
+    append(&format!("SKIP {test}: {reason}"));
+}
+
+/// Notes that a part of a test was left out; the test itself still counts as passed or failed.
+pub fn note_part(reason: &str) {
+    let thread = std::thread::current();
+    println!("NOTE: {reason}");
+    append(&format!("NOTE {}: {reason}", thread.name().unwrap_or("?")));
+}
+
+fn append(line: &str) {
+    let Some(path) = std::env::var_os("FOLIOSWAP_SKIP_FILE") else { return };
+    let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
+    if let Err(error) = file.and_then(|mut file| writeln!(file, "{line}")) {
+        panic!("FOLIOSWAP_SKIP_FILE cannot be written: {error}");
+    }
+}
+
+/// Ends the test as skipped.
+#[macro_export]
+macro_rules! skip {
+    ($($reason:tt)*) => {{
+        $crate::skipping::note(&format!($($reason)*));
+        return;
+    }};
+}
+
+/// Skips the test when one of the named programs is not installed.
+#[macro_export]
+macro_rules! need {
+    ($($program:expr),*) => {
+        $(if $crate::programs::which($program).is_none() { $crate::skip!("{} is not installed", $program); })*
+    };
+}

@@ -1,0 +1,119 @@
+//! Programs of ours that verify every byte: filling, re-reading, touching at random, counting, first touches.
+
+use folioswap_acceptance::MIB;
+use folioswap_acceptance::job::{self, Job, Outcome};
+use std::time::Duration;
+
+const TOUCH: &str = env!("CARGO_BIN_EXE_acc-touch");
+const COUNTERS: &str = env!("CARGO_BIN_EXE_acc-counters");
+
+fn touch(words: &[&str]) -> Job {
+    Job::new(std::iter::once(&TOUCH).chain(words)).timeout(Duration::from_secs(240))
+}
+
+/// Runs within `limit` MiB and makes sure that at least `swapped` MiB had to leave.
+fn run(name: &str, job: &Job, limit: u64, swapped: u64) -> Outcome {
+    let outcome = job.within(limit * MIB);
+    job::report(name, &outcome);
+    job::check_swapped(&outcome, swapped * MIB);
+    outcome
+}
+
+fn four_times(kind: &str) {
+    let words = ["--size", "256M", "--kind", kind, "--phases", "fill,reread,random,verify,rewrite,verify"];
+    let outcome = run(kind, &touch(&words), 64, 192);
+    assert!(outcome.text().starts_with("ok 268435456 bytes"), "{}", outcome.describe());
+}
+
+#[test]
+fn data_that_halves() {
+    four_times("2");
+}
+
+#[test]
+fn data_that_shrinks_to_a_third() {
+    four_times("3");
+}
+
+/// Compressed RAM is of no use for it: the file takes it.
+#[test]
+fn data_that_does_not_compress() {
+    four_times("random");
+}
+
+#[test]
+fn data_of_all_kinds() {
+    four_times("mixed");
+}
+
+/// Costs no storage at all, so that 16 times the limit is possible without the file.
+#[test]
+fn same_filled_data() {
+    let words = ["--size", "512M", "--kind", "same", "--phases", "fill,random,verify"];
+    run("same", &touch(&words), 32, 480);
+}
+
+/// Touched for writing, but zero.
+#[test]
+fn zero_data() {
+    let words = ["--size", "512M", "--kind", "zero", "--phases", "fill,random,verify"];
+    run("zero", &touch(&words), 32, 0);
+}
+
+#[test]
+fn threads_that_touch_at_random() {
+    let words =
+        ["--size", "256M", "--threads", "4", "--touches", "60000", "--phases", "fill,random,random,verify"];
+    run("4 threads", &touch(&words), 64, 192);
+}
+
+/// The fastest that memory can be asked for: one word of each page, by two threads.
+#[test]
+fn first_touch_by_two_threads() {
+    let words = ["--size", "1G", "--kind", "stamp", "--threads", "2", "--phases", "fill,verify"];
+    run("first touch, 2 threads", &touch(&words), 256, 768);
+}
+
+#[test]
+fn first_touch_by_two_threads_with_huge_pages() {
+    let words =
+        ["--size", "1G", "--kind", "stamp", "--threads", "2", "--huge", "yes", "--phases", "fill,verify"];
+    run("first touch, huge pages", &touch(&words), 256, 768);
+}
+
+#[test]
+fn first_touch_by_two_threads_with_data() {
+    let words = ["--size", "1G", "--kind", "2", "--threads", "2", "--huge", "yes", "--phases", "fill,verify"];
+    run("first touch, 2:1 data", &touch(&words), 256, 768);
+}
+
+#[test]
+fn first_touch_by_two_processes() {
+    let words = ["--size", "512M", "--kind", "stamp", "--processes", "2", "--phases", "fill,verify"];
+    run("first touch, 2 processes", &touch(&words), 256, 768);
+}
+
+#[test]
+fn first_touch_by_two_processes_with_huge_pages() {
+    let words =
+        ["--size", "512M", "--kind", "2", "--processes", "2", "--huge", "yes", "--phases", "fill,verify"];
+    run("first touch, 2 processes, huge", &touch(&words), 256, 768);
+}
+
+fn counters(run_length: &str) {
+    let seconds = job::seconds(10, 60).to_string();
+    let words =
+        [COUNTERS, "--size", "256M", "--threads", "8", "--seconds", seconds.as_str(), "--run", run_length];
+    let outcome = run("counters", &Job::new(words).timeout(Duration::from_secs(300)), 64, 192);
+    assert_eq!(outcome.text(), "ok: no update lost\n");
+}
+
+#[test]
+fn eight_threads_lose_no_update_in_single_pages() {
+    counters("1");
+}
+
+#[test]
+fn eight_threads_lose_no_update_in_runs_of_64k() {
+    counters("16");
+}
