@@ -1,0 +1,45 @@
+//! Swap devices: keep the bytes of a page, give them back or say by name why not.
+//!
+//! Two devices live here. [`Zram`] keeps pages compressed in memory that the caller supplies; [`FileDevice`] keeps
+//! them in page-sized slots of a file. A page's [`Place`] says where it is now, packed into 12 bytes: a [`Location`]
+//! word and a check word.
+//!
+//! The crate is `no_std`, has no heap, no thread-local, no libc call, and no state outside the caller's memory, so that
+//! it can run in a pager thread inside any process, and so that a forked child can go on with its copy-on-write copy
+//! of the same addresses (the caller guarantees that no operation is in flight at the moment of the fork).
+//!
+//! | Module | Concept |
+//! |---|---|
+//! | [`page`] | a page, and pages that hold one repeated word |
+//! | [`location`] | handle, slot, where a page is now, and the bit that pins it there |
+//! | [`checksum`] | 32 bits over the stored bytes |
+//! | [`lz4`] | the LZ4 block format for one page |
+//! | [`memory`] | where zram's memory comes from |
+//! | [`zram`] | the compressed object store |
+//! | [`file`] | the file device |
+//! | `create` | making the swap file (feature `create`, std) |
+#![cfg_attr(not(any(test, feature = "create")), no_std)]
+
+#[cfg(not(all(target_pointer_width = "64", target_endian = "little")))]
+compile_error!("folioswap-devices packs 64-bit little-endian words");
+
+pub mod checksum;
+#[cfg(feature = "create")]
+pub mod create;
+pub mod file;
+pub mod location;
+mod lock;
+pub mod lz4;
+pub mod memory;
+pub mod page;
+pub mod zram;
+
+pub use checksum::Checksum;
+pub use file::{FileDevice, FileError};
+pub use location::{FileSlot, Handle, Location, LocationCell, Owner, Place, StoredLen};
+pub use memory::PageMemory;
+pub use page::{PAGE_SIZE, Page};
+pub use zram::{
+    CompactReport, FreeError, IncompressiblePolicy, LoadError, MmStat, Relocation, Scratch, StoreError,
+    StoreOptions, Stored, Verdict, Zram,
+};

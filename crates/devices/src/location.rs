@@ -1,0 +1,314 @@
+//! Where a page's bytes are now, in 12 bytes, and the bit that pins them there.
+//!
+//! A location is a 64-bit word with a 32-bit *check word* beside it:
+//!
+//! | Kind | bits 0-2 | bit 3 | bits 4-15 | bits 16-55 | bits 56-63 | check word |
+//! |---|---|---|---|---|---|---|
+//! | none | 0 | LOCK | 0 | 0 | 0 | 0 |
+//! | zero | 1 | LOCK | 0 | 0 | 0 | 0 |
+//! | same-filled | 2 | LOCK | 0 | 0 (16-31), then the pattern's high half (32-63) | | the pattern's low half |
+//! | zram | 3 | LOCK | length − 1 | handle | 0 | checksum |
+//! | file | 4 | LOCK | 0 | slot (16-63) | | checksum |
+//!
+//! All zero is "none": a table fresh from the system is empty. Every other word with the LOCK bit clear is one that
+//! [`Place::pack`] made, and [`Place::unpack`] is its inverse.
+//!
+//! **The LOCK bit** belongs to whoever reads, frees or moves the bytes: see [`LocationCell`].
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use crate::checksum::Checksum;
+use crate::page::PAGE_SIZE;
+
+/// Names an object in the zram store: chunk and 32-byte granule. Below 2^[`Handle::BITS`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Handle(u64);
+
+impl Handle {
+    /// Bits in a handle.
+    pub const BITS: u32 = 40;
+
+    /// A handle that was kept as a plain number; `None` when it has too many bits.
+    #[inline]
+    pub const fn from_raw(raw: u64) -> Option<Self> {
+        if raw >> Self::BITS == 0 { Some(Self(raw)) } else { None }
+    }
+
+    /// The plain number.
+    #[inline]
+    pub const fn raw(self) -> u64 {
+        self.0
+    }
+}
+
+/// Whose bytes an object holds: any number below 2^[`Owner::BITS`], handed back by the compactor. A swap entry, say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Owner(u64);
+
+impl Owner {
+    /// Bits in an owner.
+    pub const BITS: u32 = 48;
+
+    /// `None` when the number has too many bits.
+    #[inline]
+    pub const fn new(raw: u64) -> Option<Self> {
+        if raw >> Self::BITS == 0 { Some(Self(raw)) } else { None }
+    }
+
+    /// The plain number.
+    #[inline]
+    pub const fn raw(self) -> u64 {
+        self.0
+    }
+}
+
+/// Bytes that an object takes in the store: 1 to 4096; 4096 means "as it was, not compressed".
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StoredLen(u16);
+
+impl StoredLen {
+    /// A page stored as it was.
+    pub const WHOLE_PAGE: Self = Self(PAGE_SIZE as u16);
+
+    /// `None` outside 1..=4096.
+    #[inline]
+    pub const fn new(bytes: usize) -> Option<Self> {
+        if bytes >= 1 && bytes <= PAGE_SIZE { Some(Self(bytes as u16)) } else { None }
+    }
+
+    /// The length in bytes.
+    #[inline]
+    pub const fn bytes(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A page-sized place in a file, counted in pages from its start. Below 2^[`FileSlot::BITS`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FileSlot(u64);
+
+impl FileSlot {
+    /// Bits in a slot: with them the byte offset of any slot fits the kernel's signed 64 bits.
+    pub const BITS: u32 = 48;
+
+    /// `None` when the number has too many bits.
+    #[inline]
+    pub const fn new(raw: u64) -> Option<Self> {
+        if raw >> Self::BITS == 0 { Some(Self(raw)) } else { None }
+    }
+
+    /// The plain number.
+    #[inline]
+    pub const fn raw(self) -> u64 {
+        self.0
+    }
+
+    /// The slot's first byte in the file.
+    #[inline]
+    pub const fn offset_bytes(self) -> u64 {
+        self.0 * PAGE_SIZE as u64
+    }
+}
+
+/// Where a page's bytes are, spelled out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// Nowhere.
+    None,
+    /// The page is all zeroes; nothing is stored.
+    Zero,
+    /// The page is one repeated word; nothing else is stored.
+    SameFilled {
+        /// The word.
+        pattern: u64,
+    },
+    /// In the compressed store.
+    Zram {
+        /// Which object.
+        handle: Handle,
+        /// Its bytes.
+        len: StoredLen,
+        /// Over its bytes.
+        checksum: Checksum,
+    },
+    /// In the file.
+    File {
+        /// Which slot.
+        slot: FileSlot,
+        /// Over the page.
+        checksum: Checksum,
+    },
+}
+
+/// A location word (layout in the module's table), with or without its LOCK bit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[repr(transparent)]
+pub struct Location(u64);
+
+const KIND_MASK: u64 = 0b111;
+const KIND_NONE: u64 = 0;
+const KIND_ZERO: u64 = 1;
+const KIND_SAME: u64 = 2;
+const KIND_ZRAM: u64 = 3;
+const KIND_FILE: u64 = 4;
+const LOCK: u64 = 1 << 3;
+const LEN_SHIFT: u32 = 4;
+const LEN_MASK: u64 = 0xfff;
+const PLACE_SHIFT: u32 = 16;
+const PATTERN_SHIFT: u32 = 32;
+
+const _: () = assert!(PAGE_SIZE as u64 - 1 <= LEN_MASK && LEN_SHIFT + 12 == PLACE_SHIFT);
+const _: () = assert!(PLACE_SHIFT + Handle::BITS <= 64 && PLACE_SHIFT + FileSlot::BITS <= 64);
+const _: () = assert!(FileSlot::BITS + 12 < 63, "byte offsets fit a signed 64-bit number");
+const _: () = assert!(size_of::<Location>() == 8 && size_of::<LocationCell>() == 8);
+
+impl Location {
+    /// Nowhere, not locked.
+    pub const NONE: Self = Self(KIND_NONE);
+
+    /// A word that was kept as a plain number.
+    #[inline]
+    pub const fn from_raw(raw: u64) -> Self {
+        Self(raw)
+    }
+
+    /// The plain number.
+    #[inline]
+    pub const fn raw(self) -> u64 {
+        self.0
+    }
+
+    /// Is the LOCK bit set?
+    #[inline]
+    pub const fn is_locked(self) -> bool {
+        self.0 & LOCK != 0
+    }
+
+    /// The same place, LOCK bit set.
+    #[inline]
+    pub const fn locked(self) -> Self {
+        Self(self.0 | LOCK)
+    }
+
+    /// The same place, LOCK bit clear.
+    #[inline]
+    pub const fn unlocked(self) -> Self {
+        Self(self.0 & !LOCK)
+    }
+
+    /// The word of an object in the compressed store, not locked; its checksum goes into the check word.
+    #[inline]
+    pub const fn zram(handle: Handle, len: StoredLen) -> Self {
+        Self(KIND_ZRAM | (len.0 as u64 - 1) << LEN_SHIFT | handle.0 << PLACE_SHIFT)
+    }
+
+    /// The word of a file slot, not locked; the page's checksum goes into the check word.
+    #[inline]
+    pub const fn file(slot: FileSlot) -> Self {
+        Self(KIND_FILE | slot.0 << PLACE_SHIFT)
+    }
+}
+
+impl Place {
+    /// Packs a place into its (unlocked) location word and its check word.
+    #[inline]
+    pub const fn pack(self) -> (Location, u32) {
+        match self {
+            Self::None => (Location::NONE, 0),
+            Self::Zero => (Location(KIND_ZERO), 0),
+            Self::SameFilled { pattern } => {
+                (Location(KIND_SAME | (pattern >> 32) << PATTERN_SHIFT), pattern as u32)
+            }
+            Self::Zram { handle, len, checksum } => (Location::zram(handle, len), checksum.raw()),
+            Self::File { slot, checksum } => (Location::file(slot), checksum.raw()),
+        }
+    }
+
+    /// Unpacks what [`pack`](Self::pack) packed; the LOCK bit is ignored. `None` for a word that `pack` never makes
+    /// (a table that was overwritten).
+    #[inline]
+    pub const fn unpack(location: Location, check: u32) -> Option<Self> {
+        let word = location.unlocked().0;
+        let place = match word & KIND_MASK {
+            KIND_NONE => Self::None,
+            KIND_ZERO => Self::Zero,
+            KIND_SAME => Self::SameFilled { pattern: (word >> PATTERN_SHIFT) << 32 | check as u64 },
+            KIND_ZRAM => Self::Zram {
+                handle: Handle((word >> PLACE_SHIFT) & ((1 << Handle::BITS) - 1)),
+                len: StoredLen((word >> LEN_SHIFT & LEN_MASK) as u16 + 1),
+                checksum: Checksum::from_raw(check),
+            },
+            KIND_FILE => {
+                Self::File { slot: FileSlot(word >> PLACE_SHIFT), checksum: Checksum::from_raw(check) }
+            }
+            _ => return None,
+        };
+        let (again, check_again) = place.pack();
+        if again.0 == word && check_again == check { Some(place) } else { None }
+    }
+}
+
+/// A location word in the caller's table, shared by faulting threads, evictors and the compactor.
+///
+/// The protocol: whoever *loads*, *frees* or *replaces* the bytes that a location names holds its LOCK bit from before
+/// it uses the handle until it is done with it. The compactor moves an object with [`relocate`](Self::relocate), one
+/// compare-exchange that succeeds only while the word names the old object and is not locked; so bytes never move
+/// under a reader, and the compactor never waits for one. The check word beside it does not change by a move, and is
+/// read and written by the holder of the LOCK bit only.
+#[derive(Debug, Default)]
+#[repr(transparent)]
+pub struct LocationCell(AtomicU64);
+
+impl LocationCell {
+    /// A cell that holds `location`.
+    pub const fn new(location: Location) -> Self {
+        Self(AtomicU64::new(location.0))
+    }
+
+    /// The word as it is now; it may change at once unless the caller holds the LOCK bit.
+    #[inline]
+    pub fn get(&self) -> Location {
+        Location(self.0.load(Ordering::Acquire))
+    }
+
+    /// Takes the LOCK bit; the location it pins, or `None` when somebody else holds the bit.
+    #[inline]
+    pub fn try_lock(&self) -> Option<Location> {
+        let word = self.0.fetch_or(LOCK, Ordering::Acquire);
+        if word & LOCK == 0 { Some(Location(word)) } else { None }
+    }
+
+    /// Writes `location` and releases the LOCK bit. The caller holds the bit.
+    #[inline]
+    pub fn unlock_with(&self, location: Location) {
+        debug_assert!(self.0.load(Ordering::Relaxed) & LOCK != 0, "the caller holds the LOCK bit");
+        self.0.store(location.unlocked().0, Ordering::Release);
+    }
+
+    /// Replaces `old` by `new` if the word is exactly `old` (both unlocked); true if it was. For the compactor.
+    #[inline]
+    pub fn relocate(&self, old: Location, new: Location) -> bool {
+        self.0
+            .compare_exchange(old.unlocked().0, new.unlocked().0, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+    }
+}
+
+/// Packing and unpacking agree at both ends of every field, checked when this compiles.
+const _: () = {
+    let lens = [StoredLen(1), StoredLen(2048), StoredLen::WHOLE_PAGE];
+    let handles = [Handle(0), Handle(0x55_5555_5555), Handle((1 << Handle::BITS) - 1)];
+    let mut i = 0;
+    while i < 3 {
+        let (location, check) =
+            Place::Zram { handle: handles[i], len: lens[i], checksum: Checksum::from_raw(u32::MAX) }.pack();
+        assert!(!location.is_locked() && check == u32::MAX);
+        match Place::unpack(location.locked(), check) {
+            Some(Place::Zram { handle, len, checksum }) => {
+                assert!(handle.0 == handles[i].0 && len.0 == lens[i].0 && checksum.raw() == u32::MAX)
+            }
+            _ => panic!("not symmetrical"),
+        }
+        i += 1;
+    }
+};

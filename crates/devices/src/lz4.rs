@@ -1,0 +1,56 @@
+//! The LZ4 block format for one page.
+
+use crate::page::{PAGE_SIZE, Page};
+
+/// Bytes a page may grow to when it does not compress.
+pub const OUTPUT_MAX: usize = lz4_flex::block::get_maximum_output_size(PAGE_SIZE);
+
+/// The compressor's hash table: 8 KiB, in the caller's memory.
+pub struct Table(lz4_flex::block::CompressTable);
+
+// With lz4_flex's `alloc` feature (which some other crate of the build may switch on) the table would be a heap box.
+const _: () = assert!(size_of::<Table>() >= 8192, "lz4_flex must be built without its `alloc` feature");
+
+impl Table {
+    /// An empty table.
+    pub const fn new() -> Self {
+        Self(lz4_flex::block::CompressTable::small())
+    }
+}
+
+impl Default for Table {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Compresses a page; returns the length in `output`, or `None` when that is above `limit` bytes.
+#[inline]
+pub fn compress(
+    page: &Page,
+    output: &mut [u8; OUTPUT_MAX],
+    table: &mut Table,
+    limit: usize,
+) -> Option<usize> {
+    match lz4_flex::block::compress_into_with_table(page, output, &mut table.0) {
+        Ok(len) if len <= limit => Some(len),
+        _ => None,
+    }
+}
+
+/// The bytes are no LZ4 block of exactly one page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Malformed;
+
+/// Expands a block into a page. Memory-safe on any input.
+///
+/// # Errors
+///
+/// [`Malformed`] when the input is not the block of one whole page; `page` then holds rubbish.
+#[inline]
+pub fn decompress(input: &[u8], page: &mut Page) -> Result<(), Malformed> {
+    match lz4_flex::block::decompress_into(input, page) {
+        Ok(PAGE_SIZE) => Ok(()),
+        _ => Err(Malformed),
+    }
+}

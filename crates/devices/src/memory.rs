@@ -1,0 +1,28 @@
+//! Where zram's memory comes from.
+
+use core::ptr::NonNull;
+
+/// Private memory for the store, mapped piecewise.
+///
+/// # Safety
+///
+/// [`map`](Self::map) hands out memory that is zeroed, readable and writable, aligned to a page, not used by anything
+/// else, and that stays mapped at that address for as long as the store (and any forked copy of it) exists.
+/// [`give_back`](Self::give_back) changes nothing but the contents of exactly the range that it is given. Neither may
+/// call back into the store.
+pub unsafe trait PageMemory: Sync {
+    /// Maps `bytes` (a multiple of 2 MiB) of zeroed memory. `None` when the system has none: the store then goes on
+    /// with what it has, and asks again later.
+    ///
+    /// Pages that are never touched should cost nothing (`mmap` private anonymous, `MAP_NORESERVE`). Aligning to 2 MiB
+    /// lets huge pages back the store.
+    fn map(&self, bytes: usize) -> Option<NonNull<u8>>;
+
+    /// Gives the memory behind a page-aligned range back to the system (`MADV_DONTNEED`). Its contents vanish (they
+    /// need not read as zero afterwards), its addresses stay usable.
+    ///
+    /// # Safety
+    ///
+    /// The range lies inside one earlier [`map`](Self::map), and its contents are no longer needed.
+    unsafe fn give_back(&self, start: NonNull<u8>, bytes: usize);
+}

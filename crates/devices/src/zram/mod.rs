@@ -1,0 +1,433 @@
+//! The compressed RAM device: an object store for pages of 4 KiB.
+//!
+//! **Shape.** Memory comes in chunks of 2 MiB from a [`PageMemory`], cut into spans of 128 KiB. A span in use belongs
+//! to one size class and is cut into slots; an object is a header of 8 bytes (owner and length) and up to 4096 stored
+//! bytes, and may straddle pages. A handle is the object's address in granules of 32 bytes. Descriptors of spans live
+//! outside of them, found by index. Empty spans belong to no class, keep their memory up to a small reserve, and are
+//! given back to the system in runs.
+//!
+//! **Who locks what.** A class's spans are under the class's spin lock, empty spans under the pool's; never both. Bytes
+//! are copied, compressed and checked under no lock at all. Loading takes no lock.
+//!
+//! **The caller's side of the bargain**: between reading a handle from its table and the end of
+//! [`load`](Zram::load) or [`free`](Zram::free), the caller holds that location's LOCK bit
+//! ([`LocationCell`](crate::location::LocationCell)); a handle is freed once. The compactor moves an object only by an
+//! exchange of the location word that fails while the bit is set, so what a reader reads neither moves nor vanishes.
+//!
+//! **A store in a forked child** is the copy-on-write copy of all this memory at the same addresses. Nothing here knows
+//! a process, a thread or a descriptor; the caller keeps every operation out of the moment of the fork.
+
+mod bin;
+mod class;
+mod compact;
+mod directory;
+mod geometry;
+mod header;
+mod pool;
+mod span;
+mod stats;
+mod validate;
+
+use core::fmt;
+use core::ptr::NonNull;
+use core::slice;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+pub use compact::{CompactReport, Relocation, Verdict};
+pub use stats::MmStat;
+pub use validate::Invalid;
+
+use crate::checksum::Checksum;
+use crate::location::{Handle, Owner, StoredLen};
+use crate::lz4;
+use crate::memory::PageMemory;
+use crate::page::{PAGE_SIZE, Page, same_filled};
+use bin::{Bin, Released, Slot};
+use class::{CLASSES, ClassId};
+use directory::Directory;
+use geometry::{SPAN_BYTES, SpanId};
+use header::Header;
+use pool::Pool;
+
+/// What to do with a page that does not shrink.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IncompressiblePolicy {
+    /// Store nothing and say so ([`Stored::Incompressible`]): the page goes to the next tier.
+    Refuse,
+    /// Store the page as it is.
+    Keep,
+}
+
+/// How a store behaves; fixed when it is made.
+#[derive(Debug, Clone, Copy)]
+pub struct StoreOptions {
+    /// What to do with a page that compresses to more than `huge_above`.
+    pub incompressible: IncompressiblePolicy,
+    /// Longest compressed length, in bytes, that counts as compressed. Clamped to 4095.
+    pub huge_above: u16,
+    /// Most memory the store may have in use, in bytes, metadata not counted; 0 for no limit.
+    pub mem_limit: u64,
+    /// Memory of empty spans that is kept for reuse, in bytes. Up to 2 MiB more may stay before it is given back.
+    pub empty_reserve: u64,
+    /// A class is compacted when more than this part of its carved slots is free, in percent.
+    pub compact_above_percent: u8,
+    /// What a thread does between rounds of spinning on a lock: `sched_yield`.
+    pub relax: fn(),
+}
+
+impl StoreOptions {
+    /// Refuse what stays above 3904 bytes, no limit, 4 MiB of empty reserve, compaction above 20 % waste, and a relax
+    /// hook that only pauses the CPU.
+    pub const DEFAULT: Self = Self {
+        incompressible: IncompressiblePolicy::Refuse,
+        huge_above: 3904,
+        mem_limit: 0,
+        empty_reserve: 4 << 20,
+        compact_above_percent: 20,
+        relax: core::hint::spin_loop,
+    };
+}
+
+impl Default for StoreOptions {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+/// Working memory of one thread that stores: about 13 KiB, in the caller's memory.
+pub struct Scratch {
+    table: lz4::Table,
+    output: [u8; lz4::OUTPUT_MAX],
+}
+
+impl Scratch {
+    /// Fresh working memory.
+    pub const fn new() -> Self {
+        Self { table: lz4::Table::new(), output: [0; lz4::OUTPUT_MAX] }
+    }
+}
+
+impl Default for Scratch {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Scratch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Scratch")
+    }
+}
+
+/// What became of a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum Stored {
+    /// All zeroes: nothing is stored. Call [`Zram::forget_same_filled`] when the page is dropped.
+    Zero,
+    /// One repeated word: nothing is stored. Call [`Zram::forget_same_filled`] when the page is dropped.
+    SameFilled {
+        /// The word.
+        pattern: u64,
+    },
+    /// An object.
+    Object {
+        /// Its name.
+        handle: Handle,
+        /// Its bytes.
+        len: StoredLen,
+        /// Over its bytes; the caller keeps it.
+        checksum: Checksum,
+    },
+    /// It did not shrink, and the policy is to refuse: nothing is stored.
+    Incompressible,
+}
+
+/// Why a page could not be stored. The store is as before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StoreError {
+    /// The system gave no memory.
+    NoMemory,
+    /// It would take more than [`StoreOptions::mem_limit`].
+    LimitReached,
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoMemory => "the compressed store got no memory from the system",
+            Self::LimitReached => "the compressed store has reached its memory limit",
+        })
+    }
+}
+
+impl core::error::Error for StoreError {}
+
+/// Why a page could not be loaded. The output page holds rubbish.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LoadError {
+    /// The handle names no object of that length: the caller's table or the object's header was overwritten.
+    NotAnObject,
+    /// The stored bytes are not those that were stored.
+    Corrupt {
+        /// What the caller kept.
+        expected: Checksum,
+        /// What the bytes have now.
+        found: Checksum,
+    },
+    /// The checksum is right, but the bytes are no page: the caller's length and checksum belong to something else.
+    Malformed,
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotAnObject => f.write_str("no such object in the compressed store"),
+            Self::Corrupt { expected, found } => {
+                write!(f, "stored bytes are corrupt: checksum {found}, expected {expected}")
+            }
+            Self::Malformed => f.write_str("stored bytes do not expand to a page"),
+        }
+    }
+}
+
+impl core::error::Error for LoadError {}
+
+/// Why an object could not be freed. Nothing was done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FreeError {
+    /// The handle names no object: it was freed before, or never stored.
+    NotAnObject,
+    /// The object's header was overwritten, or it has another length.
+    HeaderDamaged,
+}
+
+impl fmt::Display for FreeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotAnObject => "freeing what is no object of the compressed store",
+            Self::HeaderDamaged => "freeing an object whose header was overwritten",
+        })
+    }
+}
+
+impl core::error::Error for FreeError {}
+
+/// The store. About 40 KiB, all of its state by address in the caller's memory or in what `M` mapped.
+pub struct Zram<M> {
+    memory: M,
+    options: StoreOptions,
+    directory: Directory,
+    pool: Pool,
+    bins: [Bin; CLASSES],
+    same_pages: AtomicU64,
+    huge_pages: AtomicU64,
+    huge_pages_since: AtomicU64,
+    pages_compacted: AtomicU64,
+}
+
+impl<M: PageMemory> Zram<M> {
+    /// An empty store. Maps nothing until the first page.
+    pub const fn new(memory: M, options: StoreOptions) -> Self {
+        Self {
+            memory,
+            options,
+            directory: Directory::new(),
+            pool: Pool::new(),
+            bins: [const { Bin::new() }; CLASSES],
+            same_pages: AtomicU64::new(0),
+            huge_pages: AtomicU64::new(0),
+            huge_pages_since: AtomicU64::new(0),
+            pages_compacted: AtomicU64::new(0),
+        }
+    }
+
+    /// The caller's memory.
+    pub const fn memory(&self) -> &M {
+        &self.memory
+    }
+
+    /// Stores one page for `owner`. From any number of threads, each with its own scratch.
+    ///
+    /// Costs the compression (5-6 µs at 2:1), a checksum and a copy; the class's lock is held for some 20 ns. Every
+    /// 2 MiB it maps memory.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::NoMemory`] after the chunk kept ahead is used up, [`StoreError::LimitReached`].
+    #[inline]
+    pub fn store(&self, scratch: &mut Scratch, page: &Page, owner: Owner) -> Result<Stored, StoreError> {
+        if let Some(pattern) = same_filled(page) {
+            self.same_pages.fetch_add(1, Ordering::Relaxed);
+            return Ok(if pattern == 0 { Stored::Zero } else { Stored::SameFilled { pattern } });
+        }
+        let limit = usize::from(self.options.huge_above).min(PAGE_SIZE - 1);
+        let Scratch { table, output } = scratch;
+        let compressed = lz4::compress(page, output, table, limit)
+            .and_then(|len| Some((output.get(..len)?, StoredLen::new(len)?)));
+        let (bytes, len) = match compressed {
+            Some(found) => found,
+            None => {
+                self.huge_pages_since.fetch_add(1, Ordering::Relaxed);
+                match self.options.incompressible {
+                    IncompressiblePolicy::Refuse => return Ok(Stored::Incompressible),
+                    IncompressiblePolicy::Keep => (&page[..], StoredLen::WHOLE_PAGE),
+                }
+            }
+        };
+        let slot = self.allocate(ClassId::for_len(len.bytes()), len)?;
+        // SAFETY: the slot was just allocated, is at least a header and `len` bytes long, and no other thread writes
+        // its payload until it is freed; nobody reads it before the header says that it is live.
+        unsafe { slot.payload().copy_from_nonoverlapping(NonNull::from(bytes).cast(), len.bytes()) };
+        let checksum = Checksum::of(bytes);
+        if len == StoredLen::WHOLE_PAGE {
+            self.huge_pages.fetch_add(1, Ordering::Relaxed);
+        }
+        // Release: who sees the live header sees the bytes.
+        slot.header().store(Header::Live { owner, len }.pack(), Ordering::Release);
+        Ok(Stored::Object { handle: slot.handle, len, checksum })
+    }
+
+    /// Loads a page into `out`, verified. Takes no lock and needs no scratch; about 1.3 µs at 2:1.
+    ///
+    /// # Errors
+    ///
+    /// [`LoadError`], never a wrong page.
+    ///
+    /// # Safety
+    ///
+    /// `handle` and `len` came from this store, were not freed, and during the call are neither freed nor moved: the
+    /// caller holds the LOCK bit of the location it read them from.
+    #[inline]
+    pub unsafe fn load(
+        &self,
+        handle: Handle,
+        len: StoredLen,
+        checksum: Checksum,
+        out: &mut Page,
+    ) -> Result<(), LoadError> {
+        let slot = self.slot(handle, len).ok_or(LoadError::NotAnObject)?;
+        match Header::unpack(slot.header().load(Ordering::Acquire)) {
+            Some(Header::Live { len: stored, .. }) if stored == len => {}
+            _ => return Err(LoadError::NotAnObject),
+        }
+        // SAFETY: `slot` checked that `len` bytes lie inside the span; the object is live, so they were written by
+        // `store` (or `compact`) before the header that was just read, and by the caller's contract they are not
+        // written again while this reference exists.
+        let bytes = unsafe { slice::from_raw_parts(slot.payload().as_ptr(), len.bytes()) };
+        let found = Checksum::of(bytes);
+        if found != checksum {
+            return Err(LoadError::Corrupt { expected: checksum, found });
+        }
+        if let Ok(whole) = <&Page>::try_from(bytes) {
+            *out = *whole;
+            return Ok(());
+        }
+        lz4::decompress(bytes, out).map_err(|lz4::Malformed| LoadError::Malformed)
+    }
+
+    /// Frees an object. Needs no memory; about 20 ns, and now and then gives memory back to the system.
+    ///
+    /// # Errors
+    ///
+    /// [`FreeError`] when the handle names no such object (best effort: a slot that was reused meanwhile by an object
+    /// of the same length is not told apart).
+    ///
+    /// # Safety
+    ///
+    /// `handle` and `len` came from this store and were not freed, and nobody loads or moves the object: the caller
+    /// holds the LOCK bit of the location it read them from, or has taken them out of the table under it.
+    #[inline]
+    pub unsafe fn free(&self, handle: Handle, len: StoredLen) -> Result<(), FreeError> {
+        let (span, offset) = SpanId::of(handle);
+        let class = self
+            .directory
+            .span(span)
+            .and_then(|desc| ClassId::from_raw(desc.class_raw()))
+            .ok_or(FreeError::NotAnObject)?;
+        let released = {
+            let bin = self.bin(class);
+            let _guard = bin.lock(self.options.relax);
+            bin.release(&self.directory, class, span, offset, len)?
+        };
+        if len == StoredLen::WHOLE_PAGE {
+            self.huge_pages.fetch_sub(1, Ordering::Relaxed);
+        }
+        self.settle(released);
+        Ok(())
+    }
+
+    /// Tells the store that a page it reported as [`Stored::Zero`] or [`Stored::SameFilled`] is gone: the figure
+    /// `same_pages` goes down.
+    #[inline]
+    pub fn forget_same_filled(&self) {
+        self.same_pages.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Gives the memory of all empty spans back to the system, in runs of neighbours; returns the bytes.
+    pub fn trim(&self) -> u64 {
+        self.pool.trim(&self.directory, &self.memory, self.options.relax)
+    }
+
+    #[inline]
+    fn bin(&self, class: ClassId) -> &Bin {
+        &self.bins[class.index()]
+    }
+
+    fn used_pages_limit(&self) -> u64 {
+        match self.options.mem_limit {
+            0 => u64::MAX,
+            bytes => bytes / PAGE_SIZE as u64,
+        }
+    }
+
+    fn allocate(&self, class: ClassId, len: StoredLen) -> Result<Slot, StoreError> {
+        let bin = self.bin(class);
+        let limit = self.used_pages_limit();
+        let mut fresh = None;
+        loop {
+            {
+                let _guard = bin.lock(self.options.relax);
+                if let Some(span) = fresh.take() {
+                    bin.adopt(&self.directory, class, span);
+                }
+                if let Some(slot) = bin.take(&self.directory, &self.pool, class, len, limit)? {
+                    return Ok(slot);
+                }
+            }
+            // A span that is new to the class needs at least its first pages.
+            if self.pool.counts().0 == 0 && self.pool.used_pages() >= limit {
+                return Err(StoreError::LimitReached);
+            }
+            let span = self.pool.get(&self.directory, &self.memory, self.options.relax);
+            fresh = Some(span.map_err(|pool::NoSpan| StoreError::NoMemory)?);
+        }
+    }
+
+    /// Hands a span that has become empty to the pool.
+    fn settle(&self, released: Released) {
+        if let Released::SpanEmpty(span) = released {
+            let reserve =
+                (self.options.empty_reserve / SPAN_BYTES as u64).min(u64::from(u32::MAX / 2)) as u32;
+            self.pool.put(&self.directory, &self.memory, self.options.relax, span, reserve);
+        }
+    }
+
+    /// The slot that a handle names, if `len` bytes fit behind it in its span.
+    #[inline]
+    fn slot(&self, handle: Handle, len: StoredLen) -> Option<Slot> {
+        let (span, offset) = SpanId::of(handle);
+        if offset + geometry::HEADER_BYTES + len.bytes() > SPAN_BYTES {
+            return None;
+        }
+        let base = self.directory.base(span)?;
+        // SAFETY: `offset` is below SPAN_BYTES, checked above, so this stays inside the span.
+        Some(Slot { handle, start: unsafe { base.add(offset) } })
+    }
+}
+
+impl<M> fmt::Debug for Zram<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Zram").field("options", &self.options).finish_non_exhaustive()
+    }
+}
