@@ -257,6 +257,23 @@ impl<M: PageMemory> Zram<M> {
     /// [`StoreError::NoMemory`] after the chunk kept ahead is used up, [`StoreError::LimitReached`].
     #[inline]
     pub fn store(&self, scratch: &mut Scratch, page: &Page, owner: Owner) -> Result<Stored, StoreError> {
+        self.store_with(scratch, page, owner, self.options.incompressible)
+    }
+
+    /// As [`store`](Self::store), with the policy for a page that does not shrink decided for this call: a caller whose
+    /// next tier is full keeps what it would otherwise refuse.
+    ///
+    /// # Errors
+    ///
+    /// As [`store`](Self::store).
+    #[inline]
+    pub fn store_with(
+        &self,
+        scratch: &mut Scratch,
+        page: &Page,
+        owner: Owner,
+        incompressible: IncompressiblePolicy,
+    ) -> Result<Stored, StoreError> {
         if let Some(pattern) = same_filled(page) {
             self.same_pages.fetch_add(1, Ordering::Relaxed);
             return Ok(if pattern == 0 { Stored::Zero } else { Stored::SameFilled { pattern } });
@@ -269,7 +286,7 @@ impl<M: PageMemory> Zram<M> {
             Some(found) => found,
             None => {
                 self.huge_pages_since.fetch_add(1, Ordering::Relaxed);
-                match self.options.incompressible {
+                match incompressible {
                     IncompressiblePolicy::Refuse => return Ok(Stored::Incompressible),
                     IncompressiblePolicy::Keep => (&page[..], StoredLen::WHOLE_PAGE),
                 }

@@ -1,0 +1,99 @@
+//! Pages of known kinds, from a seed.
+
+use folioswap_devices::{PAGE_SIZE, Page};
+
+/// xorshift64*: small, seeded, the same everywhere.
+#[derive(Clone)]
+pub struct Rng(u64);
+
+impl Rng {
+    pub fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+}
+
+/// What a page holds. The ratios are LZ4's, over many pages; single pages vary around them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Zero,
+    SameFilled,
+    TwoToOne,
+    ThreeToOne,
+    Incompressible,
+    /// Any of the others, and all ratios between.
+    Mixed,
+}
+
+impl Kind {
+    pub const ALL: [Self; 6] =
+        [Self::Zero, Self::SameFilled, Self::TwoToOne, Self::ThreeToOne, Self::Incompressible, Self::Mixed];
+
+    /// The page of this kind with this seed.
+    pub fn page(self, seed: u64) -> Page {
+        let mut rng = Rng::new(seed ^ 0x5eed);
+        let mut page = [0; PAGE_SIZE];
+        match self {
+            Self::Zero => {}
+            Self::SameFilled => {
+                let word = rng.next().to_le_bytes();
+                page.chunks_exact_mut(8).for_each(|chunk| chunk.copy_from_slice(&word));
+            }
+            // Fresh bytes in percent, with a spread from page to page.
+            Self::TwoToOne => {
+                let percent = 20 + rng.below(30);
+                sequences(&mut rng, &mut page, percent)
+            }
+            Self::ThreeToOne => {
+                let percent = 8 + rng.below(18);
+                sequences(&mut rng, &mut page, percent)
+            }
+            Self::Incompressible => sequences(&mut rng, &mut page, 100),
+            Self::Mixed => match rng.below(12) {
+                0 => {}
+                1 => return Self::SameFilled.page(seed),
+                2 => return Self::Incompressible.page(seed),
+                3..6 => return Self::TwoToOne.page(seed),
+                6..9 => return Self::ThreeToOne.page(seed),
+                _ => {
+                    let percent = rng.below(101);
+                    sequences(&mut rng, &mut page, percent)
+                }
+            },
+        }
+        page
+    }
+}
+
+/// LZ-like content: runs of fresh bytes and copies of earlier ones, as in real memory of words and pointers.
+fn sequences(rng: &mut Rng, page: &mut Page, fresh_percent: u64) {
+    let mut at = 0;
+    while at < PAGE_SIZE {
+        if at < 32 || rng.below(100) < fresh_percent {
+            for _ in 0..8 {
+                if at < PAGE_SIZE {
+                    page[at] = (rng.next() >> 32) as u8;
+                    at += 1;
+                }
+            }
+        } else {
+            let back = 4 + rng.below(at.min(2048) as u64 - 4) as usize;
+            for _ in 0..6 + rng.below(16) {
+                if at < PAGE_SIZE {
+                    page[at] = page[at - back];
+                    at += 1;
+                }
+            }
+        }
+    }
+}

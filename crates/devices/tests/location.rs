@@ -1,0 +1,65 @@
+//! Locations: packing is symmetrical, the LOCK bit is independent of the place, cells keep to the protocol.
+
+use folioswap_devices::{Checksum, FileSlot, Handle, Location, LocationCell, Place, StoredLen};
+use proptest::prelude::*;
+
+fn any_place() -> impl Strategy<Value = Place> {
+    prop_oneof![
+        Just(Place::None),
+        Just(Place::Zero),
+        any::<u64>().prop_map(|pattern| Place::SameFilled { pattern }),
+        (0..1u64 << Handle::BITS, 1..=4096usize, any::<u32>()).prop_map(|(handle, len, check)| Place::Zram {
+            handle: Handle::from_raw(handle).unwrap(),
+            len: StoredLen::new(len).unwrap(),
+            checksum: Checksum::from_raw(check),
+        }),
+        (0..1u64 << FileSlot::BITS, any::<u32>()).prop_map(|(slot, check)| Place::File {
+            slot: FileSlot::new(slot).unwrap(),
+            checksum: Checksum::from_raw(check),
+        }),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 20 } else { 5000 }, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_place_survives_packing_locked_or_not(place in any_place()) {
+        let (location, check) = place.pack();
+        prop_assert!(!location.is_locked());
+        prop_assert!(location.locked().is_locked());
+        prop_assert_eq!(location.locked().unlocked(), location);
+        prop_assert_eq!(Place::unpack(location, check), Some(place));
+        prop_assert_eq!(Place::unpack(location.locked(), check), Some(place));
+    }
+
+    #[test]
+    fn a_word_that_unpacks_packs_to_itself(raw in any::<u64>(), check in any::<u32>()) {
+        let location = Location::from_raw(raw);
+        if let Some(place) = Place::unpack(location, check) {
+            prop_assert_eq!(place.pack(), (location.unlocked(), check));
+        }
+    }
+}
+
+#[test]
+fn numbers_that_do_not_fit_are_no_places() {
+    assert_eq!(Handle::from_raw(1 << Handle::BITS), None);
+    assert_eq!(FileSlot::new(1 << FileSlot::BITS), None);
+    assert_eq!((StoredLen::new(0), StoredLen::new(4097)), (None, None));
+    assert_eq!(Location::default(), Location::NONE);
+}
+
+#[test]
+fn a_locked_cell_is_not_relocated_and_not_locked_twice() {
+    let old = Location::zram(Handle::from_raw(5).unwrap(), StoredLen::new(9).unwrap());
+    let new = Location::zram(Handle::from_raw(6).unwrap(), StoredLen::new(9).unwrap());
+    let cell = LocationCell::new(old);
+    assert_eq!(cell.try_lock(), Some(old));
+    assert_eq!(cell.try_lock(), None);
+    assert!(!cell.relocate(old, new));
+    cell.unlock_with(old);
+    assert!(cell.relocate(old, new));
+    assert!(!cell.relocate(old, new));
+    assert_eq!(cell.get(), new);
+}

@@ -1,0 +1,339 @@
+//! The store against a plain map, under random stores, frees, compactions and trims; everything is validated.
+
+mod common;
+
+use std::collections::HashMap;
+
+use common::data::{Kind, Rng};
+use common::device::ZramDevice;
+use common::memory::TestMemory;
+use folioswap_devices::{
+    FreeError, Handle, IncompressiblePolicy, Location, LocationCell, Owner, PAGE_SIZE, Page, Place, Scratch,
+    StoreError, StoreOptions, Stored, Verdict, Zram,
+};
+use proptest::prelude::*;
+
+#[derive(Debug, Clone)]
+enum Op {
+    /// Store so many pages of a kind.
+    Store(Kind, u8),
+    /// Free so many random pages.
+    Free(u8),
+    /// Free all but one page in so many: makes sparse spans.
+    Thin(u8),
+    /// Compact with this budget in pages; one location in so many is "being read" and stays.
+    Compact(u16, u8),
+    Trim,
+    /// Load everything.
+    Check,
+}
+
+fn any_op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        6 => (0..Kind::ALL.len(), 1..=120u8).prop_map(|(kind, n)| Op::Store(Kind::ALL[kind], n)),
+        3 => (1..=100u8).prop_map(Op::Free),
+        1 => (2..=8u8).prop_map(Op::Thin),
+        2 => (1..=500u16, 2..=255u8).prop_map(|(budget, locked)| Op::Compact(budget, locked)),
+        1 => Just(Op::Trim),
+        1 => Just(Op::Check),
+    ]
+}
+
+/// The caller's side: a table of locations by owner, and what each page should hold.
+struct Oracle {
+    device: ZramDevice,
+    scratch: Box<Scratch>,
+    pages: HashMap<u64, (Place, Page)>,
+    next_owner: u64,
+    rng: Rng,
+}
+
+impl Oracle {
+    fn new() -> Self {
+        let options =
+            StoreOptions { empty_reserve: 256 << 10, compact_above_percent: 5, ..StoreOptions::DEFAULT };
+        Self {
+            device: ZramDevice::new(options),
+            scratch: Box::default(),
+            pages: HashMap::new(),
+            next_owner: 0,
+            rng: Rng::new(3),
+        }
+    }
+
+    fn store(&mut self, kind: Kind) {
+        let owner = self.next_owner;
+        self.next_owner += 1;
+        let page = kind.page(owner);
+        let place = self.device.store(&mut self.scratch, &page, owner).unwrap();
+        self.pages.insert(owner, (place, page));
+    }
+
+    fn free(&mut self, owner: u64) {
+        use common::device::Device;
+        let (place, _) = self.pages.remove(&owner).unwrap();
+        self.device.free(place);
+    }
+
+    fn owners(&self) -> Vec<u64> {
+        let mut owners: Vec<_> = self.pages.keys().copied().collect();
+        owners.sort_unstable();
+        owners
+    }
+
+    fn check(&self) {
+        use common::device::Device;
+        let mut out = [0; PAGE_SIZE];
+        for (owner, (place, page)) in &self.pages {
+            self.device.load(*place, &mut out).unwrap();
+            assert!(out == *page, "owner {owner}");
+        }
+    }
+
+    fn compact(&mut self, budget_pages: u16, one_locked_in: u8) {
+        let (pages, rng) = (&mut self.pages, &mut self.rng);
+        self.device.zram.compact(u64::from(budget_pages) * 4096, |relocation| {
+            let (place, _) = pages.get_mut(&relocation.owner.raw()).expect("an owner that we know");
+            let Place::Zram { handle, len, .. } = place else { panic!("not in the store: {place:?}") };
+            assert_eq!((*handle, *len), (relocation.old, relocation.len));
+            if rng.below(u64::from(one_locked_in)) == 0 {
+                return Verdict::Kept;
+            }
+            *handle = relocation.new;
+            Verdict::Moved
+        });
+    }
+
+    fn apply(&mut self, op: &Op) {
+        match *op {
+            Op::Store(kind, pages) => (0..pages).for_each(|_| self.store(kind)),
+            Op::Free(pages) => {
+                for _ in 0..pages {
+                    let owners = self.owners();
+                    if owners.is_empty() {
+                        break;
+                    }
+                    let index = self.rng.below(owners.len() as u64) as usize;
+                    self.free(owners[index]);
+                }
+            }
+            Op::Thin(keep_one_in) => {
+                for owner in self.owners() {
+                    if self.rng.below(u64::from(keep_one_in)) != 0 {
+                        self.free(owner);
+                    }
+                }
+            }
+            Op::Compact(budget, locked) => self.compact(budget, locked),
+            Op::Trim => {
+                self.device.zram.trim();
+                assert_eq!(self.device.zram.mm_stat().empty_spans_resident, 0);
+            }
+            Op::Check => self.check(),
+        }
+        self.device.zram.validate().unwrap();
+        let stat = self.device.zram.mm_stat();
+        assert_eq!(stat.orig_data_size / 4096, self.pages.len() as u64);
+        let stored: u64 = self.pages.values().map(|(place, _)| stored_bytes(*place)).sum();
+        assert_eq!(stat.compr_data_size, stored);
+        assert!(stat.mem_used_total >= stored);
+    }
+}
+
+fn stored_bytes(place: Place) -> u64 {
+    if let Place::Zram { len, .. } = place { len.bytes() as u64 } else { 0 }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 1 } else { 150 }, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_store_agrees_with_a_map(ops in prop::collection::vec(any_op(), 1..if cfg!(miri) { 6 } else { 40 })) {
+        let mut oracle = Oracle::new();
+        for op in &ops {
+            oracle.apply(op);
+        }
+        oracle.check();
+        for owner in oracle.owners() {
+            oracle.free(owner);
+        }
+        oracle.device.zram.trim();
+        oracle.device.zram.validate().unwrap();
+        let stat = oracle.device.zram.mm_stat();
+        prop_assert_eq!((stat.objects, stat.same_pages, stat.huge_pages, stat.compr_data_size), (0, 0, 0, 0));
+        prop_assert_eq!(stat.mem_used_total, stat.metadata_bytes);
+    }
+}
+
+#[test]
+fn compaction_empties_sparse_spans() {
+    let pages = if cfg!(miri) { 300 } else { 8000 };
+    let mut oracle = Oracle::new();
+    (0..pages).for_each(|_| oracle.store(Kind::TwoToOne));
+    let owners = oracle.owners();
+    owners.into_iter().filter(|owner| owner % 4 != 0).for_each(|owner| oracle.free(owner));
+    oracle.device.zram.trim();
+    let before = oracle.device.zram.mm_stat();
+    oracle.compact(u16::MAX, u8::MAX);
+    oracle.device.zram.trim();
+    oracle.device.zram.validate().unwrap();
+    oracle.check();
+    let after = oracle.device.zram.mm_stat();
+    assert_eq!(after.compr_data_size, before.compr_data_size);
+    if !cfg!(miri) {
+        assert!(after.pages_compacted > 0);
+        assert!(after.mem_used_total < before.mem_used_total / 2, "{before:?} -> {after:?}");
+    }
+}
+
+#[test]
+fn a_second_free_and_a_foreign_handle_are_refused() {
+    let zram = Box::new(Zram::new(TestMemory::new(), StoreOptions::DEFAULT));
+    let page = Kind::ThreeToOne.page(1);
+    let owner = Owner::new(1).unwrap();
+    let mut scratch = Box::new(Scratch::new());
+    let Stored::Object { handle, len, .. } = zram.store(&mut scratch, &page, owner).unwrap() else {
+        panic!()
+    };
+    let Stored::Object { handle: other, len: other_len, .. } =
+        zram.store(&mut scratch, &page, owner).unwrap()
+    else {
+        panic!()
+    };
+    let beside = Handle::from_raw(handle.raw() ^ 1).unwrap();
+    let nowhere = Handle::from_raw((1 << Handle::BITS) - 1).unwrap();
+    // SAFETY: single-threaded, and nothing is stored in between: the store's own checks are what is tested.
+    unsafe {
+        assert_eq!(zram.free(beside, len), Err(FreeError::NotAnObject));
+        assert_eq!(zram.free(nowhere, len), Err(FreeError::NotAnObject));
+        zram.free(handle, len).unwrap();
+        assert_eq!(zram.free(handle, len), Err(FreeError::NotAnObject));
+        zram.free(other, other_len).unwrap();
+        assert_eq!(zram.free(other, other_len), Err(FreeError::NotAnObject));
+    }
+    zram.validate().unwrap();
+}
+
+#[test]
+fn what_does_not_compress_is_refused_when_asked() {
+    let zram = Box::new(Zram::new(TestMemory::new(), StoreOptions::DEFAULT));
+    assert_eq!(StoreOptions::DEFAULT.incompressible, IncompressiblePolicy::Refuse);
+    let mut scratch = Box::new(Scratch::new());
+    let stored = zram.store(&mut scratch, &Kind::Incompressible.page(1), Owner::new(1).unwrap()).unwrap();
+    assert_eq!(stored, Stored::Incompressible);
+    let stat = zram.mm_stat();
+    assert_eq!((stat.objects, stat.huge_pages, stat.huge_pages_since, stat.mem_used_total), (0, 0, 1, 0));
+}
+
+#[test]
+fn without_new_memory_a_chunk_ahead_is_still_there_and_frees_work() {
+    // The directory's leaf, the first chunk, and the chunk ahead.
+    let memory = TestMemory::with_map_calls(3);
+    let options = StoreOptions { incompressible: IncompressiblePolicy::Keep, ..StoreOptions::DEFAULT };
+    let zram = Box::new(Zram::new(memory, options));
+    let mut scratch = Box::new(Scratch::new());
+    let mut objects = Vec::new();
+    let error = loop {
+        let page = Kind::Incompressible.page(1);
+        match zram.store(&mut scratch, &page, Owner::new(objects.len() as u64).unwrap()) {
+            Ok(Stored::Object { handle, len, .. }) => objects.push((handle, len)),
+            Ok(other) => panic!("{other:?}"),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error, StoreError::NoMemory);
+    assert_eq!(objects.len(), 2 * 16 * 31, "two chunks of 16 spans of 31 whole pages");
+    for (handle, len) in objects {
+        // SAFETY: stored above, freed once.
+        unsafe { zram.free(handle, len) }.unwrap();
+    }
+    zram.validate().unwrap();
+    let _ = zram.store(&mut scratch, &Kind::Incompressible.page(1), Owner::new(0).unwrap()).unwrap();
+}
+
+/// Readers, writers and the compactor over one table of locations, by the documented protocol.
+#[test]
+fn compaction_runs_beside_stores_loads_and_frees() {
+    const CELLS: u64 = if cfg!(miri) { 60 } else { 4000 };
+    const ROUNDS: u64 = if cfg!(miri) { 120 } else { 60_000 };
+    let options = StoreOptions { empty_reserve: 0, compact_above_percent: 1, ..StoreOptions::DEFAULT };
+    let device = ZramDevice::new(options);
+    // Per cell: location, check word, and the seed of its page (both under the LOCK bit).
+    let cells: Vec<_> = (0..CELLS).map(|_| (LocationCell::default(), [const { word() }; 2])).collect();
+    let stop = word();
+    let moved = word();
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..3u64)
+            .map(|thread| {
+                let (device, cells) = (&device, &cells);
+                scope.spawn(move || work(device, cells, thread, ROUNDS))
+            })
+            .collect();
+        let (device, cells, stop, moved) = (&device, &cells, &stop, &moved);
+        scope.spawn(move || {
+            while stop.load(Relaxed) == 0 {
+                let report = device.zram.compact(1 << 20, |relocation| {
+                    let old = Location::zram(relocation.old, relocation.len);
+                    let new = Location::zram(relocation.new, relocation.len);
+                    match cells[relocation.owner.raw() as usize].0.relocate(old, new) {
+                        true => Verdict::Moved,
+                        false => Verdict::Kept,
+                    }
+                });
+                moved.fetch_add(report.objects_moved, Relaxed);
+                device.zram.trim();
+                std::thread::yield_now();
+            }
+        });
+        workers.into_iter().for_each(|worker| worker.join().unwrap());
+        stop.store(1, Relaxed);
+    });
+    device.zram.validate().unwrap();
+    if !cfg!(miri) {
+        assert!(moved.load(Relaxed) > 1000, "only {} objects moved", moved.load(Relaxed));
+    }
+}
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+const fn word() -> AtomicU64 {
+    AtomicU64::new(0)
+}
+
+fn work(device: &ZramDevice, cells: &[(LocationCell, [AtomicU64; 2])], thread: u64, rounds: u64) {
+    use common::device::Device;
+    let mut rng = Rng::new(thread + 77);
+    let mut scratch = Box::new(Scratch::new());
+    for round in 0..rounds {
+        // Waves of filling and draining, so that spans go sparse.
+        let filling = round / (rounds / 6).max(1) % 2 == 0;
+        let index = rng.below(cells.len() as u64);
+        let (cell, [check, seed]) = &cells[index as usize];
+        let Some(location) = cell.try_lock() else { continue };
+        let place = Place::unpack(location, check.load(Relaxed) as u32).unwrap();
+        let mut after = location;
+        match (place, rng.below(4), filling) {
+            (Place::None, _, true) | (Place::None, 0, false) => {
+                let new_seed = rng.next();
+                let page = Kind::Mixed.page(new_seed);
+                let (word, new_check) = device.store(&mut scratch, &page, index).unwrap().pack();
+                check.store(u64::from(new_check), Relaxed);
+                seed.store(new_seed, Relaxed);
+                after = word;
+            }
+            (Place::None, ..) => {}
+            (place, action, filling) => {
+                let mut out = [0; PAGE_SIZE];
+                device.load(place, &mut out).unwrap();
+                assert!(out == Kind::Mixed.page(seed.load(Relaxed)), "cell {index}");
+                if action == 0 || !filling {
+                    device.free(place);
+                    check.store(0, Relaxed);
+                    after = Location::NONE;
+                }
+            }
+        }
+        cell.unlock_with(after);
+    }
+}
