@@ -18,6 +18,8 @@
 //! | member | `DropClusters` | how many, then their numbers | |
 //! | member | `OutOfMemory` | [`OutOfMemory`], bytes it has, bytes it would need | |
 //! | member | `Note` | [`Note`], a value | |
+//! | anybody of the same user | `Query` | | |
+//! | supervisor | `Answer` | [`answer`] flags | segment, read-only, [directory of the file device, `O_PATH`] |
 //!
 //! Requests are answered in order; a member has at most one unanswered request.
 
@@ -44,6 +46,8 @@ pub enum Kind {
     DropClusters = 9,
     OutOfMemory = 10,
     Note = 11,
+    Query = 12,
+    Answer = 13,
 }
 
 /// Bits of the second word of `Welcome`: which descriptors follow the segment, in this order.
@@ -52,6 +56,12 @@ pub mod welcome {
     pub const FILE: u64 = 1;
     /// The userfaultfd that the kernel made for this child at its fork follows (last).
     pub const USERFAULT: u64 = 2;
+}
+
+/// Bits of the first word of `Answer`.
+pub mod answer {
+    /// The directory of the file device follows the segment.
+    pub const DIRECTORY: u64 = 1;
 }
 
 /// Why the supervisor refuses a member; it then runs unmanaged and is counted so.
@@ -137,6 +147,8 @@ impl Message {
             9 => Kind::DropClusters,
             10 => Kind::OutOfMemory,
             11 => Kind::Note,
+            12 => Kind::Query,
+            13 => Kind::Answer,
             _ => return None,
         })
     }
