@@ -1,0 +1,239 @@
+//! `folio_alloc_swap`: allocate, charge, and add to the swap cache in one call (spec §2.5 to §2.7).
+
+use crate::cpu::CpuGuard;
+use crate::device::Device;
+use crate::entry::{DEVICES_MAX, DeviceId, DeviceMask, FolioId, LogicalCpu, SwapEntry};
+use crate::hooks::{Hooks, NoHooks};
+use crate::order::Order;
+use crate::policy::Policy;
+use crate::scan::Request;
+use crate::slots::Slots;
+use crate::sync::Ordering;
+use crate::usage::Listing;
+
+/// Why no slots were allocated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AllocError {
+    /// No permitted device has a free slot that could be got.
+    NoSpace,
+    /// There are free slots but no run for this order: split the folio and try again with order 0.
+    SplitAndRetry,
+    /// A free cluster was at hand but the frame pool is empty: add frames and try again.
+    NoFrame,
+    /// No device that is on and permitted takes this order.
+    InvalidOrder,
+    /// [`Hooks::charge`] refused; the slots are free again.
+    ChargeRefused,
+}
+
+impl core::fmt::Display for AllocError {
+    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        formatter.write_str(match self {
+            AllocError::NoSpace => "no swap space left",
+            AllocError::SplitAndRetry => "no run of swap slots for this order: split and retry",
+            AllocError::NoFrame => "no cluster frame left",
+            AllocError::InvalidOrder => "no permitted swap device takes this order",
+            AllocError::ChargeRefused => "swap limit of the group reached",
+        })
+    }
+}
+
+impl core::error::Error for AllocError {}
+
+/// Rounds of an order-0 allocation that runs pending discards in between.
+const ROUNDS_MAX: u32 = DEVICES_MAX as u32 + 1;
+/// How often the walk of the available list starts over.
+const RESTARTS_MAX: u32 = 4;
+
+impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
+    /// Takes 2^`order` naturally aligned slots for `folio` on a device in `mask`; their words become cached(folio) with count 1. Slot i of
+    /// the folio is the returned entry + i.
+    ///
+    /// The caller holds the folio's lock. Cost: tens of nanoseconds while this CPU's cluster lasts.
+    ///
+    /// # Errors
+    /// [`AllocError`]; nothing is taken then.
+    #[inline]
+    pub fn alloc_folio(
+        &self,
+        cpu: LogicalCpu,
+        order: Order,
+        folio: FolioId,
+        mask: DeviceMask,
+    ) -> Result<SwapEntry, AllocError> {
+        self.alloc_folio_with(cpu, order, folio, mask, &NoHooks)
+    }
+
+    /// As [`alloc_folio`](Self::alloc_folio), with the caller's [`Hooks`]: charging, reclaim of cached folios, discards.
+    ///
+    /// # Errors
+    /// [`AllocError`]; nothing is taken then.
+    #[inline]
+    pub fn alloc_folio_with<H: Hooks>(
+        &self,
+        cpu: LogicalCpu,
+        order: Order,
+        folio: FolioId,
+        mask: DeviceMask,
+        hooks: &H,
+    ) -> Result<SwapEntry, AllocError> {
+        let outcome = self.alloc_uncharged(cpu, order, folio, mask, hooks);
+        let charged = hooks.charge(outcome, order.slots());
+        if let (Ok(entry), Err(_)) = (outcome, charged) {
+            self.undo_alloc(entry, order.slots());
+            return Err(AllocError::ChargeRefused);
+        }
+        outcome
+    }
+
+    #[inline]
+    fn alloc_uncharged<H: Hooks>(
+        &self,
+        cpu: LogicalCpu,
+        order: Order,
+        folio: FolioId,
+        mask: DeviceMask,
+        hooks: &H,
+    ) -> Result<SwapEntry, AllocError> {
+        let state = self.cpu(cpu);
+        for _ in 0..ROUNDS_MAX {
+            let again = {
+                let local = state.lock::<P::Relax>();
+                let mut request =
+                    Request { order, folio, hooks, cpu: &local, no_frame: false, reclaimed: false };
+                if let Some(entry) = self.alloc_fast(&local, mask, &request) {
+                    local.count_hint_hit();
+                    local.count_allocated(order);
+                    return Ok(entry);
+                }
+                if let Some(entry) = self.alloc_slow(mask, &mut request) {
+                    local.count_allocated(order);
+                    return Ok(entry);
+                }
+                if order != Order::ZERO {
+                    local.count_fallback(order);
+                    return Err(self.failure(order, mask, request.no_frame));
+                }
+                if request.no_frame {
+                    local.count_fallback(order);
+                    return Err(AllocError::NoFrame);
+                }
+                request.reclaimed
+            };
+            // No synchronous discard under the local lock: here no lock is held any more.
+            if !again && !self.run_first_pending_discards(mask, hooks) {
+                break;
+            }
+        }
+        state.lock::<P::Relax>().count_fallback(order);
+        Err(self.failure(order, mask, false))
+    }
+
+    #[cold]
+    fn failure(&self, order: Order, mask: DeviceMask, no_frame: bool) -> AllocError {
+        if no_frame {
+            return AllocError::NoFrame;
+        }
+        let (free, _) = self.free_and_total(mask);
+        let permitted = |id: &DeviceId| mask.contains(*id) && self.device(*id).is_writable();
+        let taken = |id: DeviceId| self.device(id).orders().contains(order);
+        let mut devices = self.devices().iter().filter(permitted).peekable();
+        if devices.peek().is_some() && !devices.any(taken) {
+            return AllocError::InvalidOrder;
+        }
+        if order == Order::ZERO || free == 0 { AllocError::NoSpace } else { AllocError::SplitAndRetry }
+    }
+
+    /// Step 0: this CPU's cluster. The hint counts only if its device is permitted; a fast path that finds nothing leaves no hint to a dead end.
+    #[inline]
+    fn alloc_fast<H: Hooks>(
+        &self,
+        local: &CpuGuard<'_>,
+        mask: DeviceMask,
+        request: &Request<'_, H>,
+    ) -> Option<SwapEntry> {
+        let hint = local.hint(request.order)?;
+        if !mask.contains(hint.device()) {
+            return None;
+        }
+        self.alloc_at_hint(hint, request)
+    }
+
+    /// Walks the available list in priority order. Each visited device is moved behind its equals *before* it is used. Order above 0 stops at
+    /// the first device that fails; order 0 goes on, and starts over if the device that was to come next left the list.
+    /// Devices that are not permitted or do not take the order are passed over.
+    #[cold]
+    fn alloc_slow<H: Hooks>(&self, mask: DeviceMask, request: &mut Request<'_, H>) -> Option<SwapEntry> {
+        let available = &self.header().available;
+        let order = request.order;
+        let mut remaining = mask;
+        let mut restarts = 0;
+        let mut expected = None;
+        loop {
+            let id = {
+                let _held = available.lock.hold::<P::Relax>();
+                if let Some(next) = expected
+                    && available.position(next).is_none()
+                    && restarts < RESTARTS_MAX
+                {
+                    restarts += 1;
+                    remaining = mask;
+                }
+                let id = available.first_in(remaining)?;
+                remaining = remaining.without(id);
+                expected = available.first_in(remaining);
+                available.requeue(id, |id| self.device(id).priority());
+                id
+            };
+            if !self.device(id).orders().contains(order) {
+                continue;
+            }
+            let found = self.alloc_on_device(id, request);
+            if found.is_some() || order != Order::ZERO {
+                return found;
+            }
+        }
+    }
+
+    /// `inuse_pages` grows; who makes it exactly `pages` takes the device off the available list. Context: cluster lock held.
+    #[inline]
+    pub(crate) fn usage_add(&self, id: DeviceId, device: &Device, slots: u64) {
+        if device.usage().add(slots) == device.pages() {
+            self.remove_full_from_available(id, device);
+        }
+    }
+
+    #[cold]
+    fn remove_full_from_available(&self, id: DeviceId, device: &Device) {
+        let available = &self.header().available;
+        let _held = available.lock.hold::<P::Relax>();
+        if device.usage().mark_full(device.pages()) {
+            available.remove(id);
+        }
+    }
+
+    /// A free saw the off-list bit: the device goes back on the list (only with WRITEOK).
+    #[cold]
+    pub(crate) fn add_to_available(&self, id: DeviceId, device: &Device) {
+        let available = &self.header().available;
+        let _held = available.lock.hold::<P::Relax>();
+        if device.is_writable()
+            && device.usage().listing() == Listing::OffList
+            && device.usage().mark_on_list(device.pages())
+        {
+            available.insert(id, |id| self.device(id).priority());
+        }
+    }
+
+    /// Charging refused: cached(folio) with count 1 -> free, without any payload having been written.
+    #[cold]
+    fn undo_alloc(&self, entry: SwapEntry, slots: u32) {
+        let cluster = self.lock_cluster(entry.device(), entry.cluster() as u32);
+        let Some(words) = cluster.words() else { return };
+        let first = entry.slot_in_cluster() as usize;
+        for word in &words[first..first + slots as usize] {
+            word.store(0, Ordering::Release);
+        }
+        cluster.count_freed(slots);
+    }
+}

@@ -1,0 +1,220 @@
+//! The swap cache: slot words as the only synchronisation between who brings a folio in and who takes it out (spec §6, phases II to IV).
+
+use crate::entry::{FolioId, SwapEntry};
+use crate::free::free_slot;
+use crate::guard::Locked;
+use crate::order::{CLUSTER_SLOTS, Order};
+use crate::policy::Policy;
+use crate::range::{Piece, pieces};
+use crate::slots::{EntryError, Slots};
+use crate::sync::{AtomicU64, Ordering};
+use crate::word::{Kind, Shadow, Word, ZeroMark};
+
+/// Why a folio could not be added to the swap cache (spec §6, race codes of phase IV).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InsertError {
+    /// The target slot has a folio already: use that one.
+    Exist(FolioId),
+    /// The target slot is free (or bad) by now: look at the page table again.
+    NoEntry,
+    /// The target slot is fine, but some other slot of the range is not swapped out, is cached, or differs in its zero mark: shrink the
+    /// order and try again.
+    Busy,
+    /// The range lies outside the device, or would begin at the header slot: shrink the order and try again.
+    Entry(EntryError),
+}
+
+/// Why a cached folio could not be removed or replaced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CacheError {
+    /// This slot does not stand for that folio; nothing was changed in its cluster.
+    NotCached(SwapEntry),
+    /// The range lies outside the device.
+    Entry(EntryError),
+}
+
+impl core::fmt::Display for InsertError {
+    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            InsertError::Exist(folio) => write!(formatter, "slot is cached by folio {}", folio.0),
+            InsertError::NoEntry => formatter.write_str("slot is not swapped out"),
+            InsertError::Busy => formatter.write_str("range is not uniformly swapped out"),
+            InsertError::Entry(error) => error.fmt(formatter),
+        }
+    }
+}
+
+impl core::fmt::Display for CacheError {
+    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            CacheError::NotCached(entry) => write!(formatter, "{entry:?} is not cached by that folio"),
+            CacheError::Entry(error) => error.fmt(formatter),
+        }
+    }
+}
+
+impl core::error::Error for InsertError {}
+impl core::error::Error for CacheError {}
+
+impl From<EntryError> for CacheError {
+    fn from(error: EntryError) -> Self {
+        CacheError::Entry(error)
+    }
+}
+
+/// A folio that was added to the swap cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Inserted {
+    /// First slot of the folio: the target rounded down to its order.
+    pub first: SwapEntry,
+    /// Working-set information of the target slot.
+    pub shadow: Shadow,
+    /// Whether the whole range is all zero.
+    pub zero: ZeroMark,
+}
+
+impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
+    /// Adds `folio` of `order` to the swap cache over the naturally aligned range that holds `target` (the slot that faulted). All slots must be swapped
+    /// out with equal zero marks. Counts and zero marks stay.
+    ///
+    /// The caller holds the folio's lock and has pinned the device or holds a count of `target`. Cost: one lock.
+    ///
+    /// # Errors
+    /// [`InsertError`]; nothing is changed then.
+    pub fn cache_insert(
+        &self,
+        target: SwapEntry,
+        order: Order,
+        folio: FolioId,
+    ) -> Result<Inserted, InsertError> {
+        let first = target.round_down(order).ok_or(InsertError::Entry(EntryError::OutOfRange))?;
+        self.locate(first, order.slots()).map_err(InsertError::Entry)?;
+        let cluster = self.lock_cluster(target.device(), target.cluster() as u32);
+        let words = cluster.words().ok_or(InsertError::NoEntry)?;
+        let word = Word::from_raw(words[target.slot_in_cluster() as usize].load(Ordering::Relaxed));
+        if let Some(cached) = word.folio() {
+            return Err(InsertError::Exist(cached));
+        }
+        let Some(shadow) = word.shadow() else { return Err(InsertError::NoEntry) };
+        let zero = word.zero_mark();
+        let start = first.slot_in_cluster() as usize;
+        let range = &words[start..start + order.slots() as usize];
+        let fits = |place: &AtomicU64| {
+            let word = Word::from_raw(place.load(Ordering::Relaxed));
+            word.kind() == Kind::Shadow && word.zero_mark() == zero
+        };
+        if !range.iter().all(fits) {
+            return Err(InsertError::Busy);
+        }
+        for place in range {
+            let word = Word::from_raw(place.load(Ordering::Relaxed));
+            place.store(word.into_cached(folio).raw(), Ordering::Release);
+        }
+        Ok(Inserted { first, shadow, zero })
+    }
+
+    /// `folio` leaves the swap cache: its `slots` slots from `entry` on become shadows, and those without a count become free, with `freed` called for
+    /// each as in [`put`](Self::put). Returns the slots freed.
+    ///
+    /// The caller holds the folio's lock; write-back is over. Cost: one lock per cluster touched.
+    ///
+    /// # Errors
+    /// [`CacheError::NotCached`] if a slot does not stand for `folio`.
+    pub fn cache_remove(
+        &self,
+        entry: SwapEntry,
+        slots: u32,
+        folio: FolioId,
+        shadow: Shadow,
+        mut freed: impl FnMut(SwapEntry, *mut u8),
+    ) -> Result<u32, CacheError> {
+        self.for_cached(entry, slots, folio, |cluster, words, piece| {
+            let mut count = 0;
+            for slot in piece.slots() {
+                let place = &words[slot as usize];
+                let word = Word::from_raw(place.load(Ordering::Relaxed)).into_shadow(shadow);
+                if word.is_free() {
+                    free_slot(cluster, place, slot, &mut freed);
+                    count += 1;
+                } else {
+                    place.store(word.raw(), Ordering::Release);
+                }
+            }
+            cluster.count_freed(count);
+            count
+        })
+    }
+
+    /// Another folio takes over `slots` slots of `old` from `entry` on: after a split, or when a folio moves.
+    ///
+    /// The caller holds the locks of both folios. Cost: one lock per cluster touched.
+    ///
+    /// # Errors
+    /// [`CacheError::NotCached`] if a slot does not stand for `old`.
+    pub fn cache_replace(
+        &self,
+        entry: SwapEntry,
+        slots: u32,
+        old: FolioId,
+        new: FolioId,
+    ) -> Result<(), CacheError> {
+        self.for_cached(entry, slots, old, |_, words, piece| {
+            for slot in piece.slots() {
+                let place = &words[slot as usize];
+                let word = Word::from_raw(place.load(Ordering::Relaxed)).into_cached(new);
+                place.store(word.raw(), Ordering::Release);
+            }
+            0
+        })
+        .map(|_| ())
+    }
+
+    /// Marks `slots` slots of the cached `folio` from `entry` on as all zero, or as stored (at write-back).
+    ///
+    /// The caller holds the folio's lock. Cost: one lock per cluster touched.
+    ///
+    /// # Errors
+    /// [`CacheError::NotCached`] if a slot does not stand for `folio`.
+    pub fn set_zero_mark(
+        &self,
+        entry: SwapEntry,
+        slots: u32,
+        folio: FolioId,
+        mark: ZeroMark,
+    ) -> Result<(), CacheError> {
+        self.for_cached(entry, slots, folio, |_, words, piece| {
+            for slot in piece.slots() {
+                let place = &words[slot as usize];
+                let word = Word::from_raw(place.load(Ordering::Relaxed)).with_zero_mark(mark);
+                place.store(word.raw(), Ordering::Release);
+            }
+            0
+        })
+        .map(|_| ())
+    }
+
+    /// Runs `change` per cluster with the lock held, after checking that all slots there stand for `folio`. Sums what `change` returns.
+    #[inline]
+    fn for_cached(
+        &self,
+        entry: SwapEntry,
+        slots: u32,
+        folio: FolioId,
+        mut change: impl FnMut(&Locked<'_, PAYLOAD, P>, &[AtomicU64; CLUSTER_SLOTS as usize], Piece) -> u32,
+    ) -> Result<u32, CacheError> {
+        self.locate(entry, slots)?;
+        let mut sum = 0;
+        for piece in pieces(entry, slots) {
+            let cluster = self.lock_cluster(entry.device(), piece.cluster);
+            let words = cluster.words().ok_or(CacheError::NotCached(entry))?;
+            for slot in piece.slots() {
+                let word = Word::from_raw(words[slot as usize].load(Ordering::Relaxed));
+                if word.folio() != Some(folio) {
+                    return Err(CacheError::NotCached(cluster.entry(slot).unwrap_or(entry)));
+                }
+            }
+            sum += change(&cluster, words, piece);
+        }
+        Ok(sum)
+    }
+}

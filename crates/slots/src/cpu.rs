@@ -1,0 +1,117 @@
+//! One global structure per logical CPU (spec §2.5): for each order the next offset in the cluster that this CPU drains, device references, counters.
+//!
+//! The local lock is held through a whole allocation. It therefore also stands for "an allocator is at work on this CPU": swapoff passes through every
+//! local lock once to know that none can still write a hint.
+
+use crate::entry::{DEVICES_MAX, DeviceId, SwapEntry};
+use crate::lock::{Relax, SpinLock};
+use crate::order::{ORDERS, Order};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+
+/// Zeroed memory: no hint, no reference, no count.
+#[repr(C, align(128))]
+pub(crate) struct CpuState {
+    lock: SpinLock,
+    /// Raw swap entry of the next slot to try, 0 = none.
+    hints: [AtomicU64; ORDERS],
+    /// References to devices that were taken on this CPU.
+    users: [AtomicU32; DEVICES_MAX],
+    allocated: [AtomicU64; ORDERS],
+    fallback: [AtomicU64; ORDERS],
+    hint_hits: AtomicU64,
+    scanned: AtomicU64,
+}
+
+impl CpuState {
+    #[inline]
+    pub(crate) fn lock<R: Relax>(&self) -> CpuGuard<'_> {
+        self.lock.lock::<R>();
+        CpuGuard { state: self }
+    }
+
+    /// Hint of `order` as a snapshot. For `validate`.
+    pub(crate) fn peek_hint(&self, order: Order) -> Option<SwapEntry> {
+        SwapEntry::from_raw(self.hints[order.index()].load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn users(&self, device: DeviceId) -> &AtomicU32 {
+        &self.users[device.index()]
+    }
+
+    pub(crate) fn allocated(&self, order: Order) -> u64 {
+        self.allocated[order.index()].load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn fallback(&self, order: Order) -> u64 {
+        self.fallback[order.index()].load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn hint_hits(&self) -> u64 {
+        self.hint_hits.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn scanned(&self) -> u64 {
+        self.scanned.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn is_locked(&self) -> bool {
+        self.lock.is_locked()
+    }
+}
+
+/// The local lock held.
+pub(crate) struct CpuGuard<'a> {
+    state: &'a CpuState,
+}
+
+/// Only the holder of the local lock writes: no read-modify-write is needed.
+#[inline]
+fn bump(counter: &AtomicU64) {
+    counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+}
+
+impl CpuGuard<'_> {
+    #[inline]
+    pub(crate) fn hint(&self, order: Order) -> Option<SwapEntry> {
+        self.state.peek_hint(order)
+    }
+
+    #[inline]
+    pub(crate) fn set_hint(&self, order: Order, hint: Option<SwapEntry>) {
+        self.state.hints[order.index()].store(hint.map_or(0, SwapEntry::to_raw), Ordering::Relaxed);
+    }
+
+    /// Clears every hint that names `device`.
+    pub(crate) fn forget(&self, device: DeviceId) {
+        for order in Order::all() {
+            if self.hint(order).is_some_and(|hint| hint.device() == device) {
+                self.set_hint(order, None);
+            }
+        }
+    }
+
+    #[inline]
+    pub(crate) fn count_allocated(&self, order: Order) {
+        bump(&self.state.allocated[order.index()]);
+    }
+
+    pub(crate) fn count_fallback(&self, order: Order) {
+        bump(&self.state.fallback[order.index()]);
+    }
+
+    #[inline]
+    pub(crate) fn count_hint_hit(&self) {
+        bump(&self.state.hint_hits);
+    }
+
+    pub(crate) fn count_scan(&self) {
+        bump(&self.state.scanned);
+    }
+}
+
+impl Drop for CpuGuard<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.state.lock.unlock();
+    }
+}

@@ -1,0 +1,41 @@
+//! Discards of empty clusters, outside the allocator (spec §1, "later fix to adopt").
+
+use crate::entry::{DeviceId, DeviceMask};
+use crate::hooks::{DiscardOutcome, Hooks};
+use crate::lists::ListId;
+use crate::order::CLUSTER_SLOTS;
+use crate::policy::Policy;
+use crate::slots::Slots;
+
+impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
+    /// Clusters of `device` that wait for their discard.
+    pub fn discards_pending(&self, device: DeviceId) -> u32 {
+        self.device(device).lists.length(ListId::DISCARD)
+    }
+
+    /// Runs the discards of `device` that wait now, through [`Hooks::discard`], with no lock held during each; the cluster
+    /// is FREE afterwards. Ends at the first one that is deferred. Returns the clusters freed.
+    pub fn run_discards<H: Hooks>(&self, device: DeviceId, hooks: &H) -> u32 {
+        let mut done = 0;
+        for _ in 0..self.discards_pending(device) {
+            let Some(cluster) = self.isolate(device, ListId::DISCARD) else { break };
+            let first = u64::from(cluster.index) * u64::from(CLUSTER_SLOTS);
+            // Off-list with its flag: hints see that it is not usable.
+            match cluster.unlocked(|| hooks.discard(device, first, CLUSTER_SLOTS)) {
+                DiscardOutcome::Done => cluster.discard_done(),
+                DiscardOutcome::Deferred => break,
+            }
+            done += 1;
+        }
+        done
+    }
+
+    /// Pending discards of the first permitted device that has any; says whether a cluster became free.
+    #[cold]
+    pub(crate) fn run_first_pending_discards<H: Hooks>(&self, mask: DeviceMask, hooks: &H) -> bool {
+        self.devices()
+            .iter()
+            .filter(|id| mask.contains(*id) && self.discards_pending(*id) > 0)
+            .any(|id| self.run_discards(id, hooks) > 0)
+    }
+}

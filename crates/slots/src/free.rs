@@ -1,0 +1,151 @@
+//! Batched free: swap counts go down, slots become free (spec §0 "Batch free", §3.2).
+
+use crate::entry::SwapEntry;
+use crate::guard::Locked;
+use crate::hooks::{Hooks, Reclaimed};
+use crate::order::CLUSTER_SLOTS;
+use crate::policy::Policy;
+use crate::range::{Piece, pieces};
+use crate::scan::folio_end;
+use crate::slots::{EntryError, Slots};
+use crate::sync::{AtomicU64, Ordering};
+use crate::word::{COUNT_IN_WORD_MAX, PutStep, Word};
+
+/// What a [`Slots::put`] did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Put {
+    /// Slots that became free.
+    pub freed: u32,
+    /// Slots whose last count went while a folio is cached: free once the folio leaves the swap cache.
+    pub only_cached: u32,
+    /// Slots that had no count to give: a mistake of the caller. They are left alone.
+    pub rejected: u32,
+}
+
+impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
+    /// Takes one count from each of `slots` slots from `entry` on. A slot whose last count goes and which is not cached becomes free:
+    /// `freed` is called for it with its payload, under the cluster lock and *before* the slot can be allocated again, so that the
+    /// stored bytes can be released. Slots freed in one cluster are taken out of the account in one go.
+    ///
+    /// The caller owns the counts. `freed` must not call into this crate. Cost: one lock per cluster touched.
+    ///
+    /// # Errors
+    /// [`EntryError`] if the range lies outside the device; nothing is done then.
+    pub fn put(
+        &self,
+        entry: SwapEntry,
+        slots: u32,
+        mut freed: impl FnMut(SwapEntry, *mut u8),
+    ) -> Result<Put, EntryError> {
+        self.locate(entry, slots)?;
+        let mut put = Put::default();
+        for piece in pieces(entry, slots) {
+            let cluster = self.lock_cluster(entry.device(), piece.cluster);
+            match cluster.words() {
+                Some(words) => put_piece(&cluster, words, piece, &mut put, &mut freed),
+                None => put.rejected += piece.count,
+            }
+        }
+        Ok(put)
+    }
+
+    /// [`put`](Self::put), then tries once to reclaim each folio of the range that is left only cached, jumping to the next folio border
+    /// (spec §3.2, `free_swap_and_cache_nr`). `hooks.reclaim` is called without any lock.
+    ///
+    /// # Errors
+    /// [`EntryError`] if the range lies outside the device; nothing is done then.
+    pub fn free_swap_and_cache<H: Hooks>(
+        &self,
+        entry: SwapEntry,
+        slots: u32,
+        hooks: &H,
+        freed: impl FnMut(SwapEntry, *mut u8),
+    ) -> Result<Put, EntryError> {
+        let put = self.put(entry, slots, freed)?;
+        if put.only_cached == 0 {
+            return Ok(put);
+        }
+        let end = entry.offset() + u64::from(slots);
+        let mut offset = entry.offset();
+        while offset < end {
+            let Some(target) = SwapEntry::new(entry.device(), offset) else { break };
+            let slot = target.slot_in_cluster();
+            let next = match self.reclaim_only_cached(target, hooks) {
+                Some(Reclaimed::Freed(pages) | Reclaimed::Kept(pages)) => folio_end(slot, pages),
+                Some(Reclaimed::Absent) | None => slot + 1,
+            };
+            offset += u64::from(next - slot);
+        }
+        Ok(put)
+    }
+}
+
+#[inline]
+fn put_piece<const PAYLOAD: usize, P: Policy>(
+    cluster: &Locked<'_, PAYLOAD, P>,
+    words: &[AtomicU64; CLUSTER_SLOTS as usize],
+    piece: Piece,
+    put: &mut Put,
+    freed: &mut impl FnMut(SwapEntry, *mut u8),
+) {
+    let mut count = 0;
+    for slot in piece.slots() {
+        let place = &words[slot as usize];
+        match Word::from_raw(place.load(Ordering::Relaxed)).put() {
+            PutStep::Freed => {
+                free_slot(cluster, place, slot, freed);
+                count += 1;
+            }
+            PutStep::Lowered(word) => place.store(word.raw(), Ordering::Release),
+            PutStep::OnlyCached(word) => {
+                place.store(word.raw(), Ordering::Release);
+                put.only_cached += 1;
+            }
+            PutStep::Overflowed => lower_overflowed(cluster, place, slot),
+            PutStep::NoCount => put.rejected += 1,
+        }
+    }
+    put.freed += count;
+    cluster.count_freed(count);
+}
+
+/// One slot's word becomes zero. The account follows in [`Locked::count_freed`]. Context: cluster lock held.
+#[inline]
+pub(crate) fn free_slot<const PAYLOAD: usize, P: Policy>(
+    cluster: &Locked<'_, PAYLOAD, P>,
+    place: &AtomicU64,
+    slot: u32,
+    freed: &mut impl FnMut(SwapEntry, *mut u8),
+) {
+    if let Some(entry) = cluster.entry(slot) {
+        freed(entry, cluster.payload(slot));
+    }
+    place.store(Word::FREE.raw(), Ordering::Release);
+}
+
+/// One count less in the overflow array; back into the word at 14. Context: cluster lock held.
+#[cold]
+pub(crate) fn lower_overflowed<const PAYLOAD: usize, P: Policy>(
+    cluster: &Locked<'_, PAYLOAD, P>,
+    place: &AtomicU64,
+    slot: u32,
+) {
+    let Some(counts) = cluster.overflow() else {
+        debug_assert!(false, "overflowed word without an overflow array");
+        return;
+    };
+    let count = &counts[slot as usize];
+    let lowered = count.load(Ordering::Relaxed) - 1;
+    if lowered > u64::from(COUNT_IN_WORD_MAX) {
+        count.store(lowered, Ordering::Release);
+        return;
+    }
+    let word = Word::from_raw(place.load(Ordering::Relaxed)).with_count(COUNT_IN_WORD_MAX);
+    place.store(word.raw(), Ordering::Release);
+    count.store(0, Ordering::Release);
+    let overflowed = cluster.cluster.overflowed() - 1;
+    cluster.cluster.set_overflowed(overflowed);
+    if overflowed == 0 {
+        cluster.detach_overflow();
+    }
+}

@@ -1,0 +1,336 @@
+//! A cluster lock held, and a cluster isolated from its list.
+//!
+//! [`Locked`] unlocks when it is dropped. [`Isolated`] relocates first: the pair *isolate, relocate* cannot be broken, so no cluster
+//! can dangle off every list.
+
+use crate::cluster::{Cluster, EmptyGoesTo, Flag, flag_after_attempt, flag_after_free, order_fits};
+use crate::device::{Device, DeviceFlags};
+use crate::entry::{DeviceId, SwapEntry};
+use crate::frames::FrameContent;
+use crate::lists::ListId;
+use crate::order::{CLUSTER_SLOTS, Order};
+use crate::policy::Policy;
+use crate::slots::{Slots, words_of};
+use crate::sync::{AtomicU64, Ordering};
+use crate::usage::Listing;
+use core::ptr::NonNull;
+
+/// The frame pool is empty.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NoFrameLeft;
+
+/// A cluster whose lock is held.
+pub(crate) struct Locked<'a, const PAYLOAD: usize, P: Policy> {
+    pub(crate) slots: &'a Slots<PAYLOAD, P>,
+    pub(crate) id: DeviceId,
+    pub(crate) device: &'a Device,
+    pub(crate) index: u32,
+    pub(crate) cluster: &'a Cluster,
+}
+
+impl<const PAYLOAD: usize, P: Policy> Drop for Locked<'_, PAYLOAD, P> {
+    #[inline]
+    fn drop(&mut self) {
+        self.cluster.lock.unlock();
+    }
+}
+
+impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
+    /// Locks cluster `index`.
+    #[inline]
+    pub(crate) fn lock_cluster(&self, id: DeviceId, index: u32) -> Locked<'_, PAYLOAD, P> {
+        let device = self.device(id);
+        let cluster = self.cluster(device, index);
+        cluster.lock.lock::<P::Relax>();
+        Locked { slots: self, id, device, index, cluster }
+    }
+
+    /// Takes the first cluster off `list` whose lock is not contended; then, for the free list, a cluster that was never used.
+    /// `None` on a non-empty list means that all its members were contended.
+    pub(crate) fn isolate(&self, id: DeviceId, list: ListId) -> Option<Isolated<'_, PAYLOAD, P>> {
+        let device = self.device(id);
+        let _held = device.lists.lock.hold::<P::Relax>();
+        let mut candidate = device.lists.first(list);
+        while let Some(index) = candidate {
+            let cluster = self.cluster(device, index);
+            if cluster.lock.try_lock() {
+                device.lists.unlink(list, index, |other| self.cluster(device, other));
+                if list == ListId::DISCARD {
+                    device.discards_running.fetch_add(1, Ordering::Relaxed);
+                } else {
+                    cluster.set_flag(Flag::None);
+                }
+                return Some(Isolated::new(Locked { slots: self, id, device, index, cluster }));
+            }
+            candidate = cluster.next.load(Ordering::Relaxed).checked_sub(1);
+        }
+        if list == ListId::FREE { self.isolate_never_used(id, device) } else { None }
+    }
+
+    /// Context: list lock held.
+    fn isolate_never_used<'a>(
+        &'a self,
+        id: DeviceId,
+        device: &'a Device,
+    ) -> Option<Isolated<'a, PAYLOAD, P>> {
+        let end = device.whole_clusters.load(Ordering::Relaxed);
+        loop {
+            let index = device.high_water.load(Ordering::Relaxed);
+            if index >= end {
+                return None;
+            }
+            let cluster = self.cluster(device, index);
+            // Clusters with bad slots have been on a list since swapon.
+            if !cluster.is_touched() {
+                if !cluster.lock.try_lock() {
+                    return None;
+                }
+                cluster.set_touched();
+                device.high_water.store(index + 1, Ordering::Relaxed);
+                return Some(Isolated::new(Locked { slots: self, id, device, index, cluster }));
+            }
+            device.high_water.store(index + 1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl<'a, const PAYLOAD: usize, P: Policy> Locked<'a, PAYLOAD, P> {
+    /// Slot words, if the cluster has a table.
+    #[inline]
+    pub(crate) fn words(&self) -> Option<&'a [AtomicU64; CLUSTER_SLOTS as usize]> {
+        NonNull::new(self.cluster.frame.load(Ordering::Relaxed)).map(words_of)
+    }
+
+    /// Payload of a slot. Context: the cluster has a table.
+    #[inline]
+    pub(crate) fn payload(&self, slot: u32) -> *mut u8 {
+        match NonNull::new(self.cluster.frame.load(Ordering::Relaxed)) {
+            Some(frame) => Slots::<PAYLOAD, P>::payload_in(frame, slot).as_ptr(),
+            None => core::ptr::null_mut(),
+        }
+    }
+
+    /// Overflow counts, if the cluster has the array.
+    pub(crate) fn overflow(&self) -> Option<&'a [AtomicU64; CLUSTER_SLOTS as usize]> {
+        match self.cluster.overflow_number.load(Ordering::Relaxed) {
+            0 => None,
+            number => Some(words_of(self.slots.pool().memory(number))),
+        }
+    }
+
+    /// Entry of slot `slot`; `None` for the header slot.
+    #[inline]
+    pub(crate) fn entry(&self, slot: u32) -> Option<SwapEntry> {
+        SwapEntry::new(self.id, u64::from(self.index) * u64::from(CLUSTER_SLOTS) + u64::from(slot))
+    }
+
+    /// *Usable* for `order` (spec §0): the flag permits it, the table exists, the order fits.
+    #[inline]
+    pub(crate) fn is_usable(&self, order: Order) -> bool {
+        let cluster = self.cluster;
+        cluster.has_frame() && order_fits(cluster.flag(), cluster.used(), cluster.order(), order)
+    }
+
+    #[inline]
+    pub(crate) fn empty_goes_to(&self) -> EmptyGoesTo {
+        if self.device.has(DeviceFlags::DISCARD) && self.device.is_writable() {
+            EmptyGoesTo::Discard
+        } else {
+            EmptyGoesTo::Free
+        }
+    }
+
+    /// Moves the cluster to the tail of the list of `flag` and its order. Context: not a running discard.
+    #[inline]
+    pub(crate) fn move_to(&self, flag: Flag) {
+        let lists = &self.device.lists;
+        let order = self.cluster.order();
+        let cluster_at = |index| self.slots.cluster(self.device, index);
+        let _held = lists.lock.hold::<P::Relax>();
+        if let Some(list) = self.cluster.flag().list(order) {
+            lists.unlink(list, self.index, cluster_at);
+        }
+        self.cluster.set_flag(flag);
+        if let Some(list) = flag.list(order) {
+            lists.push_tail(list, self.index, cluster_at);
+        }
+    }
+
+    /// Gives a table to the cluster. Its payload is zero.
+    pub(crate) fn attach_frame(&self) -> Result<(), NoFrameLeft> {
+        debug_assert!(!self.cluster.has_frame());
+        let taken = self.slots.pool().take().ok_or(NoFrameLeft)?;
+        if taken.content == FrameContent::Unchanged {
+            let payload = Slots::<PAYLOAD, P>::payload_in(taken.memory, 0);
+            // SAFETY: the payload part of a frame that nobody else has.
+            unsafe { payload.write_bytes(0, CLUSTER_SLOTS as usize * PAYLOAD) };
+        }
+        self.cluster.frame_number.store(taken.number, Ordering::Relaxed);
+        self.cluster.frame.store(taken.memory.as_ptr(), Ordering::Release);
+        Ok(())
+    }
+
+    /// Gives the overflow array to the cluster; its counts are zero.
+    pub(crate) fn attach_overflow(&self) -> Result<&'a [AtomicU64; CLUSTER_SLOTS as usize], NoFrameLeft> {
+        let taken = self.slots.pool().take().ok_or(NoFrameLeft)?;
+        if taken.content == FrameContent::Zeroed {
+            // Only the first 4096 bytes serve as counts: the payload stays zero.
+            self.slots.pool().remember_zeroed(taken.number);
+        }
+        self.cluster.overflow_number.store(taken.number, Ordering::Release);
+        Ok(words_of(taken.memory))
+    }
+
+    /// Gives the overflow array back. Context: all its counts are zero.
+    pub(crate) fn detach_overflow(&self) {
+        let number = self.cluster.overflow_number.swap(0, Ordering::AcqRel);
+        if number != 0 {
+            self.cluster.generation.fetch_add(1, Ordering::Release);
+            self.slots.pool().give_back(number, FrameContent::Unchanged);
+        }
+    }
+
+    fn detach_frame(&self) {
+        self.detach_overflow();
+        let number = self.cluster.frame_number.swap(0, Ordering::Relaxed);
+        if number == 0 {
+            return;
+        }
+        debug_assert!(self.words().is_some_and(|words| words.iter().all(|w| w.load(Ordering::Relaxed) == 0)));
+        self.cluster.frame.store(core::ptr::null_mut(), Ordering::Relaxed);
+        // Before the table can come into other hands: a lockless reader that sees a word written there sees this as well.
+        self.cluster.generation.fetch_add(1, Ordering::Release);
+        self.slots.pool().give_back(number, FrameContent::Unchanged);
+    }
+
+    /// The cluster became empty: table freed, order reset, FREE or DISCARD.
+    pub(crate) fn release_empty(&self, flag: Flag) {
+        debug_assert_eq!(self.cluster.used(), 0);
+        self.detach_frame();
+        let list = self.cluster.flag().list(self.cluster.order());
+        let lists = &self.device.lists;
+        let cluster_at = |index| self.slots.cluster(self.device, index);
+        let _held = lists.lock.hold::<P::Relax>();
+        if let Some(list) = list {
+            lists.unlink(list, self.index, cluster_at);
+        }
+        self.cluster.set_order(Order::ZERO);
+        self.cluster.set_flag(flag);
+        if let Some(list) = flag.list(Order::ZERO) {
+            lists.push_tail(list, self.index, cluster_at);
+        }
+    }
+
+    /// Takes `count` slots, whose words are written already, into account.
+    #[inline]
+    pub(crate) fn count_taken(&self, count: u32) {
+        self.cluster.set_used(self.cluster.used() + count);
+        self.slots.usage_add(self.id, self.device, u64::from(count));
+    }
+
+    /// Takes `count` slots, whose words are zero already, out of the account and relocates the cluster (spec §0: slots freed).
+    #[inline]
+    pub(crate) fn count_freed(&self, count: u32) {
+        if count == 0 {
+            return;
+        }
+        let used = self.cluster.used() - count;
+        self.cluster.set_used(used);
+        let flag = flag_after_free(used, self.empty_goes_to());
+        if used == 0 {
+            self.release_empty(flag);
+        } else if self.cluster.flag() != flag {
+            self.move_to(flag);
+        }
+        if self.device.usage().sub(u64::from(count)) == Listing::OffList {
+            self.slots.add_to_available(self.id, self.device);
+        }
+    }
+
+    /// Runs `action` with the lock dropped; the lock is held again afterwards, even after a panic.
+    pub(crate) fn unlocked<T>(&self, action: impl FnOnce() -> T) -> T {
+        struct Relock<'a, P: Policy>(&'a Cluster, core::marker::PhantomData<P>);
+        impl<P: Policy> Drop for Relock<'_, P> {
+            fn drop(&mut self) {
+                self.0.lock.lock::<P::Relax>();
+            }
+        }
+        let _relock = Relock::<P>(self.cluster, core::marker::PhantomData);
+        self.cluster.lock.unlock();
+        action()
+    }
+}
+
+/// What the end of an [`Isolated`] does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Duty {
+    /// Relocate as after an allocation attempt.
+    Relocate,
+    /// Relocate only if the cluster is still on no list (reclaim: frees have listed it already).
+    RelocateUnlisted,
+    /// A discard that has not run: back to the discard list.
+    Requeue,
+}
+
+/// A locked cluster that is relocated before its lock is dropped.
+pub(crate) struct Isolated<'a, const PAYLOAD: usize, P: Policy> {
+    locked: Locked<'a, PAYLOAD, P>,
+    pub(crate) duty: Duty,
+}
+
+impl<'a, const PAYLOAD: usize, P: Policy> Isolated<'a, PAYLOAD, P> {
+    /// Also for a cluster on its list that a hint led to: every scan ends with a relocation.
+    #[inline]
+    pub(crate) fn new(locked: Locked<'a, PAYLOAD, P>) -> Self {
+        let duty = if locked.cluster.flag() == Flag::Discard { Duty::Requeue } else { Duty::Relocate };
+        Isolated { locked, duty }
+    }
+
+    /// Puts an empty cluster back to FREE that got no table.
+    pub(crate) fn put_back_free(self) {
+        self.locked.release_empty(Flag::Free);
+    }
+
+    /// The discard ran: DISCARD -> FREE.
+    pub(crate) fn discard_done(self) {
+        self.locked.device.discards_running.fetch_sub(1, Ordering::Relaxed);
+        self.locked.cluster.set_flag(Flag::None);
+        self.locked.release_empty(Flag::Free);
+    }
+}
+
+impl<'a, const PAYLOAD: usize, P: Policy> core::ops::Deref for Isolated<'a, PAYLOAD, P> {
+    type Target = Locked<'a, PAYLOAD, P>;
+    #[inline]
+    fn deref(&self) -> &Self::Target {
+        &self.locked
+    }
+}
+
+impl<const PAYLOAD: usize, P: Policy> Drop for Isolated<'_, PAYLOAD, P> {
+    #[inline]
+    fn drop(&mut self) {
+        let locked = &self.locked;
+        let flag = locked.cluster.flag();
+        match self.duty {
+            Duty::RelocateUnlisted if flag != Flag::None => {}
+            Duty::Requeue => {
+                if flag == Flag::Discard {
+                    // Off-list with its flag: only push it back.
+                    locked.device.discards_running.fetch_sub(1, Ordering::Relaxed);
+                    locked.cluster.set_flag(Flag::None);
+                    locked.move_to(Flag::Discard);
+                }
+            }
+            _ => {
+                let used = locked.cluster.used();
+                let wanted = flag_after_attempt(flag, used, locked.empty_goes_to());
+                match (wanted == flag, used) {
+                    (true, _) => {}
+                    (false, 0) => locked.release_empty(wanted),
+                    (false, _) => locked.move_to(wanted),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,55 @@
+#![no_std]
+#![doc = include_str!("../README.md")]
+
+mod alloc;
+mod available;
+mod cache;
+mod cluster;
+mod cpu;
+mod device;
+mod device_alloc;
+mod discard;
+mod duplicate;
+mod entry;
+mod frames;
+mod free;
+mod guard;
+mod hooks;
+mod layout;
+mod lists;
+mod lock;
+mod order;
+mod policy;
+mod range;
+mod reclaim;
+mod scan;
+mod slots;
+mod stats;
+mod swapoff;
+mod swapon;
+mod sync;
+mod usage;
+mod validate;
+mod word;
+
+pub use alloc::AllocError;
+pub use cache::{CacheError, InsertError, Inserted};
+pub use device::{DeviceFlags, DeviceInfo};
+pub use duplicate::DupError;
+pub use entry::{DEVICES_MAX, DeviceId, DeviceMask, FolioId, LogicalCpu, SwapEntry};
+pub use frames::{AddFramesError, FrameContent};
+pub use free::Put;
+pub use hooks::{ChargeRefused, DiscardOutcome, Hooks, NoHooks, Reclaimed};
+pub use layout::{Config, ConfigError, METADATA_ALIGN};
+pub use lock::{Relax, SpinOnly};
+pub use order::{CLUSTER_SLOTS, ORDERS, Order, OrderMask};
+pub use policy::{
+    ClusterPreference, Current, DefaultPriority, DiscardPlace, FragmentScan, FullReclaim, Policy,
+};
+pub use reclaim::FullClusters;
+pub use slots::{EntryError, Slots};
+pub use stats::{DeviceLists, Stats};
+pub use swapoff::{DeviceReference, SwapoffError};
+pub use swapon::{DeviceSpec, SwaponError};
+pub use validate::{Report, Violation};
+pub use word::{Shadow, SlotWord, ZeroMark};

@@ -1,0 +1,76 @@
+//! Policies: the behaviour from before each series stays available as a variant (spec §1 to §4).
+//!
+//! A policy is a type; its constants are folded at compile time, so that a variant that is not chosen costs nothing.
+
+use crate::lock::{Relax, SpinOnly};
+
+/// How many FRAG clusters an allocation of order above 0 scans (spec §1, patch 1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FragmentScan {
+    /// At most one; it goes to the tail, so that the list rotates.
+    One,
+    /// The whole list, bounded by its length at the start.
+    All,
+}
+
+/// Which list comes first when the CPU's own cluster is consumed (spec §1, patch 2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClusterPreference {
+    /// NONFULL first, on devices that discard per cluster FREE first.
+    ByDiscard,
+    /// FREE first on every device.
+    FreeFirst,
+    /// NONFULL first on every device.
+    NonfullFirst,
+}
+
+/// When full clusters are searched for slots that are only cached (spec §1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FullReclaim {
+    /// When FREE and NONFULL are drained.
+    AfterFreeAndNonfull,
+    /// When FREE is drained.
+    AfterFree,
+}
+
+/// Where a waiting discard may run (spec §1, "later fix to adopt").
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DiscardPlace {
+    /// After an order-0 allocation failed on all devices, with no lock held.
+    Outside,
+    /// Inside the device's allocation, under the local lock.
+    Inside,
+}
+
+/// Priority of a device that was added without one (spec §4, patch 2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DefaultPriority {
+    /// -1 for all: they rotate.
+    Equal,
+    /// -2, -3, ... by order of swapon: first come, first drained.
+    Descending,
+}
+
+/// Choices of one engine.
+pub trait Policy: 'static {
+    /// What to do while a lock stays taken.
+    type Relax: Relax;
+    /// See [`FragmentScan`].
+    const FRAGMENT_SCAN: FragmentScan = FragmentScan::One;
+    /// See [`ClusterPreference`].
+    const CLUSTER_PREFERENCE: ClusterPreference = ClusterPreference::ByDiscard;
+    /// See [`FullReclaim`].
+    const FULL_RECLAIM: FullReclaim = FullReclaim::AfterFreeAndNonfull;
+    /// See [`DiscardPlace`].
+    const DISCARD_PLACE: DiscardPlace = DiscardPlace::Outside;
+    /// See [`DefaultPriority`].
+    const DEFAULT_PRIORITY: DefaultPriority = DefaultPriority::Equal;
+}
+
+/// The behaviour after all five series, spinning without an operating system.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Current;
+
+impl Policy for Current {
+    type Relax = SpinOnly;
+}

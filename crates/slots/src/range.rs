@@ -1,0 +1,37 @@
+//! A range of slots cut at cluster borders.
+
+use crate::entry::SwapEntry;
+use crate::order::CLUSTER_SLOTS;
+
+/// Part of a range that lies in one cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Piece {
+    pub(crate) cluster: u32,
+    /// First slot in the cluster.
+    pub(crate) first: u32,
+    pub(crate) count: u32,
+}
+
+impl Piece {
+    pub(crate) fn slots(self) -> core::ops::Range<u32> {
+        self.first..self.first + self.count
+    }
+}
+
+/// The pieces of `slots` slots from `entry` on, ascending.
+#[inline]
+pub(crate) fn pieces(entry: SwapEntry, slots: u32) -> impl Iterator<Item = Piece> {
+    let mut offset = entry.offset();
+    let mut left = slots;
+    core::iter::from_fn(move || {
+        if left == 0 {
+            return None;
+        }
+        let first = (offset % u64::from(CLUSTER_SLOTS)) as u32;
+        let count = left.min(CLUSTER_SLOTS - first);
+        let cluster = (offset / u64::from(CLUSTER_SLOTS)) as u32;
+        offset += u64::from(count);
+        left -= count;
+        Some(Piece { cluster, first, count })
+    })
+}

@@ -1,0 +1,169 @@
+//! Scan of one cluster, from an offset to its end, no wrap-around (spec §0).
+
+use crate::cpu::CpuGuard;
+use crate::device::DeviceFlags;
+use crate::entry::{FolioId, SwapEntry};
+use crate::guard::Isolated;
+use crate::hooks::{Hooks, Reclaimed};
+use crate::order::{CLUSTER_SLOTS, Order};
+use crate::policy::Policy;
+use crate::slots::Slots;
+use crate::sync::{AtomicU64, Ordering};
+use crate::word::Word;
+
+/// What one allocation wants, and what went wrong on its way.
+pub(crate) struct Request<'a, H: Hooks> {
+    pub(crate) order: Order,
+    pub(crate) folio: FolioId,
+    pub(crate) hooks: &'a H,
+    pub(crate) cpu: &'a CpuGuard<'a>,
+    /// A free cluster could not get a table.
+    pub(crate) no_frame: bool,
+    /// Full clusters gave slots back: an order-0 allocation may try again.
+    pub(crate) reclaimed: bool,
+}
+
+/// What a naturally aligned range holds.
+enum Range {
+    Free,
+    /// Some slots are only cached, none is otherwise used.
+    OnlyCached,
+    Used,
+}
+
+fn look(words: &[AtomicU64; CLUSTER_SLOTS as usize], first: u32, count: u32) -> Range {
+    let mut range = Range::Free;
+    for word in &words[first as usize..(first + count) as usize] {
+        let word = Word::from_raw(word.load(Ordering::Relaxed));
+        if word.is_only_cached() {
+            range = Range::OnlyCached;
+        } else if !word.is_free() {
+            return Range::Used;
+        }
+    }
+    range
+}
+
+impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
+    /// Scans `cluster` from slot `from`; takes the first range that fits. Consumes the guard, so that the scan ends with relocation, unlock
+    /// and a new hint whether it found something or not. Context: local lock and cluster lock held.
+    #[inline]
+    pub(crate) fn scan_cluster<H: Hooks>(
+        &self,
+        cluster: Isolated<'_, PAYLOAD, P>,
+        from: u32,
+        request: &Request<'_, H>,
+    ) -> Option<SwapEntry> {
+        let found = self.find_range(&cluster, from, request);
+        let taken = found.and_then(|slot| cluster.entry(slot));
+        let mut next = None;
+        if let Some(slot) = found {
+            let after = slot + request.order.slots();
+            if after < CLUSTER_SLOTS && cluster.cluster.used() < CLUSTER_SLOTS {
+                next = cluster.entry(after);
+            }
+        }
+        let device = cluster.device;
+        drop(cluster);
+        if device.has(DeviceFlags::ROTATIONAL) {
+            let raw = next.map_or(0, SwapEntry::to_raw);
+            device.global_cluster.next[request.order.index()].store(raw, Ordering::Relaxed);
+        } else {
+            request.cpu.set_hint(request.order, next);
+        }
+        taken
+    }
+
+    /// Slot of the first range that fits, already taken.
+    #[inline]
+    fn find_range<H: Hooks>(
+        &self,
+        cluster: &Isolated<'_, PAYLOAD, P>,
+        from: u32,
+        request: &Request<'_, H>,
+    ) -> Option<u32> {
+        let step = request.order.slots();
+        let words = cluster.words()?;
+        let mut reclaims_only_cached = None;
+        let mut slot = from;
+        debug_assert!(slot.is_multiple_of(step));
+        while slot + step <= CLUSTER_SLOTS {
+            match look(words, slot, step) {
+                Range::Free => return self.take_range(cluster, words, slot, request),
+                Range::OnlyCached => {
+                    if *reclaims_only_cached.get_or_insert_with(|| self.vm_swap_full()) {
+                        self.reclaim_range(cluster, slot, request);
+                        if !cluster.is_usable(request.order) {
+                            return None;
+                        }
+                        // The table may be another one if the cluster was empty in between.
+                        let words = cluster.words()?;
+                        if cluster.cluster.used() == 0 {
+                            return self.take_range(cluster, words, 0, request);
+                        }
+                        if let Range::Free = look(words, slot, step) {
+                            return self.take_range(cluster, words, slot, request);
+                        }
+                    }
+                }
+                Range::Used => {}
+            }
+            slot += step;
+        }
+        None
+    }
+
+    /// Drops the lock and reclaims the folios that are only cached in the range; the first one kept ends it.
+    #[cold]
+    fn reclaim_range<H: Hooks>(
+        &self,
+        cluster: &Isolated<'_, PAYLOAD, P>,
+        first: u32,
+        request: &Request<'_, H>,
+    ) {
+        let end = first + request.order.slots();
+        cluster.unlocked(|| {
+            let mut slot = first;
+            while slot < end {
+                let Some(entry) = cluster.entry(slot) else { break };
+                match self.reclaim_only_cached(entry, request.hooks) {
+                    Some(Reclaimed::Kept(_)) => break,
+                    Some(Reclaimed::Freed(pages)) => slot = folio_end(slot, pages),
+                    Some(Reclaimed::Absent) | None => slot += 1,
+                }
+            }
+        });
+    }
+
+    /// Takes a range whose slots are all free: a device without WRITEOK gives nothing.
+    #[inline]
+    fn take_range<H: Hooks>(
+        &self,
+        cluster: &Isolated<'_, PAYLOAD, P>,
+        words: &[AtomicU64; CLUSTER_SLOTS as usize],
+        slot: u32,
+        request: &Request<'_, H>,
+    ) -> Option<u32> {
+        if !cluster.device.is_writable() {
+            return None;
+        }
+        if cluster.cluster.used() == 0 {
+            debug_assert!(cluster.cluster.flag().list(Order::ZERO).is_none(), "an empty cluster is isolated");
+            // The first allocation in an empty cluster fixes its order.
+            cluster.cluster.set_order(request.order);
+        }
+        let count = request.order.slots();
+        let word = Word::allocated(request.folio).raw();
+        for place in &words[slot as usize..(slot + count) as usize] {
+            debug_assert_eq!(place.load(Ordering::Relaxed), 0);
+            place.store(word, Ordering::Release);
+        }
+        cluster.count_taken(count);
+        Some(slot)
+    }
+}
+
+/// First slot behind the naturally aligned folio of `pages` pages that covers `slot`.
+pub(crate) fn folio_end(slot: u32, pages: u32) -> u32 {
+    (slot + 1).next_multiple_of(pages.max(1).next_power_of_two())
+}

@@ -1,0 +1,350 @@
+//! The handle: a base pointer and the sizes behind it.
+
+use crate::cluster::Cluster;
+use crate::cpu::CpuState;
+use crate::device::{Device, DeviceState};
+use crate::entry::{DEVICES_MAX, DeviceId, DeviceMask, LogicalCpu, SwapEntry};
+use crate::frames::{AddFramesError, FrameContent, Pool, Section, WORDS_BYTES};
+use crate::layout::{Config, ConfigError, Header, Layout, MAGIC, METADATA_ALIGN};
+use crate::order::CLUSTER_SLOTS;
+use crate::policy::{Current, Policy};
+use crate::sync::{AtomicU64, Ordering, fence};
+use crate::word::{COUNT_OVERFLOWED, Kind, SlotWord, Word};
+use core::marker::PhantomData;
+use core::ptr::NonNull;
+
+/// Slots of up to 32 swap devices, in memory supplied by the caller.
+///
+/// A small handle that may be copied freely; all copies, and a forked child's copy-on-write copy of the memory (provided that no operation
+/// was in flight), are equally valid. `PAYLOAD` is the number of bytes per slot that the caller keeps beside the slot words and `P` the [`Policy`].
+///
+/// ```
+/// use folioswap_slots::*;
+/// use std::{alloc, ptr::NonNull};
+/// type Swap = Slots<12>;
+/// let config = Config { cpus: 2, clusters_max: 16, frame_chunks_max: 4 };
+/// # let zeroed = |bytes: usize| unsafe {
+/// #     NonNull::new(alloc::alloc_zeroed(alloc::Layout::from_size_align(bytes, 4096).unwrap())).unwrap()
+/// # };
+/// // `zeroed` stands for an anonymous mapping.
+/// let memory = zeroed(Swap::bytes_needed(config));
+/// let swap = unsafe { Swap::init(memory, Swap::bytes_needed(config), config)? };
+/// unsafe { swap.add_frames(zeroed(1 << 20), 1 << 20)? };
+/// let device = swap.swapon(DeviceSpec::new(4096))?;
+///
+/// let entry = swap.alloc_folio(LogicalCpu(0), Order::new(4).unwrap(), FolioId(7), DeviceMask::ALL)?;
+/// assert_eq!(entry.offset() % 16, 0);
+/// assert_eq!(swap.word(entry), SlotWord::Cached { folio: FolioId(7), count: 1, zero: false });
+/// swap.cache_remove(entry, 16, FolioId(7), Shadow::EMPTY, |_, _| {})?;
+/// let put = swap.put(entry, 16, |_, _| {})?;
+/// assert_eq!(put.freed, 16);
+/// assert_eq!(swap.device_info(device).unwrap().inuse, 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Slots<const PAYLOAD: usize, P: Policy = Current> {
+    base: NonNull<u8>,
+    devices: NonNull<Device>,
+    clusters: NonNull<Cluster>,
+    cpus: NonNull<CpuState>,
+    sections: NonNull<Section>,
+    config: Config,
+    policy: PhantomData<fn() -> P>,
+}
+
+impl<const PAYLOAD: usize, P: Policy> Clone for Slots<PAYLOAD, P> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<const PAYLOAD: usize, P: Policy> Copy for Slots<PAYLOAD, P> {}
+
+// SAFETY: everything behind the pointers is atomic, or guarded by locks that live in the same memory.
+unsafe impl<const PAYLOAD: usize, P: Policy> Send for Slots<PAYLOAD, P> {}
+// SAFETY: as for `Send`.
+unsafe impl<const PAYLOAD: usize, P: Policy> Sync for Slots<PAYLOAD, P> {}
+
+/// An entry names no slot of a device that is on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EntryError {
+    /// The device is not on.
+    NoDevice,
+    /// The range ends past the device's end, or is empty.
+    OutOfRange,
+}
+
+impl core::fmt::Display for EntryError {
+    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        formatter.write_str(match self {
+            EntryError::NoDevice => "no such swap device",
+            EntryError::OutOfRange => "swap entry out of range",
+        })
+    }
+}
+
+impl core::error::Error for EntryError {}
+
+impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
+    /// Bytes of a frame: the slot words and the payload of one used cluster.
+    pub const FRAME_BYTES: usize = WORDS_BYTES + CLUSTER_SLOTS as usize * PAYLOAD;
+
+    /// Bytes of metadata memory for `config`: 40 per cluster plus a fixed part per device and logical CPU.
+    pub const fn bytes_needed(config: Config) -> usize {
+        Layout::new(config).bytes
+    }
+
+    /// Lays the metadata out. Cost: one cache line; the memory is taken as zero and not walked.
+    ///
+    /// # Errors
+    /// [`ConfigError`] if the configuration or the memory does not fit.
+    ///
+    /// # Safety
+    /// `memory` is zero (a fresh anonymous mapping), `bytes` long, valid for reads and writes as long as any copy of the handle, or of a
+    /// [`attach`](Self::attach)ed one, is used, and used by nobody else.
+    pub unsafe fn init(memory: NonNull<u8>, bytes: usize, config: Config) -> Result<Self, ConfigError> {
+        if !config.is_valid() {
+            return Err(ConfigError::InvalidConfig);
+        }
+        if !(memory.as_ptr() as usize).is_multiple_of(METADATA_ALIGN) {
+            return Err(ConfigError::Misaligned);
+        }
+        if bytes < Self::bytes_needed(config) {
+            return Err(ConfigError::MemoryTooSmall);
+        }
+        // SAFETY: size and alignment were checked; the caller vouches for the rest.
+        let slots = unsafe { Self::over(memory, config) };
+        let header = slots.header();
+        header.cpus.store(config.cpus, Ordering::Relaxed);
+        header.clusters_max.store(config.clusters_max, Ordering::Relaxed);
+        header.frame_chunks_max.store(config.frame_chunks_max, Ordering::Relaxed);
+        header.payload.store(PAYLOAD as u32, Ordering::Relaxed);
+        header.magic.store(MAGIC, Ordering::Release);
+        Ok(slots)
+    }
+
+    /// A handle over metadata that [`init`](Self::init) laid out before. The frames must lie where they lay then.
+    ///
+    /// # Errors
+    /// [`ConfigError::NotInitialised`] if the memory holds no slots of this payload size.
+    ///
+    /// # Safety
+    /// As for [`init`](Self::init), except that the memory was laid out by it with the same `PAYLOAD`.
+    pub unsafe fn attach(memory: NonNull<u8>) -> Result<Self, ConfigError> {
+        if !(memory.as_ptr() as usize).is_multiple_of(METADATA_ALIGN) {
+            return Err(ConfigError::Misaligned);
+        }
+        // SAFETY: the memory holds at least a header, says the caller.
+        let header = unsafe { memory.cast::<Header>().as_ref() };
+        if header.magic.load(Ordering::Acquire) != MAGIC
+            || header.payload.load(Ordering::Relaxed) != PAYLOAD as u32
+        {
+            return Err(ConfigError::NotInitialised);
+        }
+        let config = Config {
+            cpus: header.cpus.load(Ordering::Relaxed),
+            clusters_max: header.clusters_max.load(Ordering::Relaxed),
+            frame_chunks_max: header.frame_chunks_max.load(Ordering::Relaxed),
+        };
+        // SAFETY: `init` checked this configuration against this memory.
+        Ok(unsafe { Self::over(memory, config) })
+    }
+
+    /// # Safety
+    /// The memory is aligned and has the bytes that `config` needs.
+    unsafe fn over(memory: NonNull<u8>, config: Config) -> Self {
+        let layout = Layout::new(config);
+        // SAFETY: all offsets lie inside the memory, which the caller vouches for.
+        unsafe {
+            Slots {
+                base: memory,
+                devices: memory.add(layout.devices).cast(),
+                clusters: memory.add(layout.clusters).cast(),
+                cpus: memory.add(layout.cpus).cast(),
+                sections: memory.add(layout.sections).cast(),
+                config,
+                policy: PhantomData,
+            }
+        }
+    }
+
+    /// The configuration given to [`init`](Self::init).
+    pub fn config(&self) -> Config {
+        self.config
+    }
+
+    /// Adds memory to the frame pool; returns the number of frames it holds ([`FRAME_BYTES`](Self::FRAME_BYTES) each; up to 63
+    /// bytes are lost to alignment). May be called at any time from any thread.
+    ///
+    /// # Errors
+    /// [`AddFramesError`]; the memory is not used then.
+    ///
+    /// # Safety
+    /// The memory is zero, valid for reads and writes as long as any copy of the handle is used, and used by nobody else.
+    pub unsafe fn add_frames(&self, memory: NonNull<u8>, bytes: usize) -> Result<u32, AddFramesError> {
+        // SAFETY: passed on to the caller.
+        unsafe { self.pool().add(memory, bytes) }
+    }
+
+    /// Frames that no cluster has. One frame is taken per cluster that comes into use and one more while a cluster has counts above 14.
+    #[inline]
+    pub fn frames_free(&self) -> u32 {
+        self.pool().free()
+    }
+
+    /// Frames ever added.
+    pub fn frames_total(&self) -> u32 {
+        self.pool().total()
+    }
+
+    /// Shows runs of adjacent idle frames that are not known to be zero, so that the caller can give their memory back in bulk. At most
+    /// `max_frames` frames; each run (address, bytes) is locked out of use during its call. Returns the frames shown.
+    ///
+    /// The first 4096 bytes of every frame are zero already. The callback may write to the run; by [`FrameContent::Zeroed`] it promises that every
+    /// byte reads as zero.
+    pub fn take_idle_frames(
+        &self,
+        max_frames: u32,
+        callback: impl FnMut(NonNull<u8>, usize) -> FrameContent,
+    ) -> u32 {
+        self.pool().take_idle(max_frames, callback)
+    }
+
+    /// State of a slot, read without a lock. Cost: four loads.
+    ///
+    /// Stable while the caller holds a count or the cached folio's lock; otherwise it may be outdated by the time it is returned, but it is always a state
+    /// that this very slot was in. [`SlotWord::Bad`] for entries outside any device.
+    pub fn word(&self, entry: SwapEntry) -> SlotWord {
+        let Ok((_, cluster)) = self.locate(entry, 1) else { return SlotWord::Bad };
+        let slot = entry.slot_in_cluster() as usize;
+        loop {
+            let generation = cluster.generation.load(Ordering::Acquire);
+            let Some(frame) = NonNull::new(cluster.frame.load(Ordering::Acquire)) else {
+                return SlotWord::Free;
+            };
+            let raw = &words_of(frame)[slot];
+            let word = Word::from_raw(raw.load(Ordering::Acquire));
+            let mut overflow = 0;
+            let mut matches = true;
+            if word.count() == COUNT_OVERFLOWED && word.kind() != Kind::Bad {
+                if let number @ 1.. = cluster.overflow_number.load(Ordering::Acquire) {
+                    overflow = words_of(self.pool().memory(number))[slot].load(Ordering::Acquire);
+                }
+                matches = raw.load(Ordering::Acquire) == word.raw();
+            }
+            fence(Ordering::Acquire);
+            // A table that left the cluster in between may already hold another cluster's words.
+            if cluster.generation.load(Ordering::Relaxed) == generation && matches {
+                return word.decode(overflow);
+            }
+        }
+    }
+
+    /// The caller's `PAYLOAD` bytes of a slot, without a lock. Valid while any slot in the entry's cluster is used, so at least while the
+    /// caller holds a count or the cached folio. Zero when the cluster came into use; otherwise as the slot's last owner left them.
+    /// `None` if the cluster is free or the entry names no slot.
+    #[inline]
+    pub fn payload(&self, entry: SwapEntry) -> Option<NonNull<u8>> {
+        let (_, cluster) = self.locate(entry, 1).ok()?;
+        let frame = NonNull::new(cluster.frame.load(Ordering::Acquire))?;
+        Some(Self::payload_in(frame, entry.slot_in_cluster()))
+    }
+
+    /// Devices that are on, swapoff in progress included.
+    pub fn devices(&self) -> DeviceMask {
+        DeviceMask::from_bits(self.header().devices_on.load(Ordering::Acquire))
+    }
+
+    /// Sum of free slots of all writable devices (`nr_swap_pages`). Cost: one load or two per device.
+    pub fn free_slots(&self) -> u64 {
+        let (free, _) = self.free_and_total(DeviceMask::ALL);
+        free
+    }
+
+    /// More than half of the slots of all writable devices is used (spec §0, `vm_swap_full`).
+    pub fn vm_swap_full(&self) -> bool {
+        let (free, total) = self.free_and_total(DeviceMask::ALL);
+        free * 2 < total
+    }
+
+    pub(crate) fn free_and_total(&self, mask: DeviceMask) -> (u64, u64) {
+        let mut free = 0;
+        let mut total = 0;
+        for id in self.devices().iter().filter(|id| mask.contains(*id)) {
+            let device = self.device(id);
+            if device.is_writable() {
+                total += device.pages();
+                free += device.pages().saturating_sub(device.usage().inuse());
+            }
+        }
+        (free, total)
+    }
+
+    #[inline]
+    pub(crate) fn header(&self) -> &Header {
+        // SAFETY: the header is the first part of the metadata; zeroed memory is a valid header; all fields are atomic.
+        unsafe { self.base.cast::<Header>().as_ref() }
+    }
+
+    #[inline]
+    pub(crate) fn device(&self, id: DeviceId) -> &Device {
+        const { assert!(DEVICES_MAX == 32) };
+        // SAFETY: a device number is below 32 and the metadata has 32 devices; zeroed memory is a valid one.
+        unsafe { self.devices.add(id.index()).as_ref() }
+    }
+
+    /// Cluster `index` of the device.
+    #[inline]
+    pub(crate) fn cluster(&self, device: &Device, index: u32) -> &Cluster {
+        let place = device.first_cluster.load(Ordering::Relaxed) as usize + index as usize;
+        debug_assert!(index < device.clusters_reserved.load(Ordering::Relaxed));
+        assert!(place < self.config.clusters_max as usize, "cluster outside the metadata");
+        // SAFETY: just checked; zeroed memory is a valid descriptor.
+        unsafe { self.clusters.add(place).as_ref() }
+    }
+
+    #[inline]
+    pub(crate) fn cpu(&self, cpu: LogicalCpu) -> &CpuState {
+        let index = if cpu.0 < self.config.cpus { cpu.0 } else { cpu.0 % self.config.cpus };
+        // SAFETY: below the number of logical CPUs; zeroed memory is a valid state.
+        unsafe { self.cpus.add(index as usize).as_ref() }
+    }
+
+    pub(crate) fn cpus(&self) -> impl Iterator<Item = &CpuState> {
+        (0..self.config.cpus).map(|index| self.cpu(LogicalCpu(index)))
+    }
+
+    #[inline]
+    pub(crate) fn pool(&self) -> Pool<'_> {
+        // SAFETY: the metadata has this many sections; zeroed memory is a valid section.
+        let sections = unsafe {
+            core::slice::from_raw_parts(self.sections.as_ptr(), self.config.frame_chunks_max as usize)
+        };
+        Pool { header: &self.header().pool, sections, frame_bytes: Self::FRAME_BYTES }
+    }
+
+    /// Device and cluster of `entry`, after checking that `slots` slots from it on lie in the device.
+    #[inline]
+    pub(crate) fn locate(&self, entry: SwapEntry, slots: u32) -> Result<(&Device, &Cluster), EntryError> {
+        let device = self.device(entry.device());
+        let max = device.max();
+        if slots == 0 || entry.offset() + u64::from(slots) > max {
+            let off = device.state() == DeviceState::Off;
+            return Err(if off { EntryError::NoDevice } else { EntryError::OutOfRange });
+        }
+        Ok((device, self.cluster(device, entry.cluster() as u32)))
+    }
+
+    #[inline]
+    pub(crate) fn payload_in(frame: NonNull<u8>, slot: u32) -> NonNull<u8> {
+        debug_assert!(slot < CLUSTER_SLOTS);
+        // SAFETY: the frame has `PAYLOAD` bytes per slot behind its words.
+        unsafe { frame.add(WORDS_BYTES + slot as usize * PAYLOAD) }
+    }
+}
+
+/// Slot words (or overflow counts) of a frame.
+#[inline]
+pub(crate) fn words_of<'a>(frame: NonNull<u8>) -> &'a [AtomicU64; CLUSTER_SLOTS as usize] {
+    // SAFETY: a frame begins with 512 words, is 64-byte aligned, stays valid as long as the handle, and its words are only ever used as atomics.
+    unsafe { frame.cast().as_ref() }
+}

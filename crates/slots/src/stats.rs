@@ -1,0 +1,90 @@
+//! Counters, read without locks: sums that were true at slightly different moments.
+
+use crate::entry::DeviceId;
+use crate::lists::ListId;
+use crate::order::{ORDERS, Order};
+use crate::policy::Policy;
+use crate::slots::Slots;
+use crate::sync::Ordering;
+
+/// Counters of all devices together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Stats {
+    /// Slots that can be allocated, of all writable devices.
+    pub slots: u64,
+    /// Slots in use, of all writable devices.
+    pub inuse: u64,
+    /// Successful allocations per order (`swpout` of that size).
+    pub allocated: [u64; ORDERS],
+    /// Failed allocations per order (`swpout_fallback` of that size).
+    pub fallback: [u64; ORDERS],
+    /// Allocations that this CPU's own cluster served.
+    pub hint_hits: u64,
+    /// Clusters isolated and scanned.
+    pub clusters_scanned: u64,
+    /// Frames ever added.
+    pub frames: u32,
+    /// Frames that no cluster has.
+    pub frames_free: u32,
+}
+
+/// Clusters of one device, by list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DeviceLists {
+    /// Never used: behind the high-water mark (clusters with bad slots there are counted both here and on their list).
+    pub never_used: u32,
+    /// Empty, no table.
+    pub free: u32,
+    /// All slots used.
+    pub full: u32,
+    /// Empty, waiting for a discard.
+    pub discard: u32,
+    /// Partly used, a slot was freed since the last scan; per order.
+    pub nonfull: [u32; ORDERS],
+    /// Partly used, last scan used or failed it; per order.
+    pub frag: [u32; ORDERS],
+}
+
+impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
+    /// Counters of all devices together. Cost: some loads per logical CPU and device.
+    pub fn stats(&self) -> Stats {
+        let (free, slots) = self.free_and_total(crate::DeviceMask::ALL);
+        let mut stats = Stats {
+            slots,
+            inuse: slots - free,
+            frames: self.frames_total(),
+            frames_free: self.frames_free(),
+            ..Stats::default()
+        };
+        for cpu in self.cpus() {
+            for order in Order::all() {
+                stats.allocated[order.index()] += cpu.allocated(order);
+                stats.fallback[order.index()] += cpu.fallback(order);
+            }
+            stats.hint_hits += cpu.hint_hits();
+            stats.clusters_scanned += cpu.scanned();
+        }
+        stats
+    }
+
+    /// Clusters of `device` by list; `None` if it is off.
+    pub fn device_lists(&self, device: DeviceId) -> Option<DeviceLists> {
+        if !self.devices().contains(device) {
+            return None;
+        }
+        let device = self.device(device);
+        let whole = device.whole_clusters.load(Ordering::Relaxed);
+        let mut lists = DeviceLists {
+            never_used: whole.saturating_sub(device.high_water.load(Ordering::Relaxed)),
+            free: device.lists.length(ListId::FREE),
+            full: device.lists.length(ListId::FULL),
+            discard: device.lists.length(ListId::DISCARD),
+            ..DeviceLists::default()
+        };
+        for order in Order::all() {
+            lists.nonfull[order.index()] = device.lists.length(ListId::nonfull(order));
+            lists.frag[order.index()] = device.lists.length(ListId::frag(order));
+        }
+        Some(lists)
+    }
+}

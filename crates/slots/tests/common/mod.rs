@@ -1,0 +1,112 @@
+//! Zeroed memory for the crate under test, and short names for its types.
+#![allow(dead_code)]
+
+use folioswap_slots::*;
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::ptr::NonNull;
+
+/// Payload size used by most tests: 8 bytes of location and 4 of checksum.
+pub const PAYLOAD: usize = 12;
+pub const FRAME: usize = Slots::<PAYLOAD>::FRAME_BYTES;
+
+/// Zeroed memory at a page border, freed at the end of its scope.
+pub struct Memory {
+    start: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: plain memory.
+unsafe impl Send for Memory {}
+// SAFETY: plain memory.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    pub fn new(bytes: usize) -> Memory {
+        let layout = Layout::from_size_align(bytes, 4096).unwrap();
+        // SAFETY: the size is not zero.
+        let start = NonNull::new(unsafe { alloc_zeroed(layout) }).expect("out of memory");
+        Memory { start, layout }
+    }
+
+    pub fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.layout.size()
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: allocated with this layout.
+        unsafe { dealloc(self.start.as_ptr(), self.layout) }
+    }
+}
+
+/// An engine with its memory.
+pub struct Bench<P: Policy = Current> {
+    pub slots: Slots<PAYLOAD, P>,
+    pub metadata: Memory,
+    pub frames: Memory,
+}
+
+impl<P: Policy> std::ops::Deref for Bench<P> {
+    type Target = Slots<PAYLOAD, P>;
+    fn deref(&self) -> &Self::Target {
+        &self.slots
+    }
+}
+
+/// `frames` frames, 4 CPUs, room for 256 clusters.
+pub fn engine(frames: usize) -> Bench {
+    engine_with::<Current>(Config { cpus: 4, clusters_max: 256, frame_chunks_max: 8 }, frames)
+}
+
+pub fn engine_with<P: Policy>(config: Config, frames: usize) -> Bench<P> {
+    let metadata = Memory::new(Slots::<PAYLOAD, P>::bytes_needed(config));
+    let memory = Memory::new((frames * FRAME).max(4096));
+    // SAFETY: fresh zeroed memory that lives beside the handle.
+    let slots = unsafe {
+        let slots = Slots::<PAYLOAD, P>::init(metadata.start(), metadata.bytes(), config).unwrap();
+        if frames > 0 {
+            assert_eq!(slots.add_frames(memory.start(), frames * FRAME).unwrap() as usize, frames);
+        }
+        slots
+    };
+    Bench { slots, metadata, frames: memory }
+}
+
+pub fn order(order: u32) -> Order {
+    Order::new(order).unwrap()
+}
+
+pub const CPU0: LogicalCpu = LogicalCpu(0);
+pub const CPU1: LogicalCpu = LogicalCpu(1);
+
+/// Allocates, checks alignment and words.
+pub fn take<P: Policy>(slots: &Slots<PAYLOAD, P>, cpu: LogicalCpu, size: u32, folio: u32) -> SwapEntry {
+    let entry = slots.alloc_folio(cpu, order(size), FolioId(folio), DeviceMask::ALL).unwrap();
+    assert_eq!(entry.offset() % (1 << size), 0, "natural alignment");
+    for step in 0..1 << size {
+        let entry = entry.checked_add(step).unwrap();
+        assert_eq!(slots.word(entry), SlotWord::Cached { folio: FolioId(folio), count: 1, zero: false });
+    }
+    entry
+}
+
+/// Write-back over, then the only holder goes: free.
+pub fn give<P: Policy>(slots: &Slots<PAYLOAD, P>, entry: SwapEntry, size: u32, folio: u32) {
+    slots.cache_remove(entry, 1 << size, FolioId(folio), Shadow::EMPTY, |_, _| {}).unwrap();
+    let put = slots.put(entry, 1 << size, |_, _| {}).unwrap();
+    assert_eq!(put, Put { freed: 1 << size, only_cached: 0, rejected: 0 });
+}
+
+/// The folio leaves the swap cache, the count stays.
+pub fn uncache<P: Policy>(slots: &Slots<PAYLOAD, P>, entry: SwapEntry, size: u32, folio: u32) {
+    slots.cache_remove(entry, 1 << size, FolioId(folio), Shadow::EMPTY, |_, _| {}).unwrap();
+}
+
+pub fn lists<P: Policy>(slots: &Slots<PAYLOAD, P>, device: DeviceId) -> DeviceLists {
+    slots.device_lists(device).unwrap()
+}
