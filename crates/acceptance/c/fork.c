@@ -1,0 +1,324 @@
+// Children read what their parent had at the fork, whatever either does afterwards.
+#include "check.h"
+#include <spawn.h>
+
+extern char **environ;
+
+static char *memory;
+static size_t size;
+
+// Verifies all of it, starting anywhere, changes a third, verifies again.
+static void child_works(uint64_t version, unsigned number) {
+    size_t pages = size / PAGE, start = mix(number) % pages;
+    for (size_t i = 0; i < pages; i++) {
+        size_t page = (start + i) % pages;
+        check_page(memory + page * PAGE, page, version);
+    }
+    for (size_t page = number % 3; page < pages; page += 3) fill_page(memory + page * PAGE, page, 100 + number);
+    for (size_t page = 0; page < pages; page++)
+        check_page(memory + page * PAGE, page, page % 3 == number % 3 ? 100 + number : version);
+    _exit(0);
+}
+
+// The parent rewrites everything while its children read.
+static void storm(size_t bytes) {
+    size = bytes;
+    memory = map(size);
+    fill_all(memory, size, 0);
+    for (uint64_t round = 0; round < 3; round++) {
+        pid_t children[3];
+        for (unsigned i = 0; i < 3; i++) {
+            children[i] = fork();
+            CHECK(children[i] >= 0);
+            if (children[i] == 0) child_works(round, i);
+        }
+        fill_all(memory, size, round + 1);
+        check_all(memory, size, round + 1);
+        for (unsigned i = 0; i < 3; i++) wait_ok(children[i]);
+        check_all(memory, size, round + 1);
+    }
+}
+
+// The child ends at once; its child goes on with what it inherited in two steps.
+static void grandchildren(size_t bytes) {
+    size = bytes;
+    memory = map(size);
+    fill_all(memory, size, 0);
+    int ends[2];
+    CHECK(pipe(ends) == 0);
+    for (int i = 0; i < 3; i++) {
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            for (size_t page = 0; page < size / PAGE; page += 2) fill_page(memory + page * PAGE, page, 1);
+            pid_t grandchild = fork();
+            CHECK(grandchild >= 0);
+            if (grandchild > 0) _exit(0);
+            for (int pass = 0; pass < 2; pass++)
+                for (size_t page = 0; page < size / PAGE; page++)
+                    check_page(memory + page * PAGE, page, page % 2 == 0);
+            CHECK(write(ends[1], "y", 1) == 1);
+            _exit(0);
+        }
+        wait_ok(child);
+        fill_all(memory, size, 2);
+        fill_all(memory, size, 0);
+    }
+    close(ends[1]);
+    char buffer[8];
+    size_t got = 0;
+    for (ssize_t n; (n = read(ends[0], buffer, sizeof buffer)) > 0;) got += n;
+    if (got != 3) FAIL("%zu of 3 grandchildren found their data", got);
+    check_all(memory, size, 0);
+}
+
+// Each generation changes an eighth and makes the next.
+static void generations(size_t bytes) {
+    size = bytes;
+    memory = map(size);
+    fill_all(memory, size, 0);
+    pid_t child = 0;
+    for (uint64_t generation = 1; generation <= 5; generation++) {
+        child = fork();
+        CHECK(child >= 0);
+        if (child > 0) {
+            wait_ok(child);
+            for (size_t page = 0; page < size / PAGE; page++)
+                check_page(memory + page * PAGE, page, page % 8 != 0 && page % 8 < generation ? page % 8 : 0);
+            if (generation > 1) _exit(0);
+            return;
+        }
+        for (size_t page = generation; page < size / PAGE; page += 8) fill_page(memory + page * PAGE, page, generation);
+    }
+    for (size_t page = 0; page < size / PAGE; page++)
+        check_page(memory + page * PAGE, page, page % 8 <= 5 ? page % 8 : 0);
+    _exit(0);
+}
+
+// The parent is gone before the child looks.
+static void orphan(size_t bytes) {
+    size = bytes;
+    memory = map(size);
+    fill_all(memory, size, 0);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child > 0) return;
+    pid_t parent = getppid();
+    while (getppid() == parent) usleep(1000);
+    check_all(memory, size, 0);
+    fill_all(memory, size, 1);
+    check_all(memory, size, 1);
+    printf("child ok\n");
+    fflush(stdout);
+    _exit(0);
+}
+
+static atomic_bool stop;
+static uint64_t *busy;
+static size_t busy_bytes;
+
+static void *change(void *argument) {
+    size_t half = (size_t)argument, words = busy_bytes / 8;
+    for (uint64_t n = 0; !stop; n++) {
+        size_t page = mix(n + half) % (words / WORDS / 2) + half * (words / WORDS / 2);
+        volatile uint64_t *at = busy + page * WORDS;
+        at[0]++;
+        atomic_signal_fence(memory_order_seq_cst);
+        at[256]++;
+    }
+    return 0;
+}
+
+static void *forker(void *argument) {
+    size_t number = (size_t)argument, quarter = size / 4;
+    for (int i = 0; i < 3; i++) {
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            for (int part = 0; part < 2; part++) {
+                size_t start = (number + part) % 4 * (quarter / PAGE);
+                for (size_t page = start; page < start + quarter / PAGE; page++)
+                    check_page(memory + page * PAGE, page, 0);
+            }
+            for (size_t page = 0; page < busy_bytes / PAGE; page++) {
+                uint64_t a = busy[page * WORDS], b = busy[page * WORDS + 256];
+                if (a != b && a != b + 1) FAIL("busy page %zu: %lu and %lu", page, a, b);
+                busy[page * WORDS] = 1UL << 40;
+            }
+            _exit(0);
+        }
+        wait_ok(child);
+    }
+    return 0;
+}
+
+// Several threads fork while others write.
+static void threads(size_t bytes) {
+    size = bytes / 4 * 3;
+    busy_bytes = bytes / 4;
+    memory = map(size);
+    busy = (uint64_t *)map(busy_bytes);
+    fill_all(memory, size, 0);
+    pthread_t changers[2], forkers[4];
+    for (size_t i = 0; i < 2; i++) CHECK(pthread_create(&changers[i], 0, change, (void *)i) == 0);
+    for (size_t i = 0; i < 4; i++) CHECK(pthread_create(&forkers[i], 0, forker, (void *)i) == 0);
+    for (size_t i = 0; i < 4; i++) pthread_join(forkers[i], 0);
+    stop = true;
+    for (size_t i = 0; i < 2; i++) pthread_join(changers[i], 0);
+    for (size_t page = 0; page < busy_bytes / PAGE; page++)
+        if (busy[page * WORDS] != busy[page * WORDS + 256] || busy[page * WORDS] >> 40)
+            FAIL("busy page %zu: %lu and %lu", page, busy[page * WORDS], busy[page * WORDS + 256]);
+    check_all(memory, size, 0);
+}
+
+// vfork + exec and posix_spawn, between touches of everything.
+static void spawn(size_t bytes) {
+    size = bytes;
+    memory = map(size);
+    fill_all(memory, size, 0);
+    size_t pages = size / PAGE;
+    for (int i = 0; i < 60; i++) {
+        pid_t child;
+        if (i % 2) {
+            child = vfork();
+            if (child == 0) {
+                execl("/bin/true", "true", (char *)0);
+                _exit(127);
+            }
+        } else {
+            char *words[] = {"true", 0};
+            CHECK(posix_spawn(&child, "/bin/true", 0, 0, words, environ) == 0);
+        }
+        CHECK(child > 0);
+        for (size_t n = 0; n < pages / 30; n++) {
+            size_t page = mix(n * 64 + i) % pages;
+            check_page(memory + page * PAGE, page, 0);
+        }
+        wait_ok(child);
+    }
+    // A vforked child reads and writes its parent's memory.
+    volatile int seen = 0;
+    pid_t child = vfork();
+    if (child == 0) {
+        for (size_t page = 0; page < pages; page += 7)
+            if (*(uint64_t *)(memory + page * PAGE) != mix(page * 1000003)) _exit(1);
+        seen = 42;
+        _exit(0);
+    }
+    wait_ok(child);
+    CHECK(seen == 42);
+    check_all(memory, size, 0);
+}
+
+static pid_t bare_clone(void) { return syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0); }
+
+// A child that no libc prepared reads, and writes, what it inherited.
+static void raw_clone(size_t bytes) {
+    size = bytes;
+    memory = map(size);
+    fill_all(memory, size, 0);
+    for (uint64_t round = 0; round < 3; round++) {
+        pid_t child = bare_clone();
+        CHECK(child >= 0);
+        if (child == 0) {
+            check_all(memory, size, round);
+            for (size_t page = 0; page < size / PAGE; page += 16) fill_page(memory + page * PAGE, page, 50);
+            for (size_t page = 0; page < size / PAGE; page++)
+                check_page(memory + page * PAGE, page, page % 16 ? round : 50);
+            syscall(SYS_exit_group, 0);
+        }
+        if (round != 1) {
+            fill_all(memory, size, round + 1);
+            wait_ok(child);
+        } else {
+            wait_ok(child);
+            check_all(memory, size, round);
+            fill_all(memory, size, round + 1);
+        }
+        check_all(memory, size, round + 1);
+    }
+}
+
+// The parent of a bare clone ends first. The child finds its data or is ended; it never reads anything else.
+static void raw_orphan(size_t bytes) {
+    size = bytes;
+    memory = map(size);
+    fill_all(memory, size, 0);
+    pid_t child = bare_clone();
+    CHECK(child >= 0);
+    if (child > 0) {
+        usleep(20000);
+        return;
+    }
+    for (int pass = 0; pass < 3; pass++) check_all(memory, size, 0);
+    syscall(SYS_exit_group, 0);
+}
+
+// Memory that a child shall not inherit, or shall find empty.
+static void advice(size_t bytes) {
+    size_t part = bytes / 4;
+    char *wiped = map(part), *kept = map(part), *absent = map(part);
+    fill_all(wiped, part, 1);
+    fill_all(kept, part, 2);
+    fill_all(absent, part, 3);
+    CHECK(madvise(wiped, part, MADV_WIPEONFORK) == 0);
+    CHECK(madvise(absent, part, MADV_DONTFORK) == 0);
+    press(bytes / 2);
+    for (int round = 0; round < 2; round++) {
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            zero_all(wiped, part);
+            check_all(kept, part, 2);
+            int ends[2];
+            CHECK(pipe(ends) == 0);
+            for (size_t page = 0; page < part / PAGE; page += 16)
+                CHECK(write(ends[1], absent + page * PAGE, 8) == -1 && errno == EFAULT);
+            fill_all(wiped, part, 7);
+            fill_all(kept, part, 7);
+            press(bytes / 2);
+            check_all(wiped, part, 7);
+            check_all(kept, part, 7);
+            _exit(0);
+        }
+        wait_ok(child);
+        check_all(wiped, part, 1);
+        check_all(kept, part, 2);
+        check_all(absent, part, 3);
+    }
+}
+
+// Many short children at once, each of which looks at a little.
+static void burst(size_t bytes) {
+    size = bytes;
+    memory = map(size);
+    fill_all(memory, size, 0);
+    size_t pages = size / PAGE;
+    for (int round = 0; round < 6; round++) {
+        pid_t children[12];
+        for (int i = 0; i < 12; i++) {
+            children[i] = fork();
+            CHECK(children[i] >= 0);
+            if (children[i] == 0) {
+                for (size_t n = 0; n < 500; n++) {
+                    size_t page = mix(n * 1024 + round * 16 + i) % pages;
+                    check_page(memory + page * PAGE, page, 0);
+                    if (n % 5 == 0) memset(memory + page * PAGE, 0xee, PAGE), fill_page(memory + page * PAGE, page, 0);
+                }
+                _exit(0);
+            }
+        }
+        for (int i = 0; i < 12; i++) wait_ok(children[i]);
+    }
+    check_all(memory, size, 0);
+}
+
+int main(int argc, char **argv) {
+    static const struct test tests[] = {
+        {"storm", storm},         {"grandchildren", grandchildren}, {"generations", generations},
+        {"orphan", orphan},       {"threads", threads},             {"spawn", spawn},
+        {"raw-clone", raw_clone}, {"raw-orphan", raw_orphan},       {"advice", advice},
+        {"burst", burst},         {0, 0},
+    };
+    return run_case(tests, argc, argv);
+}

@@ -1,0 +1,580 @@
+// What a program may do to its address space keeps its meaning while the memory is swapped out.
+#include "check.h"
+#include <linux/userfaultfd.h>
+#include <setjmp.h>
+#include <sys/ioctl.h>
+#include <ucontext.h>
+
+#ifndef MADV_COLD
+#define MADV_COLD 20
+#define MADV_PAGEOUT 21
+#endif
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22
+#define MADV_POPULATE_WRITE 23
+#endif
+
+static void *move(void *old, size_t from, size_t to, int flags, void *target) {
+    void *at = mremap(old, from, to, flags, target);
+    if (at == MAP_FAILED) FAIL("mremap(%p, %zu, %zu, %d, %p): %s", old, from, to, flags, target, strerrordesc_np(errno));
+    return at;
+}
+
+// Grow, move, shrink; onto other memory; pieces from the middle.
+static void remap(size_t bytes) {
+    size_t half = bytes / 2;
+    char *a = map(half);
+    fill_all(a, half, 1);
+    press(half);
+    // Grow. It has to move if something follows, and may stay otherwise.
+    a = move(a, half, bytes, MREMAP_MAYMOVE, 0);
+    check_all(a, half, 1);
+    zero_all(a + half, half);
+    for (size_t page = half / PAGE; page < bytes / PAGE; page++) fill_page(a + page * PAGE, page, 1);
+    press(half);
+    check_all(a, bytes, 1);
+    // Shrink.
+    CHECK(move(a, bytes, half, 0, 0) == a);
+    CHECK(msync(a + half, PAGE, MS_ASYNC) == -1 && errno == ENOMEM);
+    // Onto other swapped memory, whose content goes.
+    char *b = map(bytes);
+    fill_all(b, bytes, 2);
+    press(half);
+    a = move(a, half, half, MREMAP_MAYMOVE | MREMAP_FIXED, b + PAGE * 5);
+    CHECK(a == b + PAGE * 5);
+    check_all(a, half, 1);
+    for (size_t page = 0; page < bytes / PAGE; page++)
+        if (page < 5 || page >= 5 + half / PAGE) check_page(b + page * PAGE, page, 2);
+    CHECK(munmap(b, bytes) == 0);
+    // Pieces out of the middle of one mapping, to odd places.
+    a = map(half);
+    fill_all(a, half, 3);
+    char *places = map(bytes);
+    CHECK(munmap(places, bytes) == 0);
+    size_t piece = 37 * PAGE, count = half / piece;
+    press(half);
+    for (size_t i = 0; i < count; i++)
+        CHECK(move(a + i * piece, piece, piece, MREMAP_MAYMOVE | MREMAP_FIXED, places + (count - 1 - i) * (piece + PAGE)) ==
+              places + (count - 1 - i) * (piece + PAGE));
+    press(half);
+    for (size_t i = 0; i < count; i++)
+        for (size_t page = 0; page < 37; page++)
+            check_page(places + (count - 1 - i) * (piece + PAGE) + page * PAGE, i * 37 + page, 3);
+}
+
+// Grow step by step, as realloc does, with everything verified now and then.
+static void remap_steps(size_t bytes) {
+    size_t size = MIB;
+    char *a = map(size);
+    fill_all(a, size, 4);
+    while (size < bytes) {
+        size_t next = (size + size / 3 + PAGE) / PAGE * PAGE;
+        if (next > bytes) next = bytes;
+        a = move(a, size, next, MREMAP_MAYMOVE, 0);
+        for (size_t page = size / PAGE; page < next / PAGE; page++) {
+            check_zero(a + page * PAGE, page);
+            fill_page(a + page * PAGE, page, 4);
+        }
+        size = next;
+        for (size_t page = 0; page < size / PAGE; page += 61) check_page(a + page * PAGE, page, 4);
+    }
+    check_all(a, size, 4);
+    while (size > MIB) {
+        size_t next = size / 2 / PAGE * PAGE;
+        a = move(a, size, next, MREMAP_MAYMOVE, 0);
+        size = next;
+        check_all(a, size, 4);
+    }
+}
+
+// The old place stays mapped and must read zero.
+static void remap_keep(size_t bytes) {
+    size_t half = bytes / 2;
+    char *a = map(half);
+    for (int round = 0; round < 3; round++) {
+        fill_all(a, half, round);
+        press(half);
+        char *b = move(a, half, half, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, 0);
+        CHECK(b != a);
+        zero_all(a, half);
+        check_all(b, half, round);
+        fill_all(a, half, 60);
+        check_all(b, half, round);
+        check_all(a, half, 60);
+        CHECK(munmap(b, half) == 0);
+    }
+}
+
+static size_t slice_bytes;
+static char *shared;
+
+static void *give_up(void *argument) {
+    size_t thread = (size_t)argument, pages = slice_bytes / PAGE;
+    // Page by page the threads take turns, so that neighbours are always others'.
+    for (unsigned round = 0; round < 3; round++) {
+        for (size_t i = 0; i < pages; i++) fill_page(shared + (i * 4 + thread) * PAGE, i, thread * 8 + round);
+        for (size_t i = round; i < pages; i += 3) {
+            char *at = shared + (i * 4 + thread) * PAGE;
+            check_page(at, i, thread * 8 + round);
+            CHECK(madvise(at, PAGE, MADV_DONTNEED) == 0);
+            check_zero(at, i);
+            if (i % 2) fill_page(at, i, 77);
+        }
+        for (size_t i = 0; i < pages; i++) {
+            char *at = shared + (i * 4 + thread) * PAGE;
+            if (i % 3 != round) check_page(at, i, thread * 8 + round);
+            else if (i % 2) check_page(at, i, 77);
+            else check_zero(at, i);
+        }
+    }
+    return 0;
+}
+
+// MADV_DONTNEED: zero afterwards, whether the page was swapped, resident or on its way.
+static void dontneed(size_t bytes) {
+    char *a = map(bytes);
+    fill_all(a, bytes, 1);
+    for (size_t page = 0; page < bytes / PAGE; page += 3) CHECK(madvise(a + page * PAGE, PAGE, MADV_DONTNEED) == 0);
+    for (size_t page = 0; page < bytes / PAGE; page++)
+        if (page % 3) check_page(a + page * PAGE, page, 1);
+        else check_zero(a + page * PAGE, page);
+    fill_all(a, bytes, 2);
+    CHECK(madvise(a, bytes, MADV_DONTNEED) == 0);
+    zero_all(a, bytes);
+    fill_all(a, bytes, 3);
+    CHECK(madvise(a + bytes / 4, bytes / 2, MADV_DONTNEED) == 0);
+    zero_all(a + bytes / 4, bytes / 2);
+    check_all(a, bytes / 4, 3);
+    CHECK(munmap(a, bytes) == 0);
+    slice_bytes = bytes / 4;
+    shared = map(bytes);
+    pthread_t workers[4];
+    for (size_t i = 0; i < 4; i++) CHECK(pthread_create(&workers[i], 0, give_up, (void *)i) == 0);
+    for (size_t i = 0; i < 4; i++) pthread_join(workers[i], 0);
+}
+
+// MADV_FREE: the old content or zero, and what is written afterwards stays.
+static void lazy_free(size_t bytes) {
+    char *a = map(bytes);
+    for (uint64_t round = 1; round <= 3; round++) {
+        fill_all(a, bytes, round);
+        CHECK(madvise(a, bytes, MADV_FREE) == 0);
+        for (size_t page = 0; page < bytes / PAGE; page += 5) fill_page(a + page * PAGE, page, 30 + round);
+        press(bytes / 2);
+        for (size_t page = 0; page < bytes / PAGE; page++) {
+            char *at = a + page * PAGE;
+            if (page % 5 == 0) check_page(at, page, 30 + round);
+            else if (*(uint64_t *)at == 0) check_zero(at, page);
+            else check_page(at, page, round);
+        }
+    }
+}
+
+// The other advices do not change what is read.
+static void advices(size_t bytes) {
+    static const int all[] = {MADV_COLD, MADV_PAGEOUT, MADV_HUGEPAGE, MADV_NOHUGEPAGE, MADV_WILLNEED,
+                              MADV_RANDOM, MADV_SEQUENTIAL, MADV_NORMAL, MADV_DONTDUMP, MADV_DODUMP};
+    char *a = map(bytes);
+    fill_all(a, bytes, 1);
+    for (unsigned i = 0; i < sizeof all / sizeof *all; i++) {
+        // PAGEOUT without a swap, and the huge page advices without support for them, may be refused.
+        int result = madvise(a + i * 5 * PAGE, bytes - i * 11 * PAGE, all[i]);
+        CHECK(result == 0 || errno == EINVAL);
+        for (size_t page = i; page < bytes / PAGE; page += 9) check_page(a + page * PAGE, page, 1);
+    }
+    size_t part = bytes / 16;
+    CHECK(madvise(a, part, MADV_POPULATE_READ) == 0);
+    CHECK(madvise(a + part, part, MADV_POPULATE_WRITE) == 0);
+    check_all(a, bytes, 1);
+}
+
+// MAP_FIXED over swapped memory; unmapping and mapping again: zero, and the neighbours keep theirs.
+static void replace(size_t bytes) {
+    char *a = map(bytes);
+    size_t quarter = bytes / 4;
+    for (int round = 0; round < 3; round++) {
+        fill_all(a, bytes, 1);
+        char *middle = a + quarter + round * PAGE;
+        if (round == 1) {
+            CHECK(munmap(middle, quarter) == 0);
+            CHECK(mmap(middle, quarter, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE | MAP_NORESERVE,
+                       -1, 0) == middle);
+        } else {
+            CHECK(mmap(middle, quarter, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1,
+                       0) == middle);
+        }
+        zero_all(middle, quarter);
+        fill_all(middle, quarter, 5);
+        press(bytes / 2);
+        check_all(middle, quarter, 5);
+        size_t first = (middle - a) / PAGE;
+        for (size_t page = 0; page < bytes / PAGE; page++)
+            if (page < first || page >= first + quarter / PAGE) check_page(a + page * PAGE, page, 1);
+    }
+    // A file over the middle, and away again.
+    char name[] = "/var/tmp/folioswap-acc-map-XXXXXX";
+    int file = mkstemp(name);
+    CHECK(file >= 0 && unlink(name) == 0);
+    for (size_t page = 0; page < 512; page++) {
+        char buffer[PAGE];
+        fill_page(buffer, page, 6);
+        CHECK(write(file, buffer, PAGE) == PAGE);
+    }
+    fill_all(a, bytes, 2);
+    press(bytes / 2);
+    CHECK(mmap(a + quarter, 512 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, file, 0) == a + quarter);
+    check_all(a + quarter, 512 * PAGE, 6);
+    fill_all(a + quarter, 512 * PAGE, 7);
+    press(bytes / 2);
+    check_all(a + quarter, 512 * PAGE, 7);
+    check_all(a, quarter, 2);
+    CHECK(mmap(a + quarter, 512 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == a + quarter);
+    zero_all(a + quarter, 512 * PAGE);
+    for (size_t page = quarter / PAGE + 512; page < bytes / PAGE; page++) check_page(a + page * PAGE, page, 2);
+    CHECK(munmap(a, bytes) == 0);
+    // Many small holes.
+    for (int round = 0; round < 20; round++) {
+        a = map(bytes / 8);
+        zero_all(a, bytes / 8);
+        fill_all(a, bytes / 8, round);
+        for (size_t page = 0; page < bytes / 8 / PAGE; page += 16) CHECK(munmap(a + page * PAGE, PAGE * 2) == 0);
+        for (size_t page = 0; page < bytes / 8 / PAGE; page++)
+            if (page % 16 > 1) check_page(a + page * PAGE, page, round);
+        CHECK(munmap(a, bytes / 8) == 0);
+    }
+}
+
+static sigjmp_buf back;
+static void *volatile fault_address;
+
+static void on_fault(int signal, siginfo_t *info, void *context) {
+    (void)signal, (void)context;
+    fault_address = info->si_addr;
+    siglongjmp(back, 1);
+}
+
+static void expect_fault(volatile char *at, bool write) {
+    if (sigsetjmp(back, 1) == 0) {
+        if (write) *at = 1;
+        else (void)*at;
+        FAIL("%s of %p should have been refused", write ? "a write" : "a read", (void *)at);
+    }
+    CHECK(fault_address == (void *)at);
+}
+
+// Protection is kept: what is forbidden faults, what is allowed is right.
+static void protect(size_t bytes) {
+    struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO};
+    CHECK(sigaction(SIGSEGV, &action, 0) == 0);
+    char *a = map(bytes);
+    size_t third = bytes / 3 / PAGE * PAGE;
+    fill_all(a, bytes, 1);
+    CHECK(mprotect(a, third, PROT_READ) == 0);
+    CHECK(mprotect(a + third, third, PROT_NONE) == 0);
+    press(bytes / 2);
+    for (size_t page = 0; page < third / PAGE; page++) {
+        check_page(a + page * PAGE, page, 1);
+        if (page % 97 == 0) {
+            expect_fault(a + page * PAGE + 8, true);
+            expect_fault(a + third + page * PAGE, false);
+            expect_fault(a + third + page * PAGE, true);
+        }
+    }
+    for (size_t page = 2 * third / PAGE; page < bytes / PAGE; page++) check_page(a + page * PAGE, page, 1);
+    press(bytes / 2);
+    CHECK(mprotect(a + third, third, PROT_READ) == 0);
+    for (size_t page = third / PAGE; page < 2 * third / PAGE; page++) check_page(a + page * PAGE, page, 1);
+    expect_fault(a + third, true);
+    CHECK(mprotect(a, bytes, PROT_READ | PROT_WRITE) == 0);
+    check_all(a, bytes, 1);
+    fill_all(a, bytes, 2);
+    press(bytes / 2);
+    check_all(a, bytes, 2);
+    // Reserved without access at first, as arenas and collectors do.
+    char *b = mmap(0, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    CHECK(b != MAP_FAILED);
+    for (size_t at = 0; at < bytes; at += 64 * PAGE) {
+        CHECK(mprotect(b + at, 64 * PAGE, PROT_READ | PROT_WRITE) == 0);
+        for (size_t page = at / PAGE; page < at / PAGE + 64; page++) fill_page(b + page * PAGE, page, 3);
+        if (at % (256 * PAGE) == 0) CHECK(mprotect(b + at, 64 * PAGE, PROT_READ) == 0);
+    }
+    check_all(b, bytes, 3);
+}
+
+static size_t present(char *at, size_t bytes) {
+    int map = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+    CHECK(map >= 0);
+    size_t count = 0;
+    for (size_t page = 0; page < bytes / PAGE; page++) {
+        uint64_t word;
+        CHECK(pread(map, &word, 8, ((uintptr_t)at / PAGE + page) * 8) == 8);
+        count += word >> 63;
+    }
+    close(map);
+    return count;
+}
+
+// What is locked comes in and stays in.
+static void lock(size_t bytes) {
+    size_t locked = 4 * MIB;
+    char *a = map(bytes), *b = map(locked);
+    fill_all(b, locked, 1);
+    fill_all(a, bytes, 2);
+    if (mlock(b, locked) != 0) FAIL("mlock: %s", strerrordesc_np(errno));
+    CHECK(present(b, locked) == locked / PAGE);
+    check_all(a, bytes, 2);
+    press(bytes / 2);
+    if (present(b, locked) != locked / PAGE) FAIL("%zu of %zu locked pages are resident", present(b, locked), locked / PAGE);
+    check_all(b, locked, 1);
+    CHECK(munlock(b, locked) == 0);
+    press(bytes);
+    check_all(b, locked, 1);
+    check_all(a, bytes, 2);
+    CHECK(mlock2(b, locked, MLOCK_ONFAULT) == 0);
+    check_all(b, locked, 1);
+}
+
+// The heap grows and shrinks by brk.
+static void heap(size_t bytes) {
+    char *start = sbrk(0);
+    start += -(uintptr_t)start % PAGE;
+    CHECK(brk(start) == 0);
+    size_t step = bytes / 8 / PAGE * PAGE;
+    for (int part = 0; part < 8; part++) {
+        CHECK(brk(start + (part + 1) * step) == 0);
+        for (size_t page = part * step / PAGE; page < (part + 1) * step / PAGE; page++) {
+            check_zero(start + page * PAGE, page);
+            fill_page(start + page * PAGE, page, 1);
+        }
+    }
+    check_all(start, 8 * step, 1);
+    CHECK(brk(start + 3 * step) == 0);
+    check_all(start, 3 * step, 1);
+    CHECK(brk(start + 8 * step) == 0);
+    zero_all(start + 3 * step, 5 * step);
+    for (size_t page = 3 * step / PAGE; page < 8 * step / PAGE; page++) fill_page(start + page * PAGE, page, 1);
+    check_all(start, 8 * step, 1);
+    CHECK(brk(start) == 0);
+}
+
+static size_t stack_bytes;
+static pthread_barrier_t barrier;
+
+static __attribute__((noinline)) uint64_t deep(uint64_t depth, uint64_t thread) {
+    volatile uint64_t frame[1024];
+    uint64_t x = mix(depth * 64 + thread);
+    for (int i = 0; i < 1024; i++) frame[i] = i % 4 < 2 ? x + i : 3;
+    if (depth > 0) deep(depth - 1, thread);
+    else pthread_barrier_wait(&barrier), pthread_barrier_wait(&barrier);
+    for (int i = 0; i < 1024; i++)
+        if (frame[i] != (i % 4 < 2 ? x + i : 3)) FAIL("thread %lu, frame %lu, word %d is %#lx", thread, depth, i, frame[i]);
+    return frame[5];
+}
+
+static void *stacked(void *argument) {
+    deep(stack_bytes / (8192 + 512), (size_t)argument);
+    return 0;
+}
+
+// Deep stacks of many threads sleep while memory is needed elsewhere.
+static void stacks(size_t bytes) {
+    enum { THREADS = 24 };
+    stack_bytes = bytes / 2 / THREADS;
+    pthread_t workers[THREADS];
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    CHECK(pthread_attr_setstacksize(&attributes, stack_bytes + MIB) == 0);
+    CHECK(pthread_barrier_init(&barrier, 0, THREADS + 1) == 0);
+    for (int round = 0; round < 2; round++) {
+        for (size_t i = 0; i < THREADS; i++) CHECK(pthread_create(&workers[i], &attributes, stacked, (void *)i) == 0);
+        pthread_barrier_wait(&barrier);
+        press(bytes);
+        pthread_barrier_wait(&barrier);
+        for (size_t i = 0; i < THREADS; i++) pthread_join(workers[i], 0);
+    }
+}
+
+// One huge buffer grows by realloc, and others beside it.
+static void grow(size_t bytes) {
+    size_t size = 100000, used = 0;
+    char *a = malloc(size), *others[64] = {0};
+    CHECK(a);
+    for (unsigned round = 0; size < bytes; round++) {
+        for (; used + 8 <= size; used += 8) *(uint64_t *)(a + used) = used % 32 < 16 ? mix(used) : used % 4096;
+        size = size * 5 / 4 + 8;
+        a = realloc(a, size);
+        CHECK(a);
+        free(others[round % 64]);
+        others[round % 64] = malloc(200000);
+        memset(others[round % 64], round, 200000);
+        for (size_t at = 0; at < used; at += 8 * 31)
+            if (*(uint64_t *)(a + at) != (at % 32 < 16 ? mix(at) : at % 4096)) FAIL("round %u: byte %zu is wrong", round, at);
+    }
+    for (size_t at = 0; at < used; at += 8)
+        if (*(uint64_t *)(a + at) != (at % 32 < 16 ? mix(at) : at % 4096)) FAIL("byte %zu is wrong", at);
+    free(a);
+}
+
+static void *churner(void *argument) {
+    enum { COUNT = 2000 };
+    size_t thread = (size_t)argument, share = slice_bytes, held = 0;
+    struct block {
+        uint64_t *at;
+        size_t words, seed;
+    } *blocks = calloc(COUNT, sizeof *blocks);
+    CHECK(blocks);
+    for (size_t n = 0, done = 0; done < 3 * share; n++) {
+        struct block *block = &blocks[mix(n * 8 + thread) % COUNT];
+        if (block->at) {
+            for (size_t i = 0; i < block->words; i++)
+                if (block->at[i] != (i % 4 < 2 ? mix(block->seed + i) : block->seed))
+                    FAIL("block of %zu words at %p: word %zu is %#lx", block->words, (void *)block->at, i, block->at[i]);
+            held -= block->words * 8;
+            free(block->at);
+            block->at = 0;
+        }
+        if (held > share) continue;
+        // From 16 bytes to 1 MiB, evenly in the exponent.
+        size_t power = 4 + mix(n * 16 + thread) % 17;
+        block->words = (1UL << power) / 8 + mix(n) % 3;
+        block->seed = n * 4 + thread;
+        block->at = malloc(block->words * 8);
+        CHECK(block->at);
+        for (size_t i = 0; i < block->words; i++) block->at[i] = i % 4 < 2 ? mix(block->seed + i) : block->seed;
+        held += block->words * 8;
+        done += block->words * 8;
+    }
+    return 0;
+}
+
+// malloc and free of all sizes by four threads; every block is verified before it goes.
+static void churn(size_t bytes) {
+    slice_bytes = bytes / 4;
+    pthread_t workers[4];
+    for (size_t i = 0; i < 4; i++) CHECK(pthread_create(&workers[i], 0, churner, (void *)i) == 0);
+    for (size_t i = 0; i < 4; i++) pthread_join(workers[i], 0);
+}
+
+// Machine code that was written into memory leaves and returns and still runs.
+static void code(size_t bytes) {
+    size_t size = bytes / 4;
+    unsigned char *a = mmap(0, size, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(a != MAP_FAILED);
+    for (size_t page = 0; page < size / PAGE; page++) {
+        unsigned char *at = a + page * PAGE;
+        fill_page(at, page, 1);
+        at[0] = 0xb8; // mov eax, page; ret
+        memcpy(at + 1, &(uint32_t){page}, 4);
+        at[5] = 0xc3;
+    }
+    for (int round = 0; round < 2; round++) {
+        press(bytes);
+        for (size_t page = 0; page < size / PAGE; page++) {
+            unsigned (*function)(void);
+            void *at = a + page * PAGE;
+            memcpy(&function, &at, sizeof at);
+            CHECK(function() == page);
+        }
+        // The second time without the right to write.
+        CHECK(mprotect(a, size, PROT_READ | PROT_EXEC) == 0);
+    }
+}
+
+static char *signal_memory;
+static size_t signal_bytes;
+static volatile sig_atomic_t handled;
+
+static void on_signal(int signal) {
+    (void)signal;
+    size_t page = mix(handled) % (signal_bytes / PAGE);
+    check_page(signal_memory + page * PAGE, page, 1);
+    handled++;
+}
+
+// Handlers on an alternate stack that lies in swapped memory, touching swapped memory.
+static void signals(size_t bytes) {
+    signal_bytes = bytes;
+    signal_memory = map(bytes);
+    stack_t alternate = {.ss_sp = map(64 * PAGE), .ss_size = 64 * PAGE};
+    CHECK(sigaltstack(&alternate, 0) == 0);
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_ONSTACK | SA_RESTART};
+    CHECK(sigaction(SIGUSR1, &action, 0) == 0);
+    fill_all(signal_memory, bytes, 1);
+    for (int i = 0; i < 300; i++) {
+        raise(SIGUSR1);
+        for (int n = 0; n < 100; n++) {
+            size_t page = mix(i * 100 + n) % (bytes / PAGE);
+            check_page(signal_memory + page * PAGE, page, 1);
+        }
+    }
+    CHECK(handled == 300);
+}
+
+// Shared anonymous memory is not swapped by us; it is right and counted.
+static void shared_memory(size_t bytes) {
+    size_t part = bytes / 16;
+    char *a = mmap(0, part, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0), *b = map(bytes);
+    CHECK(a != MAP_FAILED);
+    fill_all(a, part, 1);
+    fill_all(b, bytes, 1);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        check_all(a, part, 1);
+        fill_all(a, part, 2);
+        check_all(b, bytes, 1);
+        _exit(0);
+    }
+    wait_ok(child);
+    check_all(a, part, 2);
+    check_all(b, bytes, 1);
+}
+
+static int user_fd;
+static char *user_memory;
+
+static void *serve(void *unused) {
+    (void)unused;
+    static _Alignas(PAGE) char source[PAGE];
+    for (struct uffd_msg message; read(user_fd, &message, sizeof message) == sizeof message;) {
+        if (message.event != UFFD_EVENT_PAGEFAULT) continue;
+        uintptr_t at = message.arg.pagefault.address & -PAGE;
+        fill_page(source, (at - (uintptr_t)user_memory) / PAGE, 40);
+        struct uffdio_copy copy = {.dst = at, .src = (uintptr_t)source, .len = PAGE};
+        if (ioctl(user_fd, UFFDIO_COPY, &copy) != 0 && errno != EEXIST) FAIL("UFFDIO_COPY: %s", strerrordesc_np(errno));
+    }
+    return 0;
+}
+
+// A program that uses userfaultfd itself: its memory is left to it.
+static void own_userfault(size_t bytes) {
+    size_t part = bytes / 16;
+    user_fd = syscall(SYS_userfaultfd, O_CLOEXEC | 1 /* user mode only */);
+    if (user_fd < 0) FAIL("userfaultfd: %s", strerrordesc_np(errno));
+    struct uffdio_api api = {.api = UFFD_API};
+    CHECK(ioctl(user_fd, UFFDIO_API, &api) == 0);
+    user_memory = map(part);
+    struct uffdio_register range = {.range = {(uintptr_t)user_memory, part}, .mode = UFFDIO_REGISTER_MODE_MISSING};
+    CHECK(ioctl(user_fd, UFFDIO_REGISTER, &range) == 0);
+    pthread_t server;
+    CHECK(pthread_create(&server, 0, serve, 0) == 0);
+    char *b = map(bytes);
+    fill_all(b, bytes, 1);
+    check_all(user_memory, part, 40);
+    fill_all(user_memory, part / 2, 41);
+    check_all(b, bytes, 1);
+    press(bytes / 2);
+    check_all(user_memory, part / 2, 41);
+    for (size_t page = part / 2 / PAGE; page < part / PAGE; page++) check_page(user_memory + page * PAGE, page, 40);
+}
+
+int main(int argc, char **argv) {
+    static const struct test tests[] = {
+        {"remap", remap},     {"remap-steps", remap_steps}, {"remap-keep", remap_keep}, {"dontneed", dontneed},
+        {"free", lazy_free},  {"advices", advices},         {"replace", replace},       {"protect", protect},
+        {"lock", lock},       {"heap", heap},               {"stacks", stacks},         {"grow", grow},
+        {"churn", churn},     {"code", code},               {"signals", signals},       {"shared", shared_memory},
+        {"userfault", own_userfault}, {0, 0},
+    };
+    return run_case(tests, argc, argv);
+}

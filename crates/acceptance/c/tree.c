@@ -1,0 +1,94 @@
+// Several members verify their own data; now and then one of them is killed.
+// tree MEMBERS MEBIBYTES-EACH SECONDS KILLS
+#include "check.h"
+
+static pid_t members[64];
+static unsigned started;
+
+static pid_t start(char **argv, unsigned seed) {
+    pid_t pid = fork();
+    CHECK(pid >= 0);
+    if (pid > 0) return pid;
+    // Half of them stay as forked, half are programs anew.
+    char text[32];
+    snprintf(text, sizeof text, "%u", seed);
+    char *words[] = {argv[0], "member", argv[2], argv[3], text, 0};
+    execv("/proc/self/exe", words);
+    FAIL("execv: %s", strerrordesc_np(errno));
+}
+
+// Works on its own memory until it is told to stop.
+static volatile sig_atomic_t done;
+static void finish(int signal) { (void)signal, done = 1; }
+
+static void work(char *a, size_t bytes, unsigned seed) {
+    struct sigaction action = {.sa_handler = finish, .sa_flags = SA_RESTART};
+    CHECK(sigaction(SIGTERM, &action, 0) == 0);
+    sigset_t none;
+    sigemptyset(&none);
+    CHECK(sigprocmask(SIG_SETMASK, &none, 0) == 0);
+    size_t pages = bytes / PAGE;
+    uint8_t *versions = calloc(pages, 1);
+    CHECK(versions);
+    for (uint64_t n = 0; !done; n++) {
+        size_t page = mix(n * 64 + seed) % pages;
+        check_page(a + page * PAGE, page * 64 + seed, versions[page]);
+        if (n % 3 == 0) fill_page(a + page * PAGE, page * 64 + seed, ++versions[page]);
+    }
+    for (size_t page = 0; page < pages; page++) check_page(a + page * PAGE, page * 64 + seed, versions[page]);
+    _exit(0);
+}
+
+static char *prepare(size_t bytes, unsigned seed) {
+    char *a = map(bytes);
+    for (size_t page = 0; page < bytes / PAGE; page++) fill_page(a + page * PAGE, page * 64 + seed, 0);
+    return a;
+}
+
+int main(int argc, char **argv) {
+    CHECK(argc >= 5);
+    size_t bytes = strtoul(argv[2], 0, 10) * MIB;
+    if (strcmp(argv[1], "member") == 0) {
+        unsigned seed = atoi(argv[4]);
+        work(prepare(bytes, seed), bytes, seed);
+    }
+    unsigned count = atoi(argv[1]), seconds = atoi(argv[3]), kills = atoi(argv[4]), seed = argc > 5 ? atoi(argv[5]) : 1;
+    CHECK(count <= 64 && count >= 2);
+    // Members take SIGTERM only once they have their handler.
+    sigset_t blocked;
+    sigemptyset(&blocked);
+    sigaddset(&blocked, SIGTERM);
+    CHECK(sigprocmask(SIG_SETMASK, &blocked, 0) == 0);
+    // Inherited by those that only fork.
+    char *inherited = prepare(bytes, 63);
+    for (unsigned i = 0; i < count; i++) {
+        if (i % 2) members[i] = start(argv, ++started % 60);
+        else if ((members[i] = fork()) == 0) work(inherited, bytes, 63);
+        CHECK(members[i] > 0);
+    }
+    for (unsigned n = 0; n < kills; n++) {
+        // At any moment: also while the one that was just started fills its memory.
+        usleep(seconds * 1000000UL / kills / 2 + mix(seed * 1000 + n) % (seconds * 1000000UL / kills));
+        unsigned victim = mix(seed * 999 + n) % count;
+        CHECK(kill(members[victim], SIGKILL) == 0);
+        int status;
+        CHECK(waitpid(members[victim], &status, 0) == members[victim]);
+        if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL) FAIL("member %u ended by itself: %#x", victim, status);
+        if (n % 2) members[victim] = start(argv, ++started % 60);
+        else if ((members[victim] = fork()) == 0) work(inherited, bytes, 63);
+        for (size_t page = n; page < bytes / PAGE; page += 50) check_page(inherited + page * PAGE, page * 64 + 63, 0);
+    }
+    // All but the root go at once; then the test may look at what is still used.
+    for (unsigned i = 0; i < count; i++) {
+        CHECK(kill(members[i], i % 2 ? SIGKILL : SIGTERM) == 0);
+        int status;
+        CHECK(waitpid(members[i], &status, 0) == members[i]);
+        if (i % 2 == 0 && status != 0) FAIL("member %u: status %#x", i, status);
+    }
+    CHECK(munmap(inherited, bytes) == 0);
+    printf("only the root is left\n");
+    fflush(stdout);
+    usleep(2500000);
+    printf("ok\n");
+    return 0;
+}

@@ -1,0 +1,246 @@
+//! Whatever is asked wrongly is refused with a clear message, and nothing is started half.
+
+use folioswap_acceptance::job::{self, Engine, Job, Outcome};
+use folioswap_acceptance::programs::{self, c_program};
+use folioswap_acceptance::{MIB, skip};
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn folioswap<S: AsRef<std::ffi::OsStr>>(words: &[S]) -> Output {
+    Command::new(programs::folioswap()).args(words).output().expect("folioswap can be run")
+}
+
+/// A place for files of one test, removed afterwards.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Self {
+        let path = PathBuf::from(format!("/var/tmp/folioswap-acc-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).expect("directory");
+        Place(path)
+    }
+    fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.0));
+    }
+}
+
+#[track_caller]
+fn refused(output: &Output, status: i32, words: &[&str]) {
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(status), "{text}");
+    assert!(!text.trim().is_empty(), "no message");
+    assert!(!text.contains("panicked") && !text.contains("RUST_BACKTRACE"), "{text}");
+    let lower = text.to_lowercase();
+    for word in words {
+        assert!(lower.contains(&word.to_lowercase()), "{word:?} is missing in: {text}");
+    }
+}
+
+#[test]
+fn sizes_that_are_none() {
+    let place = Place::new("sizes");
+    let marker = place.file("started");
+    for size in [
+        "",
+        " ",
+        "abc",
+        "-1",
+        "-1M",
+        "0",
+        "0M",
+        "1",
+        "4K",
+        "12X",
+        "M",
+        "1..5G",
+        "1,5G",
+        "99999999999999999999",
+        "99999999T",
+        "0x10M",
+        "NaN",
+        "inf",
+        "1e400",
+        "512 M M",
+        "\u{663}M",
+    ] {
+        let words = ["run", "--memory", size, "--", "touch", marker.to_str().expect("UTF-8")];
+        let output = folioswap(&words);
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(125), "--memory {size:?}: {text}");
+        assert!(!text.trim().is_empty() && !text.contains("panicked"), "--memory {size:?}: {text}");
+        assert!(!marker.exists(), "--memory {size:?}: the program was started");
+    }
+}
+
+#[test]
+fn options_that_are_wrong() {
+    let place = Place::new("options");
+    let marker = place.file("started").display().to_string();
+    let cases: [&[&str]; 8] = [
+        &["run"],
+        &["run", "--memory", "64M"],
+        &["run", "--memory", "64M", "--"],
+        &["run", "--memory"],
+        &["run", "--memory", "64M", "--nonsense", "--", "touch", &marker],
+        &["run", "--memory", "64M", "--memory-scope", "half", "--", "touch", &marker],
+        &["run", "--memory", "64M", "--swap-dir", "/nowhere/at/all", "--", "touch", &marker],
+        &["run", "--memory", "64M", "--stats-json", "/nowhere/at/all/stats.json", "--", "touch", &marker],
+    ];
+    for words in cases {
+        refused(&folioswap(words), 125, &[]);
+        assert!(!Path::new(&marker).exists(), "{words:?}: the program was started");
+    }
+}
+
+#[test]
+fn programs_that_cannot_be_run() {
+    let place = Place::new("programs");
+    refused(&folioswap(&["run", "--memory", "64M", "--", "/nowhere/nothing"]), 127, &["/nowhere/nothing"]);
+    refused(
+        &folioswap(&["run", "--memory", "64M", "--", "no-such-program-anywhere"]),
+        127,
+        &["no-such-program"],
+    );
+    let plain = place.file("plain");
+    fs::write(&plain, "text").expect("file");
+    let plain = plain.display().to_string();
+    refused(&folioswap(&["run", "--memory", "64M", "--", &plain]), 126, &["plain"]);
+    refused(&folioswap(&["run", "--memory", "64M", "--", "/var"]), 126, &["/var"]);
+    let broken = place.file("broken");
+    fs::write(&broken, b"\x7fELF and nothing that follows").expect("file");
+    fs::set_permissions(&broken, fs::Permissions::from_mode(0o755)).expect("chmod");
+    let output = folioswap(&["run", "--memory", "64M", "--", &broken.display().to_string()]);
+    assert!(matches!(output.status.code(), Some(125 | 126)), "{output:?}");
+    let interpreter = place.file("script");
+    fs::write(&interpreter, "#!/nowhere/interpreter\n").expect("file");
+    fs::set_permissions(&interpreter, fs::Permissions::from_mode(0o755)).expect("chmod");
+    let output = folioswap(&["run", "--memory", "64M", "--", &interpreter.display().to_string()]);
+    assert!(matches!(output.status.code(), Some(126 | 127)), "{output:?}");
+}
+
+#[test]
+fn static_programs_are_refused() {
+    let program = c_program("static", "", &["-static"]).display().to_string();
+    assert!(Command::new(&program).output().expect("it runs alone").status.success());
+    let output = folioswap(&["run", "--memory", "64M", "--", &program]);
+    refused(&output, 125, &["static"]);
+    assert!(output.stdout.is_empty(), "it was started");
+}
+
+/// As a descendant it runs, unmanaged, and is counted and reported.
+#[test]
+fn a_static_descendant_is_reported() {
+    if !job::judging_folioswap() {
+        skip!("only for folioswap");
+    }
+    let program = c_program("static", "", &["-static"]).display().to_string();
+    let outcome =
+        Job::new(["sh", "-c", &format!("{program} && {program}")]).option("--stats").within(64 * MIB);
+    assert_eq!(outcome.text(), "static ok\nstatic ok\n", "{}", outcome.describe());
+    assert!(outcome.stderr.contains("unmanaged"), "not reported: {}", outcome.describe());
+    let stats = outcome.stats.as_ref().expect("statistics").to_string();
+    assert!(stats.contains("unmanaged"), "not in the JSON: {stats}");
+}
+
+#[test]
+fn set_user_id_programs_are_refused() {
+    // SAFETY: no memory effects.
+    if unsafe { libc::geteuid() } != 0 {
+        skip!("only root can make a set-user-id program of another user");
+    }
+    let place = Place::new("setuid");
+    let program = place.file("true");
+    fs::copy("/bin/true", &program).expect("copy");
+    chown(&program, Some(65534), Some(65534)).expect("chown");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o4755)).expect("chmod");
+    let output = folioswap(&["run", "--memory", "64M", "--", &program.display().to_string()]);
+    refused(&output, 125, &["set-user-id"]);
+}
+
+/// Without a limit anywhere there is nothing to keep.
+#[test]
+fn no_limit_at_all() {
+    let job = Job::new(["true"]);
+    let outcome = job.under(Engine::Folioswap { memory: None, scope: "total" });
+    assert_eq!(outcome.code, Some(125), "{}", outcome.describe());
+    assert!(outcome.stderr.contains("--memory"), "{}", outcome.describe());
+}
+
+/// Without `--memory` the limit of the cgroup is taken, and kept: the kernel has nothing to kill.
+#[test]
+fn the_limit_of_the_cgroup() {
+    if !job::judging_folioswap() {
+        skip!("only for folioswap");
+    }
+    if folioswap_acceptance::cgroup::controller().is_none() {
+        skip!("no memory cgroup");
+    }
+    let touch = env!("CARGO_BIN_EXE_acc-touch");
+    let job = Job::new([touch, "--size", "256M", "--kind", "mixed"]).cgroup_limit(96 * MIB);
+    let outcome = job.under(Engine::Folioswap { memory: None, scope: "total" });
+    outcome.check();
+    assert_eq!(outcome.oom_kills, 0, "{}", outcome.describe());
+    job::check_swapped(&outcome, 150 * MIB);
+    let stats = outcome.stats.expect("statistics").to_string();
+    assert!(stats.contains(&(96 * MIB).to_string()), "the limit found is not in {stats}");
+}
+
+fn as_nobody(folioswap: &Path, words: &[&str]) -> Outcome {
+    let mut command = vec![folioswap.display().to_string()];
+    command.extend(words.iter().map(|&word| word.to_owned()));
+    Job::new(command).user(65534).under(Engine::Nothing)
+}
+
+/// No permission for userfaultfd: said, with the command that mends it.
+#[test]
+fn no_permission_for_userfaultfd() {
+    // SAFETY: no memory effects.
+    if unsafe { libc::geteuid() } != 0 {
+        skip!("only root can become a user without permission");
+    }
+    let allowed = fs::read_to_string("/proc/sys/vm/unprivileged_userfaultfd").unwrap_or_default();
+    let open = fs::metadata("/dev/userfaultfd").is_ok_and(|data| data.permissions().mode() & 0o006 == 0o006);
+    if allowed.trim() == "1" || open {
+        skip!("everybody may use userfaultfd here");
+    }
+    let place = Place::new("nobody");
+    let copy = place.file("folioswap");
+    fs::copy(programs::folioswap(), &copy).expect("copy");
+    for path in [&place.0, &copy] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("chmod");
+    }
+    let outcome = as_nobody(&copy, &["run", "--memory", "64M", "--", "echo", "started"]);
+    assert_eq!(outcome.code, Some(125), "{}", outcome.describe());
+    assert!(outcome.stderr.contains("userfaultfd"), "{}", outcome.describe());
+    assert!(outcome.stdout.is_empty(), "it was started: {}", outcome.describe());
+    let doctor = as_nobody(&copy, &["doctor"]);
+    assert_eq!(doctor.code, Some(1), "{}", doctor.describe());
+    let text = format!("{}{}", doctor.text(), doctor.stderr);
+    assert!(
+        text.contains("vm.unprivileged_userfaultfd") || text.contains("/dev/userfaultfd"),
+        "no way out is named: {text}"
+    );
+}
+
+#[test]
+fn the_doctor_is_content_here() {
+    // SAFETY: no memory effects.
+    if unsafe { libc::geteuid() } != 0 {
+        skip!("only root is known to be allowed");
+    }
+    let output = folioswap(&["doctor", "--json"]);
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let json: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    assert!(json.is_object(), "{text}");
+    let output = folioswap(&["doctor"]);
+    assert!(output.status.success() && !output.stdout.is_empty());
+}

@@ -1,0 +1,194 @@
+//! However a run ends, its status tells how, and nothing is left behind.
+
+use folioswap_acceptance::job::{self, Engine, Job, Outcome};
+use folioswap_acceptance::programs::{self, c_program};
+use folioswap_acceptance::{MIB, skip};
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+const LIMIT: u64 = 40 * MIB;
+
+fn job(words: &[&str]) -> Job {
+    let program = c_program("ending", "", &[]).display().to_string();
+    Job::new(std::iter::once(program.as_str()).chain(words.iter().copied())).timeout(Duration::from_secs(60))
+}
+
+fn end(outcome: &Outcome) -> &str {
+    let stats = outcome.stats.as_ref().unwrap_or_else(|| panic!("no statistics: {}", outcome.describe()));
+    stats["end"].as_str().unwrap_or_else(|| panic!("no \"end\" in {stats}"))
+}
+
+#[test]
+fn the_exit_status_is_passed_on() {
+    for status in [0, 1, 7, 124, 255] {
+        let outcome = job(&["exit", "96", &status.to_string()]).under(job::engine(LIMIT));
+        assert_eq!(outcome.code, Some(status), "{}", outcome.describe());
+        outcome.check_limit();
+        outcome.check_clean();
+    }
+}
+
+#[test]
+fn a_signal_becomes_128_and_its_number() {
+    if !job::judging_folioswap() {
+        skip!("only for folioswap");
+    }
+    for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGABRT, libc::SIGKILL, libc::SIGUSR1] {
+        let outcome = job(&["signal", "96", &signal.to_string()]).under(job::engine(LIMIT));
+        assert_eq!(outcome.code, Some(128 + signal), "{}", outcome.describe());
+        assert_ne!(end(&outcome), "out_of_swap");
+        outcome.check_clean();
+    }
+    let outcome = job(&["crash", "96"]).under(job::engine(LIMIT));
+    assert_eq!(outcome.code, Some(128 + libc::SIGSEGV), "{}", outcome.describe());
+    outcome.check_clean();
+}
+
+/// As a shell's `kill` of the job: the signal goes to the command, which passes it on.
+#[test]
+fn a_signal_to_the_command_reaches_the_program_once() {
+    for signal in [libc::SIGTERM, libc::SIGINT] {
+        let mut running = job(&["count", "96"]).start(job::engine(LIMIT));
+        running.wait_for_output("ready");
+        running.signal(signal);
+        let outcome = running.finish();
+        assert_eq!(
+            (outcome.code, outcome.text()),
+            (Some(5), "ready\n1 signals\n".into()),
+            "{}",
+            outcome.describe()
+        );
+        outcome.check_clean();
+    }
+}
+
+/// Ctrl-C on a terminal reaches the whole foreground group by itself: nobody gets it twice.
+#[test]
+fn ctrl_c_on_a_terminal_arrives_once() {
+    if !job::judging_folioswap() {
+        skip!("only for folioswap");
+    }
+    let program = c_program("ending", "", &[]).display().to_string();
+    let folioswap = programs::folioswap().display().to_string();
+    let words =
+        [env!("CARGO_BIN_EXE_acc-pty"), &folioswap, "run", "--memory", "40M", "--", &program, "count", "96"];
+    let mut running = Job::new(words).timeout(Duration::from_secs(60)).start(Engine::Nothing);
+    running.wait_for_output("ready");
+    running.signal(libc::SIGUSR1);
+    let outcome = running.finish();
+    let text = outcome.text();
+    assert!(text.contains("1 signals"), "{}", outcome.describe());
+    assert_eq!(outcome.code, Some(5), "{}", outcome.describe());
+    outcome.check_clean();
+}
+
+#[test]
+fn sigterm_ends_a_program_that_does_not_handle_it() {
+    for signal in [libc::SIGTERM, libc::SIGINT] {
+        let mut running = job(&["wait", "48"]).start(job::engine(LIMIT));
+        running.wait_for_output("ready");
+        running.signal_group(signal);
+        let outcome = running.finish();
+        if job::judging_folioswap() {
+            assert_eq!(outcome.code, Some(128 + signal), "{}", outcome.describe());
+        } else {
+            assert_eq!(outcome.signal, Some(signal), "{}", outcome.describe());
+        }
+        outcome.check_clean();
+    }
+}
+
+fn executable(pid: i32) -> Option<PathBuf> {
+    fs::read_link(format!("/proc/{pid}/exe")).ok()
+}
+
+/// kill -9 of each process of the command's own, one run for each: the managed tree ends with it.
+#[test]
+fn kill_9_of_the_command_ends_everything() {
+    if !job::judging_folioswap() {
+        skip!("only for folioswap");
+    }
+    let folioswap = programs::folioswap().canonicalize().expect("path");
+    let mut index = 0;
+    loop {
+        let mut running = job(&["wait", "48"]).start(job::engine(LIMIT));
+        running.wait_for_output("ready");
+        let mut own: Vec<i32> = running
+            .processes()
+            .into_iter()
+            .filter(|&pid| executable(pid).is_some_and(|path| path == folioswap) || pid == running.pid)
+            .collect();
+        own.sort_unstable();
+        let Some(&victim) = own.get(index) else {
+            assert!(index >= 1, "no process of the command was found");
+            // This last run is one that nobody killed.
+            running.signal_group(libc::SIGTERM);
+            running.finish().check_clean();
+            return;
+        };
+        // SAFETY: kill has no memory effects; the process is in our own cgroup.
+        assert_eq!(unsafe { libc::kill(victim, libc::SIGKILL) }, 0);
+        let outcome = running.finish();
+        assert!(outcome.code != Some(0), "killed, but: {}", outcome.describe());
+        outcome.check_clean();
+        index += 1;
+    }
+}
+
+/// Somebody's kill -9 of the program is no want of swap.
+#[test]
+fn kill_9_of_the_program() {
+    if !job::judging_folioswap() {
+        skip!("only for folioswap");
+    }
+    let program = c_program("ending", "", &[]).canonicalize().expect("path");
+    let mut running = job(&["count", "96"]).start(job::engine(LIMIT));
+    running.wait_for_output("ready");
+    let victim = running
+        .processes()
+        .into_iter()
+        .find(|&pid| executable(pid).is_some_and(|path| path == program))
+        .expect("the program runs");
+    // SAFETY: kill has no memory effects; the process is in our own cgroup.
+    assert_eq!(unsafe { libc::kill(victim, libc::SIGKILL) }, 0);
+    let outcome = running.finish();
+    assert_eq!(outcome.code, Some(137), "{}", outcome.describe());
+    assert_ne!(end(&outcome), "out_of_swap");
+    outcome.check_clean();
+}
+
+/// Nothing left to swap to: one message, 137, and the reason in the statistics.
+#[test]
+fn out_of_swap() {
+    if !job::judging_folioswap() {
+        skip!("only for folioswap");
+    }
+    let touch = env!("CARGO_BIN_EXE_acc-touch");
+    let job = Job::new([touch, "--size", "256M", "--kind", "random", "--phases", "fill,verify"]);
+    for most in ["0", "32M"] {
+        let job = job.clone().option("--swap-max").option(most).timeout(Duration::from_secs(60));
+        let outcome = job.under(job::engine(64 * MIB));
+        assert_eq!(outcome.code, Some(137), "{}", outcome.describe());
+        assert_eq!(end(&outcome), "out_of_swap", "{}", outcome.describe());
+        let messages = outcome.stderr.lines().filter(|line| line.starts_with("folioswap")).count();
+        assert_eq!(messages, 1, "one message: {}", outcome.describe());
+        outcome.check_limit();
+        outcome.check_clean();
+    }
+}
+
+/// What cannot be swapped is alone above the limit: one message with the figure that it takes, 137.
+#[test]
+fn a_limit_below_what_cannot_be_swapped() {
+    if !job::judging_folioswap() {
+        skip!("only for folioswap");
+    }
+    let outcome = job(&["unmanaged", "24"]).under(job::engine(48 * MIB));
+    assert_eq!(outcome.code, Some(137), "{}", outcome.describe());
+    let messages: Vec<_> = outcome.stderr.lines().filter(|line| line.starts_with("folioswap")).collect();
+    assert_eq!(messages.len(), 1, "one message: {}", outcome.describe());
+    assert!(messages[0].chars().any(|c| c.is_ascii_digit()), "no figure in {}", messages[0]);
+    assert!(!outcome.text().contains("went on"), "{}", outcome.describe());
+    outcome.check_clean();
+}

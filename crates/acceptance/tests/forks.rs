@@ -1,0 +1,83 @@
+//! Children and grandchildren read what their parent had at the fork, whatever happens afterwards.
+
+use folioswap_acceptance::MIB;
+use folioswap_acceptance::job::{self, Job, Outcome};
+use folioswap_acceptance::programs::c_program;
+use std::time::Duration;
+
+const LIMIT: u64 = 48 * MIB;
+
+fn job(case: &str) -> Job {
+    let program = c_program("fork", "", &[]);
+    Job::new([program.as_os_str(), case.as_ref(), "160".as_ref()]).timeout(Duration::from_secs(180))
+}
+
+fn run(case: &str, job: &Job) -> Outcome {
+    let outcome = job.within(LIMIT);
+    job::report(case, &outcome);
+    job::check_swapped(&outcome, 100 * MIB);
+    outcome
+}
+
+fn case(name: &str) {
+    let outcome = run(name, &job(name));
+    assert_eq!(outcome.text(), format!("ok {name}\n"), "{}", outcome.describe());
+}
+
+#[test]
+fn a_storm_while_the_parent_rewrites_everything() {
+    case("storm");
+}
+
+#[test]
+fn grandchildren_whose_parents_have_ended() {
+    case("grandchildren");
+}
+
+#[test]
+fn five_generations() {
+    case("generations");
+}
+
+#[test]
+fn forks_from_several_threads_while_others_write() {
+    case("threads");
+}
+
+#[test]
+fn vfork_and_posix_spawn() {
+    case("spawn");
+}
+
+#[test]
+fn a_bare_clone() {
+    case("raw-clone");
+}
+
+#[test]
+fn wipe_on_fork_and_dont_fork() {
+    case("advice");
+}
+
+#[test]
+fn a_burst_of_short_children() {
+    case("burst");
+}
+
+/// `run` returns at once with the parent's status; the child finds its data.
+#[test]
+fn a_child_that_outlives_its_parent() {
+    let outcome = run("orphan", &job("orphan").lingering(Duration::from_secs(60)));
+    let text = outcome.text();
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["child ok", "ok orphan"], "{}", outcome.describe());
+}
+
+/// Nobody can serve it any more: it finds its data or is ended. It never reads anything else.
+#[test]
+fn a_bare_clone_that_outlives_its_parent() {
+    let outcome = run("raw-orphan", &job("raw-orphan").lingering(Duration::from_secs(60)));
+    assert_eq!(outcome.text(), "ok raw-orphan\n", "{}", outcome.describe());
+    assert!(!outcome.stderr.contains("fork.c:"), "it read something else: {}", outcome.describe());
+}

@@ -1,0 +1,40 @@
+//! What a program does to its address space keeps its meaning.
+
+use folioswap_acceptance::MIB;
+use folioswap_acceptance::job::{self, Job};
+use folioswap_acceptance::programs::c_program;
+use std::time::Duration;
+
+fn case(name: &str) {
+    let program = c_program("mappings", "", &[]);
+    let job =
+        Job::new([program.as_os_str(), name.as_ref(), "160".as_ref()]).timeout(Duration::from_secs(180));
+    let outcome = job.within(40 * MIB);
+    job::report(name, &outcome);
+    job::check_swapped(&outcome, 80 * MIB);
+    assert_eq!(outcome.text(), format!("ok {name}\n"), "{}", outcome.describe());
+}
+
+macro_rules! cases {
+    ($($(#[$doc:meta])* $test:ident = $name:literal,)*) => { $($(#[$doc])* #[test] fn $test() { case($name); })* };
+}
+
+cases! {
+    mremap_grows_moves_and_shrinks = "remap",
+    mremap_step_by_step = "remap-steps",
+    mremap_that_keeps_the_old_place = "remap-keep",
+    madvise_dontneed_gives_zero = "dontneed",
+    madvise_free_gives_old_or_zero = "free",
+    other_advices_change_nothing = "advices",
+    map_fixed_munmap_and_map_again = "replace",
+    protection_is_kept = "protect",
+    mlock_brings_in_and_keeps = "lock",
+    brk_grows_and_shrinks = "heap",
+    deep_stacks_of_many_threads = "stacks",
+    realloc_of_a_huge_buffer = "grow",
+    malloc_and_free_by_four_threads = "churn",
+    machine_code_in_memory = "code",
+    handlers_on_an_alternate_stack = "signals",
+    shared_memory_is_left_alone = "shared",
+    a_program_with_a_userfaultfd_of_its_own = "userfault",
+}

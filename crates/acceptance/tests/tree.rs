@@ -1,0 +1,67 @@
+//! A tree of members of which some are killed at any moment: the others go on, and what the dead held is freed.
+
+use folioswap_acceptance::job::{self, Job};
+use folioswap_acceptance::programs::{self, c_program};
+use folioswap_acceptance::{MIB, skip};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// Bytes in use on all devices of the group of a process, as `folioswap swapon --show` tells.
+fn used(pid: i32) -> Option<u64> {
+    let output = Command::new(programs::folioswap())
+        .args(["swapon", "--show", "--bytes", &pid.to_string()])
+        .output()
+        .expect("swapon --show");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let mut lines = text.lines();
+    let columns: Vec<&str> = lines.next()?.split_whitespace().collect();
+    let column = columns.iter().position(|&name| name == "USED")?;
+    lines.map(|line| line.split_whitespace().nth(column)?.parse::<u64>().ok()).sum()
+}
+
+#[test]
+fn members_that_are_killed_lose_nothing_of_the_others() {
+    let program = c_program("tree", "", &[]);
+    let seconds = job::seconds(12, 60);
+    for seed in [1u64, 2] {
+        let words =
+            ["5".into(), "48".into(), seconds.to_string(), (seconds * 2).to_string(), seed.to_string()];
+        let job = Job::new(std::iter::once(program.display().to_string()).chain(words))
+            .timeout(Duration::from_secs(300));
+        let outcome = job.within(64 * MIB);
+        job::report("tree", &outcome);
+        job::check_swapped(&outcome, 150 * MIB);
+        assert_eq!(outcome.text(), "only the root is left\nok\n", "{}", outcome.describe());
+    }
+}
+
+#[test]
+fn slots_of_the_dead_are_free_within_a_second() {
+    if !job::judging_folioswap() {
+        skip!("only for folioswap");
+    }
+    let program = c_program("tree", "", &[]);
+    let job = Job::new([program.as_os_str(), "4".as_ref(), "48".as_ref(), "4".as_ref(), "4".as_ref()]);
+    let mut running = job.start(job::engine(64 * MIB));
+    let mut most = 0;
+    let start = Instant::now();
+    while !running.output().contains("only the root is left") {
+        assert!(!running.poll(), "ended early: {}", running.errors());
+        assert!(start.elapsed() < Duration::from_secs(120), "it hangs: {}", running.state());
+        most = most.max(used(running.pid).unwrap_or(0));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(most > 100 * MIB, "never more than {most} bytes in use: nothing is shown by their absence");
+    let dead = Instant::now();
+    let mut left = u64::MAX;
+    while dead.elapsed() < Duration::from_secs(1) {
+        left = used(running.pid).expect("swapon --show while it runs");
+        // The root itself still has a few pages out: its libraries' data, its stack.
+        if left < 2 * MIB {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(left < 2 * MIB, "{left} of {most} bytes are still in use one second after the deaths");
+    running.finish().check();
+}
