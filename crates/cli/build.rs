@@ -1,0 +1,67 @@
+//! Builds the agent (a workspace of its own) and leaves its path to `src/agent.rs`, which embeds it.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// What the agent is made of, below `crates/`: a change rebuilds it.
+const SOURCES: &[&str] = &["agent", "pager", "core", "slots", "devices", "group"];
+
+fn main() {
+    let target = env::var("TARGET").unwrap_or_default();
+    // Elsewhere `src/lib.rs` stops the build with a message that says what is supported.
+    if !(target.starts_with("x86_64") && target.contains("linux")) {
+        return;
+    }
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    let crates = Path::new("..");
+    for name in SOURCES {
+        for below in ["src", "Cargo.toml", "build.rs"] {
+            let path = crates.join(name).join(below);
+            if path.exists() {
+                println!("cargo::rerun-if-changed={}", path.display());
+            }
+        }
+    }
+    let agent = out.join("libfolioswap_agent.so");
+    println!("cargo::rustc-env=FOLIOSWAP_AGENT_FILE={}", agent.display());
+    let manifest = crates.join("agent/Cargo.toml");
+    if !manifest.exists() {
+        println!("cargo::rerun-if-changed={}", crates.join("agent").display());
+        println!(
+            "cargo::warning=crates/agent is absent: `folioswap run` is built without an agent and will refuse to run"
+        );
+        fs::write(&agent, b"").expect("OUT_DIR is writable");
+        return;
+    }
+    let target_dir = out.join("agent");
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.args(["build", "--release", "--manifest-path"]).arg(&manifest).arg("--target-dir").arg(&target_dir);
+    // What this build was told must not leak into that one: it has its own profile, features and panic strategy.
+    for (name, _) in env::vars_os() {
+        let Some(text) = name.to_str() else { continue };
+        let kept = matches!(text, "CARGO_HOME" | "CARGO_NET_OFFLINE");
+        let leaks = text.starts_with("CARGO") || text.starts_with("DEP_") || text.starts_with("RUSTC_");
+        let exact = matches!(
+            text,
+            "RUSTFLAGS"
+                | "RUSTDOCFLAGS"
+                | "TARGET"
+                | "HOST"
+                | "OUT_DIR"
+                | "NUM_JOBS"
+                | "OPT_LEVEL"
+                | "DEBUG"
+                | "PROFILE"
+        );
+        if (leaks || exact) && !kept {
+            cargo.env_remove(&name);
+        }
+    }
+    let status = cargo.status().expect("cargo can be started");
+    assert!(status.success(), "the agent (crates/agent) does not build: see its errors above");
+    fs::copy(target_dir.join("release/libfolioswap_agent.so"), &agent)
+        .expect("the agent's build leaves libfolioswap_agent.so");
+}

@@ -1,0 +1,137 @@
+//! The command line's one definition: help, completions and man pages all come from it.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::{ffi::OsString, path::PathBuf};
+
+const EXAMPLES: &str = "\
+Examples:
+  folioswap run --memory 512M -- python3 train.py
+        python3 and all that it starts live in 512 MiB; what is cold is compressed
+  folioswap run -m 2G --stats -- sort -S 8G big.txt
+        ... and print what was swapped when it ends
+  folioswap run -m 1G --swap-dir /mnt/fast --swap-max 20G -- ./server
+        let cold memory that even compressed does not fit go to a file there
+  folioswap run -- ./job
+        take the limit of the container (cgroup) that we are in
+  folioswap swapon --show
+        the swap devices of everything that runs now
+  folioswap doctor
+        what this machine allows, and the command that mends what is missing";
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  folioswap run --memory 512M -- python3 train.py --epochs 3
+  folioswap run -m 1.5G --stats -- make -j8
+  folioswap run -m 256M --stats-json stats.json -- ./server
+  folioswap run -m 1G --swap-max 0 -- ./job          (compressed memory only, no file)
+
+SIZE is bytes or has a unit: 512M, 1.5G, 1GiB (all of them binary: 512M is 512 MiB).
+
+Exit status:
+  CMD's own   when it exits; 128+N when signal N ended it
+  125         folioswap refused (bad option, no userfaultfd, CMD static or set-user-id, ...), or its supervisor was killed
+  126, 127    CMD cannot be executed; CMD was not found
+  137         nothing was left to swap to, or what cannot be swapped is above the limit (one message says which;
+              \"end\" in the JSON tells it from somebody's SIGKILL)
+
+`run` returns when CMD ends. Processes that CMD leaves behind keep running within the limit under the supervisor, which
+ends with the last of them. kill -9 of folioswap ends everything that it runs.
+A run inside another run is refused: the outer limit already holds for all that is started within it.";
+
+/// Lets programs live within a memory limit: cold memory goes to compressed RAM and files, in user space.
+#[derive(Parser)]
+#[command(name = "folioswap", version, about, after_help = EXAMPLES, max_term_width = 110)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Subcommand)]
+pub enum Command {
+    /// Run a program, and all that it starts, within a memory limit
+    Run(RunArguments),
+    /// Show the swap devices of running groups
+    Swapon(SwaponArguments),
+    /// Say what this machine allows, and how to mend what is missing
+    Doctor(DoctorArguments),
+    /// Print a shell's completion script
+    #[command(hide = true)]
+    Completions(CompletionsArguments),
+    /// Print or write the man pages
+    #[command(hide = true)]
+    Man(ManArguments),
+}
+
+/// What `--memory` counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum ScopeArgument {
+    /// Resident memory, the compressed store and our own tables: what a container's limit counts
+    #[default]
+    Total,
+    /// Only the program's resident memory, to compare with kernel zram
+    Resident,
+}
+
+#[derive(Args)]
+#[command(after_help = RUN_EXAMPLES)]
+pub struct RunArguments {
+    /// Limit of the whole process tree [default: that of the cgroup we are in]
+    #[arg(short, long, value_name = "SIZE", value_parser = crate::size::parse_limit)]
+    pub memory: Option<u64>,
+    /// What the limit counts
+    #[arg(long, value_enum, default_value_t, value_name = "SCOPE")]
+    pub memory_scope: ScopeArgument,
+    /// Print statistics to standard error when CMD ends
+    #[arg(long)]
+    pub stats: bool,
+    /// Write statistics as JSON to FILE when CMD ends
+    #[arg(long, value_name = "FILE")]
+    pub stats_json: Option<PathBuf>,
+    /// Directory of the (unlinked) swap file
+    #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
+    pub swap_dir: PathBuf,
+    /// Most that the swap file may take; 0: no file [default: half of the free space of its disk]
+    #[arg(long, value_name = "SIZE", value_parser = crate::size::parse_swap_max)]
+    pub swap_max: Option<u64>,
+    /// Preload this agent instead of the built-in one; `none`: preload nothing (for developers of folioswap)
+    #[arg(long, value_name = "FILE", hide = true)]
+    pub agent: Option<PathBuf>,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
+    pub command: Vec<OsString>,
+}
+
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  folioswap swapon --show\n  folioswap swapon --show 4711        (the group that process 4711 belongs to)\n  folioswap swapon --show --bytes"
+)]
+pub struct SwaponArguments {
+    /// Print NAME TYPE SIZE USED PRIO of each device
+    #[arg(long, required = true)]
+    pub show: bool,
+    /// Print sizes in bytes
+    #[arg(long)]
+    pub bytes: bool,
+    /// Only the group that this process belongs to
+    pub pid: Option<u32>,
+}
+
+#[derive(Args)]
+#[command(after_help = "Exit status: 0 when `folioswap run` works here, 1 when it does not.")]
+pub struct DoctorArguments {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+pub struct CompletionsArguments {
+    /// bash, zsh, fish, elvish or powershell
+    pub shell: clap_complete::Shell,
+}
+
+#[derive(Args)]
+pub struct ManArguments {
+    /// Write one page per command into this directory instead of printing folioswap(1)
+    pub directory: Option<PathBuf>,
+}

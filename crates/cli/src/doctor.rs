@@ -1,0 +1,244 @@
+//! `folioswap doctor`: what this host allows, what that means, and what mends it.
+
+use crate::{
+    cgroup,
+    cli::DoctorArguments,
+    error::Error,
+    host::{self, Confinement, Container},
+    size,
+    userfault::{FEATURES, Probe, Route},
+};
+use rustix::io::Errno;
+use serde_json::{Map, Value, json};
+use std::io::Write;
+
+/// Everything found.
+pub struct Findings {
+    release: String,
+    probe: Probe,
+    container: Container,
+    confinement: Confinement,
+}
+
+impl Findings {
+    /// Looks at the host. Starts nothing, changes nothing.
+    pub fn new() -> Self {
+        Findings {
+            release: host::kernel_release(),
+            probe: Probe::new(),
+            container: host::container(),
+            confinement: host::confinement(),
+        }
+    }
+
+    /// True when `run` works here.
+    pub fn works(&self) -> bool {
+        self.probe.works()
+    }
+
+    /// What is wrong and what mends it, one problem per entry; empty when `run` works.
+    pub fn problems(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        if self.probe.route == Route::None && self.probe.syscall == Err(Errno::NOSYS) {
+            problems.push(
+                "the kernel has no userfaultfd (or seccomp hides it): use a kernel with CONFIG_USERFAULTFD=y, 6.8 or later"
+                    .to_owned(),
+            );
+        }
+        let missing = self.probe.missing();
+        if self.probe.features != 0 && !missing.is_empty() {
+            let newer = match self.release.contains("deb12") || self.release.starts_with("6.1.") {
+                true => "on Debian 12: `apt install -t bookworm-backports linux-image-amd64` and reboot",
+                false => "install a kernel 6.8 or later and reboot",
+            };
+            problems.push(format!(
+                "Linux {} lacks these features of userfaultfd: {} (MOVE came with 6.8): {newer}",
+                self.release,
+                missing.join(", ")
+            ));
+        }
+        if !matches!(self.probe.route, Route::Syscall | Route::Device) {
+            problems.push(format!(
+                "userfaultfd for faults taken inside system calls is not permitted here; without it read(2) into \
+                 evicted memory would fail.\n    {}",
+                self.permission_advice()
+            ));
+        } else if self.probe.fork_event == Err(Errno::PERM) {
+            problems.push(format!(
+                "userfaultfd's fork event is not permitted: it needs CAP_SYS_PTRACE (of the machine, not of a user \
+                 namespace); without it a forked child would read zeroes where its parent was swapped out.\n    {}",
+                self.permission_advice()
+            ));
+        }
+        problems
+    }
+
+    /// The option, command or rule that gives the permission.
+    fn permission_advice(&self) -> String {
+        if self.confinement.user_namespace {
+            return "this is a user namespace (rootless container): its capabilities do not count for userfaultfd. \
+                    Run the container as root of the machine (`sudo podman run --cap-add SYS_PTRACE --device \
+                    /dev/userfaultfd ...`), or folioswap outside of it"
+                .to_owned();
+        }
+        match self.container {
+            Container::Docker => "start the container with `docker run --cap-add SYS_PTRACE --device /dev/userfaultfd ...` \
+                                  (or `--cap-add SYS_PTRACE --security-opt seccomp=unconfined`)"
+                .to_owned(),
+            Container::Podman => "start the container with `sudo podman run --cap-add SYS_PTRACE --device /dev/userfaultfd ...` \
+                                  (or `--cap-add SYS_PTRACE --security-opt seccomp=unconfined`)"
+                .to_owned(),
+            Container::Kubernetes => "in the container's securityContext: `capabilities: {add: [\"SYS_PTRACE\"]}` and \
+                                      `seccompProfile: {type: Unconfined}` (a device plugin that hands out \
+                                      /dev/userfaultfd makes the latter unnecessary)"
+                .to_owned(),
+            Container::Other | Container::None => "give it CAP_SYS_PTRACE: run folioswap as root, or as yourself with\n    \
+                 `sudo setpriv --reuid $(id -u) --regid $(id -g) --init-groups --inh-caps +sys_ptrace --ambient-caps \
+                 +sys_ptrace folioswap run ...`\n    (in a systemd unit: `AmbientCapabilities=CAP_SYS_PTRACE`)."
+                .to_owned(),
+        }
+    }
+
+    /// The text of a refusal: the problems alone.
+    pub fn refusal(&self) -> String {
+        self.problems().iter().map(|problem| format!("  - {problem}")).collect::<Vec<_>>().join("\n")
+    }
+
+    fn json(&self) -> Value {
+        let features: Map<String, Value> = FEATURES
+            .iter()
+            .map(|(name, bit)| ((*name).to_owned(), json!(self.probe.features >> bit & 1 == 1)))
+            .collect();
+        let limit = cgroup::memory_limit();
+        json!({
+            "works": self.works(),
+            "problems": self.problems(),
+            "kernel": self.release,
+            "userfaultfd": {
+                "route": self.probe.route,
+                "syscall": outcome(&self.probe.syscall),
+                "device": outcome(&self.probe.device),
+                "user_mode_only": outcome(&self.probe.user_mode),
+                "fork_event": outcome(&self.probe.fork_event),
+                "unprivileged_userfaultfd": host::setting("/proc/sys/vm/unprivileged_userfaultfd"),
+                "features": features,
+                "missing_features": self.probe.missing(),
+            },
+            "memory": {
+                "ram_bytes": host::memory_bytes(),
+                "cgroup_limit_bytes": limit.as_ref().map(|limit| limit.bytes),
+                "cgroup_limit_source": limit.as_ref().map(|limit| limit.source.display().to_string()),
+            },
+            "thp": {
+                "enabled": thp("enabled"),
+                "defrag": thp("defrag"),
+                "hugepages_64kB": thp("hugepages-64kB/enabled"),
+            },
+            "max_map_count": host::setting("/proc/sys/vm/max_map_count").and_then(|text| text.parse::<u64>().ok()),
+            "container": self.container,
+            "confinement": self.confinement,
+        })
+    }
+
+    fn text(&self) -> String {
+        let mut lines = Vec::new();
+        let mut row = |name: &str, value: String| lines.push(format!("{name:<28}{value}"));
+        row("kernel", self.release.clone());
+        row("userfaultfd, system call", outcome(&self.probe.syscall));
+        row("userfaultfd, device", outcome(&self.probe.device));
+        row("userfaultfd, user mode only", outcome(&self.probe.user_mode));
+        row("userfaultfd, fork event", outcome(&self.probe.fork_event));
+        let sysctl = host::setting("/proc/sys/vm/unprivileged_userfaultfd");
+        row("vm.unprivileged_userfaultfd", sysctl.unwrap_or_else(|| "absent".to_owned()));
+        let present =
+            FEATURES.iter().filter(|(_, bit)| self.probe.features >> bit & 1 == 1).map(|(name, _)| *name);
+        row("features", present.collect::<Vec<_>>().join(" "));
+        row("memory", size::show(host::memory_bytes()));
+        row(
+            "limit of our cgroup",
+            match cgroup::memory_limit() {
+                Some(limit) => format!("{} ({})", size::show(limit.bytes), limit.source.display()),
+                None => "none: `run` needs --memory".to_owned(),
+            },
+        );
+        let thp = |name| thp(name).unwrap_or_else(|| "absent".to_owned());
+        row(
+            "transparent huge pages",
+            format!("{} (defrag {}, 64kB {})", thp("enabled"), thp("defrag"), thp("hugepages-64kB/enabled")),
+        );
+        row("vm.max_map_count", host::setting("/proc/sys/vm/max_map_count").unwrap_or_default());
+        row("container", format!("{:?}", self.container).to_lowercase());
+        let yes = |fact| if fact { "yes" } else { "no" };
+        row("seccomp filter", yes(self.confinement.seccomp_filter).to_owned());
+        row("CAP_SYS_PTRACE", yes(self.confinement.cap_sys_ptrace).to_owned());
+        row("user namespace", yes(self.confinement.user_namespace).to_owned());
+        lines.push(String::new());
+        if self.works() {
+            lines.push("`folioswap run` works here.".to_owned());
+        } else {
+            lines.push("`folioswap run` does not work here:".to_owned());
+            lines.push(self.refusal());
+        }
+        lines.join("\n")
+    }
+}
+
+fn thp(name: &str) -> Option<String> {
+    let text = host::setting(&format!("/sys/kernel/mm/transparent_hugepage/{name}"))?;
+    Some(host::chosen(&text).to_owned())
+}
+
+fn outcome(result: &Result<(), Errno>) -> String {
+    match result {
+        Ok(()) => "permitted".to_owned(),
+        Err(Errno::NOENT) => "absent".to_owned(),
+        Err(error) => format!("refused ({})", std::io::Error::from(*error)),
+    }
+}
+
+/// The command; its status is 0 when `run` works.
+///
+/// # Errors
+/// When the output cannot be written.
+pub fn doctor(arguments: &DoctorArguments) -> Result<i32, Error> {
+    let findings = Findings::new();
+    let text = if arguments.json { format!("{:#}", findings.json()) } else { findings.text() };
+    writeln!(std::io::stdout(), "{text}").map_err(Error::Output)?;
+    Ok(i32::from(!findings.works()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_refusal_says_what_mends_it() {
+        let denied = Probe {
+            route: Route::UserModeOnly,
+            syscall: Err(Errno::PERM),
+            device: Err(Errno::ACCESS),
+            user_mode: Ok(()),
+            features: 0x1ffff,
+            fork_event: Err(Errno::PERM),
+        };
+        let mut findings = Findings {
+            release: "6.12.0".to_owned(),
+            probe: denied.clone(),
+            container: Container::None,
+            confinement: Confinement { seccomp_filter: false, cap_sys_ptrace: false, user_namespace: false },
+        };
+        assert!(findings.refusal().contains("setpriv"));
+        findings.container = Container::Docker;
+        assert!(findings.refusal().contains("docker run --cap-add SYS_PTRACE --device /dev/userfaultfd"));
+        findings.container = Container::Kubernetes;
+        assert!(findings.refusal().contains("seccompProfile"));
+        findings.probe = Probe { route: Route::Device, device: Ok(()), ..denied.clone() };
+        assert!(findings.refusal().contains("fork event"));
+        findings.probe =
+            Probe { route: Route::Syscall, syscall: Ok(()), fork_event: Ok(()), features: 0xffff, ..denied };
+        findings.release = "6.1.0-28-amd64".to_owned();
+        assert!(findings.refusal().contains("bookworm-backports"));
+        findings.probe.features = 0x1ffff;
+        assert!(findings.works() && findings.problems().is_empty());
+    }
+}

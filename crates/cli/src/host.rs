@@ -1,0 +1,98 @@
+//! Facts about the machine and the container that we are in.
+
+use serde::Serialize;
+use std::{fs, path::Path};
+
+/// Physical memory in bytes.
+pub fn memory_bytes() -> u64 {
+    let info = rustix::system::sysinfo();
+    (info.totalram as u64).saturating_mul(u64::from(info.mem_unit))
+}
+
+/// Release of the running kernel.
+pub fn kernel_release() -> String {
+    rustix::system::uname().release().to_string_lossy().into_owned()
+}
+
+/// What isolates us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Container {
+    /// Nothing that we recognise.
+    None,
+    /// Docker.
+    Docker,
+    /// Podman.
+    Podman,
+    /// A Kubernetes pod.
+    Kubernetes,
+    /// Another one (LXC, systemd-nspawn, ...).
+    Other,
+}
+
+/// Recognises the container.
+pub fn container() -> Container {
+    let cgroups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    if std::env::var_os("KUBERNETES_SERVICE_HOST").is_some() || cgroups.contains("kubepods") {
+        Container::Kubernetes
+    } else if Path::new("/run/.containerenv").exists() || cgroups.contains("libpod") {
+        Container::Podman
+    } else if Path::new("/.dockerenv").exists() || cgroups.contains("docker") {
+        Container::Docker
+    } else if cgroups.contains("lxc") || std::env::var_os("container").is_some() {
+        Container::Other
+    } else {
+        Container::None
+    }
+}
+
+/// What `/proc/self/status` says about our confinement.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Confinement {
+    /// A seccomp filter is active.
+    pub seccomp_filter: bool,
+    /// CAP_SYS_PTRACE is effective.
+    pub cap_sys_ptrace: bool,
+    /// We are in a user namespace of our own (a rootless container).
+    pub user_namespace: bool,
+}
+
+/// Reads it.
+pub fn confinement() -> Confinement {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let field = |name: &str| {
+        status
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+            .map(str::trim)
+            .unwrap_or_default()
+    };
+    let capabilities = u64::from_str_radix(field("CapEff"), 16).unwrap_or(0);
+    let identity = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    Confinement {
+        seccomp_filter: field("Seccomp") == "2",
+        cap_sys_ptrace: capabilities & (1 << 19) != 0,
+        user_namespace: identity.split_whitespace().collect::<Vec<_>>() != ["0", "0", "4294967295"],
+    }
+}
+
+/// A setting under `/sys` or `/proc/sys`, trimmed.
+pub fn setting(path: &str) -> Option<String> {
+    Some(fs::read_to_string(path).ok()?.trim().to_owned())
+}
+
+/// The chosen word of a setting like `always [madvise] never`.
+pub fn chosen(setting: &str) -> &str {
+    setting.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map_or(setting, |(word, _)| word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn choices_are_read() {
+        assert_eq!(chosen("always [madvise] never"), "madvise");
+        assert!(memory_bytes() > 1 << 28);
+    }
+}

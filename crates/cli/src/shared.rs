@@ -1,0 +1,94 @@
+//! The group's segment, mapped.
+
+use folioswap_group::segment::Segment;
+use rustix::{
+    fd::{AsFd, AsRawFd, OwnedFd},
+    fs::{MemfdFlags, Mode, OFlags, SealFlags, fcntl_add_seals, fstat, ftruncate, memfd_create, open},
+    io::Errno,
+    mm::{MapFlags, ProtFlags, mmap, munmap},
+};
+use std::{ops::Deref, ptr::null_mut};
+
+/// A mapping of a segment; unmapped when dropped.
+pub struct Mapped(*mut Segment);
+
+impl Mapped {
+    fn map(fd: impl AsFd, protection: ProtFlags) -> Result<Self, Errno> {
+        // SAFETY: a new shared mapping where the kernel likes; the file was checked to be as long.
+        let address = unsafe { mmap(null_mut(), Segment::BYTES, protection, MapFlags::SHARED, fd, 0)? };
+        Ok(Mapped(address.cast()))
+    }
+
+    /// Maps a segment that somebody else made, to read it.
+    ///
+    /// # Errors
+    /// `EINVAL` for something that is too short, not sealed against shrinking, or of another version.
+    pub fn read_only(fd: impl AsFd) -> Result<Self, Errno> {
+        let seals = rustix::fs::fcntl_get_seals(&fd)?;
+        if !seals.contains(SealFlags::SHRINK) || fstat(&fd)?.st_size < Segment::BYTES as i64 {
+            return Err(Errno::INVAL);
+        }
+        let mapped = Self::map(fd, ProtFlags::READ)?;
+        if mapped.check().is_err() { Err(Errno::INVAL) } else { Ok(mapped) }
+    }
+}
+
+impl Deref for Mapped {
+    type Target = Segment;
+
+    fn deref(&self) -> &Segment {
+        // SAFETY: the mapping is as long as a Segment, page-aligned (beyond its 64 bytes), lives as long as self, cannot be
+        // shortened (sealed), and consists of atomics, for which any bytes are valid.
+        unsafe { &*self.0 }
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // SAFETY: made by `map` with this length; no reference outlives self.
+        let _ = unsafe { munmap(self.0.cast(), Segment::BYTES) };
+    }
+}
+
+/// A new segment: its descriptors and its mapping.
+pub struct SegmentFile {
+    /// For members, which write.
+    pub fd: OwnedFd,
+    /// For those who only look (`swapon --show`).
+    pub read_only: OwnedFd,
+    /// Our mapping.
+    pub mapped: Mapped,
+}
+
+impl SegmentFile {
+    /// Makes an all-zero segment that nobody can resize.
+    ///
+    /// # Errors
+    /// Of memfd_create(2) and mmap(2).
+    pub fn create() -> Result<Self, Errno> {
+        let fd = memfd_create("folioswap-group", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        ftruncate(&fd, Segment::BYTES as u64)?;
+        fcntl_add_seals(&fd, SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW)?;
+        let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+        let read_only = open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        let mapped = Mapped::map(&fd, ProtFlags::READ | ProtFlags::WRITE)?;
+        Ok(SegmentFile { fd, read_only, mapped })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use folioswap_group::segment::Scope;
+
+    #[test]
+    fn a_segment_is_shared_and_foreign_files_are_refused() {
+        let segment = SegmentFile::create().expect("memfd");
+        assert!(Mapped::read_only(&segment.read_only).is_err(), "no header yet");
+        segment.mapped.initialise(7, 1 << 30, Scope::Total, 0);
+        let other = Mapped::read_only(&segment.read_only).expect("valid now");
+        assert_eq!(other.header.supervisor_pid.load(std::sync::atomic::Ordering::Relaxed), 7);
+        let empty = memfd_create("x", MemfdFlags::ALLOW_SEALING).expect("memfd");
+        assert!(Mapped::read_only(&empty).is_err());
+    }
+}

@@ -1,0 +1,242 @@
+//! The socket's side of the supervisor: connections, and the protocol's messages.
+
+use super::{
+    Supervisor,
+    bits::Bits,
+    connection::{Connection, PendingFork, Place, Role},
+};
+use crate::{process, wire};
+use folioswap_group::protocol::{CLUSTERS_PER_MESSAGE, Kind, Message, Note, Refusal, answer, welcome};
+use rustix::{
+    fd::{AsFd, OwnedFd},
+    io::Errno,
+    net::{SocketFlags, accept_with, sockopt::socket_peercred},
+};
+use std::time::{Duration, Instant};
+
+/// How long a child whose parent is no member any more may wait for its parent's word, which may still be in the queue.
+const PARENTLESS_PATIENCE: Duration = Duration::from_millis(300);
+
+/// What becomes of a connection after a message.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum After {
+    Keep,
+    Close,
+}
+
+impl Connection {
+    /// True for a member.
+    pub fn is_member(&self) -> bool {
+        matches!(self.role, Role::Member(_))
+    }
+
+    /// True for a child that waits for its parent's word.
+    pub fn is_waiting(&self) -> bool {
+        matches!(self.role, Role::Waiting { .. })
+    }
+}
+
+impl Supervisor {
+    /// Takes all new connections.
+    pub(super) fn accept(&mut self) {
+        while let Ok(socket) =
+            accept_with(&self.settings.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)
+        {
+            let Ok(peer) = socket_peercred(&socket) else { continue };
+            let pid = peer.pid.as_raw_pid() as u32;
+            let place =
+                if process::descends_from(pid, std::process::id()) { Place::InTree } else { Place::Outside };
+            let user = peer.uid.as_raw();
+            let may_look = user == 0 || user == rustix::process::geteuid().as_raw();
+            if place == Place::Outside && !may_look {
+                continue;
+            }
+            self.connections.push(Connection {
+                socket,
+                serial: self.next_serial,
+                pid,
+                place,
+                role: Role::New,
+                clusters: Bits::default(),
+                userfaults: Vec::new(),
+            });
+            self.next_serial += 1;
+        }
+    }
+
+    /// Reads everything that waits on all connections.
+    pub(super) fn receive_all(&mut self, now: Instant) {
+        let mut index = 0;
+        while index < self.connections.len() {
+            match wire::receive(&self.connections[index].socket) {
+                Ok(Some(received)) => {
+                    if self.handle(index, &received.message, received.descriptors) == After::Close {
+                        self.disconnect(index, now);
+                    }
+                }
+                Err(Errno::AGAIN) => index += 1,
+                Ok(None) | Err(_) => self.disconnect(index, now),
+            }
+        }
+    }
+
+    fn handle(&mut self, index: usize, message: &Message, descriptors: Vec<OwnedFd>) -> After {
+        let connection = &mut self.connections[index];
+        let place = connection.place;
+        let segment = &self.settings.segment.mapped;
+        let Some(kind) = message.kind() else { return After::Close };
+        match (kind, &connection.role, place) {
+            (Kind::Query, Role::New, _) => self.answer(index),
+            (Kind::Hello, Role::New, Place::InTree) => match message.words[0] {
+                0 => self.welcome(index, None),
+                token => {
+                    connection.role = Role::Waiting { token, parentless: None };
+                    After::Keep
+                }
+            },
+            (Kind::Note, _, Place::InTree) => {
+                if message.words[0] == Note::NoUserfault as u64 {
+                    self.census.cannot_have_userfault(connection.pid);
+                } else if message.words[0] == Note::Poisoned as u64 {
+                    let (pid, address) = (connection.pid, message.words[1]);
+                    self.say(&format!(
+                        "folioswap: process {pid}: what was stored for its page at {address:#x} is damaged; it gets SIGBUS if it \
+                         touches that page\n"
+                    ));
+                }
+                After::Keep
+            }
+            (Kind::HoldUserfault, Role::Member(_), _) => {
+                connection.userfaults.extend(descriptors);
+                After::Keep
+            }
+            (Kind::Forked, Role::Member(_), _) => {
+                let Some(userfault) = descriptors.into_iter().next() else { return After::Close };
+                let clusters = self.clusters.share(segment, &connection.clusters);
+                self.pending.push(PendingFork { token: message.words[0], userfault, clusters });
+                After::Keep
+            }
+            (Kind::RawForked, Role::Member(_), _) => {
+                let serial = connection.serial;
+                descriptors.into_iter().for_each(|userfault| self.orphans.adopt(userfault, serial));
+                After::Keep
+            }
+            (Kind::WantClusters, Role::Member(_), _) => {
+                let wanted = (message.words[0] as usize).min(CLUSTERS_PER_MESSAGE);
+                let granted = self.clusters.grant(segment, &mut connection.clusters, wanted);
+                let reply =
+                    Message::new(Kind::Clusters, [granted.len() as u64, 0, 0]).with_clusters(&granted);
+                sent(wire::send(&connection.socket, &reply, &[]))
+            }
+            (Kind::DropClusters, Role::Member(_), _) => {
+                self.clusters.drop_some(segment, &mut connection.clusters, message.clusters());
+                After::Keep
+            }
+            (Kind::OutOfMemory, Role::Member(_), _) => {
+                let pid = connection.pid;
+                self.out_of_memory(pid, message.words)
+            }
+            _ => After::Close,
+        }
+    }
+
+    /// Makes a member of a connection; `fork` is what its parent said of it.
+    fn welcome(&mut self, index: usize, fork: Option<PendingFork>) -> After {
+        let segment = &self.settings.segment.mapped;
+        let connection = &mut self.connections[index];
+        let Some(id) = segment.assign(connection.pid) else {
+            if let Some(fork) = fork {
+                self.clusters.drop_all(segment, &fork.clusters);
+            }
+            return refuse(connection, Refusal::TooManyMembers);
+        };
+        connection.role = Role::Member(id);
+        self.totals.began(segment);
+        let mut flags = 0;
+        let mut descriptors = vec![self.settings.segment.fd.as_fd()];
+        if let Some(file) = self.clusters.file() {
+            flags |= welcome::FILE;
+            descriptors.push(file.as_fd());
+        }
+        if let Some(fork) = fork {
+            flags |= welcome::USERFAULT;
+            connection.clusters = fork.clusters;
+            connection.userfaults.push(fork.userfault);
+            descriptors.extend(connection.userfaults.iter().map(AsFd::as_fd));
+        }
+        sent(wire::send(
+            &connection.socket,
+            &Message::new(Kind::Welcome, [u64::from(id), flags, 0]),
+            &descriptors,
+        ))
+    }
+
+    fn answer(&self, index: usize) -> After {
+        let mut descriptors = vec![self.settings.segment.read_only.as_fd()];
+        descriptors.extend(self.settings.directory.as_ref().map(AsFd::as_fd));
+        let flags = if descriptors.len() > 1 { answer::DIRECTORY } else { 0 };
+        sent(wire::send(
+            &self.connections[index].socket,
+            &Message::new(Kind::Answer, [flags, 0, 0]),
+            &descriptors,
+        ))
+    }
+
+    /// Welcomes children whose parent has spoken, and refuses those whose parent ended without a word.
+    pub(super) fn resolve_waiting(&mut self, now: Instant) {
+        let mut index = 0;
+        while index < self.connections.len() {
+            let Role::Waiting { token, parentless } = self.connections[index].role else {
+                index += 1;
+                continue;
+            };
+            let after = if let Some(fork) = self.pending.iter().position(|fork| fork.token == token) {
+                let fork = self.pending.swap_remove(fork);
+                self.welcome(index, Some(fork))
+            } else {
+                let parent =
+                    process::state_and_parent(self.connections[index].pid).map_or(0, |(_, parent)| parent);
+                let parent_speaks =
+                    self.connections.iter().any(|other| other.is_member() && other.pid == parent);
+                let since = parentless.unwrap_or(now);
+                let parentless = (!parent_speaks).then_some(since);
+                self.connections[index].role = Role::Waiting { token, parentless };
+                if !parent_speaks && now.duration_since(since) >= PARENTLESS_PATIENCE {
+                    refuse(&self.connections[index], Refusal::UnknownToken)
+                } else {
+                    After::Keep
+                }
+            };
+            match after {
+                After::Keep => index += 1,
+                After::Close => self.disconnect(index, now),
+            }
+        }
+    }
+
+    /// A connection has ended: the process ended, or became another image, or may not go on.
+    fn disconnect(&mut self, index: usize, now: Instant) {
+        let connection = self.connections.swap_remove(index);
+        let segment = &self.settings.segment.mapped;
+        if let Role::Member(id) = connection.role {
+            self.totals.sample(segment, self.clusters.used());
+            self.totals.ended(&segment.members[id as usize].figures);
+            segment.release(id);
+            self.clusters.drop_all(segment, &connection.clusters);
+            self.orphans.server_left(connection.serial, connection.pid, connection.userfaults);
+        }
+        if connection.place == Place::InTree {
+            self.census.left(connection.pid, now);
+        }
+    }
+}
+
+fn sent(result: Result<(), Errno>) -> After {
+    if result.is_ok() { After::Keep } else { After::Close }
+}
+
+fn refuse(connection: &Connection, why: Refusal) -> After {
+    // Whether it still hears it or not, it is no member.
+    let _ = wire::send(&connection.socket, &Message::new(Kind::Refused, [why as u64, 0, 0]), &[]);
+    After::Close
+}

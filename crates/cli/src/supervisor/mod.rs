@@ -1,0 +1,446 @@
+//! The supervisor: owns what the members of the group share, and stays until the last descendant has ended.
+//!
+//! One thread, one poll loop. Everything that decides is in the parts below; this file holds them together.
+
+mod bits;
+pub mod census;
+mod clusters;
+mod connection;
+mod forwards;
+mod members;
+mod orphans;
+mod outcome;
+pub mod totals;
+
+pub use outcome::Outcome;
+
+use crate::{
+    child::Start,
+    descriptors,
+    link::{Link, Packet, Remains},
+    process,
+    report::Report,
+    run,
+    shared::SegmentFile,
+    signals::{Inherited, Signals},
+    size, userfault,
+};
+use census::Census;
+use clusters::Clusters;
+use connection::{Connection, PendingFork};
+use folioswap_group::{
+    protocol::OutOfMemory,
+    segment::{GroupState, Scope},
+};
+use forwards::Forwards;
+use orphans::Orphans;
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    fd::{AsFd, BorrowedFd, OwnedFd},
+    io::Errno,
+    process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit},
+};
+use std::{
+    collections::HashSet,
+    fs::File,
+    io::Write,
+    path::PathBuf,
+    sync::atomic::Ordering::Relaxed,
+    time::{Duration, Instant},
+};
+use totals::{Levels, Totals};
+
+/// Between two probes of memory that may be gone.
+const PROBE_INTERVAL: Duration = Duration::from_millis(200);
+/// Between two looks at the group's charge, for its highest value.
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(25);
+/// Clusters that became free are punched together.
+const PUNCH_INTERVAL: Duration = Duration::from_millis(200);
+/// Unmanaged memory above the limit ends the group when so many walks found it.
+const EXCESS_WALKS: u32 = 2;
+
+/// What the front prepared.
+pub struct Settings {
+    /// The limit in bytes.
+    pub limit: u64,
+    /// What it counts.
+    pub scope: Scope,
+    /// The new segment.
+    pub segment: SegmentFile,
+    /// The directory of the swap file, as given.
+    pub swap_directory: PathBuf,
+    /// The same, for those who ask.
+    pub directory: Option<OwnedFd>,
+    /// The swap file.
+    pub file: Option<OwnedFd>,
+    /// Its highest size.
+    pub file_clusters: u32,
+    /// The group's socket.
+    pub listener: OwnedFd,
+    /// Print the report.
+    pub text_wanted: bool,
+    /// Write the report there.
+    pub json: Option<File>,
+    /// When the user started it.
+    pub started: Instant,
+}
+
+/// The supervisor's state.
+pub struct Supervisor {
+    settings: Settings,
+    link: Option<Link>,
+    signals: Signals,
+    front: u32,
+    cmd: u32,
+    ended: Option<Outcome>,
+    reported: bool,
+    agent: Option<OwnedFd>,
+    clusters: Clusters,
+    connections: Vec<Connection>,
+    pending: Vec<PendingFork>,
+    orphans: Orphans,
+    forwards: Forwards,
+    census: Census,
+    unmanaged_peak: u64,
+    excess_walks: u32,
+    totals: Totals,
+    next_serial: u64,
+    next_probe: Instant,
+    next_punch: Instant,
+    next_sample: Instant,
+}
+
+/// Starts CMD and supervises it. For the process that the front forked; ends it.
+pub fn run(mut settings: Settings, start: Start, link: Link, inherited: &Inherited, front: u32) -> ! {
+    run::become_subreaper();
+    let signals = match Signals::new() {
+        Ok(signals) => signals,
+        Err(error) => refuse(&link, &format!("signalfd: {error}"), crate::STATUS_REFUSED),
+    };
+    let segment = &settings.segment.mapped;
+    segment.initialise(std::process::id(), settings.limit, settings.scope, settings.file_clusters);
+    let cmd = match start.start(inherited) {
+        Ok(pid) => pid,
+        Err(error) => refuse(&link, &error.to_string(), error.status()),
+    };
+    let file = settings.file.take();
+    let now = Instant::now();
+    let supervisor = Supervisor {
+        clusters: Clusters::new(file, settings.file_clusters),
+        settings,
+        link: Some(link),
+        signals,
+        front,
+        cmd,
+        ended: None,
+        reported: false,
+        agent: start.agent,
+        connections: Vec::new(),
+        pending: Vec::new(),
+        orphans: Orphans::default(),
+        forwards: Forwards::default(),
+        census: Census::new(now),
+        unmanaged_peak: 0,
+        excess_walks: 0,
+        totals: Totals::new(),
+        next_serial: 1,
+        next_probe: now + PROBE_INTERVAL,
+        next_punch: now + PUNCH_INTERVAL,
+        next_sample: now,
+    };
+    supervisor.detach();
+    supervisor.serve()
+}
+
+/// CMD could not be started.
+fn refuse(link: &Link, why: &str, status: i32) -> ! {
+    link.say(&format!("folioswap: {why}\n"));
+    link.send(&Packet::Ended(status, Remains::Nothing));
+    std::process::exit(status)
+}
+
+impl Supervisor {
+    /// Lets go of everything of the user's: descriptors, directory, limits; CMD has its own.
+    fn detach(&self) {
+        descriptors::leave_standard();
+        let settings = &self.settings;
+        let mut kept: Vec<BorrowedFd<'_>> = vec![
+            settings.segment.fd.as_fd(),
+            settings.segment.read_only.as_fd(),
+            settings.listener.as_fd(),
+            self.signals.as_fd(),
+        ];
+        kept.extend(self.link.iter().map(AsFd::as_fd));
+        kept.extend(self.clusters.file().map(AsFd::as_fd));
+        kept.extend(settings.directory.as_ref().map(AsFd::as_fd));
+        kept.extend(settings.json.as_ref().map(AsFd::as_fd));
+        kept.extend(self.agent.as_ref().map(AsFd::as_fd));
+        descriptors::close_all_but(&kept);
+        let _ = std::env::set_current_dir("/");
+        let files = getrlimit(Resource::Nofile);
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: files.maximum, maximum: files.maximum });
+        let _ = rustix::thread::set_name(c"folioswap-sup");
+        // The group's memory is what is scarce; without the supervisor all of it ends.
+        let _ = std::fs::write("/proc/self/oom_score_adj", "-500");
+    }
+
+    fn serve(mut self) -> ! {
+        loop {
+            self.wait();
+            let now = Instant::now();
+            let alone = self.reap();
+            self.take_signals(now);
+            self.take_packets(now);
+            self.accept();
+            self.receive_all(now);
+            self.resolve_waiting(now);
+            self.orphans.read(now);
+            self.work_due(now);
+            if let Some(outcome) = self.ended
+                && !self.reported
+            {
+                self.report(outcome, if alone { Remains::Nothing } else { Remains::Descendants });
+            }
+            if alone && self.reported {
+                std::process::exit(0);
+            }
+        }
+    }
+
+    /// Sleeps until something arrives or is due.
+    fn wait(&self) {
+        let mut waiting = vec![
+            PollFd::new(&self.signals, PollFlags::IN),
+            PollFd::new(&self.settings.listener, PollFlags::IN),
+        ];
+        waiting.extend(self.link.iter().map(|link| PollFd::new(link, PollFlags::IN)));
+        waiting
+            .extend(self.connections.iter().map(|connection| PollFd::new(&connection.socket, PollFlags::IN)));
+        waiting.extend(self.orphans.unserved().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+        let timeout = self.next_due().saturating_duration_since(Instant::now());
+        let timeout =
+            Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: i64::from(timeout.subsec_nanos()) };
+        // A failure (EINTR) only means that we look earlier.
+        let _ = poll(&mut waiting, Some(&timeout));
+    }
+
+    fn next_due(&self) -> Instant {
+        let mut due = self.census.due();
+        let mut consider = |at: Option<Instant>| due = at.map_or(due, |at| due.min(at));
+        consider(self.forwards.due());
+        consider(self.orphans.due());
+        consider((!self.connections.is_empty()).then_some(self.next_sample));
+        consider(self.clusters.wants_punch().then_some(self.next_punch));
+        consider(self.must_probe().then_some(self.next_probe));
+        due
+    }
+
+    fn must_probe(&self) -> bool {
+        !self.pending.is_empty()
+            || !self.orphans.is_empty()
+            || self.connections.iter().any(Connection::is_waiting)
+    }
+
+    /// Waits for children that changed; true when there is none left, CMD and all adopted ones included.
+    fn reap(&mut self) -> bool {
+        loop {
+            let mut status = 0;
+            // SAFETY: writes the status to a local.
+            let pid = unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG | libc::WUNTRACED) };
+            match pid {
+                0 => return false,
+                -1 if std::io::Error::last_os_error().raw_os_error() == Some(libc::EINTR) => {}
+                -1 => return true,
+                _ if pid as u32 == self.cmd => match Outcome::from_wait(status) {
+                    Some(outcome) => self.ended = self.ended.or(Some(outcome)),
+                    None => self.link.iter().for_each(|link| link.send(&Packet::Stopped(self.cmd))),
+                },
+                _ => {}
+            }
+        }
+    }
+
+    fn take_signals(&mut self, now: Instant) {
+        while let Some(signal) = self.signals.next() {
+            if signal.is_forwarded() && self.link.is_some() {
+                self.forwards.arrived(signal, now);
+            }
+        }
+    }
+
+    fn take_packets(&mut self, now: Instant) {
+        while let Some(link) = &self.link {
+            match link.receive() {
+                Ok(Packet::Forward(signal)) => self.forwards.asked(signal, now),
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return,
+                Err(_) => {
+                    self.link = None;
+                    if !self.reported {
+                        // The front was killed.
+                        self.close_group();
+                        std::process::exit(crate::STATUS_REFUSED);
+                    }
+                }
+            }
+        }
+    }
+
+    fn work_due(&mut self, now: Instant) {
+        for signal in self.forwards.take_due(now) {
+            if self.ended.is_none() {
+                // SAFETY: sends a signal to our own child, which has not been waited for.
+                unsafe { libc::kill(self.cmd as libc::pid_t, signal) };
+            }
+        }
+        for message in self.orphans.end_condemned(now) {
+            self.say(&message);
+        }
+        if now >= self.next_sample {
+            self.totals.sample(&self.settings.segment.mapped, self.clusters.used());
+            self.next_sample = now + SAMPLE_INTERVAL;
+        }
+        if now >= self.next_punch {
+            self.clusters.punch();
+            self.next_punch = now + PUNCH_INTERVAL;
+        }
+        if now >= self.next_probe {
+            self.orphans.drop_gone();
+            let segment = &self.settings.segment.mapped;
+            for gone in self.pending.extract_if(.., |fork| userfault::is_orphaned(&fork.userfault)) {
+                self.clusters.drop_all(segment, &gone.clusters);
+            }
+            self.next_probe = now + PROBE_INTERVAL;
+        }
+        if now >= self.census.due() {
+            self.count_unmanaged(now);
+        }
+    }
+
+    fn count_unmanaged(&mut self, now: Instant) {
+        let members: HashSet<u32> =
+            self.connections.iter().filter(|c| c.is_member()).map(|c| c.pid).collect();
+        let found = self.census.walk(&members, now);
+        let front = if self.link.is_some() { self.front } else { 0 };
+        let own: u64 = [std::process::id(), front]
+            .iter()
+            .filter(|pid| **pid != 0)
+            .filter_map(|pid| process::status(*pid))
+            .map(|status| status.anonymous + status.shared)
+            .sum();
+        let bytes = found.bytes + own;
+        self.settings.segment.mapped.header.unmanaged_bytes.store(bytes, Relaxed);
+        self.unmanaged_peak = self.unmanaged_peak.max(bytes);
+        self.excess_walks = if bytes > self.settings.limit { self.excess_walks + 1 } else { 0 };
+        if self.excess_walks >= EXCESS_WALKS {
+            let names: Vec<&str> = self.census.programs().iter().map(|entry| entry.name.as_str()).collect();
+            let message = format!(
+                "folioswap: what cannot be swapped out ({} without the agent: {}) takes {}, more than the limit of {}; ended \
+                 CMD and everything that it started. Give at least --memory {}\n",
+                found.processes,
+                names.join(", "),
+                size::show(bytes),
+                size::show(self.settings.limit),
+                size::suggest(bytes + bytes / 8 + (8 << 20)),
+            );
+            self.end_group(Outcome::UnmanagedAboveLimit, &message);
+        }
+    }
+
+    /// A member cannot keep the limit.
+    fn out_of_memory(&mut self, pid: u32, words: [u64; 3]) -> ! {
+        let name = process::status(pid).map_or_else(|| "?".to_owned(), |status| status.name);
+        let limit = size::show(self.settings.limit);
+        let [reason, has, needed] = words;
+        let ended = "ended CMD and everything that it started";
+        let (outcome, message) = if reason == OutOfMemory::Unmanaged as u64 {
+            let advice = size::suggest(needed.max(has));
+            let message = format!(
+                "process {pid} ({name}) has {} that cannot be swapped out, more than the limit of {limit} leaves; {ended}. \
+                 Give at least --memory {advice}",
+                size::show(has)
+            );
+            (Outcome::UnmanagedAboveLimit, message)
+        } else if reason == OutOfMemory::PagerFailed as u64 {
+            let error = std::io::Error::from_raw_os_error(has as i32);
+            let message = format!(
+                "the pager of process {pid} ({name}) failed: {error}; {ended}, since its memory could not be trusted"
+            );
+            (Outcome::PagerFailed, message)
+        } else {
+            let file = match self.settings.file_clusters {
+                0 => "there is no swap file (--swap-max 0)".to_owned(),
+                clusters => {
+                    let size = u64::from(clusters) * folioswap_group::segment::CLUSTER_BYTES;
+                    format!(
+                        "the swap file in {} (at most {}) is full",
+                        self.settings.swap_directory.display(),
+                        size::show(size)
+                    )
+                }
+            };
+            let message = format!(
+                "out of swap: process {pid} ({name}) needs more than the limit of {limit} holds even compressed, and {file}; \
+                 {ended}. Give more --memory, or more --swap-max"
+            );
+            (Outcome::OutOfSwap, message)
+        };
+        self.end_group(outcome, &format!("folioswap: {message}\n"))
+    }
+
+    /// Says why, ends everything, reports, and exits.
+    fn end_group(&mut self, outcome: Outcome, message: &str) -> ! {
+        self.totals.sample(&self.settings.segment.mapped, self.clusters.used());
+        self.close_group();
+        self.say(message);
+        if !self.reported {
+            self.report(outcome, Remains::Nothing);
+        }
+        std::process::exit(outcome.status());
+    }
+
+    fn close_group(&self) {
+        self.settings.segment.mapped.header.state.store(GroupState::Ending as u32, Relaxed);
+        if let Some(pid) = Pid::from_raw(self.cmd as i32)
+            && self.ended.is_none()
+        {
+            let _ = kill_process(pid, Signal::KILL);
+        }
+        process::kill_descendants();
+    }
+
+    fn say(&self, text: &str) {
+        self.link.iter().for_each(|link| link.say(text));
+    }
+
+    /// CMD has ended: writes the report and lets the front go.
+    fn report(&mut self, outcome: Outcome, remains: Remains) {
+        self.totals.sample(&self.settings.segment.mapped, self.clusters.used());
+        let segment = &self.settings.segment.mapped;
+        let (devices, devices_now) =
+            Report::devices(segment, &self.totals, Some(&self.settings.swap_directory));
+        let report = Report {
+            outcome,
+            limit: self.settings.limit,
+            scope: self.settings.scope,
+            wall: self.settings.started.elapsed(),
+            sums: self.totals.sums(segment),
+            now: Levels::read(segment),
+            totals: self.totals.clone(),
+            devices,
+            devices_now,
+            unmanaged: self.census.programs().to_vec(),
+            unmanaged_peak: self.unmanaged_peak,
+        };
+        if let Some(mut file) = self.settings.json.take()
+            && let Err(error) = writeln!(file, "{:#}", report.json())
+        {
+            self.say(&format!("folioswap: --stats-json: {error}\n"));
+        }
+        if self.settings.text_wanted {
+            self.say(&report.text());
+        }
+        self.link.iter().for_each(|link| link.send(&Packet::Ended(outcome.status(), remains)));
+        self.reported = true;
+    }
+}

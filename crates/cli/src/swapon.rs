@@ -1,0 +1,109 @@
+//! `folioswap swapon --show`: asks every running group for its segment and prints its devices.
+
+use crate::{
+    cli::SwaponArguments,
+    error::Error,
+    process,
+    shared::Mapped,
+    supervisor::totals::Levels,
+    table::{self, Device, Sizes},
+    wire,
+};
+use folioswap_group::{
+    counters::Gauge,
+    protocol::{Kind, Message, answer},
+    segment::{CLUSTER_BYTES, Segment},
+};
+use rustix::{
+    fd::{AsRawFd, OwnedFd},
+    net::sockopt::{Timeout, set_socket_timeout},
+};
+use std::{
+    collections::BTreeSet,
+    fs,
+    io::Write,
+    path::{Path, PathBuf},
+    sync::atomic::Ordering::Relaxed,
+    time::Duration,
+};
+
+/// A group that does not answer (its supervisor is stopped) is passed over after this time.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// A group that answered.
+struct Group {
+    segment: Mapped,
+    directory: Option<PathBuf>,
+}
+
+/// The command.
+///
+/// # Errors
+/// The process asked for is in no group; the output cannot be written.
+pub fn swapon(arguments: &SwaponArguments) -> Result<i32, Error> {
+    let mut groups: Vec<Group> = names().iter().filter_map(|name| ask(name)).collect();
+    if let Some(pid) = arguments.pid {
+        groups.retain(|group| {
+            let supervisor = group.segment.header.supervisor_pid.load(Relaxed);
+            process::descends_from(pid, supervisor)
+                || process::state_and_parent(supervisor).is_some_and(|(_, front)| front == pid)
+        });
+        if groups.is_empty() {
+            return Err(Error::NoSuchGroup(pid));
+        }
+    }
+    let sizes = if arguments.bytes { Sizes::Bytes } else { Sizes::Readable };
+    let mut text = String::new();
+    for group in &groups {
+        if groups.len() > 1 {
+            text.push_str(&format!("group {}:\n", group.segment.header.supervisor_pid.load(Relaxed)));
+        }
+        let levels = Levels::read(&group.segment);
+        text.push_str(&table::render(&devices(&group.segment, &levels, group.directory.as_deref()), sizes));
+    }
+    std::io::stdout().write_all(text.as_bytes()).map_err(Error::Output)?;
+    Ok(0)
+}
+
+/// The devices of a group, the fastest first.
+pub fn devices(segment: &Segment, levels: &Levels, directory: Option<&Path>) -> Vec<Device> {
+    let used = levels.gauge(Gauge::MemUsedTotal);
+    let mut devices = vec![Device { name: "zram".to_owned(), kind: "zram", size: None, used, prio: 1 }];
+    let clusters = |count: u32| u64::from(count) * CLUSTER_BYTES;
+    let size = clusters(segment.header.file_clusters.load(Relaxed));
+    if size > 0 {
+        let name =
+            directory.map_or_else(|| "file".to_owned(), |path| format!("{} (unlinked)", path.display()));
+        let used = clusters(segment.header.file_clusters_used.load(Relaxed));
+        devices.push(Device { name, kind: "file", size: Some(size), used, prio: 0 });
+    }
+    devices
+}
+
+/// Names of the sockets of running groups, as far as this network namespace shows them.
+fn names() -> BTreeSet<String> {
+    let text = fs::read_to_string("/proc/net/unix").unwrap_or_default();
+    text.lines()
+        .filter_map(|line| line.split_whitespace().nth(7)?.strip_prefix('@'))
+        .filter(|name| name.strip_prefix("folioswap-").is_some_and(|rest| rest.len() == 32))
+        .map(str::to_owned)
+        .collect()
+}
+
+fn ask(name: &str) -> Option<Group> {
+    let socket = wire::connect_to(name).ok()?;
+    set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE)).ok()?;
+    wire::send(&socket, &Message::new(Kind::Query, [0; 3]), &[]).ok()?;
+    let answer = wire::receive(&socket).ok()??;
+    if answer.message.kind() != Some(Kind::Answer) {
+        return None;
+    }
+    let mut descriptors = answer.descriptors.into_iter();
+    let segment = Mapped::read_only(descriptors.next()?).ok()?;
+    let directory = descriptors.next().filter(|_| answer.message.words[0] & answer::DIRECTORY != 0);
+    Some(Group { segment, directory: directory.and_then(|fd| path_of(&fd)) })
+}
+
+fn path_of(fd: &OwnedFd) -> Option<PathBuf> {
+    fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())).ok()
+}

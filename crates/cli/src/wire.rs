@@ -1,0 +1,111 @@
+//! Sending and receiving the control protocol's messages, with their descriptors, over a `SOCK_SEQPACKET` socket.
+
+use folioswap_group::protocol::{DESCRIPTORS_MAX, Message};
+use rustix::{
+    fd::{AsFd, BorrowedFd, OwnedFd},
+    io::Errno,
+    net::{
+        AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+        SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recvmsg, sendmsg,
+        socket_with,
+    },
+};
+use std::{
+    io::{IoSlice, IoSliceMut},
+    mem::MaybeUninit,
+};
+
+/// A message as it came, with what came along.
+pub struct Received {
+    /// The message.
+    pub message: Message,
+    /// Its descriptors, close-on-exec.
+    pub descriptors: Vec<OwnedFd>,
+}
+
+/// Connects to a group's socket by its abstract name.
+///
+/// # Errors
+/// `ECONNREFUSED` when no such group runs (in this network namespace).
+pub fn connect_to(name: &str) -> Result<OwnedFd, Errno> {
+    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    connect(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
+    Ok(socket)
+}
+
+/// Sends one message. Never blocks on a receiver that does not read: that is `EAGAIN`.
+///
+/// # Errors
+/// Of sendmsg(2).
+pub fn send(socket: impl AsFd, message: &Message, descriptors: &[BorrowedFd<'_>]) -> Result<(), Errno> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !descriptors.is_empty() {
+        assert!(
+            control.push(SendAncillaryMessage::ScmRights(descriptors)),
+            "at most DESCRIPTORS_MAX descriptors"
+        );
+    }
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    let sent = sendmsg(socket, &[IoSlice::new(message.as_bytes())], &mut control, flags)?;
+    debug_assert_eq!(sent, Message::BYTES);
+    Ok(())
+}
+
+/// Receives one message; `None` at the end of the connection. Blocks when the socket does.
+///
+/// # Errors
+/// Of recvmsg(2); `EPROTO` for something that is not a message.
+pub fn receive(socket: impl AsFd) -> Result<Option<Received>, Errno> {
+    let mut bytes = [0_u8; Message::BYTES];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let got = loop {
+        match recvmsg(&socket, &mut [IoSliceMut::new(&mut bytes)], &mut control, RecvFlags::CMSG_CLOEXEC) {
+            Err(Errno::INTR) => {}
+            other => break other?,
+        }
+    };
+    let mut descriptors = Vec::new();
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(rights) = message {
+            descriptors.extend(rights);
+        }
+    }
+    match got.bytes {
+        0 => Ok(None),
+        Message::BYTES => Ok(Some(Received { message: Message::from_bytes(&bytes), descriptors })),
+        _ => Err(Errno::PROTO),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use folioswap_group::protocol::Kind;
+    use rustix::net::socketpair;
+
+    #[test]
+    fn a_message_arrives_whole_with_its_descriptors() {
+        let (a, b) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+            .expect("socketpair");
+        let sent = Message::new(Kind::DropClusters, [3, 0, 7]).with_clusters(&[5, 6, 9]);
+        send(&a, &sent, &[a.as_fd(), b.as_fd()]).expect("sent");
+        drop(a);
+        let got = receive(&b).expect("received").expect("not the end");
+        assert_eq!(got.message.kind(), Some(Kind::DropClusters));
+        assert_eq!(got.message.words, [3, 0, 7]);
+        assert_eq!(got.message.clusters(), [5, 6, 9]);
+        assert_eq!(got.descriptors.len(), 2);
+        drop(got);
+        assert!(receive(&b).expect("end").is_none());
+    }
+
+    #[test]
+    fn what_is_no_message_is_an_error() {
+        let (a, b) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+            .expect("socketpair");
+        rustix::io::write(&a, b"hello").expect("sent");
+        assert!(matches!(receive(&b), Err(Errno::PROTO)));
+    }
+}
