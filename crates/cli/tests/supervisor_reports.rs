@@ -1,0 +1,131 @@
+//! Statistics, `swapon --show`, unmanaged processes, and groups within groups.
+
+mod supervisor_support;
+
+use std::process::Command;
+use supervisor_support::{Run, child_of, text_of, wait_until};
+
+fn folioswap(arguments: &[&str]) -> (i32, String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_folioswap")).args(arguments).output().expect("folioswap starts");
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    (output.status.code().unwrap_or(-1), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn statistics_reach_standard_error_even_when_cmd_closed_its_own() {
+    let mut run = Run::new(&["--stats"], &["sh", "-c", "exec 2>&-; exit 5"]);
+    let (status, out, text) = run.output();
+    assert_eq!((status, out.as_str()), (5, ""));
+    for word in ["status 5", "NAME", "PRIO", "zram", "pswpout", "peak charge", "64.0 MiB (total)"] {
+        assert!(text.contains(word), "{word} in {text}");
+    }
+    let stats = run.stats();
+    for key in ["wall_seconds", "user_seconds", "system_seconds", "peak_charge_bytes"] {
+        assert!(stats[key].is_number(), "{key}");
+    }
+    assert_eq!(stats["limit_bytes"], 64 << 20);
+    assert_eq!(stats["devices"][0]["type"], "zram");
+    assert_eq!(stats["devices"][1]["type"], "file");
+    assert_eq!(stats["sizes"]["64kB"]["swpout"], 0);
+}
+
+#[test]
+fn without_a_file_there_is_one_device() {
+    let mut run = Run::new(&["--swap-max", "0", "--memory-scope", "resident"], &["true"]);
+    assert_eq!(run.output().0, 0);
+    let stats = run.stats();
+    assert_eq!(stats["devices"].as_array().map(Vec::len), Some(1));
+    assert_eq!(stats["scope"], "resident");
+}
+
+#[test]
+fn an_unwritable_statistics_file_is_refused_before_anything_starts() {
+    let mut run = Run::new(&[], &[]);
+    let witness = run.file("witness");
+    run.command = Command::new(env!("CARGO_BIN_EXE_folioswap"));
+    run.command.args(["run", "-m", "64M", "--agent", "none", "--stats-json", "/no/such/dir/x", "touch"]).arg(&witness);
+    let (status, _, text) = run.output();
+    assert_eq!(status, 125);
+    assert!(text.contains("/no/such/dir/x"), "{text}");
+    assert!(!witness.exists());
+}
+
+#[test]
+fn processes_without_an_agent_are_counted_and_named() {
+    let mut run = Run::new(&[], &["sh", "-c", "sleep 0.6"]);
+    assert_eq!(run.output().0, 0);
+    let programs = run.stats()["unmanaged"]["programs"].clone();
+    let names: Vec<&str> = programs.as_array().expect("a list").iter().filter_map(|entry| entry["name"].as_str()).collect();
+    assert!(names.contains(&"sleep"), "{programs}");
+    assert!(run.stats()["unmanaged"]["peak_bytes"].as_u64() > Some(0));
+}
+
+#[test]
+fn unmanaged_memory_above_the_limit_is_one_message_and_137() {
+    let script = "import time\nx = bytearray(b'x') * (200 << 20)\ntime.sleep(30)";
+    let mut run = Run::new(&[], &["python3", "-c", script]);
+    let (status, _, text) = run.output();
+    assert_eq!(status, 137);
+    assert_eq!(text.lines().count(), 1, "{text}");
+    assert!(text.contains("python3") && text.contains("Give at least --memory"), "{text}");
+    assert_eq!(run.stats()["end"], "unmanaged_above_limit");
+    assert!(run.processes().is_empty());
+}
+
+#[test]
+fn swapon_shows_running_groups() {
+    let mut run = Run::new(&["--swap-max", "64M"], &["sh", "-c", "echo ready > \"$READY\"; sleep 2; exit 0"]);
+    let ready = run.file("ready");
+    run.command.env("READY", &ready);
+    let mut child = run.spawn();
+    text_of(&ready);
+    let cmd = child_of(child_of(child.id()));
+    for pid in [cmd, child.id()] {
+        let (status, text, _) = folioswap(&["swapon", "--show", "--bytes", &pid.to_string()]);
+        assert_eq!(status, 0);
+        let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(lines[0], ["NAME", "TYPE", "SIZE", "USED", "PRIO"]);
+        assert_eq!(lines[1], ["zram", "zram", "-", "0", "1"]);
+        assert_eq!(lines[2], ["/var/tmp", "(unlinked)", "file", "67108864", "0", "0"]);
+    }
+    assert!(folioswap(&["swapon", "--show"]).1.contains("zram"));
+    child.wait().expect("waited");
+    let (status, _, text) = folioswap(&["swapon", "--show", "1"]);
+    assert_eq!(status, 125);
+    assert!(text.contains("process 1 "), "{text}");
+}
+
+#[test]
+fn a_run_within_a_run_is_refused() {
+    let mut run = Run::new(&[], &[env!("CARGO_BIN_EXE_folioswap"), "run", "-m", "32M", "--agent", "none", "true"]);
+    let (status, _, text) = run.output();
+    assert_eq!(status, 125);
+    assert!(text.contains("already runs inside"), "{text}");
+    // A name left in the environment by a group that has ended does no harm.
+    let mut run = Run::new(&[], &["true"]);
+    run.command.env("FOLIOSWAP_GROUP", format!("folioswap-{:032x}", 7));
+    assert_eq!(run.output().0, 0);
+}
+
+#[test]
+fn doctor_states_the_same_in_text_and_json() {
+    let (status, text, _) = folioswap(&["doctor"]);
+    let (json_status, json, _) = folioswap(&["doctor", "--json"]);
+    assert_eq!(status, json_status);
+    let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!(json["works"], status == 0);
+    assert_eq!(text.contains("`folioswap run` works here"), status == 0);
+    assert!(json["userfaultfd"]["features"]["MOVE"].is_boolean());
+}
+
+#[test]
+fn completions_and_man_pages_come_out() {
+    assert!(folioswap(&["completions", "bash"]).1.contains("--memory-scope"));
+    assert!(folioswap(&["man"]).1.contains(".TH folioswap"));
+    let run = Run::new(&[], &[]);
+    assert_eq!(folioswap(&["man", run.directory.to_str().expect("text")]).0, 0);
+    wait_until("a page per command", || run.file("folioswap-run.1").exists());
+    let (status, text, _) = folioswap(&["run", "--help"]);
+    assert_eq!(status, 0);
+    assert!(text.contains("Examples:") && text.contains("Exit status:"));
+}
