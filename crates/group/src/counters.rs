@@ -150,6 +150,10 @@ impl Figures {
     pub fn gauge(&self, gauge: Gauge) -> u64 {
         self.gauges[gauge as usize].load(Relaxed)
     }
+    /// Raises a counter to `value`, for counters that the system keeps.
+    pub fn raise(&self, counter: Counter, value: u64) {
+        self.counters[counter as usize].fetch_max(value, Relaxed);
+    }
     /// Sets everything to zero, for the next member that gets this place.
     pub fn clear(&self) {
         for figure in self.counters.iter().chain(self.sizes.iter().flatten()).chain(&self.gauges) {

@@ -79,7 +79,7 @@ pub enum MemberState {
 }
 
 /// One member's place. The supervisor assigns and frees it; between the two only its member writes it, except
-/// [`Member::reclaim_request_bytes`] and [`Member::wake`], which everybody may raise.
+/// [`Member::reclaim_request_bytes`] and [`Member::wake`], which everybody may raise, and [`Member::fork_ack`].
 #[repr(C, align(64))]
 pub struct Member {
     /// [`MemberState`] as a number. Written by the supervisor.
@@ -96,6 +96,10 @@ pub struct Member {
     pub charge_bytes: AtomicU64,
     /// Resident managed bytes that it could evict.
     pub evictable_bytes: AtomicU64,
+    /// Token of the fork whose child has its userfaultfd and asks to be on its own. Written by that child.
+    pub fork_ack: AtomicU64,
+    /// Token of the fork whose child is on its own: this member serves it no more.
+    pub fork_done: AtomicU64,
     /// Counters and gauges.
     pub figures: Figures,
 }
@@ -178,6 +182,8 @@ impl Segment {
         member.reclaim_request_bytes.store(0, Relaxed);
         member.charge_bytes.store(0, Relaxed);
         member.evictable_bytes.store(0, Relaxed);
+        member.fork_ack.store(0, Relaxed);
+        member.fork_done.store(0, Relaxed);
         member.pid.store(pid, Relaxed);
         member.state.store(MemberState::Live as u32, Release);
         self.header.members_high.fetch_max(index as u32 + 1, AcqRel);

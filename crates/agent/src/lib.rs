@@ -1,0 +1,46 @@
+//! The agent: what `folioswap run` preloads into a program and its children.
+//!
+//! It makes the engine, starts the handler thread, and stands in the way of the few C library functions whose meaning must
+//! be kept: fork (by fork handlers), exec (an image that is started stays managed), thread creation (stacks stay
+//! resident) and madvise. Everything else the pager learns from the kernel.
+//!
+//! `no_std`, without an allocator, and with no dependency on a C library version: every function of the C library that is
+//! called is looked up by name, and only in the program's own threads.
+#![no_std]
+
+mod environment;
+mod exec;
+mod libc;
+mod mappings;
+mod start;
+mod threads;
+
+use core::panic::PanicInfo;
+use folioswap_pager::sys;
+use linux_raw_sys::general as raw;
+
+/// A bug in the agent: one message, and the end of the process, since its memory can no longer be served.
+#[panic_handler]
+fn panic(info: &PanicInfo<'_>) -> ! {
+    let mut message = Line { text: [0; 320], length: 0 };
+    let _ = core::fmt::write(&mut message, format_args!("folioswap: internal error, the program is ended: {info}\n"));
+    // SAFETY: writes initialised bytes to the standard error of whoever's table this is.
+    let _ = unsafe {
+        sys::syscall(raw::__NR_write, [2, message.text.as_ptr() as usize, message.length, 0, 0, 0])
+    };
+    sys::kill_self()
+}
+
+struct Line {
+    text: [u8; 320],
+    length: usize,
+}
+
+impl core::fmt::Write for Line {
+    fn write_str(&mut self, text: &str) -> core::fmt::Result {
+        let length = text.len().min(self.text.len() - self.length);
+        self.text[self.length..self.length + length].copy_from_slice(&text.as_bytes()[..length]);
+        self.length += length;
+        Ok(())
+    }
+}

@@ -1,0 +1,63 @@
+//! From the loading of the agent to a running engine, and the fork handlers.
+
+use crate::environment;
+use crate::libc;
+use core::ptr::null_mut;
+use core::sync::atomic::{
+    AtomicPtr,
+    Ordering::{Acquire, Release},
+};
+use folioswap_pager::engine::Engine;
+use folioswap_pager::{fork, sys};
+
+static ENGINE: AtomicPtr<Engine> = AtomicPtr::new(null_mut());
+
+/// The process's engine, if it joined a group.
+pub fn engine() -> Option<&'static Engine> {
+    // SAFETY: set once, to an engine that lives as long as the process.
+    unsafe { ENGINE.load(Acquire).as_ref() }
+}
+
+/// Size of the region around a thread control block that stays resident: the block itself and static thread-local data.
+const CONTROL_BLOCK_BELOW: usize = 64 << 10;
+const CONTROL_BLOCK_ABOVE: usize = 8 << 10;
+
+extern "C" fn construct(_argc: i32, _argv: *const *const u8, envp: *const *const core::ffi::c_char) {
+    if engine().is_some() {
+        return;
+    }
+    // SAFETY: the third argument of a constructor is the environment.
+    let Some(group) = (unsafe { environment::find(envp, environment::GROUP) }) else { return };
+    // SAFETY: as above.
+    let preload = unsafe { environment::find(envp, environment::PRELOAD) }.unwrap_or_default();
+    let Ok(engine) = Engine::create(group, environment::agent_of(preload)) else { return };
+    let thread = sys::thread_pointer();
+    engine.keep_resident(thread - CONTROL_BLOCK_BELOW, thread + CONTROL_BLOCK_ABOVE);
+    ENGINE.store(core::ptr::from_ref(engine).cast_mut(), Release);
+    // SAFETY: the handlers stay loaded: a preloaded object is never unloaded.
+    unsafe { libc::__register_atfork(Some(before_fork), Some(after_fork_parent), Some(after_fork_child), null_mut()) };
+    let _ = fork::start(engine);
+}
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static CONSTRUCT: extern "C" fn(i32, *const *const u8, *const *const core::ffi::c_char) = construct;
+
+extern "C" fn before_fork() {
+    if let Some(engine) = engine() {
+        fork::prepare(engine);
+    }
+}
+
+extern "C" fn after_fork_parent() {
+    if let Some(engine) = engine() {
+        fork::parent(engine);
+    }
+}
+
+extern "C" fn after_fork_child() {
+    if let Some(engine) = engine() {
+        // SAFETY: the C library calls this first in the child, whose only thread we are.
+        unsafe { fork::child(engine) };
+    }
+}

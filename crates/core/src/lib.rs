@@ -1,0 +1,10 @@
+//! The engine's middle room: what a page's state is, what leaves, what comes back, and how much at a time.
+//!
+//! No operating system here: the pager feeds it with faults and pages, tests feed it from a seed.
+#![cfg_attr(not(test), no_std)]
+
+pub mod file_space;
+pub mod lock;
+pub mod page;
+pub mod page_table;
+pub mod space;

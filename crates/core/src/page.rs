@@ -1,0 +1,295 @@
+//! The state of one managed page: one 64-bit word, and every change of it a pure function old -> new.
+//!
+//! ```text
+//!  63                                                       8   7..4   3    2..0
+//! +----------------------------------------------------------+--------+---+-------+
+//! | swap entry (raw)  or  epoch of the removal               |   0    | H | state |
+//! +----------------------------------------------------------+--------+---+-------+
+//! ```
+//!
+//! | state | where the bytes are | who may change it |
+//! |---|---|---|
+//! | `Present` | in the program's memory, or nowhere (never touched: reads as zero) | evictor, reader of events |
+//! | `Isolated` | on the way from the program's memory to staging | the evictor, which holds the move lock |
+//! | `Leaving` | in staging: the folio is in the swap cache | evictor and fault handler, by compare-exchange |
+//! | `Stored` | on a device, by the entry's location | fault handler, reader of events |
+//! | `Returning` | being copied back by one fault handler | that handler |
+//! | `Clean` | in the program's memory, write-protected, *and* on a device | evictor and fault handler |
+//! | `Removed` | nowhere: the program gave the page up; reads as zero | as `Present` |
+//!
+//! `H` is the referenced bit that user space lacks: it is set when a page comes back from staging or a device, and the
+//! evictor's clock passes such a page once before it takes it (second chance).
+//!
+//! `Isolated` and `Leaving` are apart because a fault handler may copy from staging only what has certainly arrived
+//! there: a hole in staging would read as zeroes. `Removed` is apart from `Present` because the kernel tells of a removal
+//! *before* it zaps the pages: what is still present under a young `Removed` is about to vanish and must not be taken out,
+//! or the program would read back what it gave up (`docs/design.md`, race 7).
+
+use core::fmt;
+use folioswap_slots::SwapEntry;
+
+const STATE_BITS: u64 = 0b111;
+const HOT: u64 = 1 << 3;
+const VALUE_SHIFT: u32 = 8;
+
+const PRESENT: u64 = 0;
+const ISOLATED: u64 = 1;
+const LEAVING: u64 = 2;
+const STORED: u64 = 3;
+const RETURNING_FROM_LEAVING: u64 = 4;
+const RETURNING_FROM_STORED: u64 = 5;
+const CLEAN: u64 = 6;
+const REMOVED: u64 = 7;
+
+/// Has the page been touched since the evictor's clock passed it?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heat {
+    /// Not known to have been.
+    Cold,
+    /// It came back from staging or a device.
+    Hot,
+}
+
+/// A page word, taken apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the table at the head of this module defines them")]
+pub enum PageState {
+    Present(Heat),
+    Isolated(SwapEntry),
+    Leaving(SwapEntry),
+    Stored(SwapEntry),
+    Returning(SwapEntry),
+    Clean(SwapEntry, Heat),
+    Removed { epoch: u32 },
+}
+
+/// The word.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct PageWord(u64);
+
+impl fmt::Debug for PageWord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.state().fmt(f)
+    }
+}
+
+impl PageWord {
+    /// Never touched, or present and cold. All-zero, so that fresh tables need no initialisation.
+    pub const PRESENT: PageWord = PageWord(PRESENT);
+    /// Present and hot.
+    pub const PRESENT_HOT: PageWord = PageWord(PRESENT | HOT);
+
+    /// The word of its bits.
+    pub const fn from_bits(bits: u64) -> Self {
+        PageWord(bits)
+    }
+    /// Its bits.
+    pub const fn bits(self) -> u64 {
+        self.0
+    }
+
+    const fn with(state: u64, entry: SwapEntry) -> Self {
+        PageWord(state | entry.to_raw() << VALUE_SHIFT)
+    }
+    /// Only for states that hold an entry, which is never 0.
+    const fn entry_unchecked(self) -> SwapEntry {
+        match SwapEntry::from_raw(self.0 >> VALUE_SHIFT) {
+            Some(entry) => entry,
+            None => panic!("a state that holds an entry holds no entry"),
+        }
+    }
+
+    /// Takes the word apart.
+    pub const fn state(self) -> PageState {
+        let heat = if self.0 & HOT != 0 { Heat::Hot } else { Heat::Cold };
+        match self.0 & STATE_BITS {
+            ISOLATED => PageState::Isolated(self.entry_unchecked()),
+            LEAVING => PageState::Leaving(self.entry_unchecked()),
+            STORED => PageState::Stored(self.entry_unchecked()),
+            RETURNING_FROM_LEAVING | RETURNING_FROM_STORED => PageState::Returning(self.entry_unchecked()),
+            CLEAN => PageState::Clean(self.entry_unchecked(), heat),
+            REMOVED => PageState::Removed { epoch: (self.0 >> VALUE_SHIFT) as u32 },
+            _ => PageState::Present(heat),
+        }
+    }
+
+    /// The swap entry that the word refers to, if any.
+    pub const fn entry(self) -> Option<SwapEntry> {
+        match self.0 & STATE_BITS {
+            PRESENT | REMOVED => None,
+            _ => Some(self.entry_unchecked()),
+        }
+    }
+
+    /// Evictor, holding the move lock, before the move: `Present | Removed -> Isolated`.
+    pub const fn isolate(self, entry: SwapEntry) -> Option<Self> {
+        match self.0 & STATE_BITS {
+            PRESENT | REMOVED => Some(Self::with(ISOLATED, entry)),
+            _ => None,
+        }
+    }
+    /// Evictor, holding the move lock: a page whose device copy is still good; the copy's entry stays.
+    /// `Clean -> Isolated`.
+    pub const fn isolate_clean(self) -> Option<Self> {
+        match self.0 & STATE_BITS {
+            CLEAN => Some(Self::with(ISOLATED, self.entry_unchecked())),
+            _ => None,
+        }
+    }
+    /// Evictor, holding the move lock, the page having arrived in staging: `Isolated -> Leaving`.
+    pub const fn moved(self) -> Option<Self> {
+        match self.0 & STATE_BITS {
+            ISOLATED => Some(Self::with(LEAVING, self.entry_unchecked())),
+            _ => None,
+        }
+    }
+    /// Evictor, holding the move lock, the kernel having refused to move the page: `Isolated -> Present`.
+    pub const fn not_moved(self) -> Option<Self> {
+        match self.0 & STATE_BITS {
+            ISOLATED => Some(Self::PRESENT),
+            _ => None,
+        }
+    }
+    /// Evictor, holding the move lock, a clean page having left: `Isolated -> Stored`.
+    pub const fn moved_clean(self) -> Option<Self> {
+        match self.0 & STATE_BITS {
+            ISOLATED => Some(Self::with(STORED, self.entry_unchecked())),
+            _ => None,
+        }
+    }
+    /// Evictor: the write-back is complete and the location is set: `Leaving -> Stored`.
+    pub const fn written(self) -> Option<Self> {
+        match self.0 & STATE_BITS {
+            LEAVING => Some(Self::with(STORED, self.entry_unchecked())),
+            _ => None,
+        }
+    }
+    /// Fault handler: the page is wanted: `Leaving | Stored -> Returning`.
+    pub const fn claim(self) -> Option<Self> {
+        match self.0 & STATE_BITS {
+            LEAVING => Some(Self::with(RETURNING_FROM_LEAVING, self.entry_unchecked())),
+            STORED => Some(Self::with(RETURNING_FROM_STORED, self.entry_unchecked())),
+            _ => None,
+        }
+    }
+    /// Fault handler: the copy could not be made now; everything is as before: `Returning -> Leaving | Stored`.
+    pub const fn unclaim(self) -> Option<Self> {
+        match self.0 & STATE_BITS {
+            RETURNING_FROM_LEAVING => Some(Self::with(LEAVING, self.entry_unchecked())),
+            RETURNING_FROM_STORED => Some(Self::with(STORED, self.entry_unchecked())),
+            _ => None,
+        }
+    }
+    /// Fault handler: the page is in the program's memory and its swap entry is given up: `Returning -> Present (hot)`.
+    pub const fn returned(self) -> Option<Self> {
+        match self.0 & STATE_BITS {
+            RETURNING_FROM_LEAVING | RETURNING_FROM_STORED => Some(Self::PRESENT_HOT),
+            _ => None,
+        }
+    }
+    /// Fault handler: the page came back write-protected for a read, and its device copy is kept:
+    /// `Returning (from Stored) -> Clean (hot)`.
+    pub const fn returned_clean(self) -> Option<Self> {
+        match self.0 & STATE_BITS {
+            RETURNING_FROM_STORED => Some(PageWord(CLEAN | HOT | self.entry_unchecked().to_raw() << VALUE_SHIFT)),
+            _ => None,
+        }
+    }
+    /// Fault handler: a write to a clean page; its copy is given up: `Clean -> Present (hot)`.
+    pub const fn dirtied(self) -> Option<Self> {
+        match self.0 & STATE_BITS {
+            CLEAN => Some(Self::PRESENT_HOT),
+            _ => None,
+        }
+    }
+    /// Evictor: a present page under a word that still says `Stored` (it was served while a fork froze the words), or a
+    /// clean one whose copy takes room that is needed: the copy is given up: `Stored | Clean -> Present`.
+    pub const fn forget_copy(self) -> Option<Self> {
+        match self.0 & STATE_BITS {
+            STORED | CLEAN => Some(Self::PRESENT),
+            _ => None,
+        }
+    }
+    /// Evictor's clock: `Present (hot) | Clean (hot) -> the same, cold`. `None` when it was cold or is elsewhere.
+    pub const fn cooled(self) -> Option<Self> {
+        match self.0 & STATE_BITS {
+            PRESENT | CLEAN if self.0 & HOT != 0 => Some(PageWord(self.0 & !HOT)),
+            _ => None,
+        }
+    }
+    /// Reader of events, holding the move lock: the program gave the page up. The entry of the old word, if it was
+    /// `Stored` or `Clean`, is then the caller's to free; that of `Leaving` stays the evictor's, which finds out when
+    /// its write-back ends. `None` while one handler brings the page back (that is the reader itself: it unclaims first).
+    pub const fn remove(self, epoch: u32) -> Option<Self> {
+        match self.0 & STATE_BITS {
+            PRESENT | LEAVING | STORED | CLEAN | REMOVED => Some(PageWord(REMOVED | (epoch as u64) << VALUE_SHIFT)),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(raw: u64) -> SwapEntry {
+        SwapEntry::from_raw(raw).unwrap()
+    }
+
+    fn all() -> [PageWord; 9] {
+        let entry = entry(0xab_cdef);
+        let isolated = PageWord::PRESENT.isolate(entry).unwrap();
+        let leaving = isolated.moved().unwrap();
+        let stored = leaving.written().unwrap();
+        let clean = stored.claim().unwrap().returned_clean().unwrap();
+        [
+            PageWord::PRESENT,
+            PageWord::PRESENT_HOT,
+            isolated,
+            leaving,
+            stored,
+            leaving.claim().unwrap(),
+            stored.claim().unwrap(),
+            clean,
+            PageWord::PRESENT.remove(7).unwrap(),
+        ]
+    }
+
+    #[test]
+    fn entry_survives_every_way_round() {
+        let entry = entry((1 << 56) - 1);
+        let leaving = PageWord::PRESENT.isolate(entry).unwrap().moved().unwrap();
+        assert_eq!(leaving.state(), PageState::Leaving(entry));
+        assert_eq!(leaving.claim().unwrap().unclaim().unwrap(), leaving);
+        let stored = leaving.written().unwrap();
+        assert_eq!(stored.claim().unwrap().unclaim().unwrap(), stored);
+        assert_eq!(stored.claim().unwrap().entry(), Some(entry));
+        assert_eq!(stored.claim().unwrap().returned().unwrap(), PageWord::PRESENT_HOT);
+        let clean = stored.claim().unwrap().returned_clean().unwrap();
+        assert_eq!(clean.cooled().unwrap().isolate_clean().unwrap().moved_clean().unwrap(), stored);
+    }
+
+    #[test]
+    fn a_page_from_staging_has_no_device_copy_to_keep() {
+        let leaving = PageWord::PRESENT.isolate(entry(9)).unwrap().moved().unwrap();
+        assert_eq!(leaving.claim().unwrap().returned_clean(), None);
+    }
+
+    #[test]
+    fn nobody_else_touches_isolated_and_returning() {
+        for word in all() {
+            if matches!(word.state(), PageState::Isolated(_) | PageState::Returning(_)) {
+                assert_eq!(word.remove(1), None);
+                assert_eq!(word.claim(), None);
+                assert_eq!(word.written(), None);
+                assert_eq!(word.isolate(entry(3)), None);
+            }
+        }
+    }
+
+    #[test]
+    fn second_chance_is_given_once() {
+        assert_eq!(PageWord::PRESENT_HOT.cooled(), Some(PageWord::PRESENT));
+        assert_eq!(PageWord::PRESENT.cooled(), None);
+    }
+}

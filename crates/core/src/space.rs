@@ -1,0 +1,424 @@
+//! Swap space: where an entry's bytes are. Joins the allocator's entries to the devices.
+//!
+//! An entry is a name; its *location* (in the payload beside its slot word) says where the bytes are: nowhere stored (zero
+//! or same-filled), in the compressed RAM device, or in a slot of the file device. The entry stays valid when the bytes
+//! move.
+//!
+//! Context: entries are allocated and written by the evictor, read and freed by the fault handler and the reader of
+//! events. Whoever calls has the entry's page word in a state that gives it the right to (see [`crate::page`]).
+
+use crate::file_space::FileSpace;
+use crate::page_table::{Memory, PAGE};
+use core::fmt;
+use core::ptr::NonNull;
+use core::sync::atomic::{
+    AtomicI32, AtomicU32, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
+use folioswap_devices::{
+    Checksum, FileDevice, FileError, FileSlot, IncompressiblePolicy, Location, LocationCell, MmStat, Owner, Page,
+    PageMemory, Place, Scratch, StoreOptions, Stored, Zram,
+};
+use folioswap_slots::{
+    AllocError, Config, DeviceFlags, DeviceId, DeviceMask, DeviceSpec, FolioId, LogicalCpu, Order, Shadow, SlotWord,
+    Slots, SwapEntry,
+};
+use rustix::fd::BorrowedFd;
+
+/// What stands beside each slot word.
+#[repr(C)]
+struct Beside {
+    location: LocationCell,
+    check: AtomicU32,
+    spare: AtomicU32,
+}
+const PAYLOAD: usize = size_of::<Beside>();
+const _: () = assert!(PAYLOAD == 16);
+
+/// Bytes of a cluster's frame.
+const FRAME: usize = 4096 + 512 * PAYLOAD;
+/// Frames are added this many at a time, when fewer than [`FRAMES_LOW`] are free.
+const FRAMES_ADDED: usize = 16;
+const FRAMES_LOW: u32 = 8;
+/// Slots of the compressed RAM device: 128 GiB of pages. It grows as needed within them; unused ones cost 0.08 byte.
+const ZRAM_SLOTS: u64 = 32 << 20;
+/// Memory of emptied spans that the store keeps for reuse, bytes.
+const EMPTY_RESERVE: u64 = 1 << 20;
+
+/// Where a written page went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// Nothing needs to be stored.
+    SameFilled,
+    /// In the compressed RAM device.
+    Zram,
+    /// In the file device.
+    File,
+}
+
+/// Why a page could not be written. Its entry is as before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteError {
+    /// It does not compress, and the file device has no room here: ask for clusters and try again, or keep it as it is.
+    Incompressible,
+    /// The store got no memory.
+    NoMemory,
+    /// The file device failed.
+    File(FileError),
+}
+
+/// Why a page could not be read back. It must be poisoned, by name; nothing else is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadError {
+    /// The stored bytes fail their checksum, or the location is not one.
+    Corrupt,
+    /// The file device failed.
+    File(FileError),
+    /// There is no location: the entry was never written.
+    Missing,
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ReadError::Corrupt => f.write_str("the stored bytes fail their checksum"),
+            ReadError::File(error) => error.fmt(f),
+            ReadError::Missing => f.write_str("the swap entry has no location"),
+        }
+    }
+}
+
+/// What becomes of a page that does not compress.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Incompressible {
+    /// It goes to the file device.
+    ToFile,
+    /// It is stored as it is: there is nowhere else.
+    Keep,
+}
+
+/// Who else could move bytes while one reads them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Movers {
+    /// A compactor may run: the location is locked for the reading.
+    Running,
+    /// Everybody else is stopped and nothing may be changed: a fork is taking its snapshot.
+    Frozen,
+}
+
+/// The engine's memory, as the store wants it.
+struct StoreMemory<'m, M>(&'m M);
+
+// SAFETY: passed on to memory that keeps the contract.
+unsafe impl<M: PageMemory> PageMemory for StoreMemory<'_, M> {
+    fn map(&self, bytes: usize) -> Option<NonNull<u8>> {
+        self.0.map(bytes)
+    }
+    unsafe fn give_back(&self, start: NonNull<u8>, bytes: usize) {
+        // SAFETY: passed on.
+        unsafe { self.0.give_back(start, bytes) }
+    }
+}
+
+/// The swap space could not be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoMemory;
+
+/// Swap space of one process.
+pub struct Space<'m, M: Memory + PageMemory> {
+    slots: Slots<PAYLOAD>,
+    device: DeviceId,
+    zram: Zram<StoreMemory<'m, M>>,
+    file: AtomicI32,
+    file_space: FileSpace,
+    memory: &'m M,
+    frame_bytes: AtomicU64,
+}
+
+impl<'m, M: Memory + PageMemory> Space<'m, M> {
+    /// An empty space with all its tables in `memory`; about 100 KiB become resident.
+    ///
+    /// # Errors
+    /// [`NoMemory`].
+    pub fn create(memory: &'m M) -> Result<Self, NoMemory> {
+        let config = Config { cpus: 1, clusters_max: (ZRAM_SLOTS / 512) as u32, frame_chunks_max: 8192 };
+        let bytes = Slots::<PAYLOAD>::bytes_needed(config);
+        let place = memory.take(bytes).ok_or(NoMemory)?;
+        // SAFETY: fresh zeroed memory of the size asked for, page aligned, never given back.
+        let slots = unsafe { Slots::init(place, bytes, config) }.map_err(|_| NoMemory)?;
+        let spec = DeviceSpec { priority: Some(1), flags: DeviceFlags::SYNCHRONOUS, ..DeviceSpec::new(ZRAM_SLOTS) };
+        let frames = memory.take(FRAME * FRAMES_ADDED).ok_or(NoMemory)?;
+        // SAFETY: fresh zeroed memory of ours, never given back.
+        unsafe { slots.add_frames(frames, FRAME * FRAMES_ADDED) }.map_err(|_| NoMemory)?;
+        let device = slots.swapon(spec).map_err(|_| NoMemory)?;
+        let files = memory.take(FileSpace::BYTES).ok_or(NoMemory)?;
+        let options = StoreOptions { empty_reserve: EMPTY_RESERVE, ..StoreOptions::DEFAULT };
+        Ok(Space {
+            slots,
+            device,
+            zram: Zram::new(StoreMemory(memory), options),
+            file: AtomicI32::new(-1),
+            // SAFETY: fresh zeroed memory of the right size, never given back.
+            file_space: unsafe { FileSpace::new(files) },
+            memory,
+            frame_bytes: AtomicU64::new((FRAME * FRAMES_ADDED) as u64),
+        })
+    }
+
+    /// Makes sure that the next allocations find their tables: called by the evictor ahead of need, so that the path that
+    /// frees memory does not need any.
+    ///
+    /// # Errors
+    /// [`NoMemory`]: the system gives none; allocations go on until the frames are used up.
+    pub fn reserve_frames(&self) -> Result<(), NoMemory> {
+        if self.slots.frames_free() >= FRAMES_LOW {
+            return Ok(());
+        }
+        let bytes = FRAME * FRAMES_ADDED;
+        let chunk = self.memory.take(bytes).ok_or(NoMemory)?;
+        // SAFETY: fresh zeroed memory of ours, never given back.
+        unsafe { self.slots.add_frames(chunk, bytes) }.map_err(|_| NoMemory)?;
+        self.frame_bytes.fetch_add(bytes as u64, Relaxed);
+        Ok(())
+    }
+
+    /// Names the file device's descriptor in the calling thread's table; -1 for none.
+    pub fn set_file(&self, descriptor: i32) {
+        self.file.store(descriptor, Release);
+    }
+    /// Is there a file device?
+    pub fn has_file(&self) -> bool {
+        self.file.load(Acquire) >= 0
+    }
+    /// The clusters of the file device that this process owns.
+    pub fn file_space(&self) -> &FileSpace {
+        &self.file_space
+    }
+    /// The allocator, for figures and validation.
+    pub fn slots(&self) -> &Slots<PAYLOAD> {
+        &self.slots
+    }
+    /// The compressed RAM device's figures.
+    pub fn mm_stat(&self) -> MmStat {
+        self.zram.mm_stat()
+    }
+    /// Gives emptied spans back to the system; returns the bytes.
+    pub fn trim(&self) -> u64 {
+        self.zram.trim()
+    }
+    /// Bytes of tables that are resident, roughly.
+    pub fn metadata_bytes(&self) -> u64 {
+        self.frame_bytes.load(Relaxed)
+    }
+
+    /// Takes 2^`order` slots for `folio`: they are cached with count one, and have no location yet.
+    ///
+    /// # Errors
+    /// The allocator's.
+    pub fn allocate(&self, order: Order, folio: FolioId) -> Result<SwapEntry, AllocError> {
+        self.slots.alloc_folio(LogicalCpu(0), order, folio, DeviceMask::only(self.device))
+    }
+
+    fn beside(&self, entry: SwapEntry) -> Option<&Beside> {
+        // SAFETY: the payload of a used slot is 16 bytes that only this module interprets, 8-aligned (frames are page
+        // aligned, 4096 + 16 i); all-zero is valid; it stays while the slot is used, which the caller's right ensures.
+        self.slots.payload(entry).map(|payload: NonNull<u8>| unsafe { payload.cast::<Beside>().as_ref() })
+    }
+
+    fn set_place(&self, entry: SwapEntry, place: Place) -> bool {
+        let Some(beside) = self.beside(entry) else { return false };
+        let (location, check) = place.pack();
+        while beside.location.try_lock().is_none() {
+            core::hint::spin_loop();
+        }
+        beside.check.store(check, Relaxed);
+        beside.location.unlock_with(location);
+        true
+    }
+
+    /// Writes a page to the compressed RAM device, or to the file device if it does not compress, and sets the entry's
+    /// location.
+    ///
+    /// # Errors
+    /// [`WriteError`]; the entry then has no location.
+    pub fn write(
+        &self,
+        scratch: &mut Scratch,
+        entry: SwapEntry,
+        page: &Page,
+        incompressible: Incompressible,
+    ) -> Result<Written, WriteError> {
+        let policy = match incompressible {
+            Incompressible::ToFile => IncompressiblePolicy::Refuse,
+            Incompressible::Keep => IncompressiblePolicy::Keep,
+        };
+        let owner = Owner::new(entry.to_raw() & ((1 << Owner::BITS) - 1)).ok_or(WriteError::NoMemory)?;
+        let (place, written) = match self.zram.store_with(scratch, page, owner, policy) {
+            Ok(Stored::Zero) => (Place::Zero, Written::SameFilled),
+            Ok(Stored::SameFilled { pattern }) => (Place::SameFilled { pattern }, Written::SameFilled),
+            Ok(Stored::Object { handle, len, checksum }) => (Place::Zram { handle, len, checksum }, Written::Zram),
+            Ok(Stored::Incompressible) => {
+                let slot = self.file_space.allocate(1).ok_or(WriteError::Incompressible)?;
+                self.write_slots(slot, page)?;
+                (Place::File { slot, checksum: Checksum::of(page) }, Written::File)
+            }
+            Err(_) => return Err(WriteError::NoMemory),
+        };
+        self.set_place(entry, place);
+        Ok(written)
+    }
+
+    fn write_slots(&self, slot: FileSlot, pages: &[u8]) -> Result<(), WriteError> {
+        let written = match self.file_device() {
+            Some(device) => device.write(slot, pages).map_err(WriteError::File),
+            None => Err(WriteError::Incompressible),
+        };
+        written.inspect_err(|_| {
+            for index in 0..(pages.len() / PAGE) as u64 {
+                if let Some(slot) = FileSlot::new(slot.raw() + index) {
+                    self.file_space.free(slot);
+                }
+            }
+        })
+    }
+
+    /// Writes consecutive pages to consecutive slots of the file device in one go, and sets the location of each entry
+    /// (`None`: the page is not wanted; its slot is given back). `pages` is page aligned.
+    ///
+    /// # Errors
+    /// [`WriteError::Incompressible`] when no run of slots is free: ask for a cluster. Nothing is written then.
+    pub fn write_run(&self, entries: &[Option<SwapEntry>], pages: &[u8]) -> Result<(), WriteError> {
+        debug_assert_eq!(entries.len() * PAGE, pages.len());
+        let first = self.file_space.allocate(entries.len() as u32).ok_or(WriteError::Incompressible)?;
+        self.write_slots(first, pages)?;
+        for (index, (entry, page)) in entries.iter().zip(pages.chunks_exact(PAGE)).enumerate() {
+            let Some(slot) = FileSlot::new(first.raw() + index as u64) else { continue };
+            let placed = match entry {
+                Some(entry) => self.set_place(*entry, Place::File { slot, checksum: Checksum::of(page) }),
+                None => false,
+            };
+            if !placed {
+                self.file_space.free(slot);
+            }
+        }
+        Ok(())
+    }
+
+    fn file_device(&self) -> Option<FileDevice<'_>> {
+        let descriptor = self.file.load(Acquire);
+        // SAFETY: the descriptor is in the pager threads' table and is not closed while it stands here.
+        (descriptor >= 0).then(|| FileDevice::new(unsafe { BorrowedFd::borrow_raw(descriptor) }))
+    }
+
+    /// The write-back of these slots is complete: they leave the swap cache.
+    pub fn leave_cache(&self, entry: SwapEntry, slots: u32) {
+        if let SlotWord::Cached { folio, .. } = self.slots.word(entry) {
+            let _ = self.slots.cache_remove(entry, slots, folio, Shadow::EMPTY, |_, payload| {
+                // SAFETY: as in `put`.
+                self.release(unsafe { &*payload.cast::<Beside>() });
+            });
+        }
+    }
+
+    /// Reads an entry's page. `page` is page aligned (the file device reads into it directly).
+    ///
+    /// # Errors
+    /// [`ReadError`]: the page is lost, by name.
+    pub fn read(&self, entry: SwapEntry, page: &mut Page, movers: Movers) -> Result<Written, ReadError> {
+        let beside = self.beside(entry).ok_or(ReadError::Missing)?;
+        let location = match movers {
+            Movers::Frozen => beside.location.get(),
+            Movers::Running => loop {
+                match beside.location.try_lock() {
+                    Some(location) => break location,
+                    None => core::hint::spin_loop(),
+                }
+            },
+        };
+        let result = self.read_place(location, beside.check.load(Relaxed), page);
+        if movers == Movers::Running {
+            beside.location.unlock_with(location);
+        }
+        result
+    }
+
+    fn read_place(&self, location: Location, check: u32, page: &mut Page) -> Result<Written, ReadError> {
+        match Place::unpack(location, check).ok_or(ReadError::Corrupt)? {
+            Place::None => Err(ReadError::Missing),
+            Place::Zero => {
+                page.fill(0);
+                Ok(Written::SameFilled)
+            }
+            Place::SameFilled { pattern } => {
+                folioswap_devices::page::fill(page, pattern);
+                Ok(Written::SameFilled)
+            }
+            Place::Zram { handle, len, checksum } => {
+                // SAFETY: the location is locked by our caller, or everybody else is stopped.
+                unsafe { self.zram.load(handle, len, checksum, page) }.map_err(|_| ReadError::Corrupt)?;
+                Ok(Written::Zram)
+            }
+            Place::File { slot, checksum } => {
+                let device = self.file_device().ok_or(ReadError::Missing)?;
+                device.read(slot, page).map_err(ReadError::File)?;
+                if Checksum::of(page) != checksum {
+                    return Err(ReadError::Corrupt);
+                }
+                Ok(Written::File)
+            }
+        }
+    }
+
+    /// Where an entry's bytes are, if it has any.
+    pub fn file_slot(&self, entry: SwapEntry) -> Option<FileSlot> {
+        let beside = self.beside(entry)?;
+        match Place::unpack(beside.location.get(), beside.check.load(Relaxed)) {
+            Some(Place::File { slot, .. }) => Some(slot),
+            _ => None,
+        }
+    }
+
+    /// One holder of each of these entries less; what nobody holds any more is freed, stored bytes and all. The entries
+    /// are out of the swap cache.
+    pub fn put(&self, entry: SwapEntry, slots: u32) {
+        let _ = self.slots.put(entry, slots, |_, payload| {
+            // SAFETY: as in `beside`; the slot is being freed and nobody else refers to it.
+            self.release(unsafe { &*payload.cast::<Beside>() });
+        });
+    }
+
+    /// Gives up an entry whose write-back did not complete, or is not wanted: out of the cache, bytes and slot freed.
+    pub fn abandon(&self, entry: SwapEntry) {
+        self.leave_cache(entry, 1);
+        self.put(entry, 1);
+    }
+
+    fn release(&self, beside: &Beside) {
+        let location = loop {
+            match beside.location.try_lock() {
+                Some(location) => break location,
+                None => core::hint::spin_loop(),
+            }
+        };
+        match Place::unpack(location, beside.check.load(Relaxed)) {
+            Some(Place::Zram { handle, len, .. }) => {
+                // SAFETY: the location, which named the object, is locked by us and set to none below.
+                let freed = unsafe { self.zram.free(handle, len) };
+                debug_assert!(freed.is_ok());
+            }
+            Some(Place::Zero | Place::SameFilled { .. }) => self.zram.forget_same_filled(),
+            Some(Place::File { slot, .. }) => self.file_space.free(slot),
+            Some(Place::None) | None => {}
+        }
+        beside.check.store(0, Relaxed);
+        beside.location.unlock_with(Location::NONE);
+    }
+
+    /// One holder of an entry more.
+    ///
+    /// # Errors
+    /// The count is at its end and no overflow table could be made.
+    pub fn duplicate(&self, entry: SwapEntry) -> Result<(), NoMemory> {
+        self.slots.dup(entry, 1).map_err(|_| NoMemory)
+    }
+}

@@ -1,0 +1,201 @@
+//! What the process counts towards the group's limit, and what that means for the evictor.
+
+use crate::engine::Engine;
+use core::sync::atomic::Ordering::Relaxed;
+use folioswap_core::page_table::PAGE;
+use folioswap_group::counters::Gauge;
+use folioswap_group::segment::{Member, Scope, Segment};
+use rustix::fd::BorrowedFd;
+
+/// Sizes of the process, in bytes, from `/proc/self/statm`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProcessSize {
+    /// Address space.
+    pub virtual_size: u64,
+    /// Resident anonymous memory.
+    pub anonymous: u64,
+    /// Resident file and shared memory.
+    pub shared: u64,
+}
+
+/// Parses `/proc/self/statm`: size, resident, shared, ... in pages.
+pub fn parse_statm(text: &[u8]) -> Option<ProcessSize> {
+    let mut fields = text.split(|byte| byte.is_ascii_whitespace()).map(decimal);
+    let (size, resident, shared) = (fields.next()??, fields.next()??, fields.next()??);
+    let page = PAGE as u64;
+    Some(ProcessSize {
+        virtual_size: size * page,
+        anonymous: resident.saturating_sub(shared) * page,
+        shared: shared * page,
+    })
+}
+
+fn decimal(text: &[u8]) -> Option<u64> {
+    if text.is_empty() {
+        return None;
+    }
+    text.iter().try_fold(0u64, |value, byte| {
+        byte.is_ascii_digit().then(|| value.wrapping_mul(10).wrapping_add(u64::from(byte - b'0')))
+    })
+}
+
+/// The number after `name` in a file like `/proc/self/status` or `smaps_rollup` (which says kB), in bytes.
+pub fn field_bytes(text: &[u8], name: &[u8]) -> Option<u64> {
+    let line = text.split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(name))?;
+    let number = line.trim_ascii_start();
+    let digits = number.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    decimal(&number[..digits]).map(|kilobytes| kilobytes * 1024)
+}
+
+/// Reads a small file of `/proc` from its start.
+pub fn read_proc(descriptor: i32, buffer: &mut [u8]) -> &[u8] {
+    if descriptor < 0 {
+        return &[];
+    }
+    // SAFETY: the descriptor is in the pager threads' table and stays open.
+    let descriptor = unsafe { BorrowedFd::borrow_raw(descriptor) };
+    match rustix::io::pread(descriptor, &mut *buffer, 0) {
+        Ok(length) => &buffer[..length],
+        Err(_) => &[],
+    }
+}
+
+/// The levels of the group's charge at which something happens, in bytes, ascending.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Watermarks {
+    /// From here on everything is registered, so that first touches can be counted and made to wait.
+    pub engage: u64,
+    /// Background eviction stops here.
+    pub low: u64,
+    /// Background eviction starts here.
+    pub high: u64,
+    /// Faults wait from here on.
+    pub limit: u64,
+}
+
+impl Watermarks {
+    /// The levels for a limit.
+    pub fn of(limit: u64) -> Self {
+        let step = (limit / 48).clamp(1 << 20, 12 << 20).min(limit / 8);
+        Watermarks {
+            engage: limit - (limit / 2).min(96 << 20),
+            low: limit - 3 * step,
+            high: limit - 2 * step,
+            limit,
+        }
+    }
+}
+
+/// How many bytes this member should evict now, and whom it should wake for the rest.
+///
+/// The group's excess over its low mark is taken from idle members first, then from all in proportion to what they could
+/// give; each member takes its own part and asks the others for theirs.
+pub fn own_share(segment: &Segment, me: &Member, excess: u64, mut ask: impl FnMut(&Member, u64)) -> u64 {
+    let (mut idle, mut active) = (0u64, 0u64);
+    for member in segment.members().iter().filter(|member| member.is_live()) {
+        let evictable = member.evictable_bytes.load(Relaxed);
+        *if member.active.load(Relaxed) == 0 { &mut idle } else { &mut active } += evictable;
+    }
+    let from_idle = excess.min(idle);
+    let from_active = (excess - from_idle).min(active);
+    let mut own = 0;
+    for member in segment.members().iter().filter(|member| member.is_live()) {
+        let evictable = member.evictable_bytes.load(Relaxed) as u128;
+        let (part, whole) =
+            if member.active.load(Relaxed) == 0 { (from_idle, idle) } else { (from_active, active) };
+        if whole == 0 {
+            continue;
+        }
+        let share = (part as u128 * evictable / whole as u128) as u64;
+        if core::ptr::eq(member, me) {
+            own = share;
+        } else if share >= PAGE as u64 {
+            ask(member, share);
+        }
+    }
+    own
+}
+
+impl Engine {
+    /// What of the process's anonymous memory counts towards the limit: all of it, or all but the engine's own.
+    pub(crate) fn charge_of(&self, anonymous: u64) -> u64 {
+        match self.segment().scope() {
+            Scope::Total => anonymous,
+            Scope::Resident => anonymous.saturating_sub(self.own_bytes()),
+        }
+    }
+
+    /// Resident memory of the engine itself: store and tables.
+    pub(crate) fn own_bytes(&self) -> u64 {
+        let tables = (self.table.blocks() * size_of::<folioswap_core::page_table::Block>()) as u64;
+        self.space.mm_stat().mem_used_total + self.space.metadata_bytes() + tables + (128 << 10)
+    }
+
+    /// Publishes the store's figures.
+    pub(crate) fn publish_gauges(&self, size: ProcessSize, staging_bytes: u64) {
+        let (figures, stat) = (self.figures(), self.space.mm_stat());
+        let swapped = self.swapped_pages.load(Relaxed);
+        figures.set(Gauge::Swapped, swapped * PAGE as u64);
+        figures.set(Gauge::SlotsUsed, swapped);
+        figures.set(Gauge::OrigDataSize, stat.orig_data_size);
+        figures.set(Gauge::ComprDataSize, stat.compr_data_size);
+        figures.set(Gauge::MemUsedTotal, stat.mem_used_total);
+        figures.set(Gauge::MemUsedMax, stat.mem_used_max);
+        figures.set(Gauge::SamePages, stat.same_pages);
+        figures.set(Gauge::HugePages, stat.huge_pages);
+        figures.set(Gauge::FileBytes, self.space.file_space().used_slots() * PAGE as u64);
+        figures.set(Gauge::Metadata, self.own_bytes() - stat.mem_used_total);
+        figures.set(Gauge::Staging, staging_bytes);
+        figures.set(Gauge::Resident, size.anonymous);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statm_is_pages() {
+        let size = parse_statm(b"1000 300 100 5 0 200 0\n").unwrap();
+        assert_eq!(size, ProcessSize { virtual_size: 4096000, anonymous: 200 * 4096, shared: 100 * 4096 });
+        assert_eq!(parse_statm(b""), None);
+        assert_eq!(parse_statm(b"12 x 3"), None);
+    }
+
+    #[test]
+    fn fields_are_kilobytes() {
+        let text = b"Name:\tx\nRssAnon:\t     123 kB\nRssShmem:\t       4 kB\n";
+        assert_eq!(field_bytes(text, b"RssShmem:"), Some(4096));
+        assert_eq!(field_bytes(text, b"RssAnon:"), Some(123 << 10));
+        assert_eq!(field_bytes(text, b"Pss:"), None);
+    }
+
+    #[test]
+    fn watermarks_ascend_for_every_limit() {
+        for limit in [8u64 << 20, 60 << 20, 512 << 20, 64 << 30] {
+            let marks = Watermarks::of(limit);
+            assert!(marks.engage < marks.low && marks.low < marks.high && marks.high < marks.limit, "{marks:?}");
+        }
+    }
+
+    #[test]
+    fn idle_members_give_first() {
+        // SAFETY: all-zero is a valid segment.
+        let segment = unsafe { std::boxed::Box::<Segment>::new_zeroed().assume_init() };
+        for (pid, active, evictable) in [(1, 1, 100 << 20), (2, 0, 30 << 20), (3, 1, 300 << 20)] {
+            let id = segment.assign(pid).unwrap();
+            segment.members[id as usize].active.store(active, Relaxed);
+            segment.members[id as usize].evictable_bytes.store(evictable, Relaxed);
+        }
+        let mut asked = std::vec::Vec::new();
+        let own = own_share(&segment, &segment.members[0], 20 << 20, |member, bytes| {
+            asked.push((member.pid.load(Relaxed), bytes));
+        });
+        assert_eq!((own, asked.as_slice()), (0, &[(2, 20 << 20)][..]));
+        asked.clear();
+        let own = own_share(&segment, &segment.members[0], 70 << 20, |member, bytes| {
+            asked.push((member.pid.load(Relaxed), bytes));
+        });
+        assert_eq!((own, asked.as_slice()), (10 << 20, &[(2, 30 << 20), (3, 30 << 20)][..]));
+    }
+}

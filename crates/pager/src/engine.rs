@@ -1,0 +1,236 @@
+//! One process's engine: everything that the pager threads share, in memory of its own.
+//!
+//! A forked child inherits all of it by copy-on-write at the same addresses; [`Engine::reset_in_child`] makes it the
+//! child's.
+//!
+//! Locks, in the order in which they may be taken: `gate`, `move_lock`, `write_back_lock`. None is held while waiting for
+//! an event to be read, and the reader of events never takes `gate`.
+
+use crate::arena::Arena;
+use crate::fork::ForkState;
+use crate::futex::Lock;
+use crate::ranges::Ranges;
+use crate::staging::Staging;
+use crate::thread::STACK_BYTES;
+use crate::uffd::Userfault;
+use core::cell::UnsafeCell;
+use core::ptr::NonNull;
+use core::sync::atomic::{
+    AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+};
+use folioswap_core::page_table::{Memory, PageTable};
+use folioswap_core::space::Space;
+use folioswap_group::counters::Figures;
+use folioswap_group::segment::{Member, Segment};
+
+/// How far the pager threads have come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Life {
+    /// The handler thread has not finished its preparations.
+    Starting = 0,
+    /// Faults are served; memory is evicted when the group is over its limit.
+    Running = 1,
+    /// This process could not join the group: it runs without us, and nothing of it was ever swapped out.
+    Unmanaged = 2,
+}
+
+/// Longest name of a group's socket.
+pub const GROUP_NAME_MAX: usize = 96;
+
+/// Descriptors in the table of the pager threads. -1: none.
+#[repr(C)]
+pub struct Descriptors {
+    pub(crate) userfault: AtomicI32,
+    pub(crate) maps: AtomicI32,
+    pub(crate) pagemap: AtomicI32,
+    pub(crate) statm: AtomicI32,
+    pub(crate) status: AtomicI32,
+    pub(crate) smaps_rollup: AtomicI32,
+    pub(crate) control: AtomicI32,
+}
+
+impl Descriptors {
+    fn forget(&self) {
+        for place in
+            [&self.userfault, &self.maps, &self.pagemap, &self.statm, &self.status, &self.smaps_rollup, &self.control]
+        {
+            place.store(-1, Relaxed);
+        }
+    }
+}
+
+/// The engine. Made once per process image by [`Engine::create`]; lives as long as the process.
+pub struct Engine {
+    /// Its memory.
+    pub(crate) arena: &'static Arena,
+    /// Page words.
+    pub(crate) table: PageTable,
+    /// Swap entries and the devices behind them.
+    pub(crate) space: Space<'static, Arena>,
+    /// Held by the evictor for a batch, and by a fork from its preparation until the child is on its own.
+    pub(crate) gate: Lock,
+    /// Held around isolate + move, and around the reading and processing of events: a move happens either wholly before
+    /// an event or sees its effects.
+    pub(crate) move_lock: Lock,
+    /// Held while a folio in staging is written back, or its pages are taken over by the reader of events.
+    pub(crate) write_back_lock: Lock,
+    /// Held by the handler thread for a round of messages: who holds it knows that the handler changes nothing.
+    pub(crate) serve_lock: Lock,
+    pub(crate) descriptors: Descriptors,
+    pub(crate) staging: UnsafeCell<Staging>,
+    pub(crate) registered: UnsafeCell<Ranges>,
+    /// Ranges of the program that must stay resident (thread control blocks, stacks). Under `kept_lock`.
+    pub(crate) kept: UnsafeCell<Ranges>,
+    pub(crate) kept_lock: Lock,
+    pub(crate) fork: ForkState,
+    /// [`Life`] as a number; also a futex.
+    pub(crate) life: AtomicU32,
+    /// 0 until memory is registered with userfaultfd for the first time.
+    pub(crate) engaged: AtomicU32,
+    /// Seconds-like epoch for removals, advanced by the evictor.
+    pub(crate) epoch: AtomicU32,
+    /// Wakes the evictor while the member's place in the segment is not known yet.
+    pub(crate) segment: AtomicPtr<Segment>,
+    pub(crate) member: AtomicU32,
+    /// Bytes of the program that the handler brought in since the evictor last read the process's size.
+    pub(crate) brought_in: AtomicU64,
+    /// Pages swapped out now.
+    pub(crate) swapped_pages: AtomicU64,
+    pub(crate) handler_stack: AtomicUsize,
+    pub(crate) evictor_stack: AtomicUsize,
+    pub(crate) group_name: [u8; GROUP_NAME_MAX],
+    pub(crate) group_name_length: usize,
+    agent_path: [u8; GROUP_NAME_MAX],
+    agent_path_length: usize,
+}
+
+// SAFETY: the UnsafeCells are used under the locks named beside them (staging: by the evictor, or with
+// `write_back_lock` held and the evictor outside its write-back).
+unsafe impl Sync for Engine {}
+
+/// The engine could not be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CreateError {
+    /// The system gives no memory.
+    NoMemory,
+    /// The group's name is longer than [`GROUP_NAME_MAX`].
+    NameTooLong,
+}
+
+impl Engine {
+    /// Makes an engine for the calling process, to join the group of this name, loaded from this path. No thread is started, nothing is managed
+    /// yet.
+    ///
+    /// # Errors
+    /// See [`CreateError`].
+    pub fn create(group_name: &[u8], agent_path: &[u8]) -> Result<&'static Engine, CreateError> {
+        if group_name.len().max(agent_path.len()) > GROUP_NAME_MAX {
+            return Err(CreateError::NameTooLong);
+        }
+        let arena = Arena::create().ok_or(CreateError::NoMemory)?;
+        // SAFETY: the arena is never unmapped.
+        let arena: &'static Arena = unsafe { arena.as_ref() };
+        let take = |bytes| arena.take(bytes).ok_or(CreateError::NoMemory);
+        let place: NonNull<Engine> = take(size_of::<Engine>())?.cast();
+        let handler_stack = arena.own_mapping(STACK_BYTES).ok_or(CreateError::NoMemory)?;
+        let evictor_stack = arena.own_mapping(STACK_BYTES).ok_or(CreateError::NoMemory)?;
+        let space = Space::create(arena).map_err(|_| CreateError::NoMemory)?;
+        let engine = place.as_ptr();
+        // SAFETY: zeroed exclusive memory; all-zero is valid for every field but the references, the space and the
+        // tables' constants, which are written here.
+        unsafe {
+            (&raw mut (*engine).arena).write(arena);
+            (&raw mut (*engine).space).write(space);
+            (&raw mut (*engine).table).write(PageTable::new());
+            (&raw mut (*engine).group_name_length).write(group_name.len());
+            (&raw mut (*engine).group_name).cast::<u8>().copy_from_nonoverlapping(group_name.as_ptr(), group_name.len());
+            (&raw mut (*engine).agent_path_length).write(agent_path.len());
+            (&raw mut (*engine).agent_path).cast::<u8>().copy_from_nonoverlapping(agent_path.as_ptr(), agent_path.len());
+            let engine = &*engine;
+            engine.descriptors.forget();
+            engine.handler_stack.store(handler_stack.as_ptr() as usize, Relaxed);
+            engine.evictor_stack.store(evictor_stack.as_ptr() as usize, Relaxed);
+            Ok(engine)
+        }
+    }
+
+    /// Makes the copy that a forked child inherited its own: locks open, no threads, no descriptors.
+    ///
+    /// # Safety
+    /// Only in a child that fork(2) just made, before any other thread exists in it, after [`crate::fork::prepare`].
+    pub(crate) unsafe fn reset_in_child(&self) {
+        for lock in [&self.gate, &self.move_lock, &self.write_back_lock, &self.serve_lock, &self.kept_lock] {
+            lock.reset();
+        }
+        self.descriptors.forget();
+        self.brought_in.store(0, Relaxed);
+        self.life.store(Life::Starting as u32, Release);
+    }
+
+    /// The group's name.
+    pub fn group_name(&self) -> &[u8] {
+        &self.group_name[..self.group_name_length]
+    }
+    /// The path that the agent was loaded from; empty for an embedder.
+    pub fn agent_path(&self) -> &[u8] {
+        &self.agent_path[..self.agent_path_length]
+    }
+
+    /// How far it is.
+    pub fn life(&self) -> Life {
+        match self.life.load(Acquire) {
+            1 => Life::Running,
+            2 => Life::Unmanaged,
+            _ => Life::Starting,
+        }
+    }
+
+    /// The process's userfaultfd, for the pager threads.
+    pub(crate) fn userfault(&self) -> Userfault {
+        Userfault(self.descriptors.userfault.load(Relaxed))
+    }
+
+    /// The group's segment. Valid once the handler has joined the group.
+    pub(crate) fn segment(&self) -> &'static Segment {
+        // SAFETY: set before any caller runs, to a mapping that is never taken away.
+        unsafe { &*self.segment.load(Acquire) }
+    }
+
+    /// This process's place in it.
+    pub(crate) fn member(&self) -> &'static Member {
+        &self.segment().members[self.member.load(Acquire) as usize]
+    }
+
+    /// This process's figures.
+    pub(crate) fn figures(&self) -> &'static Figures {
+        &self.member().figures
+    }
+
+    /// Is memory registered?
+    pub(crate) fn is_engaged(&self) -> bool {
+        self.engaged.load(Acquire) != 0
+    }
+
+    /// Keeps `start..end` of the program resident from now on (rounded outwards to pages).
+    pub fn keep_resident(&self, start: usize, end: usize) {
+        let _guard = self.kept_lock.lock();
+        // SAFETY: under its lock. A full set can only mean sixteen thousand stacks; then a stack may be swapped.
+        let _ = unsafe { &mut *self.kept.get() }.insert(start & !0xfff, end.next_multiple_of(4096));
+    }
+
+    /// A child made by a fork will not find the contents of this range (MADV_DONTFORK, MADV_WIPEONFORK).
+    pub fn not_inherited(&self, start: usize, bytes: usize) {
+        let _guard = self.fork.not_inherited_lock.lock();
+        // SAFETY: under its lock. A full set means sixteen thousand such ranges, which the kernel does not hold either.
+        let _ = unsafe { &mut *self.fork.not_inherited.get() }.insert(start, start + bytes.next_multiple_of(4096));
+    }
+
+    /// The opposite of [`Engine::not_inherited`].
+    pub fn inherited(&self, start: usize, bytes: usize) {
+        let _guard = self.fork.not_inherited_lock.lock();
+        // SAFETY: under its lock.
+        let _ = unsafe { &mut *self.fork.not_inherited.get() }.remove(start, start + bytes.next_multiple_of(4096));
+    }
+}

@@ -1,0 +1,124 @@
+//! What the program does to its mappings, as the kernel reports it, applied to the page words.
+//!
+//! Everything here runs in the handler thread under the move lock: no page is being moved out, and every later move sees
+//! the effects.
+
+use crate::engine::Engine;
+use crate::handler::Handler;
+use crate::uffd::Event;
+use core::sync::atomic::Ordering::Relaxed;
+use folioswap_core::page::{PageState, PageWord};
+use folioswap_core::page_table::{BLOCK, BLOCK_PAGES, Block, PAGE};
+
+impl Handler {
+    /// Applies an event. Under the move lock, outside of a fork's window.
+    pub(crate) fn process(&mut self, event: Event) {
+        let engine = self.engine;
+        match event {
+            Event::Remove { start, end } => engine.remove_pages(start, end),
+            Event::Unmap { start, end } => engine.unmap_pages(start, end),
+            Event::Remap { from, to, bytes } => self.remap(from, to, bytes),
+            Event::Fork { child } => self.adopt_raw_child(child),
+            Event::Fault { .. } | Event::Unknown => {}
+        }
+    }
+
+    /// Page words follow a mapping that moved. What waits in staging is written back first, since a place in staging is
+    /// found by the low bits of the address.
+    fn remap(&mut self, from: usize, to: usize, bytes: usize) {
+        let engine = self.engine;
+        self.write_back_range(from, from + bytes);
+        engine.move_words(from, to, bytes);
+    }
+
+    /// Writes back every page of the range that waits in staging.
+    pub(crate) fn write_back_range(&mut self, start: usize, end: usize) {
+        let engine = self.engine;
+        let _evictor_waits = engine.write_back_lock.lock();
+        let scratch = &mut self.scratch;
+        engine.table.for_blocks(start, end, |base, block| {
+            for index in pages_within(base, start, end) {
+                let word = block.word(index);
+                if let PageState::Leaving(entry) = word.state()
+                    && !engine.write_back_page(scratch, block, index, word, entry)
+                {
+                    crate::sys::kill_self();
+                }
+            }
+        });
+    }
+}
+
+/// Indices of the pages of the block at `base` that lie in `start..end`.
+pub(crate) fn pages_within(base: usize, start: usize, end: usize) -> core::ops::Range<usize> {
+    let first = start.saturating_sub(base) / PAGE;
+    let last = (end.min(base + BLOCK) - base).div_ceil(PAGE);
+    first.min(BLOCK_PAGES)..last
+}
+
+impl Engine {
+    /// Page words and registration follow a mapping that moved; nothing of it is in staging.
+    pub(crate) fn move_words(&self, from: usize, to: usize, bytes: usize) {
+        crate::raw_child::move_words(self, &self.table, from, to, bytes);
+        // SAFETY: the set is used under the move lock, which our caller holds (or it is a child's only thread).
+        let registered = unsafe { &mut *self.registered.get() };
+        let _ = registered.remove(from, from + bytes);
+        let _ = registered.insert(to, to + bytes);
+    }
+
+    /// The program gave up the contents of the range; it stays mapped.
+    pub(crate) fn remove_pages(&self, start: usize, end: usize) {
+        let epoch = self.epoch.load(Relaxed);
+        // Pages of a range that never had a block are young too: what is present must not be taken before it is zapped.
+        let mut address = start;
+        while address < end {
+            let Some(block) = self.table.block_or_insert(address, self.arena) else { crate::sys::kill_self() };
+            let base = address & !(BLOCK - 1);
+            self.remove_in_block(block, pages_within(base, start, end), |word| word.remove(epoch));
+            address = base + BLOCK;
+        }
+    }
+
+    /// The range is no longer mapped.
+    pub(crate) fn unmap_pages(&self, start: usize, end: usize) {
+        self.table.for_blocks(start, end, |base, block| {
+            self.remove_in_block(block, pages_within(base, start, end), |word| word.remove(0).map(|_| PageWord::PRESENT));
+            if start <= base && base + BLOCK <= end {
+                self.table.recycle(base);
+            }
+        });
+        // SAFETY: the set is used under the move lock, which our caller holds.
+        let registered = unsafe { &mut *self.registered.get() };
+        let _ = registered.remove(start, end);
+        let _guard = self.kept_lock.lock();
+        // SAFETY: under its lock.
+        let _ = unsafe { &mut *self.kept.get() }.remove(start, end);
+    }
+
+    fn remove_in_block(
+        &self,
+        block: &Block,
+        pages: core::ops::Range<usize>,
+        next: impl Fn(PageWord) -> Option<PageWord>,
+    ) {
+        for index in pages {
+            loop {
+                let word = block.word(index);
+                let Some(removed) = next(word) else { break };
+                if block.replace(index, word, removed).is_err() {
+                    continue;
+                }
+                match word.state() {
+                    PageState::Stored(entry) | PageState::Clean(entry, _) => {
+                        self.space.put(entry, 1);
+                        self.note_returned(1);
+                    }
+                    // The evictor frees the entry when its write-back finds the page gone.
+                    PageState::Leaving(_) => self.note_returned(1),
+                    _ => {}
+                }
+                break;
+            }
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! Serving one fault: find the page, bring back as much as its region's history advises, account for it.
+
+use crate::engine::Engine;
+use crate::handler::{Fault, Handler};
+use crate::isolate::page_index;
+use crate::staging::{FOLIO, FOLIO_PAGES};
+use crate::uffd::{Access, Stopped};
+use core::sync::atomic::Ordering::Relaxed;
+use folioswap_core::page::{PageState, PageWord};
+use folioswap_core::page_table::{BLOCK_PAGES, Block, PAGE};
+use folioswap_core::space::{Movers, Written};
+use folioswap_devices::Page;
+use folioswap_group::counters::{Counter, SizeCounter};
+use folioswap_group::protocol::{Kind, Note};
+use rustix::io::Errno;
+
+/// Page-aligned buffers of the handler: what comes back, and zeroes.
+#[repr(C, align(4096))]
+pub(crate) struct Buffers {
+    pages: [Page; FOLIO_PAGES],
+    zeroes: [Page; FOLIO_PAGES],
+}
+
+impl Buffers {
+    /// The engine's, made at the first call; `None` without memory.
+    pub(crate) fn of(engine: &Engine) -> Option<&'static mut Buffers> {
+        let place = engine.arena.own_mapping(size_of::<Buffers>())?;
+        // SAFETY: fresh zeroed memory, page aligned, for ever.
+        Some(unsafe { place.cast().as_mut() })
+    }
+
+    pub(crate) fn page(&mut self, index: usize) -> &mut Page {
+        &mut self.pages[index]
+    }
+    pub(crate) fn zeroes(&self) -> *const u8 {
+        self.zeroes.as_ptr().cast()
+    }
+}
+
+/// Largest window, as a power of two of pages: 64 KiB.
+const WINDOW_ORDER_MAX: u8 = 4;
+/// How much the window grows at each fault that continues where the last one ended.
+const WINDOW_GROWTH: u8 = 2;
+
+/// A page that the handler has claimed, and where from.
+#[derive(Clone, Copy)]
+struct Claimed {
+    word: PageWord,
+    from: PageState,
+}
+
+impl Engine {
+    /// Pages went back into the program.
+    pub(crate) fn note_returned(&self, pages: u64) {
+        self.swapped_pages.fetch_sub(pages, Relaxed);
+    }
+    /// Pages left the program.
+    pub(crate) fn note_gone(&self, pages: u64) {
+        self.swapped_pages.fetch_add(pages, Relaxed);
+    }
+
+    /// How many pages (a power of two, as its logarithm) to bring in for a fault at page `index` of `block`: one for an
+    /// access out of order, more and more for one that goes on where the last ended.
+    fn window_order(&self, block: &Block, address: usize) -> u8 {
+        let index = page_index(address);
+        let (next, order) = if index == 0 {
+            match self.table.block(address.wrapping_sub(PAGE)) {
+                Some(before) if before.history_next.load(Relaxed) as usize == BLOCK_PAGES => {
+                    (0, before.history_window.load(Relaxed))
+                }
+                _ => (usize::MAX, 0),
+            }
+        } else {
+            (block.history_next.load(Relaxed) as usize, block.history_window.load(Relaxed))
+        };
+        if next == index { (order + WINDOW_GROWTH).min(WINDOW_ORDER_MAX) } else { 0 }
+    }
+}
+
+fn remember(block: &Block, end: usize, order: u8) {
+    block.history_next.store(end as u16, Relaxed);
+    block.history_window.store(order, Relaxed);
+}
+
+impl Handler {
+    /// Resolves a fault of this process.
+    pub(crate) fn serve(&mut self, fault: Fault) {
+        let engine = self.engine;
+        let address = fault.address & !(PAGE - 1);
+        loop {
+            let Some(block) = engine.table.block_or_insert(address, engine.arena) else {
+                engine.userfault().wake(address, PAGE);
+                return;
+            };
+            let done = match block.word(page_index(address)).state() {
+                // The evictor is between marking and moving: its section is a few microseconds.
+                PageState::Isolated(_) => {
+                    drop(engine.move_lock.lock());
+                    false
+                }
+                PageState::Leaving(_) | PageState::Stored(_) => self.swap_in(block, address),
+                PageState::Present(_) | PageState::Removed { .. } | PageState::Clean(..) | PageState::Returning(_) => {
+                    self.first_touch(block, address, fault.access)
+                }
+            };
+            if done {
+                return;
+            }
+        }
+    }
+
+    /// Fills never touched memory with zeroes. True: resolved.
+    fn first_touch(&mut self, block: &Block, address: usize, access: Access) -> bool {
+        let engine = self.engine;
+        let (index, order) = (page_index(address), engine.window_order(block, address));
+        let most = (1usize << order).min(FOLIO_PAGES - index % FOLIO_PAGES);
+        let empty = |page: &usize| {
+            matches!(block.word(index + page).state(), PageState::Present(_) | PageState::Removed { .. })
+        };
+        let pages = (0..most).take_while(empty).count().max(1);
+        let result = match access {
+            Access::Read => engine.userfault().zero(address, pages * PAGE),
+            // SAFETY: the zeroes are the engine's memory.
+            Access::Write => unsafe { engine.userfault().copy(address, self.buffers.zeroes(), pages * PAGE) },
+        };
+        let done = match result {
+            Ok(()) => pages,
+            Err(Stopped { done, why: Errno::AGAIN }) if done == 0 => {
+                self.read_messages();
+                return false;
+            }
+            Err(Stopped { done, why: Errno::NOMEM }) if done == 0 => {
+                rustix::thread::sched_yield();
+                self.read_messages();
+                return false;
+            }
+            // Somebody was faster, or the mapping is gone: let the thread look again.
+            Err(Stopped { done: 0, .. }) => {
+                engine.userfault().wake(address, PAGE);
+                return true;
+            }
+            Err(Stopped { done, .. }) => done / PAGE,
+        };
+        for page in index..index + done {
+            let word = block.word(page);
+            if matches!(word.state(), PageState::Removed { .. }) {
+                let _ = block.replace(page, word, PageWord::PRESENT);
+            }
+        }
+        remember(block, index + done, order);
+        if access == Access::Write {
+            engine.member().charge_bytes.fetch_add((done * PAGE) as u64, Relaxed);
+        }
+        engine.figures().add(Counter::MinorFaults, 1);
+        true
+    }
+
+    /// Brings a page back, with its neighbours as the history advises. True: resolved.
+    fn swap_in(&mut self, block: &Block, address: usize) -> bool {
+        let engine = self.engine;
+        let (index, order) = (page_index(address), engine.window_order(block, address));
+        let first = index & !((1usize << order) - 1);
+        let base = address - (index - first) * PAGE;
+        let mut claimed: [Option<Claimed>; FOLIO_PAGES] = [None; FOLIO_PAGES];
+        let (mut from_store, mut from_file, mut from_cache) = (0u64, 0u64, 0u64);
+        for page in 0..1usize << order {
+            let wanted = first + page == index;
+            let Some(claim) = claim(block, first + page) else { continue };
+            let read = match claim.from {
+                PageState::Leaving(entry) if engine.staging_place(entry).is_some() => {
+                    self.read_staged(entry, first + page, page);
+                    from_cache += 1;
+                    Ok(Written::SameFilled)
+                }
+                PageState::Leaving(entry) | PageState::Stored(entry) => {
+                    from_store += 1;
+                    engine.space.read(entry, self.buffers.page(page), Movers::Running)
+                }
+                _ => continue,
+            };
+            match read {
+                Ok(written) => {
+                    from_file += u64::from(written == Written::File);
+                    claimed[page] = Some(claim);
+                }
+                Err(_) => {
+                    unclaim(block, first + page, claim);
+                    if wanted {
+                        self.poison(block, address);
+                        self.unclaim_all(block, first, &claimed);
+                        return true;
+                    }
+                }
+            }
+        }
+        let outcome = self.copy_back(block, base, first, order, &mut claimed);
+        self.unclaim_all(block, first, &claimed);
+        let (resolved, copied) = outcome;
+        if copied > 0 {
+            let (figures, pages) = (engine.figures(), copied as u64);
+            engine.member().charge_bytes.fetch_add(pages * PAGE as u64, Relaxed);
+            if from_store > 0 {
+                figures.add(Counter::MajorFaults, 1);
+                figures.add(Counter::PagesIn, from_store);
+                figures.add(Counter::FilePagesIn, from_file);
+                let whole = copied == 1 << order;
+                figures.add_size(SizeCounter::SwapIn, if whole { order as usize } else { 0 }, if whole { 1 } else { pages });
+                if !whole {
+                    figures.add_size(SizeCounter::SwapInFallback, order as usize, 1);
+                }
+            } else {
+                figures.add(Counter::MinorFaults, 1);
+            }
+            figures.add(Counter::SwapCacheHits, from_cache);
+            figures.add(Counter::Activated, from_cache);
+            remember(block, first + (1 << order), order);
+        }
+        resolved
+    }
+
+    fn read_staged(&mut self, entry: folioswap_slots::SwapEntry, index: usize, page: usize) {
+        let engine = self.engine;
+        // SAFETY: the ring's memory is fixed once installed; the page is claimed, so the evictor does not give its place
+        // back before we are done.
+        let staging = unsafe { &*engine.staging.get() };
+        let Some(place) = engine.staging_place(entry) else { return };
+        let staged = staging.address(place) + index % FOLIO_PAGES * PAGE;
+        // SAFETY: as above; a page of the staging area, which is always mapped.
+        *self.buffers.page(page) = unsafe { *(staged as *const Page) };
+    }
+
+    /// Copies the claimed pages into the program, run by run. Says whether the fault is resolved, and how many pages are
+    /// back; the claims of those are gone from the list.
+    fn copy_back(
+        &mut self,
+        block: &Block,
+        base: usize,
+        first: usize,
+        order: u8,
+        claimed: &mut [Option<Claimed>; FOLIO_PAGES],
+    ) -> (bool, usize) {
+        let engine = self.engine;
+        let (mut page, mut copied) = (0, 0);
+        while page < FOLIO_PAGES {
+            let run = claimed[page..].iter().take_while(|claim| claim.is_some()).count();
+            if run == 0 {
+                page += 1;
+                continue;
+            }
+            let from: *const u8 = self.buffers.page(page).as_ptr();
+            // SAFETY: the buffers are the engine's memory.
+            let result = unsafe { engine.userfault().copy(base + page * PAGE, from, run * PAGE) };
+            let (done, why) = match result {
+                Ok(()) => (run, None),
+                Err(stopped) => (stopped.done / PAGE, Some(stopped.why)),
+            };
+            for at in page..page + done {
+                if let Some(claim) = claimed[at].take() {
+                    self.give_up_copy(block, first + at, claim, order);
+                }
+            }
+            copied += done;
+            page += done;
+            match why {
+                None => {}
+                Some(Errno::AGAIN) if done > 0 => {}
+                Some(Errno::EXIST) => {
+                    // It is there already: it was served while a fork froze the words. What is stored is old.
+                    if let Some(claim) = claimed[page].take() {
+                        self.give_up_copy(block, first + page, claim, order);
+                    }
+                    engine.userfault().wake(base + page * PAGE, PAGE);
+                    page += 1;
+                }
+                Some(Errno::AGAIN | Errno::NOMEM) => {
+                    self.unclaim_all(block, first, claimed);
+                    claimed.fill(None);
+                    rustix::thread::sched_yield();
+                    self.read_messages();
+                    return (false, copied);
+                }
+                // The mapping is gone or the process ends.
+                Some(_) => {
+                    engine.userfault().wake(base, FOLIO.min((FOLIO_PAGES - page) * PAGE));
+                    return (true, copied);
+                }
+            }
+        }
+        (true, copied)
+    }
+
+    /// The page is in the program: its entry is given up. One that was still in staging is the evictor's to free.
+    fn give_up_copy(&mut self, block: &Block, index: usize, claim: Claimed, order: u8) {
+        let engine = self.engine;
+        // A page that was touched out of order, or that waited in staging, is proven hot; what a window brings along is
+        // not.
+        let hot = order == 0 || matches!(claim.from, PageState::Leaving(_));
+        block.set(index, if hot { PageWord::PRESENT_HOT } else { PageWord::PRESENT });
+        if let PageState::Stored(entry) = claim.from {
+            engine.space.put(entry, 1);
+        }
+        engine.note_returned(1);
+    }
+
+    fn unclaim_all(&self, block: &Block, first: usize, claimed: &[Option<Claimed>; FOLIO_PAGES]) {
+        for (page, claim) in claimed.iter().enumerate() {
+            if let Some(claim) = claim {
+                unclaim(block, first + page, *claim);
+            }
+        }
+    }
+
+    /// The page's bytes are lost: who touches it gets SIGBUS, and nobody else is harmed.
+    fn poison(&mut self, block: &Block, address: usize) {
+        let engine = self.engine;
+        let index = page_index(address);
+        let word = block.word(index);
+        let entry = word.entry();
+        block.set(index, PageWord::PRESENT);
+        if let (PageState::Stored(_), Some(entry)) = (word.state(), entry) {
+            engine.space.put(entry, 1);
+        }
+        engine.note_returned(1);
+        let _ = engine.userfault().poison(address);
+        engine.userfault().wake(address, PAGE);
+        engine.figures().add(Counter::Poisoned, 1);
+        let control = engine.descriptors.control.load(Relaxed);
+        crate::link::tell(control, Kind::Note, [Note::Poisoned as u64, address as u64, 0], None);
+    }
+}
+
+fn claim(block: &Block, index: usize) -> Option<Claimed> {
+    let before = block.word(index);
+    let word = before.claim()?;
+    block.replace(index, before, word).ok()?;
+    Some(Claimed { word, from: before.state() })
+}
+
+fn unclaim(block: &Block, index: usize, claim: Claimed) {
+    if let Some(word) = claim.word.unclaim() {
+        block.set(index, word);
+    }
+}

@@ -1,0 +1,428 @@
+//! Fork: the child reads what it must read, from its first instruction on.
+//!
+//! ```text
+//! forking thread (parent)          handler (parent)              forking thread (child)   handler (child)
+//! prepare: gate, window opens      serves without changing
+//!   ... C library, clone(2) ...    anything; logs events
+//!                                  reads the FORK event, sends
+//!                                  the child's userfaultfd to
+//!                                  the supervisor; serves child   child: engine is reset,
+//! parent: returns                                                 starts its handler ---->  joins by the token,
+//!                                                                 waits                     gets its userfaultfd,
+//!                                  stops serving the child  <---------- fork_ack ---------  applies the log
+//!                                  closes the window, applies ---------- fork_done ------->  serves
+//!                                  the log, opens the gate        returns
+//! ```
+//!
+//! Between `prepare` and the closing of the window the evictor stands still and the handler changes nothing that the
+//! child's copy-on-write copy of the engine contains, except the log, whose entries are complete or absent: so that copy
+//! is consistent whenever the kernel takes it. What is served in the window stays `Stored` (or `Leaving`) while it is
+//! present; the evictor finds such pages and forgets the copy.
+//!
+//! A child made by a bare clone(2) has no such protocol: see [`crate::raw_child`].
+
+use crate::engine::{Engine, Life};
+use crate::futex::Lock;
+use crate::handler::{Fault, Handler};
+use crate::isolate::page_index;
+use crate::link;
+use crate::ranges::Ranges;
+use crate::staging::FOLIO_PAGES;
+use crate::sys;
+use crate::thread::{self, Descriptors};
+use crate::uffd::{Access, Event, Message, Stopped, Userfault};
+use core::cell::UnsafeCell;
+use core::sync::atomic::{
+    AtomicI32, AtomicU32, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
+use folioswap_core::page::{PageState, PageWord};
+use folioswap_core::page_table::PAGE;
+use folioswap_core::space::Movers;
+use folioswap_devices::Page;
+use folioswap_group::protocol::Kind;
+use folioswap_group::segment::CLUSTER_BYTES;
+use rustix::io::Errno;
+
+const LOG: usize = 512;
+const SHUT: u32 = 0;
+const OPEN: u32 = 1;
+
+/// One event of the window. All zero: not written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+struct Logged {
+    kind: usize,
+    a: usize,
+    b: usize,
+    c: usize,
+}
+const REMOVED: usize = 1;
+const UNMAPPED: usize = 2;
+const REMAPPED: usize = 3;
+
+/// State of the fork protocol; all-zero is "no fork".
+#[repr(C)]
+pub(crate) struct ForkState {
+    serialised: Lock,
+    preparing: AtomicU32,
+    window: AtomicU32,
+    relatives: AtomicU32,
+    /// Set when the C library's fork returned in the parent.
+    returned: AtomicU32,
+    child_seen: AtomicU32,
+    child_userfault: AtomicI32,
+    sequence: AtomicU32,
+    token: AtomicU64,
+    opened_ns: AtomicU64,
+    inherited_token: AtomicU64,
+    inherited_from: AtomicU32,
+    inherited_pid: AtomicU32,
+    log_count: AtomicU32,
+    log_at_fork: AtomicU32,
+    log: UnsafeCell<[Logged; LOG]>,
+    /// Ranges that a child does not inherit (MADV_DONTFORK) or inherits empty (MADV_WIPEONFORK). Under `not_inherited_lock`.
+    pub(crate) not_inherited: UnsafeCell<Ranges>,
+    pub(crate) not_inherited_lock: Lock,
+}
+
+/// Whose fault is served in the window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Whose {
+    /// This process's: what its threads did in the window counts.
+    Parent,
+    /// The child's: only what was done before the fork counts.
+    Child,
+}
+
+impl ForkState {
+    pub(crate) fn window_is_shut(&self) -> bool {
+        self.window.load(Acquire) == SHUT
+    }
+    /// A fork waits for the handler and the evictor: nobody may wait for memory now.
+    pub(crate) fn is_preparing(&self) -> bool {
+        self.preparing.load(Acquire) != 0
+    }
+    /// Has this process forked, or is it a fork?
+    pub(crate) fn has_relatives(&self) -> bool {
+        self.relatives.load(Relaxed) != 0
+    }
+    /// The token by which the supervisor knows this child; 0 if it inherited nothing.
+    pub(crate) fn inherited_token(&self) -> u64 {
+        self.inherited_token.load(Acquire)
+    }
+
+    /// The child has its userfaultfd: asks the parent to stop serving it, and waits until it did or is gone; then the
+    /// engine is this process's alone.
+    pub(crate) fn take_over(&self, engine: &Engine) {
+        let parent = &engine.segment().members[self.inherited_from.load(Relaxed) as usize];
+        let (token, pid) = (self.inherited_token(), self.inherited_pid.load(Relaxed));
+        parent.fork_ack.store(token, Release);
+        while parent.fork_done.load(Acquire) != token && parent.is_live() && parent.pid.load(Relaxed) == pid {
+            rustix::thread::sched_yield();
+        }
+    }
+
+    fn push(&self, event: Event) {
+        let (kind, a, b, c) = match event {
+            Event::Remove { start, end } => (REMOVED, start, end, 0),
+            Event::Unmap { start, end } => (UNMAPPED, start, end, 0),
+            Event::Remap { from, to, bytes } => (REMAPPED, from, to, bytes),
+            Event::Fault { .. } | Event::Fork { .. } | Event::Unknown => return,
+        };
+        let count = self.log_count.load(Relaxed) as usize;
+        if count == LOG {
+            // More events in one fork than threads can have made: nothing sane does this.
+            sys::kill_self();
+        }
+        // SAFETY: the handler alone writes the log, while the window is open.
+        let entry = unsafe { &mut (&mut (*self.log.get()))[count] };
+        (entry.a, entry.b, entry.c) = (a, b, c);
+        core::sync::atomic::fence(Release);
+        entry.kind = kind;
+        self.log_count.store(count as u32 + 1, Release);
+    }
+
+    /// The first `limit` events of the log.
+    fn logged(&self, limit: u32) -> &[Logged] {
+        // SAFETY: entries below the count are written and not changed before the window is shut.
+        unsafe { &(&(*self.log.get()))[..limit.min(LOG as u32) as usize] }
+    }
+
+    /// Where the words of the page that is now at `address` still stand, going back through the log; `None` if the log
+    /// says that nothing of it is left.
+    fn before_the_log(&self, address: usize, limit: u32) -> Option<usize> {
+        let mut address = address;
+        for entry in self.logged(limit).iter().rev() {
+            match entry.kind {
+                REMOVED | UNMAPPED if (entry.a..entry.b).contains(&address) => return None,
+                REMAPPED if (entry.b..entry.b + entry.c).contains(&address) => address = address - entry.b + entry.a,
+                REMAPPED if (entry.a..entry.a + entry.c).contains(&address) => return None,
+                _ => {}
+            }
+        }
+        Some(address)
+    }
+}
+
+impl Logged {
+    fn event(self) -> Event {
+        match self.kind {
+            REMOVED => Event::Remove { start: self.a, end: self.b },
+            UNMAPPED => Event::Unmap { start: self.a, end: self.b },
+            REMAPPED => Event::Remap { from: self.a, to: self.b, bytes: self.c },
+            _ => Event::Unknown,
+        }
+    }
+}
+
+/// Before the C library forks: the evictor stands still, the handler changes nothing any more. In the forking thread.
+pub fn prepare(engine: &Engine) {
+    while engine.life() == Life::Starting {
+        crate::futex::wait(&engine.life, Life::Starting as u32, 1_000_000, crate::futex::Sharing::Private);
+    }
+    if engine.life() == Life::Unmanaged {
+        return;
+    }
+    let fork = &engine.fork;
+    fork.serialised.acquire();
+    fork.preparing.store(1, Release);
+    engine.gate.acquire();
+    let handler_pauses = engine.serve_lock.lock();
+    fork.returned.store(0, Relaxed);
+    fork.child_seen.store(0, Relaxed);
+    if engine.is_engaged() {
+        let sequence = fork.sequence.fetch_add(1, Relaxed) + 1;
+        fork.token.store((sys::getpid() as u64) << 32 | sequence as u64, Relaxed);
+        fork.log_count.store(0, Relaxed);
+        // SAFETY: the handler is at rest and the window shut: nobody reads the log.
+        unsafe { (*fork.log.get()).fill(Logged { kind: 0, a: 0, b: 0, c: 0 }) };
+        fork.opened_ns.store(sys::now_ns(), Relaxed);
+        fork.window.store(OPEN, Release);
+    }
+    drop(handler_pauses);
+}
+
+/// After the C library forked, in the parent (also when the fork failed).
+pub fn parent(engine: &Engine) {
+    let fork = &engine.fork;
+    if engine.life() != Life::Running || !fork.is_preparing() {
+        return;
+    }
+    if fork.window_is_shut() {
+        // Nothing was ever registered: the child has nothing to inherit.
+        fork.preparing.store(0, Release);
+        engine.gate.release();
+        fork.serialised.release();
+        return;
+    }
+    // The handler closes the window when the child is on its own, or at once if there is none.
+    fork.returned.store(1, Release);
+}
+
+/// After the C library forked, in the child.
+///
+/// # Safety
+/// Only as the first thing in a forked child, in its only thread, after [`prepare`] in its parent.
+pub unsafe fn child(engine: &'static Engine) {
+    let fork = &engine.fork;
+    if engine.life() != Life::Running {
+        return;
+    }
+    let inherits = !fork.window_is_shut();
+    fork.inherited_token.store(if inherits { fork.token.load(Relaxed) } else { 0 }, Relaxed);
+    fork.inherited_from.store(engine.member.load(Relaxed), Relaxed);
+    fork.inherited_pid.store(engine.member().pid.load(Relaxed), Relaxed);
+    fork.relatives.store(1, Relaxed);
+    fork.window.store(SHUT, Relaxed);
+    fork.preparing.store(0, Relaxed);
+    fork.serialised.reset();
+    fork.not_inherited_lock.reset();
+    // SAFETY: by contract.
+    unsafe { engine.reset_in_child() };
+    if start(engine).is_err() {
+        if inherits {
+            sys::kill_self();
+        }
+        engine.life.store(Life::Unmanaged as u32, Release);
+        return;
+    }
+    if inherits {
+        // The child's program may run only when its events have a reader: one that the parent read would be lost.
+        while engine.life() == Life::Starting {
+            crate::futex::wait(&engine.life, Life::Starting as u32, 1_000_000, crate::futex::Sharing::Private);
+        }
+    }
+}
+
+/// Starts the handler thread of this process, which then does all the rest.
+///
+/// # Errors
+/// clone(2)'s.
+pub fn start(engine: &'static Engine) -> Result<(), Errno> {
+    // SAFETY: the stack is mapped for ever and no thread of this process uses it.
+    unsafe {
+        thread::spawn(
+            engine.handler_stack.load(Relaxed) as *mut u8,
+            crate::handler::run,
+            core::ptr::from_ref(engine) as usize,
+            Descriptors::Copied,
+        )
+    }
+    .map(|_| ())
+}
+
+impl Handler {
+    /// In a child whose copy of the engine has just become its own: what the log says, what it does not inherit, and that
+    /// its clusters of the file device have a second owner.
+    pub(crate) fn apply_inherited(&mut self) {
+        let engine = self.engine;
+        let fork = &engine.fork;
+        engine.space.file_space().share_all();
+        let _moves_wait = engine.move_lock.lock();
+        for index in 0..fork.log_count.load(Acquire) {
+            let entry = fork.logged(index + 1)[index as usize];
+            self.process(entry.event());
+        }
+        let _guard = fork.not_inherited_lock.lock();
+        // SAFETY: under its lock.
+        for range in unsafe { &*fork.not_inherited.get() }.as_slice() {
+            engine.remove_pages(range.start, range.end);
+        }
+    }
+
+    /// An event in a fork's window. Under the move lock.
+    pub(crate) fn postpone(&mut self, event: Event) {
+        let fork = &self.engine.fork;
+        match event {
+            Event::Fork { child } if fork.child_seen.load(Relaxed) == 0 => {
+                fork.child_userfault.store(child, Relaxed);
+                fork.log_at_fork.store(fork.log_count.load(Relaxed), Relaxed);
+                fork.child_seen.store(1, Release);
+                let control = self.engine.descriptors.control.load(Relaxed);
+                link::tell(control, Kind::Forked, [fork.token.load(Relaxed), 0, 0], Some(child));
+            }
+            Event::Fork { child } => self.raw_children.wait(child),
+            event => fork.push(event),
+        }
+    }
+
+    /// Serves a fault without changing anything that a snapshot contains.
+    pub(crate) fn serve_frozen(&mut self, userfault: Userfault, fault: Fault, whose: Whose) {
+        let engine = self.engine;
+        let address = fault.address & !(PAGE - 1);
+        loop {
+            let fork = &engine.fork;
+            let limit = match whose {
+                Whose::Parent => fork.log_count.load(Relaxed),
+                Whose::Child => fork.log_at_fork.load(Relaxed),
+            };
+            let word = fork
+                .before_the_log(address, limit)
+                .and_then(|address| Some((address, engine.table.block(address)?.word(page_index(address)))));
+            let result = match word.map(|(address, word)| (address, word.state())) {
+                Some((_, PageState::Stored(entry))) => {
+                    if engine.space.read(entry, self.buffers.page(0), Movers::Frozen).is_err() {
+                        let _ = userfault.poison(address);
+                        userfault.wake(address, PAGE);
+                        return;
+                    }
+                    // SAFETY: the buffers are the engine's memory.
+                    unsafe { userfault.copy(address, self.buffers.page(0).as_ptr(), PAGE) }
+                }
+                Some((at, PageState::Leaving(entry))) => {
+                    let Some(place) = engine.staging_place(entry) else { return };
+                    // SAFETY: the ring's memory is fixed; the evictor stands still, so the page stays where it is.
+                    let staged = unsafe { &*engine.staging.get() }.address(place) + page_index(at) % FOLIO_PAGES * PAGE;
+                    // SAFETY: as above.
+                    *self.buffers.page(0) = unsafe { *(staged as *const Page) };
+                    // SAFETY: the buffers are the engine's memory.
+                    unsafe { userfault.copy(address, self.buffers.page(0).as_ptr(), PAGE) }
+                }
+                _ if fault.access == Access::Read => userfault.zero(address, PAGE),
+                // SAFETY: the zeroes are the engine's memory.
+                _ => unsafe { userfault.copy(address, self.buffers.zeroes(), PAGE) },
+            };
+            match result {
+                Err(Stopped { why: Errno::AGAIN, .. }) => {
+                    if whose == Whose::Parent {
+                        self.read_messages();
+                    }
+                    rustix::thread::sched_yield();
+                }
+                Ok(()) => return,
+                Err(_) => {
+                    userfault.wake(address, PAGE);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// While the window is open: serves the child until it is on its own, then closes the window.
+    pub(crate) fn serve_forked_child(&mut self) {
+        let engine = self.engine;
+        let fork = &engine.fork;
+        if fork.child_seen.load(Acquire) == 0 {
+            if fork.returned.load(Acquire) != 0 {
+                // The forking thread is back. Had there been a child, it would have waited until its event was read; the
+                // event may have been read just before this round, so look once more.
+                self.read_messages();
+                if fork.child_seen.load(Acquire) == 0 {
+                    self.close_window();
+                }
+            }
+            return;
+        }
+        let (token, child) = (fork.token.load(Relaxed), Userfault(fork.child_userfault.load(Relaxed)));
+        if engine.member().fork_ack.load(Acquire) == token {
+            engine.member().fork_done.store(token, Release);
+            self.close_window();
+            return;
+        }
+        let mut messages = [Message::EMPTY; 8];
+        let count = child.read(&mut messages);
+        for message in &messages[..count] {
+            if let Event::Fault { address, access, .. } = message.event() {
+                self.serve_frozen(child, Fault { address, access }, Whose::Child);
+            }
+        }
+        if count == 0 && sys::now_ns() - fork.opened_ns.load(Relaxed) > 20_000_000 && is_gone(child) {
+            self.close_window();
+        }
+    }
+
+    /// The child is on its own, or there is none: the engine may change again.
+    fn close_window(&mut self) {
+        let engine = self.engine;
+        let fork = &engine.fork;
+        if fork.child_seen.load(Relaxed) != 0 {
+            let child = fork.child_userfault.load(Relaxed) as u32;
+            sys::close_range(child, child);
+            fork.relatives.store(1, Relaxed);
+            engine.space.file_space().share_all();
+        }
+        {
+            let _moves_wait = engine.move_lock.lock();
+            for index in 0..fork.log_count.load(Relaxed) {
+                let entry = fork.logged(index + 1)[index as usize];
+                self.process(entry.event());
+            }
+            fork.log_count.store(0, Relaxed);
+        }
+        fork.window.store(SHUT, Release);
+        fork.preparing.store(0, Release);
+        engine.gate.release();
+        fork.serialised.release();
+    }
+}
+
+/// Has the process of this userfaultfd ended (or become another image)?
+pub(crate) fn is_gone(userfault: Userfault) -> bool {
+    // SAFETY: a page that no process can map: nothing is unregistered.
+    let answer = unsafe { userfault.unregister(0, PAGE) };
+    answer == Err(Errno::SRCH)
+}
+
+const _: () = assert!(CLUSTER_BYTES == 512 * PAGE as u64);
+const _: () = assert!(PageWord::PRESENT.bits() == 0);

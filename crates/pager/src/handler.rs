@@ -1,0 +1,293 @@
+//! The handler thread: reads the userfaultfd, serves faults, keeps the page words true to what the program does with its
+//! mappings.
+//!
+//! It never waits for the evictor except for memory (and then goes on reading events), never calls into the C library,
+//! and never advises or unmaps memory that it serves: such a call would wait for its own reader.
+
+use crate::engine::{Engine, Life};
+use crate::fault::Buffers;
+use crate::futex::{self, Sharing};
+use crate::link;
+use crate::raw_child::RawChildren;
+use crate::sys;
+use crate::thread::{self, Descriptors};
+use crate::uffd::{Access, Event, Message, Userfault};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use folioswap_devices::Scratch;
+use folioswap_group::counters::Counter;
+use folioswap_group::protocol::{Kind, Message as Control, Note, welcome};
+use folioswap_group::segment::{GroupState, Segment};
+use linux_raw_sys::general as raw;
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fd::{BorrowedFd, IntoRawFd};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags};
+
+/// Faults that can wait in user space; more stay in the kernel's queue.
+const QUEUE: usize = 256;
+const MESSAGES: usize = 16;
+/// How often a throttled handler looks again, and how often one with a fork under way does.
+const LOOK_AGAIN_NS: u64 = 300_000;
+
+/// A fault that was read and is not served yet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fault {
+    pub(crate) address: usize,
+    pub(crate) access: Access,
+}
+
+/// The handler's own state; lost without harm at a fork, except that faults in the queue belong to threads that a child
+/// does not have.
+pub(crate) struct Handler {
+    pub(crate) engine: &'static Engine,
+    pub(crate) scratch: Scratch,
+    pub(crate) buffers: &'static mut Buffers,
+    pub(crate) raw_children: RawChildren,
+    queue: [Fault; QUEUE],
+    queued: usize,
+}
+
+/// The handler thread.
+///
+/// # Safety
+/// `argument` is the engine's address; this is the only handler of the process.
+pub(crate) unsafe extern "C" fn run(argument: usize) -> ! {
+    // SAFETY: by contract.
+    let engine: &'static Engine = unsafe { &*(argument as *const Engine) };
+    sys::name_thread(c"folioswap-fault");
+    // The table is a copy of the program's: drop it all, or pipes of the program would never see their end.
+    sys::close_range(0, u32::MAX);
+    if let Err(errno) = join(engine) {
+        leave(engine, errno);
+    }
+    let buffers = Buffers::of(engine);
+    let Some(buffers) = buffers else { leave(engine, Errno::NOMEM) };
+    let mut handler = Handler {
+        engine,
+        scratch: Scratch::new(),
+        buffers,
+        raw_children: RawChildren::new(),
+        queue: [Fault { address: 0, access: Access::Read }; QUEUE],
+        queued: 0,
+    };
+    if engine.fork.inherited_token() != 0 {
+        handler.apply_inherited();
+        // Whoever waits for a fault that the parent read but did not serve looks again.
+        engine.userfault().wake(0x1000, (1 << 47) - 0x2000);
+    }
+    engine.life.store(Life::Running as u32, Release);
+    let _ = rustix::thread::futex::wake(&engine.life, rustix::thread::futex::Flags::PRIVATE, i32::MAX as u32);
+    // SAFETY: the evictor's stack is mapped for ever and used by no other thread of this process.
+    let evictor = unsafe {
+        thread::spawn(
+            engine.evictor_stack.load(Relaxed) as *mut u8,
+            crate::evictor::run,
+            argument,
+            Descriptors::Shared,
+        )
+    };
+    if evictor.is_err() {
+        link::tell(engine.descriptors.control.load(Relaxed), Kind::OutOfMemory, [3, 0, 0], None);
+    }
+    loop {
+        handler.round();
+    }
+}
+
+/// Joins the group: opens what is needed, says hello, maps the segment, takes over a forked child's userfaultfd.
+fn join(engine: &Engine) -> Result<(), Errno> {
+    let open = |path: &core::ffi::CStr| {
+        rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map(IntoRawFd::into_raw_fd)
+    };
+    let descriptors = &engine.descriptors;
+    descriptors.maps.store(open(c"/proc/self/maps")?, Relaxed);
+    descriptors.pagemap.store(open(c"/proc/self/pagemap")?, Relaxed);
+    descriptors.statm.store(open(c"/proc/self/statm")?, Relaxed);
+    descriptors.status.store(open(c"/proc/self/status")?, Relaxed);
+    descriptors.smaps_rollup.store(open(c"/proc/self/smaps_rollup").unwrap_or(-1), Relaxed);
+    let control = link::connect_to(&engine.group_name[..engine.group_name_length])?;
+    descriptors.control.store(control, Relaxed);
+    let token = engine.fork.inherited_token();
+    link::send(control, &Control::new(Kind::Hello, [token, 0, 0]), None)?;
+    let (answer, came) = link::receive(control)?;
+    if answer.kind() != Some(Kind::Welcome) {
+        return Err(Errno::CONNREFUSED);
+    }
+    let [id, flags, _] = answer.words;
+    let mut came = came.into_iter();
+    let segment = came.next().unwrap_or(-1);
+    if flags & welcome::FILE != 0 {
+        engine.space.set_file(came.next().unwrap_or(-1));
+    }
+    let userfault = if flags & welcome::USERFAULT != 0 { came.next().unwrap_or(-1) } else { -1 };
+    if engine.segment.load(Acquire).is_null() {
+        // SAFETY: a new mapping of the descriptor that the supervisor sized to the segment's layout.
+        let place = unsafe {
+            rustix::mm::mmap(
+                core::ptr::null_mut(),
+                Segment::BYTES,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED | MapFlags::NORESERVE,
+                BorrowedFd::borrow_raw(segment),
+                0,
+            )
+        }?;
+        engine.segment.store(place.cast(), Release);
+        engine.segment().check().map_err(|_| Errno::PROTO)?;
+    }
+    sys::close_range(segment as u32, segment as u32);
+    engine.member.store(id as u32, Release);
+    if token != 0 {
+        if userfault < 0 {
+            return Err(Errno::BADF);
+        }
+        descriptors.userfault.store(userfault, Relaxed);
+        engine.fork.take_over(engine);
+        engine.figures().add(Counter::Forks, 1);
+    } else {
+        match Userfault::open() {
+            Ok(userfault) => descriptors.userfault.store(userfault.0, Relaxed),
+            Err(errno) => {
+                let _ = link::send(
+                    control,
+                    &Control::new(Kind::Note, [Note::NoUserfault as u64, errno.raw_os_error() as u64, 0]),
+                    None,
+                );
+                return Err(errno);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// This process cannot be managed. If nothing of it was ever swapped out it simply runs on; a child of a managed process
+/// must not.
+fn leave(engine: &Engine, _why: Errno) -> ! {
+    if engine.is_engaged() {
+        sys::kill_self();
+    }
+    engine.life.store(Life::Unmanaged as u32, Release);
+    let _ = rustix::thread::futex::wake(&engine.life, rustix::thread::futex::Flags::PRIVATE, i32::MAX as u32);
+    sys::close_range(0, u32::MAX);
+    loop {
+        // SAFETY: ends this thread alone; its stack stays mapped.
+        let _ = unsafe { sys::syscall(raw::__NR_exit, [0; 6]) };
+    }
+}
+
+impl Handler {
+    /// Waits for messages and deals with them.
+    fn round(&mut self) {
+        let engine = self.engine;
+        if self.queued == 0 {
+            self.wait();
+        }
+        let _snapshots_wait = engine.serve_lock.lock();
+        self.read_messages();
+        let begun = sys::now_ns();
+        let mut served = 0;
+        while self.queued > 0 && engine.fork.window_is_shut() {
+            let fault = self.take_fault();
+            if !self.wait_for_memory() {
+                self.serve(fault);
+                served += 1;
+            } else {
+                self.queue_fault(fault);
+                return;
+            }
+        }
+        if !engine.fork.window_is_shut() {
+            while self.queued > 0 {
+                let fault = self.take_fault();
+                self.serve_frozen(engine.userfault(), fault, crate::fork::Whose::Parent);
+            }
+            self.serve_forked_child();
+        }
+        self.raw_children_round();
+        if served > 0 {
+            engine.figures().add(Counter::FaultNanoseconds, sys::now_ns() - begun);
+        }
+    }
+
+    fn wait(&mut self) {
+        let engine = self.engine;
+        // SAFETY: both stay open for the life of this thread.
+        let (faults, control) = unsafe {
+            (
+                BorrowedFd::borrow_raw(engine.userfault().0),
+                BorrowedFd::borrow_raw(engine.descriptors.control.load(Relaxed)),
+            )
+        };
+        // Messages of the control connection are the evictor's; its end is ours.
+        let mut polled = [PollFd::from_borrowed_fd(faults, PollFlags::IN), PollFd::from_borrowed_fd(control, PollFlags::RDHUP)];
+        let short = !engine.fork.window_is_shut() || !self.raw_children.is_empty();
+        let nanoseconds = if short { 200_000 } else { 500_000_000 };
+        let timeout = Timespec { tv_sec: 0, tv_nsec: nanoseconds };
+        let _ = rustix::event::poll(&mut polled, Some(&timeout));
+        if polled[1].revents().intersects(PollFlags::HUP | PollFlags::RDHUP | PollFlags::ERR) {
+            // The supervisor is gone, and with it everybody who could keep the limit and hold our memory's descriptor.
+            sys::kill_self();
+        }
+    }
+
+    /// Reads what there is: events are processed at once, under the move lock, so that no move comes between the reading
+    /// and the processing; faults are queued.
+    pub(crate) fn read_messages(&mut self) {
+        let engine = self.engine;
+        while self.queued + MESSAGES <= QUEUE {
+            let mut messages = [Message::EMPTY; MESSAGES];
+            let _moves_wait = engine.move_lock.lock();
+            let count = engine.userfault().read(&mut messages);
+            for message in &messages[..count] {
+                match message.event() {
+                    Event::Fault { address, access, .. } => self.queue_fault(Fault { address, access }),
+                    event if engine.fork.window_is_shut() => self.process(event),
+                    event => self.postpone(event),
+                }
+            }
+            if count < MESSAGES {
+                return;
+            }
+        }
+    }
+
+    fn queue_fault(&mut self, fault: Fault) {
+        self.queue[self.queued] = fault;
+        self.queued += 1;
+    }
+
+    fn take_fault(&mut self) -> Fault {
+        self.queued -= 1;
+        self.queue[self.queued]
+    }
+
+    /// Direct reclaim, the last resort: while the group is at its limit, a fault waits for the evictors. Events go on
+    /// being read, since an unread one stops every move. True: still no memory, look again later.
+    fn wait_for_memory(&mut self) -> bool {
+        let engine = self.engine;
+        let (header, me) = (&engine.segment().header, engine.member());
+        let limit = header.limit_bytes.load(Relaxed);
+        if engine.segment().charge_bytes() < limit || !engine.is_engaged() {
+            return false;
+        }
+        engine.figures().add(Counter::DirectReclaims, 1);
+        for _ in 0..20 {
+            let observed = header.charge_sank.load(Acquire);
+            if engine.segment().charge_bytes() < limit
+                || engine.fork.is_preparing()
+                || header.state.load(Relaxed) == GroupState::Ending as u32
+                || self.queued + MESSAGES > QUEUE
+            {
+                return false;
+            }
+            futex::post(&me.wake, Sharing::Shared);
+            futex::wait(&header.charge_sank, observed, LOOK_AGAIN_NS, Sharing::Shared);
+            self.read_messages();
+            if !engine.fork.window_is_shut() {
+                return true;
+            }
+        }
+        true
+    }
+}

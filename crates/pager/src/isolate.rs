@@ -1,0 +1,262 @@
+//! Taking pages out of the program: from a piece of 64 KiB of it into a place in staging.
+
+use crate::engine::Engine;
+use crate::staging::{FOLIO, FOLIO_PAGES};
+use folioswap_core::page::{Heat, PageState};
+use folioswap_core::page_table::{BLOCK_PAGES, Block, PAGE};
+use folioswap_group::counters::SizeCounter;
+use folioswap_slots::{AllocError, FolioId, Order, SwapEntry};
+use rustix::io::Errno;
+
+/// Pages of a piece, one bit each.
+pub type Pages = u16;
+
+/// What became of the pages of a piece.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Isolation {
+    /// In staging now.
+    pub moved: Pages,
+    /// Shared after a fork, or pinned for I/O: the kernel does not move them.
+    pub busy: Pages,
+    /// Their mapping cannot be moved from (locked, read-only, changed protection).
+    pub unmovable: Pages,
+    /// Why nothing was tried, if so.
+    pub refused: Option<Refused>,
+}
+
+/// Why a piece was not tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// An event waits to be read: let the handler run, then try again.
+    EventPending,
+    /// No slots, or no memory for their tables.
+    NoSlots,
+    /// The staging area is full: write back first.
+    StagingFull,
+    /// The piece is no longer registered.
+    Gone,
+}
+
+/// Index of an address's page in its block.
+pub fn page_index(address: usize) -> usize {
+    address / PAGE % BLOCK_PAGES
+}
+
+/// A removal is trusted to have been carried out after this many epochs of the evictor (a second each).
+const REMOVAL_EPOCHS: u32 = 3;
+
+impl Engine {
+    /// Which of the present pages of a piece may be taken now. Hot pages are cooled and passed (second chance).
+    pub(crate) fn candidates(&self, block: &Block, piece: usize, present: Pages) -> Pages {
+        let epoch = self.epoch.load(core::sync::atomic::Ordering::Relaxed);
+        let mut wanted = 0;
+        for page in 0..FOLIO_PAGES {
+            if present >> page & 1 == 0 {
+                continue;
+            }
+            let index = page_index(piece) + page;
+            let word = block.word(index);
+            let take = match word.state() {
+                PageState::Present(Heat::Cold) => true,
+                PageState::Present(Heat::Hot) => {
+                    if let Some(cooled) = word.cooled() {
+                        let _ = block.replace(index, word, cooled);
+                    }
+                    false
+                }
+                PageState::Removed { epoch: then } => epoch.wrapping_sub(then) >= REMOVAL_EPOCHS,
+                // Present although the word says that it is away: it was served while a fork froze the words.
+                PageState::Stored(entry) => match word.forget_copy() {
+                    Some(present) if block.replace(index, word, present).is_ok() => {
+                        self.space.put(entry, 1);
+                        self.note_returned(1);
+                        true
+                    }
+                    _ => false,
+                },
+                PageState::Isolated(_) | PageState::Leaving(_) | PageState::Returning(_) | PageState::Clean(..) => false,
+            };
+            wanted |= Pages::from(take) << page;
+        }
+        wanted & !self.kept_pages(piece)
+    }
+
+    fn kept_pages(&self, piece: usize) -> Pages {
+        let _guard = self.kept_lock.lock();
+        // SAFETY: under its lock.
+        let kept = unsafe { &*self.kept.get() };
+        let mut pages = 0;
+        let mut from = piece;
+        while let Some(range) = kept.next(from).filter(|range| range.start < piece + FOLIO) {
+            for page in 0..FOLIO_PAGES {
+                let address = piece + page * PAGE;
+                pages |= Pages::from((range.start..range.end).contains(&address)) << page;
+            }
+            from = range.end;
+        }
+        pages
+    }
+
+    /// Takes the pages `wanted` of the piece out of the program. Evictor only, under the gate.
+    pub(crate) fn isolate(&self, piece: usize, wanted: Pages) -> Isolation {
+        let mut isolation = Isolation::default();
+        // SAFETY: the evictor alone uses the ring outside of the write-back lock's sections.
+        let staging = unsafe { &mut *self.staging.get() };
+        let Some(place) = staging.next_place() else {
+            isolation.refused = Some(Refused::StagingFull);
+            return isolation;
+        };
+        let mut entries = [None; FOLIO_PAGES];
+        let Some(order) = self.allocate_entries(FolioId(place), wanted, &mut entries) else {
+            isolation.refused = Some(Refused::NoSlots);
+            return isolation;
+        };
+        let staged = staging.address(place);
+        {
+            let _events_wait = self.move_lock.lock();
+            // SAFETY: the set is used under the move lock.
+            let registered = unsafe { &*self.registered.get() };
+            match self.table.block(piece) {
+                Some(block) if covers(registered, piece, wanted) => {
+                    self.move_piece(block, piece, staged, &entries, &mut isolation);
+                }
+                _ => isolation.refused = Some(Refused::Gone),
+            }
+        }
+        for (page, entry) in entries.iter_mut().enumerate() {
+            if isolation.moved >> page & 1 == 0
+                && let Some(entry) = entry.take()
+            {
+                self.space.abandon(entry);
+            }
+        }
+        if isolation.moved != 0 {
+            let folio = staging.folio_mut(place);
+            folio.address = piece;
+            folio.entries = entries;
+            staging.push();
+            let pages = isolation.moved.count_ones() as u64;
+            self.note_gone(pages);
+            if order == Order::ZERO {
+                self.figures().add_size(SizeCounter::SwapOut, 0, pages);
+            } else {
+                self.figures().add_size(SizeCounter::SwapOut, order.index(), 1);
+            }
+        }
+        isolation
+    }
+
+    /// Slots for the wanted pages: one folio when the piece is whole, else one slot each. `None`: there are none, and
+    /// none is held.
+    fn allocate_entries(
+        &self,
+        folio: FolioId,
+        wanted: Pages,
+        entries: &mut [Option<SwapEntry>; FOLIO_PAGES],
+    ) -> Option<Order> {
+        self.space.reserve_frames().ok()?;
+        if wanted == Pages::MAX {
+            let order = Order::new(4)?;
+            match self.space.allocate(order, folio) {
+                Ok(first) => {
+                    for (page, entry) in entries.iter_mut().enumerate() {
+                        *entry = first.checked_add(page as u64);
+                    }
+                    return Some(order);
+                }
+                Err(AllocError::SplitAndRetry) => {
+                    self.figures().add_size(SizeCounter::SwapOutFallback, order.index(), 1);
+                }
+                Err(_) => return None,
+            }
+        }
+        for page in 0..FOLIO_PAGES {
+            if wanted >> page & 1 != 0 {
+                match self.space.allocate(Order::ZERO, folio) {
+                    Ok(entry) => entries[page] = Some(entry),
+                    Err(_) => {
+                        entries.iter_mut().filter_map(Option::take).for_each(|entry| self.space.abandon(entry));
+                        return None;
+                    }
+                }
+            }
+        }
+        Some(Order::ZERO)
+    }
+
+    /// Marks, moves, and marks again. Under the move lock.
+    fn move_piece(
+        &self,
+        block: &Block,
+        piece: usize,
+        staged: usize,
+        entries: &[Option<SwapEntry>; FOLIO_PAGES],
+        isolation: &mut Isolation,
+    ) {
+        let base = page_index(piece);
+        let mut marked: Pages = 0;
+        for (page, entry) in entries.iter().enumerate() {
+            let word = block.word(base + page);
+            if let Some(isolated) = entry.and_then(|entry| word.isolate(entry))
+                && block.replace(base + page, word, isolated).is_ok()
+            {
+                marked |= 1 << page;
+            }
+        }
+        let mut page = 0;
+        while page < FOLIO_PAGES {
+            let run = (marked >> page).trailing_ones() as usize;
+            if run == 0 {
+                page += 1;
+                continue;
+            }
+            // SAFETY: the pages are marked as isolated, so nobody else changes their state; the piece is registered, and
+            // no unmapping of it is unread (the kernel would answer EAGAIN), so whoever touches a moved page is served.
+            let result = unsafe { self.userfault().move_pages(staged + page * PAGE, piece + page * PAGE, run * PAGE) };
+            let (done, why) = match result {
+                Ok(()) => (run, None),
+                Err(stopped) => (stopped.done / PAGE, Some(stopped.why)),
+            };
+            isolation.moved |= bits(page, done);
+            page += done;
+            match why {
+                None => {}
+                // A part was moved; the next attempt tells why it stopped, unless an event waits.
+                Some(Errno::AGAIN) if done > 0 => {}
+                Some(Errno::AGAIN) => {
+                    isolation.refused = Some(Refused::EventPending);
+                    break;
+                }
+                Some(Errno::BUSY) => {
+                    isolation.busy |= bits(page, 1);
+                    page += 1;
+                }
+                Some(Errno::INVAL) => {
+                    isolation.unmovable |= bits(page, run - done);
+                    page += run - done;
+                }
+                // Absent by now (given up, or never there), or something stands in our staging place: leave it.
+                Some(_) => page += 1,
+            }
+        }
+        for page in 0..FOLIO_PAGES {
+            if marked >> page & 1 != 0 {
+                let word = block.word(base + page);
+                let next = if isolation.moved >> page & 1 != 0 { word.moved() } else { word.not_moved() };
+                if let Some(next) = next {
+                    block.set(base + page, next);
+                }
+            }
+        }
+    }
+}
+
+fn bits(first: usize, count: usize) -> Pages {
+    (((1u32 << count) - 1) << first) as Pages
+}
+
+fn covers(registered: &crate::ranges::Ranges, piece: usize, wanted: Pages) -> bool {
+    let first = piece + wanted.trailing_zeros() as usize * PAGE;
+    let last = piece + (FOLIO_PAGES - wanted.leading_zeros() as usize) * PAGE;
+    registered.covers(first, last)
+}

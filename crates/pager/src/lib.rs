@@ -1,0 +1,27 @@
+//! The pager: makes a process's memory obey the engine. The only room that knows userfaultfd.
+//!
+//! Two threads of our own live in the process: the **handler** ([`handler`]) reads faults and events and serves them, the
+//! **evictor** ([`evictor`]) measures, registers memory and takes it out. Neither uses the C library, allocates, or
+//! touches memory that could be swapped out. See `docs/design.md` for the races and the tests that exercise them.
+#![cfg_attr(not(test), no_std)]
+
+pub mod account;
+pub mod arena;
+pub mod engine;
+mod events;
+mod evictor;
+mod fault;
+pub mod fork;
+pub mod futex;
+mod handler;
+mod isolate;
+pub mod link;
+pub mod maps;
+pub mod pagemap;
+pub mod ranges;
+mod raw_child;
+pub mod staging;
+pub mod sys;
+pub mod thread;
+pub mod uffd;
+mod write_back;

@@ -1,0 +1,124 @@
+//! `/proc/self/maps`, read without allocation, and which of its mappings can be managed.
+
+use rustix::fd::BorrowedFd;
+
+/// One line of the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mapping {
+    /// First address.
+    pub start: usize,
+    /// Address after the last.
+    pub end: usize,
+    /// What it is to us.
+    pub kind: MappingKind,
+}
+
+/// What a mapping is to the pager.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MappingKind {
+    /// Private, anonymous, readable and writable, not executable: can be managed.
+    Anonymous,
+    /// Backed by a file or shared memory.
+    File,
+    /// Anything else: stacks, special areas, other protections.
+    Other,
+}
+
+/// Parses one line (without its newline). `None` if it is not one.
+pub fn parse(line: &[u8]) -> Option<Mapping> {
+    let (start, rest) = hexadecimal(line)?;
+    let (end, rest) = hexadecimal(rest.strip_prefix(b"-")?)?;
+    let rest = rest.strip_prefix(b" ")?;
+    let permissions = rest.get(..4)?;
+    let mut fields = rest.get(5..)?.splitn(4, |&byte| byte == b' ');
+    let (_offset, _device, inode) = (fields.next()?, fields.next()?, fields.next()?);
+    let path = fields.next().map_or(&b""[..], |path| path.trim_ascii_start());
+    let kind = if inode != b"0" {
+        MappingKind::File
+    } else if permissions == b"rw-p" && (path.is_empty() || path == b"[heap]" || path.starts_with(b"[anon:")) {
+        MappingKind::Anonymous
+    } else {
+        MappingKind::Other
+    };
+    Some(Mapping { start, end, kind })
+}
+
+fn hexadecimal(text: &[u8]) -> Option<(usize, &[u8])> {
+    let digits = text.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
+    if digits == 0 || digits > 16 {
+        return None;
+    }
+    let value = text[..digits]
+        .iter()
+        .fold(0usize, |value, &byte| value << 4 | (byte as char).to_digit(16).unwrap_or(0) as usize);
+    Some((value, &text[digits..]))
+}
+
+/// Reads the whole file through `descriptor` (of `/proc/self/maps`, at any position) and calls `each` for every mapping,
+/// in ascending order. The buffer is the caller's; lines longer than half of it are skipped.
+///
+/// The kernel hands out one page at a time under its lock, so the list may be a mixture of moments: whatever is done
+/// with it must be checked by the operation itself.
+pub fn read(descriptor: BorrowedFd<'_>, buffer: &mut [u8], mut each: impl FnMut(Mapping)) -> rustix::io::Result<()> {
+    rustix::fs::seek(descriptor, rustix::fs::SeekFrom::Start(0))?;
+    let mut filled = 0;
+    loop {
+        let got = rustix::io::read(descriptor, &mut buffer[filled..])?;
+        filled += got;
+        let mut begin = 0;
+        while let Some(length) = buffer[begin..filled].iter().position(|&byte| byte == b'\n') {
+            if let Some(mapping) = parse(&buffer[begin..begin + length]) {
+                each(mapping);
+            }
+            begin += length + 1;
+        }
+        if got == 0 {
+            return Ok(());
+        }
+        buffer.copy_within(begin..filled, 0);
+        filled -= begin;
+        if filled > buffer.len() / 2 {
+            filled = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn kinds_are_told_apart() {
+        let kind = |line: &str| parse(line.as_bytes()).map(|mapping| mapping.kind);
+        assert_eq!(kind("7f1200000000-7f1200021000 rw-p 00000000 00:00 0 "), Some(MappingKind::Anonymous));
+        assert_eq!(
+            kind("55d0c000-55d0e000 rw-p 00000000 00:00 0                          [heap]"),
+            Some(MappingKind::Anonymous)
+        );
+        assert_eq!(kind("7f12000-7f13000 rw-p 00000000 00:00 0     [anon:glibc: malloc]"), Some(MappingKind::Anonymous));
+        assert_eq!(kind("7ffd000-7ffe000 rw-p 00000000 00:00 0     [stack]"), Some(MappingKind::Other));
+        assert_eq!(kind("7f12000-7f13000 r--p 00000000 00:00 0 "), Some(MappingKind::Other));
+        assert_eq!(kind("7f12000-7f13000 rwxp 00000000 00:00 0 "), Some(MappingKind::Other));
+        assert_eq!(kind("7f12000-7f13000 rw-s 00000000 00:01 17   /dev/zero (deleted)"), Some(MappingKind::File));
+        assert_eq!(kind("7f12000-7f13000 rw-p 0001a000 fd:00 17   /lib/libc.so.6"), Some(MappingKind::File));
+        assert_eq!(kind("nonsense"), None);
+        assert_eq!(kind(""), None);
+    }
+
+    #[test]
+    fn own_maps_hold_our_stack_variable() {
+        let file = std::fs::File::open("/proc/self/maps").unwrap();
+        let here = &raw const file as usize;
+        let mut seen = 0;
+        let mut last = 0;
+        let mut buffer = [0; 8192];
+        read(file.as_fd(), &mut buffer, |mapping| {
+            assert!(mapping.start >= last && mapping.end > mapping.start);
+            last = mapping.end;
+            seen += usize::from((mapping.start..mapping.end).contains(&here));
+        })
+        .unwrap();
+        assert_eq!(seen, 1);
+    }
+}

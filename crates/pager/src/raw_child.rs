@@ -1,0 +1,242 @@
+//! Children made by a bare clone(2), without the C library: nobody in them runs our code, so their parent serves them.
+//!
+//! The FORK event is a barrier: until it is read, no page can be moved or copied. When it is read, the handler writes back
+//! what waits in staging and gives the child a page table of its own, in which every entry is held once more. The child
+//! is served through the userfaultfd that came with the event, until it execs or ends. If the parent ends first, the
+//! supervisor, which holds a duplicate of that descriptor, ends the child at its first fault.
+
+use crate::engine::Engine;
+use crate::events::pages_within;
+use crate::fork::is_gone;
+use crate::handler::Handler;
+use crate::isolate::page_index;
+use crate::link;
+use crate::sys;
+use crate::uffd::{Access, Event, Message, Stopped, Userfault};
+use core::sync::atomic::Ordering::Relaxed;
+use folioswap_core::page::{PageState, PageWord};
+use folioswap_core::page_table::{BLOCK, PAGE, PageTable};
+use folioswap_core::space::Movers;
+use folioswap_group::counters::Counter;
+use folioswap_group::protocol::Kind;
+use rustix::io::Errno;
+
+/// Most such children at a time; one more ends the process with the supervisor's message, rather than read zeroes.
+const CHILDREN_MAX: usize = 64;
+const PROBE_NS: u64 = 500_000_000;
+
+struct RawChild {
+    userfault: Userfault,
+    table: PageTable,
+}
+
+/// The children that this process serves.
+pub(crate) struct RawChildren {
+    children: [Option<&'static mut RawChild>; CHILDREN_MAX],
+    waiting: [i32; CHILDREN_MAX],
+    waiting_count: usize,
+    probe_next_ns: u64,
+}
+
+impl RawChildren {
+    pub(crate) const fn new() -> Self {
+        RawChildren { children: [const { None }; CHILDREN_MAX], waiting: [0; CHILDREN_MAX], waiting_count: 0, probe_next_ns: 0 }
+    }
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting_count == 0 && self.children.iter().all(Option::is_none)
+    }
+    /// A child that came while a fork froze the words: it is adopted when the window closes, and stands still until then.
+    pub(crate) fn wait(&mut self, child: i32) {
+        if self.waiting_count == CHILDREN_MAX {
+            sys::kill_self();
+        }
+        self.waiting[self.waiting_count] = child;
+        self.waiting_count += 1;
+    }
+}
+
+impl Handler {
+    /// Gives a child a table of its own. Under the move lock, outside of a fork's window.
+    pub(crate) fn adopt_raw_child(&mut self, descriptor: i32) {
+        self.write_back_range(0, 1 << 47);
+        let engine = self.engine;
+        let table = PageTable::new();
+        let copied = copy_table(engine, &engine.table, &table);
+        let place = self.raw_children.children.iter_mut().find(|place| place.is_none());
+        let memory = engine.arena.own_mapping(size_of::<RawChild>());
+        let (true, Some(place), Some(memory)) = (copied, place, memory) else { sys::kill_self() };
+        // SAFETY: fresh memory of the right size, for ever.
+        let child: &'static mut RawChild = unsafe {
+            let memory = memory.cast::<RawChild>();
+            memory.write(RawChild { userfault: Userfault(descriptor), table });
+            &mut *memory.as_ptr()
+        };
+        *place = Some(child);
+        engine.space.file_space().share_all();
+        engine.figures().add(Counter::RawForks, 1);
+        link::tell(engine.descriptors.control.load(Relaxed), Kind::RawForked, [0; 3], Some(descriptor));
+    }
+
+    /// Serves the children there are; drops those that ended.
+    pub(crate) fn raw_children_round(&mut self) {
+        if self.raw_children.is_empty() || !self.engine.fork.window_is_shut() {
+            return;
+        }
+        while self.raw_children.waiting_count > 0 {
+            self.raw_children.waiting_count -= 1;
+            let descriptor = self.raw_children.waiting[self.raw_children.waiting_count];
+            let engine = self.engine;
+            let _moves_wait = engine.move_lock.lock();
+            self.adopt_raw_child(descriptor);
+        }
+        let now = sys::now_ns();
+        let probe = now >= self.raw_children.probe_next_ns;
+        if probe {
+            self.raw_children.probe_next_ns = now + PROBE_NS;
+        }
+        for index in 0..CHILDREN_MAX {
+            let Some(child) = self.raw_children.children[index].take() else { continue };
+            self.serve_raw_child(child);
+            if probe && is_gone(child.userfault) {
+                drop_table(self.engine, &child.table, 0, 1 << 47);
+                sys::close_range(child.userfault.0 as u32, child.userfault.0 as u32);
+            } else {
+                self.raw_children.children[index] = Some(child);
+            }
+        }
+    }
+
+    fn serve_raw_child(&mut self, child: &mut RawChild) {
+        let engine = self.engine;
+        let mut messages = [Message::EMPTY; 16];
+        let count = child.userfault.read(&mut messages);
+        // The kernel hands out faults before events; what a fault finds is looked up after the events of its batch.
+        for message in &messages[..count] {
+            match message.event() {
+                Event::Remove { start, end } | Event::Unmap { start, end } => drop_table(engine, &child.table, start, end),
+                Event::Remap { from, to, bytes } => {
+                    move_words(engine, &child.table, from, to, bytes);
+                }
+                Event::Fork { child: descriptor } => self.adopt_grandchild(&child.table, descriptor),
+                Event::Fault { .. } | Event::Unknown => {}
+            }
+        }
+        for message in &messages[..count] {
+            if let Event::Fault { address, access, .. } = message.event() {
+                self.serve_child_fault(child, address & !(PAGE - 1), access);
+            }
+        }
+    }
+
+    fn adopt_grandchild(&mut self, parent: &PageTable, descriptor: i32) {
+        let engine = self.engine;
+        let table = PageTable::new();
+        let copied = copy_table(engine, parent, &table);
+        let place = self.raw_children.children.iter_mut().find(|place| place.is_none());
+        let memory = engine.arena.own_mapping(size_of::<RawChild>());
+        let (true, Some(place), Some(memory)) = (copied, place, memory) else { sys::kill_self() };
+        // SAFETY: as in `adopt_raw_child`.
+        *place = Some(unsafe {
+            let memory = memory.cast::<RawChild>();
+            memory.write(RawChild { userfault: Userfault(descriptor), table });
+            &mut *memory.as_ptr()
+        });
+        link::tell(engine.descriptors.control.load(Relaxed), Kind::RawForked, [0; 3], Some(descriptor));
+    }
+
+    fn serve_child_fault(&mut self, child: &mut RawChild, address: usize, access: Access) {
+        let engine = self.engine;
+        let block = child.table.block(address);
+        let word = block.map_or(PageWord::PRESENT, |block| block.word(page_index(address)));
+        let stored = match word.state() {
+            PageState::Stored(entry) => Some(entry),
+            _ => None,
+        };
+        for _ in 0..1000 {
+            let result = match stored {
+                Some(entry) => match engine.space.read(entry, self.buffers.page(0), Movers::Running) {
+                    // SAFETY: the buffers are the engine's memory.
+                    Ok(_) => unsafe { child.userfault.copy(address, self.buffers.page(0).as_ptr(), PAGE) },
+                    Err(_) => {
+                        let _ = child.userfault.poison(address);
+                        child.userfault.wake(address, PAGE);
+                        return;
+                    }
+                },
+                None if access == Access::Read => child.userfault.zero(address, PAGE),
+                // SAFETY: the zeroes are the engine's memory.
+                None => unsafe { child.userfault.copy(address, self.buffers.zeroes(), PAGE) },
+            };
+            match result {
+                Ok(()) | Err(Stopped { why: Errno::EXIST, .. }) => {
+                    if let (Some(entry), Some(block)) = (stored, block) {
+                        block.set(page_index(address), PageWord::PRESENT);
+                        engine.space.put(entry, 1);
+                    }
+                    child.userfault.wake(address, PAGE);
+                    return;
+                }
+                Err(Stopped { why: Errno::AGAIN, .. }) => {
+                    // An event of the child waits: let its thread look again after it is read.
+                    child.userfault.wake(address, PAGE);
+                    return;
+                }
+                Err(Stopped { why: Errno::NOMEM, .. }) => rustix::thread::sched_yield(),
+                Err(_) => {
+                    child.userfault.wake(address, PAGE);
+                    return;
+                }
+            }
+        }
+        child.userfault.wake(address, PAGE);
+    }
+}
+
+/// Copies every stored page's word, holding its entry once more.
+fn copy_table(engine: &Engine, from: &PageTable, to: &PageTable) -> bool {
+    let mut complete = true;
+    from.for_blocks(0, 1 << 47, |base, block| {
+        for index in 0..BLOCK / PAGE {
+            let word = block.word(index);
+            if let PageState::Stored(entry) = word.state() {
+                let held = engine.space.duplicate(entry).is_ok();
+                match to.block_or_insert(base, engine.arena).filter(|_| held) {
+                    Some(copy) => copy.set(index, word),
+                    None => complete = false,
+                }
+            }
+        }
+    });
+    complete
+}
+
+/// Gives up the entries of a child's range.
+fn drop_table(engine: &Engine, table: &PageTable, start: usize, end: usize) {
+    table.for_blocks(start, end, |base, block| {
+        for index in pages_within(base, start, end) {
+            if let PageState::Stored(entry) = block.word(index).state() {
+                block.set(index, PageWord::PRESENT);
+                engine.space.put(entry, 1);
+            }
+        }
+    });
+}
+
+/// Moves the words of a range to where its mapping went.
+pub(crate) fn move_words(engine: &Engine, table: &PageTable, from: usize, to: usize, bytes: usize) {
+    table.for_blocks(from, from + bytes, |base, block| {
+        for index in pages_within(base, from, from + bytes) {
+            let word = block.word(index);
+            if word == PageWord::PRESENT {
+                continue;
+            }
+            block.set(index, PageWord::PRESENT);
+            let target = to + (base + index * PAGE - from);
+            match table.block_or_insert(target, engine.arena) {
+                Some(there) => there.set(page_index(target), word),
+                // No memory for a table: the page can only be lost loudly.
+                None => sys::kill_self(),
+            }
+        }
+    });
+}

@@ -1,0 +1,148 @@
+//! The staging area: where folios wait, uncompressed, between leaving the program and being written back.
+//!
+//! A ring of folio places of 64 KiB. Folios enter at one end by UFFDIO_MOVE and are written back at the other, in order;
+//! in between they are the *inactive list*: a page that is touched there goes back as hot, and what is not touched until
+//! its turn is cold. Places are given back to the system a segment (1 MiB) at a time, because one invalidation of the
+//! TLBs costs the same for a page and for a segment.
+//!
+//! The area is registered with userfaultfd only as a target of moves: a hole in it reads as zeroes instead of waiting
+//! for a handler, so the evictor may look at any place. It is inherited by a forked child, whose pages in staging stay
+//! valid there.
+
+use crate::uffd::{Userfault, Watch};
+use core::ptr::NonNull;
+use folioswap_core::page_table::PAGE;
+use folioswap_slots::SwapEntry;
+use rustix::mm::{Advice, madvise};
+
+/// Pages of a folio place.
+pub const FOLIO_PAGES: usize = 16;
+/// Bytes of a folio place.
+pub const FOLIO: usize = FOLIO_PAGES * PAGE;
+/// Folio places of a segment.
+pub const SEGMENT_FOLIOS: u64 = 16;
+/// Most folio places: 64 MiB.
+pub const PLACES_MAX: usize = 1024;
+
+/// One folio place: which 64 KiB of the program it holds, and the swap entry of each page (`None`: not here).
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Folio {
+    /// Program address of the first page; a multiple of [`FOLIO`].
+    pub address: usize,
+    /// Swap entries of the pages in this place.
+    pub entries: [Option<SwapEntry>; FOLIO_PAGES],
+}
+
+/// The ring. All-zero is a valid ring without places.
+#[repr(C)]
+pub struct Staging {
+    base: usize,
+    places: u64,
+    pushed: u64,
+    written: u64,
+    recycled: u64,
+    folios: [Folio; PLACES_MAX],
+}
+
+impl Staging {
+    /// Gives the ring its memory: `places` folio places (a multiple of [`SEGMENT_FOLIOS`]) at `base`.
+    pub fn install(&mut self, base: NonNull<u8>, places: u64) {
+        debug_assert!(places.is_multiple_of(SEGMENT_FOLIOS) && places <= PLACES_MAX as u64);
+        self.base = base.as_ptr() as usize;
+        self.places = places;
+    }
+
+    /// Has it got its memory?
+    pub fn is_installed(&self) -> bool {
+        self.places != 0
+    }
+    /// First address.
+    pub fn base(&self) -> usize {
+        self.base
+    }
+    /// Bytes of the area.
+    pub fn bytes(&self) -> usize {
+        self.places as usize * FOLIO
+    }
+    /// Folios that wait for their write-back.
+    pub fn waiting(&self) -> u64 {
+        self.pushed - self.written
+    }
+    /// Folio places that hold memory.
+    pub fn occupied(&self) -> u64 {
+        self.pushed - self.recycled
+    }
+    /// All places.
+    pub fn places(&self) -> u64 {
+        self.places
+    }
+
+    /// The place that the next folio will take; `None` when the ring is full.
+    pub fn next_place(&self) -> Option<u32> {
+        (self.occupied() < self.places).then(|| (self.pushed % self.places) as u32)
+    }
+    /// First address of a place.
+    pub fn address(&self, place: u32) -> usize {
+        self.base + place as usize * FOLIO
+    }
+    /// The folio in a place.
+    pub fn folio_mut(&mut self, place: u32) -> &mut Folio {
+        &mut self.folios[place as usize]
+    }
+    /// Accepts what was put into [`Staging::next_place`].
+    pub fn push(&mut self) {
+        self.pushed += 1;
+    }
+
+    /// The place whose write-back is due; `None` when nothing waits.
+    pub fn oldest(&self) -> Option<u32> {
+        (self.waiting() > 0).then(|| (self.written % self.places) as u32)
+    }
+    /// The oldest folio has been written back.
+    pub fn pop(&mut self) {
+        self.written += 1;
+    }
+
+    /// Gives the memory of whole segments that are written back to the system; returns the bytes. The descriptor's
+    /// remove events make UNREGISTER, DONTNEED, REGISTER the way: an advice on a registered range would wait for its own
+    /// reader.
+    pub fn recycle(&mut self, userfault: Userfault) -> usize {
+        let mut bytes = 0;
+        while self.written - self.recycled >= SEGMENT_FOLIOS {
+            let first = (self.recycled % self.places) as u32;
+            let segments = (self.written - self.recycled) / SEGMENT_FOLIOS;
+            let until_wrap = (self.places - first as u64) / SEGMENT_FOLIOS;
+            let folios = segments.min(until_wrap) * SEGMENT_FOLIOS;
+            self.discard(userfault, first, folios);
+            self.recycled += folios;
+            bytes += folios as usize * FOLIO;
+        }
+        bytes
+    }
+
+    /// The same for everything that is written back, when nothing waits any more.
+    pub fn recycle_all(&mut self, userfault: Userfault) -> usize {
+        let mut bytes = self.recycle(userfault);
+        if self.waiting() == 0 && self.occupied() > 0 {
+            let first = (self.recycled % self.places) as u32;
+            self.discard(userfault, first, SEGMENT_FOLIOS.min(self.places - first as u64));
+            bytes += self.occupied() as usize * FOLIO;
+            // The next folio starts a new segment.
+            let next = self.pushed.next_multiple_of(SEGMENT_FOLIOS);
+            (self.pushed, self.written, self.recycled) = (next, next, next);
+        }
+        bytes
+    }
+
+    fn discard(&mut self, userfault: Userfault, first: u32, folios: u64) {
+        let (start, bytes) = (self.address(first), folios as usize * FOLIO);
+        // SAFETY: every page of these places has been written back or taken back, and the evictor, our only caller, is
+        // the only one who puts pages here.
+        unsafe {
+            let _ = userfault.unregister(start, bytes);
+            let _ = madvise(start as *mut _, bytes, Advice::LinuxDontNeed);
+        }
+        let _ = userfault.register(start, bytes, Watch::MoveTarget);
+    }
+}

@@ -1,0 +1,101 @@
+//! The few system calls that `rustix` does not offer, and the clock. x86_64 only.
+
+use core::arch::asm;
+use linux_raw_sys::general as raw;
+use rustix::io::Errno;
+
+#[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
+compile_error!("folioswap runs on Linux on x86_64");
+
+/// Any system call.
+///
+/// # Safety
+/// That of the call itself.
+pub unsafe fn syscall(number: u32, a: [usize; 6]) -> Result<usize, Errno> {
+    let result: isize;
+    // SAFETY: the x86_64 system call convention; rcx and r11 are clobbered by the instruction.
+    unsafe {
+        asm!("syscall",
+            inlateout("rax") number as isize => result,
+            in("rdi") a[0], in("rsi") a[1], in("rdx") a[2], in("r10") a[3], in("r8") a[4], in("r9") a[5],
+            lateout("rcx") _, lateout("r11") _, options(nostack));
+    }
+    if (-4095..0).contains(&result) { Err(Errno::from_raw_os_error(-result as i32)) } else { Ok(result as usize) }
+}
+
+/// `ioctl(2)` with a pointer argument.
+///
+/// # Safety
+/// `argument` must be what the request demands.
+pub unsafe fn ioctl<T>(fd: i32, request: u32, argument: *mut T) -> Result<usize, Errno> {
+    // SAFETY: the caller's.
+    unsafe { syscall(raw::__NR_ioctl, [fd as usize, request as usize, argument as usize, 0, 0, 0]) }
+}
+
+/// Nanoseconds of CLOCK_MONOTONIC.
+pub fn now_ns() -> u64 {
+    clock_ns(raw::CLOCK_MONOTONIC)
+}
+
+/// Nanoseconds of CPU time of the calling thread.
+pub fn thread_cpu_ns() -> u64 {
+    clock_ns(raw::CLOCK_THREAD_CPUTIME_ID)
+}
+
+fn clock_ns(clock: u32) -> u64 {
+    let mut time = raw::__kernel_timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel writes one timespec.
+    let _ = unsafe { syscall(raw::__NR_clock_gettime, [clock as usize, (&raw mut time) as usize, 0, 0, 0, 0]) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// The CPU that the calling thread runs on.
+pub fn current_cpu() -> u32 {
+    let mut cpu = 0u32;
+    // SAFETY: the kernel writes one u32.
+    let _ = unsafe { syscall(raw::__NR_getcpu, [(&raw mut cpu) as usize, 0, 0, 0, 0, 0]) };
+    cpu
+}
+
+/// Closes every descriptor in `first..=last` of the calling thread's table.
+pub fn close_range(first: u32, last: u32) {
+    if first <= last {
+        // SAFETY: closing descriptors is memory safe; the caller's table is its own (see `thread::spawn`).
+        let _ = unsafe { syscall(raw::__NR_close_range, [first as usize, last as usize, 0, 0, 0, 0]) };
+    }
+}
+
+/// The calling thread's id.
+pub fn gettid() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { syscall(raw::__NR_gettid, [0; 6]) }.unwrap_or(0) as u32
+}
+
+/// The process's id, asked anew (a forked child has another).
+pub fn getpid() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { syscall(raw::__NR_getpid, [0; 6]) }.unwrap_or(0) as u32
+}
+
+/// Ends the calling process with SIGKILL; returns never.
+pub fn kill_self() -> ! {
+    loop {
+        // SAFETY: sends a signal to ourselves.
+        let _ = unsafe { syscall(raw::__NR_kill, [getpid() as usize, 9, 0, 0, 0, 0]) };
+    }
+}
+
+/// The calling thread's FS base: where the C library keeps its thread control block.
+pub fn thread_pointer() -> usize {
+    const ARCH_GET_FS: usize = 0x1003;
+    let mut base = 0usize;
+    // SAFETY: the kernel writes one word.
+    let _ = unsafe { syscall(raw::__NR_arch_prctl, [ARCH_GET_FS, (&raw mut base) as usize, 0, 0, 0, 0]) };
+    base
+}
+
+/// Names the calling thread (at most 15 bytes are kept).
+pub fn name_thread(name: &core::ffi::CStr) {
+    // SAFETY: reads a terminated string.
+    let _ = unsafe { syscall(raw::__NR_prctl, [15, name.as_ptr() as usize, 0, 0, 0, 0]) };
+}

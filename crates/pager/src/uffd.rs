@@ -1,0 +1,241 @@
+//! The userfaultfd, by its own ioctls.
+//!
+//! Context of every call: any thread of the process that the descriptor belongs to; `copy`, `zero`, `wake` also from
+//! another process. Sources: ioctl_userfaultfd(2), userfaultfd(2).
+
+use crate::sys;
+use linux_raw_sys::general as raw;
+use rustix::io::Errno;
+
+const fn iowr(nr: u32, size: usize) -> u32 {
+    (3 << 30) | ((size as u32) << 16) | (raw::UFFDIO << 8) | nr
+}
+const fn ior(nr: u32, size: usize) -> u32 {
+    (2 << 30) | ((size as u32) << 16) | (raw::UFFDIO << 8) | nr
+}
+const API: u32 = iowr(raw::_UFFDIO_API, size_of::<raw::uffdio_api>());
+const REGISTER: u32 = iowr(raw::_UFFDIO_REGISTER, size_of::<raw::uffdio_register>());
+const UNREGISTER: u32 = ior(raw::_UFFDIO_UNREGISTER, size_of::<raw::uffdio_range>());
+const WAKE: u32 = ior(raw::_UFFDIO_WAKE, size_of::<raw::uffdio_range>());
+const COPY: u32 = iowr(raw::_UFFDIO_COPY, size_of::<raw::uffdio_copy>());
+const ZEROPAGE: u32 = iowr(raw::_UFFDIO_ZEROPAGE, size_of::<raw::uffdio_zeropage>());
+const MOVE: u32 = iowr(raw::_UFFDIO_MOVE, size_of::<raw::uffdio_move>());
+const POISON: u32 = iowr(raw::_UFFDIO_POISON, size_of::<raw::uffdio_poison>());
+const NEW: u32 = raw::UFFDIO << 8;
+
+/// What the pager cannot do without.
+pub const FEATURES: u64 = (raw::UFFD_FEATURE_EVENT_FORK
+    | raw::UFFD_FEATURE_EVENT_REMAP
+    | raw::UFFD_FEATURE_EVENT_REMOVE
+    | raw::UFFD_FEATURE_EVENT_UNMAP
+    | raw::UFFD_FEATURE_PAGEFAULT_FLAG_WP
+    | raw::UFFD_FEATURE_THREAD_ID
+    | raw::UFFD_FEATURE_POISON
+    | raw::UFFD_FEATURE_MOVE) as u64;
+
+/// A range of addresses that ends where an operation stopped, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stopped {
+    /// Bytes done from the start of the range.
+    pub done: usize,
+    /// What stopped it.
+    pub why: Errno,
+}
+
+/// How a range is registered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Watch {
+    /// Faults on missing pages are ours.
+    Missing,
+    /// Only so that pages can be moved into it; missing pages are the kernel's.
+    MoveTarget,
+}
+
+/// A userfaultfd; the descriptor is in the table of the pager threads.
+#[derive(Clone, Copy, Debug)]
+pub struct Userfault(pub i32);
+
+impl Userfault {
+    /// Opens one for the calling process, by the system call or by `/dev/userfaultfd`, with [`FEATURES`].
+    ///
+    /// # Errors
+    /// EPERM: no permission by either way; EINVAL: a feature is missing (Linux before 6.8).
+    pub fn open() -> Result<Self, Errno> {
+        let flags = (raw::O_CLOEXEC | raw::O_NONBLOCK) as usize;
+        // SAFETY: makes a descriptor.
+        let fd = unsafe { sys::syscall(raw::__NR_userfaultfd, [flags, 0, 0, 0, 0, 0]) }.or_else(|errno| {
+            let path = c"/dev/userfaultfd";
+            // SAFETY: opens a device and asks it for a descriptor, both ours.
+            unsafe {
+                let device =
+                    sys::syscall(raw::__NR_open, [path.as_ptr() as usize, (raw::O_RDWR | raw::O_CLOEXEC) as usize, 0, 0, 0, 0])
+                        .map_err(|_| errno)?;
+                let made = sys::syscall(raw::__NR_ioctl, [device, NEW as usize, flags, 0, 0, 0]);
+                sys::close_range(device as u32, device as u32);
+                made
+            }
+        })? as i32;
+        let mut api = raw::uffdio_api { api: 0xAA, features: FEATURES, ioctls: 0 };
+        // SAFETY: the argument is what UFFDIO_API demands.
+        match unsafe { sys::ioctl(fd, API, &raw mut api) } {
+            Ok(_) => Ok(Userfault(fd)),
+            Err(errno) => {
+                sys::close_range(fd as u32, fd as u32);
+                Err(errno)
+            }
+        }
+    }
+
+    /// Registers `start..start+bytes`. Registering again is no error.
+    pub fn register(self, start: usize, bytes: usize, watch: Watch) -> Result<(), Errno> {
+        let mode = match watch {
+            Watch::Missing => raw::UFFDIO_REGISTER_MODE_MISSING,
+            Watch::MoveTarget => raw::UFFDIO_REGISTER_MODE_WP,
+        };
+        let mut argument = raw::uffdio_register {
+            range: raw::uffdio_range { start: start as u64, len: bytes as u64 },
+            mode: mode as u64,
+            ioctls: 0,
+        };
+        // SAFETY: as demanded; registering alone changes no contents.
+        unsafe { sys::ioctl(self.0, REGISTER, &raw mut argument) }.map(|_| ())
+    }
+
+    /// The opposite of [`Userfault::register`].
+    ///
+    /// # Safety
+    /// Nothing of the range may be swapped out: it would read as zeroes.
+    pub unsafe fn unregister(self, start: usize, bytes: usize) -> Result<(), Errno> {
+        let mut range = raw::uffdio_range { start: start as u64, len: bytes as u64 };
+        // SAFETY: as demanded.
+        unsafe { sys::ioctl(self.0, UNREGISTER, &raw mut range) }.map(|_| ())
+    }
+
+    /// Wakes who waits for a fault in the range; they look again.
+    pub fn wake(self, start: usize, bytes: usize) {
+        let mut range = raw::uffdio_range { start: start as u64, len: bytes as u64 };
+        // SAFETY: as demanded.
+        let _ = unsafe { sys::ioctl(self.0, WAKE, &raw mut range) };
+    }
+
+    /// Copies `bytes` from `from` to missing pages at `to`, and wakes who waits for them.
+    ///
+    /// # Safety
+    /// `from` must be readable memory that no userfaultfd serves.
+    pub unsafe fn copy(self, to: usize, from: *const u8, bytes: usize) -> Result<(), Stopped> {
+        let mut argument =
+            raw::uffdio_copy { dst: to as u64, src: from as u64, len: bytes as u64, mode: 0, copy: 0 };
+        // SAFETY: as demanded.
+        let result = unsafe { sys::ioctl(self.0, COPY, &raw mut argument) };
+        Self::outcome(result, argument.copy)
+    }
+
+    /// Maps the zero page at missing pages.
+    pub fn zero(self, to: usize, bytes: usize) -> Result<(), Stopped> {
+        let mut argument = raw::uffdio_zeropage {
+            range: raw::uffdio_range { start: to as u64, len: bytes as u64 },
+            mode: 0,
+            zeropage: 0,
+        };
+        // SAFETY: as demanded; only missing pages are filled.
+        let result = unsafe { sys::ioctl(self.0, ZEROPAGE, &raw mut argument) };
+        Self::outcome(result, argument.zeropage)
+    }
+
+    /// Moves present pages from `from` to missing ones at `to`. Atomic for each page against running writers.
+    ///
+    /// # Safety
+    /// The caller must know the state of every page of both ranges, and that `from` is registered, so that whoever
+    /// touches a moved page is served.
+    pub unsafe fn move_pages(self, to: usize, from: usize, bytes: usize) -> Result<(), Stopped> {
+        let mut argument =
+            raw::uffdio_move { dst: to as u64, src: from as u64, len: bytes as u64, mode: 0, move_: 0 };
+        // SAFETY: as demanded.
+        let result = unsafe { sys::ioctl(self.0, MOVE, &raw mut argument) };
+        Self::outcome(result, argument.move_)
+    }
+
+    /// Makes a page raise SIGBUS for who touches it.
+    pub fn poison(self, page: usize) -> Result<(), Errno> {
+        let mut argument = raw::uffdio_poison {
+            range: raw::uffdio_range { start: page as u64, len: 4096 },
+            mode: 0,
+            updated: 0,
+        };
+        // SAFETY: as demanded; only a missing page is marked.
+        unsafe { sys::ioctl(self.0, POISON, &raw mut argument) }.map(|_| ())
+    }
+
+    /// Reads messages without waiting; returns how many.
+    pub fn read(self, messages: &mut [Message]) -> usize {
+        // SAFETY: the kernel writes whole messages into the buffer; every bit pattern is valid.
+        let result = unsafe {
+            sys::syscall(
+                raw::__NR_read,
+                [self.0 as usize, messages.as_mut_ptr() as usize, size_of_val(messages), 0, 0, 0],
+            )
+        };
+        result.unwrap_or(0) / size_of::<Message>()
+    }
+
+    fn outcome(result: Result<usize, Errno>, done: i64) -> Result<(), Stopped> {
+        match result {
+            Ok(_) => Ok(()),
+            // A part was done: the kernel says EAGAIN and how much; the next attempt tells the reason.
+            Err(why) => Err(Stopped { done: if done > 0 { done as usize } else { 0 }, why }),
+        }
+    }
+}
+
+/// One message, as the kernel writes it.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Message {
+    event: u8,
+    reserved: [u8; 7],
+    words: [u64; 3],
+}
+const _: () = assert!(size_of::<Message>() == 32);
+
+/// What a message says. Addresses of faults are as the hardware gave them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names are the fields of uffd_msg")]
+pub enum Event {
+    Fault { address: usize, access: Access, thread: u32 },
+    Fork { child: i32 },
+    Remap { from: usize, to: usize, bytes: usize },
+    Remove { start: usize, end: usize },
+    Unmap { start: usize, end: usize },
+    Unknown,
+}
+
+/// What the faulting thread was about to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Read.
+    Read,
+    /// Write.
+    Write,
+}
+
+impl Message {
+    /// An empty message, for buffers.
+    pub const EMPTY: Message = Message { event: 0, reserved: [0; 7], words: [0; 3] };
+
+    /// Takes it apart.
+    pub fn event(&self) -> Event {
+        let [a, b, c] = self.words;
+        match self.event as u32 {
+            raw::UFFD_EVENT_PAGEFAULT => Event::Fault {
+                address: b as usize,
+                access: if a & raw::UFFD_PAGEFAULT_FLAG_WRITE as u64 != 0 { Access::Write } else { Access::Read },
+                thread: c as u32,
+            },
+            raw::UFFD_EVENT_FORK => Event::Fork { child: a as u32 as i32 },
+            raw::UFFD_EVENT_REMAP => Event::Remap { from: a as usize, to: b as usize, bytes: c as usize },
+            raw::UFFD_EVENT_REMOVE => Event::Remove { start: a as usize, end: b as usize },
+            raw::UFFD_EVENT_UNMAP => Event::Unmap { start: a as usize, end: b as usize },
+            _ => Event::Unknown,
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! From staging to the devices: the write-back of a folio, after which it leaves the swap cache.
+
+use crate::engine::Engine;
+use crate::isolate::page_index;
+use crate::staging::{FOLIO, FOLIO_PAGES};
+use folioswap_core::page::{PageState, PageWord};
+use folioswap_core::page_table::{Block, PAGE};
+use folioswap_core::space::{Incompressible, WriteError, Written};
+use folioswap_devices::{Page, Scratch};
+use folioswap_group::counters::Counter;
+use folioswap_slots::SwapEntry;
+
+/// Which device a folio is meant for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tier {
+    /// The compressed RAM device; what does not compress goes to the file, if there is one.
+    Zram,
+    /// The file device, whole, as it is.
+    File,
+}
+
+/// Why a folio could not be written back whole. What could not be written still waits in staging.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stuck {
+    /// The file device has no granted room: ask for clusters.
+    WantClusters,
+    /// No device takes it.
+    NoRoom,
+}
+
+impl Engine {
+    /// Writes the oldest folio of staging back. Evictor only, under the gate. `Ok` also when nothing waits.
+    ///
+    /// # Errors
+    /// [`Stuck`]: the folio stays the oldest; nothing is lost.
+    pub(crate) fn write_back_oldest(
+        &self,
+        scratch: &mut Scratch,
+        tier: Tier,
+        incompressible: Incompressible,
+    ) -> Result<u64, Stuck> {
+        let _takers_wait = self.write_back_lock.lock();
+        // SAFETY: the ring is used by the evictor, which we are, with the lock held.
+        let staging = unsafe { &mut *self.staging.get() };
+        let Some(place) = staging.oldest() else { return Ok(0) };
+        let staged = staging.address(place);
+        let folio = staging.folio_mut(place);
+        let block = self.table.block(folio.address);
+        let base = page_index(folio.address);
+        let mut written = 0;
+        if tier == Tier::File {
+            let wanted: [Option<SwapEntry>; FOLIO_PAGES] = core::array::from_fn(|page| {
+                folio.entries[page].filter(|&entry| is_leaving(block, base + page, entry))
+            });
+            if wanted.iter().any(Option::is_some) {
+                // SAFETY: the place belongs to this folio until it is popped; a page taken back meanwhile leaves its
+                // contents here, and a hole reads as zeroes, whose entry is `None`.
+                let pages = unsafe { core::slice::from_raw_parts(staged as *const u8, FOLIO) };
+                match self.space.write_run(&wanted, pages) {
+                    Ok(()) => {
+                        let count = wanted.iter().flatten().count() as u64;
+                        self.figures().add(Counter::FilePagesOut, count);
+                    }
+                    Err(WriteError::Incompressible) => return Err(Stuck::WantClusters),
+                    Err(_) => return Err(Stuck::NoRoom),
+                }
+            }
+        }
+        for page in 0..FOLIO_PAGES {
+            let Some(entry) = folio.entries[page] else { continue };
+            if tier == Tier::Zram && is_leaving(block, base + page, entry) {
+                // SAFETY: as above; one page of it.
+                let bytes = unsafe { &*((staged + page * PAGE) as *const Page) };
+                match self.space.write(scratch, entry, bytes, incompressible) {
+                    Ok(Written::File) => self.figures().add(Counter::FilePagesOut, 1),
+                    Ok(_) => {}
+                    Err(WriteError::Incompressible) => return Err(Stuck::WantClusters),
+                    Err(_) => return Err(Stuck::NoRoom),
+                }
+            }
+            folio.entries[page] = None;
+            written += u64::from(self.finish(block, base + page, entry));
+        }
+        self.figures().add(Counter::PagesOut, written);
+        staging.pop();
+        Ok(FOLIO_PAGES as u64)
+    }
+
+    /// The location of `entry` is set (or its page is not wanted any more): out of the swap cache with it, and on to
+    /// `Stored`, unless somebody took the page meanwhile; then the entry is ours to free. True if it is stored.
+    fn finish(&self, block: Option<&Block>, index: usize, entry: SwapEntry) -> bool {
+        self.space.leave_cache(entry, 1);
+        if let Some(block) = block {
+            loop {
+                let word = block.word(index);
+                match word.state() {
+                    PageState::Leaving(found) if found == entry => {
+                        if let Some(stored) = word.written()
+                            && block.replace(index, word, stored).is_ok()
+                        {
+                            return true;
+                        }
+                    }
+                    // The fault handler is copying from our staging place, and never waits for us.
+                    PageState::Returning(found) if found == entry => rustix::thread::sched_yield(),
+                    _ => break,
+                }
+            }
+        }
+        self.space.put(entry, 1);
+        false
+    }
+
+    /// The reader of events needs this page out of staging now (its mapping moves, or a child needs it): writes it back
+    /// in the evictor's stead. Under the move lock and the write-back lock. False if no device takes it.
+    pub(crate) fn write_back_page(
+        &self,
+        scratch: &mut Scratch,
+        block: &Block,
+        index: usize,
+        word: PageWord,
+        entry: SwapEntry,
+    ) -> bool {
+        // SAFETY: under the write-back lock the evictor is outside of its sections.
+        let staging = unsafe { &mut *self.staging.get() };
+        let Some(place) = self.staging_place(entry) else { return false };
+        let page = index % FOLIO_PAGES;
+        let folio = staging.folio_mut(place);
+        if folio.entries[page] != Some(entry) {
+            return false;
+        }
+        let staged = staging.address(place) + page * PAGE;
+        // SAFETY: the page is in staging: its word says Leaving, and the evictor cannot pop it now.
+        let bytes = unsafe { &*(staged as *const Page) };
+        let stored = self
+            .space
+            .write(scratch, entry, bytes, Incompressible::ToFile)
+            .or_else(|_| self.space.write(scratch, entry, bytes, Incompressible::Keep));
+        if stored.is_err() {
+            return false;
+        }
+        self.space.leave_cache(entry, 1);
+        staging.folio_mut(place).entries[page] = None;
+        if let Some(stored) = word.written() {
+            block.set(index, stored);
+        }
+        self.figures().add(Counter::PagesOut, 1);
+        true
+    }
+
+    /// Where in staging a cached entry's folio is.
+    pub(crate) fn staging_place(&self, entry: SwapEntry) -> Option<u32> {
+        match self.space.slots().word(entry) {
+            folioswap_slots::SlotWord::Cached { folio, .. } => Some(folio.0),
+            _ => None,
+        }
+    }
+}
+
+fn is_leaving(block: Option<&Block>, index: usize, entry: SwapEntry) -> bool {
+    // A page that is being copied back counts too: the copy may yet fail.
+    block.is_some_and(|block| {
+        matches!(block.word(index).state(), PageState::Leaving(found) | PageState::Returning(found) if found == entry)
+    })
+}
