@@ -1,0 +1,336 @@
+//! Random operations against a plain oracle: a map from entry to state. `validate` after each operation.
+//!
+//! `FOLIOSWAP_SLOTS_CASES=20000 cargo test --release -p folioswap-slots --test oracle` is the long form (default 2000 cases of up to 120 operations).
+
+mod common;
+use common::*;
+use folioswap_slots::*;
+use proptest::prelude::*;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+#[derive(Debug, Clone)]
+enum Op {
+    Alloc { cpu: u32, size: u32, mask: u8 },
+    Dup { pick: usize, slots: u32, times: u32 },
+    Put { pick: usize, slots: u32 },
+    Remove { pick: usize },
+    Insert { pick: usize, size: u32 },
+    Zero { pick: usize },
+    Discard,
+    ReclaimFull,
+    Grow { pages: u64 },
+    Idle,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let size = prop_oneof![4 => Just(0u32), 4 => 1u32..6, 2 => 6u32..10];
+    let alloc = (0u32..4, size.clone(), prop_oneof![6 => Just(7u8), 1 => 1u8..7])
+        .prop_map(|(cpu, size, mask)| Op::Alloc { cpu, size, mask });
+    let pick = 0usize..100_000;
+    prop_oneof![
+        8 => alloc,
+        2 => (pick.clone(), 1u32..40, 1u32..20).prop_map(|(pick, slots, times)| Op::Dup { pick, slots, times }),
+        6 => (pick.clone(), 1u32..700).prop_map(|(pick, slots)| Op::Put { pick, slots }),
+        5 => pick.clone().prop_map(|pick| Op::Remove { pick }),
+        3 => (pick.clone(), size).prop_map(|(pick, size)| Op::Insert { pick, size }),
+        1 => pick.prop_map(|pick| Op::Zero { pick }),
+        1 => Just(Op::Discard),
+        1 => Just(Op::ReclaimFull),
+        1 => (0u64..4000).prop_map(|pages| Op::Grow { pages }),
+        1 => Just(Op::Idle),
+    ]
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct State {
+    folio: Option<FolioId>,
+    count: u64,
+    zero: bool,
+}
+
+#[derive(Default)]
+struct Oracle {
+    slots: BTreeMap<SwapEntry, State>,
+    /// folio -> (first, slots)
+    folios: BTreeMap<u32, (SwapEntry, u32)>,
+    next_folio: u32,
+}
+
+impl Oracle {
+    fn pick(&self, pick: usize) -> Option<SwapEntry> {
+        let length = self.slots.len();
+        (length > 0).then(|| *self.slots.keys().nth(pick % length).unwrap())
+    }
+
+    fn remove_folio(&mut self, folio: u32) -> Vec<SwapEntry> {
+        let (first, slots) = self.folios.remove(&folio).unwrap();
+        let mut freed = Vec::new();
+        for entry in range(first, slots) {
+            let state = self.slots.get_mut(&entry).unwrap();
+            assert_eq!(state.folio.take(), Some(FolioId(folio)));
+            if state.count == 0 {
+                self.slots.remove(&entry);
+                freed.push(entry);
+            }
+        }
+        freed
+    }
+}
+
+fn range(first: SwapEntry, slots: u32) -> impl Iterator<Item = SwapEntry> {
+    (0..u64::from(slots)).map(move |step| first.checked_add(step).unwrap())
+}
+
+/// Reclaims through the oracle, so that both stay in step.
+struct Cache<'a> {
+    swap: &'a Slots<PAYLOAD>,
+    oracle: &'a RefCell<Oracle>,
+}
+
+impl Hooks for Cache<'_> {
+    fn reclaim(&self, entry: SwapEntry, folio: FolioId) -> Reclaimed {
+        let mut oracle = self.oracle.borrow_mut();
+        let (first, slots) = oracle.folios[&folio.0];
+        assert!(first <= entry && entry.offset() < first.offset() + u64::from(slots));
+        if self.swap.is_swapped(first, slots).unwrap() || folio.0 % 5 == 0 {
+            return Reclaimed::Kept(slots);
+        }
+        oracle.remove_folio(folio.0);
+        let freed = self.swap.cache_remove(first, slots, folio, Shadow::EMPTY, |_, _| {}).unwrap();
+        assert_eq!(freed, slots);
+        Reclaimed::Freed(slots)
+    }
+
+    fn discard(&self, _: DeviceId, first: u64, slots: u32) -> DiscardOutcome {
+        assert_eq!((first % 512, slots), (0, 512));
+        DiscardOutcome::Done
+    }
+}
+
+/// Marks the payload of a slot as that of its entry, and checks the mark when the slot is freed.
+fn mark(swap: &Slots<PAYLOAD>, entry: SwapEntry) {
+    let payload = swap.payload(entry).unwrap().cast::<[u8; 8]>();
+    // SAFETY: the slot is used and its payload is ours.
+    unsafe { payload.write(entry.to_raw().to_le_bytes()) };
+}
+
+fn check_mark(entry: SwapEntry, payload: *mut u8) {
+    // SAFETY: the callback may use the payload.
+    let mark = unsafe { payload.cast::<[u8; 8]>().read() };
+    assert_eq!(u64::from_le_bytes(mark), entry.to_raw(), "payload belongs to its slot");
+}
+
+fn apply(swap: &Bench, device: DeviceId, oracle: &RefCell<Oracle>, op: &Op) {
+    let hooks = Cache { swap, oracle };
+    match *op {
+        Op::Alloc { cpu, size, mask } => {
+            let folio = {
+                let mut oracle = oracle.borrow_mut();
+                oracle.next_folio += 1;
+                oracle.next_folio
+            };
+            let mask = (0..3)
+                .filter(|bit| mask >> bit & 1 != 0)
+                .fold(DeviceMask::NONE, |mask, bit| mask.with(DeviceId::new(bit).unwrap()));
+            let result = swap.alloc_folio_with(LogicalCpu(cpu), order(size), FolioId(folio), mask, &hooks);
+            let mut oracle = oracle.borrow_mut();
+            match result {
+                Ok(entry) => {
+                    assert!(mask.contains(entry.device()));
+                    assert_eq!(entry.offset() % (1 << size), 0);
+                    for entry in range(entry, 1 << size) {
+                        let state = State { folio: Some(FolioId(folio)), count: 1, zero: false };
+                        assert_eq!(oracle.slots.insert(entry, state), None, "{entry:?} handed out twice");
+                        mark(swap, entry);
+                    }
+                    oracle.folios.insert(folio, (entry, 1 << size));
+                }
+                Err(AllocError::NoSpace) if size == 0 => {
+                    let used = |id| oracle.slots.keys().filter(|entry| entry.device() == id).count() as u64;
+                    for id in mask.iter() {
+                        assert_eq!(used(id), swap.device_info(id).unwrap().pages, "order 0 gets every slot");
+                    }
+                }
+                Err(error) => assert!(
+                    matches!(error, AllocError::SplitAndRetry | AllocError::NoSpace | AllocError::NoFrame),
+                    "{error}"
+                ),
+            }
+        }
+        Op::Dup { pick, slots, times } => {
+            let mut oracle = oracle.borrow_mut();
+            let Some(entry) = oracle.pick(pick) else { return };
+            for _ in 0..times {
+                let all = range(entry, slots).all(|entry| oracle.slots.contains_key(&entry));
+                match swap.dup(entry, slots) {
+                    Ok(()) => {
+                        assert!(all);
+                        for entry in range(entry, slots) {
+                            oracle.slots.get_mut(&entry).unwrap().count += 1;
+                        }
+                    }
+                    Err(DupError::NoFrame) => assert!(all),
+                    Err(_) => assert!(!all),
+                }
+            }
+        }
+        Op::Put { pick, slots } => {
+            let mut oracle = oracle.borrow_mut();
+            let Some(entry) = oracle.pick(pick) else { return };
+            let max = swap.device_info(entry.device()).unwrap().max;
+            let slots = slots.min((max - entry.offset()) as u32);
+            let mut expected = Put::default();
+            let mut freed = Vec::new();
+            for entry in range(entry, slots) {
+                match oracle.slots.get_mut(&entry) {
+                    None | Some(State { count: 0, .. }) => expected.rejected += 1,
+                    Some(State { count: 1, folio: None, .. }) => {
+                        oracle.slots.remove(&entry);
+                        expected.freed += 1;
+                        freed.push(entry);
+                    }
+                    Some(state) => {
+                        state.count -= 1;
+                        expected.only_cached += u32::from(state.count == 0);
+                    }
+                }
+            }
+            let mut seen = Vec::new();
+            let put = swap.put(entry, slots, |entry, payload| {
+                check_mark(entry, payload);
+                seen.push(entry);
+            });
+            assert_eq!(put, Ok(expected));
+            assert_eq!(seen, freed);
+        }
+        Op::Remove { pick } => {
+            let mut oracle = oracle.borrow_mut();
+            let Some(folio) = oracle.folios.keys().nth(pick % oracle.folios.len().max(1)).copied() else {
+                return;
+            };
+            let (first, slots) = oracle.folios[&folio];
+            let expected = oracle.remove_folio(folio);
+            let mut seen = Vec::new();
+            let freed = swap.cache_remove(first, slots, FolioId(folio), Shadow::EMPTY, |entry, payload| {
+                check_mark(entry, payload);
+                seen.push(entry);
+            });
+            assert_eq!(freed, Ok(expected.len() as u32));
+            assert_eq!(seen, expected);
+        }
+        Op::Insert { pick, size } => {
+            let mut oracle = oracle.borrow_mut();
+            let Some(target) = oracle.pick(pick) else { return };
+            oracle.next_folio += 1;
+            let folio = oracle.next_folio;
+            let result = swap.cache_insert(target, order(size), FolioId(folio));
+            let state = oracle.slots[&target];
+            if let Some(cached) = state.folio {
+                if !matches!(result, Err(InsertError::Entry(_))) {
+                    assert_eq!(result, Err(InsertError::Exist(cached)));
+                }
+                return;
+            }
+            let Some(first) = target.round_down(order(size)) else {
+                assert_eq!(result, Err(InsertError::Entry(EntryError::OutOfRange)));
+                return;
+            };
+            let fits = range(first, 1 << size).all(|entry| {
+                oracle.slots.get(&entry).is_some_and(|s| s.folio.is_none() && s.zero == state.zero)
+            });
+            match result {
+                Ok(inserted) => {
+                    assert!(fits);
+                    assert_eq!(inserted.first, first);
+                    for entry in range(first, 1 << size) {
+                        oracle.slots.get_mut(&entry).unwrap().folio = Some(FolioId(folio));
+                    }
+                    oracle.folios.insert(folio, (first, 1 << size));
+                }
+                Err(InsertError::Busy | InsertError::Entry(_)) => assert!(!fits),
+                Err(error) => panic!("{error}"),
+            }
+        }
+        Op::Zero { pick } => {
+            let mut oracle = oracle.borrow_mut();
+            let Some(entry) = oracle.pick(pick) else { return };
+            let state = oracle.slots.get_mut(&entry).unwrap();
+            if let Some(folio) = state.folio {
+                state.zero = true;
+                swap.set_zero_mark(entry, 1, folio, ZeroMark::AllZero).unwrap();
+            }
+        }
+        Op::Discard => {
+            for id in swap.devices().iter() {
+                swap.run_discards(id, &hooks);
+                assert_eq!(swap.discards_pending(id), 0);
+            }
+        }
+        Op::ReclaimFull => {
+            for id in swap.devices().iter() {
+                swap.reclaim_full_clusters(id, FullClusters::All, &hooks);
+            }
+        }
+        Op::Grow { pages } => {
+            let before = swap.device_info(device).unwrap();
+            match swap.grow(device, pages) {
+                Ok(()) => assert_eq!(swap.device_info(device).unwrap().max, pages),
+                Err(SwaponError::InvalidSize) => assert!(pages < before.max),
+                Err(error) => assert_eq!(error, SwaponError::NoFrame),
+            }
+        }
+        Op::Idle => {
+            swap.take_idle_frames(3, |memory, bytes| {
+                // SAFETY: idle memory, locked out of use for the length of this call.
+                unsafe { memory.write_bytes(0, bytes) };
+                FrameContent::Zeroed
+            });
+        }
+    }
+}
+
+fn compare(swap: &Bench, oracle: &Oracle) {
+    let report = swap.validate().unwrap();
+    assert_eq!(report.inuse, oracle.slots.len() as u64);
+    for (entry, state) in &oracle.slots {
+        let (folio, count, zero) = match swap.word(*entry) {
+            SlotWord::Cached { folio, count, zero } => (Some(folio), count, zero),
+            SlotWord::Shadow { count, zero, .. } => (None, count, zero),
+            other => panic!("{entry:?} is {other:?}"),
+        };
+        assert_eq!(State { folio, count, zero }, *state);
+    }
+}
+
+fn run(ops: &[Op], frames: usize) {
+    let swap = engine(frames);
+    let flags = DeviceFlags::DISCARD;
+    let growing = DeviceSpec { pages_max: 4000, bad: &[7, 1030], ..DeviceSpec::new(1200) };
+    let device = swap.swapon(growing).unwrap();
+    swap.swapon(DeviceSpec { flags, ..DeviceSpec::new(1024) }).unwrap();
+    swap.swapon(DeviceSpec { flags: DeviceFlags::ROTATIONAL, priority: Some(1), ..DeviceSpec::new(700) })
+        .unwrap();
+    let oracle = RefCell::new(Oracle::default());
+    for op in ops {
+        apply(&swap, device, &oracle, op);
+        compare(&swap, &oracle.borrow());
+    }
+}
+
+fn cases() -> u32 {
+    let default = if cfg!(miri) { 2 } else { 2000 };
+    std::env::var("FOLIOSWAP_SLOTS_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(default)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(cases()) })]
+
+    #[test]
+    fn random_operations_agree_with_the_oracle(
+        ops in prop::collection::vec(op(), 1..if cfg!(miri) { 12 } else { 120 }),
+        frames in 7usize..20,
+    ) {
+        run(&ops, frames);
+    }
+}
