@@ -71,9 +71,9 @@ pub struct Census {
 }
 
 impl Census {
-    /// The first walk is due after the grace time.
+    /// The first walk is due at once: our own processes count from the start.
     pub fn new(now: Instant) -> Self {
-        Census { seen: HashMap::new(), no_userfault: HashSet::new(), programs: Vec::new(), next: now + GRACE }
+        Census { seen: HashMap::new(), no_userfault: HashSet::new(), programs: Vec::new(), next: now }
     }
 
     /// When the next walk is due.

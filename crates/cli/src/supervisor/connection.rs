@@ -28,6 +28,8 @@ pub struct Connection {
     pub serial: u64,
     /// The process that connected.
     pub pid: u32,
+    /// Readable when that process has ended, should another one hold a copy of the socket's other end.
+    pub process: Option<OwnedFd>,
     /// True for a process of our tree; others may only ask.
     pub place: Place,
     /// What it is.

@@ -11,6 +11,7 @@ use rustix::{
     fd::{AsFd, OwnedFd},
     io::Errno,
     net::{SocketFlags, accept_with, sockopt::socket_peercred},
+    process::{PidfdFlags, pidfd_open},
 };
 use std::time::{Duration, Instant};
 
@@ -55,6 +56,7 @@ impl Supervisor {
                 socket,
                 serial: self.next_serial,
                 pid,
+                process: pidfd_open(peer.pid, PidfdFlags::empty()).ok(),
                 place,
                 role: Role::New,
                 clusters: Bits::default(),
@@ -76,6 +78,15 @@ impl Supervisor {
                 }
                 Err(Errno::AGAIN) => index += 1,
                 Ok(None) | Err(_) => self.disconnect(index, now),
+            }
+        }
+    }
+
+    /// Ends the connections of processes that have ended. After everything that they said was read.
+    pub(super) fn end_dead(&mut self, dead: &[u64], now: Instant) {
+        for serial in dead {
+            if let Some(index) = self.connections.iter().position(|connection| connection.serial == *serial) {
+                self.disconnect(index, now);
             }
         }
     }

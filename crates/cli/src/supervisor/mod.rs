@@ -186,13 +186,14 @@ impl Supervisor {
 
     fn serve(mut self) -> ! {
         loop {
-            self.wait();
+            let dead = self.wait();
             let now = Instant::now();
             let alone = self.reap();
             self.take_signals(now);
             self.take_packets(now);
             self.accept();
             self.receive_all(now);
+            self.end_dead(&dead, now);
             self.resolve_waiting(now);
             self.orphans.read(now);
             self.work_due(now);
@@ -207,21 +208,27 @@ impl Supervisor {
         }
     }
 
-    /// Sleeps until something arrives or is due.
-    fn wait(&self) {
-        let mut waiting = vec![
-            PollFd::new(&self.signals, PollFlags::IN),
-            PollFd::new(&self.settings.listener, PollFlags::IN),
-        ];
+    /// Sleeps until something arrives or is due; returns the serials of connections whose process has ended.
+    fn wait(&self) -> Vec<u64> {
+        let (processes, serials): (Vec<PollFd<'_>>, Vec<u64>) = self
+            .connections
+            .iter()
+            .filter_map(|connection| Some((PollFd::new(connection.process.as_ref()?, PollFlags::IN), connection.serial)))
+            .unzip();
+        let mut waiting = processes;
+        waiting.push(PollFd::new(&self.signals, PollFlags::IN));
+        waiting.push(PollFd::new(&self.settings.listener, PollFlags::IN));
         waiting.extend(self.link.iter().map(|link| PollFd::new(link, PollFlags::IN)));
-        waiting
-            .extend(self.connections.iter().map(|connection| PollFd::new(&connection.socket, PollFlags::IN)));
+        waiting.extend(self.connections.iter().map(|connection| PollFd::new(&connection.socket, PollFlags::IN)));
         waiting.extend(self.orphans.unserved().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         let timeout = self.next_due().saturating_duration_since(Instant::now());
-        let timeout =
-            Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: i64::from(timeout.subsec_nanos()) };
-        // A failure (EINTR) only means that we look earlier.
-        let _ = poll(&mut waiting, Some(&timeout));
+        let timeout = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: i64::from(timeout.subsec_nanos()) };
+        if poll(&mut waiting, Some(&timeout)).is_err() {
+            // EINTR only means that we look earlier.
+            return Vec::new();
+        }
+        let ended = waiting.iter().zip(serials).filter(|(process, _)| !process.revents().is_empty());
+        ended.map(|(_, serial)| serial).collect()
     }
 
     fn next_due(&self) -> Instant {
