@@ -1,37 +1,37 @@
-//! What a run may leave behind: files, mounts, shared memory and sockets that carry our name.
+//! What a run may leave behind: files, mounts and shared memory that carry our name. (Sockets, memory files and unlinked
+//! files live as long as a process has them, and processes are looked for in the cgroup.)
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
 
 const PLACES: &[&str] = &["/tmp", "/var/tmp", "/dev/shm", "/run", "/run/user/0"];
 
-/// The traces that are there now.
+/// The traces that are there now, without those that name a living process of somebody else's run.
 pub fn present() -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for place in PLACES {
         for entry in fs::read_dir(place).into_iter().flatten().flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
             // Directories of this crate itself start so.
-            if name.contains("folioswap") && !name.starts_with("folioswap-acc") {
+            if name.contains("folioswap") && !name.starts_with("folioswap-acc") && !names_a_process(&name) {
                 found.insert(format!("{place}/{name}"));
             }
         }
     }
-    for (file, what) in [("/proc/self/mounts", "mount"), ("/proc/net/unix", "socket")] {
-        for line in
-            fs::read_to_string(file).unwrap_or_default().lines().filter(|line| line.contains("folioswap"))
-        {
-            // The last column of /proc/net/unix is the name; what stands before it changes by itself.
-            let name = if what == "socket" { line.rsplit(' ').next().unwrap_or(line) } else { line };
-            if !name.contains("folioswap-acc") {
-                found.insert(format!("{what} {name}"));
-            }
-        }
-    }
-    let ipc = fs::read_to_string("/proc/sysvipc/shm").unwrap_or_default();
-    found.extend(ipc.lines().skip(1).map(|line| {
-        let id = line.split_whitespace().nth(1).unwrap_or("?");
-        format!("System V shared memory {id}")
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    found.extend(mounts.lines().filter(|line| line.contains("folioswap")).map(|line| format!("mount {line}")));
+    let segments = fs::read_to_string("/proc/sysvipc/shm").unwrap_or_default();
+    found.extend(segments.lines().skip(1).filter_map(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let (id, creator) = (fields.get(1)?, fields.get(4)?);
+        // Ours would outlive its creator.
+        (!Path::new("/proc").join(creator).exists()).then(|| format!("System V shared memory {id}"))
     }));
     found
+}
+
+fn names_a_process(name: &str) -> bool {
+    let mut numbers = name.split(|c: char| !c.is_ascii_digit()).filter(|digits| digits.len() > 1);
+    numbers.any(|digits| Path::new("/proc").join(digits).exists())
 }

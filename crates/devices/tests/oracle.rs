@@ -30,7 +30,7 @@ enum Op {
 
 fn any_op() -> impl Strategy<Value = Op> {
     prop_oneof![
-        6 => (0..Kind::ALL.len(), 1..=120u8).prop_map(|(kind, n)| Op::Store(Kind::ALL[kind], n)),
+        6 => (0..Kind::ALL.len(), 1..=if cfg!(miri) { 8 } else { 120u8 }).prop_map(|(kind, n)| Op::Store(Kind::ALL[kind], n)),
         3 => (1..=100u8).prop_map(Op::Free),
         1 => (2..=8u8).prop_map(Op::Thin),
         2 => (1..=500u16, 2..=255u8).prop_map(|(budget, locked)| Op::Compact(budget, locked)),
@@ -167,7 +167,7 @@ proptest! {
 
 #[test]
 fn compaction_empties_sparse_spans() {
-    let pages = if cfg!(miri) { 300 } else { 8000 };
+    let pages = if cfg!(miri) { 60 } else { 8000 };
     let mut oracle = Oracle::new();
     (0..pages).for_each(|_| oracle.store(Kind::TwoToOne));
     let owners = oracle.owners();
@@ -226,6 +226,7 @@ fn what_does_not_compress_is_refused_when_asked() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "a thousand compressions")]
 fn without_new_memory_a_chunk_ahead_is_still_there_and_frees_work() {
     // The directory's leaf, the first chunk, and the chunk ahead.
     let memory = TestMemory::with_map_calls(3);

@@ -3,7 +3,7 @@
 use crate::engine::Engine;
 use crate::handler::{Fault, Handler};
 use crate::isolate::page_index;
-use crate::staging::{FOLIO, FOLIO_PAGES};
+use crate::staging::FOLIO_PAGES;
 use crate::uffd::{Access, Stopped};
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_core::page::{PageState, PageWord};
@@ -117,12 +117,18 @@ impl Handler {
         let empty = |page: &usize| {
             matches!(block.word(index + page).state(), PageState::Present(_) | PageState::Removed { .. })
         };
-        let pages = (0..most).take_while(empty).count().max(1);
-        let result = match access {
+        let mut pages = (0..most).take_while(empty).count().max(1);
+        let fill = |pages: usize| match access {
             Access::Read => engine.userfault().zero(address, pages * PAGE),
             // SAFETY: the zeroes are the engine's memory.
             Access::Write => unsafe { engine.userfault().copy(address, self.buffers.zeroes(), pages * PAGE) },
         };
+        let mut result = fill(pages);
+        if pages > 1 && matches!(result, Err(Stopped { done: 0, why: Errno::NOENT })) {
+            // The window reaches past the end of the mapping.
+            pages = 1;
+            result = fill(pages);
+        }
         let done = match result {
             Ok(()) => pages,
             Err(Stopped { done, why: Errno::AGAIN }) if done == 0 => {
@@ -241,8 +247,9 @@ impl Handler {
     ) -> (bool, usize) {
         let engine = self.engine;
         let (mut page, mut copied) = (0, 0);
+        let mut run_most = FOLIO_PAGES;
         while page < FOLIO_PAGES {
-            let run = claimed[page..].iter().take_while(|claim| claim.is_some()).count();
+            let run = claimed[page..].iter().take(run_most).take_while(|claim| claim.is_some()).count();
             if run == 0 {
                 page += 1;
                 continue;
@@ -279,10 +286,15 @@ impl Handler {
                     self.read_messages();
                     return (false, copied);
                 }
-                // The mapping is gone or the process ends.
+                // The run reaches past the end of a mapping: page by page then.
+                Some(_) if run - done > 1 => run_most = 1,
+                // The mapping is gone, or the process ends: let the thread look for itself.
                 Some(_) => {
-                    engine.userfault().wake(base, FOLIO.min((FOLIO_PAGES - page) * PAGE));
-                    return (true, copied);
+                    if let Some(claim) = claimed[page].take() {
+                        unclaim(block, first + page, claim);
+                    }
+                    engine.userfault().wake(base + page * PAGE, PAGE);
+                    page += 1;
                 }
             }
         }

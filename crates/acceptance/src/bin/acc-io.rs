@@ -200,7 +200,7 @@ fn uring(bytes: usize, registered: bool, direct: bool) -> Outcome {
     let fd = types::Fd(file.as_raw_fd());
     let mut random = Random::new(9);
     let (length, run_bytes) = (RUN as u32 * PAGE as u32, (RUN * PAGE) as u64);
-    for round in 1..=12u64 {
+    for round in 1..=6u64 {
         // What the file shall hold, by a plain write from other memory.
         for index in 0..DEPTH {
             let source = content(round * 1000 + index as u64 * RUN as u64, RUN, round);

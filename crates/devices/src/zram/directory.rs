@@ -64,31 +64,39 @@ impl Directory {
             leaf_cell.store(memory.map(CHUNK_BYTES)?.cast().as_ptr(), Ordering::Release);
         }
         let base = memory.map(CHUNK_BYTES)?;
-        self.leaf(index)?.bases[index % CHUNKS_PER_LEAF].store(base.as_ptr(), Ordering::Release);
+        self.base_cell(index)?.store(base.as_ptr(), Ordering::Release);
         self.chunks.store(index as u32 + 1, Ordering::Release);
         Some(ChunkId(index as u32))
     }
 
+    /// The leaf of a chunk; never null, a mapped and valid [`Leaf`] for the life of the store.
     #[inline]
-    fn leaf(&self, chunk: usize) -> Option<&Leaf> {
-        let leaf = self.leaves.get(chunk / CHUNKS_PER_LEAF)?.load(Ordering::Acquire);
-        // SAFETY: null, or published by `grow`: a mapping of at least a `Leaf`'s size, page aligned, zeroed (a valid
-        // `Leaf`, all of it atomics), which stays mapped for the life of the store by the contract of `PageMemory`.
-        unsafe { leaf.as_ref() }
+    fn leaf(&self, chunk: usize) -> Option<NonNull<Leaf>> {
+        NonNull::new(self.leaves.get(chunk / CHUNKS_PER_LEAF)?.load(Ordering::Acquire))
+    }
+
+    #[inline]
+    fn base_cell(&self, chunk: usize) -> Option<&AtomicPtr<u8>> {
+        let leaf = self.leaf(chunk)?.as_ptr();
+        // SAFETY: published by `grow`: a mapping of at least a `Leaf`'s size, page aligned, zeroed (a valid `Leaf`, all
+        // of it atomics), which stays mapped for the life of the store by the contract of `PageMemory`. The reference
+        // is to the one element, in bounds by the index's modulus.
+        Some(unsafe { &(*leaf).bases[chunk % CHUNKS_PER_LEAF] })
     }
 
     /// The descriptor of a span; `None` when its chunk does not exist.
     #[inline]
     pub(super) fn span(&self, span: SpanId) -> Option<&SpanDesc> {
         let chunk = span.chunk().0 as usize;
-        self.leaf(chunk).map(|leaf| &leaf.spans[chunk % CHUNKS_PER_LEAF][span.in_chunk()])
+        let leaf = self.leaf(chunk)?.as_ptr();
+        // SAFETY: as for `base_cell`.
+        Some(unsafe { &(*leaf).spans[chunk % CHUNKS_PER_LEAF][span.in_chunk()] })
     }
 
     /// The first byte of a span; `None` when its chunk does not exist.
     #[inline]
     pub(super) fn base(&self, span: SpanId) -> Option<NonNull<u8>> {
-        let chunk = span.chunk().0 as usize;
-        let base = NonNull::new(self.leaf(chunk)?.bases[chunk % CHUNKS_PER_LEAF].load(Ordering::Acquire))?;
+        let base = NonNull::new(self.base_cell(span.chunk().0 as usize)?.load(Ordering::Acquire))?;
         // SAFETY: a chunk is CHUNK_BYTES long and holds SPANS_PER_CHUNK spans, so the offset stays inside it.
         Some(unsafe { base.add(span.in_chunk() * SPAN_BYTES) })
     }

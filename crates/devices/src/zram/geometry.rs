@@ -6,8 +6,8 @@ use crate::location::Handle;
 pub(super) const CHUNK_BYTES: usize = 2 << 20;
 /// Bytes of a span, the run of memory that one size class cuts into slots.
 ///
-/// Measured with `cargo bench --bench utilisation`: 64 KiB spans lose 2 % more to their tails than 128 KiB spans when
-/// filled, 256 KiB spans win nothing visible and empty out less often.
+/// Measured with `cargo bench --bench utilisation`, 256 MiB of pages that compress 2:1: filled, 64 KiB spans use 97.6 %
+/// of their memory, 128 KiB 98.4 %, 256 KiB 98.6 %; after five times as many random replacements 95.9, 95.6 and 95.6 %.
 pub(super) const SPAN_BYTES: usize = 128 << 10;
 /// Slots start at multiples of this; handles count in it.
 pub(super) const GRANULE_BYTES: usize = 32;

@@ -52,13 +52,13 @@ impl Kind {
             // Fresh bytes in percent, with a spread from page to page.
             Self::TwoToOne => {
                 let percent = 20 + rng.below(30);
-                sequences(&mut rng, &mut page, percent)
+                sequences(&mut rng, &mut page, percent, 16)
             }
             Self::ThreeToOne => {
-                let percent = 8 + rng.below(18);
-                sequences(&mut rng, &mut page, percent)
+                let percent = 10 + rng.below(24);
+                sequences(&mut rng, &mut page, percent, 36)
             }
-            Self::Incompressible => sequences(&mut rng, &mut page, 100),
+            Self::Incompressible => sequences(&mut rng, &mut page, 100, 16),
             Self::Mixed => match rng.below(12) {
                 0 => {}
                 1 => return Self::SameFilled.page(seed),
@@ -67,7 +67,7 @@ impl Kind {
                 6..9 => return Self::ThreeToOne.page(seed),
                 _ => {
                     let percent = rng.below(101);
-                    sequences(&mut rng, &mut page, percent)
+                    sequences(&mut rng, &mut page, percent, 16)
                 }
             },
         }
@@ -75,8 +75,8 @@ impl Kind {
     }
 }
 
-/// LZ-like content: runs of fresh bytes and copies of earlier ones, as in real memory of words and pointers.
-fn sequences(rng: &mut Rng, page: &mut Page, fresh_percent: u64) {
+/// LZ-like content: runs of fresh bytes and copies of earlier ones (6 bytes up), as in memory of words and pointers.
+fn sequences(rng: &mut Rng, page: &mut Page, fresh_percent: u64, copy_spread: u64) {
     let mut at = 0;
     while at < PAGE_SIZE {
         if at < 32 || rng.below(100) < fresh_percent {
@@ -88,7 +88,7 @@ fn sequences(rng: &mut Rng, page: &mut Page, fresh_percent: u64) {
             }
         } else {
             let back = 4 + rng.below(at.min(2048) as u64 - 4) as usize;
-            for _ in 0..6 + rng.below(16) {
+            for _ in 0..6 + rng.below(copy_spread) {
                 if at < PAGE_SIZE {
                     page[at] = page[at - back];
                     at += 1;
