@@ -116,10 +116,11 @@ fn free(bencher: Bencher) {
 #[divan::bench(args = [Kind::TwoToOne, Kind::ThreeToOne, Kind::Incompressible])]
 fn lz4_compress(bencher: Bencher, kind: Kind) {
     let pages = pages(kind);
-    let (turn, mut table, mut output) = (Turn::new(&pages), Box::new(lz4::Table::new()), [0; lz4::OUTPUT_MAX]);
-    bencher.counter(BytesCount::new(PAGE_SIZE)).bench_local(|| {
-        lz4::compress(turn.next(), &mut output, &mut table, 3904)
-    });
+    let (turn, mut table, mut output) =
+        (Turn::new(&pages), Box::new(lz4::Table::new()), [0; lz4::OUTPUT_MAX]);
+    bencher
+        .counter(BytesCount::new(PAGE_SIZE))
+        .bench_local(|| lz4::compress(turn.next(), &mut output, &mut table, 3904));
 }
 
 #[divan::bench(args = [Kind::TwoToOne, Kind::ThreeToOne])]

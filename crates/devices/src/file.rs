@@ -167,7 +167,7 @@ impl<'fd> FileDevice<'fd> {
 }
 
 fn check_run(slot: FileSlot, start: *const u8, bytes: usize) -> Result<(), FileError> {
-    if bytes == 0 || bytes % PAGE_SIZE != 0 || start.addr() % PAGE_SIZE != 0 {
+    if bytes == 0 || !bytes.is_multiple_of(PAGE_SIZE) || !start.addr().is_multiple_of(PAGE_SIZE) {
         return Err(FileError::BadBuffer { slot });
     }
     let slots = (bytes / PAGE_SIZE) as u64;

@@ -1,4 +1,19 @@
 //! The LZ4 block format for one page.
+//!
+//! `lz4_flex` 0.14 without its safe features, against the C library (lz4-sys 1.11, LZ4 1.10) with
+//! `LZ4_compress_fast_extState` and `LZ4_decompress_safe`, ns per page, best of 7 rounds over up to 4000 real pages
+//! (shared libraries, programs, /usr/share) on an EPYC:
+//!
+//! | pages | in, Rust | in, C | out, Rust | out, C |
+//! |---|---|---|---|---|
+//! | 2:1 | 6089 | 5617 | 1348 | 1100 |
+//! | 3:1 | 4143 | 3812 | 1372 | 1012 |
+//! | incompressible | 1405 | 1500 | | |
+//!
+//! C is 8 % faster in and 18 to 26 % out, but it is a C library with `malloc` in it: it needs a C compiler at install
+//! time and has to be kept out of libc inside somebody else's process. The Rust one needs `memcpy` and `memset`, and
+//! its decoder checks bounds on any input. A decoder of our own for blocks of one page could close the gap.
+//! Incompressible pages need no test of their own: LZ4's growing steps give up within 0.7 to 1.4 µs.
 
 use crate::page::{PAGE_SIZE, Page};
 

@@ -242,7 +242,7 @@ impl Bin {
         let owned = matches!(state, Some(SpanState::Partial | SpanState::Full | SpanState::Isolated));
         if !owned
             || desc.class_raw() != class.raw()
-            || offset % class.slot_bytes() != 0
+            || !offset.is_multiple_of(class.slot_bytes())
             || index >= desc.carved()
             || desc.live() == 0
         {

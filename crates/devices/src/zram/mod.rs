@@ -249,8 +249,8 @@ impl<M: PageMemory> Zram<M> {
 
     /// Stores one page for `owner`. From any number of threads, each with its own scratch.
     ///
-    /// Costs the compression (5-6 µs at 2:1), a checksum and a copy; the class's lock is held for some 20 ns. Every
-    /// 2 MiB it maps memory.
+    /// Costs 6.8 µs at 2:1, of which 6.6 are the compression (1.1 µs for an incompressible page, 0.1 µs for a filled
+    /// one); the class's lock is held for list work only. Every 2 MiB of growth maps a chunk.
     ///
     /// # Errors
     ///
@@ -305,7 +305,7 @@ impl<M: PageMemory> Zram<M> {
         Ok(Stored::Object { handle: slot.handle, len, checksum })
     }
 
-    /// Loads a page into `out`, verified. Takes no lock and needs no scratch; about 1.3 µs at 2:1.
+    /// Loads a page into `out`, verified. Takes no lock and needs no scratch; 1.6 µs at 2:1.
     ///
     /// # Errors
     ///
@@ -343,7 +343,8 @@ impl<M: PageMemory> Zram<M> {
         lz4::decompress(bytes, out).map_err(|lz4::Malformed| LoadError::Malformed)
     }
 
-    /// Frees an object. Needs no memory; about 20 ns, and now and then gives memory back to the system.
+    /// Frees an object. Needs no memory. 0.25 µs when the object is not in the CPU's caches, giving empty memory
+    /// back included: above the reserve a free now and then makes up to two `madvise` calls.
     ///
     /// # Errors
     ///

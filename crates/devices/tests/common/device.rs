@@ -93,8 +93,8 @@ impl Device for ZramDevice {
         match place {
             Place::Zero => page::fill(out, 0),
             Place::SameFilled { pattern } => page::fill(out, pattern),
-            // SAFETY: the tests free no place that they load at the same time.
             Place::Zram { handle, len, checksum } => {
+                // SAFETY: the tests free no place that they load at the same time.
                 unsafe { self.zram.load(handle, len, checksum, out) }.map_err(Fault::Load)?
             }
             place => panic!("not ours: {place:?}"),

@@ -68,7 +68,7 @@ unsafe impl PageMemory for TestMemory {
     }
 
     unsafe fn give_back(&self, start: NonNull<u8>, bytes: usize) {
-        assert!(start.as_ptr().addr() % 4096 == 0 && bytes % 4096 == 0 && bytes > 0);
+        assert!(start.as_ptr().addr().is_multiple_of(4096) && bytes.is_multiple_of(4096) && bytes > 0);
         self.given_back_bytes.fetch_add(bytes, Ordering::Relaxed);
         if cfg!(miri) {
             // SAFETY: the range is inside one chunk and nobody uses it. Rubbish rather than zeroes: the store must
