@@ -40,7 +40,7 @@ A run inside another run is refused: the outer limit already holds for all that 
 
 /// Lets programs live within a memory limit: cold memory goes to compressed RAM and files, in user space.
 #[derive(Parser)]
-#[command(name = "folioswap", version, about, after_help = EXAMPLES, max_term_width = 110)]
+#[command(name = "folioswap", version, after_help = EXAMPLES, max_term_width = 110)]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,

@@ -78,8 +78,8 @@ pub enum Error {
         source: io::Error,
     },
     /// The file device cannot be made.
-    #[error(transparent)]
-    SwapFile(#[from] crate::swapfile::CreateError),
+    #[error("{0}; or say --swap-max 0 for compressed memory only")]
+    SwapFile(#[from] folioswap_devices::create::CreateError),
     /// The JSON file cannot be opened.
     #[error("--stats-json {}: {source}", path.display())]
     StatsFile {

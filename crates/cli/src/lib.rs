@@ -29,7 +29,6 @@ mod shared;
 mod signals;
 mod size;
 mod supervisor;
-mod swapfile;
 mod swapon;
 mod table;
 mod userfault;

@@ -24,18 +24,21 @@ use crate::{
     signals::{Inherited, Signals},
     size,
     supervisor::{self, Settings},
-    swapfile, wire,
+    wire,
 };
+use folioswap_devices::create::{create_swap_file, default_swap_max};
 use folioswap_group::{
     protocol::GROUP_VARIABLE,
     segment::{CLUSTER_BYTES, FILE_CLUSTERS_MAX, Scope},
 };
 use rustix::{
     fd::OwnedFd,
+    fs::{Mode, OFlags, open},
+    io::Errno,
     net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with},
     rand::{GetRandomFlags, getrandom},
 };
-use std::{env, fs::File, time::Instant};
+use std::{env, fs::File, path::Path, time::Instant};
 
 /// Limits above so many times the machine's memory are mistakes.
 const LIMIT_PER_RAM_MAX: u64 = 1024;
@@ -88,8 +91,8 @@ fn prepare(arguments: &RunArguments) -> Result<(Settings, Start), Error> {
     let file = match arguments.swap_max {
         Some(most) if most < CLUSTER_BYTES => None,
         most => {
-            let file = swapfile::create_swap_file(&arguments.swap_dir)?;
-            let most = most.unwrap_or_else(|| swapfile::default_swap_max(&file));
+            let file = create_swap_file(&arguments.swap_dir)?;
+            let most = most.map_or_else(|| default_swap_max(&arguments.swap_dir), Ok)?;
             Some((file, (most / CLUSTER_BYTES).min(FILE_CLUSTERS_MAX as u64) as u32))
         }
     };
@@ -111,7 +114,7 @@ fn prepare(arguments: &RunArguments) -> Result<(Settings, Start), Error> {
         scope,
         segment,
         swap_directory: arguments.swap_dir.clone(),
-        directory: swapfile::open_directory(&arguments.swap_dir).ok().filter(|_| file.is_some()),
+        directory: open_directory(&arguments.swap_dir).ok().filter(|_| file.is_some()),
         file,
         file_clusters: clusters,
         listener,
@@ -120,6 +123,11 @@ fn prepare(arguments: &RunArguments) -> Result<(Settings, Start), Error> {
         started: Instant::now(),
     };
     Ok((settings, Start { program: program.path, arguments: arguments.command.clone(), group, agent }))
+}
+
+/// A descriptor that only holds the directory's path, for `swapon --show`.
+fn open_directory(directory: &Path) -> Result<OwnedFd, Errno> {
+    open(directory, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
 }
 
 /// A group within a group would have two agents in one process.

@@ -14,10 +14,7 @@ use rustix::{
     mm::{MapFlags, ProtFlags, mmap},
     net::{AddressFamily, SocketFlags, SocketType, socketpair},
 };
-use std::{
-    sync::atomic::Ordering::Relaxed,
-    time::Duration,
-};
+use std::{sync::atomic::Ordering::Relaxed, time::Duration};
 use supervisor_support::{Run, kill, wait_until};
 
 /// A fake member.
@@ -40,7 +37,9 @@ fn map(fd: &OwnedFd) -> &'static Segment {
     let protection = ProtFlags::READ | ProtFlags::WRITE;
     // SAFETY: maps the whole sealed segment, which stays mapped; it consists of atomics.
     unsafe {
-        &*mmap(std::ptr::null_mut(), Segment::BYTES, protection, MapFlags::SHARED, fd, 0).expect("mmap").cast::<Segment>()
+        &*mmap(std::ptr::null_mut(), Segment::BYTES, protection, MapFlags::SHARED, fd, 0)
+            .expect("mmap")
+            .cast::<Segment>()
     }
 }
 
@@ -61,7 +60,8 @@ impl Member {
         if flags & welcome::FILE != 0 {
             descriptors.next().expect("the file");
         }
-        let userfault = (flags & welcome::USERFAULT != 0).then(|| descriptors.next().expect("the userfaultfd"));
+        let userfault =
+            (flags & welcome::USERFAULT != 0).then(|| descriptors.next().expect("the userfaultfd"));
         Member { socket, segment, id: got.message.words[0], userfault }
     }
 
@@ -220,7 +220,9 @@ fn killed() {
     assert!(first.segment.charge_bytes() >= 33 << 20);
     kill(child, libc::SIGKILL);
     wait_until("its clusters are free", || first.segment.header.file_clusters_used.load(Relaxed) == 1);
-    wait_until("its place is free", || first.segment.members().iter().filter(|member| member.is_live()).count() == 1);
+    wait_until("its place is free", || {
+        first.segment.members().iter().filter(|member| member.is_live()).count() == 1
+    });
     assert_eq!(first.want(1), [1]);
     exit_status(child);
 }
@@ -250,7 +252,11 @@ fn child_first() {
         pass(&there, Some(&userfault(None)));
         let mut waiting = [PollFd::new(&socket, PollFlags::IN)];
         let wait = Timespec { tv_sec: 0, tv_nsec: 400_000_000 };
-        assert_eq!(poll(&mut waiting, Some(&wait)).expect("poll"), 0, "no answer before the parent has spoken");
+        assert_eq!(
+            poll(&mut waiting, Some(&wait)).expect("poll"),
+            0,
+            "no answer before the parent has spoken"
+        );
         pass(&there, None);
         inherits(&Member::welcomed(socket), 2);
     });
@@ -415,7 +421,8 @@ fn abandoned() {
         let member = Member::join();
         // SAFETY: a new anonymous mapping.
         let memory = unsafe {
-            rustix::mm::mmap_anonymous(std::ptr::null_mut(), 4096, ProtFlags::READ, MapFlags::PRIVATE).expect("mmap")
+            rustix::mm::mmap_anonymous(std::ptr::null_mut(), 4096, ProtFlags::READ, MapFlags::PRIVATE)
+                .expect("mmap")
         };
         let uffd = userfault(Some(memory as u64));
         member.say(&Message::new(Kind::HoldUserfault, [0; 3]), &[&uffd]);
@@ -483,7 +490,9 @@ fn many() {
     }
     assert_eq!(first.segment.members().len(), 601);
     drop(sockets);
-    wait_until("all places are free", || first.segment.members().iter().filter(|member| member.is_live()).count() == 1);
+    wait_until("all places are free", || {
+        first.segment.members().iter().filter(|member| member.is_live()).count() == 1
+    });
 }
 
 #[test]

@@ -34,7 +34,9 @@ fn refusals_have_the_statuses_of_env() {
         assert_eq!(got, status, "{cmd}");
         assert!(text.contains(words) && text.starts_with("folioswap: "), "{text}");
     }
-    for options in [["--memory", "1"], ["--memory", "12Q"], ["--swap-dir", "/dev/shm"], ["--memory", "99999P"]] {
+    for options in
+        [["--memory", "1"], ["--memory", "12Q"], ["--swap-dir", "/dev/shm"], ["--memory", "99999P"]]
+    {
         let mut run = Run::new(&[], &["true"]);
         let program = run.command.get_program().to_owned();
         run.command = std::process::Command::new(program);
@@ -42,7 +44,10 @@ fn refusals_have_the_statuses_of_env() {
         if options[0] != "--memory" {
             run.command.args(["--memory", "64M"]);
         }
-        let (status, _, text) = { run.command.arg("true"); run.output() };
+        let (status, _, text) = {
+            run.command.arg("true");
+            run.output()
+        };
         assert_eq!(status, 125, "{options:?}: {text}");
         assert!(!text.is_empty());
     }
@@ -61,7 +66,8 @@ fn a_script_without_an_interpreter_line_runs_in_the_shell() {
 #[test]
 fn cmd_finds_signals_and_descriptors_as_they_were() {
     let script = "grep -E 'SigBlk|SigIgn' /proc/self/status; ls /proc/self/fd | wc -l";
-    let plain = std::process::Command::new("sh").args(["-c", script]).stdin(std::process::Stdio::null()).output();
+    let plain =
+        std::process::Command::new("sh").args(["-c", script]).stdin(std::process::Stdio::null()).output();
     let plain = String::from_utf8(plain.expect("sh runs").stdout).expect("text");
     assert_eq!(Run::new(&[], &["sh", "-c", script]).output().1, plain);
 }
@@ -85,7 +91,10 @@ fn a_pipeline_ends_when_cmd_lets_go_of_it() {
     let mut text = String::new();
     child.stdout.take().expect("piped").read_to_string(&mut text).expect("read");
     assert_eq!(text, "out\n");
-    assert!(start.elapsed() < Duration::from_millis(1500), "neither front nor supervisor holds standard output");
+    assert!(
+        start.elapsed() < Duration::from_millis(1500),
+        "neither front nor supervisor holds standard output"
+    );
     child.wait().expect("waited");
 }
 
@@ -105,7 +114,8 @@ fn a_signal_to_the_front_alone_is_passed_on() {
 
 #[test]
 fn a_signal_to_the_whole_group_arrives_once() {
-    let script = "trap 'echo got >> \"$OUT\"' INT TERM; echo ready > \"$READY\"; while :; do sleep 0.02; done";
+    let script =
+        "trap 'echo got >> \"$OUT\"' INT TERM; echo ready > \"$READY\"; while :; do sleep 0.02; done";
     let mut run = Run::new(&[], &["sh", "-c", script]);
     let (out, ready) = (run.file("out"), run.file("ready"));
     run.command.env("OUT", &out).env("READY", &ready).process_group(0);
@@ -136,7 +146,8 @@ fn the_front_stops_and_continues_with_cmd() {
     assert_eq!(child.wait().expect("waited").code(), Some(4));
 }
 
-const TREE: &str = "setsid sleep 60 & (setsid sh -c 'sleep 61 & sleep 62' &) ; echo ready > \"$READY\"; sleep 63";
+const TREE: &str =
+    "setsid sleep 60 & (setsid sh -c 'sleep 61 & sleep 62' &) ; echo ready > \"$READY\"; sleep 63";
 
 fn tree(run: &mut Run) -> std::process::Child {
     let ready = run.file("ready");
@@ -177,7 +188,8 @@ fn front_and_supervisor_are_small() {
     std::thread::sleep(Duration::from_millis(400));
     let anonymous = |pid: u32| {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("alive");
-        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("RssAnon").trim().to_owned();
+        let line =
+            status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("RssAnon").trim().to_owned();
         line.split(' ').next().and_then(|number| number.parse::<u64>().ok()).expect("a number")
     };
     let (front, supervisor) = (anonymous(child.id()), anonymous(supervisor));

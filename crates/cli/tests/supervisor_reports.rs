@@ -6,7 +6,8 @@ use std::process::Command;
 use supervisor_support::{Run, child_of, text_of, wait_until};
 
 fn folioswap(arguments: &[&str]) -> (i32, String, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_folioswap")).args(arguments).output().expect("folioswap starts");
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_folioswap")).args(arguments).output().expect("folioswap starts");
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
     (output.status.code().unwrap_or(-1), text(output.stdout), text(output.stderr))
 }
@@ -43,7 +44,9 @@ fn an_unwritable_statistics_file_is_refused_before_anything_starts() {
     let mut run = Run::new(&[], &[]);
     let witness = run.file("witness");
     run.command = Command::new(env!("CARGO_BIN_EXE_folioswap"));
-    run.command.args(["run", "-m", "64M", "--agent", "none", "--stats-json", "/no/such/dir/x", "touch"]).arg(&witness);
+    run.command
+        .args(["run", "-m", "64M", "--agent", "none", "--stats-json", "/no/such/dir/x", "touch"])
+        .arg(&witness);
     let (status, _, text) = run.output();
     assert_eq!(status, 125);
     assert!(text.contains("/no/such/dir/x"), "{text}");
@@ -55,7 +58,8 @@ fn processes_without_an_agent_are_counted_and_named() {
     let mut run = Run::new(&[], &["sh", "-c", "sleep 0.6"]);
     assert_eq!(run.output().0, 0);
     let programs = run.stats()["unmanaged"]["programs"].clone();
-    let names: Vec<&str> = programs.as_array().expect("a list").iter().filter_map(|entry| entry["name"].as_str()).collect();
+    let names: Vec<&str> =
+        programs.as_array().expect("a list").iter().filter_map(|entry| entry["name"].as_str()).collect();
     assert!(names.contains(&"sleep"), "{programs}");
     assert!(run.stats()["unmanaged"]["peak_bytes"].as_u64() > Some(0));
 }
@@ -97,7 +101,8 @@ fn swapon_shows_running_groups() {
 
 #[test]
 fn a_run_within_a_run_is_refused() {
-    let mut run = Run::new(&[], &[env!("CARGO_BIN_EXE_folioswap"), "run", "-m", "32M", "--agent", "none", "true"]);
+    let mut run =
+        Run::new(&[], &[env!("CARGO_BIN_EXE_folioswap"), "run", "-m", "32M", "--agent", "none", "true"]);
     let (status, _, text) = run.output();
     assert_eq!(status, 125);
     assert!(text.contains("already runs inside"), "{text}");
@@ -128,4 +133,78 @@ fn completions_and_man_pages_come_out() {
     let (status, text, _) = folioswap(&["run", "--help"]);
     assert_eq!(status, 0);
     assert!(text.contains("Examples:") && text.contains("Exit status:"));
+}
+
+#[test]
+fn the_agent_is_preloaded_from_memory_in_front_of_the_users_own() {
+    // Any shared object will do for an agent here.
+    let object = |name: &str| {
+        let maps = std::fs::read_to_string("/proc/self/maps").expect("maps");
+        let line = maps.lines().find(|line| line.contains(name)).expect("loaded here").to_owned();
+        line.split_whitespace().last().expect("a path").to_owned()
+    };
+    let (agent, users) =
+        (object("libgcc_s"), object("libm.so").replace("libm.so", "libdl.so").replace(".6", ".2"));
+    let script =
+        "echo \"$LD_PRELOAD\"; grep -c libfolioswap_agent /proc/$$/maps; grep -c libdl /proc/$$/maps";
+    let mut run = Run::new(&["--agent", &agent], &["sh", "-c", script]);
+    run.command.env("LD_PRELOAD", &users);
+    let (status, out, err) = run.output();
+    assert_eq!(status, 0, "{out}{err}");
+    let lines: Vec<&str> = out.lines().collect();
+    assert!(lines[0].starts_with("/proc/") && lines[0].ends_with(&format!(":{users}")), "{out}");
+    assert!(lines[1] != "0" && lines[2] != "0", "both are mapped: {out}{err}");
+    assert!(!err.contains("ld.so"), "{err}");
+}
+
+#[test]
+fn static_and_foreign_programs_are_refused() {
+    let run = Run::new(&[], &[]);
+    let source = run.file("p.c");
+    std::fs::write(&source, "int main(void) { return 0; }\n").expect("written");
+    let program = run.file("static");
+    let built = Command::new("cc").arg("-static").arg("-o").arg(&program).arg(&source).output();
+    if !built.is_ok_and(|output| output.status.success()) {
+        eprintln!("skipped: cc -static does not work here");
+        return;
+    }
+    let program = program.to_str().expect("text").to_owned();
+    let (status, _, text) = Run::new(&[], &[&program]).output();
+    assert_eq!(status, 125);
+    assert!(text.contains("statically linked"), "{text}");
+    // As a descendant it runs, unmanaged and named.
+    let script = format!("{program} && echo ran");
+    assert_eq!(Run::new(&[], &["sh", "-c", &script]).output().1, "ran\n");
+    // The same behind an interpreter line.
+    let script = run.file("script");
+    std::fs::write(&script, format!("#!{program}\n")).expect("written");
+    let executable = rustix::fs::Mode::from_raw_mode(0o755);
+    rustix::fs::chmod(&script, executable).expect("chmod");
+    assert_eq!(Run::new(&[], &[script.to_str().expect("text")]).output().0, 125);
+    // A 32-bit program: the header of this one with its class changed.
+    let mut bytes = std::fs::read(&program).expect("read");
+    bytes[4] = 1;
+    let foreign = run.file("wide");
+    std::fs::write(&foreign, bytes).expect("written");
+    rustix::fs::chmod(&foreign, executable).expect("chmod");
+    let (status, _, text) = Run::new(&[], &[foreign.to_str().expect("text")]).output();
+    assert_eq!(status, 125);
+    assert!(text.contains("32-bit"), "{text}");
+}
+
+#[test]
+fn a_set_user_id_program_is_refused_to_others() {
+    // Its owner is us when we are root, who gains nothing by executing it: then only the check for another owner counts.
+    let mut run = Run::new(&[], &[]);
+    let program = run.file("other");
+    std::fs::copy("/bin/true", &program).expect("copied");
+    if rustix::fs::chown(&program, Some(rustix::fs::Uid::from_raw(65534)), None).is_err() {
+        eprintln!("skipped: not root");
+        return;
+    }
+    rustix::fs::chmod(&program, rustix::fs::Mode::from_raw_mode(0o4755)).expect("chmod");
+    run.command.arg(&program);
+    let (status, _, text) = run.output();
+    assert_eq!(status, 125);
+    assert!(text.contains("set-user-id"), "{text}");
 }

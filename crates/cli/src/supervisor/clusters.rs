@@ -158,7 +158,8 @@ impl Clusters {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{shared::SegmentFile, swapfile::create_swap_file};
+    use crate::shared::SegmentFile;
+    use folioswap_devices::create::create_swap_file;
     use rustix::fs::fstat;
     use std::path::Path;
 

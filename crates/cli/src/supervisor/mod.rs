@@ -213,16 +213,20 @@ impl Supervisor {
         let (processes, serials): (Vec<PollFd<'_>>, Vec<u64>) = self
             .connections
             .iter()
-            .filter_map(|connection| Some((PollFd::new(connection.process.as_ref()?, PollFlags::IN), connection.serial)))
+            .filter_map(|connection| {
+                Some((PollFd::new(connection.process.as_ref()?, PollFlags::IN), connection.serial))
+            })
             .unzip();
         let mut waiting = processes;
         waiting.push(PollFd::new(&self.signals, PollFlags::IN));
         waiting.push(PollFd::new(&self.settings.listener, PollFlags::IN));
         waiting.extend(self.link.iter().map(|link| PollFd::new(link, PollFlags::IN)));
-        waiting.extend(self.connections.iter().map(|connection| PollFd::new(&connection.socket, PollFlags::IN)));
+        waiting
+            .extend(self.connections.iter().map(|connection| PollFd::new(&connection.socket, PollFlags::IN)));
         waiting.extend(self.orphans.unserved().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         let timeout = self.next_due().saturating_duration_since(Instant::now());
-        let timeout = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: i64::from(timeout.subsec_nanos()) };
+        let timeout =
+            Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: i64::from(timeout.subsec_nanos()) };
         if poll(&mut waiting, Some(&timeout)).is_err() {
             // EINTR only means that we look earlier.
             return Vec::new();

@@ -28,7 +28,9 @@ impl Run {
         let directory = std::env::temp_dir().join(format!("folioswap-test-{mark}"));
         fs::create_dir_all(&directory).expect("temporary directory");
         let mut command = Command::new(env!("CARGO_BIN_EXE_folioswap"));
-        command.args(["run", "--memory", "64M", "--agent", "none", "--stats-json"]).arg(directory.join("stats.json"));
+        command
+            .args(["run", "--memory", "64M", "--agent", "none", "--stats-json"])
+            .arg(directory.join("stats.json"));
         command.args(options).arg("--").args(cmd).env(MARK, &mark).stdin(Stdio::null());
         Run { command, mark, directory }
     }
