@@ -143,10 +143,9 @@ fn the_agent_is_preloaded_from_memory_in_front_of_the_users_own() {
         let line = maps.lines().find(|line| line.contains(name)).expect("loaded here").to_owned();
         line.split_whitespace().last().expect("a path").to_owned()
     };
-    let (agent, users) =
-        (object("libgcc_s"), object("libm.so").replace("libm.so", "libdl.so").replace(".6", ".2"));
+    let (agent, users) = (object("libgcc_s"), object("libc.so.6").replace("libc.so.6", "libm.so.6"));
     let script =
-        "echo \"$LD_PRELOAD\"; grep -c libfolioswap_agent /proc/$$/maps; grep -c libdl /proc/$$/maps";
+        "echo \"$LD_PRELOAD\"; grep -c libfolioswap_agent /proc/$$/maps; grep -c libm.so /proc/$$/maps";
     let mut run = Run::new(&["--agent", &agent], &["sh", "-c", script]);
     run.command.env("LD_PRELOAD", &users);
     let (status, out, err) = run.output();
