@@ -20,6 +20,9 @@ const COST_DIVISOR: u32 = 50;
 const INTERVAL: Duration = Duration::from_millis(100);
 const INTERVAL_MAX: Duration = Duration::from_secs(2);
 
+/// Names that are told apart; the last entry stands for all others.
+const PROGRAMS_MAX: usize = 64;
+
 /// Why a process is not a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -97,6 +100,14 @@ impl Census {
         &self.programs
     }
 
+    /// Names of those that took most, for a message.
+    pub fn largest(&self) -> String {
+        const SHOWN: usize = 3;
+        let mut programs: Vec<&Unmanaged> = self.programs.iter().collect();
+        programs.sort_by_key(|entry| std::cmp::Reverse(entry.peak_bytes));
+        programs.iter().take(SHOWN).map(|entry| entry.name.as_str()).collect::<Vec<_>>().join(", ")
+    }
+
     /// Walks the tree below this process. `members` are managed.
     pub fn walk(&mut self, members: &HashSet<u32>, now: Instant) -> Found {
         let descendants = process::descendants(std::process::id());
@@ -119,8 +130,9 @@ impl Census {
             }
             let bytes = status.anonymous + status.shared;
             let entry = match seen.entry {
-                Some(entry) => entry,
-                None => {
+                // Another name is another program, by exec.
+                Some(entry) if self.programs[entry].name == status.name || entry == PROGRAMS_MAX - 1 => entry,
+                _ => {
                     let reason =
                         if self.no_userfault.contains(&pid) { Reason::NoUserfault } else { reason(pid) };
                     let entry = Self::enter(&mut self.programs, status, reason);
@@ -139,7 +151,11 @@ impl Census {
     fn enter(programs: &mut Vec<Unmanaged>, status: Status, reason: Reason) -> usize {
         let same = programs.iter().position(|entry| entry.name == status.name && entry.reason == reason);
         let entry = same.unwrap_or_else(|| {
-            programs.push(Unmanaged { name: status.name, reason, processes: 0, peak_bytes: 0 });
+            if programs.len() < PROGRAMS_MAX {
+                let name =
+                    if programs.len() + 1 < PROGRAMS_MAX { status.name } else { "(all others)".to_owned() };
+                programs.push(Unmanaged { name, reason, processes: 0, peak_bytes: 0 });
+            }
             programs.len() - 1
         });
         programs[entry].processes += 1;

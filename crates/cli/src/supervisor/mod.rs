@@ -344,12 +344,11 @@ impl Supervisor {
         self.unmanaged_peak = self.unmanaged_peak.max(bytes);
         self.excess_walks = if bytes > self.settings.limit { self.excess_walks + 1 } else { 0 };
         if self.excess_walks >= EXCESS_WALKS {
-            let names: Vec<&str> = self.census.programs().iter().map(|entry| entry.name.as_str()).collect();
             let message = format!(
                 "folioswap: what cannot be swapped out ({} without the agent: {}) takes {}, more than the limit of {}; ended \
                  CMD and everything that it started. Give at least --memory {}\n",
                 found.processes,
-                names.join(", "),
+                self.census.largest(),
                 size::show(bytes),
                 size::show(self.settings.limit),
                 size::suggest(bytes + bytes / 8 + (8 << 20)),

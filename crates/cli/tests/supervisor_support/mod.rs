@@ -31,6 +31,9 @@ impl Run {
         command
             .args(["run", "--memory", "64M", "--agent", "none", "--stats-json"])
             .arg(directory.join("stats.json"));
+        if !options.contains(&"--agent") {
+            command.args(["--agent", "none"]);
+        }
         command.args(options).arg("--").args(cmd).env(MARK, &mark).stdin(Stdio::null());
         Run { command, mark, directory }
     }
