@@ -56,7 +56,7 @@ fn alloc_remove_put(bencher: Bencher, size: u32) {
 }
 
 /// The same by two threads on CPUs of their own.
-#[divan::bench(threads = [2], args = [0, 4])]
+#[divan::bench(threads = [2], args = [0, 4], sample_size = 2000)]
 fn alloc_remove_put_two_threads(bencher: Bencher, size: u32) {
     let bench = large();
     let slots = bench.slots;

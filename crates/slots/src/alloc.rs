@@ -14,7 +14,7 @@ use crate::usage::Listing;
 /// Why no slots were allocated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AllocError {
-    /// No permitted device has a free slot that could be got.
+    /// No permitted device has a free slot that could be got: all are used, or the free ones wait for a discard that nobody runs.
     NoSpace,
     /// There are free slots but no run for this order: split the folio and try again with order 0.
     SplitAndRetry,
@@ -40,8 +40,9 @@ impl core::fmt::Display for AllocError {
 
 impl core::error::Error for AllocError {}
 
-/// Rounds of an order-0 allocation that runs pending discards in between.
-const ROUNDS_MAX: u32 = DEVICES_MAX as u32 + 1;
+/// Rounds of an order-0 allocation: after pending discards ran, after full clusters gave slots back, or because slots are free but their
+/// clusters were contended.
+const ROUNDS_MAX: u32 = 2 * DEVICES_MAX as u32;
 /// How often the walk of the available list starts over.
 const RESTARTS_MAX: u32 = 4;
 
@@ -96,7 +97,7 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         hooks: &H,
     ) -> Result<SwapEntry, AllocError> {
         let state = self.cpu(cpu);
-        for _ in 0..ROUNDS_MAX {
+        for round in 0..ROUNDS_MAX {
             let again = {
                 let local = state.lock::<P::Relax>();
                 let mut request =
@@ -121,9 +122,14 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
                 request.reclaimed
             };
             // No synchronous discard under the local lock: here no lock is held any more.
-            if !again && !self.run_first_pending_discards(mask, hooks) {
+            if again || self.run_first_pending_discards(mask, hooks) {
+                continue;
+            }
+            // Isolation skips contended clusters, so a failure with free slots may be spurious; the caller could take it for the end of all space.
+            if self.free_and_total(mask).0 == 0 {
                 break;
             }
+            <P::Relax as crate::lock::Relax>::relax(round);
         }
         state.lock::<P::Relax>().count_fallback(order);
         Err(self.failure(order, mask, false))

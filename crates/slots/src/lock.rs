@@ -37,6 +37,7 @@ pub(crate) struct SpinLock {
 
 impl SpinLock {
     #[cfg(test)]
+    #[allow(dead_code, reason = "for the models, which compile this file into a test of their own")]
     pub(crate) fn new() -> Self {
         Self { state: AtomicU32::new(UNLOCKED) }
     }

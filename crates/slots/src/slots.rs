@@ -211,7 +211,7 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
 
     /// State of a slot, read without a lock. Cost: four loads.
     ///
-    /// Stable while the caller holds a count or the cached folio's lock; otherwise it may be outdated by the time it is returned, but it is always a state
+    /// Stable while the caller holds a count or the cached folio's lock. With only a [device reference](Self::device_get) it may be outdated by the time it is returned, but it is always a state
     /// that this very slot was in. [`SlotWord::Bad`] for entries outside any device.
     pub fn word(&self, entry: SwapEntry) -> SlotWord {
         let Ok((_, cluster)) = self.locate(entry, 1) else { return SlotWord::Bad };
@@ -296,7 +296,6 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
     #[inline]
     pub(crate) fn cluster(&self, device: &Device, index: u32) -> &Cluster {
         let place = device.first_cluster.load(Ordering::Relaxed) as usize + index as usize;
-        debug_assert!(index < device.clusters_reserved.load(Ordering::Relaxed));
         assert!(place < self.config.clusters_max as usize, "cluster outside the metadata");
         // SAFETY: just checked; zeroed memory is a valid descriptor.
         unsafe { self.clusters.add(place).as_ref() }

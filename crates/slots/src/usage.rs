@@ -23,6 +23,7 @@ pub(crate) enum Listing {
 
 impl Usage {
     #[cfg(test)]
+    #[allow(dead_code, reason = "for the models, which compile this file into a test of their own")]
     pub(crate) fn new() -> Self {
         Self { inuse: AtomicU64::new(0) }
     }

@@ -1,0 +1,352 @@
+//! The models: small numbers of threads on small devices, each ending in `validate`.
+
+use crate::*;
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+struct Turn;
+impl Relax for Turn {
+    fn relax(_round: u32) {
+        shuttle::thread::yield_now();
+    }
+}
+
+struct Modelled;
+impl Policy for Modelled {
+    type Relax = Turn;
+}
+
+type Swap = Slots<4, Modelled>;
+
+struct Engine {
+    swap: Swap,
+    memory: Vec<(NonNull<u8>, Layout)>,
+}
+
+// SAFETY: plain memory and a handle.
+unsafe impl Send for Engine {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for Engine {}
+
+impl Engine {
+    fn new(frames: usize) -> Engine {
+        let config = Config { cpus: 3, clusters_max: 16, frame_chunks_max: 2 };
+        let mut memory = Vec::new();
+        let mut zeroed = |bytes: usize| {
+            let layout = Layout::from_size_align(bytes, 4096).unwrap();
+            // SAFETY: the size is not zero.
+            let start = NonNull::new(unsafe { alloc_zeroed(layout) }).unwrap();
+            memory.push((start, layout));
+            start
+        };
+        let bytes = Swap::bytes_needed(config);
+        // SAFETY: fresh zeroed memory that lives as long as the handle.
+        let swap = unsafe {
+            let swap = Swap::init(zeroed(bytes), bytes, config).unwrap();
+            swap.add_frames(zeroed(frames * Swap::FRAME_BYTES), frames * Swap::FRAME_BYTES).unwrap();
+            swap
+        };
+        Engine { swap, memory }
+    }
+
+    fn take(&self, cpu: u32, size: u32, folio: u32) -> Result<SwapEntry, AllocError> {
+        let order = Order::new(size).unwrap();
+        self.swap.alloc_folio(LogicalCpu(cpu), order, FolioId(folio), DeviceMask::ALL)
+    }
+
+    fn give(&self, entry: SwapEntry, size: u32, folio: u32) {
+        let slots = 1 << size;
+        self.swap.cache_remove(entry, slots, FolioId(folio), Shadow::EMPTY, |_, _| {}).unwrap();
+        assert_eq!(self.swap.put(entry, slots, |_, _| {}).unwrap().freed, slots);
+    }
+
+    /// Order-0 slots until the device is full.
+    fn fill(&self) -> Vec<SwapEntry> {
+        std::iter::from_fn(|| self.take(0, 0, 1).ok()).collect()
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        for (start, layout) in self.memory.drain(..) {
+            // SAFETY: allocated with this layout.
+            unsafe { dealloc(start.as_ptr(), layout) }
+        }
+    }
+}
+
+fn schedules() -> usize {
+    std::env::var("FOLIOSWAP_SLOTS_SCHEDULES").ok().and_then(|n| n.parse().ok()).unwrap_or(600)
+}
+
+/// Runs `model` under random schedules and under schedules with few, well-placed switches (PCT).
+fn check(model: impl Fn() + Send + Sync + Clone + 'static) {
+    shuttle::check_random(model.clone(), schedules() / 2);
+    shuttle::check_pct(model, schedules() / 2, 3);
+}
+
+fn spawn<T: Send + 'static>(action: impl FnOnce() -> T + Send + 'static) -> shuttle::thread::JoinHandle<T> {
+    shuttle::thread::spawn(action)
+}
+
+#[test]
+fn allocate_against_free() {
+    check(|| {
+        let engine = Arc::new(Engine::new(4));
+        engine.swap.swapon(DeviceSpec::new(1536)).unwrap();
+        let threads: Vec<_> = (0..2u32)
+            .map(|cpu| {
+                let engine = engine.clone();
+                spawn(move || {
+                    for folio in [cpu * 10, cpu * 10 + 1] {
+                        if let Ok(entry) = engine.take(cpu, 3, folio) {
+                            engine.give(entry, 3, folio);
+                        }
+                    }
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        assert_eq!(engine.swap.validate().unwrap().inuse, 0);
+    });
+}
+
+#[test]
+fn isolate_against_relocate_against_free() {
+    check(|| {
+        let engine = Arc::new(Engine::new(4));
+        engine.swap.swapon(DeviceSpec::new(1024)).unwrap();
+        // One cluster of order 6: two folios; one CPU frees one of them, one allocates by its hint, one isolates from a list.
+        let first = engine.take(0, 6, 1).unwrap();
+        let second = engine.take(0, 6, 2).unwrap();
+        let free = {
+            let engine = engine.clone();
+            spawn(move || {
+                engine.give(first, 6, 1);
+                engine.give(second, 6, 2);
+            })
+        };
+        let hint = {
+            let engine = engine.clone();
+            spawn(move || engine.take(0, 6, 3).ok())
+        };
+        let isolate = {
+            let engine = engine.clone();
+            spawn(move || engine.take(1, 6, 4).ok())
+        };
+        free.join().unwrap();
+        let (third, fourth) = (hint.join().unwrap(), isolate.join().unwrap());
+        engine.swap.validate().unwrap();
+        assert!(third.is_none() || third != fourth);
+        third.into_iter().for_each(|entry| engine.give(entry, 6, 3));
+        fourth.into_iter().for_each(|entry| engine.give(entry, 6, 4));
+        assert_eq!(engine.swap.validate().unwrap().inuse, 0);
+    });
+}
+
+#[test]
+fn last_slot_off_list_bit_against_free() {
+    check(|| {
+        let engine = Arc::new(Engine::new(2));
+        engine.swap.swapon(DeviceSpec::new(4)).unwrap();
+        let first = engine.take(0, 0, 1).unwrap();
+        engine.take(0, 0, 2).unwrap();
+        // Two slots of three are used: the last one is taken while one is freed.
+        let taker = {
+            let engine = engine.clone();
+            spawn(move || engine.take(1, 0, 3).ok())
+        };
+        let giver = {
+            let engine = engine.clone();
+            spawn(move || engine.give(first, 0, 1))
+        };
+        let taken = taker.join().unwrap();
+        giver.join().unwrap();
+        assert!(taken.is_some(), "a slot was free all the time");
+        engine.swap.validate().unwrap();
+        assert!(engine.take(2, 0, 4).is_ok(), "the free slot can be got");
+        assert_eq!(engine.take(2, 0, 5), Err(AllocError::NoSpace));
+        engine.swap.validate().unwrap();
+    });
+}
+
+#[test]
+fn full_device_two_frees() {
+    check(|| {
+        let engine = Arc::new(Engine::new(2));
+        engine.swap.swapon(DeviceSpec::new(5)).unwrap();
+        let entries = engine.fill();
+        assert_eq!(entries.len(), 4);
+        let threads: Vec<_> = entries[..2]
+            .iter()
+            .map(|entry| {
+                let (engine, entry) = (engine.clone(), *entry);
+                spawn(move || {
+                    engine.give(entry, 0, 1);
+                    engine.take(1, 0, 1).is_ok()
+                })
+            })
+            .collect();
+        assert!(threads.into_iter().all(|thread| thread.join().unwrap()));
+        engine.swap.validate().unwrap();
+    });
+}
+
+#[test]
+fn duplicate_against_put_across_the_overflow_border() {
+    check(|| {
+        let engine = Arc::new(Engine::new(3));
+        engine.swap.swapon(DeviceSpec::new(1024)).unwrap();
+        let entry = engine.take(0, 1, 1).unwrap();
+        for _ in 0..13 {
+            engine.swap.dup(entry, 2).unwrap();
+        }
+        let up = {
+            let engine = engine.clone();
+            spawn(move || {
+                engine.swap.dup(entry, 2).unwrap();
+                engine.swap.put(entry, 2, |_, _| panic!()).unwrap();
+            })
+        };
+        let read = {
+            let engine = engine.clone();
+            spawn(move || {
+                for _ in 0..2 {
+                    let count = engine.swap.swap_count(entry).unwrap();
+                    assert!((14..=15).contains(&count), "{count} was never the count");
+                }
+            })
+        };
+        up.join().unwrap();
+        read.join().unwrap();
+        assert_eq!(engine.swap.swap_count(entry), Some(14));
+        engine.swap.validate().unwrap();
+    });
+}
+
+#[test]
+fn swap_in_race_has_one_winner() {
+    check(|| {
+        let engine = Arc::new(Engine::new(3));
+        engine.swap.swapon(DeviceSpec::new(1024)).unwrap();
+        let entry = engine.take(0, 2, 1).unwrap();
+        engine.swap.cache_remove(entry, 4, FolioId(1), Shadow::EMPTY, |_, _| {}).unwrap();
+        let threads: Vec<_> = (0..2u32)
+            .map(|thread| {
+                let engine = engine.clone();
+                spawn(move || {
+                    let target = entry.checked_add(u64::from(thread) * 3).unwrap();
+                    engine.swap.cache_insert(target, Order::new(2).unwrap(), FolioId(10 + thread))
+                })
+            })
+            .collect();
+        let results: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+        let winners: Vec<_> = results.iter().filter(|result| result.is_ok()).collect();
+        assert_eq!(winners.len(), 1);
+        assert!(results.iter().any(|result| matches!(result, Err(InsertError::Exist(_)))));
+        engine.swap.validate().unwrap();
+    });
+}
+
+#[test]
+fn lockless_reader_never_sees_another_clusters_word() {
+    check(|| {
+        // One frame besides the header's: it moves from cluster to cluster.
+        let engine = Arc::new(Engine::new(2));
+        engine.swap.swapon(DeviceSpec::new(2048)).unwrap();
+        let entry = engine.take(0, 8, 1).unwrap();
+        let writer = {
+            let engine = engine.clone();
+            spawn(move || {
+                engine.give(entry, 8, 1);
+                // Order 9 isolates FREE: another cluster, or this one; only then the words are this slot's.
+                let other = engine.take(1, 9, 2).unwrap();
+                (other.offset() / 512 == entry.offset() / 512).then_some(())
+            })
+        };
+        let reader = {
+            let engine = engine.clone();
+            spawn(move || engine.swap.word(entry))
+        };
+        let same = writer.join().unwrap().is_some();
+        if let SlotWord::Cached { folio, .. } = reader.join().unwrap() {
+            assert!(folio == FolioId(1) || (same && folio == FolioId(2)));
+        }
+        engine.swap.validate().unwrap();
+    });
+}
+
+#[test]
+fn swapoff_against_allocate() {
+    check(|| {
+        let engine = Arc::new(Engine::new(4));
+        let id = engine.swap.swapon(DeviceSpec::new(1024)).unwrap();
+        let allocate = {
+            let engine = engine.clone();
+            spawn(move || engine.take(0, 5, 1).ok())
+        };
+        engine.swap.swapoff_begin(id).unwrap();
+        // From here on nothing may appear: what is in use now is all there will be.
+        let inuse = engine.swap.device_info(id).unwrap().inuse;
+        let taken = allocate.join().unwrap();
+        assert_eq!(inuse, if taken.is_some() { 32 } else { 0 });
+        taken.into_iter().for_each(|entry| engine.give(entry, 5, 1));
+        engine.swap.swapoff_finish(id).unwrap();
+        engine.swap.validate().unwrap();
+        assert_eq!(engine.swap.frames_free(), engine.swap.frames_total());
+    });
+}
+
+#[test]
+fn device_reference_against_swapoff() {
+    check(|| {
+        let engine = Arc::new(Engine::new(4));
+        let id = engine.swap.swapon(DeviceSpec::new(1024)).unwrap();
+        engine.swap.swapoff_begin(id).unwrap();
+        let reader = {
+            let engine = engine.clone();
+            spawn(move || {
+                if let Some(_reference) = engine.swap.device_get(LogicalCpu(1), id) {
+                    shuttle::thread::yield_now();
+                    assert!(engine.swap.device_info(id).is_some(), "the device is held");
+                }
+            })
+        };
+        let finished = engine.swap.swapoff_finish(id);
+        reader.join().unwrap();
+        if finished.is_err() {
+            assert_eq!(finished, Err(SwapoffError::Pinned));
+            engine.swap.swapoff_finish(id).unwrap();
+        }
+        assert_eq!(engine.swap.device_info(id), None);
+    });
+}
+
+#[test]
+fn discard_against_allocate_by_hint() {
+    struct Discards;
+    impl Hooks for Discards {
+        fn discard(&self, _: DeviceId, _: u64, _: u32) -> DiscardOutcome {
+            shuttle::thread::yield_now();
+            DiscardOutcome::Done
+        }
+    }
+    check(|| {
+        let engine = Arc::new(Engine::new(4));
+        let spec = DeviceSpec { flags: DeviceFlags::DISCARD, ..DeviceSpec::new(1536) };
+        let id = engine.swap.swapon(spec).unwrap();
+        let entry = engine.take(0, 6, 1).unwrap();
+        let free = {
+            let engine = engine.clone();
+            spawn(move || {
+                engine.give(entry, 6, 1);
+                engine.swap.run_discards(id, &Discards);
+            })
+        };
+        let taken = engine.take(0, 6, 2).ok();
+        free.join().unwrap();
+        engine.swap.validate().unwrap();
+        assert!(taken.is_some(), "the second cluster was free all the time");
+    });
+}
