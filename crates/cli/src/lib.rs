@@ -1,8 +1,8 @@
 //! The command line of folioswap: `run` and its supervisor, `doctor`, `swapon`.
 //!
 //! A run has three processes besides what the program itself starts (`run.rs` draws them): the *front*, which the user
-//! started and whose exit status is the program's ([`front`]); the *supervisor*, which owns what the members of the group
-//! share and stays until the last of them has ended ([`supervisor`]); and CMD, the supervisor's child ([`child`]).
+//! started and whose exit status is the program's (`front`); the *supervisor*, which owns what the members of the group
+//! share and stays until the last of them has ended (`supervisor`); and CMD, the supervisor's child (`child`).
 
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
 compile_error!(

@@ -28,9 +28,7 @@ impl Run {
         let directory = std::env::temp_dir().join(format!("folioswap-test-{mark}"));
         fs::create_dir_all(&directory).expect("temporary directory");
         let mut command = Command::new(env!("CARGO_BIN_EXE_folioswap"));
-        command
-            .args(["run", "--memory", "64M", "--agent", "none", "--stats-json"])
-            .arg(directory.join("stats.json"));
+        command.args(["run", "--memory", "64M", "--stats-json"]).arg(directory.join("stats.json"));
         if !options.contains(&"--agent") {
             command.args(["--agent", "none"]);
         }
