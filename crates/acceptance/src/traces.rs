@@ -20,7 +20,8 @@ pub fn present() -> BTreeSet<String> {
         }
     }
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    found.extend(mounts.lines().filter(|line| line.contains("folioswap")).map(|line| format!("mount {line}")));
+    found
+        .extend(mounts.lines().filter(|line| line.contains("folioswap")).map(|line| format!("mount {line}")));
     let segments = fs::read_to_string("/proc/sysvipc/shm").unwrap_or_default();
     found.extend(segments.lines().skip(1).filter_map(|line| {
         let fields: Vec<&str> = line.split_whitespace().collect();
