@@ -255,8 +255,8 @@ fn without_new_memory_a_chunk_ahead_is_still_there_and_frees_work() {
 /// Readers, writers and the compactor over one table of locations, by the documented protocol.
 #[test]
 fn compaction_runs_beside_stores_loads_and_frees() {
-    const CELLS: u64 = if cfg!(miri) { 60 } else { 4000 };
-    const ROUNDS: u64 = if cfg!(miri) { 120 } else { 60_000 };
+    const CELLS: u64 = if cfg!(miri) { 10 } else { 4000 };
+    const ROUNDS: u64 = if cfg!(miri) { 24 } else { 60_000 };
     let options = StoreOptions { empty_reserve: 0, compact_above_percent: 1, ..StoreOptions::DEFAULT };
     let device = ZramDevice::new(options);
     // Per cell: location, check word, and the seed of its page (both under the LOCK bit).

@@ -35,6 +35,10 @@ const INTERVAL_MIN_NS: u64 = 1_000_000;
 const INTERVAL_MAX_NS: u64 = 20_000_000;
 /// How long the group may be over its limit without any progress anywhere before it is out of memory.
 const STUCK_NS: u64 = 3_000_000_000;
+/// After a round of the clock that found nothing to take, the process counts as empty for this long.
+const BARREN_NS: u64 = 50_000_000;
+/// Most pieces looked at in one batch, so that a fork does not wait long.
+const BATCH_PIECES: usize = 4096;
 
 /// The evictor's own state; lost without harm at a fork.
 pub(crate) struct Evictor {
@@ -54,9 +58,12 @@ pub(crate) struct Evictor {
     rollup_next_ns: u64,
     idle_since_ns: u64,
     faults_seen: u64,
+    faults_at_progress: u64,
     last_progress_ns: u64,
     clusters_full: bool,
     reclaiming: bool,
+    wraps: u64,
+    barren_until_ns: u64,
 }
 
 /// What one batch achieved.
@@ -93,9 +100,12 @@ pub(crate) unsafe extern "C" fn run(argument: usize) -> ! {
         rollup_next_ns: 0,
         idle_since_ns: sys::now_ns(),
         faults_seen: 0,
+        faults_at_progress: 0,
         last_progress_ns: sys::now_ns(),
         clusters_full: false,
         reclaiming: false,
+        wraps: 0,
+        barren_until_ns: 0,
     };
     loop {
         let wake = &engine.member().wake;
@@ -109,7 +119,6 @@ impl Evictor {
     /// Measures, and evicts as long as it must. Returns how long it may sleep.
     fn round(&mut self) -> u64 {
         let segment = self.engine.segment();
-        let mut pause_ns = None;
         loop {
             let marks = Watermarks::of(segment.header.limit_bytes.load(Relaxed));
             let gate = self.engine.gate.lock();
@@ -128,7 +137,7 @@ impl Evictor {
             let wanted = self.wanted(total, marks);
             if wanted == 0 {
                 self.last_progress_ns = sys::now_ns();
-                return pause_ns.unwrap_or_else(|| self.interval(marks.limit.saturating_sub(total)));
+                return self.interval(marks.limit.saturating_sub(total));
             }
             let batch = self.evict_batch();
             drop(gate);
@@ -136,9 +145,10 @@ impl Evictor {
             if batch.event_pending {
                 rustix::thread::sched_yield();
             }
-            if batch.isolated == 0 && batch.written == 0 {
-                pause_ns = Some(1_000_000);
-                futex::wait(&self.engine.member().wake, self.engine.member().wake.load(Relaxed), 1_000_000, Sharing::Shared);
+            if batch.isolated == 0 && batch.written == 0 && !batch.event_pending {
+                // Nothing here to give: let the others give, and look again in a while.
+                self.barren_until_ns = sys::now_ns() + BARREN_NS;
+                return INTERVAL_MIN_NS;
             }
         }
     }
@@ -171,7 +181,9 @@ impl Evictor {
             futex::post(&segment.header.charge_sank, Sharing::Shared);
         }
         let now = sys::now_ns();
-        if batch.isolated + batch.written > 0 || total < marks.limit {
+        // Evicting is no progress by itself: only when the group gets below its limit can a fault be served.
+        if total < marks.limit || self.faults_seen != self.faults_at_progress {
+            self.faults_at_progress = self.faults_seen;
             self.last_progress_ns = now;
         } else if now - self.last_progress_ns > STUCK_NS {
             let reason = if batch.stuck { OutOfMemory::SwapFull } else { OutOfMemory::Unmanaged };
@@ -210,7 +222,8 @@ impl Evictor {
         let charge = engine.charge_of(self.size.anonymous) + self.own_shmem();
         let me = engine.member();
         me.charge_bytes.store(charge.saturating_sub(self.fork_discount), Relaxed);
-        let evictable = if engine.is_engaged() { self.size.anonymous.saturating_sub(engine.own_bytes()) } else { 0 };
+        let has_some = engine.is_engaged() && now >= self.barren_until_ns;
+        let evictable = if has_some { self.size.anonymous.saturating_sub(engine.own_bytes()) } else { 0 };
         me.evictable_bytes.store(evictable, Relaxed);
         me.active.store(u32::from(now - self.idle_since_ns < 1_000_000_000), Relaxed);
         engine.brought_in.store(0, Relaxed);
@@ -298,7 +311,12 @@ impl Evictor {
     fn evict_batch(&mut self) -> Batch {
         let mut batch = Batch::default();
         let wanted_waiting = self.staging().places() / 2;
-        while batch.isolated < (BATCH_FOLIOS * FOLIO_PAGES) as u64 {
+        let wraps = self.wraps;
+        for _ in 0..BATCH_PIECES {
+            // One round that found nothing is enough; one that only cooled hot pages is followed by another.
+            if batch.isolated >= (BATCH_FOLIOS * FOLIO_PAGES) as u64 || self.wraps >= wraps + 3 {
+                break;
+            }
             let Some((piece, present)) = self.next_piece() else { break };
             match self.take_piece(piece, present, &mut batch) {
                 None => {}
@@ -386,6 +404,7 @@ impl Evictor {
                     return None;
                 }
                 wrapped = true;
+                self.wraps += 1;
                 self.hand = 0;
                 continue;
             };
