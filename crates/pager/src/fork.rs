@@ -387,7 +387,7 @@ impl Handler {
                 self.serve_frozen(child, Fault { address, access }, Whose::Child);
             }
         }
-        if count == 0 && sys::now_ns() - fork.opened_ns.load(Relaxed) > 20_000_000 && is_gone(child) {
+        if count == 0 && sys::now_ns() - fork.opened_ns.load(Relaxed) > 20_000_000 && child.is_gone() {
             self.close_window();
         }
     }
@@ -415,13 +415,6 @@ impl Handler {
         engine.gate.release();
         fork.serialised.release();
     }
-}
-
-/// Has the process of this userfaultfd ended (or become another image)?
-pub(crate) fn is_gone(userfault: Userfault) -> bool {
-    // SAFETY: a page that no process can map: nothing is unregistered.
-    let answer = unsafe { userfault.unregister(0, PAGE) };
-    answer == Err(Errno::SRCH)
 }
 
 const _: () = assert!(CLUSTER_BYTES == 512 * PAGE as u64);

@@ -7,7 +7,6 @@
 
 use crate::engine::Engine;
 use crate::events::pages_within;
-use crate::fork::is_gone;
 use crate::handler::Handler;
 use crate::isolate::page_index;
 use crate::link;
@@ -97,7 +96,7 @@ impl Handler {
         for index in 0..CHILDREN_MAX {
             let Some(child) = self.raw_children.children[index].take() else { continue };
             self.serve_raw_child(child);
-            if probe && is_gone(child.userfault) {
+            if probe && child.userfault.is_gone() {
                 drop_table(self.engine, &child.table, 0, 1 << 47);
                 sys::close_range(child.userfault.0 as u32, child.userfault.0 as u32);
             } else {

@@ -20,6 +20,7 @@ const WAKE: u32 = ior(raw::_UFFDIO_WAKE, size_of::<raw::uffdio_range>());
 const COPY: u32 = iowr(raw::_UFFDIO_COPY, size_of::<raw::uffdio_copy>());
 const ZEROPAGE: u32 = iowr(raw::_UFFDIO_ZEROPAGE, size_of::<raw::uffdio_zeropage>());
 const MOVE: u32 = iowr(raw::_UFFDIO_MOVE, size_of::<raw::uffdio_move>());
+const WRITEPROTECT: u32 = iowr(raw::_UFFDIO_WRITEPROTECT, size_of::<raw::uffdio_writeprotect>());
 const POISON: u32 = iowr(raw::_UFFDIO_POISON, size_of::<raw::uffdio_poison>());
 const NEW: u32 = raw::UFFDIO << 8;
 
@@ -164,6 +165,16 @@ impl Userfault {
         };
         // SAFETY: as demanded; only a missing page is marked.
         unsafe { sys::ioctl(self.0, POISON, &raw mut argument) }.map(|_| ())
+    }
+
+    /// Has the process that this belongs to ended, or become another image?
+    pub fn is_gone(self) -> bool {
+        // The lowest page that a process could map; nothing of it is registered, so a living one answers ENOENT. (The
+        // other requests have no error of their own for a memory that is gone.)
+        let range = raw::uffdio_range { start: 64 << 10, len: 4096 };
+        let mut argument = raw::uffdio_writeprotect { range, mode: 0 };
+        // SAFETY: as demanded; lifting a protection that is not there changes nothing.
+        unsafe { sys::ioctl(self.0, WRITEPROTECT, &raw mut argument) } == Err(Errno::SRCH)
     }
 
     /// Reads messages without waiting; returns how many.

@@ -170,7 +170,12 @@ fn apply(swap: &Bench, device: DeviceId, oracle: &RefCell<Oracle>, op: &Op) {
                             oracle.slots.get_mut(&entry).unwrap().count += 1;
                         }
                     }
-                    Err(DupError::NoFrame) => assert!(all),
+                    Err(DupError::NoFrame) => {
+                        // The first slot that fails names the error: one at 14, before any that is free.
+                        assert_eq!(swap.frames_free(), 0);
+                        let mut present = range(entry, slots).map_while(|entry| oracle.slots.get(&entry));
+                        assert!(present.any(|state| state.count == 14), "no count passed 14");
+                    }
                     Err(_) => assert!(!all),
                 }
             }
