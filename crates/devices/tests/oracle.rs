@@ -286,8 +286,10 @@ fn compaction_runs_beside_stores_loads_and_frees() {
                 std::thread::yield_now();
             }
         });
-        workers.into_iter().for_each(|worker| worker.join().unwrap());
+        let results: Vec<_> = workers.into_iter().map(|worker| worker.join()).collect();
+        // Before any unwrap: a failed worker must not leave the compactor running for ever.
         stop.store(1, Relaxed);
+        results.into_iter().for_each(|result| result.unwrap());
     });
     device.zram.validate().unwrap();
     if !cfg!(miri) {

@@ -174,7 +174,8 @@ impl Userfault {
         let range = raw::uffdio_range { start: 64 << 10, len: 4096 };
         let mut argument = raw::uffdio_writeprotect { range, mode: 0 };
         // SAFETY: as demanded; lifting a protection that is not there changes nothing.
-        unsafe { sys::ioctl(self.0, WRITEPROTECT, &raw mut argument) } == Err(Errno::SRCH)
+        let answer = unsafe { sys::ioctl(self.0, WRITEPROTECT, &raw mut argument) };
+        answer == Err(Errno::SRCH)
     }
 
     /// Reads messages without waiting; returns how many.
