@@ -1,6 +1,7 @@
 // Several members verify their own data; now and then one of them is killed.
 // tree MEMBERS MEBIBYTES-EACH SECONDS KILLS
 #include "check.h"
+#include <sys/prctl.h>
 
 static pid_t members[64];
 static unsigned started;
@@ -9,6 +10,8 @@ static pid_t start(char **argv, unsigned seed) {
     pid_t pid = fork();
     CHECK(pid >= 0);
     if (pid > 0) return pid;
+    // Should the root fail, nobody goes on for ever.
+    CHECK(prctl(PR_SET_PDEATHSIG, SIGKILL) == 0);
     // Half of them stay as forked, half are programs anew.
     char text[32];
     snprintf(text, sizeof text, "%u", seed);
@@ -22,6 +25,7 @@ static volatile sig_atomic_t done;
 static void finish(int signal) { (void)signal, done = 1; }
 
 static void work(char *a, size_t bytes, unsigned seed) {
+    CHECK(prctl(PR_SET_PDEATHSIG, SIGKILL) == 0);
     struct sigaction action = {.sa_handler = finish, .sa_flags = SA_RESTART};
     CHECK(sigaction(SIGTERM, &action, 0) == 0);
     sigset_t none;

@@ -36,3 +36,15 @@ fn names_a_process(name: &str) -> bool {
     let mut numbers = name.split(|c: char| !c.is_ascii_digit()).filter(|digits| digits.len() > 1);
     numbers.any(|digits| Path::new("/proc").join(digits).exists())
 }
+
+/// Removes the directories of test processes that were killed.
+pub fn remove_stale() {
+    for entry in fs::read_dir("/var/tmp").into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let Some(rest) = name.strip_prefix("folioswap-acc-") else { continue };
+        let pid = rest.split('-').find(|part| part.parse::<u32>().is_ok());
+        if pid.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
+            drop(fs::remove_dir_all(entry.path()));
+        }
+    }
+}

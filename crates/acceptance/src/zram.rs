@@ -10,7 +10,12 @@ use std::time::Duration;
 pub struct Zram {
     number: u32,
     added: bool,
+    // Dropped last: one kernel run at a time on the whole machine, since they would share their devices.
+    _turn: fs::File,
 }
+
+/// SWAP_FLAG_PREFER and the highest priority: nothing goes to other swap that may be there.
+const FIRST: i32 = 0x8000 | 0x7fff;
 
 /// Where the devices that a process made are noted, so that a killed test run's devices are removed by the next.
 const NOTES: &str = "/run/folioswap-acceptance";
@@ -21,6 +26,8 @@ impl Zram {
     /// # Errors
     /// When the kernel has no zram or we may not.
     pub fn new(bytes: u64) -> io::Result<Self> {
+        let turn = fs::File::create("/run/folioswap-acc.lock")?;
+        turn.lock()?;
         remove_stale();
         let free = fs::read_to_string("/sys/class/zram-control/hot_add");
         let (number, added) = match free {
@@ -35,14 +42,14 @@ impl Zram {
         };
         fs::create_dir_all(NOTES)?;
         fs::write(note(number), format!("{} {}", std::process::id(), u8::from(added)))?;
-        let device = Zram { number, added };
+        let device = Zram { number, added, _turn: turn };
         fs::write(device.sys("comp_algorithm"), "lz4")?;
         fs::write(device.sys("disksize"), bytes.to_string())?;
         let path = device.device();
         fs::OpenOptions::new().read(true).write(true).open(&path).and_then(|file| make_swap(&file, bytes))?;
         let name = CString::new(path.to_str().expect("ASCII"))?;
         // SAFETY: a valid C string.
-        if unsafe { libc::swapon(name.as_ptr(), 0) } != 0 {
+        if unsafe { libc::swapon(name.as_ptr(), FIRST) } != 0 {
             return Err(io::Error::last_os_error());
         }
         Ok(device)

@@ -1,0 +1,202 @@
+#!/usr/bin/env bash
+# Runs all tests. Installs what they need with apt when it is root; says what it skips otherwise.
+#
+#   scripts/test.sh                 everything (about half an hour on two cores)
+#   scripts/test.sh checks          formatting, lints, licences, documentation
+#   scripts/test.sh unit            the tests of the crates
+#   scripts/test.sh acceptance      real programs and hard cases under a limit
+#   FOLIOSWAP_LONG=1 scripts/test.sh ...    timed programs run as long as the requirement says (60 s)
+#   FOLIOSWAP_NO_APT=1              installs nothing
+#
+# The last line is the sum: N passed, N failed, N skipped. The exit status is 0 only when nothing failed.
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit 1
+
+what=${1:-all}
+case $what in all | checks | unit | acceptance) ;; *) sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 2 ;; esac
+
+passed=0 failed=0 skipped=0
+logs=$(mktemp -d /var/tmp/folioswap-acc-test-XXXXXX)
+export FOLIOSWAP_SKIP_FILE=$logs/skipped
+: >"$FOLIOSWAP_SKIP_FILE"
+failures=()
+policy=
+clean() {
+    rm -rf "$logs"
+    [ -z "$policy" ] || rm -f "$policy"
+}
+trap clean EXIT
+trap 'exit 130' INT TERM
+started=$SECONDS
+
+say() { printf '\n=== [%4d s] %s\n' $((SECONDS - started)) "$*"; }
+skip() { # one check that cannot be made here
+    echo "SKIP: $*"
+    echo "SKIP scripts/test.sh: $*" >>"$FOLIOSWAP_SKIP_FILE"
+    skipped=$((skipped + 1))
+}
+check() { # NAME COMMAND...: one check
+    local name=$1
+    shift
+    say "$name"
+    if "$@" >"$logs/check" 2>&1; then
+        passed=$((passed + 1))
+        tail -n 2 "$logs/check"
+    else
+        failed=$((failed + 1))
+        failures+=("$name")
+        tail -n 200 "$logs/check"
+        echo "FAILED: $name"
+    fi
+}
+tests() { # NAME COMMAND...: a run of test binaries, whose sums are added
+    local name=$1 status ok bad ignored notes before after
+    shift
+    say "$name"
+    before=$(grep -c '^SKIP ' "$FOLIOSWAP_SKIP_FILE")
+    "$@" 2>&1 | tee "$logs/tests"
+    status=${PIPESTATUS[0]}
+    after=$(grep -c '^SKIP ' "$FOLIOSWAP_SKIP_FILE")
+    notes=$((after - before))
+    read -r ok bad ignored < <(awk '/^test result: / {
+        for (i = 1; i < NF; i++) { if ($(i+1) ~ /^passed/) p += $i; if ($(i+1) ~ /^failed/) f += $i; if ($(i+1) ~ /^ignored/) g += $i }
+    } END { print p + 0, f + 0, g + 0 }' "$logs/tests")
+    # A test that skips itself ends well as far as cargo can tell.
+    passed=$((passed + ok - notes)) failed=$((failed + bad)) skipped=$((skipped + ignored + notes))
+    while read -r line; do failures+=("$line"); done < <(sed -n 's/^test \(.*\) \.\.\. FAILED$/\1/p' "$logs/tests")
+    if [ "$status" -ne 0 ] && [ "$bad" -eq 0 ]; then # it did not compile, or a binary died
+        failed=$((failed + 1))
+        failures+=("$name: exit status $status")
+    fi
+}
+
+install() {
+    local wanted=() command package pair
+    for pair in cc:gcc python3:python3 sqlite3:sqlite3 redis-server:redis-server redis-benchmark:redis-tools \
+        stress-ng:stress-ng sha256sum:coreutils setpriv:util-linux; do
+        command=${pair%%:*} package=${pair#*:}
+        command -v "$command" >/dev/null || wanted+=("$package")
+    done
+    [ -e /usr/lib/x86_64-linux-gnu/libc.a ] || wanted+=(libc6-dev)
+    /usr/bin/python3 -c 'import numpy' 2>/dev/null || wanted+=(python3-numpy)
+    [ ${#wanted[@]} -gt 0 ] || return 0
+    say "installing ${wanted[*]}"
+    if [ -n "${FOLIOSWAP_NO_APT:-}" ] || [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
+        echo "not installed (that takes root and apt); the tests that need them are skipped: ${wanted[*]}"
+        return 0
+    fi
+    # A freshly installed server must not be started.
+    if [ ! -e /usr/sbin/policy-rc.d ]; then
+        policy=/usr/sbin/policy-rc.d
+        printf '#!/bin/sh\nexit 101\n' >"$policy"
+        chmod +x "$policy"
+    fi
+    export DEBIAN_FRONTEND=noninteractive
+    if ! { apt-get update -q && apt-get install -qy --no-install-recommends "${wanted[@]}"; } >"$logs/apt" 2>&1; then
+        tail -n 5 "$logs/apt"
+        echo "apt failed; the tests that need what is missing are skipped"
+    fi
+    [ -z "$policy" ] || rm -f "$policy"
+    policy=
+}
+
+licences() { # every dependency, of the agent too, may be used under one of these
+    python3 - <<'PYTHON'
+import json, re, subprocess, sys
+allowed = {"MIT", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "Zlib", "Unicode-3.0", "0BSD", "BSL-1.0", "CC0-1.0",
+           "Unlicense", "Apache-2.0 WITH LLVM-exception"}
+def fine(expression):
+    tokens = re.findall(r"\(|\)|[^\s()/]+(?:\s+WITH\s+[^\s()/]+)?|/", expression.replace("/", " OR "))
+    def either():
+        value = both()
+        while tokens and tokens[0] == "OR":
+            tokens.pop(0); value = both() or value
+        return value
+    def both():
+        value = one()
+        while tokens and tokens[0] == "AND":
+            tokens.pop(0); value = one() and value
+        return value
+    def one():
+        token = tokens.pop(0)
+        if token == "(":
+            value = either(); tokens.pop(0); return value
+        return token in allowed
+    return either()
+bad, seen = [], {}
+for manifest in ["Cargo.toml", "crates/agent/Cargo.toml"]:
+    text = subprocess.run(["cargo", "metadata", "--format-version", "1", "--manifest-path", manifest],
+                          check=True, stdout=subprocess.PIPE).stdout
+    for package in json.loads(text)["packages"]:
+        seen[package["name"], package["version"]] = package.get("license")
+for (name, version), licence in sorted(seen.items()):
+    if not licence or not fine(licence):
+        bad.append(f"{name} {version}: {licence}")
+print(f"{len(seen)} packages")
+if bad:
+    sys.exit("licences that are not allowed:\n" + "\n".join(bad))
+PYTHON
+}
+
+checks() {
+    if cargo fmt --version >/dev/null 2>&1; then
+        check "formatting" cargo fmt --all --check
+        check "formatting of the agent" cargo fmt --manifest-path crates/agent/Cargo.toml --check
+    else
+        skip "cargo fmt is not installed (rustup component add rustfmt)"
+    fi
+    if cargo clippy --version >/dev/null 2>&1; then
+        check "lints" cargo clippy --release --workspace --all-targets -- -D warnings
+        check "lints of the agent" cargo clippy --release --manifest-path crates/agent/Cargo.toml -- -D warnings
+    else
+        skip "cargo clippy is not installed (rustup component add clippy)"
+    fi
+    if cargo deny --version >/dev/null 2>&1; then
+        check "licences (cargo deny)" cargo deny check licenses
+    elif command -v python3 >/dev/null; then
+        check "licences" licences
+    else
+        skip "neither cargo-deny nor python3 for the check of licences"
+    fi
+    check "documentation without warnings" env RUSTDOCFLAGS="-D warnings" cargo doc --release --workspace --no-deps
+}
+
+unit() {
+    # The models of slots (loom and shuttle, short form) are among these.
+    tests "tests of the crates" cargo test --release --no-fail-fast --workspace --exclude folioswap-acceptance
+    if cargo +nightly miri --version >/dev/null 2>&1 && [ -z "${FOLIOSWAP_NO_MIRI:-}" ]; then
+        tests "slots under Miri" env MIRIFLAGS=-Zmiri-disable-isolation timeout 600 \
+            cargo +nightly miri test -p folioswap-slots --test handle --test state_machine
+    else
+        skip "Miri is not installed (rustup +nightly component add miri)"
+    fi
+}
+
+acceptance() {
+    echo "host: $(uname -sr), $(nproc) processors, $(awk '/MemTotal/ {printf "%d MiB", $2 / 1024}' /proc/meminfo)"
+    tests "acceptance: real programs and hard cases under a limit" \
+        env RUST_TEST_THREADS=1 cargo test --release --no-fail-fast -p folioswap-acceptance -- --nocapture
+}
+
+install
+say "building"
+if ! cargo build --release --workspace; then
+    echo "the build failed"
+    echo "0 passed, 1 failed, 0 skipped"
+    exit 1
+fi
+[ "$what" != all ] && [ "$what" != checks ] || checks
+[ "$what" != all ] && [ "$what" != unit ] || unit
+[ "$what" != all ] && [ "$what" != acceptance ] || acceptance
+
+say "done"
+if [ -s "$FOLIOSWAP_SKIP_FILE" ]; then
+    echo "skipped, or left out in part:"
+    sort "$FOLIOSWAP_SKIP_FILE" | uniq -c | sed 's/^/  /'
+fi
+if [ ${#failures[@]} -gt 0 ]; then
+    echo "failed:"
+    printf '  %s\n' "${failures[@]}"
+fi
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" -eq 0 ]
