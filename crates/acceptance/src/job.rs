@@ -159,6 +159,7 @@ impl Job {
         static ONE: Mutex<()> = Mutex::new(());
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let turn = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        traces::remove_stale();
         let place = Place(PathBuf::from(format!(
             "/var/tmp/folioswap-acc-{}-{}",
             std::process::id(),
@@ -510,6 +511,7 @@ impl Running {
             traces,
             oom_kills,
             compressed,
+            lingers: !self.job.lingering.is_zero(),
         }
     }
 }
@@ -564,6 +566,8 @@ pub struct Outcome {
     pub lingered: Duration,
     /// Files, mounts, sockets and shared memory left behind.
     pub traces: Vec<String>,
+    /// Whether descendants were expected to outlive the program.
+    pub lingers: bool,
     /// Kills by the kernel's out-of-memory killer (kernel runs).
     pub oom_kills: u64,
     /// Occupied bytes of zram at the end (kernel runs).
@@ -593,19 +597,9 @@ impl Outcome {
         )
     }
 
-    /// A figure of the statistics, wherever in the JSON it stands.
+    /// A counter of the statistics, by the kernel's name for it.
     pub fn figure(&self, name: &str) -> Option<f64> {
-        fn find(value: &serde_json::Value, name: &str) -> Option<f64> {
-            match value {
-                serde_json::Value::Object(map) => map
-                    .get(name)
-                    .and_then(serde_json::Value::as_f64)
-                    .or_else(|| map.values().find_map(|value| find(value, name))),
-                serde_json::Value::Array(list) => list.iter().find_map(|value| find(value, name)),
-                _ => None,
-            }
-        }
-        find(self.stats.as_ref()?, name)
+        self.stats.as_ref()?["counters"][name].as_f64()
     }
 
     /// Everything that holds for every run that ends well: status 0, the limit, nothing left behind, all slots free.
@@ -618,13 +612,24 @@ impl Outcome {
         self.check_clean();
         if matches!(self.engine, Engine::Folioswap { .. }) {
             assert!(self.stats.is_some(), "no statistics were written: {}", self.describe());
-            for (name, wanted) in
-                [("pages_poisoned", 0.0), ("slots_used_pages", 0.0), ("slots_used_at_exit", 0.0)]
-            {
-                if let Some(value) = self.figure(name) {
-                    assert!(value <= wanted, "{name} is {value} after the end: {}", self.describe());
-                }
+            assert_eq!(self.figure("pages_poisoned"), Some(0.0), "pages were lost: {}", self.describe());
+            if !self.lingers {
+                self.check_devices();
             }
+        }
+    }
+
+    /// After the end of the whole tree nothing is in use on any device.
+    ///
+    /// # Panics
+    /// When something is.
+    pub fn check_devices(&self) {
+        let stats = self.stats.as_ref().unwrap_or_else(|| panic!("no statistics: {}", self.describe()));
+        let slots = stats["levels"]["slots_used_pages"].as_u64();
+        assert_eq!(slots, Some(0), "slots in use after the end: {}", self.describe());
+        let devices = stats["devices"].as_array().filter(|devices| !devices.is_empty());
+        for device in devices.unwrap_or_else(|| panic!("no devices: {}", self.describe())) {
+            assert_eq!(device["used_bytes"].as_u64(), Some(0), "{device} after the end: {}", self.describe());
         }
     }
 

@@ -189,6 +189,7 @@ fn a_limit_below_what_cannot_be_swapped() {
     let messages: Vec<_> = outcome.stderr.lines().filter(|line| line.starts_with("folioswap")).collect();
     assert_eq!(messages.len(), 1, "one message: {}", outcome.describe());
     assert!(messages[0].chars().any(|c| c.is_ascii_digit()), "no figure in {}", messages[0]);
+    assert_eq!(end(&outcome), "unmanaged_above_limit");
     assert!(!outcome.text().contains("went on"), "{}", outcome.describe());
     outcome.check_clean();
 }
