@@ -94,7 +94,7 @@ impl Default for StoreOptions {
     }
 }
 
-/// Working memory of one thread that stores: about 13 KiB, in the caller's memory.
+/// Working memory of one thread that stores: about 21 KiB, in the caller's memory.
 pub struct Scratch {
     table: lz4::Table,
     output: [u8; lz4::OUTPUT_MAX],
@@ -213,7 +213,7 @@ impl fmt::Display for FreeError {
 
 impl core::error::Error for FreeError {}
 
-/// The store. About 40 KiB, all of its state by address in the caller's memory or in what `M` mapped.
+/// The store. About 21 KiB, all of its state by address in the caller's memory or in what `M` mapped.
 pub struct Zram<M> {
     memory: M,
     options: StoreOptions,
