@@ -63,7 +63,8 @@ tests() { # NAME COMMAND...: a run of test binaries, whose sums are added
     } END { print p + 0, f + 0, g + 0 }' "$logs/tests")
     # A test that skips itself ends well as far as cargo can tell.
     passed=$((passed + ok - notes)) failed=$((failed + bad)) skipped=$((skipped + ignored + notes))
-    while read -r line; do failures+=("$line"); done < <(sed -n 's/^test \(.*\) \.\.\. FAILED$/\1/p' "$logs/tests")
+    while read -r line; do failures+=("$line"); done < <(awk '/^failures:/ { on = 1; next } /^test result/ { on = 0 }
+        on && /^    [a-zA-Z0-9_:]+( - .*)?$/ { print $1 }' "$logs/tests" | sort -u)
     if [ "$status" -ne 0 ] && [ "$bad" -eq 0 ]; then # it did not compile, or a binary died
         failed=$((failed + 1))
         failures+=("$name: exit status $status")

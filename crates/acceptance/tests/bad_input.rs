@@ -118,7 +118,8 @@ fn programs_that_cannot_be_run() {
     fs::write(&broken, b"\x7fELF and nothing that follows").expect("file");
     fs::set_permissions(&broken, fs::Permissions::from_mode(0o755)).expect("chmod");
     let output = folioswap(&["run", "--memory", "64M", "--", &broken.display().to_string()]);
-    assert!(matches!(output.status.code(), Some(125 | 126)), "{output:?}");
+    // As execvp(3) does it, a shell may be given what the kernel does not know; it then says 126 or 127.
+    assert!(matches!(output.status.code(), Some(125..=127)), "{output:?}");
     let interpreter = place.file("script");
     fs::write(&interpreter, "#!/nowhere/interpreter\n").expect("file");
     fs::set_permissions(&interpreter, fs::Permissions::from_mode(0o755)).expect("chmod");
@@ -143,7 +144,7 @@ fn a_static_descendant_is_reported() {
     }
     let program = c_program("static", "", &["-static"]).display().to_string();
     let outcome =
-        Job::new(["sh", "-c", &format!("{program} && {program}")]).option("--stats").within(64 * MIB);
+        Job::new(["sh", "-c", &format!("{program} 400 && {program} 400")]).option("--stats").within(64 * MIB);
     assert_eq!(outcome.text(), "static ok\nstatic ok\n", "{}", outcome.describe());
     assert!(outcome.stderr.contains("unmanaged"), "not reported: {}", outcome.describe());
     let stats = outcome.stats.as_ref().expect("statistics").to_string();
