@@ -5,6 +5,7 @@
 
 use crate::page::PageWord;
 use core::cell::UnsafeCell;
+use core::ops::ControlFlow;
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{
     AtomicPtr, AtomicU8, AtomicU16, AtomicU64,
@@ -150,6 +151,19 @@ impl PageTable {
 
     /// Calls `each` for every block that intersects `start..end`, with the block's first address.
     pub fn for_blocks(&self, start: usize, end: usize, mut each: impl FnMut(usize, &Block)) {
+        self.for_blocks_while(start, end, |address, block| {
+            each(address, block);
+            ControlFlow::Continue(())
+        });
+    }
+
+    /// As [`PageTable::for_blocks`], until `each` breaks off.
+    pub fn for_blocks_while(
+        &self,
+        start: usize,
+        end: usize,
+        mut each: impl FnMut(usize, &Block) -> ControlFlow<()>,
+    ) {
         // SAFETY: as in `block`.
         let Some(root) = (unsafe { self.root.load(Acquire).as_ref() }) else { return };
         let mut address = start & !(BLOCK - 1);
@@ -162,7 +176,9 @@ impl PageTable {
                 Some(directory) => {
                     // SAFETY: as in `block`.
                     if let Some(block) = unsafe { directory.entries[low].load(Acquire).as_ref() } {
-                        each(address, block);
+                        if each(address, block).is_break() {
+                            return;
+                        }
                     }
                     address += BLOCK;
                 }

@@ -369,7 +369,88 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
         }
     }
 
-    /// Where an entry's bytes are, if it has any.
+    /// Reads consecutive slots of the file device in one go, for entries whose [`Space::file_slot`] are these slots, and
+    /// checks each page. Calls `bad` with the index of every page that fails. Only the holder of the entries' page words
+    /// may call; bytes on the file device do not move.
+    ///
+    /// # Errors
+    /// [`ReadError::File`]: none of the pages is to be used.
+    pub fn read_run(
+        &self,
+        entries: &[Option<SwapEntry>],
+        first: FileSlot,
+        pages: &mut [Page],
+        mut bad: impl FnMut(usize),
+    ) -> Result<(), ReadError> {
+        let device = self.file_device().ok_or(ReadError::Missing)?;
+        device.read(first, pages.as_flattened_mut()).map_err(ReadError::File)?;
+        for (index, (entry, page)) in entries.iter().zip(pages).enumerate() {
+            let expected = entry.and_then(|entry| self.beside(entry)).map(|beside| beside.check.load(Relaxed));
+            if expected != Some(Checksum::of(page).raw()) {
+                bad(index);
+            }
+        }
+        Ok(())
+    }
+
+    /// Are an entry's bytes in the compressed RAM device?
+    pub fn is_in_zram(&self, entry: SwapEntry) -> bool {
+        self.beside(entry).is_some_and(|beside| {
+            matches!(Place::unpack(beside.location.get(), beside.check.load(Relaxed)), Some(Place::Zram { .. }))
+        })
+    }
+
+    /// Moves the bytes of these entries from the compressed RAM device to consecutive slots of the file device; returns
+    /// how many were moved. An entry that was freed, or is being read or freed just now, is passed over. The caller is the
+    /// only one that allocates entries, so none can have become another page's. `pages` is page aligned.
+    ///
+    /// # Errors
+    /// [`WriteError`]; every location is as before.
+    pub fn demote_run(&self, entries: &[Option<SwapEntry>], pages: &mut [Page]) -> Result<u64, WriteError> {
+        let mut olds = [Location::NONE; 64];
+        let first = self.file_space.allocate(entries.len() as u32).ok_or(WriteError::Incompressible)?;
+        for (index, (entry, page)) in entries.iter().zip(pages.iter_mut()).enumerate() {
+            let Some(beside) = entry.and_then(|entry| self.beside(entry)) else { continue };
+            let Some(location) = beside.location.try_lock() else { continue };
+            let check = beside.check.load(Relaxed);
+            if matches!(Place::unpack(location, check), Some(Place::Zram { .. }))
+                && self.read_place(location, check, page).is_ok()
+            {
+                olds[index] = location;
+            }
+            beside.location.unlock_with(location);
+        }
+        self.write_slots(first, pages.as_flattened())?;
+        let mut moved = 0;
+        for (index, (entry, page)) in entries.iter().zip(pages.iter()).enumerate() {
+            let Some(slot) = FileSlot::new(first.raw() + index as u64) else { continue };
+            let beside = entry.and_then(|entry| self.beside(entry)).filter(|_| olds[index] != Location::NONE);
+            if !beside.is_some_and(|beside| self.replace_zram(beside, olds[index], slot, page)) {
+                self.file_space.free(slot);
+                continue;
+            }
+            moved += 1;
+        }
+        Ok(moved)
+    }
+
+    fn replace_zram(&self, beside: &Beside, old: Location, slot: FileSlot, page: &Page) -> bool {
+        let Some(location) = beside.location.try_lock() else { return false };
+        let place = Place::unpack(location, beside.check.load(Relaxed));
+        let (true, Some(Place::Zram { handle, len, .. })) = (location == old, place) else {
+            beside.location.unlock_with(location);
+            return false;
+        };
+        let (new, check) = Place::File { slot, checksum: Checksum::of(page) }.pack();
+        beside.check.store(check, Relaxed);
+        beside.location.unlock_with(new);
+        // SAFETY: the location that named the object was locked by us and names the file slot now.
+        let freed = unsafe { self.zram.free(handle, len) };
+        debug_assert!(freed.is_ok());
+        true
+    }
+
+    /// The slot of the file device in which an entry's bytes are, if they are there.
     pub fn file_slot(&self, entry: SwapEntry) -> Option<FileSlot> {
         let beside = self.beside(entry)?;
         match Place::unpack(beside.location.get(), beside.check.load(Relaxed)) {

@@ -39,6 +39,12 @@ fn decimal(text: &[u8]) -> Option<u64> {
     })
 }
 
+/// The minor faults in `/proc/self/stat`: the tenth field, counted after the name, which may hold anything.
+pub fn minor_faults(text: &[u8]) -> Option<u64> {
+    let name_end = text.iter().rposition(|&byte| byte == b')')?;
+    text[name_end + 1..].trim_ascii_start().split(|&byte| byte == b' ').nth(7).and_then(decimal)
+}
+
 /// The number after `name` in a file like `/proc/self/status` or `smaps_rollup` (which says kB), in bytes.
 pub fn field_bytes(text: &[u8], name: &[u8]) -> Option<u64> {
     let line = text.split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(name))?;
@@ -160,6 +166,12 @@ mod tests {
         assert_eq!(size, ProcessSize { virtual_size: 4096000, anonymous: 200 * 4096, shared: 100 * 4096 });
         assert_eq!(parse_statm(b""), None);
         assert_eq!(parse_statm(b"12 x 3"), None);
+    }
+
+    #[test]
+    fn minor_faults_are_found_after_any_name() {
+        assert_eq!(minor_faults(b"12 (a) b) c) S 1 12 12 0 -1 4194304 4711 0 0 0 1 2"), Some(4711));
+        assert_eq!(minor_faults(b"12 (cut) S 1"), None);
     }
 
     #[test]

@@ -48,14 +48,14 @@ pub struct Descriptors {
     pub(crate) statm: AtomicI32,
     pub(crate) status: AtomicI32,
     pub(crate) smaps_rollup: AtomicI32,
+    pub(crate) stat: AtomicI32,
     pub(crate) control: AtomicI32,
 }
 
 impl Descriptors {
     fn forget(&self) {
-        for place in
-            [&self.userfault, &self.maps, &self.pagemap, &self.statm, &self.status, &self.smaps_rollup, &self.control]
-        {
+        let Descriptors { userfault, maps, pagemap, statm, status, smaps_rollup, stat, control } = self;
+        for place in [userfault, maps, pagemap, statm, status, smaps_rollup, stat, control] {
             place.store(-1, Relaxed);
         }
     }

@@ -4,7 +4,8 @@
 //! the group comes near its limit; and evicts down to the low mark. A batch runs under the `gate`, so a fork finds it
 //! between two batches.
 
-use crate::account::{ProcessSize, Watermarks, field_bytes, own_share, parse_statm, read_proc};
+use crate::account::{ProcessSize, Watermarks, field_bytes, minor_faults, own_share, parse_statm, read_proc};
+use crate::demote::Run;
 use crate::engine::Engine;
 use crate::futex::{self, Sharing};
 use crate::isolate::{Pages, Refused};
@@ -37,6 +38,8 @@ const INTERVAL_MAX_NS: u64 = 20_000_000;
 const STUCK_NS: u64 = 3_000_000_000;
 /// After a round of the clock that found nothing to take, the process counts as empty for this long.
 const BARREN_NS: u64 = 50_000_000;
+/// Pages that a round of demotion moves.
+const DEMOTED_AT_ONCE: u64 = 512;
 /// Most pieces looked at in one batch, so that a fork does not wait long.
 const BATCH_PIECES: usize = 4096;
 
@@ -55,14 +58,20 @@ pub(crate) struct Evictor {
     slow_next_ns: u64,
     shmem: u64,
     fork_discount: u64,
+    discount_at_rollup: u64,
+    faults_at_rollup: u64,
     rollup_next_ns: u64,
+    rollup_soonest_ns: u64,
     idle_since_ns: u64,
     faults_seen: u64,
-    faults_at_progress: u64,
+    served_at_progress: u64,
     last_progress_ns: u64,
     clusters_full: bool,
     reclaiming: bool,
     wraps: u64,
+    desperate: bool,
+    demote_hand: usize,
+    run: Run,
     barren_until_ns: u64,
 }
 
@@ -71,6 +80,7 @@ pub(crate) struct Evictor {
 struct Batch {
     isolated: u64,
     written: u64,
+    shared: u64,
     event_pending: bool,
     stuck: bool,
 }
@@ -97,14 +107,20 @@ pub(crate) unsafe extern "C" fn run(argument: usize) -> ! {
         slow_next_ns: 0,
         shmem: 0,
         fork_discount: 0,
+        discount_at_rollup: 0,
+        faults_at_rollup: 0,
         rollup_next_ns: 0,
+        rollup_soonest_ns: 0,
         idle_since_ns: sys::now_ns(),
         faults_seen: 0,
-        faults_at_progress: 0,
+        served_at_progress: 0,
         last_progress_ns: sys::now_ns(),
         clusters_full: false,
         reclaiming: false,
         wraps: 0,
+        desperate: false,
+        demote_hand: 0,
+        run: Run::new(),
         barren_until_ns: 0,
     };
     loop {
@@ -136,6 +152,7 @@ impl Evictor {
             }
             let wanted = self.wanted(total, marks);
             if wanted == 0 {
+                self.desperate = false;
                 self.last_progress_ns = sys::now_ns();
                 return self.interval(marks.limit.saturating_sub(total));
             }
@@ -146,6 +163,13 @@ impl Evictor {
                 rustix::thread::sched_yield();
             }
             if batch.isolated == 0 && batch.written == 0 && !batch.event_pending {
+                if batch.shared > 0 && !self.desperate {
+                    self.desperate = true;
+                    continue;
+                }
+                if self.demote() > 0 {
+                    continue;
+                }
                 // Nothing here to give: let the others give, and look again in a while.
                 self.barren_until_ns = sys::now_ns() + BARREN_NS;
                 return INTERVAL_MIN_NS;
@@ -182,8 +206,9 @@ impl Evictor {
         }
         let now = sys::now_ns();
         // Evicting is no progress by itself: only when the group gets below its limit can a fault be served.
-        if total < marks.limit || self.faults_seen != self.faults_at_progress {
-            self.faults_at_progress = self.faults_seen;
+        let served = segment.faults_served();
+        if total < marks.limit || served != self.served_at_progress {
+            self.served_at_progress = served;
             self.last_progress_ns = now;
         } else if now - self.last_progress_ns > STUCK_NS {
             let reason = if batch.stuck { OutOfMemory::SwapFull } else { OutOfMemory::Unmanaged };
@@ -216,7 +241,7 @@ impl Evictor {
             engine.publish_gauges(self.size, staging.occupied() * FOLIO as u64);
             engine.figures().raise(Counter::PagerNanoseconds, sys::thread_cpu_ns());
         }
-        if engine.fork.has_relatives() && now >= self.rollup_next_ns {
+        if engine.fork.has_relatives() {
             self.measure_sharing(now);
         }
         let charge = engine.charge_of(self.size.anonymous) + self.own_shmem();
@@ -237,16 +262,29 @@ impl Evictor {
         }
     }
 
-    /// After a fork, pages shared with relatives are counted once: by proportional size, as often as a tenth of the
-    /// thread's time allows.
+    /// After a fork, pages shared with relatives are counted once, by proportional size. That is read as often as a tenth
+    /// of the thread's time allows (a third when much has changed); in between, every minor fault may have made a page
+    /// our own.
     fn measure_sharing(&mut self, now: u64) {
-        let text = read_proc(self.engine.descriptors.smaps_rollup.load(Relaxed), &mut self.text);
+        let engine = self.engine;
+        let text = read_proc(engine.descriptors.stat.load(Relaxed), &mut self.text);
+        let faults = minor_faults(text).unwrap_or(self.faults_at_rollup);
+        let unshared = faults.saturating_sub(self.faults_at_rollup) * PAGE as u64;
+        let due = if unshared > 4 << 20 { self.rollup_soonest_ns } else { self.rollup_next_ns };
+        if now < due {
+            self.fork_discount = self.discount_at_rollup.saturating_sub(unshared);
+            return;
+        }
+        let text = read_proc(engine.descriptors.smaps_rollup.load(Relaxed), &mut self.text);
         let (resident, proportional) = (field_bytes(text, b"Anonymous:"), field_bytes(text, b"Pss_Anon:"));
         if let (Some(resident), Some(proportional)) = (resident, proportional) {
-            self.fork_discount = resident.saturating_sub(proportional);
+            self.discount_at_rollup = resident.saturating_sub(proportional);
+            self.fork_discount = self.discount_at_rollup;
+            self.faults_at_rollup = faults;
         }
-        let cost = sys::now_ns() - now;
-        self.rollup_next_ns = now + (10 * cost).max(20_000_000);
+        let done = sys::now_ns();
+        self.rollup_next_ns = done + (10 * (done - now)).max(20_000_000);
+        self.rollup_soonest_ns = done + 2 * (done - now);
     }
 
     /// Time in which the fastest first touches could use up `headroom` and what may be overshot.
@@ -310,7 +348,10 @@ impl Evictor {
     /// Isolates some folios and writes as many back.
     fn evict_batch(&mut self) -> Batch {
         let mut batch = Batch::default();
-        let wanted_waiting = self.staging().places() / 2;
+        // The inactive list: a sixteenth of the limit, shared by the members.
+        let live = self.engine.segment().members().iter().filter(|member| member.is_live()).count().max(1) as u64;
+        let wanted_waiting = self.staging().places() / 2 / live;
+        let recycled_together = (wanted_waiting / 4).clamp(2, SEGMENT_FOLIOS);
         let wraps = self.wraps;
         for _ in 0..BATCH_PIECES {
             // One round that found nothing is enough; one that only cooled hot pages is followed by another.
@@ -344,11 +385,8 @@ impl Evictor {
         }
         let userfault = self.engine.userfault();
         let staging = self.staging();
-        if drain && staging.waiting() == 0 {
-            staging.recycle_all(userfault);
-        } else {
-            staging.recycle(userfault);
-        }
+        let least = if drain && staging.waiting() == 0 { 1 } else { recycled_together };
+        staging.recycle(userfault, least);
         self.engine.figures().add(Counter::StolenBackground, batch.written);
         batch
     }
@@ -372,15 +410,25 @@ impl Evictor {
         if first.refused.is_some() || first.busy == 0 {
             return first.refused;
         }
-        // Shared after a fork, or pinned. A write fault in our name gives this process a copy of its own of what is
-        // shared; what is pinned stays as it is and is left alone.
+        // Shared after a fork, or pinned. What relatives share frees nothing when one of them gives it up, and costs a copy
+        // in each: it goes only when nothing else is left. A write fault in our name gives this process a page of its
+        // own; what is pinned stays as it is and is left alone.
+        let mut ours: Pages = 0;
         for page in 0..FOLIO_PAGES {
-            if first.busy >> page & 1 != 0 {
+            let address = piece + page * PAGE;
+            let wanted = first.busy >> page & 1 != 0;
+            let descriptor = engine.descriptors.pagemap.load(Relaxed);
+            if wanted && (self.desperate || pagemap::is_exclusive(descriptor, address)) {
                 // SAFETY: populating changes no contents.
-                let _ = unsafe { madvise((piece + page * PAGE) as *mut _, PAGE, Advice::LinuxPopulateWrite) };
+                let _ = unsafe { madvise(address as *mut _, PAGE, Advice::LinuxPopulateWrite) };
+                ours |= 1 << page;
             }
         }
-        let second = engine.isolate(piece, first.busy);
+        batch.shared += (first.busy & !ours).count_ones() as u64;
+        if ours == 0 {
+            return None;
+        }
+        let second = engine.isolate(piece, ours);
         batch.isolated += second.moved.count_ones() as u64;
         engine.figures().add(Counter::Unshared, second.moved.count_ones() as u64);
         engine.figures().add(Counter::Pinned, second.busy.count_ones() as u64);
@@ -464,6 +512,24 @@ impl Evictor {
                 engine.write_back_oldest(&mut self.scratch, Tier::Zram, Incompressible::Keep).map_err(|_| ())
             }
         }
+    }
+
+    /// Nothing of the program is left to take: pages of the compressed store go on to the file. Returns how many.
+    fn demote(&mut self) -> u64 {
+        let engine = self.engine;
+        if engine.segment().scope() == Scope::Resident || !engine.space.has_file() || self.clusters_full {
+            return 0;
+        }
+        let _gate = engine.gate.lock();
+        let mut demoted = engine.demote(self.demote_hand, DEMOTED_AT_ONCE, &mut self.run);
+        if demoted.wants_clusters {
+            self.want_clusters();
+            demoted = engine.demote(self.demote_hand, DEMOTED_AT_ONCE, &mut self.run);
+        }
+        self.demote_hand = demoted.hand;
+        engine.space.trim();
+        futex::post(&engine.segment().header.charge_sank, Sharing::Shared);
+        demoted.pages
     }
 
     /// In scope total the store is part of the limit: beyond half of it, what is evicted goes to the file.

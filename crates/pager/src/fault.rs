@@ -8,10 +8,11 @@ use crate::uffd::{Access, Stopped};
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_core::page::{PageState, PageWord};
 use folioswap_core::page_table::{BLOCK_PAGES, Block, PAGE};
-use folioswap_core::space::{Movers, Written};
+use folioswap_core::space::Movers;
 use folioswap_devices::Page;
 use folioswap_group::counters::{Counter, SizeCounter};
 use folioswap_group::protocol::{Kind, Note};
+use folioswap_slots::SwapEntry;
 use rustix::io::Errno;
 
 /// Page-aligned buffers of the handler: what comes back, and zeroes.
@@ -31,6 +32,9 @@ impl Buffers {
 
     pub(crate) fn page(&mut self, index: usize) -> &mut Page {
         &mut self.pages[index]
+    }
+    fn pages(&mut self, first: usize, count: usize) -> &mut [Page] {
+        &mut self.pages[first..first + count]
     }
     pub(crate) fn zeroes(&self) -> *const u8 {
         self.zeroes.as_ptr().cast()
@@ -168,34 +172,40 @@ impl Handler {
         let first = index & !((1usize << order) - 1);
         let base = address - (index - first) * PAGE;
         let mut claimed: [Option<Claimed>; FOLIO_PAGES] = [None; FOLIO_PAGES];
+        let mut failed = [false; FOLIO_PAGES];
         let (mut from_store, mut from_file, mut from_cache) = (0u64, 0u64, 0u64);
-        for page in 0..1usize << order {
-            let wanted = first + page == index;
-            let Some(claim) = claim(block, first + page) else { continue };
-            let read = match claim.from {
+        let pages = 1usize << order;
+        for (page, claimed) in claimed[..pages].iter_mut().enumerate() {
+            *claimed = claim(block, first + page);
+        }
+        let mut page = 0;
+        while page < pages {
+            let Some(claim) = claimed[page] else {
+                page += 1;
+                continue;
+            };
+            let mut run = 1;
+            match claim.from {
                 PageState::Leaving(entry) if engine.staging_place(entry).is_some() => {
                     self.read_staged(entry, first + page, page);
                     from_cache += 1;
-                    Ok(Written::SameFilled)
                 }
                 PageState::Leaving(entry) | PageState::Stored(entry) => {
-                    from_store += 1;
-                    engine.space.read(entry, self.buffers.page(page), Movers::Running)
+                    run = self.read_stored(entry, page, &claimed, |bad| failed[bad] = true);
+                    from_store += run as u64;
+                    from_file += if engine.space.file_slot(entry).is_some() { run as u64 } else { 0 };
                 }
-                _ => continue,
-            };
-            match read {
-                Ok(written) => {
-                    from_file += u64::from(written == Written::File);
-                    claimed[page] = Some(claim);
-                }
-                Err(_) => {
-                    unclaim(block, first + page, claim);
-                    if wanted {
-                        self.poison(block, address);
-                        self.unclaim_all(block, first, &claimed);
-                        return true;
-                    }
+                _ => {}
+            }
+            page += run;
+        }
+        for page in 0..pages {
+            if failed[page] && let Some(claim) = claimed[page].take() {
+                unclaim(block, first + page, claim);
+                if first + page == index {
+                    self.poison(block, address);
+                    self.unclaim_all(block, first, &claimed);
+                    return true;
                 }
             }
         }
@@ -224,7 +234,47 @@ impl Handler {
         resolved
     }
 
-    fn read_staged(&mut self, entry: folioswap_slots::SwapEntry, index: usize, page: usize) {
+    /// Reads the stored page `page` of the window into its buffer, and with it those that follow it on the file device.
+    /// Returns how many were read; calls `bad` for those that could not be.
+    fn read_stored(
+        &mut self,
+        entry: SwapEntry,
+        page: usize,
+        claimed: &[Option<Claimed>; FOLIO_PAGES],
+        mut bad: impl FnMut(usize),
+    ) -> usize {
+        let space = &self.engine.space;
+        let Some(slot) = space.file_slot(entry) else {
+            if space.read(entry, self.buffers.page(page), Movers::Running).is_err() {
+                bad(page);
+            }
+            return 1;
+        };
+        let mut entries = [None; FOLIO_PAGES];
+        let mut run = 0;
+        for claim in claimed[page..].iter().map_while(|claim| *claim) {
+            let PageState::Stored(next) = claim.from else { break };
+            if space.file_slot(next).map(folioswap_devices::FileSlot::raw) != Some(slot.raw() + run as u64) {
+                break;
+            }
+            entries[run] = Some(next);
+            run += 1;
+        }
+        if run == 0 {
+            // It was written back while it was claimed out of staging.
+            if space.read(entry, self.buffers.page(page), Movers::Running).is_err() {
+                bad(page);
+            }
+            return 1;
+        }
+        let pages = self.buffers.pages(page, run);
+        if space.read_run(&entries[..run], slot, pages, |index| bad(page + index)).is_err() {
+            (page..page + run).for_each(bad);
+        }
+        run
+    }
+
+    fn read_staged(&mut self, entry: SwapEntry, index: usize, page: usize) {
         let engine = self.engine;
         // SAFETY: the ring's memory is fixed once installed; the page is claimed, so the evictor does not give its place
         // back before we are done.

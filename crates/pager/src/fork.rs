@@ -216,8 +216,12 @@ pub fn parent(engine: &Engine) {
         fork.serialised.release();
         return;
     }
-    // The handler closes the window when the child is on its own, or at once if there is none.
+    // The handler closes the window when the child is on its own, or at once if there is none. Until the supervisor has
+    // been told of the child this process must not end.
     fork.returned.store(1, Release);
+    while fork.child_seen.load(Acquire) == 0 && !fork.window_is_shut() {
+        rustix::thread::sched_yield();
+    }
 }
 
 /// After the C library forked, in the child.
@@ -298,9 +302,10 @@ impl Handler {
             Event::Fork { child } if fork.child_seen.load(Relaxed) == 0 => {
                 fork.child_userfault.store(child, Relaxed);
                 fork.log_at_fork.store(fork.log_count.load(Relaxed), Relaxed);
-                fork.child_seen.store(1, Release);
                 let control = self.engine.descriptors.control.load(Relaxed);
                 link::tell(control, Kind::Forked, [fork.token.load(Relaxed), 0, 0], Some(child));
+                // Only now may the forking thread go on: it might end this process at once.
+                fork.child_seen.store(1, Release);
             }
             Event::Fork { child } => self.raw_children.wait(child),
             event => fork.push(event),

@@ -105,6 +105,7 @@ fn join(engine: &Engine) -> Result<(), Errno> {
     descriptors.pagemap.store(open(c"/proc/self/pagemap")?, Relaxed);
     descriptors.statm.store(open(c"/proc/self/statm")?, Relaxed);
     descriptors.status.store(open(c"/proc/self/status")?, Relaxed);
+    descriptors.stat.store(open(c"/proc/self/stat")?, Relaxed);
     descriptors.smaps_rollup.store(open(c"/proc/self/smaps_rollup").unwrap_or(-1), Relaxed);
     let control = link::connect_to(&engine.group_name[..engine.group_name_length])?;
     descriptors.control.store(control, Relaxed);

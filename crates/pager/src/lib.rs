@@ -7,6 +7,7 @@
 
 pub mod account;
 pub mod arena;
+mod demote;
 pub mod engine;
 mod events;
 mod evictor;

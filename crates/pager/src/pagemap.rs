@@ -47,3 +47,12 @@ pub fn present(pagemap: i32, start: usize, end: usize, regions: &mut [Region]) -
     let filled = unsafe { sys::ioctl(pagemap, SCAN, &raw mut argument) }?;
     Ok(Scan { regions: filled, end: argument.walk_end as usize })
 }
+
+/// Is the page mapped by this process alone? Bit 56 of its word in `/proc/self/pagemap`.
+pub fn is_exclusive(pagemap: i32, address: usize) -> bool {
+    let mut word = [0; 8];
+    // SAFETY: the descriptor is in the pager threads' table and stays open.
+    let descriptor = unsafe { rustix::fd::BorrowedFd::borrow_raw(pagemap) };
+    let read = rustix::io::pread(descriptor, &mut word, address as u64 / 4096 * 8);
+    read == Ok(8) && u64::from_le_bytes(word) >> 56 & 1 != 0
+}

@@ -2,7 +2,7 @@
 //!
 //! A ring of folio places of 64 KiB. Folios enter at one end by UFFDIO_MOVE and are written back at the other, in order;
 //! in between they are the *inactive list*: a page that is touched there goes back as hot, and what is not touched until
-//! its turn is cold. Places are given back to the system a segment (1 MiB) at a time, because one invalidation of the
+//! its turn is cold. Places are given back to the system many at a time (1 MiB), because one invalidation of the
 //! TLBs costs the same for a page and for a segment.
 //!
 //! The area is registered with userfaultfd only as a target of moves: a hole in it reads as zeroes instead of waiting
@@ -19,7 +19,7 @@ use rustix::mm::{Advice, madvise};
 pub const FOLIO_PAGES: usize = 16;
 /// Bytes of a folio place.
 pub const FOLIO: usize = FOLIO_PAGES * PAGE;
-/// Folio places of a segment.
+/// Folio places that are given back together, where memory is not short: 1 MiB.
 pub const SEGMENT_FOLIOS: u64 = 16;
 /// Most folio places: 64 MiB.
 pub const PLACES_MAX: usize = 1024;
@@ -104,33 +104,20 @@ impl Staging {
         self.written += 1;
     }
 
-    /// Gives the memory of whole segments that are written back to the system; returns the bytes. The descriptor's
-    /// remove events make UNREGISTER, DONTNEED, REGISTER the way: an advice on a registered range would wait for its own
-    /// reader.
-    pub fn recycle(&mut self, userfault: Userfault) -> usize {
+    /// Gives the memory of folios that are written back to the system, when there are at least `least` of them; returns
+    /// the bytes. The descriptor's remove events make UNREGISTER, DONTNEED, REGISTER the way: an advice on a registered
+    /// range would wait for its own reader.
+    pub fn recycle(&mut self, userfault: Userfault, least: u64) -> usize {
+        if self.written - self.recycled < least.max(1) {
+            return 0;
+        }
         let mut bytes = 0;
-        while self.written - self.recycled >= SEGMENT_FOLIOS {
+        while self.written > self.recycled {
             let first = (self.recycled % self.places) as u32;
-            let segments = (self.written - self.recycled) / SEGMENT_FOLIOS;
-            let until_wrap = (self.places - first as u64) / SEGMENT_FOLIOS;
-            let folios = segments.min(until_wrap) * SEGMENT_FOLIOS;
+            let folios = (self.written - self.recycled).min(self.places - first as u64);
             self.discard(userfault, first, folios);
             self.recycled += folios;
             bytes += folios as usize * FOLIO;
-        }
-        bytes
-    }
-
-    /// The same for everything that is written back, when nothing waits any more.
-    pub fn recycle_all(&mut self, userfault: Userfault) -> usize {
-        let mut bytes = self.recycle(userfault);
-        if self.waiting() == 0 && self.occupied() > 0 {
-            let first = (self.recycled % self.places) as u32;
-            self.discard(userfault, first, SEGMENT_FOLIOS.min(self.places - first as u64));
-            bytes += self.occupied() as usize * FOLIO;
-            // The next folio starts a new segment.
-            let next = self.pushed.next_multiple_of(SEGMENT_FOLIOS);
-            (self.pushed, self.written, self.recycled) = (next, next, next);
         }
         bytes
     }
