@@ -383,11 +383,7 @@ impl Running {
                 self.output(),
                 self.errors()
             );
-            assert!(
-                start.elapsed() < Duration::from_secs(60),
-                "not said within 60 s: {text:?}{}",
-                self.state()
-            );
+            assert!(start.elapsed() < Duration::from_secs(60), "not said in time: {text:?}{}", self.state());
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -462,7 +458,7 @@ impl Running {
                     "{:?} under {:?} did not end within {:?}; it printed {:?}, and {errors:?}{state}",
                     self.job.command,
                     self.engine,
-                    self.job.timeout,
+                    most(self.job.timeout),
                     shorten(&self.output())
                 );
             }

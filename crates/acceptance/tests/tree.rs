@@ -15,8 +15,9 @@ fn used(pid: i32) -> Option<u64> {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let mut lines = text.lines();
     let columns: Vec<&str> = lines.next()?.split_whitespace().collect();
-    let column = columns.iter().position(|&name| name == "USED")?;
-    lines.map(|line| line.split_whitespace().nth(column)?.parse::<u64>().ok()).sum()
+    // Counted from the right: a name may have spaces.
+    let after = columns.iter().rev().position(|&name| name == "USED")?;
+    lines.map(|line| line.split_whitespace().rev().nth(after)?.parse::<u64>().ok()).sum()
 }
 
 #[test]
@@ -51,7 +52,7 @@ fn slots_of_the_dead_are_free_within_a_second() {
         most = most.max(used(running.pid).unwrap_or(0));
         std::thread::sleep(Duration::from_millis(50));
     }
-    assert!(most > 100 * MIB, "never more than {most} bytes in use: nothing is shown by their absence");
+    assert!(most > 60 * MIB, "never more than {most} bytes in use: nothing is shown by their absence");
     let dead = Instant::now();
     let mut left = u64::MAX;
     while dead.elapsed() < Duration::from_secs(1) {
