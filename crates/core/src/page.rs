@@ -121,10 +121,11 @@ impl PageWord {
         }
     }
 
-    /// Evictor, holding the move lock, before the move: `Present | Removed -> Isolated`.
+    /// Evictor, holding the move lock, before the move: `Present | Removed | Stored -> Isolated`. (`Stored`: the page may be
+    /// present all the same, because it was served while a fork froze the words. Only the move can tell.)
     pub const fn isolate(self, entry: SwapEntry) -> Option<Self> {
         match self.0 & STATE_BITS {
-            PRESENT | REMOVED => Some(Self::with(ISOLATED, entry)),
+            PRESENT | REMOVED | STORED => Some(Self::with(ISOLATED, entry)),
             _ => None,
         }
     }
@@ -143,10 +144,10 @@ impl PageWord {
             _ => None,
         }
     }
-    /// Evictor, holding the move lock, the kernel having refused to move the page: `Isolated -> Present`.
-    pub const fn not_moved(self) -> Option<Self> {
+    /// Evictor, holding the move lock, the kernel having refused to move the page: `Isolated ->` what it was.
+    pub const fn not_moved(self, before: Self) -> Option<Self> {
         match self.0 & STATE_BITS {
-            ISOLATED => Some(Self::PRESENT),
+            ISOLATED => Some(before),
             _ => None,
         }
     }
@@ -202,11 +203,10 @@ impl PageWord {
             _ => None,
         }
     }
-    /// Evictor: a present page under a word that still says `Stored` (it was served while a fork froze the words), or a
-    /// clean one whose copy takes room that is needed: the copy is given up: `Stored | Clean -> Present`.
+    /// Evictor: the copy of a clean page takes room that is needed: `Clean -> Present`.
     pub const fn forget_copy(self) -> Option<Self> {
         match self.0 & STATE_BITS {
-            STORED | CLEAN => Some(Self::PRESENT),
+            CLEAN => Some(Self::PRESENT),
             _ => None,
         }
     }

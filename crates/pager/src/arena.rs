@@ -83,10 +83,13 @@ impl Arena {
         best
     }
 
-    /// Opens the arena's locks. For a forked child, in which nobody else runs.
-    ///
-    /// Needed only if a fork may come while a lock is held; the fork protocol excludes it for the pager threads, and
-    /// the program's threads never allocate here.
+    /// Calls `each` while no piece can be added.
+    pub fn with_pieces_fixed(&self, each: impl FnOnce(&Arena)) {
+        let _fixed = self.fresh.lock();
+        each(self);
+    }
+
+    /// Bytes handed out.
     pub fn taken_bytes(&self) -> usize {
         self.fresh.lock().taken
     }

@@ -10,6 +10,7 @@ use crate::arena::Arena;
 use crate::fork::ForkState;
 use crate::futex::Lock;
 use crate::ranges::Ranges;
+use crate::requests::{Request, Requests};
 use crate::staging::Staging;
 use crate::thread::STACK_BYTES;
 use crate::uffd::Userfault;
@@ -81,9 +82,17 @@ pub struct Engine {
     pub(crate) descriptors: Descriptors,
     pub(crate) staging: UnsafeCell<Staging>,
     pub(crate) registered: UnsafeCell<Ranges>,
-    /// Ranges of the program that must stay resident (thread control blocks, stacks). Under `kept_lock`.
+    /// Ranges of the program that must stay resident (thread control blocks, stacks). Under `kept_lock`, which only the
+    /// pager threads take.
     pub(crate) kept: UnsafeCell<Ranges>,
+    /// Ranges that a child does not inherit (MADV_DONTFORK) or inherits empty (MADV_WIPEONFORK). Under `kept_lock`.
+    pub(crate) not_inherited: UnsafeCell<Ranges>,
     pub(crate) kept_lock: Lock,
+    pub(crate) requests: Requests,
+    /// The evictor's thread id: its own faults never wait for memory.
+    pub(crate) evictor_thread: AtomicU32,
+    /// The process that this copy of the engine belongs to; a child made by a bare clone(2) has a copy that is nobody's.
+    owner: AtomicU32,
     pub(crate) fork: ForkState,
     /// [`Life`] as a number; also a futex.
     pub(crate) life: AtomicU32,
@@ -149,6 +158,7 @@ impl Engine {
             (&raw mut (*engine).agent_path_length).write(agent_path.len());
             (&raw mut (*engine).agent_path).cast::<u8>().copy_from_nonoverlapping(agent_path.as_ptr(), agent_path.len());
             let engine = &*engine;
+            engine.own();
             engine.descriptors.forget();
             engine.handler_stack.store(handler_stack.as_ptr() as usize, Relaxed);
             engine.evictor_stack.store(evictor_stack.as_ptr() as usize, Relaxed);
@@ -164,6 +174,7 @@ impl Engine {
         for lock in [&self.gate, &self.move_lock, &self.write_back_lock, &self.serve_lock, &self.kept_lock] {
             lock.reset();
         }
+        self.own();
         self.descriptors.forget();
         self.brought_in.store(0, Relaxed);
         self.life.store(Life::Starting as u32, Release);
@@ -213,24 +224,52 @@ impl Engine {
         self.engaged.load(Acquire) != 0
     }
 
+    /// No thread could be started: the process runs unmanaged.
+    pub fn give_up(&self) {
+        self.life.store(Life::Unmanaged as u32, Release);
+    }
+
+    /// Does this copy of the engine belong to the calling process?
+    pub(crate) fn is_ours(&self) -> bool {
+        self.owner.load(Acquire) == crate::sys::getpid()
+    }
+
+    pub(crate) fn own(&self) {
+        self.owner.store(crate::sys::getpid(), Release);
+    }
+
     /// Keeps `start..end` of the program resident from now on (rounded outwards to pages).
     pub fn keep_resident(&self, start: usize, end: usize) {
-        let _guard = self.kept_lock.lock();
-        // SAFETY: under its lock. A full set can only mean sixteen thousand stacks; then a stack may be swapped.
-        let _ = unsafe { &mut *self.kept.get() }.insert(start & !0xfff, end.next_multiple_of(4096));
+        self.request(Request::KeepResident, start & !0xfff, end.next_multiple_of(4096));
     }
-
     /// A child made by a fork will not find the contents of this range (MADV_DONTFORK, MADV_WIPEONFORK).
     pub fn not_inherited(&self, start: usize, bytes: usize) {
-        let _guard = self.fork.not_inherited_lock.lock();
-        // SAFETY: under its lock. A full set means sixteen thousand such ranges, which the kernel does not hold either.
-        let _ = unsafe { &mut *self.fork.not_inherited.get() }.insert(start, start + bytes.next_multiple_of(4096));
+        self.request(Request::NotInherited, start, start + bytes.next_multiple_of(4096));
     }
-
     /// The opposite of [`Engine::not_inherited`].
     pub fn inherited(&self, start: usize, bytes: usize) {
-        let _guard = self.fork.not_inherited_lock.lock();
-        // SAFETY: under its lock.
-        let _ = unsafe { &mut *self.fork.not_inherited.get() }.remove(start, start + bytes.next_multiple_of(4096));
+        self.request(Request::Inherited, start, start + bytes.next_multiple_of(4096));
+    }
+
+    fn request(&self, kind: Request, start: usize, end: usize) {
+        if self.is_ours() {
+            while self.life() != Life::Unmanaged && !self.requests.post(kind, start, end) {
+                rustix::thread::sched_yield();
+            }
+        }
+    }
+
+    /// Applies what the program's threads asked for. Pager threads, or a forking thread that has stopped them.
+    pub(crate) fn apply_requests(&self) {
+        let _guard = self.kept_lock.lock();
+        // SAFETY: under their lock. A full set can only mean sixteen thousand stacks; then a stack may be swapped.
+        let (kept, not_inherited) = unsafe { (&mut *self.kept.get(), &mut *self.not_inherited.get()) };
+        self.requests.take(|kind, start, end| {
+            let _ = match kind {
+                Request::KeepResident => kept.insert(start, end),
+                Request::NotInherited => not_inherited.insert(start, end),
+                Request::Inherited => not_inherited.remove(start, end),
+            };
+        });
     }
 }

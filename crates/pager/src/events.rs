@@ -69,14 +69,26 @@ impl Engine {
     /// The program gave up the contents of the range; it stays mapped.
     pub(crate) fn remove_pages(&self, start: usize, end: usize) {
         let epoch = self.epoch.load(Relaxed);
-        // Pages of a range that never had a block are young too: what is present must not be taken before it is zapped.
+        // What is present must not be taken before it is zapped, also where no word was ever needed.
+        let mut regions = [crate::pagemap::EMPTY; 16];
         let mut address = start;
         while address < end {
-            let Some(block) = self.table.block_or_insert(address, self.arena) else { crate::sys::kill_self() };
-            let base = address & !(BLOCK - 1);
-            self.remove_in_block(block, pages_within(base, start, end), |word| word.remove(epoch));
-            address = base + BLOCK;
+            let pagemap = self.descriptors.pagemap.load(Relaxed);
+            let Ok(scan) = crate::pagemap::present(pagemap, address, end, &mut regions) else { break };
+            for region in &regions[..scan.regions] {
+                let mut block = region.start as usize & !(BLOCK - 1);
+                while block < region.end as usize {
+                    if self.table.block_or_insert(block, self.arena).is_none() {
+                        crate::sys::kill_self();
+                    }
+                    block += BLOCK;
+                }
+            }
+            address = if scan.end > address { scan.end } else { end };
         }
+        self.table.for_blocks(start, end, |base, block| {
+            self.remove_in_block(block, pages_within(base, start, end), |word| word.remove(epoch));
+        });
     }
 
     /// The range is no longer mapped.
@@ -93,6 +105,8 @@ impl Engine {
         let _guard = self.kept_lock.lock();
         // SAFETY: under its lock.
         let _ = unsafe { &mut *self.kept.get() }.remove(start, end);
+        // SAFETY: under its lock.
+        let _ = unsafe { &mut *self.not_inherited.get() }.remove(start, end);
     }
 
     fn remove_in_block(

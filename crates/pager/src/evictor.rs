@@ -10,7 +10,7 @@ use crate::engine::Engine;
 use crate::futex::{self, Sharing};
 use crate::isolate::{Pages, Refused};
 use crate::link;
-use crate::maps::{self, MappingKind};
+use crate::maps::{self, MappingFilter};
 use crate::pagemap;
 use crate::staging::{FOLIO, FOLIO_PAGES, SEGMENT_FOLIOS};
 use crate::sys;
@@ -93,6 +93,7 @@ pub(crate) unsafe extern "C" fn run(argument: usize) -> ! {
     sys::name_thread(c"folioswap-evict");
     // SAFETY: by contract.
     let engine: &'static Engine = unsafe { &*(argument as *const Engine) };
+    engine.evictor_thread.store(sys::gettid(), Release);
     let mut evictor = Evictor {
         engine,
         hand: 0,
@@ -137,7 +138,9 @@ impl Evictor {
         let segment = self.engine.segment();
         loop {
             let marks = Watermarks::of(segment.header.limit_bytes.load(Relaxed));
+            self.engine.fork.let_pass();
             let gate = self.engine.gate.lock();
+            self.engine.apply_requests();
             self.measure();
             let total = segment.charge_bytes();
             if segment.header.state.load(Relaxed) == GroupState::Ending as u32 {
@@ -152,8 +155,12 @@ impl Evictor {
             }
             let wanted = self.wanted(total, marks);
             if wanted == 0 {
-                self.desperate = false;
-                self.last_progress_ns = sys::now_ns();
+                if total < marks.limit {
+                    self.desperate = false;
+                }
+                drop(gate);
+                self.after(Batch::default(), total, marks);
+                self.forget_regions();
                 return self.interval(marks.limit.saturating_sub(total));
             }
             let batch = self.evict_batch();
@@ -172,9 +179,15 @@ impl Evictor {
                 }
                 // Nothing here to give: let the others give, and look again in a while.
                 self.barren_until_ns = sys::now_ns() + BARREN_NS;
+                self.forget_regions();
                 return INTERVAL_MIN_NS;
             }
         }
+    }
+
+    /// Before a sleep: the list of present pages will be old.
+    fn forget_regions(&mut self) {
+        (self.region_next, self.region_count) = (0, 0);
     }
 
     /// Bytes that this process should give up now.
@@ -331,15 +344,14 @@ impl Evictor {
         }
         self.scanned_size = self.size.virtual_size;
         let engine = self.engine;
-        let mut previous = maps::Mapping { start: 0, end: 0, kind: MappingKind::Other };
+        let mut filter = MappingFilter::new();
         // SAFETY: the descriptor is in the pager threads' table and stays open.
         let file = unsafe { BorrowedFd::borrow_raw(engine.descriptors.maps.load(Relaxed)) };
         let _ = maps::read(file, &mut self.text, |mapping| {
-            let data_of_file = previous.kind == MappingKind::File && previous.end == mapping.start;
-            if mapping.kind == MappingKind::Anonymous && (!data_of_file || mapping.end - mapping.start >= 16 << 20) {
-                engine.register_mapping(mapping.start, mapping.end);
+            if filter.can_be_managed(mapping) {
+                let _events_wait = engine.move_lock.lock();
+                engine.register_pieces(mapping.start, mapping.end);
             }
-            previous = mapping;
         });
         let cost = sys::now_ns() - now;
         self.scan_next_ns = sys::now_ns() + cost * if short { 4 } else { 20 };
@@ -520,6 +532,7 @@ impl Evictor {
         if engine.segment().scope() == Scope::Resident || !engine.space.has_file() || self.clusters_full {
             return 0;
         }
+        engine.fork.let_pass();
         let _gate = engine.gate.lock();
         let mut demoted = engine.demote(self.demote_hand, DEMOTED_AT_ONCE, &mut self.run);
         if demoted.wants_clusters {
@@ -571,36 +584,27 @@ impl Evictor {
 }
 
 impl Engine {
-    /// Registers what of a mapping is neither registered nor ours.
-    fn register_mapping(&self, start: usize, end: usize) {
-        let mut from = start;
-        while from < end {
-            match self.arena.next_piece(from) {
-                Some((piece_start, piece_end)) if piece_start < end => {
-                    self.register_range(from, piece_start);
-                    from = piece_end;
-                }
-                _ => {
-                    self.register_range(from, end);
-                    return;
-                }
-            }
-        }
-    }
-
-    fn register_range(&self, start: usize, end: usize) {
-        if start >= end {
-            return;
-        }
-        let _events_wait = self.move_lock.lock();
+    /// Registers what of a mapping is neither registered nor ours. Under the move lock.
+    pub(crate) fn register_pieces(&self, start: usize, end: usize) {
         // SAFETY: the set is used under the move lock.
         let registered = unsafe { &mut *self.registered.get() };
         if registered.covers(start, end) {
             return;
         }
-        if self.userfault().register(start, end - start, Watch::Missing).is_ok() {
-            // A full set leaves the range registered but unknown: its faults are served, it is never evicted.
-            let _ = registered.insert(start, end);
-        }
+        // No piece of ours can appear in the range between the look and the registration.
+        self.arena.with_pieces_fixed(|arena| {
+            let mut from = start;
+            while from < end {
+                let (until, next) = match arena.next_piece(from) {
+                    Some((piece_start, piece_end)) if piece_start < end => (piece_start, piece_end),
+                    _ => (end, end),
+                };
+                if from < until && self.userfault().register(from, until - from, Watch::Missing).is_ok() {
+                    // A full set leaves the range registered but unknown: its faults are served, it is never evicted.
+                    let _ = registered.insert(from, until);
+                }
+                from = next;
+            }
+        });
     }
 }

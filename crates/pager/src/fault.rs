@@ -178,6 +178,11 @@ impl Handler {
         for (page, claimed) in claimed[..pages].iter_mut().enumerate() {
             *claimed = claim(block, first + page);
         }
+        if claimed[index - first].is_none() {
+            // The evictor was faster with this word: look at it again.
+            self.unclaim_all(block, first, &claimed);
+            return false;
+        }
         let mut page = 0;
         while page < pages {
             let Some(claim) = claimed[page] else {
@@ -186,14 +191,19 @@ impl Handler {
             };
             let mut run = 1;
             match claim.from {
-                PageState::Leaving(entry) if engine.staging_place(entry).is_some() => {
-                    self.read_staged(entry, first + page, page);
-                    from_cache += 1;
-                }
+                // Looked up once: the write-back may end at any moment, but the place is not given back before we are done.
                 PageState::Leaving(entry) | PageState::Stored(entry) => {
-                    run = self.read_stored(entry, page, &claimed, |bad| failed[bad] = true);
-                    from_store += run as u64;
-                    from_file += if engine.space.file_slot(entry).is_some() { run as u64 } else { 0 };
+                    match engine.staging_place(entry).filter(|_| matches!(claim.from, PageState::Leaving(_))) {
+                        Some(place) => {
+                            self.read_staged(place, first + page, page);
+                            from_cache += 1;
+                        }
+                        None => {
+                            run = self.read_stored(entry, page, &claimed, |bad| failed[bad] = true);
+                            from_store += run as u64;
+                            from_file += if engine.space.file_slot(entry).is_some() { run as u64 } else { 0 };
+                        }
+                    }
                 }
                 _ => {}
             }
@@ -203,9 +213,8 @@ impl Handler {
             if failed[page] && let Some(claim) = claimed[page].take() {
                 unclaim(block, first + page, claim);
                 if first + page == index {
-                    self.poison(block, address);
                     self.unclaim_all(block, first, &claimed);
-                    return true;
+                    return self.poison(block, address);
                 }
             }
         }
@@ -274,14 +283,11 @@ impl Handler {
         run
     }
 
-    fn read_staged(&mut self, entry: SwapEntry, index: usize, page: usize) {
-        let engine = self.engine;
-        // SAFETY: the ring's memory is fixed once installed; the page is claimed, so the evictor does not give its place
-        // back before we are done.
-        let staging = unsafe { &*engine.staging.get() };
-        let Some(place) = engine.staging_place(entry) else { return };
-        let staged = staging.address(place) + index % FOLIO_PAGES * PAGE;
-        // SAFETY: as above; a page of the staging area, which is always mapped.
+    fn read_staged(&mut self, place: u32, index: usize, page: usize) {
+        // SAFETY: the ring's memory is fixed once installed.
+        let staged = unsafe { &*self.engine.staging.get() }.address(place) + index % FOLIO_PAGES * PAGE;
+        // SAFETY: a page of the staging area, which is always mapped; the page is claimed, so the evictor does not give
+        // its place back before we are done.
         *self.buffers.page(page) = unsafe { *(staged as *const Page) };
     }
 
@@ -372,22 +378,32 @@ impl Handler {
         }
     }
 
-    /// The page's bytes are lost: who touches it gets SIGBUS, and nobody else is harmed.
-    fn poison(&mut self, block: &Block, address: usize) {
+    /// The page's bytes are lost: who touches it gets SIGBUS, and nobody else is harmed. False: not now, an event waits.
+    fn poison(&mut self, block: &Block, address: usize) -> bool {
         let engine = self.engine;
-        let index = page_index(address);
-        let word = block.word(index);
-        let entry = word.entry();
-        block.set(index, PageWord::PRESENT);
-        if let (PageState::Stored(_), Some(entry)) = (word.state(), entry) {
-            engine.space.put(entry, 1);
+        match engine.userfault().poison(address) {
+            Err(Errno::AGAIN | Errno::NOMEM) => {
+                self.read_messages();
+                return false;
+            }
+            // Something stands there, or the mapping is gone: let the thread look for itself.
+            Err(_) => {}
+            Ok(()) => {
+                let index = page_index(address);
+                let word = block.word(index);
+                if let PageState::Stored(entry) = word.state()
+                    && block.replace(index, word, PageWord::PRESENT).is_ok()
+                {
+                    engine.space.put(entry, 1);
+                    engine.note_returned(1);
+                }
+                engine.figures().add(Counter::Poisoned, 1);
+                let control = engine.descriptors.control.load(Relaxed);
+                crate::link::tell(control, Kind::Note, [Note::Poisoned as u64, address as u64, 0], None);
+            }
         }
-        engine.note_returned(1);
-        let _ = engine.userfault().poison(address);
         engine.userfault().wake(address, PAGE);
-        engine.figures().add(Counter::Poisoned, 1);
-        let control = engine.descriptors.control.load(Relaxed);
-        crate::link::tell(control, Kind::Note, [Note::Poisoned as u64, address as u64, 0], None);
+        true
     }
 }
 

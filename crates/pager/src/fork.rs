@@ -26,7 +26,7 @@ use crate::futex::Lock;
 use crate::handler::{Fault, Handler};
 use crate::isolate::page_index;
 use crate::link;
-use crate::ranges::Ranges;
+use crate::maps::{self, MappingFilter};
 use crate::staging::FOLIO_PAGES;
 use crate::sys;
 use crate::thread::{self, Descriptors};
@@ -42,9 +42,11 @@ use folioswap_core::space::Movers;
 use folioswap_devices::Page;
 use folioswap_group::protocol::Kind;
 use folioswap_group::segment::CLUSTER_BYTES;
+use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 
-const LOG: usize = 512;
+/// Events that a window can hold; a neighbour of the last one is merged with it.
+const LOG: usize = 32 << 10;
 const SHUT: u32 = 0;
 const OPEN: u32 = 1;
 
@@ -66,6 +68,8 @@ const REMAPPED: usize = 3;
 pub(crate) struct ForkState {
     serialised: Lock,
     preparing: AtomicU32,
+    /// The thread between `prepare` and `parent`.
+    forking_thread: AtomicU32,
     window: AtomicU32,
     relatives: AtomicU32,
     /// Set when the C library's fork returned in the parent.
@@ -81,9 +85,6 @@ pub(crate) struct ForkState {
     log_count: AtomicU32,
     log_at_fork: AtomicU32,
     log: UnsafeCell<[Logged; LOG]>,
-    /// Ranges that a child does not inherit (MADV_DONTFORK) or inherits empty (MADV_WIPEONFORK). Under `not_inherited_lock`.
-    pub(crate) not_inherited: UnsafeCell<Ranges>,
-    pub(crate) not_inherited_lock: Lock,
 }
 
 /// Whose fault is served in the window.
@@ -123,6 +124,22 @@ impl ForkState {
         }
     }
 
+    /// The fork is over for this process: everything may move again.
+    fn end(&self, engine: &Engine) {
+        self.forking_thread.store(0, Relaxed);
+        self.preparing.store(0, Release);
+        engine.gate.release();
+        self.serialised.release();
+        let _ = rustix::thread::futex::wake(&self.preparing, rustix::thread::futex::Flags::PRIVATE, 1);
+    }
+
+    /// The evictor lets a fork go first: without this it would take the gate again before the forking thread woke up.
+    pub(crate) fn let_pass(&self) {
+        while self.is_preparing() {
+            crate::futex::wait(&self.preparing, 1, 1_000_000, crate::futex::Sharing::Private);
+        }
+    }
+
     fn push(&self, event: Event) {
         let (kind, a, b, c) = match event {
             Event::Remove { start, end } => (REMOVED, start, end, 0),
@@ -131,6 +148,14 @@ impl ForkState {
             Event::Fault { .. } | Event::Fork { .. } | Event::Unknown => return,
         };
         let count = self.log_count.load(Relaxed) as usize;
+        if let Some(last) = self.logged(count as u32).last()
+            && last.kind == kind
+            && kind != REMAPPED
+            && last.a <= a
+            && b <= last.b
+        {
+            return;
+        }
         if count == LOG {
             // More events in one fork than threads can have made: nothing sane does this.
             sys::kill_self();
@@ -176,18 +201,44 @@ impl Logged {
     }
 }
 
+impl Engine {
+    /// What a child has and has not got is in its own list of mappings: areas that were not inherited, and those that
+    /// another thread of the parent unmapped just before the fork, are gone; everything else is registered (again, which
+    /// changes nothing for what the kernel registered by the fork). The program stands still meanwhile.
+    fn adopt_mappings(&self) {
+        // SAFETY: the set is used under the move lock, which our caller holds.
+        unsafe { &mut *self.registered.get() }.clear();
+        // SAFETY: the descriptor is in the pager threads' table and stays open.
+        let file = unsafe { BorrowedFd::borrow_raw(self.descriptors.maps.load(Relaxed)) };
+        let mut buffer = [0; 8192];
+        let mut filter = MappingFilter::new();
+        let mut end = 0;
+        let _ = maps::read(file, &mut buffer, |mapping| {
+            self.unmap_pages(end, mapping.start);
+            end = mapping.end;
+            if filter.can_be_managed(mapping) {
+                self.register_pieces(mapping.start, mapping.end);
+            }
+        });
+        self.unmap_pages(end, 1 << 47);
+    }
+}
+
 /// Before the C library forks: the evictor stands still, the handler changes nothing any more. In the forking thread.
 pub fn prepare(engine: &Engine) {
-    while engine.life() == Life::Starting {
+    while engine.is_ours() && engine.life() == Life::Starting {
         crate::futex::wait(&engine.life, Life::Starting as u32, 1_000_000, crate::futex::Sharing::Private);
     }
-    if engine.life() == Life::Unmanaged {
+    if engine.life() == Life::Unmanaged || !engine.is_ours() {
         return;
     }
+    touch_stack();
     let fork = &engine.fork;
     fork.serialised.acquire();
+    fork.forking_thread.store(sys::gettid(), Relaxed);
     fork.preparing.store(1, Release);
     engine.gate.acquire();
+    engine.apply_requests();
     let handler_pauses = engine.serve_lock.lock();
     fork.returned.store(0, Relaxed);
     fork.child_seen.store(0, Relaxed);
@@ -195,25 +246,28 @@ pub fn prepare(engine: &Engine) {
         let sequence = fork.sequence.fetch_add(1, Relaxed) + 1;
         fork.token.store((sys::getpid() as u64) << 32 | sequence as u64, Relaxed);
         fork.log_count.store(0, Relaxed);
-        // SAFETY: the handler is at rest and the window shut: nobody reads the log.
-        unsafe { (*fork.log.get()).fill(Logged { kind: 0, a: 0, b: 0, c: 0 }) };
         fork.opened_ns.store(sys::now_ns(), Relaxed);
         fork.window.store(OPEN, Release);
     }
     drop(handler_pauses);
 }
 
+/// Brings the pages in that the next calls will use: no fault of this thread may come while it holds a lock that the
+/// handler takes.
+fn touch_stack() {
+    let mut room = [0u8; 16 << 10];
+    core::hint::black_box(&mut room);
+}
+
 /// After the C library forked, in the parent (also when the fork failed).
 pub fn parent(engine: &Engine) {
     let fork = &engine.fork;
-    if engine.life() != Life::Running || !fork.is_preparing() {
+    if engine.life() != Life::Running || !engine.is_ours() || fork.forking_thread.load(Relaxed) != sys::gettid() {
         return;
     }
     if fork.window_is_shut() {
         // Nothing was ever registered: the child has nothing to inherit.
-        fork.preparing.store(0, Release);
-        engine.gate.release();
-        fork.serialised.release();
+        fork.end(engine);
         return;
     }
     // The handler closes the window when the child is on its own, or at once if there is none. Until the supervisor has
@@ -230,7 +284,7 @@ pub fn parent(engine: &Engine) {
 /// Only as the first thing in a forked child, in its only thread, after [`prepare`] in its parent.
 pub unsafe fn child(engine: &'static Engine) {
     let fork = &engine.fork;
-    if engine.life() != Life::Running {
+    if engine.life() != Life::Running || !fork.is_preparing() {
         return;
     }
     let inherits = !fork.window_is_shut();
@@ -239,9 +293,9 @@ pub unsafe fn child(engine: &'static Engine) {
     fork.inherited_pid.store(engine.member().pid.load(Relaxed), Relaxed);
     fork.relatives.store(1, Relaxed);
     fork.window.store(SHUT, Relaxed);
+    fork.forking_thread.store(0, Relaxed);
     fork.preparing.store(0, Relaxed);
     fork.serialised.reset();
-    fork.not_inherited_lock.reset();
     // SAFETY: by contract.
     unsafe { engine.reset_in_child() };
     if start(engine).is_err() {
@@ -288,11 +342,14 @@ impl Handler {
             let entry = fork.logged(index + 1)[index as usize];
             self.process(entry.event());
         }
-        let _guard = fork.not_inherited_lock.lock();
-        // SAFETY: under its lock.
-        for range in unsafe { &*fork.not_inherited.get() }.as_slice() {
+        engine.apply_requests();
+        for index in 0.. {
+            // SAFETY: no other thread of ours exists yet.
+            let range = unsafe { &*engine.not_inherited.get() }.as_slice().get(index).copied();
+            let Some(range) = range else { break };
             engine.remove_pages(range.start, range.end);
         }
+        engine.adopt_mappings();
     }
 
     /// An event in a fork's window. Under the move lock.
@@ -388,8 +445,8 @@ impl Handler {
         let mut messages = [Message::EMPTY; 8];
         let count = child.read(&mut messages);
         for message in &messages[..count] {
-            if let Event::Fault { address, access, .. } = message.event() {
-                self.serve_frozen(child, Fault { address, access }, Whose::Child);
+            if let Event::Fault { address, access, thread } = message.event() {
+                self.serve_frozen(child, Fault { address, access, thread }, Whose::Child);
             }
         }
         if count == 0 && sys::now_ns() - fork.opened_ns.load(Relaxed) > 20_000_000 && child.is_gone() {
@@ -416,9 +473,7 @@ impl Handler {
             fork.log_count.store(0, Relaxed);
         }
         fork.window.store(SHUT, Release);
-        fork.preparing.store(0, Release);
-        engine.gate.release();
-        fork.serialised.release();
+        fork.end(engine);
     }
 }
 

@@ -35,6 +35,7 @@ const LOOK_AGAIN_NS: u64 = 300_000;
 pub(crate) struct Fault {
     pub(crate) address: usize,
     pub(crate) access: Access,
+    pub(crate) thread: u32,
 }
 
 /// The handler's own state; lost without harm at a fork, except that faults in the queue belong to threads that a child
@@ -45,7 +46,18 @@ pub(crate) struct Handler {
     pub(crate) buffers: &'static mut Buffers,
     pub(crate) raw_children: RawChildren,
     queue: [Fault; QUEUE],
+    first: usize,
     queued: usize,
+    overflowed: Overflow,
+}
+
+/// Whether faults had to be forgotten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Overflow {
+    /// Every fault that was read is in the queue.
+    No,
+    /// Some are not: when the queue is empty, all that wait look again.
+    Forgot,
 }
 
 /// The handler thread.
@@ -68,8 +80,10 @@ pub(crate) unsafe extern "C" fn run(argument: usize) -> ! {
         scratch: Scratch::new(),
         buffers,
         raw_children: RawChildren::new(),
-        queue: [Fault { address: 0, access: Access::Read }; QUEUE],
+        queue: [Fault { address: 0, access: Access::Read, thread: 0 }; QUEUE],
+        first: 0,
         queued: 0,
+        overflowed: Overflow::No,
     };
     if engine.fork.inherited_token() != 0 {
         handler.apply_inherited();
@@ -190,7 +204,7 @@ impl Handler {
         let mut served = 0;
         while self.queued > 0 && engine.fork.window_is_shut() {
             let fault = self.take_fault();
-            if !self.wait_for_memory() {
+            if !self.wait_for_memory(fault.thread) {
                 self.serve(fault);
                 served += 1;
             } else {
@@ -236,13 +250,13 @@ impl Handler {
     /// and the processing; faults are queued.
     pub(crate) fn read_messages(&mut self) {
         let engine = self.engine;
-        while self.queued + MESSAGES <= QUEUE {
+        loop {
             let mut messages = [Message::EMPTY; MESSAGES];
             let _moves_wait = engine.move_lock.lock();
             let count = engine.userfault().read(&mut messages);
             for message in &messages[..count] {
                 match message.event() {
-                    Event::Fault { address, access, .. } => self.queue_fault(Fault { address, access }),
+                    Event::Fault { address, access, thread } => self.queue_fault(Fault { address, access, thread }),
                     event if engine.fork.window_is_shut() => self.process(event),
                     event => self.postpone(event),
                 }
@@ -254,22 +268,38 @@ impl Handler {
     }
 
     fn queue_fault(&mut self, fault: Fault) {
-        self.queue[self.queued] = fault;
+        let mut waiting = (0..self.queued).map(|place| self.queue[(self.first + place) % QUEUE]);
+        // A thread that took a signal faults again: once is enough.
+        if waiting.any(|other| (other.address, other.thread) == (fault.address, fault.thread)) {
+            return;
+        }
+        if self.queued == QUEUE {
+            self.overflowed = Overflow::Forgot;
+            return;
+        }
+        self.queue[(self.first + self.queued) % QUEUE] = fault;
         self.queued += 1;
     }
 
     fn take_fault(&mut self) -> Fault {
+        let fault = self.queue[self.first];
+        self.first = (self.first + 1) % QUEUE;
         self.queued -= 1;
-        self.queue[self.queued]
+        if self.queued == 0 && self.overflowed == Overflow::Forgot {
+            self.overflowed = Overflow::No;
+            self.engine.userfault().wake(0x1000, (1 << 47) - 0x2000);
+        }
+        fault
     }
 
     /// Direct reclaim, the last resort: while the group is at its limit, a fault waits for the evictors. Events go on
     /// being read, since an unread one stops every move. True: still no memory, look again later.
-    fn wait_for_memory(&mut self) -> bool {
+    fn wait_for_memory(&mut self, thread: u32) -> bool {
         let engine = self.engine;
         let (header, me) = (&engine.segment().header, engine.member());
         let limit = header.limit_bytes.load(Relaxed);
-        if engine.segment().charge_bytes() < limit || !engine.is_engaged() {
+        let evictor = engine.evictor_thread.load(Relaxed);
+        if engine.segment().charge_bytes() < limit || !engine.is_engaged() || thread == evictor {
             return false;
         }
         engine.figures().add(Counter::DirectReclaims, 1);
@@ -278,7 +308,7 @@ impl Handler {
             if engine.segment().charge_bytes() < limit
                 || engine.fork.is_preparing()
                 || header.state.load(Relaxed) == GroupState::Ending as u32
-                || self.queued + MESSAGES > QUEUE
+                || (0..self.queued).any(|place| self.queue[(self.first + place) % QUEUE].thread == evictor)
             {
                 return false;
             }

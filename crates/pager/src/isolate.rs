@@ -2,7 +2,7 @@
 
 use crate::engine::Engine;
 use crate::staging::{FOLIO, FOLIO_PAGES};
-use folioswap_core::page::{Heat, PageState};
+use folioswap_core::page::{Heat, PageState, PageWord};
 use folioswap_core::page_table::{BLOCK_PAGES, Block, PAGE};
 use folioswap_group::counters::SizeCounter;
 use folioswap_slots::{AllocError, FolioId, Order, SwapEntry};
@@ -65,15 +65,9 @@ impl Engine {
                     false
                 }
                 PageState::Removed { epoch: then } => epoch.wrapping_sub(then) >= REMOVAL_EPOCHS,
-                // Present although the word says that it is away: it was served while a fork froze the words.
-                PageState::Stored(entry) => match word.forget_copy() {
-                    Some(present) if block.replace(index, word, present).is_ok() => {
-                        self.space.put(entry, 1);
-                        self.note_returned(1);
-                        true
-                    }
-                    _ => false,
-                },
+                // Present although the word says that it is away: it was served while a fork froze the words. (Or the list
+                // of present pages is old; the move will tell.)
+                PageState::Stored(_) => true,
                 PageState::Isolated(_) | PageState::Leaving(_) | PageState::Returning(_) | PageState::Clean(..) => false,
             };
             wanted |= Pages::from(take) << page;
@@ -122,6 +116,14 @@ impl Engine {
                 }
                 _ => isolation.refused = Some(Refused::Gone),
             }
+            if isolation.moved != 0 {
+                // Under the move lock: the reader of events may look for these pages at once.
+                let folio = staging.folio_mut(place);
+                folio.address = piece;
+                folio.entries = core::array::from_fn(|page| entries[page].filter(|_| isolation.moved >> page & 1 != 0));
+                staging.push();
+                self.note_gone(isolation.moved.count_ones() as u64);
+            }
         }
         for (page, entry) in entries.iter_mut().enumerate() {
             if isolation.moved >> page & 1 == 0
@@ -131,12 +133,7 @@ impl Engine {
             }
         }
         if isolation.moved != 0 {
-            let folio = staging.folio_mut(place);
-            folio.address = piece;
-            folio.entries = entries;
-            staging.push();
             let pages = isolation.moved.count_ones() as u64;
-            self.note_gone(pages);
             if order == Order::ZERO {
                 self.figures().add_size(SizeCounter::SwapOut, 0, pages);
             } else {
@@ -195,8 +192,10 @@ impl Engine {
     ) {
         let base = page_index(piece);
         let mut marked: Pages = 0;
+        let mut old = [PageWord::PRESENT; FOLIO_PAGES];
         for (page, entry) in entries.iter().enumerate() {
             let word = block.word(base + page);
+            old[page] = word;
             if let Some(isolated) = entry.and_then(|entry| word.isolate(entry))
                 && block.replace(base + page, word, isolated).is_ok()
             {
@@ -242,9 +241,14 @@ impl Engine {
         for page in 0..FOLIO_PAGES {
             if marked >> page & 1 != 0 {
                 let word = block.word(base + page);
-                let next = if isolation.moved >> page & 1 != 0 { word.moved() } else { word.not_moved() };
-                if let Some(next) = next {
+                let moved = isolation.moved >> page & 1 != 0;
+                if let Some(next) = if moved { word.moved() } else { word.not_moved(old[page]) } {
                     block.set(base + page, next);
+                }
+                // It was present under an old copy, which the move has proven stale.
+                if let (true, PageState::Stored(stale)) = (moved, old[page].state()) {
+                    self.space.put(stale, 1);
+                    self.note_returned(1);
                 }
             }
         }

@@ -21,6 +21,7 @@ pub mod maps;
 pub mod pagemap;
 pub mod ranges;
 mod raw_child;
+pub mod requests;
 pub mod staging;
 pub mod sys;
 pub mod thread;

@@ -24,6 +24,36 @@ pub enum MappingKind {
     Other,
 }
 
+/// Tells which mappings of a list can be managed. To be asked about every one, in ascending order.
+#[derive(Clone, Copy, Debug)]
+pub struct MappingFilter {
+    previous: Mapping,
+}
+
+/// Anonymous memory right behind a file's mapping is that file's data without initial value: managed only when it is
+/// large, as in programs with huge static arrays, since small ones may be the pager's own or the C library's.
+const DATA_BYTES_MIN: usize = 16 << 20;
+
+impl MappingFilter {
+    /// Before the first mapping.
+    pub const fn new() -> Self {
+        MappingFilter { previous: Mapping { start: 0, end: 0, kind: MappingKind::Other } }
+    }
+
+    /// Can this one be managed?
+    pub fn can_be_managed(&mut self, mapping: Mapping) -> bool {
+        let data = self.previous.kind == MappingKind::File && self.previous.end == mapping.start;
+        self.previous = mapping;
+        mapping.kind == MappingKind::Anonymous && (!data || mapping.end - mapping.start >= DATA_BYTES_MIN)
+    }
+}
+
+impl Default for MappingFilter {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 /// Parses one line (without its newline). `None` if it is not one.
 pub fn parse(line: &[u8]) -> Option<Mapping> {
     let (start, rest) = hexadecimal(line)?;
