@@ -241,8 +241,11 @@ impl Job {
             });
         }
         let started = Instant::now();
+        #[expect(
+            clippy::zombie_processes,
+            reason = "Running waits with wait4, which also tells the resources used"
+        )]
         let child = command.spawn().unwrap_or_else(|error| panic!("{}: {error}", words[0].display()));
-        // Its wait would not tell the resources used: wait4 does, below.
         let pid = child.id() as i32;
         let watch = cgroup.as_ref().map(Watch::start);
         Running {

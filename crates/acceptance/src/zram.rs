@@ -3,6 +3,7 @@
 use std::ffi::CString;
 use std::fs;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -27,7 +28,10 @@ impl Zram {
     /// When the kernel has no zram or we may not.
     pub fn new(bytes: u64) -> io::Result<Self> {
         let turn = fs::File::create("/run/folioswap-acc.lock")?;
-        turn.lock()?;
+        // SAFETY: flock has no memory effects; the descriptor is ours.
+        if unsafe { libc::flock(turn.as_raw_fd(), libc::LOCK_EX) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
         remove_stale();
         let free = fs::read_to_string("/sys/class/zram-control/hot_add");
         let (number, added) = match free {

@@ -147,10 +147,8 @@ impl Share<'_> {
                 }
             }
             "verify" => {
-                let mut page = 0;
-                for bytes in self.memory.chunks_exact(PAGE) {
+                for (page, bytes) in self.memory.chunks_exact(PAGE).enumerate() {
                     data::check(bytes, kind, seed, u64::from(self.versions[page]), base + page as u64)?;
-                    page += 1;
                 }
             }
             _ => return Err(format!("unknown phase {phase}")),
