@@ -62,7 +62,7 @@ impl Client {
 
 /// Half noise, half text: like most data.
 fn value(key: u64, bytes: usize) -> Vec<u8> {
-    let mut random = Random::new(key ^ 0x7265_6469_73);
+    let mut random = Random::new(key ^ 0x0072_6564_6973);
     let mut out = Vec::with_capacity(bytes + 64);
     while out.len() < bytes {
         out.extend_from_slice(&random.next().to_le_bytes());
