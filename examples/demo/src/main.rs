@@ -26,9 +26,10 @@ fn mix(mut x: u64) -> u64 {
 
 impl Record {
     fn new(key: u64, changes: u64) -> Self {
-        let mut text = *b"record 00000000 of a table in cold pages";
-        let mut number = key % 100_000_000;
-        for digit in text[7..15].iter_mut().rev() {
+        // One of a few hundred words, as most tables have.
+        let mut text = *b"a record about 000 of a table, kept cold";
+        let mut number = key >> 56;
+        for digit in text[15..18].iter_mut().rev() {
             *digit = b'0' + (number % 10) as u8;
             number /= 10;
         }
