@@ -100,10 +100,11 @@ static void orphan(size_t bytes) {
     size = bytes;
     memory = map(size);
     fill_all(memory, size, 0);
+    // Asked before the fork: the parent may be gone before the child asks.
+    pid_t parent = getpid();
     pid_t child = fork();
     CHECK(child >= 0);
     if (child > 0) return;
-    pid_t parent = getppid();
     while (getppid() == parent) usleep(1000);
     check_all(memory, size, 0);
     fill_all(memory, size, 1);
