@@ -39,6 +39,7 @@ extern "C" fn construct(_argc: i32, _argv: *const *const u8, envp: *const *const
     if fork::start(engine).is_err() {
         engine.give_up();
     }
+    engine.wait_until_running();
 }
 
 #[used]

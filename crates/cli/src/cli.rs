@@ -97,7 +97,7 @@ pub struct RunArguments {
     #[arg(long, value_name = "FILE", hide = true)]
     pub agent: Option<PathBuf>,
     /// The program and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
+    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     pub command: Vec<OsString>,
 }
 

@@ -47,16 +47,13 @@ pub struct Descriptors {
     pub(crate) maps: AtomicI32,
     pub(crate) pagemap: AtomicI32,
     pub(crate) statm: AtomicI32,
-    pub(crate) status: AtomicI32,
-    pub(crate) smaps_rollup: AtomicI32,
-    pub(crate) stat: AtomicI32,
     pub(crate) control: AtomicI32,
 }
 
 impl Descriptors {
     fn forget(&self) {
-        let Descriptors { userfault, maps, pagemap, statm, status, smaps_rollup, stat, control } = self;
-        for place in [userfault, maps, pagemap, statm, status, smaps_rollup, stat, control] {
+        let Descriptors { userfault, maps, pagemap, statm, control } = self;
+        for place in [userfault, maps, pagemap, statm, control] {
             place.store(-1, Relaxed);
         }
     }
@@ -222,6 +219,13 @@ impl Engine {
     /// Is memory registered?
     pub(crate) fn is_engaged(&self) -> bool {
         self.engaged.load(Acquire) != 0
+    }
+
+    /// Waits until this process's memory is looked after (or is known not to be). Threads of the program.
+    pub fn wait_until_running(&self) {
+        while self.life() == Life::Starting {
+            crate::futex::wait(&self.life, Life::Starting as u32, 1_000_000, crate::futex::Sharing::Private);
+        }
     }
 
     /// No thread could be started: the process runs unmanaged.

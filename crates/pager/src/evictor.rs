@@ -4,9 +4,9 @@
 //! the group comes near its limit; and evicts down to the low mark. A batch runs under the `gate`, so a fork finds it
 //! between two batches.
 
-use crate::account::{ProcessSize, Watermarks, field_bytes, minor_faults, own_share, parse_statm, read_proc};
+use crate::account::{ProcessSize, Watermarks, field_bytes, minor_faults, own_share, parse_statm, read_proc, read_proc_path};
 use crate::demote::Run;
-use crate::engine::Engine;
+use crate::engine::{Engine, Life};
 use crate::futex::{self, Sharing};
 use crate::isolate::{Pages, Refused};
 use crate::link;
@@ -128,6 +128,12 @@ pub(crate) unsafe extern "C" fn run(argument: usize) -> ! {
         let wake = &engine.member().wake;
         let observed = wake.load(Relaxed);
         let interval_ns = evictor.round();
+        if engine.life() == Life::Starting {
+            // Only now may the program go on: what it touches from here on is counted.
+            engine.life.store(Life::Running as u32, Release);
+            let everybody = i32::MAX as u32;
+            let _ = rustix::thread::futex::wake(&engine.life, rustix::thread::futex::Flags::PRIVATE, everybody);
+        }
         futex::wait(wake, observed, interval_ns, Sharing::Shared);
     }
 }
@@ -224,7 +230,10 @@ impl Evictor {
             self.served_at_progress = served;
             self.last_progress_ns = now;
         } else if now - self.last_progress_ns > STUCK_NS {
-            let reason = if batch.stuck { OutOfMemory::SwapFull } else { OutOfMemory::Unmanaged };
+            // What fills the limit: pages that no device takes any more, or what never could be swapped?
+            let stored = self.engine.space.mm_stat().mem_used_total;
+            let full = batch.stuck || stored > marks.limit / 8;
+            let reason = if full { OutOfMemory::SwapFull } else { OutOfMemory::Unmanaged };
             let control = self.engine.descriptors.control.load(Relaxed);
             link::tell(control, Kind::OutOfMemory, [reason as u64, total, marks.limit], None);
             self.last_progress_ns = now;
@@ -246,7 +255,7 @@ impl Evictor {
         }
         if now >= self.slow_next_ns {
             self.slow_next_ns = now + 100_000_000;
-            let text = read_proc(engine.descriptors.status.load(Relaxed), &mut self.text);
+            let text = read_proc_path(c"/proc/self/status", &mut self.text);
             self.shmem = field_bytes(text, b"RssShmem:").unwrap_or(0);
             engine.epoch.store((now >> 30) as u32, Relaxed);
             // SAFETY: the evictor alone uses the ring outside of the write-back lock's sections.
@@ -280,7 +289,7 @@ impl Evictor {
     /// our own.
     fn measure_sharing(&mut self, now: u64) {
         let engine = self.engine;
-        let text = read_proc(engine.descriptors.stat.load(Relaxed), &mut self.text);
+        let text = read_proc_path(c"/proc/self/stat", &mut self.text);
         let faults = minor_faults(text).unwrap_or(self.faults_at_rollup);
         let unshared = faults.saturating_sub(self.faults_at_rollup) * PAGE as u64;
         let due = if unshared > 4 << 20 { self.rollup_soonest_ns } else { self.rollup_next_ns };
@@ -288,7 +297,7 @@ impl Evictor {
             self.fork_discount = self.discount_at_rollup.saturating_sub(unshared);
             return;
         }
-        let text = read_proc(engine.descriptors.smaps_rollup.load(Relaxed), &mut self.text);
+        let text = read_proc_path(c"/proc/self/smaps_rollup", &mut self.text);
         let (resident, proportional) = (field_bytes(text, b"Anonymous:"), field_bytes(text, b"Pss_Anon:"));
         if let (Some(resident), Some(proportional)) = (resident, proportional) {
             self.discount_at_rollup = resident.saturating_sub(proportional);

@@ -226,8 +226,8 @@ impl Engine {
 
 /// Before the C library forks: the evictor stands still, the handler changes nothing any more. In the forking thread.
 pub fn prepare(engine: &Engine) {
-    while engine.is_ours() && engine.life() == Life::Starting {
-        crate::futex::wait(&engine.life, Life::Starting as u32, 1_000_000, crate::futex::Sharing::Private);
+    if engine.is_ours() {
+        engine.wait_until_running();
     }
     if engine.life() == Life::Unmanaged || !engine.is_ours() {
         return;
@@ -305,12 +305,9 @@ pub unsafe fn child(engine: &'static Engine) {
         engine.life.store(Life::Unmanaged as u32, Release);
         return;
     }
-    if inherits {
-        // The child's program may run only when its events have a reader: one that the parent read would be lost.
-        while engine.life() == Life::Starting {
-            crate::futex::wait(&engine.life, Life::Starting as u32, 1_000_000, crate::futex::Sharing::Private);
-        }
-    }
+    // The child's program may run only when its events have a reader (one that the parent read would be lost) and its
+    // memory is counted.
+    engine.wait_until_running();
 }
 
 /// Starts the handler thread of this process, which then does all the rest.

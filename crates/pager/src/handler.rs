@@ -90,8 +90,6 @@ pub(crate) unsafe extern "C" fn run(argument: usize) -> ! {
         // Whoever waits for a fault that the parent read but did not serve looks again.
         engine.userfault().wake(0x1000, (1 << 47) - 0x2000);
     }
-    engine.life.store(Life::Running as u32, Release);
-    let _ = rustix::thread::futex::wake(&engine.life, rustix::thread::futex::Flags::PRIVATE, i32::MAX as u32);
     // SAFETY: the evictor's stack is mapped for ever and used by no other thread of this process.
     let evictor = unsafe {
         thread::spawn(
@@ -118,9 +116,6 @@ fn join(engine: &Engine) -> Result<(), Errno> {
     descriptors.maps.store(open(c"/proc/self/maps")?, Relaxed);
     descriptors.pagemap.store(open(c"/proc/self/pagemap")?, Relaxed);
     descriptors.statm.store(open(c"/proc/self/statm")?, Relaxed);
-    descriptors.status.store(open(c"/proc/self/status")?, Relaxed);
-    descriptors.stat.store(open(c"/proc/self/stat")?, Relaxed);
-    descriptors.smaps_rollup.store(open(c"/proc/self/smaps_rollup").unwrap_or(-1), Relaxed);
     let control = link::connect_to(&engine.group_name[..engine.group_name_length])?;
     descriptors.control.store(control, Relaxed);
     let token = engine.fork.inherited_token();
