@@ -55,6 +55,13 @@ pub fn c_program(name: &str, suffix: &str, flags: &[&str]) -> PathBuf {
     let place = output_directory().join("acceptance-c");
     std::fs::create_dir_all(&place).expect("output directory");
     let program = place.join(format!("{name}{suffix}"));
+    let changed = |path: &Path| path.metadata().and_then(|data| data.modified());
+    let shared = crate_directory().join("c/check.h");
+    if let (Ok(made), Ok(source), Ok(shared)) = (changed(&program), changed(&source), changed(&shared))
+        && made > source.max(shared)
+    {
+        return program;
+    }
     let fresh = place.join(format!("{name}{suffix}.{}", std::process::id()));
     let output = Command::new("cc")
         .args(["-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", "-D_GNU_SOURCE", "-o"])
@@ -62,7 +69,12 @@ pub fn c_program(name: &str, suffix: &str, flags: &[&str]) -> PathBuf {
         .args(flags)
         .output()
         .expect("cc can be run");
-    assert!(output.status.success(), "cc {name}.c: {}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "cc {name}.c: {}, {}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
     std::fs::rename(&fresh, &program).expect("rename");
     program
 }
