@@ -125,7 +125,13 @@ fn join(into: &mut [u8], parts: &[&[u8]]) -> bool {
 pub unsafe extern "C" fn execve(path: *const c_char, arguments: Strings, environment: Strings) -> c_int {
     let mut extended = Environment::new();
     // SAFETY: the caller's.
-    unsafe { next!(execve: fn(*const c_char, Strings, Strings) -> c_int)(path, arguments, extended.extend(environment)) }
+    unsafe {
+        next!(execve: fn(*const c_char, Strings, Strings) -> c_int)(
+            path,
+            arguments,
+            extended.extend(environment),
+        )
+    }
 }
 
 /// execv(3).
@@ -156,7 +162,13 @@ pub unsafe extern "C" fn execvp(file: *const c_char, arguments: Strings) -> c_in
 pub unsafe extern "C" fn execvpe(file: *const c_char, arguments: Strings, environment: Strings) -> c_int {
     let mut extended = Environment::new();
     // SAFETY: the caller's.
-    unsafe { next!(execvpe: fn(*const c_char, Strings, Strings) -> c_int)(file, arguments, extended.extend(environment)) }
+    unsafe {
+        next!(execvpe: fn(*const c_char, Strings, Strings) -> c_int)(
+            file,
+            arguments,
+            extended.extend(environment),
+        )
+    }
 }
 
 /// fexecve(3).
@@ -167,7 +179,13 @@ pub unsafe extern "C" fn execvpe(file: *const c_char, arguments: Strings, enviro
 pub unsafe extern "C" fn fexecve(descriptor: c_int, arguments: Strings, environment: Strings) -> c_int {
     let mut extended = Environment::new();
     // SAFETY: the caller's.
-    unsafe { next!(fexecve: fn(c_int, Strings, Strings) -> c_int)(descriptor, arguments, extended.extend(environment)) }
+    unsafe {
+        next!(fexecve: fn(c_int, Strings, Strings) -> c_int)(
+            descriptor,
+            arguments,
+            extended.extend(environment),
+        )
+    }
 }
 
 /// execveat(2).

@@ -23,7 +23,10 @@ use linux_raw_sys::general as raw;
 #[panic_handler]
 fn panic(info: &PanicInfo<'_>) -> ! {
     let mut message = Line { text: [0; 320], length: 0 };
-    let _ = core::fmt::write(&mut message, format_args!("folioswap: internal error, the program is ended: {info}\n"));
+    let _ = core::fmt::write(
+        &mut message,
+        format_args!("folioswap: internal error, the program is ended: {info}\n"),
+    );
     // SAFETY: writes initialised bytes to the standard error of whoever's table this is.
     let _ = unsafe {
         sys::syscall(raw::__NR_write, [2, message.text.as_ptr() as usize, message.length, 0, 0, 0])

@@ -58,7 +58,7 @@ macro_rules! next {
                 Err(_) => panic!(),
             },
         );
-        // SAFETY: the C library's function of this name has this type.
-        unsafe { core::mem::transmute::<*mut core::ffi::c_void, unsafe extern "C" fn($($argument),*) -> $result>(NEXT.address()) }
+        // The C library's function of this name has this type; the caller's unsafe block covers the conversion and the call.
+        core::mem::transmute::<*mut core::ffi::c_void, unsafe extern "C" fn($($argument),*) -> $result>(NEXT.address())
     }};
 }

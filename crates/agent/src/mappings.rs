@@ -13,7 +13,8 @@ use linux_raw_sys::general as raw;
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn madvise(start: *mut c_void, bytes: usize, advice: c_int) -> c_int {
     // SAFETY: the caller's.
-    let result = unsafe { sys::syscall(raw::__NR_madvise, [start as usize, bytes, advice as usize, 0, 0, 0]) };
+    let result =
+        unsafe { sys::syscall(raw::__NR_madvise, [start as usize, bytes, advice as usize, 0, 0, 0]) };
     if result.is_ok()
         && let Some(engine) = engine()
     {

@@ -35,7 +35,14 @@ extern "C" fn construct(_argc: i32, _argv: *const *const u8, envp: *const *const
     engine.keep_resident(thread - CONTROL_BLOCK_BELOW, thread + CONTROL_BLOCK_ABOVE);
     ENGINE.store(core::ptr::from_ref(engine).cast_mut(), Release);
     // SAFETY: the handlers stay loaded: a preloaded object is never unloaded.
-    unsafe { libc::__register_atfork(Some(before_fork), Some(after_fork_parent), Some(after_fork_child), null_mut()) };
+    unsafe {
+        libc::__register_atfork(
+            Some(before_fork),
+            Some(after_fork_parent),
+            Some(after_fork_child),
+            null_mut(),
+        )
+    };
     if fork::start(engine).is_err() {
         engine.give_up();
     }

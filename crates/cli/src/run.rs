@@ -111,6 +111,11 @@ fn prepare(arguments: &RunArguments) -> Result<(Settings, Start), Error> {
     let (group, listener) = listen_for_members()?;
     let settings = Settings {
         limit,
+        reserve: if arguments.memory.is_some() {
+            0
+        } else {
+            (limit / 8).max(CGROUP_RESERVE_MIN).min(limit / 3)
+        },
         scope,
         segment,
         swap_directory: arguments.swap_dir.clone(),
@@ -138,6 +143,9 @@ fn refuse_nesting() -> Result<(), Error> {
         _ => Ok(()),
     }
 }
+
+/// Least that is left to the kernel of a cgroup's limit, in bytes.
+const CGROUP_RESERVE_MIN: u64 = 16 << 20;
 
 fn limit(arguments: &RunArguments) -> Result<u64, Error> {
     let ram = host::memory_bytes();

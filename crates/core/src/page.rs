@@ -192,7 +192,9 @@ impl PageWord {
     /// `Returning (from Stored) -> Clean (hot)`.
     pub const fn returned_clean(self) -> Option<Self> {
         match self.0 & STATE_BITS {
-            RETURNING_FROM_STORED => Some(PageWord(CLEAN | HOT | self.entry_unchecked().to_raw() << VALUE_SHIFT)),
+            RETURNING_FROM_STORED => {
+                Some(PageWord(CLEAN | HOT | self.entry_unchecked().to_raw() << VALUE_SHIFT))
+            }
             _ => None,
         }
     }
@@ -222,7 +224,9 @@ impl PageWord {
     /// its write-back ends. `None` while one handler brings the page back (that is the reader itself: it unclaims first).
     pub const fn remove(self, epoch: u32) -> Option<Self> {
         match self.0 & STATE_BITS {
-            PRESENT | LEAVING | STORED | CLEAN | REMOVED => Some(PageWord(REMOVED | (epoch as u64) << VALUE_SHIFT)),
+            PRESENT | LEAVING | STORED | CLEAN | REMOVED => {
+                Some(PageWord(REMOVED | (epoch as u64) << VALUE_SHIFT))
+            }
             _ => None,
         }
     }

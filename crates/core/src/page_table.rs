@@ -95,7 +95,12 @@ impl PageTable {
     pub const fn new() -> Self {
         PageTable {
             root: AtomicPtr::new(null_mut()),
-            pool: crate::lock::SpinLock::new(Pool { free: null_mut(), fresh: null_mut(), fresh_left: 0, blocks: 0 }),
+            pool: crate::lock::SpinLock::new(Pool {
+                free: null_mut(),
+                fresh: null_mut(),
+                fresh_left: 0,
+                blocks: 0,
+            }),
         }
     }
 
@@ -139,7 +144,10 @@ impl PageTable {
         Some(unsafe { &*block })
     }
 
-    fn directory<'a, T>(place: &'a AtomicPtr<Directory<T>>, memory: &impl Memory) -> Option<&'a Directory<T>> {
+    fn directory<'a, T>(
+        place: &'a AtomicPtr<Directory<T>>,
+        memory: &impl Memory,
+    ) -> Option<&'a Directory<T>> {
         let mut pointer = place.load(Acquire);
         if pointer.is_null() {
             pointer = memory.take(size_of::<Directory<T>>())?.as_ptr().cast();
@@ -175,10 +183,10 @@ impl PageTable {
                 None => address = (high + 1) << (DIRECTORY_BITS + 21),
                 Some(directory) => {
                     // SAFETY: as in `block`.
-                    if let Some(block) = unsafe { directory.entries[low].load(Acquire).as_ref() } {
-                        if each(address, block).is_break() {
-                            return;
-                        }
+                    if let Some(block) = unsafe { directory.entries[low].load(Acquire).as_ref() }
+                        && each(address, block).is_break()
+                    {
+                        return;
                     }
                     address += BLOCK;
                 }

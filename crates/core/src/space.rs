@@ -16,12 +16,12 @@ use core::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 use folioswap_devices::{
-    Checksum, FileDevice, FileError, FileSlot, IncompressiblePolicy, Location, LocationCell, MmStat, Owner, Page,
-    PageMemory, Place, Scratch, StoreOptions, Stored, Zram,
+    Checksum, FileDevice, FileError, FileSlot, IncompressiblePolicy, Location, LocationCell, MmStat, Owner,
+    Page, PageMemory, Place, Scratch, StoreOptions, Stored, Zram,
 };
 use folioswap_slots::{
-    AllocError, Config, DeviceFlags, DeviceId, DeviceMask, DeviceSpec, FolioId, LogicalCpu, Order, Shadow, SlotWord,
-    Slots, SwapEntry,
+    AllocError, Config, DeviceFlags, DeviceId, DeviceMask, DeviceSpec, FolioId, LogicalCpu, Order, Shadow,
+    SlotWord, Slots, SwapEntry,
 };
 use rustix::fd::BorrowedFd;
 
@@ -146,7 +146,8 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
         let place = memory.take(bytes).ok_or(NoMemory)?;
         // SAFETY: fresh zeroed memory of the size asked for, page aligned, never given back.
         let slots = unsafe { Slots::init(place, bytes, config) }.map_err(|_| NoMemory)?;
-        let spec = DeviceSpec { priority: Some(1), flags: DeviceFlags::SYNCHRONOUS, ..DeviceSpec::new(ZRAM_SLOTS) };
+        let spec =
+            DeviceSpec { priority: Some(1), flags: DeviceFlags::SYNCHRONOUS, ..DeviceSpec::new(ZRAM_SLOTS) };
         let frames = memory.take(FRAME * FRAMES_ADDED).ok_or(NoMemory)?;
         // SAFETY: fresh zeroed memory of ours, never given back.
         unsafe { slots.add_frames(frames, FRAME * FRAMES_ADDED) }.map_err(|_| NoMemory)?;
@@ -256,7 +257,9 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
         let (place, written) = match self.zram.store_with(scratch, page, owner, policy) {
             Ok(Stored::Zero) => (Place::Zero, Written::SameFilled),
             Ok(Stored::SameFilled { pattern }) => (Place::SameFilled { pattern }, Written::SameFilled),
-            Ok(Stored::Object { handle, len, checksum }) => (Place::Zram { handle, len, checksum }, Written::Zram),
+            Ok(Stored::Object { handle, len, checksum }) => {
+                (Place::Zram { handle, len, checksum }, Written::Zram)
+            }
             Ok(Stored::Incompressible) => {
                 let slot = self.file_space.allocate(1).ok_or(WriteError::Incompressible)?;
                 self.write_slots(slot, page)?;
@@ -385,7 +388,8 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
         let device = self.file_device().ok_or(ReadError::Missing)?;
         device.read(first, pages.as_flattened_mut()).map_err(ReadError::File)?;
         for (index, (entry, page)) in entries.iter().zip(pages).enumerate() {
-            let expected = entry.and_then(|entry| self.beside(entry)).map(|beside| beside.check.load(Relaxed));
+            let expected =
+                entry.and_then(|entry| self.beside(entry)).map(|beside| beside.check.load(Relaxed));
             if expected != Some(Checksum::of(page).raw()) {
                 bad(index);
             }
@@ -396,7 +400,10 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
     /// Are an entry's bytes in the compressed RAM device?
     pub fn is_in_zram(&self, entry: SwapEntry) -> bool {
         self.beside(entry).is_some_and(|beside| {
-            matches!(Place::unpack(beside.location.get(), beside.check.load(Relaxed)), Some(Place::Zram { .. }))
+            matches!(
+                Place::unpack(beside.location.get(), beside.check.load(Relaxed)),
+                Some(Place::Zram { .. })
+            )
         })
     }
 

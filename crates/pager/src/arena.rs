@@ -100,7 +100,8 @@ fn map(bytes: usize) -> Option<NonNull<u8>> {
     let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
     // SAFETY: a new mapping at an address of the kernel's choice.
     unsafe {
-        let start = mmap_anonymous(core::ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, flags).ok()?;
+        let start =
+            mmap_anonymous(core::ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, flags).ok()?;
         let _ = madvise(start, bytes, Advice::LinuxDontDump);
         let _ = madvise(start, bytes, Advice::LinuxNoHugepage);
         NonNull::new(start.cast())
@@ -112,7 +113,8 @@ impl Memory for Arena {
         let bytes = bytes.next_multiple_of(PAGE);
         let mut fresh = self.fresh.lock();
         if fresh.end - fresh.next < bytes {
-            let size = (fresh.taken / 4).clamp(PIECE_BYTES_MIN, PIECE_BYTES_MAX).max(bytes).next_multiple_of(PAGE);
+            let size =
+                (fresh.taken / 4).clamp(PIECE_BYTES_MIN, PIECE_BYTES_MAX).max(bytes).next_multiple_of(PAGE);
             let start = map(size)?.as_ptr() as usize;
             self.record(start, size);
             fresh.next = start;

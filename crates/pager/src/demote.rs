@@ -41,22 +41,23 @@ impl Engine {
         let mut demoted = Demoted { pages: 0, hand: 0, wants_clusters: false };
         let mut entries = [None; FOLIO_PAGES];
         let mut count = 0;
-        let mut flush = |entries: &mut [Option<SwapEntry>; FOLIO_PAGES], count: &mut usize, demoted: &mut Demoted| {
-            let (taken, pages) = (core::mem::take(count), &mut run.0);
-            if taken == 0 {
-                return ControlFlow::Continue(());
-            }
-            match self.space.demote_run(&entries[..taken], &mut pages[..taken]) {
-                Ok(pages) => {
-                    demoted.pages += pages;
-                    ControlFlow::Continue(())
+        let mut flush =
+            |entries: &mut [Option<SwapEntry>; FOLIO_PAGES], count: &mut usize, demoted: &mut Demoted| {
+                let (taken, pages) = (core::mem::take(count), &mut run.0);
+                if taken == 0 {
+                    return ControlFlow::Continue(());
                 }
-                Err(_) => {
-                    demoted.wants_clusters = true;
-                    ControlFlow::Break(())
+                match self.space.demote_run(&entries[..taken], &mut pages[..taken]) {
+                    Ok(pages) => {
+                        demoted.pages += pages;
+                        ControlFlow::Continue(())
+                    }
+                    Err(_) => {
+                        demoted.wants_clusters = true;
+                        ControlFlow::Break(())
+                    }
                 }
-            }
-        };
+            };
         self.table.for_blocks_while(hand, 1 << 47, |base, block| {
             demoted.hand = base;
             if demoted.pages >= most {

@@ -151,9 +151,13 @@ impl Engine {
             (&raw mut (*engine).space).write(space);
             (&raw mut (*engine).table).write(PageTable::new());
             (&raw mut (*engine).group_name_length).write(group_name.len());
-            (&raw mut (*engine).group_name).cast::<u8>().copy_from_nonoverlapping(group_name.as_ptr(), group_name.len());
+            (&raw mut (*engine).group_name)
+                .cast::<u8>()
+                .copy_from_nonoverlapping(group_name.as_ptr(), group_name.len());
             (&raw mut (*engine).agent_path_length).write(agent_path.len());
-            (&raw mut (*engine).agent_path).cast::<u8>().copy_from_nonoverlapping(agent_path.as_ptr(), agent_path.len());
+            (&raw mut (*engine).agent_path)
+                .cast::<u8>()
+                .copy_from_nonoverlapping(agent_path.as_ptr(), agent_path.len());
             let engine = &*engine;
             engine.own();
             engine.descriptors.forget();

@@ -94,7 +94,9 @@ impl Engine {
     /// The range is no longer mapped.
     pub(crate) fn unmap_pages(&self, start: usize, end: usize) {
         self.table.for_blocks(start, end, |base, block| {
-            self.remove_in_block(block, pages_within(base, start, end), |word| word.remove(0).map(|_| PageWord::PRESENT));
+            self.remove_in_block(block, pages_within(base, start, end), |word| {
+                word.remove(0).map(|_| PageWord::PRESENT)
+            });
             if start <= base && base + BLOCK <= end {
                 self.table.recycle(base);
             }

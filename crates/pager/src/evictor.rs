@@ -4,7 +4,9 @@
 //! the group comes near its limit; and evicts down to the low mark. A batch runs under the `gate`, so a fork finds it
 //! between two batches.
 
-use crate::account::{ProcessSize, Watermarks, field_bytes, minor_faults, own_share, parse_statm, read_proc, read_proc_path};
+use crate::account::{
+    ProcessSize, Watermarks, field_bytes, minor_faults, own_share, parse_statm, read_proc, read_proc_path,
+};
 use crate::demote::Run;
 use crate::engine::{Engine, Life};
 use crate::futex::{self, Sharing};
@@ -132,7 +134,8 @@ pub(crate) unsafe extern "C" fn run(argument: usize) -> ! {
             // Only now may the program go on: what it touches from here on is counted.
             engine.life.store(Life::Running as u32, Release);
             let everybody = i32::MAX as u32;
-            let _ = rustix::thread::futex::wake(&engine.life, rustix::thread::futex::Flags::PRIVATE, everybody);
+            let _ =
+                rustix::thread::futex::wake(&engine.life, rustix::thread::futex::Flags::PRIVATE, everybody);
         }
         futex::wait(wake, observed, interval_ns, Sharing::Shared);
     }
@@ -219,7 +222,9 @@ impl Evictor {
     fn after(&mut self, batch: Batch, total: u64, marks: Watermarks) {
         let (segment, me) = (self.engine.segment(), self.engine.member());
         let freed = batch.written * PAGE as u64;
-        let _ = me.reclaim_request_bytes.fetch_update(Relaxed, Relaxed, |asked| Some(asked.saturating_sub(freed)));
+        let _ = me
+            .reclaim_request_bytes
+            .fetch_update(Relaxed, Relaxed, |asked| Some(asked.saturating_sub(freed)));
         if freed > 0 {
             futex::post(&segment.header.charge_sank, Sharing::Shared);
         }
@@ -246,7 +251,8 @@ impl Evictor {
         let now = sys::now_ns();
         let text = read_proc(engine.descriptors.statm.load(Relaxed), &mut self.text);
         if let Some(size) = parse_statm(text) {
-            let faults = engine.figures().counter(Counter::MajorFaults) + engine.figures().counter(Counter::MinorFaults);
+            let faults = engine.figures().counter(Counter::MajorFaults)
+                + engine.figures().counter(Counter::MinorFaults);
             if size.anonymous > self.size.anonymous + (256 << 10) || faults != self.faults_seen {
                 self.idle_since_ns = now;
             }
@@ -288,7 +294,6 @@ impl Evictor {
     /// of the thread's time allows (a third when much has changed); in between, every minor fault may have made a page
     /// our own.
     fn measure_sharing(&mut self, now: u64) {
-        let engine = self.engine;
         let text = read_proc_path(c"/proc/self/stat", &mut self.text);
         let faults = minor_faults(text).unwrap_or(self.faults_at_rollup);
         let unshared = faults.saturating_sub(self.faults_at_rollup) * PAGE as u64;
@@ -347,7 +352,8 @@ impl Evictor {
     /// thread's time allows (a fifth when memory is short).
     fn register_new(&mut self, short: bool) {
         let now = sys::now_ns();
-        if self.size.virtual_size == self.scanned_size && now < self.scan_next_ns + 100_000_000 || now < self.scan_next_ns
+        if self.size.virtual_size == self.scanned_size && now < self.scan_next_ns + 100_000_000
+            || now < self.scan_next_ns
         {
             return;
         }
@@ -370,7 +376,8 @@ impl Evictor {
     fn evict_batch(&mut self) -> Batch {
         let mut batch = Batch::default();
         // The inactive list: a sixteenth of the limit, shared by the members.
-        let live = self.engine.segment().members().iter().filter(|member| member.is_live()).count().max(1) as u64;
+        let live =
+            self.engine.segment().members().iter().filter(|member| member.is_live()).count().max(1) as u64;
         let wanted_waiting = self.staging().places() / 2 / live;
         let recycled_together = (wanted_waiting / 4).clamp(2, SEGMENT_FOLIOS);
         let wraps = self.wraps;
@@ -392,7 +399,8 @@ impl Evictor {
         let drain = batch.isolated == 0 && !batch.event_pending;
         for _ in 0..BATCH_FOLIOS {
             let staging = self.staging();
-            let due = staging.waiting() > wanted_waiting || staging.places() - staging.occupied() < 2 * SEGMENT_FOLIOS;
+            let due = staging.waiting() > wanted_waiting
+                || staging.places() - staging.occupied() < 2 * SEGMENT_FOLIOS;
             if staging.waiting() == 0 || !(due || drain) {
                 break;
             }
@@ -573,7 +581,8 @@ impl Evictor {
     fn want_clusters(&mut self) {
         let engine = self.engine;
         let control = engine.descriptors.control.load(Relaxed);
-        let request = Message::new(Kind::WantClusters, [CLUSTERS_WANTED.min(CLUSTERS_PER_MESSAGE as u64), 0, 0]);
+        let request =
+            Message::new(Kind::WantClusters, [CLUSTERS_WANTED.min(CLUSTERS_PER_MESSAGE as u64), 0, 0]);
         let answer = link::send(control, &request, None).and_then(|()| link::receive(control));
         match answer {
             Ok((message, _)) if message.kind() == Some(Kind::Clusters) => {

@@ -103,9 +103,10 @@ impl Handler {
                     false
                 }
                 PageState::Leaving(_) | PageState::Stored(_) => self.swap_in(block, address),
-                PageState::Present(_) | PageState::Removed { .. } | PageState::Clean(..) | PageState::Returning(_) => {
-                    self.first_touch(block, address, fault.access)
-                }
+                PageState::Present(_)
+                | PageState::Removed { .. }
+                | PageState::Clean(..)
+                | PageState::Returning(_) => self.first_touch(block, address, fault.access),
             };
             if done {
                 return;
@@ -135,11 +136,11 @@ impl Handler {
         }
         let done = match result {
             Ok(()) => pages,
-            Err(Stopped { done, why: Errno::AGAIN }) if done == 0 => {
+            Err(Stopped { done: 0, why: Errno::AGAIN }) => {
                 self.read_messages();
                 return false;
             }
-            Err(Stopped { done, why: Errno::NOMEM }) if done == 0 => {
+            Err(Stopped { done: 0, why: Errno::NOMEM }) => {
                 rustix::thread::sched_yield();
                 self.read_messages();
                 return false;
@@ -193,7 +194,8 @@ impl Handler {
             match claim.from {
                 // Looked up once: the write-back may end at any moment, but the place is not given back before we are done.
                 PageState::Leaving(entry) | PageState::Stored(entry) => {
-                    match engine.staging_place(entry).filter(|_| matches!(claim.from, PageState::Leaving(_))) {
+                    match engine.staging_place(entry).filter(|_| matches!(claim.from, PageState::Leaving(_)))
+                    {
                         Some(place) => {
                             self.read_staged(place, first + page, page);
                             from_cache += 1;
@@ -210,7 +212,9 @@ impl Handler {
             page += run;
         }
         for page in 0..pages {
-            if failed[page] && let Some(claim) = claimed[page].take() {
+            if failed[page]
+                && let Some(claim) = claimed[page].take()
+            {
                 unclaim(block, first + page, claim);
                 if first + page == index {
                     self.unclaim_all(block, first, &claimed);
@@ -229,7 +233,11 @@ impl Handler {
                 figures.add(Counter::PagesIn, from_store);
                 figures.add(Counter::FilePagesIn, from_file);
                 let whole = copied == 1 << order;
-                figures.add_size(SizeCounter::SwapIn, if whole { order as usize } else { 0 }, if whole { 1 } else { pages });
+                figures.add_size(
+                    SizeCounter::SwapIn,
+                    if whole { order as usize } else { 0 },
+                    if whole { 1 } else { pages },
+                );
                 if !whole {
                     figures.add_size(SizeCounter::SwapInFallback, order as usize, 1);
                 }
@@ -317,8 +325,8 @@ impl Handler {
                 Ok(()) => (run, None),
                 Err(stopped) => (stopped.done / PAGE, Some(stopped.why)),
             };
-            for at in page..page + done {
-                if let Some(claim) = claimed[at].take() {
+            for (at, claim) in claimed.iter_mut().enumerate().skip(page).take(done) {
+                if let Some(claim) = claim.take() {
                     self.give_up_copy(block, first + at, claim, order);
                 }
             }

@@ -181,7 +181,9 @@ impl ForkState {
         for entry in self.logged(limit).iter().rev() {
             match entry.kind {
                 REMOVED | UNMAPPED if (entry.a..entry.b).contains(&address) => return None,
-                REMAPPED if (entry.b..entry.b + entry.c).contains(&address) => address = address - entry.b + entry.a,
+                REMAPPED if (entry.b..entry.b + entry.c).contains(&address) => {
+                    address = address - entry.b + entry.a
+                }
                 REMAPPED if (entry.a..entry.a + entry.c).contains(&address) => return None,
                 _ => {}
             }
@@ -262,7 +264,10 @@ fn touch_stack() {
 /// After the C library forked, in the parent (also when the fork failed).
 pub fn parent(engine: &Engine) {
     let fork = &engine.fork;
-    if engine.life() != Life::Running || !engine.is_ours() || fork.forking_thread.load(Relaxed) != sys::gettid() {
+    if engine.life() != Life::Running
+        || !engine.is_ours()
+        || fork.forking_thread.load(Relaxed) != sys::gettid()
+    {
         return;
     }
     if fork.window_is_shut() {
@@ -392,7 +397,8 @@ impl Handler {
                 Some((at, PageState::Leaving(entry))) => {
                     let Some(place) = engine.staging_place(entry) else { return };
                     // SAFETY: the ring's memory is fixed; the evictor stands still, so the page stays where it is.
-                    let staged = unsafe { &*engine.staging.get() }.address(place) + page_index(at) % FOLIO_PAGES * PAGE;
+                    let staged = unsafe { &*engine.staging.get() }.address(place)
+                        + page_index(at) % FOLIO_PAGES * PAGE;
                     // SAFETY: as above.
                     *self.buffers.page(0) = unsafe { *(staged as *const Page) };
                     // SAFETY: the buffers are the engine's memory.

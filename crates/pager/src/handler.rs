@@ -230,7 +230,10 @@ impl Handler {
             )
         };
         // Messages of the control connection are the evictor's; its end is ours.
-        let mut polled = [PollFd::from_borrowed_fd(faults, PollFlags::IN), PollFd::from_borrowed_fd(control, PollFlags::RDHUP)];
+        let mut polled = [
+            PollFd::from_borrowed_fd(faults, PollFlags::IN),
+            PollFd::from_borrowed_fd(control, PollFlags::RDHUP),
+        ];
         let short = !engine.fork.window_is_shut() || !self.raw_children.is_empty();
         let nanoseconds = if short { 200_000 } else { 500_000_000 };
         let timeout = Timespec { tv_sec: 0, tv_nsec: nanoseconds };
@@ -251,7 +254,9 @@ impl Handler {
             let count = engine.userfault().read(&mut messages);
             for message in &messages[..count] {
                 match message.event() {
-                    Event::Fault { address, access, thread } => self.queue_fault(Fault { address, access, thread }),
+                    Event::Fault { address, access, thread } => {
+                        self.queue_fault(Fault { address, access, thread })
+                    }
                     event if engine.fork.window_is_shut() => self.process(event),
                     event => self.postpone(event),
                 }

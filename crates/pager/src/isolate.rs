@@ -68,7 +68,10 @@ impl Engine {
                 // Present although the word says that it is away: it was served while a fork froze the words. (Or the list
                 // of present pages is old; the move will tell.)
                 PageState::Stored(_) => true,
-                PageState::Isolated(_) | PageState::Leaving(_) | PageState::Returning(_) | PageState::Clean(..) => false,
+                PageState::Isolated(_)
+                | PageState::Leaving(_)
+                | PageState::Returning(_)
+                | PageState::Clean(..) => false,
             };
             wanted |= Pages::from(take) << page;
         }
@@ -120,7 +123,8 @@ impl Engine {
                 // Under the move lock: the reader of events may look for these pages at once.
                 let folio = staging.folio_mut(place);
                 folio.address = piece;
-                folio.entries = core::array::from_fn(|page| entries[page].filter(|_| isolation.moved >> page & 1 != 0));
+                folio.entries =
+                    core::array::from_fn(|page| entries[page].filter(|_| isolation.moved >> page & 1 != 0));
                 staging.push();
                 self.note_gone(isolation.moved.count_ones() as u64);
             }
@@ -172,7 +176,10 @@ impl Engine {
                 match self.space.allocate(Order::ZERO, folio) {
                     Ok(entry) => entries[page] = Some(entry),
                     Err(_) => {
-                        entries.iter_mut().filter_map(Option::take).for_each(|entry| self.space.abandon(entry));
+                        entries
+                            .iter_mut()
+                            .filter_map(Option::take)
+                            .for_each(|entry| self.space.abandon(entry));
                         return None;
                     }
                 }
@@ -211,7 +218,8 @@ impl Engine {
             }
             // SAFETY: the pages are marked as isolated, so nobody else changes their state; the piece is registered, and
             // no unmapping of it is unread (the kernel would answer EAGAIN), so whoever touches a moved page is served.
-            let result = unsafe { self.userfault().move_pages(staged + page * PAGE, piece + page * PAGE, run * PAGE) };
+            let result =
+                unsafe { self.userfault().move_pages(staged + page * PAGE, piece + page * PAGE, run * PAGE) };
             let (done, why) = match result {
                 Ok(()) => (run, None),
                 Err(stopped) => (stopped.done / PAGE, Some(stopped.why)),
@@ -238,15 +246,15 @@ impl Engine {
                 Some(_) => page += 1,
             }
         }
-        for page in 0..FOLIO_PAGES {
+        for (page, &old) in old.iter().enumerate() {
             if marked >> page & 1 != 0 {
                 let word = block.word(base + page);
                 let moved = isolation.moved >> page & 1 != 0;
-                if let Some(next) = if moved { word.moved() } else { word.not_moved(old[page]) } {
+                if let Some(next) = if moved { word.moved() } else { word.not_moved(old) } {
                     block.set(base + page, next);
                 }
                 // It was present under an old copy, which the move has proven stale.
-                if let (true, PageState::Stored(stale)) = (moved, old[page].state()) {
+                if let (true, PageState::Stored(stale)) = (moved, old.state()) {
                     self.space.put(stale, 1);
                     self.note_returned(1);
                 }

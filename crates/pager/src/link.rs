@@ -6,8 +6,9 @@ use folioswap_group::protocol::{DESCRIPTORS_MAX, Kind, Message};
 use rustix::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
 use rustix::io::{Errno, IoSlice, IoSliceMut};
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recvmsg, sendmsg, socket_with,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recvmsg, sendmsg,
+    socket_with,
 };
 
 /// Descriptors that came with a message, in order; -1 for none.
@@ -57,7 +58,12 @@ pub fn receive(control: i32) -> Result<(Message, Descriptors), Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let received = loop {
-        match recvmsg(control.as_fd(), &mut [IoSliceMut::new(&mut bytes)], &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
+        match recvmsg(
+            control.as_fd(),
+            &mut [IoSliceMut::new(&mut bytes)],
+            &mut ancillary,
+            RecvFlags::CMSG_CLOEXEC,
+        ) {
             Ok(received) => break received,
             Err(Errno::INTR) => {}
             Err(errno) => return Err(errno),

@@ -65,7 +65,8 @@ pub fn parse(line: &[u8]) -> Option<Mapping> {
     let path = fields.next().map_or(&b""[..], |path| path.trim_ascii_start());
     let kind = if inode != b"0" {
         MappingKind::File
-    } else if permissions == b"rw-p" && (path.is_empty() || path == b"[heap]" || path.starts_with(b"[anon:")) {
+    } else if permissions == b"rw-p" && (path.is_empty() || path == b"[heap]" || path.starts_with(b"[anon:"))
+    {
         MappingKind::Anonymous
     } else {
         MappingKind::Other
@@ -89,7 +90,11 @@ fn hexadecimal(text: &[u8]) -> Option<(usize, &[u8])> {
 ///
 /// The kernel hands out one page at a time under its lock, so the list may be a mixture of moments: whatever is done
 /// with it must be checked by the operation itself.
-pub fn read(descriptor: BorrowedFd<'_>, buffer: &mut [u8], mut each: impl FnMut(Mapping)) -> rustix::io::Result<()> {
+pub fn read(
+    descriptor: BorrowedFd<'_>,
+    buffer: &mut [u8],
+    mut each: impl FnMut(Mapping),
+) -> rustix::io::Result<()> {
     rustix::fs::seek(descriptor, rustix::fs::SeekFrom::Start(0))?;
     let mut filled = 0;
     loop {
@@ -126,11 +131,17 @@ mod tests {
             kind("55d0c000-55d0e000 rw-p 00000000 00:00 0                          [heap]"),
             Some(MappingKind::Anonymous)
         );
-        assert_eq!(kind("7f12000-7f13000 rw-p 00000000 00:00 0     [anon:glibc: malloc]"), Some(MappingKind::Anonymous));
+        assert_eq!(
+            kind("7f12000-7f13000 rw-p 00000000 00:00 0     [anon:glibc: malloc]"),
+            Some(MappingKind::Anonymous)
+        );
         assert_eq!(kind("7ffd000-7ffe000 rw-p 00000000 00:00 0     [stack]"), Some(MappingKind::Other));
         assert_eq!(kind("7f12000-7f13000 r--p 00000000 00:00 0 "), Some(MappingKind::Other));
         assert_eq!(kind("7f12000-7f13000 rwxp 00000000 00:00 0 "), Some(MappingKind::Other));
-        assert_eq!(kind("7f12000-7f13000 rw-s 00000000 00:01 17   /dev/zero (deleted)"), Some(MappingKind::File));
+        assert_eq!(
+            kind("7f12000-7f13000 rw-s 00000000 00:01 17   /dev/zero (deleted)"),
+            Some(MappingKind::File)
+        );
         assert_eq!(kind("7f12000-7f13000 rw-p 0001a000 fd:00 17   /lib/libc.so.6"), Some(MappingKind::File));
         assert_eq!(kind("nonsense"), None);
         assert_eq!(kind(""), None);

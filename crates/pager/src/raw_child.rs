@@ -39,7 +39,12 @@ pub(crate) struct RawChildren {
 
 impl RawChildren {
     pub(crate) const fn new() -> Self {
-        RawChildren { children: [const { None }; CHILDREN_MAX], waiting: [0; CHILDREN_MAX], waiting_count: 0, probe_next_ns: 0 }
+        RawChildren {
+            children: [const { None }; CHILDREN_MAX],
+            waiting: [0; CHILDREN_MAX],
+            waiting_count: 0,
+            probe_next_ns: 0,
+        }
     }
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting_count == 0 && self.children.iter().all(Option::is_none)
@@ -112,7 +117,9 @@ impl Handler {
         // The kernel hands out faults before events; what a fault finds is looked up after the events of its batch.
         for message in &messages[..count] {
             match message.event() {
-                Event::Remove { start, end } | Event::Unmap { start, end } => drop_table(engine, &child.table, start, end),
+                Event::Remove { start, end } | Event::Unmap { start, end } => {
+                    drop_table(engine, &child.table, start, end)
+                }
                 Event::Remap { from, to, bytes } => {
                     move_words(engine, &child.table, from, to, bytes);
                 }

@@ -20,7 +20,11 @@ pub unsafe fn syscall(number: u32, a: [usize; 6]) -> Result<usize, Errno> {
             in("rdi") a[0], in("rsi") a[1], in("rdx") a[2], in("r10") a[3], in("r8") a[4], in("r9") a[5],
             lateout("rcx") _, lateout("r11") _, options(nostack));
     }
-    if (-4095..0).contains(&result) { Err(Errno::from_raw_os_error(-result as i32)) } else { Ok(result as usize) }
+    if (-4095..0).contains(&result) {
+        Err(Errno::from_raw_os_error(-result as i32))
+    } else {
+        Ok(result as usize)
+    }
 }
 
 /// `ioctl(2)` with a pointer argument.
@@ -45,7 +49,8 @@ pub fn thread_cpu_ns() -> u64 {
 fn clock_ns(clock: u32) -> u64 {
     let mut time = raw::__kernel_timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the kernel writes one timespec.
-    let _ = unsafe { syscall(raw::__NR_clock_gettime, [clock as usize, (&raw mut time) as usize, 0, 0, 0, 0]) };
+    let _ =
+        unsafe { syscall(raw::__NR_clock_gettime, [clock as usize, (&raw mut time) as usize, 0, 0, 0, 0]) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 

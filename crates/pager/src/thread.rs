@@ -31,7 +31,8 @@ pub unsafe fn spawn(
     argument: usize,
     descriptors: Descriptors,
 ) -> Result<u32, Errno> {
-    let mut flags = raw::CLONE_VM | raw::CLONE_SIGHAND | raw::CLONE_THREAD | raw::CLONE_SYSVSEM | raw::CLONE_SETTLS;
+    let mut flags =
+        raw::CLONE_VM | raw::CLONE_SIGHAND | raw::CLONE_THREAD | raw::CLONE_SYSVSEM | raw::CLONE_SETTLS;
     if descriptors == Descriptors::Shared {
         flags |= raw::CLONE_FILES;
     }

@@ -68,9 +68,11 @@ impl Userfault {
             let path = c"/dev/userfaultfd";
             // SAFETY: opens a device and asks it for a descriptor, both ours.
             unsafe {
-                let device =
-                    sys::syscall(raw::__NR_open, [path.as_ptr() as usize, (raw::O_RDWR | raw::O_CLOEXEC) as usize, 0, 0, 0, 0])
-                        .map_err(|_| errno)?;
+                let device = sys::syscall(
+                    raw::__NR_open,
+                    [path.as_ptr() as usize, (raw::O_RDWR | raw::O_CLOEXEC) as usize, 0, 0, 0, 0],
+                )
+                .map_err(|_| errno)?;
                 let made = sys::syscall(raw::__NR_ioctl, [device, NEW as usize, flags, 0, 0, 0]);
                 sys::close_range(device as u32, device as u32);
                 made
@@ -240,7 +242,11 @@ impl Message {
         match self.event as u32 {
             raw::UFFD_EVENT_PAGEFAULT => Event::Fault {
                 address: b as usize,
-                access: if a & raw::UFFD_PAGEFAULT_FLAG_WRITE as u64 != 0 { Access::Write } else { Access::Read },
+                access: if a & raw::UFFD_PAGEFAULT_FLAG_WRITE as u64 != 0 {
+                    Access::Write
+                } else {
+                    Access::Read
+                },
                 thread: c as u32,
             },
             raw::UFFD_EVENT_FORK => Event::Fork { child: a as u32 as i32 },

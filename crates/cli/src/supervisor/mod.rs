@@ -63,6 +63,8 @@ const EXCESS_WALKS: u32 = 2;
 pub struct Settings {
     /// The limit in bytes.
     pub limit: u64,
+    /// What of it is left to the kernel, in bytes: a cgroup counts page tables and the like too, and kills at its limit.
+    pub reserve: u64,
     /// What it counts.
     pub scope: Scope,
     /// The new segment.
@@ -118,7 +120,12 @@ pub fn run(mut settings: Settings, start: Start, link: Link, inherited: &Inherit
         Err(error) => refuse(&link, &format!("signalfd: {error}"), crate::STATUS_REFUSED),
     };
     let segment = &settings.segment.mapped;
-    segment.initialise(std::process::id(), settings.limit, settings.scope, settings.file_clusters);
+    segment.initialise(
+        std::process::id(),
+        settings.limit - settings.reserve,
+        settings.scope,
+        settings.file_clusters,
+    );
     let cmd = match start.start(inherited) {
         Ok(pid) => pid,
         Err(error) => refuse(&link, &error.to_string(), error.status()),
