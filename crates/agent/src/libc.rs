@@ -58,7 +58,11 @@ macro_rules! next {
                 Err(_) => panic!(),
             },
         );
-        // The C library's function of this name has this type; the caller's unsafe block covers the conversion and the call.
-        core::mem::transmute::<*mut core::ffi::c_void, unsafe extern "C" fn($($argument),*) -> $result>(NEXT.address())
+        #[allow(unused_unsafe, reason = "some callers stand in an unsafe block already")]
+        // SAFETY: the C library's function of this name has this type.
+        let function = unsafe {
+            core::mem::transmute::<*mut core::ffi::c_void, unsafe extern "C" fn($($argument),*) -> $result>(NEXT.address())
+        };
+        function
     }};
 }
