@@ -16,7 +16,7 @@
 //! | [`lz4`] | the LZ4 block format for one page |
 //! | [`memory`] | where zram's memory comes from |
 //! | [`zram`] | the compressed object store |
-//! | [`file`] | the file device |
+//! | [`mod@file`] | the file device |
 //! | `create` | making the swap file (feature `create`, std) |
 #![cfg_attr(not(any(test, feature = "create")), no_std)]
 
