@@ -40,6 +40,8 @@ const INTERVAL_MAX_NS: u64 = 20_000_000;
 const STUCK_NS: u64 = 3_000_000_000;
 /// After a round of the clock that found nothing to take, the process counts as empty for this long.
 const BARREN_NS: u64 = 50_000_000;
+/// An address space that grew by this much is looked at without delay.
+const GROWTH_BYTES_MIN: u64 = 1 << 20;
 /// Pages that a round of demotion moves.
 const DEMOTED_AT_ONCE: u64 = 512;
 /// Most pieces looked at in one batch, so that a fork does not wait long.
@@ -93,6 +95,7 @@ struct Batch {
 /// `argument` is the engine's address; the handler has joined the group; this is the only evictor of the process.
 pub(crate) unsafe extern "C" fn run(argument: usize) -> ! {
     sys::name_thread(c"folioswap-evict");
+    sys::raise_priority();
     // SAFETY: by contract.
     let engine: &'static Engine = unsafe { &*(argument as *const Engine) };
     engine.evictor_thread.store(sys::gettid(), Release);
@@ -323,6 +326,10 @@ impl Evictor {
         if idle_ns > 1_000_000_000 {
             return until_full.clamp(10_000_000, 4 * INTERVAL_MAX_NS);
         }
+        if self.engine.is_engaged() {
+            // New mappings are touched at full speed until they are registered.
+            return (until_full / 2).clamp(INTERVAL_MIN_NS / 2, INTERVAL_MIN_NS * 2);
+        }
         until_full.clamp(INTERVAL_MIN_NS, INTERVAL_MAX_NS)
     }
 
@@ -352,9 +359,9 @@ impl Evictor {
     /// thread's time allows (a fifth when memory is short).
     fn register_new(&mut self, short: bool) {
         let now = sys::now_ns();
-        if self.size.virtual_size == self.scanned_size && now < self.scan_next_ns + 100_000_000
-            || now < self.scan_next_ns
-        {
+        let grown = self.size.virtual_size.saturating_sub(self.scanned_size);
+        let unchanged = self.size.virtual_size == self.scanned_size && now < self.scan_next_ns + 100_000_000;
+        if grown < GROWTH_BYTES_MIN && (unchanged || now < self.scan_next_ns) {
             return;
         }
         self.scanned_size = self.size.virtual_size;

@@ -234,12 +234,13 @@ pub fn prepare(engine: &Engine) {
     if engine.life() == Life::Unmanaged || !engine.is_ours() {
         return;
     }
-    touch_stack();
     let fork = &engine.fork;
     fork.serialised.acquire();
     fork.forking_thread.store(sys::gettid(), Relaxed);
     fork.preparing.store(1, Release);
     engine.gate.acquire();
+    // Nothing leaves any more: what is touched now stays until the end of this function.
+    touch_stack();
     engine.apply_requests();
     let handler_pauses = engine.serve_lock.lock();
     fork.returned.store(0, Relaxed);
