@@ -310,7 +310,7 @@ fn work(device: &ZramDevice, cells: &[(LocationCell, [AtomicU64; 2])], thread: u
     let mut scratch = Box::new(Scratch::new());
     for round in 0..rounds {
         // Waves of filling and draining, so that spans go sparse.
-        let filling = round / (rounds / 6).max(1) % 2 == 0;
+        let filling = (round / (rounds / 6).max(1)).is_multiple_of(2);
         let index = rng.below(cells.len() as u64);
         let (cell, [check, seed]) = &cells[index as usize];
         let Some(location) = cell.try_lock() else { continue };

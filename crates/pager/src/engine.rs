@@ -1,6 +1,6 @@
 //! One process's engine: everything that the pager threads share, in memory of its own.
 //!
-//! A forked child inherits all of it by copy-on-write at the same addresses; [`Engine::reset_in_child`] makes it the
+//! A forked child inherits all of it by copy-on-write at the same addresses; `Engine::reset_in_child` makes it the
 //! child's.
 //!
 //! Locks, in the order in which they may be taken: `gate`, `move_lock`, `write_back_lock`. None is held while waiting for

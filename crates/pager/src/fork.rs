@@ -19,7 +19,7 @@
 //! is consistent whenever the kernel takes it. What is served in the window stays `Stored` (or `Leaving`) while it is
 //! present; the evictor finds such pages and forgets the copy.
 //!
-//! A child made by a bare clone(2) has no such protocol: see [`crate::raw_child`].
+//! A child made by a bare clone(2) has no such protocol: see `raw_child`.
 
 use crate::engine::{Engine, Life};
 use crate::futex::Lock;

@@ -1,7 +1,7 @@
 //! The pager: makes a process's memory obey the engine. The only room that knows userfaultfd.
 //!
-//! Two threads of our own live in the process: the **handler** ([`handler`]) reads faults and events and serves them, the
-//! **evictor** ([`evictor`]) measures, registers memory and takes it out. Neither uses the C library, allocates, or
+//! Two threads of our own live in the process: the **handler** (`handler`) reads faults and events and serves them, the
+//! **evictor** (`evictor`) measures, registers memory and takes it out. Neither uses the C library, allocates, or
 //! touches memory that could be swapped out. See `docs/design.md` for the races and the tests that exercise them.
 #![cfg_attr(not(test), no_std)]
 

@@ -93,7 +93,7 @@ impl Hooks for Cache<'_> {
         let mut oracle = self.oracle.borrow_mut();
         let (first, slots) = oracle.folios[&folio.0];
         assert!(first <= entry && entry.offset() < first.offset() + u64::from(slots));
-        if self.swap.is_swapped(first, slots).unwrap() || folio.0 % 5 == 0 {
+        if self.swap.is_swapped(first, slots).unwrap() || folio.0.is_multiple_of(5) {
             return Reclaimed::Kept(slots);
         }
         oracle.remove_folio(folio.0);
