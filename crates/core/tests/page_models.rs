@@ -1,0 +1,180 @@
+//! Models of the page word under loom: the evictor's write-back against the fault handler and the reader of events, over
+//! every interleaving. The transitions are the real ones; the slot's cache mark, its location and the place in staging
+//! are a flag each.
+//!
+//! What must hold: a page is copied from staging only while its place is certainly filled, from the device only when its
+//! location is set, and its swap entry is freed exactly once by exactly one of the two.
+
+use folioswap_core::page::{PageState, PageWord};
+use folioswap_slots::SwapEntry;
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
+use loom::thread;
+
+struct Page {
+    word: AtomicU64,
+    cached: AtomicBool,
+    located: AtomicBool,
+    staged: AtomicBool,
+    freed: AtomicUsize,
+}
+
+impl Page {
+    fn leaving() -> Self {
+        let entry = SwapEntry::from_raw(7).unwrap();
+        let word = PageWord::PRESENT.isolate(entry).unwrap().moved().unwrap();
+        Page {
+            word: AtomicU64::new(word.bits()),
+            cached: AtomicBool::new(true),
+            located: AtomicBool::new(false),
+            staged: AtomicBool::new(true),
+            freed: AtomicUsize::new(0),
+        }
+    }
+
+    fn load(&self) -> PageWord {
+        PageWord::from_bits(self.word.load(Acquire))
+    }
+
+    fn replace(&self, old: PageWord, new: PageWord) -> bool {
+        self.word.compare_exchange(old.bits(), new.bits(), AcqRel, Acquire).is_ok()
+    }
+
+    fn free(&self) {
+        assert_eq!(self.freed.fetch_add(1, AcqRel), 0, "the entry is freed twice");
+    }
+
+    /// The end of a write-back, as in the pager's `finish`: location, out of the cache, word; then the place is given
+    /// back.
+    fn write_back(&self) {
+        self.located.store(true, Release);
+        self.cached.store(false, Release);
+        loop {
+            let word = self.load();
+            match word.state() {
+                PageState::Leaving(_) => {
+                    if self.replace(word, word.written().unwrap()) {
+                        break;
+                    }
+                }
+                PageState::Returning(_) => thread::yield_now(),
+                _ => {
+                    self.free();
+                    break;
+                }
+            }
+        }
+        self.staged.store(false, Release);
+    }
+
+    /// A fault, as in `swap_in`. `copied` says whether the kernel took the copy.
+    fn fault(&self, copied: bool) {
+        loop {
+            let before = self.load();
+            let Some(claimed) = before.claim() else { return };
+            if !self.replace(before, claimed) {
+                continue;
+            }
+            let from_staging = matches!(before.state(), PageState::Leaving(_)) && self.cached.load(Acquire);
+            if from_staging {
+                assert!(self.staged.load(Acquire), "copied from a place that was given back");
+            } else {
+                assert!(self.located.load(Acquire), "read from a device before the location was set");
+            }
+            if !copied {
+                self.word.store(claimed.unclaim().unwrap().bits(), Release);
+                return;
+            }
+            self.word.store(claimed.returned().unwrap().bits(), Release);
+            if matches!(before.state(), PageState::Stored(_)) {
+                self.free();
+            }
+            return;
+        }
+    }
+
+    /// The program gave the page up, as in `remove_in_block`.
+    fn remove(&self) {
+        loop {
+            let before = self.load();
+            let Some(removed) = before.remove(1) else { panic!("the reader never meets its own claim") };
+            if self.replace(before, removed) {
+                if matches!(before.state(), PageState::Stored(_)) {
+                    self.free();
+                }
+                return;
+            }
+        }
+    }
+}
+
+fn model(handler: impl Fn(&Page) + Send + Sync + Copy + 'static, check: impl Fn(&Page) + Send + Sync + Copy + 'static) {
+    loom::model(move || {
+        let page = Arc::new(Page::leaving());
+        let evictor = {
+            let page = page.clone();
+            thread::spawn(move || page.write_back())
+        };
+        handler(&page);
+        evictor.join().unwrap();
+        check(&page);
+    });
+}
+
+#[test]
+fn a_fault_while_the_folio_is_written_back() {
+    model(
+        |page| page.fault(true),
+        |page| {
+            assert_eq!(page.load(), PageWord::PRESENT_HOT);
+            assert_eq!(page.freed.load(Acquire), 1);
+        },
+    );
+}
+
+#[test]
+fn a_fault_whose_copy_the_kernel_refuses() {
+    model(
+        |page| page.fault(false),
+        |page| {
+            assert!(matches!(page.load().state(), PageState::Stored(_)));
+            assert_eq!(page.freed.load(Acquire), 0);
+        },
+    );
+}
+
+#[test]
+fn refused_once_then_served() {
+    model(
+        |page| {
+            page.fault(false);
+            page.fault(true);
+        },
+        |page| {
+            assert_eq!(page.load(), PageWord::PRESENT_HOT);
+            assert_eq!(page.freed.load(Acquire), 1);
+        },
+    );
+}
+
+#[test]
+fn a_removal_while_the_folio_is_written_back() {
+    model(
+        |page| page.remove(),
+        |page| {
+            assert_eq!(page.load().state(), PageState::Removed { epoch: 1 });
+            assert_eq!(page.freed.load(Acquire), 1);
+        },
+    );
+}
+
+#[test]
+fn refused_then_removed() {
+    model(
+        |page| {
+            page.fault(false);
+            page.remove();
+        },
+        |page| assert_eq!(page.freed.load(Acquire), 1),
+    );
+}
