@@ -14,7 +14,6 @@
 //! | `Leaving` | in staging: the folio is in the swap cache | evictor and fault handler, by compare-exchange |
 //! | `Stored` | on a device, by the entry's location | fault handler, reader of events |
 //! | `Returning` | being copied back by one fault handler | that handler |
-//! | `Clean` | in the program's memory, write-protected, *and* on a device | evictor and fault handler |
 //! | `Removed` | nowhere: the program gave the page up; reads as zero | as `Present` |
 //!
 //! `H` is the referenced bit that user space lacks: it is set when a page comes back from staging or a device, and the
@@ -38,8 +37,7 @@ const LEAVING: u64 = 2;
 const STORED: u64 = 3;
 const RETURNING_FROM_LEAVING: u64 = 4;
 const RETURNING_FROM_STORED: u64 = 5;
-const CLEAN: u64 = 6;
-const REMOVED: u64 = 7;
+const REMOVED: u64 = 6;
 
 /// Has the page been touched since the evictor's clock passed it?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +57,6 @@ pub enum PageState {
     Leaving(SwapEntry),
     Stored(SwapEntry),
     Returning(SwapEntry),
-    Clean(SwapEntry, Heat),
     Removed { epoch: u32 },
 }
 
@@ -107,7 +104,6 @@ impl PageWord {
             LEAVING => PageState::Leaving(self.entry_unchecked()),
             STORED => PageState::Stored(self.entry_unchecked()),
             RETURNING_FROM_LEAVING | RETURNING_FROM_STORED => PageState::Returning(self.entry_unchecked()),
-            CLEAN => PageState::Clean(self.entry_unchecked(), heat),
             REMOVED => PageState::Removed { epoch: (self.0 >> VALUE_SHIFT) as u32 },
             _ => PageState::Present(heat),
         }
@@ -129,14 +125,6 @@ impl PageWord {
             _ => None,
         }
     }
-    /// Evictor, holding the move lock: a page whose device copy is still good; the copy's entry stays.
-    /// `Clean -> Isolated`.
-    pub const fn isolate_clean(self) -> Option<Self> {
-        match self.0 & STATE_BITS {
-            CLEAN => Some(Self::with(ISOLATED, self.entry_unchecked())),
-            _ => None,
-        }
-    }
     /// Evictor, holding the move lock, the page having arrived in staging: `Isolated -> Leaving`.
     pub const fn moved(self) -> Option<Self> {
         match self.0 & STATE_BITS {
@@ -148,13 +136,6 @@ impl PageWord {
     pub const fn not_moved(self, before: Self) -> Option<Self> {
         match self.0 & STATE_BITS {
             ISOLATED => Some(before),
-            _ => None,
-        }
-    }
-    /// Evictor, holding the move lock, a clean page having left: `Isolated -> Stored`.
-    pub const fn moved_clean(self) -> Option<Self> {
-        match self.0 & STATE_BITS {
-            ISOLATED => Some(Self::with(STORED, self.entry_unchecked())),
             _ => None,
         }
     }
@@ -188,45 +169,19 @@ impl PageWord {
             _ => None,
         }
     }
-    /// Fault handler: the page came back write-protected for a read, and its device copy is kept:
-    /// `Returning (from Stored) -> Clean (hot)`.
-    pub const fn returned_clean(self) -> Option<Self> {
-        match self.0 & STATE_BITS {
-            RETURNING_FROM_STORED => {
-                Some(PageWord(CLEAN | HOT | self.entry_unchecked().to_raw() << VALUE_SHIFT))
-            }
-            _ => None,
-        }
-    }
-    /// Fault handler: a write to a clean page; its copy is given up: `Clean -> Present (hot)`.
-    pub const fn dirtied(self) -> Option<Self> {
-        match self.0 & STATE_BITS {
-            CLEAN => Some(Self::PRESENT_HOT),
-            _ => None,
-        }
-    }
-    /// Evictor: the copy of a clean page takes room that is needed: `Clean -> Present`.
-    pub const fn forget_copy(self) -> Option<Self> {
-        match self.0 & STATE_BITS {
-            CLEAN => Some(Self::PRESENT),
-            _ => None,
-        }
-    }
-    /// Evictor's clock: `Present (hot) | Clean (hot) -> the same, cold`. `None` when it was cold or is elsewhere.
+    /// Evictor's clock: `Present (hot) -> Present`. `None` when it was cold or is elsewhere.
     pub const fn cooled(self) -> Option<Self> {
         match self.0 & STATE_BITS {
-            PRESENT | CLEAN if self.0 & HOT != 0 => Some(PageWord(self.0 & !HOT)),
+            PRESENT if self.0 & HOT != 0 => Some(PageWord(self.0 & !HOT)),
             _ => None,
         }
     }
     /// Reader of events, holding the move lock: the program gave the page up. The entry of the old word, if it was
-    /// `Stored` or `Clean`, is then the caller's to free; that of `Leaving` stays the evictor's, which finds out when
+    /// `Stored`, is then the caller's to free; that of `Leaving` stays the evictor's, which finds out when
     /// its write-back ends. `None` while one handler brings the page back (that is the reader itself: it unclaims first).
     pub const fn remove(self, epoch: u32) -> Option<Self> {
         match self.0 & STATE_BITS {
-            PRESENT | LEAVING | STORED | CLEAN | REMOVED => {
-                Some(PageWord(REMOVED | (epoch as u64) << VALUE_SHIFT))
-            }
+            PRESENT | LEAVING | STORED | REMOVED => Some(PageWord(REMOVED | (epoch as u64) << VALUE_SHIFT)),
             _ => None,
         }
     }
@@ -240,12 +195,11 @@ mod tests {
         SwapEntry::from_raw(raw).unwrap()
     }
 
-    fn all() -> [PageWord; 9] {
+    fn all() -> [PageWord; 8] {
         let entry = entry(0xab_cdef);
         let isolated = PageWord::PRESENT.isolate(entry).unwrap();
         let leaving = isolated.moved().unwrap();
         let stored = leaving.written().unwrap();
-        let clean = stored.claim().unwrap().returned_clean().unwrap();
         [
             PageWord::PRESENT,
             PageWord::PRESENT_HOT,
@@ -254,7 +208,6 @@ mod tests {
             stored,
             leaving.claim().unwrap(),
             stored.claim().unwrap(),
-            clean,
             PageWord::PRESENT.remove(7).unwrap(),
         ]
     }
@@ -269,14 +222,6 @@ mod tests {
         assert_eq!(stored.claim().unwrap().unclaim().unwrap(), stored);
         assert_eq!(stored.claim().unwrap().entry(), Some(entry));
         assert_eq!(stored.claim().unwrap().returned().unwrap(), PageWord::PRESENT_HOT);
-        let clean = stored.claim().unwrap().returned_clean().unwrap();
-        assert_eq!(clean.cooled().unwrap().isolate_clean().unwrap().moved_clean().unwrap(), stored);
-    }
-
-    #[test]
-    fn a_page_from_staging_has_no_device_copy_to_keep() {
-        let leaving = PageWord::PRESENT.isolate(entry(9)).unwrap().moved().unwrap();
-        assert_eq!(leaving.claim().unwrap().returned_clean(), None);
     }
 
     #[test]

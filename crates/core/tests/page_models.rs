@@ -108,7 +108,10 @@ impl Page {
     }
 }
 
-fn model(handler: impl Fn(&Page) + Send + Sync + Copy + 'static, check: impl Fn(&Page) + Send + Sync + Copy + 'static) {
+fn model(
+    handler: impl Fn(&Page) + Send + Sync + Copy + 'static,
+    check: impl Fn(&Page) + Send + Sync + Copy + 'static,
+) {
     loom::model(move || {
         let page = Arc::new(Page::leaving());
         let evictor = {

@@ -125,7 +125,7 @@ impl Engine {
                     continue;
                 }
                 match word.state() {
-                    PageState::Stored(entry) | PageState::Clean(entry, _) => {
+                    PageState::Stored(entry) => {
                         self.space.put(entry, 1);
                         self.note_returned(1);
                     }

@@ -103,10 +103,9 @@ impl Handler {
                     false
                 }
                 PageState::Leaving(_) | PageState::Stored(_) => self.swap_in(block, address),
-                PageState::Present(_)
-                | PageState::Removed { .. }
-                | PageState::Clean(..)
-                | PageState::Returning(_) => self.first_touch(block, address, fault.access),
+                PageState::Present(_) | PageState::Removed { .. } | PageState::Returning(_) => {
+                    self.first_touch(block, address, fault.access)
+                }
             };
             if done {
                 return;

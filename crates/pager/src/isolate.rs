@@ -68,10 +68,7 @@ impl Engine {
                 // Present although the word says that it is away: it was served while a fork froze the words. (Or the list
                 // of present pages is old; the move will tell.)
                 PageState::Stored(_) => true,
-                PageState::Isolated(_)
-                | PageState::Leaving(_)
-                | PageState::Returning(_)
-                | PageState::Clean(..) => false,
+                PageState::Isolated(_) | PageState::Leaving(_) | PageState::Returning(_) => false,
             };
             wanted |= Pages::from(take) << page;
         }
