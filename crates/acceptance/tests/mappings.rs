@@ -22,9 +22,7 @@ macro_rules! cases {
 cases! {
     mremap_grows_moves_and_shrinks = "remap",
     mremap_step_by_step = "remap-steps",
-    #[ignore = "open: right, but exceeds the limit"]
     mremap_that_keeps_the_old_place = "remap-keep",
-    #[ignore = "open: right, but exceeds the limit while large ranges are given up and filled again"]
     madvise_dontneed_gives_zero = "dontneed",
     madvise_free_gives_old_or_zero = "free",
     other_advices_change_nothing = "advices",
@@ -32,7 +30,6 @@ cases! {
     #[ignore = "open: read-only memory is not managed yet"]
     protection_is_kept = "protect",
     mlock_brings_in_and_keeps = "lock",
-    #[ignore = "open: a heap that grows by 100 MB at once is touched before it is registered"]
     brk_grows_and_shrinks = "heap",
     deep_stacks_of_many_threads = "stacks",
     realloc_of_a_huge_buffer = "grow",
@@ -40,7 +37,6 @@ cases! {
     #[ignore = "open: executable memory is not managed yet"]
     machine_code_in_memory = "code",
     handlers_on_an_alternate_stack = "signals",
-    #[ignore = "open: shared memory is not managed; its charge alone reaches the limit"]
     shared_memory_is_left_alone = "shared",
     a_program_with_a_userfaultfd_of_its_own = "userfault",
 }

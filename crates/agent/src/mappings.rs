@@ -1,6 +1,7 @@
-//! madvise: what the kernel does not tell the pager.
+//! madvise: what the kernel does not tell the pager; mmap, brk, sbrk: what it would learn a moment too late.
 
 use crate::libc;
+use crate::next;
 use crate::start::engine;
 use core::ffi::{c_int, c_void};
 use folioswap_pager::sys;
@@ -32,4 +33,94 @@ pub unsafe extern "C" fn madvise(start: *mut c_void, bytes: usize, advice: c_int
             -1
         }
     }
+}
+
+fn fail(errno: i32) {
+    // SAFETY: the calling thread's errno.
+    unsafe { *libc::__errno_location() = errno };
+}
+
+/// mmap(2): large anonymous memory is looked at before the program touches it.
+///
+/// # Safety
+/// As mmap.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmap(
+    start: *mut c_void,
+    bytes: usize,
+    protection: c_int,
+    flags: c_int,
+    descriptor: c_int,
+    offset: i64,
+) -> *mut c_void {
+    let arguments =
+        [start as usize, bytes, protection as usize, flags as usize, descriptor as usize, offset as usize];
+    // SAFETY: the caller's.
+    match unsafe { sys::syscall(raw::__NR_mmap, arguments) } {
+        Ok(place) => {
+            let wanted = raw::MAP_PRIVATE | raw::MAP_ANONYMOUS;
+            if flags as u32 & wanted == wanted
+                && protection as u32 & raw::PROT_WRITE != 0
+                && let Some(engine) = engine()
+            {
+                engine.memory_was_mapped(bytes);
+            }
+            place as *mut c_void
+        }
+        Err(errno) => {
+            fail(errno.raw_os_error());
+            usize::MAX as *mut c_void
+        }
+    }
+}
+
+/// mmap64(3): the same on this architecture.
+///
+/// # Safety
+/// As mmap.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmap64(
+    start: *mut c_void,
+    bytes: usize,
+    protection: c_int,
+    flags: c_int,
+    descriptor: c_int,
+    offset: i64,
+) -> *mut c_void {
+    // SAFETY: the caller's.
+    unsafe { mmap(start, bytes, protection, flags, descriptor, offset) }
+}
+
+/// brk(2).
+///
+/// # Safety
+/// As brk.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn brk(end: *mut c_void) -> c_int {
+    // SAFETY: asks for the present end, which changes nothing.
+    let before = unsafe { sys::syscall(raw::__NR_brk, [0; 6]) }.unwrap_or(usize::MAX);
+    // SAFETY: the caller's; the C library keeps the end of the heap in a variable of its own.
+    let result = unsafe { next!(brk: fn(*mut c_void) -> c_int)(end) };
+    if result == 0
+        && let Some(engine) = engine()
+    {
+        engine.memory_was_mapped((end as usize).saturating_sub(before));
+    }
+    result
+}
+
+/// sbrk(3).
+///
+/// # Safety
+/// As sbrk.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sbrk(bytes: isize) -> *mut c_void {
+    // SAFETY: the caller's.
+    let result = unsafe { next!(sbrk: fn(isize) -> *mut c_void)(bytes) };
+    if bytes > 0
+        && let Some(engine) = engine()
+    {
+        engine.memory_was_mapped(bytes as usize);
+    }
+    result
 }

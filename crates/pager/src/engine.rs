@@ -37,6 +37,11 @@ pub enum Life {
     Unmanaged = 2,
 }
 
+/// Mappings below this are small against what the limit may be exceeded by.
+const MAPPED_BYTES_MIN: usize = 1 << 20;
+/// Waits of a millisecond for the evictor's look at a new mapping.
+const MAPPED_WAITS: u32 = 20;
+
 /// Longest name of a group's socket.
 pub const GROUP_NAME_MAX: usize = 96;
 
@@ -86,6 +91,10 @@ pub struct Engine {
     pub(crate) not_inherited: UnsafeCell<Ranges>,
     pub(crate) kept_lock: Lock,
     pub(crate) requests: Requests,
+    /// Raised by who has mapped memory and wants it looked at before it is touched.
+    pub(crate) scan_wanted: AtomicU32,
+    /// Counts the evictor's looks at the mappings (a futex).
+    pub(crate) scans: AtomicU32,
     /// The evictor's thread id: its own faults never wait for memory.
     pub(crate) evictor_thread: AtomicU32,
     /// The process that this copy of the engine belongs to; a child made by a bare clone(2) has a copy that is nobody's.
@@ -229,6 +238,24 @@ impl Engine {
     pub fn wait_until_running(&self) {
         while self.life() == Life::Starting {
             crate::futex::wait(&self.life, Life::Starting as u32, 1_000_000, crate::futex::Sharing::Private);
+        }
+    }
+
+    /// A thread of the program has just mapped `bytes` that it may touch at full speed: waits, for some milliseconds at
+    /// most, until the evictor has looked at them, so that what is touched is counted. Returns at once while the group is
+    /// far from its limit, and for small pieces.
+    pub fn memory_was_mapped(&self, bytes: usize) {
+        if bytes < MAPPED_BYTES_MIN || !self.is_engaged() || self.life() != Life::Running || !self.is_ours() {
+            return;
+        }
+        let seen = self.scans.load(Acquire);
+        self.scan_wanted.store(1, Release);
+        crate::futex::post(&self.member().wake, crate::futex::Sharing::Shared);
+        for _ in 0..MAPPED_WAITS {
+            if self.scans.load(Acquire) != seen {
+                return;
+            }
+            crate::futex::wait(&self.scans, seen, 1_000_000, crate::futex::Sharing::Private);
         }
     }
 

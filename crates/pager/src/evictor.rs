@@ -18,7 +18,7 @@ use crate::staging::{FOLIO, FOLIO_PAGES, SEGMENT_FOLIOS};
 use crate::sys;
 use crate::uffd::Watch;
 use crate::write_back::{Stuck, Tier};
-use core::sync::atomic::Ordering::{Relaxed, Release};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use folioswap_core::page_table::PAGE;
 use folioswap_core::space::Incompressible;
 use folioswap_devices::Scratch;
@@ -158,7 +158,7 @@ impl Evictor {
             if segment.header.state.load(Relaxed) == GroupState::Ending as u32 {
                 return 100_000_000;
             }
-            if total >= marks.engage {
+            if total >= marks.engage || self.engine.is_engaged() {
                 self.engage();
                 self.register_new(total >= marks.low);
             }
@@ -361,7 +361,8 @@ impl Evictor {
         let now = sys::now_ns();
         let grown = self.size.virtual_size.saturating_sub(self.scanned_size);
         let unchanged = self.size.virtual_size == self.scanned_size && now < self.scan_next_ns + 100_000_000;
-        if grown < GROWTH_BYTES_MIN && (unchanged || now < self.scan_next_ns) {
+        let wanted = self.engine.scan_wanted.swap(0, Acquire) != 0;
+        if !wanted && grown < GROWTH_BYTES_MIN && (unchanged || now < self.scan_next_ns) {
             return;
         }
         self.scanned_size = self.size.virtual_size;
@@ -375,6 +376,7 @@ impl Evictor {
                 engine.register_pieces(mapping.start, mapping.end);
             }
         });
+        futex::post(&engine.scans, Sharing::Private);
         let cost = sys::now_ns() - now;
         self.scan_next_ns = sys::now_ns() + cost * if short { 4 } else { 20 };
     }

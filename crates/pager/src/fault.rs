@@ -4,7 +4,7 @@ use crate::engine::Engine;
 use crate::handler::{Fault, Handler};
 use crate::isolate::page_index;
 use crate::staging::FOLIO_PAGES;
-use crate::uffd::{Access, Stopped};
+use crate::uffd::Stopped;
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_core::page::{PageState, PageWord};
 use folioswap_core::page_table::{BLOCK_PAGES, Block, PAGE};
@@ -104,7 +104,7 @@ impl Handler {
                 }
                 PageState::Leaving(_) | PageState::Stored(_) => self.swap_in(block, address),
                 PageState::Present(_) | PageState::Removed { .. } | PageState::Returning(_) => {
-                    self.first_touch(block, address, fault.access)
+                    self.first_touch(block, address)
                 }
             };
             if done {
@@ -114,7 +114,7 @@ impl Handler {
     }
 
     /// Fills never touched memory with zeroes. True: resolved.
-    fn first_touch(&mut self, block: &Block, address: usize, access: Access) -> bool {
+    fn first_touch(&mut self, block: &Block, address: usize) -> bool {
         let engine = self.engine;
         let (index, order) = (page_index(address), engine.window_order(block, address));
         let most = (1usize << order).min(FOLIO_PAGES - index % FOLIO_PAGES);
@@ -122,11 +122,11 @@ impl Handler {
             matches!(block.word(index + page).state(), PageState::Present(_) | PageState::Removed { .. })
         };
         let mut pages = (0..most).take_while(empty).count().max(1);
-        let fill = |pages: usize| match access {
-            Access::Read => engine.userfault().zero(address, pages * PAGE),
-            // SAFETY: the zeroes are the engine's memory.
-            Access::Write => unsafe { engine.userfault().copy(address, self.buffers.zeroes(), pages * PAGE) },
-        };
+        // For a read too: the shared zero page would be cheaper, but the write that follows would make a page of it behind
+        // our back, unaccounted and at full speed.
+        // SAFETY: the zeroes are the engine's memory.
+        let fill =
+            |pages: usize| unsafe { engine.userfault().copy(address, self.buffers.zeroes(), pages * PAGE) };
         let mut result = fill(pages);
         if pages > 1 && matches!(result, Err(Stopped { done: 0, why: Errno::NOENT })) {
             // The window reaches past the end of the mapping.
@@ -158,9 +158,7 @@ impl Handler {
             }
         }
         remember(block, index + done, order);
-        if access == Access::Write {
-            engine.member().charge_bytes.fetch_add((done * PAGE) as u64, Relaxed);
-        }
+        engine.member().charge_bytes.fetch_add((done * PAGE) as u64, Relaxed);
         engine.figures().add(Counter::MinorFaults, 1);
         true
     }
