@@ -61,7 +61,6 @@ fn wipe_on_fork_and_dont_fork() {
 }
 
 #[test]
-#[ignore = "open: the limit is exceeded by 1 MiB more than allowed"]
 fn a_burst_of_short_children() {
     case("burst");
 }
