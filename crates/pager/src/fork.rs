@@ -119,7 +119,8 @@ impl ForkState {
         let parent = &engine.segment().members[self.inherited_from.load(Relaxed) as usize];
         let (token, pid) = (self.inherited_token(), self.inherited_pid.load(Relaxed));
         parent.fork_ack.store(token, Release);
-        while parent.fork_done.load(Acquire) != token && parent.is_live() && parent.pid.load(Relaxed) == pid {
+        // Tokens of one parent ascend: it may have finished a later fork before we look.
+        while parent.fork_done.load(Acquire) < token && parent.is_live() && parent.pid.load(Relaxed) == pid {
             rustix::thread::sched_yield();
         }
     }
