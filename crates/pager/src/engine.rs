@@ -109,8 +109,6 @@ pub struct Engine {
     /// Wakes the evictor while the member's place in the segment is not known yet.
     pub(crate) segment: AtomicPtr<Segment>,
     pub(crate) member: AtomicU32,
-    /// Bytes of the program that the handler brought in since the evictor last read the process's size.
-    pub(crate) brought_in: AtomicU64,
     /// Pages swapped out now.
     pub(crate) swapped_pages: AtomicU64,
     pub(crate) handler_stack: AtomicUsize,
@@ -186,7 +184,6 @@ impl Engine {
         }
         self.own();
         self.descriptors.forget();
-        self.brought_in.store(0, Relaxed);
         self.life.store(Life::Starting as u32, Release);
     }
 

@@ -282,7 +282,6 @@ impl Evictor {
         let evictable = if has_some { self.size.anonymous.saturating_sub(engine.own_bytes()) } else { 0 };
         me.evictable_bytes.store(evictable, Relaxed);
         me.active.store(u32::from(now - self.idle_since_ns < 1_000_000_000), Relaxed);
-        engine.brought_in.store(0, Relaxed);
     }
 
     /// The program's shared memory, without the group's segment.

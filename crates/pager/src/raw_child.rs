@@ -64,20 +64,25 @@ impl Handler {
     pub(crate) fn adopt_raw_child(&mut self, descriptor: i32) {
         self.write_back_range(0, 1 << 47);
         let engine = self.engine;
+        self.adopt(&engine.table, descriptor);
+        engine.space.file_space().share_all();
+        engine.figures().add(Counter::RawForks, 1);
+    }
+
+    /// Serves one more child, which inherits what `parent` says is stored.
+    fn adopt(&mut self, parent: &PageTable, descriptor: i32) {
+        let engine = self.engine;
         let table = PageTable::new();
-        let copied = copy_table(engine, &engine.table, &table);
+        let copied = copy_table(engine, parent, &table);
         let place = self.raw_children.children.iter_mut().find(|place| place.is_none());
         let memory = engine.arena.own_mapping(size_of::<RawChild>());
         let (true, Some(place), Some(memory)) = (copied, place, memory) else { sys::kill_self() };
         // SAFETY: fresh memory of the right size, for ever.
-        let child: &'static mut RawChild = unsafe {
+        *place = Some(unsafe {
             let memory = memory.cast::<RawChild>();
             memory.write(RawChild { userfault: Userfault(descriptor), table });
             &mut *memory.as_ptr()
-        };
-        *place = Some(child);
-        engine.space.file_space().share_all();
-        engine.figures().add(Counter::RawForks, 1);
+        });
         link::tell(engine.descriptors.control.load(Relaxed), Kind::RawForked, [0; 3], Some(descriptor));
     }
 
@@ -123,7 +128,7 @@ impl Handler {
                 Event::Remap { from, to, bytes } => {
                     move_words(engine, &child.table, from, to, bytes);
                 }
-                Event::Fork { child: descriptor } => self.adopt_grandchild(&child.table, descriptor),
+                Event::Fork { child: descriptor } => self.adopt(&child.table, descriptor),
                 Event::Fault { .. } | Event::Unknown => {}
             }
         }
@@ -132,22 +137,6 @@ impl Handler {
                 self.serve_child_fault(child, address & !(PAGE - 1), access);
             }
         }
-    }
-
-    fn adopt_grandchild(&mut self, parent: &PageTable, descriptor: i32) {
-        let engine = self.engine;
-        let table = PageTable::new();
-        let copied = copy_table(engine, parent, &table);
-        let place = self.raw_children.children.iter_mut().find(|place| place.is_none());
-        let memory = engine.arena.own_mapping(size_of::<RawChild>());
-        let (true, Some(place), Some(memory)) = (copied, place, memory) else { sys::kill_self() };
-        // SAFETY: as in `adopt_raw_child`.
-        *place = Some(unsafe {
-            let memory = memory.cast::<RawChild>();
-            memory.write(RawChild { userfault: Userfault(descriptor), table });
-            &mut *memory.as_ptr()
-        });
-        link::tell(engine.descriptors.control.load(Relaxed), Kind::RawForked, [0; 3], Some(descriptor));
     }
 
     fn serve_child_fault(&mut self, child: &mut RawChild, address: usize, access: Access) {
