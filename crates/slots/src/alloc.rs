@@ -1,15 +1,17 @@
 //! `folio_alloc_swap`: allocate, charge, and add to the swap cache in one call (spec §2.5 to §2.7).
 
+use crate::available::AvailableList;
 use crate::cpu::CpuGuard;
 use crate::device::Device;
 use crate::entry::{DEVICES_MAX, DeviceId, DeviceMask, FolioId, LogicalCpu, SwapEntry};
 use crate::hooks::{Hooks, NoHooks};
 use crate::order::Order;
-use crate::policy::Policy;
+use crate::policy::{NodePreference, Policy, Rotation, SlotCache};
 use crate::scan::Request;
 use crate::slots::Slots;
 use crate::sync::Ordering;
 use crate::usage::Listing;
+use crate::word::Word;
 
 /// Why no slots were allocated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,18 +98,17 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         mask: DeviceMask,
         hooks: &H,
     ) -> Result<SwapEntry, AllocError> {
-        let state = self.cpu(cpu);
+        if P::SLOT_CACHE == SlotCache::PerCpu
+            && order == Order::ZERO
+            && let Some(entry) = self.alloc_from_slot_cache(cpu, folio, mask, hooks)
+        {
+            return Ok(entry);
+        }
         for round in 0..ROUNDS_MAX {
             let again = {
-                let local = state.lock::<P::Relax>();
-                let mut request =
-                    Request { order, folio, hooks, cpu: &local, no_frame: false, reclaimed: false };
-                if let Some(entry) = self.alloc_fast(&local, mask, &request) {
-                    local.count_hint_hit();
-                    local.count_allocated(order);
-                    return Ok(entry);
-                }
-                if let Some(entry) = self.alloc_slow(mask, &mut request) {
+                let local = self.lock_cpu(cpu);
+                let mut request = Request::new(order, Word::allocated(folio), hooks, &local, cpu);
+                if let Some(entry) = self.alloc_once(mask, &mut request) {
                     local.count_allocated(order);
                     return Ok(entry);
                 }
@@ -131,8 +132,28 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
             }
             <P::Relax as crate::lock::Relax>::relax(round);
         }
-        state.lock::<P::Relax>().count_fallback(order);
+        self.lock_cpu(cpu).count_fallback(order);
         Err(self.failure(order, mask, false))
+    }
+
+    /// The CPU's own cluster, else the walk over devices. Context: local lock held.
+    #[inline]
+    pub(crate) fn alloc_once<H: Hooks>(
+        &self,
+        mask: DeviceMask,
+        request: &mut Request<'_, H>,
+    ) -> Option<SwapEntry> {
+        if P::ROTATION == Rotation::PerAllocation {
+            return self.alloc_in_turn(mask, request).or_else(|| {
+                let found = self.alloc_slow(mask, request);
+                found.inspect(|entry| self.begin_turn(*entry, request))
+            });
+        }
+        if let Some(entry) = self.alloc_fast(request.cpu, mask, request) {
+            request.cpu.count_hint_hit();
+            return Some(entry);
+        }
+        self.alloc_slow(mask, request)
     }
 
     #[cold]
@@ -170,14 +191,14 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
     /// Devices that are not permitted or do not take the order are passed over.
     #[cold]
     fn alloc_slow<H: Hooks>(&self, mask: DeviceMask, request: &mut Request<'_, H>) -> Option<SwapEntry> {
-        let available = &self.header().available;
         let order = request.order;
         let mut remaining = mask;
         let mut restarts = 0;
         let mut expected = None;
         loop {
             let id = {
-                let _held = available.lock.hold::<P::Relax>();
+                let _held = self.hold_available();
+                let (available, key) = self.walked_by(request.logical);
                 if let Some(next) = expected
                     && available.position(next).is_none()
                     && restarts < RESTARTS_MAX
@@ -188,7 +209,7 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
                 let id = available.first_in(remaining)?;
                 remaining = remaining.without(id);
                 expected = available.first_in(remaining);
-                available.requeue(id, |id| self.device(id).priority());
+                available.requeue(id, key);
                 id
             };
             if !self.device(id).orders().contains(order) {
@@ -201,39 +222,53 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         }
     }
 
-    /// `inuse_pages` grows; who makes it exactly `pages` takes the device off the available list. Context: cluster lock held.
-    #[inline]
-    pub(crate) fn usage_add(&self, id: DeviceId, device: &Device, slots: u64) {
-        if device.usage().add(slots) == device.pages() {
-            self.remove_full_from_available(id, device);
-        }
-    }
-
+    /// Who took the last free slot of a device takes it off the available list. Context: cluster lock held.
     #[cold]
-    fn remove_full_from_available(&self, id: DeviceId, device: &Device) {
-        let available = &self.header().available;
-        let _held = available.lock.hold::<P::Relax>();
-        if device.usage().mark_full(device.pages()) {
-            available.remove(id);
+    pub(crate) fn remove_full_from_available(&self, id: DeviceId, device: &Device) {
+        let _held = self.hold_available();
+        if device.usage().mark_full() {
+            self.take_off_available(id);
         }
     }
 
     /// A free saw the off-list bit: the device goes back on the list (only with WRITEOK).
     #[cold]
     pub(crate) fn add_to_available(&self, id: DeviceId, device: &Device) {
-        let available = &self.header().available;
-        let _held = available.lock.hold::<P::Relax>();
+        let _held = self.hold_available();
         if device.is_writable()
             && device.usage().listing() == Listing::OffList
-            && device.usage().mark_on_list(device.pages())
+            && device.usage().mark_on_list()
         {
-            available.insert(id, |id| self.device(id).priority());
+            self.header().available.insert(id, |id| self.device(id).priority());
+            if P::NODE_PREFERENCE == NodePreference::On {
+                self.insert_on_nodes(id);
+            }
         }
     }
 
-    /// Charging refused: cached(folio) with count 1 -> free, without any payload having been written.
+    /// Context: available-list lock held.
+    pub(crate) fn take_off_available(&self, id: DeviceId) {
+        self.header().available.remove(id);
+        if P::NODE_PREFERENCE == NodePreference::On {
+            self.remove_from_nodes(id);
+        }
+    }
+
+    /// The list that `cpu` walks, and what it is sorted by.
+    fn walked_by(&self, cpu: LogicalCpu) -> (&AvailableList, impl Fn(DeviceId) -> i32) {
+        let (list, node) = match P::NODE_PREFERENCE {
+            NodePreference::Off => (&self.header().available, None),
+            NodePreference::On => {
+                let (list, node) = self.node_list(cpu);
+                (list, Some(node))
+            }
+        };
+        (list, move |id| node.map_or_else(|| self.device(id).priority(), |node| self.node_key(node, id)))
+    }
+
+    /// Charging refused, or a cached slot drained: what was handed out just now becomes free, without any payload having been written.
     #[cold]
-    fn undo_alloc(&self, entry: SwapEntry, slots: u32) {
+    pub(crate) fn undo_alloc(&self, entry: SwapEntry, slots: u32) {
         let cluster = self.lock_cluster(entry.device(), entry.cluster() as u32);
         let Some(words) = cluster.words() else { return };
         let first = entry.slot_in_cluster() as usize;

@@ -129,12 +129,13 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         mut freed: impl FnMut(SwapEntry, *mut u8),
     ) -> Result<u32, CacheError> {
         self.for_cached(entry, slots, folio, |cluster, words, piece| {
+            let payload = cluster.payload();
             let mut count = 0;
             for slot in piece.slots() {
                 let place = &words[slot as usize];
                 let word = Word::from_raw(place.load(Ordering::Relaxed)).into_shadow(shadow);
                 if word.is_free() {
-                    free_slot(cluster, place, slot, &mut freed);
+                    free_slot(cluster, payload, place, slot, &mut freed);
                     count += 1;
                 } else {
                     place.store(word.raw(), Ordering::Release);
@@ -207,14 +208,27 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         for piece in pieces(entry, slots) {
             let cluster = self.lock_cluster(entry.device(), piece.cluster);
             let words = cluster.words().ok_or(CacheError::NotCached(entry))?;
-            for slot in piece.slots() {
-                let word = Word::from_raw(words[slot as usize].load(Ordering::Relaxed));
-                if word.folio() != Some(folio) {
-                    return Err(CacheError::NotCached(cluster.entry(slot).unwrap_or(entry)));
-                }
+            if let Some(slot) = first_not_cached(words, piece, folio) {
+                return Err(CacheError::NotCached(cluster.entry(slot).unwrap_or(entry)));
             }
             sum += change(&cluster, words, piece);
         }
         Ok(sum)
     }
+}
+
+/// First slot of the piece that does not stand for `folio`.
+#[inline]
+pub(crate) fn first_not_cached(
+    words: &[AtomicU64; CLUSTER_SLOTS as usize],
+    piece: Piece,
+    folio: FolioId,
+) -> Option<u32> {
+    let places = &words[piece.first as usize..(piece.first + piece.count) as usize];
+    let differs = |place: &AtomicU64| Word::from_raw(place.load(Ordering::Relaxed)).differs_from(folio);
+    // One look without a branch per slot: it finds nothing unless the caller is mistaken.
+    if places.iter().fold(0, |all, place| all | differs(place)) == 0 {
+        return None;
+    }
+    places.iter().position(|place| differs(place) != 0).map(|step| piece.first + step as u32)
 }

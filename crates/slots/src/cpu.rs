@@ -4,7 +4,7 @@
 //! local lock once to know that none can still write a hint.
 
 use crate::entry::{DEVICES_MAX, DeviceId, SwapEntry};
-use crate::lock::{Relax, SpinLock};
+use crate::lock::SpinLock;
 use crate::order::{ORDERS, Order};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
@@ -19,14 +19,13 @@ pub(crate) struct CpuState {
     allocated: [AtomicU64; ORDERS],
     fallback: [AtomicU64; ORDERS],
     hint_hits: AtomicU64,
-    scanned: AtomicU64,
+    scanned: [AtomicU64; ORDERS],
 }
 
 impl CpuState {
     #[inline]
-    pub(crate) fn lock<R: Relax>(&self) -> CpuGuard<'_> {
-        self.lock.lock::<R>();
-        CpuGuard { state: self }
+    pub(crate) fn local_lock(&self) -> &SpinLock {
+        &self.lock
     }
 
     /// Hint of `order` as a snapshot. For `validate`.
@@ -50,8 +49,8 @@ impl CpuState {
         self.hint_hits.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn scanned(&self) -> u64 {
-        self.scanned.load(Ordering::Relaxed)
+    pub(crate) fn scanned(&self, order: Order) -> u64 {
+        self.scanned[order.index()].load(Ordering::Relaxed)
     }
 
     pub(crate) fn is_locked(&self) -> bool {
@@ -70,7 +69,13 @@ fn bump(counter: &AtomicU64) {
     counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
 }
 
-impl CpuGuard<'_> {
+impl<'a> CpuGuard<'a> {
+    /// Context: the local lock was taken just now.
+    #[inline]
+    pub(crate) fn new(state: &'a CpuState) -> Self {
+        CpuGuard { state }
+    }
+
     #[inline]
     pub(crate) fn hint(&self, order: Order) -> Option<SwapEntry> {
         self.state.peek_hint(order)
@@ -104,8 +109,8 @@ impl CpuGuard<'_> {
         bump(&self.state.hint_hits);
     }
 
-    pub(crate) fn count_scan(&self) {
-        bump(&self.state.scanned);
+    pub(crate) fn count_scan(&self, order: Order) {
+        bump(&self.state.scanned[order.index()]);
     }
 }
 

@@ -1,11 +1,14 @@
 //! One swap device as far as slots are concerned (spec §0, `swap_info_struct`).
 
+use crate::before::Node;
 use crate::entry::DEVICES_MAX;
 use crate::lists::Lists;
 use crate::lock::SpinLock;
 use crate::order::{CLUSTER_SLOTS, ORDERS, OrderMask};
+use crate::swapon::DeviceSpec;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::usage::Usage;
+use core::num::NonZeroU64;
 
 /// Properties of a device, given at swapon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -81,6 +84,10 @@ pub(crate) struct Device {
     orders: AtomicU32,
     /// Priority as i32 bits.
     priority: AtomicU32,
+    /// Number of the node + 1, 0 = none.
+    node: AtomicU32,
+    /// 0 = none.
+    identity: AtomicU64,
     /// Index of the first descriptor in the cluster array.
     pub(crate) first_cluster: AtomicU32,
     /// Descriptors reserved.
@@ -179,10 +186,20 @@ impl Device {
     }
 
     /// Context: swap lock held, device not on yet.
-    pub(crate) fn describe(&self, flags: DeviceFlags, orders: OrderMask, priority: i32) {
-        self.flags.store(flags.0, Ordering::Relaxed);
-        self.orders.store(orders.bits(), Ordering::Relaxed);
+    pub(crate) fn describe(&self, spec: &DeviceSpec<'_>, priority: i32) {
+        self.flags.store(spec.flags.0, Ordering::Relaxed);
+        self.orders.store(spec.orders.bits(), Ordering::Relaxed);
+        self.node.store(spec.node.map_or(0, |node| node.index() as u32 + 1), Ordering::Relaxed);
+        self.identity.store(spec.identity.map_or(0, NonZeroU64::get), Ordering::Relaxed);
         self.priority.store(priority as u32, Ordering::Relaxed);
+    }
+
+    pub(crate) fn node(&self) -> Option<Node> {
+        self.node.load(Ordering::Relaxed).checked_sub(1).and_then(Node::new)
+    }
+
+    pub(crate) fn identity(&self) -> Option<NonZeroU64> {
+        NonZeroU64::new(self.identity.load(Ordering::Relaxed))
     }
 
     /// Context: swap lock held.

@@ -5,7 +5,7 @@ use crate::entry::{DeviceId, SwapEntry};
 use crate::hooks::Hooks;
 use crate::lists::ListId;
 use crate::order::Order;
-use crate::policy::{ClusterPreference, DiscardPlace, FragmentScan, FullReclaim, Policy};
+use crate::policy::{ClusterPreference, DiscardPlace, FragmentScan, FullReclaim, Policy, Rotation};
 use crate::reclaim::FullClusters;
 use crate::scan::Request;
 use crate::slots::Slots;
@@ -38,6 +38,12 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
             let found = SwapEntry::from_raw(next).and_then(|next| self.alloc_at_hint(next, request));
             if found.is_some() {
                 return found;
+            }
+        } else if P::ROTATION == Rotation::PerAllocation {
+            let hint = self.device_hint(request.logical, id, order);
+            if let Some(found) = hint.and_then(|hint| self.alloc_at_hint(hint, request)) {
+                request.cpu.count_hint_hit();
+                return Some(found);
             }
         }
         for _ in 0..INSIDE_DISCARD_ROUNDS_MAX {
@@ -125,7 +131,7 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
                 cluster.put_back_free();
                 return None;
             }
-            request.cpu.count_scan();
+            request.cpu.count_scan(request.order);
             let found = self.scan_cluster(cluster, 0, request);
             if found.is_some() {
                 return found;

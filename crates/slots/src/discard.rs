@@ -1,11 +1,14 @@
 //! Discards of empty clusters, outside the allocator (spec §1, "later fix to adopt").
 
-use crate::entry::{DeviceId, DeviceMask};
+use crate::entry::{DeviceId, DeviceMask, LogicalCpu};
 use crate::hooks::{DiscardOutcome, Hooks};
 use crate::lists::ListId;
 use crate::order::CLUSTER_SLOTS;
 use crate::policy::Policy;
 use crate::slots::Slots;
+
+/// The CPU whose counter holds the references of work that no CPU stands for.
+pub(crate) const PINNED_ON: LogicalCpu = LogicalCpu(0);
 
 impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
     /// Clusters of `device` that wait for their discard.
@@ -14,8 +17,11 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
     }
 
     /// Runs the discards of `device` that wait now, through [`Hooks::discard`], with no lock held during each; the cluster
-    /// is FREE afterwards. Ends at the first one that is deferred. Returns the clusters freed.
+    /// is FREE afterwards. Ends at the first one that is deferred. Pins the device; does nothing once swapoff
+    /// has killed its reference. Returns the clusters freed.
     pub fn run_discards<H: Hooks>(&self, device: DeviceId, hooks: &H) -> u32 {
+        // Between two discards nothing else would keep swapoff from taking the lists away.
+        let Some(_pinned) = self.device_get(PINNED_ON, device) else { return 0 };
         let mut done = 0;
         for _ in 0..self.discards_pending(device) {
             let Some(cluster) = self.isolate(device, ListId::DISCARD) else { break };

@@ -1,5 +1,6 @@
 //! Batched duplicate: all or nothing (spec §0).
 
+use crate::before::is_slot_cached;
 use crate::entry::SwapEntry;
 use crate::free::lower_overflowed;
 use crate::guard::Locked;
@@ -87,7 +88,9 @@ fn dup_piece<const PAYLOAD: usize, P: Policy>(
     let Some(words) = cluster.words() else { return Err(DupError::NoEntry(entry_of(piece.first)?)) };
     for slot in piece.slots() {
         let place = &words[slot as usize];
-        let failed = match Word::from_raw(place.load(Ordering::Relaxed)).dup() {
+        let word = Word::from_raw(place.load(Ordering::Relaxed));
+        let step = if is_slot_cached::<P>(word) { DupStep::NoEntry } else { word.dup() };
+        let failed = match step {
             DupStep::Raised(word) => {
                 place.store(word.raw(), Ordering::Release);
                 continue;

@@ -77,7 +77,12 @@ impl DeviceMask {
 
     /// Members, ascending.
     pub fn iter(self) -> impl Iterator<Item = DeviceId> {
-        (0..DEVICES_MAX as u8).map(DeviceId).filter(move |device| self.contains(*device))
+        let mut left = self.0;
+        core::iter::from_fn(move || {
+            let first = left.trailing_zeros();
+            left &= left.wrapping_sub(1);
+            DeviceId::new(first)
+        })
     }
 
     pub(crate) const fn from_bits(bits: u32) -> DeviceMask {
@@ -166,6 +171,11 @@ impl core::fmt::Debug for SwapEntry {
 /// The caller's number for a folio in the swap cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FolioId(pub u32);
+
+impl FolioId {
+    /// Stands in the words of slots that lie in a [slot cache](crate::SlotCache). With that policy no folio may have this number.
+    pub const SLOT_CACHE: FolioId = FolioId(u32::MAX);
+}
 
 /// The index that picks a per-CPU cluster: the real CPU in production, any number in tests.
 /// Taken modulo [`Config::cpus`](crate::Config::cpus).

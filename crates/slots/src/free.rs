@@ -4,8 +4,8 @@ use crate::entry::SwapEntry;
 use crate::guard::Locked;
 use crate::hooks::{Hooks, Reclaimed};
 use crate::order::CLUSTER_SLOTS;
-use crate::policy::Policy;
-use crate::range::{Piece, pieces};
+use crate::policy::{Frees, Policy};
+use crate::range::{Piece, pieces_for};
 use crate::scan::folio_end;
 use crate::slots::{EntryError, Slots};
 use crate::sync::{AtomicU64, Ordering};
@@ -39,7 +39,7 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
     ) -> Result<Put, EntryError> {
         self.locate(entry, slots)?;
         let mut put = Put::default();
-        for piece in pieces(entry, slots) {
+        for piece in pieces_for::<P>(entry, slots) {
             let cluster = self.lock_cluster(entry.device(), piece.cluster);
             match cluster.words() {
                 Some(words) => put_piece(&cluster, words, piece, &mut put, &mut freed),
@@ -61,6 +61,9 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         hooks: &H,
         freed: impl FnMut(SwapEntry, *mut u8),
     ) -> Result<Put, EntryError> {
+        if P::FREES == Frees::PerSlot {
+            return self.free_swap_and_cache_per_slot(entry, slots, hooks, freed);
+        }
         let put = self.put(entry, slots, freed)?;
         if put.only_cached == 0 {
             return Ok(put);
@@ -88,12 +91,13 @@ fn put_piece<const PAYLOAD: usize, P: Policy>(
     put: &mut Put,
     freed: &mut impl FnMut(SwapEntry, *mut u8),
 ) {
+    let payload = cluster.payload();
     let mut count = 0;
     for slot in piece.slots() {
         let place = &words[slot as usize];
         match Word::from_raw(place.load(Ordering::Relaxed)).put() {
             PutStep::Freed => {
-                free_slot(cluster, place, slot, freed);
+                free_slot(cluster, payload, place, slot, freed);
                 count += 1;
             }
             PutStep::Lowered(word) => place.store(word.raw(), Ordering::Release),
@@ -109,16 +113,18 @@ fn put_piece<const PAYLOAD: usize, P: Policy>(
     cluster.count_freed(count);
 }
 
-/// One slot's word becomes zero. The account follows in [`Locked::count_freed`]. Context: cluster lock held.
+/// One slot's word becomes zero; `payload` is that of the cluster's first slot. The account follows in [`Locked::count_freed`]. Context: cluster lock
+/// held.
 #[inline]
 pub(crate) fn free_slot<const PAYLOAD: usize, P: Policy>(
     cluster: &Locked<'_, PAYLOAD, P>,
+    payload: *mut u8,
     place: &AtomicU64,
     slot: u32,
     freed: &mut impl FnMut(SwapEntry, *mut u8),
 ) {
     if let Some(entry) = cluster.entry(slot) {
-        freed(entry, cluster.payload(slot));
+        freed(entry, payload.wrapping_add(slot as usize * PAYLOAD));
     }
     place.store(Word::FREE.raw(), Ordering::Release);
 }

@@ -4,6 +4,7 @@
 //! can dangle off every list.
 
 use crate::cluster::{Cluster, EmptyGoesTo, Flag, flag_after_attempt, flag_after_free, order_fits};
+use crate::counting::LockKind;
 use crate::device::{Device, DeviceFlags};
 use crate::entry::{DeviceId, SwapEntry};
 use crate::frames::FrameContent;
@@ -41,7 +42,7 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
     pub(crate) fn lock_cluster(&self, id: DeviceId, index: u32) -> Locked<'_, PAYLOAD, P> {
         let device = self.device(id);
         let cluster = self.cluster(device, index);
-        cluster.lock.lock::<P::Relax>();
+        self.lock(&cluster.lock, LockKind::Cluster);
         Locked { slots: self, id, device, index, cluster }
     }
 
@@ -49,11 +50,11 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
     /// `None` on a non-empty list means that all its members were contended.
     pub(crate) fn isolate(&self, id: DeviceId, list: ListId) -> Option<Isolated<'_, PAYLOAD, P>> {
         let device = self.device(id);
-        let _held = device.lists.lock.hold::<P::Relax>();
+        let _held = self.hold_lists(device);
         let mut candidate = device.lists.first(list);
         while let Some(index) = candidate {
             let cluster = self.cluster(device, index);
-            if cluster.lock.try_lock() {
+            if self.try_lock(&cluster.lock, LockKind::Cluster) {
                 device.lists.unlink(list, index, |other| self.cluster(device, other));
                 if list == ListId::DISCARD {
                     device.discards_running.fetch_add(1, Ordering::Relaxed);
@@ -82,7 +83,7 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
             let cluster = self.cluster(device, index);
             // Clusters with bad slots have been on a list since swapon.
             if !cluster.is_touched() {
-                if !cluster.lock.try_lock() {
+                if !self.try_lock(&cluster.lock, LockKind::Cluster) {
                     return None;
                 }
                 cluster.set_touched();
@@ -101,11 +102,11 @@ impl<'a, const PAYLOAD: usize, P: Policy> Locked<'a, PAYLOAD, P> {
         NonNull::new(self.cluster.frame.load(Ordering::Relaxed)).map(words_of)
     }
 
-    /// Payload of a slot. Context: the cluster has a table.
+    /// Payload of the first slot; the others' follow, `PAYLOAD` bytes each. Null if the cluster has no table.
     #[inline]
-    pub(crate) fn payload(&self, slot: u32) -> *mut u8 {
+    pub(crate) fn payload(&self) -> *mut u8 {
         match NonNull::new(self.cluster.frame.load(Ordering::Relaxed)) {
-            Some(frame) => Slots::<PAYLOAD, P>::payload_in(frame, slot).as_ptr(),
+            Some(frame) => Slots::<PAYLOAD, P>::payload_in(frame, 0).as_ptr(),
             None => core::ptr::null_mut(),
         }
     }
@@ -146,7 +147,7 @@ impl<'a, const PAYLOAD: usize, P: Policy> Locked<'a, PAYLOAD, P> {
         let lists = &self.device.lists;
         let order = self.cluster.order();
         let cluster_at = |index| self.slots.cluster(self.device, index);
-        let _held = lists.lock.hold::<P::Relax>();
+        let _held = self.slots.hold_lists(self.device);
         if let Some(list) = self.cluster.flag().list(order) {
             lists.unlink(list, self.index, cluster_at);
         }
@@ -210,7 +211,7 @@ impl<'a, const PAYLOAD: usize, P: Policy> Locked<'a, PAYLOAD, P> {
         let list = self.cluster.flag().list(self.cluster.order());
         let lists = &self.device.lists;
         let cluster_at = |index| self.slots.cluster(self.device, index);
-        let _held = lists.lock.hold::<P::Relax>();
+        let _held = self.slots.hold_lists(self.device);
         if let Some(list) = list {
             lists.unlink(list, self.index, cluster_at);
         }
@@ -224,8 +225,12 @@ impl<'a, const PAYLOAD: usize, P: Policy> Locked<'a, PAYLOAD, P> {
     /// Takes `count` slots, whose words are written already, into account.
     #[inline]
     pub(crate) fn count_taken(&self, count: u32) {
-        self.cluster.set_used(self.cluster.used() + count);
-        self.slots.usage_add(self.id, self.device, u64::from(count));
+        let used = self.cluster.used() + count;
+        self.cluster.set_used(used);
+        self.device.usage().add(self.index, u64::from(count));
+        if used == CLUSTER_SLOTS && self.device.usage().close_cluster() {
+            self.slots.remove_full_from_available(self.id, self.device);
+        }
     }
 
     /// Takes `count` slots, whose words are zero already, out of the account and relocates the cluster (spec §0: slots freed).
@@ -234,7 +239,8 @@ impl<'a, const PAYLOAD: usize, P: Policy> Locked<'a, PAYLOAD, P> {
         if count == 0 {
             return;
         }
-        let used = self.cluster.used() - count;
+        let before = self.cluster.used();
+        let used = before - count;
         self.cluster.set_used(used);
         let flag = flag_after_free(used, self.empty_goes_to());
         if used == 0 {
@@ -242,20 +248,22 @@ impl<'a, const PAYLOAD: usize, P: Policy> Locked<'a, PAYLOAD, P> {
         } else if self.cluster.flag() != flag {
             self.move_to(flag);
         }
-        if self.device.usage().sub(u64::from(count)) == Listing::OffList {
+        let usage = self.device.usage();
+        usage.sub(self.index, u64::from(count));
+        if before == CLUSTER_SLOTS && usage.open_more(1) == Listing::OffList {
             self.slots.add_to_available(self.id, self.device);
         }
     }
 
     /// Runs `action` with the lock dropped; the lock is held again afterwards, even after a panic.
     pub(crate) fn unlocked<T>(&self, action: impl FnOnce() -> T) -> T {
-        struct Relock<'a, P: Policy>(&'a Cluster, core::marker::PhantomData<P>);
-        impl<P: Policy> Drop for Relock<'_, P> {
+        struct Relock<'a, const PAYLOAD: usize, P: Policy>(&'a Slots<PAYLOAD, P>, &'a Cluster);
+        impl<const PAYLOAD: usize, P: Policy> Drop for Relock<'_, PAYLOAD, P> {
             fn drop(&mut self) {
-                self.0.lock.lock::<P::Relax>();
+                self.0.lock(&self.1.lock, LockKind::Cluster);
             }
         }
-        let _relock = Relock::<P>(self.cluster, core::marker::PhantomData);
+        let _relock = Relock(self.slots, self.cluster);
         self.cluster.lock.unlock();
         action()
     }

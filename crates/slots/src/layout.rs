@@ -1,12 +1,14 @@
 //! Where the parts lie in the metadata memory.
 
 use crate::available::AvailableList;
+use crate::before::{VariantCpu, VariantShared, needs_state};
 use crate::cluster::Cluster;
 use crate::cpu::CpuState;
 use crate::device::Device;
 use crate::entry::DEVICES_MAX;
 use crate::frames::{PoolHeader, SECTION_FRAMES, Section};
 use crate::lock::SpinLock;
+use crate::policy::Policy;
 use crate::sync::{AtomicU32, AtomicU64};
 
 /// Alignment of the metadata memory, bytes.
@@ -32,7 +34,7 @@ pub enum ConfigError {
     MemoryTooSmall,
     /// The memory does not begin at a multiple of [`METADATA_ALIGN`].
     Misaligned,
-    /// The memory holds no slots of this payload size.
+    /// The memory holds no slots of this payload size, or of a policy with other state.
     NotInitialised,
 }
 
@@ -42,7 +44,7 @@ impl core::fmt::Display for ConfigError {
             ConfigError::InvalidConfig => "invalid configuration",
             ConfigError::MemoryTooSmall => "metadata memory too small",
             ConfigError::Misaligned => "metadata memory not aligned to 128 bytes",
-            ConfigError::NotInitialised => "metadata memory holds no slots of this payload size",
+            ConfigError::NotInitialised => "metadata memory holds no slots of this payload size and policy",
         })
     }
 }
@@ -57,6 +59,8 @@ pub(crate) struct Header {
     pub(crate) clusters_max: AtomicU32,
     pub(crate) frame_chunks_max: AtomicU32,
     pub(crate) payload: AtomicU32,
+    /// Bytes in all: differ between policies with and without state of their own.
+    pub(crate) bytes: AtomicU64,
     /// Serialises swapon, grow and swapoff.
     pub(crate) swap_lock: SpinLock,
     /// Devices that are on.
@@ -74,6 +78,8 @@ pub(crate) struct Layout {
     pub(crate) cpus: usize,
     pub(crate) clusters: usize,
     pub(crate) sections: usize,
+    /// State that only some policies have.
+    pub(crate) variant: usize,
     pub(crate) bytes: usize,
 }
 
@@ -82,13 +88,18 @@ const fn align_up(bytes: usize) -> usize {
 }
 
 impl Layout {
-    pub(crate) const fn new(config: Config) -> Layout {
+    pub(crate) const fn new<P: Policy>(config: Config) -> Layout {
         let devices = align_up(size_of::<Header>());
         let cpus = align_up(devices + DEVICES_MAX * size_of::<Device>());
         let clusters = align_up(cpus + config.cpus as usize * size_of::<CpuState>());
         let sections = align_up(clusters + config.clusters_max as usize * size_of::<Cluster>());
-        let bytes = align_up(sections + config.frame_chunks_max as usize * size_of::<Section>());
-        Layout { devices, cpus, clusters, sections, bytes }
+        let variant = align_up(sections + config.frame_chunks_max as usize * size_of::<Section>());
+        let bytes = if needs_state::<P>() {
+            variant + size_of::<VariantShared>() + config.cpus as usize * size_of::<VariantCpu>()
+        } else {
+            variant
+        };
+        Layout { devices, cpus, clusters, sections, variant, bytes }
     }
 }
 

@@ -3,14 +3,17 @@
 
 mod alloc;
 mod available;
+mod before;
 mod cache;
 mod cluster;
+mod counting;
 mod cpu;
 mod device;
 mod device_alloc;
 mod discard;
 mod duplicate;
 mod entry;
+mod folio;
 mod frames;
 mod free;
 mod guard;
@@ -33,7 +36,13 @@ mod validate;
 mod word;
 
 pub use alloc::AllocError;
+pub use before::{
+    BeforeClusterScan, BeforeRoundRobin, BeforeSlotCacheRemoval, CountLocks, DescendingPriorities,
+    DiscardInside, FreeFirst, FreePerSlot, NODES_MAX, Node, NonfullFirst, PreferOwnNode, ReclaimAfterFree,
+    RelaxBy, RotatePerAllocation, ScanAllFragments, SlotCachePerCpu,
+};
 pub use cache::{CacheError, InsertError, Inserted};
+pub use counting::{AllLockStats, LockStats};
 pub use device::{DeviceFlags, DeviceInfo};
 pub use duplicate::DupError;
 pub use entry::{DEVICES_MAX, DeviceId, DeviceMask, FolioId, LogicalCpu, SwapEntry};
@@ -44,7 +53,8 @@ pub use layout::{Config, ConfigError, METADATA_ALIGN};
 pub use lock::{Relax, SpinOnly};
 pub use order::{CLUSTER_SLOTS, ORDERS, Order, OrderMask};
 pub use policy::{
-    ClusterPreference, Current, DefaultPriority, DiscardPlace, FragmentScan, FullReclaim, Policy,
+    ClusterPreference, Current, DefaultPriority, DiscardPlace, FragmentScan, Frees, FullReclaim,
+    LockCounting, NodePreference, Policy, Rotation, SlotCache,
 };
 pub use reclaim::FullClusters;
 pub use slots::{EntryError, Slots};

@@ -93,6 +93,14 @@ pub(crate) struct Held<'a> {
     lock: &'a SpinLock,
 }
 
+impl<'a> Held<'a> {
+    /// Context: the lock was taken just now.
+    #[inline]
+    pub(crate) fn new(lock: &'a SpinLock) -> Self {
+        Held { lock }
+    }
+}
+
 impl Drop for Held<'_> {
     #[inline]
     fn drop(&mut self) {

@@ -51,6 +51,51 @@ pub enum DefaultPriority {
     Descending,
 }
 
+/// Where order-0 slots come from (spec §2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SlotCache {
+    /// From this CPU's cluster.
+    None,
+    /// From an array of 64 per logical CPU, filled in one go; its slots look used until they are handed out.
+    PerCpu,
+}
+
+/// When the next of several equal devices has its turn (spec §2.5, "rotation rule").
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rotation {
+    /// When this CPU's cluster is consumed: one global hint per CPU and order.
+    PerCluster,
+    /// After 64 order-0 slots and after each larger allocation: hints per device, CPU and order.
+    PerAllocation,
+}
+
+/// Whether a node prefers its own device of default priority (spec §4, patch 1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NodePreference {
+    /// One available list for all.
+    Off,
+    /// One available list per node. Only together with [`DefaultPriority::Descending`] is it the behaviour from before.
+    On,
+}
+
+/// How a range of slots is freed (spec §3, patch 2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Frees {
+    /// What lies in one cluster, under one lock and with one change of the counters.
+    Batched,
+    /// One slot after the other; each that is left only cached has its folio tried at once.
+    PerSlot,
+}
+
+/// Whether lock acquisitions are counted (for experiments).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LockCounting {
+    /// Not at all.
+    Off,
+    /// Each one, by kind of lock, and whether it found the lock taken: [`Slots::lock_stats`](crate::Slots::lock_stats).
+    On,
+}
+
 /// Choices of one engine.
 pub trait Policy: 'static {
     /// What to do while a lock stays taken.
@@ -65,6 +110,16 @@ pub trait Policy: 'static {
     const DISCARD_PLACE: DiscardPlace = DiscardPlace::Outside;
     /// See [`DefaultPriority`].
     const DEFAULT_PRIORITY: DefaultPriority = DefaultPriority::Equal;
+    /// See [`SlotCache`].
+    const SLOT_CACHE: SlotCache = SlotCache::None;
+    /// See [`Rotation`].
+    const ROTATION: Rotation = Rotation::PerCluster;
+    /// See [`NodePreference`].
+    const NODE_PREFERENCE: NodePreference = NodePreference::Off;
+    /// See [`Frees`].
+    const FREES: Frees = Frees::Batched;
+    /// See [`LockCounting`].
+    const LOCK_COUNTING: LockCounting = LockCounting::Off;
 }
 
 /// The behaviour after all five series, spinning without an operating system.

@@ -2,6 +2,7 @@
 
 use crate::entry::SwapEntry;
 use crate::order::CLUSTER_SLOTS;
+use crate::policy::{Frees, Policy};
 
 /// Part of a range that lies in one cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,9 +19,24 @@ impl Piece {
     }
 }
 
+/// As [`pieces`], but slot by slot for a policy that frees so.
+#[inline]
+pub(crate) fn pieces_for<P: Policy>(entry: SwapEntry, slots: u32) -> impl Iterator<Item = Piece> {
+    let at_most = match P::FREES {
+        Frees::Batched => CLUSTER_SLOTS,
+        Frees::PerSlot => 1,
+    };
+    cut(entry, slots, at_most)
+}
+
 /// The pieces of `slots` slots from `entry` on, ascending.
 #[inline]
 pub(crate) fn pieces(entry: SwapEntry, slots: u32) -> impl Iterator<Item = Piece> {
+    cut(entry, slots, CLUSTER_SLOTS)
+}
+
+#[inline]
+fn cut(entry: SwapEntry, slots: u32, at_most: u32) -> impl Iterator<Item = Piece> {
     let mut offset = entry.offset();
     let mut left = slots;
     core::iter::from_fn(move || {
@@ -28,7 +44,7 @@ pub(crate) fn pieces(entry: SwapEntry, slots: u32) -> impl Iterator<Item = Piece
             return None;
         }
         let first = (offset % u64::from(CLUSTER_SLOTS)) as u32;
-        let count = left.min(CLUSTER_SLOTS - first);
+        let count = left.min(CLUSTER_SLOTS - first).min(at_most);
         let cluster = (offset / u64::from(CLUSTER_SLOTS)) as u32;
         offset += u64::from(count);
         left -= count;

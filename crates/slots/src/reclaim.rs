@@ -1,12 +1,13 @@
 //! Reclaim of slots that are only cached (spec §0, `swap_reclaim_full_clusters`).
 
 use crate::cluster::Flag;
-use crate::entry::{DeviceId, SwapEntry};
+use crate::discard::PINNED_ON;
+use crate::entry::{DeviceId, FolioId, SwapEntry};
 use crate::guard::Duty;
 use crate::hooks::{Hooks, Reclaimed};
 use crate::lists::ListId;
 use crate::order::CLUSTER_SLOTS;
-use crate::policy::Policy;
+use crate::policy::{Policy, SlotCache};
 use crate::scan::folio_end;
 use crate::slots::{EntryError, Slots};
 use crate::sync::Ordering;
@@ -27,9 +28,7 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
     ///
     /// The caller holds no lock that the hook takes. Cost: 512 loads per cluster and what the hook does.
     pub fn reclaim_full_clusters<H: Hooks>(&self, device: DeviceId, extent: FullClusters, hooks: &H) -> u32 {
-        if !self.devices().contains(device) {
-            return 0;
-        }
+        let Some(_pinned) = self.device_get(PINNED_ON, device) else { return 0 };
         self.reclaim_full(device, extent, hooks)
     }
 
@@ -70,6 +69,12 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
     /// Asks the hook to reclaim the folio at `entry`, if the slot is only cached. `None` if it is not. Context: no cluster lock held.
     pub(crate) fn reclaim_only_cached<H: Hooks>(&self, entry: SwapEntry, hooks: &H) -> Option<Reclaimed> {
         match self.word(entry) {
+            // Found, but nobody can reclaim it: pinned.
+            SlotWord::Cached { folio: FolioId::SLOT_CACHE, count: 0, .. }
+                if P::SLOT_CACHE == SlotCache::PerCpu =>
+            {
+                Some(Reclaimed::Absent)
+            }
             SlotWord::Cached { folio, count: 0, .. } => Some(hooks.reclaim(entry, folio)),
             _ => None,
         }

@@ -2,11 +2,11 @@
 
 use crate::cpu::CpuGuard;
 use crate::device::DeviceFlags;
-use crate::entry::{FolioId, SwapEntry};
+use crate::entry::{LogicalCpu, SwapEntry};
 use crate::guard::Isolated;
 use crate::hooks::{Hooks, Reclaimed};
 use crate::order::{CLUSTER_SLOTS, Order};
-use crate::policy::Policy;
+use crate::policy::{Policy, Rotation};
 use crate::slots::Slots;
 use crate::sync::{AtomicU64, Ordering};
 use crate::word::Word;
@@ -14,13 +14,29 @@ use crate::word::Word;
 /// What one allocation wants, and what went wrong on its way.
 pub(crate) struct Request<'a, H: Hooks> {
     pub(crate) order: Order,
-    pub(crate) folio: FolioId,
+    /// What the slots' words become.
+    pub(crate) word: Word,
     pub(crate) hooks: &'a H,
     pub(crate) cpu: &'a CpuGuard<'a>,
+    /// The CPU whose lock `cpu` is.
+    pub(crate) logical: LogicalCpu,
     /// A free cluster could not get a table.
     pub(crate) no_frame: bool,
     /// Full clusters gave slots back: an order-0 allocation may try again.
     pub(crate) reclaimed: bool,
+}
+
+impl<'a, H: Hooks> Request<'a, H> {
+    #[inline]
+    pub(crate) fn new(
+        order: Order,
+        word: Word,
+        hooks: &'a H,
+        cpu: &'a CpuGuard<'a>,
+        logical: LogicalCpu,
+    ) -> Self {
+        Request { order, word, hooks, cpu, logical, no_frame: false, reclaimed: false }
+    }
 }
 
 /// What a naturally aligned range holds.
@@ -31,9 +47,24 @@ enum Range {
     Used,
 }
 
+#[inline]
 fn look(words: &[AtomicU64; CLUSTER_SLOTS as usize], first: u32, count: u32) -> Range {
+    let places = &words[first as usize..(first + count) as usize];
+    let front = Word::from_raw(places[0].load(Ordering::Relaxed));
+    if !front.is_free() && !front.is_only_cached() {
+        return Range::Used;
+    }
+    // One look without a branch per slot: most ranges are free or used as a whole.
+    if places.iter().fold(0, |all, place| all | place.load(Ordering::Relaxed)) == 0 {
+        return Range::Free;
+    }
+    look_closely(places)
+}
+
+#[cold]
+fn look_closely(places: &[AtomicU64]) -> Range {
     let mut range = Range::Free;
-    for word in &words[first as usize..(first + count) as usize] {
+    for word in places {
         let word = Word::from_raw(word.load(Ordering::Relaxed));
         if word.is_only_cached() {
             range = Range::OnlyCached;
@@ -63,11 +94,13 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
                 next = cluster.entry(after);
             }
         }
-        let device = cluster.device;
+        let (device, id) = (cluster.device, cluster.id);
         drop(cluster);
         if device.has(DeviceFlags::ROTATIONAL) {
             let raw = next.map_or(0, SwapEntry::to_raw);
             device.global_cluster.next[request.order.index()].store(raw, Ordering::Relaxed);
+        } else if P::ROTATION == Rotation::PerAllocation {
+            self.set_device_hint(request.logical, id, request.order, next);
         } else {
             request.cpu.set_hint(request.order, next);
         }
@@ -153,7 +186,7 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
             cluster.cluster.set_order(request.order);
         }
         let count = request.order.slots();
-        let word = Word::allocated(request.folio).raw();
+        let word = request.word.raw();
         for place in &words[slot as usize..(slot + count) as usize] {
             debug_assert_eq!(place.load(Ordering::Relaxed), 0);
             place.store(word, Ordering::Release);

@@ -47,6 +47,8 @@ pub struct Slots<const PAYLOAD: usize, P: Policy = Current> {
     clusters: NonNull<Cluster>,
     cpus: NonNull<CpuState>,
     sections: NonNull<Section>,
+    /// End of the memory for policies without state of their own.
+    pub(crate) variant: NonNull<u8>,
     config: Config,
     policy: PhantomData<fn() -> P>,
 }
@@ -88,9 +90,10 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
     /// Bytes of a frame: the slot words and the payload of one used cluster.
     pub const FRAME_BYTES: usize = WORDS_BYTES + CLUSTER_SLOTS as usize * PAYLOAD;
 
-    /// Bytes of metadata memory for `config`: 40 per cluster plus a fixed part per device and logical CPU.
+    /// Bytes of metadata memory for `config`: 40 per cluster plus a fixed part per device and logical CPU
+    /// (and another for policies with state of their own).
     pub const fn bytes_needed(config: Config) -> usize {
-        Layout::new(config).bytes
+        Layout::new::<P>(config).bytes
     }
 
     /// Lays the metadata out. Cost: one cache line; the memory is taken as zero and not walked.
@@ -118,6 +121,7 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         header.clusters_max.store(config.clusters_max, Ordering::Relaxed);
         header.frame_chunks_max.store(config.frame_chunks_max, Ordering::Relaxed);
         header.payload.store(PAYLOAD as u32, Ordering::Relaxed);
+        header.bytes.store(Self::bytes_needed(config) as u64, Ordering::Relaxed);
         header.magic.store(MAGIC, Ordering::Release);
         Ok(slots)
     }
@@ -125,10 +129,10 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
     /// A handle over metadata that [`init`](Self::init) laid out before. The frames must lie where they lay then.
     ///
     /// # Errors
-    /// [`ConfigError::NotInitialised`] if the memory holds no slots of this payload size.
+    /// [`ConfigError::NotInitialised`] if the memory holds no slots of this payload size, or of a policy with other state.
     ///
     /// # Safety
-    /// As for [`init`](Self::init), except that the memory was laid out by it with the same `PAYLOAD`.
+    /// As for [`init`](Self::init), except that the memory was laid out by it with the same `PAYLOAD` and policy.
     pub unsafe fn attach(memory: NonNull<u8>) -> Result<Self, ConfigError> {
         if !(memory.as_ptr() as usize).is_multiple_of(METADATA_ALIGN) {
             return Err(ConfigError::Misaligned);
@@ -145,6 +149,9 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
             clusters_max: header.clusters_max.load(Ordering::Relaxed),
             frame_chunks_max: header.frame_chunks_max.load(Ordering::Relaxed),
         };
+        if header.bytes.load(Ordering::Relaxed) != Self::bytes_needed(config) as u64 {
+            return Err(ConfigError::NotInitialised);
+        }
         // SAFETY: `init` checked this configuration against this memory.
         Ok(unsafe { Self::over(memory, config) })
     }
@@ -152,7 +159,7 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
     /// # Safety
     /// The memory is aligned and has the bytes that `config` needs.
     unsafe fn over(memory: NonNull<u8>, config: Config) -> Self {
-        let layout = Layout::new(config);
+        let layout = Layout::new::<P>(config);
         // SAFETY: all offsets lie inside the memory, which the caller vouches for.
         unsafe {
             Slots {
@@ -161,6 +168,7 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
                 clusters: memory.add(layout.clusters).cast(),
                 cpus: memory.add(layout.cpus).cast(),
                 sections: memory.add(layout.sections).cast(),
+                variant: memory.add(layout.variant),
                 config,
                 policy: PhantomData,
             }
@@ -295,7 +303,8 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
     /// Cluster `index` of the device.
     #[inline]
     pub(crate) fn cluster(&self, device: &Device, index: u32) -> &Cluster {
-        let place = device.first_cluster.load(Ordering::Relaxed) as usize + index as usize;
+        let reserved = device.clusters_reserved.load(Ordering::Relaxed);
+        let place = device.first_cluster.load(Ordering::Relaxed) as usize + spread(index, reserved) as usize;
         assert!(place < self.config.clusters_max as usize, "cluster outside the metadata");
         // SAFETY: just checked; zeroed memory is a valid descriptor.
         unsafe { self.clusters.add(place).as_ref() }
@@ -339,6 +348,14 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         // SAFETY: the frame has `PAYLOAD` bytes per slot behind its words.
         unsafe { frame.add(WORDS_BYTES + slot as usize * PAYLOAD) }
     }
+}
+
+/// Place of cluster `index` among the `reserved` descriptors of its device. Neighbours, which different CPUs take one after the other, lie 320 bytes
+/// apart, so that no two of them share a cache line although descriptors are smaller than one: each whole block of 64 is an 8 by 8
+/// table written by rows and read by columns.
+#[inline]
+const fn spread(index: u32, reserved: u32) -> u32 {
+    if index | 63 < reserved { index & !63 | (index & 7) << 3 | index >> 3 & 7 } else { index }
 }
 
 /// Slot words (or overflow counts) of a frame.

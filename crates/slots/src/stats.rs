@@ -3,7 +3,7 @@
 use crate::entry::DeviceId;
 use crate::lists::ListId;
 use crate::order::{ORDERS, Order};
-use crate::policy::Policy;
+use crate::policy::{Policy, SlotCache};
 use crate::slots::Slots;
 use crate::sync::Ordering;
 
@@ -20,8 +20,10 @@ pub struct Stats {
     pub fallback: [u64; ORDERS],
     /// Allocations that this CPU's own cluster served.
     pub hint_hits: u64,
-    /// Clusters isolated and scanned.
-    pub clusters_scanned: u64,
+    /// Clusters isolated and scanned, per order of the allocation. Scans of a CPU's own cluster are not counted.
+    pub clusters_scanned: [u64; ORDERS],
+    /// Slots that lie in slot caches: in use, but nobody's ([`SlotCache`](crate::SlotCache)).
+    pub slot_cached: u64,
     /// Frames ever added.
     pub frames: u32,
     /// Frames that no cluster has.
@@ -56,13 +58,16 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
             frames_free: self.frames_free(),
             ..Stats::default()
         };
+        if P::SLOT_CACHE == SlotCache::PerCpu {
+            stats.slot_cached = self.count_slot_cached();
+        }
         for cpu in self.cpus() {
             for order in Order::all() {
                 stats.allocated[order.index()] += cpu.allocated(order);
                 stats.fallback[order.index()] += cpu.fallback(order);
+                stats.clusters_scanned[order.index()] += cpu.scanned(order);
             }
             stats.hint_hits += cpu.hint_hits();
-            stats.clusters_scanned += cpu.scanned();
         }
         stats
     }

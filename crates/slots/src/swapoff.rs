@@ -1,12 +1,12 @@
-//! swapoff, as far as slots are concerned (spec §0, steps 2, 3, 5, 6, 8 and 9).
+//! swapoff, as far as slots are concerned (spec §0, steps 1, 2, 3, 5, 6, 8 and 9).
 //!
-//! The caller finds out whether memory suffices (1), brings the pages back in with the help of [`Slots::swapoff_next`] (4), and flushes its work
+//! The caller knows how much memory there is (1: [`Slots::swapoff_check`]), brings the pages back in with the help of [`Slots::swapoff_next`] (4), and flushes its work
 //! items (7) between [`Slots::swapoff_begin`] and [`Slots::swapoff_finish`].
 
 use crate::device::{Device, DeviceState};
-use crate::entry::{DEVICES_MAX, DeviceId, LogicalCpu, SwapEntry};
+use crate::entry::{DEVICES_MAX, DeviceId, DeviceMask, LogicalCpu, SwapEntry};
 use crate::order::CLUSTER_SLOTS;
-use crate::policy::{DefaultPriority, Policy};
+use crate::policy::{DefaultPriority, Policy, Rotation, SlotCache};
 use crate::slots::Slots;
 use crate::sync::{AtomicU32, Ordering};
 use crate::word::SlotWord;
@@ -20,6 +20,13 @@ pub enum SwapoffError {
     WrongStep,
     /// This many slots are still in use.
     Busy(u64),
+    /// The slots in use find no place elsewhere.
+    NoRoom {
+        /// Slots in use on the device.
+        inuse: u64,
+        /// Pages that could be taken in.
+        room: u64,
+    },
     /// Somebody still holds a [`DeviceReference`], or a discard is under way: call again.
     Pinned,
 }
@@ -29,6 +36,9 @@ impl core::fmt::Display for SwapoffError {
         match self {
             SwapoffError::NoDevice => formatter.write_str("no such swap device"),
             SwapoffError::WrongStep => formatter.write_str("swapoff step out of order"),
+            SwapoffError::NoRoom { inuse, room } => {
+                write!(formatter, "{inuse} pages in use, but room for only {room}")
+            }
             SwapoffError::Busy(slots) => write!(formatter, "{slots} swap slots still in use"),
             SwapoffError::Pinned => formatter.write_str("swap device still referenced"),
         }
@@ -66,6 +76,20 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         self.device(device).is_live().then_some(reference)
     }
 
+    /// Step 1: whether what is in use on a device would find a place, in `memory` pages of memory or in free slots of other devices. Changes nothing.
+    ///
+    /// # Errors
+    /// [`SwapoffError::NoDevice`], [`SwapoffError::NoRoom`].
+    pub fn swapoff_check(&self, id: DeviceId, memory: u64) -> Result<(), SwapoffError> {
+        if !self.devices().contains(id) {
+            return Err(SwapoffError::NoDevice);
+        }
+        let inuse = self.device(id).usage().inuse();
+        let (free_elsewhere, _) = self.free_and_total(DeviceMask::ALL.without(id));
+        let room = memory.saturating_add(free_elsewhere);
+        if inuse > room { Err(SwapoffError::NoRoom { inuse, room }) } else { Ok(()) }
+    }
+
     /// Steps 2 and 3: no allocation from this device any more. Clears WRITEOK, takes the device off the available list for good, then locks and
     /// unlocks every cluster that ever came into use once, so that any allocator in progress has seen the flag.
     ///
@@ -80,19 +104,21 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
             DeviceState::Writable => {}
         }
         {
-            let available = &self.header().available;
-            let _available = available.lock.hold::<P::Relax>();
+            let _available = self.hold_available();
             device.set_state(DeviceState::Draining);
             device.usage().mark_off_list();
-            available.remove(id);
+            self.take_off_available(id);
         }
         self.pass_through_clusters(device);
+        if P::SLOT_CACHE == SlotCache::PerCpu {
+            self.drain_slot_caches(DeviceMask::only(id));
+        }
         Ok(())
     }
 
     fn pass_through_clusters(&self, device: &Device) {
         // Whoever takes a cluster from behind the mark later takes the list lock after this and sees the flag.
-        drop(device.lists.lock.hold::<P::Relax>());
+        drop(self.hold_lists(device));
         for index in 0..device.clusters() {
             let cluster = self.cluster(device, index);
             if cluster.is_touched() {
@@ -160,8 +186,12 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         if pinned || device.discards_running.load(Ordering::Acquire) != 0 {
             return Err(SwapoffError::Pinned);
         }
-        for cpu in self.cpus() {
-            cpu.lock::<P::Relax>().forget(id);
+        for (cpu, _) in self.logical_cpus() {
+            let local = self.lock_cpu(cpu);
+            local.forget(id);
+            if P::ROTATION == Rotation::PerAllocation {
+                self.forget_device_hints(cpu, id);
+            }
         }
         self.header().devices_on.fetch_and(!(1 << id.index()), Ordering::AcqRel);
         let priority = device.priority();
@@ -174,8 +204,7 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
 
     /// Default priorities below `gone` move up by one (spec §4, the variant from before).
     fn move_up_defaults(&self, gone: i32) {
-        let available = &self.header().available;
-        let _available = available.lock.hold::<P::Relax>();
+        let _available = self.hold_available();
         for index in 0..DEVICES_MAX as u32 {
             let Some(id) = DeviceId::new(index).filter(|id| self.devices().contains(*id)) else { continue };
             let device = self.device(id);

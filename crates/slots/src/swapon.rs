@@ -1,5 +1,6 @@
 //! swapon and growth of a device.
 
+use crate::before::Node;
 use crate::cluster::Flag;
 use crate::device::{Device, DeviceFlags, DeviceInfo, DeviceState};
 use crate::entry::{DEVICES_MAX, DeviceId};
@@ -9,6 +10,7 @@ use crate::policy::{DefaultPriority, Policy};
 use crate::slots::Slots;
 use crate::sync::Ordering;
 use crate::word::Word;
+use core::num::NonZeroU64;
 
 const CLUSTER: u64 = CLUSTER_SLOTS as u64;
 
@@ -25,6 +27,10 @@ pub struct DeviceSpec<'a> {
     pub flags: DeviceFlags,
     /// Orders that may be allocated.
     pub orders: OrderMask,
+    /// Node that the device is near to; only [`NodePreference::On`](crate::NodePreference) looks at it.
+    pub node: Option<Node>,
+    /// The caller's name for what lies behind the device (say, a hash of file system and inode): a second device of the same name is refused.
+    pub identity: Option<NonZeroU64>,
     /// Offsets of bad slots, each at least 1 and below `pages`, strictly ascending. Each cluster with a bad slot takes a frame at swapon.
     pub bad: &'a [u64],
 }
@@ -38,6 +44,8 @@ impl DeviceSpec<'_> {
             priority: None,
             flags: DeviceFlags::NONE,
             orders: OrderMask::ALL,
+            node: None,
+            identity: None,
             bad: &[],
         }
     }
@@ -50,6 +58,8 @@ pub enum SwaponError {
     TooManyDevices,
     /// The clusters of the configuration are used up.
     NoClusters,
+    /// A device of this [identity](DeviceSpec::identity) is on already: this one.
+    AlreadyOn(DeviceId),
     /// The size is below 2 pages, above `pages_max`, or smaller than before.
     InvalidSize,
     /// A given priority is negative.
@@ -64,7 +74,11 @@ pub enum SwaponError {
 
 impl core::fmt::Display for SwaponError {
     fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        if let SwaponError::AlreadyOn(id) = self {
+            return write!(formatter, "in use already as swap device {}", id.index());
+        }
         formatter.write_str(match self {
+            SwaponError::AlreadyOn(_) => "in use already as a swap device",
             SwaponError::TooManyDevices => "32 swap devices are on already",
             SwaponError::NoClusters => "no cluster metadata left for a device of this size",
             SwaponError::InvalidSize => "invalid size of a swap device",
@@ -102,6 +116,10 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
             return Err(SwaponError::InvalidBadSlots);
         }
         let _held = self.header().swap_lock.hold::<P::Relax>();
+        let same = |id: &DeviceId| spec.identity.is_some() && self.device(*id).identity() == spec.identity;
+        if let Some(id) = self.devices().iter().find(same) {
+            return Err(SwaponError::AlreadyOn(id));
+        }
         let taken = |index: &u32| DeviceId::new(*index).is_some_and(|id| !self.devices().contains(id));
         let id = (0..DEVICES_MAX as u32).find(taken).and_then(DeviceId::new);
         let id = id.ok_or(SwaponError::TooManyDevices)?;
@@ -110,8 +128,8 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         let device = self.device(id);
         device.first_cluster.store(first, Ordering::Relaxed);
         device.clusters_reserved.store(reserve, Ordering::Relaxed);
-        device.describe(spec.flags, spec.orders, self.priority_for(spec.priority));
-        device.usage().reset();
+        device.describe(&spec, self.priority_for(spec.priority));
+        device.usage().reset(spec.pages.div_ceil(CLUSTER));
         device.high_water.store(0, Ordering::Relaxed);
         device.whole_clusters.store((spec.pages / CLUSTER) as u32, Ordering::Relaxed);
         device.set_max(spec.pages);
@@ -157,11 +175,12 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         }
         device.set_pages(device.pages() + new_pages - old_pages);
         device.set_max(new_pages);
+        device.usage().open_more(new_pages.div_ceil(CLUSTER) - old_pages.div_ceil(CLUSTER));
         if !opened.is_empty() {
             self.unmark_bad(id, old_last, opened);
         }
         {
-            let _lists = device.lists.lock.hold::<P::Relax>();
+            let _lists = self.hold_lists(device);
             device.whole_clusters.store(new_last, Ordering::Relaxed);
         }
         self.add_to_available(id, device);
@@ -236,6 +255,10 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         }
         cluster.cluster.set_used(cluster.cluster.used() + slots.len() as u32);
         let flag = if cluster.cluster.used() == CLUSTER_SLOTS { Flag::Full } else { Flag::Nonfull };
+        if flag == Flag::Full {
+            let last = cluster.device.usage().close_cluster();
+            debug_assert!(!last, "the device is on the available list");
+        }
         if cluster.cluster.flag() != flag {
             cluster.move_to(flag);
         }
@@ -249,8 +272,13 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         for slot in slots.clone() {
             words[slot as usize].store(Word::FREE.raw(), Ordering::Release);
         }
-        let used = cluster.cluster.used() - slots.len() as u32;
+        let before = cluster.cluster.used();
+        let used = before - slots.len() as u32;
         cluster.cluster.set_used(used);
+        if before == CLUSTER_SLOTS {
+            // `grow` puts the device back on the list afterwards.
+            cluster.device.usage().open_more(1);
+        }
         if used == 0 {
             cluster.release_empty(Flag::Free);
         } else if cluster.cluster.flag() != Flag::Nonfull {
@@ -279,7 +307,7 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
             cluster.lock.unlock();
         }
         device.lists.reset();
-        device.usage().reset();
+        device.usage().reset(0);
         device.set_pages(0);
         device.set_max(0);
         device.high_water.store(0, Ordering::Relaxed);

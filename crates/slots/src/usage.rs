@@ -1,81 +1,120 @@
-//! `inuse_pages` with its off-list bit: the counter that decides whether a device is on the available list (spec §0, Counting).
+//! Slots in use on a device, and the counter that decides whether it is on the available list (spec §0, Counting).
 //!
-//! Protocol: who makes the counter exactly `pages` takes the device off the available list, by a compare-exchange that sets the off-list bit (a
-//! racing free makes it fail). Who frees and sees the bit puts the device back. Both do so under the available-list lock.
+//! The kernel has one atomic for both, `inuse_pages`, which every allocation and every free of all CPUs writes. Here the slots in use are counted in
+//! shards, chosen by cluster, so that CPUs that work in different clusters do not meet; and what must be exact in one place, whether any slot
+//! is free, is a count of *open* clusters, those with a free slot, which changes only when a cluster becomes full or gets its first free slot.
+//!
+//! Protocol: who closes the last open cluster takes the device off the available list, by a compare-exchange that sets the off-list bit (a
+//! racing free makes it fail). Who opens a cluster and sees the bit puts the device back. Both do so under the available-list lock.
 
 use crate::sync::{AtomicU64, Ordering};
 
 /// The device is not on the available list.
 const OFF_LIST: u64 = 1 << 62;
 
-/// Slots in use, and whether the device is off the available list. Zeroed memory: nothing in use, on the list.
-#[repr(transparent)]
+/// Shards of the count of slots in use: 4 KiB per device. A power of two.
+const SHARDS: usize = 64;
+
+/// On a cache line of its own.
+#[repr(C, align(64))]
+struct Shard(AtomicU64);
+
+/// Slots in use, open clusters, and whether the device is off the available list. Zeroed memory: nothing in use, nothing open, on the list.
+#[repr(C)]
 pub(crate) struct Usage {
-    inuse: AtomicU64,
+    open: AtomicU64,
+    shards: [Shard; SHARDS],
 }
 
-/// What [`Usage::sub`] saw.
+/// Whether a device is on the available list, as its off-list bit says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Listing {
     OnList,
     OffList,
 }
 
+const fn listing(value: u64) -> Listing {
+    if value & OFF_LIST != 0 { Listing::OffList } else { Listing::OnList }
+}
+
 impl Usage {
     #[cfg(test)]
     #[allow(dead_code, reason = "for the models, which compile this file into a test of their own")]
-    pub(crate) fn new() -> Self {
-        Self { inuse: AtomicU64::new(0) }
+    pub(crate) fn new(open: u64) -> Self {
+        let shards = core::array::from_fn(|_| Shard(AtomicU64::new(0)));
+        Self { open: AtomicU64::new(open), shards }
     }
 
-    /// Slots in use.
+    #[inline]
+    fn shard(&self, cluster: u32) -> &AtomicU64 {
+        &self.shards[cluster as usize % SHARDS].0
+    }
+
+    /// Slots in use. Exact when nobody takes or frees; 0 only after all cleaning, once nobody takes any more.
     #[inline]
     pub(crate) fn inuse(&self) -> u64 {
-        self.inuse.load(Ordering::Relaxed) & !OFF_LIST
+        self.shards.iter().map(|shard| shard.0.load(Ordering::Acquire)).sum()
+    }
+
+    /// Clusters with a free slot.
+    #[inline]
+    pub(crate) fn open_clusters(&self) -> u64 {
+        self.open.load(Ordering::Relaxed) & !OFF_LIST
     }
 
     #[inline]
     pub(crate) fn listing(&self) -> Listing {
-        if self.inuse.load(Ordering::Relaxed) & OFF_LIST != 0 { Listing::OffList } else { Listing::OnList }
+        listing(self.open.load(Ordering::Relaxed))
     }
 
-    /// Slots were taken. Returns the counter with its bit: equal to `pages` exactly when the caller must try
-    /// [`mark_full`](Self::mark_full). Context: cluster lock held.
+    /// Slots of `cluster` were taken. Context: its lock held.
     #[inline]
-    pub(crate) fn add(&self, slots: u64) -> u64 {
-        self.inuse.fetch_add(slots, Ordering::AcqRel) + slots
+    pub(crate) fn add(&self, cluster: u32, slots: u64) {
+        self.shard(cluster).fetch_add(slots, Ordering::AcqRel);
     }
 
-    /// Slots are clean and free. `Release`, so that swapoff sees 0 only after all cleaning. Context: cluster lock held.
+    /// Slots of `cluster` are clean and free. `Release`, so that swapoff sees 0 only after all cleaning. Context: its lock held.
     #[inline]
-    pub(crate) fn sub(&self, slots: u64) -> Listing {
-        let before = self.inuse.fetch_sub(slots, Ordering::AcqRel);
-        debug_assert!(before & !OFF_LIST >= slots, "more slots freed than were in use");
-        if before & OFF_LIST != 0 { Listing::OffList } else { Listing::OnList }
+    pub(crate) fn sub(&self, cluster: u32, slots: u64) {
+        let before = self.shard(cluster).fetch_sub(slots, Ordering::AcqRel);
+        debug_assert!(before >= slots, "more slots freed than were in use");
     }
 
-    /// Sets the off-list bit if the device is still exactly full; says whether it did.
-    /// Context: available-list lock held.
+    /// A cluster has no free slot any more. Says whether it was the last open one of a device on the list: then the caller must try
+    /// [`mark_full`](Self::mark_full). Context: its lock held.
     #[inline]
-    pub(crate) fn mark_full(&self, pages: u64) -> bool {
-        self.inuse.compare_exchange(pages, pages | OFF_LIST, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    pub(crate) fn close_cluster(&self) -> bool {
+        self.open.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    /// `clusters` clusters got a free slot or came into being. Context: the lock of the one cluster held.
+    #[inline]
+    pub(crate) fn open_more(&self, clusters: u64) -> Listing {
+        listing(self.open.fetch_add(clusters, Ordering::AcqRel))
+    }
+
+    /// Sets the off-list bit if still no cluster is open; says whether it did. Context: available-list lock held.
+    #[inline]
+    pub(crate) fn mark_full(&self) -> bool {
+        self.open.compare_exchange(0, OFF_LIST, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     /// Sets the off-list bit whatever the counter is (swapoff, and before swapon). Context: available-list lock held.
     pub(crate) fn mark_off_list(&self) {
-        self.inuse.fetch_or(OFF_LIST, Ordering::AcqRel);
+        self.open.fetch_or(OFF_LIST, Ordering::AcqRel);
     }
 
-    /// Clears the off-list bit unless the device is exactly full again; says whether the device belongs on the list now.
+    /// Clears the off-list bit unless again no cluster is open; says whether the device belongs on the list now.
     /// Context: available-list lock held, and the bit is set.
     #[inline]
-    pub(crate) fn mark_on_list(&self, pages: u64) -> bool {
-        let before = self.inuse.fetch_and(!OFF_LIST, Ordering::AcqRel) & !OFF_LIST;
-        !(before == pages && self.mark_full(pages))
+    pub(crate) fn mark_on_list(&self) -> bool {
+        let before = self.open.fetch_and(!OFF_LIST, Ordering::AcqRel) & !OFF_LIST;
+        !(before == 0 && self.mark_full())
     }
 
-    /// Back to nothing in use, off the list. Context: swapoff's last step.
-    pub(crate) fn reset(&self) {
-        self.inuse.store(OFF_LIST, Ordering::Release);
+    /// Back to nothing in use, off the list, `open` clusters open. Context: the device is not on.
+    pub(crate) fn reset(&self, open: u64) {
+        self.open.store(open | OFF_LIST, Ordering::Release);
+        self.shards.iter().for_each(|shard| shard.0.store(0, Ordering::Release));
     }
 }

@@ -1,12 +1,13 @@
 //! Every invariant, checked in one walk. For tests and for `doctor`.
 
+use crate::before::is_slot_cached;
 use crate::cluster::{Cluster, Flag};
 use crate::device::{Device, DeviceFlags};
 use crate::entry::{DeviceId, SwapEntry};
 use crate::frames::SECTION_FRAMES;
 use crate::lists::ListId;
 use crate::order::{CLUSTER_SLOTS, Order};
-use crate::policy::Policy;
+use crate::policy::{NodePreference, Policy, SlotCache};
 use crate::slots::{Slots, words_of};
 use crate::sync::Ordering;
 use crate::usage::Listing;
@@ -24,8 +25,10 @@ pub struct Report {
     pub inuse: u64,
     /// Slots that a folio in the swap cache stands for.
     pub cached: u64,
-    /// Slots that are only cached.
+    /// Slots that are only cached, those in slot caches among them.
     pub only_cached: u64,
+    /// Slots that lie in slot caches.
+    pub slot_cached: u64,
     /// Bad slots, headers and tails included.
     pub bad: u64,
     /// Frames that clusters have.
@@ -57,12 +60,16 @@ pub enum Violation {
     Overflow { device: DeviceId, cluster: u32 },
     /// A frame belongs to nobody, or to two.
     Frames { used: u32, free: u32, total: u32 },
+    /// The count of clusters with a free slot is wrong.
+    OpenClusters { device: DeviceId, stated: u64, counted: u64 },
     /// `inuse_pages` is not the sum over the clusters.
     Inuse { device: DeviceId, stated: u64, counted: u64 },
     /// `pages` is not the size without bad slots.
     Pages { device: DeviceId, stated: u64, counted: u64 },
     /// The available list contradicts the off-list bit, the flag or the priorities.
     Available { device: DeviceId },
+    /// The slots in slot caches are not those whose words say so.
+    SlotCaches { stated: u64, counted: u64 },
     /// A hint that no scan leaves.
     Hint { entry: SwapEntry },
 }
@@ -80,6 +87,8 @@ struct Tally {
     report: Report,
     bad: u64,
     inuse: u64,
+    /// Clusters without a free slot.
+    closed: u32,
 }
 
 impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
@@ -106,6 +115,10 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
             report.devices += 1;
             report.inuse += tally.inuse;
             report.bad += tally.bad;
+        }
+        if P::SLOT_CACHE == SlotCache::PerCpu && report.slot_cached != self.count_slot_cached() {
+            let (stated, counted) = (self.count_slot_cached(), report.slot_cached);
+            return Err(Violation::SlotCaches { stated, counted });
         }
         self.validate_available()?;
         self.validate_hints()?;
@@ -139,6 +152,11 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
             return Err(Violation::Unreachable { device: id, expected: touched, found: listed });
         }
         tally.report.clusters += listed;
+        let open = u64::from(device.clusters()) - u64::from(tally.closed);
+        if device.usage().open_clusters() != open {
+            let stated = device.usage().open_clusters();
+            return Err(Violation::OpenClusters { device: id, stated, counted: open });
+        }
         let stated = device.usage().inuse();
         if stated != tally.inuse {
             return Err(Violation::Inuse { device: id, stated, counted: tally.inuse });
@@ -186,6 +204,7 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         }
         let contradiction = Violation::ListContradictsUse { device: id, cluster: index };
         let used = cluster.used();
+        tally.closed += u32::from(used == CLUSTER_SLOTS);
         let fits = match cluster.flag() {
             Flag::None => false,
             Flag::Free | Flag::Discard => used == 0 && !cluster.has_frame(),
@@ -238,6 +257,7 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
                 Kind::Cached => {
                     tally.report.cached += 1;
                     tally.report.only_cached += u64::from(word.is_only_cached());
+                    tally.report.slot_cached += u64::from(is_slot_cached::<P>(word));
                 }
             }
             used += 1;
@@ -289,15 +309,23 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
                 return Err(Violation::Available { device: after });
             }
         }
+        if P::NODE_PREFERENCE == NodePreference::On
+            && let Some(device) = self.misplaced_on_nodes(available)
+        {
+            return Err(Violation::Available { device });
+        }
         Ok(())
     }
 
     fn validate_hints(&self) -> Result<(), Violation> {
-        for (cpu, order) in self.cpus().flat_map(|cpu| Order::all().map(move |order| (cpu, order))) {
-            let Some(entry) = cpu.peek_hint(order) else { continue };
+        let orders = |cpu| Order::all().map(move |order| (cpu, order));
+        let hints =
+            self.cpus().flat_map(orders).filter_map(|(cpu, order)| Some((order, cpu.peek_hint(order)?)));
+        for (order, entry) in hints.chain(self.device_hints()) {
             let device = self.device(entry.device());
+            // Behind the last slot of a partial last cluster a scan leaves the device's end, which the fast path refuses.
             let sound = self.devices().contains(entry.device())
-                && entry.offset() < device.max()
+                && entry.offset() <= device.max()
                 && entry.offset().is_multiple_of(u64::from(order.slots()))
                 && !device.has(DeviceFlags::ROTATIONAL);
             if !sound {

@@ -140,6 +140,12 @@ impl Word {
         Word(1 << COUNT_SHIFT | (folio.0 as u64) << FOLIO_SHIFT | CACHED_TAG)
     }
 
+    /// Cached, without a count.
+    #[inline]
+    pub(crate) const fn only_cached(folio: FolioId) -> Word {
+        Word((folio.0 as u64) << FOLIO_SHIFT | CACHED_TAG)
+    }
+
     #[inline]
     pub(crate) const fn kind(self) -> Kind {
         if self.0 == 0 {
@@ -189,6 +195,12 @@ impl Word {
             Kind::Cached => Some(FolioId((self.0 >> FOLIO_SHIFT) as u32)),
             _ => None,
         }
+    }
+
+    /// 0 if the word is cached by `folio`, whatever its count and zero mark.
+    #[inline]
+    pub(crate) const fn differs_from(self, folio: FolioId) -> u64 {
+        (self.0 ^ Word::only_cached(folio).0) & !(0xf << COUNT_SHIFT | ZERO_BIT)
     }
 
     /// Working-set information of a shadow word.

@@ -49,6 +49,24 @@ fn metadata_is_forty_bytes_per_cluster() {
 }
 
 #[test]
+fn bytes_per_slot() {
+    let bytes = |clusters_max| {
+        let config = Config { cpus: 2, clusters_max, frame_chunks_max: clusters_max.div_ceil(64) };
+        Slots::<0>::bytes_needed(config)
+    };
+    // Chunk table included. What remains is a fixed part, most of it for devices that are not on, which nobody touches.
+    let clusters = 1 << 16;
+    let per_cluster = (bytes(2 * clusters) - bytes(clusters)) as f64 / f64::from(clusters);
+    let unused = per_cluster / f64::from(CLUSTER_SLOTS);
+    assert!(unused <= 0.1, "{unused} bytes per unused slot");
+    let used = (Slots::<0>::FRAME_BYTES as f64 + per_cluster) / f64::from(CLUSTER_SLOTS);
+    assert!(used <= 10.5, "{used} bytes per used slot, without the caller's own");
+    let fixed = bytes(64) - 64 * 41;
+    assert!(fixed <= 192 << 10, "{fixed} bytes whatever the size");
+    println!("{unused:.3} bytes per unused slot, {used:.2} per used one, {fixed} fixed");
+}
+
+#[test]
 fn attach_sees_what_another_handle_did() {
     let swap = engine(4);
     swap.swapon(DeviceSpec::new(1024)).unwrap();

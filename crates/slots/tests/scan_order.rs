@@ -22,6 +22,11 @@ fn leave_nonfull<P: Policy>(swap: &Bench<P>, size: u32) -> u64 {
     cluster_of(first)
 }
 
+/// Clusters isolated and scanned so far.
+fn clusters_scanned<P: Policy>(swap: &Bench<P>) -> u64 {
+    swap.stats().clusters_scanned.iter().sum()
+}
+
 struct DiscardAll;
 impl Hooks for DiscardAll {
     fn discard(&self, _: DeviceId, _: u64, _: u32) -> DiscardOutcome {
@@ -222,10 +227,10 @@ fn scans_of_a_failing_order_8<P: Policy>(clusters: u64) -> u64 {
     let swap = engine_with::<P>(Config { cpus: 4, clusters_max: 256, frame_chunks_max: 8 }, 32);
     let id = device(&swap, clusters + 1, NO_DISCARD);
     leave_frag(&swap, id, clusters as u32);
-    let before = swap.stats().clusters_scanned;
+    let before = clusters_scanned(&swap);
     assert!(swap.alloc_folio(CPU0, order(8), FolioId(1), DeviceMask::ALL).is_err());
     swap.validate().unwrap();
-    swap.stats().clusters_scanned - before
+    clusters_scanned(&swap) - before
 }
 
 #[test]
@@ -233,21 +238,9 @@ fn step_4_scans_exactly_one_fragment_cluster() {
     assert_eq!(scans_of_a_failing_order_8::<Current>(10), 1);
 }
 
-struct ScanAll;
-impl Policy for ScanAll {
-    type Relax = SpinOnly;
-    const FRAGMENT_SCAN: FragmentScan = FragmentScan::All;
-}
-
 #[test]
 fn step_4_variant_from_before_scans_all_fragment_clusters() {
-    assert_eq!(scans_of_a_failing_order_8::<ScanAll>(10), 10);
-}
-
-struct FreeFirst;
-impl Policy for FreeFirst {
-    type Relax = SpinOnly;
-    const CLUSTER_PREFERENCE: ClusterPreference = ClusterPreference::FreeFirst;
+    assert_eq!(scans_of_a_failing_order_8::<ScanAllFragments>(10), 10);
 }
 
 #[test]
@@ -256,6 +249,49 @@ fn step_1_variant_from_before_prefers_free_everywhere() {
     device(&swap, 8, NO_DISCARD);
     let nonfull = leave_nonfull(&swap, 2);
     assert_ne!(cluster_of(take(&swap.slots, CPU0, 2, 1)), nonfull);
+}
+
+#[test]
+fn step_1_variant_nonfull_first_even_with_discard() {
+    let swap = engine_with::<NonfullFirst>(Config { cpus: 4, clusters_max: 64, frame_chunks_max: 4 }, 16);
+    device(&swap, 8, DeviceFlags::DISCARD);
+    let nonfull = leave_nonfull(&swap, 2);
+    assert_eq!(cluster_of(take(&swap.slots, CPU0, 2, 1)), nonfull);
+}
+
+/// Full clusters left after an allocation of order 8 that FREE cannot serve but NONFULL can, of two whose folio is only cached.
+fn full_clusters_left<P: Policy>() -> u32 {
+    let swap = engine_with::<P>(Config { cpus: 4, clusters_max: 64, frame_chunks_max: 4 }, 16);
+    let id = device(&swap, 5, DeviceFlags::DISCARD);
+    for folio in 1..3 {
+        let whole = take(&swap.slots, CPU1, 9, folio);
+        swap.put(whole, 512, |_, _| {}).unwrap();
+    }
+    let half = take(&swap.slots, CPU1, 8, 3);
+    take(&swap.slots, CPU1, 8, 4);
+    take(&swap.slots, CPU1, 9, 5);
+    give(&swap.slots, half, 8, 3);
+    assert!(swap.vm_swap_full());
+    assert_eq!((lists(&swap.slots, id).free, lists(&swap.slots, id).nonfull[8]), (0, 1));
+    let entry =
+        swap.alloc_folio_with(CPU0, order(8), FolioId(9), DeviceMask::ALL, &GiveUp(&swap.slots)).unwrap();
+    assert_eq!(entry, half);
+    swap.validate().unwrap();
+    lists(&swap.slots, id).full
+}
+
+#[test]
+fn step_3_is_not_reached_while_nonfull_serves() {
+    assert_eq!(full_clusters_left::<FreeFirst>(), 4, "the half was filled again as well");
+}
+
+#[test]
+fn step_3_variant_from_before_reclaims_as_soon_as_free_is_drained() {
+    assert_eq!(
+        full_clusters_left::<ReclaimAfterFree<FreeFirst>>(),
+        3,
+        "one was reclaimed before NONFULL was looked at"
+    );
 }
 
 #[test]
@@ -275,12 +311,6 @@ fn step_5_discards_run_outside_after_order_0_failed_everywhere() {
     let entry = swap.alloc_folio_with(CPU0, Order::ZERO, FolioId(1), DeviceMask::ALL, &DiscardAll).unwrap();
     assert_eq!(cluster_of(entry), 1);
     swap.validate().unwrap();
-}
-
-struct DiscardInside;
-impl Policy for DiscardInside {
-    type Relax = SpinOnly;
-    const DISCARD_PLACE: DiscardPlace = DiscardPlace::Inside;
 }
 
 #[test]
@@ -334,10 +364,10 @@ fn an_order_9_request_uses_only_whole_free_clusters() {
     uncache(&swap, entry, 9, 1);
     swap.put(entry, 511, |_, _| {}).unwrap();
     assert_eq!(lists(&swap, id).nonfull[9], 1);
-    let scanned = swap.stats().clusters_scanned;
+    let scanned = clusters_scanned(&swap);
     assert_eq!(
         swap.alloc_folio(CPU0, Order::MAX, FolioId(1), DeviceMask::ALL),
         Err(AllocError::SplitAndRetry)
     );
-    assert_eq!(swap.stats().clusters_scanned, scanned, "NONFULL[9] and FRAG[9] are not looked at");
+    assert_eq!(clusters_scanned(&swap), scanned, "NONFULL[9] and FRAG[9] are not looked at");
 }

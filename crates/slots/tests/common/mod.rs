@@ -110,3 +110,15 @@ pub fn uncache<P: Policy>(slots: &Slots<PAYLOAD, P>, entry: SwapEntry, size: u32
 pub fn lists<P: Policy>(slots: &Slots<PAYLOAD, P>, device: DeviceId) -> DeviceLists {
     slots.device_lists(device).unwrap()
 }
+
+/// A plain device of `pages` pages.
+pub fn plain<P: Policy>(slots: &Slots<PAYLOAD, P>, pages: u64) -> DeviceId {
+    slots.swapon(DeviceSpec::new(pages)).unwrap()
+}
+
+/// Switches `count` plain devices of `pages` pages on.
+pub fn add_devices<P: Policy>(slots: &Slots<PAYLOAD, P>, count: u32, pages: u64) {
+    for _ in 0..count {
+        slots.swapon(DeviceSpec::new(pages)).unwrap();
+    }
+}

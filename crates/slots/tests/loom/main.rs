@@ -63,20 +63,25 @@ fn lock_excludes_and_publishes() {
     });
 }
 
-/// The available list reduced to "is the device on it", behind its lock.
+/// The available list reduced to "is the device on it", behind its lock; a device of two clusters with one slot each.
 struct Available {
     usage: Usage,
     lock: loom::sync::Mutex<bool>,
 }
 
-const PAGES: u64 = 2;
+const CLUSTERS: u64 = 2;
 
 impl Available {
-    /// As `Slots::usage_add`.
+    fn new() -> Self {
+        Available { usage: Usage::new(CLUSTERS), lock: loom::sync::Mutex::new(true) }
+    }
+
+    /// As `Locked::count_taken` and `Slots::remove_full_from_available`.
     fn take(&self) {
-        if self.usage.add(1) == PAGES {
+        self.usage.add(0, 1);
+        if self.usage.close_cluster() {
             let mut listed = self.lock.lock().unwrap();
-            if self.usage.mark_full(PAGES) {
+            if self.usage.mark_full() {
                 *listed = false;
             }
         }
@@ -84,9 +89,10 @@ impl Available {
 
     /// As the end of `Locked::count_freed` and `Slots::add_to_available`.
     fn free(&self) {
-        if self.usage.sub(1) == Listing::OffList {
+        self.usage.sub(0, 1);
+        if self.usage.open_more(1) == Listing::OffList {
             let mut listed = self.lock.lock().unwrap();
-            if self.usage.listing() == Listing::OffList && self.usage.mark_on_list(PAGES) {
+            if self.usage.listing() == Listing::OffList && self.usage.mark_on_list() {
                 *listed = true;
             }
         }
@@ -95,13 +101,14 @@ impl Available {
     fn check(&self) {
         let listed = *self.lock.lock().unwrap();
         assert_eq!(listed, self.usage.listing() == Listing::OnList);
-        assert_eq!(listed, self.usage.inuse() < PAGES, "off the list exactly while full");
+        assert_eq!(listed, self.usage.inuse() < CLUSTERS, "off the list exactly while full");
+        assert_eq!(self.usage.inuse() + self.usage.open_clusters(), CLUSTERS);
     }
 }
 
 fn off_list_model(before: u64, takes: u64, frees: u64) {
     loom::model(move || {
-        let shared = Arc::new(Available { usage: Usage::new(), lock: loom::sync::Mutex::new(true) });
+        let shared = Arc::new(Available::new());
         for _ in 0..before {
             shared.take();
         }
@@ -132,7 +139,7 @@ fn full_device_freed_twice() {
 #[test]
 fn two_threads_free_and_take_on_a_full_device() {
     loom::model(|| {
-        let shared = Arc::new(Available { usage: Usage::new(), lock: loom::sync::Mutex::new(true) });
+        let shared = Arc::new(Available::new());
         shared.take();
         shared.take();
         let threads: Vec<_> = (0..2)

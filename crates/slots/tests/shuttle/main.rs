@@ -9,10 +9,14 @@
 mod alloc;
 #[path = "../../src/available.rs"]
 mod available;
+#[path = "../../src/before/mod.rs"]
+mod before;
 #[path = "../../src/cache.rs"]
 mod cache;
 #[path = "../../src/cluster.rs"]
 mod cluster;
+#[path = "../../src/counting.rs"]
+mod counting;
 #[path = "../../src/cpu.rs"]
 mod cpu;
 #[path = "../../src/device.rs"]
@@ -25,6 +29,8 @@ mod discard;
 mod duplicate;
 #[path = "../../src/entry.rs"]
 mod entry;
+#[path = "../../src/folio.rs"]
+mod folio;
 #[path = "../../src/frames.rs"]
 mod frames;
 #[path = "../../src/free.rs"]
@@ -33,6 +39,7 @@ mod free;
 mod guard;
 #[path = "../../src/hooks.rs"]
 mod hooks;
+mod interruptions;
 #[path = "../../src/layout.rs"]
 mod layout;
 #[path = "../../src/lists.rs"]
@@ -68,7 +75,13 @@ mod validate;
 mod word;
 
 pub use alloc::AllocError;
+pub use before::{
+    BeforeClusterScan, BeforeRoundRobin, BeforeSlotCacheRemoval, CountLocks, DescendingPriorities,
+    DiscardInside, FreeFirst, FreePerSlot, NODES_MAX, Node, NonfullFirst, PreferOwnNode, ReclaimAfterFree,
+    RelaxBy, RotatePerAllocation, ScanAllFragments, SlotCachePerCpu,
+};
 pub use cache::{CacheError, InsertError, Inserted};
+pub use counting::{AllLockStats, LockStats};
 pub use device::{DeviceFlags, DeviceInfo};
 pub use duplicate::DupError;
 pub use entry::{DEVICES_MAX, DeviceId, DeviceMask, FolioId, LogicalCpu, SwapEntry};
@@ -79,7 +92,8 @@ pub use layout::{Config, ConfigError, METADATA_ALIGN};
 pub use lock::{Relax, SpinOnly};
 pub use order::{CLUSTER_SLOTS, ORDERS, Order, OrderMask};
 pub use policy::{
-    ClusterPreference, Current, DefaultPriority, DiscardPlace, FragmentScan, FullReclaim, Policy,
+    ClusterPreference, Current, DefaultPriority, DiscardPlace, FragmentScan, Frees, FullReclaim,
+    LockCounting, NodePreference, Policy, Rotation, SlotCache,
 };
 pub use reclaim::FullClusters;
 pub use slots::{EntryError, Slots};

@@ -5,22 +5,24 @@ use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-struct Turn;
+pub(crate) struct Turn;
 impl Relax for Turn {
     fn relax(_round: u32) {
-        shuttle::thread::yield_now();
+        if !crate::interruptions::relax() {
+            shuttle::thread::yield_now();
+        }
     }
 }
 
-struct Modelled;
+pub(crate) struct Modelled;
 impl Policy for Modelled {
     type Relax = Turn;
 }
 
-type Swap = Slots<4, Modelled>;
+pub(crate) type Swap = Slots<4, Modelled>;
 
-struct Engine {
-    swap: Swap,
+pub(crate) struct Engine {
+    pub(crate) swap: Swap,
     memory: Vec<(NonNull<u8>, Layout)>,
 }
 
@@ -30,7 +32,7 @@ unsafe impl Send for Engine {}
 unsafe impl Sync for Engine {}
 
 impl Engine {
-    fn new(frames: usize) -> Engine {
+    pub(crate) fn new(frames: usize) -> Engine {
         let config = Config { cpus: 3, clusters_max: 16, frame_chunks_max: 2 };
         let mut memory = Vec::new();
         let mut zeroed = |bytes: usize| {
@@ -50,12 +52,12 @@ impl Engine {
         Engine { swap, memory }
     }
 
-    fn take(&self, cpu: u32, size: u32, folio: u32) -> Result<SwapEntry, AllocError> {
+    pub(crate) fn take(&self, cpu: u32, size: u32, folio: u32) -> Result<SwapEntry, AllocError> {
         let order = Order::new(size).unwrap();
         self.swap.alloc_folio(LogicalCpu(cpu), order, FolioId(folio), DeviceMask::ALL)
     }
 
-    fn give(&self, entry: SwapEntry, size: u32, folio: u32) {
+    pub(crate) fn give(&self, entry: SwapEntry, size: u32, folio: u32) {
         let slots = 1 << size;
         self.swap.cache_remove(entry, slots, FolioId(folio), Shadow::EMPTY, |_, _| {}).unwrap();
         assert_eq!(self.swap.put(entry, slots, |_, _| {}).unwrap().freed, slots);

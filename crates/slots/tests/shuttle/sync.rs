@@ -4,8 +4,10 @@
 pub(crate) use std::sync::atomic::{Ordering, fence};
 
 fn step() {
-    // A random point to switch at; the scheduler decides.
-    shuttle::thread::yield_now();
+    if !crate::interruptions::step() {
+        // A random point to switch at; the scheduler decides.
+        shuttle::thread::yield_now();
+    }
 }
 
 pub(crate) fn spin_loop() {

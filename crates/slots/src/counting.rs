@@ -1,0 +1,132 @@
+//! Lock acquisitions, counted only by policies that ask for it (`LOCK_COUNTING`). Every lock but the swap lock is taken through here.
+
+use crate::cpu::CpuGuard;
+use crate::device::Device;
+use crate::entry::LogicalCpu;
+use crate::lock::{Held, SpinLock};
+use crate::policy::{LockCounting, Policy};
+use crate::slots::Slots;
+use crate::sync::{AtomicU64, Ordering};
+
+/// Acquisitions of one kind of lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LockStats {
+    /// Times taken, by trylock included.
+    pub acquired: u64,
+    /// Times that it was found taken: the thread waited, or, at a trylock, passed on.
+    pub contended: u64,
+}
+
+/// Acquisitions since the engine was made, by kind of lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct AllLockStats {
+    /// Locks of clusters.
+    pub cluster: LockStats,
+    /// Locks of the devices' cluster lists.
+    pub list: LockStats,
+    /// The lock of the available list.
+    pub available: LockStats,
+    /// Local locks of logical CPUs.
+    pub local: LockStats,
+}
+
+/// Which of the counters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LockKind {
+    Cluster,
+    List,
+    Available,
+    Local,
+}
+
+/// On cache lines of their own. Zeroed memory: nothing counted.
+#[repr(C, align(128))]
+struct Counter {
+    acquired: AtomicU64,
+    contended: AtomicU64,
+}
+
+/// By [`LockKind`].
+#[repr(C)]
+pub(crate) struct LockCounters([Counter; 4]);
+
+impl LockCounters {
+    fn stats(&self, kind: LockKind) -> LockStats {
+        let counter = &self.0[kind as usize];
+        LockStats {
+            acquired: counter.acquired.load(Ordering::Relaxed),
+            contended: counter.contended.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
+    /// Lock acquisitions so far; `None` unless the policy counts them.
+    pub fn lock_stats(&self) -> Option<AllLockStats> {
+        if P::LOCK_COUNTING == LockCounting::Off {
+            return None;
+        }
+        let locks = &self.variant_shared().locks;
+        Some(AllLockStats {
+            cluster: locks.stats(LockKind::Cluster),
+            list: locks.stats(LockKind::List),
+            available: locks.stats(LockKind::Available),
+            local: locks.stats(LockKind::Local),
+        })
+    }
+
+    /// Counts one acquisition.
+    fn count_lock(&self, kind: LockKind, contended: u64) {
+        let counter = &self.variant_shared().locks.0[kind as usize];
+        counter.acquired.fetch_add(1, Ordering::Relaxed);
+        counter.contended.fetch_add(contended, Ordering::Relaxed);
+    }
+
+    /// Takes `lock`.
+    #[inline]
+    pub(crate) fn lock(&self, lock: &SpinLock, kind: LockKind) {
+        if P::LOCK_COUNTING == LockCounting::Off {
+            return lock.lock::<P::Relax>();
+        }
+        let contended = !lock.try_lock();
+        if contended {
+            lock.lock::<P::Relax>();
+        }
+        self.count_lock(kind, u64::from(contended));
+    }
+
+    /// Takes `lock` if it is not taken.
+    #[inline]
+    pub(crate) fn try_lock(&self, lock: &SpinLock, kind: LockKind) -> bool {
+        let taken = lock.try_lock();
+        if P::LOCK_COUNTING == LockCounting::On {
+            let counter = &self.variant_shared().locks.0[kind as usize];
+            let which = if taken { &counter.acquired } else { &counter.contended };
+            which.fetch_add(1, Ordering::Relaxed);
+        }
+        taken
+    }
+
+    /// The list lock of `device`, for a scope.
+    #[inline]
+    pub(crate) fn hold_lists<'a>(&self, device: &'a Device) -> Held<'a> {
+        self.lock(&device.lists.lock, LockKind::List);
+        Held::new(&device.lists.lock)
+    }
+
+    /// The available-list lock, for a scope.
+    #[inline]
+    pub(crate) fn hold_available(&self) -> Held<'_> {
+        let lock = &self.header().available.lock;
+        self.lock(lock, LockKind::Available);
+        Held::new(lock)
+    }
+
+    /// The local lock of a logical CPU.
+    #[inline]
+    pub(crate) fn lock_cpu(&self, cpu: LogicalCpu) -> CpuGuard<'_> {
+        let state = self.cpu(cpu);
+        self.lock(state.local_lock(), LockKind::Local);
+        CpuGuard::new(state)
+    }
+}

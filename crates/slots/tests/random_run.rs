@@ -1,0 +1,354 @@
+//! A long random run: real threads that allocate, duplicate, free, swap in and leave folios only cached, with devices that come and go and discards that
+//! run, under every policy; ends with `validate` clean, nothing in use and every frame back in the pool.
+//!
+//! The long form, 10^8 operations under today's policy (about two minutes on two cores):
+//! `FOLIOSWAP_SLOTS_OPERATIONS=100000000 cargo test --release -p folioswap-slots --test random_run today -- --nocapture`
+
+mod common;
+use common::*;
+use folioswap_slots::*;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, TryLockError};
+
+/// Workers; one more thread switches devices on and off.
+const WORKERS: u32 = 3;
+
+struct Yield;
+impl Relax for Yield {
+    fn relax(_round: u32) {
+        std::thread::yield_now();
+    }
+}
+
+struct Random(u64);
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % bound
+    }
+}
+
+/// Folios whose counts are all gone, in parts so that threads seldom meet. The part's lock stands for the folio's.
+struct OnlyCached {
+    parts: Vec<Mutex<HashMap<u32, (SwapEntry, u32)>>>,
+}
+
+impl OnlyCached {
+    fn part(&self, folio: FolioId) -> &Mutex<HashMap<u32, (SwapEntry, u32)>> {
+        &self.parts[folio.0 as usize % self.parts.len()]
+    }
+}
+
+struct Cache<'a, P: Policy> {
+    swap: Slots<PAYLOAD, P>,
+    only_cached: &'a OnlyCached,
+    reclaimed: &'a AtomicU64,
+    discarded: &'a AtomicU64,
+}
+
+impl<P: Policy> Hooks for Cache<'_, P> {
+    fn reclaim(&self, entry: SwapEntry, folio: FolioId) -> Reclaimed {
+        let mut part = match self.only_cached.part(folio).try_lock() {
+            Ok(part) => part,
+            Err(TryLockError::WouldBlock) => return Reclaimed::Kept(1),
+            Err(TryLockError::Poisoned(error)) => panic!("{error}"),
+        };
+        // The folio may have left, and its number may stand for another by now.
+        let Some((first, slots)) = part.get(&folio.0).copied() else { return Reclaimed::Absent };
+        let covers = first.device() == entry.device()
+            && (first.offset()..first.offset() + u64::from(slots)).contains(&entry.offset());
+        if !covers {
+            return Reclaimed::Absent;
+        }
+        part.remove(&folio.0);
+        let freed = self.swap.cache_remove(first, slots, folio, Shadow::EMPTY, |_, _| {});
+        assert_eq!(freed, Ok(slots));
+        self.reclaimed.fetch_add(1, Ordering::Relaxed);
+        Reclaimed::Freed(slots)
+    }
+
+    fn discard(&self, _: DeviceId, _: u64, _: u32) -> DiscardOutcome {
+        self.discarded.fetch_add(1, Ordering::Relaxed);
+        DiscardOutcome::Done
+    }
+}
+
+/// A folio that a worker has swapped out: its mark is in every payload.
+struct Owned {
+    entry: SwapEntry,
+    slots: u32,
+    folio: u32,
+    extra: u64,
+    cached: bool,
+}
+
+struct Worker<'a, P: Policy> {
+    swap: Slots<PAYLOAD, P>,
+    hooks: Cache<'a, P>,
+    /// Devices that are on their way off.
+    leaving: &'a AtomicU32,
+    number: u32,
+    random: Random,
+    owned: Vec<Owned>,
+    folios: u32,
+    operations: u64,
+}
+
+impl<P: Policy> Worker<'_, P> {
+    fn alloc(&mut self) {
+        let size = [0, 0, 0, 0, 1, 2, 3, 4, 4, 6, 9][self.random.below(11) as usize];
+        self.folios = (self.folios + 1) & 0xff_ffff;
+        let folio = (self.number + 1) << 24 | self.folios;
+        // Now and then on another's CPU, as when the scheduler moves a thread.
+        let cpu = if self.random.below(8) == 0 { self.random.below(6) as u32 } else { self.number * 2 };
+        let mask = match self.random.below(16) {
+            0 => DeviceMask::only(DeviceId::new(self.random.below(4) as u32).unwrap()),
+            _ => DeviceMask::ALL,
+        };
+        let result =
+            self.swap.alloc_folio_with(LogicalCpu(cpu), order(size), FolioId(folio), mask, &self.hooks);
+        let Ok(entry) = result else { return };
+        assert!(mask.contains(entry.device()));
+        for step in 0..1u64 << size {
+            let payload = self.swap.payload(entry.checked_add(step).unwrap()).unwrap();
+            // SAFETY: the slot is ours.
+            unsafe { payload.cast::<[u8; 4]>().write(folio.to_le_bytes()) };
+        }
+        let mut owned = Owned { entry, slots: 1 << size, folio, extra: 0, cached: true };
+        if self.random.below(2) == 0 {
+            self.uncache(&mut owned);
+        }
+        self.owned.push(owned);
+    }
+
+    fn uncache(&mut self, owned: &mut Owned) {
+        let Owned { entry, slots, folio, .. } = *owned;
+        let freed =
+            self.swap.cache_remove(entry, slots, FolioId(folio), Shadow::EMPTY, |_, _| panic!("counted"));
+        assert_eq!(freed, Ok(0));
+        owned.cached = false;
+        self.operations += 1;
+    }
+
+    /// Every count goes, in one of the ways there are.
+    fn free(&mut self, owned: Owned) {
+        let Owned { entry, slots, folio, .. } = owned;
+        for _ in 0..owned.extra {
+            assert_eq!(self.swap.put(entry, slots, |_, _| panic!("counted")), Ok(Put::default()));
+            self.operations += 1;
+        }
+        let check = |_: SwapEntry, payload: *mut u8| {
+            // SAFETY: the callback may use the payload.
+            assert_eq!(unsafe { payload.cast::<[u8; 4]>().read() }, folio.to_le_bytes(), "another's payload");
+        };
+        match (owned.cached, self.random.below(3)) {
+            (false, 0) => {
+                let put = self.swap.put(entry, slots, check).unwrap();
+                assert_eq!(put.freed, slots);
+                return;
+            }
+            (false, _) => {
+                let inserted = self.swap.cache_insert(entry, order(slots.trailing_zeros()), FolioId(folio));
+                assert_eq!(inserted.unwrap().first, entry);
+                self.operations += 1;
+            }
+            _ => {}
+        }
+        if self.random.below(4) == 0 {
+            // Stays only cached, until somebody reclaims it. In the map first: from the last count on anybody may come.
+            let mut part = self.hooks.only_cached.part(FolioId(folio)).lock().unwrap();
+            part.insert(folio, (entry, slots));
+            assert_eq!(self.swap.put(entry, slots, |_, _| panic!("cached")).unwrap().only_cached, slots);
+        } else {
+            assert_eq!(self.swap.free_folio(entry, slots, FolioId(folio), check), Ok(slots));
+        }
+    }
+
+    /// Frees what lies on devices that are on their way off.
+    fn leave(&mut self, leaving: u32) {
+        let (gone, kept) =
+            self.owned.drain(..).partition(|owned| leaving >> owned.entry.device().index() & 1 != 0);
+        self.owned = kept;
+        let gone: Vec<Owned> = gone;
+        gone.into_iter().for_each(|owned| self.free(owned));
+    }
+
+    fn run(mut self, operations: u64) -> u64 {
+        while self.operations < operations {
+            self.operations += 1;
+            let leaving = self.leaving.load(Ordering::Acquire);
+            if leaving != 0 {
+                self.leave(leaving);
+            }
+            if self.owned.is_empty() || (self.random.below(2) == 0 && self.owned.len() < 600) {
+                self.alloc();
+                continue;
+            }
+            let index = self.random.below(self.owned.len() as u64) as usize;
+            match self.random.below(8) {
+                0 => {
+                    let owned = &mut self.owned[index];
+                    for _ in 0..self.random.below(20) {
+                        owned.extra += u64::from(self.swap.dup(owned.entry, owned.slots).is_ok());
+                        self.operations += 1;
+                    }
+                }
+                1 => {
+                    let Owned { entry, slots, folio, cached, .. } = self.owned[index];
+                    let at = entry.checked_add(self.random.below(u64::from(slots))).unwrap();
+                    let word = self.swap.word(at);
+                    let is_cached = matches!(word, SlotWord::Cached { folio: found, .. } if found.0 == folio);
+                    assert_eq!(is_cached, cached, "{word:?}");
+                    assert!(self.swap.swap_count(at).unwrap() > 0);
+                }
+                _ => {
+                    let owned = self.owned.swap_remove(index);
+                    self.free(owned);
+                }
+            }
+        }
+        let rest: Vec<Owned> = self.owned.drain(..).collect();
+        rest.into_iter().for_each(|owned| self.free(owned));
+        self.operations
+    }
+}
+
+fn spec(number: u32) -> DeviceSpec<'static> {
+    let flags = [DeviceFlags::NONE, DeviceFlags::DISCARD, DeviceFlags::ROTATIONAL, DeviceFlags::DISCARD];
+    DeviceSpec {
+        flags: flags[number as usize],
+        priority: (number == 2).then_some(3),
+        node: Node::new(number),
+        ..DeviceSpec::new([512 * 8, 512 * 6, 700, 512 * 4][number as usize])
+    }
+}
+
+/// The last two devices go and come back, until the workers are done. Returns the rounds.
+fn devices_come_and_go<P: Policy>(hooks: &Cache<'_, P>, leaving: &AtomicU32, stop: &AtomicBool) -> u64 {
+    let swap = hooks.swap;
+    let mut rounds = 0;
+    while !stop.load(Ordering::Relaxed) {
+        std::thread::sleep(std::time::Duration::from_micros(500));
+        let id = DeviceId::new(2 + rounds as u32 % 2).unwrap();
+        swap.swapoff_begin(id).unwrap();
+        leaving.fetch_or(1 << id.index(), Ordering::Release);
+        loop {
+            // Lone cached folios; what workers own they free.
+            let mut from = 0;
+            while let Some((entry, word)) = swap.swapoff_next(id, from) {
+                from = entry.offset() + 1;
+                if let SlotWord::Cached { folio, count: 0, .. } = word {
+                    hooks.reclaim(entry, folio);
+                }
+            }
+            match swap.swapoff_finish(id) {
+                Ok(()) => break,
+                Err(SwapoffError::Busy(_) | SwapoffError::Pinned) => std::thread::yield_now(),
+                Err(error) => panic!("{error}"),
+            }
+        }
+        leaving.fetch_and(!(1 << id.index()), Ordering::Release);
+        assert_eq!(swap.swapon(spec(id.index() as u32)), Ok(id));
+        rounds += 1;
+    }
+    rounds
+}
+
+fn random_run<P: Policy>(operations: u64) {
+    let config = Config { cpus: 6, clusters_max: 64, frame_chunks_max: 4 };
+    let bench = engine_with::<RelaxBy<Yield, P>>(config, 60);
+    let swap = bench.slots;
+    for number in 0..4 {
+        swap.swapon(spec(number)).unwrap();
+    }
+    (0..6).for_each(|cpu| swap.set_node(LogicalCpu(cpu), Node::new(cpu).unwrap()));
+    let only_cached = OnlyCached { parts: (0..64).map(|_| Mutex::default()).collect() };
+    let (reclaimed, discarded) = (AtomicU64::new(0), AtomicU64::new(0));
+    let (leaving, stop) = (AtomicU32::new(0), AtomicBool::new(false));
+    let hooks = || Cache { swap, only_cached: &only_cached, reclaimed: &reclaimed, discarded: &discarded };
+    let start = std::time::Instant::now();
+    let (done, rounds) = std::thread::scope(|scope| {
+        let (leaving, stop) = (&leaving, &stop);
+        let workers: Vec<_> = (0..WORKERS)
+            .map(|number| {
+                let worker = Worker {
+                    swap,
+                    hooks: hooks(),
+                    leaving,
+                    number,
+                    random: Random(0x9e37_79b9_7f4a_7c15 ^ u64::from(number + 1)),
+                    owned: Vec::new(),
+                    folios: 0,
+                    operations: 0,
+                };
+                scope.spawn(move || worker.run(operations / u64::from(WORKERS)))
+            })
+            .collect();
+        let hooks = hooks();
+        let devices = scope.spawn(move || devices_come_and_go(&hooks, leaving, stop));
+        let done: u64 = workers.into_iter().map(|worker| worker.join().unwrap()).sum();
+        stop.store(true, Ordering::Relaxed);
+        (done, devices.join().unwrap())
+    });
+    let report = swap.validate().unwrap();
+    let hooks = hooks();
+    for part in &only_cached.parts {
+        let rest: Vec<_> = part.lock().unwrap().iter().map(|(folio, at)| (*folio, *at)).collect();
+        for (folio, (entry, slots)) in rest {
+            assert_eq!(hooks.reclaim(entry, FolioId(folio)), Reclaimed::Freed(slots));
+        }
+    }
+    swap.validate().unwrap();
+    for id in swap.devices().iter() {
+        swap.swapoff_begin(id).unwrap();
+        swap.swapoff_finish(id).unwrap();
+    }
+    assert_eq!(swap.validate().unwrap(), Report::default());
+    assert_eq!(swap.frames_free(), swap.frames_total(), "every frame is back");
+    let stats = swap.stats();
+    let allocated: u64 = stats.allocated.iter().sum();
+    let fallback: u64 = stats.fallback.iter().sum();
+    println!(
+        "{done} operations in {:.1?}: {allocated} allocations, {fallback} failed; {} folios reclaimed, {} clusters \
+         discarded; {rounds} swapoffs; {} slots were only cached at the end; validate is clean",
+        start.elapsed(),
+        reclaimed.load(Ordering::Relaxed),
+        discarded.load(Ordering::Relaxed),
+        report.only_cached,
+    );
+    assert!(allocated > 0 && discarded.load(Ordering::Relaxed) > 0 && rounds > 0);
+}
+
+fn operations() -> u64 {
+    let given = std::env::var("FOLIOSWAP_SLOTS_OPERATIONS").ok();
+    given.and_then(|operations| operations.parse().ok()).unwrap_or(200_000)
+}
+
+macro_rules! random_runs {
+    ($($name:ident: $policy:ty;)*) => { $(
+        #[test]
+        #[cfg_attr(miri, ignore)]
+        fn $name() {
+            random_run::<$policy>(operations());
+        }
+    )* };
+}
+
+random_runs! {
+    today: Current;
+    before_cluster_scan: BeforeClusterScan;
+    before_slot_cache_removal: BeforeSlotCacheRemoval;
+    before_round_robin: BeforeRoundRobin;
+    slot_cache: SlotCachePerCpu;
+    rotate_per_allocation: RotatePerAllocation;
+    scan_all_fragments: ScanAllFragments;
+    free_first: FreeFirst;
+    nonfull_first: NonfullFirst;
+    reclaim_after_free: ReclaimAfterFree;
+    discard_inside: DiscardInside;
+    free_per_slot: FreePerSlot;
+    everything_from_before: CountLocks<BeforeClusterScan<BeforeSlotCacheRemoval<BeforeRoundRobin<FreePerSlot>>>>;
+}
