@@ -1,0 +1,26 @@
+//! Traces of swap slots: what a program asked of the allocator, one record of 16 bytes per allocation and free.
+//!
+//! A trace file is a [`Header`] of 64 bytes and any number of [`Record`]s. Nothing here allocates or makes system calls:
+//! who records fills an [`Encoder`] over a buffer of its own and writes the buffer out when it is full; who reads
+//! decodes records from bytes wherever they come from. Bytes that no writer makes are refused, never guessed at.
+//!
+//! ```
+//! use folioswap_trace::*;
+//! let header = Header { tick_ns: 1000, cpus: 4 };
+//! let alloc = Record { tick: 7, event: Event::Alloc { cpu: 3, order: 4, entry: 16 } };
+//! let mut buffer = [0; 64];
+//! let mut encoder = Encoder::new(&mut buffer);
+//! assert_eq!(encoder.push(&alloc), Ok(()));
+//! let bytes = encoder.finish();
+//! assert_eq!(Header::decode(&header.encode()), Ok(header));
+//! assert_eq!(Record::decode(bytes.try_into().unwrap()), Ok(alloc));
+//! ```
+#![no_std]
+
+mod encoder;
+mod header;
+mod record;
+
+pub use encoder::{Encoder, PushError};
+pub use header::{HEADER_BYTES, Header, HeaderError, VERSION};
+pub use record::{CPUS_MAX, Event, RECORD_BYTES, Record, RecordError, SLOTS_MAX, TICK_MAX};
