@@ -1,0 +1,59 @@
+//! What a run is given and what it counts.
+
+use folioswap_slots::{AllLockStats, DeviceFlags, ORDERS};
+
+/// The device that the group swaps to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SwapDevice {
+    /// Size in pages.
+    pub pages: u64,
+    /// [`DeviceFlags::SYNCHRONOUS`], [`DeviceFlags::DISCARD`] or none.
+    pub flags: DeviceFlags,
+}
+
+/// What happened to folios of one order.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct OrderCounts {
+    /// Swapped out whole (`swpout`).
+    pub allocated: u64,
+    /// Split because there was no run of slots (`swpout_fallback`); for order 0: out of swap.
+    pub fallback: u64,
+    /// Clusters isolated and scanned for them.
+    pub clusters_scanned: u64,
+}
+
+/// What a run counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// By order.
+    pub orders: [OrderCounts; ORDERS],
+    /// Slots freed.
+    pub slots_freed: u64,
+    /// Slots that became only cached.
+    pub slots_retained: u64,
+    /// Slots that were only cached and swapped out again without being written.
+    pub slots_reused: u64,
+    /// Slots that were only cached and taken back by the allocator.
+    pub slots_reclaimed: u64,
+    /// Most slots in use at a time.
+    pub inuse_peak: u64,
+    /// Most slots that were only cached at a time.
+    pub retained_peak: u64,
+    /// Steps with more than half of the swap in use.
+    pub steps_full: u64,
+    /// All steps.
+    pub steps: u64,
+    /// Lock acquisitions, if the policy counts them.
+    pub locks: Option<AllLockStats>,
+}
+
+impl Tally {
+    /// All orders above 0 together.
+    pub fn large(&self) -> OrderCounts {
+        self.orders[1..].iter().fold(OrderCounts::default(), |sum, order| OrderCounts {
+            allocated: sum.allocated + order.allocated,
+            fallback: sum.fallback + order.fallback,
+            clusters_scanned: sum.clusters_scanned + order.clusters_scanned,
+        })
+    }
+}

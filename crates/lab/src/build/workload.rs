@@ -1,0 +1,244 @@
+//! The tasks: they grow, work in what they have, leave an object file, and free everything at once.
+
+use super::machine::{Access, Extent, GroupError, Kind, MemoryGroup};
+use super::parameters::{BadParameters, BuildParameters};
+use super::recorder::Recorder;
+use super::tally::{SwapDevice, Tally};
+use folioswap_slots::{Order, Policy};
+use rand::{RngExt, SeedableRng, seq::SliceRandom};
+use rand_distr::{Distribution, LogNormal, weighted::WeightedIndex};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+/// Pages of a task beyond which it does not grow, as a multiple of the median: a lognormal has no end, a compiler has.
+pub(super) const TASK_PAGES_MAX_OF_MEDIAN: f64 = 4.0;
+/// Rounds over all jobs between two reports of progress.
+const ROUNDS_PER_REPORT: u64 = 64;
+
+/// Whether to go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stopped {
+    /// To the end.
+    No,
+    /// The user wants the end now.
+    Yes,
+}
+
+/// A finished run.
+#[derive(Debug)]
+pub struct Outcome<R> {
+    /// What was counted.
+    pub tally: Tally,
+    /// What listened.
+    pub recorder: R,
+    /// Whether the allocator's invariants all held at the end.
+    pub consistent: bool,
+}
+
+/// Why a run did not take place, or did not end.
+#[derive(Debug, thiserror::Error)]
+pub enum BuildError {
+    /// The parameters.
+    #[error("{0}")]
+    Parameters(#[from] BadParameters),
+    /// The allocator.
+    #[error(transparent)]
+    Group(#[from] GroupError),
+    /// The user.
+    #[error("stopped")]
+    Stopped,
+}
+
+/// A job: the present task of a logical CPU.
+struct Job {
+    cpu: u32,
+    owner: u32,
+    target_pages: u32,
+    work_left: u64,
+    folios: u64,
+    /// Rounds before its first step.
+    delay: u64,
+}
+
+/// What is left to be drawn.
+struct Draw {
+    random: Xoshiro256PlusPlus,
+    /// A stream of its own: how often it is asked depends on what was swapped out, and the work must not.
+    refusals: Xoshiro256PlusPlus,
+    task_pages: LogNormal<f64>,
+    task_pages_max: f64,
+    orders: WeightedIndex<f64>,
+}
+
+impl Draw {
+    fn new(parameters: &BuildParameters, seed: u64) -> Result<Draw, BadParameters> {
+        let task_pages = LogNormal::new(parameters.task_pages_median.ln(), parameters.task_pages_sigma);
+        Ok(Draw {
+            random: Xoshiro256PlusPlus::seed_from_u64(seed),
+            refusals: Xoshiro256PlusPlus::seed_from_u64(!seed),
+            task_pages: task_pages.map_err(|_| BadParameters("task_pages_sigma must be 0 to 3"))?,
+            task_pages_max: parameters.task_pages_median * TASK_PAGES_MAX_OF_MEDIAN,
+            orders: WeightedIndex::new(parameters.order_weights)
+                .map_err(|_| BadParameters("order_weights must not be negative, nor all 0"))?,
+        })
+    }
+
+    fn task_pages(&mut self) -> u32 {
+        self.task_pages.sample(&mut self.random).clamp(16.0, self.task_pages_max.max(16.0)) as u32
+    }
+
+    fn order(&mut self) -> Order {
+        Order::new(self.orders.sample(&mut self.random) as u32).unwrap_or(Order::ZERO)
+    }
+
+    /// `mean` on average: its whole part, and one more with the probability of the rest.
+    fn times(&mut self, mean: f64) -> u32 {
+        mean as u32 + u32::from(self.random.random::<f64>() < mean.fract())
+    }
+
+    fn access(&mut self, write_share: f64) -> Access {
+        if self.random.random::<f64>() < write_share { Access::Write } else { Access::Read }
+    }
+}
+
+/// Runs a build to its end. `report` is told how many tasks have ended, and may stop it.
+///
+/// Cost: about a microsecond per step; a full-size build has some ten million.
+///
+/// # Errors
+/// [`BuildError`].
+pub fn run_build<P: Policy, R: Recorder>(
+    parameters: &BuildParameters,
+    device: SwapDevice,
+    seed: u64,
+    recorder: R,
+    mut report: impl FnMut(u32) -> Stopped,
+) -> Result<Outcome<R>, BuildError> {
+    parameters.check()?;
+    let mut draw = Draw::new(parameters, seed)?;
+    let mut group: MemoryGroup<P, R> = MemoryGroup::new(
+        parameters.cpus,
+        parameters.limit_pages,
+        device,
+        parameters.readahead_pages,
+        recorder,
+    )?;
+    let files = group.new_owner(Kind::Shmem);
+    // The source tree is unpacked, on any CPU.
+    for _ in 0..parameters.source_pages {
+        let cpu = draw.random.random_range(0..parameters.cpus);
+        group.fault_new(cpu, files, Order::ZERO);
+        group.step();
+    }
+    let mut begun = 0;
+    let mut ended = 0;
+    let mut jobs: Vec<Job> = Vec::new();
+    for index in 0..parameters.jobs.min(parameters.tasks) {
+        let owner = group.new_owner(Kind::Anonymous);
+        // Jobs do not stay in step: each of the first tasks begins within the time of a median task.
+        let delay = draw.random.random_range(0..=parameters.median_steps());
+        let cpu = index % parameters.cpus;
+        jobs.push(Job { cpu, owner, target_pages: 0, work_left: 0, folios: 0, delay });
+        let job = jobs.len() - 1;
+        begin(&mut jobs[job], &mut group, &mut draw, parameters, files);
+        begun += 1;
+    }
+    let mut round = 0u64;
+    while !jobs.is_empty() {
+        // No job may always be the one that reclaims first.
+        jobs.shuffle(&mut draw.random);
+        let mut index = 0;
+        while index < jobs.len() {
+            group.step();
+            let job = &mut jobs[index];
+            if step(job, &mut group, &mut draw, parameters) == Progress::Working {
+                index += 1;
+                continue;
+            }
+            group.free_all(job.cpu, job.owner);
+            for _ in 0..parameters.object_pages {
+                group.fault_new(job.cpu, files, Order::ZERO);
+            }
+            ended += 1;
+            if begun < parameters.tasks {
+                begun += 1;
+                begin(job, &mut group, &mut draw, parameters, files);
+                index += 1;
+            } else {
+                jobs.swap_remove(index);
+            }
+        }
+        round += 1;
+        if round.is_multiple_of(ROUNDS_PER_REPORT) && report(ended) == Stopped::Yes {
+            return Err(BuildError::Stopped);
+        }
+    }
+    report(ended);
+    let consistent = group.is_consistent();
+    let (tally, recorder) = group.finish();
+    Ok(Outcome { tally, recorder, consistent })
+}
+
+/// A new task: it reads its source.
+fn begin<P: Policy, R: Recorder>(
+    job: &mut Job,
+    group: &mut MemoryGroup<P, R>,
+    draw: &mut Draw,
+    parameters: &BuildParameters,
+    files: u32,
+) {
+    job.target_pages = draw.task_pages();
+    job.work_left = 0;
+    job.folios = 0;
+    let pages = parameters.source_pages as u32;
+    for _ in 0..parameters.source_reads {
+        if pages == 0 {
+            break;
+        }
+        let first = draw.random.random_range(0..pages);
+        for page in first..(first + parameters.touch_run_pages).min(pages) {
+            group.touch(job.cpu, files, page, Access::Read, |_| Extent::Whole);
+        }
+    }
+}
+
+#[derive(PartialEq, Eq)]
+enum Progress {
+    Working,
+    Done,
+}
+
+/// One folio more, or one step of work; and some accesses to what the task has.
+fn step<P: Policy, R: Recorder>(
+    job: &mut Job,
+    group: &mut MemoryGroup<P, R>,
+    draw: &mut Draw,
+    parameters: &BuildParameters,
+) -> Progress {
+    if job.delay > 0 {
+        job.delay -= 1;
+        return Progress::Working;
+    }
+    let pages = group.pages_of(job.owner);
+    if pages < job.target_pages {
+        let order = draw.order();
+        group.fault_new(job.cpu, job.owner, order);
+        job.folios += 1;
+        job.work_left = (job.folios as f64 * parameters.work_steps_per_folio) as u64;
+    } else if job.work_left == 0 {
+        return Progress::Done;
+    } else {
+        job.work_left -= 1;
+    }
+    let pages = group.pages_of(job.owner);
+    for _ in 0..draw.times(parameters.cold_touches_per_step) {
+        let first = draw.random.random_range(0..pages);
+        let access = draw.access(parameters.write_share);
+        for page in first..(first + parameters.touch_run_pages).min(pages) {
+            group.touch(job.cpu, job.owner, page, access, |order| {
+                let refused = parameters.swapin_refused[order.index()];
+                if draw.refusals.random::<f64>() < refused { Extent::Page } else { Extent::Whole }
+            });
+        }
+    }
+    Progress::Working
+}

@@ -1,0 +1,354 @@
+//! Series 4: do devices of equal priority share the load? (spec §4)
+
+use crate::memory::Engine;
+use crate::peer::DeviceUse;
+use crate::policies::{Locks, PolicyName, WithPolicy};
+use crate::progress::{Progress, Show, parallel};
+use crate::report::{Bar, Chart, Report, Table};
+use folioswap_slots::{
+    CLUSTER_SLOTS, ConfigError, DeviceMask, DeviceSpec, FolioId, LogicalCpu, NODES_MAX, Node, NodePreference,
+    Order, Policy, Shadow, SwapEntry, SwaponError,
+};
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use serde::Serialize;
+use std::collections::VecDeque;
+
+/// Tasks of the published workload: `usemem -n 31 2G` within 4 GiB, and the nodes of its machine.
+const TASKS: u32 = 31;
+const NODES: u32 = 8;
+const CPUS: u32 = 32;
+const DEVICES: usize = 4;
+const GIB: u64 = 1 << 18;
+/// Pages that a task swaps out before it is another's turn: a reclaim batch.
+const BATCH: u32 = 32;
+
+/// What to run.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Options {
+    /// Divides sizes of devices and tasks, not CPUs.
+    pub scale: u32,
+    /// Runs of each kind.
+    pub runs: u32,
+}
+
+impl Options {
+    /// The published sizes: 64 GiB of slots.
+    pub fn full() -> Options {
+        Options { scale: 1, runs: 3 }
+    }
+
+    /// Some seconds.
+    pub fn quick() -> Options {
+        Options { scale: 16, runs: 3 }
+    }
+}
+
+/// One arrangement of four devices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Arrangement {
+    /// In the table.
+    pub name: &'static str,
+    /// The rule.
+    pub policy: PolicyName,
+    /// By order of swapon; `None`: default.
+    pub priorities: [Option<i16>; DEVICES],
+    /// Node of each device, if the machine says so.
+    pub nodes: [Option<u32>; DEVICES],
+    /// Order of the folios.
+    pub order: u32,
+}
+
+const NO_NODES: [Option<u32>; DEVICES] = [None; DEVICES];
+const DEFAULT: [Option<i16>; DEVICES] = [None; DEVICES];
+const EQUAL: [Option<i16>; DEVICES] = [Some(5); DEVICES];
+const DIFFERENT: [Option<i16>; DEVICES] = [Some(1), Some(4), Some(3), Some(2)];
+
+/// All that are run.
+pub const ARRANGEMENTS: [Arrangement; 7] = [
+    Arrangement {
+        name: "before: default priorities, devices without node",
+        policy: PolicyName::DrainedFirst,
+        priorities: DEFAULT,
+        nodes: NO_NODES,
+        order: 0,
+    },
+    Arrangement {
+        name: "before: default priorities, devices on nodes 0 to 3 of 8",
+        policy: PolicyName::DrainedFirst,
+        priorities: DEFAULT,
+        nodes: [Some(0), Some(1), Some(2), Some(3)],
+        order: 0,
+    },
+    Arrangement {
+        name: "before: equal priorities given",
+        policy: PolicyName::DrainedFirst,
+        priorities: EQUAL,
+        nodes: NO_NODES,
+        order: 0,
+    },
+    Arrangement {
+        name: "after: default priorities",
+        policy: PolicyName::Current,
+        priorities: DEFAULT,
+        nodes: NO_NODES,
+        order: 0,
+    },
+    Arrangement {
+        name: "after: default priorities, 64 kB folios",
+        policy: PolicyName::Current,
+        priorities: DEFAULT,
+        nodes: NO_NODES,
+        order: 4,
+    },
+    Arrangement {
+        name: "after: equal priorities given",
+        policy: PolicyName::Current,
+        priorities: EQUAL,
+        nodes: NO_NODES,
+        order: 0,
+    },
+    Arrangement {
+        name: "after: priorities 1, 4, 3, 2 given",
+        policy: PolicyName::Current,
+        priorities: DIFFERENT,
+        nodes: NO_NODES,
+        order: 0,
+    },
+];
+
+/// What an arrangement came to.
+#[derive(Debug, Clone, Serialize)]
+pub struct Outcome {
+    /// The arrangement.
+    pub arrangement: Arrangement,
+    /// Slots in use of each device, by order of swapon, for each run.
+    pub used: Vec<[u64; DEVICES]>,
+    /// Slots of each device.
+    pub pages: u64,
+    /// Most that equal devices may differ by, slots: 1 % of the mean, or a cluster per CPU and order in use, whichever is larger.
+    pub tolerance: u64,
+}
+
+impl Outcome {
+    /// Largest difference between two devices, over all runs, slots.
+    pub fn difference(&self) -> u64 {
+        let difference = |used: &[u64; DEVICES]| {
+            used.iter().max().copied().unwrap_or(0) - used.iter().min().copied().unwrap_or(0)
+        };
+        self.used.iter().map(difference).max().unwrap_or(0)
+    }
+
+    /// No device is used (beyond the clusters that CPUs still hold on it) before all of higher priority are full.
+    pub fn strictly_ordered(&self) -> bool {
+        let slack = u64::from(TASKS) * u64::from(CLUSTER_SLOTS);
+        let mut order: Vec<usize> = (0..DEVICES).collect();
+        order.sort_by_key(|device| std::cmp::Reverse(self.arrangement.priorities[*device]));
+        self.used.iter().all(|used| {
+            order.windows(2).all(|pair| used[pair[1]] == 0 || used[pair[0]] + slack >= self.pages)
+        })
+    }
+}
+
+/// Why there is no result.
+#[derive(Debug, thiserror::Error)]
+pub enum RoundRobinError {
+    /// Sizes.
+    #[error("the allocator cannot be made: {0}")]
+    Config(#[from] ConfigError),
+    /// A device.
+    #[error("a device cannot be switched on: {0}")]
+    Swapon(#[from] SwaponError),
+}
+
+/// Runs all arrangements.
+///
+/// # Errors
+/// [`RoundRobinError`] for sizes that cannot be.
+pub fn run(options: &Options, show: Show) -> Result<Vec<Outcome>, RoundRobinError> {
+    let runs: Vec<(Arrangement, u64)> = ARRANGEMENTS
+        .iter()
+        .flat_map(|arrangement| (1..=u64::from(options.runs)).map(move |seed| (*arrangement, seed)))
+        .collect();
+    let progress = Progress::new(show, runs.len());
+    let results = parallel(&runs, |(arrangement, seed)| {
+        let task = Task { arrangement, scale: u64::from(options.scale.max(1)), seed: *seed };
+        let result = arrangement.policy.apply(Locks::Uncounted, task);
+        progress.done(arrangement.name);
+        result
+    });
+    let results: Vec<([u64; DEVICES], u64)> = results.into_iter().collect::<Result<_, _>>()?;
+    let each = options.runs.max(1) as usize;
+    let outcome = |runs: &[(Arrangement, u64)], results: &[([u64; DEVICES], u64)]| {
+        let used: Vec<[u64; DEVICES]> = results.iter().map(|(used, _)| *used).collect();
+        let mean = used.iter().flatten().sum::<u64>() / (used.len() * DEVICES) as u64;
+        let tolerance = (mean / 100).max(u64::from(TASKS) * u64::from(CLUSTER_SLOTS));
+        Outcome { arrangement: runs[0].0, used, pages: results[0].1, tolerance }
+    };
+    Ok(runs.chunks(each).zip(results.chunks(each)).map(|(runs, results)| outcome(runs, results)).collect())
+}
+
+struct Task<'a> {
+    arrangement: &'a Arrangement,
+    scale: u64,
+    seed: u64,
+}
+
+impl WithPolicy for Task<'_> {
+    type Output = Result<([u64; DEVICES], u64), RoundRobinError>;
+
+    fn run<P: Policy>(self) -> Self::Output {
+        let pages = 16 * GIB / self.scale;
+        let clusters = pages.div_ceil(u64::from(CLUSTER_SLOTS)) as u32 * DEVICES as u32;
+        let engine: Engine<P> = Engine::new(CPUS, clusters)?;
+        let slots = engine.slots();
+        if P::NODE_PREFERENCE == NodePreference::On {
+            for cpu in 0..CPUS {
+                if let Some(node) = Node::new(cpu % NODES.min(NODES_MAX as u32)) {
+                    slots.set_node(LogicalCpu(cpu), node);
+                }
+            }
+        }
+        let mut ids = [None; DEVICES];
+        for (device, id) in ids.iter_mut().enumerate() {
+            let priority = self.arrangement.priorities[device];
+            let node = self.arrangement.nodes[device].and_then(Node::new);
+            *id = Some(slots.swapon(DeviceSpec { priority, node, ..DeviceSpec::new(pages) })?);
+        }
+        let order = Order::new(self.arrangement.order).unwrap_or(Order::ZERO);
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(self.seed);
+        let mut tasks: Vec<VecDeque<SwapEntry>> = (0..TASKS).map(|_| VecDeque::new()).collect();
+        let swap_out = |task: &mut VecDeque<SwapEntry>, cpu: u32| {
+            let folio = FolioId(cpu);
+            for _ in 0..(BATCH / order.slots()).max(1) {
+                let Ok(entry) = slots.alloc_folio(LogicalCpu(cpu), order, folio, DeviceMask::ALL) else {
+                    return;
+                };
+                let left = slots.cache_remove(entry, order.slots(), folio, Shadow::EMPTY, |_, _| {});
+                debug_assert!(left.is_ok());
+                task.push_back(entry);
+            }
+        };
+        // The published use during the run, 50.4 of 64 GiB; then a second pass over a quarter of it: each page that comes in sends one out.
+        let wanted = 504 * GIB / 10 / self.scale;
+        let batches = wanted / u64::from(BATCH.max(order.slots()));
+        for _ in 0..batches {
+            let cpu = random.random_range(0..TASKS);
+            swap_out(&mut tasks[cpu as usize], cpu);
+        }
+        for _ in 0..batches / 4 {
+            let cpu = random.random_range(0..TASKS);
+            let task = &mut tasks[cpu as usize];
+            for _ in 0..(BATCH / order.slots()).max(1) {
+                let Some(entry) = task.pop_front() else { break };
+                let put = slots.put(entry, order.slots(), |_, _| {});
+                debug_assert!(put.is_ok());
+            }
+            swap_out(task, cpu);
+        }
+        let used = ids.map(|id| id.and_then(|id| slots.device_info(id)).map_or(0, |info| info.inuse));
+        Ok((used, pages))
+    }
+}
+
+/// What the kernel did with the same arrangement.
+#[derive(Debug, Clone, Serialize)]
+pub struct Peer {
+    /// Which kernel.
+    pub kernel: String,
+    /// Sizes and load.
+    pub setup: String,
+    /// Devices of default priority, by order of swapon.
+    pub default: Vec<DeviceUse>,
+    /// The same with one explicit priority for all.
+    pub equal: Vec<DeviceUse>,
+}
+
+fn gib(slots: u64) -> String {
+    format!("{:.3}", slots as f64 / GIB as f64)
+}
+
+/// The tables.
+pub fn report(options: &Options, outcomes: &[Outcome], peer: Option<&Peer>) -> Report {
+    let mut table = Table::new(
+        "Use of four equal devices, GiB, by order of swapon (ours: first run; largest difference and tolerance over all runs)",
+        &["arrangement", "published", "1st", "2nd", "3rd", "4th", "difference", "tolerance", "verdict"],
+    );
+    for outcome in outcomes {
+        let arrangement = &outcome.arrangement;
+        let (difference, tolerance) = (outcome.difference(), outcome.tolerance);
+        let published = match (arrangement.policy, arrangement.priorities, arrangement.order) {
+            (PolicyName::DrainedFirst, DEFAULT, _) => "15.7/3.4/3.4/2.6",
+            (PolicyName::Current, DEFAULT, 0) => "12.6 each",
+            _ => "-",
+        };
+        let verdict = match (arrangement.priorities == DIFFERENT, difference <= tolerance) {
+            (true, _) if outcome.strictly_ordered() => "strictly ordered",
+            (true, _) => "NOT ORDERED",
+            (false, true) => "equal",
+            (false, false) => "unequal",
+        };
+        let mut row = vec![arrangement.name.to_owned(), published.to_owned()];
+        row.extend(outcome.used[0].map(gib));
+        row.extend([gib(difference), gib(tolerance), verdict.to_owned()]);
+        table.rows.push(row);
+    }
+    let mut tables = vec![table];
+    if let Some(peer) = peer {
+        let head = ["arrangement", "1st", "2nd", "3rd", "4th"];
+        let mut table =
+            Table::new(format!("{}: {}; use from /proc/swaps, MiB", peer.kernel, peer.setup), &head);
+        for (name, devices) in
+            [("default priorities", &peer.default), ("equal priorities given", &peer.equal)]
+        {
+            let mut row = vec![name.to_owned()];
+            row.extend(
+                devices
+                    .iter()
+                    .map(|device| format!("{} of {}", device.used_kib / 1024, device.size_kib / 1024)),
+            );
+            table.rows.push(row);
+        }
+        tables.push(table);
+    }
+    let scale = u64::from(options.scale.max(1));
+    Report {
+        experiment: "round-robin",
+        setup: vec![
+            format!(
+                "Series 4 (devices in turn): {TASKS} tasks on {CPUS} logical CPUs swap out {} GiB to 4 devices of {} GiB, and a quarter of it again; scale 1/{scale} of 50.4 GiB on 4 x 16 GiB; n = {}.",
+                gib(504 * GIB / 10 / scale),
+                gib(16 * GIB / scale),
+                options.runs
+            ),
+            "before = drained-first, after = current (`folioswap lab policies`). Equal: within 1 % or a cluster for each CPU and order in use.".to_owned(),
+        ],
+        tables,
+        not_comparable: vec![
+            "System time and throughput (published: 637.9 -> 526.7 s, 3547 -> 4208 MB/s): they come from 8 nodes whose CPUs wait for one device's lock.".to_owned(),
+            "The published uses are of some moment during each run (their sums are 25.1 and 50.4 G); ours are all after the same amount was swapped out, 50.4 G at full scale.".to_owned(),
+            "Where the published devices lay among the nodes is not known: both cases are shown.".to_owned(),
+        ],
+        results: serde_json::json!({ "options": options, "outcomes": outcomes, "peer": peer }),
+        chart: Chart {
+            title: "Use of four equal devices".to_owned(),
+            axis: "GiB".to_owned(),
+            bars: outcomes
+                .iter()
+                .flat_map(|outcome| {
+                    (0..DEVICES).map(move |device| {
+                        let used = |run: &[u64; DEVICES]| run[device] as f64 / GIB as f64;
+                        let all: Vec<f64> = outcome.used.iter().map(used).collect();
+                        let summary = crate::statistics::Summary::of(&all);
+                        Bar {
+                            group: outcome.arrangement.name.to_owned(),
+                            label: format!("device {}", device + 1),
+                            value: summary.mean,
+                            spread: (summary.min, summary.max),
+                        }
+                    })
+                })
+                .collect(),
+        },
+    }
+}

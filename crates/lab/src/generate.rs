@@ -1,0 +1,64 @@
+//! Traces of a build, as it would be recorded where swap space never lacks.
+
+use crate::build::{BuildError, BuildParameters, Stopped, SwapDevice, run_build};
+use crate::traces::{Collector, Trace, Writer};
+use folioswap_slots::{Current, DeviceFlags};
+use folioswap_trace::Header;
+use std::path::{Path, PathBuf};
+
+/// In a tick each job makes one step: 0.1 ms, so that a task of median size takes some seconds, as a compiler does.
+const TICK_NS: u32 = 100_000;
+
+/// Why no trace was made.
+#[derive(Debug, thiserror::Error)]
+pub enum GenerateError {
+    /// The build.
+    #[error(transparent)]
+    Build(#[from] BuildError),
+    /// The file.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+fn device(parameters: &BuildParameters, flags: DeviceFlags) -> SwapDevice {
+    SwapDevice { pages: parameters.pages_max(), flags }
+}
+
+fn header(parameters: &BuildParameters) -> Header {
+    Header { tick_ns: TICK_NS, cpus: parameters.cpus }
+}
+
+/// Writes a trace into a file; returns the number of records. The same parameters, flags and seed give the same file.
+///
+/// # Errors
+/// [`GenerateError`].
+pub fn to_file(
+    parameters: &BuildParameters,
+    flags: DeviceFlags,
+    seed: u64,
+    path: &Path,
+    report: impl FnMut(u32) -> Stopped,
+) -> Result<u64, GenerateError> {
+    parameters.check().map_err(BuildError::from)?;
+    let file = |source| GenerateError::File { path: path.to_owned(), source };
+    let writer = Writer::create(path, &header(parameters), u64::from(parameters.jobs)).map_err(file)?;
+    let outcome = run_build::<Current, _>(parameters, device(parameters, flags), seed, writer, report)?;
+    outcome.recorder.finish().map_err(file)
+}
+
+/// The same in memory.
+///
+/// # Errors
+/// [`BuildError`].
+pub fn in_memory(parameters: &BuildParameters, flags: DeviceFlags, seed: u64) -> Result<Trace, BuildError> {
+    parameters.check()?;
+    let collector = Collector { records: Vec::new(), steps_per_tick: u64::from(parameters.jobs) };
+    let device = device(parameters, flags);
+    let outcome = run_build::<Current, _>(parameters, device, seed, collector, |_| Stopped::No)?;
+    Ok(Trace { header: header(parameters), records: outcome.recorder.records })
+}

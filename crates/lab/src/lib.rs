@@ -1,0 +1,17 @@
+//! The lab: experiments with the slot allocator that stand beside the published ones, and traces of allocations.
+//!
+//! Everything drives the real allocator ([`folioswap_slots`]). What is modelled is the program above it: [`build`] is a compilation of
+//! many short tasks under a memory limit. [`experiments`] are run by `folioswap lab`.
+
+pub mod build;
+pub mod experiments;
+pub mod fit;
+pub mod generate;
+pub mod memory;
+pub mod peer;
+pub mod policies;
+pub mod progress;
+pub mod replay;
+pub mod report;
+pub mod statistics;
+pub mod traces;

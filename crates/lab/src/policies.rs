@@ -1,0 +1,102 @@
+//! Policies by name: what a user says on the command line becomes a type.
+
+use folioswap_slots::{
+    BeforeClusterScan, BeforeRoundRobin, BeforeSlotCacheRemoval, CountLocks, Current, DiscardInside,
+    FreeFirst, FreePerSlot, Policy, ReclaimAfterFree, Relax, RelaxBy,
+};
+use serde::Serialize;
+use std::fmt;
+
+/// Gives the processor away while a lock stays taken: threads may outnumber processors.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Yield;
+
+impl Relax for Yield {
+    fn relax(_round: u32) {
+        std::thread::yield_now();
+    }
+}
+
+macro_rules! policies {
+    ($($(#[$doc:meta])* $name:ident, $text:literal, $policy:ty, $help:literal;)*) => {
+        /// A policy that can be chosen by name.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+        #[serde(rename_all = "kebab-case")]
+        pub enum PolicyName { $( #[doc = $help] $name, )* }
+
+        impl PolicyName {
+            /// All of them, today's first.
+            pub const ALL: &'static [PolicyName] = &[$( PolicyName::$name, )*];
+
+            /// As written on the command line.
+            pub const fn name(self) -> &'static str {
+                match self { $( PolicyName::$name => $text, )* }
+            }
+
+            /// What it does, in a line.
+            pub const fn help(self) -> &'static str {
+                match self { $( PolicyName::$name => $help, )* }
+            }
+
+            /// Runs `task` with the policy's type; with [`Locks::Counted`] with one that counts its lock acquisitions, which costs time.
+            pub fn apply<T: WithPolicy>(self, locks: Locks, task: T) -> T::Output {
+                match (self, locks) { $(
+                    (PolicyName::$name, Locks::Uncounted) => task.run::<RelaxBy<Yield, $policy>>(),
+                    (PolicyName::$name, Locks::Counted) => task.run::<CountLocks<RelaxBy<Yield, $policy>>>(),
+                )* }
+            }
+        }
+    };
+}
+
+/// Whether an allocator counts its lock acquisitions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Locks {
+    /// No: for timing.
+    Uncounted,
+    /// Yes.
+    Counted,
+}
+
+/// Something to be done with a policy that is known by name only.
+pub trait WithPolicy {
+    /// Its result.
+    type Output;
+    /// Does it.
+    fn run<P: Policy>(self) -> Self::Output;
+}
+
+type Before<P> = FreeFirst<ReclaimAfterFree<DiscardInside<P>>>;
+
+policies! {
+    Current, "current", Current, "all five series: what folioswap does";
+    ScanAll, "scan-all", BeforeClusterScan, "before series 1: scans all fragment clusters, takes free clusters first";
+    ScanOne, "scan-one", Before<Current>, "series 1, patch 1 only: scans one fragment cluster, takes free clusters first";
+    NonfullFirst, "nonfull-first", DiscardInside, "series 1 as it was merged: nonfull clusters first, discards inside the allocator";
+    SlotCache, "slot-cache", BeforeSlotCacheRemoval, "before series 2: 64 slots cached per CPU, devices in turn every 64 slots";
+    FreePerSlot, "free-per-slot", FreePerSlot, "before series 3: slots are freed one by one";
+    DrainedFirst, "drained-first", BeforeRoundRobin, "before series 4: devices by order of swapon, a node's own first";
+}
+
+impl fmt::Display for PolicyName {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
+}
+
+/// No policy has this name.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no policy is called {0:?}; there are: {names}", names = names())]
+pub struct NoSuchPolicy(pub String);
+
+fn names() -> String {
+    PolicyName::ALL.iter().map(|policy| policy.name()).collect::<Vec<_>>().join(", ")
+}
+
+impl std::str::FromStr for PolicyName {
+    type Err = NoSuchPolicy;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let found = PolicyName::ALL.iter().find(|policy| policy.name() == text);
+        found.copied().ok_or_else(|| NoSuchPolicy(text.to_owned()))
+    }
+}

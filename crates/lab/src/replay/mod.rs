@@ -1,0 +1,9 @@
+//! Replays a trace through any policy, on any devices, with any number of real threads.
+
+mod devices;
+mod prepare;
+mod run;
+
+pub use devices::{Device, DeviceError, Medium};
+pub use prepare::{Odd, Prepared, Retention, TooManyClusters};
+pub use run::{Replay, ReplayError, Result as Replayed, replay};

@@ -1,0 +1,34 @@
+//! The experiment of series 2, small. Rates on a busy machine say little, so only what must hold on any is asserted.
+
+use folioswap_lab::experiments::slot_cache::*;
+use folioswap_lab::progress::Show;
+use folioswap_lab::statistics::Verdict;
+
+fn small() -> Options {
+    Options { pairs: 3, threads: 2, task_mib: 8, touched_mib: 32, margin: 0.5 }
+}
+
+#[test]
+fn the_cache_pins_slots_and_without_it_none_is_pinned() {
+    let case = Case { pattern: Pattern::Random, order: 0, load: Load::SlotsOnly };
+    let outcomes = run(&small(), &[case], Show::No).unwrap();
+    let outcome = &outcomes.cases[0];
+    assert_eq!(outcome.pinned[1], 0);
+    assert!(outcome.pinned[0] > 0 && outcome.pinned[0] <= 2 * 64, "{outcome:?}");
+    assert_eq!(outcomes.pinned_96, Pinned { before: 96 * 63, after: 0 });
+}
+
+#[test]
+fn every_case_runs_and_nothing_is_lost_by_a_wide_margin() {
+    let outcomes = run(&small(), &CASES, Show::No).unwrap();
+    assert_eq!(outcomes.cases.len(), CASES.len());
+    for outcome in &outcomes.cases {
+        let test = outcome.equivalence.unwrap();
+        assert!(outcome.before.mean > 1.0 && outcome.after.mean > 1.0, "{outcome:?}");
+        // Half as fast for certain would be a mistake in the allocator, however busy the machine.
+        assert_ne!(test.verdict, Verdict::Loss, "{outcome:?}");
+    }
+    let report = report(&small(), &outcomes);
+    assert!(report.text().contains("424.9") && report.text().contains("scale 1/1984"), "{}", report.text());
+    assert_eq!(report.chart.bars.len(), CASES.len());
+}

@@ -1,0 +1,228 @@
+//! Traces: generated, written, read, replayed, fitted; and what bad ones get.
+
+use folioswap_lab::build::{BuildParameters, Scale, Sizes, Stopped};
+use folioswap_lab::policies::{Locks, PolicyName};
+use folioswap_lab::replay::*;
+use folioswap_lab::traces::{Trace, TraceError};
+use folioswap_lab::{fit, generate};
+use folioswap_slots::DeviceFlags;
+use folioswap_trace::{Event, Header, Record};
+use proptest::prelude::*;
+use std::path::{Path, PathBuf};
+
+fn small(sizes: Sizes) -> BuildParameters {
+    BuildParameters { tasks: 24, ..BuildParameters::published(sizes).scaled(Scale(16)) }
+}
+
+fn options(policy: PolicyName, device: &str, threads: u32) -> Replay {
+    let size = |text: &str| text.parse().ok();
+    let devices = vec![Device::parse(device, size).unwrap()];
+    Replay { policy, devices, threads, cpus: None, locks: Locks::Uncounted }
+}
+
+fn allocations(trace: &Trace) -> [u64; 10] {
+    let mut counts = [0; 10];
+    for record in &trace.records {
+        if let Event::Alloc { order, .. } = record.event {
+            counts[usize::from(order)] += 1;
+        }
+    }
+    counts
+}
+
+struct File(PathBuf);
+
+impl File {
+    fn new(name: &str) -> File {
+        File(std::env::temp_dir().join(format!("folioswap-lab-{}-{name}", std::process::id())))
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        drop(std::fs::remove_file(&self.0));
+    }
+}
+
+#[test]
+fn a_written_trace_is_the_generated_one() {
+    let file = File::new("written");
+    let parameters = small(Sizes::All);
+    let written = generate::to_file(&parameters, DeviceFlags::NONE, 5, &file.0, |_| Stopped::No).unwrap();
+    let trace = Trace::read(&file.0).unwrap();
+    assert_eq!(trace.records.len() as u64, written);
+    assert_eq!(trace, generate::in_memory(&parameters, DeviceFlags::NONE, 5).unwrap());
+    assert_ne!(trace, generate::in_memory(&parameters, DeviceFlags::NONE, 6).unwrap());
+    assert!(trace.records.iter().any(|record| matches!(record.event, Event::Retain { .. })));
+    assert!(trace.records.iter().any(|record| matches!(record.event, Event::Reuse { .. })));
+}
+
+#[test]
+fn with_room_every_allocation_of_the_trace_succeeds_whoever_replays_it() {
+    for (flags, device) in [(DeviceFlags::SYNCHRONOUS, "zram"), (DeviceFlags::NONE, "ram,size=4294967296")] {
+        let trace = generate::in_memory(&small(Sizes::All), flags, 1).unwrap();
+        let prepared = Prepared::new(&trace, Retention::AsRecorded).unwrap();
+        assert_eq!(prepared.odd, Odd::default());
+        for policy in [PolicyName::Current, PolicyName::SlotCache, PolicyName::FreePerSlot] {
+            for threads in [1, 2, 3] {
+                let result = replay(&prepared, &options(policy, device, threads)).unwrap();
+                // A zram with a quarter to spare has no room for every order 9; a large one has.
+                if device != "zram" {
+                    assert_eq!(result.allocated, allocations(&trace), "{policy} {threads}");
+                    assert_eq!(result.fallback, [0; 10]);
+                }
+                assert_eq!(result.operations, prepared.len() as u64);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_replay_tells_policies_apart() {
+    let parameters = BuildParameters { tasks: 72, ..small(Sizes::All) };
+    let trace = generate::in_memory(&parameters, DeviceFlags::SYNCHRONOUS, 1).unwrap();
+    let prepared = Prepared::new(&trace, Retention::AsRecorded).unwrap();
+    let device = format!("zram,size={}", prepared.slots_peak * 4096 * 125 / 100);
+    let failed = |policy| {
+        let result = replay(&prepared, &options(policy, &device, 1)).unwrap();
+        result.fallback[7..].iter().sum::<u64>() as f64
+    };
+    let (before, after) = (failed(PolicyName::ScanAll), failed(PolicyName::NonfullFirst));
+    assert!(before > 2.0 * after && before > 5.0, "before {before}, after {after}");
+}
+
+#[test]
+fn synchronous_devices_keep_nothing() {
+    let trace = generate::in_memory(&small(Sizes::Only64k), DeviceFlags::NONE, 1).unwrap();
+    let kept = Prepared::new(&trace, Retention::AsRecorded).unwrap();
+    let never = Prepared::new(&trace, Retention::Never).unwrap();
+    assert_eq!((kept.odd, never.odd), (Odd::default(), Odd::default()));
+    let reused = trace.records.iter().filter(|record| matches!(record.event, Event::Reuse { .. })).count();
+    let allocated = |prepared| {
+        let result = replay(prepared, &options(PolicyName::Current, "zram,size=8589934592", 1)).unwrap();
+        result.allocated.iter().sum::<u64>()
+    };
+    assert_eq!(allocated(&never) - allocated(&kept), reused as u64);
+}
+
+#[test]
+fn a_fit_finds_the_parameters_that_a_trace_was_made_of() {
+    let parameters = BuildParameters { tasks: 120, ..small(Sizes::Only64k) };
+    let trace = generate::in_memory(&parameters, DeviceFlags::SYNCHRONOUS, 3).unwrap();
+    let fit = fit::fit(&trace);
+    let found = &fit.parameters;
+    assert_eq!((found.cpus, found.jobs), (parameters.cpus, parameters.jobs));
+    assert!(found.check().is_ok());
+    // Nearly every task is swapped out in part and ends in one burst.
+    assert!((80..=130).contains(&fit.bursts), "{fit:?}");
+    let large = |weights: &[f64; 10]| weights[4] / (weights[0] + weights[4]);
+    assert!(large(&found.order_weights) > 0.1 * large(&parameters.order_weights), "{fit:?}");
+    assert!(found.order_weights[4] > 0.0 && found.order_weights[5] == 0.0);
+    assert!(found.task_pages_median > 0.3 * parameters.task_pages_median, "{fit:?}");
+    assert!(found.task_pages_median < 1.2 * parameters.task_pages_median, "{fit:?}");
+    // And makes a trace again.
+    // (The limit and the files are not in a trace.)
+    let again = BuildParameters {
+        tasks: 12,
+        limit_pages: parameters.limit_pages,
+        source_pages: parameters.source_pages,
+        ..found.clone()
+    };
+    assert!(!generate::in_memory(&again, DeviceFlags::SYNCHRONOUS, 1).unwrap().records.is_empty());
+}
+
+#[test]
+fn a_split_folio_of_the_recording_may_find_room_in_the_replay() {
+    let mut records = vec![Record { tick: 0, event: Event::Fallback { cpu: 0, order: 2 } }];
+    records.extend(
+        (0..4)
+            .map(|step| Record { tick: 0, event: Event::Alloc { cpu: 0, order: 0, entry: 100 + 7 * step } }),
+    );
+    let trace = Trace { header: Header { tick_ns: 1, cpus: 1 }, records };
+    let prepared = Prepared::new(&trace, Retention::AsRecorded).unwrap();
+    let result = replay(&prepared, &options(PolicyName::Current, "zram", 1)).unwrap();
+    assert_eq!((result.allocated[2], result.allocated[0], result.fallback[2]), (1, 0, 0));
+    assert_eq!(result.devices[0].1, 4);
+}
+
+#[test]
+fn members_have_slots_of_their_own_and_end_with_them() {
+    let alloc = Event::Alloc { cpu: 0, order: 0, entry: 5 };
+    let events =
+        [Event::Member { member: 7 }, alloc, Event::Member { member: 8 }, alloc, Event::End { member: 7 }];
+    let records = events.map(|event| Record { tick: 0, event }).to_vec();
+    let trace = Trace { header: Header { tick_ns: 1, cpus: 1 }, records };
+    let prepared = Prepared::new(&trace, Retention::AsRecorded).unwrap();
+    assert_eq!((prepared.odd, prepared.slots_peak), (Odd::default(), 2));
+    let result = replay(&prepared, &options(PolicyName::Current, "zram", 2)).unwrap();
+    assert_eq!(result.devices[0].1, 1);
+}
+
+#[test]
+fn bad_files_are_named() {
+    let parse = |bytes: &[u8]| Trace::parse(Path::new("x"), bytes).unwrap_err();
+    let header = Header { tick_ns: 1, cpus: 2 }.encode();
+    let record = |event| Record { tick: 0, event }.encode().unwrap();
+    let good = record(Event::Alloc { cpu: 1, order: 0, entry: 9 });
+    assert!(matches!(parse(b"ELF"), TraceError::Header { .. }));
+    assert!(matches!(
+        parse(&[header.as_slice(), &good[..9]].concat()),
+        TraceError::CutOff { whole: 0, left: 9, .. }
+    ));
+    assert!(matches!(
+        parse(&[header.as_slice(), &[0xff; 16]].concat()),
+        TraceError::Record { number: 1, .. }
+    ));
+    let far = record(Event::Alloc { cpu: 2, order: 0, entry: 9 });
+    assert!(matches!(parse(&[header.as_slice(), &far].concat()), TraceError::Cpu { cpu: 2, cpus: 2, .. }));
+    assert!(matches!(parse(&header), TraceError::Empty { .. }));
+    assert!(Trace::parse(Path::new("x"), &[header.as_slice(), &good].concat()).is_ok());
+    let missing = Trace::read(Path::new("/nonexistent/trace")).unwrap_err();
+    assert!(missing.to_string().contains("/nonexistent/trace"));
+}
+
+#[test]
+fn parameters_that_make_no_build_are_named() {
+    let bad = |change: &dyn Fn(&mut BuildParameters)| {
+        let mut parameters = small(Sizes::All);
+        change(&mut parameters);
+        generate::in_memory(&parameters, DeviceFlags::NONE, 1).unwrap_err().to_string()
+    };
+    assert!(bad(&|p| p.cpus = 0).contains("cpus"));
+    assert!(bad(&|p| p.order_weights = [0.0; 10]).contains("order_weights"));
+    assert!(bad(&|p| p.task_pages_median = f64::NAN).contains("task_pages_median"));
+    assert!(bad(&|p| p.write_share = 1.5).contains("write_share"));
+    assert!(bad(&|p| p.swapin_refused[4] = -1.0).contains("swapin_refused"));
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let range = (0u64..3, 1u64..1500, 1u16..64)
+        .prop_map(|(device, offset, slots)| (slots.min(512 - (offset % 512) as u16), device << 51 | offset));
+    prop_oneof![
+        4 => (0u16..4, 0u8..6, 1u64..48).prop_map(|(cpu, order, at)| Event::Alloc { cpu, order, entry: at << order }),
+        1 => (0u16..4, 1u8..6).prop_map(|(cpu, order)| Event::Fallback { cpu, order }),
+        3 => (0u16..4, range.clone()).prop_map(|(cpu, (slots, entry))| Event::Free { cpu, slots, entry }),
+        2 => (0u16..4, range.clone()).prop_map(|(cpu, (slots, entry))| Event::Retain { cpu, slots, entry }),
+        2 => (0u16..4, range).prop_map(|(cpu, (slots, entry))| Event::Reuse { cpu, slots, entry }),
+        1 => (0u32..3).prop_map(|member| Event::Member { member }),
+        1 => (0u32..3).prop_map(|member| Event::End { member }),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// Any sequence of valid records, however senseless, is replayed without a panic or a deadlock, on a device that is too small as well.
+    #[test]
+    fn any_trace_is_replayed(events in prop::collection::vec(event(), 1..300), pages in 600u64..4000, threads in 1u32..4) {
+        let records = events.into_iter().map(|event| Record { tick: 0, event }).collect();
+        let trace = Trace { header: Header { tick_ns: 1, cpus: 4 }, records };
+        for retention in [Retention::AsRecorded, Retention::Never] {
+            let prepared = Prepared::new(&trace, retention).unwrap();
+            let device = format!("ram,size={}", pages * 4096);
+            let result = replay(&prepared, &options(PolicyName::Current, &device, threads)).unwrap();
+            prop_assert!(result.devices[0].1 <= pages);
+            fit::fit(&trace);
+        }
+    }
+}
