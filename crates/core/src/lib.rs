@@ -7,4 +7,5 @@ pub mod file_space;
 pub mod lock;
 pub mod page;
 pub mod page_table;
+mod relocation;
 pub mod space;

@@ -14,10 +14,17 @@
 //! | `Leaving` | in staging: the folio is in the swap cache | evictor and fault handler, by compare-exchange |
 //! | `Stored` | on a device, by the entry's location | fault handler, reader of events |
 //! | `Returning` | being copied back by one fault handler | that handler |
+//! | `Clean` | in the program's memory, write-protected there, *and* on a device by the entry's location | evictor, fault handler and reader of events, by compare-exchange |
 //! | `Removed` | nowhere: the program gave the page up; reads as zero | as `Present` |
 //!
 //! `H` is the referenced bit that user space lacks: it is set when a page comes back from staging or a device, and the
 //! evictor's clock passes such a page once before it takes it (second chance).
+//!
+//! `Clean` spares a write-back: a page that was brought back for a read keeps its stored copy, and leaves again without
+//! being compressed or written. The word alone does not prove that the copy still equals the page: while a fork freezes
+//! the words, a protection is lifted without a change of the word. The proof is the kernel's: the page is protected *now*,
+//! asked after the evictor has claimed it (`Isolated`), when nobody lifts protections any more. Protections are only set
+//! together with the contents, never later.
 //!
 //! `Isolated` and `Leaving` are apart because a fault handler may copy from staging only what has certainly arrived
 //! there: a hole in staging would read as zeroes. `Removed` is apart from `Present` because the kernel tells of a removal
@@ -38,6 +45,7 @@ const STORED: u64 = 3;
 const RETURNING_FROM_LEAVING: u64 = 4;
 const RETURNING_FROM_STORED: u64 = 5;
 const REMOVED: u64 = 6;
+const CLEAN: u64 = 7;
 
 /// Has the page been touched since the evictor's clock passed it?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +65,7 @@ pub enum PageState {
     Leaving(SwapEntry),
     Stored(SwapEntry),
     Returning(SwapEntry),
+    Clean(SwapEntry, Heat),
     Removed { epoch: u32 },
 }
 
@@ -105,6 +114,7 @@ impl PageWord {
             STORED => PageState::Stored(self.entry_unchecked()),
             RETURNING_FROM_LEAVING | RETURNING_FROM_STORED => PageState::Returning(self.entry_unchecked()),
             REMOVED => PageState::Removed { epoch: (self.0 >> VALUE_SHIFT) as u32 },
+            CLEAN => PageState::Clean(self.entry_unchecked(), heat),
             _ => PageState::Present(heat),
         }
     }
@@ -169,19 +179,74 @@ impl PageWord {
             _ => None,
         }
     }
-    /// Evictor's clock: `Present (hot) -> Present`. `None` when it was cold or is elsewhere.
+    /// Fault handler: the page is in the program's memory, write-protected from its first moment there, and keeps its
+    /// stored copy: `Returning (from Stored) -> Clean`. What came from staging has no stored copy yet: `None`.
+    pub const fn returned_clean(self, heat: Heat) -> Option<Self> {
+        match self.0 & STATE_BITS {
+            RETURNING_FROM_STORED => {
+                let clean = Self::with(CLEAN, self.entry_unchecked()).0;
+                Some(PageWord(match heat {
+                    Heat::Hot => clean | HOT,
+                    Heat::Cold => clean,
+                }))
+            }
+            _ => None,
+        }
+    }
+    /// Fault handler, before it lifts the protection: the page is about to be written: `Clean -> Present (hot)`. The entry
+    /// is the caller's to free.
+    pub const fn dirtied(self) -> Option<Self> {
+        match self.0 & STATE_BITS {
+            CLEAN => Some(Self::PRESENT_HOT),
+            _ => None,
+        }
+    }
+    /// Evictor: the stored copy is given up for its space: `Clean -> Present`, as warm as it was. The entry is the caller's
+    /// to free. The page stays protected until it is written.
+    pub const fn copy_given_up(self) -> Option<Self> {
+        match self.0 & STATE_BITS {
+            CLEAN => Some(PageWord(PRESENT | self.0 & HOT)),
+            _ => None,
+        }
+    }
+    /// Fault handler: the page is not in the program's memory although the word says so; its stored copy stands for it:
+    /// `Clean -> Stored`.
+    pub const fn missed(self) -> Option<Self> {
+        match self.0 & STATE_BITS {
+            CLEAN => Some(Self::with(STORED, self.entry_unchecked())),
+            _ => None,
+        }
+    }
+    /// Evictor, holding the move lock, before it asks the kernel whether the page is still protected: `Clean -> Isolated`.
+    pub const fn isolate_clean(self) -> Option<Self> {
+        match self.0 & STATE_BITS {
+            CLEAN => Some(Self::with(ISOLATED, self.entry_unchecked())),
+            _ => None,
+        }
+    }
+    /// Evictor, holding the move lock: the page was isolated as `Clean`, was found protected then, and is out of the
+    /// program: `Isolated -> Stored`, nothing having been written.
+    pub const fn dropped(self) -> Option<Self> {
+        match self.0 & STATE_BITS {
+            ISOLATED => Some(Self::with(STORED, self.entry_unchecked())),
+            _ => None,
+        }
+    }
+    /// Evictor's clock: `Present (hot) -> Present`, `Clean (hot) -> Clean`. `None` when it was cold or is elsewhere.
     pub const fn cooled(self) -> Option<Self> {
         match self.0 & STATE_BITS {
-            PRESENT if self.0 & HOT != 0 => Some(PageWord(self.0 & !HOT)),
+            PRESENT | CLEAN if self.0 & HOT != 0 => Some(PageWord(self.0 & !HOT)),
             _ => None,
         }
     }
     /// Reader of events, holding the move lock: the program gave the page up. The entry of the old word, if it was
-    /// `Stored`, is then the caller's to free; that of `Leaving` stays the evictor's, which finds out when
+    /// `Stored` or `Clean`, is then the caller's to free; that of `Leaving` stays the evictor's, which finds out when
     /// its write-back ends. `None` while one handler brings the page back (that is the reader itself: it unclaims first).
     pub const fn remove(self, epoch: u32) -> Option<Self> {
         match self.0 & STATE_BITS {
-            PRESENT | LEAVING | STORED | REMOVED => Some(PageWord(REMOVED | (epoch as u64) << VALUE_SHIFT)),
+            PRESENT | LEAVING | STORED | CLEAN | REMOVED => {
+                Some(PageWord(REMOVED | (epoch as u64) << VALUE_SHIFT))
+            }
             _ => None,
         }
     }
@@ -195,7 +260,7 @@ mod tests {
         SwapEntry::from_raw(raw).unwrap()
     }
 
-    fn all() -> [PageWord; 8] {
+    fn all() -> [PageWord; 10] {
         let entry = entry(0xab_cdef);
         let isolated = PageWord::PRESENT.isolate(entry).unwrap();
         let leaving = isolated.moved().unwrap();
@@ -208,6 +273,8 @@ mod tests {
             stored,
             leaving.claim().unwrap(),
             stored.claim().unwrap(),
+            stored.claim().unwrap().returned_clean(Heat::Cold).unwrap(),
+            stored.claim().unwrap().returned_clean(Heat::Hot).unwrap(),
             PageWord::PRESENT.remove(7).unwrap(),
         ]
     }
@@ -232,7 +299,43 @@ mod tests {
                 assert_eq!(word.claim(), None);
                 assert_eq!(word.written(), None);
                 assert_eq!(word.isolate(entry(3)), None);
+                assert_eq!(word.isolate_clean(), None);
+                assert_eq!(word.dirtied(), None);
             }
+        }
+    }
+
+    #[test]
+    fn a_clean_page_leaves_and_returns_with_one_entry() {
+        let entry = entry((1 << 56) - 1);
+        let stored = PageWord::PRESENT.isolate(entry).unwrap().moved().unwrap().written().unwrap();
+        let hot = stored.claim().unwrap().returned_clean(Heat::Hot).unwrap();
+        assert_eq!(hot.state(), PageState::Clean(entry, Heat::Hot));
+        let cold = hot.cooled().unwrap();
+        assert_eq!((cold.state(), cold.cooled()), (PageState::Clean(entry, Heat::Cold), None));
+        let isolated = cold.isolate_clean().unwrap();
+        assert_eq!(isolated.not_moved(hot), Some(hot));
+        assert_eq!(isolated.dropped(), Some(stored));
+        assert_eq!((hot.missed(), cold.missed()), (Some(stored), Some(stored)));
+        assert_eq!(
+            (hot.dirtied(), cold.dirtied()),
+            (Some(PageWord::PRESENT_HOT), Some(PageWord::PRESENT_HOT))
+        );
+        assert_eq!(hot.copy_given_up(), Some(PageWord::PRESENT_HOT));
+        assert_eq!(cold.copy_given_up(), Some(PageWord::PRESENT));
+        assert_eq!(cold.entry(), Some(entry));
+    }
+
+    #[test]
+    fn only_what_is_stored_and_alone_becomes_clean() {
+        for word in all() {
+            let from_stored = word.0 & STATE_BITS == RETURNING_FROM_STORED;
+            assert_eq!(word.returned_clean(Heat::Cold).is_some(), from_stored, "{word:?}");
+            let clean = matches!(word.state(), PageState::Clean(..));
+            assert_eq!(word.isolate_clean().is_some(), clean, "{word:?}");
+            // A new entry for a clean page would forget the old one.
+            assert!(!(clean && word.isolate(self::entry(3)).is_some()), "{word:?}");
+            assert!(!(clean && word.claim().is_some()), "{word:?}");
         }
     }
 

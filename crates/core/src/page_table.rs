@@ -40,6 +40,8 @@ pub struct Block {
     pub history_next: AtomicU16,
     /// Present swap-in window in pages, as a power of two.
     pub history_window: AtomicU8,
+    /// How often pages that came back for a read were written soon after (saturating; see the pager's clean copies).
+    pub history_rewrites: AtomicU8,
     /// Pages of the block that are not in the program's memory (advisory).
     pub swapped: AtomicU16,
     next_free: UnsafeCell<*mut Block>,

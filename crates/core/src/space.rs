@@ -7,6 +7,8 @@
 //! Context: entries are allocated and written by the evictor, read and freed by the fault handler and the reader of
 //! events. Whoever calls has the entry's page word in a state that gives it the right to (see [`crate::page`]).
 
+pub mod validate;
+
 use crate::file_space::FileSpace;
 use crate::page_table::{Memory, PAGE};
 use core::fmt;
@@ -27,9 +29,9 @@ use rustix::fd::BorrowedFd;
 
 /// What stands beside each slot word.
 #[repr(C)]
-struct Beside {
-    location: LocationCell,
-    check: AtomicU32,
+pub(crate) struct Beside {
+    pub(crate) location: LocationCell,
+    pub(crate) check: AtomicU32,
     spare: AtomicU32,
 }
 const PAYLOAD: usize = size_of::<Beside>();
@@ -107,7 +109,7 @@ pub enum Movers {
 }
 
 /// The engine's memory, as the store wants it.
-struct StoreMemory<'m, M>(&'m M);
+pub(crate) struct StoreMemory<'m, M>(&'m M);
 
 // SAFETY: passed on to memory that keeps the contract.
 unsafe impl<M: PageMemory> PageMemory for StoreMemory<'_, M> {
@@ -128,9 +130,9 @@ pub struct NoMemory;
 pub struct Space<'m, M: Memory + PageMemory> {
     slots: Slots<PAYLOAD>,
     device: DeviceId,
-    zram: Zram<StoreMemory<'m, M>>,
+    pub(crate) zram: Zram<StoreMemory<'m, M>>,
     file: AtomicI32,
-    file_space: FileSpace,
+    pub(crate) file_space: FileSpace,
     memory: &'m M,
     frame_bytes: AtomicU64,
 }
@@ -220,7 +222,7 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
         self.slots.alloc_folio(LogicalCpu(0), order, folio, DeviceMask::only(self.device))
     }
 
-    fn beside(&self, entry: SwapEntry) -> Option<&Beside> {
+    pub(crate) fn beside(&self, entry: SwapEntry) -> Option<&Beside> {
         // SAFETY: the payload of a used slot is 16 bytes that only this module interprets, 8-aligned (frames are page
         // aligned, 4096 + 16 i); all-zero is valid; it stays while the slot is used, which the caller's right ensures.
         self.slots.payload(entry).map(|payload: NonNull<u8>| unsafe { payload.cast::<Beside>().as_ref() })
@@ -271,7 +273,7 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
         Ok(written)
     }
 
-    fn write_slots(&self, slot: FileSlot, pages: &[u8]) -> Result<(), WriteError> {
+    pub(crate) fn write_slots(&self, slot: FileSlot, pages: &[u8]) -> Result<(), WriteError> {
         let written = match self.file_device() {
             Some(device) => device.write(slot, pages).map_err(WriteError::File),
             None => Err(WriteError::Incompressible),
@@ -345,7 +347,12 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
         result
     }
 
-    fn read_place(&self, location: Location, check: u32, page: &mut Page) -> Result<Written, ReadError> {
+    pub(crate) fn read_place(
+        &self,
+        location: Location,
+        check: u32,
+        page: &mut Page,
+    ) -> Result<Written, ReadError> {
         match Place::unpack(location, check).ok_or(ReadError::Corrupt)? {
             Place::None => Err(ReadError::Missing),
             Place::Zero => {
@@ -405,56 +412,6 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
                 Some(Place::Zram { .. })
             )
         })
-    }
-
-    /// Moves the bytes of these entries from the compressed RAM device to consecutive slots of the file device; returns
-    /// how many were moved. An entry that was freed, or is being read or freed just now, is passed over. The caller is the
-    /// only one that allocates entries, so none can have become another page's. `pages` is page aligned.
-    ///
-    /// # Errors
-    /// [`WriteError`]; every location is as before.
-    pub fn demote_run(&self, entries: &[Option<SwapEntry>], pages: &mut [Page]) -> Result<u64, WriteError> {
-        let mut olds = [Location::NONE; 64];
-        let first = self.file_space.allocate(entries.len() as u32).ok_or(WriteError::Incompressible)?;
-        for (index, (entry, page)) in entries.iter().zip(pages.iter_mut()).enumerate() {
-            let Some(beside) = entry.and_then(|entry| self.beside(entry)) else { continue };
-            let Some(location) = beside.location.try_lock() else { continue };
-            let check = beside.check.load(Relaxed);
-            if matches!(Place::unpack(location, check), Some(Place::Zram { .. }))
-                && self.read_place(location, check, page).is_ok()
-            {
-                olds[index] = location;
-            }
-            beside.location.unlock_with(location);
-        }
-        self.write_slots(first, pages.as_flattened())?;
-        let mut moved = 0;
-        for (index, (entry, page)) in entries.iter().zip(pages.iter()).enumerate() {
-            let Some(slot) = FileSlot::new(first.raw() + index as u64) else { continue };
-            let beside = entry.and_then(|entry| self.beside(entry)).filter(|_| olds[index] != Location::NONE);
-            if !beside.is_some_and(|beside| self.replace_zram(beside, olds[index], slot, page)) {
-                self.file_space.free(slot);
-                continue;
-            }
-            moved += 1;
-        }
-        Ok(moved)
-    }
-
-    fn replace_zram(&self, beside: &Beside, old: Location, slot: FileSlot, page: &Page) -> bool {
-        let Some(location) = beside.location.try_lock() else { return false };
-        let place = Place::unpack(location, beside.check.load(Relaxed));
-        let (true, Some(Place::Zram { handle, len, .. })) = (location == old, place) else {
-            beside.location.unlock_with(location);
-            return false;
-        };
-        let (new, check) = Place::File { slot, checksum: Checksum::of(page) }.pack();
-        beside.check.store(check, Relaxed);
-        beside.location.unlock_with(new);
-        // SAFETY: the location that named the object was locked by us and names the file slot now.
-        let freed = unsafe { self.zram.free(handle, len) };
-        debug_assert!(freed.is_ok());
-        true
     }
 
     /// The slot of the file device in which an entry's bytes are, if they are there.

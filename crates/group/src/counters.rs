@@ -46,6 +46,10 @@ named! {
         StolenBackground = "pgsteal_kswapd",
         /// Times that a fault had to wait for memory (direct reclaim).
         DirectReclaims = "allocstall",
+        /// Pages that left without being written: their stored copy was kept when they came back, and they were not changed.
+        StolenClean = "pgsteal_clean",
+        /// Write faults on present pages that were write-protected.
+        WriteProtectFaults = "pgfault_wp",
         /// Pages that were touched while they waited uncompressed, and went back as hot.
         Activated = "pgactivate",
         /// Pages found in the swap cache at a fault.
@@ -68,6 +72,10 @@ named! {
         Forks = "forks",
         /// Children made by a bare clone(2), served by their parent.
         RawForks = "raw_forks",
+        /// Times that a member with pages in swap checked every invariant (`run --validate`).
+        Validations = "validations",
+        /// Invariants that did not hold.
+        Violations = "violations",
     }
 }
 
@@ -112,6 +120,8 @@ named! {
         Staging = "staging",
         /// Anonymous memory of the program.
         Resident = "resident",
+        /// Memory that is resident and still has its stored copy (as SwapCached of /proc/meminfo).
+        SwapCached = "swap_cached",
         /// Slots in use.
         SlotsUsed = "slots_used_pages",
     }

@@ -17,7 +17,7 @@
 //! | supervisor | `Clusters` | how many (0: the device is full), then their numbers | |
 //! | member | `DropClusters` | how many, then their numbers | |
 //! | member | `OutOfMemory` | [`OutOfMemory`], bytes it has, bytes it would need | |
-//! | member | `Note` | [`Note`], a value | |
+//! | member | `Note` | [`Note`], a value, for some a second one | |
 //! | anybody of the same user | `Query` | | |
 //! | supervisor | `Answer` | [`answer`] flags | segment, read-only, [directory of the file device, `O_PATH`] |
 //!
@@ -94,6 +94,55 @@ pub enum Note {
     NoUserfault = 1,
     /// A page was poisoned (value: its address).
     Poisoned = 2,
+    /// An invariant does not hold (value: [`Invariant`], and a figure or an address that belongs to it).
+    Violation = 3,
+}
+
+/// What a member that validates itself finds broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub enum Invariant {
+    /// The allocator of slots contradicts itself.
+    Slots = 1,
+    /// The compressed RAM device contradicts itself.
+    Store = 2,
+    /// A page is half way while nobody is at work (its address).
+    HalfWay = 3,
+    /// A page word names a slot that is not used, or not in the way that its state says (its address).
+    WordWithoutSlot = 4,
+    /// A page is stored nowhere (its address).
+    Nowhere = 5,
+    /// Slots are used that no page word names (how many more, or fewer).
+    Unreachable = 6,
+    /// The number of pages out is not that of their words (what it says).
+    PagesOut = 7,
+    /// The compressed RAM device holds more or less than the slots name (what it holds).
+    StoreContents = 8,
+    /// The file device's used slots are not those that the slots name (how many are used).
+    FileContents = 9,
+    /// The number of pages that keep their stored copy is not that of their words (what it says).
+    CleanPages = 10,
+}
+
+impl Invariant {
+    /// All of them.
+    pub const ALL: [Invariant; 10] = [
+        Invariant::Slots,
+        Invariant::Store,
+        Invariant::HalfWay,
+        Invariant::WordWithoutSlot,
+        Invariant::Nowhere,
+        Invariant::Unreachable,
+        Invariant::PagesOut,
+        Invariant::StoreContents,
+        Invariant::FileContents,
+        Invariant::CleanPages,
+    ];
+
+    /// The one with this number.
+    pub fn from_number(number: u64) -> Option<Self> {
+        Self::ALL.into_iter().find(|invariant| *invariant as u64 == number)
+    }
 }
 
 /// One message. Sent and received whole: it is far below any socket buffer.

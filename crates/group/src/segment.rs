@@ -13,7 +13,7 @@ use core::sync::atomic::{
 /// "folioswp" in ASCII.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"folioswp");
 /// Layout version; a member refuses a segment of another version.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Members that one group can have at a time.
 pub const MEMBERS_MAX: usize = 4096;
 /// Clusters (2 MiB each) of the shared file device that can have their owner count published: 1 TiB.
@@ -66,6 +66,8 @@ pub struct Header {
     pub file_clusters_used: AtomicU32,
     /// Counts up whenever the group's charge sinks: threads that wait for memory wait on it (futex).
     pub charge_sank: AtomicU32,
+    /// 1: members check every invariant now and then (for tests).
+    pub validate: AtomicU32,
 }
 
 /// Life of a member's place.

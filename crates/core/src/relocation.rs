@@ -1,0 +1,82 @@
+//! Moving stored bytes: from the compressed RAM device to the file device (demotion), and within the compressed RAM device
+//! (compaction). Locations change, entries and page words do not: whoever reads meanwhile finds the one place or the other,
+//! under the location's lock.
+
+use crate::page_table::Memory;
+use crate::space::{Beside, Space, WriteError};
+use core::sync::atomic::Ordering::Relaxed;
+use folioswap_devices::{Checksum, CompactReport, FileSlot, Location, Page, PageMemory, Place, Verdict};
+use folioswap_slots::SwapEntry;
+
+impl<M: Memory + PageMemory> Space<'_, M> {
+    /// Empties sparse spans of the compressed RAM device into fuller ones, moving about `budget_bytes` of stored bytes at most, and
+    /// gives the memory of the emptied ones back to the system. Locations change, entries do not. Nothing may be frozen by
+    /// a fork (see [`Movers`](crate::space::Movers)). Costs about 1 µs for each object moved.
+    pub fn compact(&self, budget_bytes: u64) -> CompactReport {
+        let report = self.zram.compact(budget_bytes, |moved| {
+            let entry = SwapEntry::from_raw(moved.owner.raw());
+            let location =
+                |handle| Place::Zram { handle, len: moved.len, checksum: Checksum::from_raw(0) }.pack().0;
+            // The entry may be freed by now, and its words another cluster's: only the one location that names the old
+            // object is exchanged, and no other word of the engine can equal it.
+            let relocated = entry
+                .and_then(|entry| self.beside(entry))
+                .is_some_and(|beside| beside.location.relocate(location(moved.old), location(moved.new)));
+            if relocated { Verdict::Moved } else { Verdict::Kept }
+        });
+        if report.spans_freed > 0 {
+            self.trim();
+        }
+        report
+    }
+
+    /// Moves the bytes of these entries from the compressed RAM device to consecutive slots of the file device; returns
+    /// how many were moved. An entry that was freed, or is being read or freed just now, is passed over. The caller is the
+    /// only one that allocates entries, so none can have become another page's. `pages` is page aligned.
+    ///
+    /// # Errors
+    /// [`WriteError`]; every location is as before.
+    pub fn demote_run(&self, entries: &[Option<SwapEntry>], pages: &mut [Page]) -> Result<u64, WriteError> {
+        let mut olds = [Location::NONE; 64];
+        let first = self.file_space.allocate(entries.len() as u32).ok_or(WriteError::Incompressible)?;
+        for (index, (entry, page)) in entries.iter().zip(pages.iter_mut()).enumerate() {
+            let Some(beside) = entry.and_then(|entry| self.beside(entry)) else { continue };
+            let Some(location) = beside.location.try_lock() else { continue };
+            let check = beside.check.load(Relaxed);
+            if matches!(Place::unpack(location, check), Some(Place::Zram { .. }))
+                && self.read_place(location, check, page).is_ok()
+            {
+                olds[index] = location;
+            }
+            beside.location.unlock_with(location);
+        }
+        self.write_slots(first, pages.as_flattened())?;
+        let mut moved = 0;
+        for (index, (entry, page)) in entries.iter().zip(pages.iter()).enumerate() {
+            let Some(slot) = FileSlot::new(first.raw() + index as u64) else { continue };
+            let beside = entry.and_then(|entry| self.beside(entry)).filter(|_| olds[index] != Location::NONE);
+            if !beside.is_some_and(|beside| self.replace_zram(beside, olds[index], slot, page)) {
+                self.file_space.free(slot);
+                continue;
+            }
+            moved += 1;
+        }
+        Ok(moved)
+    }
+
+    fn replace_zram(&self, beside: &Beside, old: Location, slot: FileSlot, page: &Page) -> bool {
+        let Some(location) = beside.location.try_lock() else { return false };
+        let place = Place::unpack(location, beside.check.load(Relaxed));
+        let (true, Some(Place::Zram { handle, len, .. })) = (location == old, place) else {
+            beside.location.unlock_with(location);
+            return false;
+        };
+        let (new, check) = Place::File { slot, checksum: Checksum::of(page) }.pack();
+        beside.check.store(check, Relaxed);
+        beside.location.unlock_with(new);
+        // SAFETY: the location that named the object was locked by us and names the file slot now.
+        let freed = unsafe { self.zram.free(handle, len) };
+        debug_assert!(freed.is_ok());
+        true
+    }
+}
