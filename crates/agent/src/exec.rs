@@ -1,137 +1,82 @@
-//! exec and posix_spawn: whatever environment a program gives its children, they stay in the group, and an LD_PRELOAD of
-//! the user's is kept.
+//! exec and posix_spawn, in all their forms: whatever environment a program gives its children, they stay in the group, and
+//! an LD_PRELOAD of the user's is kept.
 //!
-//! All of it may run in a child made by vfork, in the parent's memory, or in a signal handler: no allocation; the new
-//! array lives on the stack, and in a mapping only if it is very large.
+//! All of it may run in a child made by vfork, in the parent's memory, or in a signal handler: no allocation (`scratch`).
 
-use crate::environment::{GROUP, PRELOAD, count, position};
+use crate::environment::{Strings, count, extended};
 use crate::libc;
 use crate::next;
+use crate::scratch::NoMemory;
+use core::arch::naked_asm;
 use core::ffi::{c_char, c_int, c_void};
 use folioswap_pager::sys;
+use linux_raw_sys::errno::ENOSYS;
 use linux_raw_sys::general as raw;
 
-type Strings = *const *const c_char;
-
-/// Strings that fit on the stack.
-const STACK_STRINGS: usize = 1024;
-const VALUE_MAX: usize = 4096;
-
-/// Our own values, remembered from the environment that the process was started with.
-struct Own {
-    agent: &'static [u8],
-    group: &'static [u8],
+/// How exec says that it failed.
+fn exec_failed(errno: i32) -> c_int {
+    libc::set_errno(errno);
+    -1
 }
 
-fn own() -> Option<Own> {
-    let engine = crate::start::engine()?;
-    let agent = engine.agent_path();
-    (!agent.is_empty()).then(|| Own { agent, group: engine.group_name() })
+/// How posix_spawn says it.
+fn spawn_failed(errno: i32) -> c_int {
+    errno
 }
 
-/// An environment with our two variables, built over the caller's.
-struct Environment {
-    strings: [*const c_char; STACK_STRINGS],
-    preload: [u8; VALUE_MAX],
-    group: [u8; 160],
-    large: *mut *const c_char,
+/// Functions whose last argument is an environment: the C library's own is called with one that keeps the new image in the
+/// group. One that this C library lacks (pidfd_spawn is young) fails as one that the kernel lacks.
+macro_rules! with_environment {
+    ($failed:ident: $($name:ident($($argument:ident: $type:ty),*))*) => {$(
+        #[doc = concat!(stringify!($name), ", with the environment extended.\n\n# Safety\nAs ", stringify!($name), ".")]
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($($argument: $type,)* environment: Strings) -> c_int {
+            let Some(function) = next!(try $name: fn($($type,)* Strings) -> c_int) else {
+                return $failed(ENOSYS as i32);
+            };
+            // SAFETY: the caller's arguments; the environment is valid during the call.
+            let result = unsafe { extended(environment, &mut |environment| function($($argument,)* environment)) };
+            result.unwrap_or_else(|NoMemory| $failed(NoMemory::ERRNO))
+        }
+    )*};
 }
 
-impl Environment {
-    const fn new() -> Self {
-        Environment {
-            strings: [core::ptr::null(); STACK_STRINGS],
-            preload: [0; VALUE_MAX],
-            group: [0; 160],
-            large: core::ptr::null_mut(),
-        }
-    }
-
-    /// `environment` itself if it has our variables, else a copy that has them, valid as long as `self`.
-    ///
-    /// # Safety
-    /// `environment` must be null or a null-terminated array of terminated strings.
-    unsafe fn extend(&mut self, environment: Strings) -> Strings {
-        let Some(own) = own() else { return environment };
-        // SAFETY: by contract, for the whole function.
-        let preload = unsafe { position(environment, PRELOAD) };
-        // SAFETY: by contract.
-        let group = unsafe { position(environment, GROUP) };
-        let has_agent = preload.is_some_and(|(_, value)| {
-            value.split(|&byte| byte == b':' || byte == b' ').any(|path| path == own.agent)
-        });
-        if has_agent && group.is_some_and(|(_, value)| value == own.group) {
-            return environment;
-        }
-        // SAFETY: by contract.
-        let length = unsafe { count(environment) };
-        let strings: &mut [*const c_char] = if length + 3 <= STACK_STRINGS {
-            &mut self.strings
-        } else {
-            let bytes = (length + 3) * size_of::<*const c_char>();
-            let arguments = [0, bytes, 3, (raw::MAP_PRIVATE | raw::MAP_ANONYMOUS) as usize, usize::MAX, 0];
-            // SAFETY: a new mapping, which the exec throws away.
-            let Ok(place) = (unsafe { sys::syscall(raw::__NR_mmap, arguments) }) else { return environment };
-            self.large = place as *mut *const c_char;
-            // SAFETY: the mapping is that large.
-            unsafe { core::slice::from_raw_parts_mut(self.large, length + 3) }
-        };
-        for (index, string) in strings[..length].iter_mut().enumerate() {
-            // SAFETY: within the array.
-            *string = unsafe { *environment.add(index) };
-        }
-        let mut end = length;
-        let mut place = |at: Option<(usize, &[u8])>, value: *const c_char| match at {
-            Some((index, _)) => strings[index] = value,
-            None => {
-                strings[end] = value;
-                end += 1;
-            }
-        };
-        if !has_agent {
-            let theirs = preload.map_or(&b""[..], |(_, value)| value);
-            let separator: &[u8] = if theirs.is_empty() { b"" } else { b":" };
-            if join(&mut self.preload, &[PRELOAD, b"=", own.agent, separator, theirs]) {
-                place(preload, self.preload.as_ptr().cast());
-            }
-        }
-        if join(&mut self.group, &[GROUP, b"=", own.group]) {
-            place(group, self.group.as_ptr().cast());
-        }
-        strings[end] = core::ptr::null();
-        strings.as_ptr()
-    }
+with_environment! { exec_failed:
+    execve(path: *const c_char, arguments: Strings)
+    execvpe(file: *const c_char, arguments: Strings)
+    fexecve(descriptor: c_int, arguments: Strings)
 }
 
-/// Writes the parts and a terminator; false if they do not fit.
-fn join(into: &mut [u8], parts: &[&[u8]]) -> bool {
-    let mut length = 0;
-    for part in parts {
-        if length + part.len() + 1 > into.len() {
-            return false;
-        }
-        into[length..length + part.len()].copy_from_slice(part);
-        length += part.len();
-    }
-    into[length] = 0;
-    true
+with_environment! { spawn_failed:
+    posix_spawn(pid: *mut c_int, path: *const c_char, actions: *const c_void, attributes: *const c_void, arguments: Strings)
+    posix_spawnp(pid: *mut c_int, file: *const c_char, actions: *const c_void, attributes: *const c_void, arguments: Strings)
+    pidfd_spawn(pidfd: *mut c_int, path: *const c_char, actions: *const c_void, attributes: *const c_void, arguments: Strings)
+    pidfd_spawnp(pidfd: *mut c_int, file: *const c_char, actions: *const c_void, attributes: *const c_void, arguments: Strings)
 }
 
-/// execve(2) with the environment extended.
+/// execveat(2), by the system call itself: older C libraries have no function of this name.
 ///
 /// # Safety
-/// As execve.
+/// As execveat.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn execve(path: *const c_char, arguments: Strings, environment: Strings) -> c_int {
-    let mut extended = Environment::new();
+pub unsafe extern "C" fn execveat(
+    directory: c_int,
+    path: *const c_char,
+    arguments: Strings,
+    environment: Strings,
+    flags: c_int,
+) -> c_int {
+    let mut call = |environment: Strings| {
+        let words =
+            [directory as usize, path as usize, arguments as usize, environment as usize, flags as usize, 0];
+        // SAFETY: the caller's.
+        match unsafe { sys::syscall(raw::__NR_execveat, words) } {
+            Ok(_) => 0,
+            Err(errno) => exec_failed(errno.raw_os_error()),
+        }
+    };
     // SAFETY: the caller's.
-    unsafe {
-        next!(execve: fn(*const c_char, Strings, Strings) -> c_int)(
-            path,
-            arguments,
-            extended.extend(environment),
-        )
-    }
+    unsafe { extended(environment, &mut call) }.unwrap_or_else(|NoMemory| exec_failed(NoMemory::ERRNO))
 }
 
 /// execv(3).
@@ -154,124 +99,84 @@ pub unsafe extern "C" fn execvp(file: *const c_char, arguments: Strings) -> c_in
     unsafe { execvpe(file, arguments, libc::environ) }
 }
 
-/// execvpe(3).
+/// The arguments of execle as an array; behind the null comes the environment.
 ///
 /// # Safety
-/// As execvpe.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn execvpe(file: *const c_char, arguments: Strings, environment: Strings) -> c_int {
-    let mut extended = Environment::new();
-    // SAFETY: the caller's.
-    unsafe {
-        next!(execvpe: fn(*const c_char, Strings, Strings) -> c_int)(
-            file,
-            arguments,
-            extended.extend(environment),
-        )
-    }
+/// As execle.
+unsafe extern "C" fn execle_array(path: *const c_char, arguments: Strings) -> c_int {
+    // SAFETY: execle's contract: the argument after the null is there, and is the environment.
+    unsafe { execve(path, arguments, (*arguments.add(count(arguments) + 1)).cast()) }
 }
 
-/// fexecve(3).
+/// As [`execv`], by a name that nobody can put another function in front of.
 ///
 /// # Safety
-/// As fexecve.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn fexecve(descriptor: c_int, arguments: Strings, environment: Strings) -> c_int {
-    let mut extended = Environment::new();
-    // SAFETY: the caller's.
-    unsafe {
-        next!(fexecve: fn(c_int, Strings, Strings) -> c_int)(
-            descriptor,
-            arguments,
-            extended.extend(environment),
-        )
-    }
+/// As execl.
+unsafe extern "C" fn execl_array(path: *const c_char, arguments: Strings) -> c_int {
+    // SAFETY: by contract.
+    unsafe { execv(path, arguments) }
 }
 
-/// execveat(2).
+/// As [`execvp`].
 ///
 /// # Safety
-/// As execveat.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn execveat(
-    directory: c_int,
-    path: *const c_char,
-    arguments: Strings,
-    environment: Strings,
-    flags: c_int,
-) -> c_int {
-    let mut extended = Environment::new();
-    // SAFETY: the caller's; the system call itself, since older C libraries have no function of this name.
-    let result = unsafe {
-        sys::syscall(
-            raw::__NR_execveat,
-            [
-                directory as usize,
-                path as usize,
-                arguments as usize,
-                extended.extend(environment) as usize,
-                flags as usize,
-                0,
-            ],
-        )
-    };
-    if let Err(errno) = result {
-        // SAFETY: the calling thread's errno.
-        unsafe { *libc::__errno_location() = errno.raw_os_error() };
-    }
-    -1
+/// As execlp.
+unsafe extern "C" fn execlp_array(file: *const c_char, arguments: Strings) -> c_int {
+    // SAFETY: by contract.
+    unsafe { execvp(file, arguments) }
 }
 
-/// posix_spawn(3).
+/// Functions of one argument and a list. The list's first five words come in registers, the others lie on the stack above
+/// the return address. With the registers pushed in the return address's stead the list is one array: it is passed on as
+/// that, of any length, and nothing is copied. The words that are overwritten are the callee's own.
 ///
-/// # Safety
-/// As posix_spawn.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn posix_spawn(
-    pid: *mut c_int,
-    path: *const c_char,
-    actions: *const c_void,
-    attributes: *const c_void,
-    arguments: Strings,
-    environment: Strings,
-) -> c_int {
-    let mut extended = Environment::new();
-    // SAFETY: the caller's.
-    unsafe {
-        next!(posix_spawn: fn(*mut c_int, *const c_char, *const c_void, *const c_void, Strings, Strings) -> c_int)(
-            pid,
-            path,
-            actions,
-            attributes,
-            arguments,
-            extended.extend(environment),
-        )
-    }
+/// Stack, from the CFA (the stack pointer before the call) down: five words of the list, the return address; that is
+/// 48 bytes below a multiple of 16, so the call is aligned. `ret` takes the address that was pushed by the call, as a shadow
+/// stack demands.
+macro_rules! variadic {
+    ($($name:ident => $array:ident)*) => {$(
+        #[doc = concat!(stringify!($name), "(3): more arguments follow, up to a null.\n\n# Safety\nAs ", stringify!($name), ".")]
+        #[unsafe(no_mangle)]
+        #[unsafe(naked)]
+        pub unsafe extern "C" fn $name(first: *const c_char, argument: *const c_char) -> c_int {
+            naked_asm!(
+                ".cfi_startproc",
+                "pop rax",
+                ".cfi_def_cfa_offset 0",
+                ".cfi_register rip, rax",
+                "push r9",
+                ".cfi_adjust_cfa_offset 8",
+                "push r8",
+                ".cfi_adjust_cfa_offset 8",
+                "push rcx",
+                ".cfi_adjust_cfa_offset 8",
+                "push rdx",
+                ".cfi_adjust_cfa_offset 8",
+                "push rsi",
+                ".cfi_adjust_cfa_offset 8",
+                "mov rsi, rsp",
+                "push rax",
+                ".cfi_adjust_cfa_offset 8",
+                ".cfi_offset rip, -48",
+                "call {array}",
+                "pop rcx",
+                ".cfi_adjust_cfa_offset -8",
+                ".cfi_register rip, rcx",
+                "add rsp, 40",
+                ".cfi_adjust_cfa_offset -40",
+                "push rcx",
+                ".cfi_adjust_cfa_offset 8",
+                ".cfi_offset rip, -8",
+                "ret",
+                ".cfi_endproc",
+                array = sym $array,
+            )
+        }
+    )*};
 }
 
-/// posix_spawnp(3).
-///
-/// # Safety
-/// As posix_spawnp.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn posix_spawnp(
-    pid: *mut c_int,
-    file: *const c_char,
-    actions: *const c_void,
-    attributes: *const c_void,
-    arguments: Strings,
-    environment: Strings,
-) -> c_int {
-    let mut extended = Environment::new();
-    // SAFETY: the caller's.
-    unsafe {
-        next!(posix_spawnp: fn(*mut c_int, *const c_char, *const c_void, *const c_void, Strings, Strings) -> c_int)(
-            pid,
-            file,
-            actions,
-            attributes,
-            arguments,
-            extended.extend(environment),
-        )
-    }
+variadic! {
+    execl => execl_array
+    execle => execle_array
+    execlp => execlp_array
 }

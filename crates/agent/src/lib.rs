@@ -1,8 +1,8 @@
 //! The agent: what `folioswap run` preloads into a program and its children.
 //!
 //! It makes the engine, starts the handler thread, and stands in the way of the few C library functions whose meaning must
-//! be kept: fork (by fork handlers), exec (an image that is started stays managed), thread creation (control
-//! blocks stay resident), madvise, mmap and brk. Everything else the pager learns from the kernel.
+//! be kept: fork (by fork handlers), exec and what starts a shell (an image that is started stays managed), thread creation
+//! (control blocks stay resident), madvise, mmap and brk. Everything else the pager learns from the kernel.
 //!
 //! `no_std`, without an allocator, and with no dependency on a C library version: every function of the C library that is
 //! called is looked up by name, and only in the program's own threads.
@@ -12,6 +12,8 @@ mod environment;
 mod exec;
 mod libc;
 mod mappings;
+mod scratch;
+mod shell;
 mod start;
 mod threads;
 

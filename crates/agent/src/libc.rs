@@ -5,6 +5,7 @@ use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
 unsafe extern "C" {
     fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
+    fn dlerror() -> *mut c_char;
     /// The C library's environment.
     pub static environ: *const *const c_char;
     /// Registers fork handlers; `pthread_atfork` itself is not a dynamic symbol.
@@ -14,11 +15,22 @@ unsafe extern "C" {
         child: Option<extern "C" fn()>,
         dso: *mut c_void,
     ) -> c_int;
-    /// Address of the calling thread's errno.
-    pub fn __errno_location() -> *mut c_int;
+    fn __errno_location() -> *mut c_int;
 }
 
-/// A function that stands behind ours, found at its first use.
+/// Sets the calling thread's errno.
+pub fn set_errno(errno: i32) {
+    // SAFETY: the calling thread's own.
+    unsafe { *__errno_location() = errno };
+}
+
+/// The calling thread's errno.
+pub fn errno() -> i32 {
+    // SAFETY: the calling thread's own.
+    unsafe { *__errno_location() }
+}
+
+/// A function that stands behind ours.
 pub struct Next {
     name: &'static CStr,
     found: AtomicPtr<c_void>,
@@ -32,37 +44,50 @@ impl Next {
         Next { name, found: AtomicPtr::new(core::ptr::null_mut()) }
     }
 
-    /// Its address.
-    ///
-    /// # Panics
-    /// When the program's C library has no such function; the program could not have been linked with it.
-    pub fn address(&self) -> *mut c_void {
+    /// Its address; `None` when the program's C library has no such function.
+    pub fn find(&self) -> Option<*mut c_void> {
         let mut found = self.found.load(Relaxed);
         if found.is_null() {
-            // SAFETY: a terminated name; called in a thread of the program.
-            found = unsafe { dlsym(RTLD_NEXT, self.name.as_ptr()) };
-            assert!(!found.is_null(), "the C library has no {:?}", self.name);
+            // SAFETY: a terminated name; called in a thread of the program. What failed is no error of the program's.
+            unsafe {
+                found = dlsym(RTLD_NEXT, self.name.as_ptr());
+                dlerror();
+            }
             self.found.store(found, Relaxed);
         }
-        found
+        (!found.is_null()).then_some(found)
     }
 }
 
-/// Declares a function behind ours, with its type.
+/// Declares a function behind ours, with its type; with `try`, as an option. It is looked up when the agent is loaded: execve
+/// may be called where the dynamic linker's lock cannot be waited for, in a signal handler or a child made by vfork.
 #[macro_export]
 macro_rules! next {
-    ($name:ident: fn($($argument:ty),* $(,)?) -> $result:ty) => {{
+    (try $name:ident: fn($($argument:ty),* $(,)?) -> $result:ty) => {{
         static NEXT: $crate::libc::Next = $crate::libc::Next::new(
             match core::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
                 Ok(name) => name,
                 Err(_) => panic!(),
             },
         );
+        extern "C" fn look_up() {
+            NEXT.find();
+        }
+        #[used]
+        #[unsafe(link_section = ".init_array")]
+        static AT_LOAD: extern "C" fn() = look_up;
         #[allow(unused_unsafe, reason = "some callers stand in an unsafe block already")]
-        // SAFETY: the C library's function of this name has this type.
-        let function = unsafe {
-            core::mem::transmute::<*mut core::ffi::c_void, unsafe extern "C" fn($($argument),*) -> $result>(NEXT.address())
-        };
-        function
+        NEXT.find().map(|found| {
+            // SAFETY: the C library's function of this name has this type.
+            unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, unsafe extern "C" fn($($argument),*) -> $result>(found)
+            }
+        })
     }};
+    ($name:ident: fn($($argument:ty),* $(,)?) -> $result:ty) => {
+        match $crate::next!(try $name: fn($($argument),*) -> $result) {
+            Some(function) => function,
+            None => panic!(concat!("the C library has no ", stringify!($name))),
+        }
+    };
 }

@@ -28,16 +28,10 @@ pub unsafe extern "C" fn madvise(start: *mut c_void, bytes: usize, advice: c_int
     match result {
         Ok(_) => 0,
         Err(errno) => {
-            // SAFETY: the calling thread's errno.
-            unsafe { *libc::__errno_location() = errno.raw_os_error() };
+            libc::set_errno(errno.raw_os_error());
             -1
         }
     }
-}
-
-fn fail(errno: i32) {
-    // SAFETY: the calling thread's errno.
-    unsafe { *libc::__errno_location() = errno };
 }
 
 /// mmap(2): large anonymous memory is looked at before the program touches it.
@@ -68,7 +62,7 @@ pub unsafe extern "C" fn mmap(
             place as *mut c_void
         }
         Err(errno) => {
-            fail(errno.raw_os_error());
+            libc::set_errno(errno.raw_os_error());
             usize::MAX as *mut c_void
         }
     }

@@ -53,6 +53,17 @@ extern "C" fn construct(_argc: i32, _argv: *const *const u8, envp: *const *const
 #[unsafe(link_section = ".init_array")]
 static CONSTRUCT: extern "C" fn(i32, *const *const u8, *const *const core::ffi::c_char) = construct;
 
+/// For tests of folioswap: what the engine holds at the end is checked too.
+extern "C" fn at_exit() {
+    if let Some(engine) = engine() {
+        engine.validate_at_exit();
+    }
+}
+
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static AT_EXIT: extern "C" fn() = at_exit;
+
 extern "C" fn before_fork() {
     if let Some(engine) = engine() {
         fork::prepare(engine);
