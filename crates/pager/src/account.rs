@@ -10,21 +10,23 @@ use rustix::fd::BorrowedFd;
 /// Sizes of the process, in bytes, from `/proc/self/statm`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcessSize {
-    /// Address space.
-    pub virtual_size: u64,
+    /// Address space of private writable mappings and stacks: what can be touched. It grows also when memory that was reserved
+    /// without access is made writable, as allocators do, which the size of the whole address space does not tell.
+    pub writable: u64,
     /// Resident anonymous memory.
     pub anonymous: u64,
     /// Resident file and shared memory.
     pub shared: u64,
 }
 
-/// Parses `/proc/self/statm`: size, resident, shared, ... in pages.
+/// Parses `/proc/self/statm`: size, resident, shared, text, lib, data, ... in pages.
 pub fn parse_statm(text: &[u8]) -> Option<ProcessSize> {
     let mut fields = text.split(|byte| byte.is_ascii_whitespace()).map(decimal);
-    let (size, resident, shared) = (fields.next()??, fields.next()??, fields.next()??);
+    let (_size, resident, shared) = (fields.next()??, fields.next()??, fields.next()??);
+    let (_text, _lib, data) = (fields.next()??, fields.next()??, fields.next()??);
     let page = PAGE as u64;
     Some(ProcessSize {
-        virtual_size: size * page,
+        writable: data * page,
         anonymous: resident.saturating_sub(shared) * page,
         shared: shared * page,
     })
@@ -150,12 +152,20 @@ impl Engine {
         self.space.mm_stat().mem_used_total + self.space.metadata_bytes() + tables + (128 << 10)
     }
 
+    /// Memory that the compressed stores of all members occupy, as last published.
+    pub(crate) fn stored_by_group(&self) -> u64 {
+        let members = self.segment().members().iter().filter(|member| member.is_live());
+        members.map(|member| member.figures.gauge(Gauge::MemUsedTotal)).sum()
+    }
+
     /// Publishes the store's figures.
     pub(crate) fn publish_gauges(&self, size: ProcessSize, staging_bytes: u64) {
         let (figures, stat) = (self.figures(), self.space.mm_stat());
         let swapped = self.swapped_pages.load(Relaxed);
         figures.set(Gauge::Swapped, swapped * PAGE as u64);
-        figures.set(Gauge::SlotsUsed, swapped);
+        let clean = self.clean_pages.load(Relaxed);
+        figures.set(Gauge::SwapCached, clean * PAGE as u64);
+        figures.set(Gauge::SlotsUsed, swapped + clean);
         figures.set(Gauge::OrigDataSize, stat.orig_data_size);
         figures.set(Gauge::ComprDataSize, stat.compr_data_size);
         figures.set(Gauge::MemUsedTotal, stat.mem_used_total);
@@ -176,7 +186,7 @@ mod tests {
     #[test]
     fn statm_is_pages() {
         let size = parse_statm(b"1000 300 100 5 0 200 0\n").unwrap();
-        assert_eq!(size, ProcessSize { virtual_size: 4096000, anonymous: 200 * 4096, shared: 100 * 4096 });
+        assert_eq!(size, ProcessSize { writable: 200 * 4096, anonymous: 200 * 4096, shared: 100 * 4096 });
         assert_eq!(parse_statm(b""), None);
         assert_eq!(parse_statm(b"12 x 3"), None);
     }

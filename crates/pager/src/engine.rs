@@ -7,8 +7,10 @@
 //! an event to be read, and the reader of events never takes `gate`.
 
 use crate::arena::Arena;
+use crate::clean::Bin;
 use crate::fork::ForkState;
 use crate::futex::Lock;
+use crate::placement::NO_CPU;
 use crate::ranges::Ranges;
 use crate::requests::{Request, Requests};
 use crate::staging::Staging;
@@ -83,6 +85,8 @@ pub struct Engine {
     pub(crate) serve_lock: Lock,
     pub(crate) descriptors: Descriptors,
     pub(crate) staging: UnsafeCell<Staging>,
+    /// Where clean pages are moved to. The evictor's alone.
+    pub(crate) bin: UnsafeCell<Bin>,
     pub(crate) registered: UnsafeCell<Ranges>,
     /// Ranges of the program that must stay resident (thread control blocks, stacks). Under `kept_lock`, which only the
     /// pager threads take.
@@ -97,6 +101,8 @@ pub struct Engine {
     pub(crate) scans: AtomicU32,
     /// The evictor's thread id: its own faults never wait for memory.
     pub(crate) evictor_thread: AtomicU32,
+    /// The CPU of the thread whose faults the handler serves there; `NO_CPU` when it follows none.
+    pub(crate) faulting_cpu: AtomicU32,
     /// The process that this copy of the engine belongs to; a child made by a bare clone(2) has a copy that is nobody's.
     owner: AtomicU32,
     pub(crate) fork: ForkState,
@@ -109,8 +115,16 @@ pub struct Engine {
     /// Wakes the evictor while the member's place in the segment is not known yet.
     pub(crate) segment: AtomicPtr<Segment>,
     pub(crate) member: AtomicU32,
+    /// Raised by a thread of the program that ends it: every invariant is to be checked once more (a futex).
+    pub(crate) validation_wanted: AtomicU32,
+    /// 1 once this process, or one that it was forked from, served a child that holds entries by a table of its own.
+    pub(crate) raw_forked: AtomicU32,
     /// Pages swapped out now.
     pub(crate) swapped_pages: AtomicU64,
+    /// Pages in the program's memory that keep their stored copy ([`folioswap_core::page::PageState::Clean`]).
+    pub(crate) clean_pages: AtomicU64,
+    /// Devices on which space is short, as the evictor found them (`look_at_swap_space`).
+    pub(crate) swap_full: AtomicU32,
     pub(crate) handler_stack: AtomicUsize,
     pub(crate) evictor_stack: AtomicUsize,
     pub(crate) group_name: [u8; GROUP_NAME_MAX],
@@ -119,7 +133,7 @@ pub struct Engine {
     agent_path_length: usize,
 }
 
-// SAFETY: the UnsafeCells are used under the locks named beside them (staging: by the evictor, or with
+// SAFETY: the UnsafeCells are used under the locks named beside them (bin: by the evictor; staging: by the evictor, or with
 // `write_back_lock` held and the evictor outside its write-back).
 unsafe impl Sync for Engine {}
 
@@ -167,6 +181,7 @@ impl Engine {
                 .copy_from_nonoverlapping(agent_path.as_ptr(), agent_path.len());
             let engine = &*engine;
             engine.own();
+            engine.faulting_cpu.store(NO_CPU, Relaxed);
             engine.descriptors.forget();
             engine.handler_stack.store(handler_stack.as_ptr() as usize, Relaxed);
             engine.evictor_stack.store(evictor_stack.as_ptr() as usize, Relaxed);
@@ -183,6 +198,7 @@ impl Engine {
             lock.reset();
         }
         self.own();
+        self.faulting_cpu.store(NO_CPU, Relaxed);
         self.descriptors.forget();
         self.life.store(Life::Starting as u32, Release);
     }

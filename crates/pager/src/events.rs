@@ -129,6 +129,7 @@ impl Engine {
                         self.space.put(entry, 1);
                         self.note_returned(1);
                     }
+                    PageState::Clean(entry, _) => self.put_copy(entry),
                     // The evictor frees the entry when its write-back finds the page gone.
                     PageState::Leaving(_) => self.note_returned(1),
                     _ => {}

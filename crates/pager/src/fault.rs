@@ -2,11 +2,11 @@
 
 use crate::engine::Engine;
 use crate::handler::{Fault, Handler};
-use crate::isolate::page_index;
+use crate::isolate::{Pages, page_index};
 use crate::staging::FOLIO_PAGES;
-use crate::uffd::Stopped;
+use crate::uffd::{Access, Stopped};
 use core::sync::atomic::Ordering::Relaxed;
-use folioswap_core::page::{PageState, PageWord};
+use folioswap_core::page::{Heat, PageState, PageWord};
 use folioswap_core::page_table::{BLOCK_PAGES, Block, PAGE};
 use folioswap_core::space::Movers;
 use folioswap_devices::Page;
@@ -91,18 +91,25 @@ impl Handler {
     pub(crate) fn serve(&mut self, fault: Fault) {
         let engine = self.engine;
         let address = fault.address & !(PAGE - 1);
+        if fault.access == Access::WriteProtected {
+            engine.figures().add(Counter::WriteProtectFaults, 1);
+        }
         loop {
             let Some(block) = engine.table.block_or_insert(address, engine.arena) else {
                 engine.userfault().wake(address, PAGE);
                 return;
             };
-            let done = match block.word(page_index(address)).state() {
+            let word = block.word(page_index(address));
+            let done = match word.state() {
                 // The evictor is between marking and moving: its section is a few microseconds.
                 PageState::Isolated(_) => {
                     drop(engine.move_lock.lock());
                     false
                 }
-                PageState::Leaving(_) | PageState::Stored(_) => self.swap_in(block, address),
+                PageState::Clean(..) => self.serve_clean(block, address, word, fault.access),
+                // Protected for a reason that is gone, or the page itself is gone; then the thread faults anew.
+                _ if fault.access == Access::WriteProtected => self.unprotect(address),
+                PageState::Leaving(_) | PageState::Stored(_) => self.swap_in(block, address, fault.access),
                 PageState::Present(_) | PageState::Removed { .. } | PageState::Returning(_) => {
                     self.first_touch(block, address)
                 }
@@ -164,7 +171,7 @@ impl Handler {
     }
 
     /// Brings a page back, with its neighbours as the history advises. True: resolved.
-    fn swap_in(&mut self, block: &Block, address: usize) -> bool {
+    fn swap_in(&mut self, block: &Block, address: usize, access: Access) -> bool {
         let engine = self.engine;
         let (index, order) = (page_index(address), engine.window_order(block, address));
         let first = index & !((1usize << order) - 1);
@@ -219,7 +226,11 @@ impl Handler {
                 }
             }
         }
-        let outcome = self.copy_back(block, base, first, order, &mut claimed);
+        let keep = self.copies_to_keep(access, block, base, |page| match claimed[page]?.from {
+            PageState::Stored(entry) => Some(entry),
+            _ => None,
+        });
+        let outcome = self.copy_back(block, base, first, order, keep, &mut claimed);
         self.unclaim_all(block, first, &claimed);
         let (resolved, copied) = outcome;
         if copied > 0 {
@@ -296,35 +307,49 @@ impl Handler {
         *self.buffers.page(page) = unsafe { *(staged as *const Page) };
     }
 
-    /// Copies the claimed pages into the program, run by run. Says whether the fault is resolved, and how many pages are
-    /// back; the claims of those are gone from the list.
+    /// Copies the claimed pages into the program, run by run; those in `keep` keep their stored copy. Says whether the fault
+    /// is resolved, and how many pages are back; the claims of those are gone from the list.
     fn copy_back(
         &mut self,
         block: &Block,
         base: usize,
         first: usize,
         order: u8,
+        keep: Pages,
         claimed: &mut [Option<Claimed>; FOLIO_PAGES],
     ) -> (bool, usize) {
         let engine = self.engine;
         let (mut page, mut copied) = (0, 0);
         let mut run_most = FOLIO_PAGES;
         while page < FOLIO_PAGES {
-            let run = claimed[page..].iter().take(run_most).take_while(|claim| claim.is_some()).count();
+            let kept = keep >> page & 1;
+            let alike = |&(at, claim): &(usize, &Option<Claimed>)| claim.is_some() && keep >> at & 1 == kept;
+            let run = claimed.iter().enumerate().skip(page).take(run_most).take_while(alike).count();
             if run == 0 {
                 page += 1;
                 continue;
             }
             let from: *const u8 = self.buffers.page(page).as_ptr();
+            let (to, bytes) = (base + page * PAGE, run * PAGE);
             // SAFETY: the buffers are the engine's memory.
-            let result = unsafe { engine.userfault().copy(base + page * PAGE, from, run * PAGE) };
+            let result = unsafe {
+                if kept != 0 {
+                    engine.userfault().copy_protected(to, from, bytes)
+                } else {
+                    engine.userfault().copy(to, from, bytes)
+                }
+            };
             let (done, why) = match result {
                 Ok(()) => (run, None),
                 Err(stopped) => (stopped.done / PAGE, Some(stopped.why)),
             };
             for (at, claim) in claimed.iter_mut().enumerate().skip(page).take(done) {
                 if let Some(claim) = claim.take() {
-                    self.give_up_copy(block, first + at, claim, order);
+                    if kept != 0 {
+                        self.keep_copy(block, first + at, claim, order);
+                    } else {
+                        self.give_up_copy(block, first + at, claim, order);
+                    }
                 }
             }
             copied += done;
@@ -373,6 +398,19 @@ impl Handler {
             engine.space.put(entry, 1);
         }
         engine.note_returned(1);
+    }
+
+    /// The page is in the program, protected, and its entry stays: only after this does the evictor look at it again.
+    fn keep_copy(&mut self, block: &Block, index: usize, claim: Claimed, order: u8) {
+        let heat = if order == 0 { Heat::Hot } else { Heat::Cold };
+        match claim.word.returned_clean(heat) {
+            Some(clean) => {
+                self.engine.clean_pages.fetch_add(1, Relaxed);
+                self.engine.note_returned(1);
+                block.set(index, clean);
+            }
+            None => self.give_up_copy(block, index, claim, order),
+        }
     }
 
     fn unclaim_all(&self, block: &Block, first: usize, claimed: &[Option<Claimed>; FOLIO_PAGES]) {

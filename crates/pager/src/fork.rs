@@ -40,6 +40,7 @@ use folioswap_core::page::{PageState, PageWord};
 use folioswap_core::page_table::PAGE;
 use folioswap_core::space::Movers;
 use folioswap_devices::Page;
+use folioswap_group::counters::Counter;
 use folioswap_group::protocol::Kind;
 use folioswap_group::segment::CLUSTER_BYTES;
 use rustix::fd::BorrowedFd;
@@ -103,6 +104,10 @@ impl ForkState {
     /// A fork waits for the handler and the evictor: nobody may wait for memory now.
     pub(crate) fn is_preparing(&self) -> bool {
         self.preparing.load(Acquire) != 0
+    }
+    /// Another process shares memory with this one from now on.
+    pub(crate) fn gain_relative(&self) {
+        self.relatives.store(1, Relaxed);
     }
     /// Has this process forked, or is it a fork?
     pub(crate) fn has_relatives(&self) -> bool {
@@ -377,6 +382,16 @@ impl Handler {
     pub(crate) fn serve_frozen(&mut self, userfault: Userfault, fault: Fault, whose: Whose) {
         let engine = self.engine;
         let address = fault.address & !(PAGE - 1);
+        if fault.access == Access::WriteProtected {
+            // The word stays as it is, also if it says that the page is clean: the evictor asks the kernel before it believes
+            // that, in the parent as in the child.
+            engine.figures().add(Counter::WriteProtectFaults, 1);
+            if userfault.unprotect(address, PAGE) == Err(Errno::AGAIN) && whose == Whose::Parent {
+                self.read_messages();
+            }
+            userfault.wake(address, PAGE);
+            return;
+        }
         loop {
             let fork = &engine.fork;
             let limit = match whose {
@@ -387,7 +402,8 @@ impl Handler {
                 .before_the_log(address, limit)
                 .and_then(|address| Some((address, engine.table.block(address)?.word(page_index(address)))));
             let result = match word.map(|(address, word)| (address, word.state())) {
-                Some((_, PageState::Stored(entry))) => {
+                // A clean page is present: the copy will find it there (or stand for it).
+                Some((_, PageState::Stored(entry) | PageState::Clean(entry, _))) => {
                     if engine.space.read(entry, self.buffers.page(0), Movers::Frozen).is_err() {
                         let _ = userfault.poison(address);
                         userfault.wake(address, PAGE);

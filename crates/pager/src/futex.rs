@@ -50,6 +50,11 @@ impl Lock {
         Guard(self)
     }
 
+    /// Takes the lock for a scope if it is open.
+    pub fn try_lock(&self) -> Option<Guard<'_>> {
+        self.0.compare_exchange(OPEN, HELD, Acquire, Relaxed).ok().map(|_| Guard(self))
+    }
+
     /// Opens it whatever its state. For a forked child, in which nobody else runs.
     pub fn reset(&self) {
         self.0.store(OPEN, Release);

@@ -8,6 +8,7 @@ use crate::engine::{Engine, Life};
 use crate::fault::Buffers;
 use crate::futex::{self, Sharing};
 use crate::link;
+use crate::placement::HandlerPlacement;
 use crate::raw_child::RawChildren;
 use crate::sys;
 use crate::thread::{self, Descriptors};
@@ -45,6 +46,7 @@ pub(crate) struct Handler {
     pub(crate) scratch: Scratch,
     pub(crate) buffers: &'static mut Buffers,
     pub(crate) raw_children: RawChildren,
+    placement: HandlerPlacement,
     queue: [Fault; QUEUE],
     first: usize,
     queued: usize,
@@ -81,6 +83,7 @@ pub(crate) unsafe extern "C" fn run(argument: usize) -> ! {
         scratch: Scratch::new(),
         buffers,
         raw_children: RawChildren::new(),
+        placement: HandlerPlacement::new(),
         queue: [Fault { address: 0, access: Access::Read, thread: 0 }; QUEUE],
         first: 0,
         queued: 0,
@@ -200,7 +203,9 @@ impl Handler {
         let mut served = 0;
         while self.queued > 0 && engine.fork.window_is_shut() {
             let fault = self.take_fault();
-            if !self.wait_for_memory(fault.thread) {
+            // A write to what is present needs no memory.
+            if fault.access == Access::WriteProtected || !self.wait_for_memory(fault.thread) {
+                self.placement.follow(fault.thread, &engine.faulting_cpu, begun);
                 self.serve(fault);
                 served += 1;
             } else {
@@ -282,7 +287,11 @@ impl Handler {
         self.queued += 1;
     }
 
+    /// The next fault: one of the evictor goes before all others, which may wait for what it is about to free.
     fn take_fault(&mut self) -> Fault {
+        if let Some(place) = self.place_of_evictor() {
+            self.queue.swap(place, self.first);
+        }
         let fault = self.queue[self.first];
         self.first = (self.first + 1) % QUEUE;
         self.queued -= 1;
@@ -291,6 +300,13 @@ impl Handler {
             self.engine.userfault().wake(0x1000, (1 << 47) - 0x2000);
         }
         fault
+    }
+
+    /// Where in the queue a fault of the evictor waits.
+    fn place_of_evictor(&self) -> Option<usize> {
+        let evictor = self.engine.evictor_thread.load(Relaxed);
+        let mut places = (0..self.queued).map(|place| (self.first + place) % QUEUE);
+        places.find(|&place| self.queue[place].thread == evictor)
     }
 
     /// Direct reclaim, the last resort: while the group is at its limit, a fault waits for the evictors. Events go on
@@ -309,9 +325,12 @@ impl Handler {
             if engine.segment().charge_bytes() < limit
                 || engine.fork.is_preparing()
                 || header.state.load(Relaxed) == GroupState::Ending as u32
-                || (0..self.queued).any(|place| self.queue[(self.first + place) % QUEUE].thread == evictor)
             {
                 return false;
+            }
+            if self.place_of_evictor().is_some() {
+                // It goes first: what it waits for may be what frees memory.
+                return true;
             }
             futex::post(&me.wake, Sharing::Shared);
             futex::wait(&header.charge_sank, observed, LOOK_AGAIN_NS, Sharing::Shared);

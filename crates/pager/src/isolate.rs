@@ -16,6 +16,8 @@ pub type Pages = u16;
 pub struct Isolation {
     /// In staging now.
     pub moved: Pages,
+    /// Moves that were tried.
+    pub moves: u64,
     /// Shared after a fork, or pinned for I/O: the kernel does not move them.
     pub busy: Pages,
     /// Their mapping cannot be moved from (locked, read-only, changed protection).
@@ -37,6 +39,15 @@ pub enum Refused {
     Gone,
 }
 
+/// Pages of a piece that may be taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Candidates {
+    /// Those that have to be written.
+    pub written: Pages,
+    /// Those whose word says that a stored copy still stands for them.
+    pub clean: Pages,
+}
+
 /// Index of an address's page in its block.
 pub fn page_index(address: usize) -> usize {
     address / PAGE % BLOCK_PAGES
@@ -47,9 +58,9 @@ const REMOVAL_EPOCHS: u32 = 3;
 
 impl Engine {
     /// Which of the present pages of a piece may be taken now. Hot pages are cooled and passed (second chance).
-    pub(crate) fn candidates(&self, block: &Block, piece: usize, present: Pages) -> Pages {
+    pub(crate) fn candidates(&self, block: &Block, piece: usize, present: Pages) -> Candidates {
         let epoch = self.epoch.load(core::sync::atomic::Ordering::Relaxed);
-        let mut wanted = 0;
+        let (mut wanted, mut clean) = (0, 0);
         for page in 0..FOLIO_PAGES {
             if present >> page & 1 == 0 {
                 continue;
@@ -64,6 +75,14 @@ impl Engine {
                     }
                     false
                 }
+                PageState::Clean(_, Heat::Cold) => {
+                    clean |= 1 << page;
+                    false
+                }
+                PageState::Clean(entry, Heat::Hot) => {
+                    self.pass_clean(block, index, word, entry);
+                    false
+                }
                 PageState::Removed { epoch: then } => epoch.wrapping_sub(then) >= REMOVAL_EPOCHS,
                 // Present although the word says that it is away: it was served while a fork froze the words. (Or the list
                 // of present pages is old; the move will tell.)
@@ -72,10 +91,12 @@ impl Engine {
             };
             wanted |= Pages::from(take) << page;
         }
-        wanted & !self.kept_pages(piece)
+        let kept = self.kept_pages(piece);
+        Candidates { written: wanted & !kept, clean: clean & !kept }
     }
 
-    fn kept_pages(&self, piece: usize) -> Pages {
+    /// The pages of the piece that must stay resident.
+    pub(crate) fn kept_pages(&self, piece: usize) -> Pages {
         let _guard = self.kept_lock.lock();
         // SAFETY: under its lock.
         let kept = unsafe { &*self.kept.get() };
@@ -206,43 +227,7 @@ impl Engine {
                 marked |= 1 << page;
             }
         }
-        let mut page = 0;
-        while page < FOLIO_PAGES {
-            let run = (marked >> page).trailing_ones() as usize;
-            if run == 0 {
-                page += 1;
-                continue;
-            }
-            // SAFETY: the pages are marked as isolated, so nobody else changes their state; the piece is registered, and
-            // no unmapping of it is unread (the kernel would answer EAGAIN), so whoever touches a moved page is served.
-            let result =
-                unsafe { self.userfault().move_pages(staged + page * PAGE, piece + page * PAGE, run * PAGE) };
-            let (done, why) = match result {
-                Ok(()) => (run, None),
-                Err(stopped) => (stopped.done / PAGE, Some(stopped.why)),
-            };
-            isolation.moved |= bits(page, done);
-            page += done;
-            match why {
-                None => {}
-                // A part was moved; the next attempt tells why it stopped, unless an event waits.
-                Some(Errno::AGAIN) if done > 0 => {}
-                Some(Errno::AGAIN) => {
-                    isolation.refused = Some(Refused::EventPending);
-                    break;
-                }
-                Some(Errno::BUSY) => {
-                    isolation.busy |= bits(page, 1);
-                    page += 1;
-                }
-                Some(Errno::INVAL) => {
-                    isolation.unmovable |= bits(page, run - done);
-                    page += run - done;
-                }
-                // Absent by now (given up, or never there), or something stands in our staging place: leave it.
-                Some(_) => page += 1,
-            }
-        }
+        self.move_runs(piece, marked, |page| staged + page * PAGE, isolation);
         for (page, &old) in old.iter().enumerate() {
             if marked >> page & 1 != 0 {
                 let word = block.word(base + page);
@@ -258,13 +243,66 @@ impl Engine {
             }
         }
     }
+
+    /// Moves the pages of the piece, run by run, each to its place (consecutive pages have consecutive places), and notes
+    /// what became of them. Under the move lock; the pages' words say `Isolated`, by us.
+    pub(crate) fn move_runs(
+        &self,
+        piece: usize,
+        pages: Pages,
+        place_of: impl Fn(usize) -> usize,
+        isolation: &mut Isolation,
+    ) {
+        let mut page = 0;
+        let mut run_most = FOLIO_PAGES;
+        while page < FOLIO_PAGES {
+            let run = ((pages >> page).trailing_ones() as usize).min(run_most);
+            if run == 0 {
+                page += 1;
+                continue;
+            }
+            // SAFETY: the pages are marked as isolated, so nobody else changes their state; the piece is registered, and
+            // no unmapping of it is unread (the kernel would answer EAGAIN), so whoever touches a moved page is served.
+            let result =
+                unsafe { self.userfault().move_pages(place_of(page), piece + page * PAGE, run * PAGE) };
+            let (done, why) = match result {
+                Ok(()) => (run, None),
+                Err(stopped) => (stopped.done / PAGE, Some(stopped.why)),
+            };
+            isolation.moves += 1;
+            isolation.moved |= bits(page, done);
+            page += done;
+            match why {
+                None => {}
+                // A part was moved; the next attempt tells why it stopped, unless an event waits.
+                Some(Errno::AGAIN) if done > 0 => {}
+                Some(Errno::AGAIN) => {
+                    isolation.refused = Some(Refused::EventPending);
+                    break;
+                }
+                Some(Errno::BUSY) => {
+                    isolation.busy |= bits(page, 1);
+                    page += 1;
+                }
+                // A run that reaches from one of the kernel's mappings into the next, which need not begin where a piece does:
+                // by halves, until what cannot be moved is a page.
+                Some(Errno::INVAL) if run - done > 1 => run_most = (run - done) / 2,
+                Some(Errno::INVAL) => {
+                    isolation.unmovable |= bits(page, 1);
+                    page += 1;
+                }
+                // Absent by now (given up, or never there), or something stands in our staging place: leave it.
+                Some(_) => page += 1,
+            }
+        }
+    }
 }
 
 fn bits(first: usize, count: usize) -> Pages {
     (((1u32 << count) - 1) << first) as Pages
 }
 
-fn covers(registered: &crate::ranges::Ranges, piece: usize, wanted: Pages) -> bool {
+pub(crate) fn covers(registered: &crate::ranges::Ranges, piece: usize, wanted: Pages) -> bool {
     let first = piece + wanted.trailing_zeros() as usize * PAGE;
     let last = piece + (FOLIO_PAGES - wanted.leading_zeros() as usize) * PAGE;
     registered.covers(first, last)

@@ -7,6 +7,8 @@
 
 pub mod account;
 pub mod arena;
+mod batch;
+mod clean;
 mod demote;
 pub mod engine;
 mod events;
@@ -18,12 +20,16 @@ mod handler;
 mod isolate;
 pub mod link;
 pub mod maps;
+mod measure;
 pub mod pagemap;
+mod placement;
 pub mod ranges;
 mod raw_child;
 pub mod requests;
 pub mod staging;
 pub mod sys;
 pub mod thread;
+mod tiers;
 pub mod uffd;
+pub mod validate;
 mod write_back;

@@ -48,6 +48,35 @@ pub fn present(pagemap: i32, start: usize, end: usize, regions: &mut [Region]) -
     Ok(Scan { regions: filled, end: argument.walk_end as usize })
 }
 
+/// What the kernel says of consecutive pages now, bit by page.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Now {
+    /// In memory (or in the kernel's own swap).
+    pub present: u16,
+    /// Present, and write-protected by userfaultfd.
+    pub protected: u16,
+}
+
+/// Asks about up to 16 pages from `address` on, by `/proc/self/pagemap` (bits 63, 62 and 57 of each word).
+///
+/// # Errors
+/// The descriptor's; the answer is then unknown.
+pub fn now(pagemap: i32, address: usize, pages: usize) -> Result<Now, Errno> {
+    let mut words = [[0; 8]; 16];
+    let pages = pages.min(words.len());
+    // SAFETY: the descriptor is in the pager threads' table and stays open.
+    let descriptor = unsafe { rustix::fd::BorrowedFd::borrow_raw(pagemap) };
+    let read = rustix::io::pread(descriptor, words[..pages].as_flattened_mut(), address as u64 / 4096 * 8)?;
+    let mut now = Now::default();
+    for (page, word) in words[..read / 8].iter().enumerate() {
+        let word = u64::from_le_bytes(*word);
+        let present = word >> 62 != 0;
+        now.present |= u16::from(present) << page;
+        now.protected |= u16::from(present && word >> 57 & 1 != 0) << page;
+    }
+    Ok(now)
+}
+
 /// Is the page mapped by this process alone? Bit 56 of its word in `/proc/self/pagemap`.
 pub fn is_exclusive(pagemap: i32, address: usize) -> bool {
     let mut word = [0; 8];

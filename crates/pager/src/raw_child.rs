@@ -67,6 +67,8 @@ impl Handler {
         self.adopt(&engine.table, descriptor);
         engine.space.file_space().share_all();
         engine.figures().add(Counter::RawForks, 1);
+        engine.raw_forked.store(1, Relaxed);
+        engine.fork.gain_relative();
     }
 
     /// Serves one more child, which inherits what `parent` says is stored.
@@ -141,6 +143,13 @@ impl Handler {
 
     fn serve_child_fault(&mut self, child: &mut RawChild, address: usize, access: Access) {
         let engine = self.engine;
+        if access == Access::WriteProtected {
+            // It inherited the protection of what is clean here. Nothing is ever taken out of it, so nothing depends on it.
+            // (EAGAIN: an event of the child waits; its thread looks again after it is read.)
+            let _ = child.userfault.unprotect(address, PAGE);
+            child.userfault.wake(address, PAGE);
+            return;
+        }
         let block = child.table.block(address);
         let word = block.map_or(PageWord::PRESENT, |block| block.word(page_index(address)));
         let stored = match word.state() {
@@ -187,7 +196,7 @@ impl Handler {
     }
 }
 
-/// Copies every stored page's word, holding its entry once more.
+/// Copies every stored page's word, holding its entry once more. Clean pages are present in the child: it needs no copy.
 fn copy_table(engine: &Engine, from: &PageTable, to: &PageTable) -> bool {
     let mut complete = true;
     from.for_blocks(0, 1 << 47, |base, block| {

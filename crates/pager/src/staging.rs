@@ -99,6 +99,15 @@ impl Staging {
     pub fn oldest(&self) -> Option<u32> {
         (self.waiting() > 0).then(|| (self.written % self.places) as u32)
     }
+    /// The places of all folios that wait, the oldest first.
+    pub fn waiting_places(&self) -> impl Iterator<Item = u32> + use<> {
+        let places = self.places;
+        (self.written..self.pushed).map(move |number| (number % places) as u32)
+    }
+    /// The folio in a place.
+    pub fn folio(&self, place: u32) -> &Folio {
+        &self.folios[place as usize]
+    }
     /// The oldest folio has been written back.
     pub fn pop(&mut self) {
         self.written += 1;

@@ -107,6 +107,42 @@ pub fn raise_priority() {
     let _ = unsafe { syscall(raw::__NR_setpriority, [0, 0, NICE as usize, 0, 0, 0]) };
 }
 
+/// The CPUs that the calling thread may run on, one bit each.
+pub fn affinity(mask: &mut [u64]) {
+    // SAFETY: the kernel writes at most the mask's bytes.
+    let _ = unsafe {
+        syscall(raw::__NR_sched_getaffinity, [0, size_of_val(mask), mask.as_mut_ptr() as usize, 0, 0, 0])
+    };
+}
+
+/// Lets the calling thread run on these CPUs only.
+///
+/// # Errors
+/// EINVAL: none of them may be used by this process.
+pub fn set_affinity(mask: &[u64]) -> Result<(), Errno> {
+    // SAFETY: the kernel reads the mask.
+    let set = unsafe {
+        syscall(raw::__NR_sched_setaffinity, [0, size_of_val(mask), mask.as_ptr() as usize, 0, 0, 0])
+    };
+    set.map(|_| ())
+}
+
+/// Reads a byte of each of these addresses of the calling process the way the kernel reads for others, which makes pages
+/// shared after a fork the process's own without writing to them: what userfaultfd protects stays protected. Best
+/// effort: where the kernel refuses, nothing changes.
+pub fn unshare_pages(addresses: &[usize]) {
+    let mut bytes = [0u8; 16];
+    let mut there = [[0usize; 2]; 16];
+    let count = addresses.len().min(there.len());
+    for (place, &address) in there.iter_mut().zip(addresses) {
+        *place = [address, 1];
+    }
+    let here = [(&raw mut bytes) as usize, count];
+    let arguments = [getpid() as usize, (&raw const here) as usize, 1, (&raw const there) as usize, count, 0];
+    // SAFETY: the kernel writes `count` bytes into the buffer.
+    let _ = unsafe { syscall(raw::__NR_process_vm_readv, arguments) };
+}
+
 /// Names the calling thread (at most 15 bytes are kept).
 pub fn name_thread(name: &core::ffi::CStr) {
     // SAFETY: reads a terminated string.

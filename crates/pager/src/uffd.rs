@@ -46,8 +46,8 @@ pub struct Stopped {
 /// How a range is registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Watch {
-    /// Faults on missing pages are ours.
-    Missing,
+    /// Memory of the program: faults on missing pages are ours, and write faults on pages that we protected.
+    Program,
     /// Only so that pages can be moved into it; missing pages are the kernel's.
     MoveTarget,
 }
@@ -92,7 +92,7 @@ impl Userfault {
     /// Registers `start..start+bytes`. Registering again is no error.
     pub fn register(self, start: usize, bytes: usize, watch: Watch) -> Result<(), Errno> {
         let mode = match watch {
-            Watch::Missing => raw::UFFDIO_REGISTER_MODE_MISSING,
+            Watch::Program => raw::UFFDIO_REGISTER_MODE_MISSING | raw::UFFDIO_REGISTER_MODE_WP,
             Watch::MoveTarget => raw::UFFDIO_REGISTER_MODE_WP,
         };
         let mut argument = raw::uffdio_register {
@@ -126,11 +126,38 @@ impl Userfault {
     /// # Safety
     /// `from` must be readable memory that no userfaultfd serves.
     pub unsafe fn copy(self, to: usize, from: *const u8, bytes: usize) -> Result<(), Stopped> {
+        // SAFETY: the caller's.
+        unsafe { self.copy_with(to, from, bytes, 0) }
+    }
+
+    /// As [`Userfault::copy`], the pages being write-protected from their first moment: the first write to each is a fault
+    /// with [`Access::WriteProtected`].
+    ///
+    /// # Safety
+    /// As for [`Userfault::copy`].
+    pub unsafe fn copy_protected(self, to: usize, from: *const u8, bytes: usize) -> Result<(), Stopped> {
+        // SAFETY: the caller's.
+        unsafe { self.copy_with(to, from, bytes, raw::UFFDIO_COPY_MODE_WP as u64) }
+    }
+
+    unsafe fn copy_with(self, to: usize, from: *const u8, bytes: usize, mode: u64) -> Result<(), Stopped> {
         let mut argument =
-            raw::uffdio_copy { dst: to as u64, src: from as u64, len: bytes as u64, mode: 0, copy: 0 };
+            raw::uffdio_copy { dst: to as u64, src: from as u64, len: bytes as u64, mode, copy: 0 };
         // SAFETY: as demanded.
         let result = unsafe { sys::ioctl(self.0, COPY, &raw mut argument) };
         Self::outcome(result, argument.copy)
+    }
+
+    /// Lifts the write protection of a range, where there is one, and wakes who waits there. Where nothing is present,
+    /// nothing changes.
+    ///
+    /// # Errors
+    /// EAGAIN: an event waits to be read. ENOENT: the range is not registered (any more).
+    pub fn unprotect(self, start: usize, bytes: usize) -> Result<(), Errno> {
+        let range = raw::uffdio_range { start: start as u64, len: bytes as u64 };
+        let mut argument = raw::uffdio_writeprotect { range, mode: 0 };
+        // SAFETY: as demanded; contents do not change.
+        unsafe { sys::ioctl(self.0, WRITEPROTECT, &raw mut argument) }.map(|_| ())
     }
 
     /// Maps the zero page at missing pages.
@@ -230,6 +257,20 @@ pub enum Access {
     Read,
     /// Write.
     Write,
+    /// Write to a page that is present and write-protected.
+    WriteProtected,
+}
+
+impl Access {
+    fn of(flags: u64) -> Self {
+        if flags & raw::UFFD_PAGEFAULT_FLAG_WP as u64 != 0 {
+            Access::WriteProtected
+        } else if flags & raw::UFFD_PAGEFAULT_FLAG_WRITE as u64 != 0 {
+            Access::Write
+        } else {
+            Access::Read
+        }
+    }
 }
 
 impl Message {
@@ -240,15 +281,9 @@ impl Message {
     pub fn event(&self) -> Event {
         let [a, b, c] = self.words;
         match self.event as u32 {
-            raw::UFFD_EVENT_PAGEFAULT => Event::Fault {
-                address: b as usize,
-                access: if a & raw::UFFD_PAGEFAULT_FLAG_WRITE as u64 != 0 {
-                    Access::Write
-                } else {
-                    Access::Read
-                },
-                thread: c as u32,
-            },
+            raw::UFFD_EVENT_PAGEFAULT => {
+                Event::Fault { address: b as usize, access: Access::of(a), thread: c as u32 }
+            }
             raw::UFFD_EVENT_FORK => Event::Fork { child: a as u32 as i32 },
             raw::UFFD_EVENT_REMAP => Event::Remap { from: a as usize, to: b as usize, bytes: c as usize },
             raw::UFFD_EVENT_REMOVE => Event::Remove { start: a as usize, end: b as usize },

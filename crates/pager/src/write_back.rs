@@ -29,7 +29,8 @@ pub enum Stuck {
 }
 
 impl Engine {
-    /// Writes the oldest folio of staging back. Evictor only, under the gate. `Ok` also when nothing waits.
+    /// Writes the oldest folio of staging back; says how many of its pages were still there. Evictor only, under the gate. `Ok`
+    /// also when nothing waits.
     ///
     /// # Errors
     /// [`Stuck`]: the folio stays the oldest; nothing is lost.
@@ -83,7 +84,7 @@ impl Engine {
         }
         self.figures().add(Counter::PagesOut, written);
         staging.pop();
-        Ok(FOLIO_PAGES as u64)
+        Ok(written)
     }
 
     /// The location of `entry` is set (or its page is not wanted any more): out of the swap cache with it, and on to

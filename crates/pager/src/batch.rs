@@ -1,0 +1,264 @@
+//! One batch of eviction: the clock's hand goes on, cold pages are isolated into staging, and the oldest folios of staging
+//! are written back.
+
+use crate::evictor::Evictor;
+use crate::isolate::{Pages, Refused, page_index};
+use crate::pagemap;
+use crate::staging::{FOLIO, FOLIO_PAGES, SEGMENT_FOLIOS};
+use crate::sys;
+use core::sync::atomic::Ordering::Relaxed;
+use folioswap_core::page_table::{Block, PAGE};
+use folioswap_group::counters::Counter;
+use rustix::mm::{Advice, madvise};
+
+/// Pages isolated in one batch, and as many written back.
+const BATCH_PAGES: u64 = 128;
+/// Pages that one move takes, on average, below which a batch counts as scattered.
+const SCATTERED_RUN: u64 = 4;
+/// Most pieces looked at in one batch, so that a fork does not wait long.
+const BATCH_PIECES: usize = 4096;
+
+/// What one batch achieved.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Batch {
+    /// Pages that left the program, and how many moves that took.
+    pub(crate) isolated: u64,
+    pub(crate) moves: u64,
+    /// Pages and folios that left staging.
+    pub(crate) written: u64,
+    pub(crate) folios: u64,
+    /// Pages that left without being written.
+    pub(crate) dropped: u64,
+    pub(crate) shared: u64,
+    pub(crate) event_pending: bool,
+    pub(crate) stuck: bool,
+}
+
+/// How present pages lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scattered {
+    /// Many in a row: what a move costs is its pages.
+    No,
+    /// Single ones here and there: what a move costs is the invalidation of other CPUs' TLBs.
+    Yes,
+}
+
+impl Evictor {
+    /// Isolates some pages and writes as many back.
+    pub(crate) fn evict_batch(&mut self) -> Batch {
+        let mut batch = Batch::default();
+        let faulting = self.engine.faulting_cpu.load(Relaxed);
+        self.placement.keep_away(faulting);
+        let joined = self.scattered == Scattered::Yes && self.placement.join(faulting);
+        self.isolate_batch(&mut batch);
+        if joined {
+            self.placement.leave();
+        }
+        let taken = batch.isolated + batch.dropped;
+        if taken > 0 {
+            let few = taken < SCATTERED_RUN * batch.moves;
+            self.scattered = if few { Scattered::Yes } else { Scattered::No };
+        }
+        self.write_back_batch(&mut batch);
+        self.engine.figures().add(Counter::StolenBackground, batch.written + batch.dropped);
+        batch
+    }
+
+    fn isolate_batch(&mut self, batch: &mut Batch) {
+        let wraps = self.wraps;
+        for _ in 0..BATCH_PIECES {
+            // One round that found nothing is enough; one that only cooled hot pages is followed by another.
+            if batch.isolated + batch.dropped >= BATCH_PAGES || self.wraps >= wraps + 3 {
+                break;
+            }
+            let Some((piece, present)) = self.next_piece() else { break };
+            match self.take_piece(piece, present, batch) {
+                None => {}
+                Some(Refused::EventPending) => {
+                    batch.event_pending = true;
+                    break;
+                }
+                Some(_) => break,
+            }
+        }
+    }
+
+    fn write_back_batch(&mut self, batch: &mut Batch) {
+        // The inactive list: a sixteenth of the limit, shared by the members.
+        let live =
+            self.engine.segment().members().iter().filter(|member| member.is_live()).count().max(1) as u64;
+        let wanted_waiting = self.staging().places() / 2 / live;
+        let recycled_together = (wanted_waiting / 4).clamp(2, SEGMENT_FOLIOS);
+        let drain = batch.isolated + batch.dropped == 0 && !batch.event_pending;
+        while batch.written < BATCH_PAGES {
+            let staging = self.staging();
+            let due = staging.waiting() > wanted_waiting
+                || staging.places() - staging.occupied() < 2 * SEGMENT_FOLIOS;
+            if staging.waiting() == 0 || !(due || drain) {
+                break;
+            }
+            match self.write_back() {
+                Ok(pages) => {
+                    batch.written += pages;
+                    batch.folios += 1;
+                }
+                Err(()) => {
+                    batch.stuck = true;
+                    break;
+                }
+            }
+        }
+        let userfault = self.engine.userfault();
+        let staging = self.staging();
+        let least = if drain && staging.waiting() == 0 { 1 } else { recycled_together };
+        staging.recycle(userfault, least);
+        // SAFETY: the bin is the evictor's.
+        unsafe { &mut *self.engine.bin.get() }.empty(userfault, least as usize * FOLIO);
+    }
+
+    #[allow(clippy::mut_from_ref, reason = "the ring is the evictor's, see Engine")]
+    fn staging(&self) -> &mut crate::staging::Staging {
+        // SAFETY: the evictor alone uses the ring outside of the write-back lock's sections; each use ends before the next.
+        unsafe { &mut *self.engine.staging.get() }
+    }
+
+    fn take_piece(&mut self, piece: usize, present: Pages, batch: &mut Batch) -> Option<Refused> {
+        let engine = self.engine;
+        engine.figures().add(Counter::ScannedBackground, present.count_ones() as u64);
+        let block = engine.table.block_or_insert(piece, engine.arena)?;
+        let candidates = engine.candidates(block, piece, present);
+        if candidates.clean != 0
+            && let Some(refused) = self.take_clean(block, piece, candidates.clean, batch)
+        {
+            return Some(refused);
+        }
+        if candidates.written == 0 {
+            return None;
+        }
+        let first = engine.isolate(piece, candidates.written);
+        batch.isolated += first.moved.count_ones() as u64;
+        batch.moves += first.moves;
+        if first.refused.is_some() || first.busy == 0 {
+            return first.refused;
+        }
+        // Shared after a fork, or pinned. What relatives share frees nothing when one of them gives it up, and costs a copy
+        // in each: it goes only when nothing else is left. A write fault in our name gives this process a page of its
+        // own; what is pinned stays as it is and is left alone.
+        let ours = self.take_over(piece, first.busy, |addresses| {
+            for &address in addresses {
+                // SAFETY: populating changes no contents.
+                let _ = unsafe { madvise(address as *mut _, PAGE, Advice::LinuxPopulateWrite) };
+            }
+        });
+        batch.shared += (first.busy & !ours).count_ones() as u64;
+        if ours == 0 {
+            return None;
+        }
+        let second = engine.isolate(piece, ours);
+        batch.isolated += second.moved.count_ones() as u64;
+        batch.moves += second.moves;
+        engine.figures().add(Counter::Unshared, second.moved.count_ones() as u64);
+        engine.figures().add(Counter::Pinned, second.busy.count_ones() as u64);
+        second.refused
+    }
+
+    /// Of pages that are clean: out of the program without being written. Those that the kernel does not move are made our own
+    /// where that costs nothing, without a write that would end their being clean.
+    fn take_clean(&self, block: &Block, piece: usize, clean: Pages, batch: &mut Batch) -> Option<Refused> {
+        let engine = self.engine;
+        let mut left = engine.drop_clean(piece, clean);
+        batch.dropped += left.moved.count_ones() as u64;
+        batch.moves += left.moves;
+        if left.refused.is_none() && left.busy != 0 {
+            let ours = self.take_over(piece, left.busy, sys::unshare_pages);
+            batch.shared += (left.busy & !ours).count_ones() as u64;
+            if ours != 0 {
+                left = engine.drop_clean(piece, ours);
+                batch.dropped += left.moved.count_ones() as u64;
+                batch.moves += left.moves;
+                for page in (0..FOLIO_PAGES).filter(|page| self.desperate && left.busy >> page & 1 != 0) {
+                    // Next time it is taken like any other.
+                    let index = page_index(piece) + page;
+                    engine.give_up_clean(block, index, block.word(index));
+                }
+            }
+        }
+        left.refused
+    }
+
+    /// Of pages that the kernel did not move: makes those this process's own that no relative shares any more (when nothing
+    /// else is left, the others too), which `make` does for a list of addresses. What is pinned stays as it is.
+    fn take_over(&self, piece: usize, busy: Pages, make: impl Fn(&[usize])) -> Pages {
+        let descriptor = self.engine.descriptors.pagemap.load(Relaxed);
+        let (mut ours, mut addresses, mut count): (Pages, _, _) = (0, [0; FOLIO_PAGES], 0);
+        for page in (0..FOLIO_PAGES).filter(|page| busy >> page & 1 != 0) {
+            let address = piece + page * PAGE;
+            if self.desperate || pagemap::is_exclusive(descriptor, address) {
+                addresses[count] = address;
+                count += 1;
+                ours |= 1 << page;
+            }
+        }
+        if count > 0 {
+            make(&addresses[..count]);
+        }
+        ours
+    }
+
+    /// The next 64 KiB with present pages under the clock's hand. `None` after one round without any.
+    fn next_piece(&mut self) -> Option<(usize, Pages)> {
+        let mut wrapped = false;
+        loop {
+            if self.region_next < self.region_count {
+                return Some(self.piece_of_regions());
+            }
+            let next = {
+                let _events_wait = self.engine.move_lock.lock();
+                // SAFETY: the set is used under the move lock.
+                unsafe { &*self.engine.registered.get() }.next(self.hand)
+            };
+            let Some(range) = next else {
+                if wrapped {
+                    return None;
+                }
+                wrapped = true;
+                self.wraps += 1;
+                self.hand = 0;
+                continue;
+            };
+            let start = self.hand.max(range.start);
+            let end = range.end.min(start.saturating_add(64 << 20));
+            let pagemap = self.engine.descriptors.pagemap.load(Relaxed);
+            match pagemap::present(pagemap, start, end, &mut self.regions) {
+                Ok(scan) => {
+                    self.region_count = scan.regions;
+                    self.region_next = 0;
+                    self.hand = if scan.end > start { scan.end } else { end };
+                }
+                Err(_) => self.hand = end,
+            }
+        }
+    }
+
+    fn piece_of_regions(&mut self) -> (usize, Pages) {
+        let piece = self.regions[self.region_next].start as usize & !(FOLIO - 1);
+        let mut present: Pages = 0;
+        while self.region_next < self.region_count {
+            let region = &mut self.regions[self.region_next];
+            let start = region.start as usize;
+            if start >= piece + FOLIO {
+                break;
+            }
+            let end = (region.end as usize).min(piece + FOLIO);
+            for page in (start - piece) / PAGE..(end - piece) / PAGE {
+                present |= 1 << page;
+            }
+            if end < region.end as usize {
+                region.start = end as u64;
+                break;
+            }
+            self.region_next += 1;
+        }
+        (piece, present)
+    }
+}

@@ -1,0 +1,402 @@
+//! Clean copies: a page that was brought back for a read keeps its stored copy, and leaves again without being compressed
+//! or written.
+//!
+//! Such a page is mapped write-protected (`UFFDIO_COPY_MODE_WP`) and its word says `Clean`. The first write to it is a
+//! fault: the handler marks it `Present`, frees the entry, and only then lifts the protection. The evictor claims a cold
+//! one (`Isolated`), asks the kernel whether it is *still* protected, and moves it out if so. Where to does not matter, since
+//! nobody reads it again: into the bin, which is given back to the system when it is full, so that one invalidation of the
+//! TLBs serves for many pages.
+//!
+//! The question to the kernel is what makes a lost update impossible, whatever the word says: while a fork freezes the words
+//! protections are lifted without a change of them (in the parent, and by the parent in the child), and both find out here.
+//! Nobody lifts a protection between the answer and the move: the handler does not touch what is `Isolated`, and no fork's
+//! window is open while the evictor holds the gate. And nobody protects a page later than it was filled.
+
+use crate::engine::Engine;
+use crate::handler::Handler;
+use crate::isolate::{Isolation, Pages, Refused, covers, page_index};
+use crate::pagemap;
+use crate::staging::{FOLIO, FOLIO_PAGES};
+use crate::uffd::{Access, Userfault, Watch};
+use core::ptr::NonNull;
+use core::sync::atomic::Ordering::Relaxed;
+use folioswap_core::page::PageWord;
+use folioswap_core::page_table::{Block, PAGE};
+use folioswap_group::counters::Counter;
+use folioswap_group::segment::Scope;
+use folioswap_slots::SwapEntry;
+use rustix::io::Errno;
+use rustix::mm::{Advice, madvise};
+
+/// Bytes of the bin.
+pub const BIN_BYTES: usize = 1 << 20;
+
+/// Bits of [`Engine::swap_full`]: the compressed RAM device, the file device.
+const ZRAM_FULL: u32 = 1;
+const FILE_FULL: u32 = 2;
+
+/// A block's [`Block::history_rewrites`]: what a write fault on a clean page adds, what a clean page that left unchanged and
+/// a swap-in that kept nothing take away, and from where on nothing is kept. A write fault costs about as much as the
+/// compression of a few pages.
+const REWRITTEN: u8 = 16;
+const LEFT_CLEAN: u8 = 4;
+const NOTHING_KEPT: u8 = 1;
+const KEEP_NOTHING: u8 = 64;
+const REWRITES_MAX: u8 = 128;
+
+/// Where clean pages are moved to, never to be read again. All-zero is a bin without memory.
+#[repr(C)]
+pub struct Bin {
+    base: usize,
+    used: usize,
+}
+
+impl Bin {
+    /// Gives it its memory: [`BIN_BYTES`] at `base`, registered as [`Watch::MoveTarget`].
+    pub fn install(&mut self, base: NonNull<u8>) {
+        self.base = base.as_ptr() as usize;
+    }
+
+    /// Room for a piece.
+    fn room(&mut self, userfault: Userfault) -> usize {
+        if BIN_BYTES - self.used < FOLIO {
+            self.empty(userfault, 0);
+        }
+        self.base + self.used
+    }
+
+    /// Gives its contents back to the system when they are at least `least` bytes. As in
+    /// [`crate::staging::Staging::recycle`], an advice on a registered range would wait for its own reader.
+    pub fn empty(&mut self, userfault: Userfault, least: usize) {
+        if self.used < least.max(PAGE) {
+            return;
+        }
+        // SAFETY: what is in the bin is dead.
+        unsafe {
+            let _ = userfault.unregister(self.base, BIN_BYTES);
+            let _ = madvise(self.base as *mut _, self.used, Advice::LinuxDontNeed);
+        }
+        let _ = userfault.register(self.base, BIN_BYTES, Watch::MoveTarget);
+        self.used = 0;
+    }
+}
+
+impl Engine {
+    /// A clean page's entry, which nothing refers to any more.
+    pub(crate) fn put_copy(&self, entry: SwapEntry) {
+        self.clean_pages.fetch_sub(1, Relaxed);
+        self.space.put(entry, 1);
+    }
+
+    /// Finds out on which devices space is so short that what is in memory keeps no copy there (the kernel's
+    /// `vm_swap_full`: more than half used). What the limit counts besides memory it takes from the memory: in scope total
+    /// the compressed store counts as full from an eighth of the limit on. Evictor.
+    pub(crate) fn look_at_swap_space(&self) {
+        let (segment, stats) = (self.segment(), self.space.slots().stats());
+        let header = &segment.header;
+        let zram_full = match segment.scope() {
+            Scope::Resident => stats.inuse > stats.slots / 2,
+            Scope::Total => self.stored_by_group() > header.limit_bytes.load(Relaxed) / 8,
+        };
+        let clusters = header.file_clusters.load(Relaxed);
+        let file_full = header.file_clusters_used.load(Relaxed) > clusters / 2;
+        let bit = |full: bool, bit: u32| if full { bit } else { 0 };
+        self.swap_full.store(bit(zram_full, ZRAM_FULL) | bit(file_full, FILE_FULL), Relaxed);
+    }
+
+    /// Is there space for a copy of what is in memory, on the device that holds it?
+    fn has_space_for_copy(&self, entry: SwapEntry) -> bool {
+        let full = self.swap_full.load(Relaxed);
+        full == 0
+            || if self.space.file_slot(entry).is_some() {
+                full & FILE_FULL == 0
+            } else {
+                full & ZRAM_FULL == 0 || !self.space.is_in_zram(entry)
+            }
+    }
+
+    /// The clock passes a hot clean page: it is cooled, and where space is short it keeps no copy. Evictor.
+    pub(crate) fn pass_clean(&self, block: &Block, index: usize, word: PageWord, entry: SwapEntry) {
+        let Some(cooled) = word.cooled() else { return };
+        if self.has_space_for_copy(entry) {
+            let _ = block.replace(index, word, cooled);
+        } else {
+            self.give_up_clean(block, index, word);
+        }
+    }
+
+    /// A clean page loses its copy; it stays in memory, and protected until it is written. Evictor, under the gate.
+    pub(crate) fn give_up_clean(&self, block: &Block, index: usize, word: PageWord) {
+        if let (Some(present), Some(entry)) = (word.copy_given_up(), word.entry())
+            && block.replace(index, word, present.cooled().unwrap_or(present)).is_ok()
+        {
+            self.put_copy(entry);
+        }
+    }
+
+    /// Takes clean pages of a piece out of the program, without writing anything. Evictor only, under the gate.
+    pub(crate) fn drop_clean(&self, piece: usize, wanted: Pages) -> Isolation {
+        let mut isolation = Isolation::default();
+        // SAFETY: the bin is the evictor's, which we are.
+        let bin = unsafe { &mut *self.bin.get() };
+        let place = bin.room(self.userfault());
+        let _events_wait = self.move_lock.lock();
+        // SAFETY: the set is used under the move lock.
+        let registered = unsafe { &*self.registered.get() };
+        let Some(block) = self.table.block(piece).filter(|_| covers(registered, piece, wanted)) else {
+            isolation.refused = Some(Refused::Gone);
+            return isolation;
+        };
+        let base = page_index(piece);
+        let mut marked: Pages = 0;
+        let mut old = [PageWord::PRESENT; FOLIO_PAGES];
+        for page in (0..FOLIO_PAGES).filter(|page| wanted >> page & 1 != 0) {
+            let word = block.word(base + page);
+            old[page] = word;
+            if let Some(isolated) = word.isolate_clean()
+                && block.replace(base + page, word, isolated).is_ok()
+            {
+                marked |= 1 << page;
+            }
+        }
+        // Only now: as long as the words said anything else, the handler could lift the protection. Without an answer nothing
+        // is proven, and nothing is moved.
+        let descriptor = self.descriptors.pagemap.load(Relaxed);
+        let now = pagemap::now(descriptor, piece, FOLIO_PAGES).unwrap_or_default();
+        let unchanged = marked & now.protected;
+        let written = marked & now.present & !now.protected;
+        let place_of = |page: usize| place + (unchanged & !(Pages::MAX << page)).count_ones() as usize * PAGE;
+        self.move_runs(piece, unchanged, place_of, &mut isolation);
+        bin.used += unchanged.count_ones() as usize * PAGE;
+        for (page, &old) in old.iter().enumerate().filter(|(page, _)| marked >> page & 1 != 0) {
+            let word = block.word(base + page);
+            let bit = 1 << page;
+            let next = if isolation.moved & bit != 0 {
+                word.dropped()
+            } else if written & bit != 0 {
+                old.dirtied()
+            } else {
+                word.not_moved(old)
+            };
+            if let Some(next) = next {
+                block.set(base + page, next);
+            }
+            if let (true, Some(entry)) = (written & bit != 0, old.entry()) {
+                self.put_copy(entry);
+            }
+        }
+        let dropped = isolation.moved.count_ones() as u64;
+        self.clean_pages.fetch_sub(dropped, Relaxed);
+        self.note_gone(dropped);
+        self.figures().add(Counter::StolenClean, dropped);
+        let rewrites = block.history_rewrites.load(Relaxed);
+        block.history_rewrites.store(rewrites.saturating_sub(LEFT_CLEAN * dropped as u8), Relaxed);
+        isolation
+    }
+}
+
+impl Handler {
+    /// Which pages of a window, bit by bit, keep their stored copy when they come back: those that were only read, unless
+    /// what is read here is usually written soon after, or space is short. What must stay resident keeps none, since the
+    /// kernel may write there where no fault can be served. `stored` gives the entry of a page that is stored.
+    pub(crate) fn copies_to_keep(
+        &self,
+        access: Access,
+        block: &Block,
+        base: usize,
+        stored: impl Fn(usize) -> Option<SwapEntry>,
+    ) -> Pages {
+        if access != Access::Read {
+            return 0;
+        }
+        let rewrites = block.history_rewrites.load(Relaxed);
+        if rewrites >= KEEP_NOTHING {
+            block.history_rewrites.store(rewrites - NOTHING_KEPT, Relaxed);
+            return 0;
+        }
+        let mut keep = 0;
+        for page in 0..FOLIO_PAGES {
+            let has_space = stored(page).is_some_and(|entry| self.engine.has_space_for_copy(entry));
+            keep |= Pages::from(has_space) << page;
+        }
+        if keep != 0 {
+            let piece = base & !(FOLIO - 1);
+            keep &= !(self.engine.kept_pages(piece) >> ((base - piece) / PAGE));
+        }
+        keep
+    }
+
+    /// A fault on a page that is clean as far as we know. True: resolved.
+    pub(crate) fn serve_clean(
+        &mut self,
+        block: &Block,
+        address: usize,
+        word: PageWord,
+        access: Access,
+    ) -> bool {
+        let engine = self.engine;
+        let index = page_index(address);
+        if access != Access::WriteProtected {
+            // It was missing when the fault was raised; another thread's fault has brought it in, most likely.
+            let pagemap = engine.descriptors.pagemap.load(Relaxed);
+            if !pagemap::now(pagemap, address, 1).is_ok_and(|now| now.present != 0) {
+                if let Some(stored) = word.missed()
+                    && block.replace(index, word, stored).is_ok()
+                {
+                    engine.clean_pages.fetch_sub(1, Relaxed);
+                    engine.note_gone(1);
+                }
+                return false;
+            }
+            if access == Access::Read {
+                engine.userfault().wake(address, PAGE);
+                return true;
+            }
+        }
+        if let (Some(dirtied), Some(entry)) = (word.dirtied(), word.entry())
+            && block.replace(index, word, dirtied).is_ok()
+        {
+            engine.put_copy(entry);
+            let rewrites = block.history_rewrites.load(Relaxed);
+            block.history_rewrites.store(rewrites.saturating_add(REWRITTEN).min(REWRITES_MAX), Relaxed);
+            return self.unprotect(address);
+        }
+        // The evictor was faster with this word: look at it again.
+        false
+    }
+
+    /// Nothing stored depends on this page: it may be written. True: resolved.
+    pub(crate) fn unprotect(&mut self, address: usize) -> bool {
+        let engine = self.engine;
+        match engine.userfault().unprotect(address, PAGE) {
+            Ok(()) => true,
+            Err(Errno::AGAIN | Errno::NOMEM) => {
+                rustix::thread::sched_yield();
+                self.read_messages();
+                false
+            }
+            // The mapping is gone: let the thread look for itself.
+            Err(_) => {
+                engine.userfault().wake(address, PAGE);
+                true
+            }
+        }
+    }
+}
+
+/// What clean copies rest on in the kernel.
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::uffd::{Event, Message};
+    use rustix::fs::{Mode, OFlags};
+    use rustix::mm::{MapFlags, MremapFlags, ProtFlags, mmap_anonymous};
+    use std::os::fd::IntoRawFd;
+
+    struct Memory {
+        userfault: Userfault,
+        pagemap: i32,
+        program: usize,
+        target: usize,
+    }
+
+    fn map(bytes: usize) -> usize {
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping.
+        unsafe { mmap_anonymous(core::ptr::null_mut(), bytes, access, MapFlags::PRIVATE).unwrap() as usize }
+    }
+
+    /// `None` where userfaultfd is not allowed, as `folioswap doctor` tells.
+    fn memory() -> Option<Memory> {
+        let userfault =
+            Userfault::open().inspect_err(|why| std::eprintln!("skipped: userfaultfd: {why}")).ok()?;
+        let pagemap =
+            rustix::fs::open("/proc/self/pagemap", OFlags::RDONLY, Mode::empty()).unwrap().into_raw_fd();
+        let (program, target) = (map(FOLIO), map(FOLIO));
+        userfault.register(program, FOLIO, Watch::Program).unwrap();
+        userfault.register(target, FOLIO, Watch::MoveTarget).unwrap();
+        let contents = [[7u8; PAGE]; FOLIO_PAGES];
+        // SAFETY: the source is on our stack.
+        unsafe {
+            userfault.copy_protected(program, contents.as_ptr().cast(), 8 * PAGE).unwrap();
+            userfault.copy(program + 8 * PAGE, contents.as_ptr().cast(), 4 * PAGE).unwrap();
+        }
+        Some(Memory { userfault, pagemap, program, target })
+    }
+
+    impl Memory {
+        fn now(&self) -> pagemap::Now {
+            pagemap::now(self.pagemap, self.program, FOLIO_PAGES).unwrap()
+        }
+    }
+
+    #[test]
+    fn the_kernel_tells_what_is_protected() {
+        let Some(memory) = memory() else { return };
+        assert_eq!(memory.now(), pagemap::Now { present: 0xfff, protected: 0xff });
+        memory.userfault.unprotect(memory.program + 2 * PAGE, PAGE).unwrap();
+        // Nothing is there: nothing happens.
+        memory.userfault.unprotect(memory.program + 14 * PAGE, PAGE).unwrap();
+        assert_eq!(memory.now(), pagemap::Now { present: 0xfff, protected: 0xfb });
+    }
+
+    #[test]
+    fn a_write_to_a_protected_page_waits_and_says_so() {
+        let Some(memory) = memory() else { return };
+        let place = memory.program + 3 * PAGE;
+        let writer = std::thread::spawn(move || {
+            // SAFETY: mapped above.
+            unsafe { (place as *mut u8).write_volatile(9) }
+        });
+        let mut messages = [Message::EMPTY];
+        while memory.userfault.read(&mut messages) == 0 {
+            std::thread::yield_now();
+        }
+        let Event::Fault { address, access, .. } = messages[0].event() else { panic!("not a fault") };
+        assert_eq!((address & !(PAGE - 1), access), (place, Access::WriteProtected));
+        assert_eq!(memory.now().protected, 0xff);
+        // SAFETY: as above.
+        assert_eq!(unsafe { (place as *const u8).read_volatile() }, 7);
+        memory.userfault.unprotect(place, PAGE).unwrap();
+        writer.join().unwrap();
+        assert_eq!(memory.now().protected, 0xf7);
+        // SAFETY: as above.
+        assert_eq!(unsafe { (place as *const u8).read_volatile() }, 9);
+    }
+
+    #[test]
+    fn protected_pages_can_be_moved_and_come_back_unprotected_or_not_as_asked() {
+        let Some(memory) = memory() else { return };
+        // SAFETY: both ranges are ours.
+        unsafe { memory.userfault.move_pages(memory.target, memory.program, 8 * PAGE).unwrap() };
+        assert_eq!(memory.now(), pagemap::Now { present: 0xf00, protected: 0 });
+        let zeroes = [0u8; PAGE];
+        // SAFETY: the source is on our stack; the target is mapped.
+        unsafe {
+            memory.userfault.copy(memory.program, zeroes.as_ptr(), PAGE).unwrap();
+            assert_eq!((memory.target as *const u8).read_volatile(), 7);
+        }
+        assert_eq!(memory.now().protected, 0);
+    }
+
+    #[test]
+    fn a_mapping_that_moves_keeps_its_protection() {
+        let Some(mut memory) = memory() else { return };
+        let (userfault, from, to) = (memory.userfault, memory.program, map(FOLIO));
+        let mover = std::thread::spawn(move || {
+            // SAFETY: both ranges are ours.
+            let moved = unsafe {
+                let flags = MremapFlags::MAYMOVE;
+                rustix::mm::mremap_fixed(from as *mut _, FOLIO, FOLIO, flags, to as *mut _)
+            };
+            moved.unwrap() as usize
+        });
+        let mut messages = [Message::EMPTY; 4];
+        while !mover.is_finished() {
+            userfault.read(&mut messages);
+            std::thread::yield_now();
+        }
+        memory.program = mover.join().unwrap();
+        assert_eq!((memory.program, memory.now().protected), (to, 0xff));
+    }
+}

@@ -1,0 +1,201 @@
+//! Where the pager threads run: the handler on the CPU of the thread whose faults it serves, the evictor elsewhere.
+//!
+//! A faulting thread sleeps while it is served, so its own CPU is free at that very moment; a handler that waits there
+//! takes over at once, while one on another, idle CPU must first wake that CPU up, and wake the thread's up again
+//! afterwards (ten times the time of the whole fault in a virtual machine). The scheduler prefers an idle CPU, so the
+//! handler says where it wants to be, by its affinity, and looks now and then where the thread is. Where many threads
+//! fault on several CPUs it lets the scheduler choose.
+
+use crate::account::read_proc_path;
+use crate::sys;
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+/// Between two looks at the faulting thread's CPU (a look costs some microseconds): after one that found it elsewhere, and
+/// at most.
+const LOOK_SOON_NS: u64 = 150_000;
+const LOOK_LATE_NS: u64 = 2_000_000;
+/// This many looks in a row that each found another CPU: there is none to follow, for a while.
+const ASTRAY_LOOKS: u32 = 6;
+const ASTRAY_NS: u64 = 20_000_000;
+
+/// Words of a CPU mask: as many CPUs as the kernel can be built for.
+const MASK_WORDS: usize = 8192 / 64;
+type Mask = [u64; MASK_WORDS];
+
+/// [`crate::engine::Engine::faulting_cpu`] when there is none.
+pub(crate) const NO_CPU: u32 = u32::MAX;
+
+/// Where the calling thread may run.
+struct Places {
+    /// Where it was allowed to run at first.
+    everywhere: Mask,
+}
+
+impl Places {
+    fn of_caller() -> Self {
+        let mut everywhere = [0; MASK_WORDS];
+        sys::affinity(&mut everywhere);
+        Places { everywhere }
+    }
+    fn only(&self, cpu: u32) -> bool {
+        let mut mask: Mask = [0; MASK_WORDS];
+        let Some(word) = mask.get_mut(cpu as usize / 64) else { return false };
+        *word = 1 << (cpu % 64);
+        sys::set_affinity(&mask).is_ok()
+    }
+    fn without(&self, cpu: u32) -> bool {
+        let mut mask = self.everywhere;
+        if let Some(word) = mask.get_mut(cpu as usize / 64) {
+            *word &= !(1 << (cpu % 64));
+        }
+        // Where there is no other CPU the mask is empty and refused.
+        sys::set_affinity(&mask).is_ok()
+    }
+    fn all(&self) -> bool {
+        sys::set_affinity(&self.everywhere).is_ok()
+    }
+}
+
+/// The handler's place.
+pub(crate) struct HandlerPlacement {
+    places: Places,
+    bound_to: u32,
+    /// Looks in a row that found the thread elsewhere.
+    missed: u32,
+    look_after_ns: u64,
+    look_next_ns: u64,
+}
+
+impl HandlerPlacement {
+    /// For the calling thread.
+    pub(crate) fn new() -> Self {
+        HandlerPlacement {
+            places: Places::of_caller(),
+            bound_to: NO_CPU,
+            missed: 0,
+            look_after_ns: LOOK_SOON_NS,
+            look_next_ns: 0,
+        }
+    }
+
+    /// A fault of `thread` is about to be served, at `now`: the calling handler follows it. `told` is where the evictor learns of it.
+    pub(crate) fn follow(&mut self, thread: u32, told: &AtomicU32, now: u64) {
+        if now < self.look_next_ns {
+            return;
+        }
+        let Some(cpu) = cpu_of(thread) else { return };
+        if self.bound_to == cpu {
+            self.missed = 0;
+            self.look_after_ns = (self.look_after_ns * 2).min(LOOK_LATE_NS);
+        } else {
+            self.missed += 1;
+            if self.missed < ASTRAY_LOOKS {
+                self.look_after_ns = LOOK_SOON_NS;
+                self.bound_to = if self.places.only(cpu) { cpu } else { NO_CPU };
+            } else {
+                self.missed = 0;
+                self.look_after_ns = ASTRAY_NS;
+                self.bound_to = NO_CPU;
+                self.places.all();
+            }
+            told.store(self.bound_to, Relaxed);
+        }
+        self.look_next_ns = now + self.look_after_ns;
+    }
+}
+
+/// The evictor's place.
+pub(crate) struct EvictorPlacement {
+    places: Places,
+    avoids: u32,
+}
+
+impl EvictorPlacement {
+    /// For the calling thread.
+    pub(crate) fn new() -> Self {
+        EvictorPlacement { places: Places::of_caller(), avoids: NO_CPU }
+    }
+
+    /// Leaves the faulting thread's CPU to it and to the handler.
+    pub(crate) fn keep_away(&mut self, faulting: u32) {
+        if faulting != self.avoids {
+            self.avoids = faulting;
+            if faulting == NO_CPU {
+                self.places.all()
+            } else {
+                self.places.without(faulting)
+            };
+        }
+    }
+
+    /// Goes to the faulting thread's CPU, for work whose invalidations of the TLBs would have to be waited for from any other. False: stays.
+    pub(crate) fn join(&mut self, faulting: u32) -> bool {
+        faulting != NO_CPU && self.places.only(faulting)
+    }
+
+    /// Back from [`EvictorPlacement::join`].
+    pub(crate) fn leave(&mut self) {
+        if self.avoids == NO_CPU {
+            self.places.all()
+        } else {
+            self.places.without(self.avoids)
+        };
+    }
+}
+
+/// The CPU that a thread of this process ran on last: field 39 of its `stat` (proc_pid_stat(5)).
+fn cpu_of(thread: u32) -> Option<u32> {
+    const PREFIX: &[u8] = b"/proc/self/task/";
+    let mut path = [0u8; 48];
+    path[..PREFIX.len()].copy_from_slice(PREFIX);
+    let mut digits = [0u8; 10];
+    let mut first = digits.len();
+    let mut rest = thread;
+    loop {
+        first -= 1;
+        digits[first] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    let number = &digits[first..];
+    path[PREFIX.len()..PREFIX.len() + number.len()].copy_from_slice(number);
+    let end = PREFIX.len() + number.len();
+    path[end..end + 6].copy_from_slice(b"/stat\0");
+    let path = core::ffi::CStr::from_bytes_until_nul(&path).ok()?;
+    let mut text = [0; 512];
+    cpu_in(read_proc_path(path, &mut text))
+}
+
+/// The 37th field after the name, which may hold anything.
+fn cpu_in(text: &[u8]) -> Option<u32> {
+    let name_end = text.iter().rposition(|&byte| byte == b')')?;
+    let field = text[name_end + 1..].trim_ascii_start().split(|&byte| byte == b' ').nth(36)?;
+    core::str::from_utf8(field).ok()?.trim_ascii_end().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_cpu_is_found() {
+        let mut one: Mask = [0; MASK_WORDS];
+        let mut before: Mask = [0; MASK_WORDS];
+        sys::affinity(&mut before);
+        let cpu = sys::current_cpu();
+        one[cpu as usize / 64] = 1 << (cpu % 64);
+        sys::set_affinity(&one).unwrap();
+        assert_eq!(cpu_of(sys::gettid()), Some(cpu));
+        sys::set_affinity(&before).unwrap();
+        assert_eq!(cpu_of(u32::MAX), None);
+    }
+
+    #[test]
+    fn the_name_may_hold_anything() {
+        let rest = " S 1 1 1 0 -1 4194560 1 0 0 0 1 2 0 0 20 0 1 0 15 2 3 18446744073709551615 1 1 0 0 0 0 0 0 0 0 0 0 17 1 0 0 0";
+        assert_eq!(cpu_in(format!("12 (a) 1 2 (b){rest}").as_bytes()), Some(1));
+        assert_eq!(cpu_in(b"12 (cut) S 1 2"), None);
+    }
+}

@@ -1,0 +1,343 @@
+//! Every invariant between page words, slots, stores and counts, checked while the program runs. For tests: the group asks
+//! for it (`run --validate`).
+//!
+//! The evictor checks under the `gate` with the handler outside of its rounds: nobody is half way through anything, so
+//! everything must agree exactly. What a handler holds for children of a bare clone(2) is in tables of its own and not
+//! counted here; then only the other direction is checked, that each word's slot is used.
+
+use crate::engine::{Engine, Life};
+use crate::evictor::Evictor;
+use crate::futex::{self, Sharing};
+use crate::link;
+use crate::staging::FOLIO_PAGES;
+use crate::sys;
+use core::ops::ControlFlow;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use folioswap_core::page::PageState;
+use folioswap_core::page_table::{BLOCK_PAGES, PAGE};
+use folioswap_core::space::validate::{Broken, Held};
+use folioswap_group::counters::Counter;
+use folioswap_group::protocol::{Invariant, Kind, Note};
+use folioswap_slots::{SlotWord, SwapEntry};
+
+/// Between two checks, and the least part of the time that is left to everything else.
+const INTERVAL_NS: u64 = 50_000_000;
+const COST_DIVISOR: u64 = 20;
+/// Looks at the handler's lock before the check is put off.
+const TRIES: u32 = 200;
+/// A program that ends waits for its last check at most so many times a millisecond.
+const LAST_WAITS: u32 = 2000;
+
+/// An invariant that does not hold, and the figure or address that belongs to it.
+type Violation = (Invariant, u64);
+
+/// What the words and the staging area name.
+#[derive(Default)]
+struct Tally {
+    /// Pages out: in staging, or stored.
+    out: u64,
+    /// Pages that are in, with a stored copy that still stands for them.
+    clean: u64,
+    /// Entries in staging whose page was taken back: the evictor frees them when their turn comes.
+    taken_back: u64,
+    same_filled: u64,
+    in_zram: u64,
+    in_file: u64,
+}
+
+impl Tally {
+    fn count(&mut self, held: Held) {
+        match held {
+            Held::Nowhere => {}
+            Held::SameFilled => self.same_filled += 1,
+            Held::Zram => self.in_zram += 1,
+            Held::File => self.in_file += 1,
+        }
+    }
+}
+
+impl Engine {
+    /// Checks everything; returns the slots in use. Evictor, under the gate, with the handler outside of its rounds; cost: a
+    /// walk of all tables, some ten nanoseconds per page that is out.
+    ///
+    /// # Errors
+    /// The first thing found.
+    pub(crate) fn validate(&self) -> Result<u64, Violation> {
+        let report = self.space.validate().map_err(|broken| match broken {
+            Broken::Slots => (Invariant::Slots, 0),
+            Broken::Store => (Invariant::Store, 0),
+        })?;
+        let mut tally = Tally::default();
+        let mut found = Ok(());
+        self.table.for_blocks_while(0, 1 << 47, |base, block| {
+            for index in 0..BLOCK_PAGES {
+                found = self.validate_word(base + index * PAGE, block.word(index).state(), &mut tally);
+                if found.is_err() {
+                    return ControlFlow::Break(());
+                }
+            }
+            ControlFlow::Continue(())
+        });
+        found?;
+        // SAFETY: the evictor alone uses the ring outside of the write-back lock's sections.
+        let staging = unsafe { &*self.staging.get() };
+        for place in staging.waiting_places() {
+            let folio = staging.folio(place);
+            for (page, entry) in folio.entries.iter().enumerate() {
+                let Some(entry) = *entry else { continue };
+                let address = folio.address + page * PAGE;
+                if self.state_of(address) != PageState::Leaving(entry) {
+                    tally.taken_back += 1;
+                    tally.count(self.space.held(entry));
+                }
+            }
+        }
+        let said = self.swapped_pages.load(Relaxed);
+        if said != tally.out {
+            return Err((Invariant::PagesOut, said));
+        }
+        let said = self.clean_pages.load(Relaxed);
+        if said != tally.clean {
+            return Err((Invariant::CleanPages, said));
+        }
+        if self.raw_forked.load(Relaxed) != 0 {
+            return Ok(report.inuse);
+        }
+        let named = tally.out + tally.clean + tally.taken_back;
+        if report.inuse != named {
+            return Err((Invariant::Unreachable, report.inuse.wrapping_sub(named)));
+        }
+        let stat = self.space.mm_stat();
+        if stat.objects != tally.in_zram || stat.same_pages != tally.same_filled {
+            return Err((Invariant::StoreContents, stat.objects));
+        }
+        let used = self.space.file_space().used_slots();
+        if used != tally.in_file {
+            return Err((Invariant::FileContents, used));
+        }
+        Ok(report.inuse)
+    }
+
+    fn state_of(&self, address: usize) -> PageState {
+        let page = address / PAGE % BLOCK_PAGES;
+        let present = folioswap_core::page::PageWord::PRESENT;
+        self.table.block(address).map_or(present, |block| block.word(page)).state()
+    }
+
+    fn validate_word(&self, address: usize, state: PageState, tally: &mut Tally) -> Result<(), Violation> {
+        let alone = self.raw_forked.load(Relaxed) == 0;
+        let held_once = |count: u64| if alone { count == 1 } else { count >= 1 };
+        match state {
+            PageState::Present(_) | PageState::Removed { .. } => return Ok(()),
+            PageState::Isolated(_) | PageState::Returning(_) => {
+                return Err((Invariant::HalfWay, address as u64));
+            }
+            PageState::Leaving(entry) => {
+                let place = match self.space.slots().word(entry) {
+                    SlotWord::Cached { folio, count, .. } if held_once(count) => Some(folio.0),
+                    _ => None,
+                };
+                if !place.is_some_and(|place| self.waits_in_staging(place, address, entry)) {
+                    return Err((Invariant::WordWithoutSlot, address as u64));
+                }
+                tally.count(self.space.held(entry));
+            }
+            PageState::Stored(entry) | PageState::Clean(entry, _) => {
+                match self.space.slots().word(entry) {
+                    SlotWord::Shadow { count, .. } if held_once(count) => {}
+                    _ => return Err((Invariant::WordWithoutSlot, address as u64)),
+                }
+                let held = self.space.held(entry);
+                if held == Held::Nowhere {
+                    return Err((Invariant::Nowhere, address as u64));
+                }
+                tally.count(held);
+            }
+        }
+        let place = if matches!(state, PageState::Clean(..)) { &mut tally.clean } else { &mut tally.out };
+        *place += 1;
+        Ok(())
+    }
+
+    fn waits_in_staging(&self, place: u32, address: usize, entry: SwapEntry) -> bool {
+        // SAFETY: the evictor alone uses the ring outside of the write-back lock's sections.
+        let staging = unsafe { &*self.staging.get() };
+        let page = address / PAGE % FOLIO_PAGES;
+        staging.waiting_places().any(|waiting| waiting == place) && {
+            let folio = staging.folio(place);
+            folio.address + page * PAGE == address && folio.entries[page] == Some(entry)
+        }
+    }
+
+    /// The program ends (a thread of it says so): checks everything once more, if the group wants that, and waits for it.
+    pub fn validate_at_exit(&self) {
+        if self.life() != Life::Running || !self.is_ours() || !self.wants_validation() {
+            return;
+        }
+        self.validation_wanted.store(1, Release);
+        futex::post(&self.member().wake, Sharing::Shared);
+        for _ in 0..LAST_WAITS {
+            if self.validation_wanted.load(Acquire) == 0 {
+                return;
+            }
+            futex::wait(&self.validation_wanted, 1, 1_000_000, Sharing::Private);
+        }
+    }
+
+    fn wants_validation(&self) -> bool {
+        self.segment().header.validate.load(Relaxed) != 0
+    }
+}
+
+impl Evictor {
+    /// Checks everything if the group wants that and it is time. Under the gate.
+    pub(crate) fn validate_if_due(&mut self) {
+        let engine = self.engine;
+        let wanted = engine.validation_wanted.load(Acquire);
+        if !engine.wants_validation() || wanted == 0 && sys::now_ns() < self.validation_next_ns {
+            return;
+        }
+        // Not waited for: the handler may wait for memory in its round, that is, for us.
+        let Some(_handler_waits) = (0..TRIES).find_map(|_| {
+            engine.serve_lock.try_lock().or_else(|| {
+                rustix::thread::sched_yield();
+                None
+            })
+        }) else {
+            return;
+        };
+        let begun = sys::now_ns();
+        match engine.validate() {
+            // An empty space proves nothing.
+            Ok(0) => {}
+            Ok(_) => engine.figures().add(Counter::Validations, 1),
+            Err((invariant, detail)) => {
+                engine.figures().add(Counter::Violations, 1);
+                let control = engine.descriptors.control.load(Relaxed);
+                link::tell(control, Kind::Note, [Note::Violation as u64, invariant as u64, detail], None);
+            }
+        }
+        let now = sys::now_ns();
+        // The first check comes as soon as something is out.
+        if engine.swapped_pages.load(Relaxed) > 0 {
+            self.validation_next_ns = now + INTERVAL_NS.max((now - begun) * COST_DIVISOR);
+        }
+        if wanted != 0 {
+            engine.validation_wanted.store(0, Release);
+            let word = &engine.validation_wanted;
+            let _ = rustix::thread::futex::wake(word, rustix::thread::futex::Flags::PRIVATE, i32::MAX as u32);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use folioswap_core::page::{Heat, PageWord};
+    use folioswap_core::space::Incompressible;
+    use folioswap_devices::Scratch;
+    use folioswap_slots::{FolioId, Order};
+    use std::boxed::Box;
+
+    const PAGE_ADDRESS: usize = 0x7000_0020_3000;
+
+    /// An engine with one stored page, as the evictor and the write-back leave it.
+    fn with_one_page_out() -> (&'static Engine, SwapEntry) {
+        let engine = Engine::create(b"test", b"").expect("an engine");
+        let entry = engine.space.allocate(Order::ZERO, FolioId(0)).expect("a slot");
+        let mut page = Box::new([0u8; PAGE]);
+        page.iter_mut().enumerate().for_each(|(index, byte)| *byte = ((index * index) >> 4) as u8);
+        engine.space.write(&mut Scratch::new(), entry, &page, Incompressible::Keep).expect("room");
+        engine.space.leave_cache(entry, 1);
+        let block = engine.table.block_or_insert(PAGE_ADDRESS, engine.arena).expect("memory");
+        let leaving = PageWord::PRESENT.isolate(entry).and_then(PageWord::moved).expect("a transition");
+        block.set(PAGE_ADDRESS / PAGE % BLOCK_PAGES, leaving.written().expect("a transition"));
+        engine.note_gone(1);
+        (engine, entry)
+    }
+
+    fn set(engine: &Engine, word: PageWord) {
+        let block = engine.table.block(PAGE_ADDRESS).expect("the page's block");
+        block.set(PAGE_ADDRESS / PAGE % BLOCK_PAGES, word);
+    }
+
+    #[test]
+    fn a_page_that_is_out_is_found_whole() {
+        let engine = Engine::create(b"test", b"").expect("an engine");
+        assert_eq!(engine.validate(), Ok(0));
+        assert_eq!(with_one_page_out().0.validate(), Ok(1));
+    }
+
+    #[test]
+    fn a_slot_that_no_word_names_is_found() {
+        let (engine, _) = with_one_page_out();
+        set(engine, PageWord::PRESENT);
+        engine.note_returned(1);
+        assert_eq!(engine.validate(), Err((Invariant::Unreachable, 1)));
+    }
+
+    #[test]
+    fn a_word_that_names_a_free_slot_is_found() {
+        let (engine, entry) = with_one_page_out();
+        engine.space.put(entry, 1);
+        assert_eq!(engine.validate(), Err((Invariant::WordWithoutSlot, PAGE_ADDRESS as u64)));
+    }
+
+    #[test]
+    fn a_slot_that_is_held_twice_is_found() {
+        let (engine, entry) = with_one_page_out();
+        engine.space.duplicate(entry).expect("a count");
+        assert_eq!(engine.validate(), Err((Invariant::WordWithoutSlot, PAGE_ADDRESS as u64)));
+    }
+
+    #[test]
+    fn a_page_half_way_or_in_staging_without_a_place_is_found() {
+        let (engine, entry) = with_one_page_out();
+        let isolated = PageWord::PRESENT.isolate(entry).expect("a transition");
+        set(engine, isolated);
+        assert_eq!(engine.validate(), Err((Invariant::HalfWay, PAGE_ADDRESS as u64)));
+        set(engine, isolated.moved().expect("a transition"));
+        assert_eq!(engine.validate(), Err((Invariant::WordWithoutSlot, PAGE_ADDRESS as u64)));
+    }
+
+    #[test]
+    fn a_page_that_is_stored_nowhere_is_found() {
+        let (engine, _) = with_one_page_out();
+        let entry = engine.space.allocate(Order::ZERO, FolioId(0)).expect("a slot");
+        engine.space.leave_cache(entry, 1);
+        let leaving = PageWord::PRESENT.isolate(entry).and_then(PageWord::moved).expect("a transition");
+        set(engine, leaving.written().expect("a transition"));
+        assert_eq!(engine.validate(), Err((Invariant::Nowhere, PAGE_ADDRESS as u64)));
+    }
+
+    #[test]
+    fn a_wrong_count_of_pages_out_is_found() {
+        let (engine, _) = with_one_page_out();
+        engine.note_gone(1);
+        assert_eq!(engine.validate(), Err((Invariant::PagesOut, 2)));
+    }
+
+    #[test]
+    fn a_clean_copy_is_counted_apart() {
+        let (engine, entry) = with_one_page_out();
+        let block = engine.table.block(PAGE_ADDRESS).expect("the page's block");
+        let stored = block.word(PAGE_ADDRESS / PAGE % BLOCK_PAGES);
+        let clean = stored.claim().and_then(|word| word.returned_clean(Heat::Cold)).expect("a transition");
+        set(engine, clean);
+        engine.note_returned(1);
+        assert_eq!(engine.validate(), Err((Invariant::CleanPages, 0)));
+        engine.clean_pages.fetch_add(1, Relaxed);
+        assert_eq!(engine.validate(), Ok(1));
+        engine.space.put(entry, 1);
+        assert_eq!(engine.validate(), Err((Invariant::WordWithoutSlot, PAGE_ADDRESS as u64)));
+    }
+
+    #[test]
+    fn what_the_file_holds_for_nobody_is_found() {
+        let (engine, _) = with_one_page_out();
+        assert!(engine.space.file_space().add(3));
+        let slot = engine.space.file_space().allocate(1);
+        assert!(slot.is_some());
+        assert_eq!(engine.validate(), Err((Invariant::FileContents, 1)));
+    }
+}
