@@ -1,5 +1,6 @@
 //! The command line's one definition: help, completions and man pages all come from it.
 
+use crate::lab::arguments::LabArguments;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::{ffi::OsString, path::PathBuf};
 
@@ -16,7 +17,9 @@ Examples:
   folioswap swapon --show
         the swap devices of everything that runs now
   folioswap doctor
-        what this machine allows, and the command that mends what is missing";
+        what this machine allows, and the command that mends what is missing
+  folioswap lab cluster-scan --quick
+        an experiment with the allocator, the published table beside ours";
 
 const RUN_EXAMPLES: &str = "\
 Examples:
@@ -54,6 +57,8 @@ pub enum Command {
     Swapon(SwaponArguments),
     /// Say what this machine allows, and how to mend what is missing
     Doctor(DoctorArguments),
+    /// Experiments with the allocator, beside the published ones
+    Lab(LabArguments),
     /// Print a shell's completion script
     #[command(hide = true)]
     Completions(CompletionsArguments),
@@ -93,6 +98,9 @@ pub struct RunArguments {
     /// Most that the swap file may take; 0: no file [default: half of the free space of its disk]
     #[arg(long, value_name = "SIZE", value_parser = crate::size::parse_swap_max)]
     pub swap_max: Option<u64>,
+    /// Check every invariant of the swap space now and then, and count what does not hold (for developers of folioswap)
+    #[arg(long, hide = true)]
+    pub validate: bool,
     /// Preload this agent instead of the built-in one; `none`: preload nothing (for developers of folioswap)
     #[arg(long, value_name = "FILE", hide = true)]
     pub agent: Option<PathBuf>,

@@ -28,6 +28,24 @@ pub enum Error {
         /// The limit, readable.
         found: String,
     },
+    /// Too few descriptors are allowed.
+    #[error(
+        "at most {found} open files are allowed here, and folioswap needs {needed}: raise the limit with `ulimit -n {needed}`"
+    )]
+    FewFiles {
+        /// The hard limit.
+        found: u64,
+        /// What is needed.
+        needed: u64,
+    },
+    /// Too small files are allowed.
+    #[error(
+        "files of at most {found} are allowed here, which is too small even for what folioswap keeps in memory: raise the limit with `ulimit -f`"
+    )]
+    SmallFiles {
+        /// The hard limit, readable.
+        found: String,
+    },
     /// We are in a group already.
     #[error(
         "this already runs inside a folioswap group ({group}), whose limit holds for everything started within it: run the command without `folioswap run`"
@@ -101,6 +119,9 @@ pub enum Error {
         "process {0} belongs to no running folioswap group that you may look at; `folioswap swapon --show` lists all"
     )]
     NoSuchGroup(u32),
+    /// A command of the lab.
+    #[error("{0}")]
+    Lab(#[from] crate::lab::LabError),
     /// Output could not be written.
     #[error("cannot write: {0}")]
     Output(io::Error),

@@ -1,4 +1,4 @@
-//! The command line of folioswap: `run` and its supervisor, `doctor`, `swapon`.
+//! The command line of folioswap: `run` and its supervisor, `doctor`, `swapon`, `lab`.
 //!
 //! A run has three processes besides what the program itself starts (`run.rs` draws them): the *front*, which the user
 //! started and whose exit status is the program's (`front`); the *supervisor*, which owns what the members of the group
@@ -19,6 +19,8 @@ mod elf;
 mod error;
 mod front;
 mod host;
+mod lab;
+mod limits;
 mod link;
 mod manual;
 mod process;
@@ -57,6 +59,7 @@ pub fn main() -> i32 {
         Command::Run(arguments) => run::run(&arguments, &inherited),
         Command::Swapon(arguments) => swapon::swapon(&arguments),
         Command::Doctor(arguments) => doctor::doctor(&arguments),
+        Command::Lab(arguments) => lab::lab(&arguments),
         Command::Completions(arguments) => manual::completions(&arguments),
         Command::Man(arguments) => manual::man(&arguments),
     };

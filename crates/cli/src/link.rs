@@ -65,7 +65,12 @@ impl Link {
     /// `EAGAIN` when none waits; `EPIPE` when the other end is gone and all was read.
     pub fn receive(&self) -> Result<Packet, Errno> {
         let mut buffer = vec![0_u8; TEXT_MAX + 1];
-        let (length, _) = recv(&self.0, buffer.as_mut_slice(), RecvFlags::DONTWAIT)?;
+        let (length, _) = match recv(&self.0, buffer.as_mut_slice(), RecvFlags::DONTWAIT) {
+            // The other end went without having read all that we sent. The kernel says so once, before it hands out what that end
+            // had sent first.
+            Err(Errno::CONNRESET) => recv(&self.0, buffer.as_mut_slice(), RecvFlags::DONTWAIT)?,
+            answer => answer?,
+        };
         decode(&buffer[..length]).ok_or(Errno::PIPE)
     }
 }
@@ -136,6 +141,16 @@ mod tests {
         }
         assert_eq!(b.receive(), Err(Errno::AGAIN));
         drop(a);
+        assert_eq!(b.receive(), Err(Errno::PIPE));
+    }
+
+    #[test]
+    fn what_an_end_sent_arrives_though_it_went_with_packets_unread() {
+        let (a, b) = Link::pair().expect("socketpair");
+        b.send(&Packet::Forward(Arrived { signal: 2, code: 0, pid: 1 }));
+        a.send(&Packet::Ended(130, Remains::Nothing));
+        drop(a);
+        assert_eq!(b.receive(), Ok(Packet::Ended(130, Remains::Nothing)));
         assert_eq!(b.receive(), Err(Errno::PIPE));
     }
 }

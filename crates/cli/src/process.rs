@@ -21,6 +21,14 @@ pub fn status(pid: u32) -> Option<Status> {
     parse_status(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
 }
 
+/// Anonymous resident bytes of a process, those that it shares with relatives after a fork counted in proportion. `None` when
+/// it is gone or may not be looked at. Cost: the kernel walks all its page tables.
+pub fn proportional_anonymous(pid: u32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+    let value = text.lines().find_map(|line| line.strip_prefix("Pss_Anon:"))?;
+    value.split_whitespace().next()?.parse::<u64>().ok().map(|kilobytes| kilobytes << 10)
+}
+
 fn parse_status(text: &str) -> Option<Status> {
     let mut status = Status { state: '?', ..Status::default() };
     let kilobytes =

@@ -18,6 +18,7 @@ use crate::{
     doctor::Findings,
     error::Error,
     front, host,
+    limits::Limits,
     link::Link,
     program,
     shared::SegmentFile,
@@ -50,7 +51,7 @@ const BACKLOG: i32 = 4096;
 /// # Errors
 /// Every refusal, before anything is started.
 pub fn run(arguments: &RunArguments, inherited: &Inherited) -> Result<i32, Error> {
-    let (settings, start) = prepare(arguments)?;
+    let (settings, start) = prepare(arguments, &inherited.limits)?;
     let (ours, theirs) = Link::pair().map_err(Error::system("socketpair"))?;
     let stderr = descriptors::saved_stderr();
     // Blocked before the fork: no signal is lost between the two.
@@ -78,8 +79,9 @@ pub fn become_subreaper() {
     unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
 }
 
-fn prepare(arguments: &RunArguments) -> Result<(Settings, Start), Error> {
+fn prepare(arguments: &RunArguments, limits: &Limits) -> Result<(Settings, Start), Error> {
     refuse_nesting()?;
+    limits.raise()?;
     let limit = limit(arguments)?;
     let name = arguments.command.first().expect("clap requires CMD");
     let program = program::find(name)?;
@@ -93,6 +95,7 @@ fn prepare(arguments: &RunArguments) -> Result<(Settings, Start), Error> {
         most => {
             let file = create_swap_file(&arguments.swap_dir)?;
             let most = most.map_or_else(|| default_swap_max(&arguments.swap_dir), Ok)?;
+            let most = most.min(limits.file_bytes());
             Some((file, (most / CLUSTER_BYTES).min(FILE_CLUSTERS_MAX as u64) as u32))
         }
     };
@@ -124,6 +127,7 @@ fn prepare(arguments: &RunArguments) -> Result<(Settings, Start), Error> {
         file_clusters: clusters,
         listener,
         text_wanted: arguments.stats,
+        validate: arguments.validate,
         json,
         started: Instant::now(),
     };

@@ -1,5 +1,6 @@
 //! Signals: what we inherited, what CMD must find again, and the descriptor through which we read our own.
 
+use crate::limits::Limits;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::{io, mem::MaybeUninit, ptr::null_mut};
 
@@ -17,10 +18,12 @@ const FORWARDED: &[i32] = &[
     libc::SIGCONT,
 ];
 
-/// The signal mask and the dispositions, as our caller left them, of the signals that we change.
+/// What our caller left and CMD gets back: the signal mask, the dispositions of the signals that we change, and limits.
 pub struct Inherited {
     mask: libc::sigset_t,
-    dispositions: [(i32, libc::sigaction); 2],
+    dispositions: [(i32, libc::sigaction); 3],
+    /// Those that we raise.
+    pub limits: Limits,
 }
 
 impl Inherited {
@@ -38,11 +41,13 @@ impl Inherited {
         };
         // SAFETY: sigprocmask cannot fail with these arguments and wrote the mask.
         let mask = unsafe { mask.assume_init() };
-        Inherited { mask, dispositions: [disposition(libc::SIGPIPE), disposition(libc::SIGCHLD)] }
+        let dispositions = [libc::SIGPIPE, libc::SIGCHLD, libc::SIGXFSZ].map(disposition);
+        Inherited { mask, dispositions, limits: Limits::capture() }
     }
 
     /// Makes everything as it was. In CMD's process, before exec; async-signal-safe.
     pub fn restore(&self) {
+        self.limits.restore();
         for (signal, action) in &self.dispositions {
             // SAFETY: installs a disposition that this process had before (default or ignored after an exec).
             unsafe { libc::sigaction(*signal, action, null_mut()) };

@@ -72,12 +72,28 @@ pub fn devices(segment: &Segment, levels: &Levels, directory: Option<&Path>) -> 
     let clusters = |count: u32| u64::from(count) * CLUSTER_BYTES;
     let size = clusters(segment.header.file_clusters.load(Relaxed));
     if size > 0 {
-        let name =
-            directory.map_or_else(|| "file".to_owned(), |path| format!("{} (unlinked)", path.display()));
+        let name = directory.map_or_else(|| "file".to_owned(), column);
         let used = clusters(segment.header.file_clusters_used.load(Relaxed));
         devices.push(Device { name, kind: "file", size: Some(size), used, prio: 0 });
     }
     devices
+}
+
+/// The directory of the unlinked file as one column of a table: blanks and what does not print are written as in
+/// `/proc/swaps`, three octal digits after a backslash.
+fn column(directory: &Path) -> String {
+    let mut name = String::new();
+    for character in directory.display().to_string().chars() {
+        if character.is_whitespace() || character.is_control() || character == '\\' {
+            let mut bytes = [0; 4];
+            for byte in character.encode_utf8(&mut bytes).bytes() {
+                name.push_str(&format!("\\{byte:03o}"));
+            }
+        } else {
+            name.push(character);
+        }
+    }
+    name
 }
 
 /// Names of the sockets of running groups, as far as this network namespace shows them.
@@ -106,4 +122,15 @@ fn ask(name: &str) -> Option<Group> {
 
 fn path_of(fd: &OwnedFd) -> Option<PathBuf> {
     fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_one_column() {
+        assert_eq!(column(Path::new("/var/tmp")), "/var/tmp");
+        assert_eq!(column(Path::new("/mnt/a b\\\n")), "/mnt/a\\040b\\134\\012");
+    }
 }

@@ -60,9 +60,13 @@ pub fn receive(socket: impl AsFd) -> Result<Option<Received>, Errno> {
     let mut bytes = [0_u8; Message::BYTES];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut reset = false;
     let got = loop {
         match recvmsg(&socket, &mut [IoSliceMut::new(&mut bytes)], &mut control, RecvFlags::CMSG_CLOEXEC) {
             Err(Errno::INTR) => {}
+            // The other end went without having read all that we sent. The kernel says so once, before it hands out what that end
+            // had sent first: a fork that was announced must not be lost.
+            Err(Errno::CONNRESET) if !reset => reset = true,
             other => break other?,
         }
     };
@@ -84,6 +88,19 @@ mod tests {
     use super::*;
     use folioswap_group::protocol::Kind;
     use rustix::net::socketpair;
+
+    #[test]
+    fn what_an_end_sent_arrives_though_it_went_with_messages_unread() {
+        let (a, b) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+            .expect("socketpair");
+        send(&b, &Message::new(Kind::Clusters, [0; 3]), &[]).expect("sent");
+        send(&a, &Message::new(Kind::Forked, [7, 0, 0]), &[b.as_fd()]).expect("sent");
+        drop(a);
+        let got = receive(&b).expect("received").expect("not the end");
+        assert_eq!((got.message.kind(), got.message.words[0]), (Some(Kind::Forked), 7));
+        assert_eq!(got.descriptors.len(), 1);
+        assert!(receive(&b).expect("received").is_none());
+    }
 
     #[test]
     fn a_message_arrives_whole_with_its_descriptors() {

@@ -20,6 +20,9 @@ const COST_DIVISOR: u32 = 50;
 const INTERVAL: Duration = Duration::from_millis(100);
 const INTERVAL_MAX: Duration = Duration::from_secs(2);
 
+/// Up to this size it does not matter what of it is shared.
+const LARGE_BYTES: u64 = 4 << 20;
+
 /// Names that are told apart; the last entry stands for all others.
 const PROGRAMS_MAX: usize = 64;
 
@@ -128,7 +131,12 @@ impl Census {
             if matches!(status.state, 'Z' | 'X') || shares_memory_with_its_parent(pid) {
                 continue;
             }
-            let bytes = status.anonymous + status.shared;
+            // A large one may be a fork that shares most of it.
+            let anonymous = match status.anonymous {
+                large if large > LARGE_BYTES => process::proportional_anonymous(pid).unwrap_or(large),
+                small => small,
+            };
+            let bytes = anonymous + status.shared;
             let entry = match seen.entry {
                 // Another name is another program, by exec.
                 Some(entry) if self.programs[entry].name == status.name || entry == PROGRAMS_MAX - 1 => entry,

@@ -12,6 +12,29 @@ use rustix::{
 };
 use std::sync::atomic::Ordering::Relaxed;
 
+/// Its books do not agree with what its owners hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Invalid {
+    /// A cluster's count is not the number of those that own it, or its place among the used ones contradicts it.
+    #[error("cluster {cluster} of the file has {counted} owners, not {stated}")]
+    Owners {
+        /// Which.
+        cluster: u32,
+        /// What the books say.
+        stated: u32,
+        /// What the owners say.
+        counted: u32,
+    },
+    /// The count of used clusters is not the number of those that have an owner.
+    #[error("{counted} clusters of the file are used, not {stated}")]
+    Used {
+        /// What the books say.
+        stated: u32,
+        /// What the owners say.
+        counted: u32,
+    },
+}
+
 /// The file device and its owners.
 pub struct Clusters {
     file: Option<OwnedFd>,
@@ -121,6 +144,31 @@ impl Clusters {
         !self.unpunched.is_empty()
     }
 
+    /// Checks the books against all owners there are; cost: a look at each cluster of each.
+    ///
+    /// # Errors
+    /// The first thing found.
+    pub fn validate<'a>(&self, owners: impl Iterator<Item = &'a Bits>) -> Result<(), Invalid> {
+        let mut counted = vec![0_u32; self.owners.len()];
+        for cluster in owners.flat_map(Bits::iter) {
+            match counted.get_mut(cluster as usize) {
+                Some(count) => *count += 1,
+                None => return Err(Invalid::Owners { cluster, stated: 0, counted: 1 }),
+            }
+        }
+        for (cluster, (&stated, &counted)) in (0..).zip(self.owners.iter().zip(&counted)) {
+            let listed = self.used.contains(cluster) == (stated > 0);
+            if stated != counted || !listed || stated > 0 && self.unpunched.contains(cluster) {
+                return Err(Invalid::Owners { cluster, stated, counted });
+            }
+        }
+        let used = counted.iter().filter(|count| **count > 0).count() as u32;
+        if used != self.used_count {
+            return Err(Invalid::Used { stated: self.used_count, counted: used });
+        }
+        Ok(())
+    }
+
     fn release(&mut self, segment: &Segment, cluster: u32) {
         let owners = self.owners[cluster as usize];
         assert!(owners > 0 && self.used.contains(cluster), "a cluster that somebody owns is used");
@@ -205,6 +253,27 @@ mod tests {
         clusters.punch();
         assert!(!clusters.wants_punch());
         assert!(blocks(&clusters) < 1 << 20);
+    }
+
+    #[test]
+    fn books_that_do_not_agree_with_the_owners_are_found() {
+        let (segment, mut clusters) = device(10);
+        let mut owner = Bits::default();
+        clusters.grant(&segment.mapped, &mut owner, 3);
+        let child = clusters.share(&segment.mapped, &owner);
+        assert_eq!(clusters.validate([&owner, &child].into_iter()), Ok(()));
+        let lost = Invalid::Owners { cluster: 0, stated: 2, counted: 1 };
+        assert_eq!(clusters.validate([&owner].into_iter()), Err(lost));
+        clusters.drop_all(&segment.mapped, &child);
+        assert_eq!(clusters.validate([&owner].into_iter()), Ok(()));
+        assert!(clusters.validate(std::iter::empty()).is_err());
+        let mut stranger = Bits::default();
+        stranger.insert(70);
+        assert!(clusters.validate([&owner, &stranger].into_iter()).is_err());
+        clusters.drop_all(&segment.mapped, &owner);
+        assert_eq!(clusters.validate(std::iter::empty()), Ok(()));
+        clusters.used_count = 1;
+        assert_eq!(clusters.validate(std::iter::empty()), Err(Invalid::Used { stated: 1, counted: 0 }));
     }
 
     #[test]

@@ -6,7 +6,9 @@ use super::{
     connection::{Connection, PendingFork, Place, Role},
 };
 use crate::{process, wire};
-use folioswap_group::protocol::{CLUSTERS_PER_MESSAGE, Kind, Message, Note, Refusal, answer, welcome};
+use folioswap_group::protocol::{
+    CLUSTERS_PER_MESSAGE, Invariant, Kind, Message, Note, Refusal, answer, welcome,
+};
 use rustix::{
     fd::{AsFd, OwnedFd},
     io::Errno,
@@ -113,6 +115,13 @@ impl Supervisor {
                     self.say(&format!(
                         "folioswap: process {pid}: what was stored for its page at {address:#x} is damaged; it gets SIGBUS if it \
                          touches that page\n"
+                    ));
+                } else if message.words[0] == Note::Violation as u64 {
+                    let (pid, [_, number, detail]) = (connection.pid, message.words);
+                    let what = Invariant::from_number(number)
+                        .map_or_else(|| number.to_string(), |invariant| format!("{invariant:?}"));
+                    self.say(&format!(
+                        "folioswap: process {pid}: invariant violated: {what} ({detail:#x})\n"
                     ));
                 }
                 After::Keep
@@ -235,6 +244,7 @@ impl Supervisor {
             segment.release(id);
             self.clusters.drop_all(segment, &connection.clusters);
             self.orphans.server_left(connection.serial, connection.pid, connection.userfaults);
+            self.validate();
         }
         if connection.place == Place::InTree {
             self.census.left(connection.pid, now);

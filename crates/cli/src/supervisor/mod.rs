@@ -29,6 +29,7 @@ use census::Census;
 use clusters::Clusters;
 use connection::{Connection, PendingFork};
 use folioswap_group::{
+    counters::Counter,
     protocol::OutOfMemory,
     segment::{GroupState, Scope},
 };
@@ -81,6 +82,8 @@ pub struct Settings {
     pub listener: OwnedFd,
     /// Print the report.
     pub text_wanted: bool,
+    /// Members and the supervisor check every invariant now and then.
+    pub validate: bool,
     /// Write the report there.
     pub json: Option<File>,
     /// When the user started it.
@@ -126,6 +129,7 @@ pub fn run(mut settings: Settings, start: Start, link: Link, inherited: &Inherit
         settings.scope,
         settings.file_clusters,
     );
+    segment.header.validate.store(u32::from(settings.validate), Relaxed);
     let cmd = match start.start(inherited) {
         Ok(pid) => pid,
         Err(error) => refuse(&link, &error.to_string(), error.status()),
@@ -430,8 +434,22 @@ impl Supervisor {
         self.link.iter().for_each(|link| link.say(text));
     }
 
+    /// Checks what it knows of the file device, if that is wanted.
+    fn validate(&mut self) {
+        if !self.settings.validate {
+            return;
+        }
+        let owners = self.connections.iter().map(|connection| &connection.clusters);
+        let owners = owners.chain(self.pending.iter().map(|fork| &fork.clusters));
+        if let Err(invalid) = self.clusters.validate(owners) {
+            self.totals.add(Counter::Violations, 1);
+            self.say(&format!("folioswap: invariant violated: {invalid}\n"));
+        }
+    }
+
     /// CMD has ended: writes the report and lets the front go.
     fn report(&mut self, outcome: Outcome, remains: Remains) {
+        self.validate();
         self.totals.sample(&self.settings.segment.mapped, self.clusters.used());
         let segment = &self.settings.segment.mapped;
         let (devices, devices_now) =

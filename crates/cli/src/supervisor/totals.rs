@@ -122,6 +122,11 @@ impl Totals {
         self.members_peak = self.members_peak.max(live);
     }
 
+    /// Adds to a counter what is no member's.
+    pub fn add(&mut self, counter: Counter, count: u64) {
+        self.ended.counters[counter as usize] += count;
+    }
+
     /// Takes over the counters of a member before its place is released.
     pub fn ended(&mut self, figures: &Figures) {
         self.ended.add(figures);

@@ -1,0 +1,256 @@
+//! The command line of `folioswap lab`.
+
+use clap::{Args, Subcommand, ValueEnum};
+use folioswap_lab::{
+    policies::PolicyName,
+    replay::{Device, DeviceError},
+};
+use std::path::PathBuf;
+
+const EXAMPLES: &str = "\
+Examples:
+  folioswap lab cluster-scan --quick
+        do folios find room? before and after series 1, the published table on the left
+  folioswap lab cluster-scan --json > scan.json
+  folioswap lab cluster-scan --plot scan.svg
+        all figures; a picture
+  folioswap lab slot-cache --quick
+  folioswap lab round-robin --quick
+        the same for series 2 and 4
+  folioswap lab generate build.trace --scale 4 && folioswap lab replay build.trace --policy scan-all --device zram,size=2G
+        make a trace of allocations, and replay it through a policy from before
+  folioswap lab policies
+        the behaviours from before that can be chosen by name
+
+All of it runs in this process on the allocator that `run` uses. Nothing needs root but `--peer kernel`.";
+
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct LabArguments {
+    #[command(subcommand)]
+    pub command: LabCommand,
+}
+
+#[derive(Subcommand)]
+pub enum LabCommand {
+    /// Series 1: folios that find no run of slots, and clusters scanned, before and after
+    ClusterScan(ClusterScanArguments),
+    /// Series 2: is anything slower without the slot cache? An equivalence test with real threads
+    SlotCache(SlotCacheArguments),
+    /// Series 4: do devices of equal priority share the load? Also by the running kernel
+    RoundRobin(RoundRobinArguments),
+    /// Replay a trace through any policy, on any devices
+    Replay(ReplayArguments),
+    /// Make a trace of a build
+    Generate(GenerateArguments),
+    /// Derive the parameters of a build from a trace
+    Fit(FitArguments),
+    /// List the policies that can be chosen by name
+    Policies,
+    /// Fill memory (what `--peer kernel` starts)
+    #[command(hide = true)]
+    Hog(HogArguments),
+}
+
+/// What all experiments have in common.
+#[derive(Args)]
+pub struct OutputArguments {
+    /// Smaller and fewer runs: about half a minute on two cores
+    #[arg(long)]
+    pub quick: bool,
+    /// Print JSON with every figure instead of tables
+    #[arg(long)]
+    pub json: bool,
+    /// Draw the result into FILE
+    #[arg(long, value_name = "FILE.svg")]
+    pub plot: Option<PathBuf>,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+A build of many short tasks lives within a memory limit; its cold folios leave through the allocator, with the policy from before
+series 1, with patch 1, and with both. Counted are the folios that found no run of slots and had to be split. Runs of the three policies
+do exactly the same work (same seeds).
+
+Examples:
+  folioswap lab cluster-scan --quick
+  folioswap lab cluster-scan --scale 1 --tasks-per-job 29 --runs 1     (the whole published build: 96 logical CPUs, 2 GiB; minutes)
+  folioswap lab cluster-scan --fill 50,70,90,95,99                     (devices that become this full)")]
+pub struct ClusterScanArguments {
+    #[command(flatten)]
+    pub output: OutputArguments,
+    /// Divide the published machine and build by this [default: 2; quick: 8]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=48))]
+    pub scale: Option<u32>,
+    /// Tasks that each job runs one after the other [default: 10; quick: 8; the published build has 29]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub tasks_per_job: Option<u32>,
+    /// Sizes of the device, as the part of it in percent that the build needs at most [default: 78,90,97]
+    #[arg(long, value_name = "PERCENT,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(5..=100))]
+    pub fill: Option<Vec<u32>>,
+    /// Runs of each kind, with different seeds [default: 3; quick: 2]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub runs: Option<u32>,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+A trace is what a program asked of the allocator, one record of 16 bytes per allocation and free. A replay asks the same of another
+allocator: slots are freed when the trace frees them, and a folio that finds no run of slots is split.
+
+DEVICE is TYPE[,size=S][,prio=P][,sync|async][,discard] with TYPE zram (synchronous), ram (as brd: not synchronous), file or disk
+(rotating). Without a size: what the trace needs at most, and a quarter more. When all devices are synchronous, pages that come back free
+their slots at once; else those that were recorded as only cached stay.
+
+Examples:
+  folioswap lab replay build.trace
+  folioswap lab replay build.trace --policy scan-all --device zram,size=8G
+  folioswap lab replay build.trace --policy drained-first --device ram --device ram --threads 2 --json")]
+pub struct ReplayArguments {
+    /// The trace
+    pub file: PathBuf,
+    /// Behaviour; `folioswap lab policies` lists them
+    #[arg(long, default_value = "current", value_name = "NAME")]
+    pub policy: PolicyName,
+    /// A swap device; may be repeated [default: zram]
+    #[arg(long, value_name = "DEVICE", value_parser = device)]
+    pub device: Vec<Device>,
+    /// Real threads, among which the logical CPUs are divided
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub threads: u32,
+    /// Logical CPUs; those of the trace are taken modulo this [default: as recorded]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub cpus: Option<u32>,
+    /// Count lock acquisitions too (costs time)
+    #[arg(long)]
+    pub locks: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+The trace is that of a build of many short tasks within a memory limit, on a device where room never lacks. The same options and seed give
+the same file on every host. --parameters takes JSON as `folioswap lab fit` prints it (its \"parameters\"); --print-parameters shows those that
+would be used, with which to begin.
+
+Examples:
+  folioswap lab generate build.trace --scale 4
+  folioswap lab generate build.trace --sizes all --seed 7 --tasks 500
+  folioswap lab generate --print-parameters > p.json && folioswap lab generate build.trace --parameters p.json")]
+pub struct GenerateArguments {
+    /// Where to write the trace
+    #[arg(required_unless_present = "print_parameters")]
+    pub file: Option<PathBuf>,
+    /// Seed of everything random
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub seed: u64,
+    /// Folio sizes
+    #[arg(long, value_enum, default_value_t, value_name = "SIZES")]
+    pub sizes: SizesArgument,
+    /// Divide the published build (96 jobs on 96 logical CPUs in 2 GiB) by this
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=48))]
+    pub scale: u32,
+    /// Tasks in all [default: 2800 / scale]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub tasks: Option<u32>,
+    /// Swap as to a device that is not synchronous: pages come back singly, and keep their slots while they are only read
+    #[arg(long = "async")]
+    pub asynchronous: bool,
+    /// Take the parameters of the build from this JSON file
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["sizes", "scale"])]
+    pub parameters: Option<PathBuf>,
+    /// Print the parameters as JSON and make no trace
+    #[arg(long)]
+    pub print_parameters: bool,
+}
+
+/// Folio sizes of a build.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum SizesArgument {
+    /// Order 0 and 64 kB
+    #[default]
+    #[value(name = "64k")]
+    Only64k,
+    /// Order 0 and 16 kB to 2 MB
+    All,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+Prints, as JSON, what the trace shows of a build (order mix, tasks by their bursts of frees, folios that came back), and the parameters for
+`folioswap lab generate` that follow. What a trace of slots cannot show (limit, files, reads) keeps its default.
+
+Example:
+  folioswap lab fit real.trace | jq .parameters > p.json && folioswap lab generate like-real.trace --parameters p.json")]
+pub struct FitArguments {
+    /// The trace
+    pub file: PathBuf,
+}
+
+fn device(text: &str) -> Result<Device, DeviceError> {
+    Device::parse(text, |size| crate::size::parse_swap_max(size).ok())
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+Each thread goes through its memory, randomly or from start to end, with folios of 4 kB or 64 kB; what does not fit goes out and comes back
+through the allocator with the slot cache (before) and without (after), alternately. The claim to be tested is that nothing is lost: the 90 %
+confidence interval of after / before must not reach below the margin. Anything else that runs on the machine widens the interval.
+
+Examples:
+  folioswap lab slot-cache --quick
+  folioswap lab slot-cache --pairs 30 --margin 3 --json")]
+pub struct SlotCacheArguments {
+    #[command(flatten)]
+    pub output: OutputArguments,
+    /// Pairs of runs of each kind [default: 16, as published; quick: 8]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=1000))]
+    pub pairs: Option<u32>,
+    /// Real threads [default: as many as processors]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=32))]
+    pub threads: Option<u32>,
+    /// Greatest loss that counts as none, in percent
+    #[arg(long, default_value_t = 5, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(1..=50))]
+    pub margin: u32,
+}
+
+/// Who does the same beside us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PeerArgument {
+    /// The running kernel, with four zram devices and a memory cgroup (v1); needs root
+    Kernel,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+Tasks swap out to four equal devices, under the old rule (default priorities by order of swapon, a node's own device first) and today's
+(one default priority for all, devices in turn). Equal devices must end within 1 % of each other, or a cluster per CPU, whichever is larger;
+with different priorities no device may be used before the ones above it are full.
+
+--peer kernel sets up four zram devices, swap and a cgroup, twice, reads /proc/swaps, and undoes everything, also after Ctrl-C.
+
+Examples:
+  folioswap lab round-robin
+  sudo folioswap lab round-robin --quick --peer kernel")]
+pub struct RoundRobinArguments {
+    #[command(flatten)]
+    pub output: OutputArguments,
+    /// Do the same on something else
+    #[arg(long, value_enum, value_name = "PEER")]
+    pub peer: Option<PeerArgument>,
+    /// Runs of each kind, with different seeds
+    #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub runs: u32,
+}
+
+#[derive(Args)]
+pub struct HogArguments {
+    /// Bytes to fill
+    #[arg(long)]
+    pub bytes: u64,
+    /// Directory of the memory cgroup to enter
+    #[arg(long)]
+    pub group: PathBuf,
+}

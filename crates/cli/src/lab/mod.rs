@@ -1,0 +1,156 @@
+//! `folioswap lab`: experiments and traces.
+
+pub mod arguments;
+mod traces;
+
+use crate::error::Error;
+use arguments::{
+    ClusterScanArguments, LabArguments, LabCommand, OutputArguments, PeerArgument, RoundRobinArguments,
+    SlotCacheArguments,
+};
+use folioswap_lab::{
+    build::Scale,
+    experiments::{cluster_scan, round_robin, slot_cache},
+    peer,
+    policies::PolicyName,
+    progress::Show,
+    report::Report,
+};
+use std::{io::Write, path::PathBuf};
+
+/// Why a command of the lab was not carried out.
+#[derive(Debug, thiserror::Error)]
+pub enum LabError {
+    /// The workload or the allocator refused its sizes.
+    #[error(transparent)]
+    Build(#[from] folioswap_lab::build::BuildError),
+    /// The replay with real threads in the experiment of series 1.
+    #[error(transparent)]
+    Contention(#[from] cluster_scan::ContentionError),
+    /// The experiment of series 2.
+    #[error(transparent)]
+    SlotCache(#[from] slot_cache::SlotCacheError),
+    /// The experiment of series 4.
+    #[error(transparent)]
+    RoundRobin(#[from] round_robin::RoundRobinError),
+    /// The running kernel beside it.
+    #[error(transparent)]
+    Peer(#[from] peer::PeerError),
+    /// The trace.
+    #[error(transparent)]
+    Trace(#[from] folioswap_lab::traces::TraceError),
+    /// The trace is too large.
+    #[error(transparent)]
+    TooManyClusters(#[from] folioswap_lab::replay::TooManyClusters),
+    /// The replay.
+    #[error(transparent)]
+    Replay(#[from] folioswap_lab::replay::ReplayError),
+    /// The generator.
+    #[error(transparent)]
+    Generate(#[from] folioswap_lab::generate::GenerateError),
+    /// The file of parameters cannot be read.
+    #[error("--parameters {}: {source}", path.display())]
+    ParametersFile {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The parameters are no parameters.
+    #[error("--parameters {}: {source}", path.display())]
+    Parameters {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: serde_json::Error,
+    },
+    /// The picture cannot be written.
+    #[error("--plot {}: {source}", path.display())]
+    Plot {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: folioswap_lab::report::PlotError,
+    },
+}
+
+/// The command.
+///
+/// # Errors
+/// [`LabError`], or the output cannot be written.
+pub fn lab(arguments: &LabArguments) -> Result<i32, Error> {
+    match &arguments.command {
+        LabCommand::ClusterScan(arguments) => run_cluster_scan(arguments),
+        LabCommand::SlotCache(arguments) => run_slot_cache(arguments),
+        LabCommand::RoundRobin(arguments) => run_round_robin(arguments),
+        LabCommand::Hog(arguments) => {
+            peer::hog(arguments.bytes, &arguments.group).map_err(Error::system("entering the cgroup"))?;
+            Ok(0)
+        }
+        LabCommand::Replay(arguments) => traces::replay(arguments),
+        LabCommand::Generate(arguments) => traces::generate(arguments),
+        LabCommand::Fit(arguments) => traces::fit(arguments),
+        LabCommand::Policies => {
+            let lines =
+                PolicyName::ALL.iter().map(|policy| format!("{:14} {}\n", policy.name(), policy.help()));
+            print(&lines.collect::<String>())
+        }
+    }
+}
+
+fn run_cluster_scan(arguments: &ClusterScanArguments) -> Result<i32, Error> {
+    let defaults =
+        if arguments.output.quick { cluster_scan::Options::quick() } else { cluster_scan::Options::full() };
+    let options = cluster_scan::Options {
+        scale: arguments.scale.map_or(defaults.scale, Scale),
+        tasks_per_job: arguments.tasks_per_job.unwrap_or(defaults.tasks_per_job),
+        fills: arguments.fill.clone().unwrap_or(defaults.fills),
+        runs: arguments.runs.unwrap_or(defaults.runs),
+    };
+    let outcomes = cluster_scan::run(&options, Show::Yes).map_err(LabError::from)?;
+    let contention = cluster_scan::contention(&options, Show::Yes).map_err(LabError::from)?;
+    show(&cluster_scan::report(&options, &outcomes, &contention), &arguments.output)
+}
+
+fn run_slot_cache(arguments: &SlotCacheArguments) -> Result<i32, Error> {
+    let defaults =
+        if arguments.output.quick { slot_cache::Options::quick() } else { slot_cache::Options::full() };
+    let options = slot_cache::Options {
+        pairs: arguments.pairs.unwrap_or(defaults.pairs),
+        threads: arguments.threads.unwrap_or(defaults.threads),
+        margin: f64::from(arguments.margin) / 100.0,
+        ..defaults
+    };
+    let outcomes = slot_cache::run(&options, &slot_cache::CASES, Show::Yes).map_err(LabError::from)?;
+    show(&slot_cache::report(&options, &outcomes), &arguments.output)
+}
+
+fn run_round_robin(arguments: &RoundRobinArguments) -> Result<i32, Error> {
+    let quick = arguments.output.quick;
+    let defaults = if quick { round_robin::Options::quick() } else { round_robin::Options::full() };
+    let options = round_robin::Options { runs: arguments.runs, ..defaults };
+    // First the peer: it refuses at once where it cannot work.
+    let peer = match arguments.peer {
+        Some(PeerArgument::Kernel) => {
+            let program = std::env::current_exe().map_err(Error::system("finding our own program"))?;
+            let load = if quick { peer::Load::QUICK } else { peer::Load::FULL };
+            Some(peer::four_zrams(load, &program).map_err(LabError::from)?)
+        }
+        None => None,
+    };
+    let outcomes = round_robin::run(&options, Show::Yes).map_err(LabError::from)?;
+    show(&round_robin::report(&options, &outcomes, peer.as_ref()), &arguments.output)
+}
+
+/// Tables or JSON to standard output, and the picture.
+fn show(report: &Report, output: &OutputArguments) -> Result<i32, Error> {
+    if let Some(path) = &output.plot {
+        report.plot(path).map_err(|source| LabError::Plot { path: path.clone(), source })?;
+    }
+    print(&if output.json { report.json() + "\n" } else { report.text() })
+}
+
+fn print(text: &str) -> Result<i32, Error> {
+    std::io::stdout().write_all(text.as_bytes()).map_err(Error::Output)?;
+    Ok(0)
+}

@@ -1,0 +1,56 @@
+//! Resource limits that our own processes need otherwise than CMD has them: open files and the size of files.
+
+use crate::error::Error;
+use folioswap_group::segment::Segment;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// Descriptors that the front and a supervisor of a few members need.
+const FILES_MIN: u64 = 32;
+
+/// More than the agent takes in its file in memory.
+const AGENT_BYTES: u64 = 1 << 20;
+
+/// The limits, as our caller left them.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    files: Rlimit,
+    file_size: Rlimit,
+}
+
+impl Limits {
+    /// Reads them.
+    pub fn capture() -> Self {
+        Limits { files: getrlimit(Resource::Nofile), file_size: getrlimit(Resource::Fsize) }
+    }
+
+    /// Raises ours to what the system lets us have. A write beyond the size of files becomes an error instead of a signal.
+    ///
+    /// # Errors
+    /// They are so low that nothing can be prepared.
+    pub fn raise(&self) -> Result<(), Error> {
+        // SAFETY: a plain disposition; `Inherited` has what CMD gets.
+        unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+        for (resource, limit) in [(Resource::Nofile, &self.files), (Resource::Fsize, &self.file_size)] {
+            // Raising the soft limit to the hard one is allowed to everybody.
+            let _ = setrlimit(resource, Rlimit { current: limit.maximum, maximum: limit.maximum });
+        }
+        match (self.files.maximum, self.file_size.maximum) {
+            (Some(files), _) if files < FILES_MIN => Err(Error::FewFiles { found: files, needed: FILES_MIN }),
+            (_, Some(bytes)) if bytes < Segment::BYTES as u64 + AGENT_BYTES => {
+                Err(Error::SmallFiles { found: crate::size::show(bytes) })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The most bytes that CMD may write into a file, and with it the swap file: who writes there is CMD.
+    pub fn file_bytes(&self) -> u64 {
+        self.file_size.current.unwrap_or(u64::MAX)
+    }
+
+    /// Makes everything as it was. In CMD's process, before exec; async-signal-safe.
+    pub fn restore(&self) {
+        let _ = setrlimit(Resource::Nofile, self.files);
+        let _ = setrlimit(Resource::Fsize, self.file_size);
+    }
+}
