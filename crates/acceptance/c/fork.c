@@ -213,19 +213,24 @@ static void spawn(size_t bytes) {
 
 static pid_t bare_clone(void) { return syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0); }
 
-// A child that no libc prepared reads, and writes, what it inherited.
+// A child that no libc prepared: its parent brings back what it touches, and nobody can take that out of it again. It reads,
+// and writes, a part of what it inherited that fits the limit, while its parent rewrites everything or waits.
 static void raw_clone(size_t bytes) {
+    enum { STEP = 32 };
     size = bytes;
     memory = map(size);
     fill_all(memory, size, 0);
     for (uint64_t round = 0; round < 3; round++) {
+        // What is in memory at the clone stays in the child: little is.
+        press(bytes / 4);
         pid_t child = bare_clone();
         CHECK(child >= 0);
         if (child == 0) {
-            check_all(memory, size, round);
-            for (size_t page = 0; page < size / PAGE; page += 16) fill_page(memory + page * PAGE, page, 50);
-            for (size_t page = 0; page < size / PAGE; page++)
-                check_page(memory + page * PAGE, page, page % 16 ? round : 50);
+            for (size_t page = round; page < size / PAGE; page += STEP) check_page(memory + page * PAGE, page, round);
+            for (size_t page = round; page < size / PAGE; page += 2 * STEP) fill_page(memory + page * PAGE, page, 50);
+            for (int pass = 0; pass < 3; pass++)
+                for (size_t page = round; page < size / PAGE; page += STEP)
+                    check_page(memory + page * PAGE, page, (page - round) % (2 * STEP) ? round : 50);
             syscall(SYS_exit_group, 0);
         }
         if (round != 1) {
@@ -238,6 +243,19 @@ static void raw_clone(size_t bytes) {
         }
         check_all(memory, size, round + 1);
     }
+}
+
+// Such a child reads more than the limit holds.
+static void raw_clone_too_much(size_t bytes) {
+    size = bytes;
+    memory = map(size);
+    fill_all(memory, size, 0);
+    pid_t child = bare_clone();
+    CHECK(child >= 0);
+    if (child == 0) {
+        for (;;) check_all(memory, size, 0);
+    }
+    wait_ok(child);
 }
 
 // The parent of a bare clone ends first. The child finds its data or is ended; it never reads anything else.
@@ -318,7 +336,7 @@ int main(int argc, char **argv) {
     static const struct test tests[] = {
         {"storm", storm},         {"grandchildren", grandchildren}, {"generations", generations},
         {"orphan", orphan},       {"threads", threads},             {"spawn", spawn},
-        {"raw-clone", raw_clone}, {"raw-orphan", raw_orphan},       {"advice", advice},
+        {"raw-clone", raw_clone}, {"raw-clone-too-much", raw_clone_too_much}, {"raw-orphan", raw_orphan},       {"advice", advice},
         {"burst", burst},         {0, 0},
     };
     return run_case(tests, argc, argv);

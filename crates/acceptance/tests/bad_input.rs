@@ -100,6 +100,97 @@ fn options_that_are_wrong() {
     }
 }
 
+/// Directories that cannot hold a swap file: each message names the directory and the option.
+#[test]
+fn swap_directories_that_are_none() {
+    let place = Place::new("directories");
+    let file = place.file("file");
+    fs::write(&file, "text").expect("file");
+    let marker = place.file("started").display().to_string();
+    for directory in ["/dev/shm", "/proc", "/sys", "/nowhere/at/all", &file.display().to_string()] {
+        let words = ["run", "--memory", "64M", "--swap-dir", directory, "--", "touch", &marker];
+        refused(&folioswap(&words), 125, &[directory, "--swap-dir"]);
+        assert!(!Path::new(&marker).exists(), "{directory}: the program was started");
+        // Without a file the directory does not matter.
+        let words = ["run", "--memory", "64M", "--swap-dir", directory, "--swap-max", "0", "--", "true"];
+        assert!(folioswap(&words).status.success(), "{directory}");
+    }
+    let words = ["run", "--memory", "64M", "--swap-dir", "", "--", "touch", &marker];
+    refused(&folioswap(&words), 125, &["--swap-dir"]);
+    for most in ["-1", "", "x", "99999999999T"] {
+        let most = format!("--swap-max={most}");
+        refused(&folioswap(&["run", "--memory", "64M", &most, "--", "touch", &marker]), 125, &["--swap-max"]);
+    }
+    assert!(!Path::new(&marker).exists());
+}
+
+/// Statistics that cannot be written: before the start a refusal, at the end a message; the program's status stays.
+#[test]
+fn statistics_that_cannot_be_written() {
+    let place = Place::new("statistics");
+    let marker = place.file("started").display().to_string();
+    for path in ["/", "/proc/statistics", ""] {
+        let path = format!("--stats-json={path}");
+        refused(
+            &folioswap(&["run", "--memory", "64M", &path, "--", "touch", &marker]),
+            125,
+            &["--stats-json"],
+        );
+    }
+    assert!(!Path::new(&marker).exists());
+    let words = ["run", "--memory", "64M", "--stats-json", "/dev/full", "--", "sh", "-c", "exit 7"];
+    refused(&folioswap(&words), 7, &["--stats-json", "space"]);
+}
+
+/// Runs `folioswap run` after `before` in a shell that sets limits or closes streams.
+fn after(before: &str, command: &str) -> Output {
+    let line = format!("{before}; exec \"$0\" run --memory 64M -- {command}");
+    Command::new("sh").args(["-c", &line]).arg(programs::folioswap()).output().expect("a shell")
+}
+
+/// Limits that are too low for us are refused with the command that raises them; the program's own are what they were.
+#[test]
+fn resource_limits() {
+    for few in [8, 12, 16, 31] {
+        refused(&after(&format!("ulimit -n {few}"), "echo started"), 125, &["ulimit -n"]);
+    }
+    for small in [0, 100] {
+        refused(&after(&format!("ulimit -f {small}"), "echo started"), 125, &["ulimit -f"]);
+    }
+    for (limits, expected) in [
+        ("ulimit -n 32", "32 unlimited"),
+        ("ulimit -S -n 16", "16 unlimited"),
+        ("ulimit -S -f 0", "1024 0"),
+        ("ulimit -f 100000", "1024 100000"),
+    ] {
+        let limits =
+            if limits.contains("-n") { limits.to_owned() } else { format!("ulimit -S -n 1024; {limits}") };
+        let output = after(&limits, "sh -c 'echo $(ulimit -n) $(ulimit -f); kill -s XFSZ $$; echo survived'");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(text, format!("{expected}\n"), "{limits}: {output:?}");
+        assert_eq!(output.status.code(), Some(128 + libc::SIGXFSZ), "{limits}: {output:?}");
+    }
+    // Too little address space for the agent: it runs all the same, or is refused with a message.
+    let output = after("ulimit -v 20000", "echo started");
+    let started = output.status.success() && output.stdout == b"started\n";
+    assert!(started || output.status.code() == Some(125) && !output.stderr.is_empty(), "{output:?}");
+}
+
+/// Closed standard streams stay closed for the program, and none of our descriptors takes their place.
+#[test]
+fn closed_standard_streams() {
+    let place = Place::new("streams");
+    let list = place.file("list").display().to_string();
+    let command =
+        format!("sh -c 'for n in 0 1 2; do test -e /proc/$$/fd/$n && echo $n >> {list}; done; exit 5'");
+    for (close, open) in [("<&-", "1\n2\n"), (">&-", "0\n2\n"), ("2>&-", "0\n1\n"), ("<&- >&- 2>&-", "")] {
+        fs::write(&list, "").expect("file");
+        let output = after(&format!("exec {close}"), &command);
+        assert_eq!(output.status.code(), Some(5), "{close}: {output:?}");
+        assert_eq!(fs::read_to_string(&list).expect("list"), open, "{close}");
+    }
+}
+
 #[test]
 fn programs_that_cannot_be_run() {
     let place = Place::new("programs");

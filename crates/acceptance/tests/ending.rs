@@ -1,6 +1,6 @@
 //! However a run ends, its status tells how, and nothing is left behind.
 
-use folioswap_acceptance::job::{self, Engine, Job, Outcome};
+use folioswap_acceptance::job::{self, Engine, Job, Outcome, Running};
 use folioswap_acceptance::programs::{self, c_program};
 use folioswap_acceptance::{MIB, skip};
 use std::fs;
@@ -192,4 +192,30 @@ fn a_limit_below_what_cannot_be_swapped() {
     assert_eq!(end(&outcome), "unmanaged_above_limit");
     assert!(!outcome.text().contains("went on"), "{}", outcome.describe());
     outcome.check_clean();
+}
+
+/// A signal at any moment of the start: the command ends by it, at once, and nothing is left of it.
+#[test]
+fn a_signal_at_any_moment_of_the_start() {
+    if !job::judging_folioswap() {
+        skip!("only for folioswap");
+    }
+    type Send = fn(&Running, i32);
+    let (alone, whole_group): (Send, Send) = (Running::signal, Running::signal_group);
+    let ways =
+        [(libc::SIGINT, alone), (libc::SIGINT, whole_group), (libc::SIGTERM, alone), (libc::SIGKILL, alone)];
+    for (signal, send) in ways {
+        for step in 0..24u64 {
+            let running =
+                Job::new(["sleep", "60"]).timeout(Duration::from_secs(20)).start(job::engine(LIMIT));
+            // From the first microseconds to when the program has long been running.
+            std::thread::sleep(Duration::from_micros(step * step * 50));
+            send(&running, signal);
+            let outcome = running.finish();
+            let by_signal = outcome.signal == Some(signal);
+            let passed_on = signal != libc::SIGKILL && outcome.code == Some(128 + signal);
+            assert!(by_signal || passed_on, "signal {signal} in step {step}: {}", outcome.describe());
+            outcome.check_clean();
+        }
+    }
 }

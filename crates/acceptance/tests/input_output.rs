@@ -29,7 +29,6 @@ cases! {
     io_uring_with_o_direct = "uring-direct",
     io_uring_with_registered_buffers = "uring-registered",
     io_uring_with_registered_buffers_and_o_direct = "uring-registered-direct",
-    #[ignore = "open: the kernel refuses /proc/PID/mem on pages that are swapped out"]
     another_process_reads_our_memory = "another-process",
     system_calls_with_small_results = "small-calls",
 }

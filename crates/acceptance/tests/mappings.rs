@@ -27,16 +27,30 @@ cases! {
     madvise_free_gives_old_or_zero = "free",
     other_advices_change_nothing = "advices",
     map_fixed_munmap_and_map_again = "replace",
-    #[ignore = "open: read-only memory is not managed yet"]
     protection_is_kept = "protect",
     mlock_brings_in_and_keeps = "lock",
     brk_grows_and_shrinks = "heap",
     deep_stacks_of_many_threads = "stacks",
     realloc_of_a_huge_buffer = "grow",
     malloc_and_free_by_four_threads = "churn",
-    #[ignore = "open: executable memory is not managed yet"]
     machine_code_in_memory = "code",
     handlers_on_an_alternate_stack = "signals",
     shared_memory_is_left_alone = "shared",
     a_program_with_a_userfaultfd_of_its_own = "userfault",
+}
+
+/// What is read-only stays resident once it is in, since the kernel's UFFDIO_MOVE refuses it: more of it than the limit holds
+/// ends with one message, not with wrong bytes and not above the limit.
+#[test]
+fn more_read_only_memory_than_the_limit() {
+    if !job::judging_folioswap() {
+        return;
+    }
+    let program = c_program("mappings", "", &[]);
+    let job = Job::new([program.as_os_str(), "protect-too-much".as_ref(), "160".as_ref()])
+        .timeout(Duration::from_secs(120));
+    let outcome = job.under(job::engine(40 * MIB));
+    job::report("protect-too-much", &outcome);
+    job::check_out_of_memory(&outcome);
+    outcome.check_limit();
 }

@@ -1,5 +1,5 @@
 //! The kernel reads and writes memory that has been swapped out: read(2), write(2), readv, O_DIRECT, io_uring with plain
-//! and registered buffers, pipes, sockets, process_vm_readv.
+//! and registered buffers, pipes, sockets, process_vm_readv and process_vm_writev.
 //!
 //! `acc-io CASE MEBIBYTES`; prints `ok CASE`.
 
@@ -301,32 +301,7 @@ fn by_another(bytes: usize) -> Outcome {
     // SAFETY: single-threaded here.
     let child = unsafe { libc::fork() };
     if child == 0 {
-        // A copy is needed: reads come from the parent's, not from what was inherited.
-        let result = (|| -> Outcome {
-            // SAFETY: getppid has no memory effects.
-            let parent = unsafe { libc::getppid() };
-            let mut buffer = Mapping::new(RUN * PAGE);
-            for page in runs(memory.len()) {
-                let local = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: RUN * PAGE };
-                let remote = libc::iovec {
-                    iov_base: memory.as_ptr().wrapping_add(page * PAGE).cast_mut().cast(),
-                    iov_len: RUN * PAGE,
-                };
-                // SAFETY: writes only to `buffer`.
-                let got =
-                    unsafe { libc::process_vm_readv(parent, &raw const local, 1, &raw const remote, 1, 0) };
-                if got != (RUN * PAGE) as isize {
-                    return Err(format!("process_vm_readv: {got}, {}", io::Error::last_os_error()).into());
-                }
-                expect(&buffer, page as u64, 0)?;
-            }
-            let file = File::open(format!("/proc/{parent}/mem"))?;
-            for page in runs(memory.len()).step_by(5) {
-                file.read_exact_at(&mut buffer, memory.as_ptr() as u64 + (page * PAGE) as u64)?;
-                expect(&buffer, page as u64, 0)?;
-            }
-            Ok(())
-        })();
+        let result = read_and_write_the_parent(&memory);
         if let Err(error) = &result {
             eprintln!("acc-io: {error}");
         }
@@ -337,7 +312,94 @@ fn by_another(bytes: usize) -> Outcome {
     if unsafe { libc::waitpid(child, &raw mut status, 0) } != child || status != 0 {
         return Err(format!("the reading process ended with {status:#x}").into());
     }
-    expect(&memory, 0, 0)
+    for page in runs(memory.len()) {
+        let version = u64::from(is_written_by_another(page));
+        expect(&memory[page * PAGE..][..RUN * PAGE], page as u64, version)?;
+    }
+    Ok(())
+}
+
+/// The runs that the other process overwrites: every seventh.
+fn is_written_by_another(page: usize) -> bool {
+    page / RUN % 7 == 3
+}
+
+/// For a child: what `memory` is in its parent, with process_vm_readv and process_vm_writev, which wait for what is swapped
+/// out, and through /proc/PID/mem, where the kernel does not wait: it may refuse (EIO), but it never gives wrong bytes.
+fn read_and_write_the_parent(memory: &Mapping) -> Outcome {
+    // SAFETY: getppid has no memory effects.
+    let parent = unsafe { libc::getppid() };
+    let file = File::open(format!("/proc/{parent}/mem"))?;
+    let mut buffer = Mapping::new(RUN * PAGE);
+    let (mut refused, mut refused_when_in) = (0, 0);
+    for page in runs(memory.len()) {
+        let address = memory.as_ptr() as usize + page * PAGE;
+        refused += u32::from(!read_through_proc(&file, address, page, &mut buffer)?);
+        buffer.fill(0);
+        transfer(Direction::Read, parent, &mut buffer, address)?;
+        expect(&buffer, page as u64, 0)?;
+        // Now it is in memory, or was a moment ago.
+        refused_when_in += u32::from(!read_through_proc(&file, address, page, &mut buffer)?);
+    }
+    let all = (memory.len() / PAGE / RUN) as u32;
+    eprintln!(
+        "/proc/PID/mem: {refused} of {all} runs refused, {refused_when_in} when they had just been read"
+    );
+    if refused_when_in > all / 2 {
+        return Err("/proc/PID/mem refuses also what is not swapped out".into());
+    }
+    for page in runs(memory.len()).filter(|&page| is_written_by_another(page)) {
+        let mut fresh = content(page as u64, RUN, 1);
+        transfer(Direction::Write, parent, &mut fresh, memory.as_ptr() as usize + page * PAGE)?;
+    }
+    Ok(())
+}
+
+/// False when it is refused.
+fn read_through_proc(
+    file: &File,
+    address: usize,
+    page: usize,
+    buffer: &mut Mapping,
+) -> Result<bool, Box<dyn std::error::Error>> {
+    buffer.fill(0);
+    match file.read_at(buffer, address as u64) {
+        // Some of it may come before what is swapped out; that much must be right.
+        Ok(length) => {
+            expect(&buffer[..length / PAGE * PAGE], page as u64, 0)?;
+            Ok(length == buffer.len())
+        }
+        Err(error) if error.raw_os_error() == Some(libc::EIO) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Direction {
+    Read,
+    Write,
+}
+
+/// Copies the whole buffer from or to an address of another process.
+fn transfer(direction: Direction, process: i32, buffer: &mut Mapping, address: usize) -> Outcome {
+    let length = buffer.len();
+    let local = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: length };
+    let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: length };
+    // SAFETY: here only `buffer` is written; there, a range that the other process expects to be written.
+    let done = unsafe {
+        match direction {
+            Direction::Read => libc::process_vm_readv(process, &raw const local, 1, &raw const remote, 1, 0),
+            Direction::Write => {
+                libc::process_vm_writev(process, &raw const local, 1, &raw const remote, 1, 0)
+            }
+        }
+    };
+    if done != length as isize {
+        return Err(
+            format!("{direction:?} by another process: {done}, {}", io::Error::last_os_error()).into()
+        );
+    }
+    Ok(())
 }
 
 /// System calls that write small results into swapped memory, and read names from it.

@@ -1,0 +1,81 @@
+//! Judging whole runs: what tests of many programs have in common.
+
+use super::Job;
+use super::engine::Engine;
+use super::outcome::Outcome;
+use crate::MIB;
+
+/// The figures of one run as a line, for the reader of a test's output.
+pub fn report(name: &str, outcome: &Outcome) {
+    let engine = match &outcome.engine {
+        Engine::Nothing => "no limit".to_owned(),
+        Engine::Folioswap { memory, .. } => {
+            format!("folioswap {:.0}M", memory.unwrap_or(0) as f64 / MIB as f64)
+        }
+        Engine::Kernel { memory } => format!("kernel {:.0}M", *memory as f64 / MIB as f64),
+    };
+    println!(
+        "{name:32} {engine:16} {:7.2} s wall {:7.2} s cpu  peak {:7.1} MiB",
+        outcome.wall.as_secs_f64(),
+        outcome.cpu,
+        outcome.peak.unwrap_or(0) as f64 / MIB as f64
+    );
+}
+
+/// Runs a program without a limit, then at a half and a quarter of what it needed: its output must be the same to the
+/// byte, within the limit, with nothing left behind. Returns what it needed.
+///
+/// # Panics
+/// When any of that does not hold.
+pub fn same_at_half_and_quarter(name: &str, job: &Job) -> u64 {
+    let free = job.unlimited();
+    free.check();
+    report(name, &free);
+    let Some(need) = free.peak_rss else {
+        panic!("{name}: its need cannot be measured without a memory cgroup");
+    };
+    for part in [2, 4] {
+        let limit = need / part;
+        let limited = job.within(limit);
+        report(name, &limited);
+        assert!(
+            limited.stdout == free.stdout,
+            "{name}: other output at 1/{part} of its need:\n{}\nwithout a limit:\n{}",
+            limited.describe(),
+            free.describe()
+        );
+        check_swapped(&limited, need - limit);
+    }
+    need
+}
+
+/// Makes sure that a run under folioswap really swapped: without it a test of swapping shows nothing.
+///
+/// # Panics
+/// When fewer pages went out than had to.
+pub fn check_swapped(outcome: &Outcome, bytes: u64) {
+    if let Engine::Folioswap { .. } = outcome.engine {
+        let out = outcome.figure("pswpout").unwrap_or_else(|| panic!("no pswpout: {}", outcome.describe()));
+        let wanted = (bytes / 4096) as f64 * 0.8;
+        assert!(
+            out >= wanted,
+            "only {out} pages were swapped out of {wanted} at least: {}",
+            outcome.describe()
+        );
+    }
+}
+
+/// Makes sure that a run ended because its limit cannot be held: status 137, one message that says so, its reason in the
+/// statistics, and nothing left behind.
+///
+/// # Panics
+/// When it did not.
+pub fn check_out_of_memory(outcome: &Outcome) {
+    assert_eq!(outcome.code, Some(137), "{}", outcome.describe());
+    let end = outcome.stats.as_ref().map_or(&serde_json::Value::Null, |stats| &stats["end"]);
+    assert!(end == "out_of_swap" || end == "unmanaged_above_limit", "end {end}: {}", outcome.describe());
+    let lines: Vec<&str> = outcome.stderr.lines().collect();
+    assert!(lines.len() == 1 && lines[0].starts_with("folioswap: "), "one message: {}", outcome.describe());
+    outcome.check_validated();
+    outcome.check_clean();
+}

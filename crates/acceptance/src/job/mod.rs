@@ -1,0 +1,245 @@
+//! Runs a program without a limit, under folioswap, or under the kernel's own swap, and tells what happened.
+
+mod engine;
+mod judge;
+mod outcome;
+mod running;
+mod watch;
+
+pub use engine::{Engine, engine, judging_folioswap, seconds};
+pub use judge::{check_out_of_memory, check_swapped, report, same_at_half_and_quarter};
+pub use outcome::Outcome;
+pub use running::Running;
+
+use crate::cgroup::Cgroup;
+use crate::zram::Zram;
+use crate::{programs, skipping, traces};
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+use watch::Watch;
+
+/// A program to be run.
+#[derive(Clone, Debug)]
+pub struct Job {
+    command: Vec<OsString>,
+    environment: Vec<(OsString, OsString)>,
+    options: Vec<OsString>,
+    directory: Option<PathBuf>,
+    timeout: Duration,
+    lingering: Duration,
+    cgroup_limit: Option<u64>,
+    user: Option<u32>,
+}
+
+impl Job {
+    /// Starts the description of a program.
+    pub fn new<I: IntoIterator<Item = A>, A: AsRef<OsStr>>(command: I) -> Self {
+        Job {
+            command: command.into_iter().map(|word| word.as_ref().to_owned()).collect(),
+            environment: Vec::new(),
+            options: Vec::new(),
+            directory: None,
+            timeout: Duration::from_secs(300),
+            lingering: Duration::ZERO,
+            cgroup_limit: None,
+            user: None,
+        }
+    }
+    /// Adds an environment variable.
+    #[must_use]
+    pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
+        self.environment.push((name.into(), value.as_ref().to_owned()));
+        self
+    }
+    /// Adds an option of `folioswap run`; without effect under other engines.
+    #[must_use]
+    pub fn option(mut self, word: impl AsRef<OsStr>) -> Self {
+        self.options.push(word.as_ref().to_owned());
+        self
+    }
+    /// Runs it in this directory instead of a fresh one.
+    #[must_use]
+    pub fn directory(mut self, path: &Path) -> Self {
+        self.directory = Some(path.to_owned());
+        self
+    }
+    /// Kills it and fails the test after this time (300 s otherwise).
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+    /// Lets descendants outlive the program for this long. Otherwise everything must be gone within 2 s.
+    #[must_use]
+    pub fn lingering(mut self, time: Duration) -> Self {
+        self.lingering = time;
+        self
+    }
+    /// Puts a limit on the cgroup around it also under folioswap (which finds it when `--memory` is left away).
+    #[must_use]
+    pub fn cgroup_limit(mut self, bytes: u64) -> Self {
+        self.cgroup_limit = Some(bytes);
+        self
+    }
+    /// Runs it, folioswap included, as another user.
+    #[must_use]
+    pub fn user(mut self, id: u32) -> Self {
+        self.user = Some(id);
+        self
+    }
+
+    /// Runs it to its end without a limit.
+    pub fn unlimited(&self) -> Outcome {
+        self.start(Engine::Nothing).finish()
+    }
+    /// Runs it to its end under an engine.
+    pub fn under(&self, engine: Engine) -> Outcome {
+        self.start(engine).finish()
+    }
+    /// Runs it to its end within `memory` bytes under the engine that is judged, and checks the limit and the ending.
+    pub fn within(&self, memory: u64) -> Outcome {
+        let outcome = self.under(engine(memory));
+        outcome.check();
+        outcome
+    }
+
+    /// Starts it. One job runs at a time: others wait here.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    pub fn start(&self, engine: Engine) -> Running {
+        static ONE: Mutex<()> = Mutex::new(());
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let turn = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        traces::remove_stale();
+        let place = Place(PathBuf::from(format!(
+            "/var/tmp/folioswap-acc-{}-{}",
+            std::process::id(),
+            NEXT.fetch_add(1, Relaxed)
+        )));
+        fs::create_dir_all(&place.0).expect("a directory in /var/tmp");
+        if let Some(user) = self.user {
+            std::os::unix::fs::chown(&place.0, Some(user), Some(user)).expect("chown");
+        }
+        let stats = place.0.join("stats.json");
+        let mut words: Vec<OsString> = Vec::new();
+        if let Engine::Folioswap { memory, scope } = &engine {
+            words.push(programs::folioswap().into());
+            words.push("run".into());
+            if let Some(memory) = memory {
+                words.extend(["--memory".into(), memory.to_string().into()]);
+            }
+            words.extend([
+                "--memory-scope".into(),
+                OsString::from(scope),
+                "--validate".into(),
+                "--stats-json".into(),
+            ]);
+            words.push(stats.clone().into());
+            words.extend(
+                std::env::var("FOLIOSWAP_ACCEPTANCE_OPTIONS")
+                    .iter()
+                    .flat_map(|options| options.split_whitespace().map(OsString::from).collect::<Vec<_>>()),
+            );
+            words.extend(self.options.iter().cloned());
+            words.push("--".into());
+        }
+        words.extend(self.command.iter().cloned());
+
+        let zram = match engine {
+            // Large enough that only the limit counts, never the size of the swap.
+            Engine::Kernel { .. } => Some(Zram::new(8 << 30).expect("zram for a kernel run")),
+            _ => None,
+        };
+        let limit = match engine {
+            Engine::Kernel { memory } => Some(memory),
+            _ => self.cgroup_limit,
+        };
+        let cgroup = match Cgroup::new(limit) {
+            Ok(cgroup) => Some(cgroup),
+            Err(error) => {
+                assert!(zram.is_none(), "a kernel run needs a memory cgroup: {error}");
+                skipping::note_part(&format!("memory not watched, no memory cgroup: {error}"));
+                None
+            }
+        };
+        let traces_before = traces::present();
+        let (out, err) = (place.0.join("stdout"), place.0.join("stderr"));
+        let mut command = Command::new(&words[0]);
+        command
+            .args(&words[1..])
+            .stdin(Stdio::null())
+            .stdout(File::create(&out).expect("file"))
+            .stderr(File::create(&err).expect("file"))
+            .current_dir(self.directory.as_deref().unwrap_or(&place.0))
+            .process_group(0)
+            .envs(self.environment.iter().map(|(name, value)| (name, value)));
+        let entrance = cgroup
+            .as_ref()
+            .map(|cgroup| fs::OpenOptions::new().write(true).open(cgroup.entrance()).expect("cgroup.procs"));
+        let user = self.user;
+        // SAFETY: only async-signal-safe calls in the child: write, prctl, set*id, close_range.
+        unsafe {
+            command.pre_exec(move || {
+                if let Some(mut entrance) = entrance.as_ref() {
+                    entrance.write_all(b"0")?;
+                }
+                if let Some(user) = user
+                    && (libc::setgroups(0, std::ptr::null()) != 0
+                        || libc::setgid(user) != 0
+                        || libc::setuid(user) != 0)
+                {
+                    return Err(io::Error::last_os_error());
+                }
+                // What whoever runs the tests left open (a lock, a log) is no descriptor of the program's.
+                let flags = libc::CLOSE_RANGE_CLOEXEC as i32;
+                if libc::close_range(3, libc::c_uint::MAX, flags) != 0
+                    || libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0
+                {
+                    return Err(io::Error::last_os_error());
+                }
+                Ok(())
+            });
+        }
+        let started = Instant::now();
+        #[expect(
+            clippy::zombie_processes,
+            reason = "Running waits with wait4, which also tells the resources used"
+        )]
+        let child = command.spawn().unwrap_or_else(|error| panic!("{}: {error}", words[0].display()));
+        let pid = child.id() as i32;
+        let watch = cgroup.as_ref().map(Watch::start);
+        Running {
+            job: self.clone(),
+            engine,
+            pid,
+            started,
+            ended: None,
+            watch,
+            cgroup,
+            zram,
+            stats,
+            out,
+            err,
+            traces_before,
+            place,
+            _turn: turn,
+        }
+    }
+}
+
+/// A directory of one run, removed on drop.
+struct Place(PathBuf);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.0));
+    }
+}
