@@ -291,7 +291,7 @@ class Bench:
             if kind == "kernel":
                 result |= {"out": after[0] - before[0], "in": after[1] - before[1], "compressed": compressed[0],
                            "occupied": compressed[1]}
-            elif kind == "folioswap" and os.path.exists(stats):
+            elif kind == "folioswap" and os.path.exists(stats) and os.path.getsize(stats):
                 with open(stats) as file:
                     document = json.load(file)
                 counters, fullest = document.get("counters", {}), document.get("levels_fullest", {})
