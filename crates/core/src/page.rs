@@ -1,7 +1,7 @@
 //! The state of one managed page: one 64-bit word, and every change of it a pure function old -> new.
 //!
 //! ```text
-//!  63                                                       8   7..4   3    2..0
+//!  63                                                       8   7..5   3    4,2..0
 //! +----------------------------------------------------------+--------+---+-------+
 //! | swap entry (raw)  or  epoch of the removal               |   0    | H | state |
 //! +----------------------------------------------------------+--------+---+-------+
@@ -14,6 +14,7 @@
 //! | `Leaving` | in staging: the folio is in the swap cache | evictor and fault handler, by compare-exchange |
 //! | `Stored` | on a device, by the entry's location | fault handler, reader of events |
 //! | `Returning` | being copied back by one fault handler | that handler |
+//! | `Filling` | as `Present` or `Removed`; one fault handler is about to put zeroes there *if nothing is there* | that handler |
 //! | `Clean` | in the program's memory, write-protected there, *and* on a device by the entry's location | evictor, fault handler and reader of events, by compare-exchange |
 //! | `Removed` | nowhere: the program gave the page up; reads as zero | as `Present` |
 //!
@@ -26,6 +27,10 @@
 //! asked after the evictor has claimed it (`Isolated`), when nobody lifts protections any more. Protections are only set
 //! together with the contents, never later.
 //!
+//! `Filling` is apart from `Present` because zeroes may be put only where there is nothing *and nothing has just been taken out*:
+//! a page that the evictor took between the handler's look at the word and its filling would be zeroed under its own swap entry
+//! (`docs/design.md`, race 36).
+//!
 //! `Isolated` and `Leaving` are apart because a fault handler may copy from staging only what has certainly arrived
 //! there: a hole in staging would read as zeroes. `Removed` is apart from `Present` because the kernel tells of a removal
 //! *before* it zaps the pages: what is still present under a young `Removed` is about to vanish and must not be taken out,
@@ -34,7 +39,7 @@
 use core::fmt;
 use folioswap_slots::SwapEntry;
 
-const STATE_BITS: u64 = 0b111;
+const STATE_BITS: u64 = 0b1_0111;
 const HOT: u64 = 1 << 3;
 const VALUE_SHIFT: u32 = 8;
 
@@ -46,6 +51,9 @@ const RETURNING_FROM_LEAVING: u64 = 4;
 const RETURNING_FROM_STORED: u64 = 5;
 const REMOVED: u64 = 6;
 const CLEAN: u64 = 7;
+/// Set over [`PRESENT`] or [`REMOVED`].
+const FILLING: u64 = 1 << 4;
+const FILLING_REMOVED: u64 = FILLING | REMOVED;
 
 /// Has the page been touched since the evictor's clock passed it?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +73,7 @@ pub enum PageState {
     Leaving(SwapEntry),
     Stored(SwapEntry),
     Returning(SwapEntry),
+    Filling,
     Clean(SwapEntry, Heat),
     Removed { epoch: u32 },
 }
@@ -115,6 +124,7 @@ impl PageWord {
             RETURNING_FROM_LEAVING | RETURNING_FROM_STORED => PageState::Returning(self.entry_unchecked()),
             REMOVED => PageState::Removed { epoch: (self.0 >> VALUE_SHIFT) as u32 },
             CLEAN => PageState::Clean(self.entry_unchecked(), heat),
+            FILLING | FILLING_REMOVED => PageState::Filling,
             _ => PageState::Present(heat),
         }
     }
@@ -122,7 +132,7 @@ impl PageWord {
     /// The swap entry that the word refers to, if any.
     pub const fn entry(self) -> Option<SwapEntry> {
         match self.0 & STATE_BITS {
-            PRESENT | REMOVED => None,
+            PRESENT | REMOVED | FILLING | FILLING_REMOVED => None,
             _ => Some(self.entry_unchecked()),
         }
     }
@@ -146,6 +156,29 @@ impl PageWord {
     pub const fn not_moved(self, before: Self) -> Option<Self> {
         match self.0 & STATE_BITS {
             ISOLATED => Some(before),
+            _ => None,
+        }
+    }
+    /// Fault handler, before it puts zeroes where nothing should be: `Present | Removed -> Filling`. Until it is over the evictor
+    /// does not take the page.
+    pub const fn fill(self) -> Option<Self> {
+        match self.0 & STATE_BITS {
+            PRESENT | REMOVED => Some(PageWord(self.0 | FILLING)),
+            _ => None,
+        }
+    }
+    /// Fault handler: zeroes are there: `Filling -> Present`.
+    pub const fn filled(self) -> Option<Self> {
+        match self.0 & STATE_BITS {
+            FILLING => Some(PageWord(self.0 & !FILLING)),
+            FILLING_REMOVED => Some(Self::PRESENT),
+            _ => None,
+        }
+    }
+    /// Fault handler: something was there already, or it cannot be done now: `Filling ->` what it was.
+    pub const fn not_filled(self) -> Option<Self> {
+        match self.0 & STATE_BITS {
+            FILLING | FILLING_REMOVED => Some(PageWord(self.0 & !FILLING)),
             _ => None,
         }
     }
@@ -260,7 +293,7 @@ mod tests {
         SwapEntry::from_raw(raw).unwrap()
     }
 
-    fn all() -> [PageWord; 10] {
+    fn all() -> [PageWord; 13] {
         let entry = entry(0xab_cdef);
         let isolated = PageWord::PRESENT.isolate(entry).unwrap();
         let leaving = isolated.moved().unwrap();
@@ -276,6 +309,9 @@ mod tests {
             stored.claim().unwrap().returned_clean(Heat::Cold).unwrap(),
             stored.claim().unwrap().returned_clean(Heat::Hot).unwrap(),
             PageWord::PRESENT.remove(7).unwrap(),
+            PageWord::PRESENT.fill().unwrap(),
+            PageWord::PRESENT_HOT.fill().unwrap(),
+            PageWord::PRESENT.remove(7).unwrap().fill().unwrap(),
         ]
     }
 
@@ -294,14 +330,37 @@ mod tests {
     #[test]
     fn nobody_else_touches_isolated_and_returning() {
         for word in all() {
-            if matches!(word.state(), PageState::Isolated(_) | PageState::Returning(_)) {
+            if matches!(word.state(), PageState::Isolated(_) | PageState::Returning(_) | PageState::Filling) {
                 assert_eq!(word.remove(1), None);
                 assert_eq!(word.claim(), None);
                 assert_eq!(word.written(), None);
                 assert_eq!(word.isolate(entry(3)), None);
                 assert_eq!(word.isolate_clean(), None);
                 assert_eq!(word.dirtied(), None);
+                assert_eq!(word.fill(), None);
+                assert_eq!(word.cooled(), None);
             }
+        }
+    }
+
+    #[test]
+    fn what_could_not_be_filled_is_as_before() {
+        let removed = PageWord::PRESENT.remove(u32::MAX).unwrap();
+        for before in [PageWord::PRESENT, PageWord::PRESENT_HOT, removed] {
+            let filling = before.fill().unwrap();
+            assert_eq!((filling.state(), filling.entry()), (PageState::Filling, None));
+            assert_eq!(filling.not_filled(), Some(before));
+            assert!(matches!(filling.filled().unwrap().state(), PageState::Present(_)));
+        }
+        for word in all() {
+            let empty = matches!(word.state(), PageState::Present(_) | PageState::Removed { .. });
+            assert_eq!(word.fill().is_some(), empty, "{word:?}");
+            let filling = word.state() == PageState::Filling;
+            assert_eq!(
+                (word.filled().is_some(), word.not_filled().is_some()),
+                (filling, filling),
+                "{word:?}"
+            );
         }
     }
 

@@ -7,8 +7,8 @@
 
 use folioswap_core::page::{PageState, PageWord};
 use folioswap_slots::SwapEntry;
-use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
+use loom::sync::{Arc, Mutex};
 use loom::thread;
 
 struct Page {
@@ -180,4 +180,102 @@ fn refused_then_removed() {
         },
         |page| assert_eq!(page.freed.load(Acquire), 1),
     );
+}
+
+/// What the program wrote; zeroes would be a lost update.
+const WRITTEN: u64 = 1;
+
+/// A page in a window of first touches: its word says `Present`, and it *is* there, which no word tells.
+struct Touched {
+    word: AtomicU64,
+    /// What is mapped, as the kernel has it.
+    mapped: Mutex<Option<u64>>,
+    staged: Mutex<Option<u64>>,
+}
+
+/// How the handler fills a window.
+#[derive(Clone, Copy)]
+enum Fills {
+    /// Claims the word first.
+    Right,
+    /// Wrong: looks at the word, then fills.
+    LooksOnly,
+}
+
+impl Touched {
+    fn load(&self) -> PageWord {
+        PageWord::from_bits(self.word.load(Acquire))
+    }
+
+    fn replace(&self, old: PageWord, new: PageWord) -> bool {
+        self.word.compare_exchange(old.bits(), new.bits(), AcqRel, Acquire).is_ok()
+    }
+
+    /// As in the pager's `isolate`: the move lock does not matter here, since a first touch does not take it.
+    fn evict(&self) {
+        let before = self.load();
+        let Some(isolated) = before.isolate(SwapEntry::from_raw(7).unwrap()) else { return };
+        if !self.replace(before, isolated) {
+            return;
+        }
+        let moved = self.mapped.lock().unwrap().take();
+        *self.staged.lock().unwrap() = moved;
+        let after = if moved.is_some() { isolated.moved() } else { isolated.not_moved(before) };
+        self.word.store(after.unwrap().bits(), Release);
+    }
+
+    /// As in the pager's `first_touch`: the kernel refuses where something is.
+    fn fill(&self, fills: Fills) {
+        let before = self.load();
+        let Some(filling) = before.fill() else { return };
+        if matches!(fills, Fills::Right) && !self.replace(before, filling) {
+            return;
+        }
+        let filled = {
+            let mut mapped = self.mapped.lock().unwrap();
+            let empty = mapped.is_none();
+            mapped.get_or_insert(0);
+            empty
+        };
+        if matches!(fills, Fills::Right) {
+            let after = if filled { filling.filled() } else { filling.not_filled() };
+            self.word.store(after.unwrap().bits(), Release);
+        }
+    }
+
+    /// What the program reads afterwards.
+    fn read(&self) -> u64 {
+        let mapped = *self.mapped.lock().unwrap();
+        mapped.unwrap_or_else(|| self.staged.lock().unwrap().expect("the page is nowhere"))
+    }
+}
+
+fn first_touch(fills: Fills) {
+    loom::model(move || {
+        let page = Arc::new(Touched {
+            word: AtomicU64::new(PageWord::PRESENT.bits()),
+            mapped: Mutex::new(Some(WRITTEN)),
+            staged: Mutex::new(None),
+        });
+        let evictor = {
+            let page = page.clone();
+            thread::spawn(move || page.evict())
+        };
+        page.fill(fills);
+        evictor.join().unwrap();
+        assert_eq!(page.read(), WRITTEN, "the update is lost");
+        let away = page.mapped.lock().unwrap().is_none();
+        assert_eq!(matches!(page.load().state(), PageState::Leaving(_)), away);
+    });
+}
+
+#[test]
+fn a_first_touch_beside_a_page_that_leaves() {
+    first_touch(Fills::Right);
+}
+
+#[test]
+#[should_panic(expected = "the update is lost")]
+fn wrong_a_first_touch_that_only_looks() {
+    first_touch(Fills::LooksOnly);
 }

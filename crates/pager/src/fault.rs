@@ -110,8 +110,11 @@ impl Handler {
                 // Protected for a reason that is gone, or the page itself is gone; then the thread faults anew.
                 _ if fault.access == Access::WriteProtected => self.unprotect(address),
                 PageState::Leaving(_) | PageState::Stored(_) => self.swap_in(block, address, fault.access),
-                PageState::Present(_) | PageState::Removed { .. } | PageState::Returning(_) => {
-                    self.first_touch(block, address)
+                PageState::Present(_) | PageState::Removed { .. } => self.first_touch(block, address),
+                // Only this thread makes these, and has ended each before it serves another fault.
+                PageState::Returning(_) | PageState::Filling => {
+                    engine.userfault().wake(address, PAGE);
+                    true
                 }
             };
             if done {
@@ -125,23 +128,34 @@ impl Handler {
         let engine = self.engine;
         let (index, order) = (page_index(address), engine.window_order(block, address));
         let most = (1usize << order).min(FOLIO_PAGES - index % FOLIO_PAGES);
-        let empty = |page: &usize| {
-            matches!(block.word(index + page).state(), PageState::Present(_) | PageState::Removed { .. })
-        };
-        let mut pages = (0..most).take_while(empty).count().max(1);
+        // A word cannot tell what was never touched from what is there: both are claimed, so that what is there stays there
+        // until the kernel has said so.
+        let claimed = (0..most).take_while(|page| begin_filling(block, index + page)).count();
+        if claimed == 0 {
+            // The evictor was faster with this word: look at it again.
+            return false;
+        }
         // For a read too: the shared zero page would be cheaper, but the write that follows would make a page of it behind
         // our back, unaccounted and at full speed.
         // SAFETY: the zeroes are the engine's memory.
         let fill =
             |pages: usize| unsafe { engine.userfault().copy(address, self.buffers.zeroes(), pages * PAGE) };
-        let mut result = fill(pages);
-        if pages > 1 && matches!(result, Err(Stopped { done: 0, why: Errno::NOENT })) {
+        let (mut asked, mut result) = (claimed, fill(claimed));
+        if claimed > 1 && matches!(result, Err(Stopped { done: 0, why: Errno::NOENT })) {
             // The window reaches past the end of the mapping.
-            pages = 1;
-            result = fill(pages);
+            (asked, result) = (1, fill(1));
         }
         let done = match result {
-            Ok(()) => pages,
+            Ok(()) => asked,
+            Err(stopped) => stopped.done / PAGE,
+        };
+        for page in index..index + claimed {
+            let word = block.word(page);
+            if let Some(after) = if page < index + done { word.filled() } else { word.not_filled() } {
+                block.set(page, after);
+            }
+        }
+        match result {
             Err(Stopped { done: 0, why: Errno::AGAIN }) => {
                 self.read_messages();
                 return false;
@@ -156,13 +170,7 @@ impl Handler {
                 engine.userfault().wake(address, PAGE);
                 return true;
             }
-            Err(Stopped { done, .. }) => done / PAGE,
-        };
-        for page in index..index + done {
-            let word = block.word(page);
-            if matches!(word.state(), PageState::Removed { .. }) {
-                let _ = block.replace(page, word, PageWord::PRESENT);
-            }
+            _ => {}
         }
         remember(block, index + done, order);
         engine.member().charge_bytes.fetch_add((done * PAGE) as u64, Relaxed);
@@ -448,6 +456,12 @@ impl Handler {
         engine.userfault().wake(address, PAGE);
         true
     }
+}
+
+/// Claims a page that may be filled with zeroes, if nothing is there.
+fn begin_filling(block: &Block, index: usize) -> bool {
+    let before = block.word(index);
+    before.fill().is_some_and(|filling| block.replace(index, before, filling).is_ok())
 }
 
 fn claim(block: &Block, index: usize) -> Option<Claimed> {

@@ -2,6 +2,7 @@
 
 use crate::engine::Engine;
 use crate::staging::{FOLIO, FOLIO_PAGES};
+use core::sync::atomic::Ordering::Relaxed;
 use folioswap_core::page::{Heat, PageState, PageWord};
 use folioswap_core::page_table::{BLOCK_PAGES, Block, PAGE};
 use folioswap_group::counters::SizeCounter;
@@ -56,10 +57,14 @@ pub fn page_index(address: usize) -> usize {
 /// A removal is trusted to have been carried out after this many epochs of the evictor (a second each).
 const REMOVAL_EPOCHS: u32 = 3;
 
+fn is_carried_out(now: u32, removal: u32) -> bool {
+    now.wrapping_sub(removal) >= REMOVAL_EPOCHS
+}
+
 impl Engine {
     /// Which of the present pages of a piece may be taken now. Hot pages are cooled and passed (second chance).
     pub(crate) fn candidates(&self, block: &Block, piece: usize, present: Pages) -> Candidates {
-        let epoch = self.epoch.load(core::sync::atomic::Ordering::Relaxed);
+        let epoch = self.epoch.load(Relaxed);
         let (mut wanted, mut clean) = (0, 0);
         for page in 0..FOLIO_PAGES {
             if present >> page & 1 == 0 {
@@ -83,11 +88,14 @@ impl Engine {
                     self.pass_clean(block, index, word, entry);
                     false
                 }
-                PageState::Removed { epoch: then } => epoch.wrapping_sub(then) >= REMOVAL_EPOCHS,
+                PageState::Removed { epoch: then } => is_carried_out(epoch, then),
                 // Present although the word says that it is away: it was served while a fork froze the words. (Or the list
                 // of present pages is old; the move will tell.)
                 PageState::Stored(_) => true,
-                PageState::Isolated(_) | PageState::Leaving(_) | PageState::Returning(_) => false,
+                PageState::Isolated(_)
+                | PageState::Leaving(_)
+                | PageState::Returning(_)
+                | PageState::Filling => false,
             };
             wanted |= Pages::from(take) << page;
         }
@@ -216,12 +224,16 @@ impl Engine {
         isolation: &mut Isolation,
     ) {
         let base = page_index(piece);
+        let epoch = self.epoch.load(Relaxed);
         let mut marked: Pages = 0;
         let mut old = [PageWord::PRESENT; FOLIO_PAGES];
         for (page, entry) in entries.iter().enumerate() {
             let word = block.word(base + page);
             old[page] = word;
-            if let Some(isolated) = entry.and_then(|entry| word.isolate(entry))
+            // It may have been given up since it became a candidate.
+            let vanishes =
+                matches!(word.state(), PageState::Removed { epoch: then } if !is_carried_out(epoch, then));
+            if let Some(isolated) = entry.filter(|_| !vanishes).and_then(|entry| word.isolate(entry))
                 && block.replace(base + page, word, isolated).is_ok()
             {
                 marked |= 1 << page;

@@ -129,7 +129,7 @@ impl Engine {
         let held_once = |count: u64| if alone { count == 1 } else { count >= 1 };
         match state {
             PageState::Present(_) | PageState::Removed { .. } => return Ok(()),
-            PageState::Isolated(_) | PageState::Returning(_) => {
+            PageState::Isolated(_) | PageState::Returning(_) | PageState::Filling => {
                 return Err((Invariant::HalfWay, address as u64));
             }
             PageState::Leaving(entry) => {
