@@ -33,6 +33,9 @@ impl Mapped {
     }
 }
 
+// SAFETY: the mapping belongs to no thread, and consists of atomics.
+unsafe impl Send for Mapped {}
+
 impl Deref for Mapped {
     type Target = Segment;
 
@@ -73,6 +76,14 @@ impl SegmentFile {
         let read_only = open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
         let mapped = Mapped::map(&fd, ProtFlags::READ | ProtFlags::WRITE)?;
         Ok(SegmentFile { fd, read_only, mapped })
+    }
+
+    /// Maps it once more, for a thread of its own.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn map_again(&self) -> Result<Mapped, Errno> {
+        Mapped::map(&self.fd, ProtFlags::READ | ProtFlags::WRITE)
     }
 }
 

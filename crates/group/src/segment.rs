@@ -13,7 +13,7 @@ use core::sync::atomic::{
 /// "folioswp" in ASCII.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"folioswp");
 /// Layout version; a member refuses a segment of another version.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// Members that one group can have at a time.
 pub const MEMBERS_MAX: usize = 4096;
 /// Clusters (2 MiB each) of the shared file device that can have their owner count published: 1 TiB.
@@ -68,6 +68,30 @@ pub struct Header {
     pub charge_sank: AtomicU32,
     /// 1: members check every invariant now and then (for tests).
     pub validate: AtomicU32,
+    /// 1 while the supervisor's vigil sleeps (futex); a member that has set [`Header::faulting`] makes it 0 and wakes it up.
+    pub vigil_sleeps: AtomicU32,
+    /// [`Faulting`], packed. Written by the member it names.
+    pub faulting: AtomicU64,
+}
+
+/// Where one thread faults again and again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Faulting {
+    /// Its process's place in the group.
+    pub member: u32,
+    /// The CPU on which it runs.
+    pub cpu: u32,
+}
+
+impl Faulting {
+    /// As one word.
+    pub const fn pack(self) -> u64 {
+        (self.member as u64) << 32 | self.cpu as u64
+    }
+    /// The opposite of [`Faulting::pack`].
+    pub const fn unpack(word: u64) -> Self {
+        Faulting { member: (word >> 32) as u32, cpu: word as u32 }
+    }
 }
 
 /// Life of a member's place.

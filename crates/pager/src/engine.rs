@@ -9,7 +9,7 @@
 use crate::arena::Arena;
 use crate::clean::Bin;
 use crate::fork::ForkState;
-use crate::futex::Lock;
+use crate::futex::{self, Lock, Sharing};
 use crate::placement::NO_CPU;
 use crate::ranges::Ranges;
 use crate::requests::{Request, Requests};
@@ -20,12 +20,12 @@ use core::cell::UnsafeCell;
 use core::ptr::NonNull;
 use core::sync::atomic::{
     AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize,
-    Ordering::{Acquire, Relaxed, Release},
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 use folioswap_core::page_table::{Memory, PageTable};
 use folioswap_core::space::Space;
 use folioswap_group::counters::Figures;
-use folioswap_group::segment::{Member, Segment};
+use folioswap_group::segment::{Faulting, Member, Segment};
 
 /// How far the pager threads have come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -240,6 +240,16 @@ impl Engine {
     /// This process's figures.
     pub(crate) fn figures(&self) -> &'static Figures {
         &self.member().figures
+    }
+
+    /// One thread of this process faults again and again, on `cpu`: the supervisor's vigil keeps other CPUs awake. Costs a load
+    /// while that is at work, a system call where it slept.
+    pub(crate) fn ask_for_vigil(&self, cpu: u32) {
+        let header = &self.segment().header;
+        header.faulting.store(Faulting { member: self.member.load(Relaxed), cpu }.pack(), Relaxed);
+        if header.vigil_sleeps.load(Relaxed) == 1 && header.vigil_sleeps.swap(0, AcqRel) == 1 {
+            futex::wake(&header.vigil_sleeps, Sharing::Shared);
+        }
     }
 
     /// Is memory registered?

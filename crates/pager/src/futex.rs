@@ -103,5 +103,10 @@ pub fn wait(word: &AtomicU32, value: u32, timeout_ns: u64, sharing: Sharing) {
 /// Changes `word` and wakes all that sleep on it.
 pub fn post(word: &AtomicU32, sharing: Sharing) {
     word.fetch_add(1, Release);
+    wake(word, sharing);
+}
+
+/// Wakes all that sleep on a word that was changed.
+pub fn wake(word: &AtomicU32, sharing: Sharing) {
     let _ = futex::wake(word, sharing.flags(), i32::MAX as u32);
 }

@@ -205,7 +205,9 @@ impl Handler {
             let fault = self.take_fault();
             // A write to what is present needs no memory.
             if fault.access == Access::WriteProtected || !self.wait_for_memory(fault.thread) {
-                self.placement.follow(fault.thread, &engine.faulting_cpu, begun);
+                if let Some(cpu) = self.placement.follow(fault.thread, &engine.faulting_cpu, begun) {
+                    engine.ask_for_vigil(cpu);
+                }
                 self.serve(fault);
                 served += 1;
             } else {

@@ -79,11 +79,13 @@ impl HandlerPlacement {
     }
 
     /// A fault of `thread` is about to be served, at `now`: the calling handler follows it. `told` is where the evictor learns of it.
-    pub(crate) fn follow(&mut self, thread: u32, told: &AtomicU32, now: u64) {
+    /// Returns the CPU where a look has found the thread again, if there was one.
+    pub(crate) fn follow(&mut self, thread: u32, told: &AtomicU32, now: u64) -> Option<u32> {
         if now < self.look_next_ns {
-            return;
+            return None;
         }
-        let Some(cpu) = cpu_of(thread) else { return };
+        let cpu = cpu_of(thread)?;
+        let found_again = (self.bound_to == cpu).then_some(cpu);
         if self.bound_to == cpu {
             self.missed = 0;
             self.look_after_ns = (self.look_after_ns * 2).min(LOOK_LATE_NS);
@@ -101,6 +103,7 @@ impl HandlerPlacement {
             told.store(self.bound_to, Relaxed);
         }
         self.look_next_ns = now + self.look_after_ns;
+        found_again
     }
 }
 

@@ -11,6 +11,7 @@ mod members;
 mod orphans;
 mod outcome;
 pub mod totals;
+mod vigil;
 
 pub use outcome::Outcome;
 
@@ -160,6 +161,9 @@ pub fn run(mut settings: Settings, start: Start, link: Link, inherited: &Inherit
         next_sample: now,
     };
     supervisor.detach();
+    if let Ok(segment) = supervisor.settings.segment.map_again() {
+        vigil::start(segment);
+    }
     supervisor.serve()
 }
 

@@ -1,0 +1,119 @@
+//! Keeps the other CPU awake while one thread of the group faults again and again.
+//!
+//! Such a thread sleeps for each fault and wakes up again, and the scheduler wakes it up on an idle CPU where there is one. On
+//! two CPUs that is the other one, halted since it has nothing to do; in a virtual machine the waking-up of a halted CPU takes
+//! several times as long as the fault itself. So a thread of the supervisor watches there, at the lowest priority, as long
+//! as faults come: whoever else wants that CPU has it. It is what haltpoll does for the idle CPUs of a guest, where that is
+//! configured. It is a thread of the supervisor and not of the member, because a CPU on which the member's memory is in use has
+//! to be interrupted for every page that leaves.
+
+use crate::shared::Mapped;
+use folioswap_group::{
+    counters::Counter,
+    segment::{Faulting, GroupState, Segment},
+};
+use rustix::{
+    process::setpriority_process,
+    thread::{CpuSet, futex, sched_getaffinity, sched_setaffinity},
+};
+use std::{
+    hint::spin_loop,
+    sync::atomic::Ordering::{Acquire, Relaxed, Release},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// After this time without a fault the CPU may sleep: longer than a fault takes.
+const WATCH: Duration = Duration::from_micros(100);
+/// With more CPUs than these, watching on one keeps none of the others awake.
+const CPUS: u32 = 2;
+
+/// Starts the thread, where it is of use.
+pub fn start(segment: Mapped) {
+    let Ok(everywhere) = sched_getaffinity(None) else { return };
+    if everywhere.count() == CPUS {
+        // Without it all is as right, and slower.
+        let _ =
+            thread::Builder::new().name("folioswap-vigil".into()).spawn(move || run(&segment, &everywhere));
+    }
+}
+
+fn run(segment: &Segment, everywhere: &CpuSet) {
+    if setpriority_process(None, 19).is_err() {
+        return;
+    }
+    let sleeps = &segment.header.vigil_sleeps;
+    loop {
+        sleeps.store(1, Release);
+        while sleeps.load(Acquire) == 1 {
+            // Interrupted or woken up: looked at again.
+            let _ = futex::wait(sleeps, futex::Flags::empty(), 1, None);
+        }
+        watch(segment, everywhere);
+    }
+}
+
+/// Until no fault comes any more.
+fn watch(segment: &Segment, everywhere: &CpuSet) {
+    let mut place = None;
+    let (mut seen, mut last) = (0, Instant::now());
+    while last.elapsed() < WATCH && segment.header.state.load(Relaxed) == GroupState::Running as u32 {
+        let faulting = Faulting::unpack(segment.header.faulting.load(Relaxed));
+        if place != Some(faulting) {
+            place = Some(faulting);
+            let mut others = *everywhere;
+            others.unset(faulting.cpu as usize);
+            if sched_setaffinity(None, &others).is_err() {
+                return;
+            }
+        }
+        let Some(member) = segment.members.get(faulting.member as usize) else { return };
+        let served =
+            member.figures.counter(Counter::MajorFaults) + member.figures.counter(Counter::MinorFaults);
+        if served != seen {
+            (seen, last) = (served, Instant::now());
+        }
+        (0..32).for_each(|_| spin_loop());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shared::SegmentFile;
+    use folioswap_group::segment::Scope;
+
+    /// It goes to sleep whenever no fault comes, and is woken up each time one thread faults again.
+    #[test]
+    fn it_watches_while_faults_come_and_sleeps_otherwise() {
+        let file = SegmentFile::create().unwrap();
+        let segment = &file.mapped;
+        segment.initialise(1, 1 << 30, Scope::Total, 0);
+        let member = segment.assign(1).unwrap();
+        let cpu =
+            (0..CpuSet::MAX_CPU).find(|&cpu| sched_getaffinity(None).unwrap().is_set(cpu)).unwrap() as u32;
+        let theirs = file.map_again().unwrap();
+        let everywhere = sched_getaffinity(None).unwrap();
+        thread::spawn(move || run(&theirs, &everywhere));
+        let sleeps = &segment.header.vigil_sleeps;
+        let asleep = || {
+            while sleeps.load(Acquire) == 0 {
+                thread::yield_now()
+            }
+        };
+        for _ in 0..3 {
+            asleep();
+            segment.header.faulting.store(Faulting { member, cpu }.pack(), Relaxed);
+            sleeps.store(0, Release);
+            let _ = futex::wake(sleeps, futex::Flags::empty(), 1);
+            (0..50).for_each(|_| segment.members[member as usize].figures.add(Counter::MajorFaults, 1));
+        }
+        asleep();
+    }
+
+    #[test]
+    fn where_somebody_faults_is_one_word() {
+        let faulting = Faulting { member: 4095, cpu: u32::MAX };
+        assert_eq!(Faulting::unpack(faulting.pack()), faulting);
+    }
+}
