@@ -1,11 +1,14 @@
 //! Starts CMD: as the supervisor's child, with the signals that we inherited and the agent preloaded.
 
-use crate::{error::Error, signals::Inherited};
+use crate::{
+    error::Error,
+    signals::{Arrived, Inherited, Signals, pending_here},
+};
 use folioswap_group::protocol::GROUP_VARIABLE;
 use rustix::{
     fd::{AsRawFd, OwnedFd},
     io::Errno,
-    pipe::{PipeFlags, pipe_with},
+    net::{AddressFamily, SocketFlags, SocketType, socketpair},
 };
 use std::{
     env,
@@ -30,12 +33,21 @@ pub struct Start {
     pub agent: Option<OwnedFd>,
 }
 
+/// CMD runs.
+pub struct Started {
+    /// Its process id.
+    pub pid: u32,
+    /// Signals that we have taken off our queue meanwhile and that reached CMD's process as well. Those that came before there
+    /// was one are forgotten: whoever passes signals on must not believe that CMD has got them.
+    pub reached_both: Vec<Arrived>,
+}
+
 impl Start {
-    /// Starts it; returns its process id.
+    /// Starts it. `signals` are those of the calling process, blocked in it, as [`Inherited`] finds them blocked in the child.
     ///
     /// # Errors
     /// The kernel did not execute it (126, or 127 when it vanished), or fork failed (125).
-    pub fn start(&self, inherited: &Inherited) -> Result<u32, Error> {
+    pub fn start(&self, inherited: &Inherited, signals: &Signals) -> Result<Started, Error> {
         let program = terminated(self.program.clone().into_os_string());
         let arguments: Vec<CString> = self.arguments.iter().cloned().map(terminated).collect();
         let environment: Vec<CString> = self.environment().map(terminated).collect();
@@ -43,13 +55,22 @@ impl Start {
         shell_arguments.extend(arguments.iter().skip(1).cloned());
         let (arguments, shell_arguments, environment) =
             (pointers(&arguments), pointers(&shell_arguments), pointers(&environment));
-        let (outcome, report) = pipe_with(PipeFlags::CLOEXEC).map_err(Error::system("pipe"))?;
+        let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+            .map_err(Error::system("socketpair"))?;
         // SAFETY: this process has a single thread.
         let pid = unsafe { libc::fork() };
         if pid < 0 {
             return Err(Error::System { doing: "fork", source: io::Error::last_os_error() });
         }
         if pid == 0 {
+            drop(ours);
+            // Only when our parent has taken its own signals off its queue do we say which of them wait here: those of them
+            // that do not were sent before this process was made.
+            if rustix::io::read(&theirs, &mut [0]) != Ok(1) {
+                // SAFETY: ends the process.
+                unsafe { libc::_exit(126) };
+            }
+            let _ = rustix::io::write(&theirs, &pending_here().to_ne_bytes());
             inherited.restore();
             // SAFETY: the pointers are to terminated strings in null-terminated arrays that live in this frame; on success
             // execve does not return. The write is of 4 bytes of a local, _exit ends the process.
@@ -61,19 +82,16 @@ impl Start {
                     libc::execve(c"/bin/sh".as_ptr(), shell_arguments.as_ptr(), environment.as_ptr());
                     error = *libc::__errno_location();
                 }
-                libc::write(report.as_raw_fd(), (&raw const error).cast(), size_of::<i32>());
+                libc::write(theirs.as_raw_fd(), (&raw const error).cast(), size_of::<i32>());
                 libc::_exit(126);
             }
         }
-        drop(report);
-        let mut error = [0_u8; 4];
-        let length = loop {
-            match rustix::io::read(&outcome, &mut error) {
-                Err(Errno::INTR) => {}
-                other => break other.unwrap_or(0),
-            }
-        };
-        if length == error.len() {
+        drop(theirs);
+        let early: Vec<Arrived> = std::iter::from_fn(|| signals.next()).collect();
+        let _ = rustix::io::write(&ours, &[1]);
+        let pending = read_whole(&ours).map_or(0, u64::from_ne_bytes);
+        let reached_both = early.into_iter().filter(|signal| signal.is_in(pending)).collect();
+        if let Some(error) = read_whole(&ours) {
             let source = io::Error::from_raw_os_error(i32::from_ne_bytes(error));
             let program = self.program.display().to_string();
             return Err(match source.kind() {
@@ -81,7 +99,7 @@ impl Start {
                 _ => Error::NotExecutable { program, source },
             });
         }
-        Ok(pid as u32)
+        Ok(Started { pid: pid as u32, reached_both })
     }
 
     /// Ours with the group's name and the agent, in front of what the user preloads. For the supervisor's child.
@@ -105,6 +123,17 @@ impl Start {
                 name.push(value);
                 name
             })
+    }
+}
+
+/// What the other side sends in one piece; `None` when it has closed.
+fn read_whole<const N: usize>(from: &OwnedFd) -> Option<[u8; N]> {
+    let mut bytes = [0; N];
+    loop {
+        match rustix::io::read(from, &mut bytes) {
+            Err(Errno::INTR) => {}
+            got => return (got == Ok(N)).then_some(bytes),
+        }
     }
 }
 

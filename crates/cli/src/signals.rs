@@ -73,6 +73,24 @@ impl Arrived {
     pub fn is_forwarded(&self) -> bool {
         FORWARDED.contains(&self.signal) || (libc::SIGRTMIN()..=libc::SIGRTMAX()).contains(&self.signal)
     }
+
+    /// Is its number in the set that [`pending_here`] gave?
+    pub fn is_in(&self, set: u64) -> bool {
+        self.signal.checked_sub(1).is_some_and(|bit| bit < 64 && set >> bit & 1 != 0)
+    }
+}
+
+/// The signals that wait for the calling process because they are blocked: signal n is bit n - 1. Async-signal-safe.
+pub fn pending_here() -> u64 {
+    let mut set = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: sigpending writes the set; it fails only for a bad address.
+    let set = unsafe {
+        libc::sigpending(set.as_mut_ptr());
+        set.assume_init()
+    };
+    // SAFETY: the set is initialised, the numbers are valid.
+    let is_in = |signal: i32| unsafe { libc::sigismember(&raw const set, signal) } == 1;
+    (1..=64).filter(|&signal| is_in(signal)).fold(0, |bits, signal| bits | 1 << (signal - 1))
 }
 
 /// Our signals, read instead of delivered.

@@ -23,7 +23,7 @@ use crate::{
     report::Report,
     run,
     shared::SegmentFile,
-    signals::{Inherited, Signals},
+    signals::{Arrived, Inherited, Signals},
     size, userfault,
 };
 use census::Census;
@@ -131,26 +131,30 @@ pub fn run(mut settings: Settings, start: Start, link: Link, inherited: &Inherit
         settings.file_clusters,
     );
     segment.header.validate.store(u32::from(settings.validate), Relaxed);
-    let cmd = match start.start(inherited) {
-        Ok(pid) => pid,
+    let started = match start.start(inherited, &signals) {
+        Ok(started) => started,
         Err(error) => refuse(&link, &error.to_string(), error.status()),
     };
     let file = settings.file.take();
     let now = Instant::now();
+    let mut forwards = Forwards::default();
+    for signal in started.reached_both.into_iter().filter(Arrived::is_forwarded) {
+        forwards.arrived(signal, now);
+    }
     let supervisor = Supervisor {
         clusters: Clusters::new(file, settings.file_clusters),
         settings,
         link: Some(link),
         signals,
         front,
-        cmd,
+        cmd: started.pid,
         ended: None,
         reported: false,
         agent: start.agent,
         connections: Vec::new(),
         pending: Vec::new(),
         orphans: Orphans::default(),
-        forwards: Forwards::default(),
+        forwards,
         census: Census::new(now),
         unmanaged_peak: 0,
         excess_walks: 0,
