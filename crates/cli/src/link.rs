@@ -6,7 +6,7 @@ use rustix::{
     net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair},
 };
 
-use crate::signals::Arrived;
+use crate::{signals::Arrived, wire::past_reset};
 
 /// Most bytes of text in one packet; longer texts take several.
 const TEXT_MAX: usize = 16 << 10;
@@ -65,12 +65,7 @@ impl Link {
     /// `EAGAIN` when none waits; `EPIPE` when the other end is gone and all was read.
     pub fn receive(&self) -> Result<Packet, Errno> {
         let mut buffer = vec![0_u8; TEXT_MAX + 1];
-        let (length, _) = match recv(&self.0, buffer.as_mut_slice(), RecvFlags::DONTWAIT) {
-            // The other end went without having read all that we sent. The kernel says so once, before it hands out what that end
-            // had sent first.
-            Err(Errno::CONNRESET) => recv(&self.0, buffer.as_mut_slice(), RecvFlags::DONTWAIT)?,
-            answer => answer?,
-        };
+        let (length, _) = past_reset(|| recv(&self.0, buffer.as_mut_slice(), RecvFlags::DONTWAIT))?;
         decode(&buffer[..length]).ok_or(Errno::PIPE)
     }
 }

@@ -52,6 +52,22 @@ pub fn send(socket: impl AsFd, message: &Message, descriptors: &[BorrowedFd<'_>]
     Ok(())
 }
 
+/// What a socket gives. Where the other end went without having read all that we sent, the kernel says so once, before it hands
+/// out what that end had sent first: that must not be lost.
+///
+/// # Errors
+/// Those of `receive`, but EINTR and the first ECONNRESET.
+pub fn past_reset<T>(mut receive: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    let mut reset = false;
+    loop {
+        match receive() {
+            Err(Errno::INTR) => {}
+            Err(Errno::CONNRESET) if !reset => reset = true,
+            other => return other,
+        }
+    }
+}
+
 /// Receives one message; `None` at the end of the connection. Blocks when the socket does.
 ///
 /// # Errors
@@ -60,16 +76,9 @@ pub fn receive(socket: impl AsFd) -> Result<Option<Received>, Errno> {
     let mut bytes = [0_u8; Message::BYTES];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
-    let mut reset = false;
-    let got = loop {
-        match recvmsg(&socket, &mut [IoSliceMut::new(&mut bytes)], &mut control, RecvFlags::CMSG_CLOEXEC) {
-            Err(Errno::INTR) => {}
-            // The other end went without having read all that we sent. The kernel says so once, before it hands out what that end
-            // had sent first: a fork that was announced must not be lost.
-            Err(Errno::CONNRESET) if !reset => reset = true,
-            other => break other?,
-        }
-    };
+    let got = past_reset(|| {
+        recvmsg(&socket, &mut [IoSliceMut::new(&mut bytes)], &mut control, RecvFlags::CMSG_CLOEXEC)
+    })?;
     let mut descriptors = Vec::new();
     for message in control.drain() {
         if let RecvAncillaryMessage::ScmRights(rights) = message {

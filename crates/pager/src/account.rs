@@ -41,10 +41,21 @@ fn decimal(text: &[u8]) -> Option<u64> {
     })
 }
 
-/// The minor faults in `/proc/self/stat`: the tenth field, counted after the name, which may hold anything.
-pub fn minor_faults(text: &[u8]) -> Option<u64> {
+/// Field `number` (from 3 on, as proc_pid_stat(5) counts them) of a `stat` file, found after the name, which may hold anything.
+fn stat_field(text: &[u8], number: usize) -> Option<u64> {
     let name_end = text.iter().rposition(|&byte| byte == b')')?;
-    text[name_end + 1..].trim_ascii_start().split(|&byte| byte == b' ').nth(7).and_then(decimal)
+    let mut fields = text[name_end + 1..].trim_ascii().split(|&byte| byte == b' ');
+    fields.nth(number - 3).and_then(decimal)
+}
+
+/// The minor faults in `/proc/self/stat`.
+pub fn minor_faults(text: &[u8]) -> Option<u64> {
+    stat_field(text, 10)
+}
+
+/// The CPU that a thread ran on last, in its `stat`.
+pub fn last_cpu(text: &[u8]) -> Option<u32> {
+    stat_field(text, 39).and_then(|cpu| cpu.try_into().ok())
 }
 
 /// The number after `name` in a file like `/proc/self/status` or `smaps_rollup` (which says kB), in bytes.
@@ -195,6 +206,13 @@ mod tests {
     fn minor_faults_are_found_after_any_name() {
         assert_eq!(minor_faults(b"12 (a) b) c) S 1 12 12 0 -1 4194304 4711 0 0 0 1 2"), Some(4711));
         assert_eq!(minor_faults(b"12 (cut) S 1"), None);
+    }
+
+    #[test]
+    fn a_cpu_is_found_after_any_name() {
+        let rest = " S 1 1 1 0 -1 4194560 1 0 0 0 1 2 0 0 20 0 1 0 15 2 3 18446744073709551615 1 1 0 0 0 0 0 0 0 0 0 0 17 1 0 0 0";
+        assert_eq!(last_cpu(format!("12 (a) 1 2 (b){rest}\n").as_bytes()), Some(1));
+        assert_eq!(last_cpu(b"12 (cut) S 1 2"), None);
     }
 
     #[test]

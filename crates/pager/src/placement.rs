@@ -6,7 +6,7 @@
 //! handler says where it wants to be, by its affinity, and looks now and then where the thread is. Where many threads
 //! fault on several CPUs it lets the scheduler choose.
 
-use crate::account::read_proc_path;
+use crate::account::{last_cpu, read_proc_path};
 use crate::sys;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -146,7 +146,7 @@ impl EvictorPlacement {
     }
 }
 
-/// The CPU that a thread of this process ran on last: field 39 of its `stat` (proc_pid_stat(5)).
+/// The CPU that a thread of this process ran on last.
 fn cpu_of(thread: u32) -> Option<u32> {
     const PREFIX: &[u8] = b"/proc/self/task/";
     let mut path = [0u8; 48];
@@ -168,14 +168,7 @@ fn cpu_of(thread: u32) -> Option<u32> {
     path[end..end + 6].copy_from_slice(b"/stat\0");
     let path = core::ffi::CStr::from_bytes_until_nul(&path).ok()?;
     let mut text = [0; 512];
-    cpu_in(read_proc_path(path, &mut text))
-}
-
-/// The 37th field after the name, which may hold anything.
-fn cpu_in(text: &[u8]) -> Option<u32> {
-    let name_end = text.iter().rposition(|&byte| byte == b')')?;
-    let field = text[name_end + 1..].trim_ascii_start().split(|&byte| byte == b' ').nth(36)?;
-    core::str::from_utf8(field).ok()?.trim_ascii_end().parse().ok()
+    last_cpu(read_proc_path(path, &mut text))
 }
 
 #[cfg(test)]
@@ -193,12 +186,5 @@ mod tests {
         assert_eq!(cpu_of(sys::gettid()), Some(cpu));
         sys::set_affinity(&before).unwrap();
         assert_eq!(cpu_of(u32::MAX), None);
-    }
-
-    #[test]
-    fn the_name_may_hold_anything() {
-        let rest = " S 1 1 1 0 -1 4194560 1 0 0 0 1 2 0 0 20 0 1 0 15 2 3 18446744073709551615 1 1 0 0 0 0 0 0 0 0 0 0 17 1 0 0 0";
-        assert_eq!(cpu_in(format!("12 (a) 1 2 (b){rest}").as_bytes()), Some(1));
-        assert_eq!(cpu_in(b"12 (cut) S 1 2"), None);
     }
 }

@@ -15,6 +15,9 @@ use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+/// A tree that is not gone this long after it should be hangs; a loaded machine may need some of it.
+const GONE_AT_LAST: Duration = Duration::from_secs(20);
+
 /// `FOLIOSWAP_ACCEPTANCE_TIMEOUT` (seconds) shortens every timeout, for those who work on a defect that hangs.
 fn most(timeout: Duration) -> Duration {
     let shorter = std::env::var("FOLIOSWAP_ACCEPTANCE_TIMEOUT").ok().and_then(|text| text.parse().ok());
@@ -162,7 +165,7 @@ impl Running {
         unsafe { libc::close(pidfd) };
         let (status, usage, wall) = self.ended.expect("ended");
         // A killed process's address space takes a moment to go; nobody else may still be there.
-        let allowed = self.job.lingering + Duration::from_secs(2);
+        let allowed = self.job.lingering + GONE_AT_LAST;
         let after = Instant::now();
         let empty = self.cgroup.as_ref().is_none_or(|cgroup| cgroup.wait_empty(allowed));
         let lingered = after.elapsed();
