@@ -8,14 +8,12 @@
 //!
 //! The programs are in `src/bin` and `c`; each verifies its own data and prints a result that does not depend on timing.
 
-pub mod cgroup;
 pub mod data;
 pub mod job;
 pub mod memory;
 pub mod programs;
 pub mod skipping;
 pub mod traces;
-pub mod zram;
 
 /// One mebibyte.
 pub const MIB: u64 = 1 << 20;

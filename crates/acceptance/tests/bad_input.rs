@@ -272,7 +272,7 @@ fn the_limit_of_the_cgroup() {
     if !job::judging_folioswap() {
         skip!("only for folioswap");
     }
-    if folioswap_acceptance::cgroup::controller().is_none() {
+    if folioswap_peer::controller().is_none() {
         skip!("no memory cgroup");
     }
     let touch = env!("CARGO_BIN_EXE_acc-touch");

@@ -11,17 +11,16 @@ pub use judge::{check_out_of_memory, check_swapped, report, same_at_half_and_qua
 pub use outcome::Outcome;
 pub use running::Running;
 
-use crate::cgroup::Cgroup;
-use crate::zram::Zram;
 use crate::{programs, skipping, traces};
+use folioswap_peer::{Cgroup, HIGHEST_PRIORITY, Turn, Zram};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use watch::Watch;
 
@@ -155,14 +154,14 @@ impl Job {
 
         let zram = match engine {
             // Large enough that only the limit counts, never the size of the swap.
-            Engine::Kernel { .. } => Some(Zram::new(8 << 30).expect("zram for a kernel run")),
+            Engine::Kernel { .. } => Some(only_swap(8 << 30).expect("zram for a kernel run")),
             _ => None,
         };
         let limit = match engine {
             Engine::Kernel { memory } => Some(memory),
             _ => self.cgroup_limit,
         };
-        let cgroup = match Cgroup::new(limit) {
+        let cgroup = match Cgroup::new("folioswap-acc-", limit) {
             Ok(cgroup) => Some(cgroup),
             Err(error) => {
                 assert!(zram.is_none(), "a kernel run needs a memory cgroup: {error}");
@@ -242,4 +241,11 @@ impl Drop for Place {
     fn drop(&mut self) {
         drop(fs::remove_dir_all(&self.0));
     }
+}
+
+/// A zram device with LZ4 that all swapping goes to.
+fn only_swap(bytes: u64) -> io::Result<Zram> {
+    let turn = Arc::new(Turn::take(|| false)?);
+    turn.remove_stale();
+    Zram::new(&turn, bytes, Some(HIGHEST_PRIORITY), Some("lz4"))
 }

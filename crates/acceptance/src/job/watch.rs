@@ -1,6 +1,6 @@
 //! Looks at a tree's memory while it runs.
 
-use crate::cgroup::Cgroup;
+use folioswap_peer::Cgroup;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread::JoinHandle;

@@ -3,14 +3,12 @@
 //! Needs root, zram and cgroup v1. Everything is undone at the end, also after a failure, SIGINT, SIGTERM or SIGHUP; what a SIGKILL leaves behind the
 //! next run removes.
 
-mod cgroup;
 mod hog;
-mod zram;
 
 pub use hog::hog;
 
 use crate::experiments::round_robin::Peer;
-use cgroup::Cgroup;
+use folioswap_peer::{Cgroup, Turn, Version, Zram};
 use hog::Hogs;
 use serde::Serialize;
 use std::io;
@@ -18,7 +16,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use zram::Turn;
 
 /// A line of /proc/swaps.
 #[derive(Debug, Clone, Serialize, PartialEq, Eq)]
@@ -92,6 +89,8 @@ pub(crate) fn step(doing: &'static str) -> impl FnOnce(io::Error) -> PeerError {
     move |source| PeerError::Step { doing, source }
 }
 
+/// Of the names of our memory cgroups.
+const PREFIX: &str = "folioswap-lab-";
 const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Set by signals while it exists; afterwards they do what they did before.
@@ -132,15 +131,24 @@ pub fn four_zrams(load: Load, program: &Path) -> Result<Peer, PeerError> {
     if !rustix::process::geteuid().is_root() {
         return Err(PeerError::NotRoot);
     }
-    cgroup::root().ok_or(PeerError::NoCgroup)?;
+    match folioswap_peer::controller() {
+        Some((Version::One, _)) => {}
+        _ => return Err(PeerError::NoCgroup),
+    }
     let interrupts = Interrupts::new()?;
-    let turn = Turn::take(&|| interrupts.check())?;
+    let turn = Turn::take(|| interrupts.check().is_err()).map_err(|error| match error.kind() {
+        io::ErrorKind::Interrupted => PeerError::Interrupted,
+        _ => step("the lock file")(error),
+    })?;
+    // Groups first: what is inside keeps the devices in use.
+    Cgroup::remove_stale(PREFIX);
     turn.remove_stale();
+    let turn = Arc::new(turn);
     if let Some(other) = swaps().map_err(step("/proc/swaps"))?.first() {
         return Err(PeerError::SwapInUse(other.name.clone()));
     }
-    let default = once(load, None, program, &interrupts)?;
-    let equal = once(load, Some(5), program, &interrupts)?;
+    let default = once(&turn, load, None, program, &interrupts)?;
+    let equal = once(&turn, load, Some(5), program, &interrupts)?;
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
     Ok(Peer {
         kernel: format!("Linux {release}"),
@@ -154,17 +162,19 @@ pub fn four_zrams(load: Load, program: &Path) -> Result<Peer, PeerError> {
 }
 
 fn once(
+    turn: &Arc<Turn>,
     load: Load,
-    priority: Option<i16>,
+    priority: Option<u16>,
     program: &Path,
     interrupts: &Interrupts,
 ) -> Result<Vec<DeviceUse>, PeerError> {
     let mut devices = Vec::new();
     for _ in 0..4 {
         interrupts.check()?;
-        devices.push(zram::Zram::new(load.device_mib << 20, priority).map_err(step("a zram device"))?);
+        let device = Zram::new(turn, load.device_mib << 20, priority, None);
+        devices.push(device.map_err(step("a zram device"))?);
     }
-    let group = Cgroup::new(load.limit_mib << 20).map_err(step("a memory cgroup"))?;
+    let group = Cgroup::new(PREFIX, Some(load.limit_mib << 20)).map_err(step("a memory cgroup"))?;
     // Dropped before the group and the devices.
     let mut hogs = Hogs::start(load, program, group.path()).map_err(step("a task"))?;
     let begin = Instant::now();

@@ -1,38 +1,42 @@
-//! A zram device as the machine's swap, for runs under the kernel. Given back on drop, also while unwinding.
+//! A zram device as the machine's swap. Given back on drop, also while unwinding.
 
+use crate::Turn;
 use std::ffi::CString;
 use std::fs;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
+
+/// The highest priority that swapon(2) takes: nothing goes to other swap that may be there.
+pub const HIGHEST_PRIORITY: u16 = 0x7fff;
+
+/// swapon(2): the low bits are a priority.
+const SWAP_FLAG_PREFER: i32 = 0x8000;
+/// Where the devices that a process made are noted, so that a killed one's devices are removed by the next.
+const NOTES: &str = "/run/folioswap-peer";
 
 /// A zram device in use as swap.
 pub struct Zram {
     number: u32,
     added: bool,
-    // Dropped last: one kernel run at a time on the whole machine, since they would share their devices.
-    _turn: fs::File,
+    // Dropped last.
+    _turn: Arc<Turn>,
 }
 
-/// SWAP_FLAG_PREFER and the highest priority: nothing goes to other swap that may be there.
-const FIRST: i32 = 0x8000 | 0x7fff;
-
-/// Where the devices that a process made are noted, so that a killed test run's devices are removed by the next.
-const NOTES: &str = "/run/folioswap-acceptance";
-
 impl Zram {
-    /// Sets one up with LZ4 and switches swapping to it on.
+    /// Sets one up and switches swapping to it on. `bytes`: its size; `priority`: as of swapon(2), at most [`HIGHEST_PRIORITY`], or the kernel's
+    /// default; `algorithm`: as in `/sys/block/zram*/comp_algorithm`, or the kernel's default. Call [`Turn::remove_stale`] before.
     ///
     /// # Errors
     /// When the kernel has no zram or we may not.
-    pub fn new(bytes: u64) -> io::Result<Self> {
-        let turn = fs::File::create("/run/folioswap-acc.lock")?;
-        // SAFETY: flock has no memory effects; the descriptor is ours.
-        if unsafe { libc::flock(turn.as_raw_fd(), libc::LOCK_EX) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        remove_stale();
+    pub fn new(
+        turn: &Arc<Turn>,
+        bytes: u64,
+        priority: Option<u16>,
+        algorithm: Option<&str>,
+    ) -> io::Result<Self> {
         let free = fs::read_to_string("/sys/class/zram-control/hot_add");
         let (number, added) = match free {
             Ok(number) => (number.trim().parse().map_err(io::Error::other)?, true),
@@ -44,27 +48,34 @@ impl Zram {
                 (0, false)
             }
         };
+        let device = Zram { number, added, _turn: Arc::clone(turn) };
         fs::create_dir_all(NOTES)?;
         fs::write(note(number), format!("{} {}", std::process::id(), u8::from(added)))?;
-        let device = Zram { number, added, _turn: turn };
-        fs::write(device.sys("comp_algorithm"), "lz4")?;
+        if let Some(algorithm) = algorithm {
+            fs::write(device.sys("comp_algorithm"), algorithm)?;
+        }
         fs::write(device.sys("disksize"), bytes.to_string())?;
-        let path = device.device();
-        fs::OpenOptions::new().read(true).write(true).open(&path).and_then(|file| make_swap(&file, bytes))?;
-        let name = CString::new(path.to_str().expect("ASCII"))?;
+        fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(device.name())
+            .and_then(|file| make_swap(&file, bytes))?;
+        let name = CString::new(device.name()).map_err(io::Error::other)?;
+        let flags = priority.map_or(0, |priority| SWAP_FLAG_PREFER | i32::from(priority));
         // SAFETY: a valid C string.
-        if unsafe { libc::swapon(name.as_ptr(), FIRST) } != 0 {
+        if unsafe { libc::swapon(name.as_ptr(), flags) } != 0 {
             return Err(io::Error::last_os_error());
         }
         Ok(device)
     }
 
-    fn sys(&self, file: &str) -> PathBuf {
-        PathBuf::from(format!("/sys/block/zram{}/{file}", self.number))
+    /// As in /proc/swaps.
+    pub fn name(&self) -> String {
+        format!("/dev/zram{}", self.number)
     }
 
-    fn device(&self) -> PathBuf {
-        PathBuf::from(format!("/dev/zram{}", self.number))
+    fn sys(&self, file: &str) -> PathBuf {
+        PathBuf::from(format!("/sys/block/zram{}/{file}", self.number))
     }
 
     /// The first three figures of mm_stat: original, compressed and occupied bytes.
@@ -91,7 +102,8 @@ fn tear_down(number: u32, added: bool) {
         unsafe { libc::swapoff(name.as_ptr()) };
     }
     for _ in 0..100 {
-        if fs::write(format!("/sys/block/zram{number}/reset"), "1").is_ok() {
+        let reset = PathBuf::from(format!("/sys/block/zram{number}/reset"));
+        if !reset.exists() || fs::write(reset, "1").is_ok() {
             break;
         }
         std::thread::sleep(Duration::from_millis(20));
@@ -103,7 +115,7 @@ fn tear_down(number: u32, added: bool) {
     drop(fs::remove_dir(NOTES));
 }
 
-fn remove_stale() {
+pub(crate) fn remove_stale() {
     let Ok(entries) = fs::read_dir(NOTES) else { return };
     for entry in entries.flatten() {
         let number = entry.file_name().to_str().and_then(|name| name.strip_prefix("zram")?.parse().ok());
@@ -117,7 +129,6 @@ fn remove_stale() {
 
 /// What mkswap(8) writes: version 1, the last page, the signature.
 fn make_swap(file: &fs::File, bytes: u64) -> io::Result<()> {
-    use std::os::unix::fs::FileExt;
     let mut header = [0u8; 4096];
     header[1024..1028].copy_from_slice(&1u32.to_ne_bytes());
     header[1028..1032].copy_from_slice(&((bytes / 4096 - 1) as u32).to_ne_bytes());

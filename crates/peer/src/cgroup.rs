@@ -58,15 +58,16 @@ pub struct Reader {
 }
 
 impl Cgroup {
-    /// Makes a new one, directly below the mount point. `limit`: bytes of resident memory, for kernel runs.
+    /// Makes a new one, directly below the mount point, with a name that begins with `prefix` (which ends in `-`). `limit`: bytes of
+    /// resident memory, for kernel runs. Removes those of killed processes with the same prefix before.
     ///
     /// # Errors
     /// When there is no memory controller or no permission.
-    pub fn new(limit: Option<u64>) -> io::Result<Self> {
+    pub fn new(prefix: &str, limit: Option<u64>) -> io::Result<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let (version, root) = controller().ok_or(io::ErrorKind::Unsupported)?;
-        remove_stale(root);
-        let path = root.join(format!("folioswap-acc-{}-{}", std::process::id(), NEXT.fetch_add(1, Relaxed)));
+        Self::remove_stale(prefix);
+        let path = root.join(format!("{prefix}{}-{}", std::process::id(), NEXT.fetch_add(1, Relaxed)));
         if version == Version::Two {
             // Answers EBUSY where processes are in the root of a delegated tree; the open below then fails.
             drop(fs::write(root.join("cgroup.subtree_control"), "+memory"));
@@ -142,6 +143,21 @@ impl Cgroup {
     pub fn kill(&self) {
         kill_all(&self.path);
     }
+
+    /// Removes the groups whose names begin with `prefix` and whose makers are gone.
+    pub fn remove_stale(prefix: &str) {
+        let Some(entries) = controller().and_then(|(_, root)| fs::read_dir(root).ok()) else { return };
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            let pid = name.to_str().and_then(|name| name.strip_prefix(prefix)?.split('-').next());
+            if let Some(pid) = pid
+                && pid.parse::<u32>().is_ok()
+                && !Path::new("/proc").join(pid).exists()
+            {
+                remove(&entry.path());
+            }
+        }
+    }
 }
 
 impl Reader {
@@ -199,21 +215,6 @@ fn remove(path: &Path) {
                 std::thread::sleep(Duration::from_millis(10));
             }
             _ => return,
-        }
-    }
-}
-
-/// Removes what a test process that was itself killed left behind.
-fn remove_stale(root: &Path) {
-    let Ok(entries) = fs::read_dir(root) else { return };
-    for entry in entries.flatten() {
-        let name = entry.file_name();
-        let pid = name.to_str().and_then(|name| name.strip_prefix("folioswap-acc-")?.split('-').next());
-        if let Some(pid) = pid
-            && pid.parse::<u32>().is_ok()
-            && !Path::new("/proc").join(pid).exists()
-        {
-            remove(&entry.path());
         }
     }
 }

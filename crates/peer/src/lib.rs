@@ -1,0 +1,11 @@
+//! The kernel's own swap as peer: a memory cgroup and zram devices, put back on drop, also while unwinding.
+//!
+//! Needs root. What a killed process leaves behind, the next one removes ([`Turn::remove_stale`], [`Cgroup::remove_stale`]).
+
+mod cgroup;
+mod turn;
+mod zram;
+
+pub use cgroup::{Cgroup, Reader, Version, controller};
+pub use turn::Turn;
+pub use zram::{HIGHEST_PRIORITY, Zram};
