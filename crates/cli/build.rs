@@ -7,7 +7,7 @@ use std::{
 };
 
 /// What the agent is made of, below `crates/`: a change rebuilds it.
-const SOURCES: &[&str] = &["agent", "pager", "core", "slots", "devices", "group"];
+const SOURCES: &[&str] = &["agent", "pager", "core", "slots", "devices", "group", "trace"];
 
 fn main() {
     let target = env::var("TARGET").unwrap_or_default();

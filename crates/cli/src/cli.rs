@@ -27,6 +27,8 @@ Examples:
   folioswap run -m 1.5G --stats -- make -j8
   folioswap run -m 256M --stats-json stats.json -- ./server
   folioswap run -m 1G --swap-max 0 -- ./job          (compressed memory only, no file)
+  folioswap run -m 1G --trace job.trace -- ./job && folioswap lab replay job.trace --policy scan-all
+                                                     (each process that swaps takes up to 2 MiB more meanwhile)
 
 SIZE is bytes or has a unit: 512M, 1.5G, 1GiB (all of them binary: 512M is 512 MiB).
 
@@ -92,6 +94,9 @@ pub struct RunArguments {
     /// Write statistics as JSON to FILE when CMD ends
     #[arg(long, value_name = "FILE")]
     pub stats_json: Option<PathBuf>,
+    /// Record every allocation and free of swap slots into FILE, for `folioswap lab replay` and `lab fit`
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
     /// Directory of the (unlinked) swap file
     #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
     pub swap_dir: PathBuf,

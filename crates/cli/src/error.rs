@@ -106,6 +106,14 @@ pub enum Error {
         /// Why.
         source: io::Error,
     },
+    /// The trace cannot be begun.
+    #[error("--trace {}: {source}", path.display())]
+    TraceFile {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
     /// A step of the start that works on every supported kernel failed.
     #[error("{doing}: {source}; nothing was started")]
     System {

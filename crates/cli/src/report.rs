@@ -5,6 +5,7 @@ use crate::{
     supervisor::{
         Outcome,
         census::Unmanaged,
+        recording::Recorded,
         totals::{Levels, Sums, Totals},
     },
     table::{self, Device, Sizes},
@@ -40,6 +41,8 @@ pub struct Report {
     pub unmanaged: Vec<Unmanaged>,
     /// Most bytes that they took together, the supervisor and its front included.
     pub unmanaged_peak: u64,
+    /// What went into the file of `--trace`.
+    pub recorded: Option<Recorded>,
 }
 
 impl Report {
@@ -109,6 +112,7 @@ impl Report {
                 "peak_bytes": self.unmanaged_peak,
                 "programs": self.unmanaged,
             },
+            "trace": self.recorded,
             "devices": devices,
             "ratio": self.ratio(),
             "counters": counters,
@@ -153,6 +157,9 @@ impl Report {
         let (members, at_once) = (self.totals.members, self.totals.members_peak);
         let forks = self.sums.counter(Counter::Forks);
         writeln!(text, "{:<22}{members} (at most {at_once} at a time), {forks} forks", "members")?;
+        if let Some(recorded) = &self.recorded {
+            writeln!(text, "{:<22}{} events of {} members", "trace", recorded.events, recorded.members)?;
+        }
         for entry in &self.unmanaged {
             let kind = serde_json::to_value(entry.reason).unwrap_or_default();
             let (name, count, peak) = (&entry.name, entry.processes, size::show(entry.peak_bytes));

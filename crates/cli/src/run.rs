@@ -24,7 +24,7 @@ use crate::{
     shared::SegmentFile,
     signals::{Inherited, Signals},
     size,
-    supervisor::{self, Settings},
+    supervisor::{self, Settings, recording::Recording},
     wire,
 };
 use folioswap_devices::create::{create_swap_file, default_swap_max};
@@ -112,6 +112,13 @@ fn prepare(arguments: &RunArguments, limits: &Limits) -> Result<(Settings, Start
         ScopeArgument::Resident => Scope::Resident,
     };
     let (group, listener) = listen_for_members()?;
+    let recording = match &arguments.trace {
+        None => None,
+        Some(path) => Some(
+            Recording::create(path.clone())
+                .map_err(|source| Error::TraceFile { path: path.clone(), source })?,
+        ),
+    };
     let settings = Settings {
         limit,
         reserve: if arguments.memory.is_some() {
@@ -128,6 +135,7 @@ fn prepare(arguments: &RunArguments, limits: &Limits) -> Result<(Settings, Start
         listener,
         text_wanted: arguments.stats,
         validate: arguments.validate,
+        recording,
         json,
         started: Instant::now(),
     };

@@ -1,24 +1,49 @@
-//! The group's segment, mapped.
+//! Memory that members share with the supervisor, mapped: the group's segment, and each member's ring for its trace.
 
 use folioswap_group::segment::Segment;
+use folioswap_trace::Ring;
 use rustix::{
     fd::{AsFd, AsRawFd, OwnedFd},
     fs::{MemfdFlags, Mode, OFlags, SealFlags, fcntl_add_seals, fstat, ftruncate, memfd_create, open},
     io::Errno,
     mm::{MapFlags, ProtFlags, mmap, munmap},
 };
-use std::{ops::Deref, ptr::null_mut};
+use std::{ffi::CStr, ops::Deref, ptr::null_mut};
 
-/// A mapping of a segment; unmapped when dropped.
-pub struct Mapped(*mut Segment);
+/// What may be shared with processes that write to it at any time.
+///
+/// # Safety
+/// It consists of atomics, for which any bytes are valid, and its alignment is at most that of a page.
+pub unsafe trait OfAtomics {}
+// SAFETY: so they are declared.
+unsafe impl OfAtomics for Segment {}
+// SAFETY: so it is declared.
+unsafe impl OfAtomics for Ring {}
 
-impl Mapped {
+/// A mapping of what is shared; unmapped when dropped.
+pub struct Mapped<T: OfAtomics = Segment>(*mut T);
+
+impl<T: OfAtomics> Mapped<T> {
     fn map(fd: impl AsFd, protection: ProtFlags) -> Result<Self, Errno> {
         // SAFETY: a new shared mapping where the kernel likes; the file was checked to be as long.
-        let address = unsafe { mmap(null_mut(), Segment::BYTES, protection, MapFlags::SHARED, fd, 0)? };
+        let address = unsafe { mmap(null_mut(), size_of::<T>(), protection, MapFlags::SHARED, fd, 0)? };
         Ok(Mapped(address.cast()))
     }
 
+    /// Makes an all-zero one that nobody can resize: its descriptor and its mapping.
+    ///
+    /// # Errors
+    /// Of memfd_create(2) and mmap(2).
+    pub fn create(name: &CStr) -> Result<(OwnedFd, Self), Errno> {
+        let fd = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        ftruncate(&fd, size_of::<T>() as u64)?;
+        fcntl_add_seals(&fd, SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW)?;
+        let mapped = Self::map(&fd, ProtFlags::READ | ProtFlags::WRITE)?;
+        Ok((fd, mapped))
+    }
+}
+
+impl Mapped {
     /// Maps a segment that somebody else made, to read it.
     ///
     /// # Errors
@@ -34,22 +59,22 @@ impl Mapped {
 }
 
 // SAFETY: the mapping belongs to no thread, and consists of atomics.
-unsafe impl Send for Mapped {}
+unsafe impl<T: OfAtomics> Send for Mapped<T> {}
 
-impl Deref for Mapped {
-    type Target = Segment;
+impl<T: OfAtomics> Deref for Mapped<T> {
+    type Target = T;
 
-    fn deref(&self) -> &Segment {
-        // SAFETY: the mapping is as long as a Segment, page-aligned (beyond its 64 bytes), lives as long as self, cannot be
-        // shortened (sealed), and consists of atomics, for which any bytes are valid.
+    fn deref(&self) -> &T {
+        // SAFETY: the mapping is as long as a T, page-aligned, lives as long as self, cannot be shortened (sealed), and consists
+        // of atomics, for which any bytes are valid.
         unsafe { &*self.0 }
     }
 }
 
-impl Drop for Mapped {
+impl<T: OfAtomics> Drop for Mapped<T> {
     fn drop(&mut self) {
         // SAFETY: made by `map` with this length; no reference outlives self.
-        let _ = unsafe { munmap(self.0.cast(), Segment::BYTES) };
+        let _ = unsafe { munmap(self.0.cast(), size_of::<T>()) };
     }
 }
 
@@ -69,12 +94,9 @@ impl SegmentFile {
     /// # Errors
     /// Of memfd_create(2) and mmap(2).
     pub fn create() -> Result<Self, Errno> {
-        let fd = memfd_create("folioswap-group", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-        ftruncate(&fd, Segment::BYTES as u64)?;
-        fcntl_add_seals(&fd, SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW)?;
+        let (fd, mapped) = Mapped::create(c"folioswap-group")?;
         let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
         let read_only = open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
-        let mapped = Mapped::map(&fd, ProtFlags::READ | ProtFlags::WRITE)?;
         Ok(SegmentFile { fd, read_only, mapped })
     }
 

@@ -14,7 +14,7 @@ use crate::page_table::{Memory, PAGE};
 use core::fmt;
 use core::ptr::NonNull;
 use core::sync::atomic::{
-    AtomicI32, AtomicU32, AtomicU64,
+    AtomicI32, AtomicPtr, AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
 use folioswap_devices::{
@@ -25,6 +25,7 @@ use folioswap_slots::{
     AllocError, Config, DeviceFlags, DeviceId, DeviceMask, DeviceSpec, FolioId, LogicalCpu, Order, Shadow,
     SlotWord, Slots, SwapEntry,
 };
+use folioswap_trace::{Event, Tracer};
 use rustix::fd::BorrowedFd;
 
 /// What stands beside each slot word.
@@ -135,6 +136,8 @@ pub struct Space<'m, M: Memory + PageMemory> {
     pub(crate) file_space: FileSpace,
     memory: &'m M,
     frame_bytes: AtomicU64,
+    /// Null: nothing is recorded.
+    tracer: AtomicPtr<Tracer>,
 }
 
 impl<'m, M: Memory + PageMemory> Space<'m, M> {
@@ -165,6 +168,7 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
             file_space: unsafe { FileSpace::new(files) },
             memory,
             frame_bytes: AtomicU64::new((FRAME * FRAMES_ADDED) as u64),
+            tracer: AtomicPtr::new(core::ptr::null_mut()),
         })
     }
 
@@ -219,7 +223,44 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
     /// # Errors
     /// The allocator's.
     pub fn allocate(&self, order: Order, folio: FolioId) -> Result<SwapEntry, AllocError> {
-        self.slots.alloc_folio(LogicalCpu(0), order, folio, DeviceMask::only(self.device))
+        let outcome = self.slots.alloc_folio(LogicalCpu(0), order, folio, DeviceMask::only(self.device));
+        match outcome {
+            Ok(entry) => {
+                self.trace(|cpu| Event::Alloc { cpu, order: order.index() as u8, entry: entry.to_raw() })
+            }
+            Err(AllocError::SplitAndRetry) => {
+                self.trace(|cpu| Event::Fallback { cpu, order: order.index() as u8 });
+            }
+            Err(_) => {}
+        }
+        outcome
+    }
+
+    /// Records allocations and frees from now on; `None`: no more. A recorder must stay where it is until then, and until the threads that were at
+    /// work are done: the pager sets it before its threads begin.
+    pub fn set_tracer(&self, tracer: Option<NonNull<Tracer>>) {
+        self.tracer.store(tracer.map_or(core::ptr::null_mut(), NonNull::as_ptr), Release);
+    }
+
+    fn trace(&self, event: impl FnOnce(u16) -> Event) {
+        // SAFETY: null, or a recorder that stays (see `set_tracer`).
+        if let Some(tracer) = unsafe { self.tracer.load(Acquire).as_ref() } {
+            tracer.record(event);
+        }
+    }
+
+    fn trace_free(&self, entry: SwapEntry) {
+        self.trace(|cpu| Event::Free { cpu, slots: 1, entry: entry.to_raw() });
+    }
+
+    /// The page of this entry came back and keeps its stored copy. To be told before anybody may drop it.
+    pub fn note_kept(&self, entry: SwapEntry) {
+        self.trace(|cpu| Event::Retain { cpu, slots: 1, entry: entry.to_raw() });
+    }
+
+    /// The page of this entry left again unchanged: its stored copy stands for it.
+    pub fn note_left_clean(&self, entry: SwapEntry) {
+        self.trace(|cpu| Event::Reuse { cpu, slots: 1, entry: entry.to_raw() });
     }
 
     pub(crate) fn beside(&self, entry: SwapEntry) -> Option<&Beside> {
@@ -318,7 +359,8 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
     /// The write-back of these slots is complete: they leave the swap cache.
     pub fn leave_cache(&self, entry: SwapEntry, slots: u32) {
         if let SlotWord::Cached { folio, .. } = self.slots.word(entry) {
-            let _ = self.slots.cache_remove(entry, slots, folio, Shadow::EMPTY, |_, payload| {
+            let _ = self.slots.cache_remove(entry, slots, folio, Shadow::EMPTY, |freed, payload| {
+                self.trace_free(freed);
                 // SAFETY: as in `put`.
                 self.release(unsafe { &*payload.cast::<Beside>() });
             });
@@ -426,7 +468,9 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
     /// One holder of each of these entries less; what nobody holds any more is freed, stored bytes and all. The entries
     /// are out of the swap cache.
     pub fn put(&self, entry: SwapEntry, slots: u32) {
-        let _ = self.slots.put(entry, slots, |_, payload| {
+        let _ = self.slots.put(entry, slots, |freed, payload| {
+            // Under the cluster's lock, before the slot can be allocated again: the records have the order of what happened.
+            self.trace_free(freed);
             // SAFETY: as in `beside`; the slot is being freed and nobody else refers to it.
             self.release(unsafe { &*payload.cast::<Beside>() });
         });

@@ -8,7 +8,7 @@
 //! | from | message | words | descriptors |
 //! |---|---|---|---|
 //! | member | `Hello` | fork token (0: none), abilities | |
-//! | supervisor | `Welcome` | member id, device flags | segment, [file device], [userfaultfd of a forked child] |
+//! | supervisor | `Welcome` | member id, device flags | segment, [file device], [ring for its trace], [userfaultfd of a forked child] |
 //! | supervisor | `Refused` | [`Refusal`] | |
 //! | member | `HoldUserfault` | | its userfaultfd, for the supervisor to hold |
 //! | member | `Forked` | fork token | userfaultfd of the child, which will say `Hello` with the token |
@@ -28,7 +28,7 @@ pub const GROUP_VARIABLE: &str = "FOLIOSWAP_GROUP";
 /// Most clusters that one message carries.
 pub const CLUSTERS_PER_MESSAGE: usize = 24;
 /// Most descriptors that one message carries.
-pub const DESCRIPTORS_MAX: usize = 3;
+pub const DESCRIPTORS_MAX: usize = 4;
 
 /// What a message says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +56,8 @@ pub mod welcome {
     pub const FILE: u64 = 1;
     /// The userfaultfd that the kernel made for this child at its fork follows (last).
     pub const USERFAULT: u64 = 2;
+    /// A memfd with a `folioswap_trace::Ring` of this member's own follows (after the file device).
+    pub const TRACE: u64 = 4;
 }
 
 /// Bits of the first word of `Answer`.

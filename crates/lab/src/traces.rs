@@ -89,7 +89,7 @@ pub(crate) fn cpu_of(event: &Event) -> Option<u16> {
         | Event::Free { cpu, .. }
         | Event::Retain { cpu, .. }
         | Event::Reuse { cpu, .. } => Some(cpu),
-        Event::Member { .. } | Event::End { .. } => None,
+        Event::Member { .. } | Event::End { .. } | Event::Fork { .. } => None,
     }
 }
 

@@ -158,6 +158,37 @@ fn members_have_slots_of_their_own_and_end_with_them() {
     assert_eq!(result.devices[0].1, 1);
 }
 
+fn prepared(events: &[Event]) -> Prepared {
+    let records = events.iter().map(|event| Record { tick: 0, event: *event }).collect();
+    Prepared::new(&Trace { header: Header { tick_ns: 1, cpus: 1 }, records }, Retention::AsRecorded).unwrap()
+}
+
+#[test]
+fn what_a_fork_shares_is_free_when_both_have_freed_it() {
+    let alloc = |entry| Event::Alloc { cpu: 0, order: 0, entry };
+    let free = |entry| Event::Free { cpu: 0, slots: 1, entry };
+    let member = |member| Event::Member { member };
+    let used = |events: &[Event]| {
+        let prepared = prepared(events);
+        assert_eq!(prepared.odd, Odd::default());
+        let result = replay(&prepared, &options(PolicyName::Current, "zram", 1)).unwrap();
+        (prepared.slots_peak, result.devices[0].1)
+    };
+    let forked = [alloc(5), alloc(6), Event::Fork { member: 1 }];
+    assert_eq!(used(&forked), (2, 2));
+    assert_eq!(used(&[&forked[..], &[free(5), free(6)]].concat()), (2, 2));
+    assert_eq!(used(&[&forked[..], &[free(5), member(1), free(5), free(6)]].concat()), (2, 1));
+    // Under the same entry each has a slot of its own from now on.
+    let both = [free(5), alloc(5), member(1), alloc(7)];
+    assert_eq!(used(&[&forked[..], &both].concat()), (4, 4));
+    let ends = [Event::End { member: 0 }, Event::End { member: 1 }];
+    assert_eq!(used(&[&forked[..], &both, &ends[..1]].concat()), (4, 3));
+    assert_eq!(used(&[&forked[..], &both, &ends].concat()), (4, 0));
+    // A slot that one of the two keeps in memory stays the other's.
+    let kept = [Event::Retain { cpu: 0, slots: 1, entry: 5 }, Event::Reuse { cpu: 0, slots: 1, entry: 5 }];
+    assert_eq!(used(&[&forked[..], &kept, &ends].concat()), (2, 0));
+}
+
 #[test]
 fn bad_files_are_named() {
     let parse = |bytes: &[u8]| Trace::parse(Path::new("x"), bytes).unwrap_err();
@@ -206,6 +237,7 @@ fn event() -> impl Strategy<Value = Event> {
         2 => (0u16..4, range).prop_map(|(cpu, (slots, entry))| Event::Reuse { cpu, slots, entry }),
         1 => (0u32..3).prop_map(|member| Event::Member { member }),
         1 => (0u32..3).prop_map(|member| Event::End { member }),
+        1 => (0u32..3).prop_map(|member| Event::Fork { member }),
     ]
 }
 

@@ -178,6 +178,9 @@ impl Engine {
             } else {
                 word.not_moved(old)
             };
+            if let (true, Some(entry)) = (isolation.moved & bit != 0, old.entry()) {
+                self.space.note_left_clean(entry);
+            }
             if let Some(next) = next {
                 block.set(base + page, next);
             }
@@ -240,9 +243,10 @@ impl Handler {
             // It was missing when the fault was raised; another thread's fault has brought it in, most likely.
             let pagemap = engine.descriptors.pagemap.load(Relaxed);
             if !pagemap::now(pagemap, address, 1).is_ok_and(|now| now.present != 0) {
-                if let Some(stored) = word.missed()
+                if let (Some(stored), Some(entry)) = (word.missed(), word.entry())
                     && block.replace(index, word, stored).is_ok()
                 {
+                    engine.space.note_left_clean(entry);
                     engine.clean_pages.fetch_sub(1, Relaxed);
                     engine.note_gone(1);
                 }

@@ -26,6 +26,7 @@ use folioswap_core::page_table::{Memory, PageTable};
 use folioswap_core::space::Space;
 use folioswap_group::counters::Figures;
 use folioswap_group::segment::{Faulting, Member, Segment};
+use folioswap_trace::{Ring, Tracer};
 
 /// How far the pager threads have come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,6 +128,9 @@ pub struct Engine {
     pub(crate) swap_full: AtomicU32,
     pub(crate) handler_stack: AtomicUsize,
     pub(crate) evictor_stack: AtomicUsize,
+    /// Where this process's allocations and frees are recorded, and with what; null without `--trace`.
+    pub(crate) ring: AtomicPtr<Ring>,
+    pub(crate) tracer: AtomicPtr<Tracer>,
     pub(crate) group_name: [u8; GROUP_NAME_MAX],
     pub(crate) group_name_length: usize,
     agent_path: [u8; GROUP_NAME_MAX],
@@ -200,6 +204,8 @@ impl Engine {
         self.own();
         self.faulting_cpu.store(NO_CPU, Relaxed);
         self.descriptors.forget();
+        // The ring is the parent's; this process gets one of its own when it joins.
+        self.space.set_tracer(None);
         self.life.store(Life::Starting as u32, Release);
     }
 

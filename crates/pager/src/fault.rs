@@ -413,6 +413,9 @@ impl Handler {
         let heat = if order == 0 { Heat::Hot } else { Heat::Cold };
         match claim.word.returned_clean(heat) {
             Some(clean) => {
+                if let PageState::Stored(entry) = claim.from {
+                    self.engine.space.note_kept(entry);
+                }
                 self.engine.clean_pages.fetch_add(1, Relaxed);
                 self.engine.note_returned(1);
                 block.set(index, clean);

@@ -134,6 +134,7 @@ fn join(engine: &Engine) -> Result<(), Errno> {
     if flags & welcome::FILE != 0 {
         engine.space.set_file(came.next().unwrap_or(-1));
     }
+    let ring = if flags & welcome::TRACE != 0 { came.next().unwrap_or(-1) } else { -1 };
     let userfault = if flags & welcome::USERFAULT != 0 { came.next().unwrap_or(-1) } else { -1 };
     if engine.segment.load(Acquire).is_null() {
         // SAFETY: a new mapping of the descriptor that the supervisor sized to the segment's layout.
@@ -152,6 +153,9 @@ fn join(engine: &Engine) -> Result<(), Errno> {
     }
     sys::close_range(segment as u32, segment as u32);
     engine.member.store(id as u32, Release);
+    if ring >= 0 {
+        engine.trace_into(ring)?;
+    }
     if token != 0 {
         if userfault < 0 {
             return Err(Errno::BADF);

@@ -30,6 +30,7 @@ pub mod staging;
 pub mod sys;
 pub mod thread;
 mod tiers;
+mod tracing;
 pub mod uffd;
 pub mod validate;
 mod write_back;

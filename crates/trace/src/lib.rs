@@ -2,7 +2,8 @@
 //!
 //! A trace file is a [`Header`] of 64 bytes and any number of [`Record`]s. Nothing here allocates or makes system calls:
 //! who records fills an [`Encoder`] over a buffer of its own and writes the buffer out when it is full; who reads
-//! decodes records from bytes wherever they come from. Bytes that no writer makes are refused, never guessed at.
+//! decodes records from bytes wherever they come from.
+//! A process that is recorded pushes its records into a [`Ring`] that it shares with who writes the file. Bytes that no writer makes are refused, never guessed at.
 //!
 //! ```
 //! use folioswap_trace::*;
@@ -20,7 +21,9 @@
 mod encoder;
 mod header;
 mod record;
+mod ring;
 
 pub use encoder::{Encoder, PushError};
 pub use header::{HEADER_BYTES, Header, HeaderError, VERSION};
 pub use record::{CPUS_MAX, Event, RECORD_BYTES, Record, RecordError, SLOTS_MAX, TICK_MAX};
+pub use ring::{Moment, RING_RECORDS, Ring, Taken, Tracer};

@@ -77,6 +77,12 @@ pub enum Event {
         /// Its number.
         member: u32,
     },
+    /// The member from which the records come at this point forked: `member`, a new one, holds what it holds, under the same entries. Such slots are free
+    /// when both have freed them; what either allocates from here on is its own.
+    Fork {
+        /// The new member's number.
+        member: u32,
+    },
 }
 
 /// An event and its time.
@@ -91,8 +97,6 @@ pub struct Record {
 /// Why a record has no encoding, or why bytes are no record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RecordError {
-    /// The kind is not known.
-    Kind,
     /// An order above 9, a fallback of order 0, or a number of slots that is no power of two where an order is meant.
     Order,
     /// No slots, more than 512, or a range over the border of a cluster.
@@ -110,7 +114,6 @@ pub enum RecordError {
 impl core::fmt::Display for RecordError {
     fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         formatter.write_str(match self {
-            RecordError::Kind => "unknown kind of record",
             RecordError::Order => "invalid order",
             RecordError::Slots => "invalid range of slots",
             RecordError::Cpu => "logical CPU out of range",
@@ -130,6 +133,7 @@ const RETAIN: u64 = 3;
 const REUSE: u64 = 4;
 const MEMBER: u64 = 5;
 const END: u64 = 6;
+const FORK: u64 = 7;
 
 /// The fields before they are packed.
 struct Fields {
@@ -152,6 +156,7 @@ impl Event {
             Event::Reuse { cpu, slots, entry } => fields(REUSE, cpu, slots, entry),
             Event::Member { member } => fields(MEMBER, 0, 1, u64::from(member)),
             Event::End { member } => fields(END, 0, 1, u64::from(member)),
+            Event::Fork { member } => fields(FORK, 0, 1, u64::from(member)),
         }
     }
 
@@ -165,7 +170,8 @@ impl Event {
             RETAIN => Event::Retain { cpu, slots, entry },
             REUSE => Event::Reuse { cpu, slots, entry },
             MEMBER => Event::Member { member: entry as u32 },
-            _ => Event::End { member: entry as u32 },
+            END => Event::End { member: entry as u32 },
+            _ => Event::Fork { member: entry as u32 },
         }
     }
 }
@@ -202,14 +208,13 @@ impl Fields {
                 }
                 Ok(())
             }
-            MEMBER | END => {
+            _ => {
                 if cpu == 0 && slots == 1 && last <= u64::from(u32::MAX) {
                     Ok(())
                 } else {
                     Err(RecordError::Reserved)
                 }
             }
-            _ => Err(RecordError::Kind),
         }
     }
 }

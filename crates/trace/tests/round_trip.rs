@@ -25,6 +25,7 @@ fn event() -> impl Strategy<Value = Event> {
         (cpu, range()).prop_map(|(cpu, (slots, entry))| Event::Reuse { cpu, slots, entry }),
         any::<u32>().prop_map(|member| Event::Member { member }),
         any::<u32>().prop_map(|member| Event::End { member }),
+        any::<u32>().prop_map(|member| Event::Fork { member }),
     ]
 }
 
@@ -94,7 +95,7 @@ fn what_is_wrong_is_named() {
     assert_eq!(fallback(0), Err(RecordError::Order));
     let late = Record { tick: TICK_MAX + 1, event: Event::Member { member: 1 } };
     assert_eq!(late.encode(), Err(RecordError::Tick));
-    assert_eq!(Record::decode(&[0xff; RECORD_BYTES]), Err(RecordError::Kind));
+    assert_eq!(Record::decode(&[0xff; RECORD_BYTES]), Err(RecordError::Reserved));
 }
 
 #[test]

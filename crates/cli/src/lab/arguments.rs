@@ -75,10 +75,14 @@ do exactly the same work (same seeds).
 Examples:
   folioswap lab cluster-scan --quick
   folioswap lab cluster-scan --scale 1 --tasks-per-job 29 --runs 1     (the whole published build: 96 logical CPUs, 2 GiB; minutes)
-  folioswap lab cluster-scan --fill 50,70,90,95,99                     (devices that become this full)")]
+  folioswap lab cluster-scan --fill 50,70,90,95,99                     (devices that become this full)
+  folioswap lab cluster-scan --trace real.trace                        (what a recorded program asked for)")]
 pub struct ClusterScanArguments {
     #[command(flatten)]
     pub output: OutputArguments,
+    /// Run on this trace (`folioswap run --trace`, `folioswap lab generate`) instead of the model
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["scale", "tasks_per_job", "runs"])]
+    pub trace: Option<PathBuf>,
     /// Divide the published machine and build by this [default: 2; quick: 8]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=48))]
     pub scale: Option<u32>,
@@ -205,6 +209,9 @@ Examples:
 pub struct SlotCacheArguments {
     #[command(flatten)]
     pub output: OutputArguments,
+    /// Run on this trace (`folioswap run --trace`, `folioswap lab generate`) instead of the model
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
     /// Pairs of runs of each kind [default: 16, as published; quick: 8]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=1000))]
     pub pairs: Option<u32>,
@@ -237,6 +244,9 @@ Examples:
 pub struct RoundRobinArguments {
     #[command(flatten)]
     pub output: OutputArguments,
+    /// Run on this trace (`folioswap run --trace`, `folioswap lab generate`) instead of the model
+    #[arg(long, value_name = "FILE", conflicts_with = "peer")]
+    pub trace: Option<PathBuf>,
     /// Do the same on something else
     #[arg(long, value_enum, value_name = "PEER")]
     pub peer: Option<PeerArgument>,

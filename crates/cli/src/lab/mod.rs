@@ -10,13 +10,17 @@ use arguments::{
 };
 use folioswap_lab::{
     build::Scale,
-    experiments::{cluster_scan, round_robin, slot_cache},
+    experiments::{cluster_scan, on_trace, round_robin, slot_cache},
     peer,
     policies::PolicyName,
     progress::Show,
     report::Report,
+    traces::Trace,
 };
-use std::{io::Write, path::PathBuf};
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+};
 
 /// Why a command of the lab was not carried out.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +40,9 @@ pub enum LabError {
     /// The running kernel beside it.
     #[error(transparent)]
     Peer(#[from] peer::PeerError),
+    /// An experiment on a trace.
+    #[error(transparent)]
+    OnTrace(#[from] on_trace::OnTraceError),
     /// The trace.
     #[error(transparent)]
     Trace(#[from] folioswap_lab::traces::TraceError),
@@ -107,6 +114,10 @@ fn run_cluster_scan(arguments: &ClusterScanArguments) -> Result<i32, Error> {
         fills: arguments.fill.clone().unwrap_or(defaults.fills),
         runs: arguments.runs.unwrap_or(defaults.runs),
     };
+    if let Some(file) = &arguments.trace {
+        let report = on(file, |named| on_trace::cluster_scan(named, &options.fills, Show::Yes))?;
+        return show(&report, &arguments.output);
+    }
     let outcomes = cluster_scan::run(&options, Show::Yes).map_err(LabError::from)?;
     let contention = cluster_scan::contention(&options, Show::Yes).map_err(LabError::from)?;
     show(&cluster_scan::report(&options, &outcomes, &contention), &arguments.output)
@@ -121,11 +132,20 @@ fn run_slot_cache(arguments: &SlotCacheArguments) -> Result<i32, Error> {
         margin: f64::from(arguments.margin) / 100.0,
         ..defaults
     };
+    if let Some(file) = &arguments.trace {
+        let report = on(file, |named| {
+            on_trace::slot_cache(named, options.pairs, options.threads, options.margin, Show::Yes)
+        })?;
+        return show(&report, &arguments.output);
+    }
     let outcomes = slot_cache::run(&options, &slot_cache::CASES, Show::Yes).map_err(LabError::from)?;
     show(&slot_cache::report(&options, &outcomes), &arguments.output)
 }
 
 fn run_round_robin(arguments: &RoundRobinArguments) -> Result<i32, Error> {
+    if let Some(file) = &arguments.trace {
+        return show(&on(file, |named| on_trace::round_robin(named, Show::Yes))?, &arguments.output);
+    }
     let quick = arguments.output.quick;
     let defaults = if quick { round_robin::Options::quick() } else { round_robin::Options::full() };
     let options = round_robin::Options { runs: arguments.runs, ..defaults };
@@ -140,6 +160,16 @@ fn run_round_robin(arguments: &RoundRobinArguments) -> Result<i32, Error> {
     };
     let outcomes = round_robin::run(&options, Show::Yes).map_err(LabError::from)?;
     show(&round_robin::report(&options, &outcomes, peer.as_ref()), &arguments.output)
+}
+
+/// An experiment on a trace.
+fn on(
+    file: &Path,
+    experiment: impl FnOnce(&on_trace::Named<'_>) -> Result<Report, on_trace::OnTraceError>,
+) -> Result<Report, LabError> {
+    let trace = Trace::read(file)?;
+    let name = file.file_name().unwrap_or(file.as_os_str()).display().to_string();
+    Ok(experiment(&on_trace::Named { name, trace: &trace })?)
 }
 
 /// Tables or JSON to standard output, and the picture.

@@ -1,6 +1,6 @@
 //! One connection to the group's socket.
 
-use super::bits::Bits;
+use super::{bits::Bits, recording::MemberRing};
 use rustix::fd::OwnedFd;
 use std::time::Instant;
 
@@ -38,6 +38,8 @@ pub struct Connection {
     pub clusters: Bits,
     /// Duplicates of its userfaultfds.
     pub userfaults: Vec<OwnedFd>,
+    /// Where its allocations and frees arrive, with `--trace`.
+    pub ring: Option<MemberRing>,
 }
 
 /// Where the process behind a connection stands.
@@ -57,4 +59,6 @@ pub struct PendingFork {
     pub userfault: OwnedFd,
     /// What it owns: all that its parent owned at the fork.
     pub clusters: Bits,
+    /// Its number in the trace, with `--trace`.
+    pub recorded: Option<u32>,
 }

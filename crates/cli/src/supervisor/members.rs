@@ -4,6 +4,7 @@ use super::{
     Supervisor,
     bits::Bits,
     connection::{Connection, PendingFork, Place, Role},
+    recording::Recording,
 };
 use crate::{process, wire};
 use folioswap_group::protocol::{
@@ -63,6 +64,7 @@ impl Supervisor {
                 role: Role::New,
                 clusters: Bits::default(),
                 userfaults: Vec::new(),
+                ring: None,
             });
             self.next_serial += 1;
         }
@@ -133,7 +135,11 @@ impl Supervisor {
             (Kind::Forked, Role::Member(_), _) => {
                 let Some(userfault) = descriptors.into_iter().next() else { return After::Close };
                 let clusters = self.clusters.share(segment, &connection.clusters);
-                self.pending.push(PendingFork { token: message.words[0], userfault, clusters });
+                let recorded = match (&mut self.recording, &mut connection.ring) {
+                    (Some(recording), Some(ring)) => Some(recording.forked(ring)),
+                    _ => None,
+                };
+                self.pending.push(PendingFork { token: message.words[0], userfault, clusters, recorded });
                 After::Keep
             }
             (Kind::RawForked, Role::Member(_), _) => {
@@ -167,6 +173,7 @@ impl Supervisor {
         let Some(id) = segment.assign(connection.pid) else {
             if let Some(fork) = fork {
                 self.clusters.drop_all(segment, &fork.clusters);
+                end_recorded(&mut self.recording, fork.recorded);
             }
             return refuse(connection, Refusal::TooManyMembers);
         };
@@ -177,6 +184,15 @@ impl Supervisor {
         if let Some(file) = self.clusters.file() {
             flags |= welcome::FILE;
             descriptors.push(file.as_fd());
+        }
+        if let Some(recording) = &mut self.recording {
+            let inherited = fork.as_ref().and_then(|fork| fork.recorded);
+            let member = inherited.unwrap_or_else(|| recording.number());
+            connection.ring = recording.ring(member);
+        }
+        if let Some(ring) = &connection.ring {
+            flags |= welcome::TRACE;
+            descriptors.push(ring.fd());
         }
         if let Some(fork) = fork {
             flags |= welcome::USERFAULT;
@@ -236,7 +252,10 @@ impl Supervisor {
 
     /// A connection has ended: the process ended, or became another image, or may not go on.
     fn disconnect(&mut self, index: usize, now: Instant) {
-        let connection = self.connections.swap_remove(index);
+        let mut connection = self.connections.swap_remove(index);
+        if let (Some(recording), Some(ring)) = (&mut self.recording, connection.ring.take()) {
+            recording.ended(ring);
+        }
         let segment = &self.settings.segment.mapped;
         if let Role::Member(id) = connection.role {
             self.totals.sample(segment, self.clusters.used());
@@ -249,6 +268,13 @@ impl Supervisor {
         if connection.place == Place::InTree {
             self.census.left(connection.pid, now);
         }
+    }
+}
+
+/// A child that was announced and is none: what it inherited is nobody's.
+pub(super) fn end_recorded(recording: &mut Option<Recording>, member: Option<u32>) {
+    if let (Some(recording), Some(member)) = (recording, member) {
+        recording.end(member);
     }
 }
 

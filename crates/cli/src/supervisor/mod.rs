@@ -10,6 +10,7 @@ mod forwards;
 mod members;
 mod orphans;
 mod outcome;
+pub mod recording;
 pub mod totals;
 mod vigil;
 
@@ -36,6 +37,7 @@ use folioswap_group::{
 };
 use forwards::Forwards;
 use orphans::Orphans;
+use recording::{MemberRing, Recording};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fd::{AsFd, BorrowedFd, OwnedFd},
@@ -61,6 +63,9 @@ const PUNCH_INTERVAL: Duration = Duration::from_millis(200);
 /// Unmanaged memory above the limit ends the group when so many walks found it.
 const EXCESS_WALKS: u32 = 2;
 
+/// Nice value while the rings of a trace are to be emptied: that of the members' pager threads.
+const RECORDING_NICE: i32 = -10;
+
 /// What the front prepared.
 pub struct Settings {
     /// The limit in bytes.
@@ -85,6 +90,8 @@ pub struct Settings {
     pub text_wanted: bool,
     /// Members and the supervisor check every invariant now and then.
     pub validate: bool,
+    /// Record every allocation and free there.
+    pub recording: Option<Recording>,
     /// Write the report there.
     pub json: Option<File>,
     /// When the user started it.
@@ -110,6 +117,8 @@ pub struct Supervisor {
     unmanaged_peak: u64,
     excess_walks: u32,
     totals: Totals,
+    recording: Option<Recording>,
+    next_drain: Instant,
     next_serial: u64,
     next_probe: Instant,
     next_punch: Instant,
@@ -136,6 +145,7 @@ pub fn run(mut settings: Settings, start: Start, link: Link, inherited: &Inherit
         Err(error) => refuse(&link, &error.to_string(), error.status()),
     };
     let file = settings.file.take();
+    let recording = settings.recording.take();
     let now = Instant::now();
     let mut forwards = Forwards::default();
     for signal in started.reached_both.into_iter().filter(Arrived::is_forwarded) {
@@ -159,6 +169,8 @@ pub fn run(mut settings: Settings, start: Start, link: Link, inherited: &Inherit
         unmanaged_peak: 0,
         excess_walks: 0,
         totals: Totals::new(),
+        recording,
+        next_drain: now,
         next_serial: 1,
         next_probe: now + PROBE_INTERVAL,
         next_punch: now + PUNCH_INTERVAL,
@@ -193,12 +205,18 @@ impl Supervisor {
         kept.extend(self.clusters.file().map(AsFd::as_fd));
         kept.extend(settings.directory.as_ref().map(AsFd::as_fd));
         kept.extend(settings.json.as_ref().map(AsFd::as_fd));
+        kept.extend(self.recording.as_ref().map(Recording::fd));
         kept.extend(self.agent.as_ref().map(AsFd::as_fd));
         descriptors::close_all_but(&kept);
         let _ = std::env::set_current_dir("/");
         let files = getrlimit(Resource::Nofile);
         let _ = setrlimit(Resource::Nofile, Rlimit { current: files.maximum, maximum: files.maximum });
         let _ = rustix::thread::set_name(c"folioswap-sup");
+        if self.recording.is_some() {
+            // As high as the pagers whose rings it must empty, where it may.
+            // SAFETY: changes our own nice value.
+            let _ = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, RECORDING_NICE) };
+        }
         // The group's memory is what is scarce; without the supervisor all of it ends.
         let _ = std::fs::write("/proc/self/oom_score_adj", "-500");
     }
@@ -260,6 +278,7 @@ impl Supervisor {
         consider(self.forwards.due());
         consider(self.orphans.due());
         consider((!self.connections.is_empty()).then_some(self.next_sample));
+        consider((self.recording.is_some() && !self.connections.is_empty()).then_some(self.next_drain));
         consider(self.clusters.wants_punch().then_some(self.next_punch));
         consider(self.must_probe().then_some(self.next_probe));
         due
@@ -309,6 +328,7 @@ impl Supervisor {
                     if !self.reported {
                         // The front was killed.
                         self.close_group();
+                        self.drain_rings();
                         std::process::exit(crate::STATUS_REFUSED);
                     }
                 }
@@ -330,6 +350,10 @@ impl Supervisor {
             self.totals.sample(&self.settings.segment.mapped, self.clusters.used());
             self.next_sample = now + SAMPLE_INTERVAL;
         }
+        if now >= self.next_drain {
+            self.drain_rings();
+            self.next_drain = now + recording::INTERVAL;
+        }
         if now >= self.next_punch {
             self.clusters.punch();
             self.next_punch = now + PUNCH_INTERVAL;
@@ -339,11 +363,18 @@ impl Supervisor {
             let segment = &self.settings.segment.mapped;
             for gone in self.pending.extract_if(.., |fork| userfault::is_orphaned(&fork.userfault)) {
                 self.clusters.drop_all(segment, &gone.clusters);
+                members::end_recorded(&mut self.recording, gone.recorded);
             }
             self.next_probe = now + PROBE_INTERVAL;
         }
         if now >= self.census.due() {
             self.count_unmanaged(now);
+        }
+    }
+
+    fn drain_rings(&mut self) {
+        if let Some(recording) = &mut self.recording {
+            recording.drain(self.connections.iter_mut().filter_map(|connection| connection.ring.as_mut()));
         }
     }
 
@@ -358,7 +389,9 @@ impl Supervisor {
             .filter_map(|pid| process::status(*pid))
             .map(|status| status.anonymous + status.shared)
             .sum();
-        let bytes = found.bytes + own;
+        // Their members count them.
+        let rings = self.connections.iter().filter(|connection| connection.ring.is_some()).count();
+        let bytes = found.bytes + own.saturating_sub((rings * MemberRing::BYTES) as u64);
         self.settings.segment.mapped.header.unmanaged_bytes.store(bytes, Relaxed);
         self.unmanaged_peak = self.unmanaged_peak.max(bytes);
         self.excess_walks = if bytes > self.settings.limit { self.excess_walks + 1 } else { 0 };
@@ -458,6 +491,14 @@ impl Supervisor {
     /// CMD has ended: writes the report and lets the front go.
     fn report(&mut self, outcome: Outcome, remains: Remains) {
         self.validate();
+        self.drain_rings();
+        let recorded = self.recording.as_ref().map(|recording| {
+            let recorded = recording.recorded(self.connections.iter().filter_map(|c| c.ring.as_ref()));
+            if let Some(warning) = recorded.warning() {
+                self.say(&format!("folioswap: --trace {}: {warning}\n", recording.path().display()));
+            }
+            recorded
+        });
         self.totals.sample(&self.settings.segment.mapped, self.clusters.used());
         let segment = &self.settings.segment.mapped;
         let (devices, devices_now) =
@@ -474,6 +515,7 @@ impl Supervisor {
             devices_now,
             unmanaged: self.census.programs().to_vec(),
             unmanaged_peak: self.unmanaged_peak,
+            recorded,
         };
         if let Some(mut file) = self.settings.json.take()
             && let Err(error) = writeln!(file, "{:#}", report.json())

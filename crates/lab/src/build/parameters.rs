@@ -30,6 +30,10 @@ pub struct BuildParameters {
     pub task_pages_sigma: f64,
     /// How often a folio of order 0..=9 is faulted in, relative to each other, by number of folios.
     pub order_weights: [f64; 10],
+    /// How much the tasks differ in their part of order 0: standard deviation of the logarithm of the odds that a folio is of order 0. 0.56: the pages
+    /// of 12 compilers that swapped under `make -j4` were of order 0 in 11 to 41 of 100 cases, at a weighted mean of 23
+    /// (`bench/record_traces.sh`, `folioswap lab fit`).
+    pub order0_odds_sigma: f64,
     /// After it has grown, a task works on in what it has: steps of this phase per folio of the first. 1: parsing and code generation
     /// take about equally long.
     pub work_steps_per_folio: f64,
@@ -132,6 +136,7 @@ impl BuildParameters {
             task_pages_median: 60.0 * MIB as f64,
             task_pages_sigma: 0.5,
             order_weights: sizes.order_weights(),
+            order0_odds_sigma: 0.56,
             work_steps_per_folio: 1.0,
             cold_touches_per_step: 0.05,
             touch_run_pages: 8,
@@ -204,6 +209,10 @@ impl BuildParameters {
             (
                 self.order_weights.iter().all(not_negative) && positive(self.order_weights.iter().sum()),
                 "order_weights must not be negative, nor all 0",
+            ),
+            (
+                not_negative(&self.order0_odds_sigma) && self.order0_odds_sigma <= 3.0,
+                "order0_odds_sigma must be 0 to 3",
             ),
             (
                 not_negative(&self.work_steps_per_folio) && self.work_steps_per_folio <= 1e3,

@@ -55,6 +55,8 @@ struct Job {
     target_pages: u32,
     work_left: u64,
     folios: u64,
+    /// What the odds of order 0 are multiplied with.
+    order0_odds: f64,
     /// Rounds before its first step.
     delay: u64,
 }
@@ -66,19 +68,27 @@ struct Draw {
     refusals: Xoshiro256PlusPlus,
     task_pages: LogNormal<f64>,
     task_pages_max: f64,
-    orders: WeightedIndex<f64>,
+    order0_odds: LogNormal<f64>,
+    order0_weight: f64,
+    large_weight: f64,
+    /// Orders 1 to 9; none if all their weights are 0.
+    large: Option<WeightedIndex<f64>>,
 }
 
 impl Draw {
     fn new(parameters: &BuildParameters, seed: u64) -> Result<Draw, BadParameters> {
         let task_pages = LogNormal::new(parameters.task_pages_median.ln(), parameters.task_pages_sigma);
+        let order0_odds = LogNormal::new(0.0, parameters.order0_odds_sigma);
+        let [order0_weight, large @ ..] = parameters.order_weights;
         Ok(Draw {
             random: Xoshiro256PlusPlus::seed_from_u64(seed),
             refusals: Xoshiro256PlusPlus::seed_from_u64(!seed),
             task_pages: task_pages.map_err(|_| BadParameters("task_pages_sigma must be 0 to 3"))?,
             task_pages_max: parameters.task_pages_median * TASK_PAGES_MAX_OF_MEDIAN,
-            orders: WeightedIndex::new(parameters.order_weights)
-                .map_err(|_| BadParameters("order_weights must not be negative, nor all 0"))?,
+            order0_odds: order0_odds.map_err(|_| BadParameters("order0_odds_sigma must be 0 to 3"))?,
+            order0_weight,
+            large_weight: large.iter().sum(),
+            large: WeightedIndex::new(large).ok(),
         })
     }
 
@@ -86,8 +96,14 @@ impl Draw {
         self.task_pages.sample(&mut self.random).clamp(16.0, self.task_pages_max.max(16.0)) as u32
     }
 
-    fn order(&mut self) -> Order {
-        Order::new(self.orders.sample(&mut self.random) as u32).unwrap_or(Order::ZERO)
+    fn order(&mut self, odds: f64) -> Order {
+        let small = self.order0_weight * odds;
+        let large = self
+            .large
+            .as_ref()
+            .filter(|_| self.random.random::<f64>() * (small + self.large_weight) >= small);
+        let order = large.map_or(0, |large| 1 + large.sample(&mut self.random) as u32);
+        Order::new(order).unwrap_or(Order::ZERO)
     }
 
     /// `mean` on average: its whole part, and one more with the probability of the rest.
@@ -137,7 +153,7 @@ pub fn run_build<P: Policy, R: Recorder>(
         // Jobs do not stay in step: each of the first tasks begins within the time of a median task.
         let delay = draw.random.random_range(0..=parameters.median_steps());
         let cpu = index % parameters.cpus;
-        jobs.push(Job { cpu, owner, target_pages: 0, work_left: 0, folios: 0, delay });
+        jobs.push(Job { cpu, owner, target_pages: 0, work_left: 0, folios: 0, order0_odds: 1.0, delay });
         let job = jobs.len() - 1;
         begin(&mut jobs[job], &mut group, &mut draw, parameters, files);
         begun += 1;
@@ -187,6 +203,7 @@ fn begin<P: Policy, R: Recorder>(
     files: u32,
 ) {
     job.target_pages = draw.task_pages();
+    job.order0_odds = draw.order0_odds.sample(&mut draw.random);
     job.work_left = 0;
     job.folios = 0;
     let pages = parameters.source_pages as u32;
@@ -220,7 +237,7 @@ fn step<P: Policy, R: Recorder>(
     }
     let pages = group.pages_of(job.owner);
     if pages < job.target_pages {
-        let order = draw.order();
+        let order = draw.order(job.order0_odds);
         group.fault_new(job.cpu, job.owner, order);
         job.folios += 1;
         job.work_left = (job.folios as f64 * parameters.work_steps_per_folio) as u64;

@@ -1,5 +1,6 @@
 //! A trace made ready: slots of all members numbered densely, every operation sane by itself, divided among threads.
 //!
+//! A forked member holds its parent's slots under the same entries; such a slot is free when the last holder has freed it.
 //! A trace may begin in the middle and may have lost records. What frees a slot that is free, or takes one that is taken, is set right here
 //! and counted ([`Odd`]), so that a replay never has to guess.
 
@@ -53,6 +54,7 @@ pub struct Odd {
 pub struct Prepared {
     pub(super) ops: Vec<Op>,
     pub(super) clusters: usize,
+    ops_to_peak: usize,
     /// Logical CPUs.
     pub cpus: u32,
     /// Most slots held at a time.
@@ -70,13 +72,36 @@ enum Slot {
     Gone,
 }
 
+/// What a member's entries of one cluster stand for.
+struct Names {
+    /// The cluster of slots that its allocations here get.
+    own: Option<u32>,
+    /// The slot behind each entry; [`NONE`]: it holds nothing there.
+    slots: Box<[u32; CLUSTER as usize]>,
+}
+
+const NONE: u32 = u32::MAX;
+
+impl Names {
+    fn new() -> Self {
+        Names { own: None, slots: Box::new([NONE; CLUSTER as usize]) }
+    }
+}
+
 struct Preparation {
     ops: Vec<Op>,
-    numbers: HashMap<(u32, u64), u32>,
+    members: HashMap<u32, HashMap<u64, Names>>,
     slots: Vec<Slot>,
+    /// Members that hold each slot.
+    holders: Vec<u32>,
+    /// Slots that ever had several holders: what one of them keeps or reuses says nothing then.
+    shared: Vec<bool>,
     turns: Vec<u32>,
+    /// Clusters that nobody names any more.
+    spare: Vec<u32>,
     held: u64,
     peak: u64,
+    ops_to_peak: usize,
     odd: Odd,
     retention: Retention,
 }
@@ -94,11 +119,15 @@ impl Prepared {
     pub fn new(trace: &Trace, retention: Retention) -> Result<Prepared, TooManyClusters> {
         let mut preparation = Preparation {
             ops: Vec::with_capacity(trace.records.len()),
-            numbers: HashMap::new(),
+            members: HashMap::new(),
             slots: Vec::new(),
+            holders: Vec::new(),
+            shared: Vec::new(),
             turns: Vec::new(),
+            spare: Vec::new(),
             held: 0,
             peak: 0,
+            ops_to_peak: 0,
             odd: Odd::default(),
             retention,
         };
@@ -108,11 +137,25 @@ impl Prepared {
         }
         Ok(Prepared {
             clusters: preparation.turns.len(),
+            ops_to_peak: preparation.ops_to_peak,
             ops: preparation.ops,
             cpus: trace.header.cpus,
             slots_peak: preparation.peak,
             odd: preparation.odd,
         })
+    }
+
+    /// Only what happens until the most slots are held for the first time.
+    #[must_use]
+    pub fn until_the_peak(mut self) -> Prepared {
+        self.ops.truncate(self.ops_to_peak);
+        self
+    }
+
+    /// Different orders that are asked for.
+    pub fn orders(&self) -> usize {
+        let allocs = self.ops.iter().filter(|op| op.kind == Kind::Alloc);
+        allocs.fold(0u16, |seen, op| seen | op.slots).count_ones() as usize
     }
 
     /// Operations.
@@ -131,87 +174,173 @@ impl Preparation {
         match event {
             Event::Member { member: number } => *member = number,
             Event::End { member: number } => self.end(number),
+            Event::Fork { member: child } => self.fork(*member, child),
             Event::Fallback { cpu, order } => {
                 self.ops.push(Op { kind: Kind::Fallback, cpu, slots: 1 << order, first: 0, turn: 0 });
             }
-            Event::Alloc { cpu, order, entry } => {
-                let first = self.number(*member, entry)?;
-                let slots = 1 << order;
-                self.free_taken(cpu, slots, first);
-                self.push(Kind::Alloc, cpu, slots, first);
-            }
-            Event::Free { cpu, slots, entry } => {
-                let first = self.number(*member, entry)?;
-                self.each(cpu, slots, first, &[Slot::Used, Slot::Kept], Kind::Free);
-            }
-            Event::Retain { cpu, slots, entry } => {
-                let first = self.number(*member, entry)?;
-                let kind = if self.retention == Retention::Never { Kind::Free } else { Kind::Retain };
-                self.each(cpu, slots, first, &[Slot::Used], kind);
-                if self.retention == Retention::Never {
-                    self.slots[first as usize..first as usize + usize::from(slots)].fill(Slot::Gone);
-                }
-            }
-            Event::Reuse { cpu, slots, entry } => {
-                let first = self.number(*member, entry)?;
-                if self.retention == Retention::Never {
-                    for slot in first..first + u32::from(slots) {
-                        if self.slots[slot as usize] == Slot::Gone {
-                            self.push(Kind::Alloc, cpu, 1, slot);
-                        }
-                    }
-                } else {
-                    self.each(cpu, slots, first, &[Slot::Kept], Kind::Reuse);
-                }
-            }
+            Event::Alloc { cpu, order, entry } => self.alloc(*member, cpu, 1 << order, entry)?,
+            Event::Free { cpu, slots, entry } => self.free(*member, cpu, slots, entry),
+            Event::Retain { cpu, slots, entry } => self.change(*member, cpu, slots, entry, Kind::Retain),
+            Event::Reuse { cpu, slots, entry } => self.change(*member, cpu, slots, entry, Kind::Reuse),
         }
         Ok(())
     }
 
-    fn number(&mut self, member: u32, entry: u64) -> Result<u32, TooManyClusters> {
-        let next = self.turns.len() as u32;
-        let cluster = *self.numbers.entry((member, entry / CLUSTER)).or_insert(next);
-        if cluster == next {
-            if next >= 1 << 23 {
-                return Err(TooManyClusters);
-            }
-            self.turns.push(0);
-            self.slots.resize(self.slots.len() + CLUSTER as usize, Slot::Free);
+    fn new_cluster(&mut self) -> Result<u32, TooManyClusters> {
+        if let Some(cluster) = self.spare.pop() {
+            return Ok(cluster);
         }
-        Ok(cluster * CLUSTER as u32 + (entry % CLUSTER) as u32)
+        let next = self.turns.len() as u32;
+        if next >= 1 << 23 {
+            return Err(TooManyClusters);
+        }
+        self.turns.push(0);
+        let slots = self.turns.len() * CLUSTER as usize;
+        self.slots.resize(slots, Slot::Free);
+        self.holders.resize(slots, 0);
+        self.shared.resize(slots, false);
+        Ok(next)
     }
 
-    /// Before an allocation: what the trace did not free.
-    fn free_taken(&mut self, cpu: u16, slots: u16, first: u32) {
-        let range = first as usize..first as usize + usize::from(slots);
-        let taken =
-            self.slots[range].iter().filter(|slot| matches!(slot, Slot::Used | Slot::Kept)).count() as u64;
+    /// What a member's entries of a cluster stand for.
+    fn names(&mut self, member: u32, entry: u64) -> &mut Names {
+        self.members.entry(member).or_default().entry(entry / CLUSTER).or_insert_with(Names::new)
+    }
+
+    fn alloc(&mut self, member: u32, cpu: u16, slots: u16, entry: u64) -> Result<(), TooManyClusters> {
+        // What the trace did not free.
+        let taken = self.named(member, slots, entry).filter(|slot| *slot != NONE).count() as u64;
         if taken > 0 {
             self.odd.taken_twice += taken;
             let odd = self.odd;
-            self.each(cpu, slots, first, &[Slot::Used, Slot::Kept], Kind::Free);
+            self.free(member, cpu, slots, entry);
             self.odd = odd;
+        }
+        let offset = (entry % CLUSTER) as u32;
+        let place = |cluster: u32| cluster * CLUSTER as u32 + offset;
+        let mut own = self.names(member, entry).own;
+        // A relative may still hold what this member has freed: then its next allocation is not that slot.
+        own = own.filter(|own| {
+            let first = place(*own) as usize;
+            self.holders[first..first + usize::from(slots)].iter().all(|holders| *holders == 0)
+        });
+        let own = match own {
+            Some(own) => own,
+            None => self.new_cluster()?,
+        };
+        let first = place(own);
+        let names = self.names(member, entry);
+        names.own = Some(own);
+        for (place, slot) in names.slots[offset as usize..].iter_mut().zip(first..first + u32::from(slots)) {
+            *place = slot;
+        }
+        let range = first as usize..first as usize + usize::from(slots);
+        self.holders[range.clone()].fill(1);
+        self.shared[range].fill(false);
+        self.push(Kind::Alloc, cpu, slots, first);
+        Ok(())
+    }
+
+    /// The slots behind a range of a member's entries.
+    fn named(&mut self, member: u32, slots: u16, entry: u64) -> impl Iterator<Item = u32> + use<> {
+        let offset = (entry % CLUSTER) as usize;
+        let names = self.names(member, entry);
+        let range: Vec<u32> = names.slots[offset..offset + usize::from(slots)].to_vec();
+        range.into_iter()
+    }
+
+    fn free(&mut self, member: u32, cpu: u16, slots: u16, entry: u64) {
+        let offset = (entry % CLUSTER) as usize;
+        let mut free = Vec::new();
+        for slot in self.named(member, slots, entry) {
+            if slot == NONE {
+                self.odd.unknown_slots += 1;
+                continue;
+            }
+            let holders = &mut self.holders[slot as usize];
+            *holders -= 1;
+            if *holders > 0 {
+                continue;
+            }
+            if self.slots[slot as usize] == Slot::Gone {
+                self.slots[slot as usize] = Slot::Free;
+            } else {
+                free.push(slot);
+            }
+        }
+        self.names(member, entry).slots[offset..offset + usize::from(slots)].fill(NONE);
+        self.push_runs(Kind::Free, cpu, &free);
+    }
+
+    /// Slots become only cached, or are used again from there.
+    fn change(&mut self, member: u32, cpu: u16, slots: u16, entry: u64, kind: Kind) {
+        let (mut changed, mut anew) = (Vec::new(), Vec::new());
+        for slot in self.named(member, slots, entry) {
+            let state = if slot == NONE { Slot::Free } else { self.slots[slot as usize] };
+            match (kind, state) {
+                (Kind::Reuse, Slot::Gone) => anew.push(slot),
+                (Kind::Reuse, Slot::Kept) => changed.push(slot),
+                (Kind::Retain, Slot::Used) if self.holders[slot as usize] == 1 => changed.push(slot),
+                _ if slot != NONE && self.shared[slot as usize] => {}
+                _ => self.odd.unknown_slots += 1,
+            }
+        }
+        for slot in anew {
+            self.push(Kind::Alloc, cpu, 1, slot);
+        }
+        if kind == Kind::Retain && self.retention == Retention::Never {
+            self.push_runs(Kind::Free, cpu, &changed);
+            changed.iter().for_each(|slot| self.slots[*slot as usize] = Slot::Gone);
+        } else {
+            self.push_runs(kind, cpu, &changed);
         }
     }
 
-    /// `kind` for those runs of the range that are in one of the `states`; the others are odd.
-    fn each(&mut self, cpu: u16, slots: u16, first: u32, states: &[Slot], kind: Kind) {
-        let end = first + u32::from(slots);
-        let mut slot = first;
-        while slot < end {
-            let state = self.slots[slot as usize];
-            let mut after = slot + 1;
-            while after < end && self.slots[after as usize] == state {
-                after += 1;
+    /// `child` holds what `parent` holds.
+    fn fork(&mut self, parent: u32, child: u32) {
+        self.end(child);
+        let mut inherited = HashMap::new();
+        for (cluster, names) in self.members.get(&parent).into_iter().flatten() {
+            let mut any = false;
+            for slot in names.slots.iter().filter(|slot| **slot != NONE) {
+                self.holders[*slot as usize] += 1;
+                self.shared[*slot as usize] = true;
+                any = true;
             }
-            if states.contains(&state) {
-                self.push(kind, cpu, (after - slot) as u16, slot);
-            } else if state == Slot::Gone {
-                self.slots[slot as usize..after as usize].fill(Slot::Free);
-            } else {
-                self.odd.unknown_slots += u64::from(after - slot);
+            if any {
+                inherited.insert(*cluster, Names { own: None, slots: names.slots.clone() });
             }
-            slot = after;
+        }
+        self.members.insert(child, inherited);
+    }
+
+    /// All that the member holds is given up.
+    fn end(&mut self, member: u32) {
+        let mut clusters: Vec<u64> =
+            self.members.get(&member).into_iter().flatten().map(|(c, _)| *c).collect();
+        clusters.sort_unstable();
+        let odd = self.odd;
+        for cluster in clusters {
+            self.free(member, 0, CLUSTER as u16, cluster * CLUSTER);
+            if let Some(own) = self.names(member, cluster * CLUSTER).own {
+                let first = own as usize * CLUSTER as usize;
+                let unused =
+                    self.holders[first..first + CLUSTER as usize].iter().all(|holders| *holders == 0);
+                // A cluster that this member left for another one (see `alloc`) is not remembered, and stays unused.
+                if unused {
+                    self.spare.push(own);
+                }
+            }
+        }
+        self.odd = odd;
+        self.members.remove(&member);
+    }
+
+    /// `kind` for runs of neighbours.
+    fn push_runs(&mut self, kind: Kind, cpu: u16, slots: &[u32]) {
+        let next_to = |a: &u32, b: &u32| a + 1 == *b && !b.is_multiple_of(CLUSTER as u32);
+        for run in slots.chunk_by(next_to) {
+            self.push(kind, cpu, run.len() as u16, run[0]);
         }
     }
 
@@ -230,18 +359,9 @@ impl Preparation {
             Kind::Free => self.held -= u64::from(slots),
             _ => {}
         }
-        self.peak = self.peak.max(self.held);
-        self.slots[first as usize..first as usize + usize::from(slots)].fill(state);
-    }
-
-    fn end(&mut self, member: u32) {
-        let mut clusters: Vec<u32> =
-            self.numbers.iter().filter(|((of, _), _)| *of == member).map(|(_, number)| *number).collect();
-        clusters.sort_unstable();
-        for cluster in clusters {
-            let odd = self.odd;
-            self.each(0, CLUSTER as u16, cluster * CLUSTER as u32, &[Slot::Used, Slot::Kept], Kind::Free);
-            self.odd = odd;
+        if self.held > self.peak {
+            (self.peak, self.ops_to_peak) = (self.held, self.ops.len());
         }
+        self.slots[first as usize..first as usize + usize::from(slots)].fill(state);
     }
 }

@@ -1,0 +1,222 @@
+//! The command line of `folioswap lab`: what it prints, what it refuses, and that it leaves nothing half done.
+
+use serde_json::Value;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
+};
+
+/// A directory of one test, removed afterwards.
+struct Place(PathBuf);
+
+impl Place {
+    fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("folioswap-lab-test-{}-{}", std::process::id(), NEXT.fetch_add(1, Relaxed));
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir_all(&path).expect("a directory");
+        Place(path)
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.0.join(name).display().to_string()
+    }
+
+    fn files(&self) -> Vec<String> {
+        let entries = fs::read_dir(&self.0).expect("readable");
+        entries.map(|entry| entry.expect("entry").file_name().into_string().expect("UTF-8")).collect()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.0));
+    }
+}
+
+fn lab(words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_folioswap")).arg("lab").args(words).output().expect("folioswap")
+}
+
+#[track_caller]
+fn good(words: &[&str]) -> String {
+    let output = lab(words);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{words:?}: {errors}");
+    String::from_utf8(output.stdout).expect("UTF-8")
+}
+
+#[track_caller]
+fn json(words: &[&str]) -> Value {
+    serde_json::from_str(&good(words)).expect("JSON")
+}
+
+/// Refused with a status and a message that says these words, and no output.
+#[track_caller]
+fn refused(words: &[&str], status: i32, said: &[&str]) {
+    let output = lab(words);
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(status), "{words:?}: {errors}");
+    assert!(!errors.contains("panicked"), "{errors}");
+    for word in said {
+        assert!(errors.contains(word), "{word:?} is missing in: {errors}");
+    }
+    assert!(output.stdout.is_empty(), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
+/// The smallest trace that has something of everything; made once per test.
+fn trace(place: &Place) -> String {
+    let file = place.file("build.trace");
+    good(&["generate", &file, "--scale", "48", "--tasks", "4"]);
+    file
+}
+
+#[test]
+fn every_command_explains_itself() {
+    let all = good(&["--help"]);
+    for command in ["cluster-scan", "slot-cache", "round-robin", "replay", "generate", "fit", "policies"] {
+        assert!(all.contains(command), "{all}");
+        let help = good(&[command, "--help"]);
+        assert!(help.contains("Usage: folioswap lab"), "{help}");
+    }
+    assert!(!all.contains("hog"), "an internal command is shown");
+    let policies = good(&["policies"]);
+    for policy in ["current", "scan-all", "slot-cache", "drained-first"] {
+        assert!(policies.lines().any(|line| line.starts_with(policy)), "{policies}");
+    }
+}
+
+#[test]
+fn cluster_scan_prints_json_and_draws() {
+    let place = Place::new();
+    let plot = place.file("scan.svg");
+    let tiny = ["cluster-scan", "--scale", "48", "--tasks-per-job", "2", "--runs", "1", "--fill", "90"];
+    let result = json(&[&tiny[..], &["--json", "--plot", &plot]].concat());
+    assert_eq!(result["experiment"], "cluster-scan");
+    assert!(
+        result["results"]["outcomes"].as_array().is_some_and(|outcomes| outcomes.len() >= 12),
+        "{result}"
+    );
+    let picture = fs::read_to_string(&plot).expect("the picture");
+    assert!(picture.contains("<svg") && picture.trim_end().ends_with("</svg>"));
+    let text = good(&tiny);
+    for word in ["published before", "ours before", "64 kB only", "Not comparable", "threads"] {
+        assert!(text.to_lowercase().contains(&word.to_lowercase()), "{word:?} is missing in: {text}");
+    }
+}
+
+#[test]
+fn slot_cache_prints_json() {
+    let result = json(&["slot-cache", "--quick", "--pairs", "2", "--threads", "1", "--json"]);
+    assert_eq!(result["experiment"], "slot-cache");
+}
+
+#[test]
+fn round_robin_prints_json_and_text() {
+    let result = json(&["round-robin", "--quick", "--runs", "1", "--json"]);
+    assert_eq!(result["experiment"], "round-robin");
+    assert!(good(&["round-robin", "--quick", "--runs", "1"]).contains("equal"));
+}
+
+#[test]
+fn a_generated_trace_is_replayed_fitted_and_generated_again() {
+    let place = Place::new();
+    let file = trace(&place);
+    let again = place.file("again.trace");
+    good(&["generate", &again, "--scale", "48", "--tasks", "4"]);
+    assert!(fs::read(&file).unwrap() == fs::read(&again).unwrap(), "the same options give the same file");
+    good(&["generate", &again, "--scale", "48", "--tasks", "4", "--seed", "2"]);
+    assert!(fs::read(&file).unwrap() != fs::read(&again).unwrap(), "another seed gives another file");
+
+    let replayed = json(&["replay", &file, "--json", "--policy", "scan-all", "--device", "ram", "--locks"]);
+    assert_eq!(replayed["policy"], "scan-all");
+    assert!(replayed["locks"].is_array(), "{replayed}");
+    assert!(good(&["replay", &file, "--threads", "2", "--cpus", "7"]).contains("7 logical CPUs, 2 threads"));
+
+    let mut wanted = json(&["fit", &file])["parameters"].clone();
+    // What a trace does not show, the limit, has the default: more than this build needs.
+    wanted["limit_pages"] = 1024.into();
+    let parameters = place.file("parameters.json");
+    fs::write(&parameters, wanted.to_string()).expect("written");
+    let like = place.file("like.trace");
+    good(&["generate", &like, "--parameters", &parameters, "--tasks", "2"]);
+    assert!(json(&["fit", &like])["allocations"].as_u64() > Some(0));
+    let printed = json(&["generate", "--print-parameters", "--parameters", &parameters]);
+    assert_eq!(printed, wanted);
+}
+
+#[test]
+fn the_experiments_run_on_a_trace() {
+    let place = Place::new();
+    let file = trace(&place);
+    let scan = json(&["cluster-scan", "--trace", &file, "--fill", "80,95", "--json"]);
+    assert_eq!(scan["results"]["cases"].as_array().map(Vec::len), Some(4), "{scan}");
+    assert!(good(&["cluster-scan", "--trace", &file]).contains("ours patch 2"));
+    let pairs = json(&["slot-cache", "--trace", &file, "--pairs", "2", "--threads", "2", "--json"]);
+    assert_eq!(pairs["results"]["pairs"].as_array().map(Vec::len), Some(2), "{pairs}");
+    let plot = place.file("use.svg");
+    assert!(good(&["round-robin", "--trace", &file, "--plot", &plot]).contains("drained-first"));
+    assert!(fs::read_to_string(&plot).expect("the picture").contains("<svg"));
+    refused(&["cluster-scan", "--trace", &file, "--scale", "2"], 125, &["--trace", "--scale"]);
+    refused(&["slot-cache", "--trace", "/nonexistent/x"], 125, &["/nonexistent/x"]);
+}
+
+#[test]
+fn traces_that_are_none_are_named() {
+    let place = Place::new();
+    let file = trace(&place);
+    let bytes = fs::read(&file).unwrap();
+    let spoilt = place.file("spoilt.trace");
+    let with = |bytes: &[u8]| fs::write(&spoilt, bytes).expect("written");
+    for command in ["replay", "fit"] {
+        refused(&[command, "/nonexistent/x.trace"], 125, &["/nonexistent/x.trace", "No such file"]);
+        refused(&[command, "/tmp"], 125, &["/tmp", "directory"]);
+        with(&bytes[..bytes.len() - 5]);
+        refused(&[command, &spoilt], 125, &["cut off", "head -c"]);
+        with(&bytes[..20]);
+        refused(&[command, &spoilt], 125, &["too short"]);
+        with(b"#!/bin/sh\n# This is a text of more than sixty-four bytes, which no trace begins with.\n");
+        refused(&[command, &spoilt], 125, &["not a folioswap trace"]);
+        with(&bytes[..64]);
+        refused(&[command, &spoilt], 125, &["no allocations"]);
+        let mut damaged = bytes.clone();
+        damaged[64..80].fill(0xff);
+        with(&damaged);
+        refused(&[command, &spoilt], 125, &["record 1 is damaged"]);
+    }
+}
+
+#[test]
+fn options_that_are_wrong_are_named() {
+    let place = Place::new();
+    let file = trace(&place);
+    refused(&["replay", &file, "--policy", "fastest"], 125, &["fastest", "scan-all"]);
+    refused(&["replay", &file, "--device", "floppy"], 125, &["floppy", "zram"]);
+    refused(&["replay", &file, "--device", "zram,size=0"], 125, &["size=0"]);
+    refused(&["replay", &file, "--threads", "0"], 125, &["--threads"]);
+    refused(&["cluster-scan", "--scale", "0"], 125, &["--scale"]);
+    refused(&["cluster-scan", "--fill", "101"], 125, &["--fill"]);
+    refused(&["slot-cache", "--pairs", "1"], 125, &["--pairs"]);
+    refused(&["round-robin", "--peer", "plan9"], 125, &["plan9", "kernel"]);
+    refused(&["generate"], 125, &["<FILE>"]);
+    let target = place.file("new.trace");
+    refused(&["generate", &target, "--scale", "0"], 125, &["--scale"]);
+    refused(&["generate", "/nonexistent/x.trace", "--scale", "48", "--tasks", "2"], 125, &["/nonexistent"]);
+    let parameters = place.file("parameters.json");
+    for (text, why) in [("{", "EOF"), ("{\"cpus\": 1}", "missing field"), ("[]", "invalid")] {
+        fs::write(&parameters, text).expect("written");
+        refused(&["generate", &target, "--parameters", &parameters], 125, &["--parameters", why]);
+    }
+    assert!(!Path::new(&target).exists(), "a trace was begun");
+    assert_eq!(place.files().len(), 2, "{:?}", place.files());
+}
+
+#[test]
+fn a_picture_that_cannot_be_drawn_is_named() {
+    let tiny = ["cluster-scan", "--scale", "48", "--tasks-per-job", "1", "--runs", "1", "--fill", "90"];
+    let output = lab(&[&tiny[..], &["--plot", "/nonexistent/x.svg"]].concat());
+    assert_eq!(output.status.code(), Some(125));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("--plot /nonexistent/x.svg"));
+}
