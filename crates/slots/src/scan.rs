@@ -116,7 +116,7 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         request: &Request<'_, H>,
     ) -> Option<u32> {
         let step = request.order.slots();
-        let words = cluster.words()?;
+        let mut words = cluster.words()?;
         let mut reclaims_only_cached = None;
         let mut slot = from;
         debug_assert!(slot.is_multiple_of(step));
@@ -129,8 +129,8 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
                         if !cluster.is_usable(request.order) {
                             return None;
                         }
-                        // The table may be another one if the cluster was empty in between.
-                        let words = cluster.words()?;
+                        // The table may be another one if the cluster was empty in between: here, and for the rest of the scan.
+                        words = cluster.words()?;
                         if cluster.cluster.used() == 0 {
                             return self.take_range(cluster, words, 0, request);
                         }

@@ -119,6 +119,23 @@ fn cluster_emptied_and_isolated_by_another_cpu_between_unlock_and_relock() {
 }
 
 #[test]
+fn cluster_that_got_another_table_between_unlock_and_relock() {
+    let (swap, first, result) = scan_with_meddling(|swap, entry, folio| {
+        swap.cache_remove(entry, 4, folio, Shadow::EMPTY, |_, _| {}).unwrap();
+        for other in 2..=127u32 {
+            let entry = entry.checked_add(u64::from(other - 1) * 4).unwrap();
+            give(swap, entry, 2, other);
+        }
+        // The same order again, and the reclaimed range is the first that is taken.
+        assert_eq!(take(swap, LogicalCpu(2), 2, 700), entry);
+    });
+    let next = first.checked_add(4).unwrap();
+    assert_eq!(result, Ok(next), "the scan goes on in the table that the cluster has now");
+    assert_eq!(swap.word(next), SlotWord::Cached { folio: FolioId(500), count: 1, zero: false });
+    swap.validate().unwrap();
+}
+
+#[test]
 fn last_partial_cluster_has_its_tail_masked_as_bad() {
     let swap = engine(8);
     let id = plain(&swap, 512 + 100);
@@ -133,6 +150,21 @@ fn last_partial_cluster_has_its_tail_masked_as_bad() {
     entries.dedup();
     assert_eq!(entries.len(), 611);
     assert_eq!(swap.validate().unwrap().bad, 1 + 412);
+}
+
+#[test]
+fn a_hint_may_point_to_the_end_of_a_partial_last_cluster() {
+    let swap = engine(8);
+    let id = plain(&swap, 700);
+    // 511 slots behind the header, then the partial cluster.
+    (1..=698).for_each(|offset| assert_eq!(take(&swap, CPU0, 0, 1).offset(), offset));
+    let hole = SwapEntry::new(id, 600).unwrap();
+    give(&swap, hole, 0, 1);
+    assert_eq!(take(&swap, CPU0, 0, 2).offset(), 699);
+    // A slot is free, so the scan left the next offset: the first one that the device does not have.
+    swap.validate().unwrap();
+    assert_eq!(take(&swap, CPU0, 0, 3), hole, "and the fast path does not take it");
+    swap.validate().unwrap();
 }
 
 #[test]

@@ -118,6 +118,57 @@ fn slots_freed_count_zero_goes_to_discard_on_a_discarding_device() {
     swap.validate().unwrap();
 }
 
+/// The order in which CPU 1 gets the clusters with a hole: the order on NONFULL.
+#[test]
+fn slots_freed_in_a_nonfull_cluster_leave_it_where_it_is() {
+    let swap = engine(8);
+    let device = plain(&swap, 512 * 8);
+    let entries: Vec<_> = (0..128).map(|_| take(&swap, CPU0, 3, 1)).collect();
+    for at in [5, 70, 6] {
+        give(&swap, entries[at], 3, 1);
+    }
+    assert_eq!(lists(&swap, device).nonfull[3], 2);
+    assert_eq!(take(&swap, CPU1, 3, 2), entries[5], "the second free did not move it behind the other");
+    swap.validate().unwrap();
+}
+
+#[test]
+fn relocate_leaves_a_fragment_cluster_where_it_is() {
+    // CPUs 0 and 8 have one part of the lists.
+    let swap = engine_with::<Current>(Config { cpus: 16, clusters_max: 16, frame_chunks_max: 2 }, 8);
+    let device = plain(&swap, 512 * 3);
+    let own = take(&swap, CPU0, 3, 1);
+    let other = take(&swap, LogicalCpu(8), 3, 1);
+    // Drained in place, while the other one is behind it on FRAG.
+    take(&swap, CPU0, 3, 1);
+    assert_eq!((lists(&swap, device).frag[3], lists(&swap, device).free), (2, 0));
+    let third = take(&swap, CPU1, 3, 1);
+    assert_eq!(third.offset() / 512, own.offset() / 512, "still the first");
+    assert_ne!(third.offset() / 512, other.offset() / 512);
+    swap.validate().unwrap();
+}
+
+#[test]
+fn swapoff_clears_every_hint_that_names_the_device_and_no_other() {
+    let swap = engine(16);
+    let spec = |priority| DeviceSpec { priority: Some(priority), ..DeviceSpec::new(512 * 6) };
+    let [gone, stays] = [2, 1].map(|priority| swap.swapon(spec(priority)).unwrap());
+    let entries = [0, 1, 2, 3].map(|size| (size, take(&swap, LogicalCpu(size), size, 1)));
+    assert!(entries.iter().all(|(_, entry)| entry.device() == gone));
+    let kept = swap.alloc_folio(CPU0, order(4), FolioId(2), DeviceMask::only(stays)).unwrap();
+    entries.iter().for_each(|(size, entry)| give(&swap, *entry, *size, 1));
+    swap.swapoff_begin(gone).unwrap();
+    swap.swapoff_finish(gone).unwrap();
+    swap.validate().unwrap();
+    // The same number again: a hint that was left would lead into it.
+    assert_eq!(swap.swapon(spec(0)), Ok(gone));
+    for (size, _) in entries {
+        assert_eq!(take(&swap, LogicalCpu(size), size, 1).device(), stays);
+    }
+    assert_eq!(take(&swap, CPU0, 4, 1).offset(), kept.offset() + 16, "this one is still there");
+    swap.validate().unwrap();
+}
+
 struct Discards<'a>(&'a Slots<PAYLOAD>, RefCell<Vec<(u64, u32)>>, DiscardOutcome);
 
 impl Hooks for Discards<'_> {
