@@ -1,7 +1,8 @@
 //! The command line's one definition: help, completions and man pages all come from it.
 
 use crate::lab::arguments::LabArguments;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use crate::swap_option::SwapOption;
+use clap::{Args, Parser, Subcommand, ValueEnum, builder::TypedValueParser};
 use std::{ffi::OsString, path::PathBuf};
 
 const EXAMPLES: &str = "\
@@ -29,6 +30,20 @@ Examples:
   folioswap run -m 1G --swap-max 0 -- ./job          (compressed memory only, no file)
   folioswap run -m 1G --trace job.trace -- ./job && folioswap lab replay job.trace --policy scan-all
                                                      (each process that swaps takes up to 2 MiB more meanwhile)
+  folioswap run -m 1G --swap zram,prio=1 --swap file:/var/tmp,size=20G,prio=0 -- ./job
+  folioswap run -m 1G --swap file:/mnt/a --swap file:/mnt/b -- ./job          (two disks in turn)
+
+DEVICE is TYPE[:TARGET][,KEY[=VALUE]]...:
+  zram[,prio=P]
+        compressed RAM, which grows within the limit
+  file:DIR[,size=SIZE][,prio=P][,discard[=once|pages]]
+        a temporary file without a name in DIR, of at most SIZE (else half of the free space of its disk);
+        discard: its clusters are given back to the disk when they are free
+  ram,size=SIZE[,prio=P][,synchronous=yes|no]
+        plain RAM, not compressed, for comparisons; it counts to the limit in scope total
+Higher priorities (0 to 32767) are used first, the next one when they are full; equal ones take turns of
+2 MiB; without prio all have -1. In scope total zram and ram are full when they take half of the limit.
+Built in are --swap zram,prio=1 --swap file:/var/tmp,prio=0,discard. Write \\, for a comma in DIR.
 
 SIZE is bytes or has a unit: 512M, 1.5G, 1GiB (all of them binary: 512M is 512 MiB).
 
@@ -97,10 +112,13 @@ pub struct RunArguments {
     /// Record every allocation and free of swap slots into FILE, for `folioswap lab replay` and `lab fit`
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
-    /// Directory of the (unlinked) swap file
-    #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
-    pub swap_dir: PathBuf,
-    /// Most that the swap file may take; 0: no file [default: half of the free space of its disk]
+    /// Swap device, in place of the built-in ones: zram | ram,size=SIZE | file:DIR; repeatable (see below)
+    #[arg(long, value_name = "DEVICE", value_parser = clap::builder::OsStringValueParser::new().try_map(|value| crate::swap_option::parse(&value)))]
+    pub swap: Vec<SwapOption>,
+    /// Directory of the built-in (unlinked) swap file [default: /var/tmp]
+    #[arg(long, value_name = "DIR")]
+    pub swap_dir: Option<PathBuf>,
+    /// Most that the built-in swap file may take; 0: no file [default: half of the free space of its disk]
     #[arg(long, value_name = "SIZE", value_parser = crate::size::parse_swap_max)]
     pub swap_max: Option<u64>,
     /// Check every invariant of the swap space now and then, and count what does not hold (for developers of folioswap)

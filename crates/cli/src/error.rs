@@ -95,9 +95,9 @@ pub enum Error {
         /// Why.
         source: io::Error,
     },
-    /// The file device cannot be made.
-    #[error("{0}; or say --swap-max 0 for compressed memory only")]
-    SwapFile(#[from] folioswap_devices::create::CreateError),
+    /// The swap devices cannot be had.
+    #[error(transparent)]
+    Devices(#[from] crate::devices::DeviceError),
     /// The JSON file cannot be opened.
     #[error("--stats-json {}: {source}", path.display())]
     StatsFile {

@@ -48,6 +48,11 @@ impl Limits {
         self.file_size.current.unwrap_or(u64::MAX)
     }
 
+    /// The most files that a process of CMD may have open.
+    pub fn files(&self) -> u64 {
+        self.files.current.unwrap_or(u64::MAX)
+    }
+
     /// Makes everything as it was. In CMD's process, before exec; async-signal-safe.
     pub fn restore(&self) {
         let _ = setrlimit(Resource::Nofile, self.files);

@@ -12,10 +12,11 @@ use crate::{
 };
 use folioswap_group::{
     counters::{Counter, Gauge, ORDERS, SIZE_NAMES, SizeCounter},
-    segment::{Scope, Segment},
+    devices::DeviceKind,
+    segment::{CLUSTER_BYTES, Scope, Segment},
 };
 use serde_json::{Map, Value, json};
-use std::{fmt::Write, mem::MaybeUninit, path::Path, time::Duration};
+use std::{fmt::Write, mem::MaybeUninit, path::PathBuf, time::Duration};
 
 /// Everything that is reported.
 pub struct Report {
@@ -47,20 +48,19 @@ pub struct Report {
 
 impl Report {
     /// The devices at their fullest and now.
-    pub fn devices(segment: &Segment, totals: &Totals, directory: Option<&Path>) -> (Vec<Device>, Vec<u64>) {
-        let now = crate::swapon::devices(segment, &Levels::read(segment), directory);
-        let used_now = now.iter().map(|device| device.used).collect();
-        let mut peak = now;
-        for device in &mut peak {
+    pub fn devices(segment: &Segment, totals: &Totals, names: &[PathBuf]) -> (Vec<Device>, Vec<u64>) {
+        let now = crate::swapon::devices(segment, &Levels::read(segment), names);
+        let used_now = now.iter().map(|(_, device)| device.used).collect();
+        let at_most = |(number, mut device): (usize, Device)| {
+            let fullest = &totals.fullest;
             let highest = match device.kind {
-                "zram" => {
-                    totals.fullest.gauge(Gauge::MemUsedMax).max(totals.fullest.gauge(Gauge::MemUsedTotal))
-                }
-                _ => u64::from(totals.file_clusters_peak) * folioswap_group::segment::CLUSTER_BYTES,
+                DeviceKind::Zram => fullest.gauge(Gauge::MemUsedMax).max(fullest.gauge(Gauge::MemUsedTotal)),
+                DeviceKind::Ram | DeviceKind::File => u64::from(totals.clusters_peak[number]) * CLUSTER_BYTES,
             };
             device.used = device.used.max(highest);
-        }
-        (peak, used_now)
+            device
+        };
+        (now.into_iter().map(at_most).collect(), used_now)
     }
 
     /// As JSON.
@@ -88,7 +88,7 @@ impl Report {
             .zip(&self.devices_now)
             .map(|(device, now)| {
                 json!({
-                    "name": device.name, "type": device.kind, "size_bytes": device.size,
+                    "name": device.name, "type": device.kind.name(), "size_bytes": device.size,
                     "used_bytes": now, "used_peak_bytes": device.used, "prio": device.prio,
                 })
             })

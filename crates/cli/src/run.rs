@@ -14,7 +14,7 @@ use crate::{
     agent, cgroup,
     child::Start,
     cli::{RunArguments, ScopeArgument},
-    descriptors,
+    descriptors, devices,
     doctor::Findings,
     error::Error,
     front, host,
@@ -27,19 +27,13 @@ use crate::{
     supervisor::{self, Settings, recording::Recording},
     wire,
 };
-use folioswap_devices::create::{create_swap_file, default_swap_max};
-use folioswap_group::{
-    protocol::GROUP_VARIABLE,
-    segment::{CLUSTER_BYTES, FILE_CLUSTERS_MAX, Scope},
-};
+use folioswap_group::{protocol::GROUP_VARIABLE, segment::Scope};
 use rustix::{
     fd::OwnedFd,
-    fs::{Mode, OFlags, open},
-    io::Errno,
     net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with},
     rand::{GetRandomFlags, getrandom},
 };
-use std::{env, fs::File, path::Path, time::Instant};
+use std::{env, fs::File, time::Instant};
 
 /// Limits above so many times the machine's memory are mistakes.
 const LIMIT_PER_RAM_MAX: u64 = 1024;
@@ -90,16 +84,7 @@ fn prepare(arguments: &RunArguments, limits: &Limits) -> Result<(Settings, Start
         return Err(Error::Host(findings.refusal()));
     }
     let agent = agent::memfd(arguments.agent.as_deref())?;
-    let file = match arguments.swap_max {
-        Some(most) if most < CLUSTER_BYTES => None,
-        most => {
-            let file = create_swap_file(&arguments.swap_dir)?;
-            let most = most.map_or_else(|| default_swap_max(&arguments.swap_dir), Ok)?;
-            let most = most.min(limits.file_bytes());
-            Some((file, (most / CLUSTER_BYTES).min(FILE_CLUSTERS_MAX as u64) as u32))
-        }
-    };
-    let (file, clusters) = file.map_or((None, 0), |(file, clusters)| (Some(file), clusters));
+    let devices = devices::prepare(arguments, limits)?;
     let json = match &arguments.stats_json {
         None => None,
         Some(path) => {
@@ -119,6 +104,8 @@ fn prepare(arguments: &RunArguments, limits: &Limits) -> Result<(Settings, Start
                 .map_err(|source| Error::TraceFile { path: path.clone(), source })?,
         ),
     };
+    let warnings = [devices::warning(&arguments.swap), devices::ram_warning(&arguments.swap, scope)];
+    warnings.into_iter().flatten().for_each(|line| eprint!("{line}"));
     let settings = Settings {
         limit,
         reserve: if arguments.memory.is_some() {
@@ -128,10 +115,7 @@ fn prepare(arguments: &RunArguments, limits: &Limits) -> Result<(Settings, Start
         },
         scope,
         segment,
-        swap_directory: arguments.swap_dir.clone(),
-        directory: open_directory(&arguments.swap_dir).ok().filter(|_| file.is_some()),
-        file,
-        file_clusters: clusters,
+        devices,
         listener,
         text_wanted: arguments.stats,
         validate: arguments.validate,
@@ -140,11 +124,6 @@ fn prepare(arguments: &RunArguments, limits: &Limits) -> Result<(Settings, Start
         started: Instant::now(),
     };
     Ok((settings, Start { program: program.path, arguments: arguments.command.clone(), group, agent }))
-}
-
-/// A descriptor that only holds the directory's path, for `swapon --show`.
-fn open_directory(directory: &Path) -> Result<OwnedFd, Errno> {
-    open(directory, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
 }
 
 /// A group within a group would have two agents in one process.

@@ -11,7 +11,8 @@ use crate::{
 };
 use folioswap_group::{
     counters::Gauge,
-    protocol::{Kind, Message, answer},
+    devices::{DeviceDescription, DeviceEntry, DeviceKind},
+    protocol::{Kind, Message},
     segment::{CLUSTER_BYTES, Segment},
 };
 use rustix::{
@@ -33,7 +34,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// A group that answered.
 struct Group {
     segment: Mapped,
-    directory: Option<PathBuf>,
+    /// Of its devices, by number; empty where we cannot see it.
+    names: Vec<PathBuf>,
 }
 
 /// The command.
@@ -59,28 +61,35 @@ pub fn swapon(arguments: &SwaponArguments) -> Result<i32, Error> {
             text.push_str(&format!("group {}:\n", group.segment.header.supervisor_pid.load(Relaxed)));
         }
         let levels = Levels::read(&group.segment);
-        text.push_str(&table::render(&devices(&group.segment, &levels, group.directory.as_deref()), sizes));
+        let devices = devices(&group.segment, &levels, &group.names);
+        let rows: Vec<Device> = devices.into_iter().map(|(_, device)| device).collect();
+        text.push_str(&table::render(&rows, sizes));
     }
     std::io::stdout().write_all(text.as_bytes()).map_err(Error::Output)?;
     Ok(0)
 }
 
-/// The devices of a group, the fastest first.
-pub fn devices(segment: &Segment, levels: &Levels, directory: Option<&Path>) -> Vec<Device> {
-    let used = levels.gauge(Gauge::MemUsedTotal);
-    let mut devices = vec![Device { name: "zram".to_owned(), kind: "zram", size: None, used, prio: 1 }];
-    let clusters = |count: u32| u64::from(count) * CLUSTER_BYTES;
-    let size = clusters(segment.header.file_clusters.load(Relaxed));
-    if size > 0 {
-        let name = directory.map_or_else(|| "file".to_owned(), column);
-        let used = clusters(segment.header.file_clusters_used.load(Relaxed));
-        devices.push(Device { name, kind: "file", size: Some(size), used, prio: 0 });
-    }
+/// The devices of a group with their numbers, in the order of use. `names` are those that are known, by number.
+pub fn devices(segment: &Segment, levels: &Levels, names: &[PathBuf]) -> Vec<(usize, Device)> {
+    let bytes = |clusters: u32| u64::from(clusters) * CLUSTER_BYTES;
+    let row = |(number, (device, entry)): (usize, (DeviceDescription, &DeviceEntry))| {
+        let name = names.get(number).filter(|name| !name.as_os_str().is_empty());
+        let name = name.map_or_else(|| device.kind.name().to_owned(), |name| column(name));
+        let (size, used) = match device.kind {
+            DeviceKind::Zram => (None, levels.gauge(Gauge::MemUsedTotal)),
+            DeviceKind::Ram | DeviceKind::File => {
+                (Some(bytes(device.clusters)), bytes(entry.clusters_used.load(Relaxed)))
+            }
+        };
+        (number, Device { name, kind: device.kind, size, used, prio: device.priority })
+    };
+    let mut devices: Vec<(usize, Device)> = segment.devices().enumerate().map(row).collect();
+    devices.sort_by_key(|(_, device)| std::cmp::Reverse(device.prio));
     devices
 }
 
-/// The directory of the unlinked file as one column of a table: blanks and what does not print are written as in
-/// `/proc/swaps`, three octal digits after a backslash.
+/// A device's name as one column of a table: blanks and what does not print are written as in `/proc/swaps`, three octal
+/// digits after a backslash.
 fn column(directory: &Path) -> String {
     let mut name = String::new();
     for character in directory.display().to_string().chars() {
@@ -116,8 +125,21 @@ fn ask(name: &str) -> Option<Group> {
     }
     let mut descriptors = answer.descriptors.into_iter();
     let segment = Mapped::read_only(descriptors.next()?).ok()?;
-    let directory = descriptors.next().filter(|_| answer.message.words[0] & answer::DIRECTORY != 0);
-    Some(Group { segment, directory: directory.and_then(|fd| path_of(&fd)) })
+    let mut rams = 0..;
+    let mut name_of = |number: usize, kind: DeviceKind| match kind {
+        DeviceKind::Zram => None,
+        DeviceKind::Ram => Some(ram_name(rams.next()?)),
+        DeviceKind::File if answer.message.words[0] >> number & 1 == 0 => None,
+        DeviceKind::File => path_of(&descriptors.next()?),
+    };
+    let named = segment.devices().enumerate().map(|(number, (device, _))| name_of(number, device.kind));
+    let names = named.map(Option::unwrap_or_default).collect();
+    Some(Group { segment, names })
+}
+
+/// The name of the RAM device that was given after so many others.
+pub fn ram_name(number: usize) -> PathBuf {
+    format!("ram{number}").into()
 }
 
 fn path_of(fd: &OwnedFd) -> Option<PathBuf> {

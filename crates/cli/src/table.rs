@@ -1,20 +1,17 @@
 //! The device table of swapon(8): NAME TYPE SIZE USED PRIO.
 
-use serde::Serialize;
+use folioswap_group::devices::DeviceKind;
 
 /// One device.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
     /// Where it is.
     pub name: String,
-    /// `zram` or `file`.
-    #[serde(rename = "type")]
-    pub kind: &'static str,
+    /// Its type.
+    pub kind: DeviceKind,
     /// Most that it takes; `None` for one that grows within the limit.
-    #[serde(rename = "size_bytes")]
     pub size: Option<u64>,
     /// What it takes.
-    #[serde(rename = "used_bytes")]
     pub used: u64,
     /// Higher is used first.
     pub prio: i32,
@@ -38,7 +35,7 @@ pub fn render(devices: &[Device], sizes: Sizes) -> String {
     let mut rows = vec![["NAME", "TYPE", "SIZE", "USED", "PRIO"].map(str::to_owned)];
     rows.extend(devices.iter().map(|device| {
         let size = device.size.map_or_else(|| "-".to_owned(), show);
-        [device.name.clone(), device.kind.to_owned(), size, show(device.used), device.prio.to_string()]
+        [device.name.clone(), device.kind.name().to_owned(), size, show(device.used), device.prio.to_string()]
     }));
     let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
     let widths: [usize; 5] = std::array::from_fn(width);
@@ -67,8 +64,14 @@ mod tests {
     #[test]
     fn columns_align() {
         let devices = [
-            Device { name: "zram".into(), kind: "zram", size: None, used: 12 << 20, prio: 1 },
-            Device { name: "/var/tmp".into(), kind: "file", size: Some(40 << 30), used: 0, prio: 0 },
+            Device { name: "zram".into(), kind: DeviceKind::Zram, size: None, used: 12 << 20, prio: 1 },
+            Device {
+                name: "/var/tmp".into(),
+                kind: DeviceKind::File,
+                size: Some(40 << 30),
+                used: 0,
+                prio: 0,
+            },
         ];
         assert_eq!(
             render(&devices, Sizes::Readable),

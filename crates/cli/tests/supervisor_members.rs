@@ -25,6 +25,9 @@ struct Member {
     userfault: Option<OwnedFd>,
 }
 
+/// The bit of the built-in file: device 1, behind the compressed store.
+const BUILT_IN_FILE: u64 = 1 << 1;
+
 fn connect() -> OwnedFd {
     wire::connect_to(&std::env::var(GROUP_VARIABLE).expect("in a group")).expect("the group's socket")
 }
@@ -57,8 +60,8 @@ impl Member {
         let mut descriptors = got.descriptors.into_iter();
         let segment = map(&descriptors.next().expect("the segment"));
         segment.check().expect("of this version");
-        if flags & welcome::FILE != 0 {
-            descriptors.next().expect("the file");
+        for _ in 0..got.message.words[2] {
+            descriptors.next().expect("a device");
         }
         let userfault =
             (flags & welcome::USERFAULT != 0).then(|| descriptors.next().expect("the userfaultfd"));
@@ -71,14 +74,14 @@ impl Member {
     }
 
     fn want(&self, count: u64) -> Vec<u32> {
-        self.say(&Message::new(Kind::WantClusters, [count, 0, 0]), &[]);
+        self.say(&Message::new(Kind::WantClusters, [count, BUILT_IN_FILE, 0]), &[]);
         let got = answer(&self.socket).message;
         assert_eq!((got.kind(), got.words[0] as usize), (Some(Kind::Clusters), got.clusters().len()));
         got.clusters().to_vec()
     }
 
     fn owners(&self, cluster: usize) -> u32 {
-        self.segment.file_cluster_owners[cluster].load(Relaxed)
+        self.segment.cluster_owners[cluster].load(Relaxed)
     }
 }
 
@@ -189,7 +192,8 @@ fn clusters() {
     assert!(member.want(1).is_empty(), "full");
     assert_eq!((member.owners(1), member.owners(4)), (1, 0));
     let header = &member.segment.header;
-    assert_eq!((header.file_clusters.load(Relaxed), header.file_clusters_used.load(Relaxed)), (4, 4));
+    let (file, entry) = member.segment.devices().nth(1).expect("the file");
+    assert_eq!((file.clusters, entry.clusters_used.load(Relaxed), entry.is_full()), (4, 4, true));
     assert_eq!(header.limit_bytes.load(Relaxed), 64 << 20);
 }
 
@@ -216,10 +220,11 @@ fn killed() {
         std::thread::sleep(Duration::from_secs(60));
     });
     take(&here);
-    assert_eq!(first.segment.header.file_clusters_used.load(Relaxed), 3);
+    let clusters_used = || first.segment.devices[1].clusters_used.load(Relaxed);
+    assert_eq!(clusters_used(), 3);
     assert!(first.segment.charge_bytes() >= 33 << 20);
     kill(child, libc::SIGKILL);
-    wait_until("its clusters are free", || first.segment.header.file_clusters_used.load(Relaxed) == 1);
+    wait_until("its clusters are free", || clusters_used() == 1);
     wait_until("its place is free", || {
         first.segment.members().iter().filter(|member| member.is_live()).count() == 1
     });

@@ -1,5 +1,6 @@
-//! Which slots of the shared file device this process uses: whole clusters granted by the supervisor, slots inside them
-//! handed out here.
+//! Which slots of the shared devices (`file`, `ram`) this process uses: whole clusters granted by the supervisor, slots inside
+//! them handed out here, cluster after cluster in the order in which they were granted. Since the supervisor grants the
+//! clusters of equal devices in turn, they are also used in turn.
 //!
 //! After a fork parent and child own the same clusters; a cluster with several owners is *shared*: its used slots stay
 //! readable for both, and none of its free slots is handed out by either, until one owner is left.
@@ -7,6 +8,7 @@
 use crate::lock::SpinLock;
 use core::ptr::NonNull;
 use folioswap_devices::FileSlot;
+use folioswap_slots::{DEVICES_MAX, DeviceId, DeviceMask};
 
 /// Slots of a cluster.
 pub const CLUSTER_SLOTS: u64 = 512;
@@ -19,6 +21,7 @@ struct Cluster {
     used: [u64; 8],
     number: u32,
     used_slots: u16,
+    device: u8,
     shared: bool,
 }
 
@@ -26,6 +29,8 @@ struct Clusters {
     place: *mut Cluster,
     count: usize,
     next: usize,
+    /// Free slots on each device in clusters that are not shared.
+    free: [u64; DEVICES_MAX],
 }
 
 // SAFETY: the pointer refers to memory that lives for ever and is used under the lock.
@@ -43,36 +48,65 @@ impl FileSpace {
     /// # Safety
     /// `memory` must be [`FileSpace::BYTES`] of zeroed, aligned memory for its use alone, for ever.
     pub const unsafe fn new(memory: NonNull<u8>) -> Self {
-        FileSpace(SpinLock::new(Clusters { place: memory.as_ptr().cast(), count: 0, next: 0 }))
+        FileSpace(SpinLock::new(Clusters {
+            place: memory.as_ptr().cast(),
+            count: 0,
+            next: 0,
+            free: [0; DEVICES_MAX],
+        }))
     }
 
-    /// Adds a granted cluster. False when [`CLUSTERS_MAX`] is reached; the grant should then be given back.
-    pub fn add(&self, number: u32) -> bool {
+    /// Adds clusters that were granted together, with the device of each; the next allocations begin with the first of them.
+    /// Returns how many fit ([`CLUSTERS_MAX`]); the others should be given back.
+    pub fn add(&self, granted: impl Iterator<Item = (u32, DeviceId)>) -> usize {
         let mut clusters = self.0.lock();
-        if clusters.count == CLUSTERS_MAX {
-            return false;
+        let first = clusters.count;
+        for (number, device) in granted.take(CLUSTERS_MAX - first) {
+            let index = clusters.count;
+            clusters.count += 1;
+            let device_index = device.index();
+            clusters.all()[index] =
+                Cluster { used: [0; 8], number, used_slots: 0, device: device_index as u8, shared: false };
+            clusters.free[device_index] += CLUSTER_SLOTS;
         }
-        clusters.count += 1;
-        let last = clusters.count - 1;
-        clusters.all()[last] = Cluster { used: [0; 8], number, used_slots: 0, shared: false };
-        clusters.next = last;
-        true
+        if clusters.count > first {
+            clusters.next = first;
+        }
+        clusters.count - first
     }
 
-    /// `count` (1..=64) consecutive free slots of one cluster that is not shared. `None`: a cluster must be asked for.
-    pub fn allocate(&self, count: u32) -> Option<FileSlot> {
+    /// `count` (1..=64) consecutive free slots of one cluster that is not shared and lies on one of `devices`. `None`: a
+    /// cluster must be asked for.
+    pub fn allocate(&self, count: u32, devices: DeviceMask) -> Option<FileSlot> {
         let mut clusters = self.0.lock();
+        let free: u64 = devices.iter().map(|device| clusters.free[device.index()]).sum();
+        if free < u64::from(count) {
+            return None;
+        }
         let (start, total) = (clusters.next, clusters.count);
         for step in 0..total {
             let index = (start + step) % total;
             let cluster = &mut clusters.all()[index];
+            if !cluster.is_on(devices) {
+                continue;
+            }
             if let Some(slot) = cluster.take(count) {
-                let number = cluster.number;
+                let (number, device) = (cluster.number, cluster.device as usize);
+                clusters.free[device] -= u64::from(count);
                 clusters.next = index;
                 return FileSlot::new(number as u64 * CLUSTER_SLOTS + slot as u64);
             }
         }
         None
+    }
+
+    /// The devices on which a slot is free here.
+    pub fn with_free_slots(&self) -> DeviceMask {
+        let clusters = self.0.lock();
+        DeviceMask::ALL
+            .iter()
+            .filter(|device| clusters.free[device.index()] > 0)
+            .fold(DeviceMask::NONE, DeviceMask::with)
     }
 
     /// Gives one slot back.
@@ -85,18 +119,30 @@ impl FileSpace {
             if cluster.used[index / 64] & bit != 0 {
                 cluster.used[index / 64] &= !bit;
                 cluster.used_slots -= 1;
+                let (device, usable) = (cluster.device as usize, !cluster.shared);
+                clusters.free[device] += u64::from(usable);
             }
         }
     }
 
     /// A fork happened: every cluster now has another owner too.
     pub fn share_all(&self) {
-        self.0.lock().all().iter_mut().for_each(|cluster| cluster.shared = true);
+        let mut clusters = self.0.lock();
+        clusters.all().iter_mut().for_each(|cluster| cluster.shared = true);
+        clusters.free = [0; DEVICES_MAX];
     }
 
     /// Clusters that `sole` says have one owner left can be used again.
     pub fn unshare(&self, sole: impl Fn(u32) -> bool) {
-        self.0.lock().all().iter_mut().for_each(|cluster| cluster.shared &= !sole(cluster.number));
+        let mut clusters = self.0.lock();
+        let mut freed = [0; DEVICES_MAX];
+        for cluster in clusters.all().iter_mut().filter(|cluster| cluster.shared) {
+            if sole(cluster.number) {
+                cluster.shared = false;
+                freed[cluster.device as usize] += cluster.free_slots();
+            }
+        }
+        clusters.free.iter_mut().zip(freed).for_each(|(free, freed)| *free += freed);
     }
 
     /// Takes out up to `numbers.len()` clusters without a used slot, to be given back; returns how many.
@@ -105,8 +151,12 @@ impl FileSpace {
         let (mut found, mut index) = (0, 0);
         while found < numbers.len() && index < clusters.count {
             if clusters.all()[index].used_slots == 0 {
-                numbers[found] = clusters.all()[index].number;
+                let cluster = clusters.all()[index];
+                numbers[found] = cluster.number;
                 found += 1;
+                if !cluster.shared {
+                    clusters.free[cluster.device as usize] -= CLUSTER_SLOTS;
+                }
                 let last = clusters.count - 1;
                 clusters.all().swap(index, last);
                 clusters.count = last;
@@ -132,8 +182,16 @@ impl Clusters {
 }
 
 impl Cluster {
+    fn is_on(&self, devices: DeviceMask) -> bool {
+        DeviceId::new(self.device.into()).is_some_and(|device| devices.contains(device))
+    }
+
+    fn free_slots(&self) -> u64 {
+        CLUSTER_SLOTS - u64::from(self.used_slots)
+    }
+
     fn take(&mut self, count: u32) -> Option<u32> {
-        if self.shared || CLUSTER_SLOTS - (self.used_slots as u64) < count as u64 {
+        if self.shared || self.free_slots() < count as u64 {
             return None;
         }
         let mask = if count == 64 { u64::MAX } else { (1 << count) - 1 };
@@ -160,6 +218,18 @@ mod tests {
     use std::collections::HashSet;
     use std::vec::Vec;
 
+    const ONE: DeviceId = DeviceId::new(1).unwrap();
+    const TWO: DeviceId = DeviceId::new(2).unwrap();
+    const ANY: DeviceMask = DeviceMask::ALL;
+
+    fn add(space: &FileSpace, numbers: &[u32], device: DeviceId) -> bool {
+        space.add(numbers.iter().map(|&number| (number, device))) == numbers.len()
+    }
+
+    fn cluster_of(slot: FileSlot) -> u64 {
+        slot.raw() / CLUSTER_SLOTS
+    }
+
     fn space() -> FileSpace {
         // SAFETY: zeroed, leaked, of the right size.
         unsafe {
@@ -171,9 +241,8 @@ mod tests {
     #[test]
     fn runs_do_not_overlap_and_stay_inside_their_cluster() {
         let space = space();
-        assert!(space.allocate(1).is_none());
-        assert!(space.add(7));
-        assert!(space.add(3));
+        assert!(space.allocate(1, ANY).is_none());
+        assert!(add(&space, &[7, 3], ONE));
         let mut seen = HashSet::new();
         let mut seed = 88172645463325252u64;
         let mut held: Vec<(u64, u64)> = Vec::new();
@@ -183,7 +252,7 @@ mod tests {
             seed ^= seed << 17;
             let count = 1 + seed % 16;
             if seed >> 32 & 1 == 0 {
-                if let Some(first) = space.allocate(count as u32) {
+                if let Some(first) = space.allocate(count as u32, ANY) {
                     assert!(first.raw() / 512 == 7 || first.raw() / 512 == 3);
                     assert_eq!(first.raw() / 512, (first.raw() + count - 1) / 512);
                     for slot in first.raw()..first.raw() + count {
@@ -205,30 +274,87 @@ mod tests {
     #[test]
     fn shared_clusters_keep_what_they_hold_and_take_nothing_new() {
         let space = space();
-        space.add(5);
-        let slot = space.allocate(4).unwrap();
+        add(&space, &[5], ONE);
+        let slot = space.allocate(4, ANY).unwrap();
         space.share_all();
-        assert!(space.allocate(1).is_none());
+        assert!(space.allocate(1, ANY).is_none());
         space.free(slot);
         assert_eq!(space.used_slots(), 3);
         space.unshare(|_| false);
-        assert!(space.allocate(1).is_none());
+        assert!(space.allocate(1, ANY).is_none());
         space.unshare(|number| number == 5);
-        assert!(space.allocate(1).is_some());
+        assert!(space.allocate(1, ANY).is_some());
     }
 
     #[test]
     fn empty_clusters_are_given_back() {
         let space = space();
-        for number in [1, 2, 3] {
-            space.add(number);
-        }
-        let slot = space.allocate(1).unwrap();
+        add(&space, &[1, 2, 3], ONE);
+        let slot = space.allocate(1, ANY).unwrap();
         let mut numbers = [0; 8];
         assert_eq!(space.take_empty(&mut numbers), 2);
         assert!(!numbers[..2].contains(&((slot.raw() / 512) as u32)));
         space.free(slot);
         assert_eq!(space.take_empty(&mut numbers), 1);
-        assert!(space.allocate(1).is_none());
+        assert!(space.allocate(1, ANY).is_none());
+    }
+
+    #[test]
+    fn clusters_are_used_in_the_order_of_their_grant() {
+        let space = space();
+        add(&space, &[9], ONE);
+        space.allocate(64, ANY);
+        assert_eq!(space.add([(20, ONE), (40, TWO), (21, ONE), (41, TWO)].into_iter()), 4);
+        let order: Vec<u64> = (0..32).map(|_| cluster_of(space.allocate(64, ANY).unwrap())).collect();
+        let expected: Vec<u64> = [20, 40, 21, 41].into_iter().flat_map(|number| [number; 8]).collect();
+        assert_eq!(order, expected);
+        assert_eq!(cluster_of(space.allocate(64, ANY).unwrap()), 9, "then what the older ones have left");
+    }
+
+    #[test]
+    fn only_permitted_devices_give_slots() {
+        let space = space();
+        add(&space, &[1], ONE);
+        add(&space, &[30], TWO);
+        let one = DeviceMask::only(ONE);
+        for _ in 0..CLUSTER_SLOTS / 64 {
+            assert_eq!(cluster_of(space.allocate(64, one).unwrap()), 1);
+        }
+        assert!(space.allocate(1, one).is_none());
+        assert_eq!(space.with_free_slots(), DeviceMask::only(TWO));
+        space.free(FileSlot::new(CLUSTER_SLOTS + 17).unwrap());
+        assert_eq!(space.with_free_slots(), one.with(TWO));
+        assert_eq!(space.allocate(1, one).unwrap().raw(), CLUSTER_SLOTS + 17);
+    }
+
+    /// The counts by device, which spare a walk, against the clusters themselves, over everything that changes them.
+    #[test]
+    fn free_slots_are_counted_by_device() {
+        let space = space();
+        let check = |space: &FileSpace| {
+            let mut clusters = space.0.lock();
+            let mut counted = [0; DEVICES_MAX];
+            for cluster in clusters.all().iter().filter(|cluster| !cluster.shared) {
+                counted[cluster.device as usize] += cluster.free_slots();
+            }
+            assert_eq!(clusters.free, counted);
+        };
+        add(&space, &[1, 2], ONE);
+        add(&space, &[30, 31], TWO);
+        let mut held: Vec<FileSlot> = (0..20).map(|_| space.allocate(33, ANY).unwrap()).collect();
+        check(&space);
+        space.share_all();
+        check(&space);
+        assert_eq!(space.with_free_slots(), DeviceMask::NONE);
+        space.free(held.pop().unwrap());
+        check(&space);
+        space.unshare(|number| number != 2);
+        check(&space);
+        held.into_iter().for_each(|slot| space.free(slot));
+        check(&space);
+        add(&space, &[3], ONE);
+        let mut numbers = [0; 4];
+        assert_eq!(space.take_empty(&mut numbers), 2);
+        check(&space);
     }
 }

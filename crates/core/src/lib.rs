@@ -8,4 +8,6 @@ pub mod lock;
 pub mod page;
 pub mod page_table;
 mod relocation;
+pub mod shared_devices;
 pub mod space;
+pub mod turns;

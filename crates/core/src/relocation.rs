@@ -1,4 +1,4 @@
-//! Moving stored bytes: from the compressed RAM device to the file device (demotion), and within the compressed RAM device
+//! Moving stored bytes: from the compressed store to a shared device (demotion), and within the compressed RAM device
 //! (compaction). Locations change, entries and page words do not: whoever reads meanwhile finds the one place or the other,
 //! under the location's lock.
 
@@ -6,7 +6,7 @@ use crate::page_table::Memory;
 use crate::space::{Beside, Space, WriteError};
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_devices::{Checksum, CompactReport, FileSlot, Location, Page, PageMemory, Place, Verdict};
-use folioswap_slots::SwapEntry;
+use folioswap_slots::{DeviceMask, SwapEntry};
 
 impl<M: Memory + PageMemory> Space<'_, M> {
     /// Empties sparse spans of the compressed RAM device into fuller ones, moving about `budget_bytes` of stored bytes at most, and
@@ -30,15 +30,21 @@ impl<M: Memory + PageMemory> Space<'_, M> {
         report
     }
 
-    /// Moves the bytes of these entries from the compressed RAM device to consecutive slots of the file device; returns
-    /// how many were moved. An entry that was freed, or is being read or freed just now, is passed over. The caller is the
+    /// Moves the bytes of these entries from the compressed store to consecutive slots of one of `devices`; returns how many
+    /// were moved. An entry that was freed, or is being read or freed just now, is passed over. The caller is the
     /// only one that allocates entries, so none can have become another page's. `pages` is page aligned.
     ///
     /// # Errors
     /// [`WriteError`]; every location is as before.
-    pub fn demote_run(&self, entries: &[Option<SwapEntry>], pages: &mut [Page]) -> Result<u64, WriteError> {
+    pub fn demote_run(
+        &self,
+        entries: &[Option<SwapEntry>],
+        pages: &mut [Page],
+        devices: DeviceMask,
+    ) -> Result<u64, WriteError> {
         let mut olds = [Location::NONE; 64];
-        let first = self.file_space.allocate(entries.len() as u32).ok_or(WriteError::Incompressible)?;
+        let count = entries.len() as u32;
+        let first = self.file_space.allocate(count, devices).ok_or(WriteError::Incompressible)?;
         for (index, (entry, page)) in entries.iter().zip(pages.iter_mut()).enumerate() {
             let Some(beside) = entry.and_then(|entry| self.beside(entry)) else { continue };
             let Some(location) = beside.location.try_lock() else { continue };

@@ -1,8 +1,8 @@
 //! Swap space: where an entry's bytes are. Joins the allocator's entries to the devices.
 //!
 //! An entry is a name; its *location* (in the payload beside its slot word) says where the bytes are: nowhere stored (zero
-//! or same-filled), in the compressed RAM device, or in a slot of the file device. The entry stays valid when the bytes
-//! move.
+//! or same-filled), in the compressed store, or in a slot of a shared device (a file, or plain RAM). The entry stays valid when
+//! the bytes move.
 //!
 //! Context: entries are allocated and written by the evictor, read and freed by the fault handler and the reader of
 //! events. Whoever calls has the entry's page word in a state that gives it the right to (see [`crate::page`]).
@@ -11,22 +11,22 @@ pub mod validate;
 
 use crate::file_space::FileSpace;
 use crate::page_table::{Memory, PAGE};
+use crate::shared_devices::SharedDevices;
 use core::fmt;
 use core::ptr::NonNull;
 use core::sync::atomic::{
-    AtomicI32, AtomicPtr, AtomicU32, AtomicU64,
+    AtomicPtr, AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
 use folioswap_devices::{
-    Checksum, FileDevice, FileError, FileSlot, IncompressiblePolicy, Location, LocationCell, MmStat, Owner,
-    Page, PageMemory, Place, Scratch, StoreOptions, Stored, Zram,
+    Checksum, FileError, FileSlot, IncompressiblePolicy, Location, LocationCell, MmStat, Owner, Page,
+    PageMemory, Place, Scratch, StoreOptions, Stored, Zram,
 };
 use folioswap_slots::{
     AllocError, Config, DeviceFlags, DeviceId, DeviceMask, DeviceSpec, FolioId, LogicalCpu, Order, Shadow,
     SlotWord, Slots, SwapEntry,
 };
 use folioswap_trace::{Event, Tracer};
-use rustix::fd::BorrowedFd;
 
 /// What stands beside each slot word.
 #[repr(C)]
@@ -53,20 +53,21 @@ const EMPTY_RESERVE: u64 = 1 << 20;
 pub enum Written {
     /// Nothing needs to be stored.
     SameFilled,
-    /// In the compressed RAM device.
+    /// In the compressed store.
     Zram,
-    /// In the file device.
-    File,
+    /// On a shared device.
+    Shared,
 }
 
 /// Why a page could not be written. Its entry is as before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteError {
-    /// It does not compress, and the file device has no room here: ask for clusters and try again, or keep it as it is.
+    /// No slot is free here on the shared devices that it could go to: ask for clusters and try again, or keep it in the store as
+    /// it is.
     Incompressible,
     /// The store got no memory.
     NoMemory,
-    /// The file device failed.
+    /// The shared device failed.
     File(FileError),
 }
 
@@ -75,7 +76,7 @@ pub enum WriteError {
 pub enum ReadError {
     /// The stored bytes fail their checksum, or the location is not one.
     Corrupt,
-    /// The file device failed.
+    /// The shared device failed.
     File(FileError),
     /// There is no location: the entry was never written.
     Missing,
@@ -94,8 +95,8 @@ impl fmt::Display for ReadError {
 /// What becomes of a page that does not compress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Incompressible {
-    /// It goes to the file device.
-    ToFile,
+    /// It goes to one of these shared devices.
+    To(DeviceMask),
     /// It is stored as it is: there is nowhere else.
     Keep,
 }
@@ -132,7 +133,7 @@ pub struct Space<'m, M: Memory + PageMemory> {
     slots: Slots<PAYLOAD>,
     device: DeviceId,
     pub(crate) zram: Zram<StoreMemory<'m, M>>,
-    file: AtomicI32,
+    shared: SharedDevices,
     pub(crate) file_space: FileSpace,
     memory: &'m M,
     frame_bytes: AtomicU64,
@@ -163,7 +164,7 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
             slots,
             device,
             zram: Zram::new(StoreMemory(memory), options),
-            file: AtomicI32::new(-1),
+            shared: SharedDevices::new(),
             // SAFETY: fresh zeroed memory of the right size, never given back.
             file_space: unsafe { FileSpace::new(files) },
             memory,
@@ -189,15 +190,11 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
         Ok(())
     }
 
-    /// Names the file device's descriptor in the calling thread's table; -1 for none.
-    pub fn set_file(&self, descriptor: i32) {
-        self.file.store(descriptor, Release);
+    /// The devices that this process shares with its group.
+    pub fn shared_devices(&self) -> &SharedDevices {
+        &self.shared
     }
-    /// Is there a file device?
-    pub fn has_file(&self) -> bool {
-        self.file.load(Acquire) >= 0
-    }
-    /// The clusters of the file device that this process owns.
+    /// The clusters of them that this process owns.
     pub fn file_space(&self) -> &FileSpace {
         &self.file_space
     }
@@ -280,8 +277,7 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
         true
     }
 
-    /// Writes a page to the compressed RAM device, or to the file device if it does not compress, and sets the entry's
-    /// location.
+    /// Writes a page to the compressed store, or to a shared device if it does not compress, and sets the entry's location.
     ///
     /// # Errors
     /// [`WriteError`]; the entry then has no location.
@@ -293,7 +289,7 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
         incompressible: Incompressible,
     ) -> Result<Written, WriteError> {
         let policy = match incompressible {
-            Incompressible::ToFile => IncompressiblePolicy::Refuse,
+            Incompressible::To(_) => IncompressiblePolicy::Refuse,
             Incompressible::Keep => IncompressiblePolicy::Keep,
         };
         let owner = Owner::new(entry.to_raw() & ((1 << Owner::BITS) - 1)).ok_or(WriteError::NoMemory)?;
@@ -304,9 +300,13 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
                 (Place::Zram { handle, len, checksum }, Written::Zram)
             }
             Ok(Stored::Incompressible) => {
-                let slot = self.file_space.allocate(1).ok_or(WriteError::Incompressible)?;
+                let devices = match incompressible {
+                    Incompressible::To(devices) => devices,
+                    Incompressible::Keep => DeviceMask::NONE,
+                };
+                let slot = self.file_space.allocate(1, devices).ok_or(WriteError::Incompressible)?;
                 self.write_slots(slot, page)?;
-                (Place::File { slot, checksum: Checksum::of(page) }, Written::File)
+                (Place::File { slot, checksum: Checksum::of(page) }, Written::Shared)
             }
             Err(_) => return Err(WriteError::NoMemory),
         };
@@ -315,8 +315,8 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
     }
 
     pub(crate) fn write_slots(&self, slot: FileSlot, pages: &[u8]) -> Result<(), WriteError> {
-        let written = match self.file_device() {
-            Some(device) => device.write(slot, pages).map_err(WriteError::File),
+        let written = match self.shared.open(slot) {
+            Some((device, within)) => device.write(within, pages).map_err(WriteError::File),
             None => Err(WriteError::Incompressible),
         };
         written.inspect_err(|_| {
@@ -328,14 +328,20 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
         })
     }
 
-    /// Writes consecutive pages to consecutive slots of the file device in one go, and sets the location of each entry
+    /// Writes consecutive pages to consecutive slots of one of `devices` in one go, and sets the location of each entry
     /// (`None`: the page is not wanted; its slot is given back). `pages` is page aligned.
     ///
     /// # Errors
     /// [`WriteError::Incompressible`] when no run of slots is free: ask for a cluster. Nothing is written then.
-    pub fn write_run(&self, entries: &[Option<SwapEntry>], pages: &[u8]) -> Result<(), WriteError> {
+    pub fn write_run(
+        &self,
+        entries: &[Option<SwapEntry>],
+        pages: &[u8],
+        devices: DeviceMask,
+    ) -> Result<(), WriteError> {
         debug_assert_eq!(entries.len() * PAGE, pages.len());
-        let first = self.file_space.allocate(entries.len() as u32).ok_or(WriteError::Incompressible)?;
+        let count = entries.len() as u32;
+        let first = self.file_space.allocate(count, devices).ok_or(WriteError::Incompressible)?;
         self.write_slots(first, pages)?;
         for (index, (entry, page)) in entries.iter().zip(pages.chunks_exact(PAGE)).enumerate() {
             let Some(slot) = FileSlot::new(first.raw() + index as u64) else { continue };
@@ -348,12 +354,6 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
             }
         }
         Ok(())
-    }
-
-    fn file_device(&self) -> Option<FileDevice<'_>> {
-        let descriptor = self.file.load(Acquire);
-        // SAFETY: the descriptor is in the pager threads' table and is not closed while it stands here.
-        (descriptor >= 0).then(|| FileDevice::new(unsafe { BorrowedFd::borrow_raw(descriptor) }))
     }
 
     /// The write-back of these slots is complete: they leave the swap cache.
@@ -411,19 +411,19 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
                 Ok(Written::Zram)
             }
             Place::File { slot, checksum } => {
-                let device = self.file_device().ok_or(ReadError::Missing)?;
-                device.read(slot, page).map_err(ReadError::File)?;
+                let (device, within) = self.shared.open(slot).ok_or(ReadError::Corrupt)?;
+                device.read(within, page).map_err(ReadError::File)?;
                 if Checksum::of(page) != checksum {
                     return Err(ReadError::Corrupt);
                 }
-                Ok(Written::File)
+                Ok(Written::Shared)
             }
         }
     }
 
-    /// Reads consecutive slots of the file device in one go, for entries whose [`Space::file_slot`] are these slots, and
+    /// Reads consecutive slots of a shared device in one go, for entries whose [`Space::file_slot`] are these slots, and
     /// checks each page. Calls `bad` with the index of every page that fails. Only the holder of the entries' page words
-    /// may call; bytes on the file device do not move.
+    /// may call; bytes on shared devices do not move.
     ///
     /// # Errors
     /// [`ReadError::File`]: none of the pages is to be used.
@@ -434,8 +434,8 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
         pages: &mut [Page],
         mut bad: impl FnMut(usize),
     ) -> Result<(), ReadError> {
-        let device = self.file_device().ok_or(ReadError::Missing)?;
-        device.read(first, pages.as_flattened_mut()).map_err(ReadError::File)?;
+        let (device, within) = self.shared.open(first).ok_or(ReadError::Corrupt)?;
+        device.read(within, pages.as_flattened_mut()).map_err(ReadError::File)?;
         for (index, (entry, page)) in entries.iter().zip(pages).enumerate() {
             let expected =
                 entry.and_then(|entry| self.beside(entry)).map(|beside| beside.check.load(Relaxed));
@@ -456,13 +456,18 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
         })
     }
 
-    /// The slot of the file device in which an entry's bytes are, if they are there.
+    /// The slot of a shared device in which an entry's bytes are, if they are there.
     pub fn file_slot(&self, entry: SwapEntry) -> Option<FileSlot> {
         let beside = self.beside(entry)?;
         match Place::unpack(beside.location.get(), beside.check.load(Relaxed)) {
             Some(Place::File { slot, .. }) => Some(slot),
             _ => None,
         }
+    }
+
+    /// Are an entry's bytes on a file?
+    pub fn is_on_file(&self, entry: SwapEntry) -> bool {
+        self.file_slot(entry).is_some_and(|slot| self.shared.is_file(slot))
     }
 
     /// One holder of each of these entries less; what nobody holds any more is freed, stored bytes and all. The entries

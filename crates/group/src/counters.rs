@@ -60,9 +60,9 @@ named! {
         Unshared = "pages_unshared",
         /// Pages whose stored bytes failed their checksum or could not be read; each was poisoned.
         Poisoned = "pages_poisoned",
-        /// Pages written to the file device.
+        /// Pages written to files.
         FilePagesOut = "file_pswpout",
-        /// Pages read from the file device.
+        /// Pages read from files.
         FilePagesIn = "file_pswpin",
         /// Nanoseconds that faulting threads waited, from the reading of the fault to its resolution.
         FaultNanoseconds = "fault_wait_ns",
@@ -112,7 +112,7 @@ named! {
         SamePages = "same_pages",
         /// Pages stored as they are because they do not compress.
         HugePages = "huge_pages",
-        /// Bytes in the file device.
+        /// Bytes on shared devices.
         FileBytes = "file_bytes",
         /// Bytes of the engine's own tables that are resident.
         Metadata = "metadata",

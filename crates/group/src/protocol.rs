@@ -8,27 +8,29 @@
 //! | from | message | words | descriptors |
 //! |---|---|---|---|
 //! | member | `Hello` | fork token (0: none), abilities | |
-//! | supervisor | `Welcome` | member id, device flags | segment, [file device], [ring for its trace], [userfaultfd of a forked child] |
+//! | supervisor | `Welcome` | member id, flags, how many devices have a descriptor | segment, those devices by number, [ring for its trace], [userfaultfd of a forked child] |
 //! | supervisor | `Refused` | [`Refusal`] | |
 //! | member | `HoldUserfault` | | its userfaultfd, for the supervisor to hold |
 //! | member | `Forked` | fork token | userfaultfd of the child, which will say `Hello` with the token |
 //! | member | `RawForked` | | userfaultfd of a child that no agent prepared; its parent serves it |
-//! | member | `WantClusters` | how many | |
-//! | supervisor | `Clusters` | how many (0: the device is full), then their numbers | |
+//! | member | `WantClusters` | how many, on which devices (a bit each) | |
+//! | supervisor | `Clusters` | how many (0: those devices are full), then their numbers | |
 //! | member | `DropClusters` | how many, then their numbers | |
 //! | member | `OutOfMemory` | [`OutOfMemory`], bytes it has, bytes it would need | |
 //! | member | `Note` | [`Note`], a value, for some a second one | |
 //! | anybody of the same user | `Query` | | |
-//! | supervisor | `Answer` | [`answer`] flags | segment, read-only, [directory of the file device, `O_PATH`] |
+//! | supervisor | `Answer` | the devices that have a directory (a bit each) | segment, read-only, those directories by number, `O_PATH` |
 //!
 //! Requests are answered in order; a member has at most one unanswered request.
+
+use crate::devices::DEVICES_MAX;
 
 /// Environment variable that names the group's socket (abstract, without the leading zero byte).
 pub const GROUP_VARIABLE: &str = "FOLIOSWAP_GROUP";
 /// Most clusters that one message carries.
 pub const CLUSTERS_PER_MESSAGE: usize = 24;
-/// Most descriptors that one message carries.
-pub const DESCRIPTORS_MAX: usize = 4;
+/// Most descriptors that one message carries: a segment, one for each device, a ring for a trace, a userfaultfd.
+pub const DESCRIPTORS_MAX: usize = 3 + DEVICES_MAX;
 
 /// What a message says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,20 +52,12 @@ pub enum Kind {
     Answer = 13,
 }
 
-/// Bits of the second word of `Welcome`: which descriptors follow the segment, in this order.
+/// Bits of the second word of `Welcome`.
 pub mod welcome {
-    /// The file device's descriptor follows.
-    pub const FILE: u64 = 1;
-    /// The userfaultfd that the kernel made for this child at its fork follows (last).
-    pub const USERFAULT: u64 = 2;
-    /// A memfd with a `folioswap_trace::Ring` of this member's own follows (after the file device).
-    pub const TRACE: u64 = 4;
-}
-
-/// Bits of the first word of `Answer`.
-pub mod answer {
-    /// The directory of the file device follows the segment.
-    pub const DIRECTORY: u64 = 1;
+    /// The userfaultfd that the kernel made for this child at its fork is the last descriptor.
+    pub const USERFAULT: u64 = 1;
+    /// A memfd with a `folioswap_trace::Ring` of this member's own follows the devices.
+    pub const TRACE: u64 = 2;
 }
 
 /// Why the supervisor refuses a member; it then runs unmanaged and is counted so.

@@ -5,6 +5,7 @@
 //! [`Header`], which the supervisor fills in before the first member connects.
 
 use crate::counters::{Counter, Figures};
+use crate::devices::{DEVICES_MAX, DeviceDescription, DeviceEntry};
 use core::sync::atomic::{
     AtomicU32, AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
@@ -13,11 +14,11 @@ use core::sync::atomic::{
 /// "folioswp" in ASCII.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"folioswp");
 /// Layout version; a member refuses a segment of another version.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// Members that one group can have at a time.
 pub const MEMBERS_MAX: usize = 4096;
-/// Clusters (2 MiB each) of the shared file device that can have their owner count published: 1 TiB.
-pub const FILE_CLUSTERS_MAX: usize = 1 << 19;
+/// Clusters (2 MiB each) of all shared devices together that can have their owner count published: 1 TiB.
+pub const CLUSTERS_MAX: usize = 1 << 19;
 /// Bytes of a cluster: 512 slots of 4 KiB.
 pub const CLUSTER_BYTES: u64 = 2 << 20;
 
@@ -60,10 +61,8 @@ pub struct Header {
     pub unmanaged_bytes: AtomicU64,
     /// Members in `0..members_high` may be live; those above never were.
     pub members_high: AtomicU32,
-    /// Size of the file device in clusters; 0 when there is none.
-    pub file_clusters: AtomicU32,
-    /// Clusters of the file device that have an owner.
-    pub file_clusters_used: AtomicU32,
+    /// Bytes of memory that shared devices hold (`ram`).
+    pub device_bytes: AtomicU64,
     /// Counts up whenever the group's charge sinks: threads that wait for memory wait on it (futex).
     pub charge_sank: AtomicU32,
     /// 1: members check every invariant now and then (for tests).
@@ -142,10 +141,12 @@ impl Member {
 pub struct Segment {
     /// What concerns the whole group.
     pub header: Header,
+    /// The group's devices, by number.
+    pub devices: [DeviceEntry; DEVICES_MAX],
     /// The places, indexed by member id.
     pub members: [Member; MEMBERS_MAX],
-    /// Owners of each cluster of the file device. Written by the supervisor.
-    pub file_cluster_owners: [AtomicU32; FILE_CLUSTERS_MAX],
+    /// Owners of each cluster of the shared devices. Written by the supervisor.
+    pub cluster_owners: [AtomicU32; CLUSTERS_MAX],
 }
 
 /// The segment is not one that this build understands.
@@ -156,13 +157,21 @@ impl Segment {
     /// Size of the memfd. Sparse: an idle segment occupies a few pages.
     pub const BYTES: usize = size_of::<Segment>();
 
-    /// Fills in the header of a new, all-zero segment. For the supervisor, before any member connects.
-    pub fn initialise(&self, supervisor_pid: u32, limit_bytes: u64, scope: Scope, file_clusters: u32) {
+    /// Fills in header and devices of a new, all-zero segment. For the supervisor, before any member connects.
+    pub fn initialise(
+        &self,
+        supervisor_pid: u32,
+        limit_bytes: u64,
+        scope: Scope,
+        devices: impl IntoIterator<Item = DeviceDescription>,
+    ) {
         let header = &self.header;
         header.supervisor_pid.store(supervisor_pid, Relaxed);
         header.limit_bytes.store(limit_bytes, Relaxed);
         header.scope.store(scope as u32, Relaxed);
-        header.file_clusters.store(file_clusters.min(FILE_CLUSTERS_MAX as u32), Relaxed);
+        for (entry, device) in self.devices.iter().zip(devices) {
+            entry.describe(device);
+        }
         header.version.store(VERSION, Relaxed);
         header.magic.store(MAGIC, Release);
     }
@@ -181,13 +190,18 @@ impl Segment {
         if self.header.scope.load(Relaxed) == Scope::Resident as u32 { Scope::Resident } else { Scope::Total }
     }
 
+    /// The devices that there are, by number.
+    pub fn devices(&self) -> impl Iterator<Item = (DeviceDescription, &DeviceEntry)> {
+        self.devices.iter().map_while(|entry| Some((entry.description()?, entry)))
+    }
+
     /// The places that may be live.
     pub fn members(&self) -> &[Member] {
         let high = self.header.members_high.load(Acquire) as usize;
         &self.members[..high.min(MEMBERS_MAX)]
     }
 
-    /// Sum of what all members and the unmanaged rest count towards the limit, in bytes. Cost: one load per member.
+    /// Sum of what all members, the unmanaged rest and devices in memory count towards the limit, in bytes. Cost: one load per member.
     pub fn charge_bytes(&self) -> u64 {
         let managed: u64 = self
             .members()
@@ -195,7 +209,11 @@ impl Segment {
             .filter(|member| member.is_live())
             .map(|member| member.charge_bytes.load(Relaxed))
             .sum();
-        managed + self.header.unmanaged_bytes.load(Relaxed)
+        let devices = match self.scope() {
+            Scope::Total => self.header.device_bytes.load(Relaxed),
+            Scope::Resident => 0,
+        };
+        managed + self.header.unmanaged_bytes.load(Relaxed) + devices
     }
 
     /// Faults that all members together have served. Cost: two loads per member.

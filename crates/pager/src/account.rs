@@ -163,10 +163,11 @@ impl Engine {
         self.space.mm_stat().mem_used_total + self.space.metadata_bytes() + tables + (128 << 10)
     }
 
-    /// Memory that the compressed stores of all members occupy, as last published.
+    /// Memory that the group's devices occupy: the compressed stores of all members, as last published, and plain RAM.
     pub(crate) fn stored_by_group(&self) -> u64 {
         let members = self.segment().members().iter().filter(|member| member.is_live());
-        members.map(|member| member.figures.gauge(Gauge::MemUsedTotal)).sum()
+        let stores: u64 = members.map(|member| member.figures.gauge(Gauge::MemUsedTotal)).sum();
+        stores + self.segment().header.device_bytes.load(Relaxed)
     }
 
     /// Publishes the store's figures.

@@ -23,6 +23,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use folioswap_core::page::PageWord;
 use folioswap_core::page_table::{Block, PAGE};
 use folioswap_group::counters::Counter;
+use folioswap_group::devices::{DEVICES_MAX, DeviceIo};
 use folioswap_group::segment::Scope;
 use folioswap_slots::SwapEntry;
 use rustix::io::Errno;
@@ -31,9 +32,9 @@ use rustix::mm::{Advice, madvise};
 /// Bytes of the bin.
 pub const BIN_BYTES: usize = 1 << 20;
 
-/// Bits of [`Engine::swap_full`]: the compressed RAM device, the file device.
-const ZRAM_FULL: u32 = 1;
-const FILE_FULL: u32 = 2;
+/// Bit of [`Engine::swap_full`] for the compressed store; a shared device has that of its number.
+const STORE_FULL: u64 = 1 << 63;
+const _: () = assert!(DEVICES_MAX < 63);
 
 /// A block's [`Block::history_rewrites`]: what a write fault on a clean page adds, what a clean page that left unchanged and
 /// a swap-in that kept nothing take away, and from where on nothing is kept. A write fault costs about as much as the
@@ -93,25 +94,32 @@ impl Engine {
     /// the compressed store counts as full from an eighth of the limit on. Evictor.
     pub(crate) fn look_at_swap_space(&self) {
         let (segment, stats) = (self.segment(), self.space.slots().stats());
-        let header = &segment.header;
-        let zram_full = match segment.scope() {
-            Scope::Resident => stats.inuse > stats.slots / 2,
-            Scope::Total => self.stored_by_group() > header.limit_bytes.load(Relaxed) / 8,
-        };
-        let clusters = header.file_clusters.load(Relaxed);
-        let file_full = header.file_clusters_used.load(Relaxed) > clusters / 2;
-        let bit = |full: bool, bit: u32| if full { bit } else { 0 };
-        self.swap_full.store(bit(zram_full, ZRAM_FULL) | bit(file_full, FILE_FULL), Relaxed);
+        let memory_full = segment.scope() == Scope::Total
+            && self.stored_by_group() > segment.header.limit_bytes.load(Relaxed) / 8;
+        let store_full = memory_full || stats.inuse > stats.slots / 2;
+        let mut full = if store_full { STORE_FULL } else { 0 };
+        for (number, (device, entry)) in
+            segment.devices().enumerate().filter(|(_, (device, _))| device.clusters > 0)
+        {
+            // Where reading costs as little as copying, a copy is not worth its place (spec §6, phase II).
+            let keeps_none = device.io == DeviceIo::Synchronous
+                || device.kind.is_in_memory() && memory_full
+                || entry.clusters_used.load(Relaxed) > device.clusters / 2;
+            full |= u64::from(keeps_none) << number;
+        }
+        self.swap_full.store(full, Relaxed);
     }
 
     /// Is there space for a copy of what is in memory, on the device that holds it?
     fn has_space_for_copy(&self, entry: SwapEntry) -> bool {
         let full = self.swap_full.load(Relaxed);
         full == 0
-            || if self.space.file_slot(entry).is_some() {
-                full & FILE_FULL == 0
-            } else {
-                full & ZRAM_FULL == 0 || !self.space.is_in_zram(entry)
+            || match self.space.file_slot(entry) {
+                Some(slot) => {
+                    let device = self.space.shared_devices().of_slot(slot);
+                    device.is_some_and(|device| full >> device.index() & 1 == 0)
+                }
+                None => full & STORE_FULL == 0 || !self.space.is_in_zram(entry),
             }
     }
 

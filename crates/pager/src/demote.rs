@@ -1,8 +1,8 @@
 //! Demotion: when nothing of the program is left to take and the compressed store itself fills the limit, its pages go on
-//! to the file device.
+//! to a shared device.
 //!
-//! The evictor goes round the page words; a stored page whose location is in the compressed RAM device is read, written
-//! to a slot of the file device, and its location replaced. The entry does not change, and neither does the page word: a
+//! The evictor goes round the page words; a stored page whose location is in the compressed store is read, written to a
+//! slot of a shared device, and its location replaced. The entry does not change, and neither does the page word: a
 //! fault that comes meanwhile finds one location or the other, under the location's lock.
 
 use crate::engine::Engine;
@@ -12,7 +12,7 @@ use folioswap_core::page::PageState;
 use folioswap_core::page_table::{BLOCK, PAGE};
 use folioswap_devices::Page;
 use folioswap_group::counters::Counter;
-use folioswap_slots::SwapEntry;
+use folioswap_slots::{DeviceMask, SwapEntry};
 
 /// Page-aligned room for one run.
 #[repr(C, align(4096))]
@@ -27,17 +27,17 @@ impl Run {
 /// What a round of demotion achieved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Demoted {
-    /// Pages whose bytes are on the file device now.
+    /// Pages whose bytes are on a shared device now.
     pub(crate) pages: u64,
     /// Where the next round goes on; 0 when the round came to the end.
     pub(crate) hand: usize,
-    /// The file device has no granted room.
+    /// The shared devices have no granted room.
     pub(crate) wants_clusters: bool,
 }
 
 impl Engine {
-    /// Demotes up to `most` pages, beginning with the block at `hand`. Evictor only, under the gate.
-    pub(crate) fn demote(&self, hand: usize, most: u64, run: &mut Run) -> Demoted {
+    /// Demotes up to `most` pages to one of `devices`, beginning with the block at `hand`. Evictor only, under the gate.
+    pub(crate) fn demote(&self, hand: usize, most: u64, run: &mut Run, devices: DeviceMask) -> Demoted {
         let mut demoted = Demoted { pages: 0, hand: 0, wants_clusters: false };
         let mut entries = [None; FOLIO_PAGES];
         let mut count = 0;
@@ -47,7 +47,7 @@ impl Engine {
                 if taken == 0 {
                     return ControlFlow::Continue(());
                 }
-                match self.space.demote_run(&entries[..taken], &mut pages[..taken]) {
+                match self.space.demote_run(&entries[..taken], &mut pages[..taken], devices) {
                     Ok(pages) => {
                         demoted.pages += pages;
                         ControlFlow::Continue(())

@@ -125,7 +125,7 @@ pub struct Engine {
     /// Pages in the program's memory that keep their stored copy ([`folioswap_core::page::PageState::Clean`]).
     pub(crate) clean_pages: AtomicU64,
     /// Devices on which space is short, as the evictor found them (`look_at_swap_space`).
-    pub(crate) swap_full: AtomicU32,
+    pub(crate) swap_full: AtomicU64,
     pub(crate) handler_stack: AtomicUsize,
     pub(crate) evictor_stack: AtomicUsize,
     /// Where this process's allocations and frees are recorded, and with what; null without `--trace`.

@@ -19,6 +19,7 @@ use crate::sys;
 use crate::uffd::Watch;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use folioswap_core::page_table::PAGE;
+use folioswap_core::turns::Turns;
 use folioswap_devices::Scratch;
 use folioswap_group::protocol::{Kind, OutOfMemory};
 use folioswap_group::segment::GroupState;
@@ -62,7 +63,10 @@ pub(crate) struct Evictor {
     pub(crate) faults_seen: u64,
     pub(crate) served_at_progress: u64,
     pub(crate) last_progress_ns: u64,
-    pub(crate) clusters_full: bool,
+    pub(crate) turns: Turns,
+    pub(crate) ask_full_next_ns: u64,
+    /// No device took the last folio.
+    pub(crate) devices_full: bool,
     pub(crate) reclaiming: bool,
     pub(crate) wraps: u64,
     pub(crate) desperate: bool,
@@ -108,7 +112,9 @@ pub(crate) unsafe extern "C" fn run(argument: usize) -> ! {
         faults_seen: 0,
         served_at_progress: 0,
         last_progress_ns: sys::now_ns(),
-        clusters_full: false,
+        turns: Turns::new(engine.segment().devices().map(|(device, _)| device)),
+        ask_full_next_ns: 0,
+        devices_full: false,
         reclaiming: false,
         wraps: 0,
         desperate: false,
@@ -233,7 +239,7 @@ impl Evictor {
         } else if now - self.last_progress_ns > STUCK_NS {
             // What fills the limit: pages that no device takes any more, or what never could be swapped?
             let stored = self.engine.space.mm_stat().mem_used_total;
-            let full = batch.stuck || stored > marks.limit / 8;
+            let full = batch.stuck || self.devices_full || stored > marks.limit / 8;
             let reason = if full { OutOfMemory::SwapFull } else { OutOfMemory::Unmanaged };
             let control = self.engine.descriptors.control.load(Relaxed);
             link::tell(control, Kind::OutOfMemory, [reason as u64, total, marks.limit], None);

@@ -215,7 +215,7 @@ impl Handler {
                         None => {
                             run = self.read_stored(entry, page, &claimed, |bad| failed[bad] = true);
                             from_store += run as u64;
-                            from_file += if engine.space.file_slot(entry).is_some() { run as u64 } else { 0 };
+                            from_file += if engine.space.is_on_file(entry) { run as u64 } else { 0 };
                         }
                     }
                 }

@@ -16,8 +16,10 @@ use crate::uffd::{Access, Event, Message, Userfault};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use folioswap_devices::Scratch;
 use folioswap_group::counters::Counter;
+use folioswap_group::devices::DEVICES_MAX;
 use folioswap_group::protocol::{Kind, Message as Control, Note, welcome};
 use folioswap_group::segment::{GroupState, Segment};
+use folioswap_slots::DeviceMask;
 use linux_raw_sys::general as raw;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::{BorrowedFd, IntoRawFd};
@@ -128,14 +130,16 @@ fn join(engine: &Engine) -> Result<(), Errno> {
     if answer.kind() != Some(Kind::Welcome) {
         return Err(Errno::CONNREFUSED);
     }
-    let [id, flags, _] = answer.words;
-    let mut came = came.into_iter();
-    let segment = came.next().unwrap_or(-1);
-    if flags & welcome::FILE != 0 {
-        engine.space.set_file(came.next().unwrap_or(-1));
+    let [id, flags, devices] = answer.words;
+    let devices = (devices as usize).min(DEVICES_MAX);
+    let (segment, device_descriptors) = (came[0], &came[1..=devices]);
+    let mut others = came[devices + 1..].iter().copied();
+    let mut announced = |flag| if flags & flag != 0 { others.next() } else { None };
+    let (ring, userfault) = (announced(welcome::TRACE), announced(welcome::USERFAULT));
+    if segment < 0 || device_descriptors.contains(&-1) || ring == Some(-1) || userfault == Some(-1) {
+        // The program allows itself fewer descriptors than it is sent.
+        return Err(Errno::MFILE);
     }
-    let ring = if flags & welcome::TRACE != 0 { came.next().unwrap_or(-1) } else { -1 };
-    let userfault = if flags & welcome::USERFAULT != 0 { came.next().unwrap_or(-1) } else { -1 };
     if engine.segment.load(Acquire).is_null() {
         // SAFETY: a new mapping of the descriptor that the supervisor sized to the segment's layout.
         let place = unsafe {
@@ -152,14 +156,17 @@ fn join(engine: &Engine) -> Result<(), Errno> {
         engine.segment().check().map_err(|_| Errno::PROTO)?;
     }
     sys::close_range(segment as u32, segment as u32);
+    let described = DeviceMask::ALL.iter().zip(engine.segment().devices());
+    let shared = described.filter(|(_, (device, _))| device.clusters > 0);
+    for ((number, (device, _)), &descriptor) in shared.zip(device_descriptors) {
+        engine.space.shared_devices().set(number, device, descriptor);
+    }
     engine.member.store(id as u32, Release);
-    if ring >= 0 {
+    if let Some(ring) = ring {
         engine.trace_into(ring)?;
     }
     if token != 0 {
-        if userfault < 0 {
-            return Err(Errno::BADF);
-        }
+        let userfault = userfault.ok_or(Errno::BADF)?;
         descriptors.userfault.store(userfault, Relaxed);
         engine.fork.take_over(engine);
         engine.figures().add(Counter::Forks, 1);

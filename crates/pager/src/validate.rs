@@ -236,7 +236,7 @@ mod tests {
     use folioswap_core::page::{Heat, PageWord};
     use folioswap_core::space::Incompressible;
     use folioswap_devices::Scratch;
-    use folioswap_slots::{FolioId, Order};
+    use folioswap_slots::{DeviceId, DeviceMask, FolioId, Order};
     use std::boxed::Box;
 
     const PAGE_ADDRESS: usize = 0x7000_0020_3000;
@@ -335,8 +335,9 @@ mod tests {
     #[test]
     fn what_the_file_holds_for_nobody_is_found() {
         let (engine, _) = with_one_page_out();
-        assert!(engine.space.file_space().add(3));
-        let slot = engine.space.file_space().allocate(1);
+        let device = DeviceId::new(1).expect("a number");
+        assert_eq!(engine.space.file_space().add([(3, device)].into_iter()), 1);
+        let slot = engine.space.file_space().allocate(1, DeviceMask::only(device));
         assert!(slot.is_some());
         assert_eq!(engine.validate(), Err((Invariant::FileContents, 1)));
     }

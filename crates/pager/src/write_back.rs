@@ -8,24 +8,36 @@ use folioswap_core::page_table::{Block, PAGE};
 use folioswap_core::space::{Incompressible, WriteError, Written};
 use folioswap_devices::{Page, Scratch};
 use folioswap_group::counters::Counter;
-use folioswap_slots::SwapEntry;
+use folioswap_group::devices::DeviceKind;
+use folioswap_slots::{DeviceMask, SwapEntry};
 
-/// Which device a folio is meant for.
+/// Where a folio is to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tier {
-    /// The compressed RAM device; what does not compress goes to the file, if there is one.
-    Zram,
-    /// The file device, whole, as it is.
-    File,
+    /// To the compressed store.
+    Store(Incompressible),
+    /// To one of these shared devices, whole, as it is.
+    Shared(DeviceMask),
+    /// To these shared devices, page by page: no run of slots is left (the kernel's split and fallback to order 0, spec §2.7).
+    SharedSplit(DeviceMask),
 }
 
 /// Why a folio could not be written back whole. What could not be written still waits in staging.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stuck {
-    /// The file device has no granted room: ask for clusters.
+    /// The shared devices that it may go to have no granted room: ask for clusters.
     WantClusters,
-    /// No device takes it.
+    /// The device does not take it.
     NoRoom,
+}
+
+impl From<WriteError> for Stuck {
+    fn from(error: WriteError) -> Self {
+        match error {
+            WriteError::Incompressible => Stuck::WantClusters,
+            WriteError::NoMemory | WriteError::File(_) => Stuck::NoRoom,
+        }
+    }
 }
 
 impl Engine {
@@ -34,12 +46,7 @@ impl Engine {
     ///
     /// # Errors
     /// [`Stuck`]: the folio stays the oldest; nothing is lost.
-    pub(crate) fn write_back_oldest(
-        &self,
-        scratch: &mut Scratch,
-        tier: Tier,
-        incompressible: Incompressible,
-    ) -> Result<u64, Stuck> {
+    pub(crate) fn write_back_oldest(&self, scratch: &mut Scratch, tier: Tier) -> Result<u64, Stuck> {
         let _takers_wait = self.write_back_lock.lock();
         // SAFETY: the ring is used by the evictor, which we are, with the lock held.
         let staging = unsafe { &mut *self.staging.get() };
@@ -48,8 +55,8 @@ impl Engine {
         let folio = staging.folio_mut(place);
         let block = self.table.block(folio.address);
         let base = page_index(folio.address);
-        let mut written = 0;
-        if tier == Tier::File {
+        let (mut written, mut stuck) = (0, None);
+        if let Tier::Shared(devices) = tier {
             let wanted: [Option<SwapEntry>; FOLIO_PAGES] = core::array::from_fn(|page| {
                 folio.entries[page].filter(|&entry| is_leaving(block, base + page, entry))
             });
@@ -57,34 +64,48 @@ impl Engine {
                 // SAFETY: the place belongs to this folio until it is popped; a page taken back meanwhile leaves its
                 // contents here, and a hole reads as zeroes, whose entry is `None`.
                 let pages = unsafe { core::slice::from_raw_parts(staged as *const u8, FOLIO) };
-                match self.space.write_run(&wanted, pages) {
-                    Ok(()) => {
-                        let count = wanted.iter().flatten().count() as u64;
-                        self.figures().add(Counter::FilePagesOut, count);
-                    }
-                    Err(WriteError::Incompressible) => return Err(Stuck::WantClusters),
-                    Err(_) => return Err(Stuck::NoRoom),
-                }
+                self.space.write_run(&wanted, pages, devices)?;
+                self.count_shared(wanted.into_iter().flatten());
             }
         }
         for page in 0..FOLIO_PAGES {
             let Some(entry) = folio.entries[page] else { continue };
-            if tier == Tier::Zram && is_leaving(block, base + page, entry) {
+            if is_leaving(block, base + page, entry) {
                 // SAFETY: as above; one page of it.
                 let bytes = unsafe { &*((staged + page * PAGE) as *const Page) };
-                match self.space.write(scratch, entry, bytes, incompressible) {
-                    Ok(Written::File) => self.figures().add(Counter::FilePagesOut, 1),
+                let result = match tier {
+                    Tier::Store(incompressible) => self.space.write(scratch, entry, bytes, incompressible),
+                    Tier::Shared(_) => Ok(Written::SameFilled),
+                    Tier::SharedSplit(devices) => {
+                        self.space.write_run(&[Some(entry)], bytes, devices).map(|()| Written::Shared)
+                    }
+                };
+                match result {
+                    Ok(Written::Shared) => self.count_shared([entry]),
                     Ok(_) => {}
-                    Err(WriteError::Incompressible) => return Err(Stuck::WantClusters),
-                    Err(_) => return Err(Stuck::NoRoom),
+                    Err(error) => {
+                        stuck = Some(error.into());
+                        break;
+                    }
                 }
             }
             folio.entries[page] = None;
             written += u64::from(self.finish(block, base + page, entry));
         }
         self.figures().add(Counter::PagesOut, written);
-        staging.pop();
-        Ok(written)
+        match stuck {
+            Some(stuck) => Err(stuck),
+            None => {
+                staging.pop();
+                Ok(written)
+            }
+        }
+    }
+
+    /// These pages went to shared devices.
+    fn count_shared(&self, entries: impl IntoIterator<Item = SwapEntry>) {
+        let on_file = entries.into_iter().filter(|entry| self.space.is_on_file(*entry));
+        self.figures().add(Counter::FilePagesOut, on_file.count() as u64);
     }
 
     /// The location of `entry` is set (or its page is not wanted any more): out of the swap cache with it, and on to
@@ -133,11 +154,12 @@ impl Engine {
         let staged = staging.address(place) + page * PAGE;
         // SAFETY: the page is in staging: its word says Leaving, and the evictor cannot pop it now.
         let bytes = unsafe { &*(staged as *const Page) };
-        let stored = self
-            .space
-            .write(scratch, entry, bytes, Incompressible::ToFile)
-            .or_else(|_| self.space.write(scratch, entry, bytes, Incompressible::Keep));
-        if stored.is_err() {
+        // The reader of events cannot ask for clusters. Where it finds no slot the store takes the page, be it a device or not.
+        let anywhere = self.space.shared_devices().mask();
+        let slot = || self.space.write_run(&[Some(entry)], bytes, anywhere).map(|()| Written::Shared);
+        let mut store = |what| self.space.write(scratch, entry, bytes, what);
+        let stored = if self.has_store() { store(Incompressible::To(anywhere)) } else { slot() };
+        if stored.or_else(|_| store(Incompressible::Keep)).is_err() {
             return false;
         }
         self.space.leave_cache(entry, 1);
@@ -147,6 +169,11 @@ impl Engine {
         }
         self.figures().add(Counter::PagesOut, 1);
         true
+    }
+
+    /// Is the compressed store one of the group's devices?
+    pub(crate) fn has_store(&self) -> bool {
+        self.segment().devices().any(|(device, _)| device.kind == DeviceKind::Zram)
     }
 
     /// Where in staging a cached entry's folio is.

@@ -7,9 +7,7 @@ use super::{
     recording::Recording,
 };
 use crate::{process, wire};
-use folioswap_group::protocol::{
-    CLUSTERS_PER_MESSAGE, Invariant, Kind, Message, Note, Refusal, answer, welcome,
-};
+use folioswap_group::protocol::{CLUSTERS_PER_MESSAGE, Invariant, Kind, Message, Note, Refusal, welcome};
 use rustix::{
     fd::{AsFd, OwnedFd},
     io::Errno,
@@ -148,8 +146,8 @@ impl Supervisor {
                 After::Keep
             }
             (Kind::WantClusters, Role::Member(_), _) => {
-                let wanted = (message.words[0] as usize).min(CLUSTERS_PER_MESSAGE);
-                let granted = self.clusters.grant(segment, &mut connection.clusters, wanted);
+                let count = (message.words[0] as usize).min(CLUSTERS_PER_MESSAGE);
+                let granted = self.clusters.grant(segment, &mut connection.clusters, message.words[1], count);
                 let reply =
                     Message::new(Kind::Clusters, [granted.len() as u64, 0, 0]).with_clusters(&granted);
                 sent(wire::send(&connection.socket, &reply, &[]))
@@ -181,10 +179,8 @@ impl Supervisor {
         self.totals.began(segment);
         let mut flags = 0;
         let mut descriptors = vec![self.settings.segment.fd.as_fd()];
-        if let Some(file) = self.clusters.file() {
-            flags |= welcome::FILE;
-            descriptors.push(file.as_fd());
-        }
+        descriptors.extend(self.clusters.files().map(AsFd::as_fd));
+        let devices = descriptors.len() as u64 - 1;
         if let Some(recording) = &mut self.recording {
             let inherited = fork.as_ref().and_then(|fork| fork.recorded);
             let member = inherited.unwrap_or_else(|| recording.number());
@@ -202,18 +198,23 @@ impl Supervisor {
         }
         sent(wire::send(
             &connection.socket,
-            &Message::new(Kind::Welcome, [u64::from(id), flags, 0]),
+            &Message::new(Kind::Welcome, [u64::from(id), flags, devices]),
             &descriptors,
         ))
     }
 
     fn answer(&self, index: usize) -> After {
         let mut descriptors = vec![self.settings.segment.read_only.as_fd()];
-        descriptors.extend(self.settings.directory.as_ref().map(AsFd::as_fd));
-        let flags = if descriptors.len() > 1 { answer::DIRECTORY } else { 0 };
+        let mut with_directory = 0_u64;
+        for (number, device) in self.settings.devices.devices.iter().enumerate() {
+            if let Some(directory) = &device.directory {
+                with_directory |= 1 << number;
+                descriptors.push(directory.as_fd());
+            }
+        }
         sent(wire::send(
             &self.connections[index].socket,
-            &Message::new(Kind::Answer, [flags, 0, 0]),
+            &Message::new(Kind::Answer, [with_directory, 0, 0]),
             &descriptors,
         ))
     }

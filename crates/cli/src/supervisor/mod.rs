@@ -2,6 +2,7 @@
 //!
 //! One thread, one poll loop. Everything that decides is in the parts below; this file holds them together.
 
+pub mod area;
 mod bits;
 pub mod census;
 mod clusters;
@@ -19,6 +20,7 @@ pub use outcome::Outcome;
 use crate::{
     child::Start,
     descriptors,
+    devices::PreparedDevices,
     link::{Link, Packet, Remains},
     process,
     report::Report,
@@ -48,7 +50,6 @@ use std::{
     collections::HashSet,
     fs::File,
     io::Write,
-    path::PathBuf,
     sync::atomic::Ordering::Relaxed,
     time::{Duration, Instant},
 };
@@ -76,14 +77,8 @@ pub struct Settings {
     pub scope: Scope,
     /// The new segment.
     pub segment: SegmentFile,
-    /// The directory of the swap file, as given.
-    pub swap_directory: PathBuf,
-    /// The same, for those who ask.
-    pub directory: Option<OwnedFd>,
-    /// The swap file.
-    pub file: Option<OwnedFd>,
-    /// Its highest size.
-    pub file_clusters: u32,
+    /// The swap devices.
+    pub devices: PreparedDevices,
     /// The group's socket.
     pub listener: OwnedFd,
     /// Print the report.
@@ -137,22 +132,23 @@ pub fn run(mut settings: Settings, start: Start, link: Link, inherited: &Inherit
         std::process::id(),
         settings.limit - settings.reserve,
         settings.scope,
-        settings.file_clusters,
+        settings.devices.devices.iter().map(|device| device.description),
     );
     segment.header.validate.store(u32::from(settings.validate), Relaxed);
     let started = match start.start(inherited, &signals) {
         Ok(started) => started,
         Err(error) => refuse(&link, &error.to_string(), error.status()),
     };
-    let file = settings.file.take();
     let recording = settings.recording.take();
+    let devices = settings.devices.devices.iter_mut();
+    let clusters = devices.map(|device| (device.description, device.shared.take())).collect();
     let now = Instant::now();
     let mut forwards = Forwards::default();
     for signal in started.reached_both.into_iter().filter(Arrived::is_forwarded) {
         forwards.arrived(signal, now);
     }
     let supervisor = Supervisor {
-        clusters: Clusters::new(file, settings.file_clusters),
+        clusters: Clusters::new(clusters),
         settings,
         link: Some(link),
         signals,
@@ -202,8 +198,10 @@ impl Supervisor {
             self.signals.as_fd(),
         ];
         kept.extend(self.link.iter().map(AsFd::as_fd));
-        kept.extend(self.clusters.file().map(AsFd::as_fd));
-        kept.extend(settings.directory.as_ref().map(AsFd::as_fd));
+        kept.extend(self.clusters.files().map(AsFd::as_fd));
+        kept.extend(
+            settings.devices.devices.iter().filter_map(|device| device.directory.as_ref()).map(AsFd::as_fd),
+        );
         kept.extend(settings.json.as_ref().map(AsFd::as_fd));
         kept.extend(self.recording.as_ref().map(Recording::fd));
         kept.extend(self.agent.as_ref().map(AsFd::as_fd));
@@ -355,7 +353,7 @@ impl Supervisor {
             self.next_drain = now + recording::INTERVAL;
         }
         if now >= self.next_punch {
-            self.clusters.punch();
+            self.clusters.punch(&self.settings.segment.mapped);
             self.next_punch = now + PUNCH_INTERVAL;
         }
         if now >= self.next_probe {
@@ -430,20 +428,10 @@ impl Supervisor {
             );
             (Outcome::PagerFailed, message)
         } else {
-            let file = match self.settings.file_clusters {
-                0 => "there is no swap file (--swap-max 0)".to_owned(),
-                clusters => {
-                    let size = u64::from(clusters) * folioswap_group::segment::CLUSTER_BYTES;
-                    format!(
-                        "the swap file in {} (at most {}) is full",
-                        self.settings.swap_directory.display(),
-                        size::show(size)
-                    )
-                }
-            };
             let message = format!(
-                "out of swap: process {pid} ({name}) needs more than the limit of {limit} holds even compressed, and {file}; \
-                 {ended}. Give more --memory, or more --swap-max"
+                "out of swap: process {pid} ({name}) needs more than {}; {ended}. {}",
+                self.settings.devices.full(&limit),
+                self.settings.devices.advice()
             );
             (Outcome::OutOfSwap, message)
         };
@@ -501,8 +489,7 @@ impl Supervisor {
         });
         self.totals.sample(&self.settings.segment.mapped, self.clusters.used());
         let segment = &self.settings.segment.mapped;
-        let (devices, devices_now) =
-            Report::devices(segment, &self.totals, Some(&self.settings.swap_directory));
+        let (devices, devices_now) = Report::devices(segment, &self.totals, &self.settings.devices.names());
         let report = Report {
             outcome,
             limit: self.settings.limit,

@@ -2,6 +2,7 @@
 
 use folioswap_group::{
     counters::{COUNTERS, Counter, Figures, GAUGES, Gauge, ORDERS, SIZE_COUNTERS, SizeCounter},
+    devices::DEVICES_MAX,
     segment::Segment,
 };
 
@@ -88,8 +89,8 @@ pub struct Totals {
     pub members: u64,
     /// Most at a time.
     pub members_peak: u64,
-    /// Most clusters of the file device that were used.
-    pub file_clusters_peak: u32,
+    /// Most clusters of each shared device that were used.
+    pub clusters_peak: [u32; DEVICES_MAX],
 }
 
 impl Totals {
@@ -101,14 +102,16 @@ impl Totals {
             peak_charge: 0,
             members: 0,
             members_peak: 0,
-            file_clusters_peak: 0,
+            clusters_peak: [0; DEVICES_MAX],
         }
     }
 
     /// Looks at the group now. Called often, and before a member's place is released.
-    pub fn sample(&mut self, segment: &Segment, file_clusters: u32) {
+    pub fn sample(&mut self, segment: &Segment, clusters_used: [u32; DEVICES_MAX]) {
         self.peak_charge = self.peak_charge.max(segment.charge_bytes());
-        self.file_clusters_peak = self.file_clusters_peak.max(file_clusters);
+        for (peak, used) in self.clusters_peak.iter_mut().zip(clusters_used) {
+            *peak = (*peak).max(used);
+        }
         let levels = Levels::read(segment);
         if levels.held() > self.fullest.held() {
             self.fullest = levels;
@@ -157,13 +160,16 @@ mod tests {
         figures.add(Counter::PagesOut, 5);
         figures.add_size(SizeCounter::SwapOut, 4, 2);
         figures.set(Gauge::OrigDataSize, 100);
-        totals.sample(&segment.mapped, 3);
+        let mut clusters_used = [0; DEVICES_MAX];
+        clusters_used[1] = 3;
+        totals.sample(&segment.mapped, clusters_used);
+        totals.sample(&segment.mapped, [0; DEVICES_MAX]);
         totals.ended(figures);
         segment.mapped.release(id);
         assert_eq!(totals.sums(&segment.mapped).counter(Counter::PagesOut), 5);
         assert_eq!(totals.sums(&segment.mapped).size(SizeCounter::SwapOut, 4), 2);
         assert_eq!(Levels::read(&segment.mapped).gauge(Gauge::OrigDataSize), 0);
         assert_eq!(totals.fullest.gauge(Gauge::OrigDataSize), 100);
-        assert_eq!((totals.members, totals.members_peak, totals.file_clusters_peak), (1, 1, 3));
+        assert_eq!((totals.members, totals.members_peak, totals.clusters_peak[1]), (1, 1, 3));
     }
 }

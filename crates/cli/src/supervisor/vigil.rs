@@ -88,7 +88,7 @@ mod tests {
     fn it_watches_while_faults_come_and_sleeps_otherwise() {
         let file = SegmentFile::create().unwrap();
         let segment = &file.mapped;
-        segment.initialise(1, 1 << 30, Scope::Total, 0);
+        segment.initialise(1, 1 << 30, Scope::Total, []);
         let member = segment.assign(1).unwrap();
         let cpu =
             (0..CpuSet::MAX_CPU).find(|&cpu| sched_getaffinity(None).unwrap().is_set(cpu)).unwrap() as u32;

@@ -1,0 +1,462 @@
+//! The swap devices of a run, prepared before anything is started: what `--swap` asks for, or the built-in ones.
+
+use crate::{
+    cli::RunArguments,
+    host,
+    limits::Limits,
+    size,
+    supervisor::area::{Discard, SharedDevice},
+    swap_option::{DeviceOption, DiscardOption, SwapOption},
+    swapon::ram_name,
+};
+use folioswap_devices::create::{CreateError, create_swap_file, default_swap_max};
+use folioswap_group::{
+    devices::{DEVICES_MAX, DeviceDescription, DeviceIo, DeviceKind},
+    segment::{CLUSTER_BYTES, CLUSTERS_MAX, Scope},
+};
+use rustix::{
+    fd::OwnedFd,
+    fs::{MemfdFlags, Mode, OFlags, fstat, memfd_create, open},
+    io::Errno,
+};
+use std::path::{Path, PathBuf};
+
+/// Where the built-in file lies.
+const BUILT_IN_DIRECTORY: &str = "/var/tmp";
+/// Of a device without a priority.
+const PRIORITY_DEFAULT: i32 = -1;
+/// Descriptors that a member needs besides one for each device.
+const MEMBER_FILES: u64 = 12;
+
+/// Why the devices cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum DeviceError {
+    /// `--swap` and the options of the built-in devices.
+    #[error(
+        "--swap replaces the built-in devices, to which --swap-dir and --swap-max belong: write --swap file:DIR,size=SIZE instead"
+    )]
+    Mixed,
+    /// More than there can be.
+    #[error("--swap is given {0} times; there can be at most {DEVICES_MAX} devices")]
+    TooMany(usize),
+    /// One store for each process is all that there is.
+    #[error("--swap zram is given twice: there is one compressed store")]
+    StoreTwice,
+    /// Two files in one directory.
+    #[error(
+        "--swap file:{} and --swap file:{} are one directory: give it once, with the size of both", .0.display(), .1.display()
+    )]
+    DirectoryTwice(PathBuf, PathBuf),
+    /// No directory.
+    #[error(
+        "--swap file:{} is not a directory, and swap files that exist already cannot be used: name a directory, in which a temporary file is made, e.g. --swap file:/var/tmp", .0.display()
+    )]
+    NotADirectory(PathBuf),
+    /// More RAM than there is.
+    #[error("--swap ram: {asked} are more than this machine's RAM ({ram})")]
+    MoreThanRam {
+        /// All that was asked for, readable.
+        asked: String,
+        /// What there is, readable.
+        ram: String,
+    },
+    /// Not a cluster fits.
+    #[error(
+        "--swap {}: not even 2 MiB may be written there: free some space, or raise the limit with `ulimit -f`", .0.display()
+    )]
+    NoRoom(PathBuf),
+    /// Cluster numbers do not suffice.
+    #[error("--swap: all devices together can have at most 1 TiB: give smaller sizes")]
+    TooLarge,
+    /// CMD may not open so many files.
+    #[error(
+        "at most {found} open files are allowed here, and with these devices each process needs {needed} of its own: raise the limit with `ulimit -n {needed}`"
+    )]
+    FewFiles {
+        /// The soft limit.
+        found: u64,
+        /// What is needed.
+        needed: u64,
+    },
+    /// The built-in file.
+    #[error("--swap-dir: {0}; or say --swap-max 0 for compressed memory only")]
+    BuiltIn(CreateError),
+    /// A file of `--swap`.
+    #[error("--swap file:{}: {source}", target.display())]
+    File {
+        /// Where.
+        target: PathBuf,
+        /// Why not.
+        source: CreateError,
+    },
+    /// Memory for a device.
+    #[error("--swap ram: {0}")]
+    Ram(Errno),
+}
+
+/// One device, ready for use.
+pub struct PreparedDevice {
+    /// What members and the supervisor know of it. Its cluster numbers are given by [`number_clusters`].
+    pub description: DeviceDescription,
+    /// As the table shows it.
+    pub name: PathBuf,
+    /// What backs it, if members share it.
+    pub shared: Option<SharedDevice>,
+    /// Its directory, for those who ask.
+    pub directory: Option<OwnedFd>,
+    /// Bytes that it may have at most; of a device without a size, what it may have of its disk.
+    bytes: u64,
+    sized: Sized,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sized {
+    Given,
+    ByItsDisk,
+}
+
+/// Which devices there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Chosen {
+    /// Compressed RAM, and a file behind it.
+    BuiltIn,
+    /// Those of `--swap`.
+    ByOption,
+}
+
+/// All devices of a run.
+pub struct PreparedDevices {
+    /// By number.
+    pub devices: Vec<PreparedDevice>,
+    /// Who chose them.
+    pub chosen: Chosen,
+}
+
+impl PreparedDevices {
+    /// By number, as tables show them.
+    pub fn names(&self) -> Vec<PathBuf> {
+        self.devices.iter().map(|device| device.name.clone()).collect()
+    }
+
+    /// What everything holds that there is, after "needs more than".
+    pub fn full(&self, limit: &str) -> String {
+        let is_store = |device: &PreparedDevice| device.description.kind == DeviceKind::Zram;
+        let compressed = if self.devices.iter().any(is_store) { " even compressed" } else { "" };
+        let shared = self.devices.iter().filter(|device| device.shared_bytes() > 0);
+        let full: Vec<String> = shared
+            .map(|device| {
+                let (name, size) = (device.name.display(), size::show(device.shared_bytes()));
+                match device.description.kind {
+                    DeviceKind::File => format!("the swap file in {name} (at most {size}) is full"),
+                    DeviceKind::Ram | DeviceKind::Zram => format!("{name} (at most {size}) is full"),
+                }
+            })
+            .collect();
+        match (full.is_empty(), self.chosen) {
+            (true, Chosen::BuiltIn) => {
+                format!("the limit of {limit} holds{compressed}, and there is no swap file (--swap-max 0)")
+            }
+            (true, Chosen::ByOption) => {
+                format!("the limit of {limit} holds{compressed}, and there is no other device")
+            }
+            (false, _) => format!("the limit of {limit} holds{compressed}, and {}", full.join(", and ")),
+        }
+    }
+
+    /// What to do about it.
+    pub fn advice(&self) -> &'static str {
+        match self.chosen {
+            Chosen::BuiltIn => "Give more --memory, or more --swap-max",
+            Chosen::ByOption => "Give more --memory, or a --swap file with more room",
+        }
+    }
+}
+
+impl PreparedDevice {
+    /// Most bytes that its clusters hold.
+    fn shared_bytes(&self) -> u64 {
+        u64::from(self.description.clusters) * CLUSTER_BYTES
+    }
+}
+
+/// Prepares what the arguments ask for. Nothing is left behind when it fails.
+///
+/// # Errors
+/// [`DeviceError`].
+pub fn prepare(arguments: &RunArguments, limits: &Limits) -> Result<PreparedDevices, DeviceError> {
+    let (mut devices, chosen) = if arguments.swap.is_empty() {
+        (built_in(arguments)?, Chosen::BuiltIn)
+    } else if arguments.swap_dir.is_some() || arguments.swap_max.is_some() {
+        return Err(DeviceError::Mixed);
+    } else {
+        (from_options(&arguments.swap)?, Chosen::ByOption)
+    };
+    // One descriptor each is what a member of the built-in devices always had.
+    let needed = MEMBER_FILES + devices.iter().filter(|device| device.shared.is_some()).count() as u64;
+    if chosen == Chosen::ByOption && limits.files() < needed {
+        return Err(DeviceError::FewFiles { found: limits.files(), needed });
+    }
+    for device in &mut devices {
+        device.bytes = device.bytes.min(limits.file_bytes());
+    }
+    number_clusters(&mut devices)?;
+    let is_empty = |device: &PreparedDevice| device.shared.is_some() && device.description.clusters == 0;
+    match devices.iter().find(|device| is_empty(device)) {
+        Some(device) if chosen == Chosen::ByOption => return Err(DeviceError::NoRoom(device.name.clone())),
+        _ => devices.retain(|device| !is_empty(device)),
+    }
+    Ok(PreparedDevices { devices, chosen })
+}
+
+fn built_in(arguments: &RunArguments) -> Result<Vec<PreparedDevice>, DeviceError> {
+    let mut devices = vec![store(1)];
+    if arguments.swap_max.is_none_or(|most| most >= CLUSTER_BYTES) {
+        let directory = arguments.swap_dir.as_deref().unwrap_or(Path::new(BUILT_IN_DIRECTORY));
+        let device = file(directory, arguments.swap_max, 0, Discard::Freed).map_err(DeviceError::BuiltIn)?;
+        devices.push(device);
+    }
+    Ok(devices)
+}
+
+fn from_options(options: &[SwapOption]) -> Result<Vec<PreparedDevice>, DeviceError> {
+    if options.len() > DEVICES_MAX {
+        return Err(DeviceError::TooMany(options.len()));
+    }
+    if options.iter().filter(|option| option.device == DeviceOption::Zram).count() > 1 {
+        return Err(DeviceError::StoreTwice);
+    }
+    let rams = options.iter().filter_map(|option| match option.device {
+        DeviceOption::Ram { size, .. } => Some(size),
+        _ => None,
+    });
+    let (asked, ram) = (rams.fold(0, u64::saturating_add), host::memory_bytes());
+    if asked > ram {
+        return Err(DeviceError::MoreThanRam { asked: size::show(asked), ram: size::show(ram) });
+    }
+    let mut devices: Vec<PreparedDevice> = Vec::new();
+    for option in options {
+        let priority = option.priority.map_or(PRIORITY_DEFAULT, i32::from);
+        devices.push(match &option.device {
+            DeviceOption::Zram => store(priority),
+            DeviceOption::Ram { size, io } => {
+                let before = devices.iter().filter(|device| device.description.kind == DeviceKind::Ram);
+                ram_device(before.count(), *size, priority, *io).map_err(DeviceError::Ram)?
+            }
+            DeviceOption::File { target, size, discard } => {
+                let discard = match discard {
+                    DiscardOption::No | DiscardOption::Once => Discard::Never,
+                    DiscardOption::Pages | DiscardOption::Both => Discard::Freed,
+                };
+                if target.exists() && !target.is_dir() {
+                    return Err(DeviceError::NotADirectory(target.clone()));
+                }
+                let failed = |source| DeviceError::File { target: target.clone(), source };
+                let device = file(target, *size, priority, discard).map_err(failed)?;
+                let same =
+                    |other: &&PreparedDevice| identity(other).is_some_and(|id| Some(id) == identity(&device));
+                if let Some(other) = devices.iter().find(same) {
+                    return Err(DeviceError::DirectoryTwice(other.name.clone(), target.clone()));
+                }
+                device
+            }
+        });
+    }
+    share_disks(&mut devices);
+    Ok(devices)
+}
+
+fn store(priority: i32) -> PreparedDevice {
+    let (kind, io) = (DeviceKind::Zram, DeviceIo::Synchronous);
+    PreparedDevice {
+        description: DeviceDescription { kind, priority, io, first_cluster: 0, clusters: 0 },
+        name: "zram".into(),
+        shared: None,
+        directory: None,
+        bytes: 0,
+        sized: Sized::Given,
+    }
+}
+
+fn ram_device(number: usize, bytes: u64, priority: i32, io: DeviceIo) -> Result<PreparedDevice, Errno> {
+    let kind = DeviceKind::Ram;
+    let file = memfd_create("folioswap-ram", MemfdFlags::CLOEXEC)?;
+    Ok(PreparedDevice {
+        description: DeviceDescription { kind, priority, io, first_cluster: 0, clusters: 0 },
+        name: ram_name(number),
+        shared: Some(SharedDevice { file, discard: Discard::Freed }),
+        directory: None,
+        bytes,
+        sized: Sized::Given,
+    })
+}
+
+fn file(
+    directory: &Path,
+    bytes: Option<u64>,
+    priority: i32,
+    discard: Discard,
+) -> Result<PreparedDevice, CreateError> {
+    let (kind, io) = (DeviceKind::File, DeviceIo::Asynchronous);
+    let file = create_swap_file(directory)?;
+    let sized = if bytes.is_some() { Sized::Given } else { Sized::ByItsDisk };
+    let bytes = bytes.map_or_else(|| default_swap_max(directory), Ok)?;
+    Ok(PreparedDevice {
+        description: DeviceDescription { kind, priority, io, first_cluster: 0, clusters: 0 },
+        name: directory.to_owned(),
+        shared: Some(SharedDevice { file, discard }),
+        directory: open_directory(directory).ok(),
+        bytes,
+        sized,
+    })
+}
+
+/// A descriptor that only holds the directory's path, for `swapon --show`.
+fn open_directory(directory: &Path) -> Result<OwnedFd, Errno> {
+    open(directory, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// The directory's file system and its number there.
+fn identity(device: &PreparedDevice) -> Option<(u64, u64)> {
+    let stat = fstat(device.directory.as_ref()?).ok()?;
+    Some((stat.st_dev, stat.st_ino))
+}
+
+/// Files without a size share what one of them would have had of their disk.
+fn share_disks(devices: &mut [PreparedDevice]) {
+    let disk = |device: &PreparedDevice| identity(device).map(|(disk, _)| disk);
+    let unsized_on: Vec<_> =
+        devices.iter().filter(|device| device.sized == Sized::ByItsDisk).filter_map(disk).collect();
+    for device in devices.iter_mut().filter(|device| device.sized == Sized::ByItsDisk) {
+        let on = disk(device);
+        let sharers = unsized_on.iter().filter(|other| Some(**other) == on).count();
+        device.bytes /= sharers.max(1) as u64;
+    }
+}
+
+/// Gives each shared device its cluster numbers: one after the other, with a number that is nobody's between two. Those
+/// without a size take no more than what the others leave.
+fn number_clusters(devices: &mut [PreparedDevice]) -> Result<(), DeviceError> {
+    let shared = |device: &&mut PreparedDevice| device.shared.is_some();
+    let wanted = |device: &PreparedDevice| device.bytes / CLUSTER_BYTES;
+    let all = CLUSTERS_MAX as u64 - DEVICES_MAX as u64;
+    let given = devices.iter().filter(|device| device.shared.is_some() && device.sized == Sized::Given);
+    let given: u64 = given.map(wanted).fold(0, u64::saturating_add);
+    let alone = devices.iter().filter(|device| device.shared.is_some()).count() == 1;
+    if given > all && !alone {
+        return Err(DeviceError::TooLarge);
+    }
+    let unsized_count = devices.iter().filter(|device| device.sized == Sized::ByItsDisk).count() as u64;
+    let left_for_each = (all - given.min(all)) / unsized_count.max(1);
+    let mut next = 0;
+    for device in devices.iter_mut().filter(shared) {
+        let most = if device.sized == Sized::Given { all } else { left_for_each };
+        let clusters = wanted(device).min(most) as u32;
+        device.description.first_cluster = next;
+        device.description.clusters = clusters;
+        next += clusters + 1;
+    }
+    Ok(())
+}
+
+/// One line for who lets devices of different kinds take turns, which is seldom meant: how to tier them.
+pub fn warning(options: &[SwapOption]) -> Option<String> {
+    let without: Vec<&SwapOption> = options.iter().filter(|option| option.priority.is_none()).collect();
+    let mut kinds: Vec<DeviceKind> = without.iter().map(|option| kind(option)).collect();
+    let speed = |kind: &DeviceKind| match kind {
+        DeviceKind::Ram => 0,
+        DeviceKind::Zram => 1,
+        DeviceKind::File => 2,
+    };
+    kinds.sort_unstable_by_key(speed);
+    kinds.dedup();
+    if kinds.len() < 2 {
+        return None;
+    }
+    let names: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
+    let mut tiers = String::new();
+    for (place, of_kind) in kinds.iter().enumerate() {
+        for option in without.iter().filter(|option| kind(option) == *of_kind) {
+            tiers.push_str(&format!(" --swap {},prio={}", option.text, kinds.len() - 1 - place));
+        }
+    }
+    let names = names.join(" and ");
+    Some(format!(
+        "folioswap: {names} have no priority, so they take turns; to use the faster first, write{tiers}\n"
+    ))
+}
+
+fn kind(option: &SwapOption) -> DeviceKind {
+    match option.device {
+        DeviceOption::Zram => DeviceKind::Zram,
+        DeviceOption::Ram { .. } => DeviceKind::Ram,
+        DeviceOption::File { .. } => DeviceKind::File,
+    }
+}
+
+/// What a `ram` device is good for depends on what the limit counts.
+pub fn ram_warning(options: &[SwapOption], scope: Scope) -> Option<String> {
+    let has_ram = options.iter().any(|option| matches!(option.device, DeviceOption::Ram { .. }));
+    (has_ram && scope == Scope::Total).then(|| {
+        "folioswap: what is swapped to ram counts to the limit, so nothing is gained by it; --memory-scope resident leaves it out\n"
+            .to_owned()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::swap_option;
+    use std::ffi::OsStr;
+
+    fn options(values: &[&str]) -> Vec<SwapOption> {
+        values.iter().map(|value| swap_option::parse(OsStr::new(value)).expect(value)).collect()
+    }
+
+    fn ranges(values: &[&str]) -> Result<Vec<(u32, u32)>, DeviceError> {
+        let mut devices = from_options(&options(values))?;
+        number_clusters(&mut devices)?;
+        Ok(devices
+            .iter()
+            .map(|device| (device.description.first_cluster, device.description.clusters))
+            .collect())
+    }
+
+    #[test]
+    fn cluster_numbers_do_not_touch() {
+        let found =
+            ranges(&["ram,size=8M", "zram", "file:/var/tmp,size=7M", "ram,size=2M"]).expect("devices");
+        assert_eq!(found, [(0, 4), (0, 0), (5, 3), (9, 1)]);
+    }
+
+    #[test]
+    fn files_without_a_size_take_what_the_others_leave() {
+        let found = ranges(&["file:/var/tmp,size=1023G", "file:/var"]).expect("devices");
+        assert_eq!(found[0], (0, 1023 * 512));
+        assert!(found[1].1 > 0 && found[1].0 + found[1].1 <= CLUSTERS_MAX as u32, "{found:?}");
+        assert!(matches!(
+            ranges(&["file:/var/tmp,size=1023G", "file:/var,size=2G"]),
+            Err(DeviceError::TooLarge)
+        ));
+    }
+
+    #[test]
+    fn what_there_is_once_is_not_given_twice() {
+        assert!(matches!(ranges(&["zram", "zram,prio=1"]), Err(DeviceError::StoreTwice)));
+        let twice = ranges(&["file:/var/tmp", "file:/var/../var/tmp/,prio=3"]);
+        assert!(matches!(twice, Err(DeviceError::DirectoryTwice(..))));
+        assert!(matches!(ranges(&["file:/proc/self/exe"]), Err(DeviceError::NotADirectory(_))));
+        assert!(matches!(ranges(&["file:/nowhere/at/all"]), Err(DeviceError::File { .. })));
+        assert!(matches!(ranges(&["ram,size=1000T"]), Err(DeviceError::MoreThanRam { .. })));
+        assert!(matches!(ranges(&["ram,size=2M"; 33]), Err(DeviceError::TooMany(33))));
+    }
+
+    #[test]
+    fn different_kinds_in_turn_are_warned_of() {
+        assert_eq!(warning(&options(&["zram", "file:/var/tmp,prio=0"])), None);
+        assert_eq!(warning(&options(&["file:/tmp", "file:/var/tmp"])), None);
+        let said = warning(&options(&["file:/var/tmp", "zram"])).expect("a warning");
+        assert!(said.contains("zram and file have no priority"), "{said}");
+        assert!(said.contains("write --swap zram,prio=1 --swap file:/var/tmp,prio=0"), "{said}");
+        assert_eq!(said.lines().count(), 1);
+    }
+}

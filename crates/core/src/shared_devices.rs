@@ -1,0 +1,143 @@
+//! The shared devices whose slots lie in clusters (`file`, `ram`), by cluster number: which one a slot is on, and its descriptor.
+
+use crate::file_space::CLUSTER_SLOTS;
+use core::sync::atomic::{
+    AtomicI32, AtomicU32,
+    Ordering::{Acquire, Relaxed, Release},
+};
+use folioswap_devices::{FileDevice, FileSlot};
+use folioswap_group::devices::{DeviceDescription, DeviceIo, DeviceKind};
+use folioswap_slots::{DEVICES_MAX, DeviceId, DeviceMask};
+use rustix::fd::BorrowedFd;
+
+/// One of them; without clusters it is none.
+struct SharedDevice {
+    first_cluster: AtomicU32,
+    clusters: AtomicU32,
+    descriptor: AtomicI32,
+    synchronous: AtomicU32,
+    kind: AtomicU32,
+}
+
+impl SharedDevice {
+    const fn none() -> Self {
+        SharedDevice {
+            first_cluster: AtomicU32::new(0),
+            clusters: AtomicU32::new(0),
+            descriptor: AtomicI32::new(-1),
+            synchronous: AtomicU32::new(0),
+            kind: AtomicU32::new(0),
+        }
+    }
+}
+
+/// All of them. Set when the process joins its group, and anew in a forked child, whose descriptors are others.
+pub struct SharedDevices {
+    devices: [SharedDevice; DEVICES_MAX],
+    /// One past the highest that is set.
+    count: AtomicU32,
+}
+
+impl SharedDevices {
+    /// None yet.
+    pub const fn new() -> Self {
+        SharedDevices { devices: [const { SharedDevice::none() }; DEVICES_MAX], count: AtomicU32::new(0) }
+    }
+
+    /// Names a device and its descriptor in the calling thread's table.
+    pub fn set(&self, id: DeviceId, description: DeviceDescription, descriptor: i32) {
+        let device = &self.devices[id.index()];
+        device.first_cluster.store(description.first_cluster, Relaxed);
+        device.clusters.store(description.clusters, Relaxed);
+        device.synchronous.store(u32::from(description.io == DeviceIo::Synchronous), Relaxed);
+        device.kind.store(description.kind as u32, Relaxed);
+        device.descriptor.store(descriptor, Release);
+        self.count.fetch_max(id.index() as u32 + 1, Release);
+    }
+
+    /// All that are set.
+    pub fn mask(&self) -> DeviceMask {
+        self.all().fold(DeviceMask::NONE, |mask, (id, _)| mask.with(id))
+    }
+
+    /// The device that a cluster lies on.
+    pub fn of_cluster(&self, cluster: u32) -> Option<DeviceId> {
+        self.find(cluster.into()).map(|(id, _)| id)
+    }
+
+    /// The device that a slot lies on.
+    pub fn of_slot(&self, slot: FileSlot) -> Option<DeviceId> {
+        self.find(cluster_of(slot)).map(|(id, _)| id)
+    }
+
+    /// Is a slot on a device from which reading costs as little as copying?
+    pub fn is_synchronous(&self, slot: FileSlot) -> bool {
+        self.find(cluster_of(slot)).is_some_and(|(_, device)| device.synchronous.load(Relaxed) != 0)
+    }
+
+    /// Is a slot on a file?
+    pub fn is_file(&self, slot: FileSlot) -> bool {
+        let file = DeviceKind::File as u32;
+        self.find(cluster_of(slot)).is_some_and(|(_, device)| device.kind.load(Relaxed) == file)
+    }
+
+    /// The device that a slot lies on, open, and the slot's number within it. No run of slots is on two devices.
+    pub(crate) fn open(&self, slot: FileSlot) -> Option<(FileDevice<'_>, FileSlot)> {
+        let (_, device) = self.find(cluster_of(slot))?;
+        let descriptor = device.descriptor.load(Acquire);
+        let within = slot.raw() - u64::from(device.first_cluster.load(Relaxed)) * CLUSTER_SLOTS;
+        // SAFETY: the descriptor is in the pager threads' table and is not closed while it stands here.
+        let descriptor = (descriptor >= 0).then(|| unsafe { BorrowedFd::borrow_raw(descriptor) })?;
+        Some((FileDevice::new(descriptor), FileSlot::new(within)?))
+    }
+
+    fn find(&self, cluster: u64) -> Option<(DeviceId, &SharedDevice)> {
+        self.all().find(|(_, device)| {
+            let first = u64::from(device.first_cluster.load(Relaxed));
+            (first..first + u64::from(device.clusters.load(Relaxed))).contains(&cluster)
+        })
+    }
+
+    fn all(&self) -> impl Iterator<Item = (DeviceId, &SharedDevice)> {
+        let count = self.count.load(Acquire) as usize;
+        let named = |(index, device)| Some((DeviceId::new(index as u32)?, device));
+        let set = |(_, device): &(DeviceId, &SharedDevice)| device.clusters.load(Relaxed) > 0;
+        self.devices[..count.min(DEVICES_MAX)].iter().enumerate().filter_map(named).filter(set)
+    }
+}
+
+impl Default for SharedDevices {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn cluster_of(slot: FileSlot) -> u64 {
+    slot.raw() / CLUSTER_SLOTS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(first_cluster: u32, clusters: u32) -> DeviceDescription {
+        let io = DeviceIo::Asynchronous;
+        DeviceDescription { kind: DeviceKind::File, priority: 0, io, first_cluster, clusters }
+    }
+
+    #[test]
+    fn a_cluster_is_on_the_device_whose_range_holds_it() {
+        let devices = SharedDevices::new();
+        let (one, two) = (DeviceId::new(1).unwrap(), DeviceId::new(4).unwrap());
+        devices.set(one, file(0, 10), 3);
+        devices.set(two, DeviceDescription { io: DeviceIo::Synchronous, ..file(11, 5) }, 4);
+        let on = |cluster| devices.of_cluster(cluster);
+        assert_eq!([0, 9, 10, 11, 15, 16].map(on), [Some(one), Some(one), None, Some(two), Some(two), None]);
+        assert_eq!(devices.mask(), DeviceMask::only(one).with(two));
+        let slot = FileSlot::new(12 * CLUSTER_SLOTS + 7).unwrap();
+        assert!(devices.is_synchronous(slot) && devices.is_file(slot));
+        assert_eq!(devices.open(slot).unwrap().1.raw(), CLUSTER_SLOTS + 7);
+        assert!(devices.open(FileSlot::new(10 * CLUSTER_SLOTS).unwrap()).is_none());
+        assert!(devices.of_slot(FileSlot::new((1 << FileSlot::BITS) - 1).unwrap()).is_none());
+    }
+}

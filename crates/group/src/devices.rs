@@ -1,0 +1,115 @@
+//! The table of the group's swap devices in the shared segment: what there is, in which order it is used, how full it is.
+//!
+//! A device's number is its place in the table, in the order in which the devices were given. Those whose slots lie in clusters that the
+//! supervisor grants (`ram`, `file`) have each a range of cluster numbers of its own, so that a number says which device it is on; a number
+//! that belongs to nobody lies between two ranges, so that no run of consecutive slots is on two devices.
+
+use core::sync::atomic::{AtomicI32, AtomicU32, Ordering::Relaxed};
+
+/// Devices that a group can have, as many as a swap entry can name (spec §0).
+pub const DEVICES_MAX: usize = 32;
+
+/// What a device is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum DeviceKind {
+    /// Compressed RAM: a store in each member's own memory.
+    Zram = 1,
+    /// Plain RAM that all members share, in clusters.
+    Ram = 2,
+    /// A file that all members share, in clusters.
+    File = 3,
+}
+
+impl DeviceKind {
+    /// The name of its type, as in `--swap TYPE`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            DeviceKind::Zram => "zram",
+            DeviceKind::Ram => "ram",
+            DeviceKind::File => "file",
+        }
+    }
+
+    /// Does what it holds take memory that the limit counts in scope total?
+    pub const fn is_in_memory(self) -> bool {
+        matches!(self, DeviceKind::Zram | DeviceKind::Ram)
+    }
+}
+
+/// How a swap-in from a device goes (spec §5.5, §6 phase II).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum DeviceIo {
+    /// Reading costs as little as copying: nothing is read ahead, and no copy is kept of what came back.
+    Synchronous = 0,
+    /// Reading waits for a medium: neighbours are read ahead, and what came back unchanged keeps its copy.
+    Asynchronous = 1,
+}
+
+/// One device as it was given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceDescription {
+    /// What it is.
+    pub kind: DeviceKind,
+    /// Higher is used first; equals take turns. -1 when none was given.
+    pub priority: i32,
+    /// How a swap-in goes.
+    pub io: DeviceIo,
+    /// The first of its cluster numbers.
+    pub first_cluster: u32,
+    /// How many it has; 0 for a device without clusters.
+    pub clusters: u32,
+}
+
+/// A device's place in the segment. Written by the supervisor alone; all-zero is no device.
+#[repr(C)]
+pub struct DeviceEntry {
+    kind: AtomicU32,
+    priority: AtomicI32,
+    io: AtomicU32,
+    first_cluster: AtomicU32,
+    clusters: AtomicU32,
+    /// Clusters that have an owner.
+    pub clusters_used: AtomicU32,
+    /// 1: no cluster can be granted now (the kernel's off-list bit); the first that becomes free sets it back.
+    pub full: AtomicU32,
+}
+
+impl DeviceEntry {
+    /// Fills it in. Before any member connects.
+    pub fn describe(&self, device: DeviceDescription) {
+        self.priority.store(device.priority, Relaxed);
+        self.io.store(device.io as u32, Relaxed);
+        self.first_cluster.store(device.first_cluster, Relaxed);
+        self.clusters.store(device.clusters, Relaxed);
+        self.kind.store(device.kind as u32, Relaxed);
+    }
+
+    /// What it says; `None` when there is no device here.
+    pub fn description(&self) -> Option<DeviceDescription> {
+        let kind = match self.kind.load(Relaxed) {
+            1 => DeviceKind::Zram,
+            2 => DeviceKind::Ram,
+            3 => DeviceKind::File,
+            _ => return None,
+        };
+        let io = if self.io.load(Relaxed) == DeviceIo::Asynchronous as u32 {
+            DeviceIo::Asynchronous
+        } else {
+            DeviceIo::Synchronous
+        };
+        Some(DeviceDescription {
+            kind,
+            priority: self.priority.load(Relaxed),
+            io,
+            first_cluster: self.first_cluster.load(Relaxed),
+            clusters: self.clusters.load(Relaxed),
+        })
+    }
+
+    /// Can a cluster be granted?
+    pub fn is_full(&self) -> bool {
+        self.full.load(Relaxed) != 0
+    }
+}
