@@ -145,16 +145,15 @@ fn a_program_that_swaps_is_recorded_and_replayed() {
 }
 
 /// Members that fork, that become other programs, and that are killed at any moment.
-#[test]
-fn a_tree_with_killed_members_is_recorded_to_each_ones_end() {
-    if !job::judging_folioswap() {
-        skip!("only for folioswap");
-    }
+fn check_tree(name: &str, devices: &[String]) {
     let program = c_program("tree", "", &[]);
     let words = ["4", "24", "4", "8"].map(str::to_owned);
-    let job = Job::new(std::iter::once(program.display().to_string()).chain(words))
+    let mut job = Job::new(std::iter::once(program.display().to_string()).chain(words))
         .timeout(Duration::from_secs(120));
-    let trace = Trace::new("trace-tree");
+    for device in devices {
+        job = job.option("--swap").option(device);
+    }
+    let trace = Trace::new(name);
     // How well such a tree keeps its limit is not the question here (`tree`).
     let outcome = trace.of(job).under(job::engine(48 * MIB));
     assert_eq!(outcome.text(), "only the root is left\nok\n", "{}", outcome.describe());
@@ -164,6 +163,31 @@ fn a_tree_with_killed_members_is_recorded_to_each_ones_end() {
     let records = trace.records();
     assert!(check_members(&records) >= 2, "members fork after the root has swapped");
     check_replay(&trace, lost);
+}
+
+#[test]
+fn a_tree_with_killed_members_is_recorded_to_each_ones_end() {
+    if !job::judging_folioswap() {
+        skip!("only for folioswap");
+    }
+    check_tree("trace-tree", &[]);
+}
+
+/// No message carries more descriptors than the welcome of a forked child that is recorded: one for each device, its ring, its userfaultfd.
+#[test]
+fn a_tree_on_as_many_devices_as_there_can_be_is_recorded() {
+    if !job::judging_folioswap() {
+        skip!("only for folioswap");
+    }
+    let parent = PathBuf::from(format!("/var/tmp/folioswap-acc-trace-devices-{}", std::process::id()));
+    let devices = (0..32).map(|number| {
+        let directory = parent.join(number.to_string());
+        fs::create_dir_all(&directory).expect("directory");
+        format!("file:{},size=64M", directory.display())
+    });
+    let devices: Vec<_> = devices.collect();
+    check_tree("trace-devices", &devices);
+    drop(fs::remove_dir_all(parent));
 }
 
 #[test]
