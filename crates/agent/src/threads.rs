@@ -6,7 +6,12 @@
 use crate::next;
 use crate::start::engine;
 use core::ffi::{c_int, c_void};
+use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use folioswap_pager::sys;
+
+/// Size of the C library's descriptor of a thread, which begins at the thread pointer (rounded down: 2304 in its versions so
+/// far).
+const CONTROL_BLOCK_BYTES: usize = 2048;
 
 type Start = extern "C" fn(*mut c_void) -> *mut c_void;
 
@@ -31,6 +36,12 @@ extern "C" fn launch(argument: *mut c_void) -> *mut c_void {
     if let Some(engine) = engine() {
         let control_block = sys::thread_pointer();
         engine.keep_resident(control_block - 4096, control_block + 8192);
+        // A fork that did not know of this range yet may have protected it: what the kernel writes at the thread's end is
+        // written to before.
+        for place in [control_block, control_block + CONTROL_BLOCK_BYTES - 1] {
+            // SAFETY: the control block is mapped for the life of the thread; or with 0 changes nothing, whoever writes there.
+            unsafe { AtomicU8::from_ptr(place as *mut u8) }.fetch_or(0, Relaxed);
+        }
     }
     start(argument)
 }

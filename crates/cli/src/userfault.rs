@@ -35,6 +35,7 @@ const USER_MODE_ONLY: i32 = 1;
 const EVENT_FORK: u64 = 1 << 1;
 const UFFDIO_API: libc::c_ulong = 0xC018_AA3F;
 const UFFDIO_WRITEPROTECT: libc::c_ulong = 0xC018_AA06;
+const UFFDIO_WAKE: libc::c_ulong = 0x8010_AA02;
 const USERFAULTFD_IOC_NEW: libc::c_ulong = 0xAA00;
 /// The last page of user addresses. Write-protecting memory that is not registered is refused, so probing it is harmless.
 const PROBE_ADDRESS: u64 = 0x7fff_ffff_e000;
@@ -159,11 +160,31 @@ pub fn is_orphaned(fd: impl AsFd) -> bool {
     result < 0 && last_error() == Errno::SRCH
 }
 
+/// Whoever waits for a fault on this memory looks again: also those whose fault was read by a pager that ended before it served
+/// it, which nobody would hear of again.
+pub fn wake_all(fd: impl AsFd) {
+    let mut range = [0x1000_u64, (1 << 47) - 0x2000];
+    // SAFETY: uffdio_range is two 64-bit words (start, length); a wake-up changes no memory.
+    unsafe { libc::ioctl(fd.as_fd().as_raw_fd(), UFFDIO_WAKE, range.as_mut_ptr()) };
+}
+
+/// Lets the page at `address` be written, and wakes who waits for that.
+pub fn unprotect(fd: impl AsFd, address: u64) {
+    let mut request = [address & !0xfff, 4096, 0_u64];
+    // SAFETY: uffdio_writeprotect is three 64-bit words (start, length, mode); contents do not change.
+    let result = unsafe { libc::ioctl(fd.as_fd().as_raw_fd(), UFFDIO_WRITEPROTECT, request.as_mut_ptr()) };
+    if result < 0 {
+        wake_all(fd);
+    }
+}
+
 /// Something read from a userfaultfd.
 #[derive(Debug)]
 pub enum Event {
     /// A thread waits for a page; its id, 0 when the feature is off.
     Fault(u32),
+    /// A thread waits to write to a protected page; the address.
+    Protected(u64),
     /// A process of this memory forked; the child's userfaultfd.
     Fork(OwnedFd),
     /// Mappings changed.
@@ -181,7 +202,10 @@ pub fn read_event(fd: &OwnedFd) -> Option<Event> {
         return None;
     }
     let word = |offset: usize| u32::from_ne_bytes(message[offset..offset + 4].try_into().expect("4 bytes"));
+    const WRITE_PROTECTED: u32 = 1 << 1;
+    let address = u64::from_ne_bytes(message[16..24].try_into().expect("8 bytes"));
     Some(match message[0] {
+        0x12 if word(8) & WRITE_PROTECTED != 0 => Event::Protected(address),
         0x12 => Event::Fault(word(24)),
         // SAFETY: reading a fork event installs this descriptor in our table, for us to own.
         0x13 => Event::Fork(unsafe { OwnedFd::from_raw_fd(word(8) as i32) }),

@@ -17,3 +17,4 @@ pub mod counters;
 pub mod devices;
 pub mod protocol;
 pub mod segment;
+pub mod sharing;

@@ -6,6 +6,7 @@
 
 use crate::counters::{Counter, Figures};
 use crate::devices::{DEVICES_MAX, DeviceDescription, DeviceEntry};
+use crate::sharing::{self, Sharing};
 use core::sync::atomic::{
     AtomicU32, AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
@@ -14,9 +15,11 @@ use core::sync::atomic::{
 /// "folioswp" in ASCII.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"folioswp");
 /// Layout version; a member refuses a segment of another version.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 /// Members that one group can have at a time.
 pub const MEMBERS_MAX: usize = 4096;
+/// What a process counts before it has measured itself: its own data, stacks, and what its pager takes to begin.
+pub const UNMEASURED_BYTES: u64 = 1 << 20;
 /// Clusters (2 MiB each) of all shared devices together that can have their owner count published: 1 TiB.
 pub const CLUSTERS_MAX: usize = 1 << 19;
 /// Bytes of a cluster: 512 slots of 4 KiB.
@@ -59,6 +62,10 @@ pub struct Header {
     pub state: AtomicU32,
     /// Anonymous and shared-memory bytes that no member counts: descendants without an agent, and the supervisor itself.
     pub unmanaged_bytes: AtomicU64,
+    /// Bytes that stopped being shared between members, since the beginning. Every member adds to it; see [`sharing`].
+    pub unshared_bytes: AtomicU64,
+    /// Looks of the supervisor at what no member counts.
+    pub census_walks: AtomicU32,
     /// Members in `0..members_high` may be live; those above never were.
     pub members_high: AtomicU32,
     /// Bytes of memory that shared devices hold (`ram`).
@@ -117,8 +124,13 @@ pub struct Member {
     pub active: AtomicU32,
     /// Bytes that others ask this member to evict.
     pub reclaim_request_bytes: AtomicU64,
-    /// What the member counts towards the limit, in bytes, by the group's [`Scope`].
+    /// What is resident in it that counts towards the limit, in bytes, by the group's [`Scope`].
     pub charge_bytes: AtomicU64,
+    /// What of it is shared with relatives; [`Member::charge`] is what it counts.
+    pub sharing: Sharing,
+    /// What children that are no members took in or made their own by its doing, and what it made its own of what they share,
+    /// as long as the supervisor may not have counted it; in bytes.
+    pub unfound_bytes: AtomicU64,
     /// Resident managed bytes that it could evict.
     pub evictable_bytes: AtomicU64,
     /// Token of the fork whose child has its userfaultfd and asks to be on its own. Written by that child.
@@ -201,19 +213,17 @@ impl Segment {
         &self.members[..high.min(MEMBERS_MAX)]
     }
 
-    /// Sum of what all members, the unmanaged rest and devices in memory count towards the limit, in bytes. Cost: one load per member.
+    /// Sum of what all members, the unmanaged rest and devices in memory count towards the limit, in bytes; what members share is
+    /// counted once, and rather too high than too low ([`sharing`]). Cost: some loads per member.
     pub fn charge_bytes(&self) -> u64 {
-        let managed: u64 = self
-            .members()
-            .iter()
-            .filter(|member| member.is_live())
-            .map(|member| member.charge_bytes.load(Relaxed))
-            .sum();
+        let live = || self.members().iter().filter(|member| member.is_live());
+        let uncertain = sharing::uncertain_bytes(&self.header, live());
+        let managed: u64 = live().map(Member::charge).sum();
         let devices = match self.scope() {
             Scope::Total => self.header.device_bytes.load(Relaxed),
             Scope::Resident => 0,
         };
-        managed + self.header.unmanaged_bytes.load(Relaxed) + devices
+        managed + uncertain + self.header.unmanaged_bytes.load(Relaxed) + devices
     }
 
     /// Faults that all members together have served. Cost: two loads per member.
@@ -232,7 +242,9 @@ impl Segment {
         member.wake.store(0, Relaxed);
         member.active.store(1, Relaxed);
         member.reclaim_request_bytes.store(0, Relaxed);
-        member.charge_bytes.store(0, Relaxed);
+        member.charge_bytes.store(UNMEASURED_BYTES, Relaxed);
+        member.sharing.clear();
+        member.unfound_bytes.store(0, Relaxed);
         member.evictable_bytes.store(0, Relaxed);
         member.fork_ack.store(0, Relaxed);
         member.fork_done.store(0, Relaxed);
@@ -244,7 +256,9 @@ impl Segment {
 
     /// Frees the place of a process that has ended. For the supervisor alone, after it read the figures.
     pub fn release(&self, id: u32) {
+        self.members[id as usize].end_sharing(&self.header);
         self.members[id as usize].charge_bytes.store(0, Relaxed);
+        self.members[id as usize].unfound_bytes.store(0, Relaxed);
         self.members[id as usize].state.store(MemberState::Free as u32, Release);
         self.header.charge_sank.fetch_add(1, Release);
     }

@@ -101,8 +101,15 @@ pub struct Watermarks {
     pub low: u64,
     /// Background eviction starts here.
     pub high: u64,
-    /// Faults wait from here on.
+    /// From here on each fault waits for memory, for a while.
     pub limit: u64,
+    /// From here on faults wait until there is memory.
+    pub brink: u64,
+}
+
+/// What a limit may be exceeded by where nothing can be freed for a while, in bytes: half of what is promised (5 % and 16 MiB).
+pub fn grace(limit: u64) -> u64 {
+    limit / 40 + (8 << 20)
 }
 
 impl Watermarks {
@@ -114,6 +121,7 @@ impl Watermarks {
             low: limit - 3 * step,
             high: limit - 2 * step,
             limit,
+            brink: limit + grace(limit),
         }
     }
 }
@@ -229,7 +237,10 @@ mod tests {
         for limit in [8u64 << 20, 60 << 20, 512 << 20, 64 << 30] {
             let marks = Watermarks::of(limit);
             assert!(
-                marks.engage < marks.low && marks.low < marks.high && marks.high < marks.limit,
+                marks.engage < marks.low
+                    && marks.low < marks.high
+                    && marks.high < marks.limit
+                    && marks.limit < marks.brink,
                 "{marks:?}"
             );
         }

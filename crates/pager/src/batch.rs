@@ -9,7 +9,6 @@ use crate::sys;
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_core::page_table::{Block, PAGE};
 use folioswap_group::counters::Counter;
-use rustix::mm::{Advice, madvise};
 
 /// Pages isolated in one batch, and as many written back.
 const BATCH_PAGES: u64 = 128;
@@ -142,14 +141,8 @@ impl Evictor {
             return first.refused;
         }
         // Shared after a fork, or pinned. What relatives share frees nothing when one of them gives it up, and costs a copy
-        // in each: it goes only when nothing else is left. A write fault in our name gives this process a page of its
-        // own; what is pinned stays as it is and is left alone.
-        let ours = self.take_over(piece, first.busy, |addresses| {
-            for &address in addresses {
-                // SAFETY: populating changes no contents.
-                let _ = unsafe { madvise(address as *mut _, PAGE, Advice::LinuxPopulateWrite) };
-            }
-        });
+        // in each: it goes only when nothing else is left. What is pinned stays as it is and is left alone.
+        let ours = self.take_over(piece, first.busy);
         batch.shared += (first.busy & !ours).count_ones() as u64;
         if ours == 0 {
             return None;
@@ -170,7 +163,7 @@ impl Evictor {
         batch.dropped += left.moved.count_ones() as u64;
         batch.moves += left.moves;
         if left.refused.is_none() && left.busy != 0 {
-            let ours = self.take_over(piece, left.busy, sys::unshare_pages);
+            let ours = self.take_over(piece, left.busy);
             batch.shared += (left.busy & !ours).count_ones() as u64;
             if ours != 0 {
                 left = engine.drop_clean(piece, ours);
@@ -187,8 +180,9 @@ impl Evictor {
     }
 
     /// Of pages that the kernel did not move: makes those this process's own that no relative shares any more (when nothing
-    /// else is left, the others too), which `make` does for a list of addresses. What is pinned stays as it is.
-    fn take_over(&self, piece: usize, busy: Pages, make: impl Fn(&[usize])) -> Pages {
+    /// else is left, the others too), without a write, which would end their being clean and be a fault where they are
+    /// protected. What is pinned stays as it is.
+    fn take_over(&self, piece: usize, busy: Pages) -> Pages {
         let descriptor = self.engine.descriptors.pagemap.load(Relaxed);
         let (mut ours, mut addresses, mut count): (Pages, _, _) = (0, [0; FOLIO_PAGES], 0);
         for page in (0..FOLIO_PAGES).filter(|page| busy >> page & 1 != 0) {
@@ -200,7 +194,7 @@ impl Evictor {
             }
         }
         if count > 0 {
-            make(&addresses[..count]);
+            sys::unshare_pages(&addresses[..count]);
         }
         ours
     }

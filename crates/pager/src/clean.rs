@@ -10,7 +10,8 @@
 //! The question to the kernel is what makes a lost update impossible, whatever the word says: while a fork freezes the words
 //! protections are lifted without a change of them (in the parent, and by the parent in the child), and both find out here.
 //! Nobody lifts a protection between the answer and the move: the handler does not touch what is `Isolated`, and no fork's
-//! window is open while the evictor holds the gate. And nobody protects a page later than it was filled.
+//! window is open while the evictor holds the gate. And nobody protects a clean page later than it was filled: what is
+//! protected before a fork (`shared.rs`) is everything but that.
 
 use crate::engine::Engine;
 use crate::handler::Handler;
@@ -271,16 +272,21 @@ impl Handler {
             engine.put_copy(entry);
             let rewrites = block.history_rewrites.load(Relaxed);
             block.history_rewrites.store(rewrites.saturating_add(REWRITTEN).min(REWRITES_MAX), Relaxed);
-            return self.unprotect(address);
+            let shared = engine.is_shared(address);
+            let resolved = self.unprotect_run(address, PAGE);
+            if resolved && shared {
+                engine.end_sharing(PAGE);
+            }
+            return resolved;
         }
         // The evictor was faster with this word: look at it again.
         false
     }
 
-    /// Nothing stored depends on this page: it may be written. True: resolved.
-    pub(crate) fn unprotect(&mut self, address: usize) -> bool {
+    /// Nothing stored depends on these pages: they may be written. True: resolved.
+    pub(crate) fn unprotect_run(&mut self, address: usize, bytes: usize) -> bool {
         let engine = self.engine;
-        match engine.userfault().unprotect(address, PAGE) {
+        match engine.userfault().unprotect(address, bytes) {
             Ok(()) => true,
             Err(Errno::AGAIN | Errno::NOMEM) => {
                 rustix::thread::sched_yield();
@@ -289,7 +295,7 @@ impl Handler {
             }
             // The mapping is gone: let the thread look for itself.
             Err(_) => {
-                engine.userfault().wake(address, PAGE);
+                engine.userfault().wake(address, bytes);
                 true
             }
         }
@@ -345,11 +351,11 @@ mod tests {
     #[test]
     fn the_kernel_tells_what_is_protected() {
         let Some(memory) = memory() else { return };
-        assert_eq!(memory.now(), pagemap::Now { present: 0xfff, protected: 0xff });
+        assert_eq!(memory.now(), pagemap::Now { present: 0xfff, protected: 0xff, exclusive: 0xfff });
         memory.userfault.unprotect(memory.program + 2 * PAGE, PAGE).unwrap();
         // Nothing is there: nothing happens.
         memory.userfault.unprotect(memory.program + 14 * PAGE, PAGE).unwrap();
-        assert_eq!(memory.now(), pagemap::Now { present: 0xfff, protected: 0xfb });
+        assert_eq!(memory.now(), pagemap::Now { present: 0xfff, protected: 0xfb, exclusive: 0xfff });
     }
 
     #[test]
@@ -381,7 +387,7 @@ mod tests {
         let Some(memory) = memory() else { return };
         // SAFETY: both ranges are ours.
         unsafe { memory.userfault.move_pages(memory.target, memory.program, 8 * PAGE).unwrap() };
-        assert_eq!(memory.now(), pagemap::Now { present: 0xf00, protected: 0 });
+        assert_eq!(memory.now(), pagemap::Now { present: 0xf00, protected: 0, exclusive: 0xf00 });
         let zeroes = [0u8; PAGE];
         // SAFETY: the source is on our stack; the target is mapped.
         unsafe {

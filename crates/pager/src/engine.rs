@@ -118,6 +118,10 @@ pub struct Engine {
     pub(crate) member: AtomicU32,
     /// Raised by a thread of the program that ends it: every invariant is to be checked once more (a futex).
     pub(crate) validation_wanted: AtomicU32,
+    /// Children made by a bare clone(2) that this process serves now.
+    pub(crate) raw_children: AtomicU32,
+    /// Bytes of the engine's own memory that may still be shared with the youngest of them.
+    pub(crate) shared_with_raw_children: AtomicU64,
     /// 1 once this process, or one that it was forked from, served a child that holds entries by a table of its own.
     pub(crate) raw_forked: AtomicU32,
     /// Pages swapped out now.

@@ -4,11 +4,12 @@
 //! the group comes near its limit; and evicts down to the low mark. A batch runs under the `gate`, so a fork finds it
 //! between two batches.
 
-use crate::account::{ProcessSize, Watermarks, own_share};
+use crate::account::{ProcessSize, Watermarks, grace, own_share};
 use crate::batch::{Batch, Scattered};
 use crate::clean::BIN_BYTES;
 use crate::demote::Run;
 use crate::engine::{Engine, Life};
+use crate::fork::Shared;
 use crate::futex::{self, Sharing};
 use crate::link;
 use crate::maps::{self, MappingFilter};
@@ -54,11 +55,10 @@ pub(crate) struct Evictor {
     pub(crate) scan_next_ns: u64,
     pub(crate) slow_next_ns: u64,
     pub(crate) shmem: u64,
-    pub(crate) fork_discount: u64,
-    pub(crate) discount_at_rollup: u64,
-    pub(crate) faults_at_rollup: u64,
+    pub(crate) minor_faults_seen: u64,
     pub(crate) rollup_next_ns: u64,
     pub(crate) rollup_soonest_ns: u64,
+    pub(crate) ask_to_measure_next_ns: u64,
     pub(crate) idle_since_ns: u64,
     pub(crate) faults_seen: u64,
     pub(crate) served_at_progress: u64,
@@ -103,11 +103,10 @@ pub(crate) unsafe extern "C" fn run(argument: usize) -> ! {
         scan_next_ns: 0,
         slow_next_ns: 0,
         shmem: 0,
-        fork_discount: 0,
-        discount_at_rollup: 0,
-        faults_at_rollup: 0,
+        minor_faults_seen: 0,
         rollup_next_ns: 0,
         rollup_soonest_ns: 0,
+        ask_to_measure_next_ns: 0,
         idle_since_ns: sys::now_ns(),
         faults_seen: 0,
         served_at_progress: 0,
@@ -147,7 +146,7 @@ impl Evictor {
         let segment = self.engine.segment();
         loop {
             let marks = Watermarks::of(segment.header.limit_bytes.load(Relaxed));
-            self.engine.fork.let_pass();
+            self.let_pass();
             let gate = self.engine.gate.lock();
             self.engine.apply_requests();
             self.measure();
@@ -163,6 +162,7 @@ impl Evictor {
             if !self.engine.is_engaged() {
                 return self.interval(marks.engage.saturating_sub(total));
             }
+            self.protect_if_wanted(total, marks);
             self.compact();
             let wanted = self.wanted(total, marks);
             if wanted == 0 {
@@ -196,6 +196,32 @@ impl Evictor {
         }
     }
 
+    /// A fork that is being prepared goes first; what it will share is protected before it does.
+    pub(crate) fn let_pass(&mut self) {
+        let engine = self.engine;
+        engine.fork.let_pass(|| {
+            let marks = Watermarks::of(engine.segment().header.limit_bytes.load(Relaxed));
+            let total = engine.segment().charge_bytes();
+            // Where there is room for a copy of everything, nobody needs to wait.
+            let copies = engine.member().evictable_bytes.load(Relaxed);
+            let room = total + copies < marks.high;
+            if !room {
+                engine.protect_shared();
+            }
+            if room { Shared::Unprotected } else { Shared::Protected }
+        });
+    }
+
+    /// Protects what a fork left unprotected, when there is no room any more for copies of all that. Under the gate.
+    fn protect_if_wanted(&mut self, total: u64, marks: Watermarks) {
+        let engine = self.engine;
+        let copies = engine.member().evictable_bytes.load(Relaxed);
+        if engine.fork.shared() == Shared::Unprotected && total + copies >= marks.high {
+            engine.protect_shared();
+            engine.fork.set_shared(Shared::Protected);
+        }
+    }
+
     /// Before a sleep: the list of present pages will be old.
     fn forget_regions(&mut self) {
         (self.region_next, self.region_count) = (0, 0);
@@ -213,6 +239,7 @@ impl Evictor {
         if !self.reclaiming || total <= marks.low {
             return 0;
         }
+        self.have_sharing_measured();
         let own = own_share(segment, me, total - marks.low, |member, bytes| {
             if member.reclaim_request_bytes.swap(bytes, Relaxed) == 0 {
                 futex::post(&member.wake, Sharing::Shared);
@@ -250,7 +277,7 @@ impl Evictor {
     /// Time in which the fastest first touches could use up `headroom` and what may be overshot.
     fn interval(&self, headroom: u64) -> u64 {
         let now = sys::now_ns();
-        let grace = (8 << 20) + self.engine.segment().header.limit_bytes.load(Relaxed) / 40;
+        let grace = grace(self.engine.segment().header.limit_bytes.load(Relaxed));
         let until_full = ((headroom + grace) as u128 * 1_000_000_000 / TOUCH_BYTES_PER_SECOND as u128) as u64;
         let idle_ns = now.saturating_sub(self.idle_since_ns);
         if idle_ns > 1_000_000_000 {

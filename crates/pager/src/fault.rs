@@ -65,7 +65,7 @@ impl Engine {
 
     /// How many pages (a power of two, as its logarithm) to bring in for a fault at page `index` of `block`: one for an
     /// access out of order, more and more for one that goes on where the last ended.
-    fn window_order(&self, block: &Block, address: usize) -> u8 {
+    pub(crate) fn window_order(&self, block: &Block, address: usize) -> u8 {
         let index = page_index(address);
         let (next, order) = if index == 0 {
             match self.table.block(address.wrapping_sub(PAGE)) {
@@ -81,7 +81,7 @@ impl Engine {
     }
 }
 
-fn remember(block: &Block, end: usize, order: u8) {
+pub(crate) fn remember(block: &Block, end: usize, order: u8) {
     block.history_next.store(end as u16, Relaxed);
     block.history_window.store(order, Relaxed);
 }
@@ -107,8 +107,9 @@ impl Handler {
                     false
                 }
                 PageState::Clean(..) => self.serve_clean(block, address, word, fault.access),
-                // Protected for a reason that is gone, or the page itself is gone; then the thread faults anew.
-                _ if fault.access == Access::WriteProtected => self.unprotect(address),
+                // Shared after a fork, or protected for a reason that is gone, or the page itself is gone; then the thread faults
+                // anew.
+                _ if fault.access == Access::WriteProtected => self.write_to_protected(block, address),
                 PageState::Leaving(_) | PageState::Stored(_) => self.swap_in(block, address, fault.access),
                 PageState::Present(_) | PageState::Removed { .. } => self.first_touch(block, address),
                 // Only this thread makes these, and has ended each before it serves another fault.

@@ -73,6 +73,10 @@ pub(crate) struct ForkState {
     forking_thread: AtomicU32,
     window: AtomicU32,
     relatives: AtomicU32,
+    /// [`Shared`] as a number.
+    shared: AtomicU32,
+    /// 1: the forking thread waits for the evictor to protect what will be shared (a futex).
+    protection_wanted: AtomicU32,
     /// Set when the C library's fork returned in the parent.
     returned: AtomicU32,
     child_seen: AtomicU32,
@@ -97,7 +101,30 @@ pub(crate) enum Whose {
     Child,
 }
 
+/// Is what this process shares with relatives write-protected?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Shared {
+    /// Nothing is shared, or what is shared is protected.
+    Protected = 0,
+    /// Something may be shared and not protected.
+    Unprotected = 1,
+}
+
 impl ForkState {
+    pub(crate) fn shared(&self) -> Shared {
+        match self.shared.load(Relaxed) {
+            0 => Shared::Protected,
+            _ => Shared::Unprotected,
+        }
+    }
+    pub(crate) fn set_shared(&self, shared: Shared) {
+        self.shared.store(shared as u32, Relaxed);
+    }
+    /// The thread that is forking now; 0 if none is. It never waits for memory: who is to free some waits for it.
+    pub(crate) fn forking_thread(&self) -> u32 {
+        self.forking_thread.load(Relaxed)
+    }
     pub(crate) fn window_is_shut(&self) -> bool {
         self.window.load(Acquire) == SHUT
     }
@@ -106,8 +133,9 @@ impl ForkState {
         self.preparing.load(Acquire) != 0
     }
     /// Another process shares memory with this one from now on.
-    pub(crate) fn gain_relative(&self) {
+    pub(crate) fn gain_relative(&self, engine: &Engine) {
         self.relatives.store(1, Relaxed);
+        engine.member().sharing.gain_relative();
     }
     /// Has this process forked, or is it a fork?
     pub(crate) fn has_relatives(&self) -> bool {
@@ -139,11 +167,41 @@ impl ForkState {
         let _ = rustix::thread::futex::wake(&self.preparing, rustix::thread::futex::Flags::PRIVATE, 1);
     }
 
+    /// Waits until the evictor, which stands still from now on, has protected what the child will share. Forking thread.
+    fn have_protected(&self, engine: &Engine) {
+        if !engine.is_engaged() {
+            self.set_shared(Shared::Unprotected);
+            return;
+        }
+        self.protection_wanted.store(1, Release);
+        crate::futex::post(&engine.member().wake, crate::futex::Sharing::Shared);
+        while self.protection_wanted.load(Acquire) != 0 {
+            crate::futex::wait(&self.protection_wanted, 1, 1_000_000, crate::futex::Sharing::Private);
+        }
+    }
+
     /// The evictor lets a fork go first: without this it would take the gate again before the forking thread woke up.
-    pub(crate) fn let_pass(&self) {
+    /// What `protect` does is done before the fork, if the fork wants it; it says whether it protected anything.
+    pub(crate) fn let_pass(&self, protect: impl Fn() -> Shared) {
         while self.is_preparing() {
+            if self.protection_wanted.load(Acquire) != 0 {
+                if protect() == Shared::Unprotected {
+                    self.set_shared(Shared::Unprotected);
+                }
+                self.protection_wanted.store(0, Release);
+                let _ = rustix::thread::futex::wake(
+                    &self.protection_wanted,
+                    rustix::thread::futex::Flags::PRIVATE,
+                    1,
+                );
+            }
             crate::futex::wait(&self.preparing, 1, 1_000_000, crate::futex::Sharing::Private);
         }
+    }
+
+    /// A handler at the limit lets the forking thread have the handler's lock.
+    pub(crate) fn pause(&self) {
+        crate::futex::wait(&self.preparing, 1, 50_000, crate::futex::Sharing::Private);
     }
 
     fn push(&self, event: Event) {
@@ -244,6 +302,7 @@ pub fn prepare(engine: &Engine) {
     fork.serialised.acquire();
     fork.forking_thread.store(sys::gettid(), Relaxed);
     fork.preparing.store(1, Release);
+    fork.have_protected(engine);
     engine.gate.acquire();
     // Nothing leaves any more: what is touched now stays until the end of this function.
     touch_stack();
@@ -278,7 +337,8 @@ pub fn parent(engine: &Engine) {
         return;
     }
     if fork.window_is_shut() {
-        // Nothing was ever registered: the child has nothing to inherit.
+        // Nothing was ever registered: the child inherits nothing that was swapped out. It shares what is there.
+        fork.relatives.store(1, Relaxed);
         fork.end(engine);
         return;
     }
@@ -370,6 +430,7 @@ impl Handler {
                 fork.log_at_fork.store(fork.log_count.load(Relaxed), Relaxed);
                 let control = self.engine.descriptors.control.load(Relaxed);
                 link::tell(control, Kind::Forked, [fork.token.load(Relaxed), 0, 0], Some(child));
+                fork.gain_relative(self.engine);
                 // Only now may the forking thread go on: it might end this process at once.
                 fork.child_seen.store(1, Release);
             }
@@ -386,6 +447,9 @@ impl Handler {
             // The word stays as it is, also if it says that the page is clean: the evictor asks the kernel before it believes
             // that, in the parent as in the child.
             engine.figures().add(Counter::WriteProtectFaults, 1);
+            if engine.is_shared(address) {
+                engine.end_sharing(PAGE);
+            }
             if userfault.unprotect(address, PAGE) == Err(Errno::AGAIN) && whose == Whose::Parent {
                 self.read_messages();
             }
@@ -433,7 +497,12 @@ impl Handler {
                     }
                     rustix::thread::sched_yield();
                 }
-                Ok(()) => return,
+                Ok(()) => {
+                    if whose == Whose::Parent {
+                        engine.member().charge_bytes.fetch_add(PAGE as u64, Relaxed);
+                    }
+                    return;
+                }
                 Err(_) => {
                     userfault.wake(address, PAGE);
                     return;

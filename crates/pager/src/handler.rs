@@ -4,6 +4,7 @@
 //! It never waits for the evictor except for memory (and then goes on reading events), never calls into the C library,
 //! and never advises or unmaps memory that it serves: such a call would wait for its own reader.
 
+use crate::account::Watermarks;
 use crate::engine::{Engine, Life};
 use crate::fault::Buffers;
 use crate::futex::{self, Sharing};
@@ -32,6 +33,12 @@ const QUEUE: usize = 256;
 const MESSAGES: usize = 16;
 /// How often a throttled handler looks again, and how often one with a fork under way does.
 const LOOK_AGAIN_NS: u64 = 300_000;
+/// Looks of a throttled handler before one fault is served all the same, short of the brink.
+const LOOKS: u32 = 60;
+/// Between two faults that are served in a fork's window while the group is at its limit.
+const WINDOW_FAULT_NS: u64 = 1_000_000;
+/// The same on the brink.
+const WINDOW_FAULT_BRINK_NS: u64 = 10_000_000;
 
 /// A fault that was read and is not served yet.
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +60,17 @@ pub(crate) struct Handler {
     first: usize,
     queued: usize,
     overflowed: Overflow,
+    holds: Holds,
+    window_next_ns: u64,
+}
+
+/// Whether faults in the queue wait although the handler has nothing else to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Holds {
+    /// What is in the queue is served at once.
+    Nothing,
+    /// A fork's window is open, and there is no memory.
+    UntilLater,
 }
 
 /// Whether faults had to be forgotten.
@@ -90,8 +108,11 @@ pub(crate) unsafe extern "C" fn run(argument: usize) -> ! {
         first: 0,
         queued: 0,
         overflowed: Overflow::No,
+        holds: Holds::Nothing,
+        window_next_ns: 0,
     };
     if engine.fork.inherited_token() != 0 {
+        engine.raw_children.store(0, Relaxed);
         handler.apply_inherited();
         // Whoever waits for a fault that the parent read but did not serve looks again.
         engine.userfault().wake(0x1000, (1 << 47) - 0x2000);
@@ -205,7 +226,10 @@ impl Handler {
     /// Waits for messages and deals with them.
     fn round(&mut self) {
         let engine = self.engine;
-        if self.queued == 0 {
+        if engine.fork.window_is_shut() && engine.fork.is_preparing() {
+            // The forking thread needs our lock.
+            engine.fork.pause();
+        } else if self.queued == 0 || self.holds == Holds::UntilLater {
             self.wait();
         }
         let _snapshots_wait = engine.serve_lock.lock();
@@ -214,8 +238,7 @@ impl Handler {
         let mut served = 0;
         while self.queued > 0 && engine.fork.window_is_shut() {
             let fault = self.take_fault();
-            // A write to what is present needs no memory.
-            if fault.access == Access::WriteProtected || !self.wait_for_memory(fault.thread) {
+            if !self.needs_memory(&fault) || !self.wait_for_memory(fault.thread) {
                 if let Some(cpu) = self.placement.follow(fault.thread, &engine.faulting_cpu, begun) {
                     engine.ask_for_vigil(cpu);
                 }
@@ -223,15 +246,24 @@ impl Handler {
                 served += 1;
             } else {
                 self.queue_fault(fault);
-                return;
+                break;
             }
         }
+        self.holds = Holds::Nothing;
         if !engine.fork.window_is_shut() {
-            while self.queued > 0 {
+            for _ in 0..self.queued {
                 let fault = self.take_fault();
-                self.serve_frozen(engine.userfault(), fault, crate::fork::Whose::Parent);
+                if self.may_be_served_in_window(&fault) {
+                    self.serve_frozen(engine.userfault(), fault, crate::fork::Whose::Parent);
+                } else {
+                    self.holds = Holds::UntilLater;
+                    self.queue_fault(fault);
+                }
             }
             self.serve_forked_child();
+        }
+        if engine.fork.window_is_shut() {
+            self.holds = Holds::Nothing;
         }
         self.raw_children_round();
         if served > 0 {
@@ -300,9 +332,10 @@ impl Handler {
         self.queued += 1;
     }
 
-    /// The next fault: one of the evictor goes before all others, which may wait for what it is about to free.
+    /// The next fault: one of the evictor or of a forking thread goes before all others, which may wait for what it is about to
+    /// free.
     fn take_fault(&mut self) -> Fault {
-        if let Some(place) = self.place_of_evictor() {
+        if let Some(place) = self.place_of_urgent() {
             self.queue.swap(place, self.first);
         }
         let fault = self.queue[self.first];
@@ -315,34 +348,56 @@ impl Handler {
         fault
     }
 
-    /// Where in the queue a fault of the evictor waits.
-    fn place_of_evictor(&self) -> Option<usize> {
-        let evictor = self.engine.evictor_thread.load(Relaxed);
+    /// Where in the queue a fault waits that goes before all others.
+    fn place_of_urgent(&self) -> Option<usize> {
         let mut places = (0..self.queued).map(|place| (self.first + place) % QUEUE);
-        places.find(|&place| self.queue[place].thread == evictor)
+        places.find(|&place| self.is_urgent(self.queue[place].thread))
     }
 
-    /// Direct reclaim, the last resort: while the group is at its limit, a fault waits for the evictors. Events go on
-    /// being read, since an unread one stops every move. True: still no memory, look again later.
+    /// Does this thread never wait for memory? The evictor frees it; a forking thread stands in the evictor's way.
+    fn is_urgent(&self, thread: u32) -> bool {
+        let engine = self.engine;
+        thread == engine.evictor_thread.load(Relaxed) || thread == engine.fork.forking_thread()
+    }
+
+    /// In a fork's window nothing can be freed, and the forking thread may wait for a lock that a faulting thread holds: at the
+    /// limit others' faults are served, but so slowly that it does not matter.
+    fn may_be_served_in_window(&mut self, fault: &Fault) -> bool {
+        let engine = self.engine;
+        let marks = Watermarks::of(engine.segment().header.limit_bytes.load(Relaxed));
+        let charge = engine.segment().charge_bytes();
+        if self.is_urgent(fault.thread) || charge < marks.limit || !self.needs_memory(fault) {
+            return true;
+        }
+        let now = sys::now_ns();
+        let due = now >= self.window_next_ns;
+        if due {
+            self.window_next_ns =
+                now + if charge < marks.brink { WINDOW_FAULT_NS } else { WINDOW_FAULT_BRINK_NS };
+        }
+        due
+    }
+
+    /// Direct reclaim, the last resort: while the group is at its limit, a fault waits for the evictors: for a while, and on the
+    /// brink without end. Events go on being read, since an unread one stops every move. True: still no memory, look
+    /// again later.
     fn wait_for_memory(&mut self, thread: u32) -> bool {
         let engine = self.engine;
         let (header, me) = (&engine.segment().header, engine.member());
-        let limit = header.limit_bytes.load(Relaxed);
-        let evictor = engine.evictor_thread.load(Relaxed);
-        if engine.segment().charge_bytes() < limit || !engine.is_engaged() || thread == evictor {
+        let marks = Watermarks::of(header.limit_bytes.load(Relaxed));
+        if engine.segment().charge_bytes() < marks.limit || !engine.is_engaged() || self.is_urgent(thread) {
             return false;
         }
         engine.figures().add(Counter::DirectReclaims, 1);
-        for _ in 0..20 {
+        for _ in 0..LOOKS {
             let observed = header.charge_sank.load(Acquire);
-            if engine.segment().charge_bytes() < limit
-                || engine.fork.is_preparing()
+            if engine.segment().charge_bytes() < marks.limit
                 || header.state.load(Relaxed) == GroupState::Ending as u32
             {
                 return false;
             }
-            if self.place_of_evictor().is_some() {
-                // It goes first: what it waits for may be what frees memory.
+            if self.place_of_urgent().is_some() || engine.fork.is_preparing() {
+                // That goes first: what it waits for may be what frees memory.
                 return true;
             }
             futex::post(&me.wake, Sharing::Shared);
@@ -352,6 +407,6 @@ impl Handler {
                 return true;
             }
         }
-        true
+        engine.segment().charge_bytes() >= marks.brink
     }
 }

@@ -26,6 +26,7 @@ mod placement;
 pub mod ranges;
 mod raw_child;
 pub mod requests;
+mod shared;
 pub mod staging;
 pub mod sys;
 pub mod thread;

@@ -1,13 +1,19 @@
 //! What the evictor measures: the process's size, what of it counts, and what is shared with relatives.
 
-use crate::account::{field_bytes, minor_faults, parse_statm, read_proc, read_proc_path};
+use crate::account::{Watermarks, field_bytes, minor_faults, parse_statm, read_proc, read_proc_path};
 use crate::evictor::Evictor;
+use crate::futex::{self, Sharing};
 use crate::staging::FOLIO;
 use crate::sys;
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_core::page_table::PAGE;
 use folioswap_group::counters::Counter;
 use folioswap_group::segment::Scope;
+
+/// When so much stopped being shared since a measurement, it is made again as soon as may be.
+const STALE_BYTES: u64 = 1 << 20;
+/// Between two times that others are asked to measure.
+const ASK_TO_MEASURE_NS: u64 = 2_000_000;
 
 impl Evictor {
     /// Reads the process's size, and what is derived from it.
@@ -35,12 +41,11 @@ impl Evictor {
             engine.look_at_swap_space();
             engine.figures().raise(Counter::PagerNanoseconds, sys::thread_cpu_ns());
         }
+        let me = engine.member();
+        me.charge_bytes.store(engine.charge_of(self.size.anonymous) + self.own_shmem(), Relaxed);
         if engine.fork.has_relatives() {
             self.measure_sharing(now);
         }
-        let charge = engine.charge_of(self.size.anonymous) + self.own_shmem();
-        let me = engine.member();
-        me.charge_bytes.store(charge.saturating_sub(self.fork_discount), Relaxed);
         let has_some = engine.is_engaged() && now >= self.barren_until_ns;
         let evictable = if has_some { self.size.anonymous.saturating_sub(engine.own_bytes()) } else { 0 };
         me.evictable_bytes.store(evictable, Relaxed);
@@ -55,27 +60,56 @@ impl Evictor {
         }
     }
 
-    /// After a fork, pages shared with relatives are counted once, by proportional size. That is read as often as a tenth
-    /// of the thread's time allows (a third when much has changed); in between, every minor fault may have made a page
-    /// our own.
-    pub(crate) fn measure_sharing(&mut self, now: u64) {
+    /// After a fork, what relatives share is counted once. How much that is the kernel tells at a price: it is asked as often
+    /// as a tenth of the thread's time allows (a third when memory is short and much has changed). In between, every
+    /// minor fault may have made a page our own: the pager's own faults too, which it takes in its tables and its store.
+    fn measure_sharing(&mut self, now: u64) {
+        let engine = self.engine;
+        let (segment, me) = (engine.segment(), engine.member());
+        me.sharing.gain_relative();
         let text = read_proc_path(c"/proc/self/stat", &mut self.text);
-        let faults = minor_faults(text).unwrap_or(self.faults_at_rollup);
-        let unshared = faults.saturating_sub(self.faults_at_rollup) * PAGE as u64;
-        let due = if unshared > 4 << 20 { self.rollup_soonest_ns } else { self.rollup_next_ns };
-        if now < due {
-            self.fork_discount = self.discount_at_rollup.saturating_sub(unshared);
+        let faults = minor_faults(text).unwrap_or(self.minor_faults_seen);
+        let fresh = faults.saturating_sub(self.minor_faults_seen) * PAGE as u64;
+        self.minor_faults_seen = faults;
+        // Beside a child that is no member there is no discount. What the program makes its own is counted by the handler;
+        // what the pager does, once for each page that it had.
+        let alone = engine.raw_children.load(Relaxed) == 0;
+        let left = if alone { 0 } else { engine.shared_with_raw_children.load(Relaxed) };
+        let ended = fresh.min(left.max(me.sharing.discount()));
+        engine.shared_with_raw_children.store(left.saturating_sub(ended), Relaxed);
+        me.sharing.end(&segment.header, ended);
+        let marks = Watermarks::of(segment.header.limit_bytes.load(Relaxed));
+        let total = segment.charge_bytes();
+        let soon = total > marks.low && me.sharing.stale_bytes(&segment.header) > STALE_BYTES;
+        let due = if soon { self.rollup_soonest_ns } else { self.rollup_next_ns };
+        if now < due || total < marks.engage {
             return;
         }
+        let before = me.sharing.before_measuring(&segment.header);
         let text = read_proc_path(c"/proc/self/smaps_rollup", &mut self.text);
         let (resident, proportional) = (field_bytes(text, b"Anonymous:"), field_bytes(text, b"Pss_Anon:"));
         if let (Some(resident), Some(proportional)) = (resident, proportional) {
-            self.discount_at_rollup = resident.saturating_sub(proportional);
-            self.fork_discount = self.discount_at_rollup;
-            self.faults_at_rollup = faults;
+            // What a child shares that is no member, nobody counts before the supervisor has found it: it is counted here.
+            let alone = engine.raw_children.load(Relaxed) == 0;
+            me.sharing.publish(before, if alone { resident.saturating_sub(proportional) } else { 0 });
         }
         let done = sys::now_ns();
         self.rollup_next_ns = done + (10 * (done - now)).max(20_000_000);
         self.rollup_soonest_ns = done + 2 * (done - now);
+    }
+
+    /// When memory is short: those whose discounts are so old that they make the group's charge uncertain measure anew.
+    pub(crate) fn have_sharing_measured(&mut self) {
+        let now = sys::now_ns();
+        if now < self.ask_to_measure_next_ns {
+            return;
+        }
+        self.ask_to_measure_next_ns = now + ASK_TO_MEASURE_NS;
+        let segment = self.engine.segment();
+        for member in segment.members().iter().filter(|member| member.is_live()) {
+            if member.sharing.discount() > 0 && member.sharing.stale_bytes(&segment.header) > STALE_BYTES {
+                futex::post(&member.wake, Sharing::Shared);
+            }
+        }
     }
 }

@@ -55,9 +55,11 @@ pub struct Now {
     pub present: u16,
     /// Present, and write-protected by userfaultfd.
     pub protected: u16,
+    /// Present, and mapped by this process alone.
+    pub exclusive: u16,
 }
 
-/// Asks about up to 16 pages from `address` on, by `/proc/self/pagemap` (bits 63, 62 and 57 of each word).
+/// Asks about up to 16 pages from `address` on, by `/proc/self/pagemap` (bits 63, 62, 57 and 56 of each word).
 ///
 /// # Errors
 /// The descriptor's; the answer is then unknown.
@@ -73,6 +75,7 @@ pub fn now(pagemap: i32, address: usize, pages: usize) -> Result<Now, Errno> {
         let present = word >> 62 != 0;
         now.present |= u16::from(present) << page;
         now.protected |= u16::from(present && word >> 57 & 1 != 0) << page;
+        now.exclusive |= u16::from(present && word >> 56 & 1 != 0) << page;
     }
     Ok(now)
 }

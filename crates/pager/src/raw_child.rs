@@ -5,8 +5,11 @@
 //! is served through the userfaultfd that came with the event, until it execs or ends. If the parent ends first, the
 //! supervisor, which holds a duplicate of that descriptor, ends the child at its first fault.
 
+use crate::account::Watermarks;
 use crate::engine::Engine;
 use crate::events::pages_within;
+use crate::fork::Shared;
+use crate::futex::{self, Sharing};
 use crate::handler::Handler;
 use crate::isolate::page_index;
 use crate::link;
@@ -23,6 +26,8 @@ use rustix::io::Errno;
 /// Most such children at a time; one more ends the process with the supervisor's message, rather than read zeroes.
 const CHILDREN_MAX: usize = 64;
 const PROBE_NS: u64 = 500_000_000;
+/// So long a child's faults wait for memory, short of the brink.
+const PATIENCE_NS: u64 = 20_000_000;
 
 struct RawChild {
     userfault: Userfault,
@@ -35,6 +40,51 @@ pub(crate) struct RawChildren {
     waiting: [i32; CHILDREN_MAX],
     waiting_count: usize,
     probe_next_ns: u64,
+    patience_ends_ns: u64,
+    unfound: Unfound,
+}
+
+/// What such children made the group hold, and the supervisor may not have found: it counts them a few of its walks after
+/// their birth, and what they grow by at its next one.
+struct Unfound {
+    /// Bytes, by the walk before which they came; the present one first.
+    recent: [u64; WALKS],
+    walks_seen: u32,
+    ended_seen: u64,
+}
+
+/// After so many walks the supervisor has counted what there was: it gives a process 150 ms to become a member, and walks every
+/// 100 ms at most.
+const WALKS: usize = 5;
+
+impl Unfound {
+    /// Walks were made meanwhile: what is old enough has been found.
+    fn forget(&mut self, walks: u32) {
+        for _ in 0..walks.wrapping_sub(self.walks_seen).min(WALKS as u32) {
+            self.recent.rotate_right(1);
+            self.recent[0] = 0;
+        }
+        self.walks_seen = walks;
+    }
+
+    /// What is resident in a child counts nowhere; and what this process makes its own of what is shared with one adds to what
+    /// the group holds.
+    fn publish(&mut self, engine: &Engine) {
+        let member = engine.member();
+        self.forget(engine.segment().header.census_walks.load(Relaxed));
+        let ended = member.sharing.ended_bytes();
+        self.recent[0] += ended.wrapping_sub(self.ended_seen);
+        self.ended_seen = ended;
+        member.unfound_bytes.store(self.recent.iter().sum(), Relaxed);
+    }
+
+    /// The last such child is gone.
+    fn clear(&mut self, engine: &Engine) {
+        self.recent = [0; WALKS];
+        self.publish(engine);
+        self.recent = [0; WALKS];
+        engine.member().unfound_bytes.store(0, Relaxed);
+    }
 }
 
 impl RawChildren {
@@ -44,6 +94,8 @@ impl RawChildren {
             waiting: [0; CHILDREN_MAX],
             waiting_count: 0,
             probe_next_ns: 0,
+            patience_ends_ns: 0,
+            unfound: Unfound { recent: [0; WALKS], walks_seen: 0, ended_seen: 0 },
         }
     }
     pub(crate) fn is_empty(&self) -> bool {
@@ -62,13 +114,15 @@ impl RawChildren {
 impl Handler {
     /// Gives a child a table of its own. Under the move lock, outside of a fork's window.
     pub(crate) fn adopt_raw_child(&mut self, descriptor: i32) {
-        self.write_back_range(0, 1 << 47);
         let engine = self.engine;
+        engine.protect_in_child(Userfault(descriptor));
+        engine.fork.set_shared(Shared::Unprotected);
+        self.write_back_range(0, 1 << 47);
         self.adopt(&engine.table, descriptor);
         engine.space.file_space().share_all();
         engine.figures().add(Counter::RawForks, 1);
         engine.raw_forked.store(1, Relaxed);
-        engine.fork.gain_relative();
+        engine.fork.gain_relative(engine);
     }
 
     /// Serves one more child, which inherits what `parent` says is stored.
@@ -85,6 +139,14 @@ impl Handler {
             memory.write(RawChild { userfault: Userfault(descriptor), table });
             &mut *memory.as_ptr()
         });
+        engine.shared_with_raw_children.store(engine.own_bytes(), Relaxed);
+        if engine.raw_children.fetch_add(1, Relaxed) == 0 {
+            self.raw_children.unfound.clear(engine);
+            // What is shared with it is counted here until the supervisor finds it.
+            let (sharing, header) = (&engine.member().sharing, &engine.segment().header);
+            sharing.publish(sharing.before_measuring(header), 0);
+        }
+        futex::post(&engine.member().wake, Sharing::Shared);
         link::tell(engine.descriptors.control.load(Relaxed), Kind::RawForked, [0; 3], Some(descriptor));
     }
 
@@ -100,17 +162,33 @@ impl Handler {
             let _moves_wait = engine.move_lock.lock();
             self.adopt_raw_child(descriptor);
         }
+        // At the limit nothing of a child is read for a while, and on the brink until there is memory: its threads wait.
         let now = sys::now_ns();
+        let marks = Watermarks::of(self.engine.segment().header.limit_bytes.load(Relaxed));
+        self.raw_children.unfound.publish(self.engine);
+        let charge = self.engine.segment().charge_bytes();
+        let has_waited = now >= self.raw_children.patience_ends_ns && charge < marks.brink;
+        let has_room = charge < marks.limit || has_waited;
+        if has_room {
+            self.raw_children.patience_ends_ns = now + PATIENCE_NS;
+        } else {
+            futex::post(&self.engine.member().wake, Sharing::Shared);
+        }
         let probe = now >= self.raw_children.probe_next_ns;
         if probe {
             self.raw_children.probe_next_ns = now + PROBE_NS;
         }
         for index in 0..CHILDREN_MAX {
             let Some(child) = self.raw_children.children[index].take() else { continue };
-            self.serve_raw_child(child);
+            if has_room {
+                self.serve_raw_child(child);
+            }
             if probe && child.userfault.is_gone() {
                 drop_table(self.engine, &child.table, 0, 1 << 47);
                 sys::close_range(child.userfault.0 as u32, child.userfault.0 as u32);
+                if self.engine.raw_children.fetch_sub(1, Relaxed) == 1 {
+                    self.raw_children.unfound.clear(self.engine);
+                }
             } else {
                 self.raw_children.children[index] = Some(child);
             }
@@ -146,6 +224,8 @@ impl Handler {
         if access == Access::WriteProtected {
             // It inherited the protection of what is clean here. Nothing is ever taken out of it, so nothing depends on it.
             // (EAGAIN: an event of the child waits; its thread looks again after it is read.)
+            engine.end_sharing(PAGE);
+            engine.figures().add(Counter::MinorFaults, 1);
             let _ = child.userfault.unprotect(address, PAGE);
             child.userfault.wake(address, PAGE);
             return;
@@ -173,6 +253,8 @@ impl Handler {
             };
             match result {
                 Ok(()) | Err(Stopped { why: Errno::EXIST, .. }) => {
+                    self.raw_children.unfound.recent[0] += PAGE as u64;
+                    engine.figures().add(Counter::MinorFaults, 1);
                     if let (Some(entry), Some(block)) = (stored, block) {
                         block.set(page_index(address), PageWord::PRESENT);
                         engine.space.put(entry, 1);

@@ -54,11 +54,17 @@ impl Evictor {
         let engine = self.engine;
         let mut available = self.available();
         loop {
-            let tier = match self.turns.next(available) {
+            // What relatives share is stored by each of them: compressed it would take more than the page that they share.
+            let shared = self.turns.shared(available);
+            let next = match shared {
+                devices if self.desperate && !devices.is_empty() => Some(Choice::Shared(devices)),
+                _ => self.turns.next(available),
+            };
+            let tier = match next {
                 Some(Choice::Shared(devices)) => Tier::Shared(devices),
                 _ if !self.turns.has_store() => return Err(()),
                 // Its own turn, or nothing else has room: then it takes more than its share.
-                _ => Tier::Store(match self.turns.shared(available) {
+                _ => Tier::Store(match shared {
                     DeviceMask::NONE => Incompressible::Keep,
                     devices => Incompressible::To(devices),
                 }),
@@ -93,7 +99,7 @@ impl Evictor {
         if engine.segment().scope() == Scope::Resident {
             return 0;
         }
-        engine.fork.let_pass();
+        self.let_pass();
         let _gate = engine.gate.lock();
         let mut pages = 0;
         let mut available = self.available_on_disk();

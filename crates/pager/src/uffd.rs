@@ -160,6 +160,19 @@ impl Userfault {
         unsafe { sys::ioctl(self.0, WRITEPROTECT, &raw mut argument) }.map(|_| ())
     }
 
+    /// Write-protects what is present in a range: the first write to each page is a fault with
+    /// [`Access::WriteProtected`]. Where nothing is present, nothing changes.
+    ///
+    /// # Errors
+    /// EAGAIN: an event waits to be read. ENOENT: a part of the range is not registered (any more).
+    pub fn protect(self, start: usize, bytes: usize) -> Result<(), Errno> {
+        let range = raw::uffdio_range { start: start as u64, len: bytes as u64 };
+        const MODE_WP: u64 = 1;
+        let mut argument = raw::uffdio_writeprotect { range, mode: MODE_WP };
+        // SAFETY: as demanded; contents do not change.
+        unsafe { sys::ioctl(self.0, WRITEPROTECT, &raw mut argument) }.map(|_| ())
+    }
+
     /// Maps the zero page at missing pages.
     pub fn zero(self, to: usize, bytes: usize) -> Result<(), Stopped> {
         let mut argument = raw::uffdio_zeropage {

@@ -89,6 +89,8 @@ impl Orphans {
                         held.condemned = Some(Condemned { pid, due: now + DELAY });
                         break;
                     }
+                    // What was shared is present: it may be written, and nothing of it was ever taken out.
+                    Event::Protected(address) => userfault::unprotect(&held.userfault, address),
                     Event::Fork(child) => children.push(child),
                     Event::Mapping => {}
                 }
@@ -126,9 +128,11 @@ impl Orphans {
     }
 }
 
-/// Non-blocking, as poll(2) on a userfaultfd demands. Nobody else reads it any more.
+/// Non-blocking, as poll(2) on a userfaultfd demands. Nobody else reads it any more: faults that were read and not served are
+/// raised again.
 fn make_readable(userfault: &OwnedFd) {
     if let Ok(flags) = fcntl_getfl(userfault) {
         let _ = fcntl_setfl(userfault, flags | OFlags::NONBLOCK);
     }
+    userfault::wake_all(userfault);
 }
