@@ -390,7 +390,9 @@ impl Supervisor {
         // Their members count them.
         let rings = self.connections.iter().filter(|connection| connection.ring.is_some()).count();
         let bytes = found.bytes + own.saturating_sub((rings * MemberRing::BYTES) as u64);
-        self.settings.segment.mapped.header.unmanaged_bytes.store(bytes, Relaxed);
+        let header = &self.settings.segment.mapped.header;
+        header.unmanaged_bytes.store(bytes, Relaxed);
+        header.census_walks.fetch_add(1, Relaxed);
         self.unmanaged_peak = self.unmanaged_peak.max(bytes);
         self.excess_walks = if bytes > self.settings.limit { self.excess_walks + 1 } else { 0 };
         if self.excess_walks >= EXCESS_WALKS {
