@@ -51,7 +51,6 @@ fn vfork_and_posix_spawn() {
 
 /// What it inherits in memory (the compressed store too) and what it touches fits the limit, with room for its parent.
 #[test]
-#[ignore = "open: 82.4 MiB at a limit of 80 in the one run there was since its faults wait for memory"]
 fn a_bare_clone() {
     let outcome = job("raw-clone").within(80 * MIB);
     job::report("raw-clone", &outcome);

@@ -21,7 +21,6 @@ fn used(pid: i32) -> Option<u64> {
 }
 
 #[test]
-#[ignore = "open: 64 to 68 MiB at a limit of 64 in the few runs there were since writes to what forks share wait for memory"]
 fn members_that_are_killed_lose_nothing_of_the_others() {
     let program = c_program("tree", "", &[]);
     let seconds = job::seconds(12, 60);
