@@ -1,4 +1,4 @@
-//! madvise: what the kernel does not tell the pager; mmap, brk, sbrk: what it would learn a moment too late.
+//! madvise: what the kernel does not tell the pager; mmap, mprotect, brk, sbrk: what it would learn a moment too late.
 
 use crate::libc;
 use crate::next;
@@ -83,6 +83,30 @@ pub unsafe extern "C" fn mmap64(
 ) -> *mut c_void {
     // SAFETY: the caller's.
     unsafe { mmap(start, bytes, protection, flags, descriptor, offset) }
+}
+
+/// mprotect(2): memory that was reserved without access is looked at like memory that is new.
+///
+/// # Safety
+/// As mprotect.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mprotect(start: *mut c_void, bytes: usize, protection: c_int) -> c_int {
+    let arguments = [start as usize, bytes, protection as usize, 0, 0, 0];
+    // SAFETY: the caller's.
+    match unsafe { sys::syscall(raw::__NR_mprotect, arguments) } {
+        Ok(_) => {
+            if protection as u32 & raw::PROT_WRITE != 0
+                && let Some(engine) = engine()
+            {
+                engine.memory_was_mapped(bytes);
+            }
+            0
+        }
+        Err(errno) => {
+            libc::set_errno(errno.raw_os_error());
+            -1
+        }
+    }
 }
 
 /// brk(2).

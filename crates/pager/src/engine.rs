@@ -43,7 +43,7 @@ pub enum Life {
 /// Mappings below this are small against what the limit may be exceeded by.
 const MAPPED_BYTES_MIN: usize = 1 << 20;
 /// Waits of a millisecond for the evictor's look at a new mapping.
-const MAPPED_WAITS: u32 = 20;
+const MAPPED_WAITS: u32 = 50;
 
 /// Longest name of a group's socket.
 pub const GROUP_NAME_MAX: usize = 96;

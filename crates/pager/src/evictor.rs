@@ -40,6 +40,8 @@ const GROWTH_BYTES_MIN: u64 = 1 << 20;
 /// registered stays a mapping of its own for ever, and a heap that grows in small steps would become thousands.
 const SCAN_CHANGED_NS: u64 = 20_000_000;
 const SCAN_UNCHANGED_NS: u64 = 100_000_000;
+/// Where memory is short, whatever the size.
+const SCAN_SHORT_NS: u64 = 3_000_000;
 
 /// The evictor's own state; lost without harm at a fork.
 pub(crate) struct Evictor {
@@ -325,7 +327,12 @@ impl Evictor {
         let now = sys::now_ns();
         let grown = self.size.writable.saturating_sub(self.scanned_size);
         let unchanged = self.size.writable == self.scanned_size;
-        let soon_ns = if unchanged { SCAN_UNCHANGED_NS } else { SCAN_CHANGED_NS };
+        // Where memory is freed and mapped anew the size does not tell: near the limit it is looked at whatever the size says.
+        let soon_ns = match unchanged {
+            _ if short => SCAN_SHORT_NS,
+            true => SCAN_UNCHANGED_NS,
+            false => SCAN_CHANGED_NS,
+        };
         let wanted = self.engine.scan_wanted.swap(0, Acquire) != 0;
         if !wanted && grown < GROWTH_BYTES_MIN && now < self.scan_next_ns + soon_ns {
             return;
