@@ -41,7 +41,7 @@ pub fn wait_for(supervisor: i32, link: &Link, signals: &Signals, stderr: Option<
                     return status;
                 }
                 Ok(Packet::Forward(_)) => {}
-                Err(Errno::AGAIN | Errno::INTR) => break,
+                Err(Errno::AGAIN) => break,
                 Err(_) => return supervisor_lost(stderr),
             }
         }

@@ -40,6 +40,6 @@ pub use location::{FileSlot, Handle, Location, LocationCell, Owner, Place, Store
 pub use memory::PageMemory;
 pub use page::{PAGE_SIZE, Page};
 pub use zram::{
-    CompactReport, FreeError, IncompressiblePolicy, LoadError, MmStat, Relocation, Scratch, StoreError,
-    StoreOptions, Stored, Verdict, Zram,
+    CompactReport, FreeError, IncompressiblePolicy, Invalid, LoadError, MmStat, Relocation, Scratch,
+    StoreError, StoreOptions, Stored, Verdict, Wrong, Zram,
 };

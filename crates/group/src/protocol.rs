@@ -100,7 +100,7 @@ pub enum Note {
 pub enum Invariant {
     /// The allocator of slots contradicts itself.
     Slots = 1,
-    /// The compressed RAM device contradicts itself.
+    /// The compressed RAM device contradicts itself (where and how, `Invalid::number` of the devices crate).
     Store = 2,
     /// A page is half way while nobody is at work (its address).
     HalfWay = 3,

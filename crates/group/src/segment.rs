@@ -4,7 +4,7 @@
 //! and hands the descriptor to each member in its welcome. All-zero is the valid empty state of everything except the
 //! [`Header`], which the supervisor fills in before the first member connects.
 
-use crate::counters::{Counter, Figures};
+use crate::counters::Figures;
 use crate::devices::{DEVICES_MAX, DeviceDescription, DeviceEntry};
 use crate::sharing::{self, Sharing};
 use core::sync::atomic::{
@@ -228,10 +228,8 @@ impl Segment {
 
     /// Faults that all members together have served. Cost: two loads per member.
     pub fn faults_served(&self) -> u64 {
-        let faults = |member: &Member| {
-            member.figures.counter(Counter::MajorFaults) + member.figures.counter(Counter::MinorFaults)
-        };
-        self.members().iter().filter(|member| member.is_live()).map(faults).sum()
+        let live = self.members().iter().filter(|member| member.is_live());
+        live.map(|member| member.figures.faults_served()).sum()
     }
 
     /// Takes a free place for a process. For the supervisor alone. `None` when all are taken.

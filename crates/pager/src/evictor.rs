@@ -204,21 +204,18 @@ impl Evictor {
         engine.fork.let_pass(|| {
             let marks = Watermarks::of(engine.segment().header.limit_bytes.load(Relaxed));
             let total = engine.segment().charge_bytes();
-            // Where there is room for a copy of everything, nobody needs to wait.
-            let copies = engine.member().evictable_bytes.load(Relaxed);
-            let room = total + copies < marks.high;
-            if !room {
-                engine.protect_shared();
+            if engine.has_room_for_copies(total, marks) {
+                return Shared::Unprotected;
             }
-            if room { Shared::Unprotected } else { Shared::Protected }
+            engine.protect_shared();
+            Shared::Protected
         });
     }
 
     /// Protects what a fork left unprotected, when there is no room any more for copies of all that. Under the gate.
     fn protect_if_wanted(&mut self, total: u64, marks: Watermarks) {
         let engine = self.engine;
-        let copies = engine.member().evictable_bytes.load(Relaxed);
-        if engine.fork.shared() == Shared::Unprotected && total + copies >= marks.high {
+        if engine.fork.shared() == Shared::Unprotected && !engine.has_room_for_copies(total, marks) {
             engine.protect_shared();
             engine.fork.set_shared(Shared::Protected);
         }
@@ -355,6 +352,12 @@ impl Evictor {
 }
 
 impl Engine {
+    /// Is there room for a copy of everything that this process shares, the group being charged `total` bytes? Then nobody who
+    /// writes to it needs to wait.
+    fn has_room_for_copies(&self, total: u64, marks: Watermarks) -> bool {
+        total + self.member().evictable_bytes.load(Relaxed) < marks.high
+    }
+
     /// Registers what of a mapping is neither registered nor ours. Under the move lock.
     pub(crate) fn register_pieces(&self, start: usize, end: usize) {
         // SAFETY: the set is used under the move lock.

@@ -22,8 +22,7 @@ impl Evictor {
         let now = sys::now_ns();
         let text = read_proc(engine.descriptors.statm.load(Relaxed), &mut self.text);
         if let Some(size) = parse_statm(text) {
-            let faults = engine.figures().counter(Counter::MajorFaults)
-                + engine.figures().counter(Counter::MinorFaults);
+            let faults = engine.figures().faults_served();
             if size.anonymous > self.size.anonymous + (256 << 10) || faults != self.faults_seen {
                 self.idle_since_ns = now;
             }

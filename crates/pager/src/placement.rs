@@ -123,11 +123,7 @@ impl EvictorPlacement {
     pub(crate) fn keep_away(&mut self, faulting: u32) {
         if faulting != self.avoids {
             self.avoids = faulting;
-            if faulting == NO_CPU {
-                self.places.all()
-            } else {
-                self.places.without(faulting)
-            };
+            self.leave();
         }
     }
 
@@ -136,7 +132,7 @@ impl EvictorPlacement {
         faulting != NO_CPU && self.places.only(faulting)
     }
 
-    /// Back from [`EvictorPlacement::join`].
+    /// To where it belongs, also back from [`EvictorPlacement::join`].
     pub(crate) fn leave(&mut self) {
         if self.avoids == NO_CPU {
             self.places.all()

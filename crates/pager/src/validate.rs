@@ -65,7 +65,7 @@ impl Engine {
     pub(crate) fn validate(&self) -> Result<u64, Violation> {
         let report = self.space.validate().map_err(|broken| match broken {
             Broken::Slots => (Invariant::Slots, 0),
-            Broken::Store => (Invariant::Store, 0),
+            Broken::Store(invalid) => (Invariant::Store, invalid.number()),
         })?;
         let mut tally = Tally::default();
         let mut found = Ok(());

@@ -17,23 +17,6 @@ const OPERATIONS_OVER: u64 = 100_000_000;
 /// Workers; one more thread switches devices on and off.
 const WORKERS: u32 = 3;
 
-struct Yield;
-impl Relax for Yield {
-    fn relax(_round: u32) {
-        std::thread::yield_now();
-    }
-}
-
-struct Random(u64);
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
-    }
-}
-
 /// Folios whose counts are all gone, in parts so that threads seldom meet. The part's lock stands for the folio's.
 struct OnlyCached {
     parts: Vec<Mutex<HashMap<u32, (SwapEntry, u32)>>>,

@@ -8,26 +8,9 @@ use folioswap_slots::*;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-struct Yield;
-impl Relax for Yield {
-    fn relax(_round: u32) {
-        std::thread::yield_now();
-    }
-}
-
 struct Threaded;
 impl Policy for Threaded {
     type Relax = Yield;
-}
-
-struct Random(u64);
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
-    }
 }
 
 struct Discards;

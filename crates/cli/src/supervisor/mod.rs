@@ -319,7 +319,7 @@ impl Supervisor {
         while let Some(link) = &self.link {
             match link.receive() {
                 Ok(Packet::Forward(signal)) => self.forwards.asked(signal, now),
-                Ok(_) | Err(Errno::INTR) => {}
+                Ok(_) => {}
                 Err(Errno::AGAIN) => return,
                 Err(_) => {
                     self.link = None;

@@ -8,10 +8,7 @@
 //! to be interrupted for every page that leaves.
 
 use crate::shared::Mapped;
-use folioswap_group::{
-    counters::Counter,
-    segment::{Faulting, GroupState, Segment},
-};
+use folioswap_group::segment::{Faulting, GroupState, Segment};
 use rustix::{
     process::setpriority_process,
     thread::{CpuSet, futex, sched_getaffinity, sched_setaffinity},
@@ -68,8 +65,7 @@ fn watch(segment: &Segment, everywhere: &CpuSet) {
             }
         }
         let Some(member) = segment.members.get(faulting.member as usize) else { return };
-        let served =
-            member.figures.counter(Counter::MajorFaults) + member.figures.counter(Counter::MinorFaults);
+        let served = member.figures.faults_served();
         if served != seen {
             (seen, last) = (served, Instant::now());
         }
@@ -81,7 +77,7 @@ fn watch(segment: &Segment, everywhere: &CpuSet) {
 mod tests {
     use super::*;
     use crate::shared::SegmentFile;
-    use folioswap_group::segment::Scope;
+    use folioswap_group::{counters::Counter, segment::Scope};
 
     /// It goes to sleep whenever no fault comes, and is woken up each time one thread faults again.
     #[test]

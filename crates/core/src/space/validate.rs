@@ -3,7 +3,7 @@
 use super::Space;
 use crate::page_table::Memory;
 use core::sync::atomic::Ordering::Relaxed;
-use folioswap_devices::{PageMemory, Place};
+use folioswap_devices::{Invalid, PageMemory, Place};
 use folioswap_slots::{Report, SwapEntry};
 
 /// The part whose invariants do not hold.
@@ -11,8 +11,8 @@ use folioswap_slots::{Report, SwapEntry};
 pub enum Broken {
     /// The allocator's.
     Slots,
-    /// The compressed RAM device's.
-    Store,
+    /// The compressed RAM device's, and what of it.
+    Store(Invalid),
 }
 
 /// Where an entry's bytes are.
@@ -35,7 +35,7 @@ impl<M: Memory + PageMemory> Space<'_, M> {
     /// [`Broken`].
     pub fn validate(&self) -> Result<Report, Broken> {
         let report = self.slots.validate().map_err(|_| Broken::Slots)?;
-        self.zram.validate().map_err(|_| Broken::Store)?;
+        self.zram.validate().map_err(Broken::Store)?;
         Ok(report)
     }
 

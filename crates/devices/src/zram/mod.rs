@@ -35,7 +35,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 pub use compact::{CompactReport, Relocation, Verdict};
 pub use stats::MmStat;
-pub use validate::Invalid;
+pub use validate::{Invalid, Wrong};
 
 use crate::checksum::Checksum;
 use crate::location::{Handle, Owner, StoredLen};

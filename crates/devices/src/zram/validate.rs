@@ -10,6 +10,34 @@ use super::header::Header;
 use super::span::{SpanDesc, SpanList, SpanState};
 use crate::memory::PageMemory;
 
+/// What is wrong with a span or a list. Its number is what a member tells the supervisor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Wrong {
+    /// A span has no descriptor.
+    NoDescriptor = 1,
+    /// A span's state, class or fullness is not that of its list.
+    OnWrongList = 2,
+    /// A span's state is not what its count of objects asks for.
+    StateAgainstCount = 3,
+    /// More objects than carved slots, or more carved slots than fit.
+    CountsOutOfOrder = 4,
+    /// A slot's header is none.
+    Header = 5,
+    /// The headers say another number of objects, or of ends of the free list, than the counts.
+    HeadersAgainstCounts = 6,
+    /// The free list leads to what is not free, or round in a circle.
+    FreeList = 7,
+    /// The free list is shorter than the counts say.
+    FreeListLength = 8,
+    /// Spans that should be on a list are on none.
+    OnNoList = 9,
+    /// A list goes round in a circle.
+    Circle = 10,
+    /// A list's tail or length is not what its links say.
+    TailOrLength = 11,
+}
+
 /// The first thing found wrong. `span` is an index over all chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Invalid {
@@ -18,12 +46,12 @@ pub enum Invalid {
         /// Which.
         span: u32,
         /// What is wrong with it.
-        what: &'static str,
+        what: Wrong,
     },
     /// A list's links or length are wrong, or a span is on a list that does not fit its state.
     List {
         /// What is wrong with it.
-        what: &'static str,
+        what: Wrong,
     },
     /// A class's figures are not the sum over its spans.
     Counts {
@@ -37,6 +65,20 @@ pub enum Invalid {
         /// What the spans say.
         found: u64,
     },
+}
+
+impl Invalid {
+    /// As one number, for a message: the kind of thing (1 span, 2 list, 3 class's figures, 4 used pages) above bit 56, what is wrong
+    /// with it ([`Wrong`]) above bit 48, and which span or class below.
+    pub const fn number(self) -> u64 {
+        let (kind, what, which) = match self {
+            Invalid::Span { span, what } => (1, what as u64, span as u64),
+            Invalid::List { what } => (2, what as u64, 0),
+            Invalid::Counts { class } => (3, 0, class as u64),
+            Invalid::UsedPages { counted, found } => (4, 0, counted.abs_diff(found)),
+        };
+        kind << 56 | what << 48 | which
+    }
 }
 
 impl<M: PageMemory> Zram<M> {
@@ -66,12 +108,12 @@ impl<M: PageMemory> Zram<M> {
         let mut not_full = 0;
         for span in (0..spans).map(SpanId) {
             let desc =
-                self.directory.span(span).ok_or(Invalid::Span { span: span.0, what: "no descriptor" })?;
+                self.directory.span(span).ok_or(Invalid::Span { span: span.0, what: Wrong::NoDescriptor })?;
             used_pages += u64::from(desc.touched_pages());
             not_full += u32::from(desc.state() != Some(SpanState::Full));
         }
         if on_lists != not_full {
-            return Err(Invalid::List { what: "a span that should be on a list is on none" });
+            return Err(Invalid::List { what: Wrong::OnNoList });
         }
         if used_pages != self.pool.used_pages() {
             return Err(Invalid::UsedPages { counted: self.pool.used_pages(), found: used_pages });
@@ -91,17 +133,17 @@ impl<M: PageMemory> Zram<M> {
         while let Some(span) = at {
             seen += 1;
             if seen > spans {
-                return Err(Invalid::List { what: "it goes round in a circle" });
+                return Err(Invalid::List { what: Wrong::Circle });
             }
-            let desc = self.directory.span(span).ok_or(Invalid::List { what: "it leads to no span" })?;
+            let desc = self.directory.span(span).ok_or(Invalid::List { what: Wrong::NoDescriptor })?;
             if !fits(desc) {
-                return Err(Invalid::Span { span: span.0, what: "its state does not fit its list" });
+                return Err(Invalid::Span { span: span.0, what: Wrong::OnWrongList });
             }
             last = at;
             at = SpanList::after(&self.directory, span);
         }
         if list.tail() != last || list.len() != seen {
-            return Err(Invalid::List { what: "its tail or its length is wrong" });
+            return Err(Invalid::List { what: Wrong::TailOrLength });
         }
         Ok(seen)
     }
@@ -133,10 +175,10 @@ impl<M: PageMemory> Zram<M> {
         let wrong = |what| Invalid::Span { span: span.0, what };
         let full = desc.live() == class.per_span();
         if full != (desc.state() == Some(SpanState::Full)) || desc.live() == 0 {
-            return Err(wrong("its state does not fit its count"));
+            return Err(wrong(Wrong::StateAgainstCount));
         }
         if desc.carved() > class.per_span() || desc.live() > desc.carved() {
-            return Err(wrong("its counts are out of order"));
+            return Err(wrong(Wrong::CountsOutOfOrder));
         }
         let (mut live, mut bytes, mut ends) = (0u16, 0, 0u16);
         for slot in Bin::carved_slots(&self.directory, class, span) {
@@ -147,12 +189,12 @@ impl<M: PageMemory> Zram<M> {
                 }
                 Some(Header::Free { next: None }) => ends += 1,
                 Some(Header::Free { .. }) => {}
-                _ => return Err(wrong("a header is damaged")),
+                _ => return Err(wrong(Wrong::Header)),
             }
         }
         let free = desc.carved() - desc.live();
         if live != desc.live() || ends != u16::from(free > 0) {
-            return Err(wrong("its headers do not fit its counts"));
+            return Err(wrong(Wrong::HeadersAgainstCounts));
         }
         let mut listed = 0;
         let mut at = desc.free_head();
@@ -162,9 +204,9 @@ impl<M: PageMemory> Zram<M> {
             let header = slot.and_then(|slot| Header::unpack(slot.header().load(Ordering::Relaxed)));
             at = match header {
                 Some(Header::Free { next }) if listed <= free => next,
-                _ => return Err(wrong("its free list is damaged")),
+                _ => return Err(wrong(Wrong::FreeList)),
             };
         }
-        if listed == free { Ok(bytes) } else { Err(wrong("its free list has the wrong length")) }
+        if listed == free { Ok(bytes) } else { Err(wrong(Wrong::FreeListLength)) }
     }
 }

@@ -9,6 +9,26 @@ use std::ptr::NonNull;
 pub const PAYLOAD: usize = 12;
 pub const FRAME: usize = Slots::<PAYLOAD>::FRAME_BYTES;
 
+/// Waits for a lock by letting others run: for real threads that are more than the CPUs.
+pub struct Yield;
+impl Relax for Yield {
+    fn relax(_round: u32) {
+        std::thread::yield_now();
+    }
+}
+
+/// Numbers that look random (xorshift), from a seed that is not 0.
+pub struct Random(pub u64);
+impl Random {
+    /// Below `bound`.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % bound
+    }
+}
+
 /// Zeroed memory at a page border, freed at the end of its scope.
 pub struct Memory {
     start: NonNull<u8>,
