@@ -3,13 +3,16 @@
 mod common;
 
 use std::collections::HashMap;
+use std::ptr::NonNull;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
 
 use common::data::{Kind, Rng};
 use common::device::ZramDevice;
 use common::memory::TestMemory;
 use folioswap_devices::{
-    FreeError, Handle, IncompressiblePolicy, Location, LocationCell, Owner, PAGE_SIZE, Page, Place, Scratch,
-    StoreError, StoreOptions, Stored, Verdict, Zram,
+    FreeError, Handle, IncompressiblePolicy, Location, LocationCell, Owner, PAGE_SIZE, Page, PageMemory,
+    Place, Scratch, StoreError, StoreOptions, Stored, StoredLen, Verdict, Zram,
 };
 use proptest::prelude::*;
 
@@ -252,6 +255,61 @@ fn without_new_memory_a_chunk_ahead_is_still_there_and_frees_work() {
     let _ = zram.store(&mut scratch, &Kind::Incompressible.page(1), Owner::new(0).unwrap()).unwrap();
 }
 
+/// Frees an object in the middle of the pool's growing, as another thread may.
+struct FreesWhileGrowing {
+    memory: TestMemory,
+    store: AtomicPtr<Zram<FreesWhileGrowing>>,
+    object: Mutex<Option<(Handle, StoredLen)>>,
+}
+
+// SAFETY: passed on to memory that keeps the contract.
+unsafe impl PageMemory for FreesWhileGrowing {
+    fn map(&self, bytes: usize) -> Option<NonNull<u8>> {
+        if let Some((handle, len)) = self.object.lock().unwrap().take() {
+            // SAFETY: the store calls us, so it is there; the object was stored in it and is freed here alone.
+            unsafe { (*self.store.load(Relaxed)).free(handle, len) }.unwrap();
+        }
+        self.memory.map(bytes)
+    }
+    unsafe fn give_back(&self, start: NonNull<u8>, bytes: usize) {
+        // SAFETY: passed on.
+        unsafe { self.memory.give_back(start, bytes) }
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "five hundred compressions")]
+fn a_span_that_a_free_made_needless_goes_back_to_the_pool() {
+    let memory = FreesWhileGrowing {
+        memory: TestMemory::new(),
+        store: AtomicPtr::default(),
+        object: Mutex::default(),
+    };
+    let options = StoreOptions { incompressible: IncompressiblePolicy::Keep, ..StoreOptions::DEFAULT };
+    let zram = Box::new(Zram::new(memory, options));
+    zram.memory().store.store((&raw const *zram).cast_mut(), Relaxed);
+    let mut scratch = Box::new(Scratch::new());
+    let page = Kind::Incompressible.page(1);
+    let mut store = |owner| match zram.store(&mut scratch, &page, Owner::new(owner).unwrap()) {
+        Ok(Stored::Object { handle, len, .. }) => (handle, len),
+        other => panic!("{other:?}"),
+    };
+    let first = store(0);
+    // From here on every span is full when the pool is asked for the next one.
+    *zram.memory().object.lock().unwrap() = Some(first);
+    let mut objects: Vec<_> = Vec::new();
+    while zram.memory().object.lock().unwrap().is_some() {
+        objects.push(store(1 + objects.len() as u64));
+        zram.validate().unwrap();
+    }
+    for (handle, len) in objects {
+        // SAFETY: stored above, freed once.
+        unsafe { zram.free(handle, len) }.unwrap();
+    }
+    zram.validate().unwrap();
+    assert_eq!(zram.mm_stat().objects, 0);
+}
+
 /// Readers, writers and the compactor over one table of locations, by the documented protocol.
 #[test]
 fn compaction_runs_beside_stores_loads_and_frees() {
@@ -298,9 +356,6 @@ fn compaction_runs_beside_stores_loads_and_frees() {
     device.zram.validate().unwrap();
     assert!(moved.load(Relaxed) >= MOVED, "only {} objects moved", moved.load(Relaxed));
 }
-
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::Relaxed;
 
 const fn word() -> AtomicU64 {
     AtomicU64::new(0)

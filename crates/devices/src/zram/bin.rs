@@ -255,7 +255,7 @@ impl Bin {
             _ => return Err(FreeError::HeaderDamaged),
         }
         self.release_checked(directory, class, span, desc, slot, index, len);
-        Ok(self.after_release(directory, class, span, desc))
+        Ok(self.after_release(directory, span, desc))
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -291,19 +291,19 @@ impl Bin {
         }
     }
 
-    fn after_release(
-        &self,
-        directory: &Directory,
-        class: ClassId,
-        span: SpanId,
-        desc: &SpanDesc,
-    ) -> Released {
+    fn after_release(&self, directory: &Directory, span: SpanId, desc: &SpanDesc) -> Released {
         if desc.live() > 0 || desc.state() != Some(SpanState::Partial) {
             return Released::SpanStays;
         }
-        self.partial[group_of(0, class)].remove(directory, span);
-        self.disown(desc);
+        self.expel(directory, span);
         Released::SpanEmpty(span)
+    }
+
+    /// Takes a span without objects off the lists and out of the class, to state Transit. Context: the lock is held.
+    pub(super) fn expel(&self, directory: &Directory, span: SpanId) {
+        let Some(desc) = directory.span(span) else { return };
+        self.partial[0].remove(directory, span);
+        self.disown(desc);
     }
 
     fn disown(&self, desc: &SpanDesc) {

@@ -400,26 +400,49 @@ impl<M: PageMemory> Zram<M> {
     }
 
     fn allocate(&self, class: ClassId, len: StoredLen) -> Result<Slot, StoreError> {
-        let bin = self.bin(class);
-        let limit = self.used_pages_limit();
         let mut fresh = None;
-        loop {
-            {
-                let _guard = bin.lock(self.options.relax);
-                if let Some(span) = fresh.take() {
-                    bin.adopt(&self.directory, class, span);
-                }
-                if let Some(slot) = bin.take(&self.directory, &self.pool, class, len, limit)? {
-                    return Ok(slot);
-                }
+        let slot = loop {
+            match self.take(class, len, &mut fresh) {
+                Ok(Some(slot)) => break Ok(slot),
+                Ok(None) => {}
+                Err(error) => break Err(error),
             }
             // A span that is new to the class needs at least its first pages.
-            if self.pool.counts().0 == 0 && self.pool.used_pages() >= limit {
-                return Err(StoreError::LimitReached);
+            if self.pool.counts().0 == 0 && self.pool.used_pages() >= self.used_pages_limit() {
+                break Err(StoreError::LimitReached);
             }
-            let span = self.pool.get(&self.directory, &self.memory, self.options.relax);
-            fresh = Some(span.map_err(|pool::NoSpan| StoreError::NoMemory)?);
+            match self.pool.get(&self.directory, &self.memory, self.options.relax) {
+                Ok(span) => fresh = Some(span),
+                Err(pool::NoSpan) => break Err(StoreError::NoMemory),
+            }
+        };
+        // Somebody freed a slot while the pool was asked: an empty span must not stay with the class.
+        if let Some(span) = fresh {
+            self.settle(Released::SpanEmpty(span));
         }
+        slot
+    }
+
+    /// A slot of a span that the class has, or else of `fresh`, which then belongs to the class.
+    fn take(
+        &self,
+        class: ClassId,
+        len: StoredLen,
+        fresh: &mut Option<SpanId>,
+    ) -> Result<Option<Slot>, StoreError> {
+        let (bin, limit) = (self.bin(class), self.used_pages_limit());
+        let _guard = bin.lock(self.options.relax);
+        if let Some(slot) = bin.take(&self.directory, &self.pool, class, len, limit)? {
+            return Ok(Some(slot));
+        }
+        let Some(span) = fresh.take() else { return Ok(None) };
+        bin.adopt(&self.directory, class, span);
+        let taken = bin.take(&self.directory, &self.pool, class, len, limit);
+        if !matches!(taken, Ok(Some(_))) {
+            bin.expel(&self.directory, span);
+            *fresh = Some(span);
+        }
+        taken
     }
 
     /// Hands a span that has become empty to the pool.
