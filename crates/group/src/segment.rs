@@ -217,13 +217,19 @@ impl Segment {
     /// counted once, and rather too high than too low ([`sharing`]). Cost: some loads per member.
     pub fn charge_bytes(&self) -> u64 {
         let live = || self.members().iter().filter(|member| member.is_live());
-        let uncertain = sharing::uncertain_bytes(&self.header, live());
-        let managed: u64 = live().map(Member::charge).sum();
+        let unfound: u64 = live().map(|member| member.unfound_bytes.load(Relaxed)).sum();
+        self.certain_charge_bytes() + unfound + sharing::uncertain_bytes(&self.header, live())
+    }
+
+    /// The part of [`Segment::charge_bytes`] that was measured: without what may be counted twice, or not be there any more,
+    /// until somebody has measured again. Whoever ends the group goes by this. Cost: as there.
+    pub fn certain_charge_bytes(&self) -> u64 {
+        let live = self.members().iter().filter(|member| member.is_live());
         let devices = match self.scope() {
             Scope::Total => self.header.device_bytes.load(Relaxed),
             Scope::Resident => 0,
         };
-        managed + uncertain + self.header.unmanaged_bytes.load(Relaxed) + devices
+        live.map(Member::charge).sum::<u64>() + self.header.unmanaged_bytes.load(Relaxed) + devices
     }
 
     /// Faults that all members together have served. Cost: two loads per member.

@@ -89,11 +89,11 @@ impl Sharing {
 }
 
 impl Member {
-    /// What it counts towards the limit, in bytes. Too low by its part of [`uncertain_bytes`].
+    /// What it counts towards the limit, in bytes, as measured. Too low by its part of [`uncertain_bytes`], and by its unfound bytes.
     pub fn charge(&self) -> u64 {
         // The discount first: what ends meanwhile makes it only smaller.
         let discount = self.sharing.discount();
-        self.charge_bytes.load(Relaxed).saturating_sub(discount) + self.unfound_bytes.load(Relaxed)
+        self.charge_bytes.load(Relaxed).saturating_sub(discount)
     }
 
     /// It ends: what it shared is counted by the others as soon as they measure, and until then as uncertain.
@@ -114,6 +114,7 @@ pub fn uncertain_bytes<'a>(header: &Header, members: impl Iterator<Item = &'a Me
 mod tests {
     extern crate std;
     use crate::segment::Segment;
+    use core::sync::atomic::Ordering::Relaxed;
     use std::boxed::Box;
     use std::collections::BTreeSet;
     use std::vec::Vec;
@@ -251,6 +252,14 @@ mod tests {
         let (header, members) = (&group.segment.header, &group.segment.members);
         members[1].sharing.end(header, 10 * PAGE);
         assert_eq!(group.segment.charge_bytes(), (100 + 10 + 5) * PAGE);
+        assert_eq!(group.segment.certain_charge_bytes(), (100 + 10) * PAGE);
+        members[1].unfound_bytes.store(7 * PAGE, Relaxed);
+        assert_eq!(group.segment.charge_bytes(), (100 + 10 + 5 + 7) * PAGE);
+        assert_eq!(
+            group.segment.certain_charge_bytes(),
+            (100 + 10) * PAGE,
+            "nobody is ended for what may not be there"
+        );
         group.segment.release(1);
         assert!(group.segment.charge_bytes() >= 100 * PAGE);
         group.pages[1] = None;

@@ -257,9 +257,13 @@ impl Evictor {
             futex::post(&segment.header.charge_sank, Sharing::Shared);
         }
         let now = sys::now_ns();
-        // Evicting is no progress by itself: only when the group gets below its limit can a fault be served.
+        // Evicting is no progress by itself: only when the group gets below its limit can a fault be served. What may be counted
+        // twice keeps faults waiting until somebody has measured, and is no reason to end anything.
         let served = segment.faults_served();
-        if total < marks.limit || served != self.served_at_progress {
+        if total < marks.limit
+            || segment.certain_charge_bytes() < marks.limit
+            || served != self.served_at_progress
+        {
             self.served_at_progress = served;
             self.last_progress_ns = now;
         } else if now - self.last_progress_ns > STUCK_NS {
