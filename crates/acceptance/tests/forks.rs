@@ -49,7 +49,7 @@ fn vfork_and_posix_spawn() {
     case("spawn");
 }
 
-/// What it inherits in memory (the compressed store too) and what it touches fits the limit, with room for its parent.
+/// What it inherits in memory (nothing of the engine's) and what it touches fits the limit, with room for its parent.
 #[test]
 fn a_bare_clone() {
     let outcome = job("raw-clone").within(80 * MIB);

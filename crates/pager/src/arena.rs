@@ -2,10 +2,14 @@
 //!
 //! A piece is told apart from the program's mappings by address, since the kernel may merge neighbours; MADV_DONTDUMP
 //! keeps it out of core dumps and, being a flag of the mapping, keeps most neighbours from merging at all.
+//!
+//! A child made by a bare clone(2) runs none of our code: what it would inherit of the store and the tables would be of no
+//! use to anybody and could not be taken away from it. So all pieces but the first few, which hold what our functions look
+//! at before they know whose copy they are in, have MADV_DONTFORK, except while the C library forks.
 
 use core::ptr::NonNull;
 use core::sync::atomic::{
-    AtomicUsize,
+    AtomicU32, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
 use folioswap_core::lock::SpinLock;
@@ -30,9 +34,25 @@ struct Fresh {
     taken: usize,
 }
 
+/// Which children find the arena's contents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Heirs {
+    /// Any: what is made now is for all of them. The state of birth.
+    Everybody = 0,
+    /// Children find what was made before only.
+    Nobody = 1,
+    /// The C library is forking: its child finds everything.
+    ForkedChild = 2,
+}
+
 /// The arena. All-zero memory is a valid empty one.
 pub struct Arena {
     count: AtomicUsize,
+    /// [`Heirs`] as a number; changed by one thread at a time.
+    heirs: AtomicU32,
+    /// Pieces that every child finds.
+    for_everybody: AtomicUsize,
     pieces: [SpinLock<Piece>; PIECES_MAX],
     fresh: SpinLock<Fresh>,
 }
@@ -47,7 +67,26 @@ impl Arena {
         Some(place)
     }
 
+    /// Says who finds the arena's contents from now on. Cost: a system call for each piece that is not for everybody.
+    ///
+    /// Once it was [`Heirs::Nobody`] it is never [`Heirs::Everybody`] again. No piece may be added meanwhile.
+    pub fn bequeath_to(&self, heirs: Heirs) {
+        let _serialised = self.fresh.lock();
+        let before = self.heirs.swap(heirs as u32, Relaxed);
+        let count = self.count.load(Relaxed);
+        if before == Heirs::Everybody as u32 {
+            self.for_everybody.store(count, Relaxed);
+        }
+        for piece in &self.pieces[self.for_everybody.load(Relaxed)..count] {
+            let piece = *piece.lock();
+            advise_heirs(piece.start, piece.end - piece.start, heirs);
+        }
+    }
+
     fn record(&self, start: usize, bytes: usize) {
+        if self.heirs.load(Relaxed) == Heirs::Nobody as u32 {
+            advise_heirs(start, bytes, Heirs::Nobody);
+        }
         let count = self.count.load(Relaxed);
         assert!(count < PIECES_MAX, "more pieces than any memory holds");
         *self.pieces[count].lock() = Piece { start, end: start + bytes };
@@ -108,6 +147,12 @@ fn map(bytes: usize) -> Option<NonNull<u8>> {
     }
 }
 
+fn advise_heirs(start: usize, bytes: usize, heirs: Heirs) {
+    let advice = if heirs == Heirs::Nobody { Advice::LinuxDontFork } else { Advice::LinuxDoFork };
+    // SAFETY: a mapping of the arena's; what it holds for this process does not change.
+    let _ = unsafe { madvise(start as *mut core::ffi::c_void, bytes, advice) };
+}
+
 impl Memory for Arena {
     fn take(&self, bytes: usize) -> Option<NonNull<u8>> {
         let bytes = bytes.next_multiple_of(PAGE);
@@ -136,5 +181,45 @@ unsafe impl PageMemory for Arena {
     unsafe fn give_back(&self, start: NonNull<u8>, bytes: usize) {
         // SAFETY: the owner says that the contents are not needed; the range is the arena's, not registered anywhere.
         let _ = unsafe { madvise(start.as_ptr().cast(), bytes, Advice::LinuxDontNeed) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Does the kernel leave the mapping at `address` out of a child? ("dc" in the VmFlags of proc_pid_smaps(5).)
+    fn is_left_out(address: usize) -> bool {
+        let smaps = std::fs::read_to_string("/proc/self/smaps").expect("our own mappings");
+        let mut inside = false;
+        for line in smaps.lines() {
+            let range = line.split(' ').next().and_then(|word| word.split_once('-'));
+            if let Some((start, end)) = range
+                && let (Ok(start), Ok(end)) =
+                    (usize::from_str_radix(start, 16), usize::from_str_radix(end, 16))
+            {
+                inside = (start..end).contains(&address);
+            } else if inside && line.starts_with("VmFlags:") {
+                return line.split(' ').any(|flag| flag == "dc");
+            }
+        }
+        panic!("nothing is mapped at {address:#x}");
+    }
+
+    #[test]
+    fn a_child_without_our_code_finds_only_what_was_made_first() {
+        let arena = Arena::create().expect("memory");
+        // SAFETY: it is never unmapped.
+        let arena: &'static Arena = unsafe { arena.as_ref() };
+        let first = arena.take(PAGE).expect("memory").as_ptr() as usize;
+        arena.bequeath_to(Heirs::Nobody);
+        let store = arena.take(4 << 20).expect("memory").as_ptr() as usize;
+        let staging = arena.own_mapping(1 << 20).expect("memory").as_ptr() as usize;
+        let left_out = || [first, store, staging].map(is_left_out);
+        assert_eq!(left_out(), [false, true, true]);
+        arena.bequeath_to(Heirs::ForkedChild);
+        assert_eq!(left_out(), [false, false, false], "the C library's child needs all of it");
+        arena.bequeath_to(Heirs::Nobody);
+        assert_eq!(left_out(), [false, true, true]);
     }
 }

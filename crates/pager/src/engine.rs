@@ -6,7 +6,7 @@
 //! Locks, in the order in which they may be taken: `gate`, `move_lock`, `write_back_lock`. None is held while waiting for
 //! an event to be read, and the reader of events never takes `gate`.
 
-use crate::arena::Arena;
+use crate::arena::{Arena, Heirs};
 use crate::clean::Bin;
 use crate::fork::ForkState;
 use crate::futex::{self, Lock, Sharing};
@@ -193,6 +193,8 @@ impl Engine {
             engine.descriptors.forget();
             engine.handler_stack.store(handler_stack.as_ptr() as usize, Relaxed);
             engine.evictor_stack.store(evictor_stack.as_ptr() as usize, Relaxed);
+            // This much every child finds; what comes now is for those that can use it.
+            arena.bequeath_to(Heirs::Nobody);
             Ok(engine)
         }
     }

@@ -21,6 +21,7 @@
 //!
 //! A child made by a bare clone(2) has no such protocol: see `raw_child`.
 
+use crate::arena::Heirs;
 use crate::engine::{Engine, Life};
 use crate::futex::Lock;
 use crate::handler::{Fault, Handler};
@@ -317,6 +318,8 @@ pub fn prepare(engine: &Engine) {
         fork.opened_ns.store(sys::now_ns(), Relaxed);
         fork.window.store(OPEN, Release);
     }
+    // Evictor and handler are where neither makes a piece; the child will need them all.
+    engine.arena.bequeath_to(Heirs::ForkedChild);
     drop(handler_pauses);
 }
 
@@ -336,6 +339,7 @@ pub fn parent(engine: &Engine) {
     {
         return;
     }
+    engine.arena.bequeath_to(Heirs::Nobody);
     if fork.window_is_shut() {
         // Nothing was ever registered: the child inherits nothing that was swapped out. It shares what is there.
         fork.relatives.store(1, Relaxed);
@@ -359,6 +363,7 @@ pub unsafe fn child(engine: &'static Engine) {
     if engine.life() != Life::Running || !fork.is_preparing() {
         return;
     }
+    engine.arena.bequeath_to(Heirs::Nobody);
     let inherits = !fork.window_is_shut();
     fork.inherited_token.store(if inherits { fork.token.load(Relaxed) } else { 0 }, Relaxed);
     fork.inherited_from.store(engine.member.load(Relaxed), Relaxed);

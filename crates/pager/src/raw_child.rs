@@ -51,11 +51,15 @@ struct Unfound {
     recent: [u64; WALKS],
     walks_seen: u32,
     ended_seen: u64,
+    /// Walks that were made when the youngest child was born.
+    youngest: u32,
 }
 
-/// After so many walks the supervisor has counted what there was: it gives a process 150 ms to become a member, and walks every
+/// After so many walks the supervisor has counted a new child: it gives a process 150 ms to become a member, and walks every
 /// 100 ms at most.
 const WALKS: usize = 5;
+/// After so many it has counted what a child that it knows grew by: the walk that was under way may have missed it, the next did not.
+const WALKS_KNOWN: usize = 2;
 
 impl Unfound {
     /// Walks were made meanwhile: what is old enough has been found.
@@ -75,7 +79,14 @@ impl Unfound {
         let ended = member.sharing.ended_bytes();
         self.recent[0] += ended.wrapping_sub(self.ended_seen);
         self.ended_seen = ended;
-        member.unfound_bytes.store(self.recent.iter().sum(), Relaxed);
+        let known = self.walks_seen.wrapping_sub(self.youngest) > WALKS as u32;
+        let missed = if known { WALKS_KNOWN } else { WALKS };
+        member.unfound_bytes.store(self.recent[..missed].iter().sum(), Relaxed);
+    }
+
+    /// A child was born.
+    fn begin(&mut self, engine: &Engine) {
+        self.youngest = engine.segment().header.census_walks.load(Relaxed);
     }
 
     /// The last such child is gone.
@@ -95,7 +106,7 @@ impl RawChildren {
             waiting_count: 0,
             probe_next_ns: 0,
             patience_ends_ns: 0,
-            unfound: Unfound { recent: [0; WALKS], walks_seen: 0, ended_seen: 0 },
+            unfound: Unfound { recent: [0; WALKS], walks_seen: 0, ended_seen: 0, youngest: 0 },
         }
     }
     pub(crate) fn is_empty(&self) -> bool {
@@ -139,7 +150,7 @@ impl Handler {
             memory.write(RawChild { userfault: Userfault(descriptor), table });
             &mut *memory.as_ptr()
         });
-        engine.shared_with_raw_children.store(engine.own_bytes(), Relaxed);
+        self.raw_children.unfound.begin(engine);
         if engine.raw_children.fetch_add(1, Relaxed) == 0 {
             self.raw_children.unfound.clear(engine);
             // What is shared with it is counted here until the supervisor finds it.
@@ -161,6 +172,8 @@ impl Handler {
             let engine = self.engine;
             let _moves_wait = engine.move_lock.lock();
             self.adopt_raw_child(descriptor);
+            // It was made while the C library forked, so it inherited the engine's memory too.
+            engine.shared_with_raw_children.store(engine.own_bytes(), Relaxed);
         }
         // At the limit nothing of a child is read for a while, and on the brink until there is memory: its threads wait.
         let now = sys::now_ns();
