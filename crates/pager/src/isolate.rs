@@ -2,7 +2,8 @@
 
 use crate::engine::Engine;
 use crate::staging::{FOLIO, FOLIO_PAGES};
-use core::sync::atomic::Ordering::Relaxed;
+use crate::uffd::Stopped;
+use core::sync::atomic::Ordering::{Relaxed, Release};
 use folioswap_core::page::{Heat, PageState, PageWord};
 use folioswap_core::page_table::{BLOCK_PAGES, Block, PAGE};
 use folioswap_group::counters::SizeCounter;
@@ -273,10 +274,19 @@ impl Engine {
                 page += 1;
                 continue;
             }
-            // SAFETY: the pages are marked as isolated, so nobody else changes their state; the piece is registered, and
-            // no unmapping of it is unread (the kernel would answer EAGAIN), so whoever touches a moved page is served.
-            let result =
-                unsafe { self.userfault().move_pages(place_of(page), piece + page * PAGE, run * PAGE) };
+            let (from, userfault) = (piece + page * PAGE, self.userfault());
+            let result = match userfault.check_registered(from) {
+                // SAFETY: the pages are marked as isolated, so nobody else changes their state; the mapping of the first, which
+                // is that of all that are moved, is registered, and no unmapping is unread (the kernel would answer
+                // EAGAIN), so whoever touches a moved page is served.
+                Ok(()) => unsafe { userfault.move_pages(place_of(page), from, run * PAGE) },
+                Err(Errno::NOENT) => {
+                    self.not_registered(from, run * PAGE);
+                    isolation.refused = Some(Refused::Gone);
+                    break;
+                }
+                Err(why) => Err(Stopped { done: 0, why }),
+            };
             let (done, why) = match result {
                 Ok(()) => (run, None),
                 Err(stopped) => (stopped.done / PAGE, Some(stopped.why)),
@@ -310,6 +320,16 @@ impl Engine {
     }
 }
 
+impl Engine {
+    /// What was registered as one range had a hole just then, which is mapped by now: the next look at the mappings finds it.
+    /// Under the move lock.
+    fn not_registered(&self, start: usize, bytes: usize) {
+        // SAFETY: the set is used under the move lock. A full set keeps the range, and is asked again.
+        let _ = unsafe { &mut *self.registered.get() }.remove(start, start + bytes);
+        self.scan_wanted.store(1, Release);
+    }
+}
+
 fn bits(first: usize, count: usize) -> Pages {
     (((1u32 << count) - 1) << first) as Pages
 }
@@ -318,4 +338,93 @@ pub(crate) fn covers(registered: &crate::ranges::Ranges, piece: usize, wanted: P
     let first = piece + wanted.trailing_zeros() as usize * PAGE;
     let last = piece + (FOLIO_PAGES - wanted.leading_zeros() as usize) * PAGE;
     registered.covers(first, last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::staging::SEGMENT_FOLIOS;
+    use crate::uffd::{Userfault, Watch};
+    use folioswap_group::segment::Segment;
+    use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+    use std::alloc::{Layout, alloc_zeroed};
+
+    fn map_at(address: usize, bytes: usize, flags: MapFlags) -> usize {
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: at an address of the kernel's choice, or in a hole that the test made.
+        unsafe { mmap_anonymous(address as *mut _, bytes, protection, MapFlags::PRIVATE | flags) }.unwrap()
+            as usize
+    }
+
+    /// An engine with a staging area, a userfaultfd and a segment of its own, or why there is none.
+    fn engine() -> Option<&'static Engine> {
+        let userfault =
+            Userfault::open().inspect_err(|why| std::eprintln!("skipped: userfaultfd: {why}")).ok()?;
+        let engine = Engine::create(b"test", b"").unwrap();
+        engine.descriptors.userfault.store(userfault.0, Relaxed);
+        let bytes = 4 * SEGMENT_FOLIOS as usize * FOLIO;
+        let base = engine.arena.own_mapping(bytes).unwrap();
+        userfault.register(base.as_ptr() as usize, bytes, Watch::MoveTarget).unwrap();
+        // SAFETY: nobody else uses the engine; a segment is a zeroed page-aligned piece of memory, for ever.
+        unsafe {
+            (&mut *engine.staging.get()).install(base, 4 * SEGMENT_FOLIOS);
+            let segment = alloc_zeroed(Layout::from_size_align(Segment::BYTES, PAGE).unwrap());
+            engine.segment.store(segment.cast(), Release);
+        }
+        Some(engine)
+    }
+
+    fn word_at(address: usize) -> u64 {
+        // SAFETY: mapped by the test.
+        unsafe { (address as *const u64).read_volatile() }
+    }
+
+    fn fill(start: usize) {
+        for page in 0..FOLIO_PAGES {
+            // SAFETY: mapped by the test.
+            unsafe { ((start + page * PAGE) as *mut u64).write_volatile(7 + page as u64) };
+        }
+    }
+
+    /// The list of mappings is old when they are registered: what is mapped in a hole afterwards is not registered, though it lies
+    /// within what was.
+    #[test]
+    fn what_was_a_hole_when_its_surroundings_were_registered_stays() {
+        let Some(engine) = engine() else { return };
+        let start = map_at(0, 4 * FOLIO, MapFlags::empty()).next_multiple_of(FOLIO);
+        let hole = start + FOLIO;
+        // SAFETY: nobody uses it.
+        unsafe { munmap(hole as *mut _, FOLIO) }.unwrap();
+        engine.register_pieces(start, start + 3 * FOLIO);
+        assert_eq!(map_at(hole, FOLIO, MapFlags::FIXED_NOREPLACE), hole);
+        for piece in [start, hole] {
+            engine.table.block_or_insert(piece, engine.arena).unwrap();
+        }
+        // SAFETY: nobody else uses the set.
+        let covered = || covers(unsafe { &*engine.registered.get() }, hole, Pages::MAX);
+        assert!(covered());
+        fill(hole);
+        let isolation = engine.isolate(hole, Pages::MAX);
+        assert_eq!((isolation.moved, isolation.refused), (0, Some(Refused::Gone)));
+        assert!(
+            (0..FOLIO_PAGES).all(|page| word_at(hole + page * PAGE) == 7 + page as u64),
+            "a page was lost"
+        );
+        assert!(!covered(), "it is looked at again");
+        engine.register_pieces(start, start + 3 * FOLIO);
+        assert_eq!(engine.isolate(hole, Pages::MAX).moved, Pages::MAX);
+    }
+
+    #[test]
+    fn the_kernel_tells_what_is_registered() {
+        let Some(engine) = engine() else { return };
+        let (userfault, start) = (engine.userfault(), map_at(0, 4 * PAGE, MapFlags::empty()));
+        assert_eq!(userfault.check_registered(start), Err(Errno::NOENT));
+        userfault.register(start, 2 * PAGE, Watch::Program).unwrap();
+        assert_eq!([0, 1].map(|page| userfault.check_registered(start + page * PAGE)), [Ok(()); 2]);
+        assert_eq!(userfault.check_registered(start + 2 * PAGE), Err(Errno::NOENT));
+        // SAFETY: nobody uses it.
+        unsafe { munmap((start + 3 * PAGE) as *mut _, PAGE) }.unwrap();
+        assert_eq!(userfault.check_registered(start + 3 * PAGE), Err(Errno::NOENT));
+    }
 }

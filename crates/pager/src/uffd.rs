@@ -21,6 +21,7 @@ const COPY: u32 = iowr(raw::_UFFDIO_COPY, size_of::<raw::uffdio_copy>());
 const ZEROPAGE: u32 = iowr(raw::_UFFDIO_ZEROPAGE, size_of::<raw::uffdio_zeropage>());
 const MOVE: u32 = iowr(raw::_UFFDIO_MOVE, size_of::<raw::uffdio_move>());
 const WRITEPROTECT: u32 = iowr(raw::_UFFDIO_WRITEPROTECT, size_of::<raw::uffdio_writeprotect>());
+const CONTINUE: u32 = iowr(raw::_UFFDIO_CONTINUE, size_of::<raw::uffdio_continue>());
 const POISON: u32 = iowr(raw::_UFFDIO_POISON, size_of::<raw::uffdio_poison>());
 const NEW: u32 = raw::UFFDIO << 8;
 
@@ -185,11 +186,30 @@ impl Userfault {
         Self::outcome(result, argument.zeropage)
     }
 
+    /// Is the page in a mapping that is registered now? Whoever moves pages asks before: UFFDIO_MOVE takes them out of any
+    /// anonymous mapping, and who touches one of those in a mapping that is not registered reads zeroes. The mapping cannot be
+    /// taken away unnoticed after the answer: then an event waits, and a move says EAGAIN. Changes nothing. Cost: 0.2 µs.
+    ///
+    /// # Errors
+    /// EAGAIN: an event waits to be read. ENOENT: it is not registered, or nothing is mapped there.
+    pub fn check_registered(self, page: usize) -> Result<(), Errno> {
+        let mut argument = raw::uffdio_continue {
+            range: raw::uffdio_range { start: page as u64, len: 4096 },
+            mode: 0,
+            mapped: 0,
+        };
+        // SAFETY: as demanded. It is refused for anonymous memory, but only after the mapping was looked at.
+        match unsafe { sys::ioctl(self.0, CONTINUE, &raw mut argument) } {
+            Ok(_) | Err(Errno::INVAL) => Ok(()),
+            Err(why) => Err(why),
+        }
+    }
+
     /// Moves present pages from `from` to missing ones at `to`. Atomic for each page against running writers.
     ///
     /// # Safety
-    /// The caller must know the state of every page of both ranges, and that `from` is registered, so that whoever
-    /// touches a moved page is served.
+    /// The caller must know the state of every page of both ranges, and that `from` is registered (the kernel does not ask), so
+    /// that whoever touches a moved page is served.
     pub unsafe fn move_pages(self, to: usize, from: usize, bytes: usize) -> Result<(), Stopped> {
         let mut argument =
             raw::uffdio_move { dst: to as u64, src: from as u64, len: bytes as u64, mode: 0, move_: 0 };
