@@ -13,6 +13,7 @@ use crate::fork::Shared;
 use crate::futex::{self, Sharing};
 use crate::link;
 use crate::maps::{self, MappingFilter};
+use crate::out_of_memory::{Sight, Standstill};
 use crate::pagemap;
 use crate::placement::EvictorPlacement;
 use crate::staging::{FOLIO, SEGMENT_FOLIOS};
@@ -30,8 +31,6 @@ use rustix::fd::BorrowedFd;
 const TOUCH_BYTES_PER_SECOND: u64 = 10 << 30;
 const INTERVAL_MIN_NS: u64 = 1_000_000;
 const INTERVAL_MAX_NS: u64 = 20_000_000;
-/// How long the group may be over its limit without any progress anywhere before it is out of memory.
-const STUCK_NS: u64 = 3_000_000_000;
 /// After a round of the clock that found nothing to take, the process counts as empty for this long.
 const BARREN_NS: u64 = 50_000_000;
 /// An address space that grew by this much is looked at without delay.
@@ -64,7 +63,7 @@ pub(crate) struct Evictor {
     pub(crate) idle_since_ns: u64,
     pub(crate) faults_seen: u64,
     pub(crate) served_at_progress: u64,
-    pub(crate) last_progress_ns: u64,
+    pub(crate) standstill: Standstill,
     pub(crate) turns: Turns,
     pub(crate) ask_full_next_ns: u64,
     /// No device took the last folio.
@@ -112,7 +111,7 @@ pub(crate) unsafe extern "C" fn run(argument: usize) -> ! {
         idle_since_ns: sys::now_ns(),
         faults_seen: 0,
         served_at_progress: 0,
-        last_progress_ns: sys::now_ns(),
+        standstill: Standstill::new(sys::now_ns()),
         turns: Turns::new(engine.segment().devices().map(|(device, _)| device)),
         ask_full_next_ns: 0,
         devices_full: false,
@@ -256,24 +255,14 @@ impl Evictor {
         if freed > 0 {
             futex::post(&segment.header.charge_sank, Sharing::Shared);
         }
-        let now = sys::now_ns();
-        // Evicting is no progress by itself: only when the group gets below its limit can a fault be served. What may be counted
-        // twice keeps faults waiting until somebody has measured, and is no reason to end anything.
-        let served = segment.faults_served();
-        if total < marks.limit
-            || segment.certain_charge_bytes() < marks.limit
-            || served != self.served_at_progress
-        {
-            self.served_at_progress = served;
-            self.last_progress_ns = now;
-        } else if now - self.last_progress_ns > STUCK_NS {
+        let sight = Sight::of(segment, total, marks.limit, freed, &mut self.served_at_progress);
+        if self.standstill.is_final(sight, sys::now_ns()) {
             // What fills the limit: pages that no device takes any more, or what never could be swapped?
             let stored = self.engine.space.mm_stat().mem_used_total;
             let full = batch.stuck || self.devices_full || stored > marks.limit / 8;
             let reason = if full { OutOfMemory::SwapFull } else { OutOfMemory::Unmanaged };
             let control = self.engine.descriptors.control.load(Relaxed);
             link::tell(control, Kind::OutOfMemory, [reason as u64, total, marks.limit], None);
-            self.last_progress_ns = now;
         }
     }
 

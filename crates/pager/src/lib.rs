@@ -21,6 +21,7 @@ mod isolate;
 pub mod link;
 pub mod maps;
 mod measure;
+mod out_of_memory;
 pub mod pagemap;
 mod placement;
 pub mod ranges;

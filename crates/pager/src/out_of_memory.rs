@@ -1,0 +1,104 @@
+//! When a group is out of memory: at its limit, nothing left to take from anybody, and nothing changes.
+//!
+//! Time alone proves nothing: on a loaded machine an evictor that has work to do may not run for seconds.
+
+use core::sync::atomic::Ordering::Relaxed;
+use folioswap_group::segment::Segment;
+
+/// How long the group must be at its limit without any progress anywhere.
+const STUCK_NS: u64 = 3_000_000_000;
+/// How often, in that time, an evictor must have found that no member had anything left to give.
+const WITNESSES: u32 = 100;
+
+/// What an evictor sees after a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sight {
+    /// The group is below its limit, a fault was served, or something was taken.
+    Progress,
+    /// Somebody has something left to give, and may only not have run.
+    Waiting,
+    /// No member has anything left to give.
+    NothingLeft,
+}
+
+impl Sight {
+    /// What there is to see at a charge of `total` bytes after `freed` were taken; `served` is the number of faults that the group
+    /// had served when this was last asked.
+    ///
+    /// What may be counted twice keeps faults waiting until somebody has measured, and is no reason to end anything.
+    pub(crate) fn of(segment: &Segment, total: u64, limit: u64, freed: u64, served: &mut u64) -> Sight {
+        let now_served = segment.faults_served();
+        if total < limit || freed > 0 || now_served != *served || segment.certain_charge_bytes() < limit {
+            *served = now_served;
+            return Sight::Progress;
+        }
+        let mut live = segment.members().iter().filter(|member| member.is_live());
+        if live.all(|member| member.evictable_bytes.load(Relaxed) == 0) {
+            Sight::NothingLeft
+        } else {
+            Sight::Waiting
+        }
+    }
+}
+
+/// What an evictor has seen since the last progress.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Standstill {
+    since_ns: u64,
+    witnesses: u32,
+}
+
+impl Standstill {
+    pub(crate) const fn new(now_ns: u64) -> Self {
+        Standstill { since_ns: now_ns, witnesses: 0 }
+    }
+
+    /// Takes note of a sight; true when there is no hope left. Then it begins anew.
+    pub(crate) fn is_final(&mut self, sight: Sight, now_ns: u64) -> bool {
+        match sight {
+            Sight::Progress => *self = Self::new(now_ns),
+            Sight::Waiting => {}
+            Sight::NothingLeft => self.witnesses += 1,
+        }
+        let is_final = self.witnesses >= WITNESSES && now_ns.saturating_sub(self.since_ns) > STUCK_NS;
+        if is_final {
+            *self = Self::new(now_ns);
+        }
+        is_final
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_alone_is_no_reason() {
+        let mut standstill = Standstill::new(0);
+        assert!(!standstill.is_final(Sight::Waiting, 100 * STUCK_NS), "the evictor may not have run");
+        assert!(!standstill.is_final(Sight::NothingLeft, 200 * STUCK_NS), "it looked once");
+    }
+
+    #[test]
+    fn many_looks_in_a_short_time_are_no_reason() {
+        let mut standstill = Standstill::new(0);
+        assert!(!(0..10 * WITNESSES).any(|_| standstill.is_final(Sight::NothingLeft, STUCK_NS)));
+    }
+
+    #[test]
+    fn many_looks_over_a_long_time_are() {
+        let mut standstill = Standstill::new(0);
+        let looks =
+            (1..=WITNESSES as u64).filter(|look| standstill.is_final(Sight::NothingLeft, STUCK_NS + look));
+        assert_eq!(looks.collect::<std::vec::Vec<_>>(), [WITNESSES as u64]);
+    }
+
+    #[test]
+    fn any_progress_begins_it_anew() {
+        let mut standstill = Standstill::new(0);
+        for look in 1..10 * WITNESSES as u64 {
+            let sight = if look % 50 == 0 { Sight::Progress } else { Sight::NothingLeft };
+            assert!(!standstill.is_final(sight, look * STUCK_NS));
+        }
+    }
+}
