@@ -18,6 +18,8 @@ pub struct Mapping {
 pub enum MappingKind {
     /// Private, anonymous, readable and writable, not executable: can be managed.
     Anonymous,
+    /// Private, anonymous, without access: an allocator's heap to be, or a guard.
+    Reserved,
     /// Backed by a file or shared memory.
     File,
     /// Anything else: stacks, special areas, other protections.
@@ -34,6 +36,11 @@ pub struct MappingFilter {
 /// large, as in programs with huge static arrays, since small ones may be the pager's own or the C library's.
 const DATA_BYTES_MIN: usize = 16 << 20;
 
+/// Reserved memory of such sizes is managed before it may be touched. The C library's allocator reserves each heap of a thread
+/// (64 MiB) and makes it accessible piece by piece, by system calls of its own that nobody sees. Guards are smaller; what is
+/// larger is mapped anew piece by piece, as far as is known.
+const RESERVED_BYTES: core::ops::RangeInclusive<usize> = 1 << 20..=64 << 20;
+
 impl MappingFilter {
     /// Before the first mapping.
     pub const fn new() -> Self {
@@ -44,7 +51,12 @@ impl MappingFilter {
     pub fn can_be_managed(&mut self, mapping: Mapping) -> bool {
         let data = self.previous.kind == MappingKind::File && self.previous.end == mapping.start;
         self.previous = mapping;
-        mapping.kind == MappingKind::Anonymous && (!data || mapping.end - mapping.start >= DATA_BYTES_MIN)
+        let bytes = mapping.end - mapping.start;
+        match mapping.kind {
+            MappingKind::Anonymous => !data || bytes >= DATA_BYTES_MIN,
+            MappingKind::Reserved => !data && RESERVED_BYTES.contains(&bytes),
+            MappingKind::File | MappingKind::Other => false,
+        }
     }
 }
 
@@ -68,6 +80,8 @@ pub fn parse(line: &[u8]) -> Option<Mapping> {
     } else if permissions == b"rw-p" && (path.is_empty() || path == b"[heap]" || path.starts_with(b"[anon:"))
     {
         MappingKind::Anonymous
+    } else if permissions == b"---p" && path.is_empty() {
+        MappingKind::Reserved
     } else {
         MappingKind::Other
     };
@@ -145,6 +159,21 @@ mod tests {
         assert_eq!(kind("7f12000-7f13000 rw-p 0001a000 fd:00 17   /lib/libc.so.6"), Some(MappingKind::File));
         assert_eq!(kind("nonsense"), None);
         assert_eq!(kind(""), None);
+    }
+
+    #[test]
+    fn an_allocators_reserve_is_managed_and_a_guard_is_not() {
+        let mut filter = MappingFilter::new();
+        let mut managed = |line: &str| filter.can_be_managed(parse(line.as_bytes()).unwrap());
+        assert!(managed("7f1200000000-7f1200021000 rw-p 00000000 00:00 0 "));
+        assert!(managed("7f1200021000-7f1204000000 ---p 00000000 00:00 0 "));
+        assert!(!managed("7f1204000000-7f1204001000 ---p 00000000 00:00 0 "));
+        assert!(
+            !managed("7f2000000000-7f2010000000 ---p 00000000 00:00 0 "),
+            "more than an allocator's heap"
+        );
+        assert!(!managed("7f3000000000-7f3000100000 r--p 00000000 fd:00 17   /lib/libc.so.6"));
+        assert!(!managed("7f3000100000-7f3000300000 ---p 00000000 00:00 0 "), "a hole in a file's image");
     }
 
     #[test]
