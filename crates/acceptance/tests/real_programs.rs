@@ -193,7 +193,6 @@ rm -f dump.rdb
 
 /// Checks its own memory in all its ways, at four times the limit.
 #[test]
-#[ignore = "open: right, but a peak of 112 MiB at a limit of 64 was seen: both workers touch new memory before it is watched"]
 fn stress_ng_verifies() {
     need!("stress-ng");
     let seconds = job::seconds(20, 60);

@@ -4,6 +4,7 @@ use crate::libc;
 use crate::next;
 use crate::start::engine;
 use core::ffi::{c_int, c_void};
+use folioswap_pager::engine::Intent;
 use folioswap_pager::sys;
 use linux_raw_sys::general as raw;
 
@@ -57,7 +58,8 @@ pub unsafe extern "C" fn mmap(
                 && protection as u32 & raw::PROT_WRITE != 0
                 && let Some(engine) = engine()
             {
-                engine.memory_was_mapped(bytes);
+                let sparse = flags as u32 & raw::MAP_NORESERVE != 0;
+                engine.memory_was_mapped(bytes, if sparse { Intent::Sparse } else { Intent::Whole });
             }
             place as *mut c_void
         }
@@ -98,7 +100,7 @@ pub unsafe extern "C" fn mprotect(start: *mut c_void, bytes: usize, protection: 
             if protection as u32 & raw::PROT_WRITE != 0
                 && let Some(engine) = engine()
             {
-                engine.memory_was_mapped(bytes);
+                engine.memory_was_mapped(bytes, Intent::Whole);
             }
             0
         }
@@ -122,7 +124,7 @@ pub unsafe extern "C" fn brk(end: *mut c_void) -> c_int {
     if result == 0
         && let Some(engine) = engine()
     {
-        engine.memory_was_mapped((end as usize).saturating_sub(before));
+        engine.memory_was_mapped((end as usize).saturating_sub(before), Intent::Whole);
     }
     result
 }
@@ -138,7 +140,7 @@ pub unsafe extern "C" fn sbrk(bytes: isize) -> *mut c_void {
     if bytes > 0
         && let Some(engine) = engine()
     {
-        engine.memory_was_mapped(bytes as usize);
+        engine.memory_was_mapped(bytes as usize, Intent::Whole);
     }
     result
 }

@@ -6,6 +6,7 @@
 //! Locks, in the order in which they may be taken: `gate`, `move_lock`, `write_back_lock`. None is held while waiting for
 //! an event to be read, and the reader of events never takes `gate`.
 
+use crate::account::Watermarks;
 use crate::arena::{Arena, Heirs};
 use crate::clean::Bin;
 use crate::fork::ForkState;
@@ -38,6 +39,15 @@ pub enum Life {
     Running = 1,
     /// This process could not join the group: it runs without us, and nothing of it was ever swapped out.
     Unmanaged = 2,
+}
+
+/// What a program that maps memory means to do with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Intent {
+    /// To use it all, as far as anybody knows.
+    Whole,
+    /// To use some of it: MAP_NORESERVE.
+    Sparse,
 }
 
 /// Mappings below this are small against what the limit may be exceeded by.
@@ -277,11 +287,18 @@ impl Engine {
     }
 
     /// A thread of the program has just mapped `bytes` that it may touch at full speed: waits, for some milliseconds at
-    /// most, until the evictor has looked at them, so that what is touched is counted. Returns at once while the group is
-    /// far from its limit, and for small pieces.
-    pub fn memory_was_mapped(&self, bytes: usize) {
-        if bytes < MAPPED_BYTES_MIN || !self.is_engaged() || self.life() != Life::Running || !self.is_ours() {
+    /// most, until the evictor has looked at them, so that what is touched is counted. Returns at once for small pieces, and
+    /// while the group is far from its limit even if it touches all of that, or hardly means to.
+    pub fn memory_was_mapped(&self, bytes: usize, intent: Intent) {
+        if bytes < MAPPED_BYTES_MIN || self.life() != Life::Running || !self.is_ours() {
             return;
+        }
+        if !self.is_engaged() {
+            let segment = self.segment();
+            let marks = Watermarks::of(segment.header.limit_bytes.load(Relaxed));
+            if intent == Intent::Sparse || segment.charge_bytes() + (bytes as u64) < marks.engage {
+                return;
+            }
         }
         let seen = self.scans.load(Acquire);
         self.scan_wanted.store(1, Release);

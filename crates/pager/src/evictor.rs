@@ -156,7 +156,8 @@ impl Evictor {
             if segment.header.state.load(Relaxed) == GroupState::Ending as u32 {
                 return 100_000_000;
             }
-            if total >= marks.engage || self.engine.is_engaged() {
+            let announced = self.engine.scan_wanted.load(Acquire) != 0;
+            if total >= marks.engage || announced || self.engine.is_engaged() {
                 self.engage();
                 self.register_new(total >= marks.low);
             }
