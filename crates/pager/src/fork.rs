@@ -23,6 +23,7 @@
 
 use crate::arena::Heirs;
 use crate::engine::{Engine, Life};
+use crate::fork_log::EventLog;
 use crate::futex::Lock;
 use crate::handler::{Fault, Handler};
 use crate::isolate::page_index;
@@ -32,7 +33,6 @@ use crate::staging::FOLIO_PAGES;
 use crate::sys;
 use crate::thread::{self, Descriptors};
 use crate::uffd::{Access, Event, Message, Stopped, Userfault};
-use core::cell::UnsafeCell;
 use core::sync::atomic::{
     AtomicI32, AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
@@ -47,23 +47,8 @@ use folioswap_group::segment::CLUSTER_BYTES;
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 
-/// Events that a window can hold; a neighbour of the last one is merged with it.
-const LOG: usize = 32 << 10;
 const SHUT: u32 = 0;
 const OPEN: u32 = 1;
-
-/// One event of the window. All zero: not written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(C)]
-struct Logged {
-    kind: usize,
-    a: usize,
-    b: usize,
-    c: usize,
-}
-const REMOVED: usize = 1;
-const UNMAPPED: usize = 2;
-const REMAPPED: usize = 3;
 
 /// State of the fork protocol; all-zero is "no fork".
 #[repr(C)]
@@ -88,9 +73,7 @@ pub(crate) struct ForkState {
     inherited_token: AtomicU64,
     inherited_from: AtomicU32,
     inherited_pid: AtomicU32,
-    log_count: AtomicU32,
-    log_at_fork: AtomicU32,
-    log: UnsafeCell<[Logged; LOG]>,
+    log: EventLog,
 }
 
 /// Whose fault is served in the window.
@@ -204,68 +187,6 @@ impl ForkState {
     pub(crate) fn pause(&self) {
         crate::futex::wait(&self.preparing, 1, 50_000, crate::futex::Sharing::Private);
     }
-
-    fn push(&self, event: Event) {
-        let (kind, a, b, c) = match event {
-            Event::Remove { start, end } => (REMOVED, start, end, 0),
-            Event::Unmap { start, end } => (UNMAPPED, start, end, 0),
-            Event::Remap { from, to, bytes } => (REMAPPED, from, to, bytes),
-            Event::Fault { .. } | Event::Fork { .. } | Event::Unknown => return,
-        };
-        let count = self.log_count.load(Relaxed) as usize;
-        if let Some(last) = self.logged(count as u32).last()
-            && last.kind == kind
-            && kind != REMAPPED
-            && last.a <= a
-            && b <= last.b
-        {
-            return;
-        }
-        if count == LOG {
-            // More events in one fork than threads can have made: nothing sane does this.
-            sys::kill_self();
-        }
-        // SAFETY: the handler alone writes the log, while the window is open.
-        let entry = unsafe { &mut (&mut (*self.log.get()))[count] };
-        (entry.a, entry.b, entry.c) = (a, b, c);
-        core::sync::atomic::fence(Release);
-        entry.kind = kind;
-        self.log_count.store(count as u32 + 1, Release);
-    }
-
-    /// The first `limit` events of the log.
-    fn logged(&self, limit: u32) -> &[Logged] {
-        // SAFETY: entries below the count are written and not changed before the window is shut.
-        unsafe { &(&(*self.log.get()))[..limit.min(LOG as u32) as usize] }
-    }
-
-    /// Where the words of the page that is now at `address` still stand, going back through the log; `None` if the log
-    /// says that nothing of it is left.
-    fn before_the_log(&self, address: usize, limit: u32) -> Option<usize> {
-        let mut address = address;
-        for entry in self.logged(limit).iter().rev() {
-            match entry.kind {
-                REMOVED | UNMAPPED if (entry.a..entry.b).contains(&address) => return None,
-                REMAPPED if (entry.b..entry.b + entry.c).contains(&address) => {
-                    address = address - entry.b + entry.a
-                }
-                REMAPPED if (entry.a..entry.a + entry.c).contains(&address) => return None,
-                _ => {}
-            }
-        }
-        Some(address)
-    }
-}
-
-impl Logged {
-    fn event(self) -> Event {
-        match self.kind {
-            REMOVED => Event::Remove { start: self.a, end: self.b },
-            UNMAPPED => Event::Unmap { start: self.a, end: self.b },
-            REMAPPED => Event::Remap { from: self.a, to: self.b, bytes: self.c },
-            _ => Event::Unknown,
-        }
-    }
 }
 
 impl Engine {
@@ -314,7 +235,7 @@ pub fn prepare(engine: &Engine) {
     if engine.is_engaged() {
         let sequence = fork.sequence.fetch_add(1, Relaxed) + 1;
         fork.token.store((sys::getpid() as u64) << 32 | sequence as u64, Relaxed);
-        fork.log_count.store(0, Relaxed);
+        fork.log.clear();
         fork.opened_ns.store(sys::now_ns(), Relaxed);
         fork.window.store(OPEN, Release);
     }
@@ -412,9 +333,8 @@ impl Handler {
         let fork = &engine.fork;
         engine.space.file_space().share_all();
         let _moves_wait = engine.move_lock.lock();
-        for index in 0..fork.log_count.load(Acquire) {
-            let entry = fork.logged(index + 1)[index as usize];
-            self.process(entry.event());
+        for index in 0..fork.log.len() {
+            self.process(fork.log.event(index));
         }
         engine.apply_requests();
         for index in 0.. {
@@ -432,7 +352,7 @@ impl Handler {
         match event {
             Event::Fork { child } if fork.child_seen.load(Relaxed) == 0 => {
                 fork.child_userfault.store(child, Relaxed);
-                fork.log_at_fork.store(fork.log_count.load(Relaxed), Relaxed);
+                fork.log.mark_fork();
                 let control = self.engine.descriptors.control.load(Relaxed);
                 link::tell(control, Kind::Forked, [fork.token.load(Relaxed), 0, 0], Some(child));
                 fork.gain_relative(self.engine);
@@ -440,7 +360,7 @@ impl Handler {
                 fork.child_seen.store(1, Release);
             }
             Event::Fork { child } => self.raw_children.wait(child),
-            event => fork.push(event),
+            event => fork.log.push(event),
         }
     }
 
@@ -464,11 +384,12 @@ impl Handler {
         loop {
             let fork = &engine.fork;
             let limit = match whose {
-                Whose::Parent => fork.log_count.load(Relaxed),
-                Whose::Child => fork.log_at_fork.load(Relaxed),
+                Whose::Parent => fork.log.len(),
+                Whose::Child => fork.log.len_at_fork(),
             };
             let word = fork
-                .before_the_log(address, limit)
+                .log
+                .before(address, limit)
                 .and_then(|address| Some((address, engine.table.block(address)?.word(page_index(address)))));
             let result = match word.map(|(address, word)| (address, word.state())) {
                 // A clean page is present: the copy will find it there (or stand for it).
@@ -561,11 +482,10 @@ impl Handler {
         }
         {
             let _moves_wait = engine.move_lock.lock();
-            for index in 0..fork.log_count.load(Relaxed) {
-                let entry = fork.logged(index + 1)[index as usize];
-                self.process(entry.event());
+            for index in 0..fork.log.len() {
+                self.process(fork.log.event(index));
             }
-            fork.log_count.store(0, Relaxed);
+            fork.log.clear();
         }
         fork.window.store(SHUT, Release);
         fork.end(engine);

@@ -15,6 +15,7 @@ mod events;
 mod evictor;
 mod fault;
 pub mod fork;
+mod fork_log;
 pub mod futex;
 mod handler;
 mod isolate;
