@@ -6,7 +6,8 @@
 use crate::next;
 use crate::start::engine;
 use core::ffi::{c_int, c_void};
-use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
+use folioswap_pager::engine::Intent;
 use folioswap_pager::sys;
 
 /// Size of the C library's descriptor of a thread, which begins at the thread pointer (rounded down: 2304 in its versions so
@@ -20,9 +21,18 @@ type Start = extern "C" fn(*mut c_void) -> *mut c_void;
 struct Launch {
     start: Start,
     argument: *mut c_void,
+    /// Asked for; 0 for the usual.
+    stack_bytes: usize,
 }
 
+/// Who asks for a larger stack than runtimes do by themselves means to use it. The C library maps it unseen, and it is touched at
+/// full speed.
+const USUAL_STACK_BYTES: usize = 2 << 20;
+/// The large stacks of all threads that there have been.
+static LARGE_STACKS: AtomicUsize = AtomicUsize::new(0);
+
 unsafe extern "C" {
+    fn pthread_attr_getstacksize(attributes: *const c_void, bytes: *mut usize) -> i32;
     fn malloc(bytes: usize) -> *mut c_void;
     fn free(place: *mut c_void);
 }
@@ -30,12 +40,16 @@ unsafe extern "C" {
 extern "C" fn launch(argument: *mut c_void) -> *mut c_void {
     let launch = argument.cast::<Launch>();
     // SAFETY: made by pthread_create below, for this thread alone.
-    let Launch { start, argument } = unsafe { launch.read() };
+    let Launch { start, argument, stack_bytes } = unsafe { launch.read() };
     // SAFETY: it came from malloc.
     unsafe { free(launch.cast()) };
     if let Some(engine) = engine() {
         let control_block = sys::thread_pointer();
         engine.keep_resident(control_block - 4096, control_block + 8192);
+        if stack_bytes > USUAL_STACK_BYTES {
+            let all = LARGE_STACKS.fetch_add(stack_bytes, Relaxed) + stack_bytes;
+            engine.memory_was_mapped(all, Intent::Whole);
+        }
         // A fork that did not know of this range yet may have protected it: what the kernel writes at the thread's end is
         // written to before.
         for place in [control_block, control_block + CONTROL_BLOCK_BYTES - 1] {
@@ -68,7 +82,11 @@ pub unsafe extern "C" fn pthread_create(
         if place.is_null() {
             return create(thread, attributes, start, argument);
         }
-        place.write(Launch { start, argument });
+        let mut stack_bytes = 0;
+        if !attributes.is_null() {
+            pthread_attr_getstacksize(attributes, &raw mut stack_bytes);
+        }
+        place.write(Launch { start, argument, stack_bytes });
         let result = create(thread, attributes, launch, place.cast());
         if result != 0 {
             free(place.cast());

@@ -79,6 +79,7 @@ pub(crate) struct Evictor {
     /// How the pages of the last batch lay.
     pub(crate) scattered: Scattered,
     pub(crate) validation_next_ns: u64,
+    pub(crate) validation_put_off_ns: u64,
 }
 
 /// The evictor thread.
@@ -125,6 +126,7 @@ pub(crate) unsafe extern "C" fn run(argument: usize) -> ! {
         placement: EvictorPlacement::new(),
         scattered: Scattered::No,
         validation_next_ns: 0,
+        validation_put_off_ns: 0,
     };
     loop {
         let wake = &engine.member().wake;
@@ -151,7 +153,6 @@ impl Evictor {
             let gate = self.engine.gate.lock();
             self.engine.apply_requests();
             self.measure();
-            self.validate_if_due();
             let total = segment.charge_bytes();
             if segment.header.state.load(Relaxed) == GroupState::Ending as u32 {
                 return 100_000_000;
@@ -161,6 +162,8 @@ impl Evictor {
                 self.engage();
                 self.register_new(total >= marks.low);
             }
+            // After the look at the mappings: what is new is not left alone for longer than it must.
+            self.validate_if_due();
             if !self.engine.is_engaged() {
                 return self.interval(marks.engage.saturating_sub(total));
             }

@@ -36,10 +36,11 @@ pub struct MappingFilter {
 /// large, as in programs with huge static arrays, since small ones may be the pager's own or the C library's.
 const DATA_BYTES_MIN: usize = 16 << 20;
 
-/// Reserved memory of such sizes is managed before it may be touched. The C library's allocator reserves each heap of a thread
-/// (64 MiB) and makes it accessible piece by piece, by system calls of its own that nobody sees. Guards are smaller; what is
-/// larger is mapped anew piece by piece, as far as is known.
-const RESERVED_BYTES: core::ops::RangeInclusive<usize> = 1 << 20..=64 << 20;
+/// Reserved memory of such sizes that ends at a multiple of the largest is managed before it may be touched. So the C library's
+/// allocator reserves each heap of a thread, and makes it accessible piece by piece, by system calls of its own that nobody sees.
+/// Guards are smaller, stacks lie elsewhere; what is larger is mapped anew piece by piece, as far as is known.
+const RESERVED_BYTES: core::ops::RangeInclusive<usize> = 1 << 20..=HEAP_BYTES;
+const HEAP_BYTES: usize = 64 << 20;
 
 impl MappingFilter {
     /// Before the first mapping.
@@ -54,7 +55,9 @@ impl MappingFilter {
         let bytes = mapping.end - mapping.start;
         match mapping.kind {
             MappingKind::Anonymous => !data || bytes >= DATA_BYTES_MIN,
-            MappingKind::Reserved => !data && RESERVED_BYTES.contains(&bytes),
+            MappingKind::Reserved => {
+                !data && RESERVED_BYTES.contains(&bytes) && mapping.end.is_multiple_of(HEAP_BYTES)
+            }
             MappingKind::File | MappingKind::Other => false,
         }
     }
@@ -168,6 +171,7 @@ mod tests {
         assert!(managed("7f1200000000-7f1200021000 rw-p 00000000 00:00 0 "));
         assert!(managed("7f1200021000-7f1204000000 ---p 00000000 00:00 0 "));
         assert!(!managed("7f1204000000-7f1204001000 ---p 00000000 00:00 0 "));
+        assert!(!managed("7f1206000000-7f1206800000 ---p 00000000 00:00 0 "), "a stack to be");
         assert!(
             !managed("7f2000000000-7f2010000000 ---p 00000000 00:00 0 "),
             "more than an allocator's heap"

@@ -23,8 +23,9 @@ use folioswap_slots::{SlotWord, SwapEntry};
 /// Between two checks, and the least part of the time that is left to everything else.
 const INTERVAL_NS: u64 = 50_000_000;
 const COST_DIVISOR: u64 = 20;
-/// Looks at the handler's lock before the check is put off.
-const TRIES: u32 = 200;
+/// Looks at the handler's lock before the check is put off, and for how long it is: who yields that often gives up much of its time.
+const TRIES: u32 = 50;
+const PUT_OFF_NS: u64 = 10_000_000;
 /// A program that ends waits for its last check at most so many times a millisecond.
 const LAST_WAITS: u32 = 2000;
 
@@ -194,7 +195,8 @@ impl Evictor {
     pub(crate) fn validate_if_due(&mut self) {
         let engine = self.engine;
         let wanted = engine.validation_wanted.load(Acquire);
-        if !engine.wants_validation() || wanted == 0 && sys::now_ns() < self.validation_next_ns {
+        let next = if wanted == 0 { self.validation_next_ns } else { 0 };
+        if !engine.wants_validation() || sys::now_ns() < next.max(self.validation_put_off_ns) {
             return;
         }
         // Not waited for: the handler may wait for memory in its round, that is, for us.
@@ -204,6 +206,7 @@ impl Evictor {
                 None
             })
         }) else {
+            self.validation_put_off_ns = sys::now_ns() + PUT_OFF_NS;
             return;
         };
         let begun = sys::now_ns();
