@@ -225,9 +225,7 @@ fn killed() {
     assert!(first.segment.charge_bytes() >= 33 << 20);
     kill(child, libc::SIGKILL);
     wait_until("its clusters are free", || clusters_used() == 1);
-    wait_until("its place is free", || {
-        first.segment.members().iter().filter(|member| member.is_live()).count() == 1
-    });
+    wait_until("its place is free", || first.segment.live_members().count() == 1);
     assert_eq!(first.want(1), [1]);
     exit_status(child);
 }
@@ -495,9 +493,7 @@ fn many() {
     }
     assert_eq!(first.segment.members().len(), 601);
     drop(sockets);
-    wait_until("all places are free", || {
-        first.segment.members().iter().filter(|member| member.is_live()).count() == 1
-    });
+    wait_until("all places are free", || first.segment.live_members().count() == 1);
 }
 
 #[test]

@@ -213,29 +213,32 @@ impl Segment {
         &self.members[..high.min(MEMBERS_MAX)]
     }
 
+    /// The places that are live. Cost: a load per place.
+    pub fn live_members(&self) -> impl Iterator<Item = &Member> {
+        self.members().iter().filter(|member| member.is_live())
+    }
+
     /// Sum of what all members, the unmanaged rest and devices in memory count towards the limit, in bytes; what members share is
     /// counted once, and rather too high than too low ([`sharing`]). Cost: some loads per member.
     pub fn charge_bytes(&self) -> u64 {
-        let live = || self.members().iter().filter(|member| member.is_live());
-        let unfound: u64 = live().map(|member| member.unfound_bytes.load(Relaxed)).sum();
-        self.certain_charge_bytes() + unfound + sharing::uncertain_bytes(&self.header, live())
+        let unfound: u64 = self.live_members().map(|member| member.unfound_bytes.load(Relaxed)).sum();
+        self.certain_charge_bytes() + unfound + sharing::uncertain_bytes(&self.header, self.live_members())
     }
 
     /// The part of [`Segment::charge_bytes`] that was measured: without what may be counted twice, or not be there any more,
     /// until somebody has measured again. Whoever ends the group goes by this. Cost: as there.
     pub fn certain_charge_bytes(&self) -> u64 {
-        let live = self.members().iter().filter(|member| member.is_live());
         let devices = match self.scope() {
             Scope::Total => self.header.device_bytes.load(Relaxed),
             Scope::Resident => 0,
         };
-        live.map(Member::charge).sum::<u64>() + self.header.unmanaged_bytes.load(Relaxed) + devices
+        let managed: u64 = self.live_members().map(Member::charge).sum();
+        managed + self.header.unmanaged_bytes.load(Relaxed) + devices
     }
 
     /// Faults that all members together have served. Cost: two loads per member.
     pub fn faults_served(&self) -> u64 {
-        let live = self.members().iter().filter(|member| member.is_live());
-        live.map(|member| member.figures.faults_served()).sum()
+        self.live_members().map(|member| member.figures.faults_served()).sum()
     }
 
     /// Takes a free place for a process. For the supervisor alone. `None` when all are taken.

@@ -132,14 +132,14 @@ impl Watermarks {
 /// give; each member takes its own part and asks the others for theirs.
 pub fn own_share(segment: &Segment, me: &Member, excess: u64, mut ask: impl FnMut(&Member, u64)) -> u64 {
     let (mut idle, mut active) = (0u64, 0u64);
-    for member in segment.members().iter().filter(|member| member.is_live()) {
+    for member in segment.live_members() {
         let evictable = member.evictable_bytes.load(Relaxed);
         *if member.active.load(Relaxed) == 0 { &mut idle } else { &mut active } += evictable;
     }
     let from_idle = excess.min(idle);
     let from_active = (excess - from_idle).min(active);
     let mut own = 0;
-    for member in segment.members().iter().filter(|member| member.is_live()) {
+    for member in segment.live_members() {
         let evictable = member.evictable_bytes.load(Relaxed) as u128;
         let (part, whole) =
             if member.active.load(Relaxed) == 0 { (from_idle, idle) } else { (from_active, active) };
@@ -173,7 +173,7 @@ impl Engine {
 
     /// Memory that the group's devices occupy: the compressed stores of all members, as last published, and plain RAM.
     pub(crate) fn stored_by_group(&self) -> u64 {
-        let members = self.segment().members().iter().filter(|member| member.is_live());
+        let members = self.segment().live_members();
         let stores: u64 = members.map(|member| member.figures.gauge(Gauge::MemUsedTotal)).sum();
         stores + self.segment().header.device_bytes.load(Relaxed)
     }

@@ -84,8 +84,7 @@ impl Evictor {
 
     fn write_back_batch(&mut self, batch: &mut Batch) {
         // The inactive list: a sixteenth of the limit, shared by the members.
-        let live =
-            self.engine.segment().members().iter().filter(|member| member.is_live()).count().max(1) as u64;
+        let live = self.engine.segment().live_members().count().max(1) as u64;
         let wanted_waiting = self.staging().places() / 2 / live;
         let recycled_together = (wanted_waiting / 4).clamp(2, SEGMENT_FOLIOS);
         let drain = batch.isolated + batch.dropped == 0 && !batch.event_pending;

@@ -306,9 +306,10 @@ impl Handler {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::test_memory::{map, userfault};
     use crate::uffd::{Event, Message};
     use rustix::fs::{Mode, OFlags};
-    use rustix::mm::{MapFlags, MremapFlags, ProtFlags, mmap_anonymous};
+    use rustix::mm::MremapFlags;
     use std::os::fd::IntoRawFd;
 
     struct Memory {
@@ -318,16 +319,9 @@ mod tests {
         target: usize,
     }
 
-    fn map(bytes: usize) -> usize {
-        let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping.
-        unsafe { mmap_anonymous(core::ptr::null_mut(), bytes, access, MapFlags::PRIVATE).unwrap() as usize }
-    }
-
-    /// `None` where userfaultfd is not allowed, as `folioswap doctor` tells.
+    /// `None` where userfaultfd is not allowed.
     fn memory() -> Option<Memory> {
-        let userfault =
-            Userfault::open().inspect_err(|why| std::eprintln!("skipped: userfaultfd: {why}")).ok()?;
+        let userfault = userfault()?;
         let pagemap =
             rustix::fs::open("/proc/self/pagemap", OFlags::RDONLY, Mode::empty()).unwrap().into_raw_fd();
         let (program, target) = (map(FOLIO), map(FOLIO));

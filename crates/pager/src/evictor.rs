@@ -13,7 +13,7 @@ use crate::fork::Shared;
 use crate::futex::{self, Sharing};
 use crate::link;
 use crate::maps::{self, MappingFilter};
-use crate::out_of_memory::{Sight, Standstill};
+use crate::out_of_memory::Standstill;
 use crate::pagemap;
 use crate::placement::EvictorPlacement;
 use crate::staging::{FOLIO, SEGMENT_FOLIOS};
@@ -62,7 +62,6 @@ pub(crate) struct Evictor {
     pub(crate) ask_to_measure_next_ns: u64,
     pub(crate) idle_since_ns: u64,
     pub(crate) faults_seen: u64,
-    pub(crate) served_at_progress: u64,
     pub(crate) standstill: Standstill,
     pub(crate) turns: Turns,
     pub(crate) ask_full_next_ns: u64,
@@ -111,7 +110,6 @@ pub(crate) unsafe extern "C" fn run(argument: usize) -> ! {
         ask_to_measure_next_ns: 0,
         idle_since_ns: sys::now_ns(),
         faults_seen: 0,
-        served_at_progress: 0,
         standstill: Standstill::new(sys::now_ns()),
         turns: Turns::new(engine.segment().devices().map(|(device, _)| device)),
         ask_full_next_ns: 0,
@@ -259,7 +257,7 @@ impl Evictor {
         if freed > 0 {
             futex::post(&segment.header.charge_sank, Sharing::Shared);
         }
-        let sight = Sight::of(segment, total, marks.limit, freed, &mut self.served_at_progress);
+        let sight = self.standstill.look(segment, total, marks.limit, freed);
         if self.standstill.is_final(sight, sys::now_ns()) {
             // What fills the limit: pages that no device takes any more, or what never could be swapped?
             let stored = self.engine.space.mm_stat().mem_used_total;
@@ -322,10 +320,12 @@ impl Evictor {
         let grown = self.size.writable.saturating_sub(self.scanned_size);
         let unchanged = self.size.writable == self.scanned_size;
         // Where memory is freed and mapped anew the size does not tell: near the limit it is looked at whatever the size says.
-        let soon_ns = match unchanged {
-            _ if short => SCAN_SHORT_NS,
-            true => SCAN_UNCHANGED_NS,
-            false => SCAN_CHANGED_NS,
+        let soon_ns = if short {
+            SCAN_SHORT_NS
+        } else if unchanged {
+            SCAN_UNCHANGED_NS
+        } else {
+            SCAN_CHANGED_NS
         };
         let wanted = self.engine.scan_wanted.swap(0, Acquire) != 0;
         if !wanted && grown < GROWTH_BYTES_MIN && now < self.scan_next_ns + soon_ns {

@@ -330,12 +330,9 @@ impl Handler {
     /// its clusters of the file device have a second owner.
     pub(crate) fn apply_inherited(&mut self) {
         let engine = self.engine;
-        let fork = &engine.fork;
         engine.space.file_space().share_all();
         let _moves_wait = engine.move_lock.lock();
-        for index in 0..fork.log.len() {
-            self.process(fork.log.event(index));
-        }
+        self.process_log();
         engine.apply_requests();
         for index in 0.. {
             // SAFETY: no other thread of ours exists yet.
@@ -344,6 +341,14 @@ impl Handler {
             engine.remove_pages(range.start, range.end);
         }
         engine.adopt_mappings();
+    }
+
+    /// What the window held back takes effect. Under the move lock.
+    fn process_log(&mut self) {
+        let log = &self.engine.fork.log;
+        for index in 0..log.len() {
+            self.process(log.event(index));
+        }
     }
 
     /// An event in a fork's window. Under the move lock.
@@ -482,9 +487,7 @@ impl Handler {
         }
         {
             let _moves_wait = engine.move_lock.lock();
-            for index in 0..fork.log.len() {
-                self.process(fork.log.event(index));
-            }
+            self.process_log();
             fork.log.clear();
         }
         fork.window.store(SHUT, Release);

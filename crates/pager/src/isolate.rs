@@ -318,9 +318,7 @@ impl Engine {
             }
         }
     }
-}
 
-impl Engine {
     /// What was registered as one range had a hole just then, which is mapped by now: the next look at the mappings finds it.
     /// Under the move lock.
     fn not_registered(&self, start: usize, bytes: usize) {
@@ -344,22 +342,15 @@ pub(crate) fn covers(registered: &crate::ranges::Ranges, piece: usize, wanted: P
 mod tests {
     use super::*;
     use crate::staging::SEGMENT_FOLIOS;
-    use crate::uffd::{Userfault, Watch};
+    use crate::test_memory::{map, map_at, userfault};
+    use crate::uffd::Watch;
     use folioswap_group::segment::Segment;
-    use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+    use rustix::mm::munmap;
     use std::alloc::{Layout, alloc_zeroed};
-
-    fn map_at(address: usize, bytes: usize, flags: MapFlags) -> usize {
-        let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: at an address of the kernel's choice, or in a hole that the test made.
-        unsafe { mmap_anonymous(address as *mut _, bytes, protection, MapFlags::PRIVATE | flags) }.unwrap()
-            as usize
-    }
 
     /// An engine with a staging area, a userfaultfd and a segment of its own, or why there is none.
     fn engine() -> Option<&'static Engine> {
-        let userfault =
-            Userfault::open().inspect_err(|why| std::eprintln!("skipped: userfaultfd: {why}")).ok()?;
+        let userfault = userfault()?;
         let engine = Engine::create(b"test", b"").unwrap();
         engine.descriptors.userfault.store(userfault.0, Relaxed);
         let bytes = 4 * SEGMENT_FOLIOS as usize * FOLIO;
@@ -391,12 +382,12 @@ mod tests {
     #[test]
     fn what_was_a_hole_when_its_surroundings_were_registered_stays() {
         let Some(engine) = engine() else { return };
-        let start = map_at(0, 4 * FOLIO, MapFlags::empty()).next_multiple_of(FOLIO);
+        let start = map(4 * FOLIO).next_multiple_of(FOLIO);
         let hole = start + FOLIO;
         // SAFETY: nobody uses it.
         unsafe { munmap(hole as *mut _, FOLIO) }.unwrap();
         engine.register_pieces(start, start + 3 * FOLIO);
-        assert_eq!(map_at(hole, FOLIO, MapFlags::FIXED_NOREPLACE), hole);
+        assert_eq!(map_at(hole, FOLIO), hole);
         for piece in [start, hole] {
             engine.table.block_or_insert(piece, engine.arena).unwrap();
         }
@@ -418,7 +409,7 @@ mod tests {
     #[test]
     fn the_kernel_tells_what_is_registered() {
         let Some(engine) = engine() else { return };
-        let (userfault, start) = (engine.userfault(), map_at(0, 4 * PAGE, MapFlags::empty()));
+        let (userfault, start) = (engine.userfault(), map(4 * PAGE));
         assert_eq!(userfault.check_registered(start), Err(Errno::NOENT));
         userfault.register(start, 2 * PAGE, Watch::Program).unwrap();
         assert_eq!([0, 1].map(|page| userfault.check_registered(start + page * PAGE)), [Ok(()); 2]);

@@ -31,6 +31,8 @@ pub mod requests;
 mod shared;
 pub mod staging;
 pub mod sys;
+#[cfg(test)]
+mod test_memory;
 pub mod thread;
 mod tiers;
 mod tracing;

@@ -105,7 +105,7 @@ impl Evictor {
         }
         self.ask_to_measure_next_ns = now + ASK_TO_MEASURE_NS;
         let segment = self.engine.segment();
-        for member in segment.members().iter().filter(|member| member.is_live()) {
+        for member in segment.live_members() {
             if member.sharing.discount() > 0 && member.sharing.stale_bytes(&segment.header) > STALE_BYTES {
                 futex::post(&member.wake, Sharing::Shared);
             }

@@ -21,48 +21,50 @@ pub(crate) enum Sight {
     NothingLeft,
 }
 
-impl Sight {
-    /// What there is to see at a charge of `total` bytes after `freed` were taken; `served` is the number of faults that the group
-    /// had served when this was last asked.
-    ///
-    /// What may be counted twice keeps faults waiting until somebody has measured, and is no reason to end anything.
-    pub(crate) fn of(segment: &Segment, total: u64, limit: u64, freed: u64, served: &mut u64) -> Sight {
-        let now_served = segment.faults_served();
-        if total < limit || freed > 0 || now_served != *served || segment.certain_charge_bytes() < limit {
-            *served = now_served;
-            return Sight::Progress;
-        }
-        let mut live = segment.members().iter().filter(|member| member.is_live());
-        if live.all(|member| member.evictable_bytes.load(Relaxed) == 0) {
-            Sight::NothingLeft
-        } else {
-            Sight::Waiting
-        }
-    }
-}
-
 /// What an evictor has seen since the last progress.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Standstill {
     since_ns: u64,
     witnesses: u32,
+    /// Faults that the group had served then.
+    served: u64,
 }
 
 impl Standstill {
     pub(crate) const fn new(now_ns: u64) -> Self {
-        Standstill { since_ns: now_ns, witnesses: 0 }
+        Standstill { since_ns: now_ns, witnesses: 0, served: 0 }
+    }
+
+    /// What there is to see at a charge of `total` bytes after `freed` were taken.
+    ///
+    /// What may be counted twice keeps faults waiting until somebody has measured, and is no reason to end anything.
+    pub(crate) fn look(&mut self, segment: &Segment, total: u64, limit: u64, freed: u64) -> Sight {
+        let served = segment.faults_served();
+        if total < limit || freed > 0 || served != self.served || segment.certain_charge_bytes() < limit {
+            self.served = served;
+            return Sight::Progress;
+        }
+        if segment.live_members().all(|member| member.evictable_bytes.load(Relaxed) == 0) {
+            Sight::NothingLeft
+        } else {
+            Sight::Waiting
+        }
+    }
+
+    fn begin_anew(&mut self, now_ns: u64) {
+        (self.since_ns, self.witnesses) = (now_ns, 0);
     }
 
     /// Takes note of a sight; true when there is no hope left. Then it begins anew.
     pub(crate) fn is_final(&mut self, sight: Sight, now_ns: u64) -> bool {
         match sight {
-            Sight::Progress => *self = Self::new(now_ns),
+            Sight::Progress => self.begin_anew(now_ns),
             Sight::Waiting => {}
             Sight::NothingLeft => self.witnesses += 1,
         }
         let is_final = self.witnesses >= WITNESSES && now_ns.saturating_sub(self.since_ns) > STUCK_NS;
         if is_final {
-            *self = Self::new(now_ns);
+            self.begin_anew(now_ns);
         }
         is_final
     }

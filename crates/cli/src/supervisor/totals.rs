@@ -56,7 +56,7 @@ impl Levels {
     /// Reads those of all live members.
     pub fn read(segment: &Segment) -> Self {
         let mut levels = Levels::new();
-        for member in segment.members().iter().filter(|member| member.is_live()) {
+        for member in segment.live_members() {
             for &gauge in Gauge::ALL {
                 let sum = &mut levels.0[gauge as usize];
                 *sum = sum.saturating_add(member.figures.gauge(gauge));
@@ -121,7 +121,7 @@ impl Totals {
     /// Counts a new member.
     pub fn began(&mut self, segment: &Segment) {
         self.members += 1;
-        let live = segment.members().iter().filter(|member| member.is_live()).count() as u64;
+        let live = segment.live_members().count() as u64;
         self.members_peak = self.members_peak.max(live);
     }
 
@@ -138,7 +138,7 @@ impl Totals {
     /// Counters of all members, ended and live.
     pub fn sums(&self, segment: &Segment) -> Sums {
         let mut sums = self.ended.clone();
-        for member in segment.members().iter().filter(|member| member.is_live()) {
+        for member in segment.live_members() {
             sums.add(&member.figures);
         }
         sums
