@@ -145,27 +145,34 @@ impl FileSpace {
         clusters.free.iter_mut().zip(freed).for_each(|(free, freed)| *free += freed);
     }
 
-    /// Takes out up to `numbers.len()` clusters without a used slot, to be given back; returns how many.
-    pub fn take_empty(&self, numbers: &mut [u32]) -> usize {
+    /// Takes out clusters of `devices` without a used slot, to be given back: up to `numbers.len()`, all but the first `kept` of them.
+    /// Returns how many. The others keep their order. A shared one stays: a child of which its giver does not know yet may have a
+    /// copy of it. Cost: a look at each cluster.
+    pub fn take_empty(&self, devices: DeviceMask, kept: usize, numbers: &mut [u32]) -> usize {
         let mut clusters = self.0.lock();
-        let (mut found, mut index) = (0, 0);
-        while found < numbers.len() && index < clusters.count {
-            if clusters.all()[index].used_slots == 0 {
-                let cluster = clusters.all()[index];
+        let (mut empty, mut found, mut left, mut next) = (0, 0, 0, clusters.next);
+        for index in 0..clusters.count {
+            let cluster = clusters.all()[index];
+            let is_empty = cluster.used_slots == 0 && !cluster.shared && cluster.is_on(devices);
+            empty += usize::from(is_empty);
+            if is_empty && empty > kept && found < numbers.len() {
                 numbers[found] = cluster.number;
                 found += 1;
-                if !cluster.shared {
-                    clusters.free[cluster.device as usize] -= CLUSTER_SLOTS;
-                }
-                let last = clusters.count - 1;
-                clusters.all().swap(index, last);
-                clusters.count = last;
-                clusters.next = 0;
+                clusters.free[cluster.device as usize] -= CLUSTER_SLOTS;
+                next -= usize::from(index < clusters.next);
             } else {
-                index += 1;
+                clusters.all()[left] = cluster;
+                left += 1;
             }
         }
+        clusters.count = left;
+        clusters.next = if next < left { next } else { 0 };
         found
+    }
+
+    /// Clusters on these devices.
+    pub fn clusters_on(&self, devices: DeviceMask) -> usize {
+        self.0.lock().all().iter().filter(|cluster| cluster.is_on(devices)).count()
     }
 
     /// Slots in use.
@@ -216,6 +223,7 @@ mod tests {
     use super::*;
     use std::alloc::{Layout, alloc_zeroed};
     use std::collections::HashSet;
+    use std::vec;
     use std::vec::Vec;
 
     const ONE: DeviceId = DeviceId::new(1).unwrap();
@@ -292,11 +300,37 @@ mod tests {
         add(&space, &[1, 2, 3], ONE);
         let slot = space.allocate(1, ANY).unwrap();
         let mut numbers = [0; 8];
-        assert_eq!(space.take_empty(&mut numbers), 2);
-        assert!(!numbers[..2].contains(&((slot.raw() / 512) as u32)));
+        assert_eq!(space.take_empty(ANY, 2, &mut numbers), 0, "two are empty");
+        assert_eq!(space.take_empty(DeviceMask::only(TWO), 0, &mut numbers), 0, "none is there");
+        assert_eq!((space.take_empty(ANY, 1, &mut numbers), numbers[0]), (1, 3));
+        assert_eq!((space.take_empty(ANY, 0, &mut numbers), numbers[0]), (1, 2));
         space.free(slot);
-        assert_eq!(space.take_empty(&mut numbers), 1);
+        space.share_all();
+        assert_eq!(space.take_empty(ANY, 0, &mut numbers), 0, "it may be a child's");
+        space.unshare(|_| true);
+        assert_eq!((space.take_empty(ANY, 0, &mut numbers), numbers[0]), (1, 1));
         assert!(space.allocate(1, ANY).is_none());
+    }
+
+    #[test]
+    fn what_is_not_given_back_keeps_its_order() {
+        let space = space();
+        add(&space, &[9, 5, 7, 1, 3], ONE);
+        let full: Vec<FileSlot> = (0..16).map(|_| space.allocate(64, ANY).unwrap()).collect();
+        let last = space.allocate(64, ANY).unwrap();
+        assert_eq!(cluster_of(last), 7);
+        (0..64).for_each(|index| space.free(FileSlot::new(full[0].raw() + index).unwrap()));
+        (0..512).for_each(|index| space.free(FileSlot::new(full[8].raw() + index).unwrap()));
+        let mut numbers = [0; 1];
+        assert_eq!((space.take_empty(ANY, 0, &mut numbers), numbers[0]), (1, 5), "no more than asked for");
+        assert_eq!(space.clusters_on(ANY), 4);
+        let order: Vec<u64> = (0..24).map(|_| cluster_of(space.allocate(64, ANY).unwrap())).collect();
+        let expected: Vec<u64> = [(7, 7), (1, 8), (3, 8), (9, 1)]
+            .iter()
+            .flat_map(|&(number, count)| vec![number; count])
+            .collect();
+        assert_eq!(order, expected, "it goes on where it was");
+        assert!(space.allocate(64, ANY).is_none());
     }
 
     #[test]
@@ -354,7 +388,7 @@ mod tests {
         check(&space);
         add(&space, &[3], ONE);
         let mut numbers = [0; 4];
-        assert_eq!(space.take_empty(&mut numbers), 2);
+        assert_eq!(space.take_empty(ANY, 0, &mut numbers), 1, "the other empty one is shared");
         check(&space);
     }
 }

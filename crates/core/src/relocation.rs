@@ -44,7 +44,7 @@ impl<M: Memory + PageMemory> Space<'_, M> {
     ) -> Result<u64, WriteError> {
         let mut olds = [Location::NONE; 64];
         let count = entries.len() as u32;
-        let first = self.file_space.allocate(count, devices).ok_or(WriteError::Incompressible)?;
+        let first = self.file_space.allocate(count, devices).ok_or(WriteError::NoSlots)?;
         for (index, (entry, page)) in entries.iter().zip(pages.iter_mut()).enumerate() {
             let Some(beside) = entry.and_then(|entry| self.beside(entry)) else { continue };
             let Some(location) = beside.location.try_lock() else { continue };
@@ -79,6 +79,7 @@ impl<M: Memory + PageMemory> Space<'_, M> {
         };
         let (new, check) = Place::File { slot, checksum: Checksum::of(page) }.pack();
         beside.check.store(check, Relaxed);
+        self.aged_out(beside);
         beside.location.unlock_with(new);
         // SAFETY: the location that named the object was locked by us and names the file slot now.
         let freed = unsafe { self.zram.free(handle, len) };

@@ -7,8 +7,10 @@
 //! Context: entries are allocated and written by the evictor, read and freed by the fault handler and the reader of
 //! events. Whoever calls has the entry's page word in a state that gives it the right to (see [`crate::page`]).
 
+pub mod ages;
 pub mod validate;
 
+use self::ages::Ages;
 use crate::file_space::FileSpace;
 use crate::page_table::{Memory, PAGE};
 use crate::shared_devices::SharedDevices;
@@ -33,7 +35,8 @@ use folioswap_trace::{Event, Tracer};
 pub(crate) struct Beside {
     pub(crate) location: LocationCell,
     pub(crate) check: AtomicU32,
-    spare: AtomicU32,
+    /// Its [`Generation`](ages::Generation) while the bytes are in the compressed store; written with the location's lock held.
+    age: AtomicU32,
 }
 const PAYLOAD: usize = size_of::<Beside>();
 const _: () = assert!(PAYLOAD == 16);
@@ -62,9 +65,10 @@ pub enum Written {
 /// Why a page could not be written. Its entry is as before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteError {
-    /// No slot is free here on the shared devices that it could go to: ask for clusters and try again, or keep it in the store as
-    /// it is.
+    /// It does not compress, and is not to be kept as it is.
     Incompressible,
+    /// No run of slots is free here on the shared devices that it could go to: ask for clusters, or write page by page.
+    NoSlots,
     /// The store got no memory.
     NoMemory,
     /// The shared device failed.
@@ -90,15 +94,6 @@ impl fmt::Display for ReadError {
             ReadError::Missing => f.write_str("the swap entry has no location"),
         }
     }
-}
-
-/// What becomes of a page that does not compress.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Incompressible {
-    /// It goes to one of these shared devices.
-    To(DeviceMask),
-    /// It is stored as it is: there is nowhere else.
-    Keep,
 }
 
 /// Who else could move bytes while one reads them.
@@ -135,6 +130,7 @@ pub struct Space<'m, M: Memory + PageMemory> {
     pub(crate) zram: Zram<StoreMemory<'m, M>>,
     shared: SharedDevices,
     pub(crate) file_space: FileSpace,
+    ages: Ages,
     memory: &'m M,
     frame_bytes: AtomicU64,
     /// Null: nothing is recorded.
@@ -167,6 +163,7 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
             shared: SharedDevices::new(),
             // SAFETY: fresh zeroed memory of the right size, never given back.
             file_space: unsafe { FileSpace::new(files) },
+            ages: Ages::default(),
             memory,
             frame_bytes: AtomicU64::new((FRAME * FRAMES_ADDED) as u64),
             tracer: AtomicPtr::new(core::ptr::null_mut()),
@@ -273,11 +270,14 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
             core::hint::spin_loop();
         }
         beside.check.store(check, Relaxed);
+        if matches!(place, Place::Zram { .. }) {
+            beside.age.store(self.ages.stored().raw(), Relaxed);
+        }
         beside.location.unlock_with(location);
         true
     }
 
-    /// Writes a page to the compressed store, or to a shared device if it does not compress, and sets the entry's location.
+    /// Writes a page to the compressed store, and sets the entry's location.
     ///
     /// # Errors
     /// [`WriteError`]; the entry then has no location.
@@ -286,38 +286,24 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
         scratch: &mut Scratch,
         entry: SwapEntry,
         page: &Page,
-        incompressible: Incompressible,
-    ) -> Result<Written, WriteError> {
-        let policy = match incompressible {
-            Incompressible::To(_) => IncompressiblePolicy::Refuse,
-            Incompressible::Keep => IncompressiblePolicy::Keep,
-        };
+        incompressible: IncompressiblePolicy,
+    ) -> Result<(), WriteError> {
         let owner = Owner::new(entry.to_raw() & ((1 << Owner::BITS) - 1)).ok_or(WriteError::NoMemory)?;
-        let (place, written) = match self.zram.store_with(scratch, page, owner, policy) {
-            Ok(Stored::Zero) => (Place::Zero, Written::SameFilled),
-            Ok(Stored::SameFilled { pattern }) => (Place::SameFilled { pattern }, Written::SameFilled),
-            Ok(Stored::Object { handle, len, checksum }) => {
-                (Place::Zram { handle, len, checksum }, Written::Zram)
-            }
-            Ok(Stored::Incompressible) => {
-                let devices = match incompressible {
-                    Incompressible::To(devices) => devices,
-                    Incompressible::Keep => DeviceMask::NONE,
-                };
-                let slot = self.file_space.allocate(1, devices).ok_or(WriteError::Incompressible)?;
-                self.write_slots(slot, page)?;
-                (Place::File { slot, checksum: Checksum::of(page) }, Written::Shared)
-            }
+        let place = match self.zram.store_with(scratch, page, owner, incompressible) {
+            Ok(Stored::Zero) => Place::Zero,
+            Ok(Stored::SameFilled { pattern }) => Place::SameFilled { pattern },
+            Ok(Stored::Object { handle, len, checksum }) => Place::Zram { handle, len, checksum },
+            Ok(Stored::Incompressible) => return Err(WriteError::Incompressible),
             Err(_) => return Err(WriteError::NoMemory),
         };
         self.set_place(entry, place);
-        Ok(written)
+        Ok(())
     }
 
     pub(crate) fn write_slots(&self, slot: FileSlot, pages: &[u8]) -> Result<(), WriteError> {
         let written = match self.shared.open(slot) {
             Some((device, within)) => device.write(within, pages).map_err(WriteError::File),
-            None => Err(WriteError::Incompressible),
+            None => Err(WriteError::NoSlots),
         };
         written.inspect_err(|_| {
             for index in 0..(pages.len() / PAGE) as u64 {
@@ -332,7 +318,7 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
     /// (`None`: the page is not wanted; its slot is given back). `pages` is page aligned.
     ///
     /// # Errors
-    /// [`WriteError::Incompressible`] when no run of slots is free: ask for a cluster. Nothing is written then.
+    /// [`WriteError::NoSlots`] when no run of slots is free: ask for a cluster. Nothing is written then.
     pub fn write_run(
         &self,
         entries: &[Option<SwapEntry>],
@@ -341,7 +327,7 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
     ) -> Result<(), WriteError> {
         debug_assert_eq!(entries.len() * PAGE, pages.len());
         let count = entries.len() as u32;
-        let first = self.file_space.allocate(count, devices).ok_or(WriteError::Incompressible)?;
+        let first = self.file_space.allocate(count, devices).ok_or(WriteError::NoSlots)?;
         self.write_slots(first, pages)?;
         for (index, (entry, page)) in entries.iter().zip(pages.chunks_exact(PAGE)).enumerate() {
             let Some(slot) = FileSlot::new(first.raw() + index as u64) else { continue };
@@ -499,6 +485,7 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
                 // SAFETY: the location, which named the object, is locked by us and set to none below.
                 let freed = unsafe { self.zram.free(handle, len) };
                 debug_assert!(freed.is_ok());
+                self.aged_out(beside);
             }
             Some(Place::Zero | Place::SameFilled { .. }) => self.zram.forget_same_filled(),
             Some(Place::File { slot, .. }) => self.file_space.free(slot),

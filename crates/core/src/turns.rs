@@ -56,7 +56,7 @@ impl Turns {
     /// Where the next write goes, if only `available` devices have room. `None`: nowhere.
     pub fn next(&mut self, available: DeviceMask) -> Option<Choice> {
         let first = self.first(available);
-        let shared = minus(first, self.store);
+        let shared = first.minus(self.store);
         if shared.is_empty() {
             return (!first.is_empty()).then_some(Choice::Store);
         }
@@ -82,7 +82,7 @@ impl Turns {
 
     /// Of `available`, the shared devices that come first: where a page goes that the store does not want.
     pub fn shared(&self, available: DeviceMask) -> DeviceMask {
-        self.first(minus(available, self.store))
+        self.first(available.minus(self.store))
     }
 
     /// Of `available`, those below the store: where what is cold in it goes.
@@ -106,10 +106,6 @@ impl Turns {
         }
         best.1
     }
-}
-
-fn minus(mask: DeviceMask, other: DeviceMask) -> DeviceMask {
-    other.iter().fold(mask, DeviceMask::without)
 }
 
 #[cfg(test)]

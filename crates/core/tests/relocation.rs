@@ -2,10 +2,13 @@
 
 use core::ptr::NonNull;
 use folioswap_core::page_table::Memory;
-use folioswap_core::space::{Incompressible, Movers, Space};
-use folioswap_devices::{Page, PageMemory, Scratch};
-use folioswap_slots::{FolioId, Order, SwapEntry};
+use folioswap_core::space::{Movers, Space};
+use folioswap_devices::{IncompressiblePolicy, Page, PageMemory, Scratch};
+use folioswap_group::devices::{DeviceDescription, DeviceIo, DeviceKind};
+use folioswap_slots::{DeviceId, DeviceMask, FolioId, Order, SwapEntry};
 use std::alloc::{Layout, alloc_zeroed};
+use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 /// The heap, and how many bytes were given back.
@@ -58,7 +61,7 @@ fn filled(space: &Space<'_, Heap>) -> Vec<SwapEntry> {
         .map(|number| {
             space.reserve_frames().unwrap();
             let entry = space.allocate(Order::ZERO, FolioId(1)).unwrap();
-            space.write(&mut scratch, entry, &page(number), Incompressible::Keep).unwrap();
+            space.write(&mut scratch, entry, &page(number), IncompressiblePolicy::Keep).unwrap();
             space.leave_cache(entry, 1);
             entry
         })
@@ -131,6 +134,92 @@ fn pages_are_read_and_freed_while_they_are_moved() {
             space.put(entries[number as usize], 1);
         }
     });
+    assert_eq!(space.mm_stat().orig_data_size, 0);
+    assert!(space.slots().validate().is_ok());
+}
+
+/// Room for a run, aligned as the file device asks.
+#[repr(align(4096))]
+struct Run([Page; 64]);
+
+const FILE: DeviceId = DeviceId::new(1).unwrap();
+
+/// A file without a name, large enough for `clusters` clusters, which `space` owns from now on.
+fn with_file(space: &Space<'_, Heap>, clusters: u32) -> File {
+    let path = std::env::temp_dir().join(format!("folioswap-relocation-{}-{clusters}", std::process::id()));
+    let file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let (kind, io) = (DeviceKind::File, DeviceIo::Asynchronous);
+    let description = DeviceDescription { kind, priority: 0, io, first_cluster: 0, clusters };
+    space.shared_devices().set(FILE, description, file.as_raw_fd());
+    assert_eq!(space.file_space().add((0..clusters).map(|number| (number, FILE))), clusters as usize);
+    file
+}
+
+#[test]
+fn demotion_takes_what_was_stored_first() {
+    let heap = Heap::default();
+    let space = Space::create(&heap).unwrap();
+    let _file = with_file(&space, 20);
+    let entries = filled(&space);
+    assert_eq!(space.ages().total(), PAGES);
+    let oldest = space.ages().oldest().unwrap();
+    assert_eq!(space.generation(entries[0]), Some(oldest));
+    assert!(oldest.is_older_than(space.generation(entries[PAGES as usize - 1]).unwrap()));
+    let mut run = Box::new(Run([[0; 4096]; 64]));
+    let run_entries: Vec<_> = entries[..64].iter().copied().map(Some).collect();
+    assert_eq!(space.demote_run(&run_entries, &mut run.0, DeviceMask::ALL), Ok(64));
+    assert_eq!(space.demote_run(&run_entries, &mut run.0, DeviceMask::ALL), Ok(0));
+    assert_eq!((space.ages().total(), space.file_space().used_slots()), (PAGES - 64, 64));
+    let mut read = Box::new(Run([[0; 4096]; 64]));
+    let first = space.file_slot(entries[0]).unwrap();
+    assert_eq!(space.file_slot(entries[63]).unwrap().raw(), first.raw() + 63);
+    space.read_run(&run_entries, first, &mut read.0, |bad| panic!("page {bad}")).unwrap();
+    assert!(read.0.iter().zip(0..).all(|(read, number)| *read == page(number)));
+    for entry in entries {
+        space.put(entry, 1);
+    }
+    assert_eq!((space.ages().total(), space.file_space().used_slots()), (0, 0));
+}
+
+#[test]
+fn pages_are_read_and_freed_while_they_are_demoted() {
+    let heap = Heap::default();
+    let space = Space::create(&heap).unwrap();
+    let _file = with_file(&space, 21);
+    let entries = filled(&space);
+    let demoted = std::thread::scope(|scope| {
+        let demoter = scope.spawn(|| {
+            let mut run = Box::new(Run([[0; 4096]; 64]));
+            let mut demoted = 0;
+            for entries in entries.chunks(64) {
+                let entries: Vec<_> = entries.iter().copied().map(Some).collect();
+                demoted += space.demote_run(&entries, &mut run.0[..entries.len()], DeviceMask::ALL).unwrap();
+            }
+            demoted
+        });
+        let mut read = Box::new(Run([[0; 4096]; 64]));
+        // From the other end, so that the two meet.
+        for (number, &entry) in entries.iter().enumerate().rev() {
+            space.read(entry, &mut read.0[0], Movers::Running).unwrap();
+            assert!(read.0[0] == page(number as u64), "page {number}");
+            if number % 3 != 0 {
+                space.put(entry, 1);
+            }
+        }
+        demoter.join().unwrap()
+    });
+    assert!(demoted > 0);
+    let mut left = 0;
+    for (number, &entry) in entries.iter().enumerate().step_by(3) {
+        let mut read = Box::new(Run([[0; 4096]; 64]));
+        space.read(entry, &mut read.0[0], Movers::Running).unwrap();
+        assert!(read.0[0] == page(number as u64), "page {number}");
+        left += u64::from(space.file_slot(entry).is_some());
+        space.put(entry, 1);
+    }
+    assert!(left > 0);
+    assert_eq!((space.ages().total(), space.file_space().used_slots()), (0, 0));
     assert_eq!(space.mm_stat().orig_data_size, 0);
     assert!(space.slots().validate().is_ok());
 }

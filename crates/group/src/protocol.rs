@@ -118,11 +118,13 @@ pub enum Invariant {
     FileContents = 9,
     /// The number of pages that keep their stored copy is not that of their words (what it says).
     CleanPages = 10,
+    /// The counts of generations are not the objects of the compressed RAM device (their sum).
+    Ages = 11,
 }
 
 impl Invariant {
     /// All of them.
-    pub const ALL: [Invariant; 10] = [
+    pub const ALL: [Invariant; 11] = [
         Invariant::Slots,
         Invariant::Store,
         Invariant::HalfWay,
@@ -133,6 +135,7 @@ impl Invariant {
         Invariant::StoreContents,
         Invariant::FileContents,
         Invariant::CleanPages,
+        Invariant::Ages,
     ];
 
     /// The one with this number.

@@ -173,9 +173,12 @@ impl Engine {
 
     /// Memory that the group's devices occupy: the compressed stores of all members, as last published, and plain RAM.
     pub(crate) fn stored_by_group(&self) -> u64 {
-        let members = self.segment().live_members();
-        let stores: u64 = members.map(|member| member.figures.gauge(Gauge::MemUsedTotal)).sum();
-        stores + self.segment().header.device_bytes.load(Relaxed)
+        self.sum_of_group(Gauge::MemUsedTotal) + self.segment().header.device_bytes.load(Relaxed)
+    }
+
+    /// The sum of a figure over all members, as last published.
+    pub(crate) fn sum_of_group(&self, gauge: Gauge) -> u64 {
+        self.segment().live_members().map(|member| member.figures.gauge(gauge)).sum()
     }
 
     /// Publishes the store's figures.

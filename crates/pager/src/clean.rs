@@ -26,7 +26,7 @@ use folioswap_core::page_table::{Block, PAGE};
 use folioswap_group::counters::Counter;
 use folioswap_group::devices::{DEVICES_MAX, DeviceIo};
 use folioswap_group::segment::Scope;
-use folioswap_slots::SwapEntry;
+use folioswap_slots::{DeviceMask, SwapEntry};
 use rustix::io::Errno;
 use rustix::mm::{Advice, madvise};
 
@@ -124,6 +124,18 @@ impl Engine {
             }
     }
 
+    /// Should a page that was touched by itself, and not read along with others, give up its copy, so that it goes to the compressed
+    /// store when it leaves? It would go back to a slow device as soon as it leaves, ahead of all that is in the fast one.
+    fn goes_to_store_next(&self, entry: SwapEntry) -> bool {
+        let devices = DeviceMask::from_bits(self.refilled_from.load(Relaxed));
+        !devices.is_empty()
+            && self
+                .space
+                .file_slot(entry)
+                .and_then(|slot| self.space.shared_devices().of_slot(slot))
+                .is_some_and(|device| devices.contains(device))
+    }
+
     /// The clock passes a hot clean page: it is cooled, and where space is short it keeps no copy. Evictor.
     pub(crate) fn pass_clean(&self, block: &Block, index: usize, word: PageWord, entry: SwapEntry) {
         let Some(cooled) = word.cooled() else { return };
@@ -209,13 +221,14 @@ impl Engine {
 
 impl Handler {
     /// Which pages of a window, bit by bit, keep their stored copy when they come back: those that were only read, unless
-    /// what is read here is usually written soon after, or space is short. What must stay resident keeps none, since the
+    /// what is read here is usually written soon after, or space is short, or (for a single page, order 0) the store is the better
+    /// place. What must stay resident keeps none, since the
     /// kernel may write there where no fault can be served. `stored` gives the entry of a page that is stored.
     pub(crate) fn copies_to_keep(
         &self,
         access: Access,
         block: &Block,
-        base: usize,
+        (base, order): (usize, u8),
         stored: impl Fn(usize) -> Option<SwapEntry>,
     ) -> Pages {
         if access != Access::Read {
@@ -228,7 +241,9 @@ impl Handler {
         }
         let mut keep = 0;
         for page in 0..FOLIO_PAGES {
-            let has_space = stored(page).is_some_and(|entry| self.engine.has_space_for_copy(entry));
+            let has_space = stored(page).is_some_and(|entry| {
+                self.engine.has_space_for_copy(entry) && (order > 0 || !self.engine.goes_to_store_next(entry))
+            });
             keep |= Pages::from(has_space) << page;
         }
         if keep != 0 {

@@ -140,6 +140,10 @@ pub struct Engine {
     pub(crate) clean_pages: AtomicU64,
     /// Devices on which space is short, as the evictor found them (`look_at_swap_space`).
     pub(crate) swap_full: AtomicU64,
+    /// Devices whose pages, touched one by one, keep no copy there and go to the compressed store when they leave (`tiers.rs`).
+    pub(crate) refilled_from: AtomicU32,
+    /// Address of the evictor's room for what is demoted together; 0 before the first time.
+    pub(crate) demotion_room: AtomicUsize,
     pub(crate) handler_stack: AtomicUsize,
     pub(crate) evictor_stack: AtomicUsize,
     /// Where this process's allocations and frees are recorded, and with what; null without `--trace`.

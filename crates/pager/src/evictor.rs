@@ -7,7 +7,7 @@
 use crate::account::{ProcessSize, Watermarks, grace, own_share};
 use crate::batch::{Batch, Scattered};
 use crate::clean::BIN_BYTES;
-use crate::demote::Run;
+use crate::demote::Demotion;
 use crate::engine::{Engine, Life};
 use crate::fork::Shared;
 use crate::futex::{self, Sharing};
@@ -70,8 +70,8 @@ pub(crate) struct Evictor {
     pub(crate) reclaiming: bool,
     pub(crate) wraps: u64,
     pub(crate) desperate: bool,
-    pub(crate) demote_hand: usize,
-    pub(crate) run: Run,
+    pub(crate) demotion: Demotion,
+    pub(crate) clusters_next_ns: u64,
     pub(crate) barren_until_ns: u64,
     pub(crate) compact_next_ns: u64,
     pub(crate) placement: EvictorPlacement,
@@ -117,8 +117,8 @@ pub(crate) unsafe extern "C" fn run(argument: usize) -> ! {
         reclaiming: false,
         wraps: 0,
         desperate: false,
-        demote_hand: 0,
-        run: Run::new(),
+        demotion: Demotion::new(),
+        clusters_next_ns: 0,
         barren_until_ns: 0,
         compact_next_ns: 0,
         placement: EvictorPlacement::new(),
@@ -167,6 +167,8 @@ impl Evictor {
             }
             self.protect_if_wanted(total, marks);
             self.compact();
+            self.give_back_clusters();
+            let demoted = if total > marks.low { self.demote_excess() } else { 0 };
             let wanted = self.wanted(total, marks);
             if wanted == 0 {
                 if total < marks.limit {
@@ -174,6 +176,9 @@ impl Evictor {
                 }
                 drop(gate);
                 self.after(Batch::default(), total, marks);
+                if demoted > 0 {
+                    continue;
+                }
                 self.forget_regions();
                 return self.interval(marks.limit.saturating_sub(total));
             }
@@ -188,7 +193,7 @@ impl Evictor {
                     self.desperate = true;
                     continue;
                 }
-                if self.demote() > 0 {
+                if demoted > 0 || self.demote() > 0 {
                     continue;
                 }
                 // Nothing here to give: let the others give, and look again in a while.

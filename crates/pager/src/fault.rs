@@ -235,7 +235,7 @@ impl Handler {
                 }
             }
         }
-        let keep = self.copies_to_keep(access, block, base, |page| match claimed[page]?.from {
+        let keep = self.copies_to_keep(access, block, (base, order), |page| match claimed[page]?.from {
             PageState::Stored(entry) => Some(entry),
             _ => None,
         });

@@ -1,14 +1,17 @@
 //! Where what leaves the program goes: to the devices by their priority, in turn among equals, each as long as it has room; and what
-//! of the compressed store goes on to a file when nothing else is left to give.
+//! of the compressed store goes on to a file when it is larger than its share, or when nothing else is left to give.
 
+use crate::demote::{Below, Pieces, RUN_PAGES};
 use crate::evictor::Evictor;
 use crate::futex::{self, Sharing};
 use crate::link;
+use crate::store_share::StoreShare;
 use crate::sys;
 use crate::write_back::{Stuck, Tier};
 use core::sync::atomic::Ordering::Relaxed;
-use folioswap_core::space::Incompressible;
+use folioswap_core::space::WriteError;
 use folioswap_core::turns::Choice;
+use folioswap_group::counters::Gauge;
 use folioswap_group::devices::{DeviceDescription, DeviceEntry};
 use folioswap_group::protocol::{CLUSTERS_PER_MESSAGE, Kind, Message};
 use folioswap_group::segment::Scope;
@@ -18,8 +21,13 @@ use folioswap_slots::{DeviceId, DeviceMask};
 const CLUSTERS_WANTED: u64 = 16;
 /// Between two requests for devices that are full.
 const ASK_FULL_NS: u64 = 100_000_000;
-/// Pages that a round of demotion moves.
-const DEMOTED_AT_ONCE: u64 = 512;
+/// Pages that a step of demotion moves, as many as a batch evicts: about a millisecond. In small pieces fewer, each a write of its own.
+const DEMOTED_AT_ONCE: u64 = 128;
+const DEMOTED_IN_PIECES: u64 = 16;
+/// Steps of demotion after which it has certainly come round a few times.
+const DEMOTION_STEPS: u32 = 64;
+/// Between two looks for empty clusters.
+const CLUSTERS_NS: u64 = 200_000_000;
 
 /// Bytes of the store that are looked after at a time, and between two such times.
 const COMPACTED_AT_ONCE: u64 = 1 << 20;
@@ -64,23 +72,15 @@ impl Evictor {
                 Some(Choice::Shared(devices)) => Tier::Shared(devices),
                 _ if !self.turns.has_store() => return Err(()),
                 // Its own turn, or nothing else has room: then it takes more than its share.
-                _ => Tier::Store(match shared {
-                    DeviceMask::NONE => Incompressible::Keep,
-                    devices => Incompressible::To(devices),
-                }),
+                _ => Tier::Store(shared),
             };
-            let devices = match tier {
-                Tier::Shared(devices) | Tier::Store(Incompressible::To(devices)) => devices,
-                _ => DeviceMask::NONE,
-            };
-            let mut result = engine.write_back_oldest(&mut self.scratch, tier);
+            let (Tier::Shared(devices) | Tier::Store(devices)) = tier;
+            let mut result = engine.write_back_oldest(&mut self.scratch, tier, Pieces::Whole);
             if result == Err(Stuck::WantClusters) {
                 if self.want_clusters(devices) {
                     continue;
                 }
-                if matches!(tier, Tier::Shared(_)) {
-                    result = engine.write_back_oldest(&mut self.scratch, Tier::SharedSplit(devices));
-                }
+                result = engine.write_back_oldest(&mut self.scratch, tier, Pieces::Any);
             }
             match result {
                 Ok(pages) => {
@@ -88,41 +88,110 @@ impl Evictor {
                     return Ok(pages);
                 }
                 Err(_) if devices.is_empty() => return Err(()),
-                Err(_) => available = devices.iter().fold(available, DeviceMask::without),
+                Err(_) => available = available.minus(devices),
             }
         }
+    }
+
+    /// Keeps the compressed store within its share of the limit: what was stored longest ago goes on to the devices below it. Under the
+    /// gate, a little at a time. Returns how many pages went.
+    pub(crate) fn demote_excess(&mut self) -> u64 {
+        let engine = self.engine;
+        let segment = engine.segment();
+        if segment.scope() == Scope::Resident {
+            return 0;
+        }
+        let own = engine.space.mm_stat();
+        let limit = segment.header.limit_bytes.load(Relaxed);
+        let share = StoreShare::of(&own);
+        // Not what the store occupies: it keeps some empty memory, which no demotion gives back.
+        let published = engine.figures().gauge(Gauge::ComprDataSize);
+        let group = engine.sum_of_group(Gauge::ComprDataSize).saturating_sub(published) + own.compr_data_size;
+        let excess = group.saturating_sub(share.bytes(limit));
+        // Each member gives its part of it.
+        let pages = (u128::from(excess) * u128::from(own.objects) / u128::from(group.max(1))) as u64;
+        let below = self.turns.below_store(self.on_disk(DeviceMask::ALL));
+        let refilled_from = if share.is_worth_refilling() { below } else { DeviceMask::NONE };
+        engine.refilled_from.store(refilled_from.bits(), Relaxed);
+        if pages < RUN_PAGES as u64 {
+            return 0;
+        }
+        self.demote_to(below, pages.min(DEMOTED_AT_ONCE))
     }
 
     /// Nothing of the program is left to take: pages of the compressed store go on to a file. Returns how many.
     pub(crate) fn demote(&mut self) -> u64 {
         let engine = self.engine;
-        if engine.segment().scope() == Scope::Resident {
+        if engine.segment().scope() == Scope::Resident || self.on_disk(self.available()).is_empty() {
             return 0;
         }
-        self.let_pass();
-        let _gate = engine.gate.lock();
         let mut pages = 0;
-        let mut available = self.available_on_disk();
+        // What is old enough may lie anywhere: round and round until something is found, or there is nothing.
+        for _ in 0..DEMOTION_STEPS {
+            if pages > 0 || engine.space.ages().total() == 0 {
+                break;
+            }
+            self.let_pass();
+            let _gate = engine.gate.lock();
+            pages = self.demote_to(DeviceMask::ALL, DEMOTED_AT_ONCE);
+        }
+        pages
+    }
+
+    /// Demotes about `most` of the oldest pages to those of these devices that are on a disk, by priority. Under the gate.
+    fn demote_to(&mut self, devices: DeviceMask, most: u64) -> u64 {
+        let engine = self.engine;
+        let mut available = self.on_disk(self.available());
+        let mut pages = 0;
         loop {
-            let devices = self.turns.shared(available);
-            if devices.is_empty() {
+            let devices = self.turns.shared(available.intersection(devices));
+            if devices.is_empty() || pages > 0 {
                 break;
             }
-            let demoted = engine.demote(self.demote_hand, DEMOTED_AT_ONCE, &mut self.run, devices);
-            self.demote_hand = demoted.hand;
+            let below = Below { devices, pieces: Pieces::Whole };
+            let mut demoted = engine.demote(&mut self.demotion, most, below);
             pages += demoted.pages;
-            if !demoted.wants_clusters || pages > 0 {
+            if demoted.stopped == Some(WriteError::NoSlots) && pages == 0 {
+                if self.want_clusters(devices) {
+                    continue;
+                }
+                let below = Below { devices, pieces: Pieces::Any };
+                demoted = engine.demote(&mut self.demotion, DEMOTED_IN_PIECES, below);
+                pages += demoted.pages;
+            }
+            if demoted.stopped.is_none() {
                 break;
             }
-            if !self.want_clusters(devices) {
-                available = devices.iter().fold(available, DeviceMask::without);
-            }
+            available = available.minus(devices);
         }
         if pages > 0 {
             engine.space.trim();
             futex::post(&engine.segment().header.charge_sank, Sharing::Shared);
         }
         pages
+    }
+
+    /// Clusters in which nothing is stored any more go back to the group, but for some that will be wanted soon. Under the gate.
+    pub(crate) fn give_back_clusters(&mut self) {
+        let now = sys::now_ns();
+        if now < self.clusters_next_ns {
+            return;
+        }
+        self.clusters_next_ns = now + CLUSTERS_NS;
+        let on_disk = self.on_disk(DeviceMask::ALL);
+        let in_memory = DeviceMask::ALL.minus(on_disk);
+        let space = self.engine.space.file_space();
+        // What takes memory counts to the limit as long as it is held.
+        let kept = (space.clusters_on(on_disk) / 4).max(CLUSTERS_WANTED as usize);
+        for (devices, kept) in [(on_disk, kept), (in_memory, 1)] {
+            let mut numbers = [0; CLUSTERS_PER_MESSAGE];
+            let count = space.take_empty(devices, kept, &mut numbers);
+            if count > 0 {
+                let message =
+                    Message::new(Kind::DropClusters, [count as u64, 0, 0]).with_clusters(&numbers[..count]);
+                let _ = link::send(self.engine.descriptors.control.load(Relaxed), &message, None);
+            }
+        }
     }
 
     /// The devices that take something now: those that have room for the group, within their share of the limit, and those on
@@ -135,10 +204,9 @@ impl Evictor {
         })
     }
 
-    /// Those of them that take no memory.
-    fn available_on_disk(&self) -> DeviceMask {
-        let available = self.available();
-        self.devices_that(|number, device, _| available.contains(number) && !device.kind.is_in_memory())
+    /// Those of these devices that take no memory.
+    fn on_disk(&self, devices: DeviceMask) -> DeviceMask {
+        self.devices_that(|number, device, _| devices.contains(number) && !device.kind.is_in_memory())
     }
 
     fn devices_that(&self, wanted: impl Fn(DeviceId, DeviceDescription, &DeviceEntry) -> bool) -> DeviceMask {
@@ -182,8 +250,8 @@ impl Evictor {
             self.devices_that(|number, device, _| wanted.contains(number) && device.kind.is_in_memory());
         let count = if takes_memory.is_empty() { CLUSTERS_WANTED } else { 1 };
         let control = engine.descriptors.control.load(Relaxed);
-        let bits = wanted.iter().fold(0, |bits, device| bits | 1 << device.index());
-        let request = Message::new(Kind::WantClusters, [count.min(CLUSTERS_PER_MESSAGE as u64), bits, 0]);
+        let count = count.min(CLUSTERS_PER_MESSAGE as u64);
+        let request = Message::new(Kind::WantClusters, [count, u64::from(wanted.bits()), 0]);
         let answer = link::send(control, &request, None).and_then(|()| link::receive(control));
         match answer {
             Ok((message, _)) if message.kind() == Some(Kind::Clusters) => {

@@ -67,6 +67,7 @@ impl Engine {
         let report = self.space.validate().map_err(|broken| match broken {
             Broken::Slots => (Invariant::Slots, 0),
             Broken::Store(invalid) => (Invariant::Store, invalid.number()),
+            Broken::Ages(counted) => (Invariant::Ages, counted),
         })?;
         let mut tally = Tally::default();
         let mut found = Ok(());
@@ -237,8 +238,7 @@ impl Evictor {
 mod tests {
     use super::*;
     use folioswap_core::page::{Heat, PageWord};
-    use folioswap_core::space::Incompressible;
-    use folioswap_devices::Scratch;
+    use folioswap_devices::{IncompressiblePolicy, Scratch};
     use folioswap_slots::{DeviceId, DeviceMask, FolioId, Order};
     use std::boxed::Box;
 
@@ -250,7 +250,7 @@ mod tests {
         let entry = engine.space.allocate(Order::ZERO, FolioId(0)).expect("a slot");
         let mut page = Box::new([0u8; PAGE]);
         page.iter_mut().enumerate().for_each(|(index, byte)| *byte = ((index * index) >> 4) as u8);
-        engine.space.write(&mut Scratch::new(), entry, &page, Incompressible::Keep).expect("room");
+        engine.space.write(&mut Scratch::new(), entry, &page, IncompressiblePolicy::Keep).expect("room");
         engine.space.leave_cache(entry, 1);
         let block = engine.table.block_or_insert(PAGE_ADDRESS, engine.arena).expect("memory");
         let leaving = PageWord::PRESENT.isolate(entry).and_then(PageWord::moved).expect("a transition");
@@ -277,6 +277,13 @@ mod tests {
         set(engine, PageWord::PRESENT);
         engine.note_returned(1);
         assert_eq!(engine.validate(), Err((Invariant::Unreachable, 1)));
+    }
+
+    #[test]
+    fn a_generation_that_counts_too_much_is_found() {
+        let (engine, _) = with_one_page_out();
+        engine.space.ages().stored();
+        assert_eq!(engine.validate(), Err((Invariant::Ages, 2)));
     }
 
     #[test]

@@ -1,12 +1,13 @@
 //! From staging to the devices: the write-back of a folio, after which it leaves the swap cache.
 
+use crate::demote::Pieces;
 use crate::engine::Engine;
 use crate::isolate::page_index;
-use crate::staging::{FOLIO, FOLIO_PAGES};
+use crate::staging::FOLIO_PAGES;
 use folioswap_core::page::{PageState, PageWord};
 use folioswap_core::page_table::{Block, PAGE};
-use folioswap_core::space::{Incompressible, WriteError, Written};
-use folioswap_devices::{Page, Scratch};
+use folioswap_core::space::WriteError;
+use folioswap_devices::{IncompressiblePolicy, Page, Scratch};
 use folioswap_group::counters::Counter;
 use folioswap_group::devices::DeviceKind;
 use folioswap_slots::{DeviceMask, SwapEntry};
@@ -14,12 +15,11 @@ use folioswap_slots::{DeviceMask, SwapEntry};
 /// Where a folio is to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tier {
-    /// To the compressed store.
-    Store(Incompressible),
-    /// To one of these shared devices, whole, as it is.
+    /// To the compressed store; what does not compress together to one of these shared devices. If there is none, it is stored as
+    /// it is.
+    Store(DeviceMask),
+    /// To one of these shared devices, as it is.
     Shared(DeviceMask),
-    /// To these shared devices, page by page: no run of slots is left (the kernel's split and fallback to order 0, spec §2.7).
-    SharedSplit(DeviceMask),
 }
 
 /// Why a folio could not be written back whole. What could not be written still waits in staging.
@@ -34,8 +34,8 @@ pub enum Stuck {
 impl From<WriteError> for Stuck {
     fn from(error: WriteError) -> Self {
         match error {
-            WriteError::Incompressible => Stuck::WantClusters,
-            WriteError::NoMemory | WriteError::File(_) => Stuck::NoRoom,
+            WriteError::NoSlots => Stuck::WantClusters,
+            WriteError::Incompressible | WriteError::NoMemory | WriteError::File(_) => Stuck::NoRoom,
         }
     }
 }
@@ -45,8 +45,13 @@ impl Engine {
     /// also when nothing waits.
     ///
     /// # Errors
-    /// [`Stuck`]: the folio stays the oldest; nothing is lost.
-    pub(crate) fn write_back_oldest(&self, scratch: &mut Scratch, tier: Tier) -> Result<u64, Stuck> {
+    /// [`Stuck`]: what is not written yet stays the oldest; nothing is lost.
+    pub(crate) fn write_back_oldest(
+        &self,
+        scratch: &mut Scratch,
+        tier: Tier,
+        pieces: Pieces,
+    ) -> Result<u64, Stuck> {
         let _takers_wait = self.write_back_lock.lock();
         // SAFETY: the ring is used by the evictor, which we are, with the lock held.
         let staging = unsafe { &mut *self.staging.get() };
@@ -56,33 +61,18 @@ impl Engine {
         let block = self.table.block(folio.address);
         let base = page_index(folio.address);
         let (mut written, mut stuck) = (0, None);
-        if let Tier::Shared(devices) = tier {
-            let wanted: [Option<SwapEntry>; FOLIO_PAGES] = core::array::from_fn(|page| {
-                folio.entries[page].filter(|&entry| is_leaving(block, base + page, entry))
-            });
-            if wanted.iter().any(Option::is_some) {
-                // SAFETY: the place belongs to this folio until it is popped; a page taken back meanwhile leaves its
-                // contents here, and a hole reads as zeroes, whose entry is `None`.
-                let pages = unsafe { core::slice::from_raw_parts(staged as *const u8, FOLIO) };
-                self.space.write_run(&wanted, pages, devices)?;
-                self.count_shared(wanted.into_iter().flatten());
-            }
-        }
-        for page in 0..FOLIO_PAGES {
+        let mut refused = [None; FOLIO_PAGES];
+        for (page, refused) in refused.iter_mut().enumerate() {
             let Some(entry) = folio.entries[page] else { continue };
             if is_leaving(block, base + page, entry) {
-                // SAFETY: as above; one page of it.
+                // SAFETY: the place belongs to this folio until it is popped; a page taken back meanwhile leaves its contents here.
                 let bytes = unsafe { &*((staged + page * PAGE) as *const Page) };
-                let result = match tier {
-                    Tier::Store(incompressible) => self.space.write(scratch, entry, bytes, incompressible),
-                    Tier::Shared(_) => Ok(Written::SameFilled),
-                    Tier::SharedSplit(devices) => {
-                        self.space.write_run(&[Some(entry)], bytes, devices).map(|()| Written::Shared)
+                match self.write_to_store(scratch, entry, bytes, tier) {
+                    Ok(()) => {}
+                    Err(WriteError::Incompressible) => {
+                        *refused = Some(entry);
+                        continue;
                     }
-                };
-                match result {
-                    Ok(Written::Shared) => self.count_shared([entry]),
-                    Ok(_) => {}
                     Err(error) => {
                         stuck = Some(error.into());
                         break;
@@ -92,6 +82,34 @@ impl Engine {
             folio.entries[page] = None;
             written += u64::from(self.finish(block, base + page, entry));
         }
+        let (Tier::Store(devices) | Tier::Shared(devices)) = tier;
+        let together = match pieces {
+            Pieces::Whole => FOLIO_PAGES,
+            Pieces::Any => 1,
+        };
+        for first in (0..FOLIO_PAGES).step_by(together) {
+            let wanted = &refused[first..first + together];
+            let (Some(start), Some(end)) =
+                (wanted.iter().position(Option::is_some), wanted.iter().rposition(Option::is_some))
+            else {
+                continue;
+            };
+            let (first, wanted) = (first + start, &wanted[start..=end]);
+            // SAFETY: as above; a hole reads as zeroes, and its entry is `None`.
+            let pages = unsafe {
+                core::slice::from_raw_parts((staged + first * PAGE) as *const u8, wanted.len() * PAGE)
+            };
+            if let Err(error) = self.space.write_run(wanted, pages, devices) {
+                stuck = Some(error.into());
+                break;
+            }
+            self.count_shared(wanted.iter().copied().flatten());
+            for (page, &entry) in (first..).zip(wanted) {
+                let Some(entry) = entry else { continue };
+                folio.entries[page] = None;
+                written += u64::from(self.finish(block, base + page, entry));
+            }
+        }
         self.figures().add(Counter::PagesOut, written);
         match stuck {
             Some(stuck) => Err(stuck),
@@ -100,6 +118,25 @@ impl Engine {
                 Ok(written)
             }
         }
+    }
+
+    /// A page to the compressed store, if that is where it is to go.
+    ///
+    /// # Errors
+    /// [`WriteError::Incompressible`] for what is to go elsewhere.
+    fn write_to_store(
+        &self,
+        scratch: &mut Scratch,
+        entry: SwapEntry,
+        page: &Page,
+        tier: Tier,
+    ) -> Result<(), WriteError> {
+        let policy = match tier {
+            Tier::Shared(_) => return Err(WriteError::Incompressible),
+            Tier::Store(DeviceMask::NONE) => IncompressiblePolicy::Keep,
+            Tier::Store(_) => IncompressiblePolicy::Refuse,
+        };
+        self.space.write(scratch, entry, page, policy)
     }
 
     /// These pages went to shared devices.
@@ -156,10 +193,14 @@ impl Engine {
         let bytes = unsafe { &*(staged as *const Page) };
         // The reader of events cannot ask for clusters. Where it finds no slot the store takes the page, be it a device or not.
         let anywhere = self.space.shared_devices().mask();
-        let slot = || self.space.write_run(&[Some(entry)], bytes, anywhere).map(|()| Written::Shared);
-        let mut store = |what| self.space.write(scratch, entry, bytes, what);
-        let stored = if self.has_store() { store(Incompressible::To(anywhere)) } else { slot() };
-        if stored.or_else(|_| store(Incompressible::Keep)).is_err() {
+        let mut store = |policy| self.space.write(scratch, entry, bytes, policy);
+        let refused = if self.has_store() {
+            store(IncompressiblePolicy::Refuse)
+        } else {
+            Err(WriteError::Incompressible)
+        };
+        let slot = |_| self.space.write_run(&[Some(entry)], bytes, anywhere);
+        if refused.or_else(slot).or_else(|_| store(IncompressiblePolicy::Keep)).is_err() {
             return false;
         }
         self.space.leave_cache(entry, 1);

@@ -59,6 +59,16 @@ impl DeviceMask {
         DeviceMask(self.0 & !(1 << device.0))
     }
 
+    /// The set minus all of `others`.
+    pub const fn minus(self, others: DeviceMask) -> DeviceMask {
+        DeviceMask(self.0 & !others.0)
+    }
+
+    /// What both sets have.
+    pub const fn intersection(self, other: DeviceMask) -> DeviceMask {
+        DeviceMask(self.0 & other.0)
+    }
+
     /// Whether `device` is in the set.
     #[inline]
     pub const fn contains(self, device: DeviceId) -> bool {
@@ -85,7 +95,13 @@ impl DeviceMask {
         })
     }
 
-    pub(crate) const fn from_bits(bits: u32) -> DeviceMask {
+    /// The set as a number: bit N is device N.
+    pub const fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// The set of a number that [`DeviceMask::bits`] gave.
+    pub const fn from_bits(bits: u32) -> DeviceMask {
         DeviceMask(bits)
     }
 }

@@ -13,6 +13,8 @@ pub enum Broken {
     Slots,
     /// The compressed RAM device's, and what of it.
     Store(Invalid),
+    /// The counts of generations (their sum) are not the objects of the compressed RAM device.
+    Ages(u64),
 }
 
 /// Where an entry's bytes are.
@@ -36,6 +38,10 @@ impl<M: Memory + PageMemory> Space<'_, M> {
     pub fn validate(&self) -> Result<Report, Broken> {
         let report = self.slots.validate().map_err(|_| Broken::Slots)?;
         self.zram.validate().map_err(Broken::Store)?;
+        let counted = self.ages().total();
+        if counted != self.zram.mm_stat().objects {
+            return Err(Broken::Ages(counted));
+        }
         Ok(report)
     }
 
