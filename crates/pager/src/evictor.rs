@@ -41,6 +41,8 @@ const SCAN_CHANGED_NS: u64 = 20_000_000;
 const SCAN_UNCHANGED_NS: u64 = 100_000_000;
 /// Where memory is short, whatever the size.
 const SCAN_SHORT_NS: u64 = 3_000_000;
+/// A program in which new memory was found counts as growing for this long.
+const GROWING_NS: u64 = 20_000_000;
 
 /// The evictor's own state; lost without harm at a fork.
 pub(crate) struct Evictor {
@@ -54,6 +56,8 @@ pub(crate) struct Evictor {
     pub(crate) size: ProcessSize,
     pub(crate) scanned_size: u64,
     pub(crate) scan_next_ns: u64,
+    /// Until when the program counts as growing.
+    pub(crate) growing_until_ns: u64,
     pub(crate) slow_next_ns: u64,
     pub(crate) shmem: u64,
     pub(crate) minor_faults_seen: u64,
@@ -102,6 +106,7 @@ pub(crate) unsafe extern "C" fn run(argument: usize) -> ! {
         size: ProcessSize::default(),
         scanned_size: 0,
         scan_next_ns: 0,
+        growing_until_ns: 0,
         slow_next_ns: 0,
         shmem: 0,
         minor_faults_seen: 0,
@@ -168,7 +173,11 @@ impl Evictor {
             self.protect_if_wanted(total, marks);
             self.compact();
             self.give_back_clusters();
-            let demoted = if total > marks.low { self.demote_excess() } else { 0 };
+            // Demotion waits for a disk. At the limit, and while new memory is touched that is not looked at yet, taking pages out is
+            // what counts: what the store takes beyond its share then goes on later.
+            let may_demote =
+                (marks.low..marks.limit).contains(&total) && sys::now_ns() >= self.growing_until_ns;
+            let demoted = if may_demote { self.demote_excess() } else { 0 };
             let wanted = self.wanted(total, marks);
             if wanted == 0 {
                 if total < marks.limit {
@@ -341,13 +350,17 @@ impl Evictor {
         let mut filter = MappingFilter::new();
         // SAFETY: the descriptor is in the pager threads' table and stays open.
         let file = unsafe { BorrowedFd::borrow_raw(engine.descriptors.maps.load(Relaxed)) };
+        let mut found_new = false;
         let _ = maps::read(file, &mut self.text, |mapping| {
             if filter.can_be_managed(mapping) {
                 let _events_wait = engine.move_lock.lock();
-                engine.register_pieces(mapping.start, mapping.end);
+                found_new |= engine.register_pieces(mapping.start, mapping.end);
             }
         });
         futex::post(&engine.scans, Sharing::Private);
+        if found_new {
+            self.growing_until_ns = now + GROWING_NS;
+        }
         let cost = sys::now_ns() - now;
         self.scan_next_ns = sys::now_ns() + cost * if short { 4 } else { 20 };
     }
@@ -360,13 +373,14 @@ impl Engine {
         total + self.member().evictable_bytes.load(Relaxed) < marks.high
     }
 
-    /// Registers what of a mapping is neither registered nor ours. Under the move lock.
-    pub(crate) fn register_pieces(&self, start: usize, end: usize) {
+    /// Registers what of a mapping is neither registered nor ours; was there any? Under the move lock.
+    pub(crate) fn register_pieces(&self, start: usize, end: usize) -> bool {
         // SAFETY: the set is used under the move lock.
         let registered = unsafe { &mut *self.registered.get() };
         if registered.covers(start, end) {
-            return;
+            return false;
         }
+        let mut found = false;
         // No piece of ours can appear in the range between the look and the registration.
         self.arena.with_pieces_fixed(|arena| {
             let mut from = start;
@@ -375,12 +389,14 @@ impl Engine {
                     Some((piece_start, piece_end)) if piece_start < end => (piece_start, piece_end),
                     _ => (end, end),
                 };
-                if from < until && self.userfault().register(from, until - from, Watch::Program).is_ok() {
+                let is_new = from < until && !registered.covers(from, until);
+                if is_new && self.userfault().register(from, until - from, Watch::Program).is_ok() {
                     // A full set leaves the range registered but unknown: its faults are served, it is never evicted.
-                    let _ = registered.insert(from, until);
+                    found |= registered.insert(from, until).is_ok();
                 }
                 from = next;
             }
         });
+        found
     }
 }
