@@ -42,7 +42,8 @@ DEVICE is TYPE[:TARGET][,KEY[=VALUE]]...:
   ram,size=SIZE[,prio=P][,synchronous=yes|no]
         plain RAM, not compressed, for comparisons; it counts to the limit in scope total
 Higher priorities (0 to 32767) are used first, the next one when they are full; equal ones take turns of
-2 MiB; without prio all have -1. In scope total zram and ram are full when they take half of the limit.
+2 MiB; without prio all have -1. In scope total zram and ram are full when they take half of the limit,
+and what lies longest in zram goes on to files of lower priority.
 Built in are --swap zram,prio=1 --swap file:/var/tmp,prio=0,discard. Write \\, for a comma in DIR.
 
 SIZE is bytes or has a unit: 512M, 1.5G, 1GiB (all of them binary: 512M is 512 MiB).
