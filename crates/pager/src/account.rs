@@ -92,6 +92,9 @@ pub fn read_proc(descriptor: i32, buffer: &mut [u8]) -> &[u8] {
     }
 }
 
+/// What relatives may share without its being worth a thought, in bytes.
+const SHARED_BYTES_MIN: u64 = 1 << 20;
+
 /// The levels of the group's charge at which something happens, in bytes, ascending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Watermarks {
@@ -169,6 +172,12 @@ impl Engine {
     pub(crate) fn own_bytes(&self) -> u64 {
         let tables = (self.table.blocks() * size_of::<folioswap_core::page_table::Block>()) as u64;
         self.space.mm_stat().mem_used_total + self.space.metadata_bytes() + tables + (128 << 10)
+    }
+
+    /// Does this process share more than a little of its memory with relatives, its store and what was swapped out before the fork
+    /// included? As last measured.
+    pub(crate) fn shares_memory(&self) -> bool {
+        self.member().sharing.discount() > SHARED_BYTES_MIN
     }
 
     /// Memory that the group's devices occupy: the compressed stores of all members, as last published, and plain RAM.

@@ -125,10 +125,12 @@ impl Engine {
     }
 
     /// Should a page that was touched by itself, and not read along with others, give up its copy, so that it goes to the compressed
-    /// store when it leaves? It would go back to a slow device as soon as it leaves, ahead of all that is in the fast one.
+    /// store when it leaves? It would go back to a slow device as soon as it leaves, ahead of all that is in the fast one. Not where
+    /// relatives share the copy: a child that reads what its parent swapped out would store all of it once more.
     fn goes_to_store_next(&self, entry: SwapEntry) -> bool {
         let devices = DeviceMask::from_bits(self.refilled_from.load(Relaxed));
         !devices.is_empty()
+            && !self.shares_memory()
             && self
                 .space
                 .file_slot(entry)

@@ -30,7 +30,6 @@ mod raw_child;
 pub mod requests;
 mod shared;
 pub mod staging;
-mod store_share;
 pub mod sys;
 #[cfg(test)]
 mod test_memory;

@@ -5,7 +5,6 @@ use crate::demote::{Below, Pieces, RUN_PAGES};
 use crate::evictor::Evictor;
 use crate::futex::{self, Sharing};
 use crate::link;
-use crate::store_share::StoreShare;
 use crate::sys;
 use crate::write_back::{Stuck, Tier};
 use core::sync::atomic::Ordering::Relaxed;
@@ -21,9 +20,14 @@ use folioswap_slots::{DeviceId, DeviceMask};
 const CLUSTERS_WANTED: u64 = 16;
 /// Between two requests for devices that are full.
 const ASK_FULL_NS: u64 = 100_000_000;
+/// Of the limit, what the compressed store may take before its oldest goes on, in compressed bytes. With the holes that packing leaves
+/// (an eighth) it is just not full then (half of the limit).
+const STORE_SHARE_PERCENT: u64 = 44;
 /// Pages that a step of demotion moves, as many as a batch evicts: about a millisecond. In small pieces fewer, each a write of its own.
 const DEMOTED_AT_ONCE: u64 = 128;
 const DEMOTED_IN_PIECES: u64 = 16;
+/// Pages that are worth the fruitless round of the clock after which they are demoted: it passes all that is present.
+const DEMOTED_FOR_A_ROUND: u64 = 512;
 /// Steps of demotion after which it has certainly come round a few times.
 const DEMOTION_STEPS: u32 = 64;
 /// Between two looks for empty clusters.
@@ -95,24 +99,25 @@ impl Evictor {
 
     /// Keeps the compressed store within its share of the limit: what was stored longest ago goes on to the devices below it. Under the
     /// gate, a little at a time. Returns how many pages went.
+    ///
+    /// Nothing of a store that relatives share after a fork: it would be written once by each of them, and what one demotes frees
+    /// nothing, but makes the store's memory its own.
     pub(crate) fn demote_excess(&mut self) -> u64 {
         let engine = self.engine;
         let segment = engine.segment();
-        if segment.scope() == Scope::Resident {
+        if segment.scope() == Scope::Resident || engine.shares_memory() {
             return 0;
         }
         let own = engine.space.mm_stat();
         let limit = segment.header.limit_bytes.load(Relaxed);
-        let share = StoreShare::of(&own);
         // Not what the store occupies: it keeps some empty memory, which no demotion gives back.
         let published = engine.figures().gauge(Gauge::ComprDataSize);
         let group = engine.sum_of_group(Gauge::ComprDataSize).saturating_sub(published) + own.compr_data_size;
-        let excess = group.saturating_sub(share.bytes(limit));
+        let excess = group.saturating_sub(limit / 100 * STORE_SHARE_PERCENT);
         // Each member gives its part of it.
         let pages = (u128::from(excess) * u128::from(own.objects) / u128::from(group.max(1))) as u64;
         let below = self.turns.below_store(self.on_disk(DeviceMask::ALL));
-        let refilled_from = if share.is_worth_refilling() { below } else { DeviceMask::NONE };
-        engine.refilled_from.store(refilled_from.bits(), Relaxed);
+        engine.refilled_from.store(below.bits(), Relaxed);
         if pages < RUN_PAGES as u64 {
             return 0;
         }
@@ -128,12 +133,12 @@ impl Evictor {
         let mut pages = 0;
         // What is old enough may lie anywhere: round and round until something is found, or there is nothing.
         for _ in 0..DEMOTION_STEPS {
-            if pages > 0 || engine.space.ages().total() == 0 {
+            if pages >= DEMOTED_FOR_A_ROUND || engine.space.ages().total() == 0 {
                 break;
             }
             self.let_pass();
             let _gate = engine.gate.lock();
-            pages = self.demote_to(DeviceMask::ALL, DEMOTED_AT_ONCE);
+            pages += self.demote_to(DeviceMask::ALL, DEMOTED_AT_ONCE);
         }
         pages
     }
