@@ -124,6 +124,10 @@ impl Evictor {
         let engine = self.engine;
         engine.figures().add(Counter::ScannedBackground, present.count_ones() as u64);
         let block = engine.table.block_or_insert(piece, engine.arena)?;
+        let present = self.without_shared(piece, present, batch);
+        if present == 0 {
+            return None;
+        }
         let candidates = engine.candidates(block, piece, present);
         if candidates.clean != 0
             && let Some(refused) = self.take_clean(block, piece, candidates.clean, batch)
@@ -152,6 +156,18 @@ impl Evictor {
         engine.figures().add(Counter::Unshared, second.moved.count_ones() as u64);
         engine.figures().add(Counter::Pinned, second.busy.count_ones() as u64);
         second.refused
+    }
+
+    /// Passes over what relatives share, as long as anything else may be left: one question for all pages of a piece, where each
+    /// attempt to move one would be refused by itself.
+    fn without_shared(&self, piece: usize, present: Pages, batch: &mut Batch) -> Pages {
+        if self.desperate || !self.engine.fork.has_relatives() {
+            return present;
+        }
+        let descriptor = self.engine.descriptors.pagemap.load(Relaxed);
+        let Ok(now) = pagemap::now(descriptor, piece, FOLIO_PAGES) else { return present };
+        batch.shared += u64::from((present & now.present & !now.exclusive).count_ones());
+        present & now.exclusive
     }
 
     /// Of pages that are clean: out of the program without being written. Those that the kernel does not move are made our own

@@ -92,10 +92,12 @@ impl Engine {
 
     /// Finds out on which devices space is so short that what is in memory keeps no copy there (the kernel's
     /// `vm_swap_full`: more than half used). What the limit counts besides memory it takes from the memory: in scope total
-    /// the compressed store counts as full from an eighth of the limit on. Evictor.
+    /// the compressed store counts as full from an eighth of the limit on. Not a store that relatives share: giving up a copy
+    /// frees nothing there, and makes pages of the store this process's own by writing to them. Evictor.
     pub(crate) fn look_at_swap_space(&self) {
         let (segment, stats) = (self.segment(), self.space.slots().stats());
         let memory_full = segment.scope() == Scope::Total
+            && !self.shares_memory()
             && self.stored_by_group() > segment.header.limit_bytes.load(Relaxed) / 8;
         let store_full = memory_full || stats.inuse > stats.slots / 2;
         let mut full = if store_full { STORE_FULL } else { 0 };

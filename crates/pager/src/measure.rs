@@ -29,7 +29,8 @@ impl Evictor {
             self.faults_seen = faults;
             self.size = size;
         }
-        if now >= self.slow_next_ns {
+        let slow = now >= self.slow_next_ns;
+        if slow {
             self.slow_next_ns = now + 100_000_000;
             let text = read_proc_path(c"/proc/self/status", &mut self.text);
             self.shmem = field_bytes(text, b"RssShmem:").unwrap_or(0);
@@ -37,13 +38,15 @@ impl Evictor {
             // SAFETY: the evictor alone uses the ring outside of the write-back lock's sections.
             let staging = unsafe { &*engine.staging.get() };
             engine.publish_gauges(self.size, staging.occupied() * FOLIO as u64);
-            engine.look_at_swap_space();
             engine.figures().raise(Counter::PagerNanoseconds, sys::thread_cpu_ns());
         }
         let me = engine.member();
         me.charge_bytes.store(engine.charge_of(self.size.anonymous) + self.own_shmem(), Relaxed);
         if engine.fork.has_relatives() {
             self.measure_sharing(now);
+        }
+        if slow {
+            engine.look_at_swap_space();
         }
         let has_some = engine.is_engaged() && now >= self.barren_until_ns;
         let evictable = if has_some { self.size.anonymous.saturating_sub(engine.own_bytes()) } else { 0 };
