@@ -54,7 +54,8 @@ tests() { # NAME COMMAND...: a run of test binaries, whose sums are added
     shift
     say "$name"
     before=$(grep -c '^SKIP ' "$FOLIOSWAP_SKIP_FILE")
-    "$@" 2>&1 | tee "$logs/tests"
+    # Who starts us in the background, or with nohup, has SIGINT or SIGHUP ignored. Tests find all signals as at a login.
+    env --default-signal "$@" 2>&1 | tee "$logs/tests"
     status=${PIPESTATUS[0]}
     after=$(grep -c '^SKIP ' "$FOLIOSWAP_SKIP_FILE")
     notes=$((after - before))
