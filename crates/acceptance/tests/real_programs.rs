@@ -128,7 +128,6 @@ fn gnu_sort_with_two_threads() {
 }
 
 #[test]
-#[ignore = "open: right, but at half of its need it takes minutes: the file gives back one page at a time"]
 fn sqlite_in_memory() {
     need!("sqlite3");
     let place = Place::new("sqlite");
@@ -230,7 +229,6 @@ fn sqlite_source() -> Result<PathBuf, String> {
 }
 
 #[test]
-#[ignore = "open: right, but at a quarter of its need it takes minutes where it takes half of one without a limit"]
 fn gcc_compiles_sqlite() {
     need!("gcc", "sha256sum");
     let source = match sqlite_source() {

@@ -37,7 +37,6 @@ fn members_that_are_killed_lose_nothing_of_the_others() {
 }
 
 #[test]
-#[ignore = "open: what forks share is counted for each"]
 fn slots_of_the_dead_are_free_within_a_second() {
     if !job::judging_folioswap() {
         skip!("only for folioswap");

@@ -170,9 +170,15 @@ impl FileSpace {
         found
     }
 
-    /// Clusters on these devices.
-    pub fn clusters_on(&self, devices: DeviceMask) -> usize {
-        self.0.lock().all().iter().filter(|cluster| cluster.is_on(devices)).count()
+    /// Clusters on these devices with a used slot.
+    pub fn clusters_used(&self, devices: DeviceMask) -> usize {
+        let in_use = |cluster: &&Cluster| cluster.used_slots > 0 && cluster.is_on(devices);
+        self.0.lock().all().iter().filter(in_use).count()
+    }
+
+    /// Has a shared cluster no used slot? It could be given back if nobody else owns it any more.
+    pub fn has_empty_shared(&self) -> bool {
+        self.0.lock().all().iter().any(|cluster| cluster.shared && cluster.used_slots == 0)
     }
 
     /// Slots in use.
@@ -307,7 +313,9 @@ mod tests {
         space.free(slot);
         space.share_all();
         assert_eq!(space.take_empty(ANY, 0, &mut numbers), 0, "it may be a child's");
+        assert!(space.has_empty_shared());
         space.unshare(|_| true);
+        assert!(!space.has_empty_shared());
         assert_eq!((space.take_empty(ANY, 0, &mut numbers), numbers[0]), (1, 1));
         assert!(space.allocate(1, ANY).is_none());
     }
@@ -323,7 +331,7 @@ mod tests {
         (0..512).for_each(|index| space.free(FileSlot::new(full[8].raw() + index).unwrap()));
         let mut numbers = [0; 1];
         assert_eq!((space.take_empty(ANY, 0, &mut numbers), numbers[0]), (1, 5), "no more than asked for");
-        assert_eq!(space.clusters_on(ANY), 4);
+        assert_eq!(space.clusters_used(ANY), 2);
         let order: Vec<u64> = (0..24).map(|_| cluster_of(space.allocate(64, ANY).unwrap())).collect();
         let expected: Vec<u64> = [(7, 7), (1, 8), (3, 8), (9, 1)]
             .iter()

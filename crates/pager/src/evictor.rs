@@ -76,6 +76,8 @@ pub(crate) struct Evictor {
     pub(crate) desperate: bool,
     pub(crate) demotion: Demotion,
     pub(crate) clusters_next_ns: u64,
+    /// Slots of shared devices that were in use at the last look at empty clusters.
+    pub(crate) slots_used_seen: u64,
     pub(crate) barren_until_ns: u64,
     pub(crate) compact_next_ns: u64,
     pub(crate) placement: EvictorPlacement,
@@ -124,6 +126,7 @@ pub(crate) unsafe extern "C" fn run(argument: usize) -> ! {
         desperate: false,
         demotion: Demotion::new(),
         clusters_next_ns: 0,
+        slots_used_seen: 0,
         barren_until_ns: 0,
         compact_next_ns: 0,
         placement: EvictorPlacement::new(),

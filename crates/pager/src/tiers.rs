@@ -186,8 +186,14 @@ impl Evictor {
         let on_disk = self.on_disk(DeviceMask::ALL);
         let in_memory = DeviceMask::ALL.minus(on_disk);
         let space = self.engine.space.file_space();
+        if space.has_empty_shared() {
+            // A relative may have died that shared it.
+            let _ = self.exchange_clusters(0, DeviceMask::NONE);
+        }
+        let used = space.used_slots();
+        let grown = core::mem::replace(&mut self.slots_used_seen, used) < used;
         // What takes memory counts to the limit as long as it is held.
-        let kept = (space.clusters_on(on_disk) / 4).max(CLUSTERS_WANTED as usize);
+        let kept = (space.clusters_used(on_disk) / 4).max(if grown { CLUSTERS_WANTED as usize } else { 0 });
         for (devices, kept) in [(on_disk, kept), (in_memory, 1)] {
             let mut numbers = [0; CLUSTERS_PER_MESSAGE];
             let count = space.take_empty(devices, kept, &mut numbers);
@@ -234,7 +240,6 @@ impl Evictor {
     /// asked for now and then: a cluster that another process shared may be this one's alone by now, a disk may have room
     /// again.
     fn want_clusters(&mut self, devices: DeviceMask) -> bool {
-        let engine = self.engine;
         let memory_is_full = self.memory_is_full();
         let with_room = self.devices_that(|number, device, entry| {
             devices.contains(number) && has_room(device, entry, memory_is_full)
@@ -254,9 +259,15 @@ impl Evictor {
         let takes_memory =
             self.devices_that(|number, device, _| wanted.contains(number) && device.kind.is_in_memory());
         let count = if takes_memory.is_empty() { CLUSTERS_WANTED } else { 1 };
+        self.exchange_clusters(count.min(CLUSTERS_PER_MESSAGE as u64), wanted) > 0
+    }
+
+    /// Asks the supervisor for clusters of these devices, and learns which shared ones are this process's alone by now. Returns how
+    /// many came.
+    fn exchange_clusters(&self, count: u64, devices: DeviceMask) -> usize {
+        let engine = self.engine;
         let control = engine.descriptors.control.load(Relaxed);
-        let count = count.min(CLUSTERS_PER_MESSAGE as u64);
-        let request = Message::new(Kind::WantClusters, [count, u64::from(wanted.bits()), 0]);
+        let request = Message::new(Kind::WantClusters, [count, u64::from(devices.bits()), 0]);
         let answer = link::send(control, &request, None).and_then(|()| link::receive(control));
         match answer {
             Ok((message, _)) if message.kind() == Some(Kind::Clusters) => {
@@ -268,7 +279,7 @@ impl Evictor {
                 space.file_space().unshare(|number| {
                     owners.get(number as usize).is_some_and(|count| count.load(Relaxed) == 1)
                 });
-                added > 0
+                added
             }
             _ => sys::kill_self(),
         }
