@@ -22,19 +22,19 @@ pub fn report(name: &str, outcome: &Outcome) {
     );
 }
 
-/// Runs a program without a limit, then at a half and a quarter of what it needed: its output must be the same to the
-/// byte, within the limit, with nothing left behind. Returns what it needed.
+/// Runs a program without a limit, then at these parts of what it needed (2: a half): its output must be the same to the byte, within
+/// the limit, with nothing left behind. Returns what it needed.
 ///
 /// # Panics
 /// When any of that does not hold.
-pub fn same_at_half_and_quarter(name: &str, job: &Job) -> u64 {
+pub fn same_at_parts_of_need(name: &str, job: &Job, parts: &[u64]) -> u64 {
     let free = job.unlimited();
     free.check();
     report(name, &free);
     let Some(need) = free.peak_rss else {
         panic!("{name}: its need cannot be measured without a memory cgroup");
     };
-    for part in [2, 4] {
+    for part in parts {
         let limit = need / part;
         let limited = job.within(limit);
         report(name, &limited);

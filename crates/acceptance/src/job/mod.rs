@@ -7,7 +7,7 @@ mod running;
 mod watch;
 
 pub use engine::{Engine, engine, judging_folioswap, seconds};
-pub use judge::{check_out_of_memory, check_swapped, report, same_at_half_and_quarter};
+pub use judge::{check_out_of_memory, check_swapped, report, same_at_parts_of_need};
 pub use outcome::Outcome;
 pub use running::Running;
 
