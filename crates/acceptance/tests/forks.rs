@@ -76,7 +76,6 @@ fn wipe_on_fork_and_dont_fork() {
 }
 
 #[test]
-#[ignore = "open: right, but its peak is near what is allowed: up to 67 MiB at a limit of 48"]
 fn a_burst_of_short_children() {
     case("burst");
 }
