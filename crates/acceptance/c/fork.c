@@ -345,12 +345,39 @@ static void burst(size_t bytes) {
     check_all(memory, size, 0);
 }
 
+static void *fork_often(void *argument) {
+    size_t pages = size / PAGE, first = (size_t)argument;
+    for (size_t n = 0; n < 40; n++) {
+        pid_t child = fork();
+        CHECK(child >= 0);
+        size_t page = mix(first + n * 8) % pages;
+        if (child == 0) {
+            check_page(memory + page * PAGE, page, 0);
+            _exit(0);
+        }
+        // The next thread's fork begins while this one is not back yet.
+        wait_ok(child);
+    }
+    return NULL;
+}
+
+// Many short forks by several threads at once: one begins as soon as the one before it ends.
+static void often(size_t bytes) {
+    size = bytes;
+    memory = map(size);
+    fill_all(memory, size, 0);
+    pthread_t threads[6];
+    for (size_t i = 0; i < 6; i++) CHECK(pthread_create(&threads[i], NULL, fork_often, (void *)i) == 0);
+    for (size_t i = 0; i < 6; i++) CHECK(pthread_join(threads[i], NULL) == 0);
+    check_all(memory, size, 0);
+}
+
 int main(int argc, char **argv) {
     static const struct test tests[] = {
         {"storm", storm},         {"grandchildren", grandchildren}, {"generations", generations},
         {"orphan", orphan},       {"threads", threads},             {"spawn", spawn},
         {"raw-clone", raw_clone}, {"raw-clone-too-much", raw_clone_too_much}, {"raw-orphan", raw_orphan},       {"advice", advice},
-        {"burst", burst},         {0, 0},
+        {"burst", burst},         {"often", often},               {0, 0},
     };
     return run_case(tests, argc, argv);
 }

@@ -75,6 +75,17 @@ fn wipe_on_fork_and_dont_fork() {
     case("advice");
 }
 
+/// Each of them is known to its parent's pager as what it is: none is taken for a bare clone.
+#[test]
+fn short_forks_of_several_threads_at_once() {
+    let outcome = run("often", &job("often"));
+    assert_eq!(outcome.text(), "ok often\n", "{}", outcome.describe());
+    if job::judging_folioswap() {
+        assert_eq!(outcome.figure("forks"), Some(240.0), "{}", outcome.describe());
+        assert_eq!(outcome.figure("raw_forks"), Some(0.0), "{}", outcome.describe());
+    }
+}
+
 #[test]
 fn a_burst_of_short_children() {
     case("burst");

@@ -36,7 +36,7 @@ use crate::thread::{self, Descriptors};
 use crate::uffd::{Access, Event, Message, Stopped, Userfault};
 use core::sync::atomic::{
     AtomicI32, AtomicU32, AtomicU64,
-    Ordering::{Acquire, Relaxed, Release},
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 use folioswap_core::page::{PageState, PageWord};
 use folioswap_core::page_table::PAGE;
@@ -53,6 +53,8 @@ const CHILD_BYTES: u64 = 2 << 20;
 /// How long a fork waits for that at most, and how long on the brink.
 const ROOM_FOR_CHILD_NS: u64 = 50_000_000;
 const ROOM_FOR_CHILD_BRINK_NS: u64 = 500_000_000;
+/// Bit of [`ForkState::forking_thread`]: the C library's fork is over in the parent. Thread numbers have 22 bits.
+const RETURNED: u32 = 1 << 31;
 const SHUT: u32 = 0;
 const OPEN: u32 = 1;
 
@@ -69,8 +71,8 @@ pub(crate) struct ForkState {
     shared: AtomicU32,
     /// 1: the forking thread waits for the evictor to protect what will be shared (a futex).
     protection_wanted: AtomicU32,
-    /// Set when the C library's fork returned in the parent.
-    returned: AtomicU32,
+    /// 1: this fork opened the window. Changes only between two forks.
+    opened: AtomicU32,
     child_seen: AtomicU32,
     child_userfault: AtomicI32,
     sequence: AtomicU32,
@@ -113,7 +115,11 @@ impl ForkState {
     }
     /// The thread that is forking now; 0 if none is. It never waits for memory: who is to free some waits for it.
     pub(crate) fn forking_thread(&self) -> u32 {
-        self.forking_thread.load(Relaxed)
+        self.forking_thread.load(Relaxed) & !RETURNED
+    }
+    /// Is the C library's fork over in the parent?
+    fn has_returned(&self) -> bool {
+        self.forking_thread.load(Acquire) & RETURNED != 0
     }
     pub(crate) fn window_is_shut(&self) -> bool {
         self.window.load(Acquire) == SHUT
@@ -148,9 +154,11 @@ impl ForkState {
         }
     }
 
-    /// The fork is over for this process: everything may move again.
+    /// The fork is over for this process: everything may move again. Called once for each fork: by the handler where the window was
+    /// opened, else by the forking thread.
     fn end(&self, engine: &Engine) {
-        self.forking_thread.store(0, Relaxed);
+        engine.arena.bequeath_to(Heirs::Nobody);
+        self.forking_thread.store(0, Release);
         self.preparing.store(0, Release);
         engine.gate.release();
         self.serialised.release();
@@ -262,8 +270,8 @@ pub fn prepare(engine: &Engine) {
     touch_stack();
     engine.apply_requests();
     let handler_pauses = engine.serve_lock.lock();
-    fork.returned.store(0, Relaxed);
     fork.child_seen.store(0, Relaxed);
+    fork.opened.store(u32::from(engine.is_engaged()), Relaxed);
     if engine.is_engaged() {
         let sequence = fork.sequence.fetch_add(1, Relaxed) + 1;
         fork.token.store((sys::getpid() as u64) << 32 | sequence as u64, Relaxed);
@@ -286,14 +294,16 @@ fn touch_stack() {
 /// After the C library forked, in the parent (also when the fork failed).
 pub fn parent(engine: &Engine) {
     let fork = &engine.fork;
-    if engine.life() != Life::Running
-        || !engine.is_ours()
-        || fork.forking_thread.load(Relaxed) != sys::gettid()
-    {
+    if engine.life() != Life::Running || !engine.is_ours() {
         return;
     }
-    engine.arena.bequeath_to(Heirs::Nobody);
-    if fork.window_is_shut() {
+    let (me, opened) = (sys::gettid(), fork.opened.load(Relaxed) != 0);
+    // As soon as the child is on its own the handler ends this fork, also before we come here, and another thread's may have begun:
+    // nothing may be said of a fork that is not ours any more. If it still is, so was what was read before.
+    if fork.forking_thread.compare_exchange(me, me | RETURNED, AcqRel, Relaxed).is_err() {
+        return;
+    }
+    if !opened {
         // Nothing was ever registered: the child inherits nothing that was swapped out. It shares what is there.
         fork.relatives.store(1, Relaxed);
         fork.end(engine);
@@ -301,8 +311,7 @@ pub fn parent(engine: &Engine) {
     }
     // The handler closes the window when the child is on its own, or at once if there is none. Until the supervisor has
     // been told of the child this process must not end.
-    fork.returned.store(1, Release);
-    while fork.child_seen.load(Acquire) == 0 && !fork.window_is_shut() {
+    while fork.forking_thread.load(Acquire) == me | RETURNED && fork.child_seen.load(Acquire) == 0 {
         rustix::thread::sched_yield();
     }
 }
@@ -479,7 +488,7 @@ impl Handler {
         let engine = self.engine;
         let fork = &engine.fork;
         if fork.child_seen.load(Acquire) == 0 {
-            if fork.returned.load(Acquire) != 0 {
+            if fork.has_returned() {
                 // The forking thread is back. Had there been a child, it would have waited until its event was read; the
                 // event may have been read just before this round, so look once more.
                 self.read_messages();
