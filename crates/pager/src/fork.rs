@@ -21,10 +21,10 @@
 //!
 //! A child made by a bare clone(2) has no such protocol: see `raw_child`.
 
-use crate::account::Watermarks;
 use crate::arena::Heirs;
 use crate::engine::{Engine, Life};
 use crate::fork_log::EventLog;
+use crate::fork_turn::{Back, ForkTurn, Window};
 use crate::futex::{self, Lock, Sharing};
 use crate::handler::{Fault, Handler};
 use crate::isolate::page_index;
@@ -36,7 +36,7 @@ use crate::thread::{self, Descriptors};
 use crate::uffd::{Access, Event, Message, Stopped, Userfault};
 use core::sync::atomic::{
     AtomicI32, AtomicU32, AtomicU64,
-    Ordering::{AcqRel, Acquire, Relaxed, Release},
+    Ordering::{Acquire, Relaxed, Release},
 };
 use folioswap_core::page::{PageState, PageWord};
 use folioswap_core::page_table::PAGE;
@@ -48,13 +48,6 @@ use folioswap_group::segment::CLUSTER_BYTES;
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 
-/// What a child's engine takes until it can evict: 0.7 to 1.8 MiB were measured, most of it copies of inherited tables.
-const CHILD_BYTES: u64 = 2 << 20;
-/// How long a fork waits for that at most, and how long on the brink.
-const ROOM_FOR_CHILD_NS: u64 = 50_000_000;
-const ROOM_FOR_CHILD_BRINK_NS: u64 = 500_000_000;
-/// Bit of [`ForkState::forking_thread`]: the C library's fork is over in the parent. Thread numbers have 22 bits.
-const RETURNED: u32 = 1 << 31;
 const SHUT: u32 = 0;
 const OPEN: u32 = 1;
 
@@ -63,16 +56,13 @@ const OPEN: u32 = 1;
 pub(crate) struct ForkState {
     serialised: Lock,
     preparing: AtomicU32,
-    /// The thread between `prepare` and `parent`.
-    forking_thread: AtomicU32,
+    turn: ForkTurn,
     window: AtomicU32,
     relatives: AtomicU32,
     /// [`Shared`] as a number.
     shared: AtomicU32,
     /// 1: the forking thread waits for the evictor to protect what will be shared (a futex).
     protection_wanted: AtomicU32,
-    /// 1: this fork opened the window. Changes only between two forks.
-    opened: AtomicU32,
     child_seen: AtomicU32,
     child_userfault: AtomicI32,
     sequence: AtomicU32,
@@ -115,11 +105,7 @@ impl ForkState {
     }
     /// The thread that is forking now; 0 if none is. It never waits for memory: who is to free some waits for it.
     pub(crate) fn forking_thread(&self) -> u32 {
-        self.forking_thread.load(Relaxed) & !RETURNED
-    }
-    /// Is the C library's fork over in the parent?
-    fn has_returned(&self) -> bool {
-        self.forking_thread.load(Acquire) & RETURNED != 0
+        self.turn.thread()
     }
     pub(crate) fn window_is_shut(&self) -> bool {
         self.window.load(Acquire) == SHUT
@@ -158,7 +144,7 @@ impl ForkState {
     /// opened, else by the forking thread.
     fn end(&self, engine: &Engine) {
         engine.arena.bequeath_to(Heirs::Nobody);
-        self.forking_thread.store(0, Release);
+        self.turn.end();
         self.preparing.store(0, Release);
         engine.gate.release();
         self.serialised.release();
@@ -226,31 +212,6 @@ impl Engine {
     }
 }
 
-impl Engine {
-    /// A child's engine takes memory of its own before anything can be taken from the child. Where the group is at its limit the fork
-    /// waits for room, as a fault does, for a while at most.
-    fn wait_for_room_for_child(&self) {
-        if !self.is_engaged() {
-            return;
-        }
-        let (segment, me) = (self.segment(), self.member());
-        let limit = segment.header.limit_bytes.load(Relaxed);
-        let brink = Watermarks::of(limit).brink;
-        let began_ns = sys::now_ns();
-        loop {
-            let observed = segment.header.charge_sank.load(Acquire);
-            let total = segment.charge_bytes() + CHILD_BYTES;
-            let patience_ns = if total < brink { ROOM_FOR_CHILD_NS } else { ROOM_FOR_CHILD_BRINK_NS };
-            if total <= limit || sys::now_ns() - began_ns >= patience_ns {
-                return;
-            }
-            me.reclaim_request_bytes.fetch_max(CHILD_BYTES, Relaxed);
-            futex::post(&me.wake, Sharing::Shared);
-            futex::wait(&segment.header.charge_sank, observed, 1_000_000, Sharing::Shared);
-        }
-    }
-}
-
 /// Before the C library forks: the evictor stands still, the handler changes nothing any more. In the forking thread.
 pub fn prepare(engine: &Engine) {
     if engine.is_ours() {
@@ -262,7 +223,7 @@ pub fn prepare(engine: &Engine) {
     engine.wait_for_room_for_child();
     let fork = &engine.fork;
     fork.serialised.acquire();
-    fork.forking_thread.store(sys::gettid(), Relaxed);
+    fork.turn.begin(sys::gettid());
     fork.preparing.store(1, Release);
     fork.have_protected(engine);
     engine.gate.acquire();
@@ -271,8 +232,10 @@ pub fn prepare(engine: &Engine) {
     engine.apply_requests();
     let handler_pauses = engine.serve_lock.lock();
     fork.child_seen.store(0, Relaxed);
-    fork.opened.store(u32::from(engine.is_engaged()), Relaxed);
-    if engine.is_engaged() {
+    if !engine.is_engaged() {
+        fork.turn.set_window(Window::None);
+    } else {
+        fork.turn.set_window(Window::Opened);
         let sequence = fork.sequence.fetch_add(1, Relaxed) + 1;
         fork.token.store((sys::getpid() as u64) << 32 | sequence as u64, Relaxed);
         fork.log.clear();
@@ -297,21 +260,20 @@ pub fn parent(engine: &Engine) {
     if engine.life() != Life::Running || !engine.is_ours() {
         return;
     }
-    let (me, opened) = (sys::gettid(), fork.opened.load(Relaxed) != 0);
-    // As soon as the child is on its own the handler ends this fork, also before we come here, and another thread's may have begun:
-    // nothing may be said of a fork that is not ours any more. If it still is, so was what was read before.
-    if fork.forking_thread.compare_exchange(me, me | RETURNED, AcqRel, Relaxed).is_err() {
-        return;
-    }
-    if !opened {
-        // Nothing was ever registered: the child inherits nothing that was swapped out. It shares what is there.
-        fork.relatives.store(1, Relaxed);
-        fork.end(engine);
-        return;
+    let me = sys::gettid();
+    match fork.turn.come_back(me) {
+        Back::Late => return,
+        Back::ToEnd => {
+            // The child inherits nothing that was swapped out. It shares what is there.
+            fork.relatives.store(1, Relaxed);
+            fork.end(engine);
+            return;
+        }
+        Back::HandlerEnds => {}
     }
     // The handler closes the window when the child is on its own, or at once if there is none. Until the supervisor has
     // been told of the child this process must not end.
-    while fork.forking_thread.load(Acquire) == me | RETURNED && fork.child_seen.load(Acquire) == 0 {
+    while fork.turn.waits_for_end(me) && fork.child_seen.load(Acquire) == 0 {
         rustix::thread::sched_yield();
     }
 }
@@ -332,7 +294,7 @@ pub unsafe fn child(engine: &'static Engine) {
     fork.inherited_pid.store(engine.member().pid.load(Relaxed), Relaxed);
     fork.relatives.store(1, Relaxed);
     fork.window.store(SHUT, Relaxed);
-    fork.forking_thread.store(0, Relaxed);
+    fork.turn.end();
     fork.preparing.store(0, Relaxed);
     fork.serialised.reset();
     // SAFETY: by contract.
@@ -488,7 +450,7 @@ impl Handler {
         let engine = self.engine;
         let fork = &engine.fork;
         if fork.child_seen.load(Acquire) == 0 {
-            if fork.has_returned() {
+            if fork.turn.is_back() {
                 // The forking thread is back. Had there been a child, it would have waited until its event was read; the
                 // event may have been read just before this round, so look once more.
                 self.read_messages();

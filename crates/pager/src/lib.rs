@@ -16,6 +16,8 @@ mod evictor;
 mod fault;
 pub mod fork;
 mod fork_log;
+mod fork_room;
+mod fork_turn;
 pub mod futex;
 mod handler;
 mod isolate;
