@@ -191,9 +191,9 @@ impl Evictor {
             let _ = self.exchange_clusters(0, DeviceMask::NONE);
         }
         let used = space.used_slots();
-        let grown = core::mem::replace(&mut self.slots_used_seen, used) < used;
+        let is_busy = core::mem::replace(&mut self.slots_used_seen, used) != used;
         // What takes memory counts to the limit as long as it is held.
-        let kept = (space.clusters_used(on_disk) / 4).max(if grown { CLUSTERS_WANTED as usize } else { 0 });
+        let kept = (space.clusters_used(on_disk) / 4).max(if is_busy { CLUSTERS_WANTED as usize } else { 0 });
         for (devices, kept) in [(on_disk, kept), (in_memory, 1)] {
             let mut numbers = [0; CLUSTERS_PER_MESSAGE];
             let count = space.take_empty(devices, kept, &mut numbers);
