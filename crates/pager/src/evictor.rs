@@ -13,7 +13,7 @@ use crate::fork::Shared;
 use crate::futex::{self, Sharing};
 use crate::link;
 use crate::maps::{self, MappingFilter};
-use crate::out_of_memory::Standstill;
+use crate::out_of_memory::{Standstill, nothing_is_evictable};
 use crate::pagemap;
 use crate::placement::EvictorPlacement;
 use crate::staging::{FOLIO, SEGMENT_FOLIOS};
@@ -188,7 +188,9 @@ impl Evictor {
                 }
                 drop(gate);
                 self.after(Batch::default(), total, marks);
-                if demoted > 0 {
+                // What nobody can take out of the program, the stored part may make room for.
+                let last_resort = total >= marks.limit && nothing_is_evictable(segment);
+                if demoted > 0 || last_resort && self.demote() > 0 {
                     continue;
                 }
                 self.forget_regions();

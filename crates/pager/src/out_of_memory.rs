@@ -44,11 +44,7 @@ impl Standstill {
             self.served = served;
             return Sight::Progress;
         }
-        if segment.live_members().all(|member| member.evictable_bytes.load(Relaxed) == 0) {
-            Sight::NothingLeft
-        } else {
-            Sight::Waiting
-        }
+        if nothing_is_evictable(segment) { Sight::NothingLeft } else { Sight::Waiting }
     }
 
     fn begin_anew(&mut self, now_ns: u64) {
@@ -68,6 +64,11 @@ impl Standstill {
         }
         is_final
     }
+}
+
+/// Has no member anything left to give, as last measured?
+pub(crate) fn nothing_is_evictable(segment: &Segment) -> bool {
+    segment.live_members().all(|member| member.evictable_bytes.load(Relaxed) == 0)
 }
 
 #[cfg(test)]

@@ -133,7 +133,10 @@ impl Evictor {
         let mut pages = 0;
         // What is old enough may lie anywhere: round and round until something is found, or there is nothing.
         for _ in 0..DEMOTION_STEPS {
-            if pages >= DEMOTED_FOR_A_ROUND || engine.space.ages().total() == 0 {
+            // While the program maps and touches new memory the look at its mappings comes first.
+            let in_haste = engine.scan_wanted.load(Relaxed) != 0 || sys::now_ns() < self.growing_until_ns;
+            let enough = if in_haste { 1 } else { DEMOTED_FOR_A_ROUND };
+            if pages >= enough || engine.space.ages().total() == 0 {
                 break;
             }
             self.let_pass();
