@@ -76,8 +76,8 @@ pub(crate) struct Evictor {
     pub(crate) desperate: bool,
     pub(crate) demotion: Demotion,
     pub(crate) clusters_next_ns: u64,
-    /// Slots of shared devices that were in use at the last look at empty clusters.
-    pub(crate) slots_used_seen: u64,
+    /// Pages that had been written to files at the last look at empty clusters.
+    pub(crate) file_pages_seen: u64,
     pub(crate) barren_until_ns: u64,
     pub(crate) compact_next_ns: u64,
     pub(crate) placement: EvictorPlacement,
@@ -126,7 +126,7 @@ pub(crate) unsafe extern "C" fn run(argument: usize) -> ! {
         desperate: false,
         demotion: Demotion::new(),
         clusters_next_ns: 0,
-        slots_used_seen: 0,
+        file_pages_seen: 0,
         barren_until_ns: 0,
         compact_next_ns: 0,
         placement: EvictorPlacement::new(),
@@ -189,7 +189,9 @@ impl Evictor {
                 drop(gate);
                 self.after(Batch::default(), total, marks);
                 // What nobody can take out of the program, the stored part may make room for.
-                let last_resort = total >= marks.limit && nothing_is_evictable(segment);
+                // Not where a round just found nothing: it has done so already, and looks again in a while.
+                let is_barren = sys::now_ns() < self.barren_until_ns;
+                let last_resort = total >= marks.limit && !is_barren && nothing_is_evictable(segment);
                 if demoted > 0 || last_resort && self.demote() > 0 {
                     continue;
                 }

@@ -10,7 +10,7 @@ use crate::write_back::{Stuck, Tier};
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_core::space::WriteError;
 use folioswap_core::turns::Choice;
-use folioswap_group::counters::Gauge;
+use folioswap_group::counters::{Counter, Gauge};
 use folioswap_group::devices::{DeviceDescription, DeviceEntry};
 use folioswap_group::protocol::{CLUSTERS_PER_MESSAGE, Kind, Message};
 use folioswap_group::segment::Scope;
@@ -193,8 +193,8 @@ impl Evictor {
             // A relative may have died that shared it.
             let _ = self.exchange_clusters(0, DeviceMask::NONE);
         }
-        let used = space.used_slots();
-        let is_busy = core::mem::replace(&mut self.slots_used_seen, used) != used;
+        let written = self.engine.figures().counter(Counter::FilePagesOut);
+        let is_busy = core::mem::replace(&mut self.file_pages_seen, written) != written;
         // What takes memory counts to the limit as long as it is held.
         let kept = (space.clusters_used(on_disk) / 4).max(if is_busy { CLUSTERS_WANTED as usize } else { 0 });
         for (devices, kept) in [(on_disk, kept), (in_memory, 1)] {
