@@ -7,8 +7,7 @@ use folioswap_devices::{IncompressiblePolicy, Page, PageMemory, Scratch};
 use folioswap_group::devices::{DeviceDescription, DeviceIo, DeviceKind};
 use folioswap_slots::{DeviceId, DeviceMask, FolioId, Order, SwapEntry};
 use std::alloc::{Layout, alloc_zeroed};
-use std::fs::File;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 /// The heap, and how many bytes were given back.
@@ -144,24 +143,24 @@ struct Run([Page; 64]);
 
 const FILE: DeviceId = DeviceId::new(1).unwrap();
 
-/// A file without a name, large enough for `clusters` clusters, which `space` owns from now on.
-fn with_file(space: &Space<'_, Heap>, clusters: u32) -> File {
-    let path = std::env::temp_dir().join(format!("folioswap-relocation-{}-{clusters}", std::process::id()));
-    let file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
-    std::fs::remove_file(&path).unwrap();
+const CLUSTERS: u32 = 20;
+
+/// A space whose pages are all in the compressed store, with clusters enough for them in a file.
+fn with_file(heap: &Heap) -> (Space<'_, Heap>, OwnedFd, Vec<SwapEntry>) {
+    let space = Space::create(heap).unwrap();
+    let file = rustix::fs::memfd_create("relocation", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
     let (kind, io) = (DeviceKind::File, DeviceIo::Asynchronous);
-    let description = DeviceDescription { kind, priority: 0, io, first_cluster: 0, clusters };
+    let description = DeviceDescription { kind, priority: 0, io, first_cluster: 0, clusters: CLUSTERS };
     space.shared_devices().set(FILE, description, file.as_raw_fd());
-    assert_eq!(space.file_space().add((0..clusters).map(|number| (number, FILE))), clusters as usize);
-    file
+    assert_eq!(space.file_space().add((0..CLUSTERS).map(|number| (number, FILE))), CLUSTERS as usize);
+    let entries = filled(&space);
+    (space, file, entries)
 }
 
 #[test]
 fn demotion_takes_what_was_stored_first() {
     let heap = Heap::default();
-    let space = Space::create(&heap).unwrap();
-    let _file = with_file(&space, 20);
-    let entries = filled(&space);
+    let (space, _file, entries) = with_file(&heap);
     assert_eq!(space.ages().total(), PAGES);
     let oldest = space.ages().oldest().unwrap();
     assert_eq!(space.generation(entries[0]), Some(oldest));
@@ -185,9 +184,7 @@ fn demotion_takes_what_was_stored_first() {
 #[test]
 fn pages_are_read_and_freed_while_they_are_demoted() {
     let heap = Heap::default();
-    let space = Space::create(&heap).unwrap();
-    let _file = with_file(&space, 21);
-    let entries = filled(&space);
+    let (space, _file, entries) = with_file(&heap);
     let demoted = std::thread::scope(|scope| {
         let demoter = scope.spawn(|| {
             let mut run = Box::new(Run([[0; 4096]; 64]));

@@ -164,8 +164,7 @@ impl Evictor {
         if self.desperate || !self.engine.fork.has_relatives() {
             return present;
         }
-        let descriptor = self.engine.descriptors.pagemap.load(Relaxed);
-        let Ok(now) = pagemap::now(descriptor, piece, FOLIO_PAGES) else { return present };
+        let now = self.engine.pages_now(piece, FOLIO_PAGES);
         batch.shared += u64::from((present & now.present & !now.exclusive).count_ones());
         present & now.exclusive
     }
@@ -198,15 +197,13 @@ impl Evictor {
     /// else is left, the others too), without a write, which would end their being clean and be a fault where they are
     /// protected. What is pinned stays as it is.
     fn take_over(&self, piece: usize, busy: Pages) -> Pages {
-        let descriptor = self.engine.descriptors.pagemap.load(Relaxed);
-        let (mut ours, mut addresses, mut count): (Pages, _, _) = (0, [0; FOLIO_PAGES], 0);
-        for page in (0..FOLIO_PAGES).filter(|page| busy >> page & 1 != 0) {
-            let address = piece + page * PAGE;
-            if self.desperate || pagemap::is_exclusive(descriptor, address) {
-                addresses[count] = address;
-                count += 1;
-                ours |= 1 << page;
-            }
+        let all =
+            if self.desperate { Pages::MAX } else { self.engine.pages_now(piece, FOLIO_PAGES).exclusive };
+        let ours = busy & all;
+        let (mut addresses, mut count) = ([0; FOLIO_PAGES], 0);
+        for page in (0..FOLIO_PAGES).filter(|page| ours >> page & 1 != 0) {
+            addresses[count] = piece + page * PAGE;
+            count += 1;
         }
         if count > 0 {
             sys::unshare_pages(&addresses[..count]);

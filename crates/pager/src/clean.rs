@@ -16,7 +16,6 @@
 use crate::engine::Engine;
 use crate::handler::Handler;
 use crate::isolate::{Isolation, Pages, Refused, covers, page_index};
-use crate::pagemap;
 use crate::staging::{FOLIO, FOLIO_PAGES};
 use crate::uffd::{Access, Userfault, Watch};
 use core::ptr::NonNull;
@@ -186,8 +185,7 @@ impl Engine {
         }
         // Only now: as long as the words said anything else, the handler could lift the protection. Without an answer nothing
         // is proven, and nothing is moved.
-        let descriptor = self.descriptors.pagemap.load(Relaxed);
-        let now = pagemap::now(descriptor, piece, FOLIO_PAGES).unwrap_or_default();
+        let now = self.pages_now(piece, FOLIO_PAGES);
         let unchanged = marked & now.protected;
         let written = marked & now.present & !now.protected;
         let place_of = |page: usize| place + (unchanged & !(Pages::MAX << page)).count_ones() as usize * PAGE;
@@ -269,8 +267,7 @@ impl Handler {
         let index = page_index(address);
         if access != Access::WriteProtected {
             // It was missing when the fault was raised; another thread's fault has brought it in, most likely.
-            let pagemap = engine.descriptors.pagemap.load(Relaxed);
-            if !pagemap::now(pagemap, address, 1).is_ok_and(|now| now.present != 0) {
+            if engine.pages_now(address, 1).present == 0 {
                 if let (Some(stored), Some(entry)) = (word.missed(), word.entry())
                     && block.replace(index, word, stored).is_ok()
                 {
@@ -325,6 +322,7 @@ impl Handler {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pagemap;
     use crate::test_memory::{map, userfault};
     use crate::uffd::{Event, Message};
     use rustix::fs::{Mode, OFlags};

@@ -170,13 +170,9 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use core::sync::atomic::Ordering::Release;
-    use folioswap_core::page::PageWord;
-    use folioswap_devices::{IncompressiblePolicy, Scratch};
+    use crate::test_memory;
     use folioswap_group::devices::{DeviceDescription, DeviceIo, DeviceKind};
-    use folioswap_group::segment::Segment;
-    use folioswap_slots::{DeviceId, FolioId, Order};
-    use std::boxed::Box;
+    use folioswap_slots::DeviceId;
     use std::os::fd::AsRawFd;
     use std::vec::Vec;
 
@@ -187,10 +183,7 @@ mod tests {
 
     /// An engine with a file, none of whose clusters it has yet.
     fn engine() -> (&'static Engine, std::fs::File) {
-        let engine = Engine::create(b"test", b"").expect("an engine");
-        // SAFETY: all-zero is a valid segment.
-        let segment = Box::leak(unsafe { Box::<Segment>::new_zeroed().assume_init() });
-        engine.segment.store(segment, Release);
+        let engine = test_memory::engine();
         let descriptor = rustix::fs::memfd_create("test", rustix::fs::MemfdFlags::CLOEXEC).expect("a file");
         let (kind, io) = (DeviceKind::File, DeviceIo::Asynchronous);
         let description = DeviceDescription { kind, priority: 0, io, first_cluster: 0, clusters: CLUSTERS };
@@ -204,19 +197,10 @@ mod tests {
 
     /// Stores pages at these places of the program (in pages), in this order.
     fn store(engine: &Engine, places: impl IntoIterator<Item = usize>) -> Vec<SwapEntry> {
-        let mut scratch = Scratch::new();
         let stored = |place: usize| {
-            engine.space.reserve_frames().expect("memory");
-            let entry = engine.space.allocate(Order::ZERO, FolioId(0)).expect("a slot");
-            let mut page = Box::new([0; PAGE]);
+            let mut page = [0; PAGE];
             page[..8].copy_from_slice(&(place + 1).to_le_bytes());
-            engine.space.write(&mut scratch, entry, &page, IncompressiblePolicy::Keep).expect("room");
-            engine.space.leave_cache(entry, 1);
-            let address = PROGRAM + place * PAGE;
-            let block = engine.table.block_or_insert(address, engine.arena).expect("memory");
-            let word = PageWord::PRESENT.isolate(entry).and_then(PageWord::moved).and_then(PageWord::written);
-            block.set(address % BLOCK / PAGE, word.expect("transitions"));
-            entry
+            test_memory::store_page(engine, PROGRAM + place * PAGE, &page)
         };
         places.into_iter().map(stored).collect()
     }

@@ -8,6 +8,7 @@ use crate::account::{ProcessSize, Watermarks, grace, own_share};
 use crate::batch::{Batch, Scattered};
 use crate::clean::BIN_BYTES;
 use crate::demote::Demotion;
+use crate::due::Due;
 use crate::engine::{Engine, Life};
 use crate::fork::Shared;
 use crate::futex::{self, Sharing};
@@ -58,28 +59,28 @@ pub(crate) struct Evictor {
     pub(crate) scan_next_ns: u64,
     /// Until when the program counts as growing.
     pub(crate) growing_until_ns: u64,
-    pub(crate) slow_next_ns: u64,
+    pub(crate) slow_due: Due,
     pub(crate) shmem: u64,
     pub(crate) minor_faults_seen: u64,
     pub(crate) rollup_next_ns: u64,
     pub(crate) rollup_soonest_ns: u64,
-    pub(crate) ask_to_measure_next_ns: u64,
+    pub(crate) ask_to_measure_due: Due,
     pub(crate) idle_since_ns: u64,
     pub(crate) faults_seen: u64,
     pub(crate) standstill: Standstill,
     pub(crate) turns: Turns,
-    pub(crate) ask_full_next_ns: u64,
+    pub(crate) ask_full_due: Due,
     /// No device took the last folio.
     pub(crate) devices_full: bool,
     pub(crate) reclaiming: bool,
     pub(crate) wraps: u64,
     pub(crate) desperate: bool,
     pub(crate) demotion: Demotion,
-    pub(crate) clusters_next_ns: u64,
+    pub(crate) clusters_due: Due,
     /// Pages that had been written to files at the last look at empty clusters.
     pub(crate) file_pages_seen: u64,
     pub(crate) barren_until_ns: u64,
-    pub(crate) compact_next_ns: u64,
+    pub(crate) compact_due: Due,
     pub(crate) placement: EvictorPlacement,
     /// How the pages of the last batch lay.
     pub(crate) scattered: Scattered,
@@ -109,31 +110,32 @@ pub(crate) unsafe extern "C" fn run(argument: usize) -> ! {
         scanned_size: 0,
         scan_next_ns: 0,
         growing_until_ns: 0,
-        slow_next_ns: 0,
+        slow_due: Due::at_once(),
         shmem: 0,
         minor_faults_seen: 0,
         rollup_next_ns: 0,
         rollup_soonest_ns: 0,
-        ask_to_measure_next_ns: 0,
+        ask_to_measure_due: Due::at_once(),
         idle_since_ns: sys::now_ns(),
         faults_seen: 0,
         standstill: Standstill::new(sys::now_ns()),
         turns: Turns::new(engine.segment().devices().map(|(device, _)| device)),
-        ask_full_next_ns: 0,
+        ask_full_due: Due::at_once(),
         devices_full: false,
         reclaiming: false,
         wraps: 0,
         desperate: false,
         demotion: Demotion::new(),
-        clusters_next_ns: 0,
+        clusters_due: Due::at_once(),
         file_pages_seen: 0,
         barren_until_ns: 0,
-        compact_next_ns: 0,
+        compact_due: Due::at_once(),
         placement: EvictorPlacement::new(),
         scattered: Scattered::No,
         validation_next_ns: 0,
         validation_put_off_ns: 0,
     };
+    evictor.note_devices_below_store();
     loop {
         let wake = &engine.member().wake;
         let observed = wake.load(Relaxed);

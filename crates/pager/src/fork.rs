@@ -485,7 +485,6 @@ impl Handler {
         if fork.child_seen.load(Relaxed) != 0 {
             let child = fork.child_userfault.load(Relaxed) as u32;
             sys::close_range(child, child);
-            fork.relatives.store(1, Relaxed);
             engine.space.file_space().share_all();
         }
         {

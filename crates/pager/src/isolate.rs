@@ -342,26 +342,20 @@ pub(crate) fn covers(registered: &crate::ranges::Ranges, piece: usize, wanted: P
 mod tests {
     use super::*;
     use crate::staging::SEGMENT_FOLIOS;
-    use crate::test_memory::{map, map_at, userfault};
+    use crate::test_memory::{self, map, map_at, userfault};
     use crate::uffd::Watch;
-    use folioswap_group::segment::Segment;
     use rustix::mm::munmap;
-    use std::alloc::{Layout, alloc_zeroed};
 
     /// An engine with a staging area, a userfaultfd and a segment of its own, or why there is none.
     fn engine() -> Option<&'static Engine> {
         let userfault = userfault()?;
-        let engine = Engine::create(b"test", b"").unwrap();
+        let engine = test_memory::engine();
         engine.descriptors.userfault.store(userfault.0, Relaxed);
         let bytes = 4 * SEGMENT_FOLIOS as usize * FOLIO;
         let base = engine.arena.own_mapping(bytes).unwrap();
         userfault.register(base.as_ptr() as usize, bytes, Watch::MoveTarget).unwrap();
-        // SAFETY: nobody else uses the engine; a segment is a zeroed page-aligned piece of memory, for ever.
-        unsafe {
-            (&mut *engine.staging.get()).install(base, 4 * SEGMENT_FOLIOS);
-            let segment = alloc_zeroed(Layout::from_size_align(Segment::BYTES, PAGE).unwrap());
-            engine.segment.store(segment.cast(), Release);
-        }
+        // SAFETY: nobody else uses the engine.
+        unsafe { (&mut *engine.staging.get()).install(base, 4 * SEGMENT_FOLIOS) };
         Some(engine)
     }
 

@@ -10,6 +10,7 @@ pub mod arena;
 mod batch;
 mod clean;
 mod demote;
+mod due;
 pub mod engine;
 mod events;
 mod evictor;

@@ -12,6 +12,8 @@ use folioswap_group::segment::Scope;
 
 /// When so much stopped being shared since a measurement, it is made again as soon as may be.
 const STALE_BYTES: u64 = 1 << 20;
+/// Between two readings of what costs more, or changes slowly.
+const SLOW_NS: u64 = 100_000_000;
 /// Between two times that others are asked to measure.
 const ASK_TO_MEASURE_NS: u64 = 2_000_000;
 
@@ -29,9 +31,8 @@ impl Evictor {
             self.faults_seen = faults;
             self.size = size;
         }
-        let slow = now >= self.slow_next_ns;
+        let slow = self.slow_due.take(now, SLOW_NS);
         if slow {
-            self.slow_next_ns = now + 100_000_000;
             let text = read_proc_path(c"/proc/self/status", &mut self.text);
             self.shmem = field_bytes(text, b"RssShmem:").unwrap_or(0);
             engine.epoch.store((now >> 30) as u32, Relaxed);
@@ -102,11 +103,9 @@ impl Evictor {
 
     /// When memory is short: those whose discounts are so old that they make the group's charge uncertain measure anew.
     pub(crate) fn have_sharing_measured(&mut self) {
-        let now = sys::now_ns();
-        if now < self.ask_to_measure_next_ns {
+        if !self.ask_to_measure_due.take(sys::now_ns(), ASK_TO_MEASURE_NS) {
             return;
         }
-        self.ask_to_measure_next_ns = now + ASK_TO_MEASURE_NS;
         let segment = self.engine.segment();
         for member in segment.live_members() {
             if member.sharing.discount() > 0 && member.sharing.stale_bytes(&segment.header) > STALE_BYTES {

@@ -1,7 +1,9 @@
 //! PAGEMAP_SCAN: which pages of a range are in memory (5 ns a page). Source: the kernel's
 //! Documentation/admin-guide/mm/pagemap.rst.
 
+use crate::engine::Engine;
 use crate::sys;
+use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::general as raw;
 use rustix::io::Errno;
 
@@ -80,11 +82,9 @@ pub fn now(pagemap: i32, address: usize, pages: usize) -> Result<Now, Errno> {
     Ok(now)
 }
 
-/// Is the page mapped by this process alone? Bit 56 of its word in `/proc/self/pagemap`.
-pub fn is_exclusive(pagemap: i32, address: usize) -> bool {
-    let mut word = [0; 8];
-    // SAFETY: the descriptor is in the pager threads' table and stays open.
-    let descriptor = unsafe { rustix::fd::BorrowedFd::borrow_raw(pagemap) };
-    let read = rustix::io::pread(descriptor, &mut word, address as u64 / 4096 * 8);
-    read == Ok(8) && u64::from_le_bytes(word) >> 56 & 1 != 0
+impl Engine {
+    /// What the kernel says now of the `pages` (up to 16) of the program from `address` on. Nothing is known without an answer.
+    pub(crate) fn pages_now(&self, address: usize, pages: usize) -> Now {
+        now(self.descriptors.pagemap.load(Relaxed), address, pages).unwrap_or_default()
+    }
 }

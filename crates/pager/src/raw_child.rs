@@ -6,6 +6,7 @@
 //! supervisor, which holds a duplicate of that descriptor, ends the child at its first fault.
 
 use crate::account::Watermarks;
+use crate::due::Due;
 use crate::engine::Engine;
 use crate::events::pages_within;
 use crate::fork::Shared;
@@ -39,7 +40,7 @@ pub(crate) struct RawChildren {
     children: [Option<&'static mut RawChild>; CHILDREN_MAX],
     waiting: [i32; CHILDREN_MAX],
     waiting_count: usize,
-    probe_next_ns: u64,
+    probe_due: Due,
     patience_ends_ns: u64,
     unfound: Unfound,
 }
@@ -104,7 +105,7 @@ impl RawChildren {
             children: [const { None }; CHILDREN_MAX],
             waiting: [0; CHILDREN_MAX],
             waiting_count: 0,
-            probe_next_ns: 0,
+            probe_due: Due::at_once(),
             patience_ends_ns: 0,
             unfound: Unfound { recent: [0; WALKS], walks_seen: 0, ended_seen: 0, youngest: 0 },
         }
@@ -187,10 +188,7 @@ impl Handler {
         } else {
             futex::post(&self.engine.member().wake, Sharing::Shared);
         }
-        let probe = now >= self.raw_children.probe_next_ns;
-        if probe {
-            self.raw_children.probe_next_ns = now + PROBE_NS;
-        }
+        let probe = self.raw_children.probe_due.take(now, PROBE_NS);
         for index in 0..CHILDREN_MAX {
             let Some(child) = self.raw_children.children[index].take() else { continue };
             if has_room {

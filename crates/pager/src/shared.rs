@@ -13,10 +13,8 @@
 use crate::engine::Engine;
 use crate::handler::{Fault, Handler};
 use crate::isolate::page_index;
-use crate::pagemap;
 use crate::staging::{FOLIO, FOLIO_PAGES};
 use crate::uffd::{Access, Userfault};
-use core::sync::atomic::Ordering::Relaxed;
 use folioswap_core::page::PageState;
 use folioswap_core::page_table::{BLOCK, BLOCK_PAGES, Block, PAGE};
 use folioswap_group::counters::Counter;
@@ -30,7 +28,7 @@ impl Engine {
 
     /// Would a write to the page cost a page of memory? (Also true where nothing is known of it.)
     pub(crate) fn is_shared(&self, address: usize) -> bool {
-        self.fork.has_relatives() && !pagemap::is_exclusive(self.descriptors.pagemap.load(Relaxed), address)
+        self.fork.has_relatives() && self.pages_now(address, 1).exclusive == 0
     }
 
     /// Protects what is registered and present. Evictor, between two batches and outside of a fork's window.
@@ -114,8 +112,7 @@ impl Handler {
         let engine = self.engine;
         let piece = address & !(FOLIO - 1);
         let at = (address - piece) / PAGE;
-        let pagemap = engine.descriptors.pagemap.load(Relaxed);
-        let now = pagemap::now(pagemap, piece, FOLIO_PAGES).unwrap_or_default();
+        let now = engine.pages_now(piece, FOLIO_PAGES);
         let base = page_index(piece);
         let plain = |page: usize| {
             let state = block.word(base + page).state();

@@ -1,7 +1,15 @@
-//! What tests of the kernel's part need: memory of the program, and a userfaultfd.
+//! What tests need: memory of the program, a userfaultfd, and an engine with pages in its store.
 
+use crate::engine::Engine;
 use crate::uffd::Userfault;
+use core::sync::atomic::Ordering::Release;
+use folioswap_core::page::PageWord;
+use folioswap_core::page_table::{BLOCK, PAGE};
+use folioswap_devices::{IncompressiblePolicy, Page, Scratch};
+use folioswap_group::segment::Segment;
+use folioswap_slots::{FolioId, Order, SwapEntry};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+use std::alloc::{Layout, alloc_zeroed};
 
 fn map_with(address: usize, bytes: usize, flags: MapFlags) -> usize {
     let access = ProtFlags::READ | ProtFlags::WRITE;
@@ -22,4 +30,25 @@ pub(crate) fn map_at(hole: usize, bytes: usize) -> usize {
 /// `None` where it is not allowed, as `folioswap doctor` tells.
 pub(crate) fn userfault() -> Option<Userfault> {
     Userfault::open().inspect_err(|why| std::eprintln!("skipped: userfaultfd: {why}")).ok()
+}
+
+/// An engine with a segment of its own, a member of no group.
+pub(crate) fn engine() -> &'static Engine {
+    let engine = Engine::create(b"test", b"").expect("an engine");
+    // SAFETY: a segment is a zeroed page-aligned piece of memory, for ever.
+    let segment = unsafe { alloc_zeroed(Layout::from_size_align(Segment::BYTES, PAGE).expect("a layout")) };
+    engine.segment.store(segment.cast(), Release);
+    engine
+}
+
+/// Leaves a page of the program in the compressed store, as the evictor and the write-back do.
+pub(crate) fn store_page(engine: &Engine, address: usize, page: &Page) -> SwapEntry {
+    engine.space.reserve_frames().expect("memory");
+    let entry = engine.space.allocate(Order::ZERO, FolioId(0)).expect("a slot");
+    engine.space.write(&mut Scratch::new(), entry, page, IncompressiblePolicy::Keep).expect("room");
+    engine.space.leave_cache(entry, 1);
+    let block = engine.table.block_or_insert(address, engine.arena).expect("memory");
+    let word = PageWord::PRESENT.isolate(entry).and_then(PageWord::moved).and_then(PageWord::written);
+    block.set(address % BLOCK / PAGE, word.expect("transitions"));
+    entry
 }

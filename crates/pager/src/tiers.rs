@@ -8,7 +8,6 @@ use crate::link;
 use crate::sys;
 use crate::write_back::{Stuck, Tier};
 use core::sync::atomic::Ordering::Relaxed;
-use folioswap_core::space::WriteError;
 use folioswap_core::turns::Choice;
 use folioswap_group::counters::{Counter, Gauge};
 use folioswap_group::devices::{DeviceDescription, DeviceEntry};
@@ -18,6 +17,7 @@ use folioswap_slots::{DeviceId, DeviceMask};
 
 /// Clusters asked for at a time: 32 MiB.
 const CLUSTERS_WANTED: u64 = 16;
+const _: () = assert!(CLUSTERS_WANTED as usize <= CLUSTERS_PER_MESSAGE);
 /// Between two requests for devices that are full.
 const ASK_FULL_NS: u64 = 100_000_000;
 /// Of the limit, what the compressed store may take before its oldest goes on, in compressed bytes. With the holes that packing leaves
@@ -43,11 +43,9 @@ impl Evictor {
     /// Keeps the compressed store tight: what frees have left sparse is moved together, a little at a time, and the memory of
     /// what is emptied goes back. Under the gate.
     pub(crate) fn compact(&mut self) {
-        let now = sys::now_ns();
-        if now < self.compact_next_ns {
+        if !self.compact_due.take(sys::now_ns(), COMPACT_NS) {
             return;
         }
-        self.compact_next_ns = now + COMPACT_NS;
         let space = &self.engine.space;
         let stat = space.mm_stat();
         if stat.mem_used_total > stat.compr_data_size + stat.compr_data_size / 8 + LOOSE_BYTES {
@@ -79,14 +77,10 @@ impl Evictor {
                 _ => Tier::Store(shared),
             };
             let (Tier::Shared(devices) | Tier::Store(devices)) = tier;
-            let mut result = engine.write_back_oldest(&mut self.scratch, tier, Pieces::Whole);
-            if result == Err(Stuck::WantClusters) {
-                if self.want_clusters(devices) {
-                    continue;
-                }
-                result = engine.write_back_oldest(&mut self.scratch, tier, Pieces::Any);
-            }
-            match result {
+            let written = self.whole_or_in_pieces(devices, |evictor, pieces| {
+                engine.write_back_oldest(&mut evictor.scratch, tier, pieces)
+            });
+            match written {
                 Ok(pages) => {
                     self.turns.used(pages);
                     return Ok(pages);
@@ -94,6 +88,30 @@ impl Evictor {
                 Err(_) if devices.is_empty() => return Err(()),
                 Err(_) => available = available.minus(devices),
             }
+        }
+    }
+
+    /// Writes to these shared devices: whole, with more clusters if there is no room for that, and where there are none in pieces.
+    fn whole_or_in_pieces(
+        &mut self,
+        devices: DeviceMask,
+        mut write: impl FnMut(&mut Self, Pieces) -> Result<u64, Stuck>,
+    ) -> Result<u64, Stuck> {
+        loop {
+            match write(self, Pieces::Whole) {
+                Err(Stuck::WantClusters) if self.want_clusters(devices) => {}
+                Err(Stuck::WantClusters) => return write(self, Pieces::Any),
+                result => return result,
+            }
+        }
+    }
+
+    /// Says which devices what is old in the store goes on to. Once, at the start: devices do not change their place.
+    pub(crate) fn note_devices_below_store(&self) {
+        let engine = self.engine;
+        if engine.segment().scope() == Scope::Total {
+            let below = self.turns.below_store(self.on_disk(DeviceMask::ALL));
+            engine.refilled_from.store(below.bits(), Relaxed);
         }
     }
 
@@ -116,11 +134,10 @@ impl Evictor {
         let excess = group.saturating_sub(limit / 100 * STORE_SHARE_PERCENT);
         // Each member gives its part of it.
         let pages = (u128::from(excess) * u128::from(own.objects) / u128::from(group.max(1))) as u64;
-        let below = self.turns.below_store(self.on_disk(DeviceMask::ALL));
-        engine.refilled_from.store(below.bits(), Relaxed);
         if pages < RUN_PAGES as u64 {
             return 0;
         }
+        let below = DeviceMask::from_bits(engine.refilled_from.load(Relaxed));
         self.demote_to(below, pages.min(DEMOTED_AT_ONCE))
     }
 
@@ -150,28 +167,24 @@ impl Evictor {
     fn demote_to(&mut self, devices: DeviceMask, most: u64) -> u64 {
         let engine = self.engine;
         let mut available = self.on_disk(self.available());
-        let mut pages = 0;
-        loop {
+        let pages = loop {
             let devices = self.turns.shared(available.intersection(devices));
-            if devices.is_empty() || pages > 0 {
-                break;
+            if devices.is_empty() {
+                break 0;
             }
-            let below = Below { devices, pieces: Pieces::Whole };
-            let mut demoted = engine.demote(&mut self.demotion, most, below);
-            pages += demoted.pages;
-            if demoted.stopped == Some(WriteError::NoSlots) && pages == 0 {
-                if self.want_clusters(devices) {
-                    continue;
+            let demoted = self.whole_or_in_pieces(devices, |evictor, pieces| {
+                let most = if pieces == Pieces::Whole { most } else { DEMOTED_IN_PIECES };
+                let demoted = engine.demote(&mut evictor.demotion, most, Below { devices, pieces });
+                match demoted.stopped {
+                    Some(why) if demoted.pages == 0 => Err(why.into()),
+                    _ => Ok(demoted.pages),
                 }
-                let below = Below { devices, pieces: Pieces::Any };
-                demoted = engine.demote(&mut self.demotion, DEMOTED_IN_PIECES, below);
-                pages += demoted.pages;
+            });
+            match demoted {
+                Ok(demoted) => break demoted,
+                Err(_) => available = available.minus(devices),
             }
-            if demoted.stopped.is_none() {
-                break;
-            }
-            available = available.minus(devices);
-        }
+        };
         if pages > 0 {
             engine.space.trim();
             futex::post(&engine.segment().header.charge_sank, Sharing::Shared);
@@ -181,11 +194,9 @@ impl Evictor {
 
     /// Clusters in which nothing is stored any more go back to the group, but for some that will be wanted soon. Under the gate.
     pub(crate) fn give_back_clusters(&mut self) {
-        let now = sys::now_ns();
-        if now < self.clusters_next_ns {
+        if !self.clusters_due.take(sys::now_ns(), CLUSTERS_NS) {
             return;
         }
-        self.clusters_next_ns = now + CLUSTERS_NS;
         let on_disk = self.on_disk(DeviceMask::ALL);
         let in_memory = DeviceMask::ALL.minus(on_disk);
         let space = self.engine.space.file_space();
@@ -249,11 +260,9 @@ impl Evictor {
         });
         let mut wanted = with_room;
         if with_room.is_empty() {
-            let now = sys::now_ns();
-            if devices.is_empty() || now < self.ask_full_next_ns {
+            if devices.is_empty() || !self.ask_full_due.take(sys::now_ns(), ASK_FULL_NS) {
                 return false;
             }
-            self.ask_full_next_ns = now + ASK_FULL_NS;
             wanted = self.devices_that(|number, device, _| {
                 devices.contains(number) && !(device.kind.is_in_memory() && memory_is_full)
             });
@@ -262,7 +271,7 @@ impl Evictor {
         let takes_memory =
             self.devices_that(|number, device, _| wanted.contains(number) && device.kind.is_in_memory());
         let count = if takes_memory.is_empty() { CLUSTERS_WANTED } else { 1 };
-        self.exchange_clusters(count.min(CLUSTERS_PER_MESSAGE as u64), wanted) > 0
+        self.exchange_clusters(count, wanted) > 0
     }
 
     /// Asks the supervisor for clusters of these devices, and learns which shared ones are this process's alone by now. Returns how

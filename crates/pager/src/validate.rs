@@ -237,8 +237,8 @@ impl Evictor {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::test_memory::store_page;
     use folioswap_core::page::{Heat, PageWord};
-    use folioswap_devices::{IncompressiblePolicy, Scratch};
     use folioswap_slots::{DeviceId, DeviceMask, FolioId, Order};
     use std::boxed::Box;
 
@@ -247,14 +247,9 @@ mod tests {
     /// An engine with one stored page, as the evictor and the write-back leave it.
     fn with_one_page_out() -> (&'static Engine, SwapEntry) {
         let engine = Engine::create(b"test", b"").expect("an engine");
-        let entry = engine.space.allocate(Order::ZERO, FolioId(0)).expect("a slot");
         let mut page = Box::new([0u8; PAGE]);
         page.iter_mut().enumerate().for_each(|(index, byte)| *byte = ((index * index) >> 4) as u8);
-        engine.space.write(&mut Scratch::new(), entry, &page, IncompressiblePolicy::Keep).expect("room");
-        engine.space.leave_cache(entry, 1);
-        let block = engine.table.block_or_insert(PAGE_ADDRESS, engine.arena).expect("memory");
-        let leaving = PageWord::PRESENT.isolate(entry).and_then(PageWord::moved).expect("a transition");
-        block.set(PAGE_ADDRESS / PAGE % BLOCK_PAGES, leaving.written().expect("a transition"));
+        let entry = store_page(engine, PAGE_ADDRESS, &page);
         engine.note_gone(1);
         (engine, entry)
     }
