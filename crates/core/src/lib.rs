@@ -1,6 +1,6 @@
 //! The engine's middle room: what a page's state is, what leaves, what comes back, and how much at a time.
 //!
-//! No operating system here: the pager feeds it with faults and pages, tests feed it from a seed.
+//! No operating system here but the descriptors of the shared devices: the pager feeds it with faults and pages, tests feed it from a seed.
 #![cfg_attr(not(test), no_std)]
 
 pub mod file_space;

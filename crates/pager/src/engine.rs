@@ -23,11 +23,16 @@ use core::sync::atomic::{
     AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
-use folioswap_core::page_table::{Memory, PageTable};
+use folioswap_core::page::PageWord;
+use folioswap_core::page_table::{Memory, PAGE, PageTable};
 use folioswap_core::space::Space;
 use folioswap_group::counters::Figures;
-use folioswap_group::segment::{Faulting, Member, Segment};
+use folioswap_group::segment::{CLUSTER_BYTES, Faulting, Member, Segment};
 use folioswap_trace::{Ring, Tracer};
+
+// Zeroed memory is a table of present pages, and a cluster is what the slots room says it is.
+const _: () = assert!(PageWord::PRESENT.bits() == 0);
+const _: () = assert!(CLUSTER_BYTES == 512 * PAGE as u64);
 
 /// How far the pager threads have come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

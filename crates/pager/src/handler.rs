@@ -254,7 +254,7 @@ impl Handler {
             for _ in 0..self.queued {
                 let fault = self.take_fault();
                 if self.may_be_served_in_window(&fault) {
-                    self.serve_frozen(engine.userfault(), fault, crate::fork::Whose::Parent);
+                    self.serve_frozen(engine.userfault(), fault, crate::fork::window::Whose::Parent);
                 } else {
                     self.holds = Holds::UntilLater;
                     self.queue_fault(fault);

@@ -1,0 +1,196 @@
+//! The handler's part of a fork: while the window is open it serves parent and child without changing anything, and closes it when the
+//! child is on its own. In the child: what the window held back takes effect.
+
+use super::SHUT;
+use crate::handler::{Fault, Handler};
+use crate::isolate::page_index;
+use crate::link;
+use crate::staging::FOLIO_PAGES;
+use crate::sys;
+use crate::uffd::{Access, Event, Message, Stopped, Userfault};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use folioswap_core::page::PageState;
+use folioswap_core::page_table::PAGE;
+use folioswap_core::space::Movers;
+use folioswap_devices::Page;
+use folioswap_group::counters::Counter;
+use folioswap_group::protocol::Kind;
+use rustix::io::Errno;
+
+/// Whose fault is served in the window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Whose {
+    /// This process's: what its threads did in the window counts.
+    Parent,
+    /// The child's: only what was done before the fork counts.
+    Child,
+}
+
+impl Handler {
+    /// In a child whose copy of the engine has just become its own: what the log says, what it does not inherit, and that
+    /// its clusters of the file device have a second owner.
+    pub(crate) fn apply_inherited(&mut self) {
+        let engine = self.engine;
+        engine.space.file_space().share_all();
+        let _moves_wait = engine.move_lock.lock();
+        self.process_log();
+        engine.apply_requests();
+        for index in 0.. {
+            // SAFETY: no other thread of ours exists yet.
+            let range = unsafe { &*engine.not_inherited.get() }.as_slice().get(index).copied();
+            let Some(range) = range else { break };
+            engine.remove_pages(range.start, range.end);
+        }
+        engine.adopt_mappings();
+    }
+
+    /// What the window held back takes effect. Under the move lock.
+    fn process_log(&mut self) {
+        let log = &self.engine.fork.log;
+        for index in 0..log.len() {
+            self.process(log.event(index));
+        }
+    }
+
+    /// An event in a fork's window. Under the move lock.
+    pub(crate) fn postpone(&mut self, event: Event) {
+        let fork = &self.engine.fork;
+        match event {
+            Event::Fork { child } if fork.child_seen.load(Relaxed) == 0 => {
+                fork.child_userfault.store(child, Relaxed);
+                fork.log.mark_fork();
+                let control = self.engine.descriptors.control.load(Relaxed);
+                link::tell(control, Kind::Forked, [fork.token.load(Relaxed), 0, 0], Some(child));
+                fork.gain_relative(self.engine);
+                // Only now may the forking thread go on: it might end this process at once.
+                fork.child_seen.store(1, Release);
+            }
+            Event::Fork { child } => self.raw_children.wait(child),
+            event => fork.log.push(event),
+        }
+    }
+
+    /// Serves a fault without changing anything that a snapshot contains.
+    pub(crate) fn serve_frozen(&mut self, userfault: Userfault, fault: Fault, whose: Whose) {
+        let engine = self.engine;
+        let address = fault.address & !(PAGE - 1);
+        if fault.access == Access::WriteProtected {
+            // The word stays as it is, also if it says that the page is clean: the evictor asks the kernel before it believes
+            // that, in the parent as in the child.
+            engine.figures().add(Counter::WriteProtectFaults, 1);
+            if engine.is_shared(address) {
+                engine.end_sharing(PAGE);
+            }
+            if userfault.unprotect(address, PAGE) == Err(Errno::AGAIN) && whose == Whose::Parent {
+                self.read_messages();
+            }
+            userfault.wake(address, PAGE);
+            return;
+        }
+        loop {
+            let fork = &engine.fork;
+            let limit = match whose {
+                Whose::Parent => fork.log.len(),
+                Whose::Child => fork.log.len_at_fork(),
+            };
+            let word = fork
+                .log
+                .before(address, limit)
+                .and_then(|address| Some((address, engine.table.block(address)?.word(page_index(address)))));
+            let result = match word.map(|(address, word)| (address, word.state())) {
+                // A clean page is present: the copy will find it there (or stand for it).
+                Some((_, PageState::Stored(entry) | PageState::Clean(entry, _))) => {
+                    if engine.space.read(entry, self.buffers.page(0), Movers::Frozen).is_err() {
+                        let _ = userfault.poison(address);
+                        userfault.wake(address, PAGE);
+                        return;
+                    }
+                    // SAFETY: the buffers are the engine's memory.
+                    unsafe { userfault.copy(address, self.buffers.page(0).as_ptr(), PAGE) }
+                }
+                Some((at, PageState::Leaving(entry))) => {
+                    let Some(place) = engine.staging_place(entry) else { return };
+                    // SAFETY: the ring's memory is fixed; the evictor stands still, so the page stays where it is.
+                    let staged = unsafe { &*engine.staging.get() }.address(place)
+                        + page_index(at) % FOLIO_PAGES * PAGE;
+                    // SAFETY: as above.
+                    *self.buffers.page(0) = unsafe { *(staged as *const Page) };
+                    // SAFETY: the buffers are the engine's memory.
+                    unsafe { userfault.copy(address, self.buffers.page(0).as_ptr(), PAGE) }
+                }
+                _ if fault.access == Access::Read => userfault.zero(address, PAGE),
+                // SAFETY: the zeroes are the engine's memory.
+                _ => unsafe { userfault.copy(address, self.buffers.zeroes(), PAGE) },
+            };
+            match result {
+                Err(Stopped { why: Errno::AGAIN, .. }) => {
+                    if whose == Whose::Parent {
+                        self.read_messages();
+                    }
+                    rustix::thread::sched_yield();
+                }
+                Ok(()) => {
+                    if whose == Whose::Parent {
+                        engine.member().charge_bytes.fetch_add(PAGE as u64, Relaxed);
+                    }
+                    return;
+                }
+                Err(_) => {
+                    userfault.wake(address, PAGE);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// While the window is open: serves the child until it is on its own, then closes the window.
+    pub(crate) fn serve_forked_child(&mut self) {
+        let engine = self.engine;
+        let fork = &engine.fork;
+        if fork.child_seen.load(Acquire) == 0 {
+            if fork.turn.is_back() {
+                // The forking thread is back. Had there been a child, it would have waited until its event was read; the
+                // event may have been read just before this round, so look once more.
+                self.read_messages();
+                if fork.child_seen.load(Acquire) == 0 {
+                    self.close_window();
+                }
+            }
+            return;
+        }
+        let (token, child) = (fork.token.load(Relaxed), Userfault(fork.child_userfault.load(Relaxed)));
+        if engine.member().fork_ack.load(Acquire) == token {
+            engine.member().fork_done.store(token, Release);
+            self.close_window();
+            return;
+        }
+        let mut messages = [Message::EMPTY; 8];
+        let count = child.read(&mut messages);
+        for message in &messages[..count] {
+            if let Event::Fault { address, access, thread } = message.event() {
+                self.serve_frozen(child, Fault { address, access, thread }, Whose::Child);
+            }
+        }
+        if count == 0 && sys::now_ns() - fork.opened_ns.load(Relaxed) > 20_000_000 && child.is_gone() {
+            self.close_window();
+        }
+    }
+
+    /// The child is on its own, or there is none: the engine may change again.
+    fn close_window(&mut self) {
+        let engine = self.engine;
+        let fork = &engine.fork;
+        if fork.child_seen.load(Relaxed) != 0 {
+            let child = fork.child_userfault.load(Relaxed) as u32;
+            sys::close_range(child, child);
+            engine.space.file_space().share_all();
+        }
+        {
+            let _moves_wait = engine.move_lock.lock();
+            self.process_log();
+            fork.log.clear();
+        }
+        fork.window.store(SHUT, Release);
+        fork.end(engine);
+    }
+}
