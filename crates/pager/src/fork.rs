@@ -34,12 +34,15 @@ use crate::futex::{self, Lock, Sharing};
 use crate::maps::{self, MappingFilter};
 use crate::sys;
 use crate::thread::{self, Descriptors};
+use crate::uffd::{Userfault, Watch};
 use core::sync::atomic::{
     AtomicI32, AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
+use folioswap_core::page_table::PAGE;
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 const SHUT: u32 = 0;
 const OPEN: u32 = 1;
@@ -110,6 +113,31 @@ impl ForkState {
     /// The token by which the supervisor knows this child; 0 if it inherited nothing.
     pub(crate) fn inherited_token(&self) -> u64 {
         self.inherited_token.load(Acquire)
+    }
+
+    /// Is this userfaultfd this child's? In the window another thread's bare clone(2) may come before the fork, and the
+    /// descriptor that the parent took for this child's would be that one's: whoever used it would change another process.
+    ///
+    /// # Errors
+    /// mmap(2)'s.
+    pub(crate) fn is_own(userfault: Userfault) -> Result<bool, Errno> {
+        const SIGN: u64 = 0x6f77_6e20_7061_6765;
+        let sign = [SIGN; PAGE / 8];
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping, of which nobody knows.
+        let place = unsafe { mmap_anonymous(core::ptr::null_mut(), PAGE, access, MapFlags::PRIVATE) }?;
+        // Missing pages are the kernel's here: where the descriptor is another's the page reads as zeroes.
+        let copied = userfault.register(place as usize, PAGE, Watch::MoveTarget).is_ok()
+            // SAFETY: the sign is on the stack of a thread of the pager.
+            && unsafe { userfault.copy(place as usize, sign.as_ptr().cast(), PAGE) }.is_ok();
+        // SAFETY: mapped above; what was copied there is in memory. Unregistered first, for who reads the event of an
+        // unmapping is this thread.
+        unsafe {
+            let is_own = copied && place.cast::<u64>().read_volatile() == SIGN;
+            let _ = userfault.unregister(place as usize, PAGE);
+            let _ = munmap(place, PAGE);
+            Ok(is_own)
+        }
     }
 
     /// The child has its userfaultfd: asks the parent to stop serving it, and waits until it did or is gone; then the
@@ -310,4 +338,47 @@ pub fn start(engine: &'static Engine) -> Result<(), Errno> {
         )
     }
     .map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_memory::userfault;
+    use std::io::{BufRead, BufReader, Read};
+    use std::os::fd::AsRawFd;
+    use std::process::{Command, Stdio};
+
+    const OTHER: &str = "FOLIOSWAP_TEST_OTHER_PROCESS";
+
+    #[test]
+    fn a_userfault_of_another_process_is_known_as_such() {
+        let Some(own) = userfault() else { return };
+        if std::env::var_os(OTHER).is_some() {
+            std::println!("\nuserfault {}", own.0);
+            let _ = std::io::stdin().read(&mut [0]);
+            return;
+        }
+        let name = std::thread::current().name().expect("a test has a name").to_owned();
+        let mut other = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "--nocapture", &name])
+            .env(OTHER, "1")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(other.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let number = lines.find_map(|line| line.strip_prefix("userfault ")?.parse().ok());
+        let process = rustix::process::pidfd_open(
+            rustix::process::Pid::from_child(&other),
+            rustix::process::PidfdFlags::empty(),
+        );
+        let flags = rustix::process::PidfdGetfdFlags::empty();
+        let taken =
+            rustix::process::pidfd_getfd(process.unwrap(), number.expect("its number"), flags).unwrap();
+        assert_eq!(ForkState::is_own(Userfault(taken.as_raw_fd())), Ok(false));
+        assert_eq!(ForkState::is_own(own), Ok(true));
+        drop(other.stdin.take());
+        lines.for_each(drop);
+        assert!(other.wait().unwrap().success());
+    }
 }

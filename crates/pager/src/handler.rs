@@ -7,6 +7,7 @@
 use crate::account::Watermarks;
 use crate::engine::{Engine, Life};
 use crate::fault::Buffers;
+use crate::fork::ForkState;
 use crate::futex::{self, Sharing};
 use crate::link;
 use crate::placement::HandlerPlacement;
@@ -18,7 +19,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use folioswap_devices::Scratch;
 use folioswap_group::counters::Counter;
 use folioswap_group::devices::DEVICES_MAX;
-use folioswap_group::protocol::{Kind, Message as Control, Note, welcome};
+use folioswap_group::protocol::{Kind, Message as Control, Note, OutOfMemory, welcome};
 use folioswap_group::segment::{GroupState, Segment};
 use folioswap_slots::DeviceMask;
 use linux_raw_sys::general as raw;
@@ -127,7 +128,12 @@ pub(crate) unsafe extern "C" fn run(argument: usize) -> ! {
         )
     };
     if evictor.is_err() {
-        link::tell(engine.descriptors.control.load(Relaxed), Kind::OutOfMemory, [3, 0, 0], None);
+        link::tell(
+            engine.descriptors.control.load(Relaxed),
+            Kind::OutOfMemory,
+            [OutOfMemory::PagerFailed as u64, 0, 0],
+            None,
+        );
     }
     loop {
         handler.round();
@@ -188,6 +194,11 @@ fn join(engine: &Engine) -> Result<(), Errno> {
     }
     if token != 0 {
         let userfault = userfault.ok_or(Errno::BADF)?;
+        if !ForkState::is_own(Userfault(userfault))? {
+            let failed = [OutOfMemory::PagerFailed as u64, Errno::XDEV.raw_os_error() as u64, 0];
+            link::tell(control, Kind::OutOfMemory, failed, None);
+            return Err(Errno::XDEV);
+        }
         descriptors.userfault.store(userfault, Relaxed);
         engine.fork.take_over(engine);
         engine.figures().add(Counter::Forks, 1);
