@@ -169,6 +169,8 @@ checks() {
         skip "neither cargo-deny nor python3 for the check of licences"
     fi
     check "documentation without warnings" env RUSTDOCFLAGS="-D warnings" cargo doc --release --workspace --no-deps
+    check "documentation of the agent" env RUSTDOCFLAGS="-D warnings" \
+        cargo doc --release --no-deps --manifest-path crates/agent/Cargo.toml
 }
 
 unit() {
@@ -186,6 +188,7 @@ unit() {
 }
 
 acceptance() {
+    check "the demonstration of the README" bash scripts/demo.sh
     echo "host: $(uname -sr), $(nproc) processors, $(awk '/MemTotal/ {printf "%d MiB", $2 / 1024}' /proc/meminfo)"
     tests "acceptance: real programs and hard cases under a limit" \
         env RUST_TEST_THREADS=1 cargo test --release --no-fail-fast -p folioswap-acceptance -- --nocapture

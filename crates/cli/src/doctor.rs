@@ -94,7 +94,8 @@ impl Findings {
                 .to_owned(),
             Container::Other | Container::None => "give it CAP_SYS_PTRACE: run folioswap as root, or as yourself with\n    \
                  `sudo setpriv --reuid $(id -u) --regid $(id -g) --init-groups --inh-caps +sys_ptrace --ambient-caps \
-                 +sys_ptrace folioswap run ...`\n    (in a systemd unit: `AmbientCapabilities=CAP_SYS_PTRACE`)."
+                 +sys_ptrace folioswap run ...`\n    (in a systemd unit: `AmbientCapabilities=CAP_SYS_PTRACE`). A udev rule that opens /dev/userfaultfd, or \
+                 vm.unprivileged_userfaultfd=1, is not enough: forks need the capability all the same."
                 .to_owned(),
         }
     }

@@ -33,13 +33,18 @@ pub enum Container {
 /// Recognises the container.
 pub fn container() -> Container {
     let cgroups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    if std::env::var_os("KUBERNETES_SERVICE_HOST").is_some() || cgroups.contains("kubepods") {
+    container_by(&cgroups, |path| Path::new(path).exists(), |name| std::env::var_os(name).is_some())
+}
+
+/// By the names of our cgroups, the files that container engines leave, and the variables that they set.
+fn container_by(cgroups: &str, exists: impl Fn(&str) -> bool, is_set: impl Fn(&str) -> bool) -> Container {
+    if is_set("KUBERNETES_SERVICE_HOST") || cgroups.contains("kubepods") {
         Container::Kubernetes
-    } else if Path::new("/run/.containerenv").exists() || cgroups.contains("libpod") {
+    } else if exists("/run/.containerenv") || cgroups.contains("libpod") {
         Container::Podman
-    } else if Path::new("/.dockerenv").exists() || cgroups.contains("docker") {
+    } else if exists("/.dockerenv") || cgroups.contains("docker") {
         Container::Docker
-    } else if cgroups.contains("lxc") || std::env::var_os("container").is_some() {
+    } else if cgroups.contains("lxc") || is_set("container") {
         Container::Other
     } else {
         Container::None
@@ -89,6 +94,21 @@ pub fn chosen(setting: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn containers_are_recognised() {
+        let by =
+            |cgroups, file, variable| container_by(cgroups, |path| path == file, |name| name == variable);
+        assert_eq!(by("0::/user.slice/session-1.scope", "", ""), Container::None);
+        assert_eq!(by("0::/", "/.dockerenv", ""), Container::Docker);
+        assert_eq!(by("4:memory:/docker/0123456789ab", "", ""), Container::Docker);
+        assert_eq!(by("0::/", "/run/.containerenv", "container"), Container::Podman);
+        assert_eq!(by("0::/machine.slice/libpod-0123.scope", "", ""), Container::Podman);
+        assert_eq!(by("0::/", "/.dockerenv", "KUBERNETES_SERVICE_HOST"), Container::Kubernetes);
+        assert_eq!(by("0::/kubepods/besteffort/pod0123", "", ""), Container::Kubernetes);
+        assert_eq!(by("0::/lxc/name", "", ""), Container::Other);
+        assert_eq!(by("0::/", "", "container"), Container::Other);
+    }
 
     #[test]
     fn choices_are_read() {

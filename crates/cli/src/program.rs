@@ -8,7 +8,7 @@ use rustix::{fs::Access, io::Errno};
 use std::{
     env,
     ffi::{OsStr, OsString},
-    fs::File,
+    fs::{File, Metadata},
     io,
     os::unix::{ffi::OsStrExt, fs::MetadataExt},
     path::{Path, PathBuf},
@@ -91,11 +91,11 @@ fn errno(error: io::Error) -> Errno {
 }
 
 fn check(path: &Path, depth: usize) -> Result<(), Error> {
-    // What may be executed but not read cannot be inspected; it is started and counted like any other.
-    let Ok(file) = File::open(path) else { return Ok(()) };
-    if let Some(privilege) = privilege(path, &file) {
+    if let Some(privilege) = std::fs::metadata(path).ok().and_then(|found| privilege(path, &found)) {
         return Err(Unmanageable::Privileged { path: path.to_owned(), privilege }.into());
     }
+    // What may be executed but not read cannot be inspected further; it is started and counted like any other.
+    let Ok(file) = File::open(path) else { return Ok(()) };
     let not_executable = |source| Error::NotExecutable { program: path.display().to_string(), source };
     match elf::inspect(&file).map_err(not_executable)? {
         Image::Dynamic { interpreter } if interpreter.contains("musl") => {
@@ -119,8 +119,7 @@ fn check(path: &Path, depth: usize) -> Result<(), Error> {
 }
 
 /// The privilege that executing this file would give, which makes the dynamic linker ignore LD_PRELOAD.
-pub fn privilege(path: &Path, file: &File) -> Option<&'static str> {
-    let metadata = file.metadata().ok()?;
+pub fn privilege(path: &Path, metadata: &Metadata) -> Option<&'static str> {
     let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     if metadata.mode() & libc::S_ISUID != 0 && metadata.uid() != user {
         return Some("set-user-id");

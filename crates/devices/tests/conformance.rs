@@ -250,5 +250,18 @@ fn the_swap_file_is_private_nameless_and_direct() {
     assert_eq!((stat.st_mode & 0o7777, stat.st_nlink, stat.st_size), (0o600, 0, 0));
     let flags = rustix::fs::fcntl_getfl(&file.fd).unwrap();
     assert!(flags.contains(rustix::fs::OFlags::DIRECT));
-    assert!(folioswap_devices::create::default_swap_max(std::path::Path::new("/var/tmp")).unwrap() > 0);
+}
+
+#[test]
+fn without_a_size_the_swap_file_takes_at_most_half_of_what_is_free() {
+    let free = || {
+        let disk = rustix::fs::statvfs("/var/tmp").unwrap();
+        disk.f_bavail * disk.f_frsize
+    };
+    let before = free();
+    let most = folioswap_devices::create::default_swap_max(std::path::Path::new("/var/tmp")).unwrap();
+    // Others write to the disk meanwhile.
+    let (least, greatest) = (before.min(free()) / 2, before.max(free()) / 2);
+    let tolerance = greatest / 20;
+    assert!((least - tolerance..=greatest + tolerance).contains(&most), "{most} of {before}");
 }

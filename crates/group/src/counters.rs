@@ -106,12 +106,18 @@ named! {
         ComprDataSize = "compr_data_size",
         /// Memory that the compressed RAM device occupies.
         MemUsedTotal = "mem_used_total",
-        /// The highest value of it.
+        /// The most that it may occupy; 0 for no bound of its own.
+        MemLimit = "mem_limit",
+        /// The highest value of what it occupied.
         MemUsedMax = "mem_used_max",
         /// Pages stored as zero or same-filled, without storage.
         SamePages = "same_pages",
+        /// Pages of memory that compaction gave back since the store was made (a forked child goes on with its parent's figure).
+        PagesCompacted = "pages_compacted",
         /// Pages stored as they are because they do not compress.
         HugePages = "huge_pages",
+        /// Pages that did not compress since the store was made, kept or sent on to a file.
+        HugePagesSince = "huge_pages_since",
         /// Bytes on shared devices.
         FileBytes = "file_bytes",
         /// Bytes of the engine's own tables that are resident.

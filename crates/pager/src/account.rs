@@ -201,9 +201,12 @@ impl Engine {
         figures.set(Gauge::OrigDataSize, stat.orig_data_size);
         figures.set(Gauge::ComprDataSize, stat.compr_data_size);
         figures.set(Gauge::MemUsedTotal, stat.mem_used_total);
+        figures.set(Gauge::MemLimit, stat.mem_limit);
         figures.set(Gauge::MemUsedMax, stat.mem_used_max);
         figures.set(Gauge::SamePages, stat.same_pages);
+        figures.set(Gauge::PagesCompacted, stat.pages_compacted);
         figures.set(Gauge::HugePages, stat.huge_pages);
+        figures.set(Gauge::HugePagesSince, stat.huge_pages_since);
         figures.set(Gauge::FileBytes, self.space.file_space().used_slots() * PAGE as u64);
         figures.set(Gauge::Metadata, self.own_bytes() - stat.mem_used_total);
         figures.set(Gauge::Staging, staging_bytes);

@@ -75,7 +75,8 @@ impl Job {
         self.timeout = timeout;
         self
     }
-    /// Lets descendants outlive the program for this long. Otherwise everything must be gone within 2 s.
+    /// Lets descendants outlive the program for this long. Otherwise everything must be gone at once, but for what
+    /// the kernel takes to free it, 20 s at most.
     #[must_use]
     pub fn lingering(mut self, time: Duration) -> Self {
         self.lingering = time;

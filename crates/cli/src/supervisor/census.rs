@@ -182,7 +182,7 @@ fn shares_memory_with_its_parent(pid: u32) -> bool {
 fn reason(pid: u32) -> Reason {
     let link = format!("/proc/{pid}/exe");
     let Ok(file) = File::open(&link) else { return Reason::SetUserId };
-    if program::privilege(Path::new(&link), &file).is_some() {
+    if file.metadata().is_ok_and(|found| program::privilege(Path::new(&link), &found).is_some()) {
         return Reason::SetUserId;
     }
     match elf::inspect(&file) {
