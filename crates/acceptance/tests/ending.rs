@@ -5,7 +5,7 @@ use folioswap_acceptance::programs::{self, c_program};
 use folioswap_acceptance::{MIB, skip};
 use std::fs;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const LIMIT: u64 = 40 * MIB;
 
@@ -134,6 +134,34 @@ fn kill_9_of_the_command_ends_everything() {
         outcome.check_clean();
         index += 1;
     }
+}
+
+/// The same after `run` has returned: what was left behind, the supervisor alone looks after.
+#[test]
+fn kill_9_of_the_supervisor_of_what_was_left_behind() {
+    if !job::judging_folioswap() {
+        skip!("only for folioswap");
+    }
+    let program = c_program("ending", "", &[]).canonicalize().expect("path");
+    let folioswap = programs::folioswap().canonicalize().expect("path");
+    let line = format!("{} wait 48 & sleep 1", program.display());
+    let mut running = Job::new(["sh", "-c", &line]).start(job::engine(LIMIT));
+    running.wait_for_output("ready");
+    let until = Instant::now() + Duration::from_secs(30);
+    let supervisor = loop {
+        let mut own = running.processes();
+        own.retain(|&pid| executable(pid).is_some_and(|path| path == folioswap));
+        match own[..] {
+            [only] if only != running.pid => break only,
+            _ => assert!(Instant::now() < until, "`run` has not returned: {own:?}"),
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    // SAFETY: kill has no memory effects; the process is in our own cgroup.
+    assert_eq!(unsafe { libc::kill(supervisor, libc::SIGKILL) }, 0);
+    let outcome = running.finish();
+    assert_eq!(outcome.code, Some(0), "{}", outcome.describe());
+    outcome.check_clean();
 }
 
 /// Somebody's kill -9 of the program is no want of swap.
