@@ -149,6 +149,8 @@ pub struct Engine {
     pub(crate) refilled_from: AtomicU32,
     /// Address of the evictor's room for what is demoted together; 0 before the first time.
     pub(crate) demotion_room: AtomicUsize,
+    /// Bytes in small pieces that the program has mapped, or made accessible, since the last look at its mappings began.
+    pub(crate) small_mapped: AtomicUsize,
     pub(crate) handler_stack: AtomicUsize,
     pub(crate) evictor_stack: AtomicUsize,
     /// Where this process's allocations and frees are recorded, and with what; null without `--trace`.
@@ -296,18 +298,25 @@ impl Engine {
     }
 
     /// A thread of the program has just mapped `bytes` that it may touch at full speed: waits, for some milliseconds at
-    /// most, until the evictor has looked at them, so that what is touched is counted. Returns at once for small pieces, and
-    /// while the group is far from its limit even if it touches all of that, or hardly means to.
+    /// most, until the evictor has looked at them, so that what is touched is counted. Returns at once for small pieces, as long
+    /// as those since the last look are little together or the group has room, and for others while the group is far from its
+    /// limit even if it touches all of that, or hardly means to.
     pub fn memory_was_mapped(&self, bytes: usize, intent: Intent) {
-        if bytes < MAPPED_BYTES_MIN || self.life() != Life::Running || !self.is_ours() {
+        if self.life() != Life::Running || !self.is_ours() {
             return;
         }
-        if !self.is_engaged() {
-            let segment = self.segment();
-            let marks = Watermarks::of(segment.header.limit_bytes.load(Relaxed));
-            if intent == Intent::Sparse || segment.charge_bytes() + (bytes as u64) < marks.engage {
-                return;
-            }
+        let is_small = bytes < MAPPED_BYTES_MIN;
+        if is_small && self.small_mapped.fetch_add(bytes, Relaxed) + bytes < MAPPED_BYTES_MIN {
+            return;
+        }
+        let segment = self.segment();
+        let marks = Watermarks::of(segment.header.limit_bytes.load(Relaxed));
+        if is_small && segment.charge_bytes() < marks.low {
+            return;
+        }
+        let is_far = segment.charge_bytes() + (bytes as u64) < marks.engage;
+        if !self.is_engaged() && (is_far || intent == Intent::Sparse) {
+            return;
         }
         let seen = self.scans.load(Acquire);
         self.scan_wanted.store(1, Release);

@@ -356,6 +356,7 @@ impl Evictor {
         }
         self.scanned_size = self.size.writable;
         let engine = self.engine;
+        engine.small_mapped.store(0, Relaxed);
         let mut filter = MappingFilter::new();
         // SAFETY: the descriptor is in the pager threads' table and stays open.
         let file = unsafe { BorrowedFd::borrow_raw(engine.descriptors.maps.load(Relaxed)) };
