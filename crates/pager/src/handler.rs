@@ -12,6 +12,7 @@ use crate::futex::{self, Sharing};
 use crate::link;
 use crate::placement::HandlerPlacement;
 use crate::raw_child::RawChildren;
+use crate::reads::Reads;
 use crate::sys;
 use crate::thread::{self, Descriptors};
 use crate::uffd::{Access, Event, Message, Userfault};
@@ -56,6 +57,7 @@ pub(crate) struct Handler {
     pub(crate) scratch: Scratch,
     pub(crate) buffers: &'static mut Buffers,
     pub(crate) raw_children: RawChildren,
+    pub(crate) reads: Reads,
     placement: HandlerPlacement,
     queue: [Fault; QUEUE],
     first: usize,
@@ -72,6 +74,8 @@ enum Holds {
     Nothing,
     /// A fork's window is open, and there is no memory.
     UntilLater,
+    /// All of them wait for what is being read.
+    UntilRead,
 }
 
 /// Whether faults had to be forgotten.
@@ -104,6 +108,7 @@ pub(crate) unsafe extern "C" fn run(argument: usize) -> ! {
         scratch: Scratch::new(),
         buffers,
         raw_children: RawChildren::new(),
+        reads: Reads::new(),
         placement: HandlerPlacement::new(),
         queue: [Fault { address: 0, access: Access::Read, thread: 0 }; QUEUE],
         first: 0,
@@ -240,16 +245,20 @@ impl Handler {
         if engine.fork.window_is_shut() && engine.fork.is_preparing() {
             // The forking thread needs our lock.
             engine.fork.pause();
-        } else if self.queued == 0 || self.holds == Holds::UntilLater {
+        } else if self.queued == 0 || self.holds != Holds::Nothing {
             self.wait();
         }
         let _snapshots_wait = engine.serve_lock.lock();
         self.read_messages();
+        self.reads.collect();
         let begun = sys::now_ns();
-        let mut served = 0;
-        while self.queued > 0 && engine.fork.window_is_shut() {
+        let (mut served, mut read) = (0, 0);
+        while self.queued > read && engine.fork.window_is_shut() {
             let fault = self.take_fault();
-            if !self.needs_memory(&fault) || !self.wait_for_memory(fault.thread) {
+            if self.is_being_read(&fault) {
+                self.queue_fault(fault);
+                read += 1;
+            } else if !self.needs_memory(&fault) || !self.wait_for_memory(fault.thread) {
                 if let Some(cpu) = self.placement.follow(fault.thread, &engine.faulting_cpu, begun) {
                     engine.ask_for_vigil(cpu);
                 }
@@ -260,8 +269,10 @@ impl Handler {
                 break;
             }
         }
-        self.holds = Holds::Nothing;
+        self.holds = if read > 0 && read == self.queued { Holds::UntilRead } else { Holds::Nothing };
         if !engine.fork.window_is_shut() {
+            self.reads.forget_all();
+            self.holds = Holds::Nothing;
             for _ in 0..self.queued {
                 let fault = self.take_fault();
                 if self.may_be_served_in_window(&fault) {
@@ -273,7 +284,7 @@ impl Handler {
             }
             self.serve_forked_child();
         }
-        if engine.fork.window_is_shut() {
+        if engine.fork.window_is_shut() && self.holds == Holds::UntilLater {
             self.holds = Holds::Nothing;
         }
         self.raw_children_round();
@@ -295,6 +306,8 @@ impl Handler {
         let mut polled = [
             PollFd::from_borrowed_fd(faults, PollFlags::IN),
             PollFd::from_borrowed_fd(control, PollFlags::RDHUP),
+            // Without a read the faults once more.
+            PollFd::from_borrowed_fd(self.reads.descriptor().unwrap_or(faults), PollFlags::IN),
         ];
         let short = !engine.fork.window_is_shut() || !self.raw_children.is_empty();
         let nanoseconds = if short { 200_000 } else { 500_000_000 };
@@ -317,7 +330,8 @@ impl Handler {
             for message in &messages[..count] {
                 match message.event() {
                     Event::Fault { address, access, thread } => {
-                        self.queue_fault(Fault { address, access, thread })
+                        self.reads.note_thread(thread);
+                        self.queue_fault(Fault { address, access, thread });
                     }
                     event if engine.fork.window_is_shut() => self.process(event),
                     event => self.postpone(event),
@@ -366,7 +380,7 @@ impl Handler {
     }
 
     /// Does this thread never wait for memory? The evictor frees it; a forking thread stands in the evictor's way.
-    fn is_urgent(&self, thread: u32) -> bool {
+    pub(crate) fn is_urgent(&self, thread: u32) -> bool {
         let engine = self.engine;
         thread == engine.evictor_thread.load(Relaxed) || thread == engine.fork.forking_thread()
     }
