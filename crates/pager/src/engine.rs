@@ -151,6 +151,8 @@ pub struct Engine {
     pub(crate) demotion_room: AtomicUsize,
     /// Bytes in small pieces that the program has mapped, or made accessible, since the last look at its mappings began.
     pub(crate) small_mapped: AtomicUsize,
+    /// Stored copies that the evictor has found stale and freed.
+    pub(crate) stale_copies: AtomicU32,
     /// Address of the handler's room for what is read meanwhile; 0 before the first time.
     pub(crate) read_room: AtomicUsize,
     pub(crate) handler_stack: AtomicUsize,

@@ -303,7 +303,7 @@ impl Handler {
             return 1;
         }
         let pages = self.buffers.pages(page, run);
-        if let Some(began_ns) = self.reads.take(slot, pages) {
+        if let Some(began_ns) = self.reads.take(self.engine, slot, pages) {
             let mut is_whole = true;
             space.check_run(&entries[..run], pages, |_| is_whole = false);
             if is_whole {

@@ -5,7 +5,7 @@
 //! nothing: when it is there the fault is served as always (`fault.rs`), which finds the bytes here instead of asking the device.
 //!
 //! A read is forgotten as soon as anything happens by which its slots may get another owner: an event of the program's, a fork's
-//! window, a page of it that comes back by another way. The checksum is the second line.
+//! window, a page of it that comes back by another way, a stale copy that the evictor frees. The checksum is the second line.
 
 use crate::engine::Engine;
 use crate::handler::{Fault, Handler};
@@ -14,7 +14,7 @@ use crate::staging::FOLIO_PAGES;
 use crate::sys;
 use crate::uffd::Access;
 use core::ptr::NonNull;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use folioswap_core::page::PageState;
 use folioswap_core::page_table::PAGE;
 use folioswap_devices::read_ring::ReadRing;
@@ -50,6 +50,8 @@ struct Reading {
     first: u64,
     count: usize,
     began_ns: u64,
+    /// [`Engine::stale_copies`] when it began.
+    stale_copies: u32,
 }
 
 impl Reading {
@@ -92,7 +94,7 @@ pub(crate) struct Reads {
 
 impl Reads {
     pub(crate) const fn new() -> Self {
-        let free = Reading { state: State::Free, first: 0, count: 0, began_ns: 0 };
+        let free = Reading { state: State::Free, first: 0, count: 0, began_ns: 0, stale_copies: 0 };
         Reads { means: Means::Unknown, readings: [free; READS], last_thread: 0, several: 0 }
     }
 
@@ -134,14 +136,16 @@ impl Reads {
 
     /// Copies these slots' bytes if they are there, and says since when they were read. They are there no longer then, nor is
     /// anything else that was read of these slots.
-    pub(crate) fn take(&mut self, first: FileSlot, pages: &mut [Page]) -> Option<u64> {
+    pub(crate) fn take(&mut self, engine: &Engine, first: FileSlot, pages: &mut [Page]) -> Option<u64> {
         let mut began_ns = None;
+        let stale_copies = engine.stale_copies.load(Acquire);
         let Means::Ring(_, room) = &self.means else { return None };
         for (reading, read) in self.readings.iter_mut().zip(&room.0) {
             if reading.state == State::Free || !reading.touches(first, pages.len()) {
                 continue;
             }
-            if reading.state == State::There && reading.holds(first, pages.len()) {
+            let is_good = reading.state == State::There && reading.stale_copies == stale_copies;
+            if is_good && reading.holds(first, pages.len()) {
                 let at = (first.raw() - reading.first) as usize;
                 pages.copy_from_slice(&read[at..at + pages.len()]);
                 began_ns = Some(reading.began_ns);
@@ -165,12 +169,14 @@ impl Reads {
             return false;
         };
         let place = NonNull::from(&mut room.0[index]).cast();
+        let stale_copies = engine.stale_copies.load(Acquire);
         // SAFETY: the room is mapped for ever, and this reading's part of it is used by nobody before its state says `There`.
         let begun =
             unsafe { engine.space.begin_read(ring, first, place, count * PAGE, index as u64) }.is_ok();
         if begun {
             let began_ns = sys::now_ns();
-            self.readings[index] = Reading { state: State::UnderWay, first: first.raw(), count, began_ns };
+            let (state, first) = (State::UnderWay, first.raw());
+            self.readings[index] = Reading { state, first, count, began_ns, stale_copies };
             engine.figures().add(Counter::FileReadsOverlapped, 1);
         }
         begun
@@ -282,12 +288,12 @@ mod tests {
             return;
         }
         assert!(reads.readings[0].holds(slot(5), 2) && !reads.readings[0].holds(slot(5), 3));
-        assert_eq!(reads.take(slot(40), &mut pages[..4]), None, "other slots");
+        assert_eq!(reads.take(engine, slot(40), &mut pages[..4]), None, "other slots");
         wait(&mut reads);
         assert_eq!(reads.readings[0].state, State::There);
-        assert!(reads.take(slot(4), &mut pages[..3]).is_some());
+        assert!(reads.take(engine, slot(4), &mut pages[..3]).is_some());
         assert!(pages[..3].iter().zip(5..).all(|(page, byte)| page.iter().all(|&found| found == byte)));
-        assert_eq!(reads.take(slot(4), &mut pages[..3]), None, "it may be another's by now");
+        assert_eq!(reads.take(engine, slot(4), &mut pages[..3]), None, "it may be another's by now");
         assert_eq!(engine.figures().counter(Counter::FileReadsOverlapped), 1);
     }
 
@@ -302,7 +308,7 @@ mod tests {
         assert_eq!(reads.readings[0].state, State::Forgotten);
         assert!(begin(&mut reads, engine, 8, 2) && reads.readings[1].first == 8);
         assert_eq!(
-            reads.take(slot(9), &mut pages[..3]),
+            reads.take(engine, slot(9), &mut pages[..3]),
             None,
             "more than is read: it comes back by another way"
         );
@@ -313,7 +319,11 @@ mod tests {
         wait(&mut reads);
         reads.forget_all();
         assert_eq!(reads.readings[0].state, State::Free);
-        assert_eq!(reads.take(slot(1), &mut pages[..1]), None);
+        assert_eq!(reads.take(engine, slot(1), &mut pages[..1]), None);
+        assert!(begin(&mut reads, engine, 1, 1));
+        wait(&mut reads);
+        engine.stale_copies.fetch_add(1, Relaxed);
+        assert_eq!(reads.take(engine, slot(1), &mut pages[..1]), None, "a slot may have changed hands");
     }
 
     #[test]
@@ -326,7 +336,7 @@ mod tests {
         wait(&mut reads);
         assert_eq!(reads.readings[0].state, State::Failed, "the file ends within it");
         assert!(reads.readings[0].holds(slot(SLOTS - 1), 2), "it is not begun again");
-        assert_eq!(reads.take(slot(SLOTS - 1), &mut pages[..2]), None);
+        assert_eq!(reads.take(engine, slot(SLOTS - 1), &mut pages[..2]), None);
         assert_eq!(reads.readings[0].state, State::Free);
     }
 
