@@ -15,6 +15,7 @@ use crate::placement::NO_CPU;
 use crate::ranges::Ranges;
 use crate::requests::{Request, Requests};
 use crate::staging::Staging;
+use crate::sys;
 use crate::thread::STACK_BYTES;
 use crate::uffd::Userfault;
 use core::cell::UnsafeCell;
@@ -57,6 +58,8 @@ pub enum Intent {
 
 /// Mappings below this are small against what the limit may be exceeded by.
 const MAPPED_BYTES_MIN: usize = 1 << 20;
+/// Small mappings are not looked at sooner after the last look.
+const SMALL_MAPPED_NS: u64 = 3_000_000;
 /// Waits of a millisecond for the evictor's look at a new mapping.
 const MAPPED_WAITS: u32 = 50;
 
@@ -151,6 +154,10 @@ pub struct Engine {
     pub(crate) demotion_room: AtomicUsize,
     /// Bytes in small pieces that the program has mapped, or made accessible, since the last look at its mappings began.
     pub(crate) small_mapped: AtomicUsize,
+    /// When the last look at the mappings ended.
+    pub(crate) scanned_ns: AtomicU64,
+    /// 1: a check of all invariants waits for the handler's lock (a futex).
+    pub(crate) validation_waits: AtomicU32,
     /// Stored copies that the evictor has found stale and freed.
     pub(crate) stale_copies: AtomicU32,
     /// Address of the handler's room for what is read meanwhile; 0 before the first time.
@@ -306,17 +313,22 @@ impl Engine {
     /// as those since the last look are little together or the group has room, and for others while the group is far from its
     /// limit even if it touches all of that, or hardly means to.
     pub fn memory_was_mapped(&self, bytes: usize, intent: Intent) {
-        if self.life() != Life::Running || !self.is_ours() {
-            return;
-        }
         let is_small = bytes < MAPPED_BYTES_MIN;
         if is_small && self.small_mapped.fetch_add(bytes, Relaxed) + bytes < MAPPED_BYTES_MIN {
             return;
         }
+        if self.life() != Life::Running || !self.is_ours() {
+            return;
+        }
         let segment = self.segment();
         let marks = Watermarks::of(segment.header.limit_bytes.load(Relaxed));
-        if is_small && segment.charge_bytes() < marks.low {
-            return;
+        if is_small {
+            self.small_mapped.store(0, Relaxed);
+            let scanned_ns = self.scanned_ns.load(Relaxed);
+            // Who opens and closes the same memory again and again does not wait each time.
+            if segment.charge_bytes() < marks.low || sys::now_ns() < scanned_ns + SMALL_MAPPED_NS {
+                return;
+            }
         }
         let is_far = segment.charge_bytes() + (bytes as u64) < marks.engage;
         if !self.is_engaged() && (is_far || intent == Intent::Sparse) {
@@ -324,12 +336,13 @@ impl Engine {
         }
         let seen = self.scans.load(Acquire);
         self.scan_wanted.store(1, Release);
-        crate::futex::post(&self.member().wake, crate::futex::Sharing::Shared);
+        futex::post(&self.member().wake, Sharing::Shared);
         for _ in 0..MAPPED_WAITS {
-            if self.scans.load(Acquire) != seen {
+            // While a fork is being prepared the evictor stands still, perhaps for this very thread.
+            if self.scans.load(Acquire) != seen || self.fork.is_preparing() {
                 return;
             }
-            crate::futex::wait(&self.scans, seen, 1_000_000, crate::futex::Sharing::Private);
+            futex::wait(&self.scans, seen, 1_000_000, Sharing::Private);
         }
     }
 

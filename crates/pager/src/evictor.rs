@@ -85,7 +85,6 @@ pub(crate) struct Evictor {
     /// How the pages of the last batch lay.
     pub(crate) scattered: Scattered,
     pub(crate) validation_next_ns: u64,
-    pub(crate) validation_put_off_ns: u64,
 }
 
 /// The evictor thread.
@@ -133,7 +132,6 @@ pub(crate) unsafe extern "C" fn run(argument: usize) -> ! {
         placement: EvictorPlacement::new(),
         scattered: Scattered::No,
         validation_next_ns: 0,
-        validation_put_off_ns: 0,
     };
     evictor.note_devices_below_store();
     loop {
@@ -367,6 +365,7 @@ impl Evictor {
                 found_new |= engine.register_pieces(mapping.start, mapping.end);
             }
         });
+        engine.scanned_ns.store(sys::now_ns(), Relaxed);
         futex::post(&engine.scans, Sharing::Private);
         if found_new {
             self.growing_until_ns = now + GROWING_NS;

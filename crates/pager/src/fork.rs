@@ -32,6 +32,7 @@ use crate::arena::Heirs;
 use crate::engine::{Engine, Life};
 use crate::futex::{self, Lock, Sharing};
 use crate::maps::{self, MappingFilter};
+use crate::pagemap;
 use crate::sys;
 use crate::thread::{self, Descriptors};
 use crate::uffd::{Userfault, Watch};
@@ -120,24 +121,21 @@ impl ForkState {
     ///
     /// # Errors
     /// mmap(2)'s.
-    pub(crate) fn is_own(userfault: Userfault) -> Result<bool, Errno> {
-        const SIGN: u64 = 0x6f77_6e20_7061_6765;
-        let sign = [SIGN; PAGE / 8];
+    pub(crate) fn is_own(userfault: Userfault, pagemap: i32) -> Result<bool, Errno> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping, of which nobody knows.
         let place = unsafe { mmap_anonymous(core::ptr::null_mut(), PAGE, access, MapFlags::PRIVATE) }?;
-        // Missing pages are the kernel's here: where the descriptor is another's the page reads as zeroes.
-        let copied = userfault.register(place as usize, PAGE, Watch::MoveTarget).is_ok()
-            // SAFETY: the sign is on the stack of a thread of the pager.
-            && unsafe { userfault.copy(place as usize, sign.as_ptr().cast(), PAGE) }.is_ok();
-        // SAFETY: mapped above; what was copied there is in memory. Unregistered first, for who reads the event of an
-        // unmapping is this thread.
+        // Zeroes, where nothing is: they do no harm to another process either.
+        let is_filled = userfault.register(place as usize, PAGE, Watch::MoveTarget).is_ok()
+            && userfault.zero(place as usize, PAGE).is_ok();
+        let is_own = is_filled && pagemap::now(pagemap, place as usize, 1)?.present != 0;
+        // SAFETY: mapped above, and nothing is there but zeroes. Unregistered first, for who reads the event of an unmapping is
+        // this thread.
         unsafe {
-            let is_own = copied && place.cast::<u64>().read_volatile() == SIGN;
             let _ = userfault.unregister(place as usize, PAGE);
             let _ = munmap(place, PAGE);
-            Ok(is_own)
         }
+        Ok(is_own)
     }
 
     /// The child has its userfaultfd: asks the parent to stop serving it, and waits until it did or is gone; then the
@@ -373,10 +371,11 @@ mod tests {
             rustix::process::PidfdFlags::empty(),
         );
         let flags = rustix::process::PidfdGetfdFlags::empty();
+        let pagemap = std::fs::File::open("/proc/self/pagemap").unwrap();
         let taken =
             rustix::process::pidfd_getfd(process.unwrap(), number.expect("its number"), flags).unwrap();
-        assert_eq!(ForkState::is_own(Userfault(taken.as_raw_fd())), Ok(false));
-        assert_eq!(ForkState::is_own(own), Ok(true));
+        assert_eq!(ForkState::is_own(Userfault(taken.as_raw_fd()), pagemap.as_raw_fd()), Ok(false));
+        assert_eq!(ForkState::is_own(own, pagemap.as_raw_fd()), Ok(true));
         drop(other.stdin.take());
         lines.for_each(drop);
         assert!(other.wait().unwrap().success());

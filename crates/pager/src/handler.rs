@@ -48,6 +48,18 @@ pub(crate) struct Fault {
     pub(crate) address: usize,
     pub(crate) access: Access,
     pub(crate) thread: u32,
+    pub(crate) turn: Turn,
+}
+
+const NO_FAULT: Fault = Fault { address: 0, access: Access::Read, thread: 0, turn: Turn::First };
+
+/// Whether a fault was in the queue before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// It was not looked at yet.
+    First,
+    /// It has waited for a read from a file.
+    HasRead,
 }
 
 /// The handler's own state; lost without harm at a fork, except that faults in the queue belong to threads that a child
@@ -110,7 +122,7 @@ pub(crate) unsafe extern "C" fn run(argument: usize) -> ! {
         raw_children: RawChildren::new(),
         reads: Reads::new(),
         placement: HandlerPlacement::new(),
-        queue: [Fault { address: 0, access: Access::Read, thread: 0 }; QUEUE],
+        queue: [NO_FAULT; QUEUE],
         first: 0,
         queued: 0,
         overflowed: Overflow::No,
@@ -199,7 +211,7 @@ fn join(engine: &Engine) -> Result<(), Errno> {
     }
     if token != 0 {
         let userfault = userfault.ok_or(Errno::BADF)?;
-        if !ForkState::is_own(Userfault(userfault))? {
+        if !ForkState::is_own(Userfault(userfault), descriptors.pagemap.load(Relaxed))? {
             let failed = [OutOfMemory::PagerFailed as u64, Errno::XDEV.raw_os_error() as u64, 0];
             link::tell(control, Kind::OutOfMemory, failed, None);
             return Err(Errno::XDEV);
@@ -248,6 +260,7 @@ impl Handler {
         } else if self.queued == 0 || self.holds != Holds::Nothing {
             self.wait();
         }
+        engine.make_way_for_validation();
         let _snapshots_wait = engine.serve_lock.lock();
         self.read_messages();
         self.reads.collect();
@@ -256,7 +269,7 @@ impl Handler {
         while self.queued > read && engine.fork.window_is_shut() {
             let fault = self.take_fault();
             if self.is_being_read(&fault) {
-                self.queue_fault(fault);
+                self.queue_fault(Fault { turn: Turn::HasRead, ..fault });
                 read += 1;
             } else if !self.needs_memory(&fault) || !self.wait_for_memory(fault.thread) {
                 if let Some(cpu) = self.placement.follow(fault.thread, &engine.faulting_cpu, begun) {
@@ -331,7 +344,7 @@ impl Handler {
                 match message.event() {
                     Event::Fault { address, access, thread } => {
                         self.reads.note_thread(thread);
-                        self.queue_fault(Fault { address, access, thread });
+                        self.queue_fault(Fault { address, access, thread, turn: Turn::First });
                     }
                     event if engine.fork.window_is_shut() => self.process(event),
                     event => self.postpone(event),
@@ -377,6 +390,11 @@ impl Handler {
     fn place_of_urgent(&self) -> Option<usize> {
         let mut places = (0..self.queued).map(|place| (self.first + place) % QUEUE);
         places.find(|&place| self.is_urgent(self.queue[place].thread))
+    }
+
+    /// Were faults forgotten that are to look again when the queue is empty?
+    pub(crate) fn has_forgotten_faults(&self) -> bool {
+        self.overflowed == Overflow::Forgot
     }
 
     /// Does this thread never wait for memory? The evictor frees it; a forking thread stands in the evictor's way.

@@ -23,9 +23,10 @@ use folioswap_slots::{SlotWord, SwapEntry};
 /// Between two checks, and the least part of the time that is left to everything else.
 const INTERVAL_NS: u64 = 50_000_000;
 const COST_DIVISOR: u64 = 20;
-/// Looks at the handler's lock before the check is put off, and for how long it is: who yields that often gives up much of its time.
+/// Looks at the handler's lock before the check is put off: who yields more often gives up much of its time.
 const TRIES: u32 = 50;
-const PUT_OFF_NS: u64 = 10_000_000;
+/// For how long the handler then leaves its lock alone, at most: more than the evictor sleeps between two rounds.
+const HANDLER_PAUSES_NS: u64 = 3_000_000;
 /// A program that ends waits for its last check at most so many times a millisecond.
 const LAST_WAITS: u32 = 2000;
 
@@ -191,25 +192,37 @@ impl Engine {
     }
 }
 
+impl Engine {
+    /// The evictor waits for the handler's lock to check everything: it gets it now. Handler, between two rounds.
+    pub(crate) fn make_way_for_validation(&self) {
+        if self.validation_waits.load(Acquire) != 0 {
+            futex::wait(&self.validation_waits, 1, HANDLER_PAUSES_NS, Sharing::Private);
+            self.validation_waits.store(0, Relaxed);
+        }
+    }
+}
+
 impl Evictor {
     /// Checks everything if the group wants that and it is time. Under the gate.
     pub(crate) fn validate_if_due(&mut self) {
         let engine = self.engine;
         let wanted = engine.validation_wanted.load(Acquire);
         let next = if wanted == 0 { self.validation_next_ns } else { 0 };
-        if !engine.wants_validation() || sys::now_ns() < next.max(self.validation_put_off_ns) {
+        if !engine.wants_validation() || sys::now_ns() < next {
             return;
         }
-        // Not waited for: the handler may wait for memory in its round, that is, for us.
+        // Not waited for: the handler may wait for memory in its round, that is, for us. It makes way before the next.
         let Some(_handler_waits) = (0..TRIES).find_map(|_| {
             engine.serve_lock.try_lock().or_else(|| {
                 rustix::thread::sched_yield();
                 None
             })
         }) else {
-            self.validation_put_off_ns = sys::now_ns() + PUT_OFF_NS;
+            engine.validation_waits.store(1, Release);
             return;
         };
+        engine.validation_waits.store(0, Release);
+        futex::wake(&engine.validation_waits, Sharing::Private);
         let begun = sys::now_ns();
         match engine.validate() {
             // An empty space proves nothing.
