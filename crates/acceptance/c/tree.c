@@ -1,5 +1,6 @@
 // Several members verify their own data; now and then one of them is killed.
 // tree MEMBERS MEBIBYTES-EACH SECONDS KILLS
+// tree pair MEBIBYTES: a child with memory of its own beside what it inherits, to be killed by whoever looks
 #include "check.h"
 #include <sys/prctl.h>
 
@@ -49,7 +50,33 @@ static char *prepare(size_t bytes, unsigned seed) {
     return a;
 }
 
+static void pair(size_t bytes) {
+    char *inherited = prepare(bytes, 63);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        CHECK(prctl(PR_SET_PDEATHSIG, SIGKILL) == 0);
+        char *own = prepare(bytes, 5);
+        printf("ready %d\n", getpid());
+        fflush(stdout);
+        for (size_t page = 0;; page = (page + 1) % (bytes / PAGE)) {
+            check_page(own + page * PAGE, page * 64 + 5, 0);
+            check_page(inherited + page * PAGE, page * 64 + 63, 0);
+            usleep(100);
+        }
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child);
+    if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL) FAIL("the child ended by itself: %#x", status);
+    printf("the child is dead\n");
+    fflush(stdout);
+    usleep(1500000);
+    for (size_t page = 0; page < bytes / PAGE; page++) check_page(inherited + page * PAGE, page * 64 + 63, 0);
+    printf("ok\n");
+}
+
 int main(int argc, char **argv) {
+    if (argc == 3 && strcmp(argv[1], "pair") == 0) return pair(strtoul(argv[2], 0, 10) * MIB), 0;
     CHECK(argc >= 5);
     size_t bytes = strtoul(argv[2], 0, 10) * MIB;
     if (strcmp(argv[1], "member") == 0) {

@@ -66,3 +66,32 @@ fn slots_of_the_dead_are_free_within_a_second() {
     assert!(left < 2 * MIB, "{left} of {most} bytes are still in use one second after the deaths");
     running.finish().check();
 }
+
+/// One dies and its parent lives on: what was the dead one's alone is free, and nothing of what they shared.
+#[test]
+fn slots_of_a_dead_child_are_free_within_a_second_while_its_parent_goes_on() {
+    if !job::judging_folioswap() {
+        skip!("only for folioswap");
+    }
+    let program = c_program("tree", "", &[]);
+    let job = Job::new([program.as_os_str(), "pair".as_ref(), "64".as_ref()])
+        .option("--swap")
+        .option("file:/var/tmp");
+    let mut running = job.start(job::engine(48 * MIB));
+    running.wait_for_output("ready");
+    let ready = running.output();
+    let victim: i32 = ready.trim().rsplit(' ').next().and_then(|pid| pid.parse().ok()).expect("the child's number");
+    let before = used(running.pid).expect("swapon --show while it runs");
+    assert!(before > 80 * MIB, "only {before} bytes in use: nothing is shown by their absence");
+    // SAFETY: kill has no memory effects; the process is a descendant of ours.
+    assert_eq!(unsafe { libc::kill(victim, libc::SIGKILL) }, 0);
+    let dead = Instant::now();
+    running.wait_for_output("the child is dead");
+    let mut left = u64::MAX;
+    while dead.elapsed() < Duration::from_secs(1) && left > 68 * MIB {
+        left = used(running.pid).expect("swapon --show while it runs");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(left <= 68 * MIB, "{left} of {before} bytes are still in use one second after the death");
+    running.finish().check();
+}
