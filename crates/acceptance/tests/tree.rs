@@ -80,18 +80,21 @@ fn slots_of_a_dead_child_are_free_within_a_second_while_its_parent_goes_on() {
     let mut running = job.start(job::engine(48 * MIB));
     running.wait_for_output("ready");
     let ready = running.output();
-    let victim: i32 = ready.trim().rsplit(' ').next().and_then(|pid| pid.parse().ok()).expect("the child's number");
+    let victim: i32 =
+        ready.trim().rsplit(' ').next().and_then(|pid| pid.parse().ok()).expect("the child's number");
+    // What both share, and a quarter more that the parent keeps for what it will write.
+    let allowed = 64 * MIB * 5 / 4 + 8 * MIB;
     let before = used(running.pid).expect("swapon --show while it runs");
-    assert!(before > 80 * MIB, "only {before} bytes in use: nothing is shown by their absence");
+    assert!(before > allowed + 48 * MIB, "only {before} bytes in use: nothing is shown by their absence");
     // SAFETY: kill has no memory effects; the process is a descendant of ours.
     assert_eq!(unsafe { libc::kill(victim, libc::SIGKILL) }, 0);
     let dead = Instant::now();
     running.wait_for_output("the child is dead");
     let mut left = u64::MAX;
-    while dead.elapsed() < Duration::from_secs(1) && left > 68 * MIB {
+    while dead.elapsed() < Duration::from_secs(1) && left > allowed {
         left = used(running.pid).expect("swapon --show while it runs");
         std::thread::sleep(Duration::from_millis(20));
     }
-    assert!(left <= 68 * MIB, "{left} of {before} bytes are still in use one second after the death");
+    assert!(left <= allowed, "{left} of {before} bytes are still in use one second after the death");
     running.finish().check();
 }
