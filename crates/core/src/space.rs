@@ -20,7 +20,6 @@ use core::sync::atomic::{
     AtomicPtr, AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
-use folioswap_devices::read_ring::ReadRing;
 use folioswap_devices::{
     Checksum, FileError, FileSlot, IncompressiblePolicy, Location, LocationCell, MmStat, Owner, Page,
     PageMemory, Place, Scratch, StoreOptions, Stored, Zram,
@@ -30,7 +29,6 @@ use folioswap_slots::{
     SlotWord, Slots, SwapEntry,
 };
 use folioswap_trace::{Event, Tracer};
-use rustix::io::Errno;
 
 /// What stands beside each slot word.
 #[repr(C)]
@@ -420,38 +418,10 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
         entries: &[Option<SwapEntry>],
         first: FileSlot,
         pages: &mut [Page],
-        bad: impl FnMut(usize),
+        mut bad: impl FnMut(usize),
     ) -> Result<(), ReadError> {
         let (device, within) = self.shared.open(first).ok_or(ReadError::Corrupt)?;
         device.read(within, pages.as_flattened_mut()).map_err(ReadError::File)?;
-        self.check_run(entries, pages, bad);
-        Ok(())
-    }
-
-    /// Begins to read slots of a shared device that follow each other, as [`ReadRing::begin`] does. What has come is to be checked
-    /// with [`Space::check_run`].
-    ///
-    /// # Safety
-    /// [`ReadRing::begin`]'s.
-    ///
-    /// # Errors
-    /// BADF: no shared device has this slot. Otherwise [`ReadRing::begin`]'s.
-    pub unsafe fn begin_read(
-        &self,
-        ring: &mut ReadRing,
-        first: FileSlot,
-        pages: NonNull<u8>,
-        bytes: usize,
-        tag: u64,
-    ) -> Result<(), Errno> {
-        let (device, within) = self.shared.open(first).ok_or(Errno::BADF)?;
-        // SAFETY: the caller's.
-        unsafe { ring.begin(device, within, pages, bytes, tag) }
-    }
-
-    /// Checks pages that were read from shared devices for these entries; calls `bad` with the index of every page that is not
-    /// what was written. Only the holder of the entries' page words may call.
-    pub fn check_run(&self, entries: &[Option<SwapEntry>], pages: &[Page], mut bad: impl FnMut(usize)) {
         for (index, (entry, page)) in entries.iter().zip(pages).enumerate() {
             let expected =
                 entry.and_then(|entry| self.beside(entry)).map(|beside| beside.check.load(Relaxed));
@@ -459,6 +429,7 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
                 bad(index);
             }
         }
+        Ok(())
     }
 
     /// Are an entry's bytes in the compressed RAM device?

@@ -4,7 +4,6 @@ use crate::engine::Engine;
 use crate::handler::{Fault, Handler};
 use crate::isolate::{Pages, page_index};
 use crate::staging::FOLIO_PAGES;
-use crate::sys;
 use crate::uffd::{Access, Stopped};
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_core::page::{Heat, PageState, PageWord};
@@ -303,14 +302,6 @@ impl Handler {
             return 1;
         }
         let pages = self.buffers.pages(page, run);
-        if let Some(began_ns) = self.reads.take(self.engine, slot, pages) {
-            let mut is_whole = true;
-            space.check_run(&entries[..run], pages, |_| is_whole = false);
-            if is_whole {
-                self.engine.figures().add(Counter::FaultNanoseconds, sys::now_ns() - began_ns);
-                return run;
-            }
-        }
         if space.read_run(&entries[..run], slot, pages, |index| bad(page + index)).is_err() {
             (page..page + run).for_each(bad);
         }

@@ -27,7 +27,6 @@ pub mod pagemap;
 mod placement;
 pub mod ranges;
 mod raw_child;
-mod reads;
 pub mod requests;
 mod shared;
 pub mod staging;
