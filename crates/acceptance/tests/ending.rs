@@ -4,7 +4,7 @@ use folioswap_acceptance::job::{self, Engine, Job, Outcome, Running};
 use folioswap_acceptance::programs::{self, c_program};
 use folioswap_acceptance::{MIB, skip};
 use std::fs;
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 const LIMIT: u64 = 40 * MIB;
@@ -99,8 +99,14 @@ fn sigterm_ends_a_program_that_does_not_handle_it() {
     }
 }
 
-fn executable(pid: i32) -> Option<PathBuf> {
-    fs::read_link(format!("/proc/{pid}/exe")).ok()
+/// Does this process run this program?
+fn runs(pid: i32, program: &Path) -> bool {
+    fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|path| path == program)
+}
+
+fn kill_9(pid: i32) {
+    // SAFETY: kill has no memory effects; the process is in our own cgroup.
+    assert_eq!(unsafe { libc::kill(pid, libc::SIGKILL) }, 0);
 }
 
 /// kill -9 of each process of the command's own, one run for each: the managed tree ends with it.
@@ -117,7 +123,7 @@ fn kill_9_of_the_command_ends_everything() {
         let mut own: Vec<i32> = running
             .processes()
             .into_iter()
-            .filter(|&pid| executable(pid).is_some_and(|path| path == folioswap) || pid == running.pid)
+            .filter(|&pid| runs(pid, &folioswap) || pid == running.pid)
             .collect();
         own.sort_unstable();
         let Some(&victim) = own.get(index) else {
@@ -127,8 +133,7 @@ fn kill_9_of_the_command_ends_everything() {
             running.finish().check_clean();
             return;
         };
-        // SAFETY: kill has no memory effects; the process is in our own cgroup.
-        assert_eq!(unsafe { libc::kill(victim, libc::SIGKILL) }, 0);
+        kill_9(victim);
         let outcome = running.finish();
         assert!(outcome.code != Some(0), "killed, but: {}", outcome.describe());
         outcome.check_clean();
@@ -150,15 +155,14 @@ fn kill_9_of_the_supervisor_of_what_was_left_behind() {
     let until = Instant::now() + Duration::from_secs(30);
     let supervisor = loop {
         let mut own = running.processes();
-        own.retain(|&pid| executable(pid).is_some_and(|path| path == folioswap));
+        own.retain(|&pid| runs(pid, &folioswap));
         match own[..] {
             [only] if only != running.pid => break only,
             _ => assert!(Instant::now() < until, "`run` has not returned: {own:?}"),
         }
         std::thread::sleep(Duration::from_millis(20));
     };
-    // SAFETY: kill has no memory effects; the process is in our own cgroup.
-    assert_eq!(unsafe { libc::kill(supervisor, libc::SIGKILL) }, 0);
+    kill_9(supervisor);
     let outcome = running.finish();
     assert_eq!(outcome.code, Some(0), "{}", outcome.describe());
     outcome.check_clean();
@@ -173,13 +177,8 @@ fn kill_9_of_the_program() {
     let program = c_program("ending", "", &[]).canonicalize().expect("path");
     let mut running = job(&["count", "96"]).start(job::engine(LIMIT));
     running.wait_for_output("ready");
-    let victim = running
-        .processes()
-        .into_iter()
-        .find(|&pid| executable(pid).is_some_and(|path| path == program))
-        .expect("the program runs");
-    // SAFETY: kill has no memory effects; the process is in our own cgroup.
-    assert_eq!(unsafe { libc::kill(victim, libc::SIGKILL) }, 0);
+    let victim = running.processes().into_iter().find(|&pid| runs(pid, &program)).expect("the program runs");
+    kill_9(victim);
     let outcome = running.finish();
     assert_eq!(outcome.code, Some(137), "{}", outcome.describe());
     assert_ne!(end(&outcome), "out_of_swap");

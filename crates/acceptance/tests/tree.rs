@@ -20,6 +20,17 @@ fn used(pid: i32) -> Option<u64> {
     lines.map(|line| line.split_whitespace().rev().nth(after)?.parse::<u64>().ok()).sum()
 }
 
+/// What is still in use when it is no more than `allowed`, or a second after the death.
+fn used_within_a_second(pid: i32, dead: Instant, allowed: u64) -> u64 {
+    loop {
+        let left = used(pid).expect("swapon --show while it runs");
+        if left <= allowed || dead.elapsed() >= Duration::from_secs(1) {
+            return left;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 #[test]
 fn members_that_are_killed_lose_nothing_of_the_others() {
     let program = c_program("tree", "", &[]);
@@ -53,16 +64,8 @@ fn slots_of_the_dead_are_free_within_a_second() {
         std::thread::sleep(Duration::from_millis(50));
     }
     assert!(most > 60 * MIB, "never more than {most} bytes in use: nothing is shown by their absence");
-    let dead = Instant::now();
-    let mut left = u64::MAX;
-    while dead.elapsed() < Duration::from_secs(1) {
-        left = used(running.pid).expect("swapon --show while it runs");
-        // The root itself still has a few pages out: its libraries' data, its stack.
-        if left < 2 * MIB {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    // The root itself still has a few pages out: its libraries' data, its stack.
+    let left = used_within_a_second(running.pid, Instant::now(), 2 * MIB - 1);
     assert!(left < 2 * MIB, "{left} of {most} bytes are still in use one second after the deaths");
     running.finish().check();
 }
@@ -90,11 +93,7 @@ fn slots_of_a_dead_child_are_free_within_a_second_while_its_parent_goes_on() {
     assert_eq!(unsafe { libc::kill(victim, libc::SIGKILL) }, 0);
     let dead = Instant::now();
     running.wait_for_output("the child is dead");
-    let mut left = u64::MAX;
-    while dead.elapsed() < Duration::from_secs(1) && left > allowed {
-        left = used(running.pid).expect("swapon --show while it runs");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    let left = used_within_a_second(running.pid, dead, allowed);
     assert!(left <= allowed, "{left} of {before} bytes are still in use one second after the death");
     running.finish().check();
 }

@@ -7,9 +7,12 @@
 //! What must hold: whoever reads the page at the end finds what was written last, and the entry is freed exactly once, when
 //! nothing refers to it. The wrong ways that prototypes went are models too, and must fail.
 
+mod common;
+
+use common::Word;
 use folioswap_core::page::{Heat, PageState, PageWord};
 use folioswap_slots::SwapEntry;
-use loom::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
+use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 
@@ -29,7 +32,7 @@ struct Mapped {
 }
 
 struct Page {
-    word: AtomicU64,
+    word: Word,
     kernel: Mutex<Mapped>,
     move_lock: Mutex<()>,
     /// The evictor's batch, or a fork's window.
@@ -67,7 +70,7 @@ fn entry() -> SwapEntry {
 impl Page {
     fn new(word: PageWord, kernel: Mapped) -> Self {
         Page {
-            word: AtomicU64::new(word.bits()),
+            word: Word::new(word),
             kernel: Mutex::new(kernel),
             move_lock: Mutex::new(()),
             gate: Mutex::new(()),
@@ -87,15 +90,6 @@ impl Page {
         page
     }
 
-    fn load(&self) -> PageWord {
-        PageWord::from_bits(self.word.load(Acquire))
-    }
-    fn replace(&self, old: PageWord, new: PageWord) -> bool {
-        self.word.compare_exchange(old.bits(), new.bits(), AcqRel, Acquire).is_ok()
-    }
-    fn set(&self, word: PageWord) {
-        self.word.store(word.bits(), Release);
-    }
     fn free(&self) {
         assert_eq!(self.freed.fetch_add(1, AcqRel), 0, "the entry is freed twice");
     }
@@ -107,39 +101,39 @@ impl Page {
     }
 
     fn swap_in_for_read(&self) {
-        let before = self.load();
+        let before = self.word.load();
         let Some(claimed) = before.claim() else { return };
-        if self.replace(before, claimed) {
+        if self.word.replace(before, claimed) {
             self.copy_in(true);
-            self.set(claimed.returned_clean(Heat::Cold).unwrap());
+            self.word.set(claimed.returned_clean(Heat::Cold).unwrap());
         }
     }
 
     fn swap_in_for_write(&self, returns: Returns) {
-        let before = self.load();
+        let before = self.word.load();
         let Some(claimed) = before.claim() else { return };
-        if self.replace(before, claimed) {
+        if self.word.replace(before, claimed) {
             self.copy_in(false);
             match returns {
                 Returns::Right => {
-                    self.set(claimed.returned().unwrap());
+                    self.word.set(claimed.returned().unwrap());
                     self.free();
                 }
-                Returns::KeepsTheFlag => self.set(claimed.returned_clean(Heat::Cold).unwrap()),
+                Returns::KeepsTheFlag => self.word.set(claimed.returned_clean(Heat::Cold).unwrap()),
             }
         }
     }
 
     /// A write fault on a protected page, as in `serve` and `serve_clean`. False: look again.
     fn serve_protected(&self) -> bool {
-        let word = self.load();
+        let word = self.word.load();
         match word.state() {
             PageState::Isolated(_) => {
                 drop(self.move_lock.lock().unwrap());
                 return false;
             }
             PageState::Clean(..) => {
-                if !self.replace(word, word.dirtied().unwrap()) {
+                if !self.word.replace(word, word.dirtied().unwrap()) {
                     return false;
                 }
                 self.free();
@@ -163,7 +157,7 @@ impl Page {
             };
             if now.present {
                 while !self.serve_protected() {}
-            } else if let PageState::Isolated(_) = self.load().state() {
+            } else if let PageState::Isolated(_) = self.word.load().state() {
                 drop(self.move_lock.lock().unwrap());
             } else {
                 self.swap_in_for_write(returns);
@@ -193,13 +187,13 @@ impl Page {
         let asked_first = self.is_protected();
         let _batch = self.gate.lock().unwrap();
         let _events_wait = self.move_lock.lock().unwrap();
-        let clean_before = matches!(self.load().state(), PageState::Clean(..));
-        let old = self.load();
+        let clean_before = matches!(self.word.load().state(), PageState::Clean(..));
+        let old = self.word.load();
         let isolated = match drops {
             Drops::DecidesFirst if clean_before => old.isolate_clean().or(old.isolate(entry())),
             _ => old.isolate_clean(),
         };
-        let Some(isolated) = isolated.filter(|&isolated| self.replace(old, isolated)) else { return };
+        let Some(isolated) = isolated.filter(|&isolated| self.word.replace(old, isolated)) else { return };
         let unchanged = match drops {
             Drops::Right => self.is_protected(),
             Drops::AsksFirst => asked_first,
@@ -210,9 +204,9 @@ impl Page {
         }
         if unchanged {
             *self.kernel.lock().unwrap() = Mapped { present: false, protected: false, contents: 0 };
-            self.set(isolated.dropped().unwrap());
+            self.word.set(isolated.dropped().unwrap());
         } else {
-            self.set(old.dirtied().unwrap());
+            self.word.set(old.dirtied().unwrap());
             self.free();
         }
     }
@@ -220,7 +214,7 @@ impl Page {
     /// What the program finds at the end, and that nothing is lost or left over.
     fn check(&self) {
         let kernel = *self.kernel.lock().unwrap();
-        let (word, freed) = (self.load(), self.freed.load(Acquire));
+        let (word, freed) = (self.word.load(), self.freed.load(Acquire));
         let found = if kernel.present { kernel.contents } else { OLD };
         assert_eq!(found, NEW, "a lost update: {word:?}");
         match word.entry() {

@@ -4,9 +4,12 @@
 //! What must hold: the program reads what it wrote last, or zero after it gave the page up, wherever the page was at that moment; and
 //! each swap entry is freed exactly once, or held by the word.
 
+mod common;
+
+use common::{Word, put_zeroes};
 use folioswap_core::page::{PageState, PageWord};
 use folioswap_slots::SwapEntry;
-use loom::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
+use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 
@@ -32,7 +35,7 @@ enum Serves {
 }
 
 struct Page {
-    word: AtomicU64,
+    word: Word,
     /// What the kernel has mapped.
     mapped: Mutex<Option<u64>>,
     staged: Mutex<Option<u64>>,
@@ -51,7 +54,7 @@ struct Page {
 impl Page {
     fn present(evicts: Evicts, serves: Serves) -> Self {
         Page {
-            word: AtomicU64::new(PageWord::PRESENT.bits()),
+            word: Word::new(PageWord::PRESENT),
             mapped: Mutex::new(Some(BEFORE)),
             staged: Mutex::new(None),
             stored: Mutex::new(None),
@@ -65,38 +68,26 @@ impl Page {
         }
     }
 
-    fn load(&self) -> PageWord {
-        PageWord::from_bits(self.word.load(Acquire))
-    }
-
-    fn set(&self, word: Option<PageWord>) {
-        self.word.store(word.expect("a transition").bits(), Release);
-    }
-
-    fn replace(&self, old: PageWord, new: PageWord) -> bool {
-        self.word.compare_exchange(old.bits(), new.bits(), AcqRel, Acquire).is_ok()
-    }
-
     /// As `isolate` and `move_piece`.
     fn isolate(&self) {
         let _events_wait = self.move_lock.lock().unwrap();
-        let before = self.load();
+        let before = self.word.load();
         if self.evicts == Evicts::Right && matches!(before.state(), PageState::Removed { .. }) {
             return;
         }
         let Some(isolated) = before.isolate(SwapEntry::from_raw(7).unwrap()) else { return };
         self.cached.store(true, Release);
-        if !self.replace(before, isolated) {
+        if !self.word.replace(before, isolated) {
             return;
         }
         let moved = if self.event_unread.load(Acquire) { None } else { self.mapped.lock().unwrap().take() };
         if moved.is_none() {
-            self.set(isolated.not_moved(before));
+            self.word.set(isolated.not_moved(before).unwrap());
             return;
         }
         *self.staged.lock().unwrap() = moved;
         self.moves.fetch_add(1, AcqRel);
-        self.set(isolated.moved());
+        self.word.set(isolated.moved().unwrap());
     }
 
     /// As `write_back_oldest` and `finish`, if anything was taken.
@@ -104,21 +95,7 @@ impl Page {
         let Some(value) = *self.staged.lock().unwrap() else { return };
         *self.stored.lock().unwrap() = Some(value);
         self.cached.store(false, Release);
-        loop {
-            let word = self.load();
-            match word.state() {
-                PageState::Leaving(_) => {
-                    if self.replace(word, word.written().unwrap()) {
-                        break;
-                    }
-                }
-                PageState::Returning(_) => thread::yield_now(),
-                _ => {
-                    self.free();
-                    break;
-                }
-            }
-        }
+        self.word.finish(|| self.free());
         *self.staged.lock().unwrap() = None;
     }
 
@@ -128,11 +105,11 @@ impl Page {
 
     /// A fault, as in `serve`: the page was not mapped when the program touched it. The program looks again afterwards.
     fn serve(&self) {
-        let before = self.load();
+        let before = self.word.load();
         match before.state() {
             PageState::Leaving(_) | PageState::Stored(_) => {
                 let claimed = before.claim().unwrap();
-                if !self.replace(before, claimed) {
+                if !self.word.replace(before, claimed) {
                     return;
                 }
                 let staged = matches!(before.state(), PageState::Leaving(_)) && self.cached.load(Acquire);
@@ -140,26 +117,22 @@ impl Page {
                 let value = from.lock().unwrap().expect("the page is not where its word says");
                 let previous = self.mapped.lock().unwrap().replace(value);
                 assert_eq!(previous, None, "the kernel would refuse");
-                self.set(claimed.returned());
+                self.word.set(claimed.returned().unwrap());
                 if matches!(before.state(), PageState::Stored(_)) {
                     self.free();
                 }
             }
             PageState::Isolated(_) if self.serves == Serves::Right => thread::yield_now(),
             PageState::Isolated(_) => {
-                self.mapped.lock().unwrap().get_or_insert(0);
+                put_zeroes(&self.mapped);
             }
             _ => {
-                let Some(filling) = before.fill().filter(|&filling| self.replace(before, filling)) else {
+                let Some(filling) = before.fill().filter(|&filling| self.word.replace(before, filling))
+                else {
                     return;
                 };
-                let filled = {
-                    let mut mapped = self.mapped.lock().unwrap();
-                    let empty = mapped.is_none();
-                    mapped.get_or_insert(0);
-                    empty
-                };
-                self.set(if filled { filling.filled() } else { filling.not_filled() });
+                let filled = put_zeroes(&self.mapped);
+                self.word.set(if filled { filling.filled() } else { filling.not_filled() }.unwrap());
             }
         }
     }
@@ -190,9 +163,9 @@ impl Page {
         let _moves_wait = self.move_lock.lock().unwrap();
         self.event_unread.store(false, Release);
         loop {
-            let before = self.load();
+            let before = self.word.load();
             let removed = before.remove(1).expect("the reader never meets its own claim, nor a move");
-            if self.replace(before, removed) {
+            if self.word.replace(before, removed) {
                 if matches!(before.state(), PageState::Stored(_)) {
                     self.free();
                 }
@@ -203,7 +176,7 @@ impl Page {
 
     /// In the end every entry that was used is freed, or the word's.
     fn check(&self) {
-        let held = usize::from(matches!(self.load().state(), PageState::Stored(_)));
+        let held = usize::from(matches!(self.word.load().state(), PageState::Stored(_)));
         assert_eq!(self.freed.load(Acquire) + held, self.moves.load(Acquire), "entries freed and held");
     }
 }

@@ -5,14 +5,17 @@
 //! What must hold: a page is copied from staging only while its place is certainly filled, from the device only when its
 //! location is set, and its swap entry is freed exactly once by exactly one of the two.
 
+mod common;
+
+use common::{Word, put_zeroes};
 use folioswap_core::page::{PageState, PageWord};
 use folioswap_slots::SwapEntry;
-use loom::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
+use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 
 struct Page {
-    word: AtomicU64,
+    word: Word,
     cached: AtomicBool,
     located: AtomicBool,
     staged: AtomicBool,
@@ -24,20 +27,12 @@ impl Page {
         let entry = SwapEntry::from_raw(7).unwrap();
         let word = PageWord::PRESENT.isolate(entry).unwrap().moved().unwrap();
         Page {
-            word: AtomicU64::new(word.bits()),
+            word: Word::new(word),
             cached: AtomicBool::new(true),
             located: AtomicBool::new(false),
             staged: AtomicBool::new(true),
             freed: AtomicUsize::new(0),
         }
-    }
-
-    fn load(&self) -> PageWord {
-        PageWord::from_bits(self.word.load(Acquire))
-    }
-
-    fn replace(&self, old: PageWord, new: PageWord) -> bool {
-        self.word.compare_exchange(old.bits(), new.bits(), AcqRel, Acquire).is_ok()
     }
 
     fn free(&self) {
@@ -49,30 +44,16 @@ impl Page {
     fn write_back(&self) {
         self.located.store(true, Release);
         self.cached.store(false, Release);
-        loop {
-            let word = self.load();
-            match word.state() {
-                PageState::Leaving(_) => {
-                    if self.replace(word, word.written().unwrap()) {
-                        break;
-                    }
-                }
-                PageState::Returning(_) => thread::yield_now(),
-                _ => {
-                    self.free();
-                    break;
-                }
-            }
-        }
+        self.word.finish(|| self.free());
         self.staged.store(false, Release);
     }
 
     /// A fault, as in `swap_in`. `copied` says whether the kernel took the copy.
     fn fault(&self, copied: bool) {
         loop {
-            let before = self.load();
+            let before = self.word.load();
             let Some(claimed) = before.claim() else { return };
-            if !self.replace(before, claimed) {
+            if !self.word.replace(before, claimed) {
                 continue;
             }
             let from_staging = matches!(before.state(), PageState::Leaving(_)) && self.cached.load(Acquire);
@@ -82,10 +63,10 @@ impl Page {
                 assert!(self.located.load(Acquire), "read from a device before the location was set");
             }
             if !copied {
-                self.word.store(claimed.unclaim().unwrap().bits(), Release);
+                self.word.set(claimed.unclaim().unwrap());
                 return;
             }
-            self.word.store(claimed.returned().unwrap().bits(), Release);
+            self.word.set(claimed.returned().unwrap());
             if matches!(before.state(), PageState::Stored(_)) {
                 self.free();
             }
@@ -96,9 +77,9 @@ impl Page {
     /// The program gave the page up, as in `remove_in_block`.
     fn remove(&self) {
         loop {
-            let before = self.load();
+            let before = self.word.load();
             let Some(removed) = before.remove(1) else { panic!("the reader never meets its own claim") };
-            if self.replace(before, removed) {
+            if self.word.replace(before, removed) {
                 if matches!(before.state(), PageState::Stored(_)) {
                     self.free();
                 }
@@ -129,7 +110,7 @@ fn a_fault_while_the_folio_is_written_back() {
     model(
         |page| page.fault(true),
         |page| {
-            assert_eq!(page.load(), PageWord::PRESENT_HOT);
+            assert_eq!(page.word.load(), PageWord::PRESENT_HOT);
             assert_eq!(page.freed.load(Acquire), 1);
         },
     );
@@ -140,7 +121,7 @@ fn a_fault_whose_copy_the_kernel_refuses() {
     model(
         |page| page.fault(false),
         |page| {
-            assert!(matches!(page.load().state(), PageState::Stored(_)));
+            assert!(matches!(page.word.load().state(), PageState::Stored(_)));
             assert_eq!(page.freed.load(Acquire), 0);
         },
     );
@@ -154,7 +135,7 @@ fn refused_once_then_served() {
             page.fault(true);
         },
         |page| {
-            assert_eq!(page.load(), PageWord::PRESENT_HOT);
+            assert_eq!(page.word.load(), PageWord::PRESENT_HOT);
             assert_eq!(page.freed.load(Acquire), 1);
         },
     );
@@ -165,7 +146,7 @@ fn a_removal_while_the_folio_is_written_back() {
     model(
         |page| page.remove(),
         |page| {
-            assert_eq!(page.load().state(), PageState::Removed { epoch: 1 });
+            assert_eq!(page.word.load().state(), PageState::Removed { epoch: 1 });
             assert_eq!(page.freed.load(Acquire), 1);
         },
     );
@@ -187,7 +168,7 @@ const WRITTEN: u64 = 1;
 
 /// A page in a window of first touches: its word says `Present`, and it *is* there, which no word tells.
 struct Touched {
-    word: AtomicU64,
+    word: Word,
     /// What is mapped, as the kernel has it.
     mapped: Mutex<Option<u64>>,
     staged: Mutex<Option<u64>>,
@@ -203,43 +184,30 @@ enum Fills {
 }
 
 impl Touched {
-    fn load(&self) -> PageWord {
-        PageWord::from_bits(self.word.load(Acquire))
-    }
-
-    fn replace(&self, old: PageWord, new: PageWord) -> bool {
-        self.word.compare_exchange(old.bits(), new.bits(), AcqRel, Acquire).is_ok()
-    }
-
     /// As in the pager's `isolate`: the move lock does not matter here, since a first touch does not take it.
     fn evict(&self) {
-        let before = self.load();
+        let before = self.word.load();
         let Some(isolated) = before.isolate(SwapEntry::from_raw(7).unwrap()) else { return };
-        if !self.replace(before, isolated) {
+        if !self.word.replace(before, isolated) {
             return;
         }
         let moved = self.mapped.lock().unwrap().take();
         *self.staged.lock().unwrap() = moved;
         let after = if moved.is_some() { isolated.moved() } else { isolated.not_moved(before) };
-        self.word.store(after.unwrap().bits(), Release);
+        self.word.set(after.unwrap());
     }
 
     /// As in the pager's `first_touch`: the kernel refuses where something is.
     fn fill(&self, fills: Fills) {
-        let before = self.load();
+        let before = self.word.load();
         let Some(filling) = before.fill() else { return };
-        if matches!(fills, Fills::Right) && !self.replace(before, filling) {
+        if matches!(fills, Fills::Right) && !self.word.replace(before, filling) {
             return;
         }
-        let filled = {
-            let mut mapped = self.mapped.lock().unwrap();
-            let empty = mapped.is_none();
-            mapped.get_or_insert(0);
-            empty
-        };
+        let filled = put_zeroes(&self.mapped);
         if matches!(fills, Fills::Right) {
             let after = if filled { filling.filled() } else { filling.not_filled() };
-            self.word.store(after.unwrap().bits(), Release);
+            self.word.set(after.unwrap());
         }
     }
 
@@ -253,7 +221,7 @@ impl Touched {
 fn first_touch(fills: Fills) {
     loom::model(move || {
         let page = Arc::new(Touched {
-            word: AtomicU64::new(PageWord::PRESENT.bits()),
+            word: Word::new(PageWord::PRESENT),
             mapped: Mutex::new(Some(WRITTEN)),
             staged: Mutex::new(None),
         });
@@ -265,7 +233,7 @@ fn first_touch(fills: Fills) {
         evictor.join().unwrap();
         assert_eq!(page.read(), WRITTEN, "the update is lost");
         let away = page.mapped.lock().unwrap().is_none();
-        assert_eq!(matches!(page.load().state(), PageState::Leaving(_)), away);
+        assert_eq!(matches!(page.word.load().state(), PageState::Leaving(_)), away);
     });
 }
 

@@ -11,6 +11,7 @@ use crate::arena::{Arena, Heirs};
 use crate::clean::Bin;
 use crate::fork::ForkState;
 use crate::futex::{self, Lock, Sharing};
+use crate::pagemap;
 use crate::placement::NO_CPU;
 use crate::ranges::Ranges;
 use crate::requests::{Request, Requests};
@@ -300,7 +301,7 @@ impl Engine {
     /// Waits until this process's memory is looked after (or is known not to be). Threads of the program.
     pub fn wait_until_running(&self) {
         while self.life() == Life::Starting {
-            crate::futex::wait(&self.life, Life::Starting as u32, 1_000_000, crate::futex::Sharing::Private);
+            futex::wait(&self.life, Life::Starting as u32, 1_000_000, Sharing::Private);
         }
     }
 
@@ -326,8 +327,8 @@ impl Engine {
                 return;
             }
         }
-        let is_far = segment.charge_bytes() + (bytes as u64) < marks.engage;
-        if !self.is_engaged() && (is_far || intent == Intent::Sparse) {
+        let is_far = || segment.charge_bytes() + (bytes as u64) < marks.engage;
+        if !self.is_engaged() && (intent == Intent::Sparse || is_far()) {
             return;
         }
         let seen = self.scans.load(Acquire);
@@ -342,6 +343,11 @@ impl Engine {
         }
     }
 
+    /// What the kernel says now of the `pages` (up to 16) of the program from `address` on. Nothing is known without an answer.
+    pub(crate) fn pages_now(&self, address: usize, pages: usize) -> pagemap::Now {
+        pagemap::now(self.descriptors.pagemap.load(Relaxed), address, pages).unwrap_or_default()
+    }
+
     /// No thread could be started: the process runs unmanaged.
     pub fn give_up(&self) {
         self.life.store(Life::Unmanaged as u32, Release);
@@ -349,11 +355,11 @@ impl Engine {
 
     /// Does this copy of the engine belong to the calling process?
     pub(crate) fn is_ours(&self) -> bool {
-        self.owner.load(Acquire) == crate::sys::getpid()
+        self.owner.load(Acquire) == sys::getpid()
     }
 
     pub(crate) fn own(&self) {
-        self.owner.store(crate::sys::getpid(), Release);
+        self.owner.store(sys::getpid(), Release);
     }
 
     /// Keeps `start..end` of the program resident from now on (rounded outwards to pages).

@@ -24,26 +24,23 @@
 mod log;
 mod room;
 mod turn;
-pub(crate) mod window;
+mod window;
 
 use self::log::EventLog;
 use self::turn::{Back, ForkTurn, Window};
+pub(crate) use self::window::Whose;
 use crate::arena::Heirs;
 use crate::engine::{Engine, Life};
 use crate::futex::{self, Lock, Sharing};
 use crate::maps::{self, MappingFilter};
-use crate::pagemap;
 use crate::sys;
 use crate::thread::{self, Descriptors};
-use crate::uffd::{Userfault, Watch};
 use core::sync::atomic::{
     AtomicI32, AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
-use folioswap_core::page_table::PAGE;
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
-use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 const SHUT: u32 = 0;
 const OPEN: u32 = 1;
@@ -114,28 +111,6 @@ impl ForkState {
     /// The token by which the supervisor knows this child; 0 if it inherited nothing.
     pub(crate) fn inherited_token(&self) -> u64 {
         self.inherited_token.load(Acquire)
-    }
-
-    /// Is this userfaultfd this child's? In the window another thread's bare clone(2) may come before the fork, and the
-    /// descriptor that the parent took for this child's would be that one's: whoever used it would change another process.
-    ///
-    /// # Errors
-    /// mmap(2)'s.
-    pub(crate) fn is_own(userfault: Userfault, pagemap: i32) -> Result<bool, Errno> {
-        let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping, of which nobody knows.
-        let place = unsafe { mmap_anonymous(core::ptr::null_mut(), PAGE, access, MapFlags::PRIVATE) }?;
-        // Zeroes, where nothing is: they do no harm to another process either.
-        let is_filled = userfault.register(place as usize, PAGE, Watch::MoveTarget).is_ok()
-            && userfault.zero(place as usize, PAGE).is_ok();
-        let is_own = is_filled && pagemap::now(pagemap, place as usize, 1)?.present != 0;
-        // SAFETY: mapped above, and nothing is there but zeroes. Unregistered first, for who reads the event of an unmapping is
-        // this thread.
-        unsafe {
-            let _ = userfault.unregister(place as usize, PAGE);
-            let _ = munmap(place, PAGE);
-        }
-        Ok(is_own)
     }
 
     /// The child has its userfaultfd: asks the parent to stop serving it, and waits until it did or is gone; then the
@@ -336,48 +311,4 @@ pub fn start(engine: &'static Engine) -> Result<(), Errno> {
         )
     }
     .map(|_| ())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::test_memory::userfault;
-    use std::io::{BufRead, BufReader, Read};
-    use std::os::fd::AsRawFd;
-    use std::process::{Command, Stdio};
-
-    const OTHER: &str = "FOLIOSWAP_TEST_OTHER_PROCESS";
-
-    #[test]
-    fn a_userfault_of_another_process_is_known_as_such() {
-        let Some(own) = userfault() else { return };
-        if std::env::var_os(OTHER).is_some() {
-            std::println!("\nuserfault {}", own.0);
-            let _ = std::io::stdin().read(&mut [0]);
-            return;
-        }
-        let name = std::thread::current().name().expect("a test has a name").to_owned();
-        let mut other = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "--nocapture", &name])
-            .env(OTHER, "1")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(other.stdout.take().unwrap()).lines().map_while(Result::ok);
-        let number = lines.find_map(|line| line.strip_prefix("userfault ")?.parse().ok());
-        let process = rustix::process::pidfd_open(
-            rustix::process::Pid::from_child(&other),
-            rustix::process::PidfdFlags::empty(),
-        );
-        let flags = rustix::process::PidfdGetfdFlags::empty();
-        let pagemap = std::fs::File::open("/proc/self/pagemap").unwrap();
-        let taken =
-            rustix::process::pidfd_getfd(process.unwrap(), number.expect("its number"), flags).unwrap();
-        assert_eq!(ForkState::is_own(Userfault(taken.as_raw_fd()), pagemap.as_raw_fd()), Ok(false));
-        assert_eq!(ForkState::is_own(own, pagemap.as_raw_fd()), Ok(true));
-        drop(other.stdin.take());
-        lines.for_each(drop);
-        assert!(other.wait().unwrap().success());
-    }
 }

@@ -7,7 +7,7 @@
 use crate::account::Watermarks;
 use crate::engine::{Engine, Life};
 use crate::fault::Buffers;
-use crate::fork::ForkState;
+use crate::fork::Whose;
 use crate::futex::{self, Sharing};
 use crate::link;
 use crate::placement::HandlerPlacement;
@@ -194,7 +194,7 @@ fn join(engine: &Engine) -> Result<(), Errno> {
     }
     if token != 0 {
         let userfault = userfault.ok_or(Errno::BADF)?;
-        if !ForkState::is_own(Userfault(userfault), descriptors.pagemap.load(Relaxed))? {
+        if !Userfault(userfault).is_own(descriptors.pagemap.load(Relaxed))? {
             let failed = [OutOfMemory::PagerFailed as u64, Errno::XDEV.raw_os_error() as u64, 0];
             link::tell(control, Kind::OutOfMemory, failed, None);
             return Err(Errno::XDEV);
@@ -266,7 +266,7 @@ impl Handler {
             for _ in 0..self.queued {
                 let fault = self.take_fault();
                 if self.may_be_served_in_window(&fault) {
-                    self.serve_frozen(engine.userfault(), fault, crate::fork::window::Whose::Parent);
+                    self.serve_frozen(engine.userfault(), fault, Whose::Parent);
                 } else {
                     self.holds = Holds::UntilLater;
                     self.queue_fault(fault);

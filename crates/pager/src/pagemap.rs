@@ -1,9 +1,7 @@
 //! PAGEMAP_SCAN: which pages of a range are in memory (5 ns a page). Source: the kernel's
 //! Documentation/admin-guide/mm/pagemap.rst.
 
-use crate::engine::Engine;
 use crate::sys;
-use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::general as raw;
 use rustix::io::Errno;
 
@@ -80,11 +78,4 @@ pub fn now(pagemap: i32, address: usize, pages: usize) -> Result<Now, Errno> {
         now.exclusive |= u16::from(present && word >> 56 & 1 != 0) << page;
     }
     Ok(now)
-}
-
-impl Engine {
-    /// What the kernel says now of the `pages` (up to 16) of the program from `address` on. Nothing is known without an answer.
-    pub(crate) fn pages_now(&self, address: usize, pages: usize) -> Now {
-        now(self.descriptors.pagemap.load(Relaxed), address, pages).unwrap_or_default()
-    }
 }

@@ -3,9 +3,12 @@
 //! Context of every call: any thread of the process that the descriptor belongs to; `copy`, `zero`, `wake` also from
 //! another process. Sources: ioctl_userfaultfd(2), userfaultfd(2).
 
+use crate::pagemap;
 use crate::sys;
+use folioswap_core::page_table::PAGE;
 use linux_raw_sys::general as raw;
 use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 const fn iowr(nr: u32, size: usize) -> u32 {
     (3 << 30) | ((size as u32) << 16) | (raw::UFFDIO << 8) | nr
@@ -240,6 +243,29 @@ impl Userfault {
         answer == Err(Errno::SRCH)
     }
 
+    /// Is it the calling process's? In a fork's window another thread's bare clone(2) may come before the fork, and the descriptor
+    /// that the parent took for its child's would be that one's: whoever used it would change another process. `pagemap` is
+    /// that of the calling process. Cost: six system calls.
+    ///
+    /// # Errors
+    /// mmap(2)'s, and the pagemap's.
+    pub fn is_own(self, pagemap: i32) -> Result<bool, Errno> {
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping, of which nobody knows.
+        let place = unsafe { mmap_anonymous(core::ptr::null_mut(), PAGE, access, MapFlags::PRIVATE) }?;
+        // Zeroes, where nothing is: they do no harm to another process either.
+        let is_filled = self.register(place as usize, PAGE, Watch::MoveTarget).is_ok()
+            && self.zero(place as usize, PAGE).is_ok();
+        let is_there = pagemap::now(pagemap, place as usize, 1).map(|now| now.present != 0);
+        // SAFETY: mapped above, and nothing is there but zeroes. Unregistered first, for who reads the event of an unmapping is
+        // this thread.
+        unsafe {
+            let _ = self.unregister(place as usize, PAGE);
+            let _ = munmap(place, PAGE);
+        }
+        Ok(is_filled && is_there?)
+    }
+
     /// Reads messages without waiting; returns how many.
     pub fn read(self, messages: &mut [Message]) -> usize {
         // SAFETY: the kernel writes whole messages into the buffer; every bit pattern is valid.
@@ -323,5 +349,49 @@ impl Message {
             raw::UFFD_EVENT_UNMAP => Event::Unmap { start: a as usize, end: b as usize },
             _ => Event::Unknown,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_memory::userfault;
+    use std::io::{BufRead, BufReader, Read};
+    use std::os::fd::AsRawFd;
+    use std::process::{Command, Stdio};
+
+    const OTHER: &str = "FOLIOSWAP_TEST_OTHER_PROCESS";
+
+    #[test]
+    fn a_userfault_of_another_process_is_known_as_such() {
+        let Some(own) = userfault() else { return };
+        if std::env::var_os(OTHER).is_some() {
+            std::println!("\nuserfault {}", own.0);
+            let _ = std::io::stdin().read(&mut [0]);
+            return;
+        }
+        let name = std::thread::current().name().expect("a test has a name").to_owned();
+        let mut other = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "--nocapture", &name])
+            .env(OTHER, "1")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(other.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let number = lines.find_map(|line| line.strip_prefix("userfault ")?.parse().ok());
+        let process = rustix::process::pidfd_open(
+            rustix::process::Pid::from_child(&other),
+            rustix::process::PidfdFlags::empty(),
+        );
+        let flags = rustix::process::PidfdGetfdFlags::empty();
+        let pagemap = std::fs::File::open("/proc/self/pagemap").unwrap();
+        let taken =
+            rustix::process::pidfd_getfd(process.unwrap(), number.expect("its number"), flags).unwrap();
+        assert_eq!(Userfault(taken.as_raw_fd()).is_own(pagemap.as_raw_fd()), Ok(false));
+        assert_eq!(own.is_own(pagemap.as_raw_fd()), Ok(true));
+        drop(other.stdin.take());
+        lines.for_each(drop);
+        assert!(other.wait().unwrap().success());
     }
 }
