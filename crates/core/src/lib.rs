@@ -4,6 +4,7 @@
 #![cfg_attr(not(test), no_std)]
 
 pub mod file_space;
+pub mod history;
 pub mod lock;
 pub mod page;
 pub mod page_table;

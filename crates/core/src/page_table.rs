@@ -3,12 +3,13 @@
 //! All of it lives in memory that the caller supplies ([`Memory`]) and is found by address, so that a forked child's
 //! copy-on-write copy is at once a valid table of its own.
 
+use crate::history::History;
 use crate::page::PageWord;
 use core::cell::UnsafeCell;
 use core::ops::ControlFlow;
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{
-    AtomicPtr, AtomicU8, AtomicU16, AtomicU64,
+    AtomicPtr, AtomicU8, AtomicU64,
     Ordering::{AcqRel, Acquire, Release},
 };
 
@@ -36,14 +37,10 @@ pub trait Memory {
 #[repr(C, align(64))]
 pub struct Block {
     words: [AtomicU64; BLOCK_PAGES],
-    /// Page after the last one that a fault brought in, and how far it reached: the region's history.
-    pub history_next: AtomicU16,
-    /// Present swap-in window in pages, as a power of two.
-    pub history_window: AtomicU8,
+    /// How the program went through it lately.
+    pub history: History,
     /// How often pages that came back for a read were written soon after (saturating; see the pager's clean copies).
     pub history_rewrites: AtomicU8,
-    /// Pages of the block that are not in the program's memory (advisory).
-    pub swapped: AtomicU16,
     next_free: UnsafeCell<*mut Block>,
 }
 
@@ -264,8 +261,8 @@ unsafe impl Send for Pool {}
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::history::Window;
     use crate::page::PageState;
-    use core::sync::atomic::Ordering::Relaxed;
     use folioswap_slots::SwapEntry;
     use std::alloc::{Layout, alloc_zeroed};
 
@@ -314,12 +311,12 @@ mod tests {
         let table = PageTable::new();
         let block = table.block_or_insert(BLOCK, &Heap).unwrap();
         block.set(0, PageWord::PRESENT_HOT);
-        block.history_next.store(9, Relaxed);
+        block.history.remember(8, 9, 0);
         table.recycle(BLOCK);
         assert!(table.block(BLOCK).is_none());
         assert_eq!(table.blocks(), 0);
         let block = table.block_or_insert(7 * BLOCK, &Heap).unwrap();
         assert_eq!(block.word(0), PageWord::PRESENT);
-        assert_eq!(block.history_next.load(Relaxed), 0);
+        assert_eq!(block.history.window(9, || None, || None), Window::ONE);
     }
 }

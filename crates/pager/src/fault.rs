@@ -5,9 +5,11 @@ use crate::handler::{Fault, Handler};
 use crate::isolate::{Pages, page_index};
 use crate::staging::FOLIO_PAGES;
 use crate::uffd::{Access, Stopped};
+use core::ops::Range;
 use core::sync::atomic::Ordering::Relaxed;
+use folioswap_core::history::{Direction, WINDOW_ORDER_MAX, Window};
 use folioswap_core::page::{Heat, PageState, PageWord};
-use folioswap_core::page_table::{BLOCK_PAGES, Block, PAGE};
+use folioswap_core::page_table::{Block, PAGE};
 use folioswap_core::space::Movers;
 use folioswap_devices::Page;
 use folioswap_group::counters::{Counter, SizeCounter};
@@ -41,10 +43,7 @@ impl Buffers {
     }
 }
 
-/// Largest window, as a power of two of pages: 64 KiB.
-const WINDOW_ORDER_MAX: u8 = 4;
-/// How much the window grows at each fault that continues where the last one ended.
-const WINDOW_GROWTH: u8 = 2;
+const _: () = assert!(1 << WINDOW_ORDER_MAX == FOLIO_PAGES);
 
 /// A page that the handler has claimed, and where from.
 #[derive(Clone, Copy)]
@@ -63,27 +62,12 @@ impl Engine {
         self.swapped_pages.fetch_add(pages, Relaxed);
     }
 
-    /// How many pages (a power of two, as its logarithm) to bring in for a fault at page `index` of `block`: one for an
-    /// access out of order, more and more for one that goes on where the last ended.
-    pub(crate) fn window_order(&self, block: &Block, address: usize) -> u8 {
-        let index = page_index(address);
-        let (next, order) = if index == 0 {
-            match self.table.block(address.wrapping_sub(PAGE)) {
-                Some(before) if before.history_next.load(Relaxed) as usize == BLOCK_PAGES => {
-                    (0, before.history_window.load(Relaxed))
-                }
-                _ => (usize::MAX, 0),
-            }
-        } else {
-            (block.history_next.load(Relaxed) as usize, block.history_window.load(Relaxed))
-        };
-        if next == index { (order + WINDOW_GROWTH).min(WINDOW_ORDER_MAX) } else { 0 }
+    /// What a fault at `address`, in `block`, should bring in, as the region's history advises.
+    pub(crate) fn window(&self, block: &Block, address: usize) -> Window {
+        let beside = |address| self.table.block(address).map(|block| &block.history);
+        let before = || beside(address.wrapping_sub(PAGE));
+        block.history.window(page_index(address), before, || beside(address + PAGE))
     }
-}
-
-pub(crate) fn remember(block: &Block, end: usize, order: u8) {
-    block.history_next.store(end as u16, Relaxed);
-    block.history_window.store(order, Relaxed);
 }
 
 impl Handler {
@@ -127,32 +111,40 @@ impl Handler {
     /// Fills never touched memory with zeroes. True: resolved.
     fn first_touch(&mut self, block: &Block, address: usize) -> bool {
         let engine = self.engine;
-        let (index, order) = (page_index(address), engine.window_order(block, address));
-        let most = (1usize << order).min(FOLIO_PAGES - index % FOLIO_PAGES);
+        let (index, window) = (page_index(address), engine.window(block, address));
         // A word cannot tell what was never touched from what is there: both are claimed, so that what is there stays there
         // until the kernel has said so.
-        let claimed = (0..most).take_while(|page| begin_filling(block, index + page)).count();
-        if claimed == 0 {
+        let claimed = claim_to_fill(block, index, window);
+        if claimed.is_empty() {
             // The evictor was faster with this word: look at it again.
             return false;
         }
         // For a read too: the shared zero page would be cheaper, but the write that follows would make a page of it behind
         // our back, unaccounted and at full speed.
-        // SAFETY: the zeroes are the engine's memory.
-        let fill =
-            |pages: usize| unsafe { engine.userfault().copy(address, self.buffers.zeroes(), pages * PAGE) };
-        let (mut asked, mut result) = (claimed, fill(claimed));
-        if claimed > 1 && matches!(result, Err(Stopped { done: 0, why: Errno::NOENT })) {
-            // The window reaches past the end of the mapping.
-            (asked, result) = (1, fill(1));
-        }
-        let done = match result {
-            Ok(()) => asked,
-            Err(stopped) => stopped.done / PAGE,
+        let fill = |pages: &Range<usize>| {
+            let (to, bytes) = (address - index * PAGE + pages.start * PAGE, pages.len() * PAGE);
+            // SAFETY: the zeroes are the engine's memory.
+            unsafe { engine.userfault().copy(to, self.buffers.zeroes(), bytes) }
         };
-        for page in index..index + claimed {
+        let reached = |pages: &Range<usize>, result| match result {
+            Ok(()) => pages.clone(),
+            Err(Stopped { done, .. }) => pages.start..pages.start + done / PAGE,
+        };
+        // The kernel fills upwards and stops at what it cannot fill: the page itself comes first, then what lies below it.
+        let (mut asked, below) = (index..claimed.end, claimed.start..index);
+        let mut result = fill(&asked);
+        if asked.len() > 1 && matches!(result, Err(Stopped { done: 0, why: Errno::NOENT })) {
+            // The window reaches past the end of the mapping.
+            asked = index..index + 1;
+            result = fill(&asked);
+        }
+        let done = reached(&asked, result);
+        let done_below =
+            if done.is_empty() || below.is_empty() { 0..0 } else { reached(&below, fill(&below)) };
+        for page in claimed {
             let word = block.word(page);
-            if let Some(after) = if page < index + done { word.filled() } else { word.not_filled() } {
+            let is_filled = done.contains(&page) || done_below.contains(&page);
+            if let Some(after) = if is_filled { word.filled() } else { word.not_filled() } {
                 block.set(page, after);
             }
         }
@@ -173,8 +165,10 @@ impl Handler {
             }
             _ => {}
         }
-        remember(block, index + done, order);
-        engine.member().charge_bytes.fetch_add((done * PAGE) as u64, Relaxed);
+        let first = if done_below.end == index { done_below.start } else { index };
+        block.history.remember(first, done.end, window.order);
+        let bytes = (done.len() + done_below.len()) * PAGE;
+        engine.member().charge_bytes.fetch_add(bytes as u64, Relaxed);
         engine.figures().add(Counter::MinorFaults, 1);
         true
     }
@@ -182,7 +176,7 @@ impl Handler {
     /// Brings a page back, with its neighbours as the history advises. True: resolved.
     fn swap_in(&mut self, block: &Block, address: usize, access: Access) -> bool {
         let engine = self.engine;
-        let (index, order) = (page_index(address), engine.window_order(block, address));
+        let (index, Window { order, .. }) = (page_index(address), engine.window(block, address));
         let first = index & !((1usize << order) - 1);
         let base = address - (index - first) * PAGE;
         let mut claimed: [Option<Claimed>; FOLIO_PAGES] = [None; FOLIO_PAGES];
@@ -263,7 +257,7 @@ impl Handler {
             }
             figures.add(Counter::SwapCacheHits, from_cache);
             figures.add(Counter::Activated, from_cache);
-            remember(block, first + (1 << order), order);
+            block.history.remember(first, first + (1 << order), order);
         }
         resolved
     }
@@ -459,6 +453,24 @@ impl Handler {
         }
         engine.userfault().wake(address, PAGE);
         true
+    }
+}
+
+/// Claims pages that may be filled with zeroes: the page `index`, and those of its window up to the next that is elsewhere, within
+/// 64 KiB. Empty: the page itself is elsewhere.
+fn claim_to_fill(block: &Block, index: usize, window: Window) -> Range<usize> {
+    let most = 1usize << window.order;
+    let within = index % FOLIO_PAGES;
+    match window.direction {
+        Direction::Forwards => {
+            let most = most.min(FOLIO_PAGES - within);
+            index..index + (index..index + most).take_while(|&page| begin_filling(block, page)).count()
+        }
+        Direction::Backwards => {
+            let most = most.min(within + 1);
+            let claimed = (0..most).take_while(|back| begin_filling(block, index - back)).count();
+            index + 1 - claimed..index + 1
+        }
     }
 }
 

@@ -15,8 +15,9 @@ use crate::handler::{Fault, Handler};
 use crate::isolate::page_index;
 use crate::staging::{FOLIO, FOLIO_PAGES};
 use crate::uffd::{Access, Userfault};
+use folioswap_core::history::{Direction, Window};
 use folioswap_core::page::PageState;
-use folioswap_core::page_table::{BLOCK, BLOCK_PAGES, Block, PAGE};
+use folioswap_core::page_table::{BLOCK, Block, PAGE};
 use folioswap_group::counters::Counter;
 use rustix::io::Errno;
 
@@ -107,7 +108,7 @@ impl Handler {
     }
 
     /// A write to a page that is protected and not clean. Those around it that are this process's own come with it, and
-    /// where writes go on from page to page the shared ones that follow. True: resolved.
+    /// where writes go on from page to page the shared ones that come next. True: resolved.
     pub(crate) fn write_to_protected(&mut self, block: &Block, address: usize) -> bool {
         let engine = self.engine;
         let piece = address & !(FOLIO - 1);
@@ -129,14 +130,20 @@ impl Handler {
                 end += 1;
             }
         } else {
-            let index = base + at;
-            let order = engine.window_order(block, address);
-            let most = (1usize << order).min(FOLIO_PAGES - at);
-            while end < at + most && plain(end) && !exclusive(end) {
-                end += 1;
+            let Window { order, direction } = engine.window(block, address);
+            let shared = |page: usize| plain(page) && !exclusive(page);
+            match direction {
+                Direction::Forwards => {
+                    let last = (at + (1 << order)).min(FOLIO_PAGES);
+                    end += (end..last).take_while(|&page| shared(page)).count();
+                }
+                Direction::Backwards => {
+                    let lowest = (at + 1).saturating_sub(1 << order);
+                    first -= (lowest..at).rev().take_while(|&page| shared(page)).count();
+                }
             }
-            charged = end - at;
-            crate::fault::remember(block, (index + charged).min(BLOCK_PAGES), order);
+            charged = end - first;
+            block.history.remember(base + first, base + end, order);
         }
         let resolved = self.unprotect_run(piece + first * PAGE, (end - first) * PAGE);
         if resolved && charged > 0 {
