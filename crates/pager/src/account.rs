@@ -118,7 +118,7 @@ pub fn grace(limit: u64) -> u64 {
 impl Watermarks {
     /// The levels for a limit.
     pub fn of(limit: u64) -> Self {
-        let step = (limit / 48).clamp(1 << 20, 12 << 20).min(limit / 8);
+        let step = (limit / 128).clamp(1 << 20, 12 << 20).min(limit / 8);
         Watermarks {
             engage: limit - (limit / 2).min(96 << 20),
             low: limit - 3 * step,

@@ -71,7 +71,10 @@ impl Evictor {
                 break;
             }
             let Some((piece, present)) = self.next_piece() else { break };
-            match self.take_piece(piece, present, batch) {
+            let before = batch.isolated + batch.dropped;
+            let refused = self.take_piece(piece, present, batch);
+            self.aging.note(present, batch.isolated + batch.dropped - before);
+            match refused {
                 None => {}
                 Some(Refused::EventPending) => {
                     batch.event_pending = true;
@@ -128,7 +131,7 @@ impl Evictor {
         if present == 0 {
             return None;
         }
-        let candidates = engine.candidates(block, piece, present);
+        let candidates = engine.candidates(block, piece, present, &mut self.aging);
         if candidates.clean != 0
             && let Some(refused) = self.take_clean(block, piece, candidates.clean, batch)
         {
@@ -229,6 +232,7 @@ impl Evictor {
                 }
                 wrapped = true;
                 self.wraps += 1;
+                self.aging.begin_round();
                 self.hand = 0;
                 continue;
             };

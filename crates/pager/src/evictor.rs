@@ -5,6 +5,7 @@
 //! between two batches.
 
 use crate::account::{ProcessSize, Watermarks, grace, own_share};
+use crate::aging::Aging;
 use crate::batch::{Batch, Scattered};
 use crate::clean::BIN_BYTES;
 use crate::demote::Demotion;
@@ -74,6 +75,7 @@ pub(crate) struct Evictor {
     pub(crate) devices_full: bool,
     pub(crate) reclaiming: bool,
     pub(crate) wraps: u64,
+    pub(crate) aging: Aging,
     pub(crate) desperate: bool,
     pub(crate) demotion: Demotion,
     pub(crate) clusters_due: Due,
@@ -123,6 +125,7 @@ pub(crate) unsafe extern "C" fn run(argument: usize) -> ! {
         devices_full: false,
         reclaiming: false,
         wraps: 0,
+        aging: Aging::new(),
         desperate: false,
         demotion: Demotion::new(),
         clusters_due: Due::at_once(),

@@ -1,5 +1,6 @@
 //! Taking pages out of the program: from a piece of 64 KiB of it into a place in staging.
 
+use crate::aging::Aging;
 use crate::engine::Engine;
 use crate::staging::{FOLIO, FOLIO_PAGES};
 use crate::uffd::Stopped;
@@ -64,7 +65,13 @@ fn is_carried_out(now: u32, removal: u32) -> bool {
 
 impl Engine {
     /// Which of the present pages of a piece may be taken now. Hot pages are cooled and passed (second chance).
-    pub(crate) fn candidates(&self, block: &Block, piece: usize, present: Pages) -> Candidates {
+    pub(crate) fn candidates(
+        &self,
+        block: &Block,
+        piece: usize,
+        present: Pages,
+        aging: &mut Aging,
+    ) -> Candidates {
         let epoch = self.epoch.load(Relaxed);
         let (mut wanted, mut clean) = (0, 0);
         for page in 0..FOLIO_PAGES {
@@ -76,7 +83,9 @@ impl Engine {
             let take = match word.state() {
                 PageState::Present(Heat::Cold) => true,
                 PageState::Present(Heat::Hot) => {
-                    if let Some(cooled) = word.cooled() {
+                    if aging.cools()
+                        && let Some(cooled) = word.cooled()
+                    {
                         let _ = block.replace(index, word, cooled);
                     }
                     false
@@ -86,7 +95,9 @@ impl Engine {
                     false
                 }
                 PageState::Clean(entry, Heat::Hot) => {
-                    self.pass_clean(block, index, word, entry);
+                    if aging.cools() {
+                        self.pass_clean(block, index, word, entry);
+                    }
                     false
                 }
                 PageState::Removed { epoch: then } => is_carried_out(epoch, then),
