@@ -180,8 +180,8 @@ unit() {
         skip "Miri is not wanted (FOLIOSWAP_NO_MIRI)"
     elif miri_is_there; then
         tests "slots under Miri" env MIRIFLAGS=-Zmiri-disable-isolation timeout 600 \
-            cargo +nightly miri test -p folioswap-slots --test handle --test cluster_scan -- \
-            --skip every_order --skip payload_is_zero
+            cargo +nightly miri test -p folioswap-slots --test handle --test cluster_scan --test groups \
+            --test oracle --test threads -- --skip every_order --skip payload_is_zero --skip no_more_groups
     else
         skip "Miri is not installed (rustup component add --toolchain nightly miri rust-src)"
     fi
