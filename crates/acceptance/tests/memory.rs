@@ -46,6 +46,17 @@ fn data_of_all_kinds() {
     four_times("mixed");
 }
 
+/// Downwards, over pages that are there already here and there: what a fault brings along lies below it.
+#[test]
+fn a_walk_downwards_by_two_threads() {
+    let phases = "islands,fill-down,reread-down,rewrite-down,verify-down";
+    let words = ["--size", "192M", "--kind", "2", "--threads", "2", "--phases", phases];
+    let outcome = run("downwards", &touch(&words), 48, 144);
+    let (pages, faults) =
+        (outcome.figure("pswpin").unwrap_or(0.0), outcome.figure("pgmajfault").unwrap_or(0.0));
+    assert!(faults > 0.0 && pages > 8.0 * faults, "{pages} pages by {faults} faults");
+}
+
 /// Costs no storage at all, so that 16 times the limit is possible without the file.
 #[test]
 fn same_filled_data() {

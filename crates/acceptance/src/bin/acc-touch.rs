@@ -3,6 +3,8 @@
 //! `acc-touch --size 256M --kind mixed --phases fill,reread,random,verify [--threads N] [--processes N]
 //! [--touches N] [--writes PERCENT] [--huge yes|no] [--seed N] [--timing]`
 //!
+//! `fill`, `rewrite`, `reread` and `verify` go upwards, as `fill-down` and so on downwards; `islands` fills one page of seven.
+//!
 //! Prints one line that depends on nothing but the arguments. `--timing` adds one JSON object per phase on standard
 //! error: MB/s, and for random touches p50, p99 and p99.9 in nanoseconds.
 
@@ -90,6 +92,27 @@ impl Histogram {
     }
 }
 
+/// One page of so many is filled by the phase `islands`.
+const ISLANDS: usize = 7;
+
+/// Which way a phase goes through the memory.
+#[derive(Clone, Copy)]
+enum Goes {
+    Up,
+    Down,
+}
+
+impl Goes {
+    /// All pages, in this order.
+    fn over(self, pages: u64) -> impl Iterator<Item = usize> {
+        let last = pages as usize - 1;
+        (0..pages as usize).map(move |step| match self {
+            Goes::Up => step,
+            Goes::Down => last - step,
+        })
+    }
+}
+
 /// One thread's share of the memory.
 struct Share<'a> {
     memory: &'a mut [u8],
@@ -102,9 +125,20 @@ impl Share<'_> {
     fn run(&mut self, phase: &str, options: &Options, seed: u64, index: u64) -> Result<(), String> {
         let (kind, base) = (options.kind, self.first_page);
         let pages = (self.memory.len() / PAGE) as u64;
+        let (phase, goes) = match phase.strip_suffix("-down") {
+            Some(phase) => (phase, Goes::Down),
+            None => (phase, Goes::Up),
+        };
         match phase {
+            "islands" => {
+                for page in (0..pages as usize).step_by(ISLANDS) {
+                    let out = &mut self.memory[page * PAGE..][..PAGE];
+                    data::fill(out, kind, seed, u64::from(self.versions[page]), base + page as u64);
+                }
+            }
             "fill" | "rewrite" => {
-                for (page, out) in self.memory.chunks_exact_mut(PAGE).enumerate() {
+                for page in goes.over(pages) {
+                    let out = &mut self.memory[page * PAGE..][..PAGE];
                     if phase == "rewrite" {
                         self.versions[page] += 1;
                     }
@@ -114,7 +148,8 @@ impl Share<'_> {
             "reread" => {
                 // Every word is read, as a program would; the first one is compared.
                 let mut sum = 0u64;
-                for (page, bytes) in self.memory.chunks_exact(PAGE).enumerate() {
+                for page in goes.over(pages) {
+                    let bytes = &self.memory[page * PAGE..][..PAGE];
                     let (words, _) = bytes.as_chunks::<8>();
                     let version = u64::from(self.versions[page]);
                     let first = u64::from_ne_bytes(words[0]);
@@ -147,7 +182,8 @@ impl Share<'_> {
                 }
             }
             "verify" => {
-                for (page, bytes) in self.memory.chunks_exact(PAGE).enumerate() {
+                for page in goes.over(pages) {
+                    let bytes = &self.memory[page * PAGE..][..PAGE];
                     data::check(bytes, kind, seed, u64::from(self.versions[page]), base + page as u64)?;
                 }
             }
