@@ -414,6 +414,15 @@ def cell(value, scale=1, digits=1):
     return "-" if value is None else f"{value / scale:.{digits}f}"
 
 
+def reason_of(runs):
+    """Why the first run that failed did."""
+    run = next(run for run in runs if not run["ok"])
+    if run["kills"]:
+        return "killed"
+    said = run.get("error", "").strip()[-160:]
+    return f"status {run['status']}" + (f": {said}" if said else "")
+
+
 def wall_of(run, phase):
     return run["wall"] if phase is None else run["phases"].get(phase, {}).get("seconds")
 
@@ -438,8 +447,7 @@ def table(row, phase, results):
         name = config[0] + (f" {config[1]}" if config[1] else "")
         failed = len(runs) - len(good)
         if not good:
-            reason = "killed" if any(run["kills"] for run in runs) else runs[0].get("error", "failed").strip()[-160:]
-            print(f"  {name:20} {'-':>8} {failed} of {len(runs)} failed: {reason}")
+            print(f"  {name:20} {'-':>8} {failed} of {len(runs)} failed: {reason_of(runs)}")
             continue
         walls = [wall_of(run, phase) for run in good]
         wall = statistics.median(walls)
@@ -455,7 +463,7 @@ def table(row, phase, results):
             if phase == "random":
                 line += "".join(f" {median(phases, key) / 1000:8.1f}" for key in ("p50_ns", "p99_ns", "p999_ns"))
         if failed:
-            line += f"   ({failed} of {len(runs)} failed)"
+            line += f"   ({failed} of {len(runs)} failed: {reason_of(runs)})"
         print(line)
 
 
