@@ -4,6 +4,7 @@
 //! fault is out of order and brings one page.
 
 use crate::page_table::BLOCK_PAGES;
+use core::ops::Range;
 use core::sync::atomic::{AtomicU8, AtomicU16, Ordering::Relaxed};
 
 /// Largest window, as a power of two of pages: 64 KiB.
@@ -32,6 +33,22 @@ pub struct Window {
 impl Window {
     /// The page alone.
     pub const ONE: Window = Window { order: 0, direction: Direction::Forwards };
+
+    /// The pages of this window from page `at` on, one after the other in its direction, as far as they are `wanted` and within the
+    /// first `pages`. `at` itself is one of them and is not asked about.
+    pub fn run(self, at: usize, pages: usize, mut wanted: impl FnMut(usize) -> bool) -> Range<usize> {
+        let others = (1 << self.order) - 1;
+        match self.direction {
+            Direction::Forwards => {
+                let next = at + 1..(at + 1 + others).min(pages);
+                at..at + 1 + next.take_while(|&page| wanted(page)).count()
+            }
+            Direction::Backwards => {
+                let next = (at.saturating_sub(others)..at).rev();
+                at - next.take_while(|&page| wanted(page)).count()..at + 1
+            }
+        }
+    }
 }
 
 /// What the last fault in a block brought in. All-zero: there was none. Advisory: any thread may read it, the handler writes.
@@ -125,6 +142,17 @@ mod tests {
             assert_eq!(orders[0], 0);
             assert!(orders[3..].iter().all(|&order| order == WINDOW_ORDER_MAX), "{orders:?}");
         }
+    }
+
+    #[test]
+    fn a_run_goes_as_far_as_its_window_the_border_and_what_is_wanted() {
+        let window = |order, direction| Window { order, direction };
+        let (up, down) = (window(2, Direction::Forwards), window(2, Direction::Backwards));
+        assert_eq!((up.run(5, 16, |_| true), down.run(5, 16, |_| true)), (5..9, 2..6));
+        assert_eq!((up.run(14, 16, |_| true), down.run(1, 16, |_| true)), (14..16, 0..2));
+        assert_eq!((up.run(5, 16, |page| page < 7), down.run(5, 16, |page| page > 4)), (5..7, 5..6));
+        assert_eq!((up.run(15, 16, |_| true), down.run(0, 16, |_| true)), (15..16, 0..1));
+        assert_eq!(Window::ONE.run(5, 16, |_| true), 5..6);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::staging::FOLIO_PAGES;
 use crate::uffd::{Access, Stopped};
 use core::ops::Range;
 use core::sync::atomic::Ordering::Relaxed;
-use folioswap_core::history::{Direction, WINDOW_ORDER_MAX, Window};
+use folioswap_core::history::{WINDOW_ORDER_MAX, Window};
 use folioswap_core::page::{Heat, PageState, PageWord};
 use folioswap_core::page_table::{Block, PAGE};
 use folioswap_core::space::Movers;
@@ -459,19 +459,12 @@ impl Handler {
 /// Claims pages that may be filled with zeroes: the page `index`, and those of its window up to the next that is elsewhere, within
 /// 64 KiB. Empty: the page itself is elsewhere.
 fn claim_to_fill(block: &Block, index: usize, window: Window) -> Range<usize> {
-    let most = 1usize << window.order;
-    let within = index % FOLIO_PAGES;
-    match window.direction {
-        Direction::Forwards => {
-            let most = most.min(FOLIO_PAGES - within);
-            index..index + (index..index + most).take_while(|&page| begin_filling(block, page)).count()
-        }
-        Direction::Backwards => {
-            let most = most.min(within + 1);
-            let claimed = (0..most).take_while(|back| begin_filling(block, index - back)).count();
-            index + 1 - claimed..index + 1
-        }
+    if !begin_filling(block, index) {
+        return index..index;
     }
+    let piece = index - index % FOLIO_PAGES;
+    let run = window.run(index - piece, FOLIO_PAGES, |page| begin_filling(block, piece + page));
+    piece + run.start..piece + run.end
 }
 
 /// Claims a page that may be filled with zeroes, if nothing is there.

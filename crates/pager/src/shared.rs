@@ -15,7 +15,6 @@ use crate::handler::{Fault, Handler};
 use crate::isolate::page_index;
 use crate::staging::{FOLIO, FOLIO_PAGES};
 use crate::uffd::{Access, Userfault};
-use folioswap_core::history::{Direction, Window};
 use folioswap_core::page::PageState;
 use folioswap_core::page_table::{BLOCK, Block, PAGE};
 use folioswap_group::counters::Counter;
@@ -130,20 +129,11 @@ impl Handler {
                 end += 1;
             }
         } else {
-            let Window { order, direction } = engine.window(block, address);
-            let shared = |page: usize| plain(page) && !exclusive(page);
-            match direction {
-                Direction::Forwards => {
-                    let last = (at + (1 << order)).min(FOLIO_PAGES);
-                    end += (end..last).take_while(|&page| shared(page)).count();
-                }
-                Direction::Backwards => {
-                    let lowest = (at + 1).saturating_sub(1 << order);
-                    first -= (lowest..at).rev().take_while(|&page| shared(page)).count();
-                }
-            }
+            let window = engine.window(block, address);
+            let run = window.run(at, FOLIO_PAGES, |page| plain(page) && !exclusive(page));
+            (first, end) = (run.start, run.end);
             charged = end - first;
-            block.history.remember(base + first, base + end, order);
+            block.history.remember(base + first, base + end, window.order);
         }
         let resolved = self.unprotect_run(piece + first * PAGE, (end - first) * PAGE);
         if resolved && charged > 0 {

@@ -130,14 +130,9 @@ impl Share<'_> {
             None => (phase, Goes::Up),
         };
         match phase {
-            "islands" => {
-                for page in (0..pages as usize).step_by(ISLANDS) {
-                    let out = &mut self.memory[page * PAGE..][..PAGE];
-                    data::fill(out, kind, seed, u64::from(self.versions[page]), base + page as u64);
-                }
-            }
-            "fill" | "rewrite" => {
-                for page in goes.over(pages) {
+            "fill" | "rewrite" | "islands" => {
+                let step = if phase == "islands" { ISLANDS } else { 1 };
+                for page in goes.over(pages).step_by(step) {
                     let out = &mut self.memory[page * PAGE..][..PAGE];
                     if phase == "rewrite" {
                         self.versions[page] += 1;
