@@ -62,6 +62,40 @@ static void remap(size_t bytes) {
             check_page(places + (count - 1 - i) * (piece + PAGE) + page * PAGE, i * 37 + page, 3);
 }
 
+// Read first, which costs no memory and is not seen, then written to.
+static void zeroes(size_t bytes) {
+    char *a = map(bytes);
+    zero_all(a, bytes);
+    fill_all(a, bytes, 1);
+    check_all(a, bytes, 1);
+    CHECK(munmap(a, bytes) == 0);
+    // At once, before anybody can have looked.
+    a = map(bytes);
+    CHECK(madvise(a, bytes, MADV_POPULATE_READ) == 0 || errno == EINVAL);
+    fill_all(a, bytes, 2);
+    check_all(a, bytes, 2);
+}
+
+// The same by a child, of what its parent has read.
+static void zeroes_forked(size_t bytes) {
+    char *a = map(bytes);
+    zero_all(a, bytes);
+    for (int child = 0; child < 2; child++) {
+        pid_t pid = fork();
+        CHECK(pid >= 0);
+        if (pid == 0) {
+            zero_all(a, bytes);
+            fill_all(a, bytes, child);
+            check_all(a, bytes, child);
+            _exit(0);
+        }
+        int status;
+        CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+    }
+    fill_all(a, bytes, 7);
+    check_all(a, bytes, 7);
+}
+
 // Grow step by step, as realloc does, with everything verified now and then.
 static void remap_steps(size_t bytes) {
     size_t size = MIB;
@@ -596,7 +630,7 @@ int main(int argc, char **argv) {
         {"free", lazy_free},  {"advices", advices},         {"replace", replace},       {"protect", protect}, {"protect-too-much", protect_too_much},
         {"lock", lock},       {"heap", heap},               {"stacks", stacks},         {"grow", grow},
         {"churn", churn},     {"code", code},               {"signals", signals},       {"shared", shared_memory},
-        {"userfault", own_userfault}, {0, 0},
+        {"userfault", own_userfault}, {"zeroes", zeroes},           {"zeroes-forked", zeroes_forked}, {0, 0},
     };
     return run_case(tests, argc, argv);
 }

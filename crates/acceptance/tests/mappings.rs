@@ -36,6 +36,9 @@ cases! {
     handlers_on_an_alternate_stack = "signals",
     shared_memory_is_left_alone = "shared",
     a_program_with_a_userfaultfd_of_its_own = "userfault",
+    /// What was read before it is looked after is the zero page: each write to it makes a page without a missing fault.
+    zeroes_that_were_read_are_counted_when_written = "zeroes",
+    zeroes_that_a_child_inherits_are_counted_when_written = "zeroes-forked",
 }
 
 /// The C library's allocator maps and frees by system calls of its own, which nobody sees.

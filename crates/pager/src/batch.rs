@@ -14,6 +14,8 @@ use folioswap_group::counters::Counter;
 const BATCH_PAGES: u64 = 128;
 /// Pages that one move takes, on average, below which a batch counts as scattered.
 const SCATTERED_RUN: u64 = 4;
+/// Times that the clock's hand may come round in a batch that finds nothing (`aging.rs`).
+const ROUNDS: u64 = 4;
 /// Most pieces looked at in one batch, so that a fork does not wait long.
 const BATCH_PIECES: usize = 4096;
 
@@ -66,8 +68,9 @@ impl Evictor {
     fn isolate_batch(&mut self, batch: &mut Batch) {
         let wraps = self.wraps;
         for _ in 0..BATCH_PIECES {
-            // One round that found nothing is enough; one that only cooled hot pages is followed by another.
-            if batch.isolated + batch.dropped >= BATCH_PAGES || self.wraps >= wraps + 3 {
+            // What is left of the round; a whole one, which may cool no more than was paid for; one that cools all; one that takes what
+            // is cold by then. Nothing then: there is nothing.
+            if batch.isolated + batch.dropped >= BATCH_PAGES || self.wraps >= wraps + ROUNDS {
                 break;
             }
             let Some((piece, present)) = self.next_piece() else { break };

@@ -288,7 +288,7 @@ impl Handler {
             engine.put_copy(entry);
             let rewrites = block.history_rewrites.load(Relaxed);
             block.history_rewrites.store(rewrites.saturating_add(REWRITTEN).min(REWRITES_MAX), Relaxed);
-            let shared = engine.is_shared(address);
+            let shared = engine.fork.has_relatives() && engine.is_shared(address);
             let resolved = self.unprotect_run(address, PAGE);
             if resolved && shared {
                 engine.end_sharing(PAGE);

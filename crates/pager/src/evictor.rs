@@ -18,6 +18,7 @@ use crate::maps::{self, MappingFilter};
 use crate::out_of_memory::{Standstill, nothing_is_evictable};
 use crate::pagemap;
 use crate::placement::EvictorPlacement;
+use crate::ranges::Range;
 use crate::staging::{FOLIO, SEGMENT_FOLIOS};
 use crate::sys;
 use crate::uffd::Watch;
@@ -363,9 +364,16 @@ impl Evictor {
         let file = unsafe { BorrowedFd::borrow_raw(engine.descriptors.maps.load(Relaxed)) };
         let mut found_new = false;
         let _ = maps::read(file, &mut self.text, |mapping| {
-            if filter.can_be_managed(mapping) {
+            if !filter.can_be_managed(mapping) {
+                return;
+            }
+            let new = {
                 let _events_wait = engine.move_lock.lock();
-                found_new |= engine.register_pieces(mapping.start, mapping.end);
+                engine.register_pieces(mapping.start, mapping.end)
+            };
+            if let Some(new) = new {
+                found_new = true;
+                engine.protect_zero_pages(new.start, new.end);
             }
         });
         engine.scanned_ns.store(sys::now_ns(), Relaxed);
@@ -385,14 +393,15 @@ impl Engine {
         total + self.member().evictable_bytes.load(Relaxed) < marks.high
     }
 
-    /// Registers what of a mapping is neither registered nor ours; was there any? Under the move lock.
-    pub(crate) fn register_pieces(&self, start: usize, end: usize) -> bool {
+    /// Registers what of a mapping is neither registered nor ours. Returns from where to where there was any (with
+    /// what lies between). Under the move lock.
+    pub(crate) fn register_pieces(&self, start: usize, end: usize) -> Option<Range> {
         // SAFETY: the set is used under the move lock.
         let registered = unsafe { &mut *self.registered.get() };
         if registered.covers(start, end) {
-            return false;
+            return None;
         }
-        let mut found = false;
+        let mut found = None::<Range>;
         // No piece of ours can appear in the range between the look and the registration.
         self.arena.with_pieces_fixed(|arena| {
             let mut from = start;
@@ -401,10 +410,13 @@ impl Engine {
                     Some((piece_start, piece_end)) if piece_start < end => (piece_start, piece_end),
                     _ => (end, end),
                 };
-                let is_new = from < until && !registered.covers(from, until);
-                if is_new && self.userfault().register(from, until - from, Watch::Program).is_ok() {
+                let new = registered.next_hole(from);
+                if new < until
+                    && self.userfault().register(from, until - from, Watch::Program).is_ok()
                     // A full set leaves the range registered but unknown: its faults are served, it is never evicted.
-                    found |= registered.insert(from, until).is_ok();
+                    && registered.insert(from, until).is_ok()
+                {
+                    found = Some(Range { start: found.map_or(new, |found| found.start), end: until });
                 }
                 from = next;
             }

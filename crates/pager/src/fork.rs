@@ -189,8 +189,10 @@ impl Engine {
         let _ = maps::read(file, &mut buffer, |mapping| {
             self.unmap_pages(end, mapping.start);
             end = mapping.end;
-            if filter.can_be_managed(mapping) {
-                self.register_pieces(mapping.start, mapping.end);
+            if filter.can_be_managed(mapping)
+                && let Some(new) = self.register_pieces(mapping.start, mapping.end)
+            {
+                self.protect_zero_pages(new.start, new.end);
             }
         });
         self.unmap_pages(end, 1 << 47);

@@ -1,4 +1,4 @@
-//! PAGEMAP_SCAN: which pages of a range are in memory (5 ns a page). Source: the kernel's
+//! PAGEMAP_SCAN: which pages of a range are in memory, or the shared zero page (5 ns a page). Source: the kernel's
 //! Documentation/admin-guide/mm/pagemap.rst.
 
 use crate::sys;
@@ -9,7 +9,7 @@ const PAGE_IS_PRESENT: u64 = 1 << 3;
 const PAGE_IS_PFNZERO: u64 = 1 << 5;
 const SCAN: u32 = (3 << 30) | ((size_of::<raw::pm_scan_arg>() as u32) << 16) | ((b'f' as u32) << 8) | 16;
 
-/// Present pages in a row.
+/// Pages in a row that a scan found.
 pub type Region = raw::page_region;
 
 /// Where a scan stopped, and how many regions it filled.
@@ -29,6 +29,25 @@ pub const EMPTY: Region = Region { start: 0, end: 0, categories: 0 };
 /// # Errors
 /// ENOTTY on Linux before 6.7.
 pub fn present(pagemap: i32, start: usize, end: usize, regions: &mut [Region]) -> Result<Scan, Errno> {
+    scan(pagemap, start, end, regions, PAGE_IS_PFNZERO)
+}
+
+/// Finds what of `start..end` is the shared zero page: what was read and never written to.
+///
+/// # Errors
+/// As [`present`].
+pub fn zero_pages(pagemap: i32, start: usize, end: usize, regions: &mut [Region]) -> Result<Scan, Errno> {
+    scan(pagemap, start, end, regions, 0)
+}
+
+/// Finds pages that are present and, unless that is inverted, the zero page.
+fn scan(
+    pagemap: i32,
+    start: usize,
+    end: usize,
+    regions: &mut [Region],
+    inverted: u64,
+) -> Result<Scan, Errno> {
     let mut argument = raw::pm_scan_arg {
         size: size_of::<raw::pm_scan_arg>() as u64,
         flags: 0,
@@ -38,7 +57,7 @@ pub fn present(pagemap: i32, start: usize, end: usize, regions: &mut [Region]) -
         vec: regions.as_mut_ptr() as u64,
         vec_len: regions.len() as u64,
         max_pages: 0,
-        category_inverted: PAGE_IS_PFNZERO,
+        category_inverted: inverted,
         category_mask: PAGE_IS_PRESENT | PAGE_IS_PFNZERO,
         category_anyof_mask: 0,
         return_mask: PAGE_IS_PRESENT,

@@ -44,6 +44,11 @@ impl Ranges {
         self.next(start).is_some_and(|range| range.start <= start && end <= range.end)
     }
 
+    /// The first address from `address` on that is in no range.
+    pub fn next_hole(&self, address: usize) -> usize {
+        self.next(address).filter(|range| range.start <= address).map_or(address, |range| range.end)
+    }
+
     /// Adds `start..end`.
     ///
     /// # Errors
@@ -138,6 +143,7 @@ mod tests {
             let pages: Vec<usize> = set.as_slice().iter().flat_map(|range| range.start..range.end).collect();
             assert_eq!(pages, oracle.iter().copied().collect::<Vec<_>>());
             assert!(set.as_slice().windows(2).all(|pair| pair[0].end < pair[1].start));
+            assert_eq!(Some(set.next_hole(start)), (start..).find(|page| !oracle.contains(page)));
             let probe = (seed >> 20) as usize % 210;
             assert_eq!(set.covers(probe, probe + 1), oracle.contains(&probe));
         }

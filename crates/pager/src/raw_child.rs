@@ -258,7 +258,7 @@ impl Handler {
                         return;
                     }
                 },
-                None if access == Access::Read => child.userfault.zero(address, PAGE),
+                // For a read too, as in `first_touch`.
                 // SAFETY: the zeroes are the engine's memory.
                 None => unsafe { child.userfault.copy(address, self.buffers.zeroes(), PAGE) },
             };

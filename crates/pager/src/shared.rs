@@ -9,16 +9,31 @@
 //! A protection that is set later than the page was filled proves nothing of a stored copy. So what is `Clean` is passed
 //! over: it is protected from its first moment on, or it was written to in a fork's window and must be found
 //! unprotected (`clean.rs`). What must stay resident is passed over too: the kernel writes there where no fault can be served.
+//!
+//! The zero page is shared in the same sense, by everybody: what a program has read before it is registered (it may have read all of
+//! a large mapping, at no cost) becomes a page of its own at the first write, without a fault that we hear of. So it is protected when
+//! it is registered; what is read afterwards is filled by the handler and is no zero page.
 
 use crate::engine::Engine;
 use crate::handler::{Fault, Handler};
 use crate::isolate::page_index;
+use crate::pagemap;
 use crate::staging::{FOLIO, FOLIO_PAGES};
 use crate::uffd::{Access, Userfault};
+use core::sync::atomic::Ordering::Relaxed;
 use folioswap_core::page::PageState;
 use folioswap_core::page_table::{BLOCK, Block, PAGE};
 use folioswap_group::counters::Counter;
 use rustix::io::Errno;
+
+/// Bytes of pages that a process gets of its own when it writes to them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OwnPages {
+    /// Instead of the zero page.
+    zero: usize,
+    /// Instead of what relatives share.
+    shared: usize,
+}
 
 impl Engine {
     /// So many bytes of this process's memory are not shared any more, or may not be.
@@ -26,9 +41,45 @@ impl Engine {
         self.member().sharing.end(&self.segment().header, bytes as u64);
     }
 
+    /// The pages of `start..end` will be written to, and all are shared: what will that cost?
+    pub(crate) fn cost_of_own_pages(&self, start: usize, end: usize) -> OwnPages {
+        let mut regions = [pagemap::EMPTY; FOLIO_PAGES];
+        let scan = pagemap::zero_pages(self.descriptors.pagemap.load(Relaxed), start, end, &mut regions);
+        let found = &regions[..scan.map_or(0, |scan| scan.regions)];
+        let zero = found.iter().map(|region| (region.end - region.start) as usize).sum::<usize>();
+        OwnPages { zero, shared: (end - start).saturating_sub(zero) }
+    }
+
+    /// They may be written to now.
+    pub(crate) fn charge_own_pages(&self, pages: OwnPages) {
+        // No measurement counted the zero page; what relatives share was counted, and discounted.
+        self.member().charge_bytes.fetch_add(pages.zero as u64, Relaxed);
+        if pages.shared > 0 {
+            self.end_sharing(pages.shared);
+        }
+    }
+
     /// Would a write to the page cost a page of memory? (Also true where nothing is known of it.)
     pub(crate) fn is_shared(&self, address: usize) -> bool {
-        self.fork.has_relatives() && self.pages_now(address, 1).exclusive == 0
+        self.pages_now(address, 1).exclusive == 0
+    }
+
+    /// Protects what of `start..end` is the zero page; it is registered. Evictor, outside of a fork's window and not under the move
+    /// lock, or who has just adopted a forked child, whose program stands still.
+    pub(crate) fn protect_zero_pages(&self, start: usize, end: usize) {
+        let mut regions = [pagemap::EMPTY; 16];
+        let mut from = start;
+        while from < end {
+            let pagemap = self.descriptors.pagemap.load(Relaxed);
+            let Ok(scan) = pagemap::zero_pages(pagemap, from, end, &mut regions) else { return };
+            for region in &regions[..scan.regions] {
+                self.protect_pages(region.start as usize, region.end as usize);
+            }
+            if scan.end <= from {
+                return;
+            }
+            from = scan.end;
+        }
     }
 
     /// Protects what is registered and present. Evictor, between two batches and outside of a fork's window.
@@ -41,13 +92,17 @@ impl Engine {
                 unsafe { &*self.registered.get() }.next(from)
             };
             let Some(range) = range else { return };
-            let mut start = range.start.max(from);
-            while start < range.end {
-                let end = range.end.min((start & !(BLOCK - 1)) + BLOCK);
-                self.protect_in_block(start, end);
-                start = end;
-            }
+            self.protect_pages(range.start.max(from), range.end);
             from = range.end;
+        }
+    }
+
+    /// All but what is clean and what must stay resident.
+    fn protect_pages(&self, mut start: usize, end: usize) {
+        while start < end {
+            let block_end = end.min((start & !(BLOCK - 1)) + BLOCK);
+            self.protect_in_block(start, block_end);
+            start = block_end;
         }
     }
 
@@ -103,7 +158,14 @@ impl Engine {
 impl Handler {
     /// Must this fault wait while there is no memory?
     pub(crate) fn needs_memory(&self, fault: &Fault) -> bool {
-        fault.access != Access::WriteProtected || self.engine.is_shared(fault.address & !(PAGE - 1))
+        let (engine, address) = (self.engine, fault.address & !(PAGE - 1));
+        if fault.access != Access::WriteProtected {
+            return true;
+        }
+        // What is clean was filled by us: without relatives nobody shares it.
+        let word = engine.table.block(address).map(|block| block.word(page_index(address)).state());
+        let is_own = matches!(word, Some(PageState::Clean(..))) && !engine.fork.has_relatives();
+        !is_own && engine.is_shared(address)
     }
 
     /// A write to a page that is protected and not clean. Those around it that are this process's own come with it, and
@@ -120,8 +182,8 @@ impl Handler {
                 && matches!(state, PageState::Present(_) | PageState::Removed { .. })
         };
         let exclusive = |page: usize| now.exclusive >> page & 1 != 0;
-        let (mut first, mut end, mut charged) = (at, at + 1, 0);
-        if !engine.fork.has_relatives() || exclusive(at) {
+        let (mut first, mut end, mut cost) = (at, at + 1, None);
+        if exclusive(at) {
             while first > 0 && plain(first - 1) && exclusive(first - 1) {
                 first -= 1;
             }
@@ -132,14 +194,56 @@ impl Handler {
             let window = engine.window(block, address);
             let run = window.run(at, FOLIO_PAGES, |page| plain(page) && !exclusive(page));
             (first, end) = (run.start, run.end);
-            charged = end - first;
+            cost = Some(engine.cost_of_own_pages(piece + first * PAGE, piece + end * PAGE));
             block.history.remember(base + first, base + end, window.order);
         }
         let resolved = self.unprotect_run(piece + first * PAGE, (end - first) * PAGE);
-        if resolved && charged > 0 {
-            engine.end_sharing(charged * PAGE);
+        if let Some(cost) = cost.filter(|_| resolved) {
+            engine.charge_own_pages(cost);
             engine.figures().add(Counter::MinorFaults, 1);
         }
         resolved
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_memory::{self, map, userfault};
+    use crate::uffd::Watch;
+    use rustix::fs::{Mode, OFlags};
+    use std::os::fd::IntoRawFd;
+
+    /// What was read is protected, and nothing else; and only a write to that makes a page.
+    #[test]
+    fn what_was_read_before_its_registration_is_protected() {
+        let Some(userfault) = userfault() else { return };
+        let engine = test_memory::engine();
+        engine.descriptors.userfault.store(userfault.0, Relaxed);
+        let pagemap = rustix::fs::open("/proc/self/pagemap", OFlags::RDONLY, Mode::empty()).unwrap();
+        engine.descriptors.pagemap.store(pagemap.into_raw_fd(), Relaxed);
+        let start = map(2 * FOLIO).next_multiple_of(FOLIO);
+        let (read, written) = (0x0f0f, 0x00f0);
+        for page in 0..FOLIO_PAGES {
+            let place = (start + page * PAGE) as *mut u8;
+            // SAFETY: mapped by the test.
+            unsafe {
+                if read >> page & 1 != 0 {
+                    assert_eq!(place.read_volatile(), 0);
+                }
+                if written >> page & 1 != 0 {
+                    place.write_volatile(1);
+                }
+            }
+        }
+        userfault.register(start, FOLIO, Watch::Program).unwrap();
+        engine.protect_zero_pages(start, start + FOLIO);
+        let now = engine.pages_now(start, FOLIO_PAGES);
+        assert_eq!((now.present, now.protected, now.exclusive), (read | written, read, written));
+        assert!(engine.is_shared(start) && !engine.is_shared(start + 4 * PAGE));
+        assert_eq!(
+            engine.cost_of_own_pages(start + 2 * PAGE, start + 6 * PAGE),
+            OwnPages { zero: 2 * PAGE, shared: 2 * PAGE }
+        );
     }
 }

@@ -79,7 +79,7 @@ impl Handler {
             // that, in the parent as in the child.
             engine.figures().add(Counter::WriteProtectFaults, 1);
             if engine.is_shared(address) {
-                engine.end_sharing(PAGE);
+                engine.charge_own_pages(engine.cost_of_own_pages(address, address + PAGE));
             }
             if userfault.unprotect(address, PAGE) == Err(Errno::AGAIN) && whose == Whose::Parent {
                 self.read_messages();
@@ -118,7 +118,7 @@ impl Handler {
                     // SAFETY: the buffers are the engine's memory.
                     unsafe { userfault.copy(address, self.buffers.page(0).as_ptr(), PAGE) }
                 }
-                _ if fault.access == Access::Read => userfault.zero(address, PAGE),
+                // For a read too, as in `first_touch`.
                 // SAFETY: the zeroes are the engine's memory.
                 _ => unsafe { userfault.copy(address, self.buffers.zeroes(), PAGE) },
             };
