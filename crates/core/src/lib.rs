@@ -5,6 +5,7 @@
 
 pub mod file_space;
 pub mod history;
+pub mod locality;
 pub mod lock;
 pub mod page;
 pub mod page_table;

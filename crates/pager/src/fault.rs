@@ -7,7 +7,7 @@ use crate::staging::FOLIO_PAGES;
 use crate::uffd::{Access, Stopped};
 use core::ops::Range;
 use core::sync::atomic::Ordering::Relaxed;
-use folioswap_core::history::{WINDOW_ORDER_MAX, Window};
+use folioswap_core::history::Window;
 use folioswap_core::page::{Heat, PageState, PageWord};
 use folioswap_core::page_table::{Block, PAGE};
 use folioswap_core::space::Movers;
@@ -43,8 +43,6 @@ impl Buffers {
     }
 }
 
-const _: () = assert!(1 << WINDOW_ORDER_MAX == FOLIO_PAGES);
-
 /// A page that the handler has claimed, and where from.
 #[derive(Clone, Copy)]
 struct Claimed {
@@ -60,13 +58,6 @@ impl Engine {
     /// Pages left the program.
     pub(crate) fn note_gone(&self, pages: u64) {
         self.swapped_pages.fetch_add(pages, Relaxed);
-    }
-
-    /// What a fault at `address`, in `block`, should bring in, as the region's history advises.
-    pub(crate) fn window(&self, block: &Block, address: usize) -> Window {
-        let beside = |address| self.table.block(address).map(|block| &block.history);
-        let before = || beside(address.wrapping_sub(PAGE));
-        block.history.window(page_index(address), before, || beside(address + PAGE))
     }
 }
 
@@ -173,17 +164,18 @@ impl Handler {
         true
     }
 
-    /// Brings a page back, with its neighbours as the history advises. True: resolved.
+    /// Brings a page back, with what should come along. True: resolved.
     fn swap_in(&mut self, block: &Block, address: usize, access: Access) -> bool {
         let engine = self.engine;
-        let (index, Window { order, .. }) = (page_index(address), engine.window(block, address));
-        let first = index & !((1usize << order) - 1);
+        let (index, readahead) = (page_index(address), engine.readahead(block, address));
+        let (first, order) = (index & !(FOLIO_PAGES - 1), readahead.order);
         let base = address - (index - first) * PAGE;
         let mut claimed: [Option<Claimed>; FOLIO_PAGES] = [None; FOLIO_PAGES];
         let mut failed = [false; FOLIO_PAGES];
         let (mut from_store, mut from_file, mut from_cache) = (0u64, 0u64, 0u64);
-        let pages = 1usize << order;
-        for (page, claimed) in claimed[..pages].iter_mut().enumerate() {
+        for (page, claimed) in
+            claimed.iter_mut().enumerate().filter(|(page, _)| readahead.pages >> page & 1 != 0)
+        {
             *claimed = claim(block, first + page);
         }
         if claimed[index - first].is_none() {
@@ -192,7 +184,7 @@ impl Handler {
             return false;
         }
         let mut page = 0;
-        while page < pages {
+        while page < FOLIO_PAGES {
             let Some(claim) = claimed[page] else {
                 page += 1;
                 continue;
@@ -218,7 +210,7 @@ impl Handler {
             }
             page += run;
         }
-        for page in 0..pages {
+        for page in 0..FOLIO_PAGES {
             if failed[page]
                 && let Some(claim) = claimed[page].take()
             {
@@ -233,7 +225,7 @@ impl Handler {
             PageState::Stored(entry) => Some(entry),
             _ => None,
         });
-        let outcome = self.copy_back(block, base, first, order, keep, &mut claimed);
+        let outcome = self.copy_back(block, base, first, readahead.hot, keep, &mut claimed);
         self.unclaim_all(block, first, &claimed);
         let (resolved, copied) = outcome;
         if copied > 0 {
@@ -243,7 +235,7 @@ impl Handler {
                 figures.add(Counter::MajorFaults, 1);
                 figures.add(Counter::PagesIn, from_store);
                 figures.add(Counter::FilePagesIn, from_file);
-                let whole = copied == 1 << order;
+                let whole = copied >= 1 << order;
                 figures.add_size(
                     SizeCounter::SwapIn,
                     if whole { order as usize } else { 0 },
@@ -257,7 +249,7 @@ impl Handler {
             }
             figures.add(Counter::SwapCacheHits, from_cache);
             figures.add(Counter::Activated, from_cache);
-            block.history.remember(first, first + (1 << order), order);
+            readahead.remember(block);
         }
         resolved
     }
@@ -317,11 +309,12 @@ impl Handler {
         block: &Block,
         base: usize,
         first: usize,
-        order: u8,
+        hot: Pages,
         keep: Pages,
         claimed: &mut [Option<Claimed>; FOLIO_PAGES],
     ) -> (bool, usize) {
         let engine = self.engine;
+        let heat = |page: usize| if hot >> page & 1 != 0 { Heat::Hot } else { Heat::Cold };
         let (mut page, mut copied) = (0, 0);
         let mut run_most = FOLIO_PAGES;
         while page < FOLIO_PAGES {
@@ -349,9 +342,9 @@ impl Handler {
             for (at, claim) in claimed.iter_mut().enumerate().skip(page).take(done) {
                 if let Some(claim) = claim.take() {
                     if kept != 0 {
-                        self.keep_copy(block, first + at, claim, order);
+                        self.keep_copy(block, first + at, claim, heat(at));
                     } else {
-                        self.give_up_copy(block, first + at, claim, order);
+                        self.give_up_copy(block, first + at, claim, heat(at));
                     }
                 }
             }
@@ -363,7 +356,7 @@ impl Handler {
                 Some(Errno::EXIST) => {
                     // It is there already: it was served while a fork froze the words. What is stored is old.
                     if let Some(claim) = claimed[page].take() {
-                        self.give_up_copy(block, first + page, claim, order);
+                        self.give_up_copy(block, first + page, claim, heat(page));
                     }
                     engine.userfault().wake(base + page * PAGE, PAGE);
                     page += 1;
@@ -391,11 +384,10 @@ impl Handler {
     }
 
     /// The page is in the program: its entry is given up. One that was still in staging is the evictor's to free.
-    fn give_up_copy(&mut self, block: &Block, index: usize, claim: Claimed, order: u8) {
+    fn give_up_copy(&mut self, block: &Block, index: usize, claim: Claimed, heat: Heat) {
         let engine = self.engine;
-        // A page that was touched out of order, or that waited in staging, is proven hot; what a window brings along is
-        // not.
-        let hot = order == 0 || matches!(claim.from, PageState::Leaving(_));
+        // What waited in staging was wanted soon after.
+        let hot = heat == Heat::Hot || matches!(claim.from, PageState::Leaving(_));
         block.set(index, if hot { PageWord::PRESENT_HOT } else { PageWord::PRESENT });
         if let PageState::Stored(entry) = claim.from {
             engine.space.put(entry, 1);
@@ -404,8 +396,7 @@ impl Handler {
     }
 
     /// The page is in the program, protected, and its entry stays: only after this does the evictor look at it again.
-    fn keep_copy(&mut self, block: &Block, index: usize, claim: Claimed, order: u8) {
-        let heat = if order == 0 { Heat::Hot } else { Heat::Cold };
+    fn keep_copy(&mut self, block: &Block, index: usize, claim: Claimed, heat: Heat) {
         match claim.word.returned_clean(heat) {
             Some(clean) => {
                 if let PageState::Stored(entry) = claim.from {
@@ -415,7 +406,7 @@ impl Handler {
                 self.engine.note_returned(1);
                 block.set(index, clean);
             }
-            None => self.give_up_copy(block, index, claim, order),
+            None => self.give_up_copy(block, index, claim, heat),
         }
     }
 

@@ -28,6 +28,7 @@ pub mod pagemap;
 mod placement;
 pub mod ranges;
 mod raw_child;
+mod readahead;
 pub mod requests;
 mod shared;
 pub mod staging;
