@@ -8,6 +8,7 @@
 //! events. Whoever calls has the entry's page word in a state that gives it the right to (see [`crate::page`]).
 
 pub mod ages;
+mod reading;
 pub mod validate;
 
 use self::ages::Ages;
@@ -351,85 +352,6 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
                 self.release(unsafe { &*payload.cast::<Beside>() });
             });
         }
-    }
-
-    /// Reads an entry's page. `page` is page aligned (the file device reads into it directly).
-    ///
-    /// # Errors
-    /// [`ReadError`]: the page is lost, by name.
-    pub fn read(&self, entry: SwapEntry, page: &mut Page, movers: Movers) -> Result<Written, ReadError> {
-        let beside = self.beside(entry).ok_or(ReadError::Missing)?;
-        let location = match movers {
-            Movers::Frozen => beside.location.get(),
-            Movers::Running => loop {
-                match beside.location.try_lock() {
-                    Some(location) => break location,
-                    None => core::hint::spin_loop(),
-                }
-            },
-        };
-        let result = self.read_place(location, beside.check.load(Relaxed), page);
-        if movers == Movers::Running {
-            beside.location.unlock_with(location);
-        }
-        result
-    }
-
-    pub(crate) fn read_place(
-        &self,
-        location: Location,
-        check: u32,
-        page: &mut Page,
-    ) -> Result<Written, ReadError> {
-        match Place::unpack(location, check).ok_or(ReadError::Corrupt)? {
-            Place::None => Err(ReadError::Missing),
-            Place::Zero => {
-                page.fill(0);
-                Ok(Written::SameFilled)
-            }
-            Place::SameFilled { pattern } => {
-                folioswap_devices::page::fill(page, pattern);
-                Ok(Written::SameFilled)
-            }
-            Place::Zram { handle, len, checksum } => {
-                // SAFETY: the location is locked by our caller, or everybody else is stopped.
-                unsafe { self.zram.load(handle, len, checksum, page) }.map_err(|_| ReadError::Corrupt)?;
-                Ok(Written::Zram)
-            }
-            Place::File { slot, checksum } => {
-                let (device, within) = self.shared.open(slot).ok_or(ReadError::Corrupt)?;
-                device.read(within, page).map_err(ReadError::File)?;
-                if Checksum::of(page) != checksum {
-                    return Err(ReadError::Corrupt);
-                }
-                Ok(Written::Shared)
-            }
-        }
-    }
-
-    /// Reads consecutive slots of a shared device in one go, for entries whose [`Space::file_slot`] are these slots, and
-    /// checks each page. Calls `bad` with the index of every page that fails. Only the holder of the entries' page words
-    /// may call; bytes on shared devices do not move.
-    ///
-    /// # Errors
-    /// [`ReadError::File`]: none of the pages is to be used.
-    pub fn read_run(
-        &self,
-        entries: &[Option<SwapEntry>],
-        first: FileSlot,
-        pages: &mut [Page],
-        mut bad: impl FnMut(usize),
-    ) -> Result<(), ReadError> {
-        let (device, within) = self.shared.open(first).ok_or(ReadError::Corrupt)?;
-        device.read(within, pages.as_flattened_mut()).map_err(ReadError::File)?;
-        for (index, (entry, page)) in entries.iter().zip(pages).enumerate() {
-            let expected =
-                entry.and_then(|entry| self.beside(entry)).map(|beside| beside.check.load(Relaxed));
-            if expected != Some(Checksum::of(page).raw()) {
-                bad(index);
-            }
-        }
-        Ok(())
     }
 
     /// Are an entry's bytes in the compressed RAM device?

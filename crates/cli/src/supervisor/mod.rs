@@ -7,6 +7,7 @@ mod bits;
 pub mod census;
 mod clusters;
 mod connection;
+mod ending;
 mod forwards;
 mod members;
 mod orphans;
@@ -22,9 +23,7 @@ use crate::{
     descriptors,
     devices::PreparedDevices,
     link::{Link, Packet, Remains},
-    process,
-    report::Report,
-    run,
+    process, run,
     shared::SegmentFile,
     signals::{Arrived, Inherited, Signals},
     size, userfault,
@@ -32,11 +31,7 @@ use crate::{
 use census::Census;
 use clusters::Clusters;
 use connection::{Connection, PendingFork};
-use folioswap_group::{
-    counters::Counter,
-    protocol::OutOfMemory,
-    segment::{GroupState, Scope},
-};
+use folioswap_group::{counters::Counter, segment::Scope};
 use forwards::Forwards;
 use orphans::Orphans;
 use recording::{MemberRing, Recording};
@@ -44,16 +39,15 @@ use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fd::{AsFd, BorrowedFd, OwnedFd},
     io::Errno,
-    process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit},
+    process::{Resource, Rlimit, getrlimit, setrlimit},
 };
 use std::{
     collections::HashSet,
     fs::File,
-    io::Write,
     sync::atomic::Ordering::Relaxed,
     time::{Duration, Instant},
 };
-use totals::{Levels, Totals};
+use totals::Totals;
 
 /// Between two probes of memory that may be gone.
 const PROBE_INTERVAL: Duration = Duration::from_millis(200);
@@ -409,58 +403,6 @@ impl Supervisor {
         }
     }
 
-    /// A member cannot keep the limit.
-    fn out_of_memory(&mut self, pid: u32, words: [u64; 3]) -> ! {
-        let name = process::status(pid).map_or_else(|| "?".to_owned(), |status| status.name);
-        let limit = size::show(self.settings.limit);
-        let [reason, has, needed] = words;
-        let ended = "ended CMD and everything that it started";
-        let (outcome, message) = if reason == OutOfMemory::Unmanaged as u64 {
-            let advice = size::suggest(needed.max(has));
-            let message = format!(
-                "process {pid} ({name}) has {} that cannot be swapped out, more than the limit of {limit} leaves; {ended}. \
-                 Give at least --memory {advice}",
-                size::show(has)
-            );
-            (Outcome::UnmanagedAboveLimit, message)
-        } else if reason == OutOfMemory::PagerFailed as u64 {
-            let error = std::io::Error::from_raw_os_error(has as i32);
-            let message = format!(
-                "the pager of process {pid} ({name}) failed: {error}; {ended}, since its memory could not be trusted"
-            );
-            (Outcome::PagerFailed, message)
-        } else {
-            let message = format!(
-                "out of swap: process {pid} ({name}) needs more than {}; {ended}. {}",
-                self.settings.devices.full(&limit),
-                self.settings.devices.advice()
-            );
-            (Outcome::OutOfSwap, message)
-        };
-        self.end_group(outcome, &format!("folioswap: {message}\n"))
-    }
-
-    /// Says why, ends everything, reports, and exits.
-    fn end_group(&mut self, outcome: Outcome, message: &str) -> ! {
-        self.totals.sample(&self.settings.segment.mapped, self.clusters.used());
-        self.close_group();
-        self.say(message);
-        if !self.reported {
-            self.report(outcome, Remains::Nothing);
-        }
-        std::process::exit(outcome.status());
-    }
-
-    fn close_group(&self) {
-        self.settings.segment.mapped.header.state.store(GroupState::Ending as u32, Relaxed);
-        if let Some(pid) = Pid::from_raw(self.cmd as i32)
-            && self.ended.is_none()
-        {
-            let _ = kill_process(pid, Signal::KILL);
-        }
-        process::kill_descendants();
-    }
-
     fn say(&self, text: &str) {
         self.link.iter().for_each(|link| link.say(text));
     }
@@ -476,45 +418,5 @@ impl Supervisor {
             self.totals.add(Counter::Violations, 1);
             self.say(&format!("folioswap: invariant violated: {invalid}\n"));
         }
-    }
-
-    /// CMD has ended: writes the report and lets the front go.
-    fn report(&mut self, outcome: Outcome, remains: Remains) {
-        self.validate();
-        self.drain_rings();
-        let recorded = self.recording.as_ref().map(|recording| {
-            let recorded = recording.recorded(self.connections.iter().filter_map(|c| c.ring.as_ref()));
-            if let Some(warning) = recorded.warning() {
-                self.say(&format!("folioswap: --trace {}: {warning}\n", recording.path().display()));
-            }
-            recorded
-        });
-        self.totals.sample(&self.settings.segment.mapped, self.clusters.used());
-        let segment = &self.settings.segment.mapped;
-        let (devices, devices_now) = Report::devices(segment, &self.totals, &self.settings.devices.names());
-        let report = Report {
-            outcome,
-            limit: self.settings.limit,
-            scope: self.settings.scope,
-            wall: self.settings.started.elapsed(),
-            sums: self.totals.sums(segment),
-            now: Levels::read(segment),
-            totals: self.totals.clone(),
-            devices,
-            devices_now,
-            unmanaged: self.census.programs().to_vec(),
-            unmanaged_peak: self.unmanaged_peak,
-            recorded,
-        };
-        if let Some(mut file) = self.settings.json.take()
-            && let Err(error) = writeln!(file, "{:#}", report.json())
-        {
-            self.say(&format!("folioswap: --stats-json: {error}\n"));
-        }
-        if self.settings.text_wanted {
-            self.say(&report.text());
-        }
-        self.link.iter().for_each(|link| link.send(&Packet::Ended(outcome.status(), remains)));
-        self.reported = true;
     }
 }
