@@ -23,6 +23,7 @@ use crate::staging::{FOLIO, SEGMENT_FOLIOS};
 use crate::sys;
 use crate::uffd::Watch;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use folioswap_core::locality::TURNS;
 use folioswap_core::page_table::PAGE;
 use folioswap_core::turns::Turns;
 use folioswap_devices::Scratch;
@@ -45,7 +46,7 @@ const SCAN_UNCHANGED_NS: u64 = 100_000_000;
 /// Where memory is short, whatever the size.
 const SCAN_SHORT_NS: u64 = 3_000_000;
 /// Where less is resident, this counts as all of it.
-const TURNOVER_BYTES_MIN: u64 = 4 << 20;
+const TURNED_BYTES_MIN: u64 = 4 << 20;
 /// A program in which new memory was found counts as growing for this long.
 const GROWING_NS: u64 = 20_000_000;
 
@@ -78,8 +79,8 @@ pub(crate) struct Evictor {
     pub(crate) devices_full: bool,
     pub(crate) reclaiming: bool,
     pub(crate) wraps: u64,
-    /// Bytes that have left in this turnover.
-    pub(crate) turned_over: u64,
+    /// Bytes that have left in this turn (`locality.rs`).
+    pub(crate) left_in_turn: u64,
     pub(crate) aging: Aging,
     pub(crate) desperate: bool,
     pub(crate) demotion: Demotion,
@@ -130,7 +131,7 @@ pub(crate) unsafe extern "C" fn run(argument: usize) -> ! {
         devices_full: false,
         reclaiming: false,
         wraps: 0,
-        turned_over: 0,
+        left_in_turn: 0,
         aging: Aging::new(),
         desperate: false,
         demotion: Demotion::new(),
@@ -281,10 +282,10 @@ impl Evictor {
     fn after(&mut self, batch: Batch, total: u64, marks: Watermarks) {
         let (segment, me) = (self.engine.segment(), self.engine.member());
         let freed = (batch.written + batch.dropped) * PAGE as u64;
-        self.turned_over += freed;
-        if self.turned_over > me.evictable_bytes.load(Relaxed).max(TURNOVER_BYTES_MIN) {
-            self.turned_over = 0;
-            self.engine.turnover.fetch_add(1, Relaxed);
+        self.left_in_turn += freed;
+        if self.left_in_turn > me.evictable_bytes.load(Relaxed).max(TURNED_BYTES_MIN) / TURNS {
+            self.left_in_turn = 0;
+            self.engine.turn.fetch_add(1, Relaxed);
         }
         let _ = me
             .reclaim_request_bytes

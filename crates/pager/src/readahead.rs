@@ -72,7 +72,7 @@ impl Engine {
     }
 
     fn neighbours(&self, block: &Block, index: usize) -> Neighbours {
-        block.locality.fault(index / FOLIO_PAGES, self.turnover.load(Relaxed) as u16, |piece| {
+        block.locality.fault(index / FOLIO_PAGES, self.turn.load(Relaxed) as u16, |piece| {
             let first = piece * FOLIO_PAGES;
             let is_away = |page: &usize| matches!(block.word(*page).state(), PageState::Stored(_));
             (first..first + FOLIO_PAGES).filter(is_away).count()
@@ -161,7 +161,7 @@ mod tests {
             }
         };
         touch_all();
-        engine.turnover.fetch_add(1, Relaxed);
+        engine.turn.fetch_add(1, Relaxed);
         let piece = |page| readahead(engine, page);
         let found = piece(0);
         assert_eq!((found.pages, found.hot, found.order), (Pages::MAX, Pages::MAX, WINDOW_ORDER_MAX));
@@ -170,8 +170,8 @@ mod tests {
         stage(engine, 6, 1);
         assert_eq!(piece(5).pages, 0b110_0000);
         assert_eq!(piece(0).pages, Pages::MAX & !0b110_0000);
-        // Nobody touched anything in this turnover.
-        engine.turnover.fetch_add(2, Relaxed);
+        // Nobody touched anything in the last turn.
+        engine.turn.fetch_add(2, Relaxed);
         assert_eq!(piece(0).pages, 1);
     }
 }
