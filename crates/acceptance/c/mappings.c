@@ -62,6 +62,15 @@ static void remap(size_t bytes) {
             check_page(places + (count - 1 - i) * (piece + PAGE) + page * PAGE, i * 37 + page, 3);
 }
 
+// A mapping of which nobody hears before it is found.
+static char *map_unheard(size_t bytes) {
+    char *at = (char *)syscall(SYS_mmap, 0, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    CHECK(at != MAP_FAILED);
+    return at;
+}
+
+static void populate_zeroes(char *at, size_t bytes) { CHECK(madvise(at, bytes, MADV_POPULATE_READ) == 0 || errno == EINVAL); }
+
 // Read first, which costs no memory and is not seen, then written to.
 static void zeroes(size_t bytes) {
     char *a = map(bytes);
@@ -69,18 +78,29 @@ static void zeroes(size_t bytes) {
     fill_all(a, bytes, 1);
     check_all(a, bytes, 1);
     CHECK(munmap(a, bytes) == 0);
-    // At once, before anybody can have looked.
-    a = map(bytes);
-    CHECK(madvise(a, bytes, MADV_POPULATE_READ) == 0 || errno == EINVAL);
+    // With everything else looked after by now, and as fast as can be.
+    a = map_unheard(bytes);
+    populate_zeroes(a, bytes);
     fill_all(a, bytes, 2);
     check_all(a, bytes, 2);
 }
 
-// The same by a child, of what its parent has read.
+// The same by children, of what their parent has read: once before anything of it is looked after, then just before the fork.
 static void zeroes_forked(size_t bytes) {
     char *a = map(bytes);
     zero_all(a, bytes);
-    for (int child = 0; child < 2; child++) {
+    for (int child = 0; child < 3; child++) {
+        if (child == 1) {
+            char *more = map(bytes / 2);
+            fill_all(more, bytes / 2, 9);
+            check_all(more, bytes / 2, 9);
+            CHECK(munmap(more, bytes / 2) == 0);
+        }
+        if (child > 0) {
+            CHECK(munmap(a, bytes) == 0);
+            a = map_unheard(bytes);
+            populate_zeroes(a, bytes);
+        }
         pid_t pid = fork();
         CHECK(pid >= 0);
         if (pid == 0) {

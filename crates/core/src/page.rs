@@ -24,8 +24,8 @@
 //! `Clean` spares a write-back: a page that was brought back for a read keeps its stored copy, and leaves again without
 //! being compressed or written. The word alone does not prove that the copy still equals the page: while a fork freezes
 //! the words, a protection is lifted without a change of the word. The proof is the kernel's: the page is protected *now*,
-//! asked after the evictor has claimed it (`Isolated`), when nobody lifts protections any more. Protections are only set
-//! together with the contents, never later.
+//! asked after the evictor has claimed it (`Isolated`), when nobody lifts protections any more. A clean page is protected
+//! together with its contents, never later.
 //!
 //! `Filling` is apart from `Present` because zeroes may be put only where there is nothing *and nothing has just been taken out*:
 //! a page that the evictor took between the handler's look at the word and its filling would be zeroed under its own swap entry

@@ -56,6 +56,8 @@ named! {
         SwapCacheHits = "swap_cache_hits",
         /// Pages that could not be moved because they are pinned for I/O.
         Pinned = "pages_pinned",
+        /// Pages that the kernel moved although it said that it had not (`docs/design.md`, race 51).
+        MovesMisreported = "moves_misreported",
         /// Pages shared after a fork that were taken by copy.
         Unshared = "pages_unshared",
         /// Pages whose stored bytes failed their checksum or could not be read; each was poisoned.

@@ -160,6 +160,12 @@ pub fn own_share(segment: &Segment, me: &Member, excess: u64, mut ask: impl FnMu
 }
 
 impl Engine {
+    /// Has the group reached its limit?
+    pub(crate) fn is_at_limit(&self) -> bool {
+        let segment = self.segment();
+        segment.charge_bytes() >= segment.header.limit_bytes.load(Relaxed)
+    }
+
     /// What of the process's anonymous memory counts towards the limit: all of it, or all but the engine's own.
     pub(crate) fn charge_of(&self, anonymous: u64) -> u64 {
         match self.segment().scope() {

@@ -7,6 +7,7 @@
 //! use to anybody and could not be taken away from it. So all pieces but the first few, which hold what our functions look
 //! at before they know whose copy they are in, have MADV_DONTFORK, except while the C library forks.
 
+use crate::staging::FOLIO;
 use core::ptr::NonNull;
 use core::sync::atomic::{
     AtomicU32, AtomicUsize,
@@ -99,6 +100,14 @@ impl Arena {
         let start = map(bytes)?;
         self.record(start.as_ptr() as usize, bytes);
         Some(start)
+    }
+
+    /// The same for `bytes` that pages are moved to, a multiple of 64 KiB, at such a multiple: no 64 KiB of the address space hold both
+    /// some of it and some of the program, so that no window of first touches around an address of the program reaches into it.
+    pub fn move_target(&self, bytes: usize) -> Option<NonNull<u8>> {
+        let start = self.own_mapping(bytes + FOLIO)?;
+        // SAFETY: within the mapping, which is larger by what this may add.
+        Some(unsafe { start.add(start.align_offset(FOLIO)) })
     }
 
     /// Calls `each` with every piece that intersects `start..end`.

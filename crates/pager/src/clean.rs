@@ -16,8 +16,8 @@
 use crate::engine::Engine;
 use crate::handler::Handler;
 use crate::isolate::{Isolation, Pages, Refused, covers, page_index};
-use crate::staging::{FOLIO, FOLIO_PAGES};
-use crate::uffd::{Access, Userfault, Watch};
+use crate::staging::{FOLIO, FOLIO_PAGES, empty_target};
+use crate::uffd::{Access, Userfault};
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_core::page::PageWord;
@@ -27,7 +27,6 @@ use folioswap_group::devices::{DEVICES_MAX, DeviceIo};
 use folioswap_group::segment::Scope;
 use folioswap_slots::{DeviceMask, SwapEntry};
 use rustix::io::Errno;
-use rustix::mm::{Advice, madvise};
 
 /// Bytes of the bin.
 pub const BIN_BYTES: usize = 1 << 20;
@@ -66,18 +65,13 @@ impl Bin {
         self.base + self.used
     }
 
-    /// Gives its contents back to the system when they are at least `least` bytes. As in
-    /// [`crate::staging::Staging::recycle`], an advice on a registered range would wait for its own reader.
+    /// Gives its contents back to the system when they are at least `least` bytes.
     pub fn empty(&mut self, userfault: Userfault, least: usize) {
         if self.used < least.max(PAGE) {
             return;
         }
         // SAFETY: what is in the bin is dead.
-        unsafe {
-            let _ = userfault.unregister(self.base, BIN_BYTES);
-            let _ = madvise(self.base as *mut _, self.used, Advice::LinuxDontNeed);
-        }
-        let _ = userfault.register(self.base, BIN_BYTES, Watch::MoveTarget);
+        unsafe { empty_target(userfault, self.base, self.used) };
         self.used = 0;
     }
 }
@@ -324,7 +318,7 @@ mod tests {
     use super::*;
     use crate::pagemap;
     use crate::test_memory::{map, userfault};
-    use crate::uffd::{Event, Message};
+    use crate::uffd::{Event, Message, Watch};
     use rustix::fs::{Mode, OFlags};
     use rustix::mm::MremapFlags;
     use std::os::fd::IntoRawFd;

@@ -283,7 +283,7 @@ impl Evictor {
         let (segment, me) = (self.engine.segment(), self.engine.member());
         let freed = (batch.written + batch.dropped) * PAGE as u64;
         self.left_in_turn += freed;
-        if self.left_in_turn > me.evictable_bytes.load(Relaxed).max(TURNED_BYTES_MIN) / TURNS {
+        if self.left_in_turn > self.size.anonymous.max(TURNED_BYTES_MIN) / TURNS {
             self.left_in_turn = 0;
             self.engine.turn.fetch_add(1, Relaxed);
         }
@@ -331,11 +331,11 @@ impl Evictor {
             / SEGMENT_FOLIOS
             * SEGMENT_FOLIOS;
         let bytes = places as usize * FOLIO;
-        let Some(base) = engine.arena.own_mapping(bytes) else { return };
+        let Some(base) = engine.arena.move_target(bytes) else { return };
         if engine.userfault().register(base.as_ptr() as usize, bytes, Watch::MoveTarget).is_err() {
             return;
         }
-        let Some(bin) = engine.arena.own_mapping(BIN_BYTES) else { return };
+        let Some(bin) = engine.arena.move_target(BIN_BYTES) else { return };
         if engine.userfault().register(bin.as_ptr() as usize, BIN_BYTES, Watch::MoveTarget).is_err() {
             return;
         }

@@ -1,4 +1,4 @@
-//! Serving one fault: find the page, bring back as much as its region's history advises, account for it.
+//! Serving one fault: find the page, bring it back with what should come along (`readahead.rs`), account for it.
 
 use crate::engine::Engine;
 use crate::handler::{Fault, Handler};

@@ -250,7 +250,8 @@ impl Handler {
         let mut served = 0;
         while self.queued > 0 && engine.fork.window_is_shut() {
             let fault = self.take_fault();
-            if !self.needs_memory(&fault) || !self.wait_for_memory(fault.thread) {
+            let may_wait = engine.is_at_limit() && self.needs_memory(&fault);
+            if !may_wait || !self.wait_for_memory(fault.thread) {
                 if let Some(cpu) = self.placement.follow(fault.thread, &engine.faulting_cpu, begun) {
                     engine.ask_for_vigil(cpu);
                 }

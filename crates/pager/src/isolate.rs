@@ -3,13 +3,11 @@
 use crate::aging::Aging;
 use crate::engine::Engine;
 use crate::staging::{FOLIO, FOLIO_PAGES};
-use crate::uffd::Stopped;
-use core::sync::atomic::Ordering::{Relaxed, Release};
+use core::sync::atomic::Ordering::Relaxed;
 use folioswap_core::page::{Heat, PageState, PageWord};
 use folioswap_core::page_table::{BLOCK_PAGES, Block, PAGE};
 use folioswap_group::counters::SizeCounter;
 use folioswap_slots::{AllocError, FolioId, Order, SwapEntry};
-use rustix::io::Errno;
 
 /// Pages of a piece, one bit each.
 pub type Pages = u16;
@@ -25,6 +23,8 @@ pub struct Isolation {
     pub busy: Pages,
     /// Their mapping cannot be moved from (locked, read-only, changed protection).
     pub unmovable: Pages,
+    /// Something stood in the place of a page that is still in the program.
+    pub residue: Pages,
     /// Why nothing was tried, if so.
     pub refused: Option<Refused>,
 }
@@ -167,6 +167,10 @@ impl Engine {
                 self.note_gone(isolation.moved.count_ones() as u64);
             }
         }
+        if isolation.moved == 0 && isolation.residue != 0 {
+            // Or each later folio would find it in its way.
+            staging.empty_next_place(self.userfault());
+        }
         for (page, entry) in entries.iter_mut().enumerate() {
             if isolation.moved >> page & 1 == 0
                 && let Some(entry) = entry.take()
@@ -267,80 +271,6 @@ impl Engine {
             }
         }
     }
-
-    /// Moves the pages of the piece, run by run, each to its place (consecutive pages have consecutive places), and notes
-    /// what became of them. Under the move lock; the pages' words say `Isolated`, by us.
-    pub(crate) fn move_runs(
-        &self,
-        piece: usize,
-        pages: Pages,
-        place_of: impl Fn(usize) -> usize,
-        isolation: &mut Isolation,
-    ) {
-        let mut page = 0;
-        let mut run_most = FOLIO_PAGES;
-        while page < FOLIO_PAGES {
-            let run = ((pages >> page).trailing_ones() as usize).min(run_most);
-            if run == 0 {
-                page += 1;
-                continue;
-            }
-            let (from, userfault) = (piece + page * PAGE, self.userfault());
-            let result = match userfault.check_registered(from) {
-                // SAFETY: the pages are marked as isolated, so nobody else changes their state; the mapping of the first, which
-                // is that of all that are moved, is registered, and no unmapping is unread (the kernel would answer
-                // EAGAIN), so whoever touches a moved page is served.
-                Ok(()) => unsafe { userfault.move_pages(place_of(page), from, run * PAGE) },
-                Err(Errno::NOENT) => {
-                    self.not_registered(from, run * PAGE);
-                    isolation.refused = Some(Refused::Gone);
-                    break;
-                }
-                Err(why) => Err(Stopped { done: 0, why }),
-            };
-            let (done, why) = match result {
-                Ok(()) => (run, None),
-                Err(stopped) => (stopped.done / PAGE, Some(stopped.why)),
-            };
-            isolation.moves += 1;
-            isolation.moved |= bits(page, done);
-            page += done;
-            match why {
-                None => {}
-                // A part was moved; the next attempt tells why it stopped, unless an event waits.
-                Some(Errno::AGAIN) if done > 0 => {}
-                Some(Errno::AGAIN) => {
-                    isolation.refused = Some(Refused::EventPending);
-                    break;
-                }
-                Some(Errno::BUSY) => {
-                    isolation.busy |= bits(page, 1);
-                    page += 1;
-                }
-                // A run that reaches from one of the kernel's mappings into the next, which need not begin where a piece does:
-                // by halves, until what cannot be moved is a page.
-                Some(Errno::INVAL) if run - done > 1 => run_most = (run - done) / 2,
-                Some(Errno::INVAL) => {
-                    isolation.unmovable |= bits(page, 1);
-                    page += 1;
-                }
-                // Absent by now (given up, or never there), or something stands in our staging place: leave it.
-                Some(_) => page += 1,
-            }
-        }
-    }
-
-    /// What was registered as one range had a hole just then, which is mapped by now: the next look at the mappings finds it.
-    /// Under the move lock.
-    fn not_registered(&self, start: usize, bytes: usize) {
-        // SAFETY: the set is used under the move lock. A full set keeps the range, and is asked again.
-        let _ = unsafe { &mut *self.registered.get() }.remove(start, start + bytes);
-        self.scan_wanted.store(1, Release);
-    }
-}
-
-fn bits(first: usize, count: usize) -> Pages {
-    (((1u32 << count) - 1) << first) as Pages
 }
 
 pub(crate) fn covers(registered: &crate::ranges::Ranges, piece: usize, wanted: Pages) -> bool {
@@ -352,41 +282,16 @@ pub(crate) fn covers(registered: &crate::ranges::Ranges, piece: usize, wanted: P
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::staging::SEGMENT_FOLIOS;
-    use crate::test_memory::{self, map, map_at, userfault};
+    use crate::test_memory::{fill, map, map_at, moving_engine, word_at};
     use crate::uffd::Watch;
+    use rustix::io::Errno;
     use rustix::mm::munmap;
-
-    /// An engine with a staging area, a userfaultfd and a segment of its own, or why there is none.
-    fn engine() -> Option<&'static Engine> {
-        let userfault = userfault()?;
-        let engine = test_memory::engine();
-        engine.descriptors.userfault.store(userfault.0, Relaxed);
-        let bytes = 4 * SEGMENT_FOLIOS as usize * FOLIO;
-        let base = engine.arena.own_mapping(bytes).unwrap();
-        userfault.register(base.as_ptr() as usize, bytes, Watch::MoveTarget).unwrap();
-        // SAFETY: nobody else uses the engine.
-        unsafe { (&mut *engine.staging.get()).install(base, 4 * SEGMENT_FOLIOS) };
-        Some(engine)
-    }
-
-    fn word_at(address: usize) -> u64 {
-        // SAFETY: mapped by the test.
-        unsafe { (address as *const u64).read_volatile() }
-    }
-
-    fn fill(start: usize) {
-        for page in 0..FOLIO_PAGES {
-            // SAFETY: mapped by the test.
-            unsafe { ((start + page * PAGE) as *mut u64).write_volatile(7 + page as u64) };
-        }
-    }
 
     /// The list of mappings is old when they are registered: what is mapped in a hole afterwards is not registered, though it lies
     /// within what was.
     #[test]
     fn what_was_a_hole_when_its_surroundings_were_registered_stays() {
-        let Some(engine) = engine() else { return };
+        let Some(engine) = moving_engine() else { return };
         let start = map(4 * FOLIO).next_multiple_of(FOLIO);
         let hole = start + FOLIO;
         // SAFETY: nobody uses it.
@@ -413,7 +318,7 @@ mod tests {
 
     #[test]
     fn the_kernel_tells_what_is_registered() {
-        let Some(engine) = engine() else { return };
+        let Some(engine) = moving_engine() else { return };
         let (userfault, start) = (engine.userfault(), map(4 * PAGE));
         assert_eq!(userfault.check_registered(start), Err(Errno::NOENT));
         userfault.register(start, 2 * PAGE, Watch::Program).unwrap();

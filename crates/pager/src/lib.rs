@@ -23,6 +23,7 @@ mod isolate;
 pub mod link;
 pub mod maps;
 mod measure;
+mod moves;
 mod out_of_memory;
 pub mod pagemap;
 mod placement;

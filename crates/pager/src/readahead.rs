@@ -55,20 +55,18 @@ impl Engine {
         let first = index & !(FOLIO_PAGES - 1);
         let mut pages = pages_of(window.clone(), first);
         let mut hot = 0;
-        let mut read_order = order;
         if order == 0 {
             hot = pages;
-            if self.neighbours(block, index) == Neighbours::Come {
-                let kind = self.kind_of(block.word(index));
-                pages |= pages_that(first, |page| self.kind_of(block.word(page)) == kind);
-                hot = Pages::MAX;
-                read_order = WINDOW_ORDER_MAX;
-            }
         }
         if let Some(folio) = self.folio_of(block.word(index)) {
             pages |= pages_that(first, |page| self.folio_of(block.word(page)) == Some(folio));
+        } else if order == 0 && self.neighbours(block, index) == Neighbours::Come {
+            let kind = self.kind_of(block.word(index));
+            let window = (first..first + FOLIO_PAGES, WINDOW_ORDER_MAX);
+            pages |= pages_that(first, |page| self.kind_of(block.word(page)) == kind);
+            return Readahead { pages, hot: Pages::MAX, order: WINDOW_ORDER_MAX, window };
         }
-        Readahead { pages, hot, order: read_order, window: (window, order) }
+        Readahead { pages, hot, order, window: (window, order) }
     }
 
     fn neighbours(&self, block: &Block, index: usize) -> Neighbours {
@@ -154,7 +152,7 @@ mod tests {
     fn where_all_is_wanted_a_piece_comes_whole_and_hot() {
         let engine = test_memory::engine();
         (0..2 * FOLIO_PAGES).for_each(|page| store(engine, page));
-        // Every other page of every piece, so that nothing goes on; more faults in the sample than pages are away there.
+        // Every fourth page of every piece, so that nothing goes on: far more faults than pages are away.
         let touch_all = || {
             for page in (0..PIECES * FOLIO_PAGES).step_by(4) {
                 readahead(engine, page);

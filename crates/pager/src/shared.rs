@@ -26,6 +26,9 @@ use folioswap_core::page_table::{BLOCK, Block, PAGE};
 use folioswap_group::counters::Counter;
 use rustix::io::Errno;
 
+/// How often a protection is tried while an event waits.
+const PROTECT_ATTEMPTS: u32 = 1000;
+
 /// Bytes of pages that a process gets of its own when it writes to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OwnPages {
@@ -148,8 +151,12 @@ impl Engine {
     }
 
     fn protect(&self, start: usize, end: usize) {
-        // An event that nobody has read yet: the handler reads it.
-        while start < end && self.userfault().protect(start, end - start) == Err(Errno::AGAIN) {
+        // An event that nobody has read yet: the handler reads it. A forked child's handler, which adopts what it has inherited, reads none
+        // meanwhile; what is then left unprotected is counted at the next measurement.
+        for _ in 0..PROTECT_ATTEMPTS {
+            if start >= end || self.userfault().protect(start, end - start) != Err(Errno::AGAIN) {
+                return;
+            }
             rustix::thread::sched_yield();
         }
     }
@@ -181,6 +188,11 @@ impl Handler {
             now.protected >> page & 1 != 0
                 && matches!(state, PageState::Present(_) | PageState::Removed { .. })
         };
+        if now.present >> at & 1 != 0 && now.protected >> at & 1 == 0 {
+            // Another thread's fault has lifted it.
+            engine.userfault().wake(address, PAGE);
+            return true;
+        }
         let exclusive = |page: usize| now.exclusive >> page & 1 != 0;
         let (mut first, mut end, mut cost) = (at, at + 1, None);
         if exclusive(at) {

@@ -13,6 +13,7 @@ use crate::uffd::{Userfault, Watch};
 use core::ptr::NonNull;
 use folioswap_core::page_table::PAGE;
 use folioswap_slots::SwapEntry;
+use rustix::io::Errno;
 use rustix::mm::{Advice, madvise};
 
 /// Pages of a folio place.
@@ -114,8 +115,7 @@ impl Staging {
     }
 
     /// Gives the memory of folios that are written back to the system, when there are at least `least` of them; returns
-    /// the bytes. The descriptor's remove events make UNREGISTER, DONTNEED, REGISTER the way: an advice on a registered
-    /// range would wait for its own reader.
+    /// the bytes. The descriptor's remove events make UNREGISTER, DONTNEED, REGISTER the way.
     pub fn recycle(&mut self, userfault: Userfault, least: u64) -> usize {
         if self.written - self.recycled < least.max(1) {
             return 0;
@@ -131,14 +131,38 @@ impl Staging {
         bytes
     }
 
-    fn discard(&mut self, userfault: Userfault, first: u32, folios: u64) {
-        let (start, bytes) = (self.address(first), folios as usize * FOLIO);
-        // SAFETY: every page of these places has been written back or taken back, and the evictor, our only caller, is
-        // the only one who puts pages here.
-        unsafe {
-            let _ = userfault.unregister(start, bytes);
-            let _ = madvise(start as *mut _, bytes, Advice::LinuxDontNeed);
+    /// Empties the place that the next folio will take.
+    pub fn empty_next_place(&mut self, userfault: Userfault) {
+        if let Some(place) = self.next_place() {
+            self.discard(userfault, place, 1);
         }
-        let _ = userfault.register(start, bytes, Watch::MoveTarget);
+    }
+
+    fn discard(&mut self, userfault: Userfault, first: u32, folios: u64) {
+        // SAFETY: every page of these places has been written back or taken back (or never was a page of the program's), and the
+        // evictor, our only caller, is the only one who puts pages here.
+        unsafe { empty_target(userfault, self.address(first), folios as usize * FOLIO) };
+    }
+}
+
+/// Gives the memory of a target of moves to the system: afterwards it is certainly empty, and a target again. Does not return before that
+/// is so: what stood in the way of a page that is moved here later would be taken for that page (`isolate.rs`: `moved_after_all`).
+///
+/// # Safety
+/// The range is a target of moves, and nothing in it is needed any more.
+pub(crate) unsafe fn empty_target(userfault: Userfault, start: usize, bytes: usize) {
+    // An advice on a registered range costs an event. It is no harm where the process has as many mappings as it may have, and this
+    // cannot be done.
+    // SAFETY: the caller's.
+    let _ = unsafe { userfault.unregister(start, bytes) };
+    // SAFETY: the caller's.
+    until_done(|| unsafe { madvise(start as *mut _, bytes, Advice::LinuxDontNeed) });
+    until_done(|| userfault.register(start, bytes, Watch::MoveTarget));
+}
+
+/// For what cannot fail but for want of memory in the kernel.
+fn until_done(mut attempt: impl FnMut() -> Result<(), Errno>) {
+    while attempt().is_err() {
+        rustix::thread::sched_yield();
     }
 }

@@ -1,8 +1,9 @@
 //! What tests need: memory of the program, a userfaultfd, and an engine with pages in its store.
 
 use crate::engine::Engine;
-use crate::uffd::Userfault;
-use core::sync::atomic::Ordering::Release;
+use crate::staging::{FOLIO, FOLIO_PAGES, SEGMENT_FOLIOS};
+use crate::uffd::{Userfault, Watch};
+use core::sync::atomic::Ordering::{Relaxed, Release};
 use folioswap_core::page::PageWord;
 use folioswap_core::page_table::{BLOCK, PAGE};
 use folioswap_devices::{IncompressiblePolicy, Page, Scratch};
@@ -51,4 +52,31 @@ pub(crate) fn store_page(engine: &Engine, address: usize, page: &Page) -> SwapEn
     let word = PageWord::PRESENT.isolate(entry).and_then(PageWord::moved).and_then(PageWord::written);
     block.set(address % BLOCK / PAGE, word.expect("transitions"));
     entry
+}
+
+/// An engine with a staging area, a userfaultfd and a segment of its own, or why there is none.
+pub(crate) fn moving_engine() -> Option<&'static Engine> {
+    let userfault = userfault()?;
+    let engine = engine();
+    engine.descriptors.userfault.store(userfault.0, Relaxed);
+    let bytes = 4 * SEGMENT_FOLIOS as usize * FOLIO;
+    let base = engine.arena.move_target(bytes).unwrap();
+    userfault.register(base.as_ptr() as usize, bytes, Watch::MoveTarget).unwrap();
+    // SAFETY: nobody else uses the engine.
+    unsafe { (&mut *engine.staging.get()).install(base, 4 * SEGMENT_FOLIOS) };
+    Some(engine)
+}
+
+/// The word at an address of the test's.
+pub(crate) fn word_at(address: usize) -> u64 {
+    // SAFETY: mapped by the test.
+    unsafe { (address as *const u64).read_volatile() }
+}
+
+/// Fills 64 KiB of the test's: each page begins with another word.
+pub(crate) fn fill(start: usize) {
+    for page in 0..FOLIO_PAGES {
+        // SAFETY: mapped by the test.
+        unsafe { ((start + page * PAGE) as *mut u64).write_volatile(7 + page as u64) };
+    }
 }
