@@ -142,7 +142,7 @@ mod tests {
         pagemap::now(file.as_raw_fd(), start, FOLIO_PAGES).unwrap().present
     }
 
-    /// Linux 6.18 loses pages here without [`Engine::moved_after_all`]: a quarter of the folios, while protections change all the time.
+    /// Linux 6.18 loses pages here without [`Engine::moved_after_all`]: one folio in thirty, while a protection changes all the time.
     #[test]
     fn what_the_kernel_moves_in_spite_of_its_answer_is_not_lost() {
         let Some(engine) = moving_engine() else { return };
