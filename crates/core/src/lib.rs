@@ -5,7 +5,6 @@
 
 pub mod file_space;
 pub mod history;
-pub mod locality;
 pub mod lock;
 pub mod page;
 pub mod page_table;

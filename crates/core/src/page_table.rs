@@ -4,7 +4,6 @@
 //! copy-on-write copy is at once a valid table of its own.
 
 use crate::history::History;
-use crate::locality::Locality;
 use crate::page::PageWord;
 use core::cell::UnsafeCell;
 use core::ops::ControlFlow;
@@ -40,8 +39,6 @@ pub struct Block {
     words: [AtomicU64; BLOCK_PAGES],
     /// How the program went through it lately.
     pub history: History,
-    /// Whether it is used as a whole.
-    pub locality: Locality,
     /// How often pages that came back for a read were written soon after (saturating; see the pager's clean copies).
     pub history_rewrites: AtomicU8,
     next_free: UnsafeCell<*mut Block>,

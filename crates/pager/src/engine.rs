@@ -132,8 +132,6 @@ pub struct Engine {
     pub(crate) engaged: AtomicU32,
     /// Seconds-like epoch for removals, advanced by the evictor.
     pub(crate) epoch: AtomicU32,
-    /// How often a quarter of what is resident has left (`folioswap_core::locality`).
-    pub(crate) turn: AtomicU32,
     /// Wakes the evictor while the member's place in the segment is not known yet.
     pub(crate) segment: AtomicPtr<Segment>,
     pub(crate) member: AtomicU32,

@@ -23,7 +23,6 @@ use crate::staging::{FOLIO, SEGMENT_FOLIOS};
 use crate::sys;
 use crate::uffd::Watch;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use folioswap_core::locality::TURNS;
 use folioswap_core::page_table::PAGE;
 use folioswap_core::turns::Turns;
 use folioswap_devices::Scratch;
@@ -45,8 +44,6 @@ const SCAN_CHANGED_NS: u64 = 20_000_000;
 const SCAN_UNCHANGED_NS: u64 = 100_000_000;
 /// Where memory is short, whatever the size.
 const SCAN_SHORT_NS: u64 = 3_000_000;
-/// Where less is resident, this counts as all of it.
-const TURNED_BYTES_MIN: u64 = 4 << 20;
 /// A program in which new memory was found counts as growing for this long.
 const GROWING_NS: u64 = 20_000_000;
 
@@ -79,8 +76,6 @@ pub(crate) struct Evictor {
     pub(crate) devices_full: bool,
     pub(crate) reclaiming: bool,
     pub(crate) wraps: u64,
-    /// Bytes that have left in this turn (`locality.rs`).
-    pub(crate) left_in_turn: u64,
     pub(crate) aging: Aging,
     pub(crate) desperate: bool,
     pub(crate) demotion: Demotion,
@@ -131,7 +126,6 @@ pub(crate) unsafe extern "C" fn run(argument: usize) -> ! {
         devices_full: false,
         reclaiming: false,
         wraps: 0,
-        left_in_turn: 0,
         aging: Aging::new(),
         desperate: false,
         demotion: Demotion::new(),
@@ -282,11 +276,6 @@ impl Evictor {
     fn after(&mut self, batch: Batch, total: u64, marks: Watermarks) {
         let (segment, me) = (self.engine.segment(), self.engine.member());
         let freed = (batch.written + batch.dropped) * PAGE as u64;
-        self.left_in_turn += freed;
-        if self.left_in_turn > self.size.anonymous.max(TURNED_BYTES_MIN) / TURNS {
-            self.left_in_turn = 0;
-            self.engine.turn.fetch_add(1, Relaxed);
-        }
         let _ = me
             .reclaim_request_bytes
             .fetch_update(Relaxed, Relaxed, |asked| Some(asked.saturating_sub(freed)));

@@ -1,8 +1,6 @@
 //! What comes back with a page: swapin readahead.
 //!
 //! * Out of order, the page alone; where faults go on from page to page, a growing window (`folioswap_core::history`).
-//! * Out of order, but in a region whose pages are all wanted before long: all of its 64 KiB (`folioswap_core::locality`), as large folios
-//!   come back whole in the kernel.
 //! * Out of the swap cache, where it costs a copy and no reading: also all of its folio that is still there. One touch then keeps all of
 //!   the folio, as one accessed page does in the kernel.
 
@@ -10,9 +8,7 @@ use crate::engine::Engine;
 use crate::isolate::{Pages, page_index};
 use crate::staging::FOLIO_PAGES;
 use core::ops::Range;
-use core::sync::atomic::Ordering::Relaxed;
 use folioswap_core::history::{WINDOW_ORDER_MAX, Window};
-use folioswap_core::locality::Neighbours;
 use folioswap_core::page::{PageState, PageWord};
 use folioswap_core::page_table::{Block, PAGE};
 
@@ -23,19 +19,18 @@ const _: () = assert!(1 << WINDOW_ORDER_MAX == FOLIO_PAGES);
 pub(crate) struct Readahead {
     /// The pages, those that are not away included.
     pub(crate) pages: Pages,
-    /// Those of them that are proven hot: touched out of order, or wanted as a whole. What a window brings along is not.
+    /// Those of them that are proven hot: touched out of order. What a window brings along is not.
     pub(crate) hot: Pages,
     /// The order of what is read from a device.
     pub(crate) order: u8,
-    /// For the history: the pages of the block that its window holds, and its order.
-    window: (Range<usize>, u8),
+    /// For the history: the pages of the block that are its window.
+    window: Range<usize>,
 }
 
 impl Readahead {
     /// It was done.
     pub(crate) fn remember(&self, block: &Block) {
-        let (pages, order) = &self.window;
-        block.history.remember(pages.start, pages.end, *order);
+        block.history.remember(self.window.start, self.window.end, self.order);
     }
 }
 
@@ -54,41 +49,17 @@ impl Engine {
         let window = aligned..aligned + (1 << order);
         let first = index & !(FOLIO_PAGES - 1);
         let mut pages = pages_of(window.clone(), first);
-        let mut hot = 0;
-        if order == 0 {
-            hot = pages;
-        }
+        let hot = if order == 0 { pages } else { 0 };
         if let Some(folio) = self.folio_of(block.word(index)) {
             pages |= pages_that(first, |page| self.folio_of(block.word(page)) == Some(folio));
-        } else if order == 0 && self.neighbours(block, index) == Neighbours::Come {
-            let kind = self.kind_of(block.word(index));
-            let window = (first..first + FOLIO_PAGES, WINDOW_ORDER_MAX);
-            pages |= pages_that(first, |page| self.kind_of(block.word(page)) == kind);
-            return Readahead { pages, hot: Pages::MAX, order: WINDOW_ORDER_MAX, window };
         }
-        Readahead { pages, hot, order, window: (window, order) }
-    }
-
-    fn neighbours(&self, block: &Block, index: usize) -> Neighbours {
-        block.locality.fault(index / FOLIO_PAGES, self.turn.load(Relaxed) as u16, |piece| {
-            let first = piece * FOLIO_PAGES;
-            let is_away = |page: &usize| matches!(block.word(*page).state(), PageState::Stored(_));
-            (first..first + FOLIO_PAGES).filter(is_away).count()
-        })
+        Readahead { pages, hot, order, window }
     }
 
     /// Where in the swap cache the page's folio waits for its write-back, if it does.
     fn folio_of(&self, word: PageWord) -> Option<u32> {
         match word.state() {
             PageState::Leaving(entry) => self.staging_place(entry),
-            _ => None,
-        }
-    }
-
-    /// Is the page stored, and on a shared device? What costs a read of its own does not come with what costs none.
-    fn kind_of(&self, word: PageWord) -> Option<bool> {
-        match word.state() {
-            PageState::Stored(entry) => Some(self.space.is_on_file(entry)),
             _ => None,
         }
     }
@@ -107,7 +78,6 @@ fn pages_that(first: usize, wanted: impl Fn(usize) -> bool) -> Pages {
 mod tests {
     use super::*;
     use crate::test_memory;
-    use folioswap_core::locality::PIECES;
     use folioswap_devices::Page;
     use folioswap_slots::{FolioId, Order};
 
@@ -146,30 +116,5 @@ mod tests {
         found.remember(engine.table.block(PROGRAM).unwrap());
         let found = readahead(engine, 10);
         assert_eq!((found.pages, found.hot, found.order), (0xf << 8, 0, 2));
-    }
-
-    #[test]
-    fn where_all_is_wanted_a_piece_comes_whole_and_hot() {
-        let engine = test_memory::engine();
-        (0..2 * FOLIO_PAGES).for_each(|page| store(engine, page));
-        // Every fourth page of every piece, so that nothing goes on: far more faults than pages are away.
-        let touch_all = || {
-            for page in (0..PIECES * FOLIO_PAGES).step_by(4) {
-                readahead(engine, page);
-            }
-        };
-        touch_all();
-        engine.turn.fetch_add(1, Relaxed);
-        let piece = |page| readahead(engine, page);
-        let found = piece(0);
-        assert_eq!((found.pages, found.hot, found.order), (Pages::MAX, Pages::MAX, WINDOW_ORDER_MAX));
-        // A page of the swap cache brings its folio; what is on a device does not come beside it.
-        stage(engine, 5, 1);
-        stage(engine, 6, 1);
-        assert_eq!(piece(5).pages, 0b110_0000);
-        assert_eq!(piece(0).pages, Pages::MAX & !0b110_0000);
-        // Nobody touched anything in the last turn.
-        engine.turn.fetch_add(2, Relaxed);
-        assert_eq!(piece(0).pages, 1);
     }
 }
