@@ -146,7 +146,7 @@ impl Staging {
 }
 
 /// Gives the memory of a target of moves to the system: afterwards it is certainly empty, and a target again. Does not return before that
-/// is so: what stood in the way of a page that is moved here later would be taken for that page (`isolate.rs`: `moved_after_all`).
+/// is so: what stood in the way of a page that is moved here later would be taken for that page (`moves.rs`: `moved_after_all`).
 ///
 /// # Safety
 /// The range is a target of moves, and nothing in it is needed any more.
