@@ -225,7 +225,7 @@ impl Handler {
             PageState::Stored(entry) => Some(entry),
             _ => None,
         });
-        let outcome = self.copy_back(block, base, first, readahead.hot, keep, &mut claimed);
+        let outcome = self.copy_back(block, base, first, order, keep, &mut claimed);
         self.unclaim_all(block, first, &claimed);
         let (resolved, copied) = outcome;
         if copied > 0 {
@@ -309,12 +309,13 @@ impl Handler {
         block: &Block,
         base: usize,
         first: usize,
-        hot: Pages,
+        order: u8,
         keep: Pages,
         claimed: &mut [Option<Claimed>; FOLIO_PAGES],
     ) -> (bool, usize) {
         let engine = self.engine;
-        let heat = |page: usize| if hot >> page & 1 != 0 { Heat::Hot } else { Heat::Cold };
+        // What was touched out of order is proven hot; what a window brings along is not.
+        let heat = if order == 0 { Heat::Hot } else { Heat::Cold };
         let (mut page, mut copied) = (0, 0);
         let mut run_most = FOLIO_PAGES;
         while page < FOLIO_PAGES {
@@ -342,9 +343,9 @@ impl Handler {
             for (at, claim) in claimed.iter_mut().enumerate().skip(page).take(done) {
                 if let Some(claim) = claim.take() {
                     if kept != 0 {
-                        self.keep_copy(block, first + at, claim, heat(at));
+                        self.keep_copy(block, first + at, claim, heat);
                     } else {
-                        self.give_up_copy(block, first + at, claim, heat(at));
+                        self.give_up_copy(block, first + at, claim, heat);
                     }
                 }
             }
@@ -356,7 +357,7 @@ impl Handler {
                 Some(Errno::EXIST) => {
                     // It is there already: it was served while a fork froze the words. What is stored is old.
                     if let Some(claim) = claimed[page].take() {
-                        self.give_up_copy(block, first + page, claim, heat(page));
+                        self.give_up_copy(block, first + page, claim, heat);
                     }
                     engine.userfault().wake(base + page * PAGE, PAGE);
                     page += 1;

@@ -128,25 +128,16 @@ mod tests {
     use core::sync::atomic::AtomicBool;
     use folioswap_core::page::PageWord;
     use folioswap_devices::Page;
-    use rustix::fs::{Mode, OFlags};
-    use std::os::fd::{AsRawFd, IntoRawFd};
-
-    fn open_pagemap(engine: &Engine) {
-        let pagemap = rustix::fs::open("/proc/self/pagemap", OFlags::RDONLY, Mode::empty()).unwrap();
-        engine.descriptors.pagemap.store(pagemap.into_raw_fd(), Relaxed);
-    }
 
     /// Which pages of the folio at `start` are there.
-    fn present(start: usize) -> Pages {
-        let file = std::fs::File::open("/proc/self/pagemap").unwrap();
-        pagemap::now(file.as_raw_fd(), start, FOLIO_PAGES).unwrap().present
+    fn present(engine: &Engine, start: usize) -> Pages {
+        engine.pages_now(start, FOLIO_PAGES).present
     }
 
     /// Linux 6.18 loses pages here without [`Engine::moved_after_all`]: one folio in thirty, while a protection changes all the time.
     #[test]
     fn what_the_kernel_moves_in_spite_of_its_answer_is_not_lost() {
         let Some(engine) = moving_engine() else { return };
-        open_pagemap(engine);
         let start = map(2 * FOLIO).next_multiple_of(FOLIO);
         engine.register_pieces(start, start + FOLIO);
         let block = engine.table.block_or_insert(start, engine.arena).unwrap();
@@ -160,7 +151,8 @@ mod tests {
                 }
             });
             for round in 0..10_000 {
-                for page in (0..FOLIO_PAGES).filter(|page| !present(start) >> page & 1 != 0) {
+                let there = present(engine, start);
+                for page in (0..FOLIO_PAGES).filter(|page| there >> page & 1 == 0) {
                     let contents: Page = [round as u8; PAGE];
                     // SAFETY: mapped by the test; the page is missing.
                     let filled =
@@ -168,7 +160,7 @@ mod tests {
                     filled.expect("a missing page");
                 }
                 let isolation = engine.isolate(start, Pages::MAX);
-                assert_eq!(isolation.moved, !present(start), "round {round}: {isolation:?}");
+                assert_eq!(isolation.moved, !present(engine, start), "round {round}: {isolation:?}");
                 assert_eq!((isolation.busy, isolation.unmovable, isolation.residue), (0, 0, 0));
                 assert!(isolation.refused.is_none());
                 // SAFETY: nobody else uses the ring.
@@ -199,7 +191,6 @@ mod tests {
     #[test]
     fn a_place_that_is_not_empty_is_emptied() {
         let Some(engine) = moving_engine() else { return };
-        open_pagemap(engine);
         let start = map(2 * FOLIO).next_multiple_of(FOLIO);
         fill(start);
         engine.register_pieces(start, start + FOLIO);

@@ -19,9 +19,7 @@ const _: () = assert!(1 << WINDOW_ORDER_MAX == FOLIO_PAGES);
 pub(crate) struct Readahead {
     /// The pages, those that are not away included.
     pub(crate) pages: Pages,
-    /// Those of them that are proven hot: touched out of order. What a window brings along is not.
-    pub(crate) hot: Pages,
-    /// The order of what is read from a device.
+    /// The order of what is read from a device; 0: it was touched out of order.
     pub(crate) order: u8,
     /// For the history: the pages of the block that are its window.
     window: Range<usize>,
@@ -48,12 +46,11 @@ impl Engine {
         let aligned = index & !((1 << order) - 1);
         let window = aligned..aligned + (1 << order);
         let first = index & !(FOLIO_PAGES - 1);
-        let mut pages = pages_of(window.clone(), first);
-        let hot = if order == 0 { pages } else { 0 };
+        let mut pages = pages_that(first, |page| window.contains(&page));
         if let Some(folio) = self.folio_of(block.word(index)) {
             pages |= pages_that(first, |page| self.folio_of(block.word(page)) == Some(folio));
         }
-        Readahead { pages, hot, order, window }
+        Readahead { pages, order, window }
     }
 
     /// Where in the swap cache the page's folio waits for its write-back, if it does.
@@ -63,10 +60,6 @@ impl Engine {
             _ => None,
         }
     }
-}
-
-fn pages_of(pages: Range<usize>, first: usize) -> Pages {
-    pages_that(first, |page| pages.contains(&page))
 }
 
 /// Those of the piece that begins at page `first` of its block.
@@ -112,9 +105,9 @@ mod tests {
         assert_eq!(readahead(engine, 7).pages, 0b1_1100_0000);
         // From a device: the page alone, until faults go on from it.
         let found = readahead(engine, 9);
-        assert_eq!((found.pages, found.hot, found.order), (1 << 9, 1 << 9, 0));
+        assert_eq!((found.pages, found.order), (1 << 9, 0));
         found.remember(engine.table.block(PROGRAM).unwrap());
         let found = readahead(engine, 10);
-        assert_eq!((found.pages, found.hot, found.order), (0xf << 8, 0, 2));
+        assert_eq!((found.pages, found.order), (0xf << 8, 2));
     }
 }

@@ -221,19 +221,13 @@ impl Handler {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_memory::{self, map, userfault};
+    use crate::test_memory::{map, watching_engine};
     use crate::uffd::Watch;
-    use rustix::fs::{Mode, OFlags};
-    use std::os::fd::IntoRawFd;
 
     /// What was read is protected, and nothing else; and only a write to that makes a page.
     #[test]
     fn what_was_read_before_its_registration_is_protected() {
-        let Some(userfault) = userfault() else { return };
-        let engine = test_memory::engine();
-        engine.descriptors.userfault.store(userfault.0, Relaxed);
-        let pagemap = rustix::fs::open("/proc/self/pagemap", OFlags::RDONLY, Mode::empty()).unwrap();
-        engine.descriptors.pagemap.store(pagemap.into_raw_fd(), Relaxed);
+        let Some(engine) = watching_engine() else { return };
         let start = map(2 * FOLIO).next_multiple_of(FOLIO);
         let (read, written) = (0x0f0f, 0x00f0);
         for page in 0..FOLIO_PAGES {
@@ -248,7 +242,7 @@ mod tests {
                 }
             }
         }
-        userfault.register(start, FOLIO, Watch::Program).unwrap();
+        engine.userfault().register(start, FOLIO, Watch::Program).unwrap();
         engine.protect_zero_pages(start, start + FOLIO);
         let now = engine.pages_now(start, FOLIO_PAGES);
         assert_eq!((now.present, now.protected, now.exclusive), (read | written, read, written));

@@ -9,8 +9,10 @@ use folioswap_core::page_table::{BLOCK, PAGE};
 use folioswap_devices::{IncompressiblePolicy, Page, Scratch};
 use folioswap_group::segment::Segment;
 use folioswap_slots::{FolioId, Order, SwapEntry};
+use rustix::fs::{Mode, OFlags};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 use std::alloc::{Layout, alloc_zeroed};
+use std::os::fd::IntoRawFd;
 
 fn map_with(address: usize, bytes: usize, flags: MapFlags) -> usize {
     let access = ProtFlags::READ | ProtFlags::WRITE;
@@ -54,14 +56,22 @@ pub(crate) fn store_page(engine: &Engine, address: usize, page: &Page) -> SwapEn
     entry
 }
 
-/// An engine with a staging area, a userfaultfd and a segment of its own, or why there is none.
-pub(crate) fn moving_engine() -> Option<&'static Engine> {
+/// An engine with a segment, a userfaultfd and a pagemap of its own, or why there is none.
+pub(crate) fn watching_engine() -> Option<&'static Engine> {
     let userfault = userfault()?;
     let engine = engine();
     engine.descriptors.userfault.store(userfault.0, Relaxed);
+    let pagemap = rustix::fs::open("/proc/self/pagemap", OFlags::RDONLY, Mode::empty()).expect("a pagemap");
+    engine.descriptors.pagemap.store(pagemap.into_raw_fd(), Relaxed);
+    Some(engine)
+}
+
+/// The same with a staging area.
+pub(crate) fn moving_engine() -> Option<&'static Engine> {
+    let engine = watching_engine()?;
     let bytes = 4 * SEGMENT_FOLIOS as usize * FOLIO;
     let base = engine.arena.move_target(bytes).unwrap();
-    userfault.register(base.as_ptr() as usize, bytes, Watch::MoveTarget).unwrap();
+    engine.userfault().register(base.as_ptr() as usize, bytes, Watch::MoveTarget).unwrap();
     // SAFETY: nobody else uses the engine.
     unsafe { (&mut *engine.staging.get()).install(base, 4 * SEGMENT_FOLIOS) };
     Some(engine)
