@@ -134,6 +134,15 @@ mod tests {
         engine.pages_now(start, FOLIO_PAGES).present
     }
 
+    /// Says so when it is dropped, also by a panic, after which the scope would wait for ever.
+    struct Ends<'a>(&'a AtomicBool);
+
+    impl Drop for Ends<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Relaxed);
+        }
+    }
+
     /// Linux 6.18 loses pages here without [`Engine::moved_after_all`]: one folio in thirty, while a protection changes all the time.
     #[test]
     fn what_the_kernel_moves_in_spite_of_its_answer_is_not_lost() {
@@ -150,6 +159,7 @@ mod tests {
                     let _ = engine.userfault().unprotect(start, PAGE);
                 }
             });
+            let _end = Ends(&stop);
             for round in 0..10_000 {
                 let there = present(engine, start);
                 for page in (0..FOLIO_PAGES).filter(|page| there >> page & 1 == 0) {
@@ -182,7 +192,6 @@ mod tests {
                     staging.recycle(engine.userfault(), 1);
                 }
             }
-            stop.store(true, Relaxed);
         });
         std::eprintln!("misreported: {} pages", engine.figures().counter(Counter::MovesMisreported));
     }
