@@ -25,7 +25,7 @@
 //! being compressed or written. The word alone does not prove that the copy still equals the page: while a fork freezes
 //! the words, a protection is lifted without a change of the word. The proof is the kernel's: the page is protected *now*,
 //! asked after the evictor has claimed it (`Isolated`), when nobody lifts protections any more. A clean page is protected
-//! together with its contents, never later.
+//! together with its contents, never later. Then it is `Leaving` like any other page, and `Stored` without having been written.
 //!
 //! `Filling` is apart from `Present` because zeroes may be put only where there is nothing *and nothing has just been taken out*:
 //! a page that the evictor took between the handler's look at the word and its filling would be zeroed under its own swap entry
@@ -257,14 +257,6 @@ impl PageWord {
             _ => None,
         }
     }
-    /// Evictor, holding the move lock: the page was isolated as `Clean`, was found protected then, and is out of the
-    /// program: `Isolated -> Stored`, nothing having been written.
-    pub const fn dropped(self) -> Option<Self> {
-        match self.0 & STATE_BITS {
-            ISOLATED => Some(Self::with(STORED, self.entry_unchecked())),
-            _ => None,
-        }
-    }
     /// Evictor's clock: `Present (hot) -> Present`, `Clean (hot) -> Clean`. `None` when it was cold or is elsewhere.
     pub const fn cooled(self) -> Option<Self> {
         match self.0 & STATE_BITS {
@@ -374,7 +366,7 @@ mod tests {
         assert_eq!((cold.state(), cold.cooled()), (PageState::Clean(entry, Heat::Cold), None));
         let isolated = cold.isolate_clean().unwrap();
         assert_eq!(isolated.not_moved(hot), Some(hot));
-        assert_eq!(isolated.dropped(), Some(stored));
+        assert_eq!(isolated.moved().unwrap().written(), Some(stored));
         assert_eq!((hot.missed(), cold.missed()), (Some(stored), Some(stored)));
         assert_eq!(
             (hot.dirtied(), cold.dirtied()),

@@ -343,6 +343,12 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
         Ok(())
     }
 
+    /// The page of this entry, whose bytes are stored, is in `folio` from now on: it enters the swap cache. False: it cannot, and
+    /// nothing is changed.
+    pub fn enter_cache(&self, entry: SwapEntry, folio: FolioId) -> bool {
+        self.slots.cache_insert(entry, Order::ZERO, folio).is_ok()
+    }
+
     /// The write-back of these slots is complete: they leave the swap cache.
     pub fn leave_cache(&self, entry: SwapEntry, slots: u32) {
         if let SlotWord::Cached { folio, .. } = self.slots.word(entry) {

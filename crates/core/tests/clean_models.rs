@@ -1,4 +1,4 @@
-//! Models of clean pages under loom: the evictor that drops a page without writing it, against the program that writes it,
+//! Models of clean pages under loom: the evictor that takes a page out without writing it, against the program that writes it,
 //! the handler that serves both, and a fork's window in which protections are lifted without a change of the words.
 //!
 //! The transitions are the real ones. The kernel is what it guarantees: protection, presence and contents of a page change
@@ -37,11 +37,13 @@ struct Page {
     move_lock: Mutex<()>,
     /// The evictor's batch, or a fork's window.
     gate: Mutex<()>,
+    /// The page in staging, where the evictor has moved it.
+    staged: Mutex<Option<u64>>,
     freed: AtomicUsize,
     window_was_open: AtomicBool,
 }
 
-/// How the evictor drops a page.
+/// How the evictor takes a page out.
 #[derive(Clone, Copy, PartialEq)]
 enum Drops {
     /// Claims the word, asks the kernel, moves.
@@ -74,6 +76,7 @@ impl Page {
             kernel: Mutex::new(kernel),
             move_lock: Mutex::new(()),
             gate: Mutex::new(()),
+            staged: Mutex::new(None),
             freed: AtomicUsize::new(0),
             window_was_open: AtomicBool::new(false),
         }
@@ -93,18 +96,28 @@ impl Page {
     fn free(&self) {
         assert_eq!(self.freed.fetch_add(1, AcqRel), 0, "the entry is freed twice");
     }
-    fn copy_in(&self, protected: bool) {
+    fn copy_in(&self, protected: bool, contents: u64) {
         assert_eq!(self.freed.load(Acquire), 0, "read after it was freed");
         let mut kernel = self.kernel.lock().unwrap();
         assert!(!kernel.present, "the handler alone fills");
-        *kernel = Mapped { present: true, protected, contents: OLD };
+        *kernel = Mapped { present: true, protected, contents };
+    }
+
+    /// Out of staging: nothing is kept, and the entry is the evictor's to free.
+    fn take_back(&self, claimed: PageWord) {
+        let contents = self.staged.lock().unwrap().expect("what is leaving is in staging");
+        self.copy_in(false, contents);
+        self.word.set(claimed.returned().unwrap());
     }
 
     fn swap_in_for_read(&self) {
         let before = self.word.load();
         let Some(claimed) = before.claim() else { return };
         if self.word.replace(before, claimed) {
-            self.copy_in(true);
+            if let PageState::Leaving(_) = before.state() {
+                return self.take_back(claimed);
+            }
+            self.copy_in(true, OLD);
             self.word.set(claimed.returned_clean(Heat::Cold).unwrap());
         }
     }
@@ -113,7 +126,10 @@ impl Page {
         let before = self.word.load();
         let Some(claimed) = before.claim() else { return };
         if self.word.replace(before, claimed) {
-            self.copy_in(false);
+            if let PageState::Leaving(_) = before.state() {
+                return self.take_back(claimed);
+            }
+            self.copy_in(false, OLD);
             match returns {
                 Returns::Right => {
                     self.word.set(claimed.returned().unwrap());
@@ -182,11 +198,11 @@ impl Page {
         kernel.present && kernel.protected
     }
 
-    /// The evictor comes by, as in `drop_clean`.
-    fn drop_clean(&self, drops: Drops) {
+    /// The evictor comes by: what `isolate` does with a clean page, and in the end `write_back_oldest`.
+    fn take_out(&self, drops: Drops) {
         let asked_first = self.is_protected();
         let _batch = self.gate.lock().unwrap();
-        let _events_wait = self.move_lock.lock().unwrap();
+        let events_wait = self.move_lock.lock().unwrap();
         let clean_before = matches!(self.word.load().state(), PageState::Clean(..));
         let old = self.word.load();
         let isolated = match drops {
@@ -203,12 +219,37 @@ impl Page {
             assert!(unchanged, "a clean page is not protected, and no fork's window explains it");
         }
         if unchanged {
-            *self.kernel.lock().unwrap() = Mapped { present: false, protected: false, contents: 0 };
-            self.word.set(isolated.dropped().unwrap());
+            let mut kernel = self.kernel.lock().unwrap();
+            *self.staged.lock().unwrap() = Some(kernel.contents);
+            *kernel = Mapped { present: false, protected: false, contents: 0 };
+            drop(kernel);
+            self.word.set(isolated.moved().unwrap());
+            drop(events_wait);
+            self.finish();
         } else {
             self.word.set(old.dirtied().unwrap());
             self.free();
         }
+    }
+
+    /// Its turn in staging: nothing is written. As in `write_back.rs`.
+    fn finish(&self) {
+        loop {
+            let word = self.word.load();
+            match word.state() {
+                PageState::Leaving(_) => {
+                    if self.word.replace(word, word.written().unwrap()) {
+                        break;
+                    }
+                }
+                PageState::Returning(_) => thread::yield_now(),
+                _ => {
+                    self.free();
+                    break;
+                }
+            }
+        }
+        *self.staged.lock().unwrap() = None;
     }
 
     /// What the program finds at the end, and that nothing is lost or left over.
@@ -245,8 +286,8 @@ fn model(
 }
 
 #[test]
-fn a_write_while_the_page_is_dropped() {
-    model(Page::clean, |page| page.write(Returns::Right), |page| page.drop_clean(Drops::Right));
+fn a_write_while_the_page_is_taken_out() {
+    model(Page::clean, |page| page.write(Returns::Right), |page| page.take_out(Drops::Right));
 }
 
 #[test]
@@ -258,8 +299,8 @@ fn read_then_written_while_the_evictor_comes_twice() {
             page.write(Returns::Right);
         },
         |page| {
-            page.drop_clean(Drops::Right);
-            page.drop_clean(Drops::Right);
+            page.take_out(Drops::Right);
+            page.take_out(Drops::Right);
         },
     );
 }
@@ -270,8 +311,8 @@ fn a_write_in_a_forks_window() {
         Page::clean,
         |page| page.write_in_window(),
         |page| {
-            page.drop_clean(Drops::Right);
-            page.drop_clean(Drops::Right);
+            page.take_out(Drops::Right);
+            page.take_out(Drops::Right);
         },
     );
 }
@@ -286,37 +327,37 @@ fn a_flag_that_survives_is_found_out() {
             page.window_was_open.store(true, Relaxed);
             page.write(Returns::KeepsTheFlag);
         },
-        |page| page.drop_clean(Drops::Right),
+        |page| page.take_out(Drops::Right),
     );
 }
 
 #[test]
 #[should_panic(expected = "a lost update")]
 fn wrong_the_flag_survives_a_swap_in_for_writing() {
-    model(Page::stored, |page| page.write(Returns::KeepsTheFlag), |page| page.drop_clean(Drops::Believes));
+    model(Page::stored, |page| page.write(Returns::KeepsTheFlag), |page| page.take_out(Drops::Believes));
 }
 
 #[test]
 #[should_panic(expected = "no fork's window explains it")]
 fn wrong_the_flag_survives_and_the_model_sees_it() {
-    model(Page::stored, |page| page.write(Returns::KeepsTheFlag), |page| page.drop_clean(Drops::Right));
+    model(Page::stored, |page| page.write(Returns::KeepsTheFlag), |page| page.take_out(Drops::Right));
 }
 
 /// The word then names an entry that was freed.
 #[test]
 #[should_panic(expected = "read after it was freed")]
 fn wrong_the_flag_is_read_before_the_word_is_claimed() {
-    model(Page::clean, |page| page.write(Returns::Right), |page| page.drop_clean(Drops::DecidesFirst));
+    model(Page::clean, |page| page.write(Returns::Right), |page| page.take_out(Drops::DecidesFirst));
 }
 
 #[test]
 #[should_panic(expected = "a lost update")]
 fn wrong_the_kernel_is_asked_before_the_word_is_claimed() {
-    model(Page::clean, |page| page.write_in_window(), |page| page.drop_clean(Drops::AsksFirst));
+    model(Page::clean, |page| page.write_in_window(), |page| page.take_out(Drops::AsksFirst));
 }
 
 #[test]
 #[should_panic(expected = "a lost update")]
 fn wrong_the_word_is_believed_after_a_forks_window() {
-    model(Page::clean, |page| page.write_in_window(), |page| page.drop_clean(Drops::Believes));
+    model(Page::clean, |page| page.write_in_window(), |page| page.take_out(Drops::Believes));
 }

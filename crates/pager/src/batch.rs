@@ -7,7 +7,7 @@ use crate::pagemap;
 use crate::staging::{FOLIO, FOLIO_PAGES, SEGMENT_FOLIOS};
 use crate::sys;
 use core::sync::atomic::Ordering::Relaxed;
-use folioswap_core::page_table::{Block, PAGE};
+use folioswap_core::page_table::PAGE;
 use folioswap_group::counters::Counter;
 
 /// Pages isolated in one batch, and as many written back.
@@ -25,11 +25,9 @@ pub(crate) struct Batch {
     /// Pages that left the program, and how many moves that took.
     pub(crate) isolated: u64,
     pub(crate) moves: u64,
-    /// Pages and folios that left staging.
+    /// Pages (clean ones included) and folios that left staging.
     pub(crate) written: u64,
     pub(crate) folios: u64,
-    /// Pages that left without being written.
-    pub(crate) dropped: u64,
     pub(crate) shared: u64,
     pub(crate) event_pending: bool,
     pub(crate) stuck: bool,
@@ -55,13 +53,12 @@ impl Evictor {
         if joined {
             self.placement.leave();
         }
-        let taken = batch.isolated + batch.dropped;
-        if taken > 0 {
-            let few = taken < SCATTERED_RUN * batch.moves;
+        if batch.isolated > 0 {
+            let few = batch.isolated < SCATTERED_RUN * batch.moves;
             self.scattered = if few { Scattered::Yes } else { Scattered::No };
         }
         self.write_back_batch(&mut batch);
-        self.engine.figures().add(Counter::StolenBackground, batch.written + batch.dropped);
+        self.engine.figures().add(Counter::StolenBackground, batch.written);
         batch
     }
 
@@ -70,13 +67,13 @@ impl Evictor {
         for _ in 0..BATCH_PIECES {
             // What is left of the round; a whole one, which may cool no more than was paid for; one that cools all; one that takes what
             // is cold by then. Nothing then: there is nothing.
-            if batch.isolated + batch.dropped >= BATCH_PAGES || self.wraps >= wraps + ROUNDS {
+            if batch.isolated >= BATCH_PAGES || self.wraps >= wraps + ROUNDS {
                 break;
             }
             let Some((piece, present)) = self.next_piece() else { break };
-            let before = batch.isolated + batch.dropped;
+            let before = batch.isolated;
             let refused = self.take_piece(piece, present, batch);
-            self.aging.note(present, batch.isolated + batch.dropped - before);
+            self.aging.note(present, batch.isolated - before);
             match refused {
                 None => {}
                 Some(Refused::EventPending) => {
@@ -93,7 +90,7 @@ impl Evictor {
         let live = self.engine.segment().live_members().count().max(1) as u64;
         let wanted_waiting = self.staging().places() / 2 / live;
         let recycled_together = (wanted_waiting / 4).clamp(2, SEGMENT_FOLIOS);
-        let drain = batch.isolated + batch.dropped == 0 && !batch.event_pending;
+        let drain = batch.isolated == 0 && !batch.event_pending;
         while batch.written < BATCH_PAGES {
             let staging = self.staging();
             let due = staging.waiting() > wanted_waiting
@@ -116,8 +113,6 @@ impl Evictor {
         let staging = self.staging();
         let least = if drain && staging.waiting() == 0 { 1 } else { recycled_together };
         staging.recycle(userfault, least);
-        // SAFETY: the bin is the evictor's.
-        unsafe { &mut *self.engine.bin.get() }.empty(userfault, least as usize * FOLIO);
     }
 
     #[allow(clippy::mut_from_ref, reason = "the ring is the evictor's, see Engine")]
@@ -135,15 +130,10 @@ impl Evictor {
             return None;
         }
         let candidates = engine.candidates(block, piece, present, &mut self.aging);
-        if candidates.clean != 0
-            && let Some(refused) = self.take_clean(block, piece, candidates.clean, batch)
-        {
-            return Some(refused);
-        }
-        if candidates.written == 0 {
+        if candidates.all() == 0 {
             return None;
         }
-        let first = engine.isolate(piece, candidates.written);
+        let first = engine.isolate(piece, candidates);
         batch.isolated += first.moved.count_ones() as u64;
         batch.moves += first.moves;
         if first.refused.is_some() || first.busy == 0 {
@@ -156,11 +146,17 @@ impl Evictor {
         if ours == 0 {
             return None;
         }
-        let second = engine.isolate(piece, ours);
+        let second = engine.isolate(piece, candidates.among(ours));
         batch.isolated += second.moved.count_ones() as u64;
         batch.moves += second.moves;
         engine.figures().add(Counter::Unshared, second.moved.count_ones() as u64);
         engine.figures().add(Counter::Pinned, second.busy.count_ones() as u64);
+        let left = candidates.clean & second.busy;
+        for page in (0..FOLIO_PAGES).filter(|page| self.desperate && left >> page & 1 != 0) {
+            // Next time it is taken like any other.
+            let index = page_index(piece) + page;
+            engine.give_up_clean(block, index, block.word(index));
+        }
         second.refused
     }
 
@@ -173,30 +169,6 @@ impl Evictor {
         let now = self.engine.pages_now(piece, FOLIO_PAGES);
         batch.shared += u64::from((present & now.present & !now.exclusive).count_ones());
         present & now.exclusive
-    }
-
-    /// Of pages that are clean: out of the program without being written. Those that the kernel does not move are made our own
-    /// where that costs nothing, without a write that would end their being clean.
-    fn take_clean(&self, block: &Block, piece: usize, clean: Pages, batch: &mut Batch) -> Option<Refused> {
-        let engine = self.engine;
-        let mut left = engine.drop_clean(piece, clean);
-        batch.dropped += left.moved.count_ones() as u64;
-        batch.moves += left.moves;
-        if left.refused.is_none() && left.busy != 0 {
-            let ours = self.take_over(piece, left.busy);
-            batch.shared += (left.busy & !ours).count_ones() as u64;
-            if ours != 0 {
-                left = engine.drop_clean(piece, ours);
-                batch.dropped += left.moved.count_ones() as u64;
-                batch.moves += left.moves;
-                for page in (0..FOLIO_PAGES).filter(|page| self.desperate && left.busy >> page & 1 != 0) {
-                    // Next time it is taken like any other.
-                    let index = page_index(piece) + page;
-                    engine.give_up_clean(block, index, block.word(index));
-                }
-            }
-        }
-        left.refused
     }
 
     /// Of pages that the kernel did not move: makes those this process's own that no relative shares any more (when nothing

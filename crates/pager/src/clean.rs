@@ -3,9 +3,9 @@
 //!
 //! Such a page is mapped write-protected (`UFFDIO_COPY_MODE_WP`) and its word says `Clean`. The first write to it is a
 //! fault: the handler marks it `Present`, frees the entry, and only then lifts the protection. The evictor claims a cold
-//! one (`Isolated`), asks the kernel whether it is *still* protected, and moves it out if so. Where to does not matter, since
-//! nobody reads it again: into the bin, which is given back to the system when it is full, so that one invalidation of the
-//! TLBs serves for many pages.
+//! one (`Isolated`), asks the kernel whether it is *still* protected, and moves it to staging if so (`isolate.rs`). There it waits in the
+//! swap cache like any other page, and has its second chance there: nobody tells us otherwise that it is touched. When its turn comes
+//! it is not written (`write_back.rs`).
 //!
 //! The question to the kernel is what makes a lost update impossible, whatever the word says: while a fork freezes the words
 //! protections are lifted without a change of them (in the parent, and by the parent in the child), and both find out here.
@@ -15,21 +15,17 @@
 
 use crate::engine::Engine;
 use crate::handler::Handler;
-use crate::isolate::{Isolation, Pages, Refused, covers, page_index};
-use crate::staging::{FOLIO, FOLIO_PAGES, empty_target};
-use crate::uffd::{Access, Userfault};
-use core::ptr::NonNull;
+use crate::isolate::{Pages, page_index};
+use crate::staging::{FOLIO, FOLIO_PAGES};
+use crate::uffd::Access;
+use core::ops::Range;
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_core::page::PageWord;
 use folioswap_core::page_table::{Block, PAGE};
-use folioswap_group::counters::Counter;
 use folioswap_group::devices::{DEVICES_MAX, DeviceIo};
 use folioswap_group::segment::Scope;
-use folioswap_slots::{DeviceMask, SwapEntry};
+use folioswap_slots::{DeviceMask, FolioId, SwapEntry};
 use rustix::io::Errno;
-
-/// Bytes of the bin.
-pub const BIN_BYTES: usize = 1 << 20;
 
 /// Bit of [`Engine::swap_full`] for the compressed store; a shared device has that of its number.
 const STORE_FULL: u64 = 1 << 63;
@@ -44,36 +40,13 @@ const NOTHING_KEPT: u8 = 1;
 const KEEP_NOTHING: u8 = 64;
 const REWRITES_MAX: u8 = 128;
 
-/// Where clean pages are moved to, never to be read again. All-zero is a bin without memory.
-#[repr(C)]
-pub struct Bin {
-    base: usize,
-    used: usize,
-}
-
-impl Bin {
-    /// Gives it its memory: [`BIN_BYTES`] at `base`, registered as [`Watch::MoveTarget`].
-    pub fn install(&mut self, base: NonNull<u8>) {
-        self.base = base.as_ptr() as usize;
-    }
-
-    /// Room for a piece.
-    fn room(&mut self, userfault: Userfault) -> usize {
-        if BIN_BYTES - self.used < FOLIO {
-            self.empty(userfault, 0);
-        }
-        self.base + self.used
-    }
-
-    /// Gives its contents back to the system when they are at least `least` bytes.
-    pub fn empty(&mut self, userfault: Userfault, least: usize) {
-        if self.used < least.max(PAGE) {
-            return;
-        }
-        // SAFETY: what is in the bin is dead.
-        unsafe { empty_target(userfault, self.base, self.used) };
-        self.used = 0;
-    }
+/// What became of clean pages that were claimed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Copies {
+    /// Certainly unchanged, and in the swap cache from now on.
+    pub(crate) unchanged: Pages,
+    /// Written to although the word said that they were clean.
+    pub(crate) written: Pages,
 }
 
 impl Engine {
@@ -152,66 +125,76 @@ impl Engine {
         }
     }
 
-    /// Takes clean pages of a piece out of the program, without writing anything. Evictor only, under the gate.
-    pub(crate) fn drop_clean(&self, piece: usize, wanted: Pages) -> Isolation {
-        let mut isolation = Isolation::default();
-        // SAFETY: the bin is the evictor's, which we are.
-        let bin = unsafe { &mut *self.bin.get() };
-        let place = bin.room(self.userfault());
-        let _events_wait = self.move_lock.lock();
-        // SAFETY: the set is used under the move lock.
-        let registered = unsafe { &*self.registered.get() };
-        let Some(block) = self.table.block(piece).filter(|_| covers(registered, piece, wanted)) else {
-            isolation.refused = Some(Refused::Gone);
-            return isolation;
-        };
-        let base = page_index(piece);
-        let mut marked: Pages = 0;
-        let mut old = [PageWord::PRESENT; FOLIO_PAGES];
-        for page in (0..FOLIO_PAGES).filter(|page| wanted >> page & 1 != 0) {
-            let word = block.word(base + page);
-            old[page] = word;
-            if let Some(isolated) = word.isolate_clean()
-                && block.replace(base + page, word, isolated).is_ok()
-            {
-                marked |= 1 << page;
+    /// Where what is read is usually written soon after: the clean pages on both sides of `index`, which is none any more, lose their
+    /// copies too, within its piece. Returns the run, whose protection is the caller's to lift. Handler.
+    fn give_up_around(&self, block: &Block, index: usize) -> Range<usize> {
+        let piece = index - index % FOLIO_PAGES;
+        let give_up = |page: usize| {
+            let word = block.word(page);
+            let given_up = word.copy_given_up().is_some_and(|next| block.replace(page, word, next).is_ok());
+            if let (true, Some(entry)) = (given_up, word.entry()) {
+                self.put_copy(entry);
             }
+            given_up
+        };
+        let first = (piece..index).rev().take_while(|&page| give_up(page)).last().unwrap_or(index);
+        let last = (index + 1..piece + FOLIO_PAGES).take_while(|&page| give_up(page)).last().unwrap_or(index);
+        first..last + 1
+    }
+
+    /// Of clean pages that the caller has claimed (`old` has the words of before): finds out which are unchanged, and adds those to
+    /// the swap cache as part of `folio`. Evictor, under the gate and the move lock.
+    pub(crate) fn cache_copies(
+        &self,
+        piece: usize,
+        claimed: Pages,
+        old: &[PageWord; FOLIO_PAGES],
+        folio: FolioId,
+    ) -> Copies {
+        if claimed == 0 {
+            return Copies::default();
         }
         // Only now: as long as the words said anything else, the handler could lift the protection. Without an answer nothing
         // is proven, and nothing is moved.
         let now = self.pages_now(piece, FOLIO_PAGES);
-        let unchanged = marked & now.protected;
-        let written = marked & now.present & !now.protected;
-        let place_of = |page: usize| place + (unchanged & !(Pages::MAX << page)).count_ones() as usize * PAGE;
-        self.move_runs(piece, unchanged, place_of, &mut isolation);
-        bin.used += unchanged.count_ones() as usize * PAGE;
-        for (page, &old) in old.iter().enumerate().filter(|(page, _)| marked >> page & 1 != 0) {
-            let word = block.word(base + page);
-            let bit = 1 << page;
-            let next = if isolation.moved & bit != 0 {
-                word.dropped()
-            } else if written & bit != 0 {
-                old.dirtied()
-            } else {
-                word.not_moved(old)
-            };
-            if let (true, Some(entry)) = (isolation.moved & bit != 0, old.entry()) {
-                self.space.note_left_clean(entry);
-            }
-            if let Some(next) = next {
-                block.set(base + page, next);
-            }
-            if let (true, Some(entry)) = (written & bit != 0, old.entry()) {
-                self.put_copy(entry);
+        let mut unchanged = claimed & now.protected;
+        for (page, word) in old.iter().enumerate() {
+            let cached = || word.entry().is_some_and(|entry| self.space.enter_cache(entry, folio));
+            if unchanged >> page & 1 != 0 && !cached() {
+                unchanged &= !(1 << page);
             }
         }
-        let dropped = isolation.moved.count_ones() as u64;
-        self.clean_pages.fetch_sub(dropped, Relaxed);
-        self.note_gone(dropped);
-        self.figures().add(Counter::StolenClean, dropped);
-        let rewrites = block.history_rewrites.load(Relaxed);
-        block.history_rewrites.store(rewrites.saturating_sub(LEFT_CLEAN * dropped as u8), Relaxed);
-        isolation
+        Copies { unchanged, written: claimed & now.present & !now.protected }
+    }
+
+    /// The words of claimed clean pages say what became of them (`moved`: they are in staging): the rest is accounted for. What
+    /// has moved is in the swap cache until its turn comes, like everything else there.
+    pub(crate) fn settle_copies(
+        &self,
+        block: &Block,
+        copies: Copies,
+        old: &[PageWord; FOLIO_PAGES],
+        moved: Pages,
+    ) {
+        let mut left = 0;
+        for (page, word) in old.iter().enumerate() {
+            let Some(entry) = word.entry() else { continue };
+            if copies.written >> page & 1 != 0 {
+                self.put_copy(entry);
+            } else if copies.unchanged >> page & 1 == 0 {
+                continue;
+            } else if moved >> page & 1 != 0 {
+                self.space.note_left_clean(entry);
+                left += 1;
+            } else {
+                self.space.leave_cache(entry, 1);
+            }
+        }
+        if left > 0 {
+            self.clean_pages.fetch_sub(u64::from(left), Relaxed);
+            let rewrites = block.history_rewrites.load(Relaxed);
+            block.history_rewrites.store(rewrites.saturating_sub(LEFT_CLEAN * left), Relaxed);
+        }
     }
 }
 
@@ -280,14 +263,19 @@ impl Handler {
             && block.replace(index, word, dirtied).is_ok()
         {
             engine.put_copy(entry);
-            let rewrites = block.history_rewrites.load(Relaxed);
-            block.history_rewrites.store(rewrites.saturating_add(REWRITTEN).min(REWRITES_MAX), Relaxed);
-            let shared = engine.fork.has_relatives() && engine.is_shared(address);
-            let resolved = self.unprotect_run(address, PAGE);
-            if resolved && shared {
-                engine.end_sharing(PAGE);
+            let rewrites = block.history_rewrites.load(Relaxed).saturating_add(REWRITTEN).min(REWRITES_MAX);
+            block.history_rewrites.store(rewrites, Relaxed);
+            if engine.fork.has_relatives() {
+                let shared = engine.is_shared(address);
+                let resolved = self.unprotect_run(address, PAGE);
+                if resolved && shared {
+                    engine.end_sharing(PAGE);
+                }
+                return resolved;
             }
-            return resolved;
+            let given_up =
+                if rewrites >= KEEP_NOTHING { engine.give_up_around(block, index) } else { index..index + 1 };
+            return self.unprotect_run(address - (index - given_up.start) * PAGE, given_up.len() * PAGE);
         }
         // The evictor was faster with this word: look at it again.
         false
@@ -316,9 +304,15 @@ impl Handler {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::demote::Pieces;
+    use crate::isolate::Candidates;
     use crate::pagemap;
-    use crate::test_memory::{map, userfault};
-    use crate::uffd::{Event, Message, Watch};
+    use crate::test_memory::{map, moving_engine, store_page, userfault, word_at};
+    use crate::uffd::{Event, Message, Userfault, Watch};
+    use crate::write_back::Tier;
+    use folioswap_core::page::{Heat, PageState};
+    use folioswap_devices::Scratch;
+    use folioswap_group::counters::Counter;
     use rustix::fs::{Mode, OFlags};
     use rustix::mm::MremapFlags;
     use std::os::fd::IntoRawFd;
@@ -421,5 +415,84 @@ mod tests {
         }
         memory.program = mover.join().unwrap();
         assert_eq!((memory.program, memory.now().protected), (to, 0xff));
+    }
+
+    /// Clean pages of the program, all of one piece, and their entries.
+    fn clean_pages(engine: &Engine) -> (usize, [SwapEntry; FOLIO_PAGES]) {
+        let start = map(2 * FOLIO).next_multiple_of(FOLIO);
+        engine.register_pieces(start, start + FOLIO);
+        let entries = core::array::from_fn(|page| {
+            let (address, contents) = (start + page * PAGE, [page as u8 + 1; PAGE]);
+            let entry = store_page(engine, address, &contents);
+            // SAFETY: mapped by the test; the page is missing.
+            unsafe { engine.userfault().copy_protected(address, contents.as_ptr(), PAGE) }.unwrap();
+            let block = engine.table.block(address).unwrap();
+            let stored = block.word(page_index(address));
+            block.set(page_index(address), stored.claim().unwrap().returned_clean(Heat::Cold).unwrap());
+            entry
+        });
+        engine.clean_pages.store(FOLIO_PAGES as u64, Relaxed);
+        (start, entries)
+    }
+
+    fn states(engine: &Engine, start: usize) -> [PageState; FOLIO_PAGES] {
+        let block = engine.table.block(start).unwrap();
+        core::array::from_fn(|page| block.word(page_index(start) + page).state())
+    }
+
+    const ALL_CLEAN: Candidates = Candidates { written: 0, clean: Pages::MAX };
+
+    #[test]
+    fn what_is_clean_waits_in_the_swap_cache_and_is_not_written() {
+        let Some(engine) = moving_engine() else { return };
+        let (start, entries) = clean_pages(engine);
+        assert_eq!(engine.isolate(start, ALL_CLEAN).moved, Pages::MAX);
+        assert_eq!(states(engine, start), entries.map(PageState::Leaving));
+        assert!(entries.iter().all(|&entry| engine.staging_place(entry) == Some(0)));
+        // One is touched meanwhile: its word is the handler's, its entry the evictor's.
+        let block = engine.table.block(start).unwrap();
+        block.set(page_index(start) + 3, PageWord::PRESENT_HOT);
+        engine.note_returned(1);
+        let tier = Tier::Store(DeviceMask::NONE);
+        let left = engine.write_back_oldest(&mut Scratch::new(), tier, Pieces::Any);
+        assert_eq!(left, Ok(FOLIO_PAGES as u64 - 1));
+        let now = states(engine, start);
+        for (page, entry) in entries.into_iter().enumerate().filter(|&(page, _)| page != 3) {
+            assert_eq!(now[page], PageState::Stored(entry));
+        }
+        let counter = |counter| engine.figures().counter(counter);
+        assert_eq!((counter(Counter::PagesOut), counter(Counter::StolenClean)), (0, 15));
+        assert_eq!(engine.validate(), Ok(15), "the entry of what was touched is free");
+    }
+
+    #[test]
+    fn what_was_written_behind_its_word_stays_and_loses_its_copy() {
+        let Some(engine) = moving_engine() else { return };
+        let (start, entries) = clean_pages(engine);
+        engine.userfault().unprotect(start + 2 * PAGE, 3 * PAGE).unwrap();
+        assert_eq!(engine.isolate(start, ALL_CLEAN).moved, !0b1_1100);
+        let now = states(engine, start);
+        assert!(now[2..5].iter().all(|&state| state == PageState::Present(Heat::Hot)));
+        assert_eq!((now[1], now[5]), (PageState::Leaving(entries[1]), PageState::Leaving(entries[5])));
+        assert_eq!((word_at(start + 2 * PAGE) as u8, engine.clean_pages.load(Relaxed)), (3, 0));
+        assert_eq!(engine.validate(), Ok(13));
+    }
+
+    #[test]
+    fn where_all_is_rewritten_the_pages_around_lose_their_copies_too() {
+        let Some(engine) = moving_engine() else { return };
+        let (start, entries) = clean_pages(engine);
+        let (block, base) = (engine.table.block(start).unwrap(), page_index(start));
+        // The one that is written, and one on either side at which the run ends.
+        for page in [2, 6, 9] {
+            block.set(base + page, PageWord::PRESENT_HOT);
+            engine.put_copy(entries[page]);
+        }
+        assert_eq!(engine.give_up_around(block, base + 6), base + 3..base + 9);
+        let is_clean = |state: &PageState| matches!(state, PageState::Clean(..));
+        assert_eq!(states(engine, start).iter().filter(|state| is_clean(state)).count(), 8);
+        assert_eq!(engine.give_up_around(block, base + 2), base..base + 3);
+        assert_eq!(engine.give_up_around(block, base + 9), base + 9..base + 16);
+        assert_eq!(engine.validate(), Ok(0));
     }
 }

@@ -8,7 +8,6 @@
 
 use crate::account::Watermarks;
 use crate::arena::{Arena, Heirs};
-use crate::clean::Bin;
 use crate::fork::ForkState;
 use crate::futex::{self, Lock, Sharing};
 use crate::pagemap;
@@ -105,8 +104,6 @@ pub struct Engine {
     pub(crate) serve_lock: Lock,
     pub(crate) descriptors: Descriptors,
     pub(crate) staging: UnsafeCell<Staging>,
-    /// Where clean pages are moved to. The evictor's alone.
-    pub(crate) bin: UnsafeCell<Bin>,
     pub(crate) registered: UnsafeCell<Ranges>,
     /// Ranges of the program that must stay resident (thread control blocks, stacks). Under `kept_lock`, which only the
     /// pager threads take.
@@ -170,7 +167,7 @@ pub struct Engine {
     agent_path_length: usize,
 }
 
-// SAFETY: the UnsafeCells are used under the locks named beside them (bin: by the evictor; staging: by the evictor, or with
+// SAFETY: the UnsafeCells are used under the locks named beside them (staging: by the evictor, or with
 // `write_back_lock` held and the evictor outside its write-back).
 unsafe impl Sync for Engine {}
 

@@ -7,7 +7,6 @@
 use crate::account::{ProcessSize, Watermarks, grace, own_share};
 use crate::aging::Aging;
 use crate::batch::{Batch, Scattered};
-use crate::clean::BIN_BYTES;
 use crate::demote::Demotion;
 use crate::due::Due;
 use crate::engine::{Engine, Life};
@@ -208,7 +207,7 @@ impl Evictor {
             if batch.event_pending {
                 rustix::thread::sched_yield();
             }
-            if batch.isolated + batch.folios + batch.dropped == 0 && !batch.event_pending {
+            if batch.isolated + batch.folios == 0 && !batch.event_pending {
                 if batch.shared > 0 && !self.desperate {
                     self.desperate = true;
                     continue;
@@ -275,7 +274,7 @@ impl Evictor {
 
     fn after(&mut self, batch: Batch, total: u64, marks: Watermarks) {
         let (segment, me) = (self.engine.segment(), self.engine.member());
-        let freed = (batch.written + batch.dropped) * PAGE as u64;
+        let freed = batch.written * PAGE as u64;
         let _ = me
             .reclaim_request_bytes
             .fetch_update(Relaxed, Relaxed, |asked| Some(asked.saturating_sub(freed)));
@@ -324,15 +323,8 @@ impl Evictor {
         if engine.userfault().register(base.as_ptr() as usize, bytes, Watch::MoveTarget).is_err() {
             return;
         }
-        let Some(bin) = engine.arena.move_target(BIN_BYTES) else { return };
-        if engine.userfault().register(bin.as_ptr() as usize, BIN_BYTES, Watch::MoveTarget).is_err() {
-            return;
-        }
-        // SAFETY: the evictor alone uses the ring outside of the write-back lock's sections, and the bin.
-        unsafe {
-            (&mut *engine.staging.get()).install(base, places);
-            (&mut *engine.bin.get()).install(bin);
-        }
+        // SAFETY: the evictor alone uses the ring outside of the write-back lock's sections.
+        unsafe { &mut *engine.staging.get() }.install(base, places);
         let control = engine.descriptors.control.load(Relaxed);
         link::tell(control, Kind::HoldUserfault, [0; 3], Some(engine.userfault().0));
         engine.engaged.store(1, Release);

@@ -51,6 +51,18 @@ pub struct Candidates {
     pub clean: Pages,
 }
 
+impl Candidates {
+    /// Both.
+    pub fn all(self) -> Pages {
+        self.written | self.clean
+    }
+
+    /// Those that are also among `pages`.
+    pub fn among(self, pages: Pages) -> Self {
+        Candidates { written: self.written & pages, clean: self.clean & pages }
+    }
+}
+
 /// Index of an address's page in its block.
 pub fn page_index(address: usize) -> usize {
     address / PAGE % BLOCK_PAGES
@@ -133,7 +145,7 @@ impl Engine {
     }
 
     /// Takes the pages `wanted` of the piece out of the program. Evictor only, under the gate.
-    pub(crate) fn isolate(&self, piece: usize, wanted: Pages) -> Isolation {
+    pub(crate) fn isolate(&self, piece: usize, mut wanted: Candidates) -> Isolation {
         let mut isolation = Isolation::default();
         // SAFETY: the evictor alone uses the ring outside of the write-back lock's sections.
         let staging = unsafe { &mut *self.staging.get() };
@@ -142,18 +154,23 @@ impl Engine {
             return isolation;
         };
         let mut entries = [None; FOLIO_PAGES];
-        let Some(order) = self.allocate_entries(FolioId(place), wanted, &mut entries) else {
+        let allocated = self.allocate_entries(FolioId(place), wanted.written, &mut entries);
+        if allocated.is_none() {
+            // What is clean needs no slots.
             isolation.refused = Some(Refused::NoSlots);
+            wanted.written = 0;
+        }
+        if wanted.all() == 0 {
             return isolation;
-        };
-        let staged = staging.address(place);
+        }
+        let target = Target { place, address: staging.address(place) };
         {
             let _events_wait = self.move_lock.lock();
             // SAFETY: the set is used under the move lock.
             let registered = unsafe { &*self.registered.get() };
             match self.table.block(piece) {
-                Some(block) if covers(registered, piece, wanted) => {
-                    self.move_piece(block, piece, staged, &entries, &mut isolation);
+                Some(block) if covers(registered, piece, wanted.all()) => {
+                    self.move_piece(block, piece, target, wanted, &mut entries, &mut isolation);
                 }
                 _ => isolation.refused = Some(Refused::Gone),
             }
@@ -161,6 +178,7 @@ impl Engine {
                 // Under the move lock: the reader of events may look for these pages at once.
                 let folio = staging.folio_mut(place);
                 folio.address = piece;
+                folio.clean = wanted.clean & isolation.moved;
                 folio.entries =
                     core::array::from_fn(|page| entries[page].filter(|_| isolation.moved >> page & 1 != 0));
                 staging.push();
@@ -178,18 +196,17 @@ impl Engine {
                 self.space.abandon(entry);
             }
         }
-        if isolation.moved != 0 {
-            let pages = isolation.moved.count_ones() as u64;
-            if order == Order::ZERO {
-                self.figures().add_size(SizeCounter::SwapOut, 0, pages);
-            } else {
+        let written = (isolation.moved & wanted.written).count_ones() as u64;
+        match allocated {
+            Some(order) if order != Order::ZERO && written > 0 => {
                 self.figures().add_size(SizeCounter::SwapOut, order.index(), 1);
             }
+            _ => self.figures().add_size(SizeCounter::SwapOut, 0, written),
         }
         isolation
     }
 
-    /// Slots for the wanted pages: one folio when the piece is whole, else one slot each. `None`: there are none, and
+    /// Slots for pages that are to be written: one folio when the piece is whole, else one slot each. `None`: there are none, and
     /// none is held.
     fn allocate_entries(
         &self,
@@ -230,13 +247,15 @@ impl Engine {
         Some(Order::ZERO)
     }
 
-    /// Marks, moves, and marks again. Under the move lock.
+    /// Marks, moves, and marks again. `entries` has those of the pages that are to be written; those of clean ones that moved are
+    /// added. Under the move lock.
     fn move_piece(
         &self,
         block: &Block,
         piece: usize,
-        staged: usize,
-        entries: &[Option<SwapEntry>; FOLIO_PAGES],
+        target: Target,
+        wanted: Candidates,
+        entries: &mut [Option<SwapEntry>; FOLIO_PAGES],
         isolation: &mut Isolation,
     ) {
         let base = page_index(piece);
@@ -249,28 +268,51 @@ impl Engine {
             // It may have been given up since it became a candidate.
             let vanishes =
                 matches!(word.state(), PageState::Removed { epoch: then } if !is_carried_out(epoch, then));
-            if let Some(isolated) = entry.filter(|_| !vanishes).and_then(|entry| word.isolate(entry))
+            let isolated = match *entry {
+                Some(entry) if !vanishes => word.isolate(entry),
+                None if wanted.clean >> page & 1 != 0 => word.isolate_clean(),
+                _ => None,
+            };
+            if let Some(isolated) = isolated
                 && block.replace(base + page, word, isolated).is_ok()
             {
                 marked |= 1 << page;
             }
         }
-        self.move_runs(piece, marked, |page| staged + page * PAGE, isolation);
-        for (page, &old) in old.iter().enumerate() {
-            if marked >> page & 1 != 0 {
-                let word = block.word(base + page);
-                let moved = isolation.moved >> page & 1 != 0;
-                if let Some(next) = if moved { word.moved() } else { word.not_moved(old) } {
-                    block.set(base + page, next);
-                }
-                // It was present under an old copy, which the move has proven stale.
-                if let (true, PageState::Stored(stale)) = (moved, old.state()) {
-                    self.space.put(stale, 1);
-                    self.note_returned(1);
-                }
+        let copies = self.cache_copies(piece, marked & wanted.clean, &old, FolioId(target.place));
+        let tried = marked & !wanted.clean | copies.unchanged;
+        self.move_runs(piece, tried, |page| target.address + page * PAGE, isolation);
+        for (page, &old) in old.iter().enumerate().filter(|(page, _)| marked >> page & 1 != 0) {
+            let (word, bit) = (block.word(base + page), 1 << page);
+            let moved = isolation.moved & bit != 0;
+            let next = if moved {
+                word.moved()
+            } else if copies.written & bit != 0 {
+                old.dirtied()
+            } else {
+                word.not_moved(old)
+            };
+            if moved && wanted.clean & bit != 0 {
+                entries[page] = old.entry();
+            }
+            if let Some(next) = next {
+                block.set(base + page, next);
+            }
+            // It was present under an old copy, which the move has proven stale.
+            if let (true, PageState::Stored(stale)) = (moved, old.state()) {
+                self.space.put(stale, 1);
+                self.note_returned(1);
             }
         }
+        self.settle_copies(block, copies, &old, isolation.moved);
     }
+}
+
+/// Where in staging a piece goes.
+#[derive(Clone, Copy)]
+struct Target {
+    place: u32,
+    address: usize,
 }
 
 pub(crate) fn covers(registered: &crate::ranges::Ranges, piece: usize, wanted: Pages) -> bool {
@@ -305,7 +347,8 @@ mod tests {
         let covered = || covers(unsafe { &*engine.registered.get() }, hole, Pages::MAX);
         assert!(covered());
         fill(hole);
-        let isolation = engine.isolate(hole, Pages::MAX);
+        let all = Candidates { written: Pages::MAX, clean: 0 };
+        let isolation = engine.isolate(hole, all);
         assert_eq!((isolation.moved, isolation.refused), (0, Some(Refused::Gone)));
         assert!(
             (0..FOLIO_PAGES).all(|page| word_at(hole + page * PAGE) == 7 + page as u64),
@@ -313,7 +356,7 @@ mod tests {
         );
         assert!(!covered(), "it is looked at again");
         engine.register_pieces(start, start + 3 * FOLIO);
-        assert_eq!(engine.isolate(hole, Pages::MAX).moved, Pages::MAX);
+        assert_eq!(engine.isolate(hole, all).moved, Pages::MAX);
     }
 
     #[test]

@@ -122,6 +122,7 @@ fn bits(first: usize, count: usize) -> Pages {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::isolate::Candidates;
     use crate::isolate::page_index;
     use crate::staging::FOLIO;
     use crate::test_memory::{fill, map, moving_engine, word_at};
@@ -133,6 +134,8 @@ mod tests {
     fn present(engine: &Engine, start: usize) -> Pages {
         engine.pages_now(start, FOLIO_PAGES).present
     }
+
+    const ALL: Candidates = Candidates { written: Pages::MAX, clean: 0 };
 
     /// Says so when it is dropped, also by a panic, after which the scope would wait for ever.
     struct Ends<'a>(&'a AtomicBool);
@@ -169,7 +172,7 @@ mod tests {
                         unsafe { engine.userfault().copy(start + page * PAGE, contents.as_ptr(), PAGE) };
                     filled.expect("a missing page");
                 }
-                let isolation = engine.isolate(start, Pages::MAX);
+                let isolation = engine.isolate(start, ALL);
                 assert_eq!(isolation.moved, !present(engine, start), "round {round}: {isolation:?}");
                 assert_eq!((isolation.busy, isolation.unmovable, isolation.residue), (0, 0, 0));
                 assert!(isolation.refused.is_none());
@@ -207,9 +210,9 @@ mod tests {
         // SAFETY: nobody else uses the ring.
         let staging = unsafe { &*engine.staging.get() };
         fill(staging.address(staging.next_place().unwrap()));
-        let isolation = engine.isolate(start, Pages::MAX);
+        let isolation = engine.isolate(start, ALL);
         assert_eq!((isolation.moved, isolation.residue), (0, Pages::MAX));
         assert!((0..FOLIO_PAGES).all(|page| word_at(start + page * PAGE) == 7 + page as u64));
-        assert_eq!(engine.isolate(start, Pages::MAX).moved, Pages::MAX);
+        assert_eq!(engine.isolate(start, ALL).moved, Pages::MAX);
     }
 }

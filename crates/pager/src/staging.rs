@@ -25,7 +25,7 @@ pub const SEGMENT_FOLIOS: u64 = 16;
 /// Most folio places: 64 MiB.
 pub const PLACES_MAX: usize = 1024;
 
-/// One folio place: which 64 KiB of the program it holds, and the swap entry of each page (`None`: not here).
+/// One folio place: which 64 KiB of the program it holds, the swap entry of each page (`None`: not here), and which are clean.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct Folio {
@@ -33,6 +33,8 @@ pub struct Folio {
     pub address: usize,
     /// Swap entries of the pages in this place.
     pub entries: [Option<SwapEntry>; FOLIO_PAGES],
+    /// Those of them, one bit each, whose stored copy still stands for them: they need not be written.
+    pub clean: u16,
 }
 
 /// The ring. All-zero is a valid ring without places.

@@ -60,11 +60,12 @@ impl Engine {
         let folio = staging.folio_mut(place);
         let block = self.table.block(folio.address);
         let base = page_index(folio.address);
-        let (mut written, mut stuck) = (0, None);
+        let (mut stored, mut dropped, mut stuck) = (0, 0, None);
         let mut refused = [None; FOLIO_PAGES];
         for (page, refused) in refused.iter_mut().enumerate() {
             let Some(entry) = folio.entries[page] else { continue };
-            if is_leaving(block, base + page, entry) {
+            let is_clean = folio.clean >> page & 1 != 0;
+            if !is_clean && is_leaving(block, base + page, entry) {
                 // SAFETY: the place belongs to this folio until it is popped; a page taken back meanwhile leaves its contents here.
                 let bytes = unsafe { &*((staged + page * PAGE) as *const Page) };
                 match self.write_to_store(scratch, entry, bytes, tier) {
@@ -80,7 +81,8 @@ impl Engine {
                 }
             }
             folio.entries[page] = None;
-            written += u64::from(self.finish(block, base + page, entry));
+            let is_stored = u64::from(self.finish(block, base + page, entry));
+            *(if is_clean { &mut dropped } else { &mut stored }) += is_stored;
         }
         let (Tier::Store(devices) | Tier::Shared(devices)) = tier;
         let together = match pieces {
@@ -107,15 +109,16 @@ impl Engine {
             for (page, &entry) in (first..).zip(wanted) {
                 let Some(entry) = entry else { continue };
                 folio.entries[page] = None;
-                written += u64::from(self.finish(block, base + page, entry));
+                stored += u64::from(self.finish(block, base + page, entry));
             }
         }
-        self.figures().add(Counter::PagesOut, written);
+        self.figures().add(Counter::PagesOut, stored);
+        self.figures().add(Counter::StolenClean, dropped);
         match stuck {
             Some(stuck) => Err(stuck),
             None => {
                 staging.pop();
-                Ok(written)
+                Ok(stored + dropped)
             }
         }
     }
@@ -188,7 +191,21 @@ impl Engine {
         if folio.entries[page] != Some(entry) {
             return false;
         }
-        let staged = staging.address(place) + page * PAGE;
+        let is_clean = folio.clean >> page & 1 != 0;
+        if !is_clean && !self.write_staged(scratch, entry, staging.address(place) + page * PAGE) {
+            return false;
+        }
+        self.space.leave_cache(entry, 1);
+        staging.folio_mut(place).entries[page] = None;
+        if let Some(stored) = word.written() {
+            block.set(index, stored);
+        }
+        self.figures().add(if is_clean { Counter::StolenClean } else { Counter::PagesOut }, 1);
+        true
+    }
+
+    /// Writes a page in staging to wherever there is room. False: nowhere. As [`Engine::write_back_page`].
+    fn write_staged(&self, scratch: &mut Scratch, entry: SwapEntry, staged: usize) -> bool {
         // SAFETY: the page is in staging: its word says Leaving, and the evictor cannot pop it now.
         let bytes = unsafe { &*(staged as *const Page) };
         // The reader of events cannot ask for clusters. Where it finds no slot the store takes the page, be it a device or not.
@@ -200,16 +217,7 @@ impl Engine {
             Err(WriteError::Incompressible)
         };
         let slot = |_| self.space.write_run(&[Some(entry)], bytes, anywhere);
-        if refused.or_else(slot).or_else(|_| store(IncompressiblePolicy::Keep)).is_err() {
-            return false;
-        }
-        self.space.leave_cache(entry, 1);
-        staging.folio_mut(place).entries[page] = None;
-        if let Some(stored) = word.written() {
-            block.set(index, stored);
-        }
-        self.figures().add(Counter::PagesOut, 1);
-        true
+        refused.or_else(slot).or_else(|_| store(IncompressiblePolicy::Keep)).is_ok()
     }
 
     /// Is the compressed store one of the group's devices?
