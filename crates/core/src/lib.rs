@@ -3,6 +3,7 @@
 //! No operating system here but the descriptors of the shared devices: the pager feeds it with faults and pages, tests feed it from a seed.
 #![cfg_attr(not(test), no_std)]
 
+pub mod around;
 pub mod file_space;
 pub mod history;
 pub mod lock;

@@ -440,7 +440,7 @@ mod tests {
         core::array::from_fn(|page| block.word(page_index(start) + page).state())
     }
 
-    const ALL_CLEAN: Candidates = Candidates { written: 0, clean: Pages::MAX };
+    const ALL_CLEAN: Candidates = Candidates { written: 0, clean: Pages::MAX, along: 0 };
 
     #[test]
     fn what_is_clean_waits_in_the_swap_cache_and_is_not_written() {

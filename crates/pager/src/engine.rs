@@ -14,7 +14,7 @@ use crate::pagemap;
 use crate::placement::NO_CPU;
 use crate::ranges::Ranges;
 use crate::requests::{Request, Requests};
-use crate::staging::Staging;
+use crate::staging::{OneByOne, Staging};
 use crate::sys;
 use crate::thread::STACK_BYTES;
 use crate::uffd::Userfault;
@@ -24,6 +24,7 @@ use core::sync::atomic::{
     AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
+use folioswap_core::around::Around;
 use folioswap_core::page::PageWord;
 use folioswap_core::page_table::{Memory, PAGE, PageTable};
 use folioswap_core::space::Space;
@@ -104,6 +105,9 @@ pub struct Engine {
     pub(crate) serve_lock: Lock,
     pub(crate) descriptors: Descriptors,
     pub(crate) staging: UnsafeCell<Staging>,
+    pub(crate) one_by_one: OneByOne,
+    /// Is it worth bringing back what lies around a page?
+    pub(crate) around: Around,
     pub(crate) registered: UnsafeCell<Ranges>,
     /// Ranges of the program that must stay resident (thread control blocks, stacks). Under `kept_lock`, which only the
     /// pager threads take.

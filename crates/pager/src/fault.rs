@@ -3,6 +3,7 @@
 use crate::engine::Engine;
 use crate::handler::{Fault, Handler};
 use crate::isolate::{Pages, page_index};
+use crate::readahead::Readahead;
 use crate::staging::FOLIO_PAGES;
 use crate::uffd::{Access, Stopped};
 use core::ops::Range;
@@ -225,7 +226,7 @@ impl Handler {
             PageState::Stored(entry) => Some(entry),
             _ => None,
         });
-        let outcome = self.copy_back(block, base, first, order, keep, &mut claimed);
+        let outcome = self.copy_back(block, base, first, &readahead, keep, &mut claimed);
         self.unclaim_all(block, first, &claimed);
         let (resolved, copied) = outcome;
         if copied > 0 {
@@ -309,13 +310,11 @@ impl Handler {
         block: &Block,
         base: usize,
         first: usize,
-        order: u8,
+        readahead: &Readahead,
         keep: Pages,
         claimed: &mut [Option<Claimed>; FOLIO_PAGES],
     ) -> (bool, usize) {
         let engine = self.engine;
-        // What was touched out of order is proven hot; what a window brings along is not.
-        let heat = if order == 0 { Heat::Hot } else { Heat::Cold };
         let (mut page, mut copied) = (0, 0);
         let mut run_most = FOLIO_PAGES;
         while page < FOLIO_PAGES {
@@ -343,9 +342,9 @@ impl Handler {
             for (at, claim) in claimed.iter_mut().enumerate().skip(page).take(done) {
                 if let Some(claim) = claim.take() {
                     if kept != 0 {
-                        self.keep_copy(block, first + at, claim, heat);
+                        self.keep_copy(block, first + at, claim, readahead.heat(at));
                     } else {
-                        self.give_up_copy(block, first + at, claim, heat);
+                        self.give_up_copy(block, first + at, claim, readahead.heat(at));
                     }
                 }
             }
@@ -357,7 +356,7 @@ impl Handler {
                 Some(Errno::EXIST) => {
                     // It is there already: it was served while a fork froze the words. What is stored is old.
                     if let Some(claim) = claimed[page].take() {
-                        self.give_up_copy(block, first + page, claim, heat);
+                        self.give_up_copy(block, first + page, claim, readahead.heat(page));
                     }
                     engine.userfault().wake(base + page * PAGE, PAGE);
                     page += 1;
@@ -388,8 +387,8 @@ impl Handler {
     fn give_up_copy(&mut self, block: &Block, index: usize, claim: Claimed, heat: Heat) {
         let engine = self.engine;
         // What waited in staging was wanted soon after.
-        let hot = heat == Heat::Hot || matches!(claim.from, PageState::Leaving(_));
-        block.set(index, if hot { PageWord::PRESENT_HOT } else { PageWord::PRESENT });
+        let heat = if matches!(claim.from, PageState::Leaving(_)) { Heat::Hot } else { heat };
+        block.set(index, PageWord::present(heat));
         if let PageState::Stored(entry) = claim.from {
             engine.space.put(entry, 1);
         }

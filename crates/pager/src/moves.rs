@@ -135,7 +135,7 @@ mod tests {
         engine.pages_now(start, FOLIO_PAGES).present
     }
 
-    const ALL: Candidates = Candidates { written: Pages::MAX, clean: 0 };
+    const ALL: Candidates = Candidates { written: Pages::MAX, clean: 0, along: 0 };
 
     /// Says so when it is dropped, also by a panic, after which the scope would wait for ever.
     struct Ends<'a>(&'a AtomicBool);

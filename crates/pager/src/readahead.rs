@@ -1,6 +1,8 @@
 //! What comes back with a page: swapin readahead.
 //!
-//! * Out of order, the page alone; where faults go on from page to page, a growing window (`folioswap_core::history`).
+//! * Where faults go on from page to page, a growing window (`folioswap_core::history`).
+//! * Out of order, the page alone; or, where that has proven worth it, what of its 64 KiB piece is in the compressed store too
+//!   (`folioswap_core::around`).
 //! * Out of the swap cache, where it costs a copy and no reading: also all of its folio that is still there. One touch then keeps all of
 //!   the folio, as one accessed page does in the kernel.
 
@@ -9,7 +11,7 @@ use crate::isolate::{Pages, page_index};
 use crate::staging::FOLIO_PAGES;
 use core::ops::Range;
 use folioswap_core::history::{WINDOW_ORDER_MAX, Window};
-use folioswap_core::page::{PageState, PageWord};
+use folioswap_core::page::{Heat, PageState, PageWord};
 use folioswap_core::page_table::{Block, PAGE};
 
 const _: () = assert!(1 << WINDOW_ORDER_MAX == FOLIO_PAGES);
@@ -19,16 +21,39 @@ const _: () = assert!(1 << WINDOW_ORDER_MAX == FOLIO_PAGES);
 pub(crate) struct Readahead {
     /// The pages, those that are not away included.
     pub(crate) pages: Pages,
-    /// The order of what is read from a device; 0: it was touched out of order.
+    /// The order of what is read from a device.
     pub(crate) order: u8,
     /// For the history: the pages of the block that are its window.
     window: Range<usize>,
+    reason: Reason,
+}
+
+/// Why so much comes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reason {
+    /// A page was touched out of order.
+    Touched,
+    /// The same, and what lies around it (all but this page of the piece) seems worth it.
+    Around(usize),
+    /// Faults go on from page to page.
+    InOrder,
 }
 
 impl Readahead {
     /// It was done.
     pub(crate) fn remember(&self, block: &Block) {
-        block.history.remember(self.window.start, self.window.end, self.order);
+        let order = if self.reason == Reason::InOrder { self.order } else { 0 };
+        block.history.remember(self.window.start, self.window.end, order);
+    }
+
+    /// What the return of a page of the piece says about it: that it was touched out of order proves it hot.
+    pub(crate) fn heat(&self, page: usize) -> Heat {
+        match self.reason {
+            Reason::Touched => Heat::Hot,
+            Reason::Around(touched) if page == touched => Heat::Hot,
+            Reason::Around(_) => Heat::Along,
+            Reason::InOrder => Heat::Cold,
+        }
     }
 }
 
@@ -42,15 +67,30 @@ impl Engine {
 
     /// What a fault on the page at `address`, which is away, should bring back. Handler only.
     pub(crate) fn readahead(&self, block: &Block, address: usize) -> Readahead {
-        let (index, Window { order, .. }) = (page_index(address), self.window(block, address));
+        let (index, Window { mut order, .. }) = (page_index(address), self.window(block, address));
+        let first = index & !(FOLIO_PAGES - 1);
+        let in_store = |page| match block.word(page).state() {
+            PageState::Stored(entry) => !self.space.is_on_file(entry),
+            _ => false,
+        };
+        let reason = if order > 0 {
+            Reason::InOrder
+        } else if in_store(index) && self.around.brings() {
+            order = WINDOW_ORDER_MAX;
+            Reason::Around(index - first)
+        } else {
+            Reason::Touched
+        };
         let aligned = index & !((1 << order) - 1);
         let window = aligned..aligned + (1 << order);
-        let first = index & !(FOLIO_PAGES - 1);
-        let mut pages = pages_that(first, |page| window.contains(&page));
-        if let Some(folio) = self.folio_of(block.word(index)) {
+        let mut pages = pages_that(first, |page| {
+            window.contains(&page) && (reason == Reason::InOrder || page == index || in_store(page))
+        });
+        let folio = self.folio_of(block.word(index));
+        if let Some(folio) = folio.filter(|&place| !self.one_by_one.contains(place)) {
             pages |= pages_that(first, |page| self.folio_of(block.word(page)) == Some(folio));
         }
-        Readahead { pages, order, window }
+        Readahead { pages, order, window, reason }
     }
 
     /// Where in the swap cache the page's folio waits for its write-back, if it does.
@@ -97,6 +137,7 @@ mod tests {
     #[test]
     fn out_of_the_swap_cache_a_folio_comes_whole_and_alone() {
         let engine = test_memory::engine();
+        assert!(engine.around.brings(), "the first tries");
         (0..6).for_each(|page| stage(engine, page, 3));
         (6..9).for_each(|page| stage(engine, page, 4));
         (9..16).for_each(|page| store(engine, page));
@@ -109,5 +150,35 @@ mod tests {
         found.remember(engine.table.block(PROGRAM).unwrap());
         let found = readahead(engine, 10);
         assert_eq!((found.pages, found.order), (0xf << 8, 2));
+    }
+
+    #[test]
+    fn what_lies_around_comes_along_from_the_store_where_that_is_worth_it() {
+        let engine = test_memory::engine();
+        (0..12).for_each(|page| store(engine, page));
+        (12..14).for_each(|page| stage(engine, page, 3));
+        engine.around.note(128, 0);
+        let found = readahead(engine, 5);
+        assert_eq!((found.pages, found.order), (0xfff, WINDOW_ORDER_MAX));
+        let heats = [5, 0, 11].map(|page| found.heat(page));
+        assert_eq!(heats, [Heat::Hot, Heat::Along, Heat::Along]);
+        // A walk that comes to the end of the piece goes on there with a window that grows.
+        found.remember(engine.table.block(PROGRAM).unwrap());
+        (16..32).for_each(|page| store(engine, page));
+        let found = readahead(engine, 16);
+        assert_eq!((found.pages, found.order, found.heat(0)), (0b1111, 2, Heat::Cold));
+        // Out of the swap cache nothing needs to be read, and nothing is.
+        assert_eq!(readahead(engine, 12).pages, 0b11 << 12);
+    }
+
+    #[test]
+    fn the_pages_of_a_folio_that_is_measured_come_back_one_by_one() {
+        let engine = test_memory::engine();
+        (0..6).for_each(|page| stage(engine, page, 67));
+        engine.one_by_one.set(67, true);
+        let found = readahead(engine, 2);
+        assert_eq!((found.pages, found.heat(2)), (1 << 2, Heat::Hot));
+        engine.one_by_one.set(67, false);
+        assert_eq!(readahead(engine, 2).pages, 0b11_1111);
     }
 }

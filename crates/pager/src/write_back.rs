@@ -61,6 +61,7 @@ impl Engine {
         let block = self.table.block(folio.address);
         let base = page_index(folio.address);
         let (mut stored, mut dropped, mut stuck) = (0, 0, None);
+        let (mut touched, mut left) = (0, 0);
         let mut refused = [None; FOLIO_PAGES];
         for (page, refused) in refused.iter_mut().enumerate() {
             let Some(entry) = folio.entries[page] else { continue };
@@ -83,6 +84,9 @@ impl Engine {
             folio.entries[page] = None;
             let is_stored = u64::from(self.finish(block, base + page, entry));
             *(if is_clean { &mut dropped } else { &mut stored }) += is_stored;
+            if folio.along >> page & 1 != 0 {
+                *(if is_stored == 0 { &mut touched } else { &mut left }) += 1;
+            }
         }
         let (Tier::Store(devices) | Tier::Shared(devices)) = tier;
         let together = match pieces {
@@ -114,6 +118,9 @@ impl Engine {
         }
         self.figures().add(Counter::PagesOut, stored);
         self.figures().add(Counter::StolenClean, dropped);
+        if touched + left > 0 {
+            self.around.note(touched, left);
+        }
         match stuck {
             Some(stuck) => Err(stuck),
             None => {
