@@ -9,6 +9,7 @@ pub mod history;
 pub mod lock;
 pub mod page;
 pub mod page_table;
+pub mod reclaim;
 mod relocation;
 pub mod shared_devices;
 pub mod space;

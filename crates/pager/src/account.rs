@@ -1,10 +1,10 @@
-//! What the process counts towards the group's limit, and what that means for the evictor.
+//! What the process counts towards the group's limit.
 
 use crate::engine::Engine;
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_core::page_table::PAGE;
 use folioswap_group::counters::Gauge;
-use folioswap_group::segment::{Member, Scope, Segment};
+use folioswap_group::segment::Scope;
 use rustix::fd::BorrowedFd;
 
 /// Sizes of the process, in bytes, from `/proc/self/statm`.
@@ -94,70 +94,6 @@ pub fn read_proc(descriptor: i32, buffer: &mut [u8]) -> &[u8] {
 
 /// What relatives may share without its being worth a thought, in bytes.
 const SHARED_BYTES_MIN: u64 = 1 << 20;
-
-/// The levels of the group's charge at which something happens, in bytes, ascending.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Watermarks {
-    /// From here on everything is registered, so that first touches can be counted and made to wait.
-    pub engage: u64,
-    /// Background eviction stops here.
-    pub low: u64,
-    /// Background eviction starts here.
-    pub high: u64,
-    /// From here on each fault waits for memory, for a while.
-    pub limit: u64,
-    /// From here on faults wait until there is memory.
-    pub brink: u64,
-}
-
-/// What a limit may be exceeded by where nothing can be freed for a while, in bytes: half of what is promised (5 % and 16 MiB).
-pub fn grace(limit: u64) -> u64 {
-    limit / 40 + (8 << 20)
-}
-
-impl Watermarks {
-    /// The levels for a limit.
-    pub fn of(limit: u64) -> Self {
-        let step = (limit / 128).clamp(1 << 20, 12 << 20).min(limit / 8);
-        Watermarks {
-            engage: limit - (limit / 2).min(96 << 20),
-            low: limit - 3 * step,
-            high: limit - 2 * step,
-            limit,
-            brink: limit + grace(limit),
-        }
-    }
-}
-
-/// How many bytes this member should evict now, and whom it should wake for the rest.
-///
-/// The group's excess over its low mark is taken from idle members first, then from all in proportion to what they could
-/// give; each member takes its own part and asks the others for theirs.
-pub fn own_share(segment: &Segment, me: &Member, excess: u64, mut ask: impl FnMut(&Member, u64)) -> u64 {
-    let (mut idle, mut active) = (0u64, 0u64);
-    for member in segment.live_members() {
-        let evictable = member.evictable_bytes.load(Relaxed);
-        *if member.active.load(Relaxed) == 0 { &mut idle } else { &mut active } += evictable;
-    }
-    let from_idle = excess.min(idle);
-    let from_active = (excess - from_idle).min(active);
-    let mut own = 0;
-    for member in segment.live_members() {
-        let evictable = member.evictable_bytes.load(Relaxed) as u128;
-        let (part, whole) =
-            if member.active.load(Relaxed) == 0 { (from_idle, idle) } else { (from_active, active) };
-        if whole == 0 {
-            continue;
-        }
-        let share = (part as u128 * evictable / whole as u128) as u64;
-        if core::ptr::eq(member, me) {
-            own = share;
-        } else if share >= PAGE as u64 {
-            ask(member, share);
-        }
-    }
-    own
-}
 
 impl Engine {
     /// Has the group reached its limit?
@@ -251,40 +187,5 @@ mod tests {
         assert_eq!(field_bytes(text, b"RssShmem:"), Some(4096));
         assert_eq!(field_bytes(text, b"RssAnon:"), Some(123 << 10));
         assert_eq!(field_bytes(text, b"Pss:"), None);
-    }
-
-    #[test]
-    fn watermarks_ascend_for_every_limit() {
-        for limit in [8u64 << 20, 60 << 20, 512 << 20, 64 << 30] {
-            let marks = Watermarks::of(limit);
-            assert!(
-                marks.engage < marks.low
-                    && marks.low < marks.high
-                    && marks.high < marks.limit
-                    && marks.limit < marks.brink,
-                "{marks:?}"
-            );
-        }
-    }
-
-    #[test]
-    fn idle_members_give_first() {
-        // SAFETY: all-zero is a valid segment.
-        let segment = unsafe { std::boxed::Box::<Segment>::new_zeroed().assume_init() };
-        for (pid, active, evictable) in [(1, 1, 100 << 20), (2, 0, 30 << 20), (3, 1, 300 << 20)] {
-            let id = segment.assign(pid).unwrap();
-            segment.members[id as usize].active.store(active, Relaxed);
-            segment.members[id as usize].evictable_bytes.store(evictable, Relaxed);
-        }
-        let mut asked = std::vec::Vec::new();
-        let own = own_share(&segment, &segment.members[0], 20 << 20, |member, bytes| {
-            asked.push((member.pid.load(Relaxed), bytes));
-        });
-        assert_eq!((own, asked.as_slice()), (0, &[(2, 20 << 20)][..]));
-        asked.clear();
-        let own = own_share(&segment, &segment.members[0], 70 << 20, |member, bytes| {
-            asked.push((member.pid.load(Relaxed), bytes));
-        });
-        assert_eq!((own, asked.as_slice()), (10 << 20, &[(2, 30 << 20), (3, 30 << 20)][..]));
     }
 }

@@ -14,7 +14,7 @@ use folioswap_group::counters::Counter;
 const BATCH_PAGES: u64 = 128;
 /// Pages that one move takes, on average, below which a batch counts as scattered.
 const SCATTERED_RUN: u64 = 4;
-/// Times that the clock's hand may come round in a batch that finds nothing (`aging.rs`).
+/// Times that the clock's hand may come round in a batch that finds nothing (`folioswap_core::reclaim::aging`).
 const ROUNDS: u64 = 4;
 /// Most pieces looked at in one batch, so that a fork does not wait long.
 const BATCH_PIECES: usize = 4096;
@@ -73,7 +73,7 @@ impl Evictor {
             let Some((piece, present)) = self.next_piece() else { break };
             let before = batch.isolated;
             let refused = self.take_piece(piece, present, batch);
-            self.aging.note(present, batch.isolated - before);
+            self.aging.note(u64::from(present.count_ones()), batch.isolated - before);
             match refused {
                 None => {}
                 Some(Refused::EventPending) => {

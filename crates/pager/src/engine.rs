@@ -6,7 +6,6 @@
 //! Locks, in the order in which they may be taken: `gate`, `move_lock`, `write_back_lock`. None is held while waiting for
 //! an event to be read, and the reader of events never takes `gate`.
 
-use crate::account::Watermarks;
 use crate::arena::{Arena, Heirs};
 use crate::fork::ForkState;
 use crate::futex::{self, Lock, Sharing};
@@ -27,6 +26,7 @@ use core::sync::atomic::{
 use folioswap_core::around::Around;
 use folioswap_core::page::PageWord;
 use folioswap_core::page_table::{Memory, PAGE, PageTable};
+use folioswap_core::reclaim::watermarks::Watermarks;
 use folioswap_core::space::Space;
 use folioswap_group::counters::Figures;
 use folioswap_group::segment::{CLUSTER_BYTES, Faulting, Member, Segment};

@@ -4,8 +4,7 @@
 //! the group comes near its limit; and evicts down to the low mark. A batch runs under the `gate`, so a fork finds it
 //! between two batches.
 
-use crate::account::{ProcessSize, Watermarks, grace, own_share};
-use crate::aging::Aging;
+use crate::account::ProcessSize;
 use crate::batch::{Batch, Scattered};
 use crate::demote::Demotion;
 use crate::due::Due;
@@ -14,7 +13,6 @@ use crate::fork::Shared;
 use crate::futex::{self, Sharing};
 use crate::link;
 use crate::maps::{self, MappingFilter};
-use crate::out_of_memory::{Standstill, nothing_is_evictable};
 use crate::pagemap;
 use crate::placement::EvictorPlacement;
 use crate::ranges::Range;
@@ -23,6 +21,10 @@ use crate::sys;
 use crate::uffd::Watch;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use folioswap_core::page_table::PAGE;
+use folioswap_core::reclaim::aging::Aging;
+use folioswap_core::reclaim::shares::own_share;
+use folioswap_core::reclaim::standstill::{Standstill, nothing_is_evictable};
+use folioswap_core::reclaim::watermarks::{Watermarks, grace};
 use folioswap_core::turns::Turns;
 use folioswap_devices::Scratch;
 use folioswap_group::protocol::{Kind, OutOfMemory};
@@ -125,7 +127,7 @@ pub(crate) unsafe extern "C" fn run(argument: usize) -> ! {
         devices_full: false,
         reclaiming: false,
         wraps: 0,
-        aging: Aging::new(),
+        aging: Aging::default(),
         desperate: false,
         demotion: Demotion::new(),
         clusters_due: Due::at_once(),

@@ -4,7 +4,6 @@
 //! It never waits for the evictor except for memory (and then goes on reading events), never calls into the C library,
 //! and never advises or unmaps memory that it serves: such a call would wait for its own reader.
 
-use crate::account::Watermarks;
 use crate::engine::{Engine, Life};
 use crate::fault::Buffers;
 use crate::fork::Whose;
@@ -16,6 +15,7 @@ use crate::sys;
 use crate::thread::{self, Descriptors};
 use crate::uffd::{Access, Event, Message, Userfault};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use folioswap_core::reclaim::watermarks::Watermarks;
 use folioswap_devices::Scratch;
 use folioswap_group::counters::Counter;
 use folioswap_group::devices::DEVICES_MAX;

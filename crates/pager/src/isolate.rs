@@ -1,11 +1,11 @@
 //! Taking pages out of the program: from a piece of 64 KiB of it into a place in staging.
 
-use crate::aging::Aging;
 use crate::engine::Engine;
 use crate::staging::{FOLIO, FOLIO_PAGES};
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_core::page::{Heat, PageState, PageWord};
 use folioswap_core::page_table::{BLOCK_PAGES, Block, PAGE};
+use folioswap_core::reclaim::aging::Aging;
 use folioswap_group::counters::SizeCounter;
 use folioswap_slots::{AllocError, FolioId, Order, SwapEntry};
 

@@ -6,7 +6,6 @@
 #![cfg_attr(not(test), no_std)]
 
 pub mod account;
-mod aging;
 pub mod arena;
 mod batch;
 mod clean;
@@ -24,7 +23,6 @@ pub mod link;
 pub mod maps;
 mod measure;
 mod moves;
-mod out_of_memory;
 pub mod pagemap;
 mod placement;
 pub mod ranges;

@@ -1,12 +1,13 @@
 //! What the evictor measures: the process's size, what of it counts, and what is shared with relatives.
 
-use crate::account::{Watermarks, field_bytes, minor_faults, parse_statm, read_proc, read_proc_path};
+use crate::account::{field_bytes, minor_faults, parse_statm, read_proc, read_proc_path};
 use crate::evictor::Evictor;
 use crate::futex::{self, Sharing};
 use crate::staging::FOLIO;
 use crate::sys;
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_core::page_table::PAGE;
+use folioswap_core::reclaim::watermarks::Watermarks;
 use folioswap_group::counters::Counter;
 use folioswap_group::segment::Scope;
 

@@ -5,7 +5,6 @@
 //! is served through the userfaultfd that came with the event, until it execs or ends. If the parent ends first, the
 //! supervisor, which holds a duplicate of that descriptor, ends the child at its first fault.
 
-use crate::account::Watermarks;
 use crate::due::Due;
 use crate::engine::Engine;
 use crate::events::pages_within;
@@ -19,6 +18,7 @@ use crate::uffd::{Access, Event, Message, Stopped, Userfault};
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_core::page::{PageState, PageWord};
 use folioswap_core::page_table::{BLOCK, PAGE, PageTable};
+use folioswap_core::reclaim::watermarks::Watermarks;
 use folioswap_core::space::Movers;
 use folioswap_group::counters::Counter;
 use folioswap_group::protocol::Kind;

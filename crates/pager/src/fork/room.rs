@@ -1,10 +1,10 @@
 //! Room for a forked child: its engine takes memory before anything can be taken from the child.
 
-use crate::account::Watermarks;
 use crate::engine::Engine;
 use crate::futex::{self, Sharing};
 use crate::sys;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use folioswap_core::reclaim::watermarks::Watermarks;
 
 /// What a child's engine takes until it can evict: 0.7 to 1.8 MiB were measured, most of it copies of inherited tables.
 const CHILD_BYTES: u64 = 2 << 20;

@@ -12,7 +12,7 @@ const WITNESSES: u32 = 100;
 
 /// What an evictor sees after a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sight {
+pub enum Sight {
     /// The group is below its limit, a fault was served, or something was taken.
     Progress,
     /// Somebody has something left to give, and may only not have run.
@@ -23,7 +23,7 @@ pub(crate) enum Sight {
 
 /// What an evictor has seen since the last progress.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Standstill {
+pub struct Standstill {
     since_ns: u64,
     witnesses: u32,
     /// Faults that the group had served then.
@@ -31,14 +31,15 @@ pub(crate) struct Standstill {
 }
 
 impl Standstill {
-    pub(crate) const fn new(now_ns: u64) -> Self {
+    /// Nothing was seen yet.
+    pub const fn new(now_ns: u64) -> Self {
         Standstill { since_ns: now_ns, witnesses: 0, served: 0 }
     }
 
     /// What there is to see at a charge of `total` bytes after `freed` were taken.
     ///
     /// What may be counted twice keeps faults waiting until somebody has measured, and is no reason to end anything.
-    pub(crate) fn look(&mut self, segment: &Segment, total: u64, limit: u64, freed: u64) -> Sight {
+    pub fn look(&mut self, segment: &Segment, total: u64, limit: u64, freed: u64) -> Sight {
         let served = segment.faults_served();
         if total < limit || freed > 0 || served != self.served || segment.certain_charge_bytes() < limit {
             self.served = served;
@@ -52,7 +53,7 @@ impl Standstill {
     }
 
     /// Takes note of a sight; true when there is no hope left. Then it begins anew.
-    pub(crate) fn is_final(&mut self, sight: Sight, now_ns: u64) -> bool {
+    pub fn is_final(&mut self, sight: Sight, now_ns: u64) -> bool {
         match sight {
             Sight::Progress => self.begin_anew(now_ns),
             Sight::Waiting => {}
@@ -67,7 +68,7 @@ impl Standstill {
 }
 
 /// Has no member anything left to give, as last measured?
-pub(crate) fn nothing_is_evictable(segment: &Segment) -> bool {
+pub fn nothing_is_evictable(segment: &Segment) -> bool {
     segment.live_members().all(|member| member.evictable_bytes.load(Relaxed) == 0)
 }
 

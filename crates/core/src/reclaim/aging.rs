@@ -5,8 +5,6 @@
 //! again: nobody tells us that a page is touched as long as it stays. So hot pages are cooled at the pace at which cold ones are
 //! found and taken, and all of them only after a round that found next to none.
 
-use crate::isolate::Pages;
-
 /// Pages that are taken for one that is cooled.
 const TAKEN_FOR_ONE: u32 = 4;
 /// A round that takes less than this part of what it passes finds next to nothing.
@@ -14,9 +12,9 @@ const LEAST_SHARE: u64 = 32;
 /// Most pages that may be cooled in a row.
 const CREDIT_MAX: u32 = 4096 * TAKEN_FOR_ONE;
 
-/// The clock's pace of cooling. Lost without harm at a fork.
-#[derive(Debug)]
-pub(crate) struct Aging {
+/// The clock's pace of cooling; by default as before the first round. Lost without harm at a fork.
+#[derive(Debug, Default)]
+pub struct Aging {
     /// What the pages taken so far pay for.
     credit: u32,
     passed: u64,
@@ -25,22 +23,18 @@ pub(crate) struct Aging {
     cooling: Cooling,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Cooling {
     /// The last round found next to nothing: all are cooled.
+    #[default]
     All,
     /// As many as was paid for.
     Paid,
 }
 
 impl Aging {
-    /// Before the first round.
-    pub(crate) const fn new() -> Self {
-        Aging { credit: 0, passed: 0, taken: 0, cooling: Cooling::All }
-    }
-
     /// The clock meets a hot page: is it cooled now?
-    pub(crate) fn cools(&mut self) -> bool {
+    pub fn cools(&mut self) -> bool {
         if self.cooling == Cooling::All {
             return true;
         }
@@ -50,14 +44,14 @@ impl Aging {
     }
 
     /// The clock passed so many present pages, of which these were taken.
-    pub(crate) fn note(&mut self, present: Pages, taken: u64) {
-        self.passed += u64::from(present.count_ones());
+    pub fn note(&mut self, present: u64, taken: u64) {
+        self.passed += present;
         self.taken += taken;
         self.credit = (self.credit + taken as u32).min(CREDIT_MAX);
     }
 
     /// The clock has come round.
-    pub(crate) fn begin_round(&mut self) {
+    pub fn begin_round(&mut self) {
         self.cooling = if self.taken < self.passed / LEAST_SHARE || self.taken == 0 {
             Cooling::All
         } else {
@@ -78,17 +72,17 @@ mod tests {
 
     /// Passes pieces of 16 present pages, of each of which so many are taken.
     fn pass(aging: &mut Aging, pieces: u32, taken: u64) {
-        (0..pieces).for_each(|_| aging.note(Pages::MAX, taken));
+        (0..pieces).for_each(|_| aging.note(16, taken));
     }
 
     #[test]
     fn before_anything_is_known_all_are_cooled() {
-        assert_eq!(cooled_of(&mut Aging::new(), 1000), 1000);
+        assert_eq!(cooled_of(&mut Aging::default(), 1000), 1000);
     }
 
     #[test]
     fn where_cold_pages_are_found_hot_ones_are_cooled_at_their_pace() {
-        let mut aging = Aging::new();
+        let mut aging = Aging::default();
         pass(&mut aging, 100, 8);
         aging.begin_round();
         assert_eq!(cooled_of(&mut aging, 1000), 800 / TAKEN_FOR_ONE);
@@ -99,7 +93,7 @@ mod tests {
 
     #[test]
     fn after_a_round_that_finds_next_to_nothing_all_are_cooled_once() {
-        let mut aging = Aging::new();
+        let mut aging = Aging::default();
         for taken in [0, 1] {
             pass(&mut aging, 100, 8);
             aging.begin_round();
@@ -117,7 +111,7 @@ mod tests {
 
     #[test]
     fn what_is_saved_up_is_bounded() {
-        let mut aging = Aging::new();
+        let mut aging = Aging::default();
         (0..10).for_each(|_| pass(&mut aging, 4096, 16));
         aging.begin_round();
         assert_eq!(cooled_of(&mut aging, 100_000), CREDIT_MAX / TAKEN_FOR_ONE);
