@@ -265,6 +265,7 @@ impl Engine {
                 }
                 // It was present under an old copy, which the move has proven stale.
                 if let (true, PageState::Stored(stale)) = (moved, old.state()) {
+                    self.stale_copies.fetch_add(1, Release);
                     self.space.put(stale, 1);
                     self.note_returned(1);
                 }
