@@ -3,7 +3,7 @@
 use crate::aging::Aging;
 use crate::engine::Engine;
 use crate::staging::{FOLIO, FOLIO_PAGES};
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Relaxed, Release};
 use folioswap_core::page::{Heat, PageState, PageWord};
 use folioswap_core::page_table::{BLOCK_PAGES, Block, PAGE};
 use folioswap_group::counters::SizeCounter;
