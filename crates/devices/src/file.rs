@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use rustix::fd::BorrowedFd;
+use rustix::fd::{AsRawFd, BorrowedFd};
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::{Errno, pread, pwrite};
 
@@ -92,6 +92,10 @@ impl<'fd> FileDevice<'fd> {
     /// A device on an open file, readable and writable.
     pub const fn new(fd: BorrowedFd<'fd>) -> Self {
         Self { fd }
+    }
+
+    pub(crate) fn raw_descriptor(&self) -> i32 {
+        self.fd.as_raw_fd()
     }
 
     /// Writes whole pages to consecutive slots: one `pwrite`, more after a short one. The file grows as needed.

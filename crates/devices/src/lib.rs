@@ -17,6 +17,7 @@
 //! | [`memory`] | where zram's memory comes from |
 //! | [`zram`] | the compressed object store |
 //! | [`mod@file`] | the file device |
+//! | [`read_ring`] | reads of the file device that go on meanwhile |
 //! | `create` | making the swap file (feature `create`, std) |
 #![cfg_attr(not(any(test, feature = "create")), no_std)]
 
@@ -32,6 +33,7 @@ mod lock;
 pub mod lz4;
 pub mod memory;
 pub mod page;
+pub mod read_ring;
 pub mod zram;
 
 pub use checksum::Checksum;

@@ -66,6 +66,8 @@ named! {
         FilePagesOut = "file_pswpout",
         /// Pages read from files.
         FilePagesIn = "file_pswpin",
+        /// Reads from files that went on while other faults were served.
+        FileReadsOverlapped = "file_reads_overlapped",
         /// Nanoseconds that faulting threads waited, from the reading of the fault to its resolution.
         FaultNanoseconds = "fault_wait_ns",
         /// Nanoseconds of CPU time of the pager threads.

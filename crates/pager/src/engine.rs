@@ -160,6 +160,10 @@ pub struct Engine {
     pub(crate) scanned_ns: AtomicU64,
     /// 1: a check of all invariants waits for the handler's lock (a futex).
     pub(crate) validation_waits: AtomicU32,
+    /// Stored copies that the evictor has found stale and freed.
+    pub(crate) stale_copies: AtomicU32,
+    /// Address of the handler's room for what is read meanwhile; 0 before the first time.
+    pub(crate) read_room: AtomicUsize,
     pub(crate) handler_stack: AtomicUsize,
     pub(crate) evictor_stack: AtomicUsize,
     /// Where this process's allocations and frees are recorded, and with what; null without `--trace`.

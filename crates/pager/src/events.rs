@@ -14,6 +14,8 @@ impl Handler {
     /// Applies an event. Under the move lock, outside of a fork's window.
     pub(crate) fn process(&mut self, event: Event) {
         let engine = self.engine;
+        // Slots may get another owner.
+        self.reads.forget_all();
         match event {
             Event::Remove { start, end } => engine.remove_pages(start, end),
             Event::Unmap { start, end } => engine.unmap_pages(start, end),

@@ -11,6 +11,7 @@ use crate::futex::{self, Sharing};
 use crate::link;
 use crate::placement::HandlerPlacement;
 use crate::raw_child::RawChildren;
+use crate::reads::Reads;
 use crate::sys;
 use crate::thread::{self, Descriptors};
 use crate::uffd::{Access, Event, Message, Userfault};
@@ -47,6 +48,18 @@ pub(crate) struct Fault {
     pub(crate) address: usize,
     pub(crate) access: Access,
     pub(crate) thread: u32,
+    pub(crate) turn: Turn,
+}
+
+const NO_FAULT: Fault = Fault { address: 0, access: Access::Read, thread: 0, turn: Turn::First };
+
+/// Whether a fault was in the queue before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// It was not looked at yet.
+    First,
+    /// It has waited for a read from a file.
+    HasRead,
 }
 
 /// The handler's own state; lost without harm at a fork, except that faults in the queue belong to threads that a child
@@ -56,6 +69,7 @@ pub(crate) struct Handler {
     pub(crate) scratch: Scratch,
     pub(crate) buffers: &'static mut Buffers,
     pub(crate) raw_children: RawChildren,
+    pub(crate) reads: Reads,
     placement: HandlerPlacement,
     queue: [Fault; QUEUE],
     first: usize,
@@ -72,6 +86,8 @@ enum Holds {
     Nothing,
     /// A fork's window is open, and there is no memory.
     UntilLater,
+    /// All of them wait for what is being read.
+    UntilRead,
 }
 
 /// Whether faults had to be forgotten.
@@ -104,8 +120,9 @@ pub(crate) unsafe extern "C" fn run(argument: usize) -> ! {
         scratch: Scratch::new(),
         buffers,
         raw_children: RawChildren::new(),
+        reads: Reads::new(),
         placement: HandlerPlacement::new(),
-        queue: [Fault { address: 0, access: Access::Read, thread: 0 }; QUEUE],
+        queue: [NO_FAULT; QUEUE],
         first: 0,
         queued: 0,
         overflowed: Overflow::No,
@@ -240,18 +257,22 @@ impl Handler {
         if engine.fork.window_is_shut() && engine.fork.is_preparing() {
             // The forking thread needs our lock.
             engine.fork.pause();
-        } else if self.queued == 0 || self.holds == Holds::UntilLater {
+        } else if self.queued == 0 || self.holds != Holds::Nothing {
             self.wait();
         }
         engine.make_way_for_validation();
         let _snapshots_wait = engine.serve_lock.lock();
         self.read_messages();
+        self.reads.collect();
         let begun = sys::now_ns();
-        let mut served = 0;
-        while self.queued > 0 && engine.fork.window_is_shut() {
+        let (mut served, mut read) = (0, 0);
+        while self.queued > read && engine.fork.window_is_shut() {
             let fault = self.take_fault();
             let may_wait = engine.is_at_limit() && self.needs_memory(&fault);
-            if !may_wait || !self.wait_for_memory(fault.thread) {
+            if self.is_being_read(&fault) {
+                self.queue_fault(Fault { turn: Turn::HasRead, ..fault });
+                read += 1;
+            } else if !may_wait || !self.wait_for_memory(fault.thread) {
                 if let Some(cpu) = self.placement.follow(fault.thread, &engine.faulting_cpu, begun) {
                     engine.ask_for_vigil(cpu);
                 }
@@ -262,8 +283,10 @@ impl Handler {
                 break;
             }
         }
-        self.holds = Holds::Nothing;
+        self.holds = if read > 0 && read == self.queued { Holds::UntilRead } else { Holds::Nothing };
         if !engine.fork.window_is_shut() {
+            self.reads.forget_all();
+            self.holds = Holds::Nothing;
             for _ in 0..self.queued {
                 let fault = self.take_fault();
                 if self.may_be_served_in_window(&fault) {
@@ -275,7 +298,7 @@ impl Handler {
             }
             self.serve_forked_child();
         }
-        if engine.fork.window_is_shut() {
+        if engine.fork.window_is_shut() && self.holds == Holds::UntilLater {
             self.holds = Holds::Nothing;
         }
         self.raw_children_round();
@@ -297,6 +320,8 @@ impl Handler {
         let mut polled = [
             PollFd::from_borrowed_fd(faults, PollFlags::IN),
             PollFd::from_borrowed_fd(control, PollFlags::RDHUP),
+            // Without a read the faults once more.
+            PollFd::from_borrowed_fd(self.reads.descriptor().unwrap_or(faults), PollFlags::IN),
         ];
         let short = !engine.fork.window_is_shut() || !self.raw_children.is_empty();
         let nanoseconds = if short { 200_000 } else { 500_000_000 };
@@ -319,7 +344,8 @@ impl Handler {
             for message in &messages[..count] {
                 match message.event() {
                     Event::Fault { address, access, thread } => {
-                        self.queue_fault(Fault { address, access, thread })
+                        self.reads.note_thread(thread);
+                        self.queue_fault(Fault { address, access, thread, turn: Turn::First });
                     }
                     event if engine.fork.window_is_shut() => self.process(event),
                     event => self.postpone(event),
@@ -367,8 +393,13 @@ impl Handler {
         places.find(|&place| self.is_urgent(self.queue[place].thread))
     }
 
+    /// Were faults forgotten that are to look again when the queue is empty?
+    pub(crate) fn has_forgotten_faults(&self) -> bool {
+        self.overflowed == Overflow::Forgot
+    }
+
     /// Does this thread never wait for memory? The evictor frees it; a forking thread stands in the evictor's way.
-    fn is_urgent(&self, thread: u32) -> bool {
+    pub(crate) fn is_urgent(&self, thread: u32) -> bool {
         let engine = self.engine;
         thread == engine.evictor_thread.load(Relaxed) || thread == engine.fork.forking_thread()
     }

@@ -2,7 +2,7 @@
 
 use crate::engine::Engine;
 use crate::staging::{FOLIO, FOLIO_PAGES};
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Relaxed, Release};
 use folioswap_core::page::{Heat, PageState, PageWord};
 use folioswap_core::page_table::{BLOCK_PAGES, Block, PAGE};
 use folioswap_core::reclaim::aging::Aging;
@@ -309,6 +309,7 @@ impl Engine {
             }
             // It was present under an old copy, which the move has proven stale.
             if let (true, PageState::Stored(stale)) = (moved, old.state()) {
+                self.stale_copies.fetch_add(1, Release);
                 self.space.put(stale, 1);
                 self.note_returned(1);
             }

@@ -28,6 +28,7 @@ mod placement;
 pub mod ranges;
 mod raw_child;
 mod readahead;
+mod reads;
 pub mod requests;
 mod shared;
 pub mod staging;

@@ -2,9 +2,12 @@
 
 use super::{Movers, ReadError, Space, Written};
 use crate::page_table::Memory;
+use core::ptr::NonNull;
 use core::sync::atomic::Ordering::Relaxed;
+use folioswap_devices::read_ring::ReadRing;
 use folioswap_devices::{Checksum, FileSlot, Location, Page, PageMemory, Place};
 use folioswap_slots::SwapEntry;
+use rustix::io::Errno;
 
 impl<M: Memory + PageMemory> Space<'_, M> {
     /// Reads an entry's page. `page` is page aligned (the file device reads into it directly).
@@ -72,10 +75,38 @@ impl<M: Memory + PageMemory> Space<'_, M> {
         entries: &[Option<SwapEntry>],
         first: FileSlot,
         pages: &mut [Page],
-        mut bad: impl FnMut(usize),
+        bad: impl FnMut(usize),
     ) -> Result<(), ReadError> {
         let (device, within) = self.shared.open(first).ok_or(ReadError::Corrupt)?;
         device.read(within, pages.as_flattened_mut()).map_err(ReadError::File)?;
+        self.check_run(entries, pages, bad);
+        Ok(())
+    }
+
+    /// Begins to read slots of a shared device that follow each other, as [`ReadRing::begin`] does. What has come is to be checked
+    /// with [`Space::check_run`].
+    ///
+    /// # Safety
+    /// [`ReadRing::begin`]'s.
+    ///
+    /// # Errors
+    /// BADF: no shared device has this slot. Otherwise [`ReadRing::begin`]'s.
+    pub unsafe fn begin_read(
+        &self,
+        ring: &mut ReadRing,
+        first: FileSlot,
+        pages: NonNull<u8>,
+        bytes: usize,
+        tag: u64,
+    ) -> Result<(), Errno> {
+        let (device, within) = self.shared.open(first).ok_or(Errno::BADF)?;
+        // SAFETY: the caller's.
+        unsafe { ring.begin(device, within, pages, bytes, tag) }
+    }
+
+    /// Checks pages that were read from shared devices for these entries; calls `bad` with the index of every page that is not
+    /// what was written. Only the holder of the entries' page words may call.
+    pub fn check_run(&self, entries: &[Option<SwapEntry>], pages: &[Page], mut bad: impl FnMut(usize)) {
         for (index, (entry, page)) in entries.iter().zip(pages).enumerate() {
             let expected =
                 entry.and_then(|entry| self.beside(entry)).map(|beside| beside.check.load(Relaxed));
@@ -83,6 +114,5 @@ impl<M: Memory + PageMemory> Space<'_, M> {
                 bad(index);
             }
         }
-        Ok(())
     }
 }

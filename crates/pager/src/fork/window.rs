@@ -2,7 +2,7 @@
 //! child is on its own. In the child: what the window held back takes effect.
 
 use super::SHUT;
-use crate::handler::{Fault, Handler};
+use crate::handler::{Fault, Handler, Turn};
 use crate::isolate::page_index;
 use crate::link;
 use crate::staging::FOLIO_PAGES;
@@ -168,7 +168,7 @@ impl Handler {
         let count = child.read(&mut messages);
         for message in &messages[..count] {
             if let Event::Fault { address, access, thread } = message.event() {
-                self.serve_frozen(child, Fault { address, access, thread }, Whose::Child);
+                self.serve_frozen(child, Fault { address, access, thread, turn: Turn::First }, Whose::Child);
             }
         }
         if count == 0 && sys::now_ns() - fork.opened_ns.load(Relaxed) > 20_000_000 && child.is_gone() {

@@ -1,0 +1,387 @@
+//! Reads from files that go on while other faults are served.
+//!
+//! Where several threads of the program fault, a fault whose page is on a file begins to be read and waits in the queue; those
+//! behind it are served meanwhile, and reads of several overlap. What comes in stands in buffers of the handler's own and changes
+//! nothing: when it is there the fault is served as always (`fault.rs`), which finds the bytes here instead of asking the device.
+//!
+//! A read is forgotten as soon as anything happens by which its slots may get another owner: an event of the program's, a fork's
+//! window, a page of it that comes back by another way, a stale copy that the evictor frees. The checksum is the second line.
+
+use crate::account::{field_bytes, read_proc_path};
+use crate::engine::Engine;
+use crate::handler::{Fault, Handler, Turn};
+use crate::isolate::page_index;
+use crate::staging::FOLIO_PAGES;
+use crate::sys;
+use crate::uffd::Access;
+use core::ptr::NonNull;
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use folioswap_core::page::PageState;
+use folioswap_core::page_table::PAGE;
+use folioswap_devices::read_ring::ReadRing;
+use folioswap_devices::{FileSlot, Page};
+use folioswap_group::counters::Counter;
+use rustix::fd::{AsFd, BorrowedFd};
+
+/// Reads that go on at a time.
+const READS: usize = 8;
+/// Faults of one thread in a row after which it counts as alone.
+const ALONE_FAULTS: u32 = 64;
+/// What was read is kept for so long, if its room is needed.
+const WANTED_NS: u64 = 50_000_000;
+
+/// Page-aligned room for what is read.
+#[repr(C, align(4096))]
+struct Room([[Page; FOLIO_PAGES]; READS]);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Free,
+    UnderWay,
+    /// Under way, and nobody wants it any more: its room is not free yet.
+    Forgotten,
+    There,
+    /// The device did not give it. Who serves the fault asks once more, waits, and reports what he is told.
+    Failed,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Reading {
+    state: State,
+    first: u64,
+    count: usize,
+    began_ns: u64,
+    /// [`Engine::stale_copies`] when it began.
+    stale_copies: u32,
+}
+
+impl Reading {
+    fn holds(&self, first: FileSlot, count: usize) -> bool {
+        let end = self.first + self.count as u64;
+        matches!(self.state, State::UnderWay | State::There | State::Failed)
+            && (self.first..end).contains(&first.raw())
+            && first.raw() + count as u64 <= end
+    }
+
+    fn touches(&self, first: FileSlot, count: usize) -> bool {
+        self.first < first.raw() + count as u64 && first.raw() < self.first + self.count as u64
+    }
+
+    fn forget(&mut self) {
+        self.state = match self.state {
+            State::UnderWay | State::Forgotten => State::Forgotten,
+            State::There | State::Failed | State::Free => State::Free,
+        };
+    }
+}
+
+/// What can be had of the kernel for this.
+enum Means {
+    /// Not asked for yet.
+    Unknown,
+    Ring(ReadRing, &'static mut Room),
+    /// Each read waits for its end.
+    None,
+}
+
+/// The reads of one handler.
+pub(crate) struct Reads {
+    means: Means,
+    readings: [Reading; READS],
+    last_thread: u32,
+    /// Faults left until the threads that fault count as one.
+    several: u32,
+}
+
+impl Reads {
+    pub(crate) const fn new() -> Self {
+        let free = Reading { state: State::Free, first: 0, count: 0, began_ns: 0, stale_copies: 0 };
+        Reads { means: Means::Unknown, readings: [free; READS], last_thread: 0, several: 0 }
+    }
+
+    /// A thread faults.
+    pub(crate) fn note_thread(&mut self, thread: u32) {
+        if self.last_thread != thread {
+            self.several = if self.last_thread == 0 { 0 } else { ALONE_FAULTS };
+            self.last_thread = thread;
+        } else {
+            self.several = self.several.saturating_sub(1);
+        }
+    }
+
+    /// Readable when a read has ended; `None` while nothing is read.
+    pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        match &self.means {
+            Means::Ring(ring, _) if ring.under_way() > 0 => Some(ring.as_fd()),
+            _ => None,
+        }
+    }
+
+    /// Takes note of what has ended.
+    pub(crate) fn collect(&mut self) {
+        let Means::Ring(ring, _) = &mut self.means else { return };
+        while let Some(ended) = ring.ended() {
+            let Some(reading) = self.readings.get_mut(ended.tag as usize) else { continue };
+            reading.state = match reading.state {
+                State::UnderWay if ended.read == Ok(reading.count * PAGE) => State::There,
+                State::UnderWay => State::Failed,
+                _ => State::Free,
+            };
+        }
+    }
+
+    /// Whatever is read or there is of no use any more.
+    pub(crate) fn forget_all(&mut self) {
+        self.readings.iter_mut().for_each(Reading::forget);
+    }
+
+    /// Copies these slots' bytes if they are there, and says since when they were read. They are there no longer then, nor is
+    /// anything else that was read of these slots.
+    pub(crate) fn take(&mut self, engine: &Engine, first: FileSlot, pages: &mut [Page]) -> Option<u64> {
+        let mut began_ns = None;
+        let stale_copies = engine.stale_copies.load(Acquire);
+        let Means::Ring(_, room) = &self.means else { return None };
+        for (reading, read) in self.readings.iter_mut().zip(&room.0) {
+            if reading.state == State::Free || !reading.touches(first, pages.len()) {
+                continue;
+            }
+            let is_good = reading.state == State::There && reading.stale_copies == stale_copies;
+            if is_good && reading.holds(first, pages.len()) {
+                let at = (first.raw() - reading.first) as usize;
+                pages.copy_from_slice(&read[at..at + pages.len()]);
+                began_ns = Some(reading.began_ns);
+            }
+            reading.forget();
+        }
+        began_ns
+    }
+
+    /// Begins to read these slots, which were found at that count of stale copies. False: there is no way to, or no room.
+    fn begin(&mut self, engine: &Engine, first: FileSlot, count: usize, stale_copies: u32) -> bool {
+        if matches!(self.means, Means::Unknown) {
+            self.means = Self::means(engine).map_or(Means::None, |(ring, room)| Means::Ring(ring, room));
+        }
+        let Means::Ring(ring, room) = &mut self.means else { return false };
+        let Some(index) = self.readings.iter().position(|reading| reading.state == State::Free) else {
+            // Who wanted it may be gone.
+            let oldest_ns = sys::now_ns().saturating_sub(WANTED_NS);
+            let ended = |reading: &&mut Reading| matches!(reading.state, State::There | State::Failed);
+            let old = self.readings.iter_mut().filter(ended).filter(|reading| reading.began_ns < oldest_ns);
+            old.for_each(Reading::forget);
+            return false;
+        };
+        let place = NonNull::from(&mut room.0[index]).cast();
+        // SAFETY: the room is mapped for ever, and this reading's part of it is used by nobody before its state says `There`.
+        let begun =
+            unsafe { engine.space.begin_read(ring, first, place, count * PAGE, index as u64) }.is_ok();
+        if begun {
+            let began_ns = sys::now_ns();
+            let (state, first) = (State::UnderWay, first.raw());
+            self.readings[index] = Reading { state, first, count, began_ns, stale_copies };
+            engine.figures().add(Counter::FileReadsOverlapped, 1);
+        }
+        begun
+    }
+
+    fn means(engine: &Engine) -> Option<(ReadRing, &'static mut Room)> {
+        // A filter that lets these calls pass for the pager is not known; one may kill who makes others.
+        let mut text = [0; 4096];
+        if field_bytes(read_proc_path(c"/proc/thread-self/status", &mut text), b"Seccomp:") != Some(0) {
+            return None;
+        }
+        let ring = ReadRing::new(READS as u32).ok()?;
+        let mut place = engine.read_room.load(Relaxed);
+        if place == 0 {
+            place = engine.arena.own_mapping(size_of::<Room>())?.as_ptr() as usize;
+            engine.read_room.store(place, Relaxed);
+        }
+        // SAFETY: a mapping of ours of this size, page aligned, zeroed at first and there for ever; the handler's alone, which asks
+        // once. A forked child's handler has a copy of its own.
+        Some((ring, unsafe { &mut *(place as *mut Room) }))
+    }
+}
+
+impl Engine {
+    /// The consecutive slots on a file that would be read for a fault at `address`, and how many.
+    fn slots_to_read(&self, address: usize) -> Option<(FileSlot, usize)> {
+        let block = self.table.block(address)?;
+        let index = page_index(address);
+        let slot_of = |index: usize| match block.word(index).state() {
+            PageState::Stored(entry) => self.space.file_slot(entry).map(FileSlot::raw),
+            _ => None,
+        };
+        let own = slot_of(index)?;
+        if self.space.shared_devices().is_synchronous(FileSlot::new(own)?) {
+            return None;
+        }
+        let window = 1usize << self.window(block, address).order;
+        let first = index & !(window - 1);
+        let before = (1..=index - first)
+            .take_while(|&back| own >= back as u64 && slot_of(index - back) == Some(own - back as u64))
+            .count();
+        let after = (1..first + window - index)
+            .take_while(|&ahead| slot_of(index + ahead) == Some(own + ahead as u64))
+            .count();
+        Some((FileSlot::new(own - before as u64)?, before + 1 + after))
+    }
+}
+
+impl Handler {
+    /// Must this fault wait for its page to be read from a file? Begins to read it where several threads fault: once, so that
+    /// whoever makes a read be forgotten again and again keeps nobody waiting.
+    pub(crate) fn is_being_read(&mut self, fault: &Fault) -> bool {
+        if fault.access == Access::WriteProtected
+            || self.is_urgent(fault.thread)
+            || self.has_forgotten_faults()
+        {
+            return false;
+        }
+        let stale_copies = self.engine.stale_copies.load(Acquire);
+        let Some((first, count)) = self.engine.slots_to_read(fault.address & !(PAGE - 1)) else {
+            return false;
+        };
+        match self.reads.readings.iter().find(|reading| reading.holds(first, count)) {
+            Some(reading) => reading.state == State::UnderWay,
+            None => {
+                fault.turn == Turn::First
+                    && self.reads.several > 0
+                    && self.reads.begin(self.engine, first, count, stale_copies)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_memory;
+    use folioswap_group::devices::{DeviceDescription, DeviceIo, DeviceKind};
+    use folioswap_slots::DeviceId;
+    use std::boxed::Box;
+    use std::os::fd::{AsRawFd, OwnedFd};
+
+    const SLOTS: u64 = 64;
+
+    /// An engine with a file whose pages are filled with their number and one; what is read comes into the second's pages.
+    fn with_file() -> (&'static Engine, OwnedFd, Box<[Page; 16]>) {
+        let engine = test_memory::engine();
+        let file = rustix::fs::memfd_create("reads", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        for number in 0..SLOTS {
+            rustix::io::pwrite(&file, &[number as u8 + 1; PAGE], number * PAGE as u64).unwrap();
+        }
+        let (kind, io) = (DeviceKind::File, DeviceIo::Asynchronous);
+        let description = DeviceDescription { kind, priority: 0, io, first_cluster: 0, clusters: 4 };
+        engine.space.shared_devices().set(DeviceId::new(0).unwrap(), description, file.as_raw_fd());
+        (engine, file, Box::new([[0; PAGE]; 16]))
+    }
+
+    fn slot(number: u64) -> FileSlot {
+        FileSlot::new(number).unwrap()
+    }
+
+    /// Reads these slots, unless io_uring is not allowed here.
+    fn begin(reads: &mut Reads, engine: &Engine, first: u64, count: usize) -> bool {
+        let begun = reads.begin(engine, slot(first), count, engine.stale_copies.load(Relaxed));
+        if matches!(reads.means, Means::None) {
+            std::eprintln!("skipped: io_uring is not allowed");
+        }
+        begun
+    }
+
+    fn wait(reads: &mut Reads) {
+        while reads.descriptor().is_some() {
+            reads.collect();
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn what_was_read_is_taken_once() {
+        let (engine, _file, mut pages) = with_file();
+        let mut reads = Reads::new();
+        if !begin(&mut reads, engine, 3, 4) {
+            return;
+        }
+        assert!(reads.readings[0].holds(slot(5), 2) && !reads.readings[0].holds(slot(5), 3));
+        assert_eq!(reads.take(engine, slot(40), &mut pages[..4]), None, "other slots");
+        wait(&mut reads);
+        assert_eq!(reads.readings[0].state, State::There);
+        assert!(reads.take(engine, slot(4), &mut pages[..3]).is_some());
+        assert!(pages[..3].iter().zip(5..).all(|(page, byte)| page.iter().all(|&found| found == byte)));
+        assert_eq!(reads.take(engine, slot(4), &mut pages[..3]), None, "it may be another's by now");
+        assert_eq!(engine.figures().counter(Counter::FileReadsOverlapped), 1);
+    }
+
+    #[test]
+    fn what_is_forgotten_is_not_taken_and_its_room_comes_free_at_the_end() {
+        let (engine, _file, mut pages) = with_file();
+        let mut reads = Reads::new();
+        if !begin(&mut reads, engine, 0, 1) {
+            return;
+        }
+        reads.forget_all();
+        assert_eq!(reads.readings[0].state, State::Forgotten);
+        assert!(begin(&mut reads, engine, 8, 2) && reads.readings[1].first == 8);
+        assert_eq!(
+            reads.take(engine, slot(9), &mut pages[..3]),
+            None,
+            "more than is read: it comes back by another way"
+        );
+        assert_eq!(reads.readings[1].state, State::Forgotten);
+        wait(&mut reads);
+        assert!(reads.readings.iter().all(|reading| reading.state == State::Free));
+        assert!(begin(&mut reads, engine, 1, 1));
+        wait(&mut reads);
+        reads.forget_all();
+        assert_eq!(reads.readings[0].state, State::Free);
+        assert_eq!(reads.take(engine, slot(1), &mut pages[..1]), None);
+        assert!(begin(&mut reads, engine, 1, 1));
+        wait(&mut reads);
+        engine.stale_copies.fetch_add(1, Relaxed);
+        assert_eq!(reads.take(engine, slot(1), &mut pages[..1]), None, "a slot may have changed hands");
+    }
+
+    #[test]
+    fn what_fails_is_left_to_who_serves_the_fault() {
+        let (engine, _file, mut pages) = with_file();
+        let mut reads = Reads::new();
+        if !begin(&mut reads, engine, SLOTS - 1, 2) {
+            return;
+        }
+        wait(&mut reads);
+        assert_eq!(reads.readings[0].state, State::Failed, "the file ends within it");
+        assert!(reads.readings[0].holds(slot(SLOTS - 1), 2), "it is not begun again");
+        assert_eq!(reads.take(engine, slot(SLOTS - 1), &mut pages[..2]), None);
+        assert_eq!(reads.readings[0].state, State::Free);
+    }
+
+    #[test]
+    fn no_more_than_there_is_room_for() {
+        let (engine, _file, _) = with_file();
+        let mut reads = Reads::new();
+        if !begin(&mut reads, engine, 0, 1) {
+            return;
+        }
+        assert!((1..READS as u64).all(|first| begin(&mut reads, engine, first, 1)));
+        assert!(!begin(&mut reads, engine, 20, 1));
+        wait(&mut reads);
+        assert!(!begin(&mut reads, engine, 20, 1), "all of it may still be wanted");
+        reads.readings[2].began_ns = 0;
+        assert!(
+            !begin(&mut reads, engine, 20, 1) && begin(&mut reads, engine, 20, 1),
+            "what nobody took makes room"
+        );
+        wait(&mut reads);
+    }
+
+    #[test]
+    fn only_several_threads_are_worth_it() {
+        let mut reads = Reads::new();
+        (0..3).for_each(|_| reads.note_thread(7));
+        assert_eq!(reads.several, 0);
+        reads.note_thread(8);
+        assert_eq!(reads.several, ALONE_FAULTS);
+        (0..ALONE_FAULTS).for_each(|_| reads.note_thread(8));
+        assert_eq!(reads.several, 0);
+    }
+}
