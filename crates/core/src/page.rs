@@ -237,7 +237,7 @@ impl PageWord {
         }
     }
     /// Fault handler: the page is in the program's memory, write-protected from its first moment there, and keeps its
-    /// stored copy: `Returning (from Stored) -> Clean`. What came from staging has no stored copy yet: `None`.
+    /// stored copy: `Returning (from Stored) -> Clean`. What came from staging has no stored copy yet, or gives it up: `None`.
     pub const fn returned_clean(self, heat: Heat) -> Option<Self> {
         match self.0 & STATE_BITS {
             RETURNING_FROM_STORED => {
@@ -255,8 +255,8 @@ impl PageWord {
             _ => None,
         }
     }
-    /// Evictor: the stored copy is given up for its space: `Clean -> Present`, as warm as it was. The entry is the caller's
-    /// to free. The page stays protected until it is written.
+    /// The stored copy is given up, by the evictor for its space, by the handler because what is around is written: `Clean -> Present`, as
+    /// warm as it was. The entry is the caller's to free. The page stays protected until it is written, or the handler lifts that.
     pub const fn copy_given_up(self) -> Option<Self> {
         match self.0 & STATE_BITS {
             CLEAN => Some(PageWord(PRESENT | self.0 & HEAT)),

@@ -384,8 +384,8 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
         self.file_slot(entry).is_some_and(|slot| self.shared.is_file(slot))
     }
 
-    /// One holder of each of these entries less; what nobody holds any more is freed, stored bytes and all. The entries
-    /// are out of the swap cache.
+    /// One holder of each of these entries less; what nobody holds any more is freed, stored bytes and all, as soon as it is out of
+    /// the swap cache too.
     pub fn put(&self, entry: SwapEntry, slots: u32) {
         let _ = self.slots.put(entry, slots, |freed, payload| {
             // Under the cluster's lock, before the slot can be allocated again: the records have the order of what happened.

@@ -58,6 +58,7 @@ impl Evictor {
             self.scattered = if few { Scattered::Yes } else { Scattered::No };
         }
         self.write_back_batch(&mut batch);
+        self.stuck = batch.stuck;
         self.engine.figures().add(Counter::StolenBackground, batch.written);
         batch
     }
@@ -129,7 +130,17 @@ impl Evictor {
         if present == 0 {
             return None;
         }
-        let candidates = engine.candidates(block, piece, present, &mut self.aging);
+        let mut candidates = engine.candidates(block, piece, present, &mut self.aging);
+        if self.stuck && candidates.clean != 0 {
+            let (dropped, left) = engine.drop_clean(piece, candidates.clean);
+            batch.isolated += dropped.moved.count_ones() as u64;
+            batch.moves += dropped.moves;
+            batch.written += left;
+            if dropped.refused.is_some() {
+                return dropped.refused;
+            }
+            candidates = candidates.among(!dropped.moved);
+        }
         if candidates.all() == 0 {
             return None;
         }

@@ -307,7 +307,7 @@ mod tests {
     use crate::demote::Pieces;
     use crate::isolate::Candidates;
     use crate::pagemap;
-    use crate::test_memory::{map, moving_engine, store_page, userfault, word_at};
+    use crate::test_memory::{clean_piece, map, moving_engine, userfault, word_at};
     use crate::uffd::{Event, Message, Userfault, Watch};
     use crate::write_back::Tier;
     use folioswap_core::page::{Heat, PageState};
@@ -417,24 +417,6 @@ mod tests {
         assert_eq!((memory.program, memory.now().protected), (to, 0xff));
     }
 
-    /// Clean pages of the program, all of one piece, and their entries.
-    fn clean_pages(engine: &Engine) -> (usize, [SwapEntry; FOLIO_PAGES]) {
-        let start = map(2 * FOLIO).next_multiple_of(FOLIO);
-        engine.register_pieces(start, start + FOLIO);
-        let entries = core::array::from_fn(|page| {
-            let (address, contents) = (start + page * PAGE, [page as u8 + 1; PAGE]);
-            let entry = store_page(engine, address, &contents);
-            // SAFETY: mapped by the test; the page is missing.
-            unsafe { engine.userfault().copy_protected(address, contents.as_ptr(), PAGE) }.unwrap();
-            let block = engine.table.block(address).unwrap();
-            let stored = block.word(page_index(address));
-            block.set(page_index(address), stored.claim().unwrap().returned_clean(Heat::Cold).unwrap());
-            entry
-        });
-        engine.clean_pages.store(FOLIO_PAGES as u64, Relaxed);
-        (start, entries)
-    }
-
     fn states(engine: &Engine, start: usize) -> [PageState; FOLIO_PAGES] {
         let block = engine.table.block(start).unwrap();
         core::array::from_fn(|page| block.word(page_index(start) + page).state())
@@ -445,7 +427,7 @@ mod tests {
     #[test]
     fn what_is_clean_waits_in_the_swap_cache_and_is_not_written() {
         let Some(engine) = moving_engine() else { return };
-        let (start, entries) = clean_pages(engine);
+        let (start, entries) = clean_piece(engine);
         assert_eq!(engine.isolate(start, ALL_CLEAN).moved, Pages::MAX);
         assert_eq!(states(engine, start), entries.map(PageState::Leaving));
         assert!(entries.iter().all(|&entry| engine.staging_place(entry) == Some(0)));
@@ -468,7 +450,7 @@ mod tests {
     #[test]
     fn what_was_written_behind_its_word_stays_and_loses_its_copy() {
         let Some(engine) = moving_engine() else { return };
-        let (start, entries) = clean_pages(engine);
+        let (start, entries) = clean_piece(engine);
         engine.userfault().unprotect(start + 2 * PAGE, 3 * PAGE).unwrap();
         assert_eq!(engine.isolate(start, ALL_CLEAN).moved, !0b1_1100);
         let now = states(engine, start);
@@ -481,7 +463,7 @@ mod tests {
     #[test]
     fn where_all_is_rewritten_the_pages_around_lose_their_copies_too() {
         let Some(engine) = moving_engine() else { return };
-        let (start, entries) = clean_pages(engine);
+        let (start, entries) = clean_piece(engine);
         let (block, base) = (engine.table.block(start).unwrap(), page_index(start));
         // The one that is written, and one on either side at which the run ends.
         for page in [2, 6, 9] {

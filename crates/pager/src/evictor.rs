@@ -79,6 +79,8 @@ pub(crate) struct Evictor {
     pub(crate) wraps: u64,
     pub(crate) aging: Aging,
     pub(crate) desperate: bool,
+    /// The last write-back found no device that takes the oldest folio.
+    pub(crate) stuck: bool,
     pub(crate) demotion: Demotion,
     pub(crate) clusters_due: Due,
     /// Pages that had been written to files at the last look at empty clusters.
@@ -129,6 +131,7 @@ pub(crate) unsafe extern "C" fn run(argument: usize) -> ! {
         wraps: 0,
         aging: Aging::default(),
         desperate: false,
+        stuck: false,
         demotion: Demotion::new(),
         clusters_due: Due::at_once(),
         file_pages_seen: 0,

@@ -5,7 +5,6 @@ use crate::handler::{Fault, Handler};
 use crate::isolate::{Pages, page_index};
 use crate::readahead::Readahead;
 use crate::staging::FOLIO_PAGES;
-use crate::sys;
 use crate::uffd::{Access, Stopped};
 use core::ops::Range;
 use core::sync::atomic::Ordering::Relaxed;
@@ -238,12 +237,13 @@ impl Handler {
                 figures.add(Counter::PagesIn, from_store);
                 figures.add(Counter::FilePagesIn, from_file);
                 let whole = copied >= 1 << order;
+                let is_all = whole || readahead.is_around();
                 figures.add_size(
                     SizeCounter::SwapIn,
                     if whole { order as usize } else { 0 },
                     if whole { 1 } else { pages },
                 );
-                if !whole {
+                if !is_all {
                     figures.add_size(SizeCounter::SwapInFallback, order as usize, 1);
                 }
             } else {
@@ -294,7 +294,9 @@ impl Handler {
             let mut is_whole = true;
             space.check_run(&entries[..run], pages, |_| is_whole = false);
             if is_whole {
-                self.engine.figures().add(Counter::FaultNanoseconds, sys::now_ns() - began_ns);
+                // What was waited for in earlier rounds; this one is counted as a whole.
+                let waited_ns = self.round_began_ns.saturating_sub(began_ns);
+                self.engine.figures().add(Counter::FaultNanoseconds, waited_ns);
                 return run;
             }
         }

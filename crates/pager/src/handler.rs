@@ -70,6 +70,7 @@ pub(crate) struct Handler {
     pub(crate) buffers: &'static mut Buffers,
     pub(crate) raw_children: RawChildren,
     pub(crate) reads: Reads,
+    pub(crate) round_began_ns: u64,
     placement: HandlerPlacement,
     queue: [Fault; QUEUE],
     first: usize,
@@ -121,6 +122,7 @@ pub(crate) unsafe extern "C" fn run(argument: usize) -> ! {
         buffers,
         raw_children: RawChildren::new(),
         reads: Reads::new(),
+        round_began_ns: 0,
         placement: HandlerPlacement::new(),
         queue: [NO_FAULT; QUEUE],
         first: 0,
@@ -265,6 +267,7 @@ impl Handler {
         self.read_messages();
         self.reads.collect();
         let begun = sys::now_ns();
+        self.round_began_ns = begun;
         let (mut served, mut read) = (0, 0);
         while self.queued > read && engine.fork.window_is_shut() {
             let fault = self.take_fault();
@@ -283,7 +286,7 @@ impl Handler {
                 break;
             }
         }
-        self.holds = if read > 0 && read == self.queued { Holds::UntilRead } else { Holds::Nothing };
+        self.holds = if read > 0 && self.all_wait_for_reads() { Holds::UntilRead } else { Holds::Nothing };
         if !engine.fork.window_is_shut() {
             self.reads.forget_all();
             self.holds = Holds::Nothing;
@@ -374,8 +377,13 @@ impl Handler {
     /// The next fault: one of the evictor or of a forking thread goes before all others, which may wait for what it is about to
     /// free.
     fn take_fault(&mut self) -> Fault {
-        if let Some(place) = self.place_of_urgent() {
-            self.queue.swap(place, self.first);
+        if let Some(mut place) = self.place_of_urgent() {
+            // Those before it keep their order: who waits for a read stands behind those who were not looked at yet.
+            while place != self.first {
+                let before = (place + QUEUE - 1) % QUEUE;
+                self.queue.swap(place, before);
+                place = before;
+            }
         }
         let fault = self.queue[self.first];
         self.first = (self.first + 1) % QUEUE;
@@ -387,10 +395,19 @@ impl Handler {
         fault
     }
 
+    fn queue_places(&self) -> impl Iterator<Item = usize> + use<> {
+        let first = self.first;
+        (0..self.queued).map(move |place| (first + place) % QUEUE)
+    }
+
     /// Where in the queue a fault waits that goes before all others.
     fn place_of_urgent(&self) -> Option<usize> {
-        let mut places = (0..self.queued).map(|place| (self.first + place) % QUEUE);
-        places.find(|&place| self.is_urgent(self.queue[place].thread))
+        self.queue_places().find(|&place| self.is_urgent(self.queue[place].thread))
+    }
+
+    /// Has each fault in the queue been looked at, and is something being read for it?
+    fn all_wait_for_reads(&self) -> bool {
+        self.queue_places().all(|place| self.queue[place].turn == Turn::HasRead)
     }
 
     /// Were faults forgotten that are to look again when the queue is empty?

@@ -151,16 +151,36 @@ impl Engine {
     }
 
     /// Takes the pages `wanted` of the piece out of the program. Evictor only, under the gate.
-    pub(crate) fn isolate(&self, piece: usize, mut wanted: Candidates) -> Isolation {
+    pub(crate) fn isolate(&self, piece: usize, wanted: Candidates) -> Isolation {
+        // SAFETY: the evictor alone uses the ring outside of the write-back lock's sections.
+        let staging = unsafe { &*self.staging.get() };
+        self.isolate_to(staging.next_place_to_wait(), piece, wanted)
+    }
+
+    /// Takes clean pages of the piece out of the program at once: where write-back is stuck, what waits in staging frees nothing.
+    /// Evictor only, under the gate. Of what moved, says how many pages have left (the rest was touched meanwhile).
+    pub(crate) fn drop_clean(&self, piece: usize, clean: Pages) -> (Isolation, u64) {
+        // SAFETY: as above.
+        let staging = unsafe { &*self.staging.get() };
+        let isolation =
+            self.isolate_to(staging.next_place(), piece, Candidates { written: 0, clean, along: 0 });
+        let left = if isolation.moved != 0 { self.let_newest_go() } else { 0 };
+        (isolation, left)
+    }
+
+    fn isolate_to(&self, place: Option<u32>, piece: usize, mut wanted: Candidates) -> Isolation {
         let mut isolation = Isolation::default();
         // SAFETY: the evictor alone uses the ring outside of the write-back lock's sections.
         let staging = unsafe { &mut *self.staging.get() };
-        let Some(place) = staging.next_place() else {
+        let Some(place) = place else {
             isolation.refused = Some(Refused::StagingFull);
             return isolation;
         };
         let mut entries = [None; FOLIO_PAGES];
-        let allocated = self.allocate_entries(FolioId(place), wanted.written, &mut entries);
+        let mut allocated = Some(Order::ZERO);
+        if wanted.written != 0 {
+            allocated = self.allocate_entries(FolioId(place), wanted.written, &mut entries);
+        }
         if allocated.is_none() {
             // What is clean needs no slots.
             isolation.refused = Some(Refused::NoSlots);
@@ -334,7 +354,7 @@ pub(crate) fn covers(registered: &crate::ranges::Ranges, piece: usize, wanted: P
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_memory::{fill, map, map_at, moving_engine, word_at};
+    use crate::test_memory::{clean_piece, fill, map, map_at, moving_engine, word_at};
     use crate::uffd::Watch;
     use rustix::io::Errno;
     use rustix::mm::munmap;
@@ -380,5 +400,34 @@ mod tests {
         // SAFETY: nobody uses it.
         unsafe { munmap((start + 3 * PAGE) as *mut _, PAGE) }.unwrap();
         assert_eq!(userfault.check_registered(start + 3 * PAGE), Err(Errno::NOENT));
+    }
+
+    /// Where write-back is stuck nothing leaves staging: what is clean goes past what waits there.
+    #[test]
+    fn what_is_clean_needs_no_turn_in_staging() {
+        let Some(engine) = moving_engine() else { return };
+        let (piece, entries) = clean_piece(engine);
+        let all = Candidates { written: Pages::MAX, clean: 0, along: 0 };
+        let start = map(66 * FOLIO).next_multiple_of(FOLIO);
+        (0..65).for_each(|place| fill(start + place * FOLIO));
+        engine.register_pieces(start, start + 65 * FOLIO);
+        let waiting = (0..65).take_while(|place| {
+            let dirty = start + place * FOLIO;
+            engine.table.block_or_insert(dirty, engine.arena).unwrap();
+            engine.isolate(dirty, all).refused != Some(Refused::StagingFull)
+        });
+        assert_eq!(waiting.count(), 63);
+        let clean = Candidates { written: 0, clean: Pages::MAX, along: 0 };
+        assert_eq!(engine.isolate(piece, clean).refused, Some(Refused::StagingFull));
+        let (isolation, left) = engine.drop_clean(piece, Pages::MAX);
+        assert_eq!((isolation.moved, left), (Pages::MAX, FOLIO_PAGES as u64));
+        let block = engine.table.block(piece).unwrap();
+        for (page, entry) in entries.into_iter().enumerate() {
+            assert_eq!(block.word(page_index(piece) + page).state(), PageState::Stored(entry));
+        }
+        // SAFETY: nobody else uses the ring.
+        let staging = unsafe { &*engine.staging.get() };
+        assert_eq!((staging.waiting(), staging.next_place()), (63, Some(63)));
+        assert_eq!(engine.validate(), Ok(64 * FOLIO_PAGES as u64));
     }
 }

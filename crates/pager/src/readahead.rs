@@ -46,6 +46,11 @@ impl Readahead {
         block.history.remember(self.window.start, self.window.end, order);
     }
 
+    /// Does it bring whatever of the piece is in the store, be that all of it or not?
+    pub(crate) fn is_around(&self) -> bool {
+        matches!(self.reason, Reason::Around(_))
+    }
+
     /// What the return of a page of the piece says about it: that it was touched out of order proves it hot.
     pub(crate) fn heat(&self, page: usize) -> Heat {
         match self.reason {
@@ -70,9 +75,12 @@ impl Engine {
         let (index, Window { mut order, .. }) = (page_index(address), self.window(block, address));
         let first = index & !(FOLIO_PAGES - 1);
         let in_store = |page| match block.word(page).state() {
-            PageState::Stored(entry) => !self.space.is_on_file(entry),
+            // A hint: the page is not claimed, and its entry may be given up just now.
+            PageState::Stored(entry) => self.space.file_slot(entry).is_none(),
             _ => false,
         };
+        let is_measured =
+            |page| self.folio_of(block.word(page)).is_some_and(|place| self.one_by_one.contains(place));
         let reason = if order > 0 {
             Reason::InOrder
         } else if in_store(index) && self.around.brings() {
@@ -84,7 +92,8 @@ impl Engine {
         let aligned = index & !((1 << order) - 1);
         let window = aligned..aligned + (1 << order);
         let mut pages = pages_that(first, |page| {
-            window.contains(&page) && (reason == Reason::InOrder || page == index || in_store(page))
+            let comes = if reason == Reason::InOrder { !is_measured(page) } else { in_store(page) };
+            page == index || window.contains(&page) && comes
         });
         let folio = self.folio_of(block.word(index));
         if let Some(folio) = folio.filter(|&place| !self.one_by_one.contains(place)) {
@@ -178,6 +187,12 @@ mod tests {
         engine.one_by_one.set(67, true);
         let found = readahead(engine, 2);
         assert_eq!((found.pages, found.heat(2)), (1 << 2, Heat::Hot));
+        // Nor do those that a window passes say that they were touched.
+        let block = engine.table.block(PROGRAM).unwrap();
+        block.history.remember(0, 2, 4);
+        let found = readahead(engine, 2);
+        assert_eq!((found.pages, found.order), (!0b11_1011, WINDOW_ORDER_MAX));
+        block.history.remember(0, 0, 0);
         engine.one_by_one.set(67, false);
         assert_eq!(readahead(engine, 2).pages, 0b11_1111);
     }

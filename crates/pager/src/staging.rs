@@ -107,6 +107,10 @@ impl Staging {
     pub fn next_place(&self) -> Option<u32> {
         (self.occupied() < self.places).then(|| (self.pushed % self.places) as u32)
     }
+    /// The same for a folio that will wait there: one place stays free for those that do not.
+    pub fn next_place_to_wait(&self) -> Option<u32> {
+        self.next_place().filter(|_| self.occupied() + 1 < self.places)
+    }
     /// First address of a place.
     pub fn address(&self, place: u32) -> usize {
         self.base + place as usize * FOLIO
@@ -123,6 +127,14 @@ impl Staging {
     /// The place whose write-back is due; `None` when nothing waits.
     pub fn oldest(&self) -> Option<u32> {
         (self.waiting() > 0).then(|| (self.written % self.places) as u32)
+    }
+    /// The place of the folio that came last; `None` when nothing waits.
+    pub fn newest(&self) -> Option<u32> {
+        (self.waiting() > 0).then(|| ((self.pushed - 1) % self.places) as u32)
+    }
+    /// The newest folio is not in its place any more, which the next one takes.
+    pub fn take_back(&mut self) {
+        self.pushed -= 1;
     }
     /// The places of all folios that wait, the oldest first.
     pub fn waiting_places(&self) -> impl Iterator<Item = u32> + use<> {

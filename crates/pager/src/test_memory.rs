@@ -1,10 +1,11 @@
 //! What tests need: memory of the program, a userfaultfd, and an engine with pages in its store.
 
 use crate::engine::Engine;
+use crate::isolate::page_index;
 use crate::staging::{FOLIO, FOLIO_PAGES, SEGMENT_FOLIOS};
 use crate::uffd::{Userfault, Watch};
 use core::sync::atomic::Ordering::{Relaxed, Release};
-use folioswap_core::page::PageWord;
+use folioswap_core::page::{Heat, PageWord};
 use folioswap_core::page_table::{BLOCK, PAGE};
 use folioswap_devices::{IncompressiblePolicy, Page, Scratch};
 use folioswap_group::segment::Segment;
@@ -89,4 +90,22 @@ pub(crate) fn fill(start: usize) {
         // SAFETY: mapped by the test.
         unsafe { ((start + page * PAGE) as *mut u64).write_volatile(7 + page as u64) };
     }
+}
+
+/// A piece of the program whose pages are all clean, and their entries.
+pub(crate) fn clean_piece(engine: &Engine) -> (usize, [SwapEntry; FOLIO_PAGES]) {
+    let start = map(2 * FOLIO).next_multiple_of(FOLIO);
+    engine.register_pieces(start, start + FOLIO);
+    let entries = core::array::from_fn(|page| {
+        let (address, contents) = (start + page * PAGE, [page as u8 + 1; PAGE]);
+        let entry = store_page(engine, address, &contents);
+        // SAFETY: mapped by the test; the page is missing.
+        unsafe { engine.userfault().copy_protected(address, contents.as_ptr(), PAGE) }.unwrap();
+        let block = engine.table.block(address).unwrap();
+        let stored = block.word(page_index(address));
+        block.set(page_index(address), stored.claim().unwrap().returned_clean(Heat::Cold).unwrap());
+        entry
+    });
+    engine.clean_pages.store(FOLIO_PAGES as u64, Relaxed);
+    (start, entries)
 }

@@ -3,8 +3,8 @@
 use crate::demote::Pieces;
 use crate::engine::Engine;
 use crate::isolate::page_index;
-use crate::staging::FOLIO_PAGES;
-use folioswap_core::page::{PageState, PageWord};
+use crate::staging::{FOLIO_PAGES, Folio};
+use folioswap_core::page::{Heat, PageState, PageWord};
 use folioswap_core::page_table::{Block, PAGE};
 use folioswap_core::space::WriteError;
 use folioswap_devices::{IncompressiblePolicy, Page, Scratch};
@@ -40,6 +40,42 @@ impl From<WriteError> for Stuck {
     }
 }
 
+/// What became of a page whose turn in staging had come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Finished {
+    Stored,
+    /// It was touched, and is back in the program.
+    Touched,
+    /// The program gave it up, or has unmapped it.
+    Gone,
+}
+
+/// What became of a folio's pages.
+#[derive(Debug, Default)]
+struct Ended {
+    /// Stored now: written, and clean ones.
+    written: u64,
+    clean: u64,
+    /// Of those that had come along with another page, in a folio that is measured.
+    along_touched: u32,
+    along_left: u32,
+}
+
+impl Ended {
+    fn note(&mut self, folio: &mut Folio, page: usize, finished: Finished) {
+        folio.entries[page] = None;
+        let is_along = u32::from(folio.along >> page & 1);
+        match finished {
+            Finished::Stored => {
+                *(if folio.clean >> page & 1 != 0 { &mut self.clean } else { &mut self.written }) += 1;
+                self.along_left += is_along;
+            }
+            Finished::Touched => self.along_touched += is_along,
+            Finished::Gone => {}
+        }
+    }
+}
+
 impl Engine {
     /// Writes the oldest folio of staging back; says how many of its pages were still there. Evictor only, under the gate. `Ok`
     /// also when nothing waits.
@@ -60,8 +96,8 @@ impl Engine {
         let folio = staging.folio_mut(place);
         let block = self.table.block(folio.address);
         let base = page_index(folio.address);
-        let (mut stored, mut dropped, mut stuck) = (0, 0, None);
-        let (mut touched, mut left) = (0, 0);
+        let mut ended = Ended::default();
+        let mut stuck = None;
         let mut refused = [None; FOLIO_PAGES];
         for (page, refused) in refused.iter_mut().enumerate() {
             let Some(entry) = folio.entries[page] else { continue };
@@ -81,12 +117,7 @@ impl Engine {
                     }
                 }
             }
-            folio.entries[page] = None;
-            let is_stored = u64::from(self.finish(block, base + page, entry));
-            *(if is_clean { &mut dropped } else { &mut stored }) += is_stored;
-            if folio.along >> page & 1 != 0 {
-                *(if is_stored == 0 { &mut touched } else { &mut left }) += 1;
-            }
+            ended.note(folio, page, self.finish(block, base + page, entry));
         }
         let (Tier::Store(devices) | Tier::Shared(devices)) = tier;
         let together = match pieces {
@@ -112,20 +143,15 @@ impl Engine {
             self.count_shared(wanted.iter().copied().flatten());
             for (page, &entry) in (first..).zip(wanted) {
                 let Some(entry) = entry else { continue };
-                folio.entries[page] = None;
-                stored += u64::from(self.finish(block, base + page, entry));
+                ended.note(folio, page, self.finish(block, base + page, entry));
             }
         }
-        self.figures().add(Counter::PagesOut, stored);
-        self.figures().add(Counter::StolenClean, dropped);
-        if touched + left > 0 {
-            self.around.note(touched, left);
-        }
+        self.account(&ended);
         match stuck {
             Some(stuck) => Err(stuck),
             None => {
                 staging.pop();
-                Ok(stored + dropped)
+                Ok(ended.written + ended.clean)
             }
         }
     }
@@ -156,9 +182,10 @@ impl Engine {
     }
 
     /// The location of `entry` is set (or its page is not wanted any more): out of the swap cache with it, and on to
-    /// `Stored`, unless somebody took the page meanwhile; then the entry is ours to free. True if it is stored.
-    fn finish(&self, block: Option<&Block>, index: usize, entry: SwapEntry) -> bool {
+    /// `Stored`, unless somebody took the page meanwhile; then the entry is ours to free.
+    fn finish(&self, block: Option<&Block>, index: usize, entry: SwapEntry) -> Finished {
         self.space.leave_cache(entry, 1);
+        let mut finished = Finished::Gone;
         if let Some(block) = block {
             loop {
                 let word = block.word(index);
@@ -167,17 +194,21 @@ impl Engine {
                         if let Some(stored) = word.written()
                             && block.replace(index, word, stored).is_ok()
                         {
-                            return true;
+                            return Finished::Stored;
                         }
                     }
                     // The fault handler is copying from our staging place, and never waits for us.
                     PageState::Returning(found) if found == entry => rustix::thread::sched_yield(),
+                    PageState::Present(Heat::Hot) => {
+                        finished = Finished::Touched;
+                        break;
+                    }
                     _ => break,
                 }
             }
         }
         self.space.put(entry, 1);
-        false
+        finished
     }
 
     /// The reader of events needs this page out of staging now (its mapping moves, or a child needs it): writes it back
@@ -225,6 +256,36 @@ impl Engine {
         };
         let slot = |_| self.space.write_run(&[Some(entry)], bytes, anywhere);
         refused.or_else(slot).or_else(|_| store(IncompressiblePolicy::Keep)).is_ok()
+    }
+
+    fn account(&self, ended: &Ended) {
+        self.figures().add(Counter::PagesOut, ended.written);
+        self.figures().add(Counter::StolenClean, ended.clean);
+        if ended.along_touched + ended.along_left > 0 {
+            self.around.note(ended.along_touched, ended.along_left);
+        }
+    }
+
+    /// The folio that came into staging last, of clean pages only, does not wait for its turn; says how many of them left.
+    pub(crate) fn let_newest_go(&self) -> u64 {
+        let _takers_wait = self.write_back_lock.lock();
+        // SAFETY: the ring is used by the evictor, which we are, with the lock held.
+        let staging = unsafe { &mut *self.staging.get() };
+        let Some(place) = staging.newest() else { return 0 };
+        let folio = staging.folio_mut(place);
+        let block = self.table.block(folio.address);
+        let base = page_index(folio.address);
+        let mut ended = Ended::default();
+        for page in 0..FOLIO_PAGES {
+            if let Some(entry) = folio.entries[page] {
+                debug_assert!(folio.clean >> page & 1 != 0, "it would be lost");
+                ended.note(folio, page, self.finish(block, base + page, entry));
+            }
+        }
+        staging.take_back();
+        staging.empty_next_place(self.userfault());
+        self.account(&ended);
+        ended.clean
     }
 
     /// Is the compressed store one of the group's devices?
