@@ -226,7 +226,7 @@ proptest! {
 
     /// Against a list of who holds what.
     #[test]
-    fn accounts_are_what_the_oracle_says(steps in prop::collection::vec((0usize..4, 0u32..5, 0u8..4, any::<prop::sample::Index>()), 1..120)) {
+    fn accounts_are_what_the_oracle_says(steps in prop::collection::vec((0usize..4, 0u32..5, 0u8..4, any::<prop::sample::Index>()), 1..if cfg!(miri) { 24 } else { 120 })) {
         let (swap, groups) = (engine(8), Accounts::new());
         plain(&swap, 4096);
         let top = groups.create(None, Some(150)).unwrap();
