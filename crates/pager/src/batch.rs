@@ -2,7 +2,7 @@
 //! are written back.
 
 use crate::evictor::Evictor;
-use crate::isolate::{Pages, Refused, page_index};
+use crate::isolate::{Isolation, Pages, Refused, page_index};
 use crate::pagemap;
 use crate::staging::{FOLIO, FOLIO_PAGES, SEGMENT_FOLIOS};
 use crate::sys;
@@ -31,6 +31,13 @@ pub(crate) struct Batch {
     pub(crate) shared: u64,
     pub(crate) event_pending: bool,
     pub(crate) stuck: bool,
+}
+
+impl Batch {
+    fn note(&mut self, isolation: &Isolation) {
+        self.isolated += isolation.moved.count_ones() as u64;
+        self.moves += isolation.moves;
+    }
 }
 
 /// How present pages lie.
@@ -133,8 +140,7 @@ impl Evictor {
         let mut candidates = engine.candidates(block, piece, present, &mut self.aging);
         if self.stuck && candidates.clean != 0 {
             let (dropped, left) = engine.drop_clean(piece, candidates.clean);
-            batch.isolated += dropped.moved.count_ones() as u64;
-            batch.moves += dropped.moves;
+            batch.note(&dropped);
             batch.written += left;
             if dropped.refused.is_some() {
                 return dropped.refused;
@@ -145,8 +151,7 @@ impl Evictor {
             return None;
         }
         let first = engine.isolate(piece, candidates);
-        batch.isolated += first.moved.count_ones() as u64;
-        batch.moves += first.moves;
+        batch.note(&first);
         if first.refused.is_some() || first.busy == 0 {
             return first.refused;
         }
@@ -158,8 +163,7 @@ impl Evictor {
             return None;
         }
         let second = engine.isolate(piece, candidates.among(ours));
-        batch.isolated += second.moved.count_ones() as u64;
-        batch.moves += second.moves;
+        batch.note(&second);
         engine.figures().add(Counter::Unshared, second.moved.count_ones() as u64);
         engine.figures().add(Counter::Pinned, second.busy.count_ones() as u64);
         let left = candidates.clean & second.busy;

@@ -50,6 +50,16 @@ pub(crate) struct Copies {
 }
 
 impl Engine {
+    /// A page is clean no longer, if its word is still `clean`: it is `next`, and its copy is freed.
+    fn end_clean(&self, block: &Block, index: usize, clean: PageWord, next: Option<PageWord>) -> bool {
+        let (Some(next), Some(entry)) = (next, clean.entry()) else { return false };
+        let ended = block.replace(index, clean, next).is_ok();
+        if ended {
+            self.put_copy(entry);
+        }
+        ended
+    }
+
     /// A clean page's entry, which nothing refers to any more.
     pub(crate) fn put_copy(&self, entry: SwapEntry) {
         self.clean_pages.fetch_sub(1, Relaxed);
@@ -118,11 +128,8 @@ impl Engine {
 
     /// A clean page loses its copy; it stays in memory, and protected until it is written. Evictor, under the gate.
     pub(crate) fn give_up_clean(&self, block: &Block, index: usize, word: PageWord) {
-        if let (Some(present), Some(entry)) = (word.copy_given_up(), word.entry())
-            && block.replace(index, word, present.cooled().unwrap_or(present)).is_ok()
-        {
-            self.put_copy(entry);
-        }
+        let next = word.copy_given_up().map(|present| present.cooled().unwrap_or(present));
+        self.end_clean(block, index, word, next);
     }
 
     /// Where what is read is usually written soon after: the clean pages on both sides of `index`, which is none any more, lose their
@@ -131,11 +138,7 @@ impl Engine {
         let piece = index - index % FOLIO_PAGES;
         let give_up = |page: usize| {
             let word = block.word(page);
-            let given_up = word.copy_given_up().is_some_and(|next| block.replace(page, word, next).is_ok());
-            if let (true, Some(entry)) = (given_up, word.entry()) {
-                self.put_copy(entry);
-            }
-            given_up
+            self.end_clean(block, page, word, word.copy_given_up())
         };
         let first = (piece..index).rev().take_while(|&page| give_up(page)).last().unwrap_or(index);
         let last = (index + 1..piece + FOLIO_PAGES).take_while(|&page| give_up(page)).last().unwrap_or(index);
@@ -259,10 +262,7 @@ impl Handler {
                 return true;
             }
         }
-        if let (Some(dirtied), Some(entry)) = (word.dirtied(), word.entry())
-            && block.replace(index, word, dirtied).is_ok()
-        {
-            engine.put_copy(entry);
+        if engine.end_clean(block, index, word, word.dirtied()) {
             let rewrites = block.history_rewrites.load(Relaxed).saturating_add(REWRITTEN).min(REWRITES_MAX);
             block.history_rewrites.store(rewrites, Relaxed);
             if engine.fork.has_relatives() {
@@ -422,13 +422,11 @@ mod tests {
         core::array::from_fn(|page| block.word(page_index(start) + page).state())
     }
 
-    const ALL_CLEAN: Candidates = Candidates { written: 0, clean: Pages::MAX, along: 0 };
-
     #[test]
     fn what_is_clean_waits_in_the_swap_cache_and_is_not_written() {
         let Some(engine) = moving_engine() else { return };
         let (start, entries) = clean_piece(engine);
-        assert_eq!(engine.isolate(start, ALL_CLEAN).moved, Pages::MAX);
+        assert_eq!(engine.isolate(start, Candidates::ALL_CLEAN).moved, Pages::MAX);
         assert_eq!(states(engine, start), entries.map(PageState::Leaving));
         assert!(entries.iter().all(|&entry| engine.staging_place(entry) == Some(0)));
         // One is touched meanwhile: its word is the handler's, its entry the evictor's.
@@ -452,7 +450,7 @@ mod tests {
         let Some(engine) = moving_engine() else { return };
         let (start, entries) = clean_piece(engine);
         engine.userfault().unprotect(start + 2 * PAGE, 3 * PAGE).unwrap();
-        assert_eq!(engine.isolate(start, ALL_CLEAN).moved, !0b1_1100);
+        assert_eq!(engine.isolate(start, Candidates::ALL_CLEAN).moved, !0b1_1100);
         let now = states(engine, start);
         assert!(now[2..5].iter().all(|&state| state == PageState::Present(Heat::Hot)));
         assert_eq!((now[1], now[5]), (PageState::Leaving(entries[1]), PageState::Leaving(entries[5])));

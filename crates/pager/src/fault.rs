@@ -237,13 +237,12 @@ impl Handler {
                 figures.add(Counter::PagesIn, from_store);
                 figures.add(Counter::FilePagesIn, from_file);
                 let whole = copied >= 1 << order;
-                let is_all = whole || readahead.is_around();
                 figures.add_size(
                     SizeCounter::SwapIn,
                     if whole { order as usize } else { 0 },
                     if whole { 1 } else { pages },
                 );
-                if !is_all {
+                if !whole && !readahead.is_around() {
                     figures.add_size(SizeCounter::SwapInFallback, order as usize, 1);
                 }
             } else {

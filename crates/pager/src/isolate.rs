@@ -377,8 +377,7 @@ mod tests {
         let covered = || covers(unsafe { &*engine.registered.get() }, hole, Pages::MAX);
         assert!(covered());
         fill(hole);
-        let all = Candidates { written: Pages::MAX, clean: 0, along: 0 };
-        let isolation = engine.isolate(hole, all);
+        let isolation = engine.isolate(hole, Candidates::ALL_DIRTY);
         assert_eq!((isolation.moved, isolation.refused), (0, Some(Refused::Gone)));
         assert!(
             (0..FOLIO_PAGES).all(|page| word_at(hole + page * PAGE) == 7 + page as u64),
@@ -386,7 +385,7 @@ mod tests {
         );
         assert!(!covered(), "it is looked at again");
         engine.register_pieces(start, start + 3 * FOLIO);
-        assert_eq!(engine.isolate(hole, all).moved, Pages::MAX);
+        assert_eq!(engine.isolate(hole, Candidates::ALL_DIRTY).moved, Pages::MAX);
     }
 
     #[test]
@@ -407,18 +406,16 @@ mod tests {
     fn what_is_clean_needs_no_turn_in_staging() {
         let Some(engine) = moving_engine() else { return };
         let (piece, entries) = clean_piece(engine);
-        let all = Candidates { written: Pages::MAX, clean: 0, along: 0 };
         let start = map(66 * FOLIO).next_multiple_of(FOLIO);
         (0..65).for_each(|place| fill(start + place * FOLIO));
         engine.register_pieces(start, start + 65 * FOLIO);
         let waiting = (0..65).take_while(|place| {
             let dirty = start + place * FOLIO;
             engine.table.block_or_insert(dirty, engine.arena).unwrap();
-            engine.isolate(dirty, all).refused != Some(Refused::StagingFull)
+            engine.isolate(dirty, Candidates::ALL_DIRTY).refused != Some(Refused::StagingFull)
         });
         assert_eq!(waiting.count(), 63);
-        let clean = Candidates { written: 0, clean: Pages::MAX, along: 0 };
-        assert_eq!(engine.isolate(piece, clean).refused, Some(Refused::StagingFull));
+        assert_eq!(engine.isolate(piece, Candidates::ALL_CLEAN).refused, Some(Refused::StagingFull));
         let (isolation, left) = engine.drop_clean(piece, Pages::MAX);
         assert_eq!((isolation.moved, left), (Pages::MAX, FOLIO_PAGES as u64));
         let block = engine.table.block(piece).unwrap();

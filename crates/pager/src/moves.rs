@@ -135,8 +135,6 @@ mod tests {
         engine.pages_now(start, FOLIO_PAGES).present
     }
 
-    const ALL: Candidates = Candidates { written: Pages::MAX, clean: 0, along: 0 };
-
     /// Says so when it is dropped, also by a panic, after which the scope would wait for ever.
     struct Ends<'a>(&'a AtomicBool);
 
@@ -172,7 +170,7 @@ mod tests {
                         unsafe { engine.userfault().copy(start + page * PAGE, contents.as_ptr(), PAGE) };
                     filled.expect("a missing page");
                 }
-                let isolation = engine.isolate(start, ALL);
+                let isolation = engine.isolate(start, Candidates::ALL_DIRTY);
                 assert_eq!(isolation.moved, !present(engine, start), "round {round}: {isolation:?}");
                 assert_eq!((isolation.busy, isolation.unmovable, isolation.residue), (0, 0, 0));
                 assert!(isolation.refused.is_none());
@@ -210,9 +208,9 @@ mod tests {
         // SAFETY: nobody else uses the ring.
         let staging = unsafe { &*engine.staging.get() };
         fill(staging.address(staging.next_place().unwrap()));
-        let isolation = engine.isolate(start, ALL);
+        let isolation = engine.isolate(start, Candidates::ALL_DIRTY);
         assert_eq!((isolation.moved, isolation.residue), (0, Pages::MAX));
         assert!((0..FOLIO_PAGES).all(|page| word_at(start + page * PAGE) == 7 + page as u64));
-        assert_eq!(engine.isolate(start, ALL).moved, Pages::MAX);
+        assert_eq!(engine.isolate(start, Candidates::ALL_DIRTY).moved, Pages::MAX);
     }
 }

@@ -1,7 +1,7 @@
 //! What tests need: memory of the program, a userfaultfd, and an engine with pages in its store.
 
 use crate::engine::Engine;
-use crate::isolate::page_index;
+use crate::isolate::{Candidates, Pages, page_index};
 use crate::staging::{FOLIO, FOLIO_PAGES, SEGMENT_FOLIOS};
 use crate::uffd::{Userfault, Watch};
 use core::sync::atomic::Ordering::{Relaxed, Release};
@@ -14,6 +14,13 @@ use rustix::fs::{Mode, OFlags};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 use std::alloc::{Layout, alloc_zeroed};
 use std::os::fd::IntoRawFd;
+
+impl Candidates {
+    /// A whole piece that is to be written.
+    pub(crate) const ALL_DIRTY: Self = Candidates { written: Pages::MAX, clean: 0, along: 0 };
+    /// A whole piece whose stored copies stand for it.
+    pub(crate) const ALL_CLEAN: Self = Candidates { written: 0, clean: Pages::MAX, along: 0 };
+}
 
 fn map_with(address: usize, bytes: usize, flags: MapFlags) -> usize {
     let access = ProtFlags::READ | ProtFlags::WRITE;
