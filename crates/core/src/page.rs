@@ -1,10 +1,10 @@
 //! The state of one managed page: one 64-bit word, and every change of it a pure function old -> new.
 //!
 //! ```text
-//!  63                                                       8   7,6   5   3    4,2..0
-//! +----------------------------------------------------------+------+---+---+-------+
-//! | swap entry (raw)  or  epoch of the removal               |  0   | A | H | state |
-//! +----------------------------------------------------------+------+---+---+-------+
+//!  63                                                       8   7..5   3    4,2..0
+//! +----------------------------------------------------------+--------+---+-------+
+//! | swap entry (raw)  or  epoch of the removal               |   0    | H | state |
+//! +----------------------------------------------------------+--------+---+-------+
 //! ```
 //!
 //! | state | where the bytes are | who may change it |
@@ -19,8 +19,7 @@
 //! | `Removed` | nowhere: the program gave the page up; reads as zero | as `Present` |
 //!
 //! `H` is the referenced bit that user space lacks: it is set when a page comes back from staging or a device, and the
-//! evictor's clock passes such a page once before it takes it (second chance). `A`, in its stead, marks a page that came back along with
-//! another one, so that it can be measured whether that was worth it (`around.rs`).
+//! evictor's clock passes such a page once before it takes it (second chance).
 //!
 //! `Clean` spares a write-back: a page that was brought back for a read keeps its stored copy, and leaves again without
 //! being compressed or written. The word alone does not prove that the copy still equals the page: while a fork freezes
@@ -42,8 +41,6 @@ use folioswap_slots::SwapEntry;
 
 const STATE_BITS: u64 = 0b1_0111;
 const HOT: u64 = 1 << 3;
-const ALONG: u64 = 1 << 5;
-const HEAT: u64 = HOT | ALONG;
 const VALUE_SHIFT: u32 = 8;
 
 const PRESENT: u64 = 0;
@@ -65,8 +62,6 @@ pub enum Heat {
     Cold,
     /// It came back from staging or a device.
     Hot,
-    /// Not known to have been: it came back along with another page of its piece that was touched out of order (`around.rs`).
-    Along,
 }
 
 impl Heat {
@@ -74,7 +69,6 @@ impl Heat {
         match self {
             Heat::Cold => 0,
             Heat::Hot => HOT,
-            Heat::Along => ALONG,
         }
     }
 }
@@ -136,11 +130,7 @@ impl PageWord {
 
     /// Takes the word apart.
     pub const fn state(self) -> PageState {
-        let heat = match self.0 & HEAT {
-            0 => Heat::Cold,
-            ALONG => Heat::Along,
-            _ => Heat::Hot,
-        };
+        let heat = if self.0 & HOT != 0 { Heat::Hot } else { Heat::Cold };
         match self.0 & STATE_BITS {
             ISOLATED => PageState::Isolated(self.entry_unchecked()),
             LEAVING => PageState::Leaving(self.entry_unchecked()),
@@ -259,7 +249,7 @@ impl PageWord {
     /// warm as it was. The entry is the caller's to free. The page stays protected until it is written, or the handler lifts that.
     pub const fn copy_given_up(self) -> Option<Self> {
         match self.0 & STATE_BITS {
-            CLEAN => Some(PageWord(PRESENT | self.0 & HEAT)),
+            CLEAN => Some(PageWord(PRESENT | self.0 & HOT)),
             _ => None,
         }
     }
@@ -306,7 +296,7 @@ mod tests {
         SwapEntry::from_raw(raw).unwrap()
     }
 
-    fn all() -> [PageWord; 15] {
+    fn all() -> [PageWord; 13] {
         let entry = entry(0xab_cdef);
         let isolated = PageWord::PRESENT.isolate(entry).unwrap();
         let leaving = isolated.moved().unwrap();
@@ -321,8 +311,6 @@ mod tests {
             stored.claim().unwrap(),
             stored.claim().unwrap().returned_clean(Heat::Cold).unwrap(),
             stored.claim().unwrap().returned_clean(Heat::Hot).unwrap(),
-            stored.claim().unwrap().returned_clean(Heat::Along).unwrap(),
-            PageWord::present(Heat::Along),
             PageWord::PRESENT.remove(7).unwrap(),
             PageWord::PRESENT.fill().unwrap(),
             PageWord::PRESENT_HOT.fill().unwrap(),
@@ -398,11 +386,6 @@ mod tests {
         assert_eq!(hot.copy_given_up(), Some(PageWord::PRESENT_HOT));
         assert_eq!(cold.copy_given_up(), Some(PageWord::PRESENT));
         assert_eq!(cold.entry(), Some(entry));
-        let along = stored.claim().unwrap().returned_clean(Heat::Along).unwrap();
-        assert_eq!((along.state(), along.cooled()), (PageState::Clean(entry, Heat::Along), None));
-        assert_eq!(along.copy_given_up(), Some(PageWord::present(Heat::Along)));
-        assert_eq!(along.dirtied(), Some(PageWord::PRESENT_HOT));
-        assert_eq!(along.isolate_clean(), cold.isolate_clean());
     }
 
     #[test]

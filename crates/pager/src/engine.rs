@@ -13,7 +13,7 @@ use crate::pagemap;
 use crate::placement::NO_CPU;
 use crate::ranges::Ranges;
 use crate::requests::{Request, Requests};
-use crate::staging::{OneByOne, Staging};
+use crate::staging::Staging;
 use crate::sys;
 use crate::thread::STACK_BYTES;
 use crate::uffd::Userfault;
@@ -105,7 +105,6 @@ pub struct Engine {
     pub(crate) serve_lock: Lock,
     pub(crate) descriptors: Descriptors,
     pub(crate) staging: UnsafeCell<Staging>,
-    pub(crate) one_by_one: OneByOne,
     /// Is it worth bringing back what lies around a page?
     pub(crate) around: Around,
     pub(crate) registered: UnsafeCell<Ranges>,

@@ -330,6 +330,7 @@ impl Evictor {
         }
         // SAFETY: the evictor alone uses the ring outside of the write-back lock's sections.
         unsafe { &mut *engine.staging.get() }.install(base, places);
+        engine.around.set_room(limit / PAGE as u64);
         let control = engine.descriptors.control.load(Relaxed);
         link::tell(control, Kind::HoldUserfault, [0; 3], Some(engine.userfault().0));
         engine.engaged.store(1, Release);

@@ -4,7 +4,7 @@ use crate::engine::Engine;
 use crate::handler::{Fault, Handler};
 use crate::isolate::{Pages, page_index};
 use crate::readahead::Readahead;
-use crate::staging::FOLIO_PAGES;
+use crate::staging::{FOLIO, FOLIO_PAGES};
 use crate::uffd::{Access, Stopped};
 use core::ops::Range;
 use core::sync::atomic::Ordering::Relaxed;
@@ -233,6 +233,7 @@ impl Handler {
             let (figures, pages) = (engine.figures(), copied as u64);
             engine.member().charge_bytes.fetch_add(pages * PAGE as u64, Relaxed);
             if from_store > 0 {
+                engine.around.came_back(address / FOLIO, index - first, readahead.pages);
                 figures.add(Counter::MajorFaults, 1);
                 figures.add(Counter::PagesIn, from_store);
                 figures.add(Counter::FilePagesIn, from_file);

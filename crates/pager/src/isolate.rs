@@ -49,8 +49,6 @@ pub struct Candidates {
     pub written: Pages,
     /// Those whose word says that a stored copy still stands for them.
     pub clean: Pages,
-    /// Of both, those that had come in along with another page of the piece.
-    pub along: Pages,
 }
 
 impl Candidates {
@@ -61,7 +59,7 @@ impl Candidates {
 
     /// Those that are also among `pages`.
     pub fn among(self, pages: Pages) -> Self {
-        Candidates { written: self.written & pages, clean: self.clean & pages, along: self.along & pages }
+        Candidates { written: self.written & pages, clean: self.clean & pages }
     }
 }
 
@@ -87,19 +85,15 @@ impl Engine {
         aging: &mut Aging,
     ) -> Candidates {
         let epoch = self.epoch.load(Relaxed);
-        let (mut wanted, mut clean, mut along) = (0, 0, 0);
+        let (mut wanted, mut clean) = (0, 0);
         for page in 0..FOLIO_PAGES {
             if present >> page & 1 == 0 {
                 continue;
             }
             let index = page_index(piece) + page;
             let word = block.word(index);
-            let state = word.state();
-            if let PageState::Present(Heat::Along) | PageState::Clean(_, Heat::Along) = state {
-                along |= 1 << page;
-            }
-            let take = match state {
-                PageState::Present(Heat::Cold | Heat::Along) => true,
+            let take = match word.state() {
+                PageState::Present(Heat::Cold) => true,
                 PageState::Present(Heat::Hot) => {
                     if aging.cools()
                         && let Some(cooled) = word.cooled()
@@ -108,7 +102,7 @@ impl Engine {
                     }
                     false
                 }
-                PageState::Clean(_, Heat::Cold | Heat::Along) => {
+                PageState::Clean(_, Heat::Cold) => {
                     clean |= 1 << page;
                     false
                 }
@@ -130,7 +124,7 @@ impl Engine {
             wanted |= Pages::from(take) << page;
         }
         let kept = self.kept_pages(piece);
-        Candidates { written: wanted & !kept, clean: clean & !kept, along }
+        Candidates { written: wanted & !kept, clean: clean & !kept }
     }
 
     /// The pages of the piece that must stay resident.
@@ -162,8 +156,7 @@ impl Engine {
     pub(crate) fn drop_clean(&self, piece: usize, clean: Pages) -> (Isolation, u64) {
         // SAFETY: as above.
         let staging = unsafe { &*self.staging.get() };
-        let isolation =
-            self.isolate_to(staging.next_place(), piece, Candidates { written: 0, clean, along: 0 });
+        let isolation = self.isolate_to(staging.next_place(), piece, Candidates { written: 0, clean });
         let left = if isolation.moved != 0 { self.let_newest_go() } else { 0 };
         (isolation, left)
     }
@@ -189,8 +182,6 @@ impl Engine {
         if wanted.all() == 0 {
             return isolation;
         }
-        let is_measured = wanted.along != 0 && self.around.measures(place);
-        self.one_by_one.set(place, is_measured);
         let target = Target { place, address: staging.address(place) };
         {
             let _events_wait = self.move_lock.lock();
@@ -207,7 +198,6 @@ impl Engine {
                 let folio = staging.folio_mut(place);
                 folio.address = piece;
                 folio.clean = wanted.clean & isolation.moved;
-                folio.along = if is_measured { wanted.along & isolation.moved } else { 0 };
                 folio.entries =
                     core::array::from_fn(|page| entries[page].filter(|_| isolation.moved >> page & 1 != 0));
                 staging.push();

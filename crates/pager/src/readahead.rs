@@ -8,7 +8,7 @@
 
 use crate::engine::Engine;
 use crate::isolate::{Pages, page_index};
-use crate::staging::FOLIO_PAGES;
+use crate::staging::{FOLIO, FOLIO_PAGES};
 use core::ops::Range;
 use folioswap_core::history::{WINDOW_ORDER_MAX, Window};
 use folioswap_core::page::{Heat, PageState, PageWord};
@@ -56,8 +56,7 @@ impl Readahead {
         match self.reason {
             Reason::Touched => Heat::Hot,
             Reason::Around(touched) if page == touched => Heat::Hot,
-            Reason::Around(_) => Heat::Along,
-            Reason::InOrder => Heat::Cold,
+            Reason::Around(_) | Reason::InOrder => Heat::Cold,
         }
     }
 }
@@ -79,11 +78,10 @@ impl Engine {
             PageState::Stored(entry) => self.space.file_slot(entry).is_none(),
             _ => false,
         };
-        let is_measured =
-            |page| self.folio_of(block.word(page)).is_some_and(|place| self.one_by_one.contains(place));
+        let neighbours = || pages_that(first, |page| page != index && in_store(page));
         let reason = if order > 0 {
             Reason::InOrder
-        } else if in_store(index) && self.around.brings() {
+        } else if in_store(index) && self.around.brings(address / FOLIO, neighbours()) {
             order = WINDOW_ORDER_MAX;
             Reason::Around(index - first)
         } else {
@@ -92,11 +90,9 @@ impl Engine {
         let aligned = index & !((1 << order) - 1);
         let window = aligned..aligned + (1 << order);
         let mut pages = pages_that(first, |page| {
-            let comes = if reason == Reason::InOrder { !is_measured(page) } else { in_store(page) };
-            page == index || window.contains(&page) && comes
+            page == index || window.contains(&page) && (reason == Reason::InOrder || in_store(page))
         });
-        let folio = self.folio_of(block.word(index));
-        if let Some(folio) = folio.filter(|&place| !self.one_by_one.contains(place)) {
+        if let Some(folio) = self.folio_of(block.word(index)) {
             pages |= pages_that(first, |page| self.folio_of(block.word(page)) == Some(folio));
         }
         Readahead { pages, order, window, reason }
@@ -143,10 +139,17 @@ mod tests {
         engine.readahead(engine.table.block(PROGRAM).unwrap(), PROGRAM + page * PAGE)
     }
 
+    /// Elsewhere, what lies around was wanted each time.
+    fn make_worth_it(engine: &Engine) {
+        for piece in 0..200 {
+            engine.around.brings(piece, !1);
+            (1..FOLIO_PAGES).for_each(|page| engine.around.came_back(piece, page, 1 << page));
+        }
+    }
+
     #[test]
     fn out_of_the_swap_cache_a_folio_comes_whole_and_alone() {
         let engine = test_memory::engine();
-        assert!(engine.around.brings(), "the first tries");
         (0..6).for_each(|page| stage(engine, page, 3));
         (6..9).for_each(|page| stage(engine, page, 4));
         (9..16).for_each(|page| store(engine, page));
@@ -166,11 +169,11 @@ mod tests {
         let engine = test_memory::engine();
         (0..12).for_each(|page| store(engine, page));
         (12..14).for_each(|page| stage(engine, page, 3));
-        engine.around.note(128, 0);
+        make_worth_it(engine);
         let found = readahead(engine, 5);
         assert_eq!((found.pages, found.order), (0xfff, WINDOW_ORDER_MAX));
         let heats = [5, 0, 11].map(|page| found.heat(page));
-        assert_eq!(heats, [Heat::Hot, Heat::Along, Heat::Along]);
+        assert_eq!(heats, [Heat::Hot, Heat::Cold, Heat::Cold]);
         // A walk that comes to the end of the piece goes on there with a window that grows.
         found.remember(engine.table.block(PROGRAM).unwrap());
         (16..32).for_each(|page| store(engine, page));
@@ -178,22 +181,5 @@ mod tests {
         assert_eq!((found.pages, found.order, found.heat(0)), (0b1111, 2, Heat::Cold));
         // Out of the swap cache nothing needs to be read, and nothing is.
         assert_eq!(readahead(engine, 12).pages, 0b11 << 12);
-    }
-
-    #[test]
-    fn the_pages_of_a_folio_that_is_measured_come_back_one_by_one() {
-        let engine = test_memory::engine();
-        (0..6).for_each(|page| stage(engine, page, 67));
-        engine.one_by_one.set(67, true);
-        let found = readahead(engine, 2);
-        assert_eq!((found.pages, found.heat(2)), (1 << 2, Heat::Hot));
-        // Nor do those that a window passes say that they were touched.
-        let block = engine.table.block(PROGRAM).unwrap();
-        block.history.remember(0, 2, 4);
-        let found = readahead(engine, 2);
-        assert_eq!((found.pages, found.order), (!0b11_1011, WINDOW_ORDER_MAX));
-        block.history.remember(0, 0, 0);
-        engine.one_by_one.set(67, false);
-        assert_eq!(readahead(engine, 2).pages, 0b11_1111);
     }
 }

@@ -11,7 +11,6 @@
 
 use crate::uffd::{Userfault, Watch};
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use folioswap_core::page_table::PAGE;
 use folioswap_slots::SwapEntry;
 use rustix::io::Errno;
@@ -36,27 +35,6 @@ pub struct Folio {
     pub entries: [Option<SwapEntry>; FOLIO_PAGES],
     /// Those of them, one bit each, whose stored copy still stands for them: they need not be written.
     pub clean: u16,
-    /// Those that had come in along with another page of the piece, if the folio is measured.
-    pub along: u16,
-}
-
-/// Which folio places hold a folio whose pages go back one by one, because it is measured which of them are wanted. Any thread may ask
-/// about a place that it found in the swap cache; the evictor says so before anything is there. All-zero: none.
-#[derive(Default)]
-pub struct OneByOne([AtomicU64; PLACES_MAX / 64]);
-
-impl OneByOne {
-    /// Does the folio in `place` go back page by page?
-    pub fn contains(&self, place: u32) -> bool {
-        self.0[place as usize / 64].load(Relaxed) >> (place % 64) & 1 != 0
-    }
-
-    /// Says so, or that it does not.
-    pub fn set(&self, place: u32, does: bool) {
-        let (word, bit) = (&self.0[place as usize / 64], 1 << (place % 64));
-        let before = word.load(Relaxed);
-        word.store(if does { before | bit } else { before & !bit }, Relaxed);
-    }
 }
 
 /// The ring. All-zero is a valid ring without places.

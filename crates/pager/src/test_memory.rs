@@ -17,9 +17,9 @@ use std::os::fd::IntoRawFd;
 
 impl Candidates {
     /// A whole piece that is to be written.
-    pub(crate) const ALL_DIRTY: Self = Candidates { written: Pages::MAX, clean: 0, along: 0 };
+    pub(crate) const ALL_DIRTY: Self = Candidates { written: Pages::MAX, clean: 0 };
     /// A whole piece whose stored copies stand for it.
-    pub(crate) const ALL_CLEAN: Self = Candidates { written: 0, clean: Pages::MAX, along: 0 };
+    pub(crate) const ALL_CLEAN: Self = Candidates { written: 0, clean: Pages::MAX };
 }
 
 fn map_with(address: usize, bytes: usize, flags: MapFlags) -> usize {

@@ -2,9 +2,9 @@
 
 use crate::demote::Pieces;
 use crate::engine::Engine;
-use crate::isolate::page_index;
-use crate::staging::{FOLIO_PAGES, Folio};
-use folioswap_core::page::{Heat, PageState, PageWord};
+use crate::isolate::{Pages, page_index};
+use crate::staging::{FOLIO, FOLIO_PAGES, Folio};
+use folioswap_core::page::{PageState, PageWord};
 use folioswap_core::page_table::{Block, PAGE};
 use folioswap_core::space::WriteError;
 use folioswap_devices::{IncompressiblePolicy, Page, Scratch};
@@ -44,10 +44,8 @@ impl From<WriteError> for Stuck {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Finished {
     Stored,
-    /// It was touched, and is back in the program.
-    Touched,
-    /// The program gave it up, or has unmapped it.
-    Gone,
+    /// It was touched and is back in the program, or the program gave it up.
+    NotWanted,
 }
 
 /// What became of a folio's pages.
@@ -56,22 +54,16 @@ struct Ended {
     /// Stored now: written, and clean ones.
     written: u64,
     clean: u64,
-    /// Of those that had come along with another page, in a folio that is measured.
-    along_touched: u32,
-    along_left: u32,
+    /// Both, page by page.
+    stored: Pages,
 }
 
 impl Ended {
     fn note(&mut self, folio: &mut Folio, page: usize, finished: Finished) {
         folio.entries[page] = None;
-        let is_along = u32::from(folio.along >> page & 1);
-        match finished {
-            Finished::Stored => {
-                *(if folio.clean >> page & 1 != 0 { &mut self.clean } else { &mut self.written }) += 1;
-                self.along_left += is_along;
-            }
-            Finished::Touched => self.along_touched += is_along,
-            Finished::Gone => {}
+        if finished == Finished::Stored {
+            *(if folio.clean >> page & 1 != 0 { &mut self.clean } else { &mut self.written }) += 1;
+            self.stored |= 1 << page;
         }
     }
 }
@@ -94,8 +86,8 @@ impl Engine {
         let Some(place) = staging.oldest() else { return Ok(0) };
         let staged = staging.address(place);
         let folio = staging.folio_mut(place);
-        let block = self.table.block(folio.address);
-        let base = page_index(folio.address);
+        let address = folio.address;
+        let (block, base) = (self.table.block(address), page_index(address));
         let mut ended = Ended::default();
         let mut stuck = None;
         let mut refused = [None; FOLIO_PAGES];
@@ -146,7 +138,7 @@ impl Engine {
                 ended.note(folio, page, self.finish(block, base + page, entry));
             }
         }
-        self.account(&ended);
+        self.account(address, &ended);
         match stuck {
             Some(stuck) => Err(stuck),
             None => {
@@ -185,7 +177,6 @@ impl Engine {
     /// `Stored`, unless somebody took the page meanwhile; then the entry is ours to free.
     fn finish(&self, block: Option<&Block>, index: usize, entry: SwapEntry) -> Finished {
         self.space.leave_cache(entry, 1);
-        let mut finished = Finished::Gone;
         if let Some(block) = block {
             loop {
                 let word = block.word(index);
@@ -199,16 +190,12 @@ impl Engine {
                     }
                     // The fault handler is copying from our staging place, and never waits for us.
                     PageState::Returning(found) if found == entry => rustix::thread::sched_yield(),
-                    PageState::Present(Heat::Hot) => {
-                        finished = Finished::Touched;
-                        break;
-                    }
                     _ => break,
                 }
             }
         }
         self.space.put(entry, 1);
-        finished
+        Finished::NotWanted
     }
 
     /// The reader of events needs this page out of staging now (its mapping moves, or a child needs it): writes it back
@@ -258,12 +245,11 @@ impl Engine {
         refused.or_else(slot).or_else(|_| store(IncompressiblePolicy::Keep)).is_ok()
     }
 
-    fn account(&self, ended: &Ended) {
+    /// So much of the piece at `address` is away now.
+    fn account(&self, address: usize, ended: &Ended) {
         self.figures().add(Counter::PagesOut, ended.written);
         self.figures().add(Counter::StolenClean, ended.clean);
-        if ended.along_touched + ended.along_left > 0 {
-            self.around.note(ended.along_touched, ended.along_left);
-        }
+        self.around.displaced(address / FOLIO, ended.stored);
     }
 
     /// The folio that came into staging last, of clean pages only, does not wait for its turn; says how many of them left.
@@ -273,8 +259,8 @@ impl Engine {
         let staging = unsafe { &mut *self.staging.get() };
         let Some(place) = staging.newest() else { return 0 };
         let folio = staging.folio_mut(place);
-        let block = self.table.block(folio.address);
-        let base = page_index(folio.address);
+        let address = folio.address;
+        let (block, base) = (self.table.block(address), page_index(address));
         let mut ended = Ended::default();
         for page in 0..FOLIO_PAGES {
             if let Some(entry) = folio.entries[page] {
@@ -284,7 +270,7 @@ impl Engine {
         }
         staging.take_back();
         staging.empty_next_place(self.userfault());
-        self.account(&ended);
+        self.account(address, &ended);
         ended.clean
     }
 
