@@ -9,8 +9,9 @@
 //! GNU sort in half of its need, at the beginning of its last merge: of the neighbours 1.5 to 8 times as many as of the displaced. The same
 //! with its store counted to the limit, where it thrashes, and a Python array touched at random: as many, within a third.
 //!
-//! As long as it is not worth it, each fault out of order is such an experiment. Where it is, one fault of several brings its page alone
-//! to go on measuring; the more rarely, the longer it has been.
+//! What is compared is how soon: touches for each page and fault for which one was watched. A piece is watched until the first touch, after which it
+//! is like any other; so watching costs one fault for each piece, where all of it is wanted. As long as it is not worth it, each fault out of order is
+//! such an experiment; where it is, one of several.
 
 use crate::around::Kind::{Displaced, Neighbours};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -20,23 +21,24 @@ pub type Pages = u16;
 
 /// Pieces that are watched at once, at most.
 const SAMPLES: usize = 1024;
-/// Faults for which a piece is watched: a 64th of the pages that fit, between these. (With all around it, a page stays about a 16th of the
-/// pages that fit, in faults: what is watched for less stands for that.)
+/// Faults for which a piece is watched: a 64th of the pages that fit, between these.
 const HORIZON_PART: u64 = 64;
 const HORIZON_MIN: u64 = 512;
 const HORIZON_MAX: u64 = 1 << 14;
-/// Touches within so many faults come in a burst: they say nothing about those later.
-const BURST: u16 = 16;
-/// Pages that must have been watched for a verdict. At twice as many, all that was counted counts half.
-const VERDICT_PAGES: u32 = 2048;
-/// One in so many must be wanted while it would stay; below that it costs more to bring them than it spares faults.
-const LEAST_SHARE: u64 = 8;
-/// So many times as many neighbours as displaced pages must be touched, in quarters: for the verdict, and for it to stay.
+/// A touch within so many faults is the other half of what was touched just now: it says nothing about the rest.
+const BURST: u16 = 4;
+/// A page that came along stays for about as many faults as pages fit, by this: then as many as fit have come since.
+const STAY_PART: u64 = 16;
+/// One page of so many must be wanted while it would stay; below that it costs more to bring them than it spares faults.
+const LEAST_SHARE: u64 = 4;
+/// For a verdict so many neighbours must have been touched, or as many must have been expected at [`LEAST_SHARE`]. At twice as many, all that
+/// was counted counts half.
+const VERDICT_TOUCHES: u64 = 64;
+/// So many times as soon as displaced pages must neighbours be touched, in quarters: to begin, and to go on.
 const LEAST_RATIO: u64 = 8;
-const LEAST_RATIO_TO_STAY: u64 = 5;
-/// Where it is worth it, one fault of so many brings its page alone: at first and in the end.
-const ALONE_FIRST: u32 = 8;
-const ALONE_LAST: u32 = 64;
+const LEAST_RATIO_TO_GO_ON: u64 = 6;
+/// Where it is worth it, one fault of so many brings its page alone.
+const ALONE: u32 = 16;
 
 /// What is watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +52,8 @@ enum Kind {
 struct Sample(u64);
 
 impl Sample {
+    const NONE: Sample = Sample(0);
+
     fn new(piece: usize, kind: Kind, pages: Pages, began: u16) -> Self {
         let kind = u64::from(kind == Displaced);
         Sample((piece as u64) << 33 | kind << 32 | u64::from(pages) << 16 | u64::from(began))
@@ -66,27 +70,33 @@ impl Sample {
     fn age(self, now: u16) -> u16 {
         now.wrapping_sub(self.0 as u16)
     }
-    fn without(self, pages: Pages) -> Self {
-        Sample(self.0 & !(u64::from(pages) << 16))
-    }
 }
 
-/// What became of the pages of a kind.
+/// What became of a kind.
 #[derive(Debug, Default)]
 struct Tally {
-    watched: AtomicU32,
-    touched_in_burst: AtomicU32,
-    touched_later: AtomicU32,
+    touches: AtomicU64,
+    /// Pages times the faults for which they were watched.
+    watched: AtomicU64,
 }
 
 impl Tally {
+    fn add(&self, touches: u64, watched: u64) {
+        self.touches.fetch_add(touches, Relaxed);
+        self.watched.fetch_add(watched, Relaxed);
+    }
+    fn sums(&self) -> (u64, u64) {
+        (self.touches.load(Relaxed), self.watched.load(Relaxed))
+    }
+    /// Do so many touches, or so much watching, suffice?
+    fn suffices(&self, touches: u64, watched: u64) -> bool {
+        let sums = self.sums();
+        sums.0 >= touches || sums.1 >= watched
+    }
     fn halve(&self) {
-        for sum in [&self.watched, &self.touched_in_burst, &self.touched_later] {
+        for sum in [&self.touches, &self.watched] {
             sum.fetch_sub(sum.load(Relaxed).div_ceil(2), Relaxed);
         }
-    }
-    fn is_full(&self) -> bool {
-        self.watched.load(Relaxed) >= 2 * VERDICT_PAGES
     }
 }
 
@@ -100,9 +110,8 @@ pub struct Around {
     neighbours: Tally,
     displaced: Tally,
     is_worth_it: AtomicU32,
-    /// Faults out of order until one brings its page alone, and from one to the next.
+    /// Faults out of order until one brings its page alone, where it is worth it.
     until_alone: AtomicU32,
-    between_alone: AtomicU32,
     /// Pages that fit.
     room: AtomicU64,
 }
@@ -116,7 +125,6 @@ impl Default for Around {
             displaced: Tally::default(),
             is_worth_it: AtomicU32::default(),
             until_alone: AtomicU32::default(),
-            between_alone: AtomicU32::default(),
             room: AtomicU64::default(),
         }
     }
@@ -130,49 +138,35 @@ impl Around {
 
     /// A fault out of order in piece number `piece` (address by 64 KiB), of which `neighbours` are away too: do they come along? Handler.
     pub fn brings(&self, piece: usize, neighbours: Pages) -> bool {
-        let watched = self.watched(piece);
-        if watched.is_some_and(|sample| sample.piece() == piece && sample.kind() == Neighbours) {
-            return false;
-        }
         if self.is_worth_it.load(Relaxed) != 0 {
             let left = self.until_alone.load(Relaxed);
+            self.until_alone.store(left.checked_sub(1).unwrap_or(ALONE), Relaxed);
             if left > 0 {
-                self.until_alone.store(left - 1, Relaxed);
                 return true;
             }
-            self.until_alone.store(self.between_alone.load(Relaxed), Relaxed);
         }
-        if watched.is_none() && neighbours != 0 {
-            self.watch(piece, Neighbours, neighbours);
-            self.judge();
-        }
+        self.watch(piece, Neighbours, neighbours);
         false
     }
 
     /// A fault on the page `touched` of a piece has brought back its `pages`, from a device. Handler.
     pub fn came_back(&self, piece: usize, touched: usize, pages: Pages) {
-        let now = self.faults.fetch_add(1, Relaxed) as u16;
-        let Some(sample) = self.watched(piece).filter(|sample| sample.piece() == piece) else { return };
-        if sample.pages() >> touched & 1 != 0 {
-            let tally = self.tally(sample.kind());
-            let is_burst = sample.age(now) < BURST;
-            (if is_burst { &tally.touched_in_burst } else { &tally.touched_later }).fetch_add(1, Relaxed);
+        let now = self.faults.fetch_add(1, Relaxed);
+        self.end_if_over(&self.samples[now as usize % SAMPLES]);
+        let slot = self.slot(piece);
+        let sample = Sample(slot.load(Relaxed));
+        if sample.piece() != piece || sample.pages() & pages == 0 || !self.end(slot, sample) {
+            return;
         }
-        self.slot(piece).store(sample.without(pages).0, Relaxed);
+        let age = sample.age(now as u16);
+        if age >= BURST {
+            self.note(sample, u64::from(sample.pages() >> touched & 1), age.into());
+        }
     }
 
     /// These pages of a piece have just been written back. Evictor.
     pub fn displaced(&self, piece: usize, pages: Pages) {
-        if pages != 0 && self.watched(piece).is_none() {
-            self.watch(piece, Displaced, pages);
-        }
-    }
-
-    fn tally(&self, kind: Kind) -> &Tally {
-        match kind {
-            Neighbours => &self.neighbours,
-            Displaced => &self.displaced,
-        }
+        self.watch(piece, Displaced, pages);
     }
 
     fn slot(&self, piece: usize) -> &AtomicU64 {
@@ -181,17 +175,38 @@ impl Around {
         &self.samples[(hash >> (64 - SAMPLES.ilog2())) as usize]
     }
 
-    /// What is watched in the place of `piece`, be it this piece or another.
-    fn watched(&self, piece: usize) -> Option<Sample> {
-        let sample = Sample(self.slot(piece).load(Relaxed));
-        let is_over = u64::from(sample.age(self.faults.load(Relaxed) as u16)) >= self.horizon();
-        (sample.pages() != 0 && !is_over).then_some(sample)
+    /// Watches these pages, if there is a place.
+    fn watch(&self, piece: usize, kind: Kind, pages: Pages) {
+        let slot = self.slot(piece);
+        self.end_if_over(slot);
+        if pages != 0 && slot.load(Relaxed) == Sample::NONE.0 {
+            slot.store(Sample::new(piece, kind, pages, self.faults.load(Relaxed) as u16).0, Relaxed);
+        }
     }
 
-    fn watch(&self, piece: usize, kind: Kind, pages: Pages) {
-        let sample = Sample::new(piece, kind, pages, self.faults.load(Relaxed) as u16);
-        self.slot(piece).store(sample.0, Relaxed);
-        self.tally(kind).watched.fetch_add(pages.count_ones(), Relaxed);
+    /// True: it was the caller who ended it.
+    fn end(&self, slot: &AtomicU64, sample: Sample) -> bool {
+        slot.compare_exchange(sample.0, Sample::NONE.0, Relaxed, Relaxed).is_ok()
+    }
+
+    fn end_if_over(&self, slot: &AtomicU64) {
+        let (sample, horizon) = (Sample(slot.load(Relaxed)), self.horizon());
+        let is_over = u64::from(sample.age(self.faults.load(Relaxed) as u16)) >= horizon;
+        if sample != Sample::NONE && is_over && self.end(slot, sample) {
+            self.note(sample, 0, horizon);
+        }
+    }
+
+    /// A sample has ended after so many faults.
+    fn note(&self, sample: Sample, touches: u64, faults: u64) {
+        let watched = faults * u64::from(sample.pages().count_ones());
+        match sample.kind() {
+            Neighbours => {
+                self.neighbours.add(touches, watched);
+                self.judge();
+            }
+            Displaced => self.displaced.add(touches, watched),
+        }
     }
 
     fn horizon(&self) -> u64 {
@@ -199,34 +214,28 @@ impl Around {
     }
 
     fn judge(&self) {
-        let get = |sum: &AtomicU32| u64::from(sum.load(Relaxed));
-        let watched = get(&self.neighbours.watched);
-        if watched < u64::from(VERDICT_PAGES) {
+        // Of a page that is watched for as long as this, LEAST_SHARE says that one touch is expected.
+        let expects_one = LEAST_SHARE * self.room.load(Relaxed).max(HORIZON_MIN) / STAY_PART;
+        let enough = |tally: &Tally, times| {
+            tally.suffices(times * VERDICT_TOUCHES, times * VERDICT_TOUCHES * expects_one)
+        };
+        if !enough(&self.neighbours, 1) {
             return;
         }
-        let (in_burst, later) = (get(&self.neighbours.touched_in_burst), get(&self.neighbours.touched_later));
-        let (displaced, away) = (&self.displaced, get(&self.displaced.watched).max(1));
-        let displaced = get(&displaced.touched_in_burst) + get(&displaced.touched_later);
-        // What comes along stays for longer than it is watched here.
-        let stays = (self.room.load(Relaxed) / 16 / self.horizon()).max(1);
+        let ((touches, watched), (displaced, away)) = (self.neighbours.sums(), self.displaced.sums());
         let was = self.is_worth_it.load(Relaxed) != 0;
-        let least = if was { LEAST_RATIO_TO_STAY } else { LEAST_RATIO };
-        let is_sooner = 4 * (in_burst + later) * away >= least * displaced * watched;
-        let is_soon = LEAST_SHARE * (in_burst + stays * later) >= watched;
+        let least = if was { LEAST_RATIO_TO_GO_ON } else { LEAST_RATIO };
+        let is_sooner =
+            4 * u128::from(touches) * u128::from(away) >= u128::from(least * displaced) * u128::from(watched);
+        let is_soon = touches * expects_one >= watched;
         let is = is_sooner && is_soon;
-        if is != was {
-            self.is_worth_it.store(u32::from(is), Relaxed);
-            self.between_alone.store(ALONE_FIRST, Relaxed);
-            self.until_alone.store(ALONE_FIRST, Relaxed);
+        self.is_worth_it.store(u32::from(is), Relaxed);
+        if is && !was {
+            self.until_alone.store(ALONE, Relaxed);
         }
-        if self.displaced.is_full() {
-            self.displaced.halve();
-        }
-        if self.neighbours.is_full() {
-            self.neighbours.halve();
-            if is {
-                let between = self.between_alone.load(Relaxed);
-                self.between_alone.store((between * 2).min(ALONE_LAST), Relaxed);
+        for tally in [&self.neighbours, &self.displaced] {
+            if enough(tally, 2) {
+                tally.halve();
             }
         }
     }
@@ -363,38 +372,50 @@ mod tests {
     }
 
     #[test]
-    fn a_piece_that_is_watched_stays_apart_until_its_time_is_over() {
-        let around = Around::default();
-        let later = |faults: u32| around.faults.fetch_add(faults, Relaxed);
-        assert!(!around.brings(5, 0b110));
-        around.is_worth_it.store(1, Relaxed);
-        around.between_alone.store(2, Relaxed);
-        around.until_alone.store(2, Relaxed);
-        assert!(!around.brings(5, 0b110), "it is watched");
-        assert_eq!([6, 6, 7, 7].map(|piece| around.brings(piece, 0b110)), [true, true, false, false]);
-        later(HORIZON_MIN as u32);
-        assert!(around.brings(5, 0b110) && around.brings(7, 0b110));
+    fn where_all_becomes_hot_and_does_not_fit_it_is_noticed() {
+        let mut memory = Memory::new(400_000, 40_000);
+        for part in 0..10 {
+            memory.touch_randomly(100_000, part * 20_000..(part + 1) * 20_000);
+        }
+        assert_ne!(memory.around.is_worth_it.load(Relaxed), 0);
+        for pages in [44_000, 48_000, 60_000, 80_000] {
+            memory.touch_randomly(200_000, 0..pages);
+            let share = memory.share_brought(|memory| memory.touch_randomly(400_000, 0..pages));
+            assert!(share < 10, "{pages}: {share}");
+        }
     }
 
     #[test]
-    fn each_page_is_counted_once_and_only_while_it_is_away() {
+    fn of_what_is_worth_it_one_fault_of_many_brings_its_page_alone() {
         let around = Around::default();
-        let sums = |tally: &Tally| {
-            [&tally.watched, &tally.touched_in_burst, &tally.touched_later].map(|sum| sum.load(Relaxed))
-        };
+        assert!((0..1000).all(|piece| !around.brings(piece, 0b110)));
+        around.is_worth_it.store(1, Relaxed);
+        let alone = (0..10 * (ALONE as usize + 1)).filter(|&piece| !around.brings(piece, 0b110));
+        assert_eq!(alone.count(), 10);
+    }
+
+    #[test]
+    fn a_piece_is_watched_until_the_first_touch_or_the_end() {
+        let around = Around::default();
+        let sums = || [&around.neighbours, &around.displaced].map(Tally::sums);
+        let later = |faults: u32| around.faults.fetch_add(faults, Relaxed);
         around.brings(5, 0b1110);
         around.displaced(6, 0b11);
         around.displaced(5, 0b1);
-        assert_eq!((sums(&around.neighbours), sums(&around.displaced)), ([3, 0, 0], [2, 0, 0]));
-        // The page itself; a neighbour; the same once more; one that comes along with another, afterwards.
-        for (touched, pages) in [(0, 0b1), (1, 0b10), (1, 0b10), (2, 0b1100), (3, 0b1000)] {
+        later(9);
+        // The page beside which they are; one of them; another, afterwards.
+        for (touched, pages) in [(0, 0b1), (1, 0b10), (2, 0b100)] {
             around.came_back(5, touched, pages);
         }
-        around.faults.fetch_add(u32::from(BURST), Relaxed);
-        around.came_back(6, 0, 0b1);
-        assert_eq!((sums(&around.neighbours), sums(&around.displaced)), ([3, 2, 0], [2, 0, 1]));
-        around.faults.fetch_add(HORIZON_MIN as u32, Relaxed);
-        around.came_back(6, 1, 0b10);
-        assert_eq!(sums(&around.displaced), [2, 0, 1], "too late");
+        assert_eq!(sums(), [(1, 30), (0, 0)]);
+        // Along with another page; in a burst; too late.
+        around.came_back(6, 2, 0b110);
+        assert_eq!(sums(), [(1, 30), (0, 24)]);
+        around.displaced(7, 0b1);
+        around.came_back(7, 0, 0b1);
+        around.displaced(7, 0b1);
+        later(HORIZON_MIN as u32);
+        around.displaced(7, 0b1);
+        assert_eq!(sums(), [(1, 30), (0, 24 + HORIZON_MIN)]);
     }
 }
