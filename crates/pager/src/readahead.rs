@@ -55,8 +55,8 @@ impl Readahead {
     pub(crate) fn heat(&self, page: usize) -> Heat {
         match self.reason {
             Reason::Touched => Heat::Hot,
-            Reason::Around(touched) if page == touched => Heat::Hot,
-            Reason::Around(_) | Reason::InOrder => Heat::Cold,
+            Reason::Around(_) => Heat::Hot,
+            Reason::InOrder => Heat::Cold,
         }
     }
 }
