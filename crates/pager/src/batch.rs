@@ -97,7 +97,7 @@ impl Evictor {
         // The inactive list: a sixteenth of the limit, shared by the members.
         let live = self.engine.segment().live_members().count().max(1) as u64;
         let wanted_waiting = self.staging().places() / 2 / live;
-        let recycled_together = (wanted_waiting / 4).clamp(2, SEGMENT_FOLIOS);
+        let recycled_together = (wanted_waiting / 2).clamp(2, SEGMENT_FOLIOS);
         let drain = batch.isolated == 0 && !batch.event_pending;
         while batch.written < BATCH_PAGES {
             let staging = self.staging();

@@ -353,9 +353,9 @@ impl Handler {
             for (at, claim) in claimed.iter_mut().enumerate().skip(page).take(done) {
                 if let Some(claim) = claim.take() {
                     if kept != 0 {
-                        self.keep_copy(block, first + at, claim, readahead.heat(at));
+                        self.keep_copy(block, first + at, claim, readahead.heat());
                     } else {
-                        self.give_up_copy(block, first + at, claim, readahead.heat(at));
+                        self.give_up_copy(block, first + at, claim, readahead.heat());
                     }
                 }
             }
@@ -367,7 +367,7 @@ impl Handler {
                 Some(Errno::EXIST) => {
                     // It is there already: it was served while a fork froze the words. What is stored is old.
                     if let Some(claim) = claimed[page].take() {
-                        self.give_up_copy(block, first + page, claim, readahead.heat(page));
+                        self.give_up_copy(block, first + page, claim, readahead.heat());
                     }
                     engine.userfault().wake(base + page * PAGE, PAGE);
                     page += 1;

@@ -33,8 +33,8 @@ pub(crate) struct Readahead {
 enum Reason {
     /// A page was touched out of order.
     Touched,
-    /// The same, and what lies around it (all but this page of the piece) seems worth it.
-    Around(usize),
+    /// The same, and what lies around it is worth it.
+    Around,
     /// Faults go on from page to page.
     InOrder,
 }
@@ -48,14 +48,14 @@ impl Readahead {
 
     /// Does it bring whatever of the piece is in the store, be that all of it or not?
     pub(crate) fn is_around(&self) -> bool {
-        matches!(self.reason, Reason::Around(_))
+        self.reason == Reason::Around
     }
 
-    /// What the return of a page of the piece says about it: that it was touched out of order proves it hot.
-    pub(crate) fn heat(&self, page: usize) -> Heat {
+    /// What the return says about its pages: that one was touched out of order proves it hot, and what comes along with it does so
+    /// because it is wanted sooner than what leaves.
+    pub(crate) fn heat(&self) -> Heat {
         match self.reason {
-            Reason::Touched => Heat::Hot,
-            Reason::Around(_) => Heat::Hot,
+            Reason::Touched | Reason::Around => Heat::Hot,
             Reason::InOrder => Heat::Cold,
         }
     }
@@ -83,7 +83,7 @@ impl Engine {
             Reason::InOrder
         } else if in_store(index) && self.around.brings(address / FOLIO, neighbours()) {
             order = WINDOW_ORDER_MAX;
-            Reason::Around(index - first)
+            Reason::Around
         } else {
             Reason::Touched
         };
@@ -172,13 +172,12 @@ mod tests {
         make_worth_it(engine);
         let found = readahead(engine, 5);
         assert_eq!((found.pages, found.order), (0xfff, WINDOW_ORDER_MAX));
-        let heats = [5, 0, 11].map(|page| found.heat(page));
-        assert_eq!(heats, [Heat::Hot, Heat::Cold, Heat::Cold]);
+        assert_eq!(found.heat(), Heat::Hot);
         // A walk that comes to the end of the piece goes on there with a window that grows.
         found.remember(engine.table.block(PROGRAM).unwrap());
         (16..32).for_each(|page| store(engine, page));
         let found = readahead(engine, 16);
-        assert_eq!((found.pages, found.order, found.heat(0)), (0b1111, 2, Heat::Cold));
+        assert_eq!((found.pages, found.order, found.heat()), (0b1111, 2, Heat::Cold));
         // Out of the swap cache nothing needs to be read, and nothing is.
         assert_eq!(readahead(engine, 12).pages, 0b11 << 12);
     }
