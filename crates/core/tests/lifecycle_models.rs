@@ -68,7 +68,7 @@ impl Page {
         }
     }
 
-    /// As `isolate` and `move_piece`.
+    /// As `isolate_row`, `mark` and `settle`.
     fn isolate(&self) {
         let _events_wait = self.move_lock.lock().unwrap();
         let before = self.word.load();

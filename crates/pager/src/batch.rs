@@ -2,8 +2,9 @@
 //! are written back.
 
 use crate::evictor::Evictor;
-use crate::isolate::{Isolation, Pages, Refused, page_index};
+use crate::isolate::{Candidates, Isolation, Pages, Refused, page_index};
 use crate::pagemap;
+use crate::row::Row;
 use crate::staging::{FOLIO, FOLIO_PAGES, SEGMENT_FOLIOS};
 use crate::sys;
 use core::sync::atomic::Ordering::Relaxed;
@@ -72,25 +73,30 @@ impl Evictor {
 
     fn isolate_batch(&mut self, batch: &mut Batch) {
         let wraps = self.wraps;
+        let mut row = Row::default();
         for _ in 0..BATCH_PIECES {
             // What is left of the round; a whole one, which may cool no more than was paid for; one that cools all; one that takes what
             // is cold by then. Nothing then: there is nothing.
-            if batch.isolated >= BATCH_PAGES || self.wraps >= wraps + ROUNDS {
+            if batch.isolated + row.pages() >= BATCH_PAGES || self.wraps >= wraps + ROUNDS {
                 break;
             }
+            // Before the hand comes round: what is taken counts in its round.
+            if self.region_next >= self.region_count
+                && self.take_row(core::mem::take(&mut row), batch).is_some()
+            {
+                return;
+            }
             let Some((piece, present)) = self.next_piece() else { break };
-            let before = batch.isolated;
-            let refused = self.take_piece(piece, present, batch);
-            self.aging.note(u64::from(present.count_ones()), batch.isolated - before);
-            match refused {
-                None => {}
-                Some(Refused::EventPending) => {
-                    batch.event_pending = true;
-                    break;
+            self.aging.note(u64::from(present.count_ones()), 0);
+            let wanted = self.wanted_of(piece, present, batch);
+            if wanted.all() != 0 && !row.append(piece, wanted) {
+                let before = core::mem::replace(&mut row, Row::of(piece, wanted));
+                if self.take_row(before, batch).is_some() {
+                    return;
                 }
-                Some(_) => break,
             }
         }
+        self.take_row(row, batch);
     }
 
     fn write_back_batch(&mut self, batch: &mut Batch) {
@@ -129,44 +135,70 @@ impl Evictor {
         unsafe { &mut *self.engine.staging.get() }
     }
 
-    fn take_piece(&mut self, piece: usize, present: Pages, batch: &mut Batch) -> Option<Refused> {
+    /// What may be taken of a piece now. Where write-back is stuck, what is clean of it leaves at once.
+    fn wanted_of(&mut self, piece: usize, present: Pages, batch: &mut Batch) -> Candidates {
         let engine = self.engine;
         engine.figures().add(Counter::ScannedBackground, present.count_ones() as u64);
-        let block = engine.table.block_or_insert(piece, engine.arena)?;
+        let Some(block) = engine.table.block_or_insert(piece, engine.arena) else {
+            return Candidates::default();
+        };
         let present = self.without_shared(piece, present, batch);
         if present == 0 {
-            return None;
+            return Candidates::default();
         }
-        let mut candidates = engine.candidates(block, piece, present, &mut self.aging);
-        if self.stuck && candidates.clean != 0 {
-            let (dropped, left) = engine.drop_clean(piece, candidates.clean);
-            batch.note(&dropped);
-            batch.written += left;
-            if dropped.refused.is_some() {
-                return dropped.refused;
+        let candidates = engine.candidates(block, piece, present, &mut self.aging);
+        if !self.stuck || candidates.clean == 0 {
+            return candidates;
+        }
+        let (dropped, left) = engine.drop_clean(piece, candidates.clean);
+        batch.note(&dropped);
+        batch.written += left;
+        self.aging.note(0, u64::from(dropped.moved.count_ones()));
+        candidates.among(!dropped.moved)
+    }
+
+    /// Takes a row out of the program. What was refused, if anything was: the batch ends then.
+    fn take_row(&mut self, mut row: Row, batch: &mut Batch) -> Option<Refused> {
+        let before = batch.isolated;
+        let mut refused = None;
+        while refused.is_none()
+            && let Some(part) = row.take(self.staging().places_in_a_row())
+        {
+            let done = self.engine.isolate_row(&part);
+            done.iter().for_each(|isolation| batch.note(isolation));
+            refused = done.iter().find_map(|isolation| isolation.refused);
+            for ((piece, wanted), isolation) in part.pieces().zip(done) {
+                if refused.is_none() && isolation.busy != 0 {
+                    refused = self.take_busy(piece, wanted, isolation.busy, batch);
+                }
             }
-            candidates = candidates.among(!dropped.moved);
         }
-        if candidates.all() == 0 {
-            return None;
-        }
-        let first = engine.isolate(piece, candidates);
-        batch.note(&first);
-        if first.refused.is_some() || first.busy == 0 {
-            return first.refused;
-        }
-        // Shared after a fork, or pinned. What relatives share frees nothing when one of them gives it up, and costs a copy
-        // in each: it goes only when nothing else is left. What is pinned stays as it is and is left alone.
-        let ours = self.take_over(piece, first.busy);
-        batch.shared += (first.busy & !ours).count_ones() as u64;
+        self.aging.note(0, batch.isolated - before);
+        batch.event_pending |= refused == Some(Refused::EventPending);
+        refused
+    }
+
+    /// Shared after a fork, or pinned. What relatives share frees nothing when one of them gives it up, and costs a copy in each: it goes
+    /// only when nothing else is left. What is pinned stays as it is and is left alone.
+    fn take_busy(
+        &mut self,
+        piece: usize,
+        wanted: Candidates,
+        busy: Pages,
+        batch: &mut Batch,
+    ) -> Option<Refused> {
+        let engine = self.engine;
+        let block = engine.table.block(piece)?;
+        let ours = self.take_over(piece, busy);
+        batch.shared += (busy & !ours).count_ones() as u64;
         if ours == 0 {
             return None;
         }
-        let second = engine.isolate(piece, candidates.among(ours));
+        let second = engine.isolate(piece, wanted.among(ours));
         batch.note(&second);
         engine.figures().add(Counter::Unshared, second.moved.count_ones() as u64);
         engine.figures().add(Counter::Pinned, second.busy.count_ones() as u64);
-        let left = candidates.clean & second.busy;
+        let left = wanted.clean & second.busy;
         for page in (0..FOLIO_PAGES).filter(|page| self.desperate && left >> page & 1 != 0) {
             // Next time it is taken like any other.
             let index = page_index(piece) + page;

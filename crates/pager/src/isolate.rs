@@ -1,6 +1,9 @@
 //! Taking pages out of the program: from a piece of 64 KiB of it into a place in staging.
 
+use crate::clean::Copies;
 use crate::engine::Engine;
+use crate::moves::Moves;
+use crate::row::{ROW_PIECES, Row};
 use crate::staging::{FOLIO, FOLIO_PAGES};
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use folioswap_core::page::{Heat, PageState, PageWord};
@@ -27,6 +30,19 @@ pub struct Isolation {
     pub residue: Pages,
     /// Why nothing was tried, if so.
     pub refused: Option<Refused>,
+}
+
+impl Isolation {
+    /// Its part of the moves of a row, of which it is piece number `number`.
+    fn note(&mut self, moves: &Moves, number: usize) {
+        let of_piece = |pages: u64| (pages >> (number * FOLIO_PAGES)) as Pages;
+        self.moved = of_piece(moves.moved);
+        self.moves = if number == 0 { moves.tries } else { 0 };
+        (self.busy, self.unmovable) = (of_piece(moves.busy), of_piece(moves.unmovable));
+        self.residue = of_piece(moves.residue);
+        let ended_here = moves.refused.filter(|(page, _)| page / FOLIO_PAGES == number);
+        self.refused = self.refused.or(ended_here.map(|(_, why)| why));
+    }
 }
 
 /// Why a piece was not tried.
@@ -146,9 +162,14 @@ impl Engine {
 
     /// Takes the pages `wanted` of the piece out of the program. Evictor only, under the gate.
     pub(crate) fn isolate(&self, piece: usize, wanted: Candidates) -> Isolation {
+        self.isolate_row(&Row::of(piece, wanted))[0]
+    }
+
+    /// The same for a row of no more than [`Staging::places_in_a_row`] pieces: what became of each. What is refused ends it.
+    pub(crate) fn isolate_row(&self, row: &Row) -> [Isolation; ROW_PIECES] {
         // SAFETY: the evictor alone uses the ring outside of the write-back lock's sections.
         let staging = unsafe { &*self.staging.get() };
-        self.isolate_to(staging.next_place_to_wait(), piece, wanted)
+        self.isolate_to(staging.next_place_to_wait(), row)
     }
 
     /// Takes clean pages of the piece out of the program at once: where write-back is stuck, what waits in staging frees nothing.
@@ -156,73 +177,78 @@ impl Engine {
     pub(crate) fn drop_clean(&self, piece: usize, clean: Pages) -> (Isolation, u64) {
         // SAFETY: as above.
         let staging = unsafe { &*self.staging.get() };
-        let isolation = self.isolate_to(staging.next_place(), piece, Candidates { written: 0, clean });
+        let row = Row::of(piece, Candidates { written: 0, clean });
+        let [isolation, ..] = self.isolate_to(staging.next_place(), &row);
         let left = if isolation.moved != 0 { self.let_newest_go() } else { 0 };
         (isolation, left)
     }
 
-    fn isolate_to(&self, place: Option<u32>, piece: usize, mut wanted: Candidates) -> Isolation {
-        let mut isolation = Isolation::default();
+    fn isolate_to(&self, first_place: Option<u32>, row: &Row) -> [Isolation; ROW_PIECES] {
+        let mut done = [Isolation::default(); ROW_PIECES];
         // SAFETY: the evictor alone uses the ring outside of the write-back lock's sections.
         let staging = unsafe { &mut *self.staging.get() };
-        let Some(place) = place else {
-            isolation.refused = Some(Refused::StagingFull);
-            return isolation;
+        let Some(first_place) = first_place else {
+            done[0].refused = Some(Refused::StagingFull);
+            return done;
         };
-        let mut entries = [None; FOLIO_PAGES];
-        let mut allocated = Some(Order::ZERO);
-        if wanted.written != 0 {
-            allocated = self.allocate_entries(FolioId(place), wanted.written, &mut entries);
+        let mut parts = [Part::default(); ROW_PIECES];
+        for (number, (piece, wanted)) in row.pieces().enumerate() {
+            let part = &mut parts[number];
+            *part = Part { piece, place: first_place + number as u32, wanted, ..Part::default() };
+            if wanted.written != 0 {
+                part.order = self.allocate_entries(FolioId(part.place), wanted.written, &mut part.entries);
+                if part.order.is_none() {
+                    // What is clean needs no slots.
+                    done[number].refused = Some(Refused::NoSlots);
+                    part.wanted.written = 0;
+                }
+            }
         }
-        if allocated.is_none() {
-            // What is clean needs no slots.
-            isolation.refused = Some(Refused::NoSlots);
-            wanted.written = 0;
-        }
-        if wanted.all() == 0 {
-            return isolation;
-        }
-        let target = Target { place, address: staging.address(place) };
+        let parts = &mut parts[..row.pieces().count()];
         {
             let _events_wait = self.move_lock.lock();
-            // SAFETY: the set is used under the move lock.
-            let registered = unsafe { &*self.registered.get() };
-            match self.table.block(piece) {
-                Some(block) if covers(registered, piece, wanted.all()) => {
-                    self.move_piece(block, piece, target, wanted, &mut entries, &mut isolation);
-                }
-                _ => isolation.refused = Some(Refused::Gone),
-            }
-            if isolation.moved != 0 {
+            self.move_parts(row.start(), staging.address(first_place), parts, &mut done);
+            // Those behind the last that holds anything stay for the next row; what a piece between left empty is a folio without pages.
+            let pushed = done.iter().rposition(|isolation| isolation.moved != 0).map_or(0, |last| last + 1);
+            for (part, isolation) in parts.iter().zip(&done).take(pushed) {
                 // Under the move lock: the reader of events may look for these pages at once.
-                let folio = staging.folio_mut(place);
-                folio.address = piece;
-                folio.clean = wanted.clean & isolation.moved;
-                folio.entries =
-                    core::array::from_fn(|page| entries[page].filter(|_| isolation.moved >> page & 1 != 0));
+                let folio = staging.folio_mut(part.place);
+                folio.address = part.piece;
+                folio.clean = part.wanted.clean & isolation.moved;
+                folio.entries = core::array::from_fn(|page| {
+                    part.entries[page].filter(|_| isolation.moved >> page & 1 != 0)
+                });
                 staging.push();
                 self.note_gone(isolation.moved.count_ones() as u64);
             }
         }
-        if isolation.moved == 0 && isolation.residue != 0 {
+        let is_in_the_way = |isolation: &Isolation| isolation.residue != 0;
+        if done.iter().all(|isolation| isolation.moved == 0) && done.iter().any(is_in_the_way) {
             // Or each later folio would find it in its way.
             staging.empty_next_place(self.userfault());
         }
-        for (page, entry) in entries.iter_mut().enumerate() {
-            if isolation.moved >> page & 1 == 0
+        for (part, isolation) in parts.iter_mut().zip(&done) {
+            self.account_for(part, isolation.moved);
+        }
+        done
+    }
+
+    /// Slots of what has not moved are given up, and what has is counted.
+    fn account_for(&self, part: &mut Part, moved: Pages) {
+        for (page, entry) in part.entries.iter_mut().enumerate() {
+            if moved >> page & 1 == 0
                 && let Some(entry) = entry.take()
             {
                 self.space.abandon(entry);
             }
         }
-        let written = (isolation.moved & wanted.written).count_ones() as u64;
-        match allocated {
+        let written = (moved & part.wanted.written).count_ones() as u64;
+        match part.order {
             Some(order) if order != Order::ZERO && written > 0 => {
                 self.figures().add_size(SizeCounter::SwapOut, order.index(), 1);
             }
             _ => self.figures().add_size(SizeCounter::SwapOut, 0, written),
         }
-        isolation
     }
 
     /// Slots for pages that are to be written: one folio when the piece is whole, else one slot each. `None`: there are none, and
@@ -266,53 +292,80 @@ impl Engine {
         Some(Order::ZERO)
     }
 
-    /// Marks, moves, and marks again. `entries` has those of the pages that are to be written; those of clean ones that moved are
-    /// added. Under the move lock.
-    fn move_piece(
+    /// Marks, moves, and marks again. Under the move lock.
+    fn move_parts(
         &self,
-        block: &Block,
-        piece: usize,
-        target: Target,
-        wanted: Candidates,
-        entries: &mut [Option<SwapEntry>; FOLIO_PAGES],
-        isolation: &mut Isolation,
+        start: usize,
+        target: usize,
+        parts: &mut [Part],
+        done: &mut [Isolation; ROW_PIECES],
     ) {
-        let base = page_index(piece);
+        let mut tried = 0;
+        for (number, part) in parts.iter_mut().enumerate().filter(|(_, part)| part.wanted.all() != 0) {
+            // SAFETY: the set is used under the move lock.
+            let registered = unsafe { &*self.registered.get() };
+            match self.table.block(part.piece) {
+                Some(block) if covers(registered, part.piece, part.wanted.all()) => {
+                    tried |= u64::from(self.mark(block, part)) << (number * FOLIO_PAGES);
+                }
+                _ => done[number].refused = Some(Refused::Gone),
+            }
+        }
+        if tried != 0 {
+            let moves = self.move_runs(start, tried, target);
+            for (number, isolation) in done.iter_mut().enumerate() {
+                isolation.note(&moves, number);
+            }
+        }
+        for (part, isolation) in parts.iter_mut().zip(done).filter(|(part, _)| part.marked != 0) {
+            if let Some(block) = self.table.block(part.piece) {
+                self.settle(block, part, isolation.moved);
+            }
+        }
+    }
+
+    /// Claims the pages of a part; returns those that can be moved.
+    fn mark(&self, block: &Block, part: &mut Part) -> Pages {
+        let base = page_index(part.piece);
         let epoch = self.epoch.load(Relaxed);
-        let mut marked: Pages = 0;
-        let mut old = [PageWord::PRESENT; FOLIO_PAGES];
-        for (page, entry) in entries.iter().enumerate() {
+        for (page, entry) in part.entries.iter().enumerate() {
             let word = block.word(base + page);
-            old[page] = word;
+            part.old[page] = word;
             // It may have been given up since it became a candidate.
             let vanishes =
                 matches!(word.state(), PageState::Removed { epoch: then } if !is_carried_out(epoch, then));
             let isolated = match *entry {
                 Some(entry) if !vanishes => word.isolate(entry),
-                None if wanted.clean >> page & 1 != 0 => word.isolate_clean(),
+                None if part.wanted.clean >> page & 1 != 0 => word.isolate_clean(),
                 _ => None,
             };
             if let Some(isolated) = isolated
                 && block.replace(base + page, word, isolated).is_ok()
             {
-                marked |= 1 << page;
+                part.marked |= 1 << page;
             }
         }
-        let copies = self.cache_copies(piece, marked & wanted.clean, &old, FolioId(target.place));
-        let tried = marked & !wanted.clean | copies.unchanged;
-        self.move_runs(piece, tried, |page| target.address + page * PAGE, isolation);
-        for (page, &old) in old.iter().enumerate().filter(|(page, _)| marked >> page & 1 != 0) {
+        let clean = part.marked & part.wanted.clean;
+        part.copies = self.cache_copies(part.piece, clean, &part.old, FolioId(part.place));
+        part.marked & !part.wanted.clean | part.copies.unchanged
+    }
+
+    /// The words of a part say what became of its pages. Entries of clean ones that moved are added to the others.
+    fn settle(&self, block: &Block, part: &mut Part, all_moved: Pages) {
+        let base = page_index(part.piece);
+        let marked = part.marked;
+        for (page, &old) in part.old.iter().enumerate().filter(|(page, _)| marked >> page & 1 != 0) {
             let (word, bit) = (block.word(base + page), 1 << page);
-            let moved = isolation.moved & bit != 0;
+            let moved = all_moved & bit != 0;
             let next = if moved {
                 word.moved()
-            } else if copies.written & bit != 0 {
+            } else if part.copies.written & bit != 0 {
                 old.dirtied()
             } else {
                 word.not_moved(old)
             };
-            if moved && wanted.clean & bit != 0 {
-                entries[page] = old.entry();
+            if moved && part.wanted.clean & bit != 0 {
+                part.entries[page] = old.entry();
             }
             if let Some(next) = next {
                 block.set(base + page, next);
@@ -324,15 +377,40 @@ impl Engine {
                 self.note_returned(1);
             }
         }
-        self.settle_copies(block, copies, &old, isolation.moved);
+        self.settle_copies(block, part.copies, &part.old, all_moved);
     }
 }
 
-/// Where in staging a piece goes.
+/// A piece on its way.
 #[derive(Clone, Copy)]
-struct Target {
+struct Part {
+    piece: usize,
+    /// Where in staging it goes.
     place: u32,
-    address: usize,
+    wanted: Candidates,
+    /// The order of its slots; `None`: there were none.
+    order: Option<Order>,
+    /// Swap entries of its pages.
+    entries: [Option<SwapEntry>; FOLIO_PAGES],
+    /// Pages that were claimed, and the words that they had.
+    marked: Pages,
+    old: [PageWord; FOLIO_PAGES],
+    copies: Copies,
+}
+
+impl Default for Part {
+    fn default() -> Self {
+        Part {
+            piece: 0,
+            place: 0,
+            wanted: Candidates::default(),
+            order: Some(Order::ZERO),
+            entries: [None; FOLIO_PAGES],
+            marked: 0,
+            old: [PageWord::PRESENT; FOLIO_PAGES],
+            copies: Copies::default(),
+        }
+    }
 }
 
 pub(crate) fn covers(registered: &crate::ranges::Ranges, piece: usize, wanted: Pages) -> bool {

@@ -30,6 +30,7 @@ mod raw_child;
 mod readahead;
 mod reads;
 pub mod requests;
+mod row;
 mod shared;
 pub mod staging;
 pub mod sys;

@@ -1,7 +1,7 @@
 //! Moving pages by UFFDIO_MOVE: what the kernel answers, and what that means.
 
 use crate::engine::Engine;
-use crate::isolate::{Isolation, Pages, Refused};
+use crate::isolate::{Pages, Refused};
 use crate::pagemap;
 use crate::staging::FOLIO_PAGES;
 use crate::sys;
@@ -11,33 +11,41 @@ use folioswap_core::page_table::PAGE;
 use folioswap_group::counters::Counter;
 use rustix::io::Errno;
 
+/// What became of up to 64 consecutive pages, one bit each.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Moves {
+    pub(crate) moved: u64,
+    /// Moves that were tried.
+    pub(crate) tries: u64,
+    pub(crate) busy: u64,
+    pub(crate) unmovable: u64,
+    pub(crate) residue: u64,
+    /// At which page they ended, and why, if it was before the last.
+    pub(crate) refused: Option<(usize, Refused)>,
+}
+
 impl Engine {
-    /// Moves the pages of the piece, run by run, each to its place (consecutive pages have consecutive places), and notes
-    /// what became of them. Under the move lock; the pages' words say `Isolated`, by us.
-    pub(crate) fn move_runs(
-        &self,
-        piece: usize,
-        pages: Pages,
-        place_of: impl Fn(usize) -> usize,
-        isolation: &mut Isolation,
-    ) {
+    /// Moves pages from `start` on to as many from `target` on, run by run. Under the move lock; the pages' words say `Isolated`, by us.
+    pub(crate) fn move_runs(&self, start: usize, pages: u64, target: usize) -> Moves {
+        const PAGES: usize = u64::BITS as usize;
+        let mut moves = Moves::default();
         let mut page = 0;
-        let mut run_most = FOLIO_PAGES;
-        while page < FOLIO_PAGES {
+        let mut run_most = PAGES;
+        while page < PAGES {
             let run = ((pages >> page).trailing_ones() as usize).min(run_most);
             if run == 0 {
                 page += 1;
                 continue;
             }
-            let (from, userfault) = (piece + page * PAGE, self.userfault());
+            let (from, to, userfault) = (start + page * PAGE, target + page * PAGE, self.userfault());
             let result = match userfault.check_registered(from) {
                 // SAFETY: the pages are marked as isolated, so nobody else changes their state; the mapping of the first, which
                 // is that of all that are moved, is registered, and no unmapping is unread (the kernel would answer
                 // EAGAIN), so whoever touches a moved page is served.
-                Ok(()) => unsafe { userfault.move_pages(place_of(page), from, run * PAGE) },
+                Ok(()) => unsafe { userfault.move_pages(to, from, run * PAGE) },
                 Err(Errno::NOENT) => {
                     self.not_registered(from, run * PAGE);
-                    isolation.refused = Some(Refused::Gone);
+                    moves.refused = Some((page, Refused::Gone));
                     break;
                 }
                 Err(why) => Err(Stopped { done: 0, why }),
@@ -46,42 +54,42 @@ impl Engine {
                 Ok(()) => (run, None),
                 Err(stopped) => (stopped.done / PAGE, Some(stopped.why)),
             };
-            isolation.moves += 1;
-            isolation.moved |= bits(page, done);
+            moves.tries += 1;
+            moves.moved |= bits(page, done);
             page += done;
             match why {
                 None => {}
                 // A part was moved; the next attempt tells why it stopped, unless an event waits.
                 Some(Errno::AGAIN) if done > 0 => {}
                 Some(Errno::AGAIN) => {
-                    isolation.refused = Some(Refused::EventPending);
+                    moves.refused = Some((page, Refused::EventPending));
                     break;
                 }
                 Some(Errno::BUSY) => {
-                    isolation.busy |= bits(page, 1);
+                    moves.busy |= bits(page, 1);
                     page += 1;
                 }
                 // A run that reaches from one of the kernel's mappings into the next, which need not begin where a piece does:
                 // by halves, until what cannot be moved is a page.
                 Some(Errno::INVAL) if run - done > 1 => run_most = (run - done) / 2,
                 Some(Errno::INVAL) => {
-                    isolation.unmovable |= bits(page, 1);
+                    moves.unmovable |= bits(page, 1);
                     page += 1;
                 }
                 Some(Errno::EXIST) => {
-                    let pages = self.moved_after_all(piece + page * PAGE, place_of(page), run - done);
-                    isolation.moved |= bits(page, pages);
-                    isolation.residue |= if pages == 0 { bits(page, 1) } else { 0 };
+                    let pages = self.moved_after_all(start + page * PAGE, target + page * PAGE, run - done);
+                    moves.moved |= bits(page, pages);
+                    moves.residue |= if pages == 0 { bits(page, 1) } else { 0 };
                     page += pages.max(1);
                 }
                 // Absent by now (given up, or never there): leave it.
                 Some(_) => page += 1,
             }
         }
+        moves
     }
 
-    /// The move answered that something stands in the target: how many of the `pages` (up to 16), from the first on, has it moved there
-    /// itself? Under the move lock; the pages are `Isolated`, by us.
+    /// The move answered that something stands in the target: how many of the `pages`, from the first on, has it moved there itself? Under the move lock; the pages are `Isolated`, by us.
     ///
     /// Linux 6.18 moves many pages at a time, tries again when a page table entry has just changed (a protection that the handler lifts),
     /// succeeds, forgets that it did, and finds what it has moved in its way. ("userfaultfd: reset err to be 0 when move_pages_ptes
@@ -89,8 +97,17 @@ impl Engine {
     /// find zeroes. So both ends are asked. What is gone from the one and present in the other was moved: nobody fills what is
     /// `Isolated`, nobody removes it before the event is read, and the target was empty (`staging.rs`).
     fn moved_after_all(&self, source: usize, target: usize, pages: usize) -> usize {
-        let (source, target) = (self.pages_certainly(source, pages), self.pages_certainly(target, pages));
-        let moved = ((!source & target).trailing_ones() as usize).min(pages);
+        let mut moved = 0;
+        for first in (0..pages).step_by(FOLIO_PAGES) {
+            let (asked, at) = (FOLIO_PAGES.min(pages - first), first * PAGE);
+            let left = self.pages_certainly(source + at, asked);
+            let came = self.pages_certainly(target + at, asked);
+            let both = ((!left & came).trailing_ones() as usize).min(asked);
+            moved += both;
+            if both < asked {
+                break;
+            }
+        }
         self.figures().add(Counter::MovesMisreported, moved as u64);
         moved
     }
@@ -115,8 +132,8 @@ impl Engine {
     }
 }
 
-fn bits(first: usize, count: usize) -> Pages {
-    (((1u32 << count) - 1) << first) as Pages
+fn bits(first: usize, count: usize) -> u64 {
+    (((1u128 << count) - 1) << first) as u64
 }
 
 #[cfg(test)]
@@ -124,6 +141,7 @@ mod tests {
     use super::*;
     use crate::isolate::Candidates;
     use crate::isolate::page_index;
+    use crate::row::{ROW_PIECES, Row};
     use crate::staging::FOLIO;
     use crate::test_memory::{fill, map, moving_engine, word_at};
     use core::sync::atomic::AtomicBool;
@@ -144,13 +162,19 @@ mod tests {
         }
     }
 
-    /// Linux 6.18 loses pages here without [`Engine::moved_after_all`]: one folio in thirty, while a protection changes all the time.
+    /// Linux 6.18 loses pages here without [`Engine::moved_after_all`]: one row in thirty, while a protection changes all the time.
     #[test]
     fn what_the_kernel_moves_in_spite_of_its_answer_is_not_lost() {
         let Some(engine) = moving_engine() else { return };
-        let start = map(2 * FOLIO).next_multiple_of(FOLIO);
-        engine.register_pieces(start, start + FOLIO);
-        let block = engine.table.block_or_insert(start, engine.arena).unwrap();
+        let start = map((ROW_PIECES + 1) * FOLIO).next_multiple_of(FOLIO);
+        engine.register_pieces(start, start + ROW_PIECES * FOLIO);
+        let mut row = Row::of(start, Candidates::ALL_DIRTY);
+        for piece in (start..).step_by(FOLIO).take(ROW_PIECES).skip(1) {
+            assert!(row.append(piece, Candidates::ALL_DIRTY));
+        }
+        for (piece, _) in row.pieces() {
+            engine.table.block_or_insert(piece, engine.arena).unwrap();
+        }
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -161,23 +185,28 @@ mod tests {
                 }
             });
             let _end = Ends(&stop);
-            for round in 0..10_000 {
-                let there = present(engine, start);
-                for page in (0..FOLIO_PAGES).filter(|page| there >> page & 1 == 0) {
-                    let contents: Page = [round as u8; PAGE];
-                    // SAFETY: mapped by the test; the page is missing.
-                    let filled =
-                        unsafe { engine.userfault().copy(start + page * PAGE, contents.as_ptr(), PAGE) };
-                    filled.expect("a missing page");
+            for round in 0..5_000 {
+                for (piece, _) in row.pieces() {
+                    let there = present(engine, piece);
+                    for page in (0..FOLIO_PAGES).filter(|page| there >> page & 1 == 0) {
+                        let contents: Page = [round as u8; PAGE];
+                        // SAFETY: mapped by the test; the page is missing.
+                        let filled =
+                            unsafe { engine.userfault().copy(piece + page * PAGE, contents.as_ptr(), PAGE) };
+                        filled.expect("a missing page");
+                    }
                 }
-                let isolation = engine.isolate(start, Candidates::ALL_DIRTY);
-                assert_eq!(isolation.moved, !present(engine, start), "round {round}: {isolation:?}");
-                assert_eq!((isolation.busy, isolation.unmovable, isolation.residue), (0, 0, 0));
-                assert!(isolation.refused.is_none());
+                let done = engine.isolate_row(&row);
+                for ((piece, _), isolation) in row.pieces().zip(done) {
+                    assert_eq!(isolation.moved, !present(engine, piece), "round {round}: {isolation:?}");
+                    assert_eq!((isolation.busy, isolation.unmovable, isolation.residue), (0, 0, 0));
+                    assert!(isolation.refused.is_none());
+                    let block = engine.table.block(piece).expect("inserted");
+                    (0..FOLIO_PAGES).for_each(|page| block.set(page_index(piece) + page, PageWord::PRESENT));
+                }
                 // SAFETY: nobody else uses the ring.
                 let staging = unsafe { &mut *engine.staging.get() };
-                if isolation.moved != 0 {
-                    let place = staging.oldest().expect("pushed");
+                while let Some(place) = staging.oldest() {
                     for page in 0..FOLIO_PAGES {
                         if let Some(entry) = staging.folio_mut(place).entries[page].take() {
                             assert_eq!(
@@ -187,11 +216,10 @@ mod tests {
                             );
                             engine.space.abandon(entry);
                         }
-                        block.set(page_index(start) + page, PageWord::PRESENT);
                     }
                     staging.pop();
-                    staging.recycle(engine.userfault(), 1);
                 }
+                staging.recycle(engine.userfault(), 1);
             }
         });
         std::eprintln!("misreported: {} pages", engine.figures().counter(Counter::MovesMisreported));

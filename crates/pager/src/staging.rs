@@ -89,6 +89,11 @@ impl Staging {
     pub fn next_place_to_wait(&self) -> Option<u32> {
         self.next_place().filter(|_| self.occupied() + 1 < self.places)
     }
+    /// Places side by side from [`Staging::next_place_to_wait`] on.
+    pub fn places_in_a_row(&self) -> usize {
+        let until_full = (self.places - self.occupied()).saturating_sub(1);
+        until_full.min(self.places - self.pushed % self.places) as usize
+    }
     /// First address of a place.
     pub fn address(&self, place: u32) -> usize {
         self.base + place as usize * FOLIO

@@ -1,0 +1,245 @@
+//! Pieces side by side that leave together.
+//!
+//! What a move costs is for the most part the invalidation of other CPUs' TLBs (16 to 20 us, be it for one page or for many): so pages
+//! without a gap between them leave by one move, over the borders of pieces too. The row goes to as many places of staging side by side,
+//! where each piece is a folio of its own, as it is everywhere else.
+
+use crate::isolate::{Candidates, Pages};
+use crate::staging::{FOLIO, FOLIO_PAGES};
+
+/// Most pieces of a row: 256 KiB. Longer ones would gain little, and the move lock is held meanwhile.
+pub(crate) const ROW_PIECES: usize = 4;
+
+/// Consecutive pieces, and which of their pages may be taken.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Row {
+    start: usize,
+    wanted: [Candidates; ROW_PIECES],
+    pieces: usize,
+}
+
+impl Row {
+    /// One piece.
+    pub(crate) fn of(piece: usize, wanted: Candidates) -> Self {
+        let mut row = Row { start: piece, pieces: 1, ..Row::default() };
+        row.wanted[0] = wanted;
+        row
+    }
+
+    /// Adds the piece, if one move can take pages of it together with some of the last piece. False: it begins a row of its own.
+    pub(crate) fn append(&mut self, piece: usize, wanted: Candidates) -> bool {
+        const LAST: Pages = 1 << (FOLIO_PAGES - 1);
+        let goes_on = (1..ROW_PIECES).contains(&self.pieces)
+            && piece == self.start + self.pieces * FOLIO
+            && self.wanted[self.pieces - 1].all() & LAST != 0
+            && wanted.all() & 1 != 0;
+        if goes_on {
+            self.wanted[self.pieces] = wanted;
+            self.pieces += 1;
+        }
+        goes_on
+    }
+
+    /// Takes up to `most` pieces away from its front (one at least); `None` when it is empty.
+    pub(crate) fn take(&mut self, most: usize) -> Option<Row> {
+        let taken = self.pieces.min(most.max(1));
+        if taken == 0 {
+            return None;
+        }
+        let front = Row { pieces: taken, ..*self };
+        self.start += taken * FOLIO;
+        self.wanted.copy_within(taken.., 0);
+        self.pieces -= taken;
+        Some(front)
+    }
+
+    /// Address of the first piece.
+    pub(crate) fn start(&self) -> usize {
+        self.start
+    }
+
+    /// Pages that may be taken.
+    pub(crate) fn pages(&self) -> u64 {
+        self.pieces().map(|(_, wanted)| u64::from(wanted.all().count_ones())).sum()
+    }
+
+    /// The pieces, with their addresses.
+    pub(crate) fn pieces(&self) -> impl Iterator<Item = (usize, Candidates)> + '_ {
+        let wanted = self.wanted[..self.pieces].iter().enumerate();
+        wanted.map(|(number, wanted)| (self.start + number * FOLIO, *wanted))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Engine;
+    use crate::isolate::{Isolation, Refused, page_index};
+    use crate::test_memory::{fill, map, moving_engine, word_at};
+    use crate::uffd::Watch;
+    use folioswap_core::page::PageState;
+    use folioswap_core::page_table::PAGE;
+    use rustix::mm::{Advice, madvise};
+    use std::vec::Vec;
+
+    fn wanted(written: Pages, clean: Pages) -> Candidates {
+        Candidates { written, clean }
+    }
+
+    #[test]
+    fn a_row_goes_on_where_a_move_does() {
+        let first = 0x7000_0000;
+        let row = || Row::of(first, wanted(0xff00, 0));
+        for (piece, next, goes_on) in [
+            (first + FOLIO, wanted(1, 0), true),
+            (first + FOLIO, wanted(0, 1), true),
+            (first + FOLIO, wanted(2, 0), false),
+            (first + 2 * FOLIO, wanted(1, 0), false),
+            (first, wanted(1, 0), false),
+        ] {
+            assert_eq!(row().append(piece, next), goes_on, "{piece:x} {next:?}");
+        }
+        assert!(!Row::of(first, wanted(0x7fff, 0)).append(first + FOLIO, wanted(1, 0)));
+        assert!(!Row::default().append(0, wanted(1, 0)), "an empty one has no end");
+    }
+
+    #[test]
+    fn a_row_has_an_end_and_is_taken_from_the_front() {
+        let mut row = Row::of(FOLIO, wanted(Pages::MAX, 0));
+        for piece in 2..=ROW_PIECES {
+            assert!(row.append(piece * FOLIO, wanted(Pages::MAX, 0)));
+        }
+        assert!(!row.append((ROW_PIECES + 1) * FOLIO, wanted(Pages::MAX, 0)));
+        assert_eq!(row.pages(), (ROW_PIECES * FOLIO_PAGES) as u64);
+        let addresses = |row: Row| row.pieces().map(|(piece, _)| piece / FOLIO).collect::<Vec<_>>();
+        assert_eq!(row.take(3).map(addresses), Some(std::vec![1, 2, 3]));
+        assert_eq!(row.take(0).map(addresses), Some(std::vec![4]));
+        assert!(row.take(4).is_none());
+    }
+
+    /// Two full rows of memory, each page with contents of its own, registered.
+    fn pieces(engine: &Engine) -> usize {
+        let start = map((2 * ROW_PIECES + 1) * FOLIO).next_multiple_of(FOLIO);
+        for number in 0..2 * ROW_PIECES {
+            let piece = start + number * FOLIO;
+            fill(piece);
+            for page in 0..FOLIO_PAGES {
+                // SAFETY: just mapped.
+                unsafe { *((piece + page * PAGE + 8) as *mut usize) = number };
+            }
+            engine.table.block_or_insert(piece, engine.arena).unwrap();
+        }
+        engine.register_pieces(start, start + 2 * ROW_PIECES * FOLIO);
+        start
+    }
+
+    /// A row of these pieces from `start` on.
+    fn row(start: usize, all: &[Pages]) -> Row {
+        let mut row = Row::of(start, wanted(all[0], 0));
+        for (number, &pages) in all.iter().enumerate().skip(1) {
+            // Whether one move reaches over the border does not matter here.
+            row.wanted[number] = wanted(pages, 0);
+            row.pieces = number + 1;
+        }
+        row
+    }
+
+    /// Each page is where its word says, with its contents; returns what has moved.
+    fn check(engine: &Engine, row: &Row, done: &[Isolation; ROW_PIECES]) -> Vec<Pages> {
+        // SAFETY: nobody else uses the ring.
+        let staging = unsafe { &*engine.staging.get() };
+        let folios: Vec<_> = staging.waiting_places().collect();
+        for ((piece, _), isolation) in row.pieces().zip(done) {
+            let block = engine.table.block(piece).unwrap();
+            for page in 0..FOLIO_PAGES {
+                let state = block.word(page_index(piece) + page).state();
+                if isolation.moved >> page & 1 == 0 {
+                    assert!(matches!(state, PageState::Present(_)), "{piece:x} {page}: {state:?}");
+                    continue;
+                }
+                let PageState::Leaving(entry) = state else { panic!("{piece:x} {page}: {state:?}") };
+                let place =
+                    folios.iter().copied().find(|&place| staging.folio(place).address == piece).unwrap();
+                assert_eq!(engine.staging_place(entry), Some(place));
+                assert_eq!(staging.folio(place).entries[page], Some(entry));
+                let staged = staging.address(place) + page * PAGE;
+                let number = (piece - row.start) / FOLIO;
+                assert_eq!((word_at(staged), word_at(staged + 8)), (7 + page as u64, number as u64));
+                assert_eq!(engine.pages_now(piece, FOLIO_PAGES).present >> page & 1, 0);
+            }
+        }
+        done.iter().map(|isolation| isolation.moved).collect()
+    }
+
+    #[test]
+    fn a_whole_row_leaves_by_one_move() {
+        let Some(engine) = moving_engine() else { return };
+        let row = row(pieces(engine), &[0xfff0, Pages::MAX, Pages::MAX, 0x00ff]);
+        let done = engine.isolate_row(&row);
+        assert_eq!(check(engine, &row, &done), [0xfff0, Pages::MAX, Pages::MAX, 0x00ff]);
+        assert_eq!(done.iter().map(|isolation| isolation.moves).sum::<u64>(), 1);
+    }
+
+    #[test]
+    fn what_cannot_leave_in_the_middle_of_a_row_keeps_nothing_else() {
+        let Some(engine) = moving_engine() else { return };
+        let start = pieces(engine);
+        let third = row(start + 2 * FOLIO, &[Pages::MAX]);
+        // The second piece has become another mapping.
+        // SAFETY: nothing of it is moved or protected.
+        unsafe { engine.userfault().unregister(start + FOLIO, FOLIO) }.unwrap();
+        let row = row(start, &[0x0f0f, Pages::MAX, 0x8001, 0]);
+        let done = engine.isolate_row(&row);
+        assert_eq!(done[1].refused, Some(Refused::Gone));
+        // What comes after a refusal is looked at again another time.
+        assert_eq!(check(engine, &row, &done), [0x0f0f, 0, 0, 0]);
+        engine.register_pieces(start, start + 2 * ROW_PIECES * FOLIO);
+        let after = engine.isolate_row(&third);
+        assert_eq!((after[0].moved, after[0].refused), (Pages::MAX, None));
+    }
+
+    #[test]
+    fn a_piece_of_which_nothing_leaves_is_a_folio_without_pages() {
+        let Some(engine) = moving_engine() else { return };
+        let start = pieces(engine);
+        // Nothing is in the second any more (an event, which nobody reads here, would stand in the way of every move), and the fourth is
+        // another mapping.
+        // SAFETY: nobody uses them.
+        unsafe {
+            engine.userfault().unregister(start + FOLIO, FOLIO).unwrap();
+            madvise((start + FOLIO) as *mut _, FOLIO, Advice::LinuxDontNeed).unwrap();
+            engine.userfault().unregister(start + 3 * FOLIO, FOLIO).unwrap();
+        }
+        engine.userfault().register(start + FOLIO, FOLIO, Watch::Program).unwrap();
+        let row = row(start, &[1, 1, 1, 1 << 15]);
+        let done = engine.isolate_row(&row);
+        assert_eq!(check(engine, &row, &done), [1, 0, 1, 0]);
+        // SAFETY: nobody else uses the ring.
+        let staging = unsafe { &*engine.staging.get() };
+        let folios: Vec<_> = staging.waiting_places().map(|place| staging.folio(place)).collect();
+        assert_eq!(folios.len(), 3, "those behind the last page stay free");
+        assert!(folios[1].entries.iter().all(Option::is_none));
+    }
+
+    #[test]
+    fn a_row_ends_where_the_ring_does() {
+        let Some(engine) = moving_engine() else { return };
+        let start = pieces(engine);
+        // SAFETY: nobody else uses the ring.
+        let staging = unsafe { &mut *engine.staging.get() };
+        assert_eq!(staging.places_in_a_row(), staging.places() as usize - 1);
+        while staging.next_place() != Some(staging.places() as u32 - 2) {
+            staging.push();
+            staging.pop();
+            staging.recycle(engine.userfault(), 1);
+        }
+        assert_eq!(staging.places_in_a_row(), 2);
+        let mut rest = row(start, &[Pages::MAX; ROW_PIECES]);
+        let front = rest.take(staging.places_in_a_row()).unwrap();
+        assert_eq!(check(engine, &front, &engine.isolate_row(&front))[..2], [Pages::MAX; 2]);
+        assert_eq!(staging.next_place(), Some(0));
+        assert!(staging.places_in_a_row() >= 2);
+        let done = engine.isolate_row(&rest);
+        assert_eq!([done[0].moved, done[1].moved], [Pages::MAX; 2]);
+    }
+}
