@@ -11,7 +11,7 @@
 //!
 //! What is compared is how soon: touches for each page and fault for which one was watched. A piece is watched until the first touch, after which it
 //! is like any other; so watching costs one fault for each piece, where all of it is wanted. As long as it is not worth it, each fault out of order is
-//! such an experiment; where it is, one of several.
+//! such an experiment, if there is a place for one more; where it is, one of several.
 
 use crate::around::Kind::{Displaced, Neighbours};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -25,7 +25,7 @@ const SAMPLES: usize = 1024;
 const HORIZON_PART: u64 = 64;
 const HORIZON_MIN: u64 = 512;
 const HORIZON_MAX: u64 = 1 << 14;
-/// A touch within so many faults is the other half of what was touched just now: it says nothing about the rest.
+/// A touch within so many faults is the other half of what was touched just now: it says nothing about the rest, which goes on being watched.
 const BURST: u16 = 4;
 /// A page that came along stays for about as many faults as pages fit, by this: then as many as fit have come since.
 const STAY_PART: u64 = 16;
@@ -67,6 +67,13 @@ impl Sample {
     fn pages(self) -> Pages {
         (self.0 >> 16) as Pages
     }
+    /// What is left of it without these pages.
+    fn without(self, pages: Pages) -> Self {
+        match self.pages() & !pages {
+            0 => Sample::NONE,
+            _ => Sample(self.0 & !(u64::from(pages) << 16)),
+        }
+    }
     fn age(self, now: u16) -> u16 {
         now.wrapping_sub(self.0 as u16)
     }
@@ -95,7 +102,7 @@ impl Tally {
     }
     fn halve(&self) {
         for sum in [&self.touches, &self.watched] {
-            sum.fetch_sub(sum.load(Relaxed).div_ceil(2), Relaxed);
+            let _ = sum.fetch_update(Relaxed, Relaxed, |sum| Some(sum / 2));
         }
     }
 }
@@ -112,7 +119,7 @@ pub struct Around {
     is_worth_it: AtomicU32,
     /// Faults out of order until one brings its page alone, where it is worth it.
     until_alone: AtomicU32,
-    /// Pages that fit.
+    /// Pages that the limit holds.
     room: AtomicU64,
 }
 
@@ -131,7 +138,8 @@ impl Default for Around {
 }
 
 impl Around {
-    /// So many pages fit.
+    /// The limit holds so many pages. (Where others of the group have their part of it, what comes along stays for less, and is wanted while it stays
+    /// less often than this says. The comparison with what is displaced does not depend on it.)
     pub fn set_room(&self, pages: u64) {
         self.room.store(pages, Relaxed);
     }
@@ -140,10 +148,9 @@ impl Around {
     pub fn brings(&self, piece: usize, neighbours: Pages) -> bool {
         if self.is_worth_it.load(Relaxed) != 0 {
             let left = self.until_alone.load(Relaxed);
-            self.until_alone.store(left.checked_sub(1).unwrap_or(ALONE), Relaxed);
-            if left > 0 {
-                return true;
-            }
+            let is_watched = left == 0 && self.watch(piece, Neighbours, neighbours);
+            self.until_alone.store(if is_watched { ALONE } else { left.saturating_sub(1) }, Relaxed);
+            return !is_watched;
         }
         self.watch(piece, Neighbours, neighbours);
         false
@@ -151,15 +158,17 @@ impl Around {
 
     /// A fault on the page `touched` of a piece has brought back its `pages`, from a device. Handler.
     pub fn came_back(&self, piece: usize, touched: usize, pages: Pages) {
-        let now = self.faults.fetch_add(1, Relaxed);
+        let now = self.faults.fetch_add(1, Relaxed).wrapping_add(1);
         self.end_if_over(&self.samples[now as usize % SAMPLES]);
         let slot = self.slot(piece);
         let sample = Sample(slot.load(Relaxed));
-        if sample.piece() != piece || sample.pages() & pages == 0 || !self.end(slot, sample) {
+        if sample.piece() != piece || sample.pages() & pages == 0 {
             return;
         }
         let age = sample.age(now as u16);
-        if age >= BURST {
+        if age < BURST {
+            self.replace(slot, sample, sample.without(pages));
+        } else if self.replace(slot, sample, Sample::NONE) {
             self.note(sample, u64::from(sample.pages() >> touched & 1), age.into());
         }
     }
@@ -175,24 +184,23 @@ impl Around {
         &self.samples[(hash >> (64 - SAMPLES.ilog2())) as usize]
     }
 
-    /// Watches these pages, if there is a place.
-    fn watch(&self, piece: usize, kind: Kind, pages: Pages) {
+    /// Watches these pages, if there are any, and a place. False: not.
+    fn watch(&self, piece: usize, kind: Kind, pages: Pages) -> bool {
         let slot = self.slot(piece);
         self.end_if_over(slot);
-        if pages != 0 && slot.load(Relaxed) == Sample::NONE.0 {
-            slot.store(Sample::new(piece, kind, pages, self.faults.load(Relaxed) as u16).0, Relaxed);
-        }
+        let sample = Sample::new(piece, kind, pages, self.faults.load(Relaxed) as u16);
+        pages != 0 && self.replace(slot, Sample::NONE, sample)
     }
 
-    /// True: it was the caller who ended it.
-    fn end(&self, slot: &AtomicU64, sample: Sample) -> bool {
-        slot.compare_exchange(sample.0, Sample::NONE.0, Relaxed, Relaxed).is_ok()
+    /// False: somebody else was faster.
+    fn replace(&self, slot: &AtomicU64, before: Sample, after: Sample) -> bool {
+        slot.compare_exchange(before.0, after.0, Relaxed, Relaxed).is_ok()
     }
 
     fn end_if_over(&self, slot: &AtomicU64) {
         let (sample, horizon) = (Sample(slot.load(Relaxed)), self.horizon());
         let is_over = u64::from(sample.age(self.faults.load(Relaxed) as u16)) >= horizon;
-        if sample != Sample::NONE && is_over && self.end(slot, sample) {
+        if sample != Sample::NONE && is_over && self.replace(slot, sample, Sample::NONE) {
             self.note(sample, 0, horizon);
         }
     }
@@ -225,8 +233,8 @@ impl Around {
         let ((touches, watched), (displaced, away)) = (self.neighbours.sums(), self.displaced.sums());
         let was = self.is_worth_it.load(Relaxed) != 0;
         let least = if was { LEAST_RATIO_TO_GO_ON } else { LEAST_RATIO };
-        let is_sooner =
-            4 * u128::from(touches) * u128::from(away) >= u128::from(least * displaced) * u128::from(watched);
+        let is_sooner = 4 * u128::from(touches) * u128::from(away)
+            >= u128::from(least) * u128::from(displaced) * u128::from(watched);
         let is_soon = touches * expects_one >= watched;
         let is = is_sooner && is_soon;
         self.is_worth_it.store(u32::from(is), Relaxed);
@@ -388,10 +396,13 @@ mod tests {
     #[test]
     fn of_what_is_worth_it_one_fault_of_many_brings_its_page_alone() {
         let around = Around::default();
-        assert!((0..1000).all(|piece| !around.brings(piece, 0b110)));
         around.is_worth_it.store(1, Relaxed);
         let alone = (0..10 * (ALONE as usize + 1)).filter(|&piece| !around.brings(piece, 0b110));
         assert_eq!(alone.count(), 10);
+        around.is_worth_it.store(0, Relaxed);
+        assert!((0..100 * SAMPLES).all(|piece| !around.brings(piece, 0b110)));
+        around.is_worth_it.store(1, Relaxed);
+        assert!((0..1000).all(|piece| around.brings(piece, 0b110)), "there is no place to watch more");
     }
 
     #[test]
@@ -407,15 +418,14 @@ mod tests {
         for (touched, pages) in [(0, 0b1), (1, 0b10), (2, 0b100)] {
             around.came_back(5, touched, pages);
         }
-        assert_eq!(sums(), [(1, 30), (0, 0)]);
+        assert_eq!(sums(), [(1, 33), (0, 0)]);
         // Along with another page; in a burst; too late.
         around.came_back(6, 2, 0b110);
-        assert_eq!(sums(), [(1, 30), (0, 24)]);
-        around.displaced(7, 0b1);
+        assert_eq!(sums(), [(1, 33), (0, 26)]);
+        around.displaced(7, 0b111);
         around.came_back(7, 0, 0b1);
-        around.displaced(7, 0b1);
         later(HORIZON_MIN as u32);
         around.displaced(7, 0b1);
-        assert_eq!(sums(), [(1, 30), (0, 24 + HORIZON_MIN)]);
+        assert_eq!(sums(), [(1, 33), (0, 26 + 2 * HORIZON_MIN)], "of two pages");
     }
 }

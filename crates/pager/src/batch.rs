@@ -88,7 +88,13 @@ impl Evictor {
             }
             let Some((piece, present)) = self.next_piece() else { break };
             self.aging.note(u64::from(present.count_ones()), 0);
-            let wanted = self.wanted_of(piece, present, batch);
+            let wanted = match self.wanted_of(piece, present, batch) {
+                Ok(wanted) => wanted,
+                Err(refused) => {
+                    batch.event_pending |= refused == Refused::EventPending;
+                    break;
+                }
+            };
             if wanted.all() != 0 && !row.append(piece, wanted) {
                 let before = core::mem::replace(&mut row, Row::of(piece, wanted));
                 if self.take_row(before, batch).is_some() {
@@ -136,25 +142,27 @@ impl Evictor {
     }
 
     /// What may be taken of a piece now. Where write-back is stuck, what is clean of it leaves at once.
-    fn wanted_of(&mut self, piece: usize, present: Pages, batch: &mut Batch) -> Candidates {
+    ///
+    /// # Errors
+    /// Why that was refused; the batch ends then.
+    fn wanted_of(&mut self, piece: usize, present: Pages, batch: &mut Batch) -> Result<Candidates, Refused> {
         let engine = self.engine;
         engine.figures().add(Counter::ScannedBackground, present.count_ones() as u64);
-        let Some(block) = engine.table.block_or_insert(piece, engine.arena) else {
-            return Candidates::default();
-        };
         let present = self.without_shared(piece, present, batch);
-        if present == 0 {
-            return Candidates::default();
-        }
+        let block = engine.table.block_or_insert(piece, engine.arena).filter(|_| present != 0);
+        let Some(block) = block else { return Ok(Candidates::default()) };
         let candidates = engine.candidates(block, piece, present, &mut self.aging);
         if !self.stuck || candidates.clean == 0 {
-            return candidates;
+            return Ok(candidates);
         }
         let (dropped, left) = engine.drop_clean(piece, candidates.clean);
         batch.note(&dropped);
         batch.written += left;
         self.aging.note(0, u64::from(dropped.moved.count_ones()));
-        candidates.among(!dropped.moved)
+        match dropped.refused {
+            Some(refused) => Err(refused),
+            None => Ok(candidates.among(!dropped.moved)),
+        }
     }
 
     /// Takes a row out of the program. What was refused, if anything was: the batch ends then.
@@ -167,6 +175,8 @@ impl Evictor {
             let done = self.engine.isolate_row(&part);
             done.iter().for_each(|isolation| batch.note(isolation));
             refused = done.iter().find_map(|isolation| isolation.refused);
+            batch.event_pending |=
+                done.iter().any(|isolation| isolation.refused == Some(Refused::EventPending));
             for ((piece, wanted), isolation) in part.pieces().zip(done) {
                 if refused.is_none() && isolation.busy != 0 {
                     refused = self.take_busy(piece, wanted, isolation.busy, batch);
@@ -174,7 +184,6 @@ impl Evictor {
             }
         }
         self.aging.note(0, batch.isolated - before);
-        batch.event_pending |= refused == Some(Refused::EventPending);
         refused
     }
 
@@ -198,6 +207,7 @@ impl Evictor {
         batch.note(&second);
         engine.figures().add(Counter::Unshared, second.moved.count_ones() as u64);
         engine.figures().add(Counter::Pinned, second.busy.count_ones() as u64);
+        batch.event_pending |= second.refused == Some(Refused::EventPending);
         let left = wanted.clean & second.busy;
         for page in (0..FOLIO_PAGES).filter(|page| self.desperate && left >> page & 1 != 0) {
             // Next time it is taken like any other.

@@ -77,7 +77,7 @@ impl Handler {
             };
             let word = block.word(page_index(address));
             let done = match word.state() {
-                // The evictor is between marking and moving: its section is a few microseconds.
+                // The evictor is between marking and moving: its section is some tens of microseconds.
                 PageState::Isolated(_) => {
                     drop(engine.move_lock.lock());
                     false

@@ -11,9 +11,11 @@ const OPEN: u32 = 0;
 const HELD: u32 = 1;
 const WAITED_FOR: u32 = 2;
 
-/// Looks at a lock before its thread sleeps: some 40 us, twice as long as the evictor holds one for the move of a folio. To sleep and be
-/// woken takes longer, and the evictor would be back first.
+/// Looks at a lock before its thread sleeps: tens of microseconds, about as long as the evictor holds one for a move. To sleep and be woken
+/// takes longer, and the evictor would be back first.
 const SPINS: u32 = 1000;
+/// After so many, the holder may be waiting for this very CPU.
+const SPINS_BEFORE_YIELD: u32 = 100;
 
 /// Mutual exclusion; spins for a while, then sleeps.
 #[repr(C)]
@@ -30,9 +32,14 @@ impl Lock {
 
     /// Takes the lock; to be given back by [`Lock::release`], by whichever thread.
     pub fn acquire(&self) {
-        for _ in 0..SPINS {
-            if self.0.compare_exchange_weak(OPEN, HELD, Acquire, Relaxed).is_ok() {
+        for spin in 0..SPINS {
+            if self.0.load(Relaxed) == OPEN
+                && self.0.compare_exchange_weak(OPEN, HELD, Acquire, Relaxed).is_ok()
+            {
                 return;
+            }
+            if spin == SPINS_BEFORE_YIELD {
+                rustix::thread::sched_yield();
             }
             core::hint::spin_loop();
         }

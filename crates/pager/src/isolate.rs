@@ -1,4 +1,4 @@
-//! Taking pages out of the program: from a piece of 64 KiB of it into a place in staging.
+//! Taking pages out of the program: from pieces of 64 KiB of it into places in staging.
 
 use crate::clean::Copies;
 use crate::engine::Engine;
@@ -20,7 +20,7 @@ pub type Pages = u16;
 pub struct Isolation {
     /// In staging now.
     pub moved: Pages,
-    /// Moves that were tried.
+    /// Moves that were tried; of a row, all with its first piece.
     pub moves: u64,
     /// Shared after a fork, or pinned for I/O: the kernel does not move them.
     pub busy: Pages,
@@ -28,7 +28,7 @@ pub struct Isolation {
     pub unmovable: Pages,
     /// Something stood in the place of a page that is still in the program.
     pub residue: Pages,
-    /// Why nothing was tried, if so.
+    /// Why something was not tried, if so.
     pub refused: Option<Refused>,
 }
 
@@ -41,7 +41,7 @@ impl Isolation {
         (self.busy, self.unmovable) = (of_piece(moves.busy), of_piece(moves.unmovable));
         self.residue = of_piece(moves.residue);
         let ended_here = moves.refused.filter(|(page, _)| page / FOLIO_PAGES == number);
-        self.refused = self.refused.or(ended_here.map(|(_, why)| why));
+        self.refused = ended_here.map(|(_, why)| why).or(self.refused);
     }
 }
 
@@ -165,7 +165,7 @@ impl Engine {
         self.isolate_row(&Row::of(piece, wanted))[0]
     }
 
-    /// The same for a row of no more than [`Staging::places_in_a_row`] pieces: what became of each. What is refused ends it.
+    /// The same for a row of no more than [`Staging::places_in_a_row`] pieces: what became of each. An event that waits ends it.
     pub(crate) fn isolate_row(&self, row: &Row) -> [Isolation; ROW_PIECES] {
         // SAFETY: the evictor alone uses the ring outside of the write-back lock's sections.
         let staging = unsafe { &*self.staging.get() };
@@ -205,7 +205,7 @@ impl Engine {
             }
         }
         let parts = &mut parts[..row.pieces().count()];
-        {
+        let pushed = {
             let _events_wait = self.move_lock.lock();
             self.move_parts(row.start(), staging.address(first_place), parts, &mut done);
             // Those behind the last that holds anything stay for the next row; what a piece between left empty is a folio without pages.
@@ -221,11 +221,12 @@ impl Engine {
                 staging.push();
                 self.note_gone(isolation.moved.count_ones() as u64);
             }
-        }
-        let is_in_the_way = |isolation: &Isolation| isolation.residue != 0;
-        if done.iter().all(|isolation| isolation.moved == 0) && done.iter().any(is_in_the_way) {
-            // Or each later folio would find it in its way.
-            staging.empty_next_place(self.userfault());
+            pushed
+        };
+        for (part, _) in parts.iter().zip(&done).skip(pushed).filter(|(_, isolation)| isolation.residue != 0)
+        {
+            // Or a later folio would find it in its way, and might take it for its own.
+            staging.empty(self.userfault(), part.place);
         }
         for (part, isolation) in parts.iter_mut().zip(&done) {
             self.account_for(part, isolation.moved);

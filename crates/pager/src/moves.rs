@@ -44,7 +44,8 @@ impl Engine {
                 // EAGAIN), so whoever touches a moved page is served.
                 Ok(()) => unsafe { userfault.move_pages(to, from, run * PAGE) },
                 Err(Errno::NOENT) => {
-                    self.not_registered(from, run * PAGE);
+                    // Of the others of the run nothing is known.
+                    self.not_registered(from, run.min(FOLIO_PAGES - page % FOLIO_PAGES) * PAGE);
                     moves.refused = Some((page, Refused::Gone));
                     break;
                 }
@@ -58,10 +59,13 @@ impl Engine {
             moves.moved |= bits(page, done);
             page += done;
             match why {
-                None => {}
+                None => run_most = PAGES,
                 // A part was moved; the next attempt tells why it stopped, unless an event waits.
                 Some(Errno::AGAIN) if done > 0 => {}
                 Some(Errno::AGAIN) => {
+                    // Nor does it tell then of what the last one has moved without saying so.
+                    let pages = self.moved_after_all(from, to, run);
+                    moves.moved |= bits(page, pages);
                     moves.refused = Some((page, Refused::EventPending));
                     break;
                 }

@@ -76,9 +76,10 @@ mod tests {
     use crate::engine::Engine;
     use crate::isolate::{Isolation, Refused, page_index};
     use crate::test_memory::{fill, map, moving_engine, word_at};
-    use crate::uffd::Watch;
+    use crate::uffd::{Message, Watch};
     use folioswap_core::page::PageState;
     use folioswap_core::page_table::PAGE;
+    use rustix::io::Errno;
     use rustix::mm::{Advice, madvise};
     use std::vec::Vec;
 
@@ -193,7 +194,6 @@ mod tests {
         assert_eq!(done[1].refused, Some(Refused::Gone));
         // What comes after a refusal is looked at again another time.
         assert_eq!(check(engine, &row, &done), [0x0f0f, 0, 0, 0]);
-        engine.register_pieces(start, start + 2 * ROW_PIECES * FOLIO);
         let after = engine.isolate_row(&third);
         assert_eq!((after[0].moved, after[0].refused), (Pages::MAX, None));
     }
@@ -219,6 +219,43 @@ mod tests {
         let folios: Vec<_> = staging.waiting_places().map(|place| staging.folio(place)).collect();
         assert_eq!(folios.len(), 3, "those behind the last page stay free");
         assert!(folios[1].entries.iter().all(Option::is_none));
+    }
+
+    #[test]
+    fn places_that_stay_free_are_empty_afterwards() {
+        for first in [0, 1] {
+            let Some(engine) = moving_engine() else { return };
+            let start = pieces(engine);
+            // SAFETY: nobody else uses the ring.
+            let staging = unsafe { &*engine.staging.get() };
+            let second = staging.address(staging.next_place().unwrap() + 1);
+            fill(second);
+            let row = row(start, &[first, Pages::MAX]);
+            let done = engine.isolate_row(&row);
+            assert_eq!(check(engine, &row, &done)[..2], [first, 0]);
+            assert_eq!(done[1].residue, Pages::MAX);
+            assert_eq!(engine.pages_now(second, FOLIO_PAGES).present, 0, "{first}");
+        }
+    }
+
+    #[test]
+    fn an_event_that_waits_ends_a_row_and_nothing_is_lost() {
+        let Some(engine) = moving_engine() else { return };
+        let start = pieces(engine);
+        let row = row(start, &[Pages::MAX; ROW_PIECES]);
+        let given_up = start + (2 * ROW_PIECES - 1) * FOLIO;
+        std::thread::scope(|scope| {
+            // Waits until its event is read.
+            // SAFETY: nobody uses it.
+            scope.spawn(move || unsafe { madvise(given_up as *mut _, PAGE, Advice::LinuxDontNeed) });
+            while engine.userfault().check_registered(start) != Err(Errno::AGAIN) {}
+            let done = engine.isolate_row(&row);
+            assert_eq!(done[0].refused, Some(Refused::EventPending));
+            assert_eq!(check(engine, &row, &done), [0; ROW_PIECES]);
+            while engine.userfault().read(&mut [Message::EMPTY; 1]) == 0 {}
+        });
+        let done = engine.isolate_row(&row);
+        assert_eq!(check(engine, &row, &done), [Pages::MAX; ROW_PIECES]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! How fast what is hot grows cold again.
 //!
-//! A page that came back from staging or a device by a fault of its own is hot; the clock passes it, and cools it for the next
+//! A page that came back from staging, or from a device out of order, is hot; the clock passes it, and cools it for the next
 //! round. Were every hot page cooled at every round, a stream of pages that are used once would wear out all that is used again and
 //! again: nobody tells us that a page is touched as long as it stays. So hot pages are cooled at the pace at which cold ones are
 //! found and taken, and all of them only after a round that found next to none.
