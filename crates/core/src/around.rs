@@ -4,12 +4,12 @@
 //! data stand between it and the pages that it lacks. It is not where single pages are touched at random, nor where everything is
 //! equally hot and does not fit: there both are wanted equally soon. So both are counted, and in the same way, for both are away until
 //! somebody touches them: *neighbours*, which did not come along with a page of their piece, and *displaced* pages, which have just
-//! been written back. How many of the one and of the other are touched within the next faults?
+//! been written back. How soon are the one and the other touched?
 //!
-//! GNU sort in half of its need, at the beginning of its last merge: of the neighbours 1.5 to 8 times as many as of the displaced. The same
-//! with its store counted to the limit, where it thrashes, and a Python array touched at random: as many, within a third.
+//! GNU sort in half of its need, at the beginning of its last merge: neighbours 1.5 to 8 times as soon as displaced pages. The same with
+//! its store counted to the limit, where it thrashes, and a Python array touched at random: as soon, within a third.
 //!
-//! What is compared is how soon: touches for each page and fault for which one was watched. A piece is watched until the first touch, after which it
+//! *How soon* is touches for each page and fault for which one was watched. A piece is watched until the first touch, after which it
 //! is like any other; so watching costs one fault for each piece, where all of it is wanted. As long as it is not worth it, each fault out of order is
 //! such an experiment, if there is a place for one more; where it is, one of several.
 
@@ -77,6 +77,11 @@ impl Sample {
     fn age(self, now: u16) -> u16 {
         now.wrapping_sub(self.0 as u16)
     }
+}
+
+/// False: somebody else was faster.
+fn replace(slot: &AtomicU64, before: Sample, after: Sample) -> bool {
+    slot.compare_exchange(before.0, after.0, Relaxed, Relaxed).is_ok()
 }
 
 /// What became of a kind.
@@ -167,8 +172,8 @@ impl Around {
         }
         let age = sample.age(now as u16);
         if age < BURST {
-            self.replace(slot, sample, sample.without(pages));
-        } else if self.replace(slot, sample, Sample::NONE) {
+            replace(slot, sample, sample.without(pages));
+        } else if replace(slot, sample, Sample::NONE) {
             self.note(sample, u64::from(sample.pages() >> touched & 1), age.into());
         }
     }
@@ -189,18 +194,13 @@ impl Around {
         let slot = self.slot(piece);
         self.end_if_over(slot);
         let sample = Sample::new(piece, kind, pages, self.faults.load(Relaxed) as u16);
-        pages != 0 && self.replace(slot, Sample::NONE, sample)
-    }
-
-    /// False: somebody else was faster.
-    fn replace(&self, slot: &AtomicU64, before: Sample, after: Sample) -> bool {
-        slot.compare_exchange(before.0, after.0, Relaxed, Relaxed).is_ok()
+        pages != 0 && replace(slot, Sample::NONE, sample)
     }
 
     fn end_if_over(&self, slot: &AtomicU64) {
         let (sample, horizon) = (Sample(slot.load(Relaxed)), self.horizon());
         let is_over = u64::from(sample.age(self.faults.load(Relaxed) as u16)) >= horizon;
-        if sample != Sample::NONE && is_over && self.replace(slot, sample, Sample::NONE) {
+        if sample != Sample::NONE && is_over && replace(slot, sample, Sample::NONE) {
             self.note(sample, 0, horizon);
         }
     }

@@ -38,6 +38,7 @@ impl Batch {
     fn note(&mut self, isolation: &Isolation) {
         self.isolated += isolation.moved.count_ones() as u64;
         self.moves += isolation.moves;
+        self.event_pending |= isolation.refused == Some(Refused::EventPending);
     }
 }
 
@@ -88,13 +89,7 @@ impl Evictor {
             }
             let Some((piece, present)) = self.next_piece() else { break };
             self.aging.note(u64::from(present.count_ones()), 0);
-            let wanted = match self.wanted_of(piece, present, batch) {
-                Ok(wanted) => wanted,
-                Err(refused) => {
-                    batch.event_pending |= refused == Refused::EventPending;
-                    break;
-                }
-            };
+            let Ok(wanted) = self.wanted_of(piece, present, batch) else { break };
             if wanted.all() != 0 && !row.append(piece, wanted) {
                 let before = core::mem::replace(&mut row, Row::of(piece, wanted));
                 if self.take_row(before, batch).is_some() {
@@ -149,8 +144,12 @@ impl Evictor {
         let engine = self.engine;
         engine.figures().add(Counter::ScannedBackground, present.count_ones() as u64);
         let present = self.without_shared(piece, present, batch);
-        let block = engine.table.block_or_insert(piece, engine.arena).filter(|_| present != 0);
-        let Some(block) = block else { return Ok(Candidates::default()) };
+        if present == 0 {
+            return Ok(Candidates::default());
+        }
+        let Some(block) = engine.table.block_or_insert(piece, engine.arena) else {
+            return Ok(Candidates::default());
+        };
         let candidates = engine.candidates(block, piece, present, &mut self.aging);
         if !self.stuck || candidates.clean == 0 {
             return Ok(candidates);
@@ -175,8 +174,6 @@ impl Evictor {
             let done = self.engine.isolate_row(&part);
             done.iter().for_each(|isolation| batch.note(isolation));
             refused = done.iter().find_map(|isolation| isolation.refused);
-            batch.event_pending |=
-                done.iter().any(|isolation| isolation.refused == Some(Refused::EventPending));
             for ((piece, wanted), isolation) in part.pieces().zip(done) {
                 if refused.is_none() && isolation.busy != 0 {
                     refused = self.take_busy(piece, wanted, isolation.busy, batch);
@@ -207,7 +204,6 @@ impl Evictor {
         batch.note(&second);
         engine.figures().add(Counter::Unshared, second.moved.count_ones() as u64);
         engine.figures().add(Counter::Pinned, second.busy.count_ones() as u64);
-        batch.event_pending |= second.refused == Some(Refused::EventPending);
         let left = wanted.clean & second.busy;
         for page in (0..FOLIO_PAGES).filter(|page| self.desperate && left >> page & 1 != 0) {
             // Next time it is taken like any other.

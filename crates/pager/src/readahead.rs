@@ -78,20 +78,20 @@ impl Engine {
             PageState::Stored(entry) => self.space.file_slot(entry).is_none(),
             _ => false,
         };
-        let neighbours = || pages_that(first, |page| page != index && in_store(page));
-        let reason = if order > 0 {
-            Reason::InOrder
-        } else if in_store(index) && self.around.brings(address / FOLIO, neighbours()) {
-            order = WINDOW_ORDER_MAX;
-            Reason::Around
-        } else {
-            Reason::Touched
-        };
+        let mut reason = if order > 0 { Reason::InOrder } else { Reason::Touched };
+        let mut pages: Pages = 1 << (index - first);
+        if reason == Reason::Touched && in_store(index) {
+            let neighbours = pages_that(first, |page| page != index && in_store(page));
+            if self.around.brings(address / FOLIO, neighbours) {
+                (reason, order) = (Reason::Around, WINDOW_ORDER_MAX);
+                pages |= neighbours;
+            }
+        }
         let aligned = index & !((1 << order) - 1);
         let window = aligned..aligned + (1 << order);
-        let mut pages = pages_that(first, |page| {
-            page == index || window.contains(&page) && (reason == Reason::InOrder || in_store(page))
-        });
+        if reason == Reason::InOrder {
+            pages = pages_that(first, |page| window.contains(&page));
+        }
         if let Some(folio) = self.folio_of(block.word(index)) {
             pages |= pages_that(first, |page| self.folio_of(block.word(page)) == Some(folio));
         }

@@ -150,12 +150,6 @@ impl Staging {
         bytes
     }
 
-    /// Empties the place that the next folio will take.
-    pub fn empty_next_place(&mut self, userfault: Userfault) {
-        if let Some(place) = self.next_place() {
-            self.empty(userfault, place);
-        }
-    }
     /// Empties a place that no folio has.
     pub fn empty(&mut self, userfault: Userfault, place: u32) {
         self.discard(userfault, place, 1);

@@ -269,7 +269,7 @@ impl Engine {
             }
         }
         staging.take_back();
-        staging.empty_next_place(self.userfault());
+        staging.empty(self.userfault(), place);
         self.account(address, &ended);
         ended.clean
     }
