@@ -40,34 +40,6 @@ impl From<WriteError> for Stuck {
     }
 }
 
-/// What became of a page whose turn in staging had come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Finished {
-    Stored,
-    /// It was touched and is back in the program, or the program gave it up.
-    NotWanted,
-}
-
-/// What became of a folio's pages.
-#[derive(Debug, Default)]
-struct Ended {
-    /// Stored now: written, and clean ones.
-    written: u64,
-    clean: u64,
-    /// Both, page by page.
-    stored: Pages,
-}
-
-impl Ended {
-    fn note(&mut self, folio: &mut Folio, page: usize, finished: Finished) {
-        folio.entries[page] = None;
-        if finished == Finished::Stored {
-            *(if folio.clean >> page & 1 != 0 { &mut self.clean } else { &mut self.written }) += 1;
-            self.stored |= 1 << page;
-        }
-    }
-}
-
 impl Engine {
     /// Writes the oldest folio of staging back; says how many of its pages were still there. Evictor only, under the gate. `Ok`
     /// also when nothing waits.
@@ -86,10 +58,9 @@ impl Engine {
         let Some(place) = staging.oldest() else { return Ok(0) };
         let staged = staging.address(place);
         let folio = staging.folio_mut(place);
-        let address = folio.address;
-        let (block, base) = (self.table.block(address), page_index(address));
-        let mut ended = Ended::default();
-        let mut stuck = None;
+        let block = self.table.block(folio.address);
+        let base = page_index(folio.address);
+        let (mut stored, mut stuck) = (0, None);
         let mut refused = [None; FOLIO_PAGES];
         for (page, refused) in refused.iter_mut().enumerate() {
             let Some(entry) = folio.entries[page] else { continue };
@@ -109,7 +80,7 @@ impl Engine {
                     }
                 }
             }
-            ended.note(folio, page, self.finish(block, base + page, entry));
+            stored |= self.end_page(block, folio, page);
         }
         let (Tier::Store(devices) | Tier::Shared(devices)) = tier;
         let together = match pieces {
@@ -133,17 +104,16 @@ impl Engine {
                 break;
             }
             self.count_shared(wanted.iter().copied().flatten());
-            for (page, &entry) in (first..).zip(wanted) {
-                let Some(entry) = entry else { continue };
-                ended.note(folio, page, self.finish(block, base + page, entry));
+            for (page, _) in (first..).zip(wanted).filter(|(_, entry)| entry.is_some()) {
+                stored |= self.end_page(block, folio, page);
             }
         }
-        self.account(address, &ended);
+        self.account(folio, stored);
         match stuck {
             Some(stuck) => Err(stuck),
             None => {
                 staging.pop();
-                Ok(ended.written + ended.clean)
+                Ok(u64::from(stored.count_ones()))
             }
         }
     }
@@ -174,8 +144,8 @@ impl Engine {
     }
 
     /// The location of `entry` is set (or its page is not wanted any more): out of the swap cache with it, and on to
-    /// `Stored`, unless somebody took the page meanwhile; then the entry is ours to free.
-    fn finish(&self, block: Option<&Block>, index: usize, entry: SwapEntry) -> Finished {
+    /// `Stored`, unless somebody took the page meanwhile; then the entry is ours to free. True if it is stored.
+    fn finish(&self, block: Option<&Block>, index: usize, entry: SwapEntry) -> bool {
         self.space.leave_cache(entry, 1);
         if let Some(block) = block {
             loop {
@@ -185,7 +155,7 @@ impl Engine {
                         if let Some(stored) = word.written()
                             && block.replace(index, word, stored).is_ok()
                         {
-                            return Finished::Stored;
+                            return true;
                         }
                     }
                     // The fault handler is copying from our staging place, and never waits for us.
@@ -195,7 +165,7 @@ impl Engine {
             }
         }
         self.space.put(entry, 1);
-        Finished::NotWanted
+        false
     }
 
     /// The reader of events needs this page out of staging now (its mapping moves, or a child needs it): writes it back
@@ -245,11 +215,18 @@ impl Engine {
         refused.or_else(slot).or_else(|_| store(IncompressiblePolicy::Keep)).is_ok()
     }
 
-    /// So much of the piece at `address` is away now.
-    fn account(&self, address: usize, ended: &Ended) {
-        self.figures().add(Counter::PagesOut, ended.written);
-        self.figures().add(Counter::StolenClean, ended.clean);
-        self.around.displaced(address / FOLIO, ended.stored);
+    /// The page of the folio, if there is one, is out of staging. Its bit, if it is stored now.
+    fn end_page(&self, block: Option<&Block>, folio: &mut Folio, page: usize) -> Pages {
+        let Some(entry) = folio.entries[page].take() else { return 0 };
+        Pages::from(self.finish(block, page_index(folio.address) + page, entry)) << page
+    }
+
+    /// These pages of the folio are stored now.
+    fn account(&self, folio: &Folio, stored: Pages) {
+        let clean = stored & folio.clean;
+        self.figures().add(Counter::PagesOut, u64::from((stored & !clean).count_ones()));
+        self.figures().add(Counter::StolenClean, u64::from(clean.count_ones()));
+        self.around.displaced(folio.address / FOLIO, stored);
     }
 
     /// The folio that came into staging last, of clean pages only, does not wait for its turn; says how many of them left.
@@ -259,19 +236,17 @@ impl Engine {
         let staging = unsafe { &mut *self.staging.get() };
         let Some(place) = staging.newest() else { return 0 };
         let folio = staging.folio_mut(place);
-        let address = folio.address;
-        let (block, base) = (self.table.block(address), page_index(address));
-        let mut ended = Ended::default();
+        let block = self.table.block(folio.address);
+        let mut stored = 0;
         for page in 0..FOLIO_PAGES {
-            if let Some(entry) = folio.entries[page] {
-                debug_assert!(folio.clean >> page & 1 != 0, "it would be lost");
-                ended.note(folio, page, self.finish(block, base + page, entry));
-            }
+            let is_clean = folio.clean >> page & 1 != 0;
+            debug_assert!(folio.entries[page].is_none() || is_clean, "it would be lost");
+            stored |= self.end_page(block, folio, page);
         }
+        self.account(folio, stored);
         staging.take_back();
         staging.empty(self.userfault(), place);
-        self.account(address, &ended);
-        ended.clean
+        u64::from(stored.count_ones())
     }
 
     /// Is the compressed store one of the group's devices?
