@@ -43,8 +43,13 @@ const GROWTH_BYTES_MIN: u64 = 1 << 20;
 /// registered stays a mapping of its own for ever, and a heap that grows in small steps would become thousands.
 const SCAN_CHANGED_NS: u64 = 20_000_000;
 const SCAN_UNCHANGED_NS: u64 = 100_000_000;
-/// Where memory is short, whatever the size.
+/// Where memory is short, whatever the size: while looks find something, and after many that have found nothing.
 const SCAN_SHORT_NS: u64 = 3_000_000;
+const SCAN_SHORT_IN_VAIN_NS: u64 = 12_000_000;
+const SCANS_IN_VAIN: u32 = 8;
+/// The less a process does, the less often it is looked at: after this part of the time for which it has done nothing.
+const IDLE_SHARE: u64 = 16;
+const INTERVAL_IDLE_MAX_NS: u64 = 4_000_000;
 /// A program in which new memory was found counts as growing for this long.
 const GROWING_NS: u64 = 20_000_000;
 
@@ -60,6 +65,8 @@ pub(crate) struct Evictor {
     pub(crate) size: ProcessSize,
     pub(crate) scanned_size: u64,
     pub(crate) scan_next_ns: u64,
+    /// Looks at the mappings in a row that found nothing new.
+    pub(crate) scans_in_vain: u32,
     /// Until when the program counts as growing.
     pub(crate) growing_until_ns: u64,
     pub(crate) slow_due: Due,
@@ -114,6 +121,7 @@ pub(crate) unsafe extern "C" fn run(argument: usize) -> ! {
         size: ProcessSize::default(),
         scanned_size: 0,
         scan_next_ns: 0,
+        scans_in_vain: 0,
         growing_until_ns: 0,
         slow_due: Due::at_once(),
         shmem: 0,
@@ -308,7 +316,8 @@ impl Evictor {
         }
         if self.engine.is_engaged() {
             // New mappings are touched at full speed until they are registered.
-            return (until_full / 2).clamp(INTERVAL_MIN_NS / 2, INTERVAL_MIN_NS * 2);
+            let interval = (until_full / 2).clamp(INTERVAL_MIN_NS / 2, INTERVAL_MIN_NS * 2);
+            return interval.max((idle_ns / IDLE_SHARE).min(INTERVAL_IDLE_MAX_NS));
         }
         until_full.clamp(INTERVAL_MIN_NS, INTERVAL_MAX_NS)
     }
@@ -343,8 +352,10 @@ impl Evictor {
         let grown = self.size.writable.saturating_sub(self.scanned_size);
         let unchanged = self.size.writable == self.scanned_size;
         // Where memory is freed and mapped anew the size does not tell: near the limit it is looked at whatever the size says.
-        let soon_ns = if short {
+        let soon_ns = if short && self.scans_in_vain < SCANS_IN_VAIN {
             SCAN_SHORT_NS
+        } else if short {
+            SCAN_SHORT_IN_VAIN_NS
         } else if unchanged {
             SCAN_UNCHANGED_NS
         } else {
@@ -378,6 +389,9 @@ impl Evictor {
         futex::post(&engine.scans, Sharing::Private);
         if found_new {
             self.growing_until_ns = now + GROWING_NS;
+            self.scans_in_vain = 0;
+        } else {
+            self.scans_in_vain = self.scans_in_vain.saturating_add(1);
         }
         let cost = sys::now_ns() - now;
         self.scan_next_ns = sys::now_ns() + cost * if short { 4 } else { 20 };

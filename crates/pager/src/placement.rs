@@ -6,9 +6,11 @@
 //! handler says where it wants to be, by its affinity, and looks now and then where the thread is. Where many threads
 //! fault on several CPUs it lets the scheduler choose.
 
-use crate::account::{last_cpu, read_proc_path};
+use crate::account::{last_cpu, read_proc};
 use crate::sys;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use rustix::fd::{AsRawFd, OwnedFd};
+use rustix::fs::{Mode, OFlags};
 
 /// Between two looks at the faulting thread's CPU (a look costs some microseconds): after one that found it elsewhere, and
 /// at most.
@@ -59,6 +61,7 @@ impl Places {
 /// The handler's place.
 pub(crate) struct HandlerPlacement {
     places: Places,
+    looks: Looks,
     bound_to: u32,
     /// Looks in a row that found the thread elsewhere.
     missed: u32,
@@ -71,6 +74,7 @@ impl HandlerPlacement {
     pub(crate) fn new() -> Self {
         HandlerPlacement {
             places: Places::of_caller(),
+            looks: Looks::default(),
             bound_to: NO_CPU,
             missed: 0,
             look_after_ns: LOOK_SOON_NS,
@@ -84,7 +88,7 @@ impl HandlerPlacement {
         if now < self.look_next_ns {
             return None;
         }
-        let cpu = cpu_of(thread)?;
+        let cpu = self.looks.cpu_of(thread)?;
         let found_again = (self.bound_to == cpu).then_some(cpu);
         if self.bound_to == cpu {
             self.missed = 0;
@@ -142,8 +146,41 @@ impl EvictorPlacement {
     }
 }
 
-/// The CPU that a thread of this process ran on last.
-fn cpu_of(thread: u32) -> Option<u32> {
+/// Where threads of this process run. What was opened for the last few stays open: opening it costs more than twice what reading does.
+#[derive(Default)]
+struct Looks {
+    open: [Option<(u32, OwnedFd)>; Looks::OPEN],
+    /// The place of the next that is opened.
+    next: usize,
+}
+
+impl Looks {
+    const OPEN: usize = 2;
+
+    /// The CPU that a thread of this process ran on last.
+    fn cpu_of(&mut self, thread: u32) -> Option<u32> {
+        let mut text = [0; 512];
+        let of_thread = |open: &&mut Option<(u32, OwnedFd)>| matches!(open, Some((of, _)) if *of == thread);
+        let found = self.open.iter_mut().find(of_thread);
+        if let Some(open) = found
+            && let Some((_, file)) = open
+        {
+            if let Some(cpu) = last_cpu(read_proc(file.as_raw_fd(), &mut text)) {
+                return Some(cpu);
+            }
+            // That thread has ended, and its number may be another's by now.
+            *open = None;
+        }
+        let file = open_stat(thread)?;
+        let cpu = last_cpu(read_proc(file.as_raw_fd(), &mut text));
+        self.open[self.next] = Some((thread, file));
+        self.next = (self.next + 1) % Looks::OPEN;
+        cpu
+    }
+}
+
+/// The `stat` of a thread of this process.
+fn open_stat(thread: u32) -> Option<OwnedFd> {
     const PREFIX: &[u8] = b"/proc/self/task/";
     let mut path = [0u8; 48];
     path[..PREFIX.len()].copy_from_slice(PREFIX);
@@ -163,8 +200,7 @@ fn cpu_of(thread: u32) -> Option<u32> {
     let end = PREFIX.len() + number.len();
     path[end..end + 6].copy_from_slice(b"/stat\0");
     let path = core::ffi::CStr::from_bytes_until_nul(&path).ok()?;
-    let mut text = [0; 512];
-    last_cpu(read_proc_path(path, &mut text))
+    rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()
 }
 
 #[cfg(test)]
@@ -179,8 +215,34 @@ mod tests {
         let cpu = sys::current_cpu();
         one[cpu as usize / 64] = 1 << (cpu % 64);
         sys::set_affinity(&one).unwrap();
-        assert_eq!(cpu_of(sys::gettid()), Some(cpu));
+        let mut looks = Looks::default();
+        assert_eq!([0; 2].map(|_| looks.cpu_of(sys::gettid())), [Some(cpu); 2]);
         sys::set_affinity(&before).unwrap();
-        assert_eq!(cpu_of(u32::MAX), None);
+        assert_eq!(looks.cpu_of(u32::MAX), None);
+    }
+
+    /// More threads than stay open, one after the other, each looked at while it is there and after it has ended.
+    #[test]
+    fn threads_that_end_are_not_found_any_more() {
+        let mut looks = Looks::default();
+        for _ in 0..2 * Looks::OPEN {
+            let (told, tells) = std::sync::mpsc::channel();
+            let (end, ended) = std::sync::mpsc::channel::<()>();
+            let running = std::thread::spawn(move || {
+                told.send(sys::gettid()).unwrap();
+                let _ = ended.recv();
+            });
+            let thread = tells.recv().unwrap();
+            assert!(looks.cpu_of(thread).is_some());
+            drop(end);
+            running.join().unwrap();
+            // The thread is joined before it has quite ended.
+            while open_stat(thread).is_some() {
+                std::thread::yield_now();
+            }
+            assert_eq!(looks.cpu_of(thread), None);
+            assert!(looks.cpu_of(sys::gettid()).is_some());
+        }
+        assert!(looks.open.iter().flatten().count() <= Looks::OPEN);
     }
 }

@@ -3,6 +3,7 @@
 use core::arch::asm;
 use linux_raw_sys::general as raw;
 use rustix::io::Errno;
+use rustix::time::ClockId;
 
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
 compile_error!("folioswap runs on Linux on x86_64");
@@ -36,21 +37,18 @@ pub unsafe fn ioctl<T>(fd: i32, request: u32, argument: *mut T) -> Result<usize,
     unsafe { syscall(raw::__NR_ioctl, [fd as usize, request as usize, argument as usize, 0, 0, 0]) }
 }
 
-/// Nanoseconds of CLOCK_MONOTONIC.
+/// Nanoseconds of CLOCK_MONOTONIC. By the vDSO, where there is one: an eighth of what the system call costs.
 pub fn now_ns() -> u64 {
-    clock_ns(raw::CLOCK_MONOTONIC)
+    clock_ns(ClockId::Monotonic)
 }
 
 /// Nanoseconds of CPU time of the calling thread.
 pub fn thread_cpu_ns() -> u64 {
-    clock_ns(raw::CLOCK_THREAD_CPUTIME_ID)
+    clock_ns(ClockId::ThreadCPUTime)
 }
 
-fn clock_ns(clock: u32) -> u64 {
-    let mut time = raw::__kernel_timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the kernel writes one timespec.
-    let _ =
-        unsafe { syscall(raw::__NR_clock_gettime, [clock as usize, (&raw mut time) as usize, 0, 0, 0, 0]) };
+fn clock_ns(clock: ClockId) -> u64 {
+    let time = rustix::time::clock_gettime(clock);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
