@@ -81,6 +81,14 @@ impl Findings {
                     /dev/userfaultfd ...`), or folioswap outside of it"
                 .to_owned();
         }
+        let Confinement { cap_sys_ptrace, root_has_sys_ptrace, .. } = self.confinement;
+        if self.container != Container::None && root_has_sys_ptrace && !cap_sys_ptrace {
+            // No engine gives a capability to a user who is not root.
+            return "the container has CAP_SYS_PTRACE, but its user does not: run it as root (`--user 0`; Kubernetes: `runAsUser: 0`), \
+                    without its seccomp filter\n    (`--security-opt seccomp=unconfined`), and become that user with `setpriv --reuid ID \
+                    --regid ID --clear-groups --inh-caps +sys_ptrace\n    --ambient-caps +sys_ptrace folioswap run ...`"
+                .to_owned();
+        }
         match self.container {
             Container::Docker => "start the container with `docker run --cap-add SYS_PTRACE --device /dev/userfaultfd ...` \
                                   (or `--cap-add SYS_PTRACE --security-opt seccomp=unconfined`)"
@@ -226,13 +234,20 @@ mod tests {
             release: "6.12.0".to_owned(),
             probe: denied.clone(),
             container: Container::None,
-            confinement: Confinement { seccomp_filter: false, cap_sys_ptrace: false, user_namespace: false },
+            confinement: Confinement {
+                seccomp_filter: false,
+                cap_sys_ptrace: false,
+                root_has_sys_ptrace: false,
+                user_namespace: false,
+            },
         };
         assert!(findings.refusal().contains("setpriv"));
         findings.container = Container::Docker;
         assert!(findings.refusal().contains("docker run --cap-add SYS_PTRACE --device /dev/userfaultfd"));
         findings.container = Container::Kubernetes;
         assert!(findings.refusal().contains("seccompProfile"));
+        findings.confinement.root_has_sys_ptrace = true;
+        assert!(findings.refusal().contains("--user 0"));
         findings.probe = Probe { route: Route::Device, device: Ok(()), ..denied.clone() };
         assert!(findings.refusal().contains("fork event"));
         findings.probe =

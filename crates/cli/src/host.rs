@@ -33,7 +33,13 @@ pub enum Container {
 /// Recognises the container.
 pub fn container() -> Container {
     let cgroups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    container_by(&cgroups, |path| Path::new(path).exists(), |name| std::env::var_os(name).is_some())
+    let marked =
+        container_by(&cgroups, |path| Path::new(path).exists(), |name| std::env::var_os(name).is_some());
+    let names_processes = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+    match marked {
+        Container::None if is_other_namespace(&names_processes) => Container::Other,
+        marked => marked,
+    }
 }
 
 /// By the names of our cgroups, the files that container engines leave, and the variables that they set.
@@ -51,6 +57,13 @@ fn container_by(cgroups: &str, exists: impl Fn(&str) -> bool, is_set: impl Fn(&s
     }
 }
 
+/// Is this link of `/proc/self/ns/pid` another one than the machine's own (whose number is PROC_PID_INIT_INO of the kernel's)? Then somebody
+/// isolates us, though nothing says who: a container runtime without an engine around it.
+fn is_other_namespace(link: &Path) -> bool {
+    let text = link.to_string_lossy();
+    text.starts_with("pid:[") && text != "pid:[4026531836]"
+}
+
 /// What `/proc/self/status` says about our confinement.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Confinement {
@@ -58,6 +71,8 @@ pub struct Confinement {
     pub seccomp_filter: bool,
     /// CAP_SYS_PTRACE is effective.
     pub cap_sys_ptrace: bool,
+    /// It could be: root has it here.
+    pub root_has_sys_ptrace: bool,
     /// We are in a user namespace of our own (a rootless container).
     pub user_namespace: bool,
 }
@@ -72,11 +87,12 @@ pub fn confinement() -> Confinement {
             .map(str::trim)
             .unwrap_or_default()
     };
-    let capabilities = u64::from_str_radix(field("CapEff"), 16).unwrap_or(0);
+    let sys_ptrace = |set| u64::from_str_radix(field(set), 16).unwrap_or(0) & (1 << 19) != 0;
     let identity = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
     Confinement {
         seccomp_filter: field("Seccomp") == "2",
-        cap_sys_ptrace: capabilities & (1 << 19) != 0,
+        cap_sys_ptrace: sys_ptrace("CapEff"),
+        root_has_sys_ptrace: sys_ptrace("CapBnd"),
         user_namespace: identity.split_whitespace().collect::<Vec<_>>() != ["0", "0", "4294967295"],
     }
 }
@@ -108,6 +124,13 @@ mod tests {
         assert_eq!(by("0::/kubepods/besteffort/pod0123", "", ""), Container::Kubernetes);
         assert_eq!(by("0::/lxc/name", "", ""), Container::Other);
         assert_eq!(by("0::/", "", "container"), Container::Other);
+    }
+
+    #[test]
+    fn a_namespace_of_processes_is_a_container() {
+        assert!(!is_other_namespace(Path::new("pid:[4026531836]")));
+        assert!(is_other_namespace(Path::new("pid:[4026532201]")));
+        assert!(!is_other_namespace(Path::new("")), "nothing is known without /proc");
     }
 
     #[test]

@@ -59,7 +59,7 @@ impl fmt::Display for CreateError {
             Self::InMemory { dir, file_system } => write!(
                 f,
                 "{} is a {file_system}, which keeps its files in memory: swapping there would free nothing. \
-                 Name a directory on a disk, for example /var/tmp",
+                 Name a directory on a disk (in a container: a volume)",
                 dir.display()
             ),
             Self::NoDirectIo { dir, error } => write!(
