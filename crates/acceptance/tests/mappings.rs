@@ -6,7 +6,11 @@ use folioswap_acceptance::programs::c_program;
 use std::time::Duration;
 
 fn case(name: &str) {
-    let program = c_program("mappings", "", &[]);
+    case_of("mappings", name);
+}
+
+fn case_of(program: &str, name: &str) {
+    let program = c_program(program, "", &[]);
     let job =
         Job::new([program.as_os_str(), name.as_ref(), "160".as_ref()]).timeout(Duration::from_secs(180));
     let outcome = job.within(40 * MIB);
@@ -39,6 +43,18 @@ cases! {
     /// What was read before it is looked after is the zero page: each write to it makes a page without a missing fault.
     zeroes_that_were_read_are_counted_when_written = "zeroes",
     zeroes_that_a_child_inherits_are_counted_when_written = "zeroes-forked",
+}
+
+/// MAP_POPULATE, which fills a mapping in one system call: 199 MiB of 40 when nothing was done about it.
+#[test]
+fn private_memory_that_is_filled_at_once_stays_within_the_limit() {
+    case_of("populate", "private");
+}
+
+/// The same of shared memory, which cannot be swapped: 63 MiB of 40.
+#[test]
+fn room_is_made_for_shared_memory_that_is_filled_at_once() {
+    case_of("populate", "shared");
 }
 
 /// The C library's allocator maps and frees by system calls of its own, which nobody sees.

@@ -4,7 +4,7 @@ use crate::libc;
 use crate::next;
 use crate::start::engine;
 use core::ffi::{c_int, c_void};
-use folioswap_pager::engine::Intent;
+use folioswap_pager::announce::Intent;
 use folioswap_pager::sys;
 use linux_raw_sys::general as raw;
 
@@ -35,7 +35,8 @@ pub unsafe extern "C" fn madvise(start: *mut c_void, bytes: usize, advice: c_int
     }
 }
 
-/// mmap(2): large anonymous memory is looked at before the program touches it.
+/// mmap(2): large anonymous memory is looked at before the program touches it. Where memory is short the kernel does not fill private
+/// memory at once (MAP_POPULATE is no promise), and what cannot be swapped out waits for room first.
 ///
 /// # Safety
 /// As mmap.
@@ -48,17 +49,39 @@ pub unsafe extern "C" fn mmap(
     descriptor: c_int,
     offset: i64,
 ) -> *mut c_void {
-    let arguments =
-        [start as usize, bytes, protection as usize, flags as usize, descriptor as usize, offset as usize];
+    let all = |wanted: u32| flags as u32 & wanted == wanted;
+    let is_private = flags as u32 & raw::MAP_TYPE == raw::MAP_PRIVATE;
+    let is_ours = all(raw::MAP_ANONYMOUS) && !all(raw::MAP_HUGETLB);
+    let (mut flags_now, mut room) = (flags, None);
+    if is_ours
+        && (all(raw::MAP_POPULATE) || all(raw::MAP_LOCKED))
+        && let Some(engine) = engine()
+    {
+        if !is_private || all(raw::MAP_LOCKED) {
+            room = engine.make_room(bytes);
+        } else if protection as u32 & raw::PROT_WRITE != 0 && !engine.may_fill_at_once(bytes) {
+            flags_now &= !(raw::MAP_POPULATE as c_int);
+        }
+    }
+    let arguments = [
+        start as usize,
+        bytes,
+        protection as usize,
+        flags_now as usize,
+        descriptor as usize,
+        offset as usize,
+    ];
     // SAFETY: the caller's.
-    match unsafe { sys::syscall(raw::__NR_mmap, arguments) } {
+    let result = unsafe { sys::syscall(raw::__NR_mmap, arguments) };
+    drop(room);
+    match result {
         Ok(place) => {
-            let wanted = raw::MAP_PRIVATE | raw::MAP_ANONYMOUS;
-            if flags as u32 & wanted == wanted
+            if is_private
+                && all(raw::MAP_ANONYMOUS)
                 && protection as u32 & raw::PROT_WRITE != 0
                 && let Some(engine) = engine()
             {
-                let sparse = flags as u32 & raw::MAP_NORESERVE != 0;
+                let sparse = all(raw::MAP_NORESERVE);
                 engine.memory_was_mapped(bytes, if sparse { Intent::Sparse } else { Intent::Whole });
             }
             place as *mut c_void

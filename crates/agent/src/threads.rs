@@ -7,7 +7,7 @@ use crate::next;
 use crate::start::engine;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
-use folioswap_pager::engine::Intent;
+use folioswap_pager::announce::Intent;
 use folioswap_pager::sys;
 
 /// Size of the C library's descriptor of a thread, which begins at the thread pointer (rounded down: 2304 in its versions so

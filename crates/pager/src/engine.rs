@@ -26,7 +26,6 @@ use core::sync::atomic::{
 use folioswap_core::around::Around;
 use folioswap_core::page::PageWord;
 use folioswap_core::page_table::{Memory, PAGE, PageTable};
-use folioswap_core::reclaim::watermarks::Watermarks;
 use folioswap_core::space::Space;
 use folioswap_group::counters::Figures;
 use folioswap_group::segment::{CLUSTER_BYTES, Faulting, Member, Segment};
@@ -47,22 +46,6 @@ pub enum Life {
     /// This process could not join the group: it runs without us, and nothing of it was ever swapped out.
     Unmanaged = 2,
 }
-
-/// What a program that maps memory means to do with it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Intent {
-    /// To use it all, as far as anybody knows.
-    Whole,
-    /// To use some of it: MAP_NORESERVE.
-    Sparse,
-}
-
-/// Mappings below this are small against what the limit may be exceeded by.
-const MAPPED_BYTES_MIN: usize = 1 << 20;
-/// Small mappings are not looked at sooner after the last look.
-const SMALL_MAPPED_NS: u64 = 3_000_000;
-/// Waits of a millisecond for the evictor's look at a new mapping.
-const MAPPED_WAITS: u32 = 50;
 
 /// Longest name of a group's socket.
 pub const GROUP_NAME_MAX: usize = 96;
@@ -155,6 +138,12 @@ pub struct Engine {
     pub(crate) demotion_room: AtomicUsize,
     /// Bytes in small pieces that the program has mapped, or made accessible, since the last look at its mappings began.
     pub(crate) small_mapped: AtomicUsize,
+    /// Bytes of shared or locked memory that the program is about to take all at once (`announce.rs`), and how much shared memory it had
+    /// before.
+    pub(crate) announced: AtomicU64,
+    pub(crate) announced_above: AtomicU64,
+    /// Bytes of shared memory that the limit counts, as last measured.
+    pub(crate) shmem: AtomicU64,
     /// When the last look at the mappings ended.
     pub(crate) scanned_ns: AtomicU64,
     /// 1: a check of all invariants waits for the handler's lock (a futex).
@@ -243,6 +232,8 @@ impl Engine {
         self.own();
         self.faulting_cpu.store(NO_CPU, Relaxed);
         self.descriptors.forget();
+        // Announced by a thread that this process does not have.
+        self.announced.store(0, Relaxed);
         // The ring is the parent's; this process gets one of its own when it joins.
         self.space.set_tracer(None);
         self.life.store(Life::Starting as u32, Release);
@@ -306,44 +297,6 @@ impl Engine {
     pub fn wait_until_running(&self) {
         while self.life() == Life::Starting {
             futex::wait(&self.life, Life::Starting as u32, 1_000_000, Sharing::Private);
-        }
-    }
-
-    /// A thread of the program has just mapped `bytes` that it may touch at full speed: waits, for some milliseconds at
-    /// most, until the evictor has looked at them, so that what is touched is counted. Returns at once for small pieces, as long
-    /// as those since the last look are little together or the group has room, and for others while the group is far from its
-    /// limit even if it touches all of that, or hardly means to.
-    pub fn memory_was_mapped(&self, bytes: usize, intent: Intent) {
-        let is_small = bytes < MAPPED_BYTES_MIN;
-        if is_small && self.small_mapped.fetch_add(bytes, Relaxed) + bytes < MAPPED_BYTES_MIN {
-            return;
-        }
-        if self.life() != Life::Running || !self.is_ours() {
-            return;
-        }
-        let segment = self.segment();
-        let marks = Watermarks::of(segment.header.limit_bytes.load(Relaxed));
-        if is_small {
-            self.small_mapped.store(0, Relaxed);
-            let scanned_ns = self.scanned_ns.load(Relaxed);
-            // Who opens and closes the same memory again and again does not wait each time.
-            if segment.charge_bytes() < marks.low || sys::now_ns() < scanned_ns + SMALL_MAPPED_NS {
-                return;
-            }
-        }
-        let is_far = || segment.charge_bytes() + (bytes as u64) < marks.engage;
-        if !self.is_engaged() && (intent == Intent::Sparse || is_far()) {
-            return;
-        }
-        let seen = self.scans.load(Acquire);
-        self.scan_wanted.store(1, Release);
-        futex::post(&self.member().wake, Sharing::Shared);
-        for _ in 0..MAPPED_WAITS {
-            // While a fork is being prepared the evictor stands still, perhaps for this very thread.
-            if self.scans.load(Acquire) != seen || self.fork.is_preparing() {
-                return;
-            }
-            futex::wait(&self.scans, seen, 1_000_000, Sharing::Private);
         }
     }
 

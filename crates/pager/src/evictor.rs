@@ -70,7 +70,8 @@ pub(crate) struct Evictor {
     /// Until when the program counts as growing.
     pub(crate) growing_until_ns: u64,
     pub(crate) slow_due: Due,
-    pub(crate) shmem: u64,
+    /// Shared and file memory when shared memory was measured last.
+    pub(crate) shared_seen: u64,
     pub(crate) minor_faults_seen: u64,
     pub(crate) rollup_next_ns: u64,
     pub(crate) rollup_soonest_ns: u64,
@@ -124,7 +125,7 @@ pub(crate) unsafe extern "C" fn run(argument: usize) -> ! {
         scans_in_vain: 0,
         growing_until_ns: 0,
         slow_due: Due::at_once(),
-        shmem: 0,
+        shared_seen: 0,
         minor_faults_seen: 0,
         rollup_next_ns: 0,
         rollup_soonest_ns: 0,

@@ -6,6 +6,7 @@
 #![cfg_attr(not(test), no_std)]
 
 pub mod account;
+pub mod announce;
 pub mod arena;
 mod batch;
 mod clean;

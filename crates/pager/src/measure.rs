@@ -13,6 +13,8 @@ use folioswap_group::segment::Scope;
 
 /// When so much stopped being shared since a measurement, it is made again as soon as may be.
 const STALE_BYTES: u64 = 1 << 20;
+/// When the shared and file memory of the process has changed by so much, shared memory is measured at once.
+const SHARED_CHANGED_BYTES: u64 = 512 << 10;
 /// Between two readings of what costs more, or changes slowly.
 const SLOW_NS: u64 = 100_000_000;
 /// Between two times that others are asked to measure.
@@ -33,9 +35,13 @@ impl Evictor {
             self.size = size;
         }
         let slow = self.slow_due.take(now, SLOW_NS);
-        if slow {
+        if slow || self.size.shared.abs_diff(self.shared_seen) >= SHARED_CHANGED_BYTES {
+            self.shared_seen = self.size.shared;
             let text = read_proc_path(c"/proc/self/status", &mut self.text);
-            self.shmem = field_bytes(text, b"RssShmem:").unwrap_or(0);
+            let shmem = field_bytes(text, b"RssShmem:").unwrap_or(0);
+            engine.shmem.store(self.counted_shmem(shmem), Relaxed);
+        }
+        if slow {
             engine.epoch.store((now >> 30) as u32, Relaxed);
             // SAFETY: the evictor alone uses the ring outside of the write-back lock's sections.
             let staging = unsafe { &*engine.staging.get() };
@@ -43,7 +49,9 @@ impl Evictor {
             engine.figures().raise(Counter::PagerNanoseconds, sys::thread_cpu_ns());
         }
         let me = engine.member();
-        me.charge_bytes.store(engine.charge_of(self.size.anonymous) + self.own_shmem(), Relaxed);
+        let shmem = engine.shmem.load(Relaxed);
+        let charge = engine.charge_of(self.size.anonymous) + shmem + engine.announced_beyond(shmem);
+        me.charge_bytes.store(charge, Relaxed);
         if engine.fork.has_relatives() {
             self.measure_sharing(now);
         }
@@ -56,10 +64,10 @@ impl Evictor {
         me.active.store(u32::from(now - self.idle_since_ns < 1_000_000_000), Relaxed);
     }
 
-    /// The program's shared memory, without the group's segment.
-    fn own_shmem(&self) -> u64 {
+    /// What of the process's shared memory the limit counts: the program's, without the group's segment.
+    fn counted_shmem(&self, shmem: u64) -> u64 {
         match self.engine.segment().scope() {
-            Scope::Total => self.shmem.saturating_sub(64 << 10),
+            Scope::Total => shmem.saturating_sub(64 << 10),
             Scope::Resident => 0,
         }
     }
