@@ -4,7 +4,7 @@ use crate::libc;
 use crate::next;
 use crate::start::engine;
 use core::ffi::{c_int, c_void};
-use folioswap_pager::announce::Intent;
+use folioswap_pager::announce::{Filling, Intent, Unevictable};
 use folioswap_pager::sys;
 use linux_raw_sys::general as raw;
 
@@ -50,17 +50,29 @@ pub unsafe extern "C" fn mmap(
     offset: i64,
 ) -> *mut c_void {
     let all = |wanted: u32| flags as u32 & wanted == wanted;
-    let is_private = flags as u32 & raw::MAP_TYPE == raw::MAP_PRIVATE;
-    let is_ours = all(raw::MAP_ANONYMOUS) && !all(raw::MAP_HUGETLB);
+    let (is_private, is_shared) = match flags as u32 & raw::MAP_TYPE {
+        raw::MAP_PRIVATE => (true, false),
+        raw::MAP_SHARED => (false, true),
+        _ => (false, false),
+    };
+    let is_writable = protection as u32 & raw::PROT_WRITE != 0;
+    let is_filled = (all(raw::MAP_POPULATE) && !all(raw::MAP_NONBLOCK)) || all(raw::MAP_LOCKED);
     let (mut flags_now, mut room) = (flags, None);
-    if is_ours
-        && (all(raw::MAP_POPULATE) || all(raw::MAP_LOCKED))
+    if is_filled
+        && all(raw::MAP_ANONYMOUS)
+        && !all(raw::MAP_HUGETLB)
         && let Some(engine) = engine()
     {
-        if !is_private || all(raw::MAP_LOCKED) {
-            room = engine.make_room(bytes);
-        } else if protection as u32 & raw::PROT_WRITE != 0 && !engine.may_fill_at_once(bytes) {
-            flags_now &= !(raw::MAP_POPULATE as c_int);
+        if is_shared && protection as u32 != raw::PROT_NONE {
+            room = engine.make_room(bytes, Unevictable::Shared);
+        } else if is_private && is_writable && all(raw::MAP_LOCKED) {
+            // It counts as soon as it comes in: announced no longer than until then.
+            drop(engine.make_room(bytes, Unevictable::Locked));
+        } else if is_private && is_writable {
+            match engine.filling(bytes) {
+                Filling::AtOnce(announced) => room = announced,
+                Filling::ByFaults => flags_now &= !(raw::MAP_POPULATE as c_int),
+            }
         }
     }
     let arguments = [
@@ -78,7 +90,7 @@ pub unsafe extern "C" fn mmap(
         Ok(place) => {
             if is_private
                 && all(raw::MAP_ANONYMOUS)
-                && protection as u32 & raw::PROT_WRITE != 0
+                && is_writable
                 && let Some(engine) = engine()
             {
                 let sparse = all(raw::MAP_NORESERVE);

@@ -15,7 +15,7 @@ use core::sync::atomic::{
 /// "folioswp" in ASCII.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"folioswp");
 /// Layout version; a member refuses a segment of another version.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 /// Members that one group can have at a time.
 pub const MEMBERS_MAX: usize = 4096;
 /// What a process counts before it has measured itself: its own data, stacks, and what its pager takes to begin.
@@ -131,6 +131,8 @@ pub struct Member {
     /// What children that are no members took in or made their own by its doing, and what it made its own of what they share,
     /// as long as the supervisor may not have counted it; in bytes.
     pub unfound_bytes: AtomicU64,
+    /// What it is about to take in all at once, in bytes: others make room for it, but it is not there yet and no part of the charge.
+    pub announced_bytes: AtomicU64,
     /// Resident managed bytes that it could evict.
     pub evictable_bytes: AtomicU64,
     /// Token of the fork whose child has its userfaultfd and asks to be on its own. Written by that child.
@@ -236,6 +238,11 @@ impl Segment {
         managed + self.header.unmanaged_bytes.load(Relaxed) + devices
     }
 
+    /// What all members are about to take in at once, in bytes. Cost: some loads per member.
+    pub fn announced_bytes(&self) -> u64 {
+        self.live_members().map(|member| member.announced_bytes.load(Relaxed)).sum()
+    }
+
     /// Faults that all members together have served. Cost: two loads per member.
     pub fn faults_served(&self) -> u64 {
         self.live_members().map(|member| member.figures.faults_served()).sum()
@@ -252,6 +259,7 @@ impl Segment {
         member.charge_bytes.store(UNMEASURED_BYTES, Relaxed);
         member.sharing.clear();
         member.unfound_bytes.store(0, Relaxed);
+        member.announced_bytes.store(0, Relaxed);
         member.evictable_bytes.store(0, Relaxed);
         member.fork_ack.store(0, Relaxed);
         member.fork_done.store(0, Relaxed);

@@ -6,6 +6,7 @@ use crate::futex::{self, Sharing};
 use crate::sys;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use folioswap_core::reclaim::watermarks::Watermarks;
+use folioswap_group::segment::{Member, Scope};
 
 /// What a program that maps memory means to do with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,21 +23,48 @@ const MAPPED_BYTES_MIN: usize = 1 << 20;
 const SMALL_MAPPED_NS: u64 = 3_000_000;
 /// Waits of a millisecond for the evictor's look at a new mapping.
 const MAPPED_WAITS: u32 = 50;
-/// How long a thread waits for room while there is none to be had.
+/// How long a thread waits for room while there is none to be had, and how long at most.
 const PATIENCE_NS: u64 = 500_000_000;
+const PATIENCE_MAX_NS: u64 = 5_000_000_000;
+/// What counts as some.
+const PROGRESS_BYTES: u64 = 1 << 20;
+/// What was announced and did not come for this long does not come any more: its thread may have left by a jump out of a signal handler.
+const ANNOUNCED_NS: u64 = 10_000_000_000;
 
-/// Room that was made for memory which is about to come in all at once; until this is dropped it counts as taken.
+/// Memory that is about to come in all at once; until this is dropped others make room for it.
 pub struct Room<'a> {
-    engine: &'a Engine,
+    member: &'a Member,
     bytes: u64,
+    process: u32,
 }
 
 impl Drop for Room<'_> {
     fn drop(&mut self) {
-        self.engine.announced.fetch_sub(self.bytes, Relaxed);
-        // What has come in is counted from now on.
-        futex::post(&self.engine.member().wake, Sharing::Shared);
+        // A child that a signal handler forked meanwhile has announced nothing.
+        if self.process == sys::getpid() {
+            let less = |announced: u64| Some(announced.saturating_sub(self.bytes));
+            let _ = self.member.announced_bytes.fetch_update(Relaxed, Relaxed, less);
+            // What has come in is measured now.
+            futex::post(&self.member.wake, Sharing::Shared);
+        }
     }
+}
+
+/// How new private memory is to be filled that the program wants filled at once.
+pub enum Filling<'a> {
+    /// By the kernel, as it was asked to; there is room for it as long as this is kept.
+    AtOnce(Option<Room<'a>>),
+    /// By the faults of whoever touches it.
+    ByFaults,
+}
+
+/// Memory that cannot be swapped out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unevictable {
+    /// Shared with other processes; only scope total counts it.
+    Shared,
+    /// Locked.
+    Locked,
 }
 
 impl Engine {
@@ -83,58 +111,77 @@ impl Engine {
         }
     }
 
-    /// May the kernel fill `bytes` of new private memory at once (MAP_POPULATE)? Only while the group is far from its limit even then: such
-    /// pages come without faults, which could wait. What may come in is counted at once.
-    pub fn may_fill_at_once(&self, bytes: usize) -> bool {
-        if bytes < MAPPED_BYTES_MIN || !self.listens() {
-            return true;
-        }
-        let segment = self.segment();
-        let marks = Watermarks::of(segment.header.limit_bytes.load(Relaxed));
-        let is_far = segment.charge_bytes() + (bytes as u64) < marks.engage;
-        if is_far {
-            // Until the next measurement, which finds what is there by then.
-            self.member().charge_bytes.fetch_add(bytes as u64, Relaxed);
-        }
-        is_far
+    fn announce(&self, bytes: u64) -> Room<'_> {
+        let member = self.member();
+        member.announced_bytes.fetch_add(bytes, Relaxed);
+        Room { member, bytes, process: sys::getpid() }
     }
 
-    /// A thread of the program is about to take `bytes` of memory that cannot be swapped out (shared, locked), all at once: waits until the
-    /// others have made room for it, as long as that goes on. `None`: nothing needs to be waited for.
-    pub fn make_room(&self, bytes: usize) -> Option<Room<'_>> {
+    /// May the kernel fill `bytes` of new private memory at once (MAP_POPULATE)? Only while the group is far from its limit even then: such
+    /// pages come without faults, which could wait.
+    pub fn filling(&self, bytes: usize) -> Filling<'_> {
+        if !self.listens() || bytes < MAPPED_BYTES_MIN && !self.is_engaged() {
+            return Filling::AtOnce(None);
+        }
+        let (segment, bytes) = (self.segment(), bytes as u64);
+        let marks = Watermarks::of(segment.header.limit_bytes.load(Relaxed));
+        if bytes >= marks.engage {
+            return Filling::ByFaults;
+        }
+        // First announced, then looked: of two that come together, one sees the other.
+        let room = self.announce(bytes);
+        let is_far = segment.charge_bytes() + segment.announced_bytes() < marks.engage;
+        if is_far { Filling::AtOnce(Some(room)) } else { Filling::ByFaults }
+    }
+
+    /// A thread of the program is about to take `bytes` of memory that cannot be swapped out, all at once: waits until the others have made
+    /// room for it, as long as that goes on (5 s at most). `None`: nothing needs to be waited for.
+    pub fn make_room(&self, bytes: usize, kind: Unevictable) -> Option<Room<'_>> {
         if bytes < MAPPED_BYTES_MIN || !self.listens() {
             return None;
         }
-        let (segment, me, bytes) = (self.segment(), self.member(), bytes as u64);
+        let (segment, bytes) = (self.segment(), bytes as u64);
         let limit = segment.header.limit_bytes.load(Relaxed);
-        if bytes > limit {
-            // There cannot be room. What comes of it is said when it has come in.
+        let is_counted = kind == Unevictable::Locked || segment.scope() == Scope::Total;
+        // For more than the limit there cannot be room. What comes of it is said when it has come in.
+        if bytes > limit || !is_counted {
             return None;
         }
-        self.announced_above.store(self.shmem.load(Relaxed), Relaxed);
-        self.announced.fetch_add(bytes, Relaxed);
-        let room = Room { engine: self, bytes };
-        me.charge_bytes.fetch_add(bytes, Relaxed);
-        let (mut least, mut since_ns) = (u64::MAX, sys::now_ns());
+        let room = self.announce(bytes);
+        let began_ns = sys::now_ns();
+        let (mut least, mut since_ns) = (u64::MAX, began_ns);
         loop {
             let observed = segment.header.charge_sank.load(Acquire);
-            let (total, now) = (segment.charge_bytes(), sys::now_ns());
-            if total < least {
+            let (total, now) = (segment.charge_bytes() + segment.announced_bytes(), sys::now_ns());
+            if total < least.saturating_sub(PROGRESS_BYTES) {
                 (least, since_ns) = (total, now);
             }
-            if total <= limit || now - since_ns >= PATIENCE_NS || self.fork.is_preparing() {
+            let is_over = now - since_ns >= PATIENCE_NS || now - began_ns >= PATIENCE_MAX_NS;
+            if total <= limit || is_over || self.fork.is_preparing() {
                 return Some(room);
             }
-            futex::post(&me.wake, Sharing::Shared);
+            futex::post(&self.member().wake, Sharing::Shared);
             futex::wait(&segment.header.charge_sank, observed, 1_000_000, Sharing::Shared);
         }
     }
+}
 
-    /// Bytes that are announced and have not come in yet, when `shmem` is the shared memory that the limit counts now. (What is locked is
-    /// counted twice for some milliseconds.)
-    pub(crate) fn announced_beyond(&self, shmem: u64) -> u64 {
-        let came = shmem.saturating_sub(self.announced_above.load(Relaxed));
-        self.announced.load(Relaxed).saturating_sub(came)
+/// When something was announced last, or nothing was. The evictor's; lost without harm at a fork.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Announced {
+    bytes: u64,
+    since_ns: u64,
+}
+
+impl Announced {
+    /// Forgets what was announced long ago, and did not come.
+    pub(crate) fn expire(&mut self, member: &Member, now_ns: u64) {
+        let bytes = member.announced_bytes.load(Relaxed);
+        if bytes == 0 || bytes != self.bytes {
+            *self = Announced { bytes, since_ns: now_ns };
+        } else if now_ns - self.since_ns >= ANNOUNCED_NS {
+            let _ = member.announced_bytes.compare_exchange(bytes, 0, Relaxed, Relaxed);
+        }
     }
 }
 
@@ -144,17 +191,28 @@ mod tests {
     use crate::test_memory;
 
     #[test]
-    fn what_has_come_in_is_not_counted_as_announced_too() {
-        let engine = test_memory::engine();
-        assert_eq!(engine.announced_beyond(7), 0);
-        engine.announced_above.store(10, Relaxed);
-        engine.announced.store(100, Relaxed);
-        assert_eq!([0, 10, 40, 110, 200].map(|shmem| engine.announced_beyond(shmem)), [100, 100, 70, 0, 0]);
+    fn what_was_announced_and_did_not_come_is_forgotten() {
+        let engine = test_memory::moving_engine().expect("userfaultfd");
+        let member = engine.member();
+        let mut announced = Announced::default();
+        let room = engine.announce(5);
+        announced.expire(member, 1);
+        announced.expire(member, ANNOUNCED_NS);
+        assert_eq!(member.announced_bytes.load(Relaxed), 5);
+        let more = engine.announce(6);
+        announced.expire(member, ANNOUNCED_NS + 1);
+        announced.expire(member, 2 * ANNOUNCED_NS);
+        assert_eq!(member.announced_bytes.load(Relaxed), 11);
+        announced.expire(member, 2 * ANNOUNCED_NS + 1);
+        assert_eq!(member.announced_bytes.load(Relaxed), 0);
+        drop((room, more));
+        assert_eq!(member.announced_bytes.load(Relaxed), 0, "what was forgotten is not taken away again");
     }
 
     #[test]
     fn nobody_waits_for_an_engine_that_does_not_run() {
         let engine = test_memory::engine();
-        assert!(engine.may_fill_at_once(1 << 40) && engine.make_room(1 << 40).is_none());
+        assert!(matches!(engine.filling(1 << 40), Filling::AtOnce(None)));
+        assert!(engine.make_room(1 << 40, Unevictable::Locked).is_none());
     }
 }

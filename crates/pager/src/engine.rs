@@ -138,12 +138,6 @@ pub struct Engine {
     pub(crate) demotion_room: AtomicUsize,
     /// Bytes in small pieces that the program has mapped, or made accessible, since the last look at its mappings began.
     pub(crate) small_mapped: AtomicUsize,
-    /// Bytes of shared or locked memory that the program is about to take all at once (`announce.rs`), and how much shared memory it had
-    /// before.
-    pub(crate) announced: AtomicU64,
-    pub(crate) announced_above: AtomicU64,
-    /// Bytes of shared memory that the limit counts, as last measured.
-    pub(crate) shmem: AtomicU64,
     /// When the last look at the mappings ended.
     pub(crate) scanned_ns: AtomicU64,
     /// 1: a check of all invariants waits for the handler's lock (a futex).
@@ -232,8 +226,6 @@ impl Engine {
         self.own();
         self.faulting_cpu.store(NO_CPU, Relaxed);
         self.descriptors.forget();
-        // Announced by a thread that this process does not have.
-        self.announced.store(0, Relaxed);
         // The ring is the parent's; this process gets one of its own when it joins.
         self.space.set_tracer(None);
         self.life.store(Life::Starting as u32, Release);

@@ -5,6 +5,7 @@
 //! between two batches.
 
 use crate::account::ProcessSize;
+use crate::announce::Announced;
 use crate::batch::{Batch, Scattered};
 use crate::demote::Demotion;
 use crate::due::Due;
@@ -70,8 +71,10 @@ pub(crate) struct Evictor {
     /// Until when the program counts as growing.
     pub(crate) growing_until_ns: u64,
     pub(crate) slow_due: Due,
+    pub(crate) shmem: u64,
     /// Shared and file memory when shared memory was measured last.
     pub(crate) shared_seen: u64,
+    pub(crate) announced: Announced,
     pub(crate) minor_faults_seen: u64,
     pub(crate) rollup_next_ns: u64,
     pub(crate) rollup_soonest_ns: u64,
@@ -125,7 +128,9 @@ pub(crate) unsafe extern "C" fn run(argument: usize) -> ! {
         scans_in_vain: 0,
         growing_until_ns: 0,
         slow_due: Due::at_once(),
+        shmem: 0,
         shared_seen: 0,
+        announced: Announced::default(),
         minor_faults_seen: 0,
         rollup_next_ns: 0,
         rollup_soonest_ns: 0,
@@ -180,8 +185,10 @@ impl Evictor {
             if segment.header.state.load(Relaxed) == GroupState::Ending as u32 {
                 return 100_000_000;
             }
-            let announced = self.engine.scan_wanted.load(Acquire) != 0;
-            if total >= marks.engage || announced || self.engine.is_engaged() {
+            // What somebody is about to take in is made room for, but nobody waits as if it were there.
+            let claimed = total + segment.announced_bytes();
+            let scan_wanted = self.engine.scan_wanted.load(Acquire) != 0;
+            if claimed >= marks.engage || scan_wanted || self.engine.is_engaged() {
                 self.engage();
                 self.register_new(total >= marks.low);
             }
@@ -198,7 +205,7 @@ impl Evictor {
             let may_demote =
                 (marks.low..marks.limit).contains(&total) && sys::now_ns() >= self.growing_until_ns;
             let demoted = if may_demote { self.demote_excess() } else { 0 };
-            let wanted = self.wanted(total, marks);
+            let wanted = self.wanted(claimed, marks);
             if wanted == 0 {
                 if total < marks.limit {
                     self.desperate = false;

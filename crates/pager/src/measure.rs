@@ -15,6 +15,8 @@ use folioswap_group::segment::Scope;
 const STALE_BYTES: u64 = 1 << 20;
 /// When the shared and file memory of the process has changed by so much, shared memory is measured at once.
 const SHARED_CHANGED_BYTES: u64 = 512 << 10;
+/// When the process has grown by so much more than its faults told, its mappings are looked at as if something had been found there.
+const UNTOLD_BYTES: u64 = 1 << 20;
 /// Between two readings of what costs more, or changes slowly.
 const SLOW_NS: u64 = 100_000_000;
 /// Between two times that others are asked to measure.
@@ -36,10 +38,11 @@ impl Evictor {
         }
         let slow = self.slow_due.take(now, SLOW_NS);
         if slow || self.size.shared.abs_diff(self.shared_seen) >= SHARED_CHANGED_BYTES {
-            self.shared_seen = self.size.shared;
             let text = read_proc_path(c"/proc/self/status", &mut self.text);
-            let shmem = field_bytes(text, b"RssShmem:").unwrap_or(0);
-            engine.shmem.store(self.counted_shmem(shmem), Relaxed);
+            // Without an answer (no descriptor is left, perhaps) what is known stands, and the next round asks again.
+            if let Some(shmem) = field_bytes(text, b"RssShmem:") {
+                (self.shmem, self.shared_seen) = (shmem, self.size.shared);
+            }
         }
         if slow {
             engine.epoch.store((now >> 30) as u32, Relaxed);
@@ -49,9 +52,12 @@ impl Evictor {
             engine.figures().raise(Counter::PagerNanoseconds, sys::thread_cpu_ns());
         }
         let me = engine.member();
-        let shmem = engine.shmem.load(Relaxed);
-        let charge = engine.charge_of(self.size.anonymous) + shmem + engine.announced_beyond(shmem);
-        me.charge_bytes.store(charge, Relaxed);
+        self.announced.expire(me, now);
+        let charge = engine.charge_of(self.size.anonymous) + self.counted_shmem();
+        // Who takes in memory by faults says so himself: this came past them.
+        if charge > me.charge_bytes.swap(charge, Relaxed) + UNTOLD_BYTES {
+            self.scans_in_vain = 0;
+        }
         if engine.fork.has_relatives() {
             self.measure_sharing(now);
         }
@@ -65,9 +71,9 @@ impl Evictor {
     }
 
     /// What of the process's shared memory the limit counts: the program's, without the group's segment.
-    fn counted_shmem(&self, shmem: u64) -> u64 {
+    fn counted_shmem(&self) -> u64 {
         match self.engine.segment().scope() {
-            Scope::Total => shmem.saturating_sub(64 << 10),
+            Scope::Total => self.shmem.saturating_sub(64 << 10),
             Scope::Resident => 0,
         }
     }

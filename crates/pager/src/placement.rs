@@ -146,35 +146,28 @@ impl EvictorPlacement {
     }
 }
 
-/// Where threads of this process run. What was opened for the last few stays open: opening it costs more than twice what reading does.
+/// Where threads of this process run. What was opened for the last one stays open: opening it costs more than twice what reading does. No
+/// more than that, since a program may allow itself only a handful of descriptors.
 #[derive(Default)]
 struct Looks {
-    open: [Option<(u32, OwnedFd)>; Looks::OPEN],
-    /// The place of the next that is opened.
-    next: usize,
+    open: Option<(u32, OwnedFd)>,
 }
 
 impl Looks {
-    const OPEN: usize = 2;
-
     /// The CPU that a thread of this process ran on last.
     fn cpu_of(&mut self, thread: u32) -> Option<u32> {
         let mut text = [0; 512];
-        let of_thread = |open: &&mut Option<(u32, OwnedFd)>| matches!(open, Some((of, _)) if *of == thread);
-        let found = self.open.iter_mut().find(of_thread);
-        if let Some(open) = found
-            && let Some((_, file)) = open
+        if let Some((of, file)) = &self.open
+            && *of == thread
+            && let Some(cpu) = last_cpu(read_proc(file.as_raw_fd(), &mut text))
         {
-            if let Some(cpu) = last_cpu(read_proc(file.as_raw_fd(), &mut text)) {
-                return Some(cpu);
-            }
-            // That thread has ended, and its number may be another's by now.
-            *open = None;
+            return Some(cpu);
         }
+        // Another thread's, or one that has ended, whose number may be another's by now.
+        self.open = None;
         let file = open_stat(thread)?;
         let cpu = last_cpu(read_proc(file.as_raw_fd(), &mut text));
-        self.open[self.next] = Some((thread, file));
-        self.next = (self.next + 1) % Looks::OPEN;
+        self.open = Some((thread, file));
         cpu
     }
 }
@@ -221,11 +214,11 @@ mod tests {
         assert_eq!(looks.cpu_of(u32::MAX), None);
     }
 
-    /// More threads than stay open, one after the other, each looked at while it is there and after it has ended.
+    /// One after the other, each looked at while it is there and after it has ended.
     #[test]
     fn threads_that_end_are_not_found_any_more() {
         let mut looks = Looks::default();
-        for _ in 0..2 * Looks::OPEN {
+        for _ in 0..3 {
             let (told, tells) = std::sync::mpsc::channel();
             let (end, ended) = std::sync::mpsc::channel::<()>();
             let running = std::thread::spawn(move || {
@@ -243,6 +236,5 @@ mod tests {
             assert_eq!(looks.cpu_of(thread), None);
             assert!(looks.cpu_of(sys::gettid()).is_some());
         }
-        assert!(looks.open.iter().flatten().count() <= Looks::OPEN);
     }
 }
