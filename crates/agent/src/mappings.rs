@@ -50,11 +50,9 @@ pub unsafe extern "C" fn mmap(
     offset: i64,
 ) -> *mut c_void {
     let all = |wanted: u32| flags as u32 & wanted == wanted;
-    let (is_private, is_shared) = match flags as u32 & raw::MAP_TYPE {
-        raw::MAP_PRIVATE => (true, false),
-        raw::MAP_SHARED => (false, true),
-        _ => (false, false),
-    };
+    // Not `all`: MAP_SHARED_VALIDATE has the bits of both.
+    let is_type = |wanted: u32| flags as u32 & raw::MAP_TYPE == wanted;
+    let (is_private, is_shared) = (is_type(raw::MAP_PRIVATE), is_type(raw::MAP_SHARED));
     let is_writable = protection as u32 & raw::PROT_WRITE != 0;
     let is_filled = (all(raw::MAP_POPULATE) && !all(raw::MAP_NONBLOCK)) || all(raw::MAP_LOCKED);
     let (mut flags_now, mut room) = (flags, None);
