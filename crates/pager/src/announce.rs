@@ -150,17 +150,27 @@ impl Engine {
         let room = self.announce(bytes);
         let began_ns = sys::now_ns();
         let (mut least, mut since_ns) = (u64::MAX, began_ns);
-        loop {
-            let observed = segment.header.charge_sank.load(Acquire);
-            let (total, now) = (segment.charge_bytes() + segment.announced_bytes(), sys::now_ns());
+        self.wait_for_charge(|charge, now| {
+            let total = charge + segment.announced_bytes();
             if total < least.saturating_sub(PROGRESS_BYTES) {
                 (least, since_ns) = (total, now);
             }
             let is_over = now - since_ns >= PATIENCE_NS || now - began_ns >= PATIENCE_MAX_NS;
-            if total <= limit || is_over || self.fork.is_preparing() {
-                return Some(room);
+            total <= limit || is_over || self.fork.is_preparing()
+        });
+        Some(room)
+    }
+
+    /// A thread of the program waits while evictors work, until what it sees of the group's charge, and of the time (nanoseconds of
+    /// CLOCK_MONOTONIC), is enough.
+    pub(crate) fn wait_for_charge(&self, mut is_enough: impl FnMut(u64, u64) -> bool) {
+        let (segment, me) = (self.segment(), self.member());
+        loop {
+            let observed = segment.header.charge_sank.load(Acquire);
+            if is_enough(segment.charge_bytes(), sys::now_ns()) {
+                return;
             }
-            futex::post(&self.member().wake, Sharing::Shared);
+            futex::post(&me.wake, Sharing::Shared);
             futex::wait(&segment.header.charge_sank, observed, 1_000_000, Sharing::Shared);
         }
     }

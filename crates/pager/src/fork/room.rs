@@ -1,9 +1,8 @@
 //! Room for a forked child: its engine takes memory before anything can be taken from the child.
 
 use crate::engine::Engine;
-use crate::futex::{self, Sharing};
 use crate::sys;
-use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use core::sync::atomic::Ordering::Relaxed;
 use folioswap_core::reclaim::watermarks::Watermarks;
 
 /// What a child's engine takes until it can evict: 0.7 to 1.8 MiB were measured, most of it copies of inherited tables.
@@ -23,16 +22,14 @@ impl Engine {
         let limit = segment.header.limit_bytes.load(Relaxed);
         let brink = Watermarks::of(limit).brink;
         let began_ns = sys::now_ns();
-        loop {
-            let observed = segment.header.charge_sank.load(Acquire);
-            let total = segment.charge_bytes() + CHILD_BYTES;
+        self.wait_for_charge(|charge, now| {
+            let total = charge + CHILD_BYTES;
             let patience_ns = if total < brink { PATIENCE_NS } else { PATIENCE_BRINK_NS };
-            if total <= limit || sys::now_ns() - began_ns >= patience_ns {
-                return;
+            if total <= limit || now - began_ns >= patience_ns {
+                return true;
             }
             me.reclaim_request_bytes.fetch_max(CHILD_BYTES, Relaxed);
-            futex::post(&me.wake, Sharing::Shared);
-            futex::wait(&segment.header.charge_sank, observed, 1_000_000, Sharing::Shared);
-        }
+            false
+        });
     }
 }
