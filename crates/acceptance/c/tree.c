@@ -1,7 +1,12 @@
 // Several members verify their own data; now and then one of them is killed.
 // tree MEMBERS MEBIBYTES-EACH SECONDS KILLS
 // tree pair MEBIBYTES: a child with memory of its own beside what it inherits, to be killed by whoever looks
+// tree steps MEBIBYTES: victims that take, share and give back swap, to be killed by whoever looks, until one is not; SIGUSR1 to a
+//     victim lets it begin, to the root the next one
 #include "check.h"
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
 #include <sys/prctl.h>
 
 static pid_t members[64];
@@ -75,8 +80,82 @@ static void pair(size_t bytes) {
     printf("ok\n");
 }
 
+enum { WHOLE = 0, CHILD_KILLED = 3 };
+
+// Takes swap, shares it with a child that writes to a part, and gives most of it back.
+static int victim(size_t bytes) {
+    char *a = prepare(bytes, 7);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    for (size_t page = 0; page < bytes / PAGE; page += 2)
+        if (child == 0) fill_page(a + page * PAGE, page * 64 + 7, 1);
+    for (size_t page = 0; page < bytes / PAGE; page++) check_page(a + page * PAGE, page * 64 + 7, child == 0 && page % 2 == 0);
+    if (child == 0) _exit(0);
+    int status;
+    CHECK(waitpid(child, &status, 0) == child);
+    bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+    if (!killed && status != 0) FAIL("the child ended by itself: %#x", status);
+    size_t kept = bytes / 8;
+    CHECK(munmap(a + kept, bytes - kept) == 0);
+    usleep(600000);
+    for (size_t page = 0; page < kept / PAGE; page++) check_page(a + page * PAGE, page * 64 + 7, 0);
+    return killed ? CHILD_KILLED : WHOLE;
+}
+
+// Whoever traces us stops at each message that the pager sends or waits for, and at nothing else.
+static void show_messages(void) {
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_sendmsg, 1, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_recvmsg, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRACE),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
+    CHECK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0);
+}
+
+static void steps(char **argv) {
+    size_t bytes = strtoul(argv[2], 0, 10) * MIB / 4;
+    sigset_t go;
+    int taken;
+    sigemptyset(&go);
+    sigaddset(&go, SIGUSR1);
+    CHECK(sigprocmask(SIG_BLOCK, &go, 0) == 0);
+    char *own = prepare(bytes, 63);
+    for (unsigned step = 1;; step++) {
+        pid_t pid = fork();
+        CHECK(pid >= 0);
+        if (pid == 0) {
+            CHECK(prctl(PR_SET_PDEATHSIG, SIGKILL) == 0);
+            CHECK(sigwait(&go, &taken) == 0);
+            show_messages();
+            // A program anew: it joins the group under the eyes of whoever looks.
+            execv("/proc/self/exe", (char *[]){argv[0], "victim", argv[2], 0});
+            FAIL("execv: %s", strerrordesc_np(errno));
+        }
+        printf("victim %u is %d\n", step, pid);
+        fflush(stdout);
+        int status;
+        CHECK(waitpid(pid, &status, 0) == pid);
+        const char *end = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL ? "killed"
+            : WIFEXITED(status) && WEXITSTATUS(status) == CHILD_KILLED       ? "child killed"
+            : WIFEXITED(status) && WEXITSTATUS(status) == WHOLE              ? "whole"
+                                                                             : 0;
+        if (!end) FAIL("victim %u: status %#x", step, status);
+        printf("victim %u of %d: %s\n", step, getpid(), end);
+        fflush(stdout);
+        CHECK(sigwait(&go, &taken) == 0);
+        for (size_t page = 0; page < bytes / PAGE; page++) check_page(own + page * PAGE, page * 64 + 63, 0);
+        if (strcmp(end, "whole") == 0) break;
+    }
+    printf("ok\n");
+}
+
 int main(int argc, char **argv) {
     if (argc == 3 && strcmp(argv[1], "pair") == 0) return pair(strtoul(argv[2], 0, 10) * MIB), 0;
+    if (argc == 3 && strcmp(argv[1], "victim") == 0) return victim(strtoul(argv[2], 0, 10) * MIB);
+    if (argc == 3 && strcmp(argv[1], "steps") == 0) return steps(argv), 0;
     CHECK(argc >= 5);
     size_t bytes = strtoul(argv[2], 0, 10) * MIB;
     if (strcmp(argv[1], "member") == 0) {

@@ -4,12 +4,14 @@
 //! * [`job::Job`] describes a program; it is started without a limit, under folioswap, or under the kernel's own swap
 //!   (memory cgroup with a limit + zram), and yields an [`job::Outcome`].
 //! * [`data`] makes page contents that can be verified from the page's number alone.
+//! * [`killer`] ends a process at a step that it names itself.
 //! * [`skip!`](crate::skip) ends a test whose facility is missing here, so that it is counted as skipped.
 //!
 //! The programs are in `src/bin` and `c`; each verifies its own data and prints a result that does not depend on timing.
 
 pub mod data;
 pub mod job;
+pub mod killer;
 pub mod memory;
 pub mod programs;
 pub mod skipping;

@@ -1,6 +1,7 @@
 //! A tree of members of which some are killed at any moment: the others go on, and what the dead held is freed.
 
-use folioswap_acceptance::job::{self, Job};
+use folioswap_acceptance::job::{self, Job, Running};
+use folioswap_acceptance::killer::Killer;
 use folioswap_acceptance::programs::{self, c_program};
 use folioswap_acceptance::{MIB, skip};
 use std::process::Command;
@@ -96,4 +97,76 @@ fn slots_of_a_dead_child_are_free_within_a_second_while_its_parent_goes_on() {
     let left = used_within_a_second(running.pid, dead, allowed);
     assert!(left <= allowed, "{left} of {before} bytes are still in use one second after the death");
     running.finish().check();
+}
+
+/// A member is killed before each message that it sends to the supervisor, and before it takes each answer, in turn: all that others know of its
+/// taking clusters, of its sharing them with a child, and of its giving them back. Those that are left (the child or its parent, and the root) have
+/// their data, and what was the dead one's is free. (Some seventy steps; all of them with `FOLIOSWAP_LONG=1`.)
+#[test]
+fn a_member_is_killed_at_every_step_of_taking_sharing_and_giving_back_clusters() {
+    if !job::judging_folioswap() {
+        skip!("only for folioswap");
+    }
+    let program = c_program("tree", "", &[]);
+    let job = Job::new([program.as_os_str(), "steps".as_ref(), "80".as_ref()])
+        .option("--swap")
+        .option("file:/var/tmp");
+    let mut running = job.start(job::engine(32 * MIB));
+    // Joining, the first clusters and the fork one by one; then, where it is one cluster after the other, in strides.
+    let (one_by_one, stride) = (24, job::seconds(5, 1) as usize);
+    let mut ends = Vec::new();
+    let (mut step, mut most) = (0, 0);
+    while ends.last().is_none_or(|end| end != "whole") {
+        step += if step < one_by_one { 1 } else { stride };
+        let number = ends.len() + 1;
+        let begun = format!("victim {number} is ");
+        running.wait_for_output(&begun);
+        let victim = number_after(&running.output(), &begun);
+        let killer = Killer::at_call(victim, step).expect("it is a descendant of ours");
+        signal(victim, libc::SIGUSR1);
+        let ended = format!("victim {number} of ");
+        most = most.max(wait_and_watch(&mut running, &ended));
+        // The child of one that is killed goes on, with what it has inherited.
+        let calls = killer.wait_for_the_last().expect("ptrace");
+        let dead = Instant::now();
+        let said = running.output();
+        let (_, end) = said.trim_end().rsplit_once(": ").expect("how it ended");
+        assert_eq!(end == "whole", calls < step, "{calls} calls, step {step}: {end}");
+        // What the root itself has out, and the clusters that it keeps for what it will write.
+        let left = used_within_a_second(running.pid, dead, 40 * MIB);
+        assert!(left <= 40 * MIB, "step {step}, {end}: {left} bytes are in use a second later");
+        assert_eq!(running.errors(), "", "step {step}, {end}");
+        ends.push(end.to_owned());
+        signal(number_after(&said, &ended), libc::SIGUSR1);
+    }
+    println!("{}; {} MiB in use at most", ends.join(", "), most / MIB);
+    for wanted in ["killed", "child killed"] {
+        assert!(ends.iter().any(|end| end == wanted), "nobody was {wanted}: {ends:?}");
+    }
+    assert!(most > 100 * MIB, "never more than {most} bytes in use: nothing is shown by their absence");
+    running.finish().check();
+}
+
+fn number_after(text: &str, before: &str) -> i32 {
+    let (_, after) = text.rsplit_once(before).expect("it was waited for");
+    let digits = after.find(|character: char| !character.is_ascii_digit()).unwrap_or(after.len());
+    after[..digits].parse().expect("a number")
+}
+
+/// Sends a signal to a descendant of ours.
+fn signal(pid: i32, signal: i32) {
+    // SAFETY: kill has no memory effects.
+    assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
+}
+
+/// Waits until it has said this; the most that was in use meanwhile.
+fn wait_and_watch(running: &mut Running, text: &str) -> u64 {
+    let (start, mut most) = (Instant::now(), 0);
+    while !running.output().contains(text) {
+        assert!(!running.poll(), "ended early: {} {}", running.output(), running.errors());
+        assert!(start.elapsed() < Duration::from_secs(60), "it hangs: {}", running.state());
+        most = most.max(used(running.pid).unwrap_or(0));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    most
 }
