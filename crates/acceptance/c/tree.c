@@ -1,6 +1,7 @@
 // Several members verify their own data; now and then one of them is killed.
 // tree MEMBERS MEBIBYTES-EACH SECONDS KILLS
 // tree pair MEBIBYTES: a child with memory of its own beside what it inherits, to be killed by whoever looks
+// tree shrink MEBIBYTES: gives up seven eighths of what is out, by munmap and MADV_DONTNEED, and waits for a look at what is used
 // tree steps MEBIBYTES: victims that take, share and give back swap, to be killed by whoever looks, until one is not; SIGUSR1 to a
 //     victim lets it begin, to the root the next one
 #include "check.h"
@@ -80,6 +81,21 @@ static void pair(size_t bytes) {
     printf("ok\n");
 }
 
+static void shrink(size_t bytes) {
+    char *a = prepare(bytes, 11);
+    printf("full\n");
+    fflush(stdout);
+    usleep(700000);
+    CHECK(munmap(a + bytes / 8, bytes / 2) == 0);
+    CHECK(madvise(a + bytes / 8 * 5, bytes / 8 * 3, MADV_DONTNEED) == 0);
+    printf("given up\n");
+    fflush(stdout);
+    usleep(1500000);
+    zero_all(a + bytes / 8 * 5, bytes / 8 * 3);
+    for (size_t page = 0; page < bytes / 8 / PAGE; page++) check_page(a + page * PAGE, page * 64 + 11, 0);
+    printf("ok\n");
+}
+
 enum { WHOLE = 0, CHILD_KILLED = 3 };
 
 // Takes swap, shares it with a child that writes to a part, and gives most of it back.
@@ -154,6 +170,7 @@ static void steps(char **argv) {
 
 int main(int argc, char **argv) {
     if (argc == 3 && strcmp(argv[1], "pair") == 0) return pair(strtoul(argv[2], 0, 10) * MIB), 0;
+    if (argc == 3 && strcmp(argv[1], "shrink") == 0) return shrink(strtoul(argv[2], 0, 10) * MIB), 0;
     if (argc == 3 && strcmp(argv[1], "victim") == 0) return victim(strtoul(argv[2], 0, 10) * MIB);
     if (argc == 3 && strcmp(argv[1], "steps") == 0) return steps(argv), 0;
     CHECK(argc >= 5);

@@ -258,6 +258,30 @@ fn set_user_id_programs_are_refused() {
     refused(&output, 125, &["set-user-id"]);
 }
 
+/// As a descendant such a program runs, unmanaged: the dynamic linker does not load the agent into it.
+#[test]
+fn a_set_user_id_descendant_is_reported() {
+    if !job::judging_folioswap() {
+        skip!("only for folioswap");
+    }
+    // SAFETY: no memory effects.
+    if unsafe { libc::geteuid() } != 0 {
+        skip!("only root can make a set-user-id program of another user");
+    }
+    let place = Place::new("setuid-descendant");
+    let program = place.file("descendant");
+    fs::copy(c_program("static", "-dynamic", &[]), &program).expect("copy");
+    chown(&program, Some(65534), Some(65534)).expect("chown");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o4755)).expect("chmod");
+    let script = format!("{} 400; echo after", program.display());
+    let outcome = Job::new(["sh", "-c", &script]).option("--stats").within(64 * MIB);
+    assert_eq!(outcome.text(), "static ok\nafter\n", "{}", outcome.describe());
+    assert!(outcome.stderr.contains("descendant (set-user-id)"), "not reported: {}", outcome.describe());
+    let unmanaged = &outcome.stats.as_ref().expect("statistics")["unmanaged"];
+    assert_eq!(unmanaged["processes"].as_u64(), Some(1), "in the JSON: {unmanaged}");
+    assert!(unmanaged["peak_bytes"].as_u64() > Some(8 * MIB), "in the JSON: {unmanaged}");
+}
+
 /// Without a limit anywhere there is nothing to keep.
 #[test]
 fn no_limit_at_all() {

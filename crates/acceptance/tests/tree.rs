@@ -99,6 +99,26 @@ fn slots_of_a_dead_child_are_free_within_a_second_while_its_parent_goes_on() {
     running.finish().check();
 }
 
+/// What a living program gives up is free, while it lives.
+#[test]
+fn slots_of_what_is_unmapped_or_given_up_are_free() {
+    if !job::judging_folioswap() {
+        skip!("only for folioswap");
+    }
+    let program = c_program("tree", "", &[]);
+    let job = Job::new([program.as_os_str(), "shrink".as_ref(), "96".as_ref()]);
+    let mut running = job.start(job::engine(48 * MIB));
+    running.wait_for_output("full");
+    let before = used(running.pid).expect("swapon --show while it runs");
+    assert!(before > 72 * MIB, "only {before} bytes in use: nothing is shown by their absence");
+    running.wait_for_output("given up");
+    let given_up = Instant::now();
+    // An eighth of it is still there, and a few clusters of the file are kept for what will be written next.
+    let left = used_within_a_second(running.pid, given_up, 28 * MIB);
+    assert!(left <= 28 * MIB, "{left} of {before} bytes are still in use a second later");
+    running.finish().check();
+}
+
 /// A member is killed before each message that it sends to the supervisor, and before it takes each answer, in turn: all that others know of its
 /// taking clusters, of its sharing them with a child, and of its giving them back. Those that are left (the child or its parent, and the root) have
 /// their data, and what was the dead one's is free. (Some seventy steps; all of them with `FOLIOSWAP_LONG=1`.)

@@ -251,6 +251,77 @@ fn swap_in_race_has_one_winner() {
     });
 }
 
+/// The last count of a cached slot goes while its folio leaves the swap cache: whoever comes second frees it, once.
+#[test]
+fn put_against_cache_remove() {
+    check(|| {
+        let engine = Arc::new(Engine::new(3));
+        engine.swap.swapon(DeviceSpec::new(1024)).unwrap();
+        let entry = engine.take(0, 2, 1).unwrap();
+        let putter = {
+            let engine = engine.clone();
+            spawn(move || {
+                // A page of its own first, as a task that ends frees them one by one.
+                let first = engine.swap.put(entry, 1, |_, _| {}).unwrap();
+                let rest = engine.swap.put(entry.checked_add(1).unwrap(), 3, |_, _| {}).unwrap();
+                assert_eq!((first.rejected, rest.rejected), (0, 0));
+                assert_eq!(first.freed + first.only_cached + rest.freed + rest.only_cached, 4);
+                first.freed + rest.freed
+            })
+        };
+        let remover = {
+            let engine = engine.clone();
+            spawn(move || {
+                let freed = std::cell::Cell::new(0);
+                let counted = engine
+                    .swap
+                    .cache_remove(entry, 4, FolioId(1), Shadow::EMPTY, |_, _| freed.set(freed.get() + 1));
+                assert_eq!(counted.unwrap(), freed.get());
+                freed.get()
+            })
+        };
+        let freed = putter.join().unwrap() + remover.join().unwrap();
+        assert_eq!(freed, 4, "each slot is freed once");
+        assert_eq!(engine.swap.validate().unwrap().inuse, 0);
+        assert!(engine.take(1, 9, 2).is_ok(), "the cluster is free again");
+    });
+}
+
+/// The last count of slots goes while a folio is added to the swap cache for them: either they are gone, and nothing is added, or the folio holds what
+/// is left until it leaves the cache.
+#[test]
+fn put_against_cache_insert() {
+    check(|| {
+        let engine = Arc::new(Engine::new(3));
+        engine.swap.swapon(DeviceSpec::new(1024)).unwrap();
+        let entry = engine.take(0, 2, 1).unwrap();
+        engine.swap.cache_remove(entry, 4, FolioId(1), Shadow::EMPTY, |_, _| {}).unwrap();
+        let putter = {
+            let engine = engine.clone();
+            spawn(move || {
+                let first = engine.swap.put(entry, 2, |_, _| {}).unwrap();
+                let rest = engine.swap.put(entry.checked_add(2).unwrap(), 2, |_, _| {}).unwrap();
+                assert_eq!((first.rejected, rest.rejected), (0, 0));
+                first.freed + rest.freed
+            })
+        };
+        let inserter = {
+            let engine = engine.clone();
+            spawn(move || engine.swap.cache_insert(entry, Order::new(2).unwrap(), FolioId(7)).is_ok())
+        };
+        let (freed, inserted) = (putter.join().unwrap(), inserter.join().unwrap());
+        engine.swap.validate().unwrap();
+        if inserted {
+            assert_eq!(freed, 0, "all of them were there, so the folio holds them");
+            let left = engine.swap.cache_remove(entry, 4, FolioId(7), Shadow::EMPTY, |_, _| {}).unwrap();
+            assert_eq!(left, 4);
+        } else {
+            assert_eq!(freed, 4);
+        }
+        assert_eq!(engine.swap.validate().unwrap().inuse, 0);
+    });
+}
+
 #[test]
 fn lockless_reader_never_sees_another_clusters_word() {
     check(|| {
