@@ -56,6 +56,13 @@ static char *prepare(size_t bytes, unsigned seed) {
     return a;
 }
 
+// What `prepare` made is there, unchanged.
+static void check_prepared(const char *a, size_t bytes, unsigned seed) {
+    for (size_t page = 0; page < bytes / PAGE; page++) check_page(a + page * PAGE, page * 64 + seed, 0);
+}
+
+static bool was_killed(int status) { return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL; }
+
 static void pair(size_t bytes) {
     char *inherited = prepare(bytes, 63);
     pid_t child = fork();
@@ -73,11 +80,11 @@ static void pair(size_t bytes) {
     }
     int status;
     CHECK(waitpid(child, &status, 0) == child);
-    if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL) FAIL("the child ended by itself: %#x", status);
+    if (!was_killed(status)) FAIL("the child ended by itself: %#x", status);
     printf("the child is dead\n");
     fflush(stdout);
     usleep(1500000);
-    for (size_t page = 0; page < bytes / PAGE; page++) check_page(inherited + page * PAGE, page * 64 + 63, 0);
+    check_prepared(inherited, bytes, 63);
     printf("ok\n");
 }
 
@@ -92,7 +99,7 @@ static void shrink(size_t bytes) {
     fflush(stdout);
     usleep(1500000);
     zero_all(a + bytes / 8 * 5, bytes / 8 * 3);
-    for (size_t page = 0; page < bytes / 8 / PAGE; page++) check_page(a + page * PAGE, page * 64 + 11, 0);
+    check_prepared(a, bytes / 8, 11);
     printf("ok\n");
 }
 
@@ -103,18 +110,20 @@ static int victim(size_t bytes) {
     char *a = prepare(bytes, 7);
     pid_t child = fork();
     CHECK(child >= 0);
-    for (size_t page = 0; page < bytes / PAGE; page += 2)
-        if (child == 0) fill_page(a + page * PAGE, page * 64 + 7, 1);
-    for (size_t page = 0; page < bytes / PAGE; page++) check_page(a + page * PAGE, page * 64 + 7, child == 0 && page % 2 == 0);
-    if (child == 0) _exit(0);
+    if (child == 0) {
+        for (size_t page = 0; page < bytes / PAGE; page += 2) fill_page(a + page * PAGE, page * 64 + 7, 1);
+        for (size_t page = 0; page < bytes / PAGE; page++) check_page(a + page * PAGE, page * 64 + 7, page % 2 == 0);
+        _exit(0);
+    }
+    check_prepared(a, bytes, 7);
     int status;
     CHECK(waitpid(child, &status, 0) == child);
-    bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+    bool killed = was_killed(status);
     if (!killed && status != 0) FAIL("the child ended by itself: %#x", status);
     size_t kept = bytes / 8;
     CHECK(munmap(a + kept, bytes - kept) == 0);
     usleep(600000);
-    for (size_t page = 0; page < kept / PAGE; page++) check_page(a + page * PAGE, page * 64 + 7, 0);
+    check_prepared(a, kept, 7);
     return killed ? CHILD_KILLED : WHOLE;
 }
 
@@ -154,15 +163,15 @@ static void steps(char **argv) {
         fflush(stdout);
         int status;
         CHECK(waitpid(pid, &status, 0) == pid);
-        const char *end = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL ? "killed"
-            : WIFEXITED(status) && WEXITSTATUS(status) == CHILD_KILLED       ? "child killed"
-            : WIFEXITED(status) && WEXITSTATUS(status) == WHOLE              ? "whole"
-                                                                             : 0;
+        const char *end = was_killed(status)                     ? "killed"
+            : WIFEXITED(status) && WEXITSTATUS(status) == CHILD_KILLED ? "child killed"
+            : WIFEXITED(status) && WEXITSTATUS(status) == WHOLE        ? "whole"
+                                                                       : 0;
         if (!end) FAIL("victim %u: status %#x", step, status);
         printf("victim %u of %d: %s\n", step, getpid(), end);
         fflush(stdout);
         CHECK(sigwait(&go, &taken) == 0);
-        for (size_t page = 0; page < bytes / PAGE; page++) check_page(own + page * PAGE, page * 64 + 63, 0);
+        check_prepared(own, bytes, 63);
         if (strcmp(end, "whole") == 0) break;
     }
     printf("ok\n");
@@ -200,7 +209,7 @@ int main(int argc, char **argv) {
         CHECK(kill(members[victim], SIGKILL) == 0);
         int status;
         CHECK(waitpid(members[victim], &status, 0) == members[victim]);
-        if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL) FAIL("member %u ended by itself: %#x", victim, status);
+        if (!was_killed(status)) FAIL("member %u ended by itself: %#x", victim, status);
         if (n % 2) members[victim] = start(argv, ++started % 60);
         else if ((members[victim] = fork()) == 0) work(inherited, bytes, 63);
         for (size_t page = n; page < bytes / PAGE; page += 50) check_page(inherited + page * PAGE, page * 64 + 63, 0);

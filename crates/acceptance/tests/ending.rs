@@ -34,7 +34,6 @@ fn the_exit_status_is_passed_on() {
         outcome.check_limit();
         outcome.check_clean();
         check_invariants(&outcome);
-        check_invariants(&outcome);
     }
 }
 
@@ -75,20 +74,25 @@ fn a_signal_to_the_command_reaches_the_program_once() {
     }
 }
 
+/// Runs the program that ends in this way on a terminal, presses Ctrl-C when it is ready, and waits for its end.
+fn ctrl_c_on_a_terminal(how: &str, mebibytes: &str) -> Outcome {
+    let program = c_program("ending", "", &[]).display().to_string();
+    let folioswap = programs::folioswap().display().to_string();
+    let pty = env!("CARGO_BIN_EXE_acc-pty");
+    let words = [pty, &folioswap, "run", "--memory", "40M", "--", &program, how, mebibytes];
+    let mut running = Job::new(words).timeout(Duration::from_secs(60)).start(Engine::Nothing);
+    running.wait_for_output("ready");
+    running.signal(libc::SIGUSR1);
+    running.finish()
+}
+
 /// Ctrl-C on a terminal reaches the whole foreground group by itself: nobody gets it twice.
 #[test]
 fn ctrl_c_on_a_terminal_arrives_once() {
     if !job::judging_folioswap() {
         skip!("only for folioswap");
     }
-    let program = c_program("ending", "", &[]).display().to_string();
-    let folioswap = programs::folioswap().display().to_string();
-    let words =
-        [env!("CARGO_BIN_EXE_acc-pty"), &folioswap, "run", "--memory", "40M", "--", &program, "count", "96"];
-    let mut running = Job::new(words).timeout(Duration::from_secs(60)).start(Engine::Nothing);
-    running.wait_for_output("ready");
-    running.signal(libc::SIGUSR1);
-    let outcome = running.finish();
+    let outcome = ctrl_c_on_a_terminal("count", "96");
     let text = outcome.text();
     assert!(text.contains("1 signals"), "{}", outcome.describe());
     assert_eq!(outcome.code, Some(5), "{}", outcome.describe());
@@ -101,14 +105,7 @@ fn ctrl_c_on_a_terminal_ends_what_does_not_handle_it() {
     if !job::judging_folioswap() {
         skip!("only for folioswap");
     }
-    let program = c_program("ending", "", &[]).display().to_string();
-    let folioswap = programs::folioswap().display().to_string();
-    let words =
-        [env!("CARGO_BIN_EXE_acc-pty"), &folioswap, "run", "--memory", "40M", "--", &program, "wait", "48"];
-    let mut running = Job::new(words).timeout(Duration::from_secs(60)).start(Engine::Nothing);
-    running.wait_for_output("ready");
-    running.signal(libc::SIGUSR1);
-    let outcome = running.finish();
+    let outcome = ctrl_c_on_a_terminal("wait", "48");
     assert_eq!(outcome.code, Some(128 + libc::SIGINT), "{}", outcome.describe());
     outcome.check_clean();
 }
