@@ -4,8 +4,11 @@ use crate::device::DeviceFlags;
 use crate::entry::{DeviceId, SwapEntry};
 use crate::hooks::Hooks;
 use crate::lists::ListId;
+use crate::nonfull::Reach;
 use crate::order::Order;
-use crate::policy::{ClusterPreference, DiscardPlace, FragmentScan, FullReclaim, Policy, Rotation};
+use crate::policy::{
+    ClusterPreference, DiscardPlace, FragmentScan, FullReclaim, NonfullChoice, Policy, Rotation,
+};
 use crate::reclaim::FullClusters;
 use crate::scan::Request;
 use crate::slots::Slots;
@@ -71,11 +74,17 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
             ClusterPreference::FreeFirst => true,
             ClusterPreference::NonfullFirst => false,
         };
-        let nonfull = (order < Order::MAX).then(|| ListId::nonfull(order));
-        let lists = if free_first { [Some(ListId::FREE), nonfull] } else { [nonfull, Some(ListId::FREE)] };
-        for list in lists.into_iter().flatten() {
-            let extent = if list == ListId::FREE { Extent::One } else { Extent::Whole };
-            let found = self.alloc_from_list(id, list, extent, request);
+        let nonfull = |reach| (order < Order::MAX).then(|| (ListId::nonfull(order), Extent::Whole, reach));
+        let free = Some((ListId::FREE, Extent::One, Reach::Any));
+        let steps = match (free_first, P::NONFULL_CHOICE) {
+            (true, _) => [free, nonfull(Reach::Any), None],
+            (false, NonfullChoice::ListOrder) => [nonfull(Reach::Any), free, None],
+            (false, NonfullChoice::OwnFirst) => {
+                [nonfull(Reach::OwnWhilePlentiful), free, nonfull(Reach::Any)]
+            }
+        };
+        for (list, extent, reach) in steps.into_iter().flatten() {
+            let found = self.alloc_from_list(id, list, extent, reach, request);
             if found.is_some() {
                 return found;
             }
@@ -91,7 +100,7 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
                 FragmentScan::One => Extent::One,
                 FragmentScan::All => Extent::Whole,
             };
-            return self.alloc_from_list(id, ListId::frag(order), extent, request);
+            return self.alloc_from_list(id, ListId::frag(order), extent, Reach::Any, request);
         }
         None
     }
@@ -99,8 +108,9 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
     /// Step 6 for order 0: a slot from any cluster of a larger order, else the free count would promise slots that nobody can get.
     fn steal_order_zero<H: Hooks>(&self, id: DeviceId, request: &mut Request<'_, H>) -> Option<SwapEntry> {
         Order::all().skip(1).find_map(|order| {
-            self.alloc_from_list(id, ListId::frag(order), Extent::Whole, request)
-                .or_else(|| self.alloc_from_list(id, ListId::nonfull(order), Extent::Whole, request))
+            [ListId::frag(order), ListId::nonfull(order)]
+                .into_iter()
+                .find_map(|list| self.alloc_from_list(id, list, Extent::Whole, Reach::Any, request))
         })
     }
 
@@ -118,6 +128,7 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         id: DeviceId,
         list: ListId,
         extent: Extent,
+        reach: Reach,
         request: &mut Request<'_, H>,
     ) -> Option<SwapEntry> {
         let tries = match extent {
@@ -125,7 +136,7 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
             Extent::Whole => self.device(id).lists.length(list),
         };
         for _ in 0..tries {
-            let cluster = self.isolate(id, list)?;
+            let cluster = self.isolate_for(id, list, reach, request.logical)?;
             if list == ListId::FREE && cluster.attach_frame().is_err() {
                 request.no_frame = true;
                 cluster.put_back_free();

@@ -24,6 +24,15 @@ pub enum ClusterPreference {
     NonfullFirst,
 }
 
+/// Which of several NONFULL clusters a CPU takes (docs/design.md, "Whose nonfull cluster").
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NonfullChoice {
+    /// One that it drained before. Another CPU's only once free clusters are no longer plentiful, or there is none.
+    OwnFirst,
+    /// The first of the list: the kernel's rule.
+    ListOrder,
+}
+
 /// When full clusters are searched for slots that are only cached (spec §1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FullReclaim {
@@ -104,6 +113,8 @@ pub trait Policy: 'static {
     const FRAGMENT_SCAN: FragmentScan = FragmentScan::One;
     /// See [`ClusterPreference`].
     const CLUSTER_PREFERENCE: ClusterPreference = ClusterPreference::ByDiscard;
+    /// See [`NonfullChoice`].
+    const NONFULL_CHOICE: NonfullChoice = NonfullChoice::OwnFirst;
     /// See [`FullReclaim`].
     const FULL_RECLAIM: FullReclaim = FullReclaim::AfterFreeAndNonfull;
     /// See [`DiscardPlace`].

@@ -350,12 +350,18 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
     }
 }
 
-/// Place of cluster `index` among the `reserved` descriptors of its device. Neighbours, which different CPUs take one after the other, lie 320 bytes
-/// apart, so that no two of them share a cache line although descriptors are smaller than one: each whole block of 64 is an 8 by 8
-/// table written by rows and read by columns.
+/// Place of cluster `index` among the `reserved` descriptors of its device. Descriptors are smaller than a cache line. Clusters that lie close
+/// together are in use at the same time, by different CPUs, so their descriptors lie apart: neighbours 320 bytes, and those that share a line
+/// are 64 clusters apart (8 in the last, broken block). Each whole block is a table with 8 columns, written by columns and read by rows.
 #[inline]
 const fn spread(index: u32, reserved: u32) -> u32 {
-    if index | 63 < reserved { index & !63 | (index & 7) << 3 | index >> 3 & 7 } else { index }
+    if index | 511 < reserved {
+        index & !511 | (index & 63) << 3 | index >> 6 & 7
+    } else if index | 63 < reserved {
+        index & !63 | (index & 7) << 3 | index >> 3 & 7
+    } else {
+        index
+    }
 }
 
 /// Slot words (or overflow counts) of a frame.

@@ -47,6 +47,8 @@ mod lists;
 #[path = "../../src/lock.rs"]
 mod lock;
 mod models;
+#[path = "../../src/nonfull.rs"]
+mod nonfull;
 #[path = "../../src/order.rs"]
 mod order;
 #[path = "../../src/policy.rs"]
