@@ -2,7 +2,7 @@
 
 use folioswap_slots::{
     BeforeClusterScan, BeforeRoundRobin, BeforeSlotCacheRemoval, CountLocks, Current, DiscardInside,
-    FreeFirst, FreePerSlot, NonfullInListOrder, Policy, ReclaimAfterFree, Relax, RelaxBy,
+    FreeFirst, FreePerSlot, NonfullUnlessDiscard, Policy, ReclaimAfterFree, Relax, RelaxBy,
 };
 use serde::Serialize;
 use std::fmt;
@@ -66,15 +66,15 @@ pub trait WithPolicy {
     fn run<P: Policy>(self) -> Self::Output;
 }
 
-type Before<P> = FreeFirst<ReclaimAfterFree<DiscardInside<NonfullInListOrder<P>>>>;
+type Before<P> = FreeFirst<ReclaimAfterFree<DiscardInside<P>>>;
 
 policies! {
-    Current, "current", Current, "all five series, and a CPU's own nonfull clusters first: what folioswap does";
+    Current, "current", Current, "all five series, and free clusters first while they are plentiful: what folioswap does";
     ScanAll, "scan-all", BeforeClusterScan, "before series 1: scans all fragment clusters, takes free clusters first";
     ScanOne, "scan-one", Before<Current>, "series 1, patch 1 only: scans one fragment cluster, takes free clusters first";
-    NonfullFirst, "nonfull-first", DiscardInside<NonfullInListOrder>, "series 1 as it was merged: nonfull clusters first, discards inside the allocator";
+    NonfullFirst, "nonfull-first", DiscardInside<NonfullUnlessDiscard>, "series 1 as it was merged: nonfull clusters first, discards inside the allocator";
     SlotCache, "slot-cache", BeforeSlotCacheRemoval, "before series 2: 64 slots cached per CPU, devices in turn every 64 slots";
-    FreePerSlot, "free-per-slot", FreePerSlot<NonfullInListOrder>, "before series 3: slots are freed one by one";
+    FreePerSlot, "free-per-slot", FreePerSlot<NonfullUnlessDiscard>, "before series 3: slots are freed one by one";
     DrainedFirst, "drained-first", BeforeRoundRobin, "before series 4: devices by order of swapon, a node's own first";
 }
 

@@ -3,7 +3,6 @@
 //! The pure functions [`flag_after_attempt`] and [`flag_after_free`] are the state machine's table; the rest of the crate only
 //! carries out what they say. Flag and list are always in sync (only a running discard is off-list with a flag).
 
-use crate::entry::LogicalCpu;
 use crate::lists::ListId;
 use crate::lock::SpinLock;
 use crate::order::{CLUSTER_SLOTS, ORDERS, Order};
@@ -115,8 +114,6 @@ pub(crate) struct Cluster {
     order: AtomicU8,
     /// 0 until the cluster is first taken or given a bad slot: it then lies behind the high-water mark.
     touched: AtomicU8,
-    /// Low bits of the logical CPU that isolated it last to allocate from it. A preference only: CPUs beyond 256 share numbers.
-    drained_by: AtomicU8,
 }
 
 #[cfg(all(target_pointer_width = "64", not(loom)))]
@@ -183,15 +180,6 @@ impl Cluster {
         self.touched.store(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn is_drained_by(&self, cpu: LogicalCpu) -> bool {
-        self.drained_by.load(Ordering::Relaxed) == cpu.0 as u8
-    }
-
-    /// Context: cluster lock held.
-    pub(crate) fn set_drained_by(&self, cpu: LogicalCpu) {
-        self.drained_by.store(cpu.0 as u8, Ordering::Relaxed);
-    }
-
     #[inline]
     pub(crate) fn has_frame(&self) -> bool {
         !self.frame.load(Ordering::Relaxed).is_null()
@@ -206,6 +194,5 @@ impl Cluster {
         self.flag.store(0, Ordering::Relaxed);
         self.order.store(0, Ordering::Relaxed);
         self.touched.store(0, Ordering::Relaxed);
-        self.drained_by.store(0, Ordering::Relaxed);
     }
 }

@@ -1,14 +1,11 @@
 //! Allocation on one device: the scan order of spec §1's table.
 
-use crate::device::DeviceFlags;
+use crate::device::{Device, DeviceFlags};
 use crate::entry::{DeviceId, SwapEntry};
 use crate::hooks::Hooks;
 use crate::lists::ListId;
-use crate::nonfull::Reach;
 use crate::order::Order;
-use crate::policy::{
-    ClusterPreference, DiscardPlace, FragmentScan, FullReclaim, NonfullChoice, Policy, Rotation,
-};
+use crate::policy::{ClusterPreference, DiscardPlace, FragmentScan, FullReclaim, Policy, Rotation};
 use crate::reclaim::FullClusters;
 use crate::scan::Request;
 use crate::slots::Slots;
@@ -21,6 +18,11 @@ enum Extent {
     /// As many as the list had at the start: each failed one goes to a tail.
     Whole,
 }
+
+/// As long as free clusters are taken first, at most one in so many is NONFULL, of those that are free and of those in use: for each order.
+const PER_NONFULL: u32 = 16;
+/// But so many may be NONFULL in any case for each logical CPU: the one that it frees into, and the next.
+const NONFULL_PER_CPU: u32 = 2;
 
 /// With discards inside the allocator: how often an allocation starts again.
 const INSIDE_DISCARD_ROUNDS_MAX: u32 = 8;
@@ -70,21 +72,18 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         let order = request.order;
         let discards = self.device(id).has(DeviceFlags::DISCARD);
         let free_first = match P::CLUSTER_PREFERENCE {
+            ClusterPreference::FreeWhilePlentiful => {
+                discards || self.free_is_plentiful(self.device(id), order)
+            }
             ClusterPreference::ByDiscard => discards,
             ClusterPreference::FreeFirst => true,
             ClusterPreference::NonfullFirst => false,
         };
-        let nonfull = |reach| (order < Order::MAX).then(|| (ListId::nonfull(order), Extent::Whole, reach));
-        let free = Some((ListId::FREE, Extent::One, Reach::Any));
-        let steps = match (free_first, P::NONFULL_CHOICE) {
-            (true, _) => [free, nonfull(Reach::Any), None],
-            (false, NonfullChoice::ListOrder) => [nonfull(Reach::Any), free, None],
-            (false, NonfullChoice::OwnFirst) => {
-                [nonfull(Reach::OwnWhilePlentiful), free, nonfull(Reach::Any)]
-            }
-        };
-        for (list, extent, reach) in steps.into_iter().flatten() {
-            let found = self.alloc_from_list(id, list, extent, reach, request);
+        let nonfull = (order < Order::MAX).then(|| ListId::nonfull(order));
+        let lists = if free_first { [Some(ListId::FREE), nonfull] } else { [nonfull, Some(ListId::FREE)] };
+        for list in lists.into_iter().flatten() {
+            let extent = if list == ListId::FREE { Extent::One } else { Extent::Whole };
+            let found = self.alloc_from_list(id, list, extent, request);
             if found.is_some() {
                 return found;
             }
@@ -100,17 +99,27 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
                 FragmentScan::One => Extent::One,
                 FragmentScan::All => Extent::Whole,
             };
-            return self.alloc_from_list(id, ListId::frag(order), extent, Reach::Any, request);
+            return self.alloc_from_list(id, ListId::frag(order), extent, request);
         }
         None
+    }
+
+    /// Whether so few clusters are NONFULL, beside those that are free and those in use, that none need be taken from the CPU that is just freeing
+    /// into it. Read without the list lock: it is a preference.
+    fn free_is_plentiful(&self, device: &Device, order: Order) -> bool {
+        let whole = device.whole_clusters.load(Ordering::Relaxed);
+        let never_used = whole.saturating_sub(device.high_water.load(Ordering::Relaxed));
+        let free = device.lists.length(ListId::FREE) + never_used;
+        let in_use = whole.saturating_sub(free);
+        let spared = (in_use / PER_NONFULL).max(NONFULL_PER_CPU * self.config().cpus);
+        device.lists.length(ListId::nonfull(order)) <= spared.min(free / PER_NONFULL)
     }
 
     /// Step 6 for order 0: a slot from any cluster of a larger order, else the free count would promise slots that nobody can get.
     fn steal_order_zero<H: Hooks>(&self, id: DeviceId, request: &mut Request<'_, H>) -> Option<SwapEntry> {
         Order::all().skip(1).find_map(|order| {
-            [ListId::frag(order), ListId::nonfull(order)]
-                .into_iter()
-                .find_map(|list| self.alloc_from_list(id, list, Extent::Whole, Reach::Any, request))
+            self.alloc_from_list(id, ListId::frag(order), Extent::Whole, request)
+                .or_else(|| self.alloc_from_list(id, ListId::nonfull(order), Extent::Whole, request))
         })
     }
 
@@ -128,7 +137,6 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         id: DeviceId,
         list: ListId,
         extent: Extent,
-        reach: Reach,
         request: &mut Request<'_, H>,
     ) -> Option<SwapEntry> {
         let tries = match extent {
@@ -136,7 +144,7 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
             Extent::Whole => self.device(id).lists.length(list),
         };
         for _ in 0..tries {
-            let cluster = self.isolate_for(id, list, reach, request.logical)?;
+            let cluster = self.isolate(id, list)?;
             if list == ListId::FREE && cluster.attach_frame().is_err() {
                 request.no_frame = true;
                 cluster.put_back_free();

@@ -51,17 +51,7 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
     pub(crate) fn isolate(&self, id: DeviceId, list: ListId) -> Option<Isolated<'_, PAYLOAD, P>> {
         let device = self.device(id);
         let _held = self.hold_lists(device);
-        self.isolate_from(id, device, list, device.lists.first(list))
-    }
-
-    /// As [`isolate`](Self::isolate), from `candidate` on. Context: list lock held.
-    pub(crate) fn isolate_from<'a>(
-        &'a self,
-        id: DeviceId,
-        device: &'a Device,
-        list: ListId,
-        mut candidate: Option<u32>,
-    ) -> Option<Isolated<'a, PAYLOAD, P>> {
+        let mut candidate = device.lists.first(list);
         while let Some(index) = candidate {
             let cluster = self.cluster(device, index);
             if self.try_lock(&cluster.lock, LockKind::Cluster) {

@@ -22,7 +22,6 @@ mod hooks;
 mod layout;
 mod lists;
 mod lock;
-mod nonfull;
 mod order;
 mod policy;
 mod range;
@@ -40,8 +39,8 @@ mod word;
 pub use alloc::AllocError;
 pub use before::{
     BeforeClusterScan, BeforeRoundRobin, BeforeSlotCacheRemoval, CountLocks, DescendingPriorities,
-    DiscardInside, FreeFirst, FreePerSlot, NODES_MAX, Node, NonfullFirst, NonfullInListOrder, PreferOwnNode,
-    ReclaimAfterFree, RelaxBy, RotatePerAllocation, ScanAllFragments, SlotCachePerCpu,
+    DiscardInside, FreeFirst, FreePerSlot, NODES_MAX, Node, NonfullFirst, NonfullUnlessDiscard,
+    PreferOwnNode, ReclaimAfterFree, RelaxBy, RotatePerAllocation, ScanAllFragments, SlotCachePerCpu,
 };
 pub use cache::{CacheError, InsertError, Inserted};
 pub use counting::{AllLockStats, LockStats};
@@ -57,7 +56,7 @@ pub use lock::{Relax, SpinOnly};
 pub use order::{CLUSTER_SLOTS, ORDERS, Order, OrderMask};
 pub use policy::{
     ClusterPreference, Current, DefaultPriority, DiscardPlace, FragmentScan, Frees, FullReclaim,
-    LockCounting, NodePreference, NonfullChoice, Policy, Rotation, SlotCache,
+    LockCounting, NodePreference, Policy, Rotation, SlotCache,
 };
 pub use reclaim::FullClusters;
 pub use slots::{EntryError, Slots};

@@ -16,21 +16,15 @@ pub enum FragmentScan {
 /// Which list comes first when the CPU's own cluster is consumed (spec §1, patch 2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClusterPreference {
-    /// NONFULL first, on devices that discard per cluster FREE first.
+    /// NONFULL first, but FREE first on devices that discard per cluster and while free clusters are plentiful
+    /// (docs/design.md section 7, "Free while plentiful").
+    FreeWhilePlentiful,
+    /// NONFULL first, on devices that discard per cluster FREE first: series 1 as it was merged.
     ByDiscard,
     /// FREE first on every device.
     FreeFirst,
     /// NONFULL first on every device.
     NonfullFirst,
-}
-
-/// Which of several NONFULL clusters a CPU takes (docs/design.md, "Whose nonfull cluster").
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NonfullChoice {
-    /// One that it drained before. Another CPU's only once free clusters are no longer plentiful, or there is none.
-    OwnFirst,
-    /// The first of the list: the kernel's rule.
-    ListOrder,
 }
 
 /// When full clusters are searched for slots that are only cached (spec §1).
@@ -112,9 +106,7 @@ pub trait Policy: 'static {
     /// See [`FragmentScan`].
     const FRAGMENT_SCAN: FragmentScan = FragmentScan::One;
     /// See [`ClusterPreference`].
-    const CLUSTER_PREFERENCE: ClusterPreference = ClusterPreference::ByDiscard;
-    /// See [`NonfullChoice`].
-    const NONFULL_CHOICE: NonfullChoice = NonfullChoice::OwnFirst;
+    const CLUSTER_PREFERENCE: ClusterPreference = ClusterPreference::FreeWhilePlentiful;
     /// See [`FullReclaim`].
     const FULL_RECLAIM: FullReclaim = FullReclaim::AfterFreeAndNonfull;
     /// See [`DiscardPlace`].

@@ -450,7 +450,7 @@ agree_with_the_oracle! {
     scan_all_fragments: ScanAllFragments, 10;
     free_first: FreeFirst, 10;
     nonfull_first: NonfullFirst, 10;
-    nonfull_in_list_order: NonfullInListOrder, 10;
+    nonfull_unless_discard: NonfullUnlessDiscard, 10;
     reclaim_after_free: ReclaimAfterFree, 10;
     discard_inside: DiscardInside, 10;
     slot_cache: SlotCachePerCpu, 5;

@@ -363,7 +363,7 @@ random_runs! {
     scan_all_fragments: ScanAllFragments;
     free_first: FreeFirst;
     nonfull_first: NonfullFirst;
-    nonfull_in_list_order: NonfullInListOrder;
+    nonfull_unless_discard: NonfullUnlessDiscard;
     reclaim_after_free: ReclaimAfterFree;
     discard_inside: DiscardInside;
     free_per_slot: FreePerSlot;

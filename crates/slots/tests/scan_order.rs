@@ -69,52 +69,26 @@ fn step_1_nonfull_before_free_without_discard() {
     assert_eq!(cluster_of(take(&swap, CPU0, 2, 1)), nonfull);
 }
 
-/// Where CPU 0 finds room on a device with `free` clusters that are free, one NONFULL one of CPU 1, and then one of its own.
-fn choice_of_nonfull<P: Policy>(free: u64) -> (bool, bool) {
-    let swap = engine_with::<P>(Config { cpus: 4, clusters_max: 64, frame_chunks_max: 4 }, 32);
-    device(&swap, 3 + free, NO_DISCARD);
-    let own: Vec<_> = (0..2).map(|folio| take(&swap.slots, CPU0, 8, folio)).collect();
-    let others = leave_nonfull(&swap, 2);
-    let takes_others = cluster_of(take(&swap.slots, CPU0, 2, 5)) == others;
-    // Only now is CPU 0's own one NONFULL, behind the other's. Fill what it drains at present.
-    give(&swap.slots, own[0], 8, 0);
-    let takes_own = cluster_of(take(&swap.slots, CPU0, 8, 6)) == cluster_of(own[0]);
+/// Whether CPU 0 takes the one NONFULL cluster there is, on a device with `free` free ones.
+fn takes_nonfull<P: Policy>(free: u64, frames: usize) -> bool {
+    let swap = engine_with::<P>(Config { cpus: 4, clusters_max: 64, frame_chunks_max: 4 }, frames);
+    device(&swap, 2 + free, NO_DISCARD);
+    let nonfull = leave_nonfull(&swap, 2);
+    let taken = cluster_of(take(&swap.slots, CPU0, 2, 3));
     swap.validate().unwrap();
-    (takes_others, takes_own)
+    taken == nonfull
 }
 
 #[test]
-fn step_1_another_cpus_nonfull_is_left_alone_while_free_clusters_are_plentiful() {
-    assert_eq!(choice_of_nonfull::<Current>(16), (false, true));
-    assert_eq!(choice_of_nonfull::<Current>(15), (true, true));
-    assert_eq!(choice_of_nonfull::<NonfullInListOrder>(16), (true, true));
+fn step_1_free_before_nonfull_while_free_clusters_are_plentiful() {
+    assert!(!takes_nonfull::<Current>(16, 8));
+    assert!(takes_nonfull::<Current>(15, 8));
+    assert!(takes_nonfull::<NonfullUnlessDiscard>(16, 8));
 }
 
 #[test]
-fn step_1_own_nonfull_before_another_cpus() {
-    fn first_choice<P: Policy>() -> bool {
-        let swap = engine_with::<P>(Config { cpus: 4, clusters_max: 64, frame_chunks_max: 4 }, 32);
-        device(&swap, 8, NO_DISCARD);
-        // Both CPUs fill a cluster, and then CPU 1's becomes NONFULL first.
-        let [mine, others] = [CPU0, CPU1].map(|cpu| [0, 1].map(|folio| take(&swap.slots, cpu, 8, folio)));
-        give(&swap.slots, others[0], 8, 0);
-        give(&swap.slots, mine[0], 8, 0);
-        cluster_of(take(&swap.slots, CPU0, 8, 2)) == cluster_of(mine[0])
-    }
-    assert!(first_choice::<Current>());
-    assert!(!first_choice::<NonfullInListOrder>());
-}
-
-#[test]
-fn step_1_another_cpus_nonfull_serves_when_a_free_cluster_gets_no_table() {
-    let swap = engine_with::<Current>(Config { cpus: 4, clusters_max: 64, frame_chunks_max: 4 }, 2);
-    device(&swap, 60, NO_DISCARD);
-    let first = take(&swap.slots, CPU1, 2, 1);
-    take(&swap.slots, CPU1, 2, 2);
-    give(&swap.slots, first, 2, 1);
-    assert_eq!(swap.slots.frames_free(), 0);
-    assert_eq!(cluster_of(take(&swap.slots, CPU0, 2, 3)), cluster_of(first));
-    swap.validate().unwrap();
+fn step_1_nonfull_serves_when_a_plentiful_free_cluster_gets_no_table() {
+    assert!(takes_nonfull::<Current>(60, 2));
 }
 
 #[test]

@@ -42,8 +42,13 @@ impl Options {
 const FILLS: [u32; 3] = [FILL_10_GIB, 90, FILL_8_GIB];
 const FILL_10_GIB: u32 = 78;
 const FILL_8_GIB: u32 = 97;
-const POLICIES: [PolicyName; 3] = [PolicyName::ScanAll, PolicyName::ScanOne, PolicyName::NonfullFirst];
-const STEPS: [&str; 3] = ["before", "patch 1", "patch 2"];
+/// Those of the published steps, and today's, whose choice among nonfull clusters is our own.
+pub(super) const POLICIES: [PolicyName; 4] =
+    [PolicyName::ScanAll, PolicyName::ScanOne, PolicyName::NonfullFirst, PolicyName::Current];
+pub(super) const STEPS: [&str; 4] = ["before", "patch 1", "patch 2", "today"];
+const PUBLISHED: usize = 3;
+/// Which is which.
+pub(super) const KEY: &str = "before = scan-all, patch 1 = scan-one, patch 2 = nonfull-first, today = current (`folioswap lab policies`).";
 
 /// Which device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -134,7 +139,7 @@ pub fn run(options: &Options, show: Show) -> Result<Vec<Outcome>, BuildError> {
     run_cases(options, &cases, show)
 }
 
-/// Runs some cases with all three policies; outcomes of a case lie side by side, in the order of the patches.
+/// Runs some cases with all policies; outcomes of a case lie side by side, in the order of the patches.
 ///
 /// # Errors
 /// [`BuildError`] for sizes that cannot be.
@@ -202,7 +207,7 @@ pub struct Contention {
     pub contended: f64,
 }
 
-/// What the three policies cost with the real threads that exist: a trace of the 64 kB build, on a device that becomes 97 % full.
+/// What the policies cost with the real threads that exist: a trace of the 64 kB build, on a device that becomes 97 % full.
 ///
 /// # Errors
 /// [`ContentionError`] for sizes that cannot be.
@@ -325,7 +330,7 @@ fn summarise(case: Case, policy: PolicyName, results: &[(Tally, u64)]) -> Outcom
 }
 
 /// Published swpout / fallback of an order: before, after patch 1, after patch 2.
-fn published(case: &Case, order: usize) -> [Option<(u64, u64)>; 3] {
+fn published(case: &Case, order: usize) -> [Option<(u64, u64)>; PUBLISHED] {
     let synchronous = case.completion == Completion::Synchronous;
     let gib = match case.fill {
         FILL_10_GIB => 10,
@@ -346,7 +351,7 @@ fn published(case: &Case, order: usize) -> [Option<(u64, u64)>; 3] {
         (Sizes::All, true, 10, 6) => [None, Some((63_938, 2154)), Some((65_698, 324))],
         (Sizes::All, true, 10, 7) => [None, Some((11_971, 2218)), Some((14_606, 4))],
         (Sizes::All, true, 10, 9) => [None, Some((12, 1578)), Some((1253, 15))],
-        _ => [None; 3],
+        _ => [None; PUBLISHED],
     }
 }
 
@@ -379,7 +384,7 @@ pub fn report(options: &Options, outcomes: &[Outcome], contention: &[Contention]
         let (sizes, completion) = (case.sizes.name(), case.completion.name());
         let title = format!("{sizes}, {completion}, device {} % full at the peak ({beside})", case.fill);
         let head: Vec<String> = std::iter::once("swpout/fallback, failed".to_owned())
-            .chain(STEPS.iter().map(|step| format!("published {step}")))
+            .chain(STEPS[..PUBLISHED].iter().map(|step| format!("published {step}")))
             .chain(STEPS.iter().map(|step| format!("ours {step}")))
             .collect();
         let mut table = Table { title, head, rows: Vec::new() };
@@ -397,7 +402,7 @@ pub fn report(options: &Options, outcomes: &[Outcome], contention: &[Contention]
             table.rows.push(std::iter::once(name).chain(theirs).chain(ours).collect());
         }
         let mut row = |name: &str, figure: &dyn Fn(&Outcome) -> String| {
-            let theirs = STEPS.iter().map(|_| "-".to_owned());
+            let theirs = (0..PUBLISHED).map(|_| "-".to_owned());
             table.rows.push(
                 std::iter::once(name.to_owned()).chain(theirs).chain(chunk.iter().map(figure)).collect(),
             );
@@ -460,6 +465,6 @@ fn setup(options: &Options) -> Vec<String> {
             p.tasks, p.jobs, p.cpus, gib(p.limit_pages), options.scale, options.runs
         ),
         "Each run's device is sized by what the same build with the same seed uses at most when there is room for everything.".to_owned(),
-        "before = scan-all, patch 1 = scan-one, patch 2 = nonfull-first (`folioswap lab policies`). Every figure comes from the real allocator.".to_owned(),
+        format!("{KEY} Every figure comes from the real allocator."),
     ]
 }

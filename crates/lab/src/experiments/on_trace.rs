@@ -1,5 +1,6 @@
 //! The experiments on a trace instead of a model: the same requests, in the same order, put to the allocator with each policy.
 
+use super::cluster_scan::{KEY, POLICIES, STEPS};
 use crate::policies::{Locks, PolicyName};
 use crate::progress::{Progress, Show};
 use crate::replay::{
@@ -62,7 +63,6 @@ fn device(medium: Medium, pages: Option<u64>) -> Device {
 /// # Errors
 /// [`OnTraceError`].
 pub fn cluster_scan(named: &Named<'_>, fills: &[u32], show: Show) -> Result<Report, OnTraceError> {
-    const POLICIES: [PolicyName; 3] = [PolicyName::ScanAll, PolicyName::ScanOne, PolicyName::NonfullFirst];
     let progress = Progress::new(show, 2 * fills.len() * POLICIES.len());
     let (mut tables, mut bars, mut results, mut setup) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for medium in [Medium::Zram, Medium::Ram] {
@@ -92,10 +92,7 @@ pub fn cluster_scan(named: &Named<'_>, fills: &[u32], show: Show) -> Result<Repo
             results.push(serde_json::json!({ "device": medium, "fill": fill, "policies": columns }));
         }
     }
-    setup.push(
-        "before = scan-all, patch 1 = scan-one, patch 2 = nonfull-first (`folioswap lab policies`)."
-            .to_owned(),
-    );
+    setup.push(KEY.to_owned());
     Ok(Report {
         experiment: "cluster-scan",
         setup,
@@ -119,8 +116,10 @@ fn part(part: u64, whole: u64) -> f64 {
 }
 
 fn scan_table(title: String, columns: &[Replayed]) -> Table {
-    let mut table =
-        Table::new(title, &["swpout/fallback, failed", "ours before", "ours patch 1", "ours patch 2"]);
+    let head = std::iter::once("swpout/fallback, failed".to_owned())
+        .chain(STEPS.iter().map(|step| format!("ours {step}")))
+        .collect();
+    let mut table = Table { title, head, rows: Vec::new() };
     let mut row = |name: String, cell: &dyn Fn(&Replayed) -> String| {
         table.rows.push(std::iter::once(name).chain(columns.iter().map(cell)).collect());
     };

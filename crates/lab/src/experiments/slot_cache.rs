@@ -273,7 +273,8 @@ enum Place {
     Swapped(SwapEntry),
 }
 
-/// A task on a thread and logical CPU of its own. Its oldest folio goes out when another one must come in.
+/// A task on a thread and logical CPU of its own, and on cache lines of its own. Its oldest folio goes out when another one must come in.
+#[repr(align(128))]
 struct Worker<'a, P: Policy> {
     slots: &'a Slots<0, P>,
     disk: Option<&'a Memory>,

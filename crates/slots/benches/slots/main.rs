@@ -116,8 +116,8 @@ mod two_threads_2_cpus {
     }
 
     #[divan::bench(args = ALL)]
-    fn list_order(bencher: Bencher, pattern: Pattern) {
-        two_threads(bencher, &Engine::<NonfullInListOrder>::new(2), Order::ZERO, 2, pattern);
+    fn nonfull_first(bencher: Bencher, pattern: Pattern) {
+        two_threads(bencher, &Engine::<NonfullUnlessDiscard>::new(2), Order::ZERO, 2, pattern);
     }
 
     #[divan::bench(args = ALL)]

@@ -16,7 +16,7 @@ pub(crate) use state::{VariantCpu, VariantShared, needs_state};
 use crate::lock::Relax;
 use crate::policy::{
     ClusterPreference, Current, DefaultPriority, DiscardPlace, FragmentScan, Frees, FullReclaim,
-    LockCounting, NodePreference, NonfullChoice, Policy, Rotation, SlotCache,
+    LockCounting, NodePreference, Policy, Rotation, SlotCache,
 };
 use core::marker::PhantomData;
 
@@ -25,7 +25,6 @@ use core::marker::PhantomData;
 macro_rules! pick {
     (FRAGMENT_SCAN, FRAGMENT_SCAN, $value:expr) => { $value };
     (CLUSTER_PREFERENCE, CLUSTER_PREFERENCE, $value:expr) => { $value };
-    (NONFULL_CHOICE, NONFULL_CHOICE, $value:expr) => { $value };
     (FULL_RECLAIM, FULL_RECLAIM, $value:expr) => { $value };
     (DISCARD_PLACE, DISCARD_PLACE, $value:expr) => { $value };
     (DEFAULT_PRIORITY, DEFAULT_PRIORITY, $value:expr) => { $value };
@@ -41,7 +40,6 @@ macro_rules! choices {
     ($changed:ident, $value:expr) => {
         const FRAGMENT_SCAN: FragmentScan = pick!(FRAGMENT_SCAN, $changed, $value);
         const CLUSTER_PREFERENCE: ClusterPreference = pick!(CLUSTER_PREFERENCE, $changed, $value);
-        const NONFULL_CHOICE: NonfullChoice = pick!(NONFULL_CHOICE, $changed, $value);
         const FULL_RECLAIM: FullReclaim = pick!(FULL_RECLAIM, $changed, $value);
         const DISCARD_PLACE: DiscardPlace = pick!(DISCARD_PLACE, $changed, $value);
         const DEFAULT_PRIORITY: DefaultPriority = pick!(DEFAULT_PRIORITY, $changed, $value);
@@ -69,12 +67,12 @@ macro_rules! variants {
 variants! {
     /// Before series 1, patch 1: an allocation of order above 0 scans every FRAG cluster of its order.
     ScanAllFragments: FRAGMENT_SCAN = FragmentScan::All;
+    /// Series 1 as it was merged, and the kernel to this day: NONFULL before FREE unless the device discards per cluster, however many are free.
+    NonfullUnlessDiscard: CLUSTER_PREFERENCE = ClusterPreference::ByDiscard;
     /// Before series 1, patch 2: FREE before NONFULL on every device.
     FreeFirst: CLUSTER_PREFERENCE = ClusterPreference::FreeFirst;
     /// NONFULL before FREE also on devices that discard per cluster: never the kernel's rule, but what patch 2 would be without its exception.
     NonfullFirst: CLUSTER_PREFERENCE = ClusterPreference::NonfullFirst;
-    /// As in the kernel to this day: NONFULL clusters are taken in the order of the list, whoever frees into them.
-    NonfullInListOrder: NONFULL_CHOICE = NonfullChoice::ListOrder;
     /// Before series 1, patch 2: full clusters are searched as soon as FREE is drained.
     ReclaimAfterFree: FULL_RECLAIM = FullReclaim::AfterFree;
     /// Before the later fix to series 1: waiting discards run inside the allocator.
@@ -110,9 +108,8 @@ impl<R: Relax + 'static, P: Policy> Policy for RelaxBy<R, P> {
 }
 
 /// Everything that series 1 ("improve cluster scan strategy") changed, as it was.
-pub type BeforeClusterScan<P = Current> =
-    ScanAllFragments<FreeFirst<ReclaimAfterFree<DiscardInside<NonfullInListOrder<P>>>>>;
+pub type BeforeClusterScan<P = Current> = ScanAllFragments<FreeFirst<ReclaimAfterFree<DiscardInside<P>>>>;
 /// Everything that series 2 ("remove swap slot cache") changed, as it was.
-pub type BeforeSlotCacheRemoval<P = Current> = SlotCachePerCpu<RotatePerAllocation<NonfullInListOrder<P>>>;
+pub type BeforeSlotCacheRemoval<P = Current> = SlotCachePerCpu<RotatePerAllocation<NonfullUnlessDiscard<P>>>;
 /// Everything that series 4 ("round robin") changed, as it was.
-pub type BeforeRoundRobin<P = Current> = PreferOwnNode<DescendingPriorities<NonfullInListOrder<P>>>;
+pub type BeforeRoundRobin<P = Current> = PreferOwnNode<DescendingPriorities<NonfullUnlessDiscard<P>>>;

@@ -47,8 +47,6 @@ mod lists;
 #[path = "../../src/lock.rs"]
 mod lock;
 mod models;
-#[path = "../../src/nonfull.rs"]
-mod nonfull;
 #[path = "../../src/order.rs"]
 mod order;
 #[path = "../../src/policy.rs"]
