@@ -19,10 +19,10 @@ enum Extent {
     Whole,
 }
 
-/// As long as free clusters are taken first, at most one in so many is NONFULL, of those that are free and of those in use: for each order.
+/// As long as free clusters are taken first, at most one in so many is NONFULL, of those that are free and of those in use.
 const PER_NONFULL: u32 = 16;
-/// But so many may be NONFULL in any case for each logical CPU: the one that it frees into, and the next.
-const NONFULL_PER_CPU: u32 = 2;
+/// But so many may be NONFULL in any case for each logical CPU that could meet another one in a cluster.
+const NONFULL_PER_CPU: u32 = 32;
 
 /// With discards inside the allocator: how often an allocation starts again.
 const INSIDE_DISCARD_ROUNDS_MAX: u32 = 8;
@@ -73,7 +73,7 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         let discards = self.device(id).has(DeviceFlags::DISCARD);
         let free_first = match P::CLUSTER_PREFERENCE {
             ClusterPreference::FreeWhilePlentiful => {
-                discards || self.free_is_plentiful(self.device(id), order)
+                discards || order == Order::ZERO && self.free_is_plentiful(self.device(id))
             }
             ClusterPreference::ByDiscard => discards,
             ClusterPreference::FreeFirst => true,
@@ -104,15 +104,15 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         None
     }
 
-    /// Whether so few clusters are NONFULL, beside those that are free and those in use, that none need be taken from the CPU that is just freeing
-    /// into it. Read without the list lock: it is a preference.
-    fn free_is_plentiful(&self, device: &Device, order: Order) -> bool {
+    /// Whether so few clusters of order 0 are NONFULL, beside those that are free and those in use, that none need be taken from the CPU that is
+    /// just freeing into it. Read without the list lock: it is a preference.
+    fn free_is_plentiful(&self, device: &Device) -> bool {
         let whole = device.whole_clusters.load(Ordering::Relaxed);
         let never_used = whole.saturating_sub(device.high_water.load(Ordering::Relaxed));
         let free = device.lists.length(ListId::FREE) + never_used;
         let in_use = whole.saturating_sub(free);
-        let spared = (in_use / PER_NONFULL).max(NONFULL_PER_CPU * self.config().cpus);
-        device.lists.length(ListId::nonfull(order)) <= spared.min(free / PER_NONFULL)
+        let spared = (in_use / PER_NONFULL).max(NONFULL_PER_CPU * (self.config().cpus - 1));
+        device.lists.length(ListId::nonfull(Order::ZERO)) <= spared.min(free / PER_NONFULL)
     }
 
     /// Step 6 for order 0: a slot from any cluster of a larger order, else the free count would promise slots that nobody can get.

@@ -16,7 +16,7 @@ pub enum FragmentScan {
 /// Which list comes first when the CPU's own cluster is consumed (spec §1, patch 2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClusterPreference {
-    /// NONFULL first, but FREE first on devices that discard per cluster and while free clusters are plentiful
+    /// NONFULL first, but FREE first on devices that discard per cluster, and for order 0 while free clusters are plentiful
     /// (docs/design.md section 7, "Free while plentiful").
     FreeWhilePlentiful,
     /// NONFULL first, on devices that discard per cluster FREE first: series 1 as it was merged.

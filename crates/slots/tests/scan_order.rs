@@ -69,26 +69,32 @@ fn step_1_nonfull_before_free_without_discard() {
     assert_eq!(cluster_of(take(&swap, CPU0, 2, 1)), nonfull);
 }
 
-/// Whether CPU 0 takes the one NONFULL cluster there is, on a device with `free` free ones.
-fn takes_nonfull<P: Policy>(free: u64, frames: usize) -> bool {
+/// Whether CPU 0 takes a NONFULL cluster of `size`, on a device with `free` free ones. For order 0 there are two: the header's is one as well.
+fn takes_nonfull<P: Policy>(size: u32, free: u64, frames: usize) -> bool {
     let swap = engine_with::<P>(Config { cpus: 4, clusters_max: 64, frame_chunks_max: 4 }, frames);
-    device(&swap, 2 + free, NO_DISCARD);
-    let nonfull = leave_nonfull(&swap, 2);
-    let taken = cluster_of(take(&swap.slots, CPU0, 2, 3));
+    let id = device(&swap, 2 + free, NO_DISCARD);
+    let one = take(&swap.slots, CPU1, size, 1);
+    take(&swap.slots, CPU1, size, 2);
+    give(&swap.slots, one, size, 1);
+    let before = swap.device_lists(id).unwrap();
+    assert_eq!(u64::from(before.free + before.never_used), free);
+    assert_eq!(before.nonfull[size as usize], if size == 0 { 2 } else { 1 });
+    take(&swap.slots, CPU0, size, 3);
+    let after = swap.device_lists(id).unwrap();
     swap.validate().unwrap();
-    taken == nonfull
+    before.free + before.never_used == after.free + after.never_used
 }
 
 #[test]
-fn step_1_free_before_nonfull_while_free_clusters_are_plentiful() {
-    assert!(!takes_nonfull::<Current>(16, 8));
-    assert!(takes_nonfull::<Current>(15, 8));
-    assert!(takes_nonfull::<NonfullUnlessDiscard>(16, 8));
+fn step_1_free_before_nonfull_for_order_0_while_free_clusters_are_plentiful() {
+    assert!(!takes_nonfull::<Current>(0, 32, 8));
+    assert!(takes_nonfull::<Current>(0, 31, 8));
+    assert!(takes_nonfull::<Current>(2, 32, 8));
 }
 
 #[test]
 fn step_1_nonfull_serves_when_a_plentiful_free_cluster_gets_no_table() {
-    assert!(takes_nonfull::<Current>(60, 2));
+    assert!(takes_nonfull::<Current>(0, 60, 2));
 }
 
 #[test]
