@@ -4,25 +4,38 @@ use crate::libc;
 use crate::next;
 use crate::start::engine;
 use core::ffi::{c_int, c_void};
+use folioswap_pager::advice::Advice;
 use folioswap_pager::announce::{Filling, Intent, Unevictable};
 use folioswap_pager::sys;
+use linux_raw_sys::errno::ENOMEM;
 use linux_raw_sys::general as raw;
 
-/// madvise(2): what a child will not inherit is remembered for the fork.
+/// madvise(2): what a child will not inherit is remembered for the fork; what is to leave or to come back does so.
 ///
 /// # Safety
 /// As madvise.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn madvise(start: *mut c_void, bytes: usize, advice: c_int) -> c_int {
+    let engine = engine();
+    let asked = match advice as u32 {
+        // The kernel has nothing to take it to, but looks whether it may leave, as it does for this.
+        raw::MADV_PAGEOUT if engine.is_some() => raw::MADV_COLD as usize,
+        _ => advice as usize,
+    };
     // SAFETY: the caller's.
-    let result =
-        unsafe { sys::syscall(raw::__NR_madvise, [start as usize, bytes, advice as usize, 0, 0, 0]) };
-    if result.is_ok()
-        && let Some(engine) = engine()
-    {
+    let result = unsafe { sys::syscall(raw::__NR_madvise, [start as usize, bytes, asked, 0, 0, 0]) };
+    // What lies around a hole is advised all the same.
+    let followed = result.as_ref().map_or_else(|errno| errno.raw_os_error() as u32 == ENOMEM, |_| true);
+    if let Some(engine) = engine {
+        let address = start as usize;
         match advice as u32 {
-            raw::MADV_DONTFORK | raw::MADV_WIPEONFORK => engine.not_inherited(start as usize, bytes),
-            raw::MADV_DOFORK | raw::MADV_KEEPONFORK => engine.inherited(start as usize, bytes),
+            raw::MADV_DONTFORK | raw::MADV_WIPEONFORK if result.is_ok() => {
+                engine.not_inherited(address, bytes);
+            }
+            raw::MADV_DOFORK | raw::MADV_KEEPONFORK if result.is_ok() => engine.inherited(address, bytes),
+            raw::MADV_PAGEOUT if followed => engine.advise(Advice::PageOut, address, bytes),
+            raw::MADV_COLD if followed => engine.advise(Advice::Cold, address, bytes),
+            raw::MADV_WILLNEED if followed => engine.advise(Advice::WillNeed, address, bytes),
             _ => {}
         }
     }

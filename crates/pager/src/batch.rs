@@ -131,7 +131,7 @@ impl Evictor {
     }
 
     #[allow(clippy::mut_from_ref, reason = "the ring is the evictor's, see Engine")]
-    fn staging(&self) -> &mut crate::staging::Staging {
+    pub(crate) fn staging(&self) -> &mut crate::staging::Staging {
         // SAFETY: the evictor alone uses the ring outside of the write-back lock's sections; each use ends before the next.
         unsafe { &mut *self.engine.staging.get() }
     }
@@ -165,7 +165,7 @@ impl Evictor {
     }
 
     /// Takes a row out of the program. What was refused, if anything was: the batch ends then.
-    fn take_row(&mut self, mut row: Row, batch: &mut Batch) -> Option<Refused> {
+    pub(crate) fn take_row(&mut self, mut row: Row, batch: &mut Batch) -> Option<Refused> {
         let before = batch.isolated;
         let mut refused = None;
         while refused.is_none()
@@ -215,7 +215,7 @@ impl Evictor {
 
     /// Passes over what relatives share, as long as anything else may be left: one question for all pages of a piece, where each
     /// attempt to move one would be refused by itself.
-    fn without_shared(&self, piece: usize, present: Pages, batch: &mut Batch) -> Pages {
+    pub(crate) fn without_shared(&self, piece: usize, present: Pages, batch: &mut Batch) -> Pages {
         if self.desperate || !self.engine.fork.has_relatives() {
             return present;
         }
@@ -237,7 +237,7 @@ impl Evictor {
             count += 1;
         }
         if count > 0 {
-            sys::unshare_pages(&addresses[..count]);
+            sys::read_bytes(&addresses[..count]);
         }
         ours
     }
@@ -278,7 +278,7 @@ impl Evictor {
         }
     }
 
-    fn piece_of_regions(&mut self) -> (usize, Pages) {
+    pub(crate) fn piece_of_regions(&mut self) -> (usize, Pages) {
         let piece = self.regions[self.region_next].start as usize & !(FOLIO - 1);
         let mut present: Pages = 0;
         while self.region_next < self.region_count {

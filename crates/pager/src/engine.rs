@@ -6,6 +6,7 @@
 //! Locks, in the order in which they may be taken: `gate`, `move_lock`, `write_back_lock`. None is held while waiting for
 //! an event to be read, and the reader of events never takes `gate`.
 
+use crate::advice::Advices;
 use crate::arena::{Arena, Heirs};
 use crate::fork::ForkState;
 use crate::futex::{self, Lock, Sharing};
@@ -98,6 +99,8 @@ pub struct Engine {
     pub(crate) not_inherited: UnsafeCell<Ranges>,
     pub(crate) kept_lock: Lock,
     pub(crate) requests: Requests,
+    /// What the program's threads wait to have done with their memory.
+    pub(crate) advices: Advices,
     /// Raised by who has mapped memory and wants it looked at before it is touched.
     pub(crate) scan_wanted: AtomicU32,
     /// Counts the evictor's looks at the mappings (a futex).
@@ -223,6 +226,7 @@ impl Engine {
         for lock in [&self.gate, &self.move_lock, &self.write_back_lock, &self.serve_lock, &self.kept_lock] {
             lock.reset();
         }
+        self.advices.forget();
         self.own();
         self.faulting_cpu.store(NO_CPU, Relaxed);
         self.descriptors.forget();

@@ -195,6 +195,7 @@ impl Evictor {
             // After the look at the mappings: what is new is not left alone for longer than it must.
             self.validate_if_due();
             if !self.engine.is_engaged() {
+                self.decline_advice();
                 return self.interval(marks.engage.saturating_sub(total));
             }
             self.protect_if_wanted(total, marks);
@@ -205,6 +206,14 @@ impl Evictor {
             let may_demote =
                 (marks.low..marks.limit).contains(&total) && sys::now_ns() >= self.growing_until_ns;
             let demoted = if may_demote { self.demote_excess() } else { 0 };
+            if let Some(batch) = self.follow_advice() {
+                drop(gate);
+                self.after(batch, total, marks);
+                if batch.event_pending {
+                    rustix::thread::sched_yield();
+                }
+                continue;
+            }
             let wanted = self.wanted(claimed, marks);
             if wanted == 0 {
                 if total < marks.limit {
@@ -268,7 +277,7 @@ impl Evictor {
     }
 
     /// Before a sleep: the list of present pages will be old.
-    fn forget_regions(&mut self) {
+    pub(crate) fn forget_regions(&mut self) {
         (self.region_next, self.region_count) = (0, 0);
     }
 

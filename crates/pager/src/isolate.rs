@@ -143,6 +143,27 @@ impl Engine {
         Candidates { written: wanted & !kept, clean: clean & !kept }
     }
 
+    /// Which of the present pages of a piece may be taken whether they are hot or not.
+    pub(crate) fn candidates_whatever_heat(&self, block: &Block, piece: usize, present: Pages) -> Candidates {
+        let epoch = self.epoch.load(Relaxed);
+        let mut candidates = Candidates::default();
+        for page in (0..FOLIO_PAGES).filter(|page| present >> page & 1 != 0) {
+            match block.word(page_index(piece) + page).state() {
+                PageState::Present(_) | PageState::Stored(_) => candidates.written |= 1 << page,
+                PageState::Clean(..) => candidates.clean |= 1 << page,
+                PageState::Removed { epoch: then } if is_carried_out(epoch, then) => {
+                    candidates.written |= 1 << page;
+                }
+                PageState::Removed { .. }
+                | PageState::Isolated(_)
+                | PageState::Leaving(_)
+                | PageState::Returning(_)
+                | PageState::Filling => {}
+            }
+        }
+        candidates.among(!self.kept_pages(piece))
+    }
+
     /// The pages of the piece that must stay resident.
     pub(crate) fn kept_pages(&self, piece: usize) -> Pages {
         let _guard = self.kept_lock.lock();

@@ -6,6 +6,7 @@
 #![cfg_attr(not(test), no_std)]
 
 pub mod account;
+pub mod advice;
 pub mod announce;
 pub mod arena;
 mod batch;
@@ -24,6 +25,7 @@ pub mod link;
 pub mod maps;
 mod measure;
 mod moves;
+mod page_out;
 pub mod pagemap;
 mod placement;
 pub mod ranges;

@@ -125,10 +125,10 @@ pub fn set_affinity(mask: &[u64]) -> Result<(), Errno> {
     set.map(|_| ())
 }
 
-/// Reads a byte of each of these addresses of the calling process the way the kernel reads for others, which makes pages
-/// shared after a fork the process's own without writing to them: what userfaultfd protects stays protected. Best
-/// effort: where the kernel refuses, nothing changes.
-pub fn unshare_pages(addresses: &[usize]) {
+/// Reads a byte of each of these (up to 16) addresses of the calling process the way the kernel reads for others: pages that are away come back;
+/// pages shared after a fork become the process's own without being written to, and what userfaultfd protects stays protected. Best
+/// effort: where the kernel refuses, or nothing is mapped any more, nothing changes.
+pub fn read_bytes(addresses: &[usize]) {
     let mut bytes = [0u8; 16];
     let mut there = [[0usize; 2]; 16];
     let count = addresses.len().min(there.len());
