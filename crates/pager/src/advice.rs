@@ -197,8 +197,7 @@ mod tests {
         assert_eq!(advices.next(), None);
         let place = advices.leave(PAGE_OUT_NEW, 0x1000, 0x9000).unwrap();
         let advised = advices.next().unwrap();
-        let first =
-            Advised { place, advice: Advice::PageOut, turn: Turn::First, start: 0x1000, end: 0x9000 };
+        let first = Advised { place, advice: Advice::PageOut, turn: Turn::First, start: 0x1000, end: 0x9000 };
         assert_eq!(advised, first);
         advices.go_on_from(advised, 0x5000);
         assert_eq!(advices.next(), Some(Advised { turn: Turn::Later, start: 0x5000, ..first }));

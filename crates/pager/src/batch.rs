@@ -1,9 +1,11 @@
 //! One batch of eviction: the clock's hand goes on, cold pages are isolated into staging, and the oldest folios of staging
 //! are written back.
 
-use crate::evictor::Evictor;
-use crate::isolate::{Candidates, Isolation, Pages, Refused, page_index};
+use crate::candidates::Candidates;
+use crate::evictor::{Evictor, RegionsOf};
+use crate::isolate::{Isolation, Pages, Refused, page_index};
 use crate::pagemap;
+use crate::ranges::Range;
 use crate::row::Row;
 use crate::staging::{FOLIO, FOLIO_PAGES, SEGMENT_FOLIOS};
 use crate::sys;
@@ -17,6 +19,8 @@ const BATCH_PAGES: u64 = 128;
 const SCATTERED_RUN: u64 = 4;
 /// Times that the clock's hand may come round in a batch that finds nothing (`folioswap_core::reclaim::aging`).
 const ROUNDS: u64 = 4;
+/// Most bytes of which the present pages are listed together.
+const SCAN_BYTES: usize = 64 << 20;
 /// Most pieces looked at in one batch, so that a fork does not wait long.
 const BATCH_PIECES: usize = 4096;
 
@@ -249,12 +253,10 @@ impl Evictor {
             if self.region_next < self.region_count {
                 return Some(self.piece_of_regions());
             }
-            let next = {
-                let _events_wait = self.engine.move_lock.lock();
-                // SAFETY: the set is used under the move lock.
-                unsafe { &*self.engine.registered.get() }.next(self.hand)
-            };
-            let Some(range) = next else {
+            if self.look_at_cold() {
+                continue;
+            }
+            let Some(Range { start, end }) = self.next_registered(self.hand, usize::MAX) else {
                 if wrapped {
                     return None;
                 }
@@ -264,18 +266,44 @@ impl Evictor {
                 self.hand = 0;
                 continue;
             };
-            let start = self.hand.max(range.start);
-            let end = range.end.min(start.saturating_add(64 << 20));
+            let end = end.min(start.saturating_add(SCAN_BYTES));
             let pagemap = self.engine.descriptors.pagemap.load(Relaxed);
             match pagemap::present(pagemap, start, end, &mut self.regions) {
                 Ok(scan) => {
                     self.region_count = scan.regions;
                     self.region_next = 0;
+                    self.regions_of = RegionsOf::Clock;
                     self.hand = if scan.end > start { scan.end } else { end };
                 }
                 Err(_) => self.hand = end,
             }
         }
+    }
+
+    /// Lists what is present of what is advised to be cold, which comes before anything else. False: nothing is left of that.
+    fn look_at_cold(&mut self) -> bool {
+        let Range { start: from, end: until } = self.cold;
+        let Some(Range { start, end }) = self.next_registered(from, until) else {
+            self.cold = Range { start: 0, end: 0 };
+            return false;
+        };
+        let end = end.min(start.saturating_add(SCAN_BYTES));
+        let pagemap = self.engine.descriptors.pagemap.load(Relaxed);
+        let scan = pagemap::present(pagemap, start, end, &mut self.regions);
+        self.region_next = 0;
+        self.region_count = scan.map_or(0, |scan| scan.regions);
+        self.regions_of = RegionsOf::Cold;
+        self.cold.start = scan.map_or(end, |scan| if scan.end > start { scan.end } else { end });
+        true
+    }
+
+    /// What is registered first of `start..end`.
+    pub(crate) fn next_registered(&self, start: usize, end: usize) -> Option<Range> {
+        let _events_wait = self.engine.move_lock.lock();
+        // SAFETY: the set is used under the move lock.
+        let range = unsafe { &*self.engine.registered.get() }.next(start)?;
+        (range.start < end && start < end)
+            .then(|| Range { start: start.max(range.start), end: range.end.min(end) })
     }
 
     pub(crate) fn piece_of_regions(&mut self) -> (usize, Pages) {

@@ -304,8 +304,8 @@ impl Handler {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::candidates::Candidates;
     use crate::demote::Pieces;
-    use crate::isolate::Candidates;
     use crate::pagemap;
     use crate::test_memory::{clean_piece, map, moving_engine, userfault, word_at};
     use crate::uffd::{Event, Message, Userfault, Watch};

@@ -54,6 +54,15 @@ const INTERVAL_IDLE_MAX_NS: u64 = 4_000_000;
 /// A program in which new memory was found counts as growing for this long.
 const GROWING_NS: u64 = 20_000_000;
 
+/// Where the list of present pages comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RegionsOf {
+    /// The clock's hand.
+    Clock,
+    /// What is advised to be cold.
+    Cold,
+}
+
 /// The evictor's own state; lost without harm at a fork.
 pub(crate) struct Evictor {
     pub(crate) engine: &'static Engine,
@@ -61,6 +70,9 @@ pub(crate) struct Evictor {
     pub(crate) regions: [pagemap::Region; 64],
     pub(crate) region_next: usize,
     pub(crate) region_count: usize,
+    pub(crate) regions_of: RegionsOf,
+    /// What the program has said to be cold, as far as it was not looked at since.
+    pub(crate) cold: Range,
     pub(crate) scratch: Scratch,
     pub(crate) text: [u8; 16 << 10],
     pub(crate) size: ProcessSize,
@@ -120,6 +132,8 @@ pub(crate) unsafe extern "C" fn run(argument: usize) -> ! {
         regions: [pagemap::EMPTY; 64],
         region_next: 0,
         region_count: 0,
+        regions_of: RegionsOf::Clock,
+        cold: Range { start: 0, end: 0 },
         scratch: Scratch::new(),
         text: [0; 16 << 10],
         size: ProcessSize::default(),
@@ -276,8 +290,12 @@ impl Evictor {
         }
     }
 
-    /// Before a sleep: the list of present pages will be old.
+    /// Before a sleep: the list of present pages will be old. What of it the clock has not looked at waits for the next round: a hand that goes
+    /// on there finds a loop's pages just before they are needed (GNU sort: 311 000 pages in instead of 194 000).
     pub(crate) fn forget_regions(&mut self) {
+        if self.regions_of == RegionsOf::Cold && self.region_next < self.region_count {
+            self.cold.start = self.regions[self.region_next].start as usize;
+        }
         (self.region_next, self.region_count) = (0, 0);
     }
 

@@ -10,6 +10,7 @@ pub mod advice;
 pub mod announce;
 pub mod arena;
 mod batch;
+mod candidates;
 mod clean;
 mod demote;
 mod due;

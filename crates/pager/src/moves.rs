@@ -143,7 +143,7 @@ fn bits(first: usize, count: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::isolate::Candidates;
+    use crate::candidates::Candidates;
     use crate::isolate::page_index;
     use crate::row::{ROW_PIECES, Row};
     use crate::staging::FOLIO;

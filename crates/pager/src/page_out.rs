@@ -5,8 +5,9 @@
 
 use crate::advice::{Advice, Advised, Turn};
 use crate::batch::Batch;
+use crate::candidates::Candidates;
 use crate::evictor::Evictor;
-use crate::isolate::{Candidates, Pages, Refused, page_index};
+use crate::isolate::{Pages, Refused, page_index};
 use crate::pagemap;
 use crate::ranges::Range;
 use crate::row::Row;
@@ -64,7 +65,7 @@ impl Evictor {
         unsafe { &*self.engine.registered.get() }.covers(advised.start, advised.end)
     }
 
-    /// Its pages are cold, and the clock's hand meets them next.
+    /// Its pages are cold, and come before those that the clock's hand meets.
     fn cool(&mut self, advised: Advised) -> Step {
         let Advised { start, end, .. } = advised;
         self.engine.table.for_blocks(start, end, |first, block| {
@@ -76,27 +77,24 @@ impl Evictor {
                 }
             }
         });
-        self.hand = start;
         self.forget_regions();
+        self.cold = Range { start, end };
         Step::Over
     }
 
     fn page_out(&mut self, advised: Advised, batch: &mut Batch) -> Step {
-        let next = {
-            let _events_wait = self.engine.move_lock.lock();
-            // SAFETY: the set is used under the move lock.
-            unsafe { &*self.engine.registered.get() }.next(advised.start)
+        let Some(Range { start, end }) = self.next_registered(advised.start, advised.end) else {
+            return Step::Over;
         };
-        let Some(range) = next.filter(|range| range.start < advised.end) else { return Step::Over };
-        let start = advised.start.max(range.start);
-        let end = advised.end.min(range.end).min((start & !(STEP_BYTES - 1)) + STEP_BYTES);
+        let end = end.min((start & !(STEP_BYTES - 1)) + STEP_BYTES);
         let pagemap = self.engine.descriptors.pagemap.load(Relaxed);
+        self.forget_regions();
         let Ok(scan) = pagemap::present(pagemap, start, end, &mut self.regions) else { return Step::Over };
         (self.region_next, self.region_count) = (0, scan.regions);
         // A full list of regions ends the look early.
         let seen = if scan.end > start { scan.end.min(end) } else { end };
         let step = self.isolate_present(Range { start, end: seen }, batch);
-        self.forget_regions();
+        (self.region_next, self.region_count) = (0, 0);
         if self.drain_staging(batch).is_err() { Step::Over } else { step }
     }
 

@@ -4,7 +4,8 @@
 //! without a gap between them leave by one move, over the borders of pieces too. The row goes to as many places of staging side by side,
 //! where each piece is a folio of its own, as it is everywhere else.
 
-use crate::isolate::{Candidates, Pages};
+use crate::candidates::Candidates;
+use crate::isolate::Pages;
 use crate::staging::{FOLIO, FOLIO_PAGES};
 
 /// Most pieces of a row: 256 KiB. Longer ones would gain little, and the move lock is held meanwhile.

@@ -1,7 +1,8 @@
 //! What tests need: memory of the program, a userfaultfd, and an engine with pages in its store.
 
+use crate::candidates::Candidates;
 use crate::engine::Engine;
-use crate::isolate::{Candidates, Pages, page_index};
+use crate::isolate::{Pages, page_index};
 use crate::staging::{FOLIO, FOLIO_PAGES, SEGMENT_FOLIOS};
 use crate::uffd::{Userfault, Watch};
 use core::sync::atomic::Ordering::{Relaxed, Release};

@@ -1,0 +1,128 @@
+//! Which pages of a piece may leave the program now.
+
+use crate::engine::Engine;
+use crate::isolate::{Pages, page_index};
+use crate::staging::{FOLIO, FOLIO_PAGES};
+use core::sync::atomic::Ordering::Relaxed;
+use folioswap_core::page::{Heat, PageState};
+use folioswap_core::page_table::{Block, PAGE};
+use folioswap_core::reclaim::aging::Aging;
+
+/// Pages of a piece that may be taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Candidates {
+    /// Those that have to be written.
+    pub written: Pages,
+    /// Those whose word says that a stored copy still stands for them.
+    pub clean: Pages,
+}
+
+impl Candidates {
+    /// Both.
+    pub fn all(self) -> Pages {
+        self.written | self.clean
+    }
+
+    /// Those that are also among `pages`.
+    pub fn among(self, pages: Pages) -> Self {
+        Candidates { written: self.written & pages, clean: self.clean & pages }
+    }
+}
+
+/// A removal is trusted to have been carried out after this many epochs of the evictor (a second each).
+const REMOVAL_EPOCHS: u32 = 3;
+
+pub(crate) fn is_carried_out(now: u32, removal: u32) -> bool {
+    now.wrapping_sub(removal) >= REMOVAL_EPOCHS
+}
+
+impl Engine {
+    /// Which of the present pages of a piece may be taken now. Hot pages are cooled and passed (second chance).
+    pub(crate) fn candidates(
+        &self,
+        block: &Block,
+        piece: usize,
+        present: Pages,
+        aging: &mut Aging,
+    ) -> Candidates {
+        let epoch = self.epoch.load(Relaxed);
+        let (mut wanted, mut clean) = (0, 0);
+        for page in 0..FOLIO_PAGES {
+            if present >> page & 1 == 0 {
+                continue;
+            }
+            let index = page_index(piece) + page;
+            let word = block.word(index);
+            let take = match word.state() {
+                PageState::Present(Heat::Cold) => true,
+                PageState::Present(Heat::Hot) => {
+                    if aging.cools()
+                        && let Some(cooled) = word.cooled()
+                    {
+                        let _ = block.replace(index, word, cooled);
+                    }
+                    false
+                }
+                PageState::Clean(_, Heat::Cold) => {
+                    clean |= 1 << page;
+                    false
+                }
+                PageState::Clean(entry, Heat::Hot) => {
+                    if aging.cools() {
+                        self.pass_clean(block, index, word, entry);
+                    }
+                    false
+                }
+                PageState::Removed { epoch: then } => is_carried_out(epoch, then),
+                // Present although the word says that it is away: it was served while a fork froze the words. (Or the list
+                // of present pages is old; the move will tell.)
+                PageState::Stored(_) => true,
+                PageState::Isolated(_)
+                | PageState::Leaving(_)
+                | PageState::Returning(_)
+                | PageState::Filling => false,
+            };
+            wanted |= Pages::from(take) << page;
+        }
+        let kept = self.kept_pages(piece);
+        Candidates { written: wanted & !kept, clean: clean & !kept }
+    }
+
+    /// Which of the present pages of a piece may be taken whether they are hot or not.
+    pub(crate) fn candidates_whatever_heat(&self, block: &Block, piece: usize, present: Pages) -> Candidates {
+        let epoch = self.epoch.load(Relaxed);
+        let mut candidates = Candidates::default();
+        for page in (0..FOLIO_PAGES).filter(|page| present >> page & 1 != 0) {
+            match block.word(page_index(piece) + page).state() {
+                PageState::Present(_) | PageState::Stored(_) => candidates.written |= 1 << page,
+                PageState::Clean(..) => candidates.clean |= 1 << page,
+                PageState::Removed { epoch: then } if is_carried_out(epoch, then) => {
+                    candidates.written |= 1 << page;
+                }
+                PageState::Removed { .. }
+                | PageState::Isolated(_)
+                | PageState::Leaving(_)
+                | PageState::Returning(_)
+                | PageState::Filling => {}
+            }
+        }
+        candidates.among(!self.kept_pages(piece))
+    }
+
+    /// The pages of the piece that must stay resident.
+    pub(crate) fn kept_pages(&self, piece: usize) -> Pages {
+        let _guard = self.kept_lock.lock();
+        // SAFETY: under its lock.
+        let kept = unsafe { &*self.kept.get() };
+        let mut pages = 0;
+        let mut from = piece;
+        while let Some(range) = kept.next(from).filter(|range| range.start < piece + FOLIO) {
+            for page in 0..FOLIO_PAGES {
+                let address = piece + page * PAGE;
+                pages |= Pages::from((range.start..range.end).contains(&address)) << page;
+            }
+            from = range.end;
+        }
+        pages
+    }
+}
