@@ -114,24 +114,26 @@ impl Evictor {
             let staging = self.staging();
             let due = staging.waiting() > wanted_waiting
                 || staging.places() - staging.occupied() < 2 * SEGMENT_FOLIOS;
-            if staging.waiting() == 0 || !(due || drain) {
+            if staging.waiting() == 0 || !(due || drain) || self.write_back_next(batch).is_err() {
                 break;
-            }
-            match self.write_back() {
-                Ok(pages) => {
-                    batch.written += pages;
-                    batch.folios += 1;
-                }
-                Err(()) => {
-                    batch.stuck = true;
-                    break;
-                }
             }
         }
         let userfault = self.engine.userfault();
         let staging = self.staging();
         let least = if drain && staging.waiting() == 0 { 1 } else { recycled_together };
         staging.recycle(userfault, least);
+    }
+
+    /// Writes the oldest folio of staging back.
+    ///
+    /// # Errors
+    /// No device takes it: the batch is stuck.
+    pub(crate) fn write_back_next(&mut self, batch: &mut Batch) -> Result<(), ()> {
+        let result = self.write_back();
+        batch.stuck |= result.is_err();
+        batch.written += result?;
+        batch.folios += 1;
+        Ok(())
     }
 
     #[allow(clippy::mut_from_ref, reason = "the ring is the evictor's, see Engine")]

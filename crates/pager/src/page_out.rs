@@ -44,7 +44,10 @@ impl Evictor {
             Advice::Cold | Advice::WillNeed => self.cool(advised),
         };
         match step {
-            Step::Until(start) if start < advised.end => engine.advices.go_on_from(advised, start),
+            // A piece may begin before the range.
+            Step::Until(start) if start < advised.end => {
+                engine.advices.go_on_from(advised, start.max(advised.start));
+            }
             Step::Until(_) | Step::Over => engine.advices.done(advised),
         }
         Some(batch)
@@ -139,16 +142,7 @@ impl Evictor {
     fn drain_staging(&mut self, batch: &mut Batch) -> Result<(), ()> {
         let mut result = Ok(());
         while self.staging().waiting() > 0 && result.is_ok() {
-            match self.write_back() {
-                Ok(pages) => {
-                    batch.written += pages;
-                    batch.folios += 1;
-                }
-                Err(()) => {
-                    batch.stuck = true;
-                    result = Err(());
-                }
-            }
+            result = self.write_back_next(batch);
         }
         self.stuck = batch.stuck;
         self.staging().recycle(self.engine.userfault(), 1);
