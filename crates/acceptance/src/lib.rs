@@ -9,13 +9,14 @@
 //!
 //! The programs are in `src/bin` and `c`; each verifies its own data and prints a result that does not depend on timing.
 
-pub mod data;
 pub mod job;
 pub mod killer;
-pub mod memory;
 pub mod programs;
+pub mod ratio;
 pub mod skipping;
 pub mod traces;
+
+pub use folioswap_bench::{data, memory};
 
 /// One mebibyte.
 pub const MIB: u64 = 1 << 20;

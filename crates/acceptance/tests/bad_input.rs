@@ -316,6 +316,36 @@ fn as_nobody(folioswap: &Path, words: &[&str]) -> Outcome {
     Job::new(command).user(65534).under(Engine::Nothing)
 }
 
+/// folioswap where everybody may run it.
+fn copy_for_everybody(place: &Place) -> PathBuf {
+    let copy = place.file("folioswap");
+    fs::copy(programs::folioswap(), &copy).expect("copy");
+    for path in [&place.0, &copy] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("chmod");
+    }
+    copy
+}
+
+/// What cannot run is marked so, with the reason, in a table of what can.
+#[test]
+fn a_comparison_without_root() {
+    // SAFETY: no memory effects.
+    if unsafe { libc::geteuid() } != 0 {
+        skip!("only root can become a user without permission");
+    }
+    let place = Place::new("bench");
+    let small = ["bench", "touch", "--size", "32M", "--limit", "16M", "--rounds", "1", "--kind", "zero"];
+    let outcome = as_nobody(
+        &copy_for_everybody(&place),
+        &[&small[..], &["--phases", "fill", "--peer", "kernel"]].concat(),
+    );
+    assert_eq!(outcome.code, Some(0), "{}", outcome.describe());
+    let text = outcome.text();
+    for words in ["kernel: absent, zram, swap and a memory cgroup are set up by root only.", "unlimited"] {
+        assert!(text.contains(words), "{words:?} is missing in: {text}");
+    }
+}
+
 /// No permission for userfaultfd: said, with the command that mends it.
 #[test]
 fn no_permission_for_userfaultfd() {
@@ -329,11 +359,7 @@ fn no_permission_for_userfaultfd() {
         skip!("everybody may use userfaultfd here");
     }
     let place = Place::new("nobody");
-    let copy = place.file("folioswap");
-    fs::copy(programs::folioswap(), &copy).expect("copy");
-    for path in [&place.0, &copy] {
-        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("chmod");
-    }
+    let copy = copy_for_everybody(&place);
     let outcome = as_nobody(&copy, &["run", "--memory", "64M", "--", "echo", "started"]);
     assert_eq!(outcome.code, Some(125), "{}", outcome.describe());
     assert!(outcome.stderr.contains("userfaultfd"), "{}", outcome.describe());

@@ -6,6 +6,7 @@ use crate::start::engine;
 use core::ffi::{c_int, c_void};
 use folioswap_pager::advice::Advice;
 use folioswap_pager::announce::{Filling, Intent, Unevictable};
+use folioswap_pager::engine::Engine;
 use folioswap_pager::sys;
 use linux_raw_sys::errno::ENOMEM;
 use linux_raw_sys::general as raw;
@@ -17,13 +18,13 @@ use linux_raw_sys::general as raw;
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn madvise(start: *mut c_void, bytes: usize, advice: c_int) -> c_int {
     let engine = engine();
-    let asked = match advice as u32 {
-        // The kernel has nothing to take it to, but looks whether it may leave, as it does for this.
-        raw::MADV_PAGEOUT if engine.is_some() => raw::MADV_COLD as usize,
-        _ => advice as usize,
+    let ask = |advice: usize| {
+        // SAFETY: the caller's.
+        unsafe { sys::syscall(raw::__NR_madvise, [start as usize, bytes, advice, 0, 0, 0]) }
     };
-    // SAFETY: the caller's.
-    let result = unsafe { sys::syscall(raw::__NR_madvise, [start as usize, bytes, asked, 0, 0, 0]) };
+    let pages_out = advice as u32 == raw::MADV_PAGEOUT && engine.is_some_and(Engine::follows_advice);
+    // The kernel looks whether memory may leave as it does for MADV_COLD. What is ours leaves before the kernel is asked for the rest (pages of files).
+    let result = ask(if pages_out { raw::MADV_COLD as usize } else { advice as usize });
     // What lies around a hole is advised all the same.
     let followed = result.as_ref().map_or_else(|errno| errno.raw_os_error() as u32 == ENOMEM, |_| true);
     if let Some(engine) = engine {
@@ -33,7 +34,10 @@ pub unsafe extern "C" fn madvise(start: *mut c_void, bytes: usize, advice: c_int
                 engine.not_inherited(address, bytes);
             }
             raw::MADV_DOFORK | raw::MADV_KEEPONFORK if result.is_ok() => engine.inherited(address, bytes),
-            raw::MADV_PAGEOUT if followed => engine.advise(Advice::PageOut, address, bytes),
+            raw::MADV_PAGEOUT if followed && pages_out => {
+                engine.advise(Advice::PageOut, address, bytes);
+                let _ = ask(raw::MADV_PAGEOUT as usize);
+            }
             raw::MADV_COLD if followed => engine.advise(Advice::Cold, address, bytes),
             raw::MADV_WILLNEED if followed => engine.advise(Advice::WillNeed, address, bytes),
             _ => {}

@@ -1,5 +1,6 @@
 //! The command line's one definition: help, completions and man pages all come from it.
 
+use crate::bench::arguments::BenchArguments;
 use crate::lab::arguments::LabArguments;
 use crate::swap_option::SwapOption;
 use clap::{Args, Parser, Subcommand, ValueEnum, builder::TypedValueParser};
@@ -19,6 +20,8 @@ Examples:
         the swap devices of everything that runs now
   folioswap doctor
         what this machine allows, and the command that mends what is missing
+  folioswap bench touch --peer kernel
+        the same program within the same limit, here and under the kernel's zram (root)
   folioswap lab cluster-scan --quick
         an experiment with the allocator, the published table beside ours";
 
@@ -75,6 +78,8 @@ pub enum Command {
     Swapon(SwaponArguments),
     /// Say what this machine allows, and how to mend what is missing
     Doctor(DoctorArguments),
+    /// Measure the same program under folioswap and under the kernel's own swap
+    Bench(BenchArguments),
     /// Experiments with the allocator, beside the published ones
     Lab(LabArguments),
     /// Print a shell's completion script

@@ -127,6 +127,9 @@ pub enum Error {
         "process {0} belongs to no running folioswap group that you may look at; `folioswap swapon --show` lists all"
     )]
     NoSuchGroup(u32),
+    /// A comparison.
+    #[error("{0}")]
+    Bench(#[from] folioswap_bench::engine::RunError),
     /// A command of the lab.
     #[error("{0}")]
     Lab(#[from] crate::lab::LabError),
@@ -141,6 +144,8 @@ impl Error {
         match self {
             Error::NotFound { .. } | Error::NoSuchProgram { .. } => 127,
             Error::NotExecutable { .. } => 126,
+            // As a shell has it for SIGINT.
+            Error::Bench(folioswap_bench::engine::RunError::Interrupted) => 130,
             _ => crate::STATUS_REFUSED,
         }
     }

@@ -1,4 +1,4 @@
-//! The command line of folioswap: `run` and its supervisor, `doctor`, `swapon`, `lab`.
+//! The command line of folioswap: `run` and its supervisor, `doctor`, `swapon`, `bench`, `lab`.
 //!
 //! A run has three processes besides what the program itself starts (`run.rs` draws them): the *front*, which the user
 //! started and whose exit status is the program's (`front`); the *supervisor*, which owns what the members of the group
@@ -10,6 +10,7 @@ compile_error!(
 );
 
 mod agent;
+mod bench;
 mod cgroup;
 mod child;
 mod cli;
@@ -61,6 +62,7 @@ pub fn main() -> i32 {
         Command::Run(arguments) => run::run(&arguments, &inherited),
         Command::Swapon(arguments) => swapon::swapon(&arguments),
         Command::Doctor(arguments) => doctor::doctor(&arguments),
+        Command::Bench(arguments) => bench::bench(&arguments),
         Command::Lab(arguments) => lab::lab(&arguments),
         Command::Completions(arguments) => manual::completions(&arguments),
         Command::Man(arguments) => manual::man(&arguments),

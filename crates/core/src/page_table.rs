@@ -194,8 +194,8 @@ impl PageTable {
     }
 
     /// Takes away the block of a range that is no longer mapped, for reuse. Its words must all be `Present` or `Removed`.
-    /// The caller must be sure that no other thread still looks at it (it holds the move lock, and the fault handler is
-    /// the caller).
+    /// The caller must be sure that no other thread still changes it (it holds the move lock, and the fault handler is
+    /// the caller). Who only reads a word may find that of another address.
     pub fn recycle(&self, address: usize) {
         let Some((high, low)) = Self::indices(address) else { return };
         let mut pool = self.pool.lock();

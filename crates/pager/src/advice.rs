@@ -55,7 +55,7 @@ pub(crate) struct Advices([Place; PLACES]);
 /// One of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Advised {
-    place: usize,
+    pub(crate) place: usize,
     pub(crate) advice: Advice,
     pub(crate) turn: Turn,
     pub(crate) start: usize,
@@ -72,8 +72,8 @@ pub(crate) enum Turn {
 }
 
 impl Advices {
-    /// Leaves one; the number of its place, or `None` when all are taken. A place whose thread has gone without looking again (a jump out of a
-    /// signal handler) is used once more.
+    /// Leaves one; the number of its place, or `None` when all are taken. Where no other is free, a place is used whose thread has not looked
+    /// since it was done: it may have gone for good, by a jump out of a signal handler; if not, it waits a little longer.
     fn leave(&self, state: u32, start: usize, end: usize) -> Option<usize> {
         let take = |from| {
             let mut places = self.0.iter();
@@ -87,9 +87,11 @@ impl Advices {
         Some(number)
     }
 
-    /// The first that waits to be followed. Evictor.
-    pub(crate) fn next(&self) -> Option<Advised> {
-        self.0.iter().enumerate().find_map(|(number, place)| {
+    /// The next one that waits to be followed, behind place `last`: they take turns. Evictor.
+    pub(crate) fn next(&self, last: usize) -> Option<Advised> {
+        (1..=PLACES).find_map(|step| {
+            let number = (last + step) % PLACES;
+            let place = &self.0[number];
             let (advice, turn) = match place.state.load(Acquire) {
                 PAGE_OUT_NEW => (Advice::PageOut, Turn::First),
                 PAGE_OUT => (Advice::PageOut, Turn::Later),
@@ -126,17 +128,24 @@ impl Advices {
 impl Engine {
     /// Follows what a thread of the program has said of `bytes` (rounded up to pages) from the page-aligned address `start` on. Returns when it
     /// has been done, as far as it can be; at once where memory is not looked after. What is shared with relatives after a fork, locked, or
-    /// must stay resident stays where it is.
+    /// must stay resident stays where it is, as does what more than 32 threads advise at a time.
     pub fn advise(&self, advice: Advice, start: usize, bytes: usize) {
         let end = start.saturating_add(bytes.next_multiple_of(PAGE));
-        if start >= end || self.life() != Life::Running || !self.is_ours() {
+        if start >= end || !self.follows_advice() {
             return;
         }
         match advice {
             Advice::PageOut => self.leave_advice(PAGE_OUT_NEW, start, end),
+            // As long as nothing was taken out, everything is cold.
+            Advice::Cold if !self.is_engaged() => {}
             Advice::Cold => self.leave_advice(COLD, start, end),
             Advice::WillNeed => self.bring_back(start, end),
         }
+    }
+
+    /// Is there anybody who would follow one?
+    pub fn follows_advice(&self) -> bool {
+        self.life() == Life::Running && self.is_ours()
     }
 
     fn leave_advice(&self, state: u32, start: usize, end: usize) {
@@ -148,7 +157,8 @@ impl Engine {
         let state = &self.advices.0[number].state;
         futex::post(&self.member().wake, Sharing::Shared);
         // While a fork is being prepared the evictor stands still, perhaps for this very thread: it is done a little later.
-        while self.life() == Life::Running && !self.fork.is_preparing() {
+        // And a child that a signal handler forked has nobody who would do it.
+        while self.life() == Life::Running && !self.fork.is_preparing() && self.is_ours() {
             match state.load(Acquire) {
                 DONE => {
                     let _ = state.compare_exchange(DONE, FREE, AcqRel, Relaxed);
@@ -194,15 +204,15 @@ mod tests {
     #[test]
     fn an_advice_is_followed_once_and_its_place_is_free_again() {
         let advices = advices();
-        assert_eq!(advices.next(), None);
+        assert_eq!(advices.next(PLACES - 1), None);
         let place = advices.leave(PAGE_OUT_NEW, 0x1000, 0x9000).unwrap();
-        let advised = advices.next().unwrap();
+        let advised = advices.next(PLACES - 1).unwrap();
         let first = Advised { place, advice: Advice::PageOut, turn: Turn::First, start: 0x1000, end: 0x9000 };
         assert_eq!(advised, first);
         advices.go_on_from(advised, 0x5000);
-        assert_eq!(advices.next(), Some(Advised { turn: Turn::Later, start: 0x5000, ..first }));
+        assert_eq!(advices.next(PLACES - 1), Some(Advised { turn: Turn::Later, start: 0x5000, ..first }));
         advices.done(advised);
-        assert_eq!(advices.next(), None);
+        assert_eq!(advices.next(PLACES - 1), None);
         // Its thread has not looked: others come first, then it is used all the same.
         for _ in 1..PLACES {
             assert_ne!(advices.leave(COLD, 0, 0x1000), Some(place));
@@ -210,8 +220,20 @@ mod tests {
         assert_eq!(advices.leave(COLD, 0, 0x1000), Some(place));
         assert_eq!(advices.leave(COLD, 0, 0x1000), None, "all are taken");
         advices.forget();
-        assert_eq!(advices.next(), None);
+        assert_eq!(advices.next(PLACES - 1), None);
         assert_eq!(advices.leave(COLD, 0, 0x1000), Some(0));
+    }
+
+    #[test]
+    fn advices_take_turns() {
+        let advices = advices();
+        let places = [0, 1, 2].map(|start| advices.leave(COLD, start, start + 1).unwrap());
+        let (mut last, mut followed) = (0, std::vec::Vec::new());
+        for _ in 0..6 {
+            last = advices.next(last).unwrap().place;
+            followed.push(last);
+        }
+        assert_eq!(followed, [1, 2, 0, 1, 2, 0].map(|number| places[number]));
     }
 
     #[test]
@@ -220,6 +242,6 @@ mod tests {
         for advice in [Advice::PageOut, Advice::Cold, Advice::WillNeed] {
             engine.advise(advice, 0x1000, 1 << 40);
         }
-        assert_eq!(engine.advices.next(), None);
+        assert_eq!(engine.advices.next(PLACES - 1), None);
     }
 }

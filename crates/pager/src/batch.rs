@@ -14,13 +14,13 @@ use folioswap_core::page_table::PAGE;
 use folioswap_group::counters::Counter;
 
 /// Pages isolated in one batch, and as many written back.
-const BATCH_PAGES: u64 = 128;
+pub(crate) const BATCH_PAGES: u64 = 128;
 /// Pages that one move takes, on average, below which a batch counts as scattered.
 const SCATTERED_RUN: u64 = 4;
 /// Times that the clock's hand may come round in a batch that finds nothing (`folioswap_core::reclaim::aging`).
 const ROUNDS: u64 = 4;
 /// Most bytes of which the present pages are listed together.
-const SCAN_BYTES: usize = 64 << 20;
+pub(crate) const SCAN_BYTES: usize = 64 << 20;
 /// Most pieces looked at in one batch, so that a fork does not wait long.
 const BATCH_PIECES: usize = 4096;
 
@@ -170,9 +170,16 @@ impl Evictor {
         }
     }
 
-    /// Takes a row out of the program. What was refused, if anything was: the batch ends then.
-    pub(crate) fn take_row(&mut self, mut row: Row, batch: &mut Batch) -> Option<Refused> {
+    /// Takes a row that the clock has met out of the program. What was refused, if anything was: the batch ends then.
+    fn take_row(&mut self, row: Row, batch: &mut Batch) -> Option<Refused> {
         let before = batch.isolated;
+        let refused = self.isolate_in_parts(row, batch);
+        self.aging.note(0, batch.isolated - before);
+        refused
+    }
+
+    /// Takes a row out of the program, as much at a time as there are places side by side in staging. What was refused ends it.
+    pub(crate) fn isolate_in_parts(&mut self, mut row: Row, batch: &mut Batch) -> Option<Refused> {
         let mut refused = None;
         while refused.is_none()
             && let Some(part) = row.take(self.staging().places_in_a_row())
@@ -186,7 +193,6 @@ impl Evictor {
                 }
             }
         }
-        self.aging.note(0, batch.isolated - before);
         refused
     }
 
@@ -284,10 +290,10 @@ impl Evictor {
 
     /// Lists what is present of what is advised to be cold, which comes before anything else. False: nothing is left of that.
     fn look_at_cold(&mut self) -> bool {
-        let Range { start: from, end: until } = self.cold;
+        let Some(Range { start: from, end: until }) = self.cold.first() else { return false };
         let Some(Range { start, end }) = self.next_registered(from, until) else {
-            self.cold = Range { start: 0, end: 0 };
-            return false;
+            self.cold.end_first();
+            return true;
         };
         let end = end.min(start.saturating_add(SCAN_BYTES));
         let pagemap = self.engine.descriptors.pagemap.load(Relaxed);
@@ -295,7 +301,7 @@ impl Evictor {
         self.region_next = 0;
         self.region_count = scan.map_or(0, |scan| scan.regions);
         self.regions_of = RegionsOf::Cold;
-        self.cold.start = scan.map_or(end, |scan| if scan.end > start { scan.end } else { end });
+        self.cold.go_on_from(scan.map_or(end, |scan| if scan.end > start { scan.end } else { end }));
         true
     }
 

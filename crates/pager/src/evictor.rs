@@ -7,6 +7,7 @@
 use crate::account::ProcessSize;
 use crate::announce::Announced;
 use crate::batch::{Batch, Scattered};
+use crate::cold::ColdRanges;
 use crate::demote::Demotion;
 use crate::due::Due;
 use crate::engine::{Engine, Life};
@@ -72,7 +73,11 @@ pub(crate) struct Evictor {
     pub(crate) region_count: usize,
     pub(crate) regions_of: RegionsOf,
     /// What the program has said to be cold, as far as it was not looked at since.
-    pub(crate) cold: Range,
+    pub(crate) cold: ColdRanges,
+    /// The place of the advice that was followed last.
+    pub(crate) advised_last: usize,
+    /// The last round followed one.
+    pub(crate) followed_advice: bool,
     pub(crate) scratch: Scratch,
     pub(crate) text: [u8; 16 << 10],
     pub(crate) size: ProcessSize,
@@ -133,7 +138,9 @@ pub(crate) unsafe extern "C" fn run(argument: usize) -> ! {
         region_next: 0,
         region_count: 0,
         regions_of: RegionsOf::Clock,
-        cold: Range { start: 0, end: 0 },
+        cold: ColdRanges::NONE,
+        advised_last: 0,
+        followed_advice: false,
         scratch: Scratch::new(),
         text: [0; 16 << 10],
         size: ProcessSize::default(),
@@ -220,7 +227,11 @@ impl Evictor {
             let may_demote =
                 (marks.low..marks.limit).contains(&total) && sys::now_ns() >= self.growing_until_ns;
             let demoted = if may_demote { self.demote_excess() } else { 0 };
-            if let Some(batch) = self.follow_advice() {
+            let wanted = self.wanted(claimed, marks);
+            // Where memory is short, advice and reclaim take turns.
+            let advised = if wanted == 0 || !self.followed_advice { self.follow_advice() } else { None };
+            self.followed_advice = advised.is_some();
+            if let Some(batch) = advised {
                 drop(gate);
                 self.after(batch, total, marks);
                 if batch.event_pending {
@@ -228,7 +239,6 @@ impl Evictor {
                 }
                 continue;
             }
-            let wanted = self.wanted(claimed, marks);
             if wanted == 0 {
                 if total < marks.limit {
                     self.desperate = false;
@@ -294,7 +304,7 @@ impl Evictor {
     /// on there finds a loop's pages just before they are needed (GNU sort: 311 000 pages in instead of 194 000).
     pub(crate) fn forget_regions(&mut self) {
         if self.regions_of == RegionsOf::Cold && self.region_next < self.region_count {
-            self.cold.start = self.regions[self.region_next].start as usize;
+            self.cold.go_on_from(self.regions[self.region_next].start as usize);
         }
         (self.region_next, self.region_count) = (0, 0);
     }

@@ -12,6 +12,7 @@ pub mod arena;
 mod batch;
 mod candidates;
 mod clean;
+mod cold;
 mod demote;
 mod due;
 pub mod engine;

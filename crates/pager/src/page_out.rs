@@ -4,7 +4,7 @@
 //! Hot or not, they go, and to the devices at once; what waits in staging before them goes with them.
 
 use crate::advice::{Advice, Advised, Turn};
-use crate::batch::Batch;
+use crate::batch::{BATCH_PAGES, Batch, SCAN_BYTES};
 use crate::candidates::Candidates;
 use crate::evictor::Evictor;
 use crate::isolate::{Pages, Refused, page_index};
@@ -12,16 +12,19 @@ use crate::pagemap;
 use crate::ranges::Range;
 use crate::row::Row;
 use crate::staging::FOLIO;
+use core::ops::ControlFlow;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use folioswap_core::page_table::{BLOCK, PAGE};
 
-/// Bytes of a range that are looked at in one step, so that a fork does not wait long.
-const STEP_BYTES: usize = 2 << 20;
+/// Pages that leave, and folios that are written back, in one step; and blocks of 2 MiB that are cooled: so that a fork does not wait long.
+const STEP_PAGES: u64 = 4 * BATCH_PAGES;
+const STEP_FOLIOS: u64 = 32;
+const STEP_BLOCKS: usize = 64;
 
 /// How far a step came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// The rest, from this address on, is for another step.
+    /// The rest, from this address on, is for another step. At the end of the range: only what is in staging has yet to be written back.
     Until(usize),
     /// Nothing is left, or nothing more can be done.
     Over,
@@ -31,34 +34,32 @@ impl Evictor {
     /// Follows the next part of what the program has advised. `None`: there is nothing. Under the gate, staging being ready.
     pub(crate) fn follow_advice(&mut self) -> Option<Batch> {
         let engine = self.engine;
-        let advised = engine.advices.next()?;
-        if advised.turn == Turn::First && advised.advice == Advice::PageOut && !self.is_registered(advised) {
-            // What is not registered cannot leave: the mappings are looked at first.
-            engine.scan_wanted.store(1, Release);
-            engine.advices.go_on_from(advised, advised.start);
-            return Some(Batch::default());
-        }
+        let advised = engine.advices.next(self.advised_last)?;
+        self.advised_last = advised.place;
         let mut batch = Batch::default();
         let step = match advised.advice {
+            Advice::PageOut if advised.turn == Turn::First && !self.is_registered(advised) => {
+                // What is not registered cannot leave: the mappings are looked at first.
+                engine.scan_wanted.store(1, Release);
+                Step::Until(advised.start)
+            }
             Advice::PageOut => self.page_out(advised, &mut batch),
             Advice::Cold | Advice::WillNeed => self.cool(advised),
         };
         match step {
             // A piece may begin before the range.
-            Step::Until(start) if start < advised.end => {
-                engine.advices.go_on_from(advised, start.max(advised.start));
-            }
-            Step::Until(_) | Step::Over => engine.advices.done(advised),
+            Step::Until(start) => engine.advices.go_on_from(advised, start.clamp(advised.start, advised.end)),
+            Step::Over => engine.advices.done(advised),
         }
         Some(batch)
     }
 
     /// Nothing can be taken out of this process.
     pub(crate) fn decline_advice(&self) {
-        let advices = &self.engine.advices;
+        let engine = self.engine;
         // Unless it came only now, after the look whether that is so.
-        while let Some(advised) = advices.next().filter(|_| self.engine.scan_wanted.load(Acquire) == 0) {
-            advices.done(advised);
+        while let Some(advised) = engine.advices.next(0).filter(|_| engine.scan_wanted.load(Acquire) == 0) {
+            engine.advices.done(advised);
         }
     }
 
@@ -71,7 +72,13 @@ impl Evictor {
     /// Its pages are cold, and come before those that the clock's hand meets.
     fn cool(&mut self, advised: Advised) -> Step {
         let Advised { start, end, .. } = advised;
-        self.engine.table.for_blocks(start, end, |first, block| {
+        let (mut blocks, mut reached) = (0, end);
+        self.engine.table.for_blocks_while(start, end, |first, block| {
+            if blocks == STEP_BLOCKS {
+                reached = first;
+                return ControlFlow::Break(());
+            }
+            blocks += 1;
             for address in (first.max(start)..end.min(first + BLOCK)).step_by(PAGE) {
                 let (index, word) = (page_index(address), block.word(page_index(address)));
                 if let Some(cooled) = word.cooled() {
@@ -79,17 +86,22 @@ impl Evictor {
                     let _ = block.replace(index, word, cooled);
                 }
             }
+            ControlFlow::Continue(())
         });
         self.forget_regions();
-        self.cold = Range { start, end };
-        Step::Over
+        self.cold.add(Range { start, end: reached });
+        if reached < end { Step::Until(reached) } else { Step::Over }
     }
 
     fn page_out(&mut self, advised: Advised, batch: &mut Batch) -> Step {
-        let Some(Range { start, end }) = self.next_registered(advised.start, advised.end) else {
+        // First of all there must be room.
+        if self.drain_staging(batch).is_err() {
             return Step::Over;
+        }
+        let Some(Range { start, end }) = self.next_registered(advised.start, advised.end) else {
+            return if self.staging().waiting() > 0 { Step::Until(advised.end) } else { Step::Over };
         };
-        let end = end.min((start & !(STEP_BYTES - 1)) + STEP_BYTES);
+        let end = end.min(start.saturating_add(SCAN_BYTES));
         let pagemap = self.engine.descriptors.pagemap.load(Relaxed);
         self.forget_regions();
         let Ok(scan) = pagemap::present(pagemap, start, end, &mut self.regions) else { return Step::Over };
@@ -98,7 +110,7 @@ impl Evictor {
         let seen = if scan.end > start { scan.end.min(end) } else { end };
         let step = self.isolate_present(Range { start, end: seen }, batch);
         (self.region_next, self.region_count) = (0, 0);
-        if self.drain_staging(batch).is_err() { Step::Over } else { step }
+        step
     }
 
     /// Takes what was found present out of the program.
@@ -111,6 +123,9 @@ impl Evictor {
                 let before = core::mem::replace(&mut row, Row::of(piece, wanted));
                 if let Some(step) = self.take_advised(before, batch) {
                     return step;
+                }
+                if batch.isolated >= STEP_PAGES {
+                    return Step::Until(piece);
                 }
             }
         }
@@ -129,7 +144,7 @@ impl Evictor {
     /// Takes a row; what to do next if that was refused.
     fn take_advised(&mut self, row: Row, batch: &mut Batch) -> Option<Step> {
         let start = row.start();
-        match self.take_row(row, batch)? {
+        match self.isolate_in_parts(row, batch)? {
             // What has left of it is not present any more.
             Refused::EventPending | Refused::StagingFull => Some(Step::Until(start)),
             // It is another mapping now, whose turn comes when it has been looked at.
@@ -138,10 +153,10 @@ impl Evictor {
         }
     }
 
-    /// Writes back all that waits in staging.
+    /// Writes back what waits in staging, the oldest first, as much as one step may.
     fn drain_staging(&mut self, batch: &mut Batch) -> Result<(), ()> {
         let mut result = Ok(());
-        while self.staging().waiting() > 0 && result.is_ok() {
+        while self.staging().waiting() > 0 && batch.folios < STEP_FOLIOS && result.is_ok() {
             result = self.write_back_next(batch);
         }
         self.stuck = batch.stuck;

@@ -39,8 +39,9 @@ impl Turn {
         }
     }
 
-    /// Removes the devices of runs that were killed.
+    /// Removes the devices of runs that were killed, and puts settings back that they changed.
     pub fn remove_stale(&self) {
+        crate::huge::restore_stale();
         crate::zram::remove_stale();
     }
 }

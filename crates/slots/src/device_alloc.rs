@@ -21,7 +21,7 @@ enum Extent {
 
 /// As long as free clusters are taken first, at most one in so many is NONFULL, of those that are free and of those in use.
 const PER_NONFULL: u32 = 16;
-/// But so many may be NONFULL in any case for each logical CPU that could meet another one in a cluster.
+/// Of those in use, so many may be NONFULL at least for each logical CPU that could meet another one in a cluster.
 const NONFULL_PER_CPU: u32 = 32;
 
 /// With discards inside the allocator: how often an allocation starts again.

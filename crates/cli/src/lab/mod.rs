@@ -173,7 +173,7 @@ fn on(
 }
 
 /// Tables or JSON to standard output, and the picture.
-fn show(report: &Report, output: &OutputArguments) -> Result<i32, Error> {
+pub(crate) fn show(report: &Report, output: &OutputArguments) -> Result<i32, Error> {
     if let Some(path) = &output.plot {
         report.plot(path).map_err(|source| LabError::Plot { path: path.clone(), source })?;
     }

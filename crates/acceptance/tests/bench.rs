@@ -1,0 +1,168 @@
+//! `folioswap bench` measures what it says, and leaves the machine as it was.
+
+use folioswap_acceptance::{programs, skip};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const SMALL: [&str; 8] = ["--size", "96M", "--limit", "24M", "--rounds", "1", "--touches", "500"];
+
+fn bench(words: &[&str]) -> Output {
+    Command::new(programs::folioswap())
+        .args(["bench", "touch"])
+        .args(words)
+        .output()
+        .expect("folioswap can be run")
+}
+
+/// What a comparison changes for its time: swap, huge page settings, memory cgroups of ours.
+fn machine() -> BTreeMap<PathBuf, String> {
+    let mut found = BTreeMap::new();
+    let mut note = |file: PathBuf| {
+        if let Ok(text) = fs::read_to_string(&file) {
+            // The second column and those behind it are counters.
+            let text = if file.ends_with("swaps") { text.lines().map(first_word).collect() } else { text };
+            found.insert(file, text);
+        }
+    };
+    let huge = Path::new("/sys/kernel/mm/transparent_hugepage");
+    note("/proc/swaps".into());
+    note(huge.join("enabled"));
+    note(huge.join("defrag"));
+    for entry in fs::read_dir(huge).into_iter().flatten().flatten() {
+        note(entry.path().join("enabled"));
+    }
+    let groups = folioswap_peer::controller().and_then(|(_, root)| fs::read_dir(root).ok());
+    for entry in groups.into_iter().flatten().flatten() {
+        if entry.file_name().to_string_lossy().starts_with("folioswap-bench-") {
+            found.insert(entry.path(), "a group".to_owned());
+        }
+    }
+    found
+}
+
+fn first_word(line: &str) -> String {
+    line.split_whitespace().next().unwrap_or("").to_owned() + "\n"
+}
+
+/// Why the kernel cannot be asked here.
+fn no_kernel() -> Option<&'static str> {
+    // SAFETY: no arguments, no effects.
+    if unsafe { libc::geteuid() } != 0 {
+        return Some("setting up zram takes root");
+    }
+    if folioswap_peer::controller().is_none() {
+        return Some("no memory cgroup can be made");
+    }
+    let zram = ["/sys/class/zram-control", "/sys/block/zram0"].iter().any(|place| Path::new(place).exists());
+    (!zram).then_some("the kernel has no zram")
+}
+
+#[test]
+fn the_kernel_beside_us_in_one_run() {
+    if let Some(why) = no_kernel() {
+        skip!("{why}");
+    }
+    let before = machine();
+    let phases = ["--phases", "fill,reread,strided,random,reread", "--kind", "2:1,zero"];
+    let peer = ["--peer", "kernel", "--thp", "4k,all", "--json"];
+    let output = bench(&[&SMALL[..], &phases, &peer].concat());
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{errors}");
+    assert_eq!(machine(), before);
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let comparisons = report["results"]["comparisons"].as_array().expect("comparisons");
+    assert_eq!(comparisons.len(), 2);
+    for (comparison, kind) in comparisons.iter().zip(["2", "zero"]) {
+        assert_eq!(comparison["kind"], kind);
+        let engines = comparison["engines"].as_array().expect("engines");
+        let names: Vec<_> = engines.iter().map(|engine| engine["engine"].as_str().expect("a name")).collect();
+        assert_eq!(names, ["unlimited", "folioswap resident", "kernel 4k", "kernel all"]);
+        for engine in engines {
+            let runs = engine["runs"].as_array().expect("runs");
+            assert_eq!((runs.len(), engine["failed"].as_array().map(Vec::len)), (1, Some(0)), "{engine}");
+            let timings = runs[0]["phases"].as_array().expect("phases");
+            let phases: Vec<_> =
+                timings.iter().map(|timing| timing["phase"].as_str().expect("a name")).collect();
+            assert_eq!(phases, ["fill", "reread", "strided", "random", "reread"], "{engine}");
+            assert!(timings[3]["p99_ns"].as_u64() >= timings[3]["p50_ns"].as_u64(), "{engine}");
+            let out = runs[0]["out_in"][0].as_u64();
+            match (engine["engine"].as_str(), kind) {
+                (Some("unlimited"), _) => assert_eq!(out, None),
+                // 72 of 96 MiB do not fit.
+                (_, "2") => assert!(out >= Some(72 * 256), "{engine}"),
+                _ => assert!(out.is_some(), "{engine}"),
+            }
+        }
+    }
+    let text = bench(&[&SMALL[..], &["--phases", "fill", "--kind", "3:1"]].concat());
+    let text = String::from_utf8_lossy(&text.stdout).into_owned();
+    for words in [
+        "fill, 3:1 data",
+        "unlimited",
+        "folioswap resident",
+        "The whole run",
+        "was not asked (`--peer kernel`)",
+    ] {
+        assert!(text.contains(words), "{words:?} is missing in: {text}");
+    }
+}
+
+/// Ctrl-C while the kernel's zram is in use.
+#[test]
+fn an_interrupted_comparison_puts_everything_back() {
+    if let Some(why) = no_kernel() {
+        skip!("{why}");
+    }
+    let before = machine();
+    let mut command = Command::new(programs::folioswap());
+    command.args([
+        "bench",
+        "touch",
+        "--size",
+        "256M",
+        "--limit",
+        "32M",
+        "--rounds",
+        "100",
+        "--phases",
+        "fill,reread",
+    ]);
+    command.args(["--kind", "2:1", "--peer", "kernel", "--thp", "64k"]);
+    let mut child =
+        command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("folioswap can be run");
+    let begin = Instant::now();
+    while machine() == before || !fs::read_to_string("/proc/swaps").is_ok_and(|swaps| swaps.contains("zram"))
+    {
+        assert!(begin.elapsed() < Duration::from_secs(60), "the kernel was not asked");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    // SAFETY: a signal to our own child.
+    assert_eq!(unsafe { libc::kill(child.id() as i32, libc::SIGINT) }, 0);
+    let status = child.wait().expect("our own child");
+    assert_eq!(status.code(), Some(130));
+    assert_eq!(machine(), before);
+}
+
+#[test]
+fn what_is_asked_wrongly_is_refused() {
+    for (words, named) in [
+        (vec!["--phases", "fill,sleep"], vec!["sleep", "reread"]),
+        (vec!["--kind", "5:1"], vec!["5:1", "incompressible"]),
+        (vec!["--peer", "kernel", "--thp", "3k"], vec!["3k", "64k"]),
+        (vec!["--thp", "4k"], vec!["--peer"]),
+        (vec!["--peer", "plan9"], vec!["plan9", "kernel"]),
+        (vec!["--limit", "1M"], vec!["1M", "8M"]),
+        (vec!["--rounds", "0"], vec!["0"]),
+    ] {
+        let output = bench(&words);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(125), "{words:?}: {errors}");
+        assert!(output.stdout.is_empty(), "{words:?}");
+        for name in named {
+            assert!(errors.contains(name), "{words:?}: {name:?} is missing in: {errors}");
+        }
+    }
+}

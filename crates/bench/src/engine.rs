@@ -1,0 +1,268 @@
+//! One run of a program under one engine.
+
+use crate::touch::Timing;
+use folioswap_peer::{Cgroup, FolioSizes, HugePages, Turn, Zram};
+use serde::Serialize;
+use std::fmt;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::fd::AsRawFd;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What a folioswap run's limit counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scope {
+    /// Resident memory only, as the kernel counts a group that swaps to zram.
+    Resident,
+    /// The compressed store and our tables as well.
+    Total,
+}
+
+impl Scope {
+    /// As on the command line of `run`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Scope::Resident => "resident",
+            Scope::Total => "total",
+        }
+    }
+}
+
+/// What holds the limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Engine {
+    /// Nothing: no limit.
+    Unlimited,
+    /// `folioswap run`.
+    Folioswap(Scope),
+    /// A memory cgroup and zram.
+    Kernel(FolioSizes),
+}
+
+impl fmt::Display for Engine {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Engine::Unlimited => formatter.write_str("unlimited"),
+            Engine::Folioswap(scope) => write!(formatter, "folioswap {}", scope.name()),
+            Engine::Kernel(sizes) => write!(formatter, "kernel {}", name_of(*sizes)),
+        }
+    }
+}
+
+/// As on the command line.
+pub const fn name_of(sizes: FolioSizes) -> &'static str {
+    match sizes {
+        FolioSizes::Only4K => "4k",
+        FolioSizes::Only64K => "64k",
+        FolioSizes::Only2M => "2m",
+        FolioSizes::All => "all",
+    }
+}
+
+/// What a run came to.
+#[derive(Clone, Debug, Serialize)]
+pub struct Figures {
+    /// Each phase, in order.
+    pub phases: Vec<Timing>,
+    /// Wall time of the whole run, seconds.
+    pub wall: f64,
+    /// Most resident memory (anonymous and shared) of all its processes, bytes; sampled every 5 ms. `None` without a memory cgroup.
+    pub peak: Option<u64>,
+    /// Pages swapped out and in; `None` where there was no limit.
+    pub out_in: Option<[u64; 2]>,
+}
+
+/// Why a run gave no figures.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// A step of the arrangement failed.
+    #[error("{doing}: {source}; everything was undone")]
+    Step {
+        /// What was tried.
+        doing: &'static str,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// The program failed, or what it read was wrong.
+    #[error("under {engine}: {why}")]
+    Program {
+        /// Under what.
+        engine: Engine,
+        /// What it said, or how it ended.
+        why: String,
+    },
+    /// SIGINT, SIGTERM or SIGHUP.
+    #[error("interrupted; everything was undone")]
+    Interrupted,
+}
+
+/// For `map_err`.
+pub fn step(doing: &'static str) -> impl FnOnce(io::Error) -> RunError {
+    move |source| RunError::Step { doing, source }
+}
+
+/// Of the names of our memory cgroups.
+pub const PREFIX: &str = "folioswap-bench-";
+const SAMPLE: Duration = Duration::from_millis(5);
+
+/// What all runs have in common.
+pub struct Bench {
+    /// folioswap itself, which is started anew as `bench worker ...`.
+    pub program: PathBuf,
+    /// Bytes.
+    pub limit: u64,
+    /// Bytes of the kernel's zram device.
+    pub zram: u64,
+    /// The right to change the machine's swap; `None` without the kernel.
+    pub turn: Option<Arc<Turn>>,
+    /// Asked now and then whether to end.
+    pub interrupted: fn() -> bool,
+}
+
+impl Bench {
+    /// Runs `folioswap bench worker` with these arguments.
+    ///
+    /// # Errors
+    /// [`RunError`]; everything is undone.
+    pub fn run(&self, engine: Engine, arguments: &[String]) -> Result<Figures, RunError> {
+        let stats = Scratch::new();
+        let mut command = match engine {
+            Engine::Folioswap(scope) => {
+                let mut command = Command::new(&self.program);
+                command.args(["run", "--memory", &self.limit.to_string(), "--memory-scope", scope.name()]);
+                command.arg("--stats-json").arg(&stats.0).arg("--").arg(&self.program);
+                command
+            }
+            _ => Command::new(&self.program),
+        };
+        command.args(["bench", "worker"]).args(arguments);
+        // Dropped in this order: what is inside goes first.
+        let (_huge, _zram, limit);
+        if let (Engine::Kernel(sizes), Some(turn)) = (engine, &self.turn) {
+            let lz4 = Some("lz4");
+            _zram = Zram::new(turn, self.zram, Some(folioswap_peer::HIGHEST_PRIORITY), lz4)
+                .map_err(step("a zram device as swap"))?;
+            _huge = HugePages::set(turn, sizes).map_err(step("the settings of huge pages"))?;
+            limit = Some(self.limit);
+        } else {
+            limit = None;
+        }
+        let group = match Cgroup::new(PREFIX, limit) {
+            Ok(group) => Some(group),
+            Err(source) if limit.is_some() => return Err(step("a memory cgroup")(source)),
+            Err(_) => None,
+        };
+        let before = swapped();
+        let begin = Instant::now();
+        let mut child = start(&mut command, group.as_ref()).map_err(step("the program"))?;
+        let peak = self.watch(&mut child, group.as_ref())?;
+        let wall = begin.elapsed().as_secs_f64();
+        let output = child.wait_with_output().map_err(step("the program's output"))?;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        if !output.status.success() || group.as_ref().is_some_and(|group| group.oom_kills() > 0) {
+            let killed = group.as_ref().is_some_and(|group| group.oom_kills() > 0);
+            let why = match (killed, output.status.signal()) {
+                (true, _) => "killed by the kernel for want of memory".to_owned(),
+                (false, Some(signal)) => format!("ended by signal {signal}"),
+                _ => said.trim().to_owned(),
+            };
+            return Err(RunError::Program { engine, why });
+        }
+        let after = swapped();
+        let out_in = match engine {
+            Engine::Unlimited => None,
+            Engine::Kernel(_) => Some([after[0] - before[0], after[1] - before[1]]),
+            Engine::Folioswap(_) => stats.counters(),
+        };
+        let text = String::from_utf8_lossy(&output.stdout);
+        let phases = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        Ok(Figures { phases, wall, peak, out_in })
+    }
+
+    /// Waits for the end of the program; the most that was resident meanwhile.
+    fn watch(&self, child: &mut Child, group: Option<&Cgroup>) -> Result<Option<u64>, RunError> {
+        let mut peak = None;
+        loop {
+            if let Some((anonymous, shared)) = group.and_then(|group| group.resident().ok()) {
+                peak = peak.max(Some(anonymous + shared));
+            }
+            if child.try_wait().map_err(step("waiting for the program"))?.is_some() {
+                return Ok(peak);
+            }
+            if (self.interrupted)() {
+                match group {
+                    Some(group) => group.kill(),
+                    None => drop(child.kill()),
+                }
+                drop(child.wait());
+                return Err(RunError::Interrupted);
+            }
+            std::thread::sleep(SAMPLE);
+        }
+    }
+}
+
+/// Starts the program, in the group.
+fn start(command: &mut Command, group: Option<&Cgroup>) -> io::Result<Child> {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let entrance = match group {
+        Some(group) => Some(OpenOptions::new().write(true).open(group.entrance())?),
+        None => None,
+    };
+    if let Some(entrance) = &entrance {
+        let descriptor = entrance.as_raw_fd();
+        // SAFETY: between fork and exec it only calls write(2), on a descriptor that stays open until the child has been started.
+        unsafe {
+            command.pre_exec(move || match libc::write(descriptor, c"0".as_ptr().cast(), 1) {
+                1 => Ok(()),
+                _ => Err(io::Error::last_os_error()),
+            });
+        }
+    }
+    command.spawn()
+}
+
+/// Pages that the kernel has swapped out and in since it was started.
+fn swapped() -> [u64; 2] {
+    let text = fs::read_to_string("/proc/vmstat").unwrap_or_default();
+    ["pswpout ", "pswpin "].map(|name| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|value| value.parse().ok()).unwrap_or(0)
+    })
+}
+
+/// A file for the statistics of a run, removed on drop.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Scratch {
+        Scratch(Path::new("/var/tmp").join(format!("folioswap-bench-{}.json", std::process::id())))
+    }
+
+    fn counters(&self) -> Option<[u64; 2]> {
+        let text = fs::read_to_string(&self.0).ok()?;
+        let document: serde_json::Value = serde_json::from_str(&text).ok()?;
+        let counter = |name: &str| document.get("counters")?.get(name)?.as_u64();
+        Some([counter("pswpout")?, counter("pswpin")?])
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        drop(fs::remove_file(&self.0));
+    }
+}
+
+/// The line of a worker for a phase that is over.
+///
+/// # Errors
+/// When nobody reads it.
+pub fn tell(timing: &Timing) -> io::Result<()> {
+    let line = serde_json::to_string(timing).map_err(io::Error::other)?;
+    writeln!(io::stdout(), "{line}")
+}

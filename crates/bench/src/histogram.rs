@@ -1,0 +1,63 @@
+//! Latencies, to a thirty-second of their value.
+
+/// Times from 32 ns on in steps of 1/32.
+#[derive(Clone, Debug)]
+pub struct Histogram(Vec<u64>);
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Histogram(vec![0; 64 * 32])
+    }
+}
+
+impl Histogram {
+    /// Counts one of `ns` nanoseconds.
+    pub fn add(&mut self, ns: u64) {
+        let ns = ns.max(32);
+        let power = ns.ilog2();
+        let step = (ns >> (power - 5)) & 31;
+        self.0[(power as u64 * 32 + step) as usize] += 1;
+    }
+
+    /// Counts all that `other` has counted.
+    pub fn merge(&mut self, other: &Histogram) {
+        for (sum, count) in self.0.iter_mut().zip(&other.0) {
+            *sum += count;
+        }
+    }
+
+    /// The time, in nanoseconds, that so large a part (0 to 1) is not above; 0 when nothing was counted.
+    pub fn percentile(&self, part: f64) -> u64 {
+        let total: u64 = self.0.iter().sum();
+        let wanted = (total as f64 * part).ceil() as u64;
+        let mut seen = 0;
+        for (index, count) in self.0.iter().enumerate() {
+            seen += count;
+            if seen >= wanted && seen > 0 {
+                let (power, step) = (index as u64 / 32, index as u64 % 32);
+                return (32 + step) << (power.max(5) - 5);
+            }
+        }
+        0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_right_to_a_thirty_second() {
+        let mut histogram = Histogram::default();
+        assert_eq!(histogram.percentile(0.5), 0);
+        (1..=10_000).for_each(|ns| histogram.add(ns * 10));
+        for (part, wanted) in [(0.5, 50_000.0), (0.99, 99_000.0), (0.999, 99_900.0)] {
+            let found = histogram.percentile(part) as f64;
+            assert!((found / wanted - 1.0).abs() <= 1.0 / 32.0, "{part}: {found}");
+        }
+        let mut both = Histogram::default();
+        both.add(5);
+        both.merge(&histogram);
+        assert_eq!(both.percentile(0.00001), 32);
+    }
+}

@@ -1,0 +1,15 @@
+//! `folioswap bench`: one program, the same data, the same limit on resident memory; without a limit, under folioswap, and under the kernel's
+//! own swap (memory cgroup and zram) with each of its settings of huge pages. All of them in one run, in turn.
+//!
+//! * [`touch`] is the program: it fills memory with data that can be verified and touches it in several ways.
+//! * [`engine`] lets it run under one engine; [`comparison`] under all of them, round after round, and makes the tables.
+//! * [`data`] makes page contents that can be verified from the page's number alone, with a known compressibility.
+
+pub mod comparison;
+pub mod data;
+pub mod engine;
+pub mod histogram;
+pub mod interrupts;
+pub mod memory;
+mod tables;
+pub mod touch;

@@ -1,0 +1,243 @@
+//! The program that is measured: fills memory with data that can be verified, reads it back in order, in strides and at random, and changes it.
+
+use crate::data::{self, Kind, PAGE, Random};
+use crate::histogram::Histogram;
+use crate::memory::Mapping;
+use serde::{Deserialize, Serialize};
+use std::time::Instant;
+
+/// What to do. `fill`, `rewrite`, `reread` and `verify` go upwards, as `fill-down` and so on downwards; `strided` reads every
+/// seventeenth page, then those behind them, and so on; `random` touches pages at random; `islands` fills one page of seven.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Bytes of memory.
+    pub size: u64,
+    /// Its contents.
+    pub kind: Kind,
+    /// Phases, in order; see [`PHASES`].
+    pub phases: Vec<String>,
+    /// Threads, each with a share of the memory.
+    pub threads: usize,
+    /// Random touches, by all threads together.
+    pub touches: u64,
+    /// Percent of the random touches that write.
+    pub writes: u64,
+    /// MADV_HUGEPAGE or MADV_NOHUGEPAGE.
+    pub huge: Option<bool>,
+    /// Other contents for another seed.
+    pub seed: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            size: 64 << 20,
+            kind: Kind::Mixed,
+            phases: ["fill", "reread", "random", "verify"].map(str::to_owned).into(),
+            threads: 1,
+            touches: 20_000,
+            writes: 30,
+            huge: None,
+            seed: 1,
+        }
+    }
+}
+
+/// Names of the phases; those that go in order may end in `-down`.
+pub const PHASES: [&str; 7] = ["fill", "rewrite", "reread", "strided", "random", "verify", "islands"];
+
+/// Is this the name of a phase?
+pub fn is_phase(name: &str) -> bool {
+    let upwards = name.strip_suffix("-down").filter(|name| !matches!(*name, "random" | "strided"));
+    PHASES.contains(&upwards.unwrap_or(name))
+}
+
+/// What a phase took.
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
+pub struct Timing {
+    /// Its name.
+    pub phase: String,
+    /// Which process.
+    pub process: usize,
+    /// Wall time, seconds.
+    pub seconds: f64,
+    /// Megabytes (10^6) a second.
+    pub mb_per_s: f64,
+    /// Pages touched a second.
+    pub touches_per_s: f64,
+    /// Of single touches (`random` and `strided`; else 0), nanoseconds.
+    pub p50_ns: u64,
+    /// As before.
+    pub p99_ns: u64,
+    /// As before.
+    pub p999_ns: u64,
+}
+
+/// Pages from one strided touch to the next.
+const STRIDE: usize = 17;
+
+/// One page of so many is filled by the phase `islands`.
+const ISLANDS: usize = 7;
+
+/// Which way a phase goes through the memory.
+#[derive(Clone, Copy)]
+enum Goes {
+    Up,
+    Down,
+}
+
+impl Goes {
+    /// All pages, in this order.
+    fn over(self, pages: u64) -> impl Iterator<Item = usize> {
+        let last = pages as usize - 1;
+        (0..pages as usize).map(move |step| match self {
+            Goes::Up => step,
+            Goes::Down => last - step,
+        })
+    }
+}
+
+/// One thread's share of the memory.
+struct Share<'a> {
+    memory: &'a mut [u8],
+    versions: &'a mut [u8],
+    first_page: u64,
+    latencies: Histogram,
+}
+
+/// Reads the first word of a page.
+fn timed_touch(page: &[u8], latencies: &mut Histogram) -> u64 {
+    let start = Instant::now();
+    // SAFETY: within the page, aligned. Volatile: the touch is what is timed.
+    let word = unsafe { page.as_ptr().cast::<u64>().read_volatile() };
+    latencies.add(start.elapsed().as_nanos() as u64);
+    word
+}
+
+impl Share<'_> {
+    fn run(&mut self, phase: &str, options: &Options, seed: u64, index: u64) -> Result<(), String> {
+        let (kind, base) = (options.kind, self.first_page);
+        let pages = (self.memory.len() / PAGE) as u64;
+        let (phase, goes) = match phase.strip_suffix("-down") {
+            Some(phase) => (phase, Goes::Down),
+            None => (phase, Goes::Up),
+        };
+        match phase {
+            "fill" | "rewrite" | "islands" => {
+                let step = if phase == "islands" { ISLANDS } else { 1 };
+                for page in goes.over(pages).step_by(step) {
+                    let out = &mut self.memory[page * PAGE..][..PAGE];
+                    if phase == "rewrite" {
+                        self.versions[page] += 1;
+                    }
+                    data::fill(out, kind, seed, u64::from(self.versions[page]), base + page as u64);
+                }
+            }
+            "reread" => {
+                // Every word is read, as a program would; the first one is compared.
+                let mut sum = 0u64;
+                for page in goes.over(pages) {
+                    let bytes = &self.memory[page * PAGE..][..PAGE];
+                    let (words, _) = bytes.as_chunks::<8>();
+                    let version = u64::from(self.versions[page]);
+                    let first = u64::from_ne_bytes(words[0]);
+                    if first != data::first_word(kind, seed, version, base + page as u64) {
+                        data::check(bytes, kind, seed, version, base + page as u64)?;
+                    }
+                    sum = words.iter().fold(sum, |sum, &word| sum.wrapping_add(u64::from_ne_bytes(word)));
+                }
+                std::hint::black_box(sum);
+            }
+            "random" => {
+                let mut random = Random::new(seed ^ 0x7261_6e64 ^ index << 32);
+                for _ in 0..options.touches / options.threads as u64 {
+                    let page = random.below(pages) as usize;
+                    let write = random.below(100) < options.writes;
+                    let bytes = &mut self.memory[page * PAGE..][..PAGE];
+                    let word = timed_touch(bytes, &mut self.latencies);
+                    let version = u64::from(self.versions[page]);
+                    if word != data::first_word(kind, seed, version, base + page as u64) {
+                        data::check(bytes, kind, seed, version, base + page as u64)?;
+                    }
+                    if write {
+                        self.versions[page] = self.versions[page].wrapping_add(1) % 200;
+                        let version = u64::from(self.versions[page]);
+                        data::fill(bytes, kind, seed, version, base + page as u64);
+                    }
+                }
+            }
+            "strided" => {
+                let pages = pages as usize;
+                for page in (0..STRIDE).flat_map(|first| (first..pages).step_by(STRIDE)) {
+                    let bytes = &self.memory[page * PAGE..][..PAGE];
+                    let word = timed_touch(bytes, &mut self.latencies);
+                    let version = u64::from(self.versions[page]);
+                    if word != data::first_word(kind, seed, version, base + page as u64) {
+                        data::check(bytes, kind, seed, version, base + page as u64)?;
+                    }
+                }
+            }
+            "verify" => {
+                for page in goes.over(pages) {
+                    let bytes = &self.memory[page * PAGE..][..PAGE];
+                    data::check(bytes, kind, seed, u64::from(self.versions[page]), base + page as u64)?;
+                }
+            }
+            _ => return Err(format!("unknown phase {phase}")),
+        }
+        Ok(())
+    }
+}
+
+/// Does it all; `process` numbers the copies of the program that run at a time. `tell` hears of each phase when it is over.
+///
+/// # Errors
+/// What page is wrong and how, or a phase that there is not.
+pub fn touch(options: &Options, process: usize, mut tell: impl FnMut(Timing)) -> Result<(), String> {
+    let seed = options.seed + 1000 * process as u64;
+    let pages = (options.size as usize / PAGE).next_multiple_of(options.threads);
+    let mut memory = Mapping::new(pages * PAGE);
+    match options.huge {
+        Some(true) => memory.advise(libc::MADV_HUGEPAGE),
+        Some(false) => memory.advise(libc::MADV_NOHUGEPAGE),
+        None => {}
+    }
+    let mut versions = vec![0u8; pages];
+    let each = pages / options.threads;
+    for phase in &options.phases {
+        let start = Instant::now();
+        let results: Vec<Result<Histogram, String>> = std::thread::scope(|scope| {
+            let shares = memory.chunks_exact_mut(each * PAGE).zip(versions.chunks_exact_mut(each));
+            let threads: Vec<_> = shares
+                .enumerate()
+                .map(|(index, (memory, versions))| {
+                    scope.spawn(move || {
+                        let first_page = (index * each) as u64;
+                        let mut share =
+                            Share { memory, versions, first_page, latencies: Histogram::default() };
+                        share.run(phase, options, seed, index as u64).map(|()| share.latencies)
+                    })
+                })
+                .collect();
+            threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+        });
+        let seconds = start.elapsed().as_secs_f64();
+        let mut latencies = Histogram::default();
+        for result in results {
+            latencies.merge(&result?);
+        }
+        let done = if phase == "random" { options.touches as f64 } else { pages as f64 };
+        let round = |value: f64, digits: f64| (value * digits).round() / digits;
+        tell(Timing {
+            phase: phase.clone(),
+            process,
+            seconds: round(seconds, 1e4),
+            mb_per_s: round(done * PAGE as f64 / 1e6 / seconds, 10.0),
+            touches_per_s: (done / seconds).round(),
+            p50_ns: latencies.percentile(0.5),
+            p99_ns: latencies.percentile(0.99),
+            p999_ns: latencies.percentile(0.999),
+        });
+    }
+    Ok(())
+}

@@ -1,0 +1,199 @@
+//! The command line of `folioswap bench`.
+
+use crate::lab::arguments::OutputArguments;
+use clap::{Args, Subcommand, ValueEnum};
+use folioswap_bench::data::Kind;
+use folioswap_bench::engine::Scope;
+use folioswap_peer::FolioSizes;
+
+const EXAMPLES: &str = "\
+Examples:
+  folioswap bench touch --quick
+        does it work, and how fast is it here?
+  sudo folioswap bench touch --peer kernel
+        the same program, data and limit under the kernel's zram, with each of its settings of huge pages";
+
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct BenchArguments {
+    #[command(subcommand)]
+    pub command: BenchCommand,
+}
+
+#[derive(Subcommand)]
+pub enum BenchCommand {
+    /// Fill memory, read it back in order, in strides and at random; all of it is verified
+    Touch(TouchArguments),
+    /// One run (what `touch` starts)
+    #[command(hide = true)]
+    Worker(WorkerArguments),
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+One program fills memory with data that LZ4 compresses as their name says, and touches it phase by phase, within a limit: under folioswap,
+and with --peer kernel under the kernel's own swap (memory cgroup and zram with LZ4), which needs root. All engines take turns, round
+after round; medians are shown, and the fastest and slowest run. Every page is checked against what was written. What is set up on the machine (zram
+device, swap, cgroup, settings of huge pages) is put back, also after Ctrl-C; what a kill -9 leaves behind the next run removes.
+
+PHASE is fill, rewrite, reread, verify (each also as fill-down, ...), strided, random or islands. A change of phase is measured by naming
+phases in turn: --phases fill,reread,random,reread.
+
+Examples:
+  folioswap bench touch --quick
+  folioswap bench touch --size 2G --limit 512M --kind 2:1,incompressible
+  folioswap bench touch --peer kernel --thp 64k --phases fill,reread,random,reread --rounds 5
+  folioswap bench touch --peer kernel --json > touch.json
+  folioswap bench touch --peer kernel --plot touch.svg")]
+pub struct TouchArguments {
+    #[command(flatten)]
+    pub output: OutputArguments,
+    /// Memory that the program fills [default: 512M; quick: 128M]
+    #[arg(long, value_name = "SIZE", value_parser = crate::size::parse_limit)]
+    pub size: Option<u64>,
+    /// Resident memory that it may have [default: a quarter of its size]
+    #[arg(long, value_name = "SIZE", value_parser = crate::size::parse_limit)]
+    pub limit: Option<u64>,
+    /// Contents of the memory
+    #[arg(long, value_name = "KIND,...", value_delimiter = ',', value_enum, default_value = "2:1,3:1")]
+    pub kind: Vec<KindArgument>,
+    /// What is done, in this order
+    #[arg(long, value_name = "PHASE,...", value_delimiter = ',', value_parser = phase, default_value = "fill,reread,strided,random")]
+    pub phases: Vec<String>,
+    /// Threads of the program, each with a part of the memory
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub threads: u32,
+    /// Random touches [default: 20000; quick: 5000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub touches: Option<u64>,
+    /// Percent of the random touches that write
+    #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=100))]
+    pub writes: u64,
+    /// Runs of each engine [default: 3; quick: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: Option<u32>,
+    /// What folioswap's limit counts; the kernel does not charge what zram takes
+    #[arg(long, value_enum, default_value_t = ScopeChoice::Resident)]
+    pub memory_scope: ScopeChoice,
+    /// Let the same program run under the kernel's own swap too
+    #[arg(long, value_enum)]
+    pub peer: Option<PeerChoice>,
+    /// The kernel's folio sizes, each a run of its own
+    #[arg(
+        long,
+        value_name = "SIZES,...",
+        value_delimiter = ',',
+        value_enum,
+        default_value = "4k,64k,2m,all",
+        requires = "peer"
+    )]
+    pub thp: Vec<SizesChoice>,
+}
+
+/// As [`Kind`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum KindArgument {
+    /// Zeroes
+    Zero,
+    /// One word, other from page to page, repeated
+    Same,
+    /// Compresses to a half
+    #[value(name = "2:1")]
+    Two,
+    /// Compresses to a third
+    #[value(name = "3:1")]
+    Three,
+    /// Random bytes
+    Incompressible,
+}
+
+impl From<KindArgument> for Kind {
+    fn from(kind: KindArgument) -> Kind {
+        match kind {
+            KindArgument::Zero => Kind::Zero,
+            KindArgument::Same => Kind::Same,
+            KindArgument::Two => Kind::Two,
+            KindArgument::Three => Kind::Three,
+            KindArgument::Incompressible => Kind::Incompressible,
+        }
+    }
+}
+
+/// As [`Scope`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ScopeChoice {
+    /// Resident memory
+    Resident,
+    /// The compressed store and folioswap's tables too
+    Total,
+}
+
+impl From<ScopeChoice> for Scope {
+    fn from(scope: ScopeChoice) -> Scope {
+        match scope {
+            ScopeChoice::Resident => Scope::Resident,
+            ScopeChoice::Total => Scope::Total,
+        }
+    }
+}
+
+/// Whom to compare with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PeerChoice {
+    /// The running kernel: memory cgroup and zram
+    Kernel,
+}
+
+/// As [`FolioSizes`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SizesChoice {
+    /// Pages alone
+    #[value(name = "4k")]
+    Only4K,
+    /// 64 KiB where it can
+    #[value(name = "64k")]
+    Only64K,
+    /// 2 MiB where it can
+    #[value(name = "2m")]
+    Only2M,
+    /// Every size
+    All,
+}
+
+impl From<SizesChoice> for FolioSizes {
+    fn from(sizes: SizesChoice) -> FolioSizes {
+        match sizes {
+            SizesChoice::Only4K => FolioSizes::Only4K,
+            SizesChoice::Only64K => FolioSizes::Only64K,
+            SizesChoice::Only2M => FolioSizes::Only2M,
+            SizesChoice::All => FolioSizes::All,
+        }
+    }
+}
+
+fn phase(name: &str) -> Result<String, String> {
+    if folioswap_bench::touch::is_phase(name) {
+        return Ok(name.to_owned());
+    }
+    Err(format!(
+        "no such phase; there are {}, and -down of those that go in order",
+        folioswap_bench::touch::PHASES.join(", ")
+    ))
+}
+
+/// One run; the sizes are bytes.
+#[derive(Args)]
+pub struct WorkerArguments {
+    #[arg(long)]
+    pub size: u64,
+    #[arg(long, value_parser = Kind::parse)]
+    pub kind: Kind,
+    #[arg(long, value_delimiter = ',', value_parser = phase)]
+    pub phases: Vec<String>,
+    #[arg(long)]
+    pub threads: usize,
+    #[arg(long)]
+    pub touches: u64,
+    #[arg(long)]
+    pub writes: u64,
+}
