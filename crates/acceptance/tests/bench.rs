@@ -10,8 +10,12 @@ use std::time::{Duration, Instant};
 const SMALL: [&str; 8] = ["--size", "96M", "--limit", "24M", "--rounds", "1", "--touches", "500"];
 
 fn bench(words: &[&str]) -> Output {
+    of("touch", words)
+}
+
+fn of(name: &str, words: &[&str]) -> Output {
     Command::new(programs::folioswap())
-        .args(["bench", "touch"])
+        .args(["bench", name])
         .args(words)
         .output()
         .expect("folioswap can be run")
@@ -107,6 +111,44 @@ fn the_kernel_beside_us_in_one_run() {
         "was not asked (`--peer kernel`)",
     ] {
         assert!(text.contains(words), "{words:?} is missing in: {text}");
+    }
+}
+
+/// Two processes write in order and at random, and read all of it again.
+#[test]
+fn usemem_beside_the_kernel() {
+    if let Some(why) = no_kernel() {
+        skip!("{why}");
+    }
+    let before = machine();
+    for how in [&["-j", "8"][..], &["-R", "-j", "4096"]] {
+        let usual = ["48M", "-n", "2", "--init-time", "-O", "-y", "-x", "--check", "--limit", "32M"];
+        let output = of(
+            "usemem",
+            &[&usual[..], how, &["--rounds", "1", "--peer", "kernel", "--thp", "4k", "--json"]].concat(),
+        );
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let engines = report["results"]["engines"].as_array().expect("engines");
+        assert_eq!(engines.len(), 3);
+        for engine in engines {
+            assert_eq!(engine["failed"].as_array().map(Vec::len), Some(0), "{engine}");
+            let run = &engine["runs"][0];
+            let phases = run["phases"].as_array().expect("phases");
+            let named = |name| phases.iter().filter(|phase| phase["phase"] == name).count();
+            assert_eq!((named("access"), named("free")), (2, 2), "{engine}");
+            if engine["engine"] != "unlimited" {
+                assert!(run["out_in"][0].as_u64() > Some(8192), "{engine}");
+            }
+        }
+    }
+    assert_eq!(machine(), before);
+    for (words, named) in [(["-j", "7"], "multiple of 8"), (["-j", "0"], "multiple of 8"), (["-n", "0"], "0")]
+    {
+        let output = of("usemem", &words);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(125), "{words:?}: {errors}");
+        assert!(errors.contains(named), "{words:?}: {errors}");
     }
 }
 

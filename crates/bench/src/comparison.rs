@@ -43,6 +43,78 @@ pub(crate) struct Column {
     pub(crate) failed: Vec<String>,
 }
 
+/// Who is compared, and how often.
+pub(crate) struct Contest<'a> {
+    pub(crate) program: &'a Path,
+    pub(crate) limit: u64,
+    /// Bytes that the program uses at most.
+    pub(crate) need: u64,
+    pub(crate) scope: Scope,
+    pub(crate) kernel: &'a [FolioSizes],
+    pub(crate) rounds: u32,
+    pub(crate) interrupted: fn() -> bool,
+}
+
+/// The columns of each comparison, and why the kernel is absent, if it is.
+pub(crate) type Compared = (Vec<Vec<Column>>, Option<String>);
+
+impl Contest<'_> {
+    /// Lets each program (a worker's name, its arguments, and what it is called) run under every engine, in turn.
+    ///
+    /// # Errors
+    /// [`RunError`] when a program fails without a limit, or was interrupted; everything is undone.
+    pub(crate) fn run(
+        &self,
+        programs: &[(&str, Vec<String>, String)],
+        show: Show,
+    ) -> Result<Compared, RunError> {
+        let (turn, absent) = if self.kernel.is_empty() {
+            (None, None)
+        } else {
+            match take_turn(self.interrupted) {
+                Ok(turn) => (Some(turn), None),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                    return Err(RunError::Interrupted);
+                }
+                Err(error) => (None, Some(error.to_string())),
+            }
+        };
+        Cgroup::remove_stale(PREFIX);
+        let bench = Bench {
+            program: self.program.to_owned(),
+            limit: self.limit,
+            zram: (2 * self.need).max(256 << 20),
+            turn,
+            interrupted: self.interrupted,
+        };
+        let mut engines = vec![Engine::Unlimited, Engine::Folioswap(self.scope)];
+        if bench.turn.is_some() {
+            engines.extend(self.kernel.iter().copied().map(Engine::Kernel));
+        }
+        let progress = Progress::new(show, programs.len() * engines.len() * self.rounds as usize);
+        let mut all = Vec::new();
+        for (worker, arguments, name) in programs {
+            let column = |&engine: &Engine| Column { engine, runs: Vec::new(), failed: Vec::new() };
+            let mut columns: Vec<Column> = engines.iter().map(column).collect();
+            for round in 1..=self.rounds {
+                for column in &mut columns {
+                    match bench.run(column.engine, worker, arguments) {
+                        Ok(figures) => column.runs.push(figures),
+                        // An engine that fails is a result; a program that fails by itself is none.
+                        Err(RunError::Program { why, .. }) if column.engine != Engine::Unlimited => {
+                            column.failed.push(why);
+                        }
+                        Err(error) => return Err(error),
+                    }
+                    progress.done(&format!("{name}, {}, round {round}", column.engine));
+                }
+            }
+            all.push(columns);
+        }
+        Ok((all, absent))
+    }
+}
+
 /// Compares. `program` is this very program, which is started again as `program bench worker ...`. Where the kernel cannot be asked its column is
 /// marked absent, with the reason.
 ///
@@ -54,49 +126,19 @@ pub fn touch(
     interrupted: fn() -> bool,
     show: Show,
 ) -> Result<Report, RunError> {
-    let (turn, absent) = if options.kernel.is_empty() {
-        (None, None)
-    } else {
-        match take_turn(interrupted) {
-            Ok(turn) => (Some(turn), None),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Err(RunError::Interrupted),
-            Err(error) => (None, Some(error.to_string())),
-        }
-    };
-    Cgroup::remove_stale(PREFIX);
-    let bench = Bench {
-        program: program.to_owned(),
+    let contest = Contest {
+        program,
         limit: options.limit,
-        zram: (2 * options.size).max(256 << 20),
-        turn,
+        need: options.size,
+        scope: options.scope,
+        kernel: &options.kernel,
+        rounds: options.rounds,
         interrupted,
     };
-    let mut engines = vec![Engine::Unlimited, Engine::Folioswap(options.scope)];
-    if bench.turn.is_some() {
-        engines.extend(options.kernel.iter().copied().map(Engine::Kernel));
-    }
-    let runs = options.kinds.len() * engines.len() * options.rounds as usize;
-    let progress = Progress::new(show, runs);
-    let mut all = Vec::new();
-    for &kind in &options.kinds {
-        let arguments = arguments(options, kind);
-        let column = |&engine: &Engine| Column { engine, runs: Vec::new(), failed: Vec::new() };
-        let mut columns: Vec<Column> = engines.iter().map(column).collect();
-        for round in 1..=options.rounds {
-            for column in &mut columns {
-                match bench.run(column.engine, &arguments) {
-                    Ok(figures) => column.runs.push(figures),
-                    // An engine that fails is a result; a program that fails by itself is none.
-                    Err(RunError::Program { why, .. }) if column.engine != Engine::Unlimited => {
-                        column.failed.push(why)
-                    }
-                    Err(error) => return Err(error),
-                }
-                progress.done(&format!("{kind:?}, {}, round {round}", column.engine));
-            }
-        }
-        all.push((kind, columns));
-    }
+    let program = |&kind: &Kind| ("worker", arguments(options, kind), format!("{} data", kind.title()));
+    let programs: Vec<_> = options.kinds.iter().map(program).collect();
+    let (columns, absent) = contest.run(&programs, show)?;
+    let all: Vec<_> = options.kinds.iter().copied().zip(columns).collect();
     Ok(tables::report(options, &all, absent.as_deref()))
 }
 

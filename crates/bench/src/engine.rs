@@ -1,7 +1,7 @@
 //! One run of a program under one engine.
 
 use crate::touch::Timing;
-use folioswap_peer::{Cgroup, FolioSizes, HugePages, Turn, Zram};
+use folioswap_peer::{Cgroup, CpuGroup, FolioSizes, HugePages, Turn, Zram};
 use serde::Serialize;
 use std::fmt;
 use std::fs::{self, OpenOptions};
@@ -73,6 +73,8 @@ pub struct Figures {
     pub wall: f64,
     /// Most resident memory (anonymous and shared) of all its processes, bytes; sampled every 5 ms. `None` without a memory cgroup.
     pub peak: Option<u64>,
+    /// User and system time of all its processes, seconds. `None` without a cpuacct cgroup.
+    pub cpu: Option<f64>,
     /// Pages swapped out and in; `None` where there was no limit.
     pub out_in: Option<[u64; 2]>,
 }
@@ -108,6 +110,8 @@ pub fn step(doing: &'static str) -> impl FnOnce(io::Error) -> RunError {
 
 /// Of the names of our memory cgroups.
 pub const PREFIX: &str = "folioswap-bench-";
+/// How long the processor time of a supervisor is waited for.
+const SUPERVISOR_ENDS: Duration = Duration::from_secs(2);
 const SAMPLE: Duration = Duration::from_millis(5);
 
 /// What all runs have in common.
@@ -125,11 +129,11 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// Runs `folioswap bench worker` with these arguments.
+    /// Runs `folioswap bench WORKER` with these arguments.
     ///
     /// # Errors
     /// [`RunError`]; everything is undone.
-    pub fn run(&self, engine: Engine, arguments: &[String]) -> Result<Figures, RunError> {
+    pub fn run(&self, engine: Engine, worker: &str, arguments: &[String]) -> Result<Figures, RunError> {
         let stats = Scratch::new();
         let mut command = match engine {
             Engine::Folioswap(scope) => {
@@ -140,7 +144,7 @@ impl Bench {
             }
             _ => Command::new(&self.program),
         };
-        command.args(["bench", "worker"]).args(arguments);
+        command.args(["bench", worker]).args(arguments);
         // Dropped in this order: what is inside goes first.
         let (_huge, _zram, limit);
         if let (Engine::Kernel(sizes), Some(turn)) = (engine, &self.turn) {
@@ -157,9 +161,11 @@ impl Bench {
             Err(source) if limit.is_some() => return Err(step("a memory cgroup")(source)),
             Err(_) => None,
         };
+        let processors = CpuGroup::new(PREFIX).ok();
         let before = swapped();
         let begin = Instant::now();
-        let mut child = start(&mut command, group.as_ref()).map_err(step("the program"))?;
+        let mut child =
+            start(&mut command, group.as_ref(), processors.as_ref()).map_err(step("the program"))?;
         let peak = self.watch(&mut child, group.as_ref())?;
         let wall = begin.elapsed().as_secs_f64();
         let output = child.wait_with_output().map_err(step("the program's output"))?;
@@ -174,6 +180,11 @@ impl Bench {
             return Err(RunError::Program { engine, why });
         }
         let after = swapped();
+        if let (Engine::Folioswap(_), Some(group)) = (engine, &group) {
+            // The supervisor ends a moment after the program.
+            group.wait_empty(SUPERVISOR_ENDS);
+        }
+        let cpu = processors.and_then(|group| group.seconds().ok());
         let out_in = match engine {
             Engine::Unlimited => None,
             Engine::Kernel(_) => Some([after[0] - before[0], after[1] - before[1]]),
@@ -181,7 +192,7 @@ impl Bench {
         };
         let text = String::from_utf8_lossy(&output.stdout);
         let phases = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-        Ok(Figures { phases, wall, peak, out_in })
+        Ok(Figures { phases, wall, peak, cpu, out_in })
     }
 
     /// Waits for the end of the program; the most that was resident meanwhile.
@@ -207,14 +218,15 @@ impl Bench {
     }
 }
 
-/// Starts the program, in the group.
-fn start(command: &mut Command, group: Option<&Cgroup>) -> io::Result<Child> {
+/// Starts the program, in the groups.
+fn start(command: &mut Command, group: Option<&Cgroup>, processors: Option<&CpuGroup>) -> io::Result<Child> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let entrance = match group {
-        Some(group) => Some(OpenOptions::new().write(true).open(group.entrance())?),
-        None => None,
-    };
-    if let Some(entrance) = &entrance {
+    let entrances = [group.map(Cgroup::entrance), processors.map(CpuGroup::entrance)];
+    let mut open = Vec::new();
+    for entrance in entrances.into_iter().flatten() {
+        open.push(OpenOptions::new().write(true).open(entrance)?);
+    }
+    for entrance in &open {
         let descriptor = entrance.as_raw_fd();
         // SAFETY: between fork and exec it only calls write(2), on a descriptor that stays open until the child has been started.
         unsafe {

@@ -1,7 +1,7 @@
 //! `folioswap bench`: one program, the same data, the same limit on resident memory; without a limit, under folioswap, and under the kernel's
 //! own swap (memory cgroup and zram) with each of its settings of huge pages. All of them in one run, in turn.
 //!
-//! * [`touch`] is the program: it fills memory with data that can be verified and touches it in several ways.
+//! * [`touch`] is the program: it fills memory with data that can be verified and touches it in several ways; [`usemem`] writes what the program of that name writes.
 //! * [`engine`] lets it run under one engine; [`comparison`] under all of them, round after round, and makes the tables.
 //! * [`data`] makes page contents that can be verified from the page's number alone, with a known compressibility.
 
@@ -13,3 +13,5 @@ pub mod interrupts;
 pub mod memory;
 mod tables;
 pub mod touch;
+pub mod usemem;
+pub mod usemem_table;

@@ -143,18 +143,18 @@ fn whole(kind: Kind, columns: &[Column]) -> Table {
 }
 
 /// No run of this engine came to its end: why.
-fn absent_row(column: &Column, cells: usize) -> Vec<String> {
+pub(crate) fn absent_row(column: &Column, cells: usize) -> Vec<String> {
     let why = column.failed.first().map_or("no such phase", String::as_str);
     let mut row = vec![column.engine.to_string(), format!("failed: {}", why.lines().last().unwrap_or(why))];
     row.resize(cells, "-".to_owned());
     row
 }
 
-fn values(runs: &[Figures], figure: impl Fn(&Figures) -> Option<f64>) -> Vec<f64> {
+pub(crate) fn values(runs: &[Figures], figure: impl Fn(&Figures) -> Option<f64>) -> Vec<f64> {
     runs.iter().filter_map(figure).collect()
 }
 
-fn median(values: &[f64]) -> Option<f64> {
+pub(crate) fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let middle = sorted.len() / 2;
@@ -183,7 +183,7 @@ mod tests {
             p999_ns: 0,
         };
         let phases = seconds.iter().enumerate().map(timing).collect();
-        Figures { phases, wall: 1.0, peak: Some(3 << 20), out_in: Some([7, 8]) }
+        Figures { phases, wall: 1.0, peak: Some(3 << 20), cpu: None, out_in: Some([7, 8]) }
     }
 
     fn options() -> Options {

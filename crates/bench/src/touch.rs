@@ -53,7 +53,7 @@ pub fn is_phase(name: &str) -> bool {
 }
 
 /// What a phase took.
-#[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, PartialEq)]
 pub struct Timing {
     /// Its name.
     pub phase: String,

@@ -127,7 +127,7 @@ impl Advices {
 
 impl Engine {
     /// Follows what a thread of the program has said of `bytes` (rounded up to pages) from the page-aligned address `start` on. Returns when it
-    /// has been done, as far as it can be; at once where memory is not looked after. What is shared with relatives after a fork, locked, or
+    /// has been done, as far as it can be; at once where memory is not looked after. What is shared with relatives after a fork (unless nothing else is left), locked, or
     /// must stay resident stays where it is, as does what more than 32 threads advise at a time.
     pub fn advise(&self, advice: Advice, start: usize, bytes: usize) {
         let end = start.saturating_add(bytes.next_multiple_of(PAGE));

@@ -207,7 +207,7 @@ fn kill_all(path: &Path) {
     }
 }
 
-fn remove(path: &Path) {
+pub(crate) fn remove(path: &Path) {
     kill_all(path);
     for _ in 0..200 {
         match fs::remove_dir(path) {

@@ -3,11 +3,13 @@
 //! Needs root. What a killed process leaves behind, the next one removes ([`Turn::remove_stale`], [`Cgroup::remove_stale`]).
 
 mod cgroup;
+mod cpu;
 mod huge;
 mod turn;
 mod zram;
 
 pub use cgroup::{Cgroup, Reader, Version, controller};
+pub use cpu::CpuGroup;
 pub use huge::{FolioSizes, HugePages};
 pub use turn::Turn;
 pub use zram::{HIGHEST_PRIORITY, Zram};

@@ -11,7 +11,9 @@ Examples:
   folioswap bench touch --quick
         does it work, and how fast is it here?
   sudo folioswap bench touch --peer kernel
-        the same program, data and limit under the kernel's zram, with each of its settings of huge pages";
+        the same program, data and limit under the kernel's zram, with each of its settings of huge pages
+  sudo folioswap bench usemem --init-time -O -y -x -n 4 1G --limit 1G --peer kernel
+        the program of the published figures: throughput, and processor time for each page that goes out";
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
@@ -24,9 +26,14 @@ pub struct BenchArguments {
 pub enum BenchCommand {
     /// Fill memory, read it back in order, in strides and at random; all of it is verified
     Touch(TouchArguments),
+    /// Several processes write memory once, as vm-scalability's usemem does, with that program's options
+    Usemem(UsememArguments),
     /// One run (what `touch` starts)
     #[command(hide = true)]
     Worker(WorkerArguments),
+    /// One run (what `usemem` starts)
+    #[command(hide = true)]
+    UsememWorker(UsememWorkerArguments),
 }
 
 #[derive(Args)]
@@ -88,6 +95,92 @@ pub struct TouchArguments {
         requires = "peer"
     )]
     pub thp: Vec<SizesChoice>,
+}
+
+/// What `usemem` is asked.
+#[derive(Args)]
+pub struct UsememOptions {
+    /// Processes
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub nproc: u32,
+    /// Bytes from one access to the next, a multiple of 8
+    #[arg(short = 'j', long, value_name = "BYTES", default_value_t = 8, value_parser = step)]
+    pub step: usize,
+    /// Access random places
+    #[arg(short = 'R', long)]
+    pub random: bool,
+    /// Begin when all processes have allocated
+    #[arg(short = 'y', long)]
+    pub sync_rw: bool,
+    /// Free when all processes have ended
+    #[arg(short = 'x', long)]
+    pub sync_free: bool,
+    /// Map anonymous memory (it always does)
+    #[arg(short = 'O', long)]
+    pub anonymous: bool,
+    /// The time before the first access does not count
+    #[arg(long)]
+    pub init_time: bool,
+    /// Not of usemem: read everything again afterwards, and compare
+    #[arg(long)]
+    pub check: bool,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+Each process writes a word that holds its own index every --step bytes, in order or at random places: the bytes that vm-scalability's usemem
+writes. Under folioswap, and with --peer kernel under the kernel's own swap, as `folioswap bench touch --help` says.
+
+Examples:
+  folioswap bench usemem --quick
+  folioswap bench usemem --init-time -O -y -x -n 4 1G --limit 1G --peer kernel
+  folioswap bench usemem --init-time -O -y -x -n 2 -R 256M --limit 256M -j 4096 --peer kernel --thp 4k,all")]
+pub struct UsememArguments {
+    /// Memory of each process [default: 512M; quick: 64M]
+    #[arg(value_name = "SIZE", value_parser = crate::size::parse_limit)]
+    pub size: Option<u64>,
+    #[command(flatten)]
+    pub usemem: UsememOptions,
+    #[command(flatten)]
+    pub output: OutputArguments,
+    /// Resident memory that all processes may have together [default: half of what they use]
+    #[arg(long, value_name = "SIZE", value_parser = crate::size::parse_limit)]
+    pub limit: Option<u64>,
+    /// Runs of each engine [default: 3; quick: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: Option<u32>,
+    /// What folioswap's limit counts; the kernel does not charge what zram takes
+    #[arg(long, value_enum, default_value_t = ScopeChoice::Resident)]
+    pub memory_scope: ScopeChoice,
+    /// Let the same program run under the kernel's own swap too
+    #[arg(long, value_enum)]
+    pub peer: Option<PeerChoice>,
+    /// The kernel's folio sizes, each a run of its own
+    #[arg(
+        long,
+        value_name = "SIZES,...",
+        value_delimiter = ',',
+        value_enum,
+        default_value = "4k,64k,2m,all",
+        requires = "peer"
+    )]
+    pub thp: Vec<SizesChoice>,
+}
+
+/// One run; the size is in bytes.
+#[derive(Args)]
+pub struct UsememWorkerArguments {
+    pub size: u64,
+    #[command(flatten)]
+    pub usemem: UsememOptions,
+}
+
+fn step(text: &str) -> Result<usize, String> {
+    let step = crate::size::parse_swap_max(text).map_err(|error| error.to_string())?;
+    if step == 0 || step % 8 != 0 {
+        return Err("not a multiple of 8 bytes, the size of a word".to_owned());
+    }
+    usize::try_from(step).map_err(|error| error.to_string())
 }
 
 /// As [`Kind`].

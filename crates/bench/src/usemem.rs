@@ -1,0 +1,284 @@
+//! A program that writes what vm-scalability's usemem writes: every `step` bytes a word that holds its own index, in order or at random places.
+//! Its options have that one's names and meanings; the code is our own.
+
+use crate::memory::Mapping;
+use crate::touch::Timing;
+use std::io;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+const WORD: usize = size_of::<u64>();
+const PAGE_WORDS: usize = 4096 / WORD;
+
+/// usemem's options.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Bytes that each process uses.
+    pub size: u64,
+    /// `-n`: processes.
+    pub processes: usize,
+    /// `-j`: bytes from one access to the next; a multiple of 8. As many accesses are made at random.
+    pub step: usize,
+    /// `-R`: at random places.
+    pub random: bool,
+    /// `-y`: all processes begin when all have allocated.
+    pub sync_rw: bool,
+    /// `-x`: all processes free when all have ended.
+    pub sync_free: bool,
+    /// `--init-time`: the time before the first access does not count.
+    pub init_time: bool,
+    /// Not of usemem: reads everything again afterwards, and compares.
+    pub check: bool,
+}
+
+/// The word that an access to word `index` writes.
+const fn word(index: usize) -> u64 {
+    index as u64
+}
+
+/// A linear sequence modulo 2^48, as nrand48(3): any will do that repeats with its seed.
+struct Places(u64);
+
+impl Places {
+    fn next(&mut self, below: usize) -> usize {
+        self.0 = self.0.wrapping_mul(0x5_DEEC_E66D).wrapping_add(0xB) & ((1 << 48) - 1);
+        ((self.0 as u128 * below as u128) >> 48) as usize
+    }
+}
+
+/// Calls `each` with the index of every word that is written, in order.
+fn accesses(options: &Options, process: usize, mut each: impl FnMut(usize)) {
+    let words = options.size as usize / WORD;
+    let step = (options.step / WORD).max(1);
+    let mut places = Places(0x1234_330E ^ (process as u64) << 16);
+    for index in (0..words).step_by(step) {
+        each(if options.random { places.next(words) } else { index });
+    }
+}
+
+/// Part of the pages (0 to 1) that consist of one word repeated after a sequential pass: what zram and we store as nothing.
+pub fn same_filled(step: usize) -> f64 {
+    let step = (step / WORD).max(1);
+    let pages = 4096;
+    let same = (0..pages).filter(|page| {
+        let mut words = (page * PAGE_WORDS..(page + 1) * PAGE_WORDS)
+            .map(|index| if index.is_multiple_of(step) { word(index) } else { 0 });
+        let first = words.next();
+        words.all(|word| Some(word) == first)
+    });
+    same.count() as f64 / pages as f64
+}
+
+/// Runs all processes; `tell` hears of each when it has ended (phases `access` and `free`).
+///
+/// # Errors
+/// What went wrong in a process: the first word that is not what it must be.
+pub fn usemem(options: &Options, mut tell: impl FnMut(Timing)) -> Result<(), String> {
+    let shared = Shared::new(options.processes).map_err(|error| format!("shared memory: {error}"))?;
+    let mut children = Vec::new();
+    for process in 0..options.processes {
+        // SAFETY: this process has one thread.
+        match unsafe { libc::fork() } {
+            0 => {
+                let result = work(options, process, &shared);
+                if let Err(error) = &result {
+                    eprintln!("usemem: process {process}: {error}");
+                }
+                // SAFETY: ends the child without what the parent has registered.
+                unsafe { libc::_exit(i32::from(result.is_err())) };
+            }
+            -1 => {
+                let error = io::Error::last_os_error();
+                shared.give_up();
+                return Err(format!("fork: {error}"));
+            }
+            pid => children.push(pid),
+        }
+    }
+    let mut failed = Ok(());
+    // In the order in which they end: who fails must not be waited for by the others.
+    for _ in 0..children.len() {
+        let mut status = 0;
+        // SAFETY: waits for our own children, of which there are no others.
+        let ended = unsafe { libc::waitpid(-1, &raw mut status, 0) };
+        let Some(process) = children.iter().position(|&pid| pid == ended) else {
+            return Err(format!("waiting for the processes: {}", io::Error::last_os_error()));
+        };
+        if status != 0 {
+            shared.give_up();
+            failed = Err(format!("process {process} ended with status {status:#x}"));
+            continue;
+        }
+        for (phase, slot) in [("access", 0), ("free", 1)] {
+            let seconds = f64::from(shared.microseconds(process, slot).load(Ordering::Acquire)) / 1e6;
+            let mb_per_s = if seconds > 0.0 { options.size as f64 / 1e6 / seconds } else { 0.0 };
+            tell(Timing { phase: phase.to_owned(), process, seconds, mb_per_s, ..Timing::default() });
+        }
+    }
+    failed
+}
+
+fn work(options: &Options, process: usize, shared: &Shared) -> Result<(), String> {
+    let mut begin = Instant::now();
+    let mut memory = Mapping::new(options.size as usize);
+    if options.sync_rw {
+        shared.meet(0);
+    }
+    if options.init_time {
+        begin = Instant::now();
+    }
+    let start = memory.as_mut_ptr().cast::<u64>();
+    accesses(options, process, |index| {
+        // SAFETY: a word of the mapping; volatile, since each write is an access that is measured.
+        unsafe { start.add(index).write_volatile(word(index)) };
+    });
+    shared.microseconds(process, 0).store(microseconds(begin.elapsed()), Ordering::Release);
+    if options.check {
+        check(options, process, &memory)?;
+    }
+    if options.sync_free {
+        shared.meet(1);
+    }
+    let begin = Instant::now();
+    drop(memory);
+    shared.microseconds(process, 1).store(microseconds(begin.elapsed()).max(1), Ordering::Release);
+    Ok(())
+}
+
+fn microseconds(time: Duration) -> u32 {
+    u32::try_from(time.as_micros()).unwrap_or(u32::MAX)
+}
+
+/// Every word that was written holds its index; all others are zero.
+fn check(options: &Options, process: usize, memory: &Mapping) -> Result<(), String> {
+    let (words, _) = memory.as_chunks::<WORD>();
+    let mut wrong = None;
+    accesses(options, process, |index| {
+        if u64::from_ne_bytes(words[index]) != word(index) && wrong.is_none() {
+            wrong = Some(index);
+        }
+    });
+    let odd = |(index, found): (usize, &[u8; WORD])| {
+        let found = u64::from_ne_bytes(*found);
+        found != 0 && found != word(index)
+    };
+    match wrong.or_else(|| words.iter().enumerate().position(odd)) {
+        None => Ok(()),
+        Some(index) => {
+            Err(format!("word {index} holds {:#x}, not its index", u64::from_ne_bytes(words[index])))
+        }
+    }
+}
+
+/// What the processes share: two places to meet, and two times of each.
+struct Shared {
+    words: &'static [AtomicU32],
+    processes: u32,
+}
+
+const MEETINGS: usize = 2;
+const GIVEN_UP: u32 = 1 << 31;
+
+impl Shared {
+    fn new(processes: usize) -> io::Result<Shared> {
+        let count = MEETINGS + 2 * processes;
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let start = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                count * size_of::<AtomicU32>(),
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: just mapped, zero, for as long as the process lives; atomics only.
+        let words = unsafe { std::slice::from_raw_parts(start.cast(), count) };
+        Ok(Shared { words, processes: processes as u32 })
+    }
+
+    fn microseconds(&self, process: usize, slot: usize) -> &AtomicU32 {
+        &self.words[MEETINGS + 2 * process + slot]
+    }
+
+    /// Waits until all have come, or one is known never to come.
+    fn meet(&self, meeting: usize) {
+        let came = &self.words[meeting];
+        came.fetch_add(1, Ordering::AcqRel);
+        while came.load(Ordering::Acquire) < self.processes {
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    }
+
+    /// A process has failed: nobody waits for it.
+    fn give_up(&self) {
+        self.words[..MEETINGS].iter().for_each(|came| came.store(GIVEN_UP, Ordering::Release));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options() -> Options {
+        Options {
+            size: 1 << 20,
+            processes: 1,
+            step: 8,
+            random: false,
+            sync_rw: true,
+            sync_free: true,
+            init_time: true,
+            check: true,
+        }
+    }
+
+    /// The bytes per page are those of usemem: `p[i] = i` for every word, or for every step's first.
+    #[test]
+    fn a_page_holds_the_indices_of_its_words() {
+        let shared = Shared::new(1).unwrap();
+        for (step, random) in [(8, false), (4096, false), (64, true)] {
+            let options = Options { step, random, ..options() };
+            let mut memory = Mapping::new(options.size as usize);
+            let start = memory.as_mut_ptr().cast::<u64>();
+            let mut written = 0;
+            accesses(&options, 0, |index| {
+                written += 1;
+                // SAFETY: a word of the mapping.
+                unsafe { start.add(index).write_volatile(word(index)) };
+            });
+            assert_eq!(written, options.size as usize / step);
+            check(&options, 0, &memory).unwrap();
+            memory[8 * 512] ^= 0xff;
+            assert!(check(&options, 0, &memory).unwrap_err().contains("not its index"), "{step}");
+            work(&options, 0, &shared).unwrap();
+            shared.words[..MEETINGS].iter().for_each(|came| came.store(0, Ordering::Release));
+        }
+        assert!(shared.microseconds(0, 1).load(Ordering::Acquire) > 0);
+    }
+
+    #[test]
+    fn hardly_a_page_is_same_filled() {
+        assert_eq!(same_filled(8), 0.0);
+        assert_eq!(same_filled(4096), 1.0 / 4096.0);
+        assert!(same_filled(8192) > 0.5);
+    }
+
+    #[test]
+    fn random_places_repeat_with_the_process_and_reach_everything() {
+        let options = Options { random: true, size: 4096 * 8, ..options() };
+        let of = |process| {
+            let mut all = Vec::new();
+            accesses(&options, process, |index| all.push(index));
+            all
+        };
+        assert_eq!(of(0), of(0));
+        assert_ne!(of(0), of(1));
+        let reached: std::collections::BTreeSet<_> = of(0).into_iter().map(|index| index / 512).collect();
+        assert_eq!(reached.len(), 8);
+    }
+}
