@@ -4,7 +4,7 @@ use folioswap_acceptance::{programs, skip};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 const SMALL: [&str; 8] = ["--size", "96M", "--limit", "24M", "--rounds", "1", "--touches", "500"];
@@ -38,8 +38,12 @@ fn machine() -> BTreeMap<PathBuf, String> {
     for entry in fs::read_dir(huge).into_iter().flatten().flatten() {
         note(entry.path().join("enabled"));
     }
-    let groups = folioswap_peer::controller().and_then(|(_, root)| fs::read_dir(root).ok());
-    for entry in groups.into_iter().flatten().flatten() {
+    let memory = folioswap_peer::controller().map(|(_, root)| root.to_owned());
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let groups =
+        mounts.lines().filter(|line| line.contains(" cgroup ")).filter_map(|line| line.split(' ').nth(1));
+    let places = groups.map(PathBuf::from).chain(memory).chain([PathBuf::from("/var/tmp")]);
+    for entry in places.flat_map(fs::read_dir).flatten().flatten() {
         if entry.file_name().to_string_lossy().starts_with("folioswap-bench-") {
             found.insert(entry.path(), "a group".to_owned());
         }
@@ -152,13 +156,8 @@ fn usemem_beside_the_kernel() {
     }
 }
 
-/// Ctrl-C while the kernel's zram is in use.
-#[test]
-fn an_interrupted_comparison_puts_everything_back() {
-    if let Some(why) = no_kernel() {
-        skip!("{why}");
-    }
-    let before = machine();
+/// A comparison that has been let run until the kernel's zram and settings of huge pages are in use.
+fn in_the_middle(before: &BTreeMap<PathBuf, String>) -> Child {
     let mut command = Command::new(programs::folioswap());
     command.args([
         "bench",
@@ -174,17 +173,53 @@ fn an_interrupted_comparison_puts_everything_back() {
     ]);
     command.args(["--kind", "2:1", "--peer", "kernel", "--thp", "64k"]);
     let mut child =
-        command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("folioswap can be run");
+        command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("folioswap can be run");
     let begin = Instant::now();
-    while machine() == before || !fs::read_to_string("/proc/swaps").is_ok_and(|swaps| swaps.contains("zram"))
-    {
-        assert!(begin.elapsed() < Duration::from_secs(60), "the kernel was not asked");
+    let changed = |now: &BTreeMap<PathBuf, String>, part: &str| {
+        now.iter().any(|(file, text)| file.to_string_lossy().contains(part) && before.get(file) != Some(text))
+    };
+    while begin.elapsed() < Duration::from_secs(60) {
+        let now = machine();
+        if ["swaps", "hugepages-64kB", "folioswap-bench-"].iter().all(|part| changed(&now, part)) {
+            return child;
+        }
         std::thread::sleep(Duration::from_millis(2));
     }
+    drop(child.kill());
+    drop(child.wait());
+    panic!("the kernel was not asked");
+}
+
+/// Ctrl-C while the kernel's zram is in use.
+#[test]
+fn an_interrupted_comparison_puts_everything_back() {
+    if let Some(why) = no_kernel() {
+        skip!("{why}");
+    }
+    let before = machine();
+    let mut child = in_the_middle(&before);
     // SAFETY: a signal to our own child.
     assert_eq!(unsafe { libc::kill(child.id() as i32, libc::SIGINT) }, 0);
     let status = child.wait().expect("our own child");
     assert_eq!(status.code(), Some(130));
+    assert_eq!(machine(), before);
+}
+
+/// `kill -9` leaves all of it behind; the next comparison with the kernel puts it back before it begins.
+#[test]
+fn what_a_killed_comparison_leaves_behind_the_next_one_puts_back() {
+    if let Some(why) = no_kernel() {
+        skip!("{why}");
+    }
+    let before = machine();
+    let mut child = in_the_middle(&before);
+    child.kill().expect("our own child");
+    child.wait().expect("our own child");
+    assert_ne!(machine(), before);
+    let output = bench(
+        &[&SMALL[..], &["--phases", "fill", "--kind", "2:1", "--peer", "kernel", "--thp", "4k"]].concat(),
+    );
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(machine(), before);
 }
 

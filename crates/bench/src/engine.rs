@@ -108,7 +108,7 @@ pub fn step(doing: &'static str) -> impl FnOnce(io::Error) -> RunError {
     move |source| RunError::Step { doing, source }
 }
 
-/// Of the names of our memory cgroups.
+/// Of the names of our cgroups and files.
 pub const PREFIX: &str = "folioswap-bench-";
 /// How long the processor time of a supervisor is waited for.
 const SUPERVISOR_ENDS: Duration = Duration::from_secs(2);
@@ -253,7 +253,16 @@ struct Scratch(PathBuf);
 
 impl Scratch {
     fn new() -> Scratch {
-        Scratch(Path::new("/var/tmp").join(format!("folioswap-bench-{}.json", std::process::id())))
+        let root = Path::new("/var/tmp");
+        // Those of killed processes.
+        for entry in fs::read_dir(root).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let pid = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.strip_suffix(".json"));
+            if pid.is_some_and(|pid| pid.parse::<u32>().is_ok() && !Path::new("/proc").join(pid).exists()) {
+                drop(fs::remove_file(entry.path()));
+            }
+        }
+        Scratch(root.join(format!("{PREFIX}{}.json", std::process::id())))
     }
 
     fn counters(&self) -> Option<[u64; 2]> {

@@ -146,16 +146,8 @@ impl Cgroup {
 
     /// Removes the groups whose names begin with `prefix` and whose makers are gone.
     pub fn remove_stale(prefix: &str) {
-        let Some(entries) = controller().and_then(|(_, root)| fs::read_dir(root).ok()) else { return };
-        for entry in entries.flatten() {
-            let name = entry.file_name();
-            let pid = name.to_str().and_then(|name| name.strip_prefix(prefix)?.split('-').next());
-            if let Some(pid) = pid
-                && pid.parse::<u32>().is_ok()
-                && !Path::new("/proc").join(pid).exists()
-            {
-                remove(&entry.path());
-            }
+        if let Some((_, root)) = controller() {
+            remove_stale_in(root, prefix);
         }
     }
 }
@@ -185,6 +177,20 @@ impl Reader {
 impl Drop for Cgroup {
     fn drop(&mut self) {
         remove(&self.path);
+    }
+}
+
+/// Removes the groups in `root` whose names begin with `prefix` and the number of a process that is gone.
+pub(crate) fn remove_stale_in(root: &Path, prefix: &str) {
+    for entry in fs::read_dir(root).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let pid = name.to_str().and_then(|name| name.strip_prefix(prefix)?.split('-').next());
+        if let Some(pid) = pid
+            && pid.parse::<u32>().is_ok()
+            && !Path::new("/proc").join(pid).exists()
+        {
+            remove(&entry.path());
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Processor time of a process tree, by a cgroup of its own: children that nobody waited for are in it too.
 
-use crate::cgroup::remove;
+use crate::cgroup::{remove, remove_stale_in};
 use std::fs;
 use std::io;
 use std::path::PathBuf;
@@ -12,13 +12,14 @@ pub struct CpuGroup {
 }
 
 impl CpuGroup {
-    /// Makes one, with a name that begins with `prefix` (which ends in `-`).
+    /// Makes one, with a name that begins with `prefix` (which ends in `-`). Removes those of killed processes with the same prefix before.
     ///
     /// # Errors
     /// When there is no such controller, or no permission.
     pub fn new(prefix: &str) -> io::Result<CpuGroup> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let root = controller().ok_or(io::ErrorKind::Unsupported)?;
+        remove_stale_in(&root, prefix);
         let path = root.join(format!("{prefix}{}-{}", std::process::id(), NEXT.fetch_add(1, Relaxed)));
         fs::create_dir(&path)?;
         Ok(CpuGroup { path })
