@@ -1,6 +1,7 @@
 //! One run of a program under one engine.
 
 use crate::touch::Timing;
+use folioswap_group::segment::Scope;
 use folioswap_peer::{Cgroup, CpuGroup, FolioSizes, HugePages, Turn, Zram};
 use serde::Serialize;
 use std::fmt;
@@ -12,26 +13,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// What a folioswap run's limit counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Scope {
-    /// Resident memory only, as the kernel counts a group that swaps to zram.
-    Resident,
-    /// The compressed store and our tables as well.
-    Total,
-}
-
-impl Scope {
-    /// As on the command line of `run`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Scope::Resident => "resident",
-            Scope::Total => "total",
-        }
-    }
-}
 
 /// What holds the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,8 @@
 //! own swap (memory cgroup and zram) with each of its settings of huge pages. All of them in one run, in turn.
 //!
 //! * [`touch`] is the program: it fills memory with data that can be verified and touches it in several ways; [`usemem`] writes what the program of that name writes.
-//! * [`engine`] lets it run under one engine; [`comparison`] under all of them, round after round, and makes the tables.
+//! * [`engine`] lets it run under one engine; [`comparison`] under all of them, round after round; [`touch_table`] and
+//!   [`usemem_table`] make the tables.
 //! * [`data`] makes page contents that can be verified from the page's number alone, with a known compressibility.
 
 pub mod comparison;
@@ -13,5 +14,6 @@ pub mod interrupts;
 pub mod memory;
 mod tables;
 pub mod touch;
+pub mod touch_table;
 pub mod usemem;
 pub mod usemem_table;

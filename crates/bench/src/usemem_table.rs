@@ -1,52 +1,32 @@
 //! usemem under every engine: what is compared, and its table.
 
-use crate::comparison::{Column, Contest};
-use crate::engine::{Engine, Figures, RunError, Scope, tell};
-use crate::tables::{absent_row, median, values};
+use crate::comparison::{Column, Contestant, Host, Terms};
+use crate::engine::{Engine, Figures, RunError, step, tell};
+use crate::tables::{
+    MIB, UNCHARGED, absent_row, cell, engines, failed, kernels_best, median, pages, ratio, spread, values,
+    without_kernel,
+};
 use crate::usemem::{self, same_filled};
-use folioswap_lab::progress::Show;
 use folioswap_lab::report::{Bar, Chart, Report, Table};
-use folioswap_peer::FolioSizes;
-use std::path::Path;
-
-const MIB: f64 = (1u64 << 20) as f64;
 
 /// What to compare.
 #[derive(Clone, Debug)]
 pub struct Comparison {
     /// The program's options.
     pub usemem: usemem::Options,
-    /// Bytes of resident memory that all processes together may have.
-    pub limit: u64,
-    /// Runs of each engine.
-    pub rounds: u32,
-    /// What folioswap's limit counts.
-    pub scope: Scope,
-    /// The kernel's settings, if it is asked.
-    pub kernel: Vec<FolioSizes>,
+    /// Who is compared; the limit holds for all processes together.
+    pub terms: Terms,
 }
 
-/// Compares; see [`crate::comparison::touch`].
+/// Compares; see [`crate::touch_table::compare`].
 ///
 /// # Errors
 /// [`RunError`]; everything is undone.
-pub fn compare(
-    options: &Comparison,
-    program: &Path,
-    interrupted: fn() -> bool,
-    show: Show,
-) -> Result<Report, RunError> {
-    let contest = Contest {
-        program,
-        limit: options.limit,
-        need: options.usemem.size * options.usemem.processes as u64,
-        scope: options.scope,
-        kernel: &options.kernel,
-        rounds: options.rounds,
-        interrupted,
-    };
-    let programs = [("usemem-worker", arguments(&options.usemem), "usemem".to_owned())];
-    let (mut columns, absent) = contest.run(&programs, show)?;
+pub fn compare(options: &Comparison, host: Host<'_>) -> Result<Report, RunError> {
+    let usemem = &options.usemem;
+    let programs =
+        [Contestant { worker: "usemem-worker", arguments: arguments(usemem), name: "usemem".to_owned() }];
+    let (mut columns, absent) = options.terms.run(host, usemem.size * usemem.processes as u64, &programs)?;
     Ok(report(options, &columns.remove(0), absent.as_deref()))
 }
 
@@ -58,7 +38,7 @@ pub fn work(options: &usemem::Options) -> Result<(), RunError> {
     let mut timings = Vec::new();
     let done = usemem::usemem(options, |timing| timings.push(timing));
     done.map_err(|why| RunError::Program { engine: Engine::Unlimited, why })?;
-    timings.iter().try_for_each(tell).map_err(crate::engine::step("telling what a process took"))
+    timings.iter().try_for_each(tell).map_err(step("telling what a process took"))
 }
 
 fn arguments(options: &usemem::Options) -> Vec<String> {
@@ -101,9 +81,8 @@ fn per_page_out(run: &Figures) -> Option<f64> {
 
 fn report(options: &Comparison, columns: &[Column], absent: Option<&str>) -> Report {
     let usemem = &options.usemem;
-    let kernel = || columns.iter().filter(|column| matches!(column.engine, Engine::Kernel(_)));
-    let best = kernel().filter_map(|column| median(&values(&column.runs, throughput))).reduce(f64::max);
-    let least = kernel().filter_map(|column| median(&values(&column.runs, per_page_out))).reduce(f64::min);
+    let best = kernels_best(columns, throughput, f64::max);
+    let least = kernels_best(columns, per_page_out, f64::min);
     let mut table = Table::new(
         "Megabytes that all processes write a second, and processor time (user and system, of everything that runs)",
         &[
@@ -128,33 +107,21 @@ fn report(options: &Comparison, columns: &[Column], absent: Option<&str>) -> Rep
             table.rows.push(absent_row(column, table.head.len()));
             continue;
         };
-        let spread = (all.iter().copied().fold(f64::MAX, f64::min), all.iter().copied().fold(0.0, f64::max));
-        let cell = |figure: fn(&Figures) -> Option<f64>, digits: usize| {
-            let middle = median(&values(&column.runs, figure));
-            middle.map_or("-".to_owned(), |middle| format!("{middle:.digits$}"))
-        };
-        let ratio = |value: Option<f64>, of: Option<f64>| match (column.engine, value, of) {
-            (Engine::Folioswap(_), Some(value), Some(of)) => format!("{:.2}x", value / of),
-            _ => "-".to_owned(),
-        };
-        let runs = column.runs.len() + column.failed.len();
-        let failed = match column.failed.len() {
-            0 => "-".to_owned(),
-            failed => format!("{failed} of {runs}"),
-        };
+        let spread = spread(&all);
+        let [out, back] = pages(column);
         table.rows.push(vec![
             column.engine.to_string(),
             format!("{middle:.0}"),
             format!("{:.0} to {:.0}", spread.0, spread.1),
-            ratio(Some(middle), best),
-            cell(|run| Some(run.wall), 2),
-            cell(|run| run.cpu, 2),
-            cell(per_page_out, 2),
-            ratio(median(&values(&column.runs, per_page_out)), least),
-            cell(freeing, 1),
-            cell(|run| run.out_in.map(|[out, _]| out as f64), 0),
-            cell(|run| run.out_in.map(|[_, back]| back as f64), 0),
-            failed,
+            ratio(column, Some(middle), best),
+            cell(column, 2, |run| Some(run.wall)),
+            cell(column, 2, |run| run.cpu),
+            cell(column, 2, per_page_out),
+            ratio(column, median(&values(&column.runs, per_page_out)), least),
+            cell(column, 1, freeing),
+            out,
+            back,
+            failed(column),
         ]);
         bars.push(Bar {
             group: "usemem".to_owned(),
@@ -169,31 +136,25 @@ fn report(options: &Comparison, columns: &[Column], absent: Option<&str>) -> Rep
             if usemem.random { "at random (-R)" } else { "in order" },
             usemem.processes,
             usemem.size as f64 / MIB,
-            options.limit as f64 / MIB,
+            options.terms.limit as f64 / MIB,
             usemem.step,
-            options.rounds,
+            options.terms.rounds,
         ),
         format!(
             "{:.2} % of the pages hold one word repeated (after a pass in order).",
             100.0 * same_filled(usemem.step)
         ),
     ];
-    if options.kernel.is_empty() {
-        setup.push("The kernel's own swap was not asked (`--peer kernel`).".to_owned());
-    }
-    setup.extend(absent.map(|why| format!("kernel: absent, {why}.")));
-    let engines = columns.iter().map(|column| {
-        serde_json::json!({ "engine": column.engine.to_string(), "runs": column.runs, "failed": column.failed })
-    });
+    setup.extend(without_kernel(&options.terms, absent));
     Report {
         experiment: "usemem",
         setup,
         tables: vec![table],
         not_comparable: vec![
-            "The kernel does not charge a group for what zram takes; folioswap's limit counts its store only with --memory-scope total.".to_owned(),
+            UNCHARGED.to_owned(),
             "kswapd's processor time is in no group: the kernel reclaims for a group in the program's own time.".to_owned(),
         ],
-        results: serde_json::json!({ "limit": options.limit, "engines": engines.collect::<Vec<_>>() }),
+        results: serde_json::json!({ "limit": options.terms.limit, "engines": engines(columns) }),
         chart: Chart { title: "usemem".to_owned(), axis: "MB/s".to_owned(), bars },
     }
 }
@@ -202,6 +163,8 @@ fn report(options: &Comparison, columns: &[Column], absent: Option<&str>) -> Rep
 mod tests {
     use super::*;
     use crate::touch::Timing;
+    use folioswap_group::segment::Scope;
+    use folioswap_peer::FolioSizes;
 
     #[test]
     fn processes_add_up_and_ratios_are_to_the_kernels_best() {
@@ -243,10 +206,12 @@ mod tests {
                 init_time: true,
                 check: false,
             },
-            limit: 1 << 29,
-            rounds: 2,
-            scope: Scope::Resident,
-            kernel: vec![FolioSizes::Only4K, FolioSizes::All],
+            terms: Terms {
+                limit: 1 << 29,
+                rounds: 2,
+                scope: Scope::Resident,
+                kernel: vec![FolioSizes::Only4K, FolioSizes::All],
+            },
         };
         let report = report(&options, &columns, None);
         let rows = &report.tables[0].rows;

@@ -4,6 +4,7 @@ use crate::bench::arguments::BenchArguments;
 use crate::lab::arguments::LabArguments;
 use crate::swap_option::SwapOption;
 use clap::{Args, Parser, Subcommand, ValueEnum, builder::TypedValueParser};
+use folioswap_group::segment::Scope;
 use std::{ffi::OsString, path::PathBuf};
 
 const EXAMPLES: &str = "\
@@ -98,6 +99,15 @@ pub enum ScopeArgument {
     Total,
     /// Only the program's resident memory, to compare with kernel zram
     Resident,
+}
+
+impl From<ScopeArgument> for Scope {
+    fn from(scope: ScopeArgument) -> Scope {
+        match scope {
+            ScopeArgument::Total => Scope::Total,
+            ScopeArgument::Resident => Scope::Resident,
+        }
+    }
 }
 
 #[derive(Args)]

@@ -194,7 +194,7 @@ impl Findings {
 
 fn thp(name: &str) -> Option<String> {
     let text = host::setting(&format!("/sys/kernel/mm/transparent_hugepage/{name}"))?;
-    Some(host::chosen(&text).to_owned())
+    Some(folioswap_peer::chosen(&text).unwrap_or(&text).to_owned())
 }
 
 fn outcome(result: &Result<(), Errno>) -> String {

@@ -102,11 +102,6 @@ pub fn setting(path: &str) -> Option<String> {
     Some(fs::read_to_string(path).ok()?.trim().to_owned())
 }
 
-/// The chosen word of a setting like `always [madvise] never`.
-pub fn chosen(setting: &str) -> &str {
-    setting.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map_or(setting, |(word, _)| word)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -135,7 +130,7 @@ mod tests {
 
     #[test]
     fn choices_are_read() {
-        assert_eq!(chosen("always [madvise] never"), "madvise");
+        assert_eq!(folioswap_peer::chosen("always [madvise] never"), Some("madvise"));
         assert!(memory_bytes() > 1 << 28);
     }
 }

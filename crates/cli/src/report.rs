@@ -98,7 +98,7 @@ impl Report {
             "status": self.outcome.status(),
             "signal": self.outcome.signal(),
             "limit_bytes": self.limit,
-            "scope": self.scope_name(),
+            "scope": self.scope.name(),
             "peak_charge_bytes": self.totals.peak_charge,
             "wall_seconds": self.wall.as_secs_f64(),
             "user_seconds": user.as_secs_f64(),
@@ -141,7 +141,7 @@ impl Report {
             seconds(user),
             seconds(system)
         )?;
-        writeln!(text, "{:<22}{} ({})", "limit", size::show(self.limit), self.scope_name())?;
+        writeln!(text, "{:<22}{} ({})", "limit", size::show(self.limit), self.scope.name())?;
         writeln!(text, "{:<22}{}", "peak charge", size::show(self.totals.peak_charge))?;
         let fullest = &self.totals.fullest;
         let (original, used) = (fullest.gauge(Gauge::OrigDataSize), fullest.gauge(Gauge::MemUsedTotal));
@@ -184,13 +184,6 @@ impl Report {
             }
         }
         Ok(())
-    }
-
-    fn scope_name(&self) -> &'static str {
-        match self.scope {
-            Scope::Total => "total",
-            Scope::Resident => "resident",
-        }
     }
 
     /// Uncompressed bytes per byte of memory when the store was fullest; none when nothing was stored.

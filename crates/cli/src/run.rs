@@ -13,7 +13,7 @@
 use crate::{
     agent, cgroup,
     child::Start,
-    cli::{RunArguments, ScopeArgument},
+    cli::RunArguments,
     descriptors, devices,
     doctor::Findings,
     error::Error,
@@ -92,10 +92,7 @@ fn prepare(arguments: &RunArguments, limits: &Limits) -> Result<(Settings, Start
         }
     };
     let segment = SegmentFile::create().map_err(Error::system("memfd_create for the group's segment"))?;
-    let scope = match arguments.memory_scope {
-        ScopeArgument::Total => Scope::Total,
-        ScopeArgument::Resident => Scope::Resident,
-    };
+    let scope = Scope::from(arguments.memory_scope);
     let (group, listener) = listen_for_members()?;
     let recording = match &arguments.trace {
         None => None,

@@ -35,6 +35,16 @@ pub enum Scope {
     Resident = 1,
 }
 
+impl Scope {
+    /// As on the command line and in statistics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Scope::Total => "total",
+            Scope::Resident => "resident",
+        }
+    }
+}
+
 /// What the group is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]

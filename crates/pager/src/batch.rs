@@ -1,7 +1,7 @@
 //! One batch of eviction: the clock's hand goes on, cold pages are isolated into staging, and the oldest folios of staging
 //! are written back.
 
-use crate::candidates::Candidates;
+use crate::candidates::{Asks, Candidates};
 use crate::evictor::{Evictor, RegionsOf};
 use crate::isolate::{Isolation, Pages, Refused, page_index};
 use crate::pagemap;
@@ -156,7 +156,7 @@ impl Evictor {
         let Some(block) = engine.table.block_or_insert(piece, engine.arena) else {
             return Ok(Candidates::default());
         };
-        let candidates = engine.candidates(block, piece, present, &mut self.aging);
+        let candidates = engine.candidates(block, piece, present, Asks::Clock(&mut self.aging));
         if !self.stuck || candidates.clean == 0 {
             return Ok(candidates);
         }

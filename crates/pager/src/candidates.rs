@@ -36,74 +36,56 @@ pub(crate) fn is_carried_out(now: u32, removal: u32) -> bool {
     now.wrapping_sub(removal) >= REMOVAL_EPOCHS
 }
 
+/// Who wants pages.
+pub(crate) enum Asks<'a> {
+    /// The clock: only what is cold.
+    Clock(&'a mut Aging),
+    /// The program, which has advised it: whether hot or not.
+    Program,
+}
+
 impl Engine {
-    /// Which of the present pages of a piece may be taken now. Hot pages are cooled and passed (second chance).
+    /// Which of the present pages of a piece may be taken now. The clock passes and cools hot ones (second chance).
     pub(crate) fn candidates(
         &self,
         block: &Block,
         piece: usize,
         present: Pages,
-        aging: &mut Aging,
+        mut asks: Asks<'_>,
     ) -> Candidates {
         let epoch = self.epoch.load(Relaxed);
-        let (mut wanted, mut clean) = (0, 0);
-        for page in 0..FOLIO_PAGES {
-            if present >> page & 1 == 0 {
-                continue;
-            }
+        let mut candidates = Candidates::default();
+        for page in (0..FOLIO_PAGES).filter(|page| present >> page & 1 != 0) {
             let index = page_index(piece) + page;
             let word = block.word(index);
-            let take = match word.state() {
-                PageState::Present(Heat::Cold) => true,
-                PageState::Present(Heat::Hot) => {
+            match (word.state(), &mut asks) {
+                (PageState::Present(Heat::Hot), Asks::Clock(aging)) => {
                     if aging.cools()
                         && let Some(cooled) = word.cooled()
                     {
                         let _ = block.replace(index, word, cooled);
                     }
-                    false
                 }
-                PageState::Clean(_, Heat::Cold) => {
-                    clean |= 1 << page;
-                    false
-                }
-                PageState::Clean(entry, Heat::Hot) => {
+                (PageState::Clean(entry, Heat::Hot), Asks::Clock(aging)) => {
                     if aging.cools() {
                         self.pass_clean(block, index, word, entry);
                     }
-                    false
                 }
-                PageState::Removed { epoch: then } => is_carried_out(epoch, then),
+                (PageState::Clean(..), _) => candidates.clean |= 1 << page,
+                (PageState::Present(_), _) => candidates.written |= 1 << page,
                 // Present although the word says that it is away: it was served while a fork froze the words. (Or the list
                 // of present pages is old; the move will tell.)
-                PageState::Stored(_) => true,
-                PageState::Isolated(_)
-                | PageState::Leaving(_)
-                | PageState::Returning(_)
-                | PageState::Filling => false,
-            };
-            wanted |= Pages::from(take) << page;
-        }
-        let kept = self.kept_pages(piece);
-        Candidates { written: wanted & !kept, clean: clean & !kept }
-    }
-
-    /// Which of the present pages of a piece may be taken whether they are hot or not.
-    pub(crate) fn candidates_whatever_heat(&self, block: &Block, piece: usize, present: Pages) -> Candidates {
-        let epoch = self.epoch.load(Relaxed);
-        let mut candidates = Candidates::default();
-        for page in (0..FOLIO_PAGES).filter(|page| present >> page & 1 != 0) {
-            match block.word(page_index(piece) + page).state() {
-                PageState::Present(_) | PageState::Stored(_) => candidates.written |= 1 << page,
-                PageState::Clean(..) => candidates.clean |= 1 << page,
-                PageState::Removed { epoch: then } if is_carried_out(epoch, then) => {
-                    candidates.written |= 1 << page;
+                (PageState::Stored(_), _) => candidates.written |= 1 << page,
+                (PageState::Removed { epoch: then }, _) => {
+                    candidates.written |= Pages::from(is_carried_out(epoch, then)) << page;
                 }
-                PageState::Removed { .. }
-                | PageState::Isolated(_)
-                | PageState::Leaving(_)
-                | PageState::Returning(_)
-                | PageState::Filling => {}
+                (
+                    PageState::Isolated(_)
+                    | PageState::Leaving(_)
+                    | PageState::Returning(_)
+                    | PageState::Filling,
+                    _,
+                ) => {}
             }
         }
         candidates.among(!self.kept_pages(piece))

@@ -5,7 +5,7 @@
 
 use crate::advice::{Advice, Advised, Turn};
 use crate::batch::{BATCH_PAGES, Batch, SCAN_BYTES};
-use crate::candidates::Candidates;
+use crate::candidates::{Asks, Candidates};
 use crate::evictor::Evictor;
 use crate::isolate::{Pages, Refused, page_index};
 use crate::pagemap;
@@ -136,7 +136,7 @@ impl Evictor {
         let engine = self.engine;
         let present = self.without_shared(piece, present, batch);
         match engine.table.block_or_insert(piece, engine.arena) {
-            Some(block) if present != 0 => engine.candidates_whatever_heat(block, piece, present),
+            Some(block) if present != 0 => engine.candidates(block, piece, present, Asks::Program),
             _ => Candidates::default(),
         }
     }

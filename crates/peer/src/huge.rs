@@ -61,7 +61,7 @@ impl HugePages {
         let mut before = Vec::new();
         for file in files {
             if let Some(word) = chosen(&fs::read_to_string(&file)?) {
-                before.push((file, word));
+                before.push((file, word.to_owned()));
             }
         }
         let lines: String =
@@ -106,10 +106,10 @@ pub(crate) fn restore_stale() {
     drop(fs::remove_file(NOTE));
 }
 
-/// The chosen word of `always [madvise] never`.
-fn chosen(text: &str) -> Option<String> {
-    let (_, rest) = text.split_once('[')?;
-    rest.split_once(']').map(|(word, _)| word.to_owned())
+/// The chosen word of a setting like `always [madvise] never`.
+pub fn chosen(setting: &str) -> Option<&str> {
+    let (_, rest) = setting.split_once('[')?;
+    rest.split_once(']').map(|(word, _)| word)
 }
 
 /// KiB of a directory like `hugepages-64kB`.
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn settings_are_read() {
-        assert_eq!(chosen("always [madvise] never\n").as_deref(), Some("madvise"));
+        assert_eq!(chosen("always [madvise] never\n"), Some("madvise"));
         assert_eq!(chosen("nothing"), None);
         assert_eq!(kib_of(Path::new("/sys/x/hugepages-2048kB")), Some(2048));
         assert_eq!(kib_of_parent(Path::new("/sys/x/hugepages-64kB/enabled")), Some(64));

@@ -10,6 +10,6 @@ mod zram;
 
 pub use cgroup::{Cgroup, Reader, Version, controller};
 pub use cpu::CpuGroup;
-pub use huge::{FolioSizes, HugePages};
+pub use huge::{FolioSizes, HugePages, chosen};
 pub use turn::Turn;
 pub use zram::{HIGHEST_PRIORITY, Zram};

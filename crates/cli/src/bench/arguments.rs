@@ -1,9 +1,10 @@
 //! The command line of `folioswap bench`.
 
+use crate::cli::ScopeArgument;
 use crate::lab::arguments::OutputArguments;
 use clap::{Args, Subcommand, ValueEnum};
+use folioswap_bench::comparison::Terms;
 use folioswap_bench::data::Kind;
-use folioswap_bench::engine::Scope;
 use folioswap_peer::FolioSizes;
 
 const EXAMPLES: &str = "\
@@ -24,7 +25,7 @@ pub struct BenchArguments {
 
 #[derive(Subcommand)]
 pub enum BenchCommand {
-    /// Fill memory, read it back in order, in strides and at random; all of it is verified
+    /// Fill memory, read it back in order, in strides and at random; what is read is checked
     Touch(TouchArguments),
     /// Several processes write memory once, as vm-scalability's usemem does, with that program's options
     Usemem(UsememArguments),
@@ -36,12 +37,47 @@ pub enum BenchCommand {
     UsememWorker(UsememWorkerArguments),
 }
 
+/// Who is compared, and how often.
+#[derive(Args)]
+pub struct TermsArguments {
+    /// Runs of each engine [default: 3; quick: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: Option<u32>,
+    /// What folioswap's limit counts; the kernel does not charge what zram takes
+    #[arg(long, value_enum, default_value_t = ScopeArgument::Resident)]
+    pub memory_scope: ScopeArgument,
+    /// Let the same program run under the kernel's own swap too
+    #[arg(long, value_enum)]
+    pub peer: Option<PeerChoice>,
+    /// The kernel's folio sizes, each a run of its own
+    #[arg(
+        long,
+        value_name = "SIZES,...",
+        value_delimiter = ',',
+        value_enum,
+        default_value = "4k,64k,2m,all",
+        requires = "peer"
+    )]
+    pub thp: Vec<SizesChoice>,
+}
+
+impl TermsArguments {
+    /// With a limit on resident memory, bytes, and so many runs unless another number was asked for.
+    pub fn terms(&self, limit: u64, rounds: u32) -> Terms {
+        let kernel = match self.peer {
+            Some(PeerChoice::Kernel) => self.thp.iter().map(|sizes| (*sizes).into()).collect(),
+            None => Vec::new(),
+        };
+        Terms { limit, rounds: self.rounds.unwrap_or(rounds), scope: self.memory_scope.into(), kernel }
+    }
+}
+
 #[derive(Args)]
 #[command(after_help = "\
 One program fills memory with data that LZ4 compresses as their name says, and touches it phase by phase, within a limit: under folioswap,
 and with --peer kernel under the kernel's own swap (memory cgroup and zram with LZ4), which needs root. All engines take turns, round
-after round; medians are shown, and the fastest and slowest run. Every page is checked against what was written. What is set up on the machine (zram
-device, swap, cgroup, settings of huge pages) is put back, also after Ctrl-C; what a kill -9 leaves behind the next run removes.
+after round; medians are shown, and the fastest and slowest run. The first word of every page that is read is checked,
+in phase verify all of it. What is set up on the machine (zram device, swap, cgroup, settings of huge pages) is put back, also after Ctrl-C; what a kill -9 leaves behind the next run removes.
 
 PHASE is fill, rewrite, reread, verify (each also as fill-down, ...), strided, random or islands. A change of phase is measured by naming
 phases in turn: --phases fill,reread,random,reread.
@@ -76,25 +112,8 @@ pub struct TouchArguments {
     /// Percent of the random touches that write
     #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=100))]
     pub writes: u64,
-    /// Runs of each engine [default: 3; quick: 1]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub rounds: Option<u32>,
-    /// What folioswap's limit counts; the kernel does not charge what zram takes
-    #[arg(long, value_enum, default_value_t = ScopeChoice::Resident)]
-    pub memory_scope: ScopeChoice,
-    /// Let the same program run under the kernel's own swap too
-    #[arg(long, value_enum)]
-    pub peer: Option<PeerChoice>,
-    /// The kernel's folio sizes, each a run of its own
-    #[arg(
-        long,
-        value_name = "SIZES,...",
-        value_delimiter = ',',
-        value_enum,
-        default_value = "4k,64k,2m,all",
-        requires = "peer"
-    )]
-    pub thp: Vec<SizesChoice>,
+    #[command(flatten)]
+    pub terms: TermsArguments,
 }
 
 /// What `usemem` is asked.
@@ -146,25 +165,8 @@ pub struct UsememArguments {
     /// Resident memory that all processes may have together [default: half of what they use]
     #[arg(long, value_name = "SIZE", value_parser = crate::size::parse_limit)]
     pub limit: Option<u64>,
-    /// Runs of each engine [default: 3; quick: 1]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub rounds: Option<u32>,
-    /// What folioswap's limit counts; the kernel does not charge what zram takes
-    #[arg(long, value_enum, default_value_t = ScopeChoice::Resident)]
-    pub memory_scope: ScopeChoice,
-    /// Let the same program run under the kernel's own swap too
-    #[arg(long, value_enum)]
-    pub peer: Option<PeerChoice>,
-    /// The kernel's folio sizes, each a run of its own
-    #[arg(
-        long,
-        value_name = "SIZES,...",
-        value_delimiter = ',',
-        value_enum,
-        default_value = "4k,64k,2m,all",
-        requires = "peer"
-    )]
-    pub thp: Vec<SizesChoice>,
+    #[command(flatten)]
+    pub terms: TermsArguments,
 }
 
 /// One run; the size is in bytes.
@@ -208,24 +210,6 @@ impl From<KindArgument> for Kind {
             KindArgument::Two => Kind::Two,
             KindArgument::Three => Kind::Three,
             KindArgument::Incompressible => Kind::Incompressible,
-        }
-    }
-}
-
-/// As [`Scope`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ScopeChoice {
-    /// Resident memory
-    Resident,
-    /// The compressed store and folioswap's tables too
-    Total,
-}
-
-impl From<ScopeChoice> for Scope {
-    fn from(scope: ScopeChoice) -> Scope {
-        match scope {
-            ScopeChoice::Resident => Scope::Resident,
-            ScopeChoice::Total => Scope::Total,
         }
     }
 }

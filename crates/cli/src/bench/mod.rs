@@ -3,19 +3,15 @@
 pub mod arguments;
 
 use crate::error::Error;
-use crate::lab;
+use crate::lab::{self, arguments::OutputArguments};
 use arguments::{
-    BenchArguments, BenchCommand, PeerChoice, SizesChoice, TouchArguments, UsememArguments, UsememOptions,
-    WorkerArguments,
+    BenchArguments, BenchCommand, TouchArguments, UsememArguments, UsememOptions, WorkerArguments,
 };
-use folioswap_bench::comparison;
-use folioswap_bench::interrupts;
+use folioswap_bench::comparison::Host;
 use folioswap_bench::touch::Options;
-use folioswap_bench::usemem;
-use folioswap_bench::usemem_table::{self, Comparison};
+use folioswap_bench::{interrupts, touch_table, usemem, usemem_table};
 use folioswap_lab::progress::Show;
-use folioswap_peer::FolioSizes;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The command.
 ///
@@ -36,29 +32,27 @@ pub fn bench(arguments: &BenchArguments) -> Result<i32, Error> {
 fn touch(arguments: &TouchArguments) -> Result<i32, Error> {
     let quick = arguments.output.quick;
     let size = arguments.size.unwrap_or(if quick { 128 << 20 } else { 512 << 20 });
-    let options = comparison::Options {
+    let limit = arguments.limit.unwrap_or((size / 4).max(crate::size::LIMIT_MIN));
+    let options = touch_table::Comparison {
+        terms: arguments.terms.terms(limit, rounds(&arguments.output)),
         size,
-        limit: arguments.limit.unwrap_or((size / 4).max(crate::size::LIMIT_MIN)),
         kinds: arguments.kind.iter().map(|kind| (*kind).into()).collect(),
         phases: arguments.phases.clone(),
         threads: arguments.threads as usize,
         touches: arguments.touches.unwrap_or(if quick { 5_000 } else { 20_000 }),
         writes: arguments.writes,
-        rounds: arguments.rounds.unwrap_or(if quick { 1 } else { 3 }),
-        scope: arguments.memory_scope.into(),
-        kernel: kernel(arguments.peer, &arguments.thp),
     };
-    let program = prepare()?;
-    let report = comparison::touch(&options, &program, interrupts::seen, Show::Yes)?;
+    let report = touch_table::compare(&options, host(&prepare()?))?;
     lab::show(&report, &arguments.output)
 }
 
-/// The kernel's settings, if it is to be asked.
-fn kernel(peer: Option<PeerChoice>, sizes: &[SizesChoice]) -> Vec<FolioSizes> {
-    match peer {
-        Some(PeerChoice::Kernel) => sizes.iter().map(|sizes| (*sizes).into()).collect(),
-        None => Vec::new(),
-    }
+/// Runs of each engine, unless another number was asked for.
+const fn rounds(output: &OutputArguments) -> u32 {
+    if output.quick { 1 } else { 3 }
+}
+
+fn host(program: &Path) -> Host<'_> {
+    Host { program, interrupted: interrupts::seen, show: Show::Yes }
 }
 
 /// Signals are noted from now on. Our own file, to be started again.
@@ -71,14 +65,12 @@ fn usemem(arguments: &UsememArguments) -> Result<i32, Error> {
     let quick = arguments.output.quick;
     let size = arguments.size.unwrap_or(if quick { 64 << 20 } else { 512 << 20 });
     let all = size * u64::from(arguments.usemem.nproc);
-    let options = Comparison {
+    let limit = arguments.limit.unwrap_or((all / 2).max(crate::size::LIMIT_MIN));
+    let options = usemem_table::Comparison {
         usemem: usemem_options(size, &arguments.usemem),
-        limit: arguments.limit.unwrap_or((all / 2).max(crate::size::LIMIT_MIN)),
-        rounds: arguments.rounds.unwrap_or(if quick { 1 } else { 3 }),
-        scope: arguments.memory_scope.into(),
-        kernel: kernel(arguments.peer, &arguments.thp),
+        terms: arguments.terms.terms(limit, rounds(&arguments.output)),
     };
-    let report = usemem_table::compare(&options, &prepare()?, interrupts::seen, Show::Yes)?;
+    let report = usemem_table::compare(&options, host(&prepare()?))?;
     lab::show(&report, &arguments.output)
 }
 
@@ -105,6 +97,6 @@ fn work(arguments: &WorkerArguments) -> Result<i32, Error> {
         writes: arguments.writes,
         ..Options::default()
     };
-    comparison::work(&options)?;
+    touch_table::work(&options)?;
     Ok(0)
 }

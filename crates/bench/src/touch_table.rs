@@ -1,0 +1,257 @@
+//! `touch` under every engine: what is compared, and its tables: a block for each phase, a line for each engine.
+
+use crate::comparison::{Column, Contestant, Host, Terms};
+use crate::data::Kind;
+use crate::engine::{Engine, Figures, RunError, step, tell};
+use crate::tables::{
+    MIB, UNCHARGED, absent_row, cell, engines, failed, kernels_best, median, pages, ratio, spread, values,
+    without_kernel,
+};
+use crate::touch::{self, Timing};
+use folioswap_lab::report::{Bar, Chart, Report, Table};
+
+/// What to compare.
+#[derive(Clone, Debug)]
+pub struct Comparison {
+    /// Who is compared.
+    pub terms: Terms,
+    /// Bytes of memory that the program uses.
+    pub size: u64,
+    /// Contents, each a comparison of its own.
+    pub kinds: Vec<Kind>,
+    /// Phases of the program, in order.
+    pub phases: Vec<String>,
+    /// Threads of the program.
+    pub threads: usize,
+    /// Random touches.
+    pub touches: u64,
+    /// Percent of them that write.
+    pub writes: u64,
+}
+
+/// Compares. Where the kernel cannot be asked it is marked absent, with the reason.
+///
+/// # Errors
+/// [`RunError`] when the program fails without a limit, or was interrupted; everything is undone.
+pub fn compare(options: &Comparison, host: Host<'_>) -> Result<Report, RunError> {
+    let contestant = |&kind: &Kind| Contestant {
+        worker: "worker",
+        arguments: arguments(options, kind),
+        name: format!("{} data", kind.title()),
+    };
+    let programs: Vec<_> = options.kinds.iter().map(contestant).collect();
+    let (columns, absent) = options.terms.run(host, options.size, &programs)?;
+    let all: Vec<_> = options.kinds.iter().copied().zip(columns).collect();
+    Ok(report(options, &all, absent.as_deref()))
+}
+
+/// Of a worker.
+fn arguments(options: &Comparison, kind: Kind) -> Vec<String> {
+    let numbers = [
+        ("--size", options.size),
+        ("--threads", options.threads as u64),
+        ("--touches", options.touches),
+        ("--writes", options.writes),
+    ];
+    let words = [("--kind", kind.name().to_owned()), ("--phases", options.phases.join(","))];
+    let numbers = numbers.map(|(name, number)| (name, number.to_string()));
+    numbers.into_iter().chain(words).flat_map(|(name, value)| [name.to_owned(), value]).collect()
+}
+
+/// The program that is started for each run.
+///
+/// # Errors
+/// What page is wrong and how.
+pub fn work(options: &touch::Options) -> Result<(), RunError> {
+    let mut unheard = Ok(());
+    let done = touch::touch(options, 0, |timing| {
+        if unheard.is_ok() {
+            unheard = tell(&timing);
+        }
+    });
+    done.map_err(|why| RunError::Program { engine: Engine::Unlimited, why })?;
+    unheard.map_err(step("telling what a phase took"))
+}
+
+fn report(options: &Comparison, all: &[(Kind, Vec<Column>)], absent: Option<&str>) -> Report {
+    let (mut tables, mut bars) = (Vec::new(), Vec::new());
+    for (kind, columns) in all {
+        for number in 0..options.phases.len() {
+            let (table, mut of_phase) = phase(options, *kind, number, columns);
+            tables.push(table);
+            bars.append(&mut of_phase);
+        }
+        tables.push(whole(*kind, columns));
+    }
+    let mut setup = vec![format!(
+        "{:.0} MiB of data within {:.0} MiB; {} thread{}, {} rounds in turn; medians (and from the fastest to the slowest run).",
+        options.size as f64 / MIB,
+        options.terms.limit as f64 / MIB,
+        options.threads,
+        if options.threads == 1 { "" } else { "s" },
+        options.terms.rounds,
+    )];
+    setup.extend(without_kernel(&options.terms, absent));
+    let results = all
+        .iter()
+        .map(|(kind, columns)| serde_json::json!({ "kind": kind.name(), "engines": engines(columns) }));
+    Report {
+        experiment: "touch",
+        setup,
+        tables,
+        not_comparable: vec![
+            UNCHARGED.to_owned(),
+            "Peak: anonymous and shared memory of all processes; folioswap's store is in it, the kernel's zram is not.".to_owned(),
+            "Only the wall time of a phase is measured in it; pages out and in are of the whole run.".to_owned(),
+        ],
+        results: serde_json::json!({ "size": options.size, "limit": options.terms.limit, "comparisons": results.collect::<Vec<_>>() }),
+        chart: Chart { title: "Wall time of each phase".to_owned(), axis: "seconds".to_owned(), bars },
+    }
+}
+
+/// The name of a phase, told from others of the same name by its number among them.
+fn title_of(phases: &[String], number: usize) -> String {
+    let before = phases[..number].iter().filter(|name| **name == phases[number]).count();
+    if before == 0 { phases[number].clone() } else { format!("{} again ({})", phases[number], before + 1) }
+}
+
+fn phase(options: &Comparison, kind: Kind, number: usize, columns: &[Column]) -> (Table, Vec<Bar>) {
+    let name = title_of(&options.phases, number);
+    let title = format!("{name}, {} data", kind.title());
+    let seconds = |run: &Figures| run.phases.get(number).map(|timing| timing.seconds);
+    let best = kernels_best(columns, seconds, f64::min);
+    let mut table = Table::new(
+        title.clone(),
+        &[
+            "",
+            "seconds",
+            "fastest to slowest",
+            "MB/s",
+            "to the kernel's best",
+            "p50 us",
+            "p99 us",
+            "p99.9 us",
+        ],
+    );
+    let mut bars = Vec::new();
+    for column in columns {
+        let all = values(&column.runs, seconds);
+        let Some(middle) = median(&all) else {
+            table.rows.push(absent_row(column, table.head.len()));
+            continue;
+        };
+        let spread = spread(&all);
+        let of = |figure: fn(&Timing) -> f64| {
+            median(&values(&column.runs, |run| run.phases.get(number).map(figure))).unwrap_or(0.0)
+        };
+        let latency = |figure: fn(&Timing) -> f64| {
+            let value = of(figure);
+            if value > 0.0 { format!("{:.1}", value / 1000.0) } else { "-".to_owned() }
+        };
+        table.rows.push(vec![
+            column.engine.to_string(),
+            format!("{middle:.3}"),
+            format!("{:.3} to {:.3}", spread.0, spread.1),
+            format!("{:.0}", of(|timing| timing.mb_per_s)),
+            ratio(column, Some(middle), best),
+            latency(|timing| timing.p50_ns as f64),
+            latency(|timing| timing.p99_ns as f64),
+            latency(|timing| timing.p999_ns as f64),
+        ]);
+        bars.push(Bar { group: title.clone(), label: column.engine.to_string(), value: middle, spread });
+    }
+    (table, bars)
+}
+
+/// Memory and pages of the whole runs.
+fn whole(kind: Kind, columns: &[Column]) -> Table {
+    let mut table = Table::new(
+        format!("The whole run, {} data", kind.title()),
+        &["", "seconds", "peak MiB", "pages out", "pages in", "failed"],
+    );
+    for column in columns {
+        let [out, back] = pages(column);
+        table.rows.push(vec![
+            column.engine.to_string(),
+            cell(column, 2, |run| Some(run.wall)),
+            cell(column, 0, |run| run.peak.map(|peak| peak as f64 / MIB)),
+            out,
+            back,
+            failed(column),
+        ]);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::name_of;
+    use folioswap_group::segment::Scope;
+    use folioswap_peer::FolioSizes;
+
+    fn run(seconds: &[f64]) -> Figures {
+        let timing = |(number, &seconds): (usize, &f64)| Timing {
+            phase: ["fill", "random"][number % 2].to_owned(),
+            process: 0,
+            seconds,
+            mb_per_s: 100.0 / seconds,
+            touches_per_s: 1.0,
+            p50_ns: if number == 0 { 0 } else { 2_500 },
+            p99_ns: 0,
+            p999_ns: 0,
+        };
+        let phases = seconds.iter().enumerate().map(timing).collect();
+        Figures { phases, wall: 1.0, peak: Some(3 << 20), cpu: None, out_in: Some([7, 8]) }
+    }
+
+    fn options() -> Comparison {
+        Comparison {
+            size: 8 << 20,
+            kinds: vec![Kind::Two],
+            phases: ["fill", "random", "fill"].map(str::to_owned).into(),
+            threads: 1,
+            touches: 10,
+            writes: 0,
+            terms: Terms {
+                limit: 4 << 20,
+                rounds: 3,
+                scope: Scope::Resident,
+                kernel: vec![FolioSizes::Only4K, FolioSizes::All],
+            },
+        }
+    }
+
+    #[test]
+    fn medians_are_compared_with_the_kernels_best_and_failures_are_named() {
+        let column = |engine, runs: &[[f64; 3]], failed: &[&str]| Column {
+            engine,
+            runs: runs.iter().map(|seconds| run(seconds)).collect(),
+            failed: failed.iter().map(|why| (*why).to_owned()).collect(),
+        };
+        let columns = vec![
+            column(
+                Engine::Folioswap(Scope::Resident),
+                &[[3.0, 1.0, 1.0], [2.0, 1.0, 1.0], [9.0, 1.0, 1.0]],
+                &[],
+            ),
+            column(Engine::Kernel(FolioSizes::Only4K), &[[4.0, 4.0, 4.0], [6.0, 4.0, 4.0]], &["killed"]),
+            column(Engine::Kernel(FolioSizes::All), &[], &["one\nkilled"]),
+        ];
+        let report = report(&options(), &[(Kind::Two, columns)], Some("no zram"));
+        let titles: Vec<&str> = report.tables.iter().map(|table| table.title.as_str()).collect();
+        assert_eq!(
+            titles,
+            ["fill, 2:1 data", "random, 2:1 data", "fill again (2), 2:1 data", "The whole run, 2:1 data"]
+        );
+        let rows = &report.tables[0].rows;
+        assert_eq!(rows[0][..5], ["folioswap resident", "3.000", "2.000 to 9.000", "33", "0.60x"]);
+        assert_eq!(rows[1][..2], ["kernel 4k", "5.000"]);
+        assert_eq!(rows[2][..2], ["kernel all", "failed: killed"]);
+        assert_eq!((rows[0][5].as_str(), report.tables[1].rows[0][5].as_str()), ("-", "2.5"));
+        assert_eq!(report.tables[3].rows[1], ["kernel 4k", "1.00", "3", "7", "8", "1 of 3"]);
+        assert!(report.setup.iter().any(|line| line == "kernel: absent, no zram."));
+        assert_eq!(report.chart.bars.len(), 6);
+        assert_eq!(name_of(FolioSizes::All), "all");
+    }
+}
