@@ -95,6 +95,8 @@ pub(crate) struct Evictor {
     pub(crate) minor_faults_seen: u64,
     pub(crate) rollup_next_ns: u64,
     pub(crate) rollup_soonest_ns: u64,
+    /// Forks of this process at the last look at what is shared.
+    pub(crate) rollup_forks: u32,
     pub(crate) ask_to_measure_due: Due,
     pub(crate) idle_since_ns: u64,
     pub(crate) faults_seen: u64,
@@ -155,6 +157,7 @@ pub(crate) unsafe extern "C" fn run(argument: usize) -> ! {
         minor_faults_seen: 0,
         rollup_next_ns: 0,
         rollup_soonest_ns: 0,
+        rollup_forks: 0,
         ask_to_measure_due: Due::at_once(),
         idle_since_ns: sys::now_ns(),
         faults_seen: 0,

@@ -108,6 +108,11 @@ impl ForkState {
     pub(crate) fn has_relatives(&self) -> bool {
         self.relatives.load(Relaxed) != 0
     }
+
+    /// Forks in which what was swapped out was inherited, those of the parents included.
+    pub(crate) fn windows_opened(&self) -> u32 {
+        self.sequence.load(Relaxed)
+    }
     /// The token by which the supervisor knows this child; 0 if it inherited nothing.
     pub(crate) fn inherited_token(&self) -> u64 {
         self.inherited_token.load(Acquire)

@@ -19,6 +19,10 @@ const SHARED_CHANGED_BYTES: u64 = 512 << 10;
 const UNTOLD_BYTES: u64 = 1 << 20;
 /// Between two readings of what costs more, or changes slowly.
 const SLOW_NS: u64 = 100_000_000;
+/// How many times longer than it took is waited at least before the next measurement of what is shared.
+const ROLLUP_PACE: u64 = 10;
+/// What part of the limit all members together may share without a discount.
+const LITTLE_SHARED_PART: u64 = 256;
 /// Between two times that others are asked to measure.
 const ASK_TO_MEASURE_NS: u64 = 2_000_000;
 
@@ -81,38 +85,56 @@ impl Evictor {
     /// After a fork, what relatives share is counted once. How much that is the kernel tells at a price: it is asked as often
     /// as a tenth of the thread's time allows (a third when memory is short and much has changed). In between, every
     /// minor fault may have made a page our own: the pager's own faults too, which it takes in its tables and its store.
+    ///
+    /// Where so little is shared that it is not worth a discount, all of it is counted, no fault needs to be looked at, and the kernel is
+    /// asked a tenth as often, or after the next fork: nothing else makes it more.
     fn measure_sharing(&mut self, now: u64) {
         let engine = self.engine;
         let (segment, me) = (engine.segment(), engine.member());
         me.sharing.gain_relative();
-        let text = read_proc_path(c"/proc/self/stat", &mut self.text);
-        let faults = minor_faults(text).unwrap_or(self.minor_faults_seen);
-        let fresh = faults.saturating_sub(self.minor_faults_seen) * PAGE as u64;
-        self.minor_faults_seen = faults;
+        let forks = engine.fork.windows_opened();
+        if self.rollup_forks != forks {
+            (self.rollup_forks, self.rollup_next_ns) = (forks, 0);
+        }
         // Beside a child that is no member there is no discount. What the program makes its own is counted by the handler;
         // what the pager does, once for each page that it had.
         let alone = engine.raw_children.load(Relaxed) == 0;
         let left = if alone { 0 } else { engine.shared_with_raw_children.load(Relaxed) };
-        let ended = fresh.min(left.max(me.sharing.discount()));
-        engine.shared_with_raw_children.store(left.saturating_sub(ended), Relaxed);
-        me.sharing.end(&segment.header, ended);
-        let marks = Watermarks::of(segment.header.limit_bytes.load(Relaxed));
+        let uncertain = left.max(me.sharing.discount());
+        let limit = segment.header.limit_bytes.load(Relaxed);
+        let marks = Watermarks::of(limit);
         let total = segment.charge_bytes();
-        let soon = total > marks.low && me.sharing.stale_bytes(&segment.header) > STALE_BYTES;
+        let soon = uncertain > 0 && total > marks.low && me.sharing.stale_bytes(&segment.header) > STALE_BYTES;
         let due = if soon { self.rollup_soonest_ns } else { self.rollup_next_ns };
-        if now < due || total < marks.engage {
+        let is_due = now >= due && total >= marks.engage;
+        if uncertain > 0 || is_due {
+            let text = read_proc_path(c"/proc/self/stat", &mut self.text);
+            let faults = minor_faults(text).unwrap_or(self.minor_faults_seen);
+            let fresh = faults.saturating_sub(self.minor_faults_seen) * PAGE as u64;
+            self.minor_faults_seen = faults;
+            let ended = fresh.min(uncertain);
+            engine.shared_with_raw_children.store(left.saturating_sub(ended), Relaxed);
+            me.sharing.end(&segment.header, ended);
+        }
+        if !is_due {
             return;
         }
         let before = me.sharing.before_measuring(&segment.header);
         let text = read_proc_path(c"/proc/self/smaps_rollup", &mut self.text);
         let (resident, proportional) = (field_bytes(text, b"Anonymous:"), field_bytes(text, b"Pss_Anon:"));
+        let mut pace = ROLLUP_PACE;
         if let (Some(resident), Some(proportional)) = (resident, proportional) {
+            let shared = resident.saturating_sub(proportional);
+            let members = segment.live_members().count().max(1) as u64;
+            let is_little = alone && shared <= limit / (LITTLE_SHARED_PART * members);
+            if is_little {
+                pace *= ROLLUP_PACE;
+            }
             // What a child shares that is no member, nobody counts before the supervisor has found it: it is counted here.
-            let alone = engine.raw_children.load(Relaxed) == 0;
-            me.sharing.publish(before, if alone { resident.saturating_sub(proportional) } else { 0 });
+            me.sharing.publish(before, if alone && !is_little { shared } else { 0 });
         }
         let done = sys::now_ns();
-        self.rollup_next_ns = done + (10 * (done - now)).max(20_000_000);
+        self.rollup_next_ns = done + (pace * (done - now)).max(20_000_000);
         self.rollup_soonest_ns = done + 2 * (done - now);
     }
 
