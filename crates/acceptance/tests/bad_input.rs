@@ -100,6 +100,33 @@ fn options_that_are_wrong() {
     }
 }
 
+/// Folio sizes: each message says what is allowed.
+#[test]
+fn folio_sizes_that_are_none() {
+    let place = Place::new("folios");
+    let marker = place.file("started").display().to_string();
+    for (value, words) in [
+        ("", &["size=word"][..]),
+        ("always", &["size=word", "64k=always"]),
+        ("64k=always,", &["size=word"]),
+        ("4k=always", &["'4k'", "8k", "64k", "2m", "all"]),
+        ("4m=always", &["'4m'", "2m"]),
+        ("64k=sometimes", &["sometimes", "always", "inherit", "madvise", "never"]),
+        ("64k=always,64K=never", &["64k", "twice"]),
+        ("all=never,all=never", &["all", "twice"]),
+    ] {
+        let option = format!("--thp={value}");
+        let output = folioswap(&["run", "--memory", "64M", &option, "--", "touch", &marker]);
+        refused(&output, 125, &[words, &["--thp"]].concat());
+        assert!(!Path::new(&marker).exists(), "{value}: the program was started");
+    }
+    let twice = ["run", "--memory", "64M", "--thp=all=never", "--thp=all=never", "--", "touch", &marker];
+    refused(&folioswap(&twice), 125, &["--thp"]);
+    assert!(!Path::new(&marker).exists());
+    let right = ["run", "--memory", "64M", "--thp=64K=always,2m=inherit,all=never", "--", "true"];
+    assert!(folioswap(&right).status.success());
+}
+
 /// Directories that cannot hold a swap file: each message names the directory and the option.
 #[test]
 fn swap_directories_that_are_none() {

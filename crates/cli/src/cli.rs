@@ -1,6 +1,7 @@
 //! The command line's one definition: help, completions and man pages all come from it.
 
 use crate::bench::arguments::BenchArguments;
+use crate::folio_option::FolioOption;
 use crate::lab::arguments::LabArguments;
 use crate::swap_option::SwapOption;
 use clap::{Args, Parser, Subcommand, ValueEnum, builder::TypedValueParser};
@@ -49,6 +50,13 @@ Higher priorities (0 to 32767) are used first, the next one when they are full; 
 2 MiB; without prio all have -1. In scope total zram and ram are full when they take half of the limit,
 and what lies longest in zram goes on to files of lower priority.
 Built in are --swap zram,prio=1 --swap file:/var/tmp,prio=0,discard. Write \\, for a comma in DIR.
+
+SIZES is SIZE=WORD[,SIZE=WORD]..., e.g. 64k=always,2m=inherit. Sizes are 8k, 16k, 32k, 64k, 128k, 256k, 512k, 1m, 2m,
+and all for those that are not named; words are those of the kernel's transparent_hugepage/hugepages-*kB/enabled:
+  always      wherever it is worth it
+  madvise     only where the program asks for huge pages (MADV_HUGEPAGE)
+  inherit     as transparent_hugepage/enabled of this machine says at the start
+  never       not at all; so are sizes that are not named, without all
 
 SIZE is bytes or has a unit: 512M, 1.5G, 1GiB (all of them binary: 512M is 512 MiB).
 
@@ -137,6 +145,9 @@ pub struct RunArguments {
     /// Most that the built-in swap file may take; 0: no file [default: half of the free space of its disk]
     #[arg(long, value_name = "SIZE", value_parser = crate::size::parse_swap_max)]
     pub swap_max: Option<u64>,
+    /// Folio sizes to make of memory, and when: SIZE=WORD[,SIZE=WORD]... (see below) [default: all=always]
+    #[arg(long, value_name = "SIZES", value_parser = crate::folio_option::parse)]
+    pub thp: Option<FolioOption>,
     /// Check every invariant of the swap space now and then, and count what does not hold (for developers of folioswap)
     #[arg(long, hide = true)]
     pub validate: bool,

@@ -19,6 +19,7 @@ mod devices;
 mod doctor;
 mod elf;
 mod error;
+mod folio_option;
 mod front;
 mod host;
 mod lab;

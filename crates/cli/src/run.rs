@@ -17,7 +17,7 @@ use crate::{
     descriptors, devices,
     doctor::Findings,
     error::Error,
-    front, host,
+    folio_option, front, host,
     limits::Limits,
     link::Link,
     program,
@@ -27,7 +27,7 @@ use crate::{
     supervisor::{self, Settings, recording::Recording},
     wire,
 };
-use folioswap_group::{protocol::GROUP_VARIABLE, segment::Scope};
+use folioswap_group::{folio_orders::FolioOrders, protocol::GROUP_VARIABLE, segment::Scope};
 use rustix::{
     fd::OwnedFd,
     net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with},
@@ -103,6 +103,10 @@ fn prepare(arguments: &RunArguments, limits: &Limits) -> Result<(Settings, Start
     };
     let warnings = [devices::warning(&arguments.swap), devices::ram_warning(&arguments.swap, scope)];
     warnings.into_iter().flatten().for_each(|line| eprint!("{line}"));
+    let folio_orders = arguments
+        .thp
+        .as_ref()
+        .map_or(FolioOrders::ALL, |option| option.orders(|| host::setting(folio_option::INHERITED)));
     let settings = Settings {
         limit,
         reserve: if arguments.memory.is_some() {
@@ -111,6 +115,7 @@ fn prepare(arguments: &RunArguments, limits: &Limits) -> Result<(Settings, Start
             (limit / 8).max(CGROUP_RESERVE_MIN).min(limit / 3)
         },
         scope,
+        folio_orders,
         segment,
         devices,
         listener,

@@ -5,6 +5,7 @@
 //!
 //! * the **segment** ([`segment::Segment`]): a memfd of fixed layout, atomics only, no locks, created and sized by the
 //!   supervisor. A member writes only its own [`segment::Member`]; everybody may read all of it.
+//! * which **folio sizes** its members may make ([`folio_orders`]);
 //! * the table of **devices** in it ([`devices`]), by which a member knows where its clusters lie;
 //! * the **control protocol** ([`protocol`]): fixed-size messages over one `SOCK_SEQPACKET` connection per member. The
 //!   end of that connection *is* the death (or the exec) of the member: the kernel closes it whatever killed the process.
@@ -15,6 +16,7 @@
 
 pub mod counters;
 pub mod devices;
+pub mod folio_orders;
 pub mod protocol;
 pub mod segment;
 pub mod sharing;

@@ -6,6 +6,7 @@
 
 use crate::counters::Figures;
 use crate::devices::{DEVICES_MAX, DeviceDescription, DeviceEntry};
+use crate::folio_orders::FolioOrders;
 use crate::sharing::{self, Sharing};
 use core::sync::atomic::{
     AtomicU32, AtomicU64,
@@ -15,7 +16,7 @@ use core::sync::atomic::{
 /// "folioswp" in ASCII.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"folioswp");
 /// Layout version; a member refuses a segment of another version.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 /// Members that one group can have at a time.
 pub const MEMBERS_MAX: usize = 4096;
 /// What a process counts before it has measured itself: its own data, stacks, and what its pager takes to begin.
@@ -88,6 +89,10 @@ pub struct Header {
     pub vigil_sleeps: AtomicU32,
     /// [`Faulting`], packed. Written by the member it names.
     pub faulting: AtomicU64,
+    /// [`FolioOrders::always`].
+    pub orders_always: AtomicU32,
+    /// [`FolioOrders::madvise`].
+    pub orders_madvise: AtomicU32,
 }
 
 /// Where one thread faults again and again.
@@ -181,7 +186,8 @@ impl Segment {
     /// Size of the memfd. Sparse: an idle segment occupies a few pages.
     pub const BYTES: usize = size_of::<Segment>();
 
-    /// Fills in header and devices of a new, all-zero segment. For the supervisor, before any member connects.
+    /// Fills in header and devices of a new, all-zero segment; folios of every size are allowed. For the supervisor, before any member
+    /// connects.
     pub fn initialise(
         &self,
         supervisor_pid: u32,
@@ -196,6 +202,7 @@ impl Segment {
         for (entry, device) in self.devices.iter().zip(devices) {
             entry.describe(device);
         }
+        self.set_folio_orders(FolioOrders::ALL);
         header.version.store(VERSION, Relaxed);
         header.magic.store(MAGIC, Release);
     }
@@ -212,6 +219,18 @@ impl Segment {
     /// What the limit counts.
     pub fn scope(&self) -> Scope {
         if self.header.scope.load(Relaxed) == Scope::Resident as u32 { Scope::Resident } else { Scope::Total }
+    }
+
+    /// The folio sizes that members may make. Cost: two loads.
+    pub fn folio_orders(&self) -> FolioOrders {
+        let Header { orders_always, orders_madvise, .. } = &self.header;
+        FolioOrders { always: orders_always.load(Relaxed), madvise: orders_madvise.load(Relaxed) }
+    }
+
+    /// Sets them. For the supervisor, before any member connects.
+    pub fn set_folio_orders(&self, orders: FolioOrders) {
+        self.header.orders_always.store(orders.always, Relaxed);
+        self.header.orders_madvise.store(orders.madvise, Relaxed);
     }
 
     /// The devices that there are, by number.

@@ -31,7 +31,7 @@ use crate::{
 use census::Census;
 use clusters::Clusters;
 use connection::{Connection, PendingFork};
-use folioswap_group::{counters::Counter, segment::Scope};
+use folioswap_group::{counters::Counter, folio_orders::FolioOrders, segment::Scope};
 use forwards::Forwards;
 use orphans::Orphans;
 use recording::{MemberRing, Recording};
@@ -69,6 +69,8 @@ pub struct Settings {
     pub reserve: u64,
     /// What it counts.
     pub scope: Scope,
+    /// The folio sizes that members may make.
+    pub folio_orders: FolioOrders,
     /// The new segment.
     pub segment: SegmentFile,
     /// The swap devices.
@@ -128,6 +130,7 @@ pub fn run(mut settings: Settings, start: Start, link: Link, inherited: &Inherit
         settings.scope,
         settings.devices.devices.iter().map(|device| device.description),
     );
+    segment.set_folio_orders(settings.folio_orders);
     segment.header.validate.store(u32::from(settings.validate), Relaxed);
     let started = match start.start(inherited, &signals) {
         Ok(started) => started,

@@ -1,0 +1,91 @@
+//! Which folio sizes the group's members may make of anonymous memory.
+//!
+//! As the kernel has it below `/sys/kernel/mm/transparent_hugepage/hugepages-*kB/enabled`: for each size *always*, only where the program
+//! asked for huge pages (*madvise*), or *never*. Source: Documentation/admin-guide/mm/transhuge.rst.
+
+use crate::counters::ORDERS;
+
+/// What the program has said of a piece of its memory, with madvise(2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Advised {
+    /// Nothing.
+    Nothing,
+    /// MADV_HUGEPAGE.
+    HugePages,
+    /// MADV_NOHUGEPAGE.
+    NoHugePages,
+}
+
+/// The sizes that are allowed: bit n stands for folios of 2^n pages, 1 (8 KiB) to 9 (2 MiB). Pages alone (order 0) always are; their
+/// bit says nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FolioOrders {
+    /// Allowed everywhere but where the program wants no huge pages.
+    pub always: u32,
+    /// Allowed where the program asked for huge pages.
+    pub madvise: u32,
+}
+
+impl FolioOrders {
+    /// Every size, everywhere.
+    pub const ALL: Self = FolioOrders { always: (1 << ORDERS) - 2, madvise: 0 };
+    /// Pages alone.
+    pub const NONE: Self = FolioOrders { always: 0, madvise: 0 };
+
+    /// May a folio of 2^`order` pages be made of memory of which the program has said this? Order 0 always may, an order above 9
+    /// never.
+    pub const fn allows(self, order: u8, advised: Advised) -> bool {
+        order == 0 || order < u32::BITS as u8 && self.orders(advised) >> order & 1 != 0
+    }
+
+    /// The largest order up to `at_most` that is allowed there; 0 if no other is.
+    pub const fn largest_allowed(self, at_most: u8, advised: Advised) -> u8 {
+        let wanted = u32::MAX >> (u32::BITS - 1 - if at_most < 31 { at_most as u32 } else { 31 });
+        match (self.orders(advised) & wanted).checked_ilog2() {
+            Some(order) => order as u8,
+            None => 0,
+        }
+    }
+
+    const fn orders(self, advised: Advised) -> u32 {
+        match advised {
+            Advised::Nothing => self.always,
+            Advised::HugePages => self.always | self.madvise,
+            Advised::NoHugePages => 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOME: FolioOrders = FolioOrders { always: 1 << 4 | 1 << 1, madvise: 1 << 9 | 1 << 6 };
+
+    #[test]
+    fn an_order_is_allowed_by_its_own_word_and_what_the_program_said() {
+        for order in 0..=9 {
+            let always = matches!(order, 0 | 1 | 4);
+            assert_eq!(SOME.allows(order, Advised::Nothing), always, "{order}");
+            let advised = always || matches!(order, 6 | 9);
+            assert_eq!(SOME.allows(order, Advised::HugePages), advised, "{order}");
+            assert_eq!(SOME.allows(order, Advised::NoHugePages), order == 0, "{order}");
+            assert!(FolioOrders::ALL.allows(order, Advised::Nothing), "{order}");
+            assert_eq!(FolioOrders::NONE.allows(order, Advised::HugePages), order == 0, "{order}");
+        }
+        assert!(!FolioOrders::ALL.allows(10, Advised::HugePages) && !SOME.allows(40, Advised::HugePages));
+    }
+
+    #[test]
+    fn the_largest_is_the_highest_that_is_allowed() {
+        for advised in [Advised::Nothing, Advised::HugePages, Advised::NoHugePages] {
+            for orders in [SOME, FolioOrders::ALL, FolioOrders::NONE, FolioOrders { always: 1, madvise: 2 }] {
+                for at_most in 0..=40 {
+                    let expected = (0..=at_most).rev().find(|&order| orders.allows(order, advised));
+                    let found = orders.largest_allowed(at_most, advised);
+                    assert_eq!(Some(found), expected, "{orders:?} up to {at_most}, {advised:?}");
+                }
+            }
+        }
+    }
+}
