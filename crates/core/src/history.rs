@@ -1,14 +1,14 @@
 //! How a program went through a block lately, and what follows from it: how many pages a fault brings along, and on which side.
 //!
-//! A fault beside what the last one brought in goes on in that direction; the window then grows fourfold up to 64 KiB. Any other
+//! A fault beside what the last one brought in goes on in that direction; the window then grows fourfold up to 2 MiB. Any other
 //! fault is out of order and brings one page.
 
 use crate::page_table::BLOCK_PAGES;
 use core::ops::Range;
 use core::sync::atomic::{AtomicU8, AtomicU16, Ordering::Relaxed};
 
-/// Largest window, as a power of two of pages: 64 KiB.
-pub const WINDOW_ORDER_MAX: u8 = 4;
+/// Largest window, as a power of two of pages: a block of 2 MiB.
+pub const WINDOW_ORDER_MAX: u8 = 9;
 /// How much the window grows at each fault that continues where the last one ended.
 const WINDOW_GROWTH: u8 = 2;
 
@@ -134,14 +134,9 @@ mod tests {
 
     #[test]
     fn a_walk_in_either_direction_gets_large_windows() {
-        // A few faults until a window begins where it is aligned, then 64 KiB each.
-        let forwards = walk(0..BLOCK_PAGES);
-        let backwards = walk((0..BLOCK_PAGES).rev());
-        for orders in [&forwards, &backwards] {
-            assert!(orders.len() <= BLOCK_PAGES / 16 + 3, "{orders:?}");
-            assert_eq!(orders[0], 0);
-            assert!(orders[3..].iter().all(|&order| order == WINDOW_ORDER_MAX), "{orders:?}");
-        }
+        // Each four times as large as the last one, until one reaches the border of the block.
+        assert_eq!(walk(0..BLOCK_PAGES), [0, 2, 4, 6, 8, 9]);
+        assert_eq!(walk((0..BLOCK_PAGES).rev()), [0, 2, 4, 6, 8, 9]);
     }
 
     #[test]
@@ -172,7 +167,9 @@ mod tests {
         let at = |index| here.window(index, || Some(&before), || Some(&after));
         assert_eq!((at(0), at(BLOCK_PAGES - 1)), (Window::ONE, Window::ONE), "nothing is known there");
         before.remember(496, BLOCK_PAGES, 4);
-        assert_eq!(at(0), Window { order: 4, direction: Direction::Forwards });
+        assert_eq!(at(0), Window { order: 6, direction: Direction::Forwards });
+        before.remember(0, BLOCK_PAGES, WINDOW_ORDER_MAX);
+        assert_eq!(at(0), Window { order: WINDOW_ORDER_MAX, direction: Direction::Forwards });
         after.remember(0, 4, 2);
         assert_eq!(at(BLOCK_PAGES - 1), Window { order: 4, direction: Direction::Backwards });
         assert_eq!(at(1), Window::ONE);

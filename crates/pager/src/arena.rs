@@ -7,14 +7,13 @@
 //! use to anybody and could not be taken away from it. So all pieces but the first few, which hold what our functions look
 //! at before they know whose copy they are in, have MADV_DONTFORK, except while the C library forks.
 
-use crate::staging::FOLIO;
 use core::ptr::NonNull;
 use core::sync::atomic::{
     AtomicU32, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
 use folioswap_core::lock::SpinLock;
-use folioswap_core::page_table::{Memory, PAGE};
+use folioswap_core::page_table::{BLOCK, Memory, PAGE};
 use folioswap_devices::PageMemory;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
 
@@ -102,12 +101,13 @@ impl Arena {
         Some(start)
     }
 
-    /// The same for `bytes` that pages are moved to, a multiple of 64 KiB, at such a multiple: no 64 KiB of the address space hold both
-    /// some of it and some of the program, so that no window of first touches around an address of the program reaches into it.
+    /// The same for `bytes` that pages are moved to, a multiple of 2 MiB, at such a multiple: huge pages stay huge there, and no 2 MiB of
+    /// the address space hold both some of it and some of the program, so that no window of first touches around an address of the
+    /// program reaches into it.
     pub fn move_target(&self, bytes: usize) -> Option<NonNull<u8>> {
-        let start = self.own_mapping(bytes + FOLIO)?;
+        let start = self.own_mapping(bytes + BLOCK)?;
         // SAFETY: within the mapping, which is larger by what this may add.
-        Some(unsafe { start.add(start.align_offset(FOLIO)) })
+        Some(unsafe { start.add(start.align_offset(BLOCK)) })
     }
 
     /// Calls `each` with every piece that intersects `start..end`.

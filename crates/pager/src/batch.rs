@@ -7,6 +7,7 @@ use crate::isolate::{Isolation, Pages, Refused, page_index};
 use crate::pagemap;
 use crate::ranges::Range;
 use crate::row::Row;
+use crate::whole_batch::WholeTaken;
 use crate::staging::{FOLIO, FOLIO_PAGES, SEGMENT_FOLIOS};
 use crate::sys;
 use core::sync::atomic::Ordering::Relaxed;
@@ -35,6 +36,8 @@ pub(crate) struct Batch {
     pub(crate) folios: u64,
     pub(crate) shared: u64,
     pub(crate) event_pending: bool,
+    /// There was no room in staging for what was found.
+    pub(crate) staging_full: bool,
     pub(crate) stuck: bool,
 }
 
@@ -91,7 +94,17 @@ impl Evictor {
             {
                 return;
             }
-            let Some((piece, present)) = self.next_piece() else { break };
+            if !self.find_regions() {
+                break;
+            }
+            if let Some(block) = self.whole_of_regions() {
+                match self.take_whole_if_cold(block, core::mem::take(&mut row), batch) {
+                    WholeTaken::Passed => continue,
+                    WholeTaken::NoRoom | WholeTaken::Refused => return,
+                    WholeTaken::Pieces => {}
+                }
+            }
+            let (piece, present) = self.piece_of_regions();
             self.aging.note(u64::from(present.count_ones()), 0);
             let Ok(wanted) = self.wanted_of(piece, present, batch) else { break };
             if wanted.all() != 0 && !row.append(piece, wanted) {
@@ -109,7 +122,7 @@ impl Evictor {
         let live = self.engine.segment().live_members().count().max(1) as u64;
         let wanted_waiting = self.staging().places() / 2 / live;
         let recycled_together = (wanted_waiting / 2).clamp(2, SEGMENT_FOLIOS);
-        let drain = batch.isolated == 0 && !batch.event_pending;
+        let drain = batch.isolated == 0 && !batch.event_pending && !batch.staging_full;
         while batch.written < BATCH_PAGES {
             let staging = self.staging();
             let due = staging.waiting() > wanted_waiting
@@ -121,7 +134,7 @@ impl Evictor {
         let userfault = self.engine.userfault();
         let staging = self.staging();
         let least = if drain && staging.waiting() == 0 { 1 } else { recycled_together };
-        staging.recycle(userfault, least);
+        staging.recycle(userfault, least, |address| self.engine.keep_whole(address));
     }
 
     /// Writes the oldest folio of staging back.
@@ -171,7 +184,7 @@ impl Evictor {
     }
 
     /// Takes a row that the clock has met out of the program. What was refused, if anything was: the batch ends then.
-    fn take_row(&mut self, row: Row, batch: &mut Batch) -> Option<Refused> {
+    pub(crate) fn take_row(&mut self, row: Row, batch: &mut Batch) -> Option<Refused> {
         let before = batch.isolated;
         let refused = self.isolate_in_parts(row, batch);
         self.aging.note(0, batch.isolated - before);
@@ -187,6 +200,10 @@ impl Evictor {
             let done = self.engine.isolate_row(&part);
             done.iter().for_each(|isolation| batch.note(isolation));
             refused = done.iter().find_map(|isolation| isolation.refused);
+            if part.is_whole() && done[0].busy == Pages::MAX && done[0].moved == 0 {
+                self.note_busy_whole(part.start(), batch);
+                continue;
+            }
             for ((piece, wanted), isolation) in part.pieces().zip(done) {
                 if refused.is_none() && isolation.busy != 0 {
                     refused = self.take_busy(piece, wanted, isolation.busy, batch);
@@ -254,19 +271,19 @@ impl Evictor {
         ours
     }
 
-    /// The next 64 KiB with present pages under the clock's hand. `None` after one round without any.
-    fn next_piece(&mut self) -> Option<(usize, Pages)> {
+    /// Looks for present pages under the clock's hand, until some are listed. False: not in a whole round.
+    fn find_regions(&mut self) -> bool {
         let mut wrapped = false;
         loop {
             if self.region_next < self.region_count {
-                return Some(self.piece_of_regions());
+                return true;
             }
             if self.look_at_cold() {
                 continue;
             }
             let Some(Range { start, end }) = self.next_registered(self.hand, usize::MAX) else {
                 if wrapped {
-                    return None;
+                    return false;
                 }
                 wrapped = true;
                 self.wraps += 1;

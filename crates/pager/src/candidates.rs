@@ -5,7 +5,7 @@ use crate::isolate::{Pages, page_index};
 use crate::staging::{FOLIO, FOLIO_PAGES};
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_core::page::{Heat, PageState};
-use folioswap_core::page_table::{Block, PAGE};
+use folioswap_core::page_table::{BLOCK, BLOCK_PAGES, Block, PAGE};
 use folioswap_core::reclaim::aging::Aging;
 
 /// Pages of a piece that may be taken.
@@ -42,6 +42,27 @@ pub(crate) enum Asks<'a> {
     Clock(&'a mut Aging),
     /// The program, which has advised it: whether hot or not.
     Program,
+}
+
+impl Asks<'_> {
+    /// The same, for another piece.
+    fn again(&mut self) -> Asks<'_> {
+        match self {
+            Asks::Clock(aging) => Asks::Clock(aging),
+            Asks::Program => Asks::Program,
+        }
+    }
+}
+
+/// What one of the kernel's huge pages is to whoever wants pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WholeLook {
+    /// All of it may leave.
+    Cold,
+    /// Some of it is hot (or was until now): it stays as it is.
+    Hot,
+    /// Some of it has to stay, or is something else by now: it is taken to pieces.
+    Pieces,
 }
 
 impl Engine {
@@ -89,6 +110,23 @@ impl Engine {
             }
         }
         candidates.among(!self.kept_pages(piece))
+    }
+
+    /// Whether what is one of the kernel's huge pages may leave as one.
+    pub(crate) fn look_at_whole(&self, block: &Block, start: usize, mut asks: Asks<'_>) -> WholeLook {
+        let is_hot = |page| {
+            matches!(block.word(page).state(), PageState::Present(Heat::Hot) | PageState::Clean(_, Heat::Hot))
+        };
+        let some_are_hot = matches!(asks, Asks::Clock(_)) && (0..BLOCK_PAGES).any(is_hot);
+        let mut written = 0;
+        for piece in (start..start + BLOCK).step_by(FOLIO) {
+            written += self.candidates(block, piece, Pages::MAX, asks.again()).written.count_ones() as usize;
+        }
+        match (written, some_are_hot) {
+            (BLOCK_PAGES, false) => WholeLook::Cold,
+            (_, true) => WholeLook::Hot,
+            _ => WholeLook::Pieces,
+        }
     }
 
     /// The pages of the piece that must stay resident.

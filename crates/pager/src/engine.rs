@@ -12,6 +12,7 @@ use crate::fork::ForkState;
 use crate::futex::{self, Lock, Sharing};
 use crate::pagemap;
 use crate::placement::NO_CPU;
+use crate::pool::Pool;
 use crate::ranges::Ranges;
 use crate::requests::{Request, Requests};
 use crate::staging::Staging;
@@ -89,6 +90,8 @@ pub struct Engine {
     pub(crate) serve_lock: Lock,
     pub(crate) descriptors: Descriptors,
     pub(crate) staging: UnsafeCell<Staging>,
+    /// Huge pages that wait for their next use.
+    pub(crate) pool: Pool,
     /// Is it worth bringing back what lies around a page?
     pub(crate) around: Around,
     pub(crate) registered: UnsafeCell<Ranges>,
@@ -97,6 +100,11 @@ pub struct Engine {
     pub(crate) kept: UnsafeCell<Ranges>,
     /// Ranges that a child does not inherit (MADV_DONTFORK) or inherits empty (MADV_WIPEONFORK). Under `kept_lock`.
     pub(crate) not_inherited: UnsafeCell<Ranges>,
+    /// Ranges of which the program said that it wants huge pages, and that it wants none. Under `kept_lock`.
+    pub(crate) huge_pages: UnsafeCell<Ranges>,
+    pub(crate) no_huge_pages: UnsafeCell<Ranges>,
+    /// 1 once it has said either.
+    pub(crate) huge_advised: AtomicU32,
     pub(crate) kept_lock: Lock,
     pub(crate) requests: Requests,
     /// What the program's threads wait to have done with their memory.
@@ -227,6 +235,7 @@ impl Engine {
             lock.reset();
         }
         self.advices.forget();
+        self.pool.forget();
         self.own();
         self.faulting_cpu.store(NO_CPU, Relaxed);
         self.descriptors.forget();
@@ -328,7 +337,7 @@ impl Engine {
         self.request(Request::Inherited, start, start + bytes.next_multiple_of(4096));
     }
 
-    fn request(&self, kind: Request, start: usize, end: usize) {
+    pub(crate) fn request(&self, kind: Request, start: usize, end: usize) {
         if self.is_ours() {
             while self.life() != Life::Unmanaged && !self.requests.post(kind, start, end) {
                 rustix::thread::sched_yield();
@@ -341,11 +350,19 @@ impl Engine {
         let _guard = self.kept_lock.lock();
         // SAFETY: under their lock. A full set can only mean sixteen thousand stacks; then a stack may be swapped.
         let (kept, not_inherited) = unsafe { (&mut *self.kept.get(), &mut *self.not_inherited.get()) };
+        // SAFETY: as above.
+        let (huge, single) = unsafe { (&mut *self.huge_pages.get(), &mut *self.no_huge_pages.get()) };
         self.requests.take(|kind, start, end| {
             let _ = match kind {
                 Request::KeepResident => kept.insert(start, end),
                 Request::NotInherited => not_inherited.insert(start, end),
                 Request::Inherited => not_inherited.remove(start, end),
+                Request::HugePages | Request::NoHugePages => {
+                    self.huge_advised.store(1, Relaxed);
+                    let (said, other) = if kind == Request::HugePages { (&mut *huge, &mut *single) } else { (&mut *single, &mut *huge) };
+                    let _ = other.remove(start, end);
+                    said.insert(start, end)
+                }
             };
         });
     }

@@ -111,6 +111,12 @@ impl Engine {
         let _ = unsafe { &mut *self.kept.get() }.remove(start, end);
         // SAFETY: under its lock.
         let _ = unsafe { &mut *self.not_inherited.get() }.remove(start, end);
+        if self.huge_advised.load(Relaxed) != 0 {
+            // SAFETY: under its lock.
+            let _ = unsafe { &mut *self.huge_pages.get() }.remove(start, end);
+            // SAFETY: under its lock.
+            let _ = unsafe { &mut *self.no_huge_pages.get() }.remove(start, end);
+        }
     }
 
     fn remove_in_block(

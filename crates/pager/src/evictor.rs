@@ -18,7 +18,7 @@ use crate::maps::{self, MappingFilter};
 use crate::pagemap;
 use crate::placement::EvictorPlacement;
 use crate::ranges::Range;
-use crate::staging::{FOLIO, SEGMENT_FOLIOS};
+use crate::staging::{FOLIO, WHOLE_PLACES};
 use crate::sys;
 use crate::uffd::Watch;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -230,6 +230,7 @@ impl Evictor {
             let may_demote =
                 (marks.low..marks.limit).contains(&total) && sys::now_ns() >= self.growing_until_ns;
             let demoted = if may_demote { self.demote_excess() } else { 0 };
+            self.engine.prepare_whole(marks.low.saturating_sub(total));
             let wanted = self.wanted(claimed, marks);
             // Where memory is short, advice and reclaim take turns.
             let advised = if wanted == 0 || !self.followed_advice { self.follow_advice() } else { None };
@@ -377,9 +378,9 @@ impl Evictor {
             return;
         }
         let limit = engine.segment().header.limit_bytes.load(Relaxed);
-        let places = (limit / 8 / FOLIO as u64).clamp(4 * SEGMENT_FOLIOS, crate::staging::PLACES_MAX as u64)
-            / SEGMENT_FOLIOS
-            * SEGMENT_FOLIOS;
+        let places = (limit / 8 / FOLIO as u64).clamp(2 * WHOLE_PLACES, crate::staging::PLACES_MAX as u64)
+            / WHOLE_PLACES
+            * WHOLE_PLACES;
         let bytes = places as usize * FOLIO;
         let Some(base) = engine.arena.move_target(bytes) else { return };
         if engine.userfault().register(base.as_ptr() as usize, bytes, Watch::MoveTarget).is_err() {
@@ -388,6 +389,7 @@ impl Evictor {
         // SAFETY: the evictor alone uses the ring outside of the write-back lock's sections.
         unsafe { &mut *engine.staging.get() }.install(base, places);
         engine.around.set_room(limit / PAGE as u64);
+        engine.make_pool(limit);
         let control = engine.descriptors.control.load(Relaxed);
         link::tell(control, Kind::HoldUserfault, [0; 3], Some(engine.userfault().0));
         engine.engaged.store(1, Release);

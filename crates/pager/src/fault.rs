@@ -6,11 +6,12 @@ use crate::isolate::{Pages, page_index};
 use crate::readahead::Readahead;
 use crate::staging::{FOLIO, FOLIO_PAGES};
 use crate::uffd::{Access, Stopped};
+use crate::whole::{WHOLE_ORDER, Whole};
 use core::ops::Range;
 use core::sync::atomic::Ordering::Relaxed;
-use folioswap_core::history::Window;
+use folioswap_core::history::{Direction, Window};
 use folioswap_core::page::{Heat, PageState, PageWord};
-use folioswap_core::page_table::{Block, PAGE};
+use folioswap_core::page_table::{BLOCK, BLOCK_PAGES, Block, PAGE};
 use folioswap_core::space::Movers;
 use folioswap_devices::Page;
 use folioswap_group::counters::{Counter, SizeCounter};
@@ -42,6 +43,15 @@ impl Buffers {
     pub(crate) fn zeroes(&self) -> *const u8 {
         self.zeroes.as_ptr().cast()
     }
+}
+
+/// Why a page comes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum For {
+    /// A thread waits for it.
+    Fault,
+    /// A walk will come to it soon.
+    Ahead,
 }
 
 /// A page that the handler has claimed, and where from.
@@ -86,7 +96,14 @@ impl Handler {
                 // Shared after a fork, or protected for a reason that is gone, or the page itself is gone; then the thread faults
                 // anew.
                 _ if fault.access == Access::WriteProtected => self.write_to_protected(block, address),
-                PageState::Leaving(_) | PageState::Stored(_) => self.swap_in(block, address, fault.access),
+                PageState::Leaving(_) | PageState::Stored(_) => {
+                    let window = engine.window(block, address);
+                    let resolved = self.swap_in(block, address, fault.access, For::Fault);
+                    if resolved {
+                        self.swap_in_ahead(block, address, fault.access, window);
+                    }
+                    resolved
+                }
                 PageState::Present(_) | PageState::Removed { .. } => self.first_touch(block, address),
                 // Only this thread makes these, and has ended each before it serves another fault.
                 PageState::Returning(_) | PageState::Filling => {
@@ -104,6 +121,9 @@ impl Handler {
     fn first_touch(&mut self, block: &Block, address: usize) -> bool {
         let engine = self.engine;
         let (index, window) = (page_index(address), engine.window(block, address));
+        if window.order == WHOLE_ORDER && self.first_touch_whole(block, address) == Whole::Done {
+            return true;
+        }
         // A word cannot tell what was never touched from what is there: both are claimed, so that what is there stays there
         // until the kernel has said so.
         let claimed = claim_to_fill(block, index, window);
@@ -166,8 +186,16 @@ impl Handler {
     }
 
     /// Brings a page back, with what should come along. True: resolved.
-    fn swap_in(&mut self, block: &Block, address: usize, access: Access) -> bool {
+    fn swap_in(&mut self, block: &Block, address: usize, access: Access, purpose: For) -> bool {
         let engine = self.engine;
+        let whole = match block.word(page_index(address)).state() {
+            PageState::Leaving(entry) => self.return_whole(block, address, entry),
+            _ if engine.window(block, address).order == WHOLE_ORDER => self.swap_in_whole(block, address, access),
+            _ => Whole::Refused,
+        };
+        if whole != Whole::Refused {
+            return whole == Whole::Done;
+        }
         let (index, readahead) = (page_index(address), engine.readahead(block, address));
         let (first, order) = (index & !(FOLIO_PAGES - 1), readahead.order);
         let base = address - (index - first) * PAGE;
@@ -234,7 +262,7 @@ impl Handler {
             engine.member().charge_bytes.fetch_add(pages * PAGE as u64, Relaxed);
             if from_store > 0 {
                 engine.around.came_back(address / FOLIO, index - first, readahead.pages);
-                figures.add(Counter::MajorFaults, 1);
+                figures.add(Counter::MajorFaults, u64::from(purpose == For::Fault));
                 figures.add(Counter::PagesIn, from_store);
                 figures.add(Counter::FilePagesIn, from_file);
                 let whole = copied >= 1 << order;
@@ -254,6 +282,35 @@ impl Handler {
             readahead.remember(block);
         }
         resolved
+    }
+
+    /// The rest of a window of more than 64 KiB: the pieces that a walk will come to next, as long as all of the next one is in the
+    /// compressed store, nobody else waits, and the group is below its limit. The thread that walks goes on meanwhile.
+    fn swap_in_ahead(&mut self, block: &Block, address: usize, access: Access, window: Window) {
+        let engine = self.engine;
+        let (piece, base) = (page_index(address) / FOLIO_PAGES, address & !(BLOCK - 1));
+        let most = (1usize << window.order) / FOLIO_PAGES;
+        for further in 1..most {
+            let next = match window.direction {
+                Direction::Forwards => Some(piece + further).filter(|&next| next < BLOCK_PAGES / FOLIO_PAGES),
+                Direction::Backwards => piece.checked_sub(further),
+            };
+            let Some(next) = next else { return };
+            let is_stored = |page| match block.word(page).state() {
+                PageState::Stored(entry) => engine.space.file_slot(entry).is_none(),
+                _ => false,
+            };
+            let pages = next * FOLIO_PAGES..(next + 1) * FOLIO_PAGES;
+            let (first, last) = (pages.start, pages.end - 1);
+            self.read_messages();
+            if !pages.clone().all(is_stored) || engine.is_at_limit() || self.has_more_to_do() {
+                return;
+            }
+            let page = if window.direction == Direction::Forwards { first } else { last };
+            if !self.swap_in(block, base + page * PAGE, access, For::Ahead) {
+                return;
+            }
+        }
     }
 
     /// Reads the stored page `page` of the window into its buffer, and with it those that follow it on the file device.
@@ -470,7 +527,7 @@ fn claim_to_fill(block: &Block, index: usize, window: Window) -> Range<usize> {
 }
 
 /// Claims a page that may be filled with zeroes, if nothing is there.
-fn begin_filling(block: &Block, index: usize) -> bool {
+pub(crate) fn begin_filling(block: &Block, index: usize) -> bool {
     let before = block.word(index);
     before.fill().is_some_and(|filling| block.replace(index, before, filling).is_ok())
 }

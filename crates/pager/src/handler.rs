@@ -360,6 +360,11 @@ impl Handler {
         }
     }
 
+    /// Does a fault wait besides the one that is being served, or a fork?
+    pub(crate) fn has_more_to_do(&self) -> bool {
+        self.queued > 0 || self.engine.fork.is_preparing() || !self.engine.fork.window_is_shut()
+    }
+
     fn queue_fault(&mut self, fault: Fault) {
         let mut waiting = (0..self.queued).map(|place| self.queue[(self.first + place) % QUEUE]);
         // A thread that took a signal faults again: once is enough.

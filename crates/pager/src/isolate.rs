@@ -3,14 +3,15 @@
 use crate::candidates::{Candidates, is_carried_out};
 use crate::clean::Copies;
 use crate::engine::Engine;
+use crate::folio::StagedFolio;
 use crate::moves::Moves;
 use crate::row::{ROW_PIECES, Row};
+use crate::row_pages::RowPages;
 use crate::staging::FOLIO_PAGES;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use folioswap_core::page::{PageState, PageWord};
 use folioswap_core::page_table::{BLOCK_PAGES, Block, PAGE};
-use folioswap_group::counters::SizeCounter;
-use folioswap_slots::{AllocError, FolioId, Order, SwapEntry};
+use folioswap_slots::{Order, SwapEntry};
 
 /// Pages of a piece, one bit each.
 pub type Pages = u16;
@@ -35,11 +36,10 @@ pub struct Isolation {
 impl Isolation {
     /// Its part of the moves of a row, of which it is piece number `number`.
     fn note(&mut self, moves: &Moves, number: usize) {
-        let of_piece = |pages: u64| (pages >> (number * FOLIO_PAGES)) as Pages;
-        self.moved = of_piece(moves.moved);
+        self.moved = moves.moved.of_piece(number);
         self.moves = if number == 0 { moves.tries } else { 0 };
-        (self.busy, self.unmovable) = (of_piece(moves.busy), of_piece(moves.unmovable));
-        self.residue = of_piece(moves.residue);
+        (self.busy, self.unmovable) = (moves.busy.of_piece(number), moves.unmovable.of_piece(number));
+        self.residue = moves.residue.of_piece(number);
         let ended_here = moves.refused.filter(|(page, _)| page / FOLIO_PAGES == number);
         self.refused = ended_here.map(|(_, why)| why).or(self.refused);
     }
@@ -97,18 +97,10 @@ impl Engine {
         };
         let mut parts = [Part::default(); ROW_PIECES];
         for (number, (piece, wanted)) in row.pieces().enumerate() {
-            let part = &mut parts[number];
-            *part = Part { piece, place: first_place + number as u32, wanted, ..Part::default() };
-            if wanted.written != 0 {
-                part.order = self.allocate_entries(FolioId(part.place), wanted.written, &mut part.entries);
-                if part.order.is_none() {
-                    // What is clean needs no slots.
-                    done[number].refused = Some(Refused::NoSlots);
-                    part.wanted.written = 0;
-                }
-            }
+            parts[number] = Part { piece, place: first_place + number as u32, wanted, ..Part::default() };
         }
         let parts = &mut parts[..row.pieces().count()];
+        self.allocate_entries(parts, &mut done);
         let pushed = {
             let _events_wait = self.move_lock.lock();
             self.move_parts(row.start(), staging.address(first_place), parts, &mut done);
@@ -125,6 +117,12 @@ impl Engine {
                 staging.push();
                 self.note_gone(isolation.moved.count_ones() as u64);
             }
+            let by_one_move = |(number, isolation): (usize, &Isolation)| {
+                isolation.moved == Pages::MAX && isolation.moves == u64::from(number == 0)
+            };
+            if row.is_whole() && done.iter().enumerate().all(by_one_move) {
+                staging.set_whole(first_place);
+            }
             pushed
         };
         for (part, _) in parts.iter().zip(&done).skip(pushed).filter(|(_, isolation)| isolation.residue != 0)
@@ -132,69 +130,8 @@ impl Engine {
             // Or a later folio would find it in its way, and might take it for its own.
             staging.empty(self.userfault(), part.place);
         }
-        for (part, isolation) in parts.iter_mut().zip(&done) {
-            self.account_for(part, isolation.moved);
-        }
+        self.account_for(parts, &done);
         done
-    }
-
-    /// Slots of what has not moved are given up, and what has is counted.
-    fn account_for(&self, part: &mut Part, moved: Pages) {
-        for (page, entry) in part.entries.iter_mut().enumerate() {
-            if moved >> page & 1 == 0
-                && let Some(entry) = entry.take()
-            {
-                self.space.abandon(entry);
-            }
-        }
-        let written = (moved & part.wanted.written).count_ones() as u64;
-        match part.order {
-            Some(order) if order != Order::ZERO && written > 0 => {
-                self.figures().add_size(SizeCounter::SwapOut, order.index(), 1);
-            }
-            _ => self.figures().add_size(SizeCounter::SwapOut, 0, written),
-        }
-    }
-
-    /// Slots for pages that are to be written: one folio when the piece is whole, else one slot each. `None`: there are none, and
-    /// none is held.
-    fn allocate_entries(
-        &self,
-        folio: FolioId,
-        wanted: Pages,
-        entries: &mut [Option<SwapEntry>; FOLIO_PAGES],
-    ) -> Option<Order> {
-        self.space.reserve_frames().ok()?;
-        if wanted == Pages::MAX {
-            let order = Order::new(4)?;
-            match self.space.allocate(order, folio) {
-                Ok(first) => {
-                    for (page, entry) in entries.iter_mut().enumerate() {
-                        *entry = first.checked_add(page as u64);
-                    }
-                    return Some(order);
-                }
-                Err(AllocError::SplitAndRetry) => {
-                    self.figures().add_size(SizeCounter::SwapOutFallback, order.index(), 1);
-                }
-                Err(_) => return None,
-            }
-        }
-        for page in 0..FOLIO_PAGES {
-            if wanted >> page & 1 != 0 {
-                match self.space.allocate(Order::ZERO, folio) {
-                    Ok(entry) => entries[page] = Some(entry),
-                    Err(_) => {
-                        entries
-                            .iter_mut()
-                            .filter_map(Option::take)
-                            .for_each(|entry| self.space.abandon(entry));
-                        return None;
-                    }
-                }
-            }
-        }
-        Some(Order::ZERO)
     }
 
     /// Marks, moves, and marks again. Under the move lock.
@@ -205,19 +142,19 @@ impl Engine {
         parts: &mut [Part],
         done: &mut [Isolation; ROW_PIECES],
     ) {
-        let mut tried = 0;
+        let mut tried = RowPages::NONE;
         for (number, part) in parts.iter_mut().enumerate().filter(|(_, part)| part.wanted.all() != 0) {
             // SAFETY: the set is used under the move lock.
             let registered = unsafe { &*self.registered.get() };
             match self.table.block(part.piece) {
                 Some(block) if covers(registered, part.piece, part.wanted.all()) => {
-                    tried |= u64::from(self.mark(block, part)) << (number * FOLIO_PAGES);
+                    tried.set_piece(number, self.mark(block, part));
                 }
                 _ => done[number].refused = Some(Refused::Gone),
             }
         }
-        if tried != 0 {
-            let moves = self.move_runs(start, tried, target);
+        if !tried.is_empty() {
+            let moves = self.move_runs(start, &tried, target);
             for (number, isolation) in done.iter_mut().enumerate() {
                 isolation.note(&moves, number);
             }
@@ -251,7 +188,8 @@ impl Engine {
             }
         }
         let clean = part.marked & part.wanted.clean;
-        part.copies = self.cache_copies(part.piece, clean, &part.old, FolioId(part.place));
+        let folio = StagedFolio { place: part.place, order: Order::ZERO };
+        part.copies = self.cache_copies(part.piece, clean, &part.old, folio.id());
         part.marked & !part.wanted.clean | part.copies.unchanged
     }
 
@@ -288,19 +226,18 @@ impl Engine {
 
 /// A piece on its way.
 #[derive(Clone, Copy)]
-struct Part {
-    piece: usize,
+pub(crate) struct Part {
+    pub(crate) piece: usize,
     /// Where in staging it goes.
-    place: u32,
-    wanted: Candidates,
-    /// The order of its slots; `None`: there were none.
-    order: Option<Order>,
-    /// Swap entries of its pages.
-    entries: [Option<SwapEntry>; FOLIO_PAGES],
+    pub(crate) place: u32,
+    pub(crate) wanted: Candidates,
+    /// Swap entries of its pages, and the orders of the folios that these are in.
+    pub(crate) entries: [Option<SwapEntry>; FOLIO_PAGES],
+    pub(crate) orders: [u8; FOLIO_PAGES],
     /// Pages that were claimed, and the words that they had.
-    marked: Pages,
-    old: [PageWord; FOLIO_PAGES],
-    copies: Copies,
+    pub(crate) marked: Pages,
+    pub(crate) old: [PageWord; FOLIO_PAGES],
+    pub(crate) copies: Copies,
 }
 
 impl Default for Part {
@@ -309,8 +246,8 @@ impl Default for Part {
             piece: 0,
             place: 0,
             wanted: Candidates::default(),
-            order: Some(Order::ZERO),
             entries: [None; FOLIO_PAGES],
+            orders: [0; FOLIO_PAGES],
             marked: 0,
             old: [PageWord::PRESENT; FOLIO_PAGES],
             copies: Copies::default(),

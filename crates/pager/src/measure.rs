@@ -67,6 +67,7 @@ impl Evictor {
         }
         if slow {
             engine.look_at_swap_space();
+            engine.look_at_pool();
         }
         let has_some = engine.is_engaged() && now >= self.barren_until_ns;
         let evictable = if has_some { self.size.anonymous.saturating_sub(engine.own_bytes()) } else { 0 };

@@ -3,6 +3,7 @@
 use crate::engine::Engine;
 use crate::isolate::{Pages, Refused};
 use crate::pagemap;
+use crate::row_pages::{ROW_PAGES, RowPages};
 use crate::staging::FOLIO_PAGES;
 use crate::sys;
 use crate::uffd::Stopped;
@@ -11,28 +12,40 @@ use folioswap_core::page_table::PAGE;
 use folioswap_group::counters::Counter;
 use rustix::io::Errno;
 
-/// What became of up to 64 consecutive pages, one bit each.
-#[derive(Clone, Copy, Debug, Default)]
+/// What became of the pages of a row.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Moves {
-    pub(crate) moved: u64,
+    pub(crate) moved: RowPages,
     /// Moves that were tried.
     pub(crate) tries: u64,
-    pub(crate) busy: u64,
-    pub(crate) unmovable: u64,
-    pub(crate) residue: u64,
+    pub(crate) busy: RowPages,
+    pub(crate) unmovable: RowPages,
+    pub(crate) residue: RowPages,
     /// At which page they ended, and why, if it was before the last.
     pub(crate) refused: Option<(usize, Refused)>,
 }
 
+impl Moves {
+    const NONE: Moves = Moves {
+        moved: RowPages::NONE,
+        tries: 0,
+        busy: RowPages::NONE,
+        unmovable: RowPages::NONE,
+        residue: RowPages::NONE,
+        refused: None,
+    };
+}
+
 impl Engine {
     /// Moves pages from `start` on to as many from `target` on, run by run. Under the move lock; the pages' words say `Isolated`, by us.
-    pub(crate) fn move_runs(&self, start: usize, pages: u64, target: usize) -> Moves {
-        const PAGES: usize = u64::BITS as usize;
-        let mut moves = Moves::default();
+    ///
+    /// What one of the kernel's huge pages holds, and all of which is moved to 2 MiB that hold nothing, stays huge.
+    pub(crate) fn move_runs(&self, start: usize, pages: &RowPages, target: usize) -> Moves {
+        let mut moves = Moves::NONE;
         let mut page = 0;
-        let mut run_most = PAGES;
-        while page < PAGES {
-            let run = ((pages >> page).trailing_ones() as usize).min(run_most);
+        let mut run_most = ROW_PAGES;
+        while page < ROW_PAGES {
+            let run = pages.run(page, run_most);
             if run == 0 {
                 page += 1;
                 continue;
@@ -56,34 +69,39 @@ impl Engine {
                 Err(stopped) => (stopped.done / PAGE, Some(stopped.why)),
             };
             moves.tries += 1;
-            moves.moved |= bits(page, done);
+            moves.moved.add(page, done);
             page += done;
             match why {
-                None => run_most = PAGES,
+                None => run_most = ROW_PAGES,
                 // A part was moved; the next attempt tells why it stopped, unless an event waits.
                 Some(Errno::AGAIN) if done > 0 => {}
                 Some(Errno::AGAIN) => {
                     // Nor does it tell then of what the last one has moved without saying so.
                     let pages = self.moved_after_all(from, to, run);
-                    moves.moved |= bits(page, pages);
+                    moves.moved.add(page, pages);
                     moves.refused = Some((page, Refused::EventPending));
                     break;
                 }
+                // A part of a huge page would be split for nothing: all of it is pinned, or shared.
+                Some(Errno::BUSY) if run == ROW_PAGES && done == 0 => {
+                    moves.busy.add(page, ROW_PAGES);
+                    break;
+                }
                 Some(Errno::BUSY) => {
-                    moves.busy |= bits(page, 1);
+                    moves.busy.add(page, 1);
                     page += 1;
                 }
                 // A run that reaches from one of the kernel's mappings into the next, which need not begin where a piece does:
                 // by halves, until what cannot be moved is a page.
                 Some(Errno::INVAL) if run - done > 1 => run_most = (run - done) / 2,
                 Some(Errno::INVAL) => {
-                    moves.unmovable |= bits(page, 1);
+                    moves.unmovable.add(page, 1);
                     page += 1;
                 }
                 Some(Errno::EXIST) => {
                     let pages = self.moved_after_all(start + page * PAGE, target + page * PAGE, run - done);
-                    moves.moved |= bits(page, pages);
-                    moves.residue |= if pages == 0 { bits(page, 1) } else { 0 };
+                    moves.moved.add(page, pages);
+                    moves.residue.add(page, usize::from(pages == 0));
                     page += pages.max(1);
                 }
                 // Absent by now (given up, or never there): leave it.
@@ -136,16 +154,13 @@ impl Engine {
     }
 }
 
-fn bits(first: usize, count: usize) -> u64 {
-    (((1u128 << count) - 1) << first) as u64
-}
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::candidates::Candidates;
     use crate::isolate::page_index;
-    use crate::row::{ROW_PIECES, Row};
+    use crate::row::{JOINED_PIECES, Row};
     use crate::staging::FOLIO;
     use crate::test_memory::{fill, map, moving_engine, word_at};
     use core::sync::atomic::AtomicBool;
@@ -170,10 +185,10 @@ mod tests {
     #[test]
     fn what_the_kernel_moves_in_spite_of_its_answer_is_not_lost() {
         let Some(engine) = moving_engine() else { return };
-        let start = map((ROW_PIECES + 1) * FOLIO).next_multiple_of(FOLIO);
-        engine.register_pieces(start, start + ROW_PIECES * FOLIO);
+        let start = map((JOINED_PIECES + 1) * FOLIO).next_multiple_of(FOLIO);
+        engine.register_pieces(start, start + JOINED_PIECES * FOLIO);
         let mut row = Row::of(start, Candidates::ALL_DIRTY);
-        for piece in (start..).step_by(FOLIO).take(ROW_PIECES).skip(1) {
+        for piece in (start..).step_by(FOLIO).take(JOINED_PIECES).skip(1) {
             assert!(row.append(piece, Candidates::ALL_DIRTY));
         }
         for (piece, _) in row.pieces() {
@@ -223,7 +238,7 @@ mod tests {
                     }
                     staging.pop();
                 }
-                staging.recycle(engine.userfault(), 1);
+                staging.recycle(engine.userfault(), 1, |_| false);
             }
         });
         std::eprintln!("misreported: {} pages", engine.figures().counter(Counter::MovesMisreported));

@@ -5,7 +5,7 @@
 
 use crate::advice::{Advice, Advised, Turn};
 use crate::batch::{BATCH_PAGES, Batch, SCAN_BYTES};
-use crate::candidates::{Asks, Candidates};
+use crate::candidates::{Asks, Candidates, WholeLook};
 use crate::evictor::Evictor;
 use crate::isolate::{Pages, Refused, page_index};
 use crate::pagemap;
@@ -117,6 +117,23 @@ impl Evictor {
     fn isolate_present(&mut self, range: Range, batch: &mut Batch) -> Step {
         let mut row = Row::default();
         while self.region_next < self.region_count {
+            if let Some(block) = self.whole_of_regions()
+                && self.whole_look(block, Asks::Program, batch) == WholeLook::Cold
+                && self.fits_whole()
+            {
+                if let Some(step) = self.take_advised(core::mem::take(&mut row), batch) {
+                    return step;
+                }
+                // What has just left may have taken the room.
+                if batch.isolated >= STEP_PAGES || !self.staging().align_for_whole() {
+                    return Step::Until(block);
+                }
+                self.pass_whole();
+                if let Some(step) = self.take_advised(Row::whole(block), batch) {
+                    return step;
+                }
+                continue;
+            }
             let (piece, present) = self.piece_of_regions();
             let wanted = self.advised_of(piece, present, batch);
             if wanted.all() != 0 && !row.append(piece, wanted) {
@@ -160,7 +177,7 @@ impl Evictor {
             result = self.write_back_next(batch);
         }
         self.stuck = batch.stuck;
-        self.staging().recycle(self.engine.userfault(), 1);
+        self.staging().recycle(self.engine.userfault(), 1, |address| self.engine.keep_whole(address));
         result
     }
 }

@@ -2,14 +2,16 @@
 //! Documentation/admin-guide/mm/pagemap.rst.
 
 use crate::sys;
+use folioswap_core::page_table::BLOCK;
 use linux_raw_sys::general as raw;
 use rustix::io::Errno;
 
 const PAGE_IS_PRESENT: u64 = 1 << 3;
 const PAGE_IS_PFNZERO: u64 = 1 << 5;
+const PAGE_IS_HUGE: u64 = 1 << 6;
 const SCAN: u32 = (3 << 30) | ((size_of::<raw::pm_scan_arg>() as u32) << 16) | ((b'f' as u32) << 8) | 16;
 
-/// Pages in a row that a scan found.
+/// Pages in a row that a scan found; those of the kernel's huge pages by themselves.
 pub type Region = raw::page_region;
 
 /// Where a scan stopped, and how many regions it filled.
@@ -60,7 +62,7 @@ fn scan(
         category_inverted: inverted,
         category_mask: PAGE_IS_PRESENT | PAGE_IS_PFNZERO,
         category_anyof_mask: 0,
-        return_mask: PAGE_IS_PRESENT,
+        return_mask: PAGE_IS_PRESENT | PAGE_IS_HUGE,
     };
     // SAFETY: the argument is what PAGEMAP_SCAN demands; the vector is ours.
     let filled = unsafe { sys::ioctl(pagemap, SCAN, &raw mut argument) }?;
@@ -97,4 +99,23 @@ pub fn now(pagemap: i32, address: usize, pages: usize) -> Result<Now, Errno> {
         now.exclusive |= u16::from(present && word >> 56 & 1 != 0) << page;
     }
     Ok(now)
+}
+
+/// Does one huge page of the kernel's stand at `address`, a multiple of 2 MiB?
+pub fn is_huge(pagemap: i32, address: usize) -> bool {
+    let mut regions = [EMPTY; 1];
+    present(pagemap, address, address + BLOCK, &mut regions)
+        .is_ok_and(|scan| scan.regions == 1 && is_whole(&regions[0]))
+}
+
+/// Does a region that was found begin with a huge page?
+pub fn is_whole(region: &Region) -> bool {
+    let (start, end) = (region.start as usize, region.end as usize);
+    region.categories & PAGE_IS_HUGE != 0 && start.is_multiple_of(BLOCK) && end - start >= BLOCK
+}
+
+/// Is nothing in memory from `start` to `end`?
+pub fn is_empty(pagemap: i32, start: usize, end: usize) -> bool {
+    let mut regions = [EMPTY; 1];
+    present(pagemap, start, end, &mut regions).is_ok_and(|scan| scan.regions == 0 && scan.end == end)
 }

@@ -12,9 +12,11 @@ use crate::staging::{FOLIO, FOLIO_PAGES};
 use core::ops::Range;
 use folioswap_core::history::{WINDOW_ORDER_MAX, Window};
 use folioswap_core::page::{Heat, PageState, PageWord};
-use folioswap_core::page_table::{Block, PAGE};
+use folioswap_core::page_table::{BLOCK_PAGES, Block, PAGE};
 
-const _: () = assert!(1 << WINDOW_ORDER_MAX == FOLIO_PAGES);
+/// Order of a piece: what is served at a time.
+const PIECE_ORDER: u8 = FOLIO_PAGES.ilog2() as u8;
+const _: () = assert!(WINDOW_ORDER_MAX as usize == BLOCK_PAGES.ilog2() as usize);
 
 /// What a fault on a page that is away should bring back of its 64 KiB piece.
 #[derive(Clone, Debug)]
@@ -23,6 +25,8 @@ pub(crate) struct Readahead {
     pub(crate) pages: Pages,
     /// The order of what is read from a device.
     pub(crate) order: u8,
+    /// The order of the window that the region's history advises, of which this is the piece with the page.
+    pub(crate) walked: u8,
     /// For the history: the pages of the block that are its window.
     window: Range<usize>,
     reason: Reason,
@@ -42,7 +46,7 @@ enum Reason {
 impl Readahead {
     /// It was done.
     pub(crate) fn remember(&self, block: &Block) {
-        let order = if self.reason == Reason::InOrder { self.order } else { 0 };
+        let order = if self.reason == Reason::InOrder { self.walked } else { 0 };
         block.history.remember(self.window.start, self.window.end, order);
     }
 
@@ -66,12 +70,15 @@ impl Engine {
     pub(crate) fn window(&self, block: &Block, address: usize) -> Window {
         let beside = |address| self.table.block(address).map(|block| &block.history);
         let before = || beside(address.wrapping_sub(PAGE));
-        block.history.window(page_index(address), before, || beside(address + PAGE))
+        let window = block.history.window(page_index(address), before, || beside(address + PAGE));
+        let at_most = if self.has_room_for_whole() { window.order } else { window.order.min(PIECE_ORDER) };
+        Window { order: self.largest_order(address, at_most), ..window }
     }
 
     /// What a fault on the page at `address`, which is away, should bring back. Handler only.
     pub(crate) fn readahead(&self, block: &Block, address: usize) -> Readahead {
-        let (index, Window { mut order, .. }) = (page_index(address), self.window(block, address));
+        let (index, whole) = (page_index(address), self.window(block, address));
+        let mut order = whole.order.min(PIECE_ORDER);
         let first = index & !(FOLIO_PAGES - 1);
         let in_store = |page| match block.word(page).state() {
             // A hint: the page is not claimed, and its entry may be given up just now.
@@ -83,7 +90,7 @@ impl Engine {
         if reason == Reason::Touched && in_store(index) {
             let neighbours = pages_that(first, |page| page != index && in_store(page));
             if self.around.brings(address / FOLIO, neighbours) {
-                (reason, order) = (Reason::Around, WINDOW_ORDER_MAX);
+                (reason, order) = (Reason::Around, PIECE_ORDER);
                 pages |= neighbours;
             }
         }
@@ -95,7 +102,7 @@ impl Engine {
         if let Some(folio) = self.folio_of(block.word(index)) {
             pages |= pages_that(first, |page| self.folio_of(block.word(page)) == Some(folio));
         }
-        Readahead { pages, order, window, reason }
+        Readahead { pages, order, walked: whole.order, window, reason }
     }
 
     /// Where in the swap cache the page's folio waits for its write-back, if it does.
@@ -171,7 +178,7 @@ mod tests {
         (12..14).for_each(|page| stage(engine, page, 3));
         make_worth_it(engine);
         let found = readahead(engine, 5);
-        assert_eq!((found.pages, found.order), (0xfff, WINDOW_ORDER_MAX));
+        assert_eq!((found.pages, found.order), (0xfff, PIECE_ORDER));
         assert_eq!(found.heat(), Heat::Hot);
         // A walk that comes to the end of the piece goes on there with a window that grows.
         found.remember(engine.table.block(PROGRAM).unwrap());

@@ -19,6 +19,10 @@ pub enum Request {
     NotInherited = 2,
     /// A forked child finds them again.
     Inherited = 3,
+    /// The program wants huge pages there.
+    HugePages = 4,
+    /// It wants none there.
+    NoHugePages = 5,
 }
 
 #[repr(C)]
@@ -55,6 +59,8 @@ impl Requests {
                 1 => Request::KeepResident,
                 2 => Request::NotInherited,
                 3 => Request::Inherited,
+                4 => Request::HugePages,
+                5 => Request::NoHugePages,
                 _ => continue,
             };
             each(request, place.start.load(Relaxed), place.end.load(Relaxed));

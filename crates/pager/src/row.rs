@@ -1,15 +1,20 @@
 //! Pieces side by side that leave together.
 //!
 //! What a move costs is for the most part the invalidation of other CPUs' TLBs (16 to 20 us, be it for one page or for many): so pages
-//! without a gap between them leave by one move, over the borders of pieces too. The row goes to as many places of staging side by side,
-//! where each piece is a folio of its own, as it is everywhere else.
+//! without a gap between them leave by one move, over the borders of pieces too. The row goes to as many places of staging side by side.
+//! What of it lies in a larger folio has one run of slots (`swap_out.rs`).
+//!
+//! What the kernel maps by one huge page leaves as a row of its own, and stays huge on the way (1 to 6 us; a part of it would be 260).
 
 use crate::candidates::Candidates;
 use crate::isolate::Pages;
 use crate::staging::{FOLIO, FOLIO_PAGES};
+use folioswap_core::page_table::BLOCK;
 
-/// Most pieces of a row: 256 KiB. Longer ones would gain little, and the move lock is held meanwhile.
-pub(crate) const ROW_PIECES: usize = 4;
+/// Most pieces of a row: 2 MiB, one of the kernel's huge pages.
+pub(crate) const ROW_PIECES: usize = BLOCK / FOLIO;
+/// Most pieces of a row of single pages: 512 KiB. Longer ones would gain little, and the move lock is held meanwhile.
+pub(crate) const JOINED_PIECES: usize = 8;
 
 /// Consecutive pieces, and which of their pages may be taken.
 #[derive(Clone, Copy, Debug, Default)]
@@ -27,10 +32,20 @@ impl Row {
         row
     }
 
+    /// All of the 2 MiB from `block` on, of which nothing is clean.
+    pub(crate) fn whole(block: usize) -> Self {
+        Row { start: block, wanted: [Candidates { written: Pages::MAX, clean: 0 }; ROW_PIECES], pieces: ROW_PIECES }
+    }
+
+    /// Is it 2 MiB, which have to stay together?
+    pub(crate) fn is_whole(&self) -> bool {
+        self.pieces == ROW_PIECES
+    }
+
     /// Adds the piece, if one move can take pages of it together with some of the last piece. False: it begins a row of its own.
     pub(crate) fn append(&mut self, piece: usize, wanted: Candidates) -> bool {
         const LAST: Pages = 1 << (FOLIO_PAGES - 1);
-        let goes_on = (1..ROW_PIECES).contains(&self.pieces)
+        let goes_on = (1..JOINED_PIECES).contains(&self.pieces)
             && piece == self.start + self.pieces * FOLIO
             && self.wanted[self.pieces - 1].all() & LAST != 0
             && wanted.all() & 1 != 0;
@@ -108,21 +123,22 @@ mod tests {
     #[test]
     fn a_row_has_an_end_and_is_taken_from_the_front() {
         let mut row = Row::of(FOLIO, wanted(Pages::MAX, 0));
-        for piece in 2..=ROW_PIECES {
+        for piece in 2..=JOINED_PIECES {
             assert!(row.append(piece * FOLIO, wanted(Pages::MAX, 0)));
         }
-        assert!(!row.append((ROW_PIECES + 1) * FOLIO, wanted(Pages::MAX, 0)));
-        assert_eq!(row.pages(), (ROW_PIECES * FOLIO_PAGES) as u64);
+        assert!(!row.append((JOINED_PIECES + 1) * FOLIO, wanted(Pages::MAX, 0)));
+        assert_eq!(row.pages(), (JOINED_PIECES * FOLIO_PAGES) as u64);
         let addresses = |row: Row| row.pieces().map(|(piece, _)| piece / FOLIO).collect::<Vec<_>>();
         assert_eq!(row.take(3).map(addresses), Some(std::vec![1, 2, 3]));
         assert_eq!(row.take(0).map(addresses), Some(std::vec![4]));
+        assert_eq!(row.take(JOINED_PIECES).map(addresses), Some((5..=JOINED_PIECES).collect()));
         assert!(row.take(4).is_none());
     }
 
     /// Two full rows of memory, each page with contents of its own, registered.
     fn pieces(engine: &Engine) -> usize {
-        let start = map((2 * ROW_PIECES + 1) * FOLIO).next_multiple_of(FOLIO);
-        for number in 0..2 * ROW_PIECES {
+        let start = map((2 * JOINED_PIECES + 1) * FOLIO).next_multiple_of(FOLIO);
+        for number in 0..2 * JOINED_PIECES {
             let piece = start + number * FOLIO;
             fill(piece);
             for page in 0..FOLIO_PAGES {
@@ -131,7 +147,7 @@ mod tests {
             }
             engine.table.block_or_insert(piece, engine.arena).unwrap();
         }
-        engine.register_pieces(start, start + 2 * ROW_PIECES * FOLIO);
+        engine.register_pieces(start, start + 2 * JOINED_PIECES * FOLIO);
         start
     }
 
@@ -170,7 +186,7 @@ mod tests {
                 assert_eq!(engine.pages_now(piece, FOLIO_PAGES).present >> page & 1, 0);
             }
         }
-        done.iter().map(|isolation| isolation.moved).collect()
+        done.iter().take(row.pieces().count()).map(|isolation| isolation.moved).collect()
     }
 
     #[test]
@@ -243,8 +259,8 @@ mod tests {
     fn an_event_that_waits_ends_a_row_and_nothing_is_lost() {
         let Some(engine) = moving_engine() else { return };
         let start = pieces(engine);
-        let row = row(start, &[Pages::MAX; ROW_PIECES]);
-        let given_up = start + (2 * ROW_PIECES - 1) * FOLIO;
+        let row = row(start, &[Pages::MAX; JOINED_PIECES]);
+        let given_up = start + (2 * JOINED_PIECES - 1) * FOLIO;
         std::thread::scope(|scope| {
             // Waits until its event is read.
             // SAFETY: nobody uses it.
@@ -252,11 +268,11 @@ mod tests {
             while engine.userfault().check_registered(start) != Err(Errno::AGAIN) {}
             let done = engine.isolate_row(&row);
             assert_eq!(done[0].refused, Some(Refused::EventPending));
-            assert_eq!(check(engine, &row, &done), [0; ROW_PIECES]);
+            assert_eq!(check(engine, &row, &done), [0; JOINED_PIECES]);
             while engine.userfault().read(&mut [Message::EMPTY; 1]) == 0 {}
         });
         let done = engine.isolate_row(&row);
-        assert_eq!(check(engine, &row, &done), [Pages::MAX; ROW_PIECES]);
+        assert_eq!(check(engine, &row, &done), [Pages::MAX; JOINED_PIECES]);
     }
 
     #[test]
@@ -269,10 +285,10 @@ mod tests {
         while staging.next_place() != Some(staging.places() as u32 - 2) {
             staging.push();
             staging.pop();
-            staging.recycle(engine.userfault(), 1);
+            staging.recycle(engine.userfault(), 1, |_| false);
         }
         assert_eq!(staging.places_in_a_row(), 2);
-        let mut rest = row(start, &[Pages::MAX; ROW_PIECES]);
+        let mut rest = row(start, &[Pages::MAX; JOINED_PIECES]);
         let front = rest.take(staging.places_in_a_row()).unwrap();
         assert_eq!(check(engine, &front, &engine.isolate_row(&front))[..2], [Pages::MAX; 2]);
         assert_eq!(staging.next_place(), Some(0));

@@ -11,7 +11,11 @@
 
 use crate::uffd::{Userfault, Watch};
 use core::ptr::NonNull;
-use folioswap_core::page_table::PAGE;
+use core::sync::atomic::{
+    AtomicU8,
+    Ordering::{Acquire, Release},
+};
+use folioswap_core::page_table::{BLOCK, PAGE};
 use folioswap_slots::SwapEntry;
 use rustix::io::Errno;
 use rustix::mm::{Advice, madvise};
@@ -22,6 +26,8 @@ pub const FOLIO_PAGES: usize = 16;
 pub const FOLIO: usize = FOLIO_PAGES * PAGE;
 /// Folio places that are given back together, where memory is not short: 1 MiB.
 pub const SEGMENT_FOLIOS: u64 = 16;
+/// Places of 2 MiB, one of the kernel's huge pages.
+pub const WHOLE_PLACES: u64 = (BLOCK / FOLIO) as u64;
 /// Most folio places: 64 MiB.
 pub const PLACES_MAX: usize = 1024;
 
@@ -46,12 +52,15 @@ pub struct Staging {
     written: u64,
     recycled: u64,
     folios: [Folio; PLACES_MAX],
+    /// 1: the 2 MiB are one of the kernel's huge pages, or were when they came. Written by the evictor; the handler reads it.
+    whole: [AtomicU8; PLACES_MAX / WHOLE_PLACES as usize],
 }
 
 impl Staging {
-    /// Gives the ring its memory: `places` folio places (a multiple of [`SEGMENT_FOLIOS`]) at `base`.
+    /// Gives the ring its memory: `places` folio places (a multiple of [`WHOLE_PLACES`]) at `base`, a multiple of 2 MiB.
     pub fn install(&mut self, base: NonNull<u8>, places: u64) {
-        debug_assert!(places.is_multiple_of(SEGMENT_FOLIOS) && places <= PLACES_MAX as u64);
+        debug_assert!(places.is_multiple_of(WHOLE_PLACES) && places <= PLACES_MAX as u64);
+        debug_assert!((base.as_ptr() as usize).is_multiple_of(BLOCK));
         self.base = base.as_ptr() as usize;
         self.places = places;
     }
@@ -88,6 +97,19 @@ impl Staging {
     /// The same for a folio that will wait there: one place stays free for those that do not.
     pub fn next_place_to_wait(&self) -> Option<u32> {
         self.next_place().filter(|_| self.occupied() + 1 < self.places)
+    }
+    /// Leaves places empty until the next one begins 2 MiB, of which the kernel can keep a huge page. False: there is no room for one.
+    pub fn align_for_whole(&mut self) -> bool {
+        let skipped = self.pushed.next_multiple_of(WHOLE_PLACES) - self.pushed;
+        if self.occupied() + skipped + WHOLE_PLACES >= self.places {
+            return false;
+        }
+        for _ in 0..skipped {
+            let place = (self.pushed % self.places) as usize;
+            self.folios[place] = Folio { address: 0, entries: [None; FOLIO_PAGES], clean: 0 };
+            self.pushed += 1;
+        }
+        true
     }
     /// Places side by side from [`Staging::next_place_to_wait`] on.
     pub fn places_in_a_row(&self) -> usize {
@@ -133,16 +155,41 @@ impl Staging {
         self.written += 1;
     }
 
+    /// The 2 MiB from this place on came as one huge page.
+    pub fn set_whole(&mut self, place: u32) {
+        self.whole[place as usize / WHOLE_PLACES as usize].store(1, Release);
+    }
+    /// Do 2 MiB begin in this place that came as one huge page?
+    pub fn is_whole(&self, place: u32) -> bool {
+        u64::from(place).is_multiple_of(WHOLE_PLACES)
+            && self.whole[place as usize / WHOLE_PLACES as usize].load(Acquire) != 0
+    }
+
     /// Gives the memory of folios that are written back to the system, when there are at least `least` of them; returns
-    /// the bytes. The descriptor's remove events make UNREGISTER, DONTNEED, REGISTER the way.
-    pub fn recycle(&mut self, userfault: Userfault, least: u64) -> usize {
+    /// the bytes. The descriptor's remove events make UNREGISTER, DONTNEED, REGISTER the way. Huge pages go as a whole, after the last of
+    /// their folios; those that `keep` takes away (it is told their address) have another use.
+    pub fn recycle(&mut self, userfault: Userfault, least: u64, mut keep: impl FnMut(usize) -> bool) -> usize {
         if self.written - self.recycled < least.max(1) {
             return 0;
         }
         let mut bytes = 0;
         while self.written > self.recycled {
             let first = (self.recycled % self.places) as u32;
-            let folios = (self.written - self.recycled).min(self.places - first as u64);
+            let mut folios = (self.written - self.recycled).min(self.places - u64::from(first));
+            if self.is_whole(first) {
+                if folios < WHOLE_PLACES {
+                    break;
+                }
+                folios = WHOLE_PLACES;
+                self.whole[first as usize / WHOLE_PLACES as usize].store(0, Release);
+                if keep(self.address(first)) {
+                    self.recycled += folios;
+                    continue;
+                }
+            } else {
+                let next_whole = (1..folios).find(|&further| self.is_whole(first + further as u32));
+                folios = next_whole.unwrap_or(folios);
+            }
             self.discard(userfault, first, folios);
             self.recycled += folios;
             bytes += folios as usize * FOLIO;

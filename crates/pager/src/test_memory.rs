@@ -9,6 +9,7 @@ use core::sync::atomic::Ordering::{Relaxed, Release};
 use folioswap_core::page::{Heat, PageWord};
 use folioswap_core::page_table::{BLOCK, PAGE};
 use folioswap_devices::{IncompressiblePolicy, Page, Scratch};
+use folioswap_group::folio_orders::FolioOrders;
 use folioswap_group::segment::Segment;
 use folioswap_slots::{FolioId, Order, SwapEntry};
 use rustix::fs::{Mode, OFlags};
@@ -50,6 +51,7 @@ pub(crate) fn engine() -> &'static Engine {
     // SAFETY: a segment is a zeroed page-aligned piece of memory, for ever.
     let segment = unsafe { alloc_zeroed(Layout::from_size_align(Segment::BYTES, PAGE).expect("a layout")) };
     engine.segment.store(segment.cast(), Release);
+    engine.segment().set_folio_orders(FolioOrders::ALL);
     engine
 }
 

@@ -5,6 +5,7 @@
 //! everything must agree exactly. What a handler holds for children of a bare clone(2) is in tables of its own and not
 //! counted here; then only the other direction is checked, that each word's slot is used.
 
+use crate::folio::StagedFolio;
 use crate::engine::{Engine, Life};
 use crate::evictor::Evictor;
 use crate::futex::{self, Sharing};
@@ -137,7 +138,9 @@ impl Engine {
             }
             PageState::Leaving(entry) => {
                 let place = match self.space.slots().word(entry) {
-                    SlotWord::Cached { folio, count, .. } if held_once(count) => Some(folio.0),
+                    SlotWord::Cached { folio, count, .. } if held_once(count) => {
+                        Some(StagedFolio::of(folio).place_of(entry))
+                    }
                     _ => None,
                 };
                 if !place.is_some_and(|place| self.waits_in_staging(place, address, entry)) {

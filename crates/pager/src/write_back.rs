@@ -2,6 +2,7 @@
 
 use crate::demote::Pieces;
 use crate::engine::Engine;
+use crate::folio::StagedFolio;
 use crate::isolate::{Pages, page_index};
 use crate::staging::{FOLIO, FOLIO_PAGES, Folio};
 use folioswap_core::page::{PageState, PageWord};
@@ -254,10 +255,10 @@ impl Engine {
         self.segment().devices().any(|(device, _)| device.kind == DeviceKind::Zram)
     }
 
-    /// Where in staging a cached entry's folio is.
+    /// Where in staging the page of a cached entry is.
     pub(crate) fn staging_place(&self, entry: SwapEntry) -> Option<u32> {
         match self.space.slots().word(entry) {
-            folioswap_slots::SlotWord::Cached { folio, .. } => Some(folio.0),
+            folioswap_slots::SlotWord::Cached { folio, .. } => Some(StagedFolio::of(folio).place_of(entry)),
             _ => None,
         }
     }

@@ -1,0 +1,62 @@
+//! What the program has said of huge pages (MADV_HUGEPAGE, MADV_NOHUGEPAGE), and which folio sizes follow from it and from the group's
+//! options (`run --thp`).
+
+use crate::engine::Engine;
+use crate::requests::Request;
+use core::sync::atomic::Ordering::Relaxed;
+use folioswap_core::page_table::{BLOCK, PAGE};
+use folioswap_group::folio_orders::{Advised, FolioOrders};
+
+/// Huge pages are made where the limit is at least so many times as large.
+const LIMIT_OF_WHOLE: u64 = 64;
+
+impl Engine {
+    /// A thread of the program has advised so about `bytes` from the page-aligned `start` on. Known to the pager a moment later. What is
+    /// moved elsewhere by mremap(2) is as if nothing had been said.
+    pub fn advise_huge_pages(&self, start: usize, bytes: usize, advised: Advised) {
+        let request = match advised {
+            Advised::HugePages => Request::HugePages,
+            Advised::NoHugePages => Request::NoHugePages,
+            Advised::Nothing => return,
+        };
+        self.request(request, start, start.saturating_add(bytes.next_multiple_of(PAGE)));
+    }
+
+    /// What the program has said of the memory at `address`. Costs a load where it never said anything.
+    pub(crate) fn advised(&self, address: usize) -> Advised {
+        if self.huge_advised.load(Relaxed) == 0 {
+            return Advised::Nothing;
+        }
+        let _guard = self.kept_lock.lock();
+        // SAFETY: under their lock.
+        let (huge, single) = unsafe { (&*self.huge_pages.get(), &*self.no_huge_pages.get()) };
+        if huge.covers(address, address + PAGE) {
+            Advised::HugePages
+        } else if single.covers(address, address + PAGE) {
+            Advised::NoHugePages
+        } else {
+            Advised::Nothing
+        }
+    }
+
+    /// Has the program asked for huge pages in the 2 MiB from `start` on?
+    pub(crate) fn wants_huge_pages(&self, start: usize) -> bool {
+        self.advised(start) == Advised::HugePages && self.advised(start + BLOCK - PAGE) == Advised::HugePages
+    }
+
+    /// The sizes of folios of the memory at `address`, and what the program said of it.
+    pub(crate) fn folio_orders(&self, address: usize) -> (FolioOrders, Advised) {
+        (self.segment().folio_orders(), self.advised(address))
+    }
+
+    /// The largest order, `at_most` at most, in which memory at `address` may come or leave.
+    pub(crate) fn largest_order(&self, address: usize, at_most: u8) -> u8 {
+        let (orders, advised) = self.folio_orders(address);
+        orders.largest_allowed(at_most, advised)
+    }
+
+    /// Is the group's limit so large that a huge page more or less does not matter?
+    pub(crate) fn has_room_for_whole(&self) -> bool {
+        self.segment().header.limit_bytes.load(Relaxed) >= LIMIT_OF_WHOLE * BLOCK as u64
+    }
+}

@@ -1,0 +1,264 @@
+//! Huge pages that have been written back, kept for what comes next.
+//!
+//! A huge page that left the program as a whole is empty when its last folio is written back. Given to the system it would have to be
+//! found, cleared and counted anew for the next first touch; here it is cleared by the evictor, beside the program, and moved to
+//! where it is wanted (2 us for 2 MiB, where 32 faults that fill 64 KiB each take 700).
+//!
+//! There are few, only while somebody asks for them, and they count towards the limit like all of the process's memory. A
+//! forked child finds none (MADV_WIPEONFORK): shared pages could not be moved.
+
+use crate::engine::Engine;
+use crate::pagemap;
+use crate::staging::empty_target;
+use crate::uffd::Watch;
+use core::sync::atomic::{
+    AtomicU8, AtomicU32, AtomicUsize,
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
+};
+use folioswap_core::page_table::BLOCK;
+use rustix::mm::{Advice, madvise};
+
+/// Most huge pages of a process that wait: 16 MiB.
+const SLOTS_MAX: usize = 8;
+/// What part of the limit they may be.
+const LIMIT_PART: u64 = 256;
+/// Looks of the evictor without anybody asking, after which they are given to the system.
+const IDLE_LOOKS: u32 = 3;
+
+/// Looks during which the system is not asked again for a huge page, when it had none.
+const BARREN_LOOKS: u32 = 50;
+
+/// What is in a slot. [`BUSY`] is who took it.
+const EMPTY: u8 = 0;
+const USED: u8 = 1;
+const CLEARED: u8 = 2;
+const BUSY: u8 = 3;
+
+/// The pool. All-zero: it has no slots.
+#[repr(C)]
+pub(crate) struct Pool {
+    base: AtomicUsize,
+    slots: AtomicU32,
+    states: [AtomicU8; SLOTS_MAX],
+    /// Looks left until what nobody asks for is given to the system.
+    wanted: AtomicU32,
+    /// Looks left until the system is asked for a huge page again.
+    barren: AtomicU32,
+}
+
+/// A huge page of the pool, in the hands of who took it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Taken {
+    slot: usize,
+    /// Where it is: 2 MiB, aligned.
+    pub(crate) address: usize,
+}
+
+/// What a huge page is taken for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum For {
+    /// A first touch: it holds zeroes.
+    FirstTouch,
+    /// To be filled: it holds anything.
+    SwapIn,
+}
+
+impl Pool {
+    /// The slots there are.
+    fn all(&self) -> &[AtomicU8] {
+        &self.states[..self.slots.load(Acquire) as usize]
+    }
+
+    fn change(&self, from: u8, to: u8) -> Option<Taken> {
+        let slot = self.all().iter().position(|state| state.compare_exchange(from, to, AcqRel, Relaxed).is_ok())?;
+        Some(Taken { slot, address: self.base.load(Relaxed) + slot * BLOCK })
+    }
+
+    fn leave(&self, taken: Taken, state: u8) {
+        self.states[taken.slot].store(state, Release);
+    }
+
+    /// In a child: nothing is there.
+    pub(crate) fn forget(&self) {
+        self.states.iter().for_each(|state| state.store(EMPTY, Relaxed));
+    }
+}
+
+impl Engine {
+    /// Makes room for the pool, if the group's limit is large enough for one. Evictor, once.
+    pub(crate) fn make_pool(&self, limit: u64) {
+        let slots = (limit / LIMIT_PART / BLOCK as u64).min(SLOTS_MAX as u64) as usize;
+        let bytes = slots * BLOCK;
+        let Some(base) = (slots > 0).then(|| self.arena.move_target(bytes)).flatten() else { return };
+        let start = base.as_ptr();
+        // SAFETY: a mapping of our own, in which nothing is yet.
+        let advised = unsafe {
+            madvise(start.cast(), bytes, Advice::LinuxHugepage)
+                .and_then(|()| madvise(start.cast(), bytes, Advice::LinuxWipeOnFork))
+        };
+        if advised.is_ok() && self.userfault().register(start as usize, bytes, Watch::MoveTarget).is_ok() {
+            self.pool.base.store(start as usize, Relaxed);
+            self.pool.slots.store(slots as u32, Release);
+        }
+    }
+
+    /// A huge page for the program; `None`: there is none now. Handler.
+    pub(crate) fn take_whole(&self, purpose: For) -> Option<Taken> {
+        let pool = &self.pool;
+        pool.wanted.store(IDLE_LOOKS, Relaxed);
+        match purpose {
+            For::FirstTouch => pool.change(CLEARED, BUSY).or_else(|| {
+                let used = pool.change(USED, BUSY)?;
+                clear(used);
+                Some(used)
+            }),
+            For::SwapIn => pool.change(USED, BUSY).or_else(|| pool.change(CLEARED, BUSY)),
+        }
+    }
+
+    /// It has been moved to the program.
+    pub(crate) fn whole_has_moved(&self, taken: Taken) {
+        self.pool.leave(taken, EMPTY);
+    }
+
+    /// It was not used after all; what it holds is not known.
+    pub(crate) fn put_whole_back(&self, taken: Taken) {
+        self.pool.leave(taken, USED);
+    }
+
+    /// Some of it may have been moved: the rest goes to the system.
+    pub(crate) fn give_up_whole(&self, taken: Taken) {
+        // SAFETY: a slot of the pool, which is a target of moves, and which we have taken; nothing in it is needed.
+        unsafe { empty_target(self.userfault(), taken.address, BLOCK) };
+        self.pool.leave(taken, EMPTY);
+    }
+
+    /// A huge page of staging, at `address`, whose folios are all written back: keeps it, if anybody wants one. False: it is still there. Evictor.
+    pub(crate) fn keep_whole(&self, address: usize) -> bool {
+        if self.pool.wanted.load(Relaxed) == 0 {
+            return false;
+        }
+        let Some(slot) = self.pool.change(EMPTY, BUSY) else { return false };
+        // SAFETY: nothing at the source is needed any more, and the target is an empty slot of ours.
+        match unsafe { self.userfault().move_pages(slot.address, address, BLOCK) } {
+            Ok(()) => {
+                self.pool.leave(slot, USED);
+                true
+            }
+            Err(_) => {
+                self.give_up_whole(slot);
+                false
+            }
+        }
+    }
+
+    /// Clears one page that waits for that; where somebody wants one and none is left, and `room` bytes may be taken, gets one from
+    /// the system. Evictor.
+    pub(crate) fn prepare_whole(&self, room: u64) {
+        let pool = &self.pool;
+        if pool.wanted.load(Relaxed) == 0 || pool.all().iter().any(|state| state.load(Relaxed) == CLEARED) {
+            return;
+        }
+        if let Some(used) = pool.change(USED, BUSY) {
+            clear(used);
+            pool.leave(used, CLEARED);
+        } else if room >= BLOCK as u64
+            && pool.barren.load(Relaxed) == 0
+            && let Some(empty) = pool.change(EMPTY, BUSY)
+        {
+            // SAFETY: a slot of ours, which holds nothing.
+            let made = unsafe { madvise(empty.address as *mut _, BLOCK, Advice::LinuxPopulateWrite) };
+            let pagemap = self.descriptors.pagemap.load(Relaxed);
+            if made.is_ok() && pagemap::is_huge(pagemap, empty.address) {
+                pool.leave(empty, CLEARED);
+            } else {
+                // The system has none: single pages are no use here.
+                self.give_up_whole(empty);
+                pool.barren.store(BARREN_LOOKS, Relaxed);
+            }
+        }
+    }
+
+    /// Gives what nobody asks for to the system. Evictor, now and then.
+    pub(crate) fn look_at_pool(&self) {
+        let (wanted, barren) = (self.pool.wanted.load(Relaxed), self.pool.barren.load(Relaxed));
+        self.pool.barren.store(barren.saturating_sub(1), Relaxed);
+        if wanted > 0 {
+            self.pool.wanted.store(wanted - 1, Relaxed);
+            return;
+        }
+        for state in [USED, CLEARED] {
+            while let Some(idle) = self.pool.change(state, BUSY) {
+                self.give_up_whole(idle);
+            }
+        }
+    }
+}
+
+fn clear(taken: Taken) {
+    // SAFETY: a slot of the pool that we have taken, which holds a huge page.
+    unsafe { (taken.address as *mut u8).write_bytes(0, BLOCK) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_memory::{map, moving_engine};
+
+    const LIMIT: u64 = 1 << 30;
+
+    /// Is every word of the 2 MiB at `address` this one?
+    fn holds(address: usize, word: u64) -> bool {
+        // SAFETY: mapped, and nobody writes to it.
+        let words = unsafe { core::slice::from_raw_parts(address as *const u64, BLOCK / 8) };
+        words.iter().all(|&found| found == word)
+    }
+
+    #[test]
+    fn what_is_kept_is_cleared_and_nobody_asking_ends_it() {
+        let Some(engine) = moving_engine() else { return };
+        engine.make_pool(LIMIT);
+        engine.prepare_whole(LIMIT);
+        assert_eq!(engine.take_whole(For::FirstTouch), None, "nobody had asked");
+        engine.prepare_whole(BLOCK as u64 - 1);
+        assert_eq!(engine.take_whole(For::FirstTouch), None, "there was no room");
+        engine.prepare_whole(BLOCK as u64);
+        let Some(first) = engine.take_whole(For::FirstTouch) else {
+            std::eprintln!("skipped: the system has no huge page now");
+            return;
+        };
+        assert!(holds(first.address, 0));
+        // SAFETY: taken.
+        unsafe { (first.address as *mut u8).write_bytes(7, BLOCK) };
+        engine.put_whole_back(first);
+        let second = engine.take_whole(For::SwapIn).expect("what was put back");
+        assert!(holds(second.address, u64::from_ne_bytes([7; 8])), "it is not cleared for who fills it");
+        engine.put_whole_back(second);
+        let third = engine.take_whole(For::FirstTouch).expect("what was put back");
+        assert!(holds(third.address, 0));
+        engine.put_whole_back(third);
+        (0..=IDLE_LOOKS).for_each(|_| engine.look_at_pool());
+        assert_eq!(engine.take_whole(For::SwapIn), None, "it was given to the system");
+    }
+
+    #[test]
+    fn a_huge_page_of_staging_is_kept_while_somebody_asks() {
+        let Some(engine) = moving_engine() else { return };
+        engine.make_pool(LIMIT);
+        let staged = map(2 * BLOCK).next_multiple_of(BLOCK);
+        // SAFETY: mapped.
+        unsafe {
+            madvise(staged as *mut _, BLOCK, Advice::LinuxHugepage).unwrap();
+            (staged as *mut u8).write_bytes(5, BLOCK);
+        }
+        assert!(!engine.keep_whole(staged), "nobody has asked");
+        assert_eq!(engine.take_whole(For::SwapIn), None);
+        assert!(engine.keep_whole(staged));
+        let pagemap = engine.descriptors.pagemap.load(Relaxed);
+        assert!(pagemap::is_empty(pagemap, staged, staged + BLOCK));
+        engine.prepare_whole(0);
+        let taken = engine.take_whole(For::FirstTouch).expect("it was kept");
+        assert!(holds(taken.address, 0));
+        assert!(!engine.keep_whole(staged), "nothing is there any more");
+    }
+}

@@ -1,0 +1,208 @@
+//! Slots for what leaves: a run for each whole folio, of every order (spec §3.5, §3.6).
+//!
+//! A folio is here what of a row is aligned to its own length and leaves as a whole; the largest come first. Where a device has no run
+//! for one, it is split: into pieces of 64 KiB, and such a piece, or a smaller folio, into single pages. Each time that is counted as a fallback
+//! of that size.
+
+use crate::engine::Engine;
+use crate::folio::StagedFolio;
+use crate::isolate::{Isolation, Part, Refused, page_index};
+use crate::row::ROW_PIECES;
+use crate::staging::FOLIO_PAGES;
+use folioswap_group::counters::SizeCounter;
+use folioswap_slots::{AllocError, Order};
+
+/// Order of a piece.
+const PIECE_ORDER: usize = FOLIO_PAGES.ilog2() as usize;
+
+impl Engine {
+    /// Slots for the pages of a row that are to be written. Where there are none (left), the pieces from there on say so, and hold none: of
+    /// them only what is clean can go, which needs none.
+    pub(crate) fn allocate_entries(&self, parts: &mut [Part], done: &mut [Isolation; ROW_PIECES]) {
+        let Some(start) = parts.first().map(|part| part.piece) else { return };
+        let (orders, advised) = self.folio_orders(start);
+        let (mut page, mut split_until, mut order_most) = (0, 0, Order::MAX.index());
+        while page < parts.len() * FOLIO_PAGES {
+            if page >= split_until {
+                order_most = Order::MAX.index();
+            }
+            let Some(natural) = folio_at(parts, page, order_most) else {
+                page += 1;
+                continue;
+            };
+            let order = orders.largest_allowed(natural.index() as u8, advised);
+            let order = Order::new(u32::from(order)).unwrap_or(Order::ZERO);
+            match self.allocate_folio(parts, page, order) {
+                Ok(()) => page += order.slots() as usize,
+                Err(AllocError::SplitAndRetry) => {
+                    self.figures().add_size(SizeCounter::SwapOutFallback, order.index(), 1);
+                    split_until = page + order.slots() as usize;
+                    order_most = if order.index() > PIECE_ORDER { PIECE_ORDER } else { 0 };
+                }
+                Err(_) => {
+                    let first = page / FOLIO_PAGES;
+                    for (part, isolation) in parts.iter_mut().zip(done).skip(first) {
+                        if part.wanted.written != 0 {
+                            isolation.refused = Some(Refused::NoSlots);
+                            part.wanted.written = 0;
+                        }
+                        part.entries.iter_mut().filter_map(Option::take).for_each(|entry| self.space.abandon(entry));
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    /// One run of slots for the folio of this order that begins at `page` of the row.
+    fn allocate_folio(&self, parts: &mut [Part], page: usize, order: Order) -> Result<(), AllocError> {
+        self.space.reserve_frames().map_err(|_| AllocError::NoFrame)?;
+        let folio = StagedFolio { place: parts[page / FOLIO_PAGES].place, order };
+        let first = self.space.allocate(order, folio.id())?;
+        for within in 0..order.slots() as usize {
+            let part = &mut parts[(page + within) / FOLIO_PAGES];
+            let at = (page + within) % FOLIO_PAGES;
+            part.entries[at] = first.checked_add(within as u64);
+            part.orders[at] = order.index() as u8;
+        }
+        Ok(())
+    }
+
+    /// Slots of what has not moved are given up, and what has is counted: as a folio where all of it moved.
+    pub(crate) fn account_for(&self, parts: &mut [Part], done: &[Isolation; ROW_PIECES]) {
+        let mut page = 0;
+        while page < parts.len() * FOLIO_PAGES {
+            let (part, at) = (&parts[page / FOLIO_PAGES], page % FOLIO_PAGES);
+            if part.wanted.written >> at & 1 == 0 || part.entries[at].is_none() {
+                page += 1;
+                continue;
+            }
+            let order = part.orders[at];
+            let mut moved = 0;
+            for within in page..page + (1 << order) {
+                if done[within / FOLIO_PAGES].moved >> (within % FOLIO_PAGES) & 1 != 0 {
+                    moved += 1;
+                } else if let Some(entry) = parts[within / FOLIO_PAGES].entries[within % FOLIO_PAGES].take() {
+                    self.space.abandon(entry);
+                }
+            }
+            if moved == 1u64 << order {
+                self.figures().add_size(SizeCounter::SwapOut, order as usize, 1);
+            } else {
+                self.figures().add_size(SizeCounter::SwapOut, 0, moved);
+            }
+            page += 1 << order;
+        }
+    }
+}
+
+/// The largest folio of up to `order_most` that begins at `page` of the row, and of which all is to be written; `None` if the page is not.
+fn folio_at(parts: &[Part], page: usize, order_most: usize) -> Option<Order> {
+    let wanted = |page: usize| {
+        parts.get(page / FOLIO_PAGES).is_some_and(|part| part.wanted.written >> (page % FOLIO_PAGES) & 1 != 0)
+    };
+    if !wanted(page) {
+        return None;
+    }
+    let index = page_index(parts[0].piece) + page;
+    let mut order = 0;
+    while order < order_most
+        && index & (1 << order) == 0
+        && (page + (1 << order)..page + (2 << order)).all(wanted)
+    {
+        order += 1;
+    }
+    Order::new(order as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::candidates::Candidates;
+    use crate::staging::FOLIO;
+    use crate::test_memory;
+    use folioswap_core::page_table::BLOCK;
+    use std::vec::Vec;
+
+    /// A row of pieces from number `first` of a block on.
+    fn parts(first: usize, wanted: &[u16]) -> Vec<Part> {
+        let part = |(number, &written): (usize, &u16)| Part {
+            piece: 0x7000_0000_0000 / BLOCK * BLOCK + (first + number) * FOLIO,
+            place: (first + number) as u32,
+            wanted: Candidates { written, clean: 0 },
+            ..Part::default()
+        };
+        wanted.iter().enumerate().map(part).collect()
+    }
+
+    /// Orders of the folios of a row.
+    fn orders(parts: &[Part]) -> Vec<u8> {
+        let (mut orders, mut page) = (Vec::new(), 0);
+        while page < parts.len() * FOLIO_PAGES {
+            match folio_at(parts, page, 9) {
+                Some(order) => {
+                    orders.push(order.index() as u8);
+                    page += order.slots() as usize;
+                }
+                None => page += 1,
+            }
+        }
+        orders
+    }
+
+    #[test]
+    fn a_folio_is_aligned_to_its_length_and_whole() {
+        let all = u16::MAX;
+        for (first, wanted, expected) in [
+            (0, &[all; 32][..], &[9][..]),
+            (0, &[all; 31], &[8, 7, 6, 5, 4]),
+            (1, &[all; 4], &[4, 5, 4]),
+            (16, &[all; 16], &[8]),
+            (0, &[0x8000, all, 1], &[0, 4, 0]),
+            (0, &[0b0111_1110], &[0, 1, 1, 0]),
+            (0, &[0xff00], &[3]),
+            (0, &[0], &[]),
+        ] {
+            assert_eq!(orders(&parts(first, wanted)), expected, "{first} {wanted:?}");
+        }
+    }
+
+    #[test]
+    fn each_page_gets_the_slot_at_its_place_in_the_folio_and_what_stays_gives_it_back() {
+        let engine = test_memory::engine();
+        let mut parts = parts(0, &[u16::MAX; 32]);
+        let mut done = [Isolation::default(); ROW_PIECES];
+        engine.allocate_entries(&mut parts, &mut done);
+        assert!(done.iter().all(|isolation| isolation.refused.is_none()));
+        let first = parts[0].entries[0].unwrap();
+        assert_eq!(first.offset() % 512, 0);
+        for (number, part) in parts.iter().enumerate() {
+            for (page, entry) in part.entries.iter().enumerate() {
+                let entry = entry.expect("a slot");
+                assert_eq!(Some(entry), first.checked_add((number * FOLIO_PAGES + page) as u64));
+                assert_eq!(engine.staging_place(entry), Some(number as u32));
+            }
+        }
+        done.iter_mut().for_each(|isolation| isolation.moved = u16::MAX);
+        done[31].moved = 0x7fff;
+        engine.account_for(&mut parts, &done);
+        assert_eq!(engine.figures().size(SizeCounter::SwapOut, 9), 0);
+        assert_eq!(engine.figures().size(SizeCounter::SwapOut, 0), 511, "it was split");
+        assert_eq!(parts[31].entries[15], None);
+        assert_eq!(engine.space.slots().stats().inuse, 511);
+    }
+
+    #[test]
+    fn whole_folios_count_by_their_size() {
+        let engine = test_memory::engine();
+        let mut parts = parts(1, &[u16::MAX, u16::MAX, u16::MAX, 0x00f0]);
+        let mut done = [Isolation::default(); ROW_PIECES];
+        engine.allocate_entries(&mut parts, &mut done);
+        for (isolation, moved) in done.iter_mut().zip([u16::MAX, u16::MAX, u16::MAX, 0x00f0]) {
+            isolation.moved = moved;
+        }
+        engine.account_for(&mut parts, &done);
+        let counted = [0, 1, 2, 3, 4, 5].map(|order| engine.figures().size(SizeCounter::SwapOut, order));
+        assert_eq!(counted, [0, 0, 1, 0, 1, 1]);
+    }
+}

@@ -1,0 +1,267 @@
+//! Huge pages that come to the program as a whole: at a first touch, out of staging, and from a device.
+//!
+//! 2 MiB are moved, not copied, and stay one huge page of the kernel's. All three begin alike: every page word of the 2 MiB is claimed,
+//! or nothing is done, and the piece is served as any other. Where the kernel moves only a part, each page's word says what became of it.
+
+use crate::engine::Engine;
+use crate::fault::begin_filling;
+use crate::folio::StagedFolio;
+use crate::handler::Handler;
+use crate::isolate::page_index;
+use crate::pagemap;
+use crate::pool::{For, Taken};
+use crate::uffd::{Access, Stopped};
+use core::sync::atomic::Ordering::Relaxed;
+use folioswap_core::page::{Heat, PageState, PageWord};
+use folioswap_core::page_table::{BLOCK, BLOCK_PAGES, Block, PAGE};
+use folioswap_core::space::Movers;
+use folioswap_devices::Page;
+use folioswap_group::counters::{Counter, SizeCounter};
+use folioswap_slots::{Order, SlotWord, SwapEntry};
+use rustix::io::Errno;
+
+/// Order of a huge page.
+pub(crate) const WHOLE_ORDER: u8 = 9;
+
+/// What became of an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Whole {
+    /// The page that was touched is there.
+    Done,
+    /// Look at its word again.
+    Again,
+    /// It cannot come as a whole: one piece, then.
+    Refused,
+}
+
+impl Handler {
+    /// A first touch in the middle of a walk fills the 2 MiB that lie before it, if nothing of them was ever touched.
+    pub(crate) fn first_touch_whole(&mut self, block: &Block, address: usize) -> Whole {
+        let engine = self.engine;
+        let (index, start) = (page_index(address), address & !(BLOCK - 1));
+        if !engine.is_registered_whole(start) || !is_edge(index) {
+            return Whole::Refused;
+        }
+        let pagemap = engine.descriptors.pagemap.load(Relaxed);
+        if !pagemap::is_empty(pagemap, start, start + BLOCK) {
+            return Whole::Refused;
+        }
+        let Some(zeroes) = engine.take_whole(For::FirstTouch) else { return Whole::Refused };
+        let claimed = (0..BLOCK_PAGES).take_while(|&page| begin_filling(block, page)).count();
+        // SAFETY: all pages of the target are claimed, and the source is a page of the pool that we have taken.
+        let result = if claimed == BLOCK_PAGES {
+            Some(unsafe { engine.userfault().move_pages(start, zeroes.address, BLOCK) })
+        } else {
+            None
+        };
+        let filled = match result {
+            Some(Ok(())) => BLOCK_PAGES,
+            // What the kernel may have moved besides, without saying so, is zeroes too, and counted as what is there already.
+            Some(Err(Stopped { done, .. })) => done / PAGE,
+            None => 0,
+        };
+        for page in 0..claimed {
+            let word = block.word(page);
+            if let Some(after) = if page < filled { word.filled() } else { word.not_filled() } {
+                block.set(page, after);
+            }
+        }
+        match result {
+            Some(Ok(())) => engine.whole_has_moved(zeroes),
+            Some(Err(_)) => engine.give_up_whole(zeroes),
+            None => engine.put_whole_back(zeroes),
+        }
+        if filled <= index {
+            return Whole::Refused;
+        }
+        block.history.remember(0, filled, WHOLE_ORDER);
+        engine.figures().add(Counter::MinorFaults, 1);
+        Whole::Done
+    }
+
+    /// A touch of a huge page that waits in staging, none of which has been written back, puts all of it back.
+    pub(crate) fn return_whole(&mut self, block: &Block, address: usize, entry: SwapEntry) -> Whole {
+        let engine = self.engine;
+        let SlotWord::Cached { folio, .. } = engine.space.slots().word(entry) else { return Whole::Refused };
+        let folio = StagedFolio::of(folio);
+        // SAFETY: the ring's memory is fixed once installed, and the flag is atomic.
+        let staging = unsafe { &*engine.staging.get() };
+        if folio.order != Order::MAX || !staging.is_whole(folio.place) {
+            return Whole::Refused;
+        }
+        let start = address & !(BLOCK - 1);
+        let leaving = |page| matches!(block.word(page).state(), PageState::Leaving(_));
+        if !claim_all(block, leaving) {
+            return Whole::Refused;
+        }
+        let staged = staging.address(folio.place);
+        // SAFETY: all pages are claimed, so the evictor keeps their places until we are done, and nobody else fills the target.
+        let result = unsafe { engine.userfault().move_pages(start, staged, BLOCK) };
+        // What the kernel says of what it has moved is not to be believed when it stops (`moves.rs`): what is not in staging any more is.
+        // (Where the evictor has looked at a place meanwhile, the shared zero page stands there, which does not count as present.)
+        let is_left = |page: usize| {
+            let at = staged + page * PAGE;
+            result.is_err() && !engine.is_certainly_empty(at)
+        };
+        let mut returned = 0;
+        for page in 0..BLOCK_PAGES {
+            if is_left(page) {
+                unclaim(block, page);
+            } else {
+                // Its entry is the evictor's to free.
+                block.set(page, PageWord::PRESENT_HOT);
+                returned += 1;
+            }
+        }
+        engine.note_returned(returned);
+        let figures = engine.figures();
+        figures.add(Counter::MinorFaults, u64::from(returned > 0));
+        figures.add(Counter::SwapCacheHits, returned);
+        figures.add(Counter::Activated, returned);
+        self.end_whole(block, address, result)
+    }
+
+    /// A swap-in in the middle of a walk brings the 2 MiB that lie before it, if all of them are in the compressed store, and what comes
+    /// back cannot, or need not, keep its stored copy.
+    pub(crate) fn swap_in_whole(&mut self, block: &Block, address: usize, access: Access) -> Whole {
+        let engine = self.engine;
+        let start = address & !(BLOCK - 1);
+        if !is_edge(page_index(address)) || !engine.is_registered_whole(start) {
+            return Whole::Refused;
+        }
+        if access == Access::Read && !engine.wants_huge_pages(start) && self.keeps_copies(block) {
+            return Whole::Refused;
+        }
+        let is_stored = |page| match block.word(page).state() {
+            PageState::Stored(entry) => engine.space.file_slot(entry).is_none(),
+            _ => false,
+        };
+        if !(0..BLOCK_PAGES).all(is_stored) {
+            return Whole::Refused;
+        }
+        let refused = || {
+            engine.figures().add_size(SizeCounter::SwapInFallback, WHOLE_ORDER as usize, 1);
+            Whole::Refused
+        };
+        let Some(taken) = engine.take_whole(For::SwapIn) else { return refused() };
+        if !claim_all(block, is_stored) {
+            engine.put_whole_back(taken);
+            return refused();
+        }
+        if !self.read_whole(block, taken) {
+            (0..BLOCK_PAGES).for_each(|page| unclaim(block, page));
+            engine.put_whole_back(taken);
+            // The piece finds out which page it was.
+            return refused();
+        }
+        // SAFETY: all pages of the target are claimed, and the source is a page of the pool that we have taken.
+        let result = unsafe { engine.userfault().move_pages(start, taken.address, BLOCK) };
+        // What the kernel may have moved besides, without saying so, is there under a word that says `Stored`: as after a fork's window.
+        let done = match result {
+            Ok(()) => BLOCK_PAGES,
+            Err(Stopped { done, .. }) => done / PAGE,
+        };
+        for page in 0..BLOCK_PAGES {
+            let entry = block.word(page).entry();
+            if page >= done {
+                unclaim(block, page);
+            } else if let Some(entry) = entry {
+                block.set(page, PageWord::present(Heat::Cold));
+                engine.space.put(entry, 1);
+            }
+        }
+        match result {
+            Ok(()) => engine.whole_has_moved(taken),
+            Err(_) => engine.give_up_whole(taken),
+        }
+        engine.note_returned(done as u64);
+        if done > 0 {
+            block.history.remember(0, done, WHOLE_ORDER);
+        }
+        let figures = engine.figures();
+        figures.add(Counter::MajorFaults, u64::from(done > 0));
+        figures.add(Counter::PagesIn, done as u64);
+        match result {
+            Ok(()) => figures.add_size(SizeCounter::SwapIn, WHOLE_ORDER as usize, 1),
+            Err(_) => {
+                figures.add_size(SizeCounter::SwapIn, 0, done as u64);
+                figures.add_size(SizeCounter::SwapInFallback, WHOLE_ORDER as usize, 1);
+            }
+        }
+        self.end_whole(block, address, result)
+    }
+
+    /// Reads all claimed pages of a block into a page of the pool. False: one of them cannot be read.
+    fn read_whole(&self, block: &Block, taken: Taken) -> bool {
+        (0..BLOCK_PAGES).all(|page| {
+            // SAFETY: within a page of the pool that we have taken: nobody else looks at it.
+            let bytes = unsafe { &mut *((taken.address + page * PAGE) as *mut Page) };
+            let entry = block.word(page).entry();
+            entry.is_some_and(|entry| self.engine.space.read(entry, bytes, Movers::Running).is_ok())
+        })
+    }
+
+    /// After a move to the program that may have ended early.
+    fn end_whole(&mut self, block: &Block, address: usize, result: Result<(), Stopped>) -> Whole {
+        match result {
+            Ok(()) => Whole::Done,
+            Err(_) if matches!(block.word(page_index(address)).state(), PageState::Present(_)) => {
+                self.engine.userfault().wake(address, PAGE);
+                Whole::Done
+            }
+            Err(Stopped { why: Errno::AGAIN | Errno::NOMEM, .. }) => {
+                rustix::thread::sched_yield();
+                self.read_messages();
+                Whole::Again
+            }
+            // Shared after a fork, another mapping: a piece is copied.
+            Err(_) => Whole::Refused,
+        }
+    }
+}
+
+impl Engine {
+    /// Is all of the 2 MiB from `start` on registered, so that it may come as a whole?
+    fn is_registered_whole(&self, start: usize) -> bool {
+        let _events_wait = self.move_lock.lock();
+        // SAFETY: the set is used under the move lock.
+        unsafe { &*self.registered.get() }.covers(start, start + BLOCK)
+    }
+
+    /// Is nothing (or the shared zero page) at this page of staging?
+    fn is_certainly_empty(&self, page: usize) -> bool {
+        let pagemap = self.descriptors.pagemap.load(Relaxed);
+        for _ in 0..1000 {
+            if let Ok(scan) = pagemap::present(pagemap, page, page + PAGE, &mut [pagemap::EMPTY; 1]) {
+                return scan.regions == 0;
+            }
+            rustix::thread::sched_yield();
+        }
+        // Without an answer no page would be safe any more.
+        crate::sys::kill_self()
+    }
+}
+
+/// Is it a page at which a walk enters its block?
+fn is_edge(index: usize) -> bool {
+    index == 0 || index == BLOCK_PAGES - 1
+}
+
+/// Claims all pages of a block that are as `wanted` says, or none.
+fn claim_all(block: &Block, wanted: impl Fn(usize) -> bool) -> bool {
+    let claim = |page: usize| {
+        let word = block.word(page);
+        wanted(page) && word.claim().is_some_and(|claimed| block.replace(page, word, claimed).is_ok())
+    };
+    let claimed = (0..BLOCK_PAGES).take_while(|&page| claim(page)).count();
+    if claimed < BLOCK_PAGES {
+        (0..claimed).for_each(|page| unclaim(block, page));
+    }
+    claimed == BLOCK_PAGES
+}
+
+fn unclaim(block: &Block, page: usize) {
+    if let Some(word) = block.word(page).unclaim() {
+        block.set(page, word);
+    }
+}
