@@ -11,6 +11,7 @@ pub mod memory;
 pub mod peer;
 pub mod policies;
 pub mod progress;
+pub mod ram_device;
 pub mod replay;
 pub mod report;
 pub mod statistics;

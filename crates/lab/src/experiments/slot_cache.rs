@@ -3,6 +3,7 @@
 use crate::memory::{Engine, Memory};
 use crate::policies::{Locks, PolicyName, WithPolicy};
 use crate::progress::{Progress, Show};
+use crate::ram_device::{PAGE, RamDevice};
 use crate::report::{Bar, Chart, Report, Table};
 use crate::statistics::{Equivalence, Summary, equivalence};
 use folioswap_slots::{
@@ -13,10 +14,7 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::Serialize;
 use std::collections::VecDeque;
-use std::ptr::NonNull;
 use std::time::Instant;
-
-const PAGE: usize = 4096;
 
 /// What to run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -222,7 +220,7 @@ impl WithPolicy for Task<'_> {
         let engine: Engine<P> = Engine::new(threads, pages.div_ceil(u64::from(CLUSTER_SLOTS)) as u32)?;
         engine.slots().swapon(DeviceSpec::new(pages))?;
         let disk = match case.load {
-            Load::WithData => Some(Memory::zeroed(pages as usize * PAGE)),
+            Load::WithData => Some(RamDevice::new(pages)),
             Load::SlotsOnly => None,
         };
         let touches = u64::from(options.touched_mib) * 256 / u64::from(order.slots());
@@ -277,7 +275,7 @@ enum Place {
 #[repr(align(128))]
 struct Worker<'a, P: Policy> {
     slots: &'a Slots<0, P>,
-    disk: Option<&'a Memory>,
+    disk: Option<&'a RamDevice>,
     cpu: LogicalCpu,
     order: Order,
     pattern: Pattern,
@@ -346,20 +344,18 @@ impl<P: Policy> Worker<'_, P> {
     fn copy(&self, entry: SwapEntry, frame: u32, direction: Direction) {
         let (Some(disk), Some(frames)) = (self.disk, &self.frames) else { return };
         let bytes = self.order.slots() as usize * PAGE;
-        let on_disk = entry.offset() as usize * PAGE;
         let in_memory = frame as usize * bytes;
-        assert!(on_disk + bytes <= disk.bytes() && in_memory + bytes <= frames.bytes());
-        let at = |memory: &Memory, offset: usize| -> NonNull<u8> {
-            // SAFETY: inside the memory, as was just checked.
-            unsafe { memory.start().add(offset) }
-        };
-        let (from, to) = match direction {
-            Direction::In => (at(disk, on_disk), at(frames, in_memory)),
-            Direction::Out => (at(frames, in_memory), at(disk, on_disk)),
-        };
-        // SAFETY: both ranges lie in their memory, which are different ones. The slots belong to this worker between their allocation and
-        // their free, so no other thread touches their bytes; the frames are this worker's.
-        unsafe { from.copy_to_nonoverlapping(to, bytes) };
+        assert!(in_memory + bytes <= frames.bytes());
+        // SAFETY: inside the memory, as was just checked.
+        let memory = unsafe { frames.start().add(in_memory) };
+        // SAFETY: the frame is this worker's and no part of the disk. The slots belong to this worker between their allocation and their
+        // free, so no other thread touches their bytes.
+        unsafe {
+            match direction {
+                Direction::In => disk.read(entry, self.order.slots(), memory),
+                Direction::Out => disk.write(entry, self.order.slots(), memory),
+            }
+        }
     }
 }
 
