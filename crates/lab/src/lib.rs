@@ -15,4 +15,5 @@ pub mod ram_device;
 pub mod replay;
 pub mod report;
 pub mod statistics;
+pub mod swapout;
 pub mod traces;
