@@ -12,6 +12,8 @@ pub struct Summary {
     pub mean: f64,
     /// Standard deviation of the runs; 0 for a single one.
     pub deviation: f64,
+    /// The middle one, or the mean of the two in the middle.
+    pub median: f64,
     /// Smallest.
     pub min: f64,
     /// Largest.
@@ -27,7 +29,7 @@ impl Summary {
         let deviation = if n > 1 { (squares / (n - 1) as f64).sqrt() } else { 0.0 };
         let min = values.iter().copied().fold(f64::INFINITY, f64::min);
         let max = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        Summary { n, mean, deviation, min, max }
+        Summary { n, mean, deviation, median: median(values), min, max }
     }
 
     /// Confidence interval of the mean (Student's t); `None` below two runs.
@@ -38,6 +40,16 @@ impl Summary {
         let t = StudentsT::new(0.0, 1.0, (self.n - 1) as f64).ok()?.inverse_cdf(0.5 + confidence / 2.0);
         let half = t * self.deviation / (self.n as f64).sqrt();
         Some((self.mean - half, self.mean + half))
+    }
+}
+
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    match sorted.len() {
+        0 => 0.0,
+        n if n % 2 == 1 => sorted[n / 2],
+        n => (sorted[n / 2 - 1] + sorted[n / 2]) / 2.0,
     }
 }
 
@@ -110,6 +122,12 @@ mod tests {
         let (low, high) = summary.interval(0.90).unwrap();
         assert!((low - 1.4926).abs() < 1e-3 && (high - 4.5074).abs() < 1e-3, "{low} {high}");
         assert_eq!(Summary::of(&[2.0]).interval(0.9), None);
+    }
+
+    #[test]
+    fn the_median_is_the_middle_one() {
+        assert_eq!(Summary::of(&[9.0, 1.0, 2.0]).median, 2.0);
+        assert_eq!(Summary::of(&[9.0, 1.0, 2.0, 4.0]).median, 3.0);
     }
 
     #[test]

@@ -4,3 +4,4 @@ pub mod cluster_scan;
 pub mod on_trace;
 pub mod round_robin;
 pub mod slot_cache;
+pub mod thp_swapout;

@@ -1,0 +1,370 @@
+//! Series 3: what does it bring that folios of every order leave whole? (spec §3)
+
+mod report;
+mod scenarios;
+
+pub use report::report;
+pub use scenarios::{SCENARIOS, Scenario, ScenarioOutcome, run_scenarios};
+
+use crate::memory::Engine;
+use crate::policies::{Locks, PolicyName, WithPolicy};
+use crate::progress::{Progress, Show};
+use crate::ram_device::RamDevice;
+use crate::statistics::{Equivalence, Summary, equivalence};
+use crate::swapout::{Backing, Cpu, Exit, LargeFolios, Setup, Splits, UnmapBy};
+use folioswap_slots::{
+    CLUSTER_SLOTS, ConfigError, DeviceSpec, LogicalCpu, Order, Policy, Slots, SwaponError, Violation,
+};
+use serde::Serialize;
+use std::io;
+use std::time::Instant;
+
+/// Tasks of each thread: 70 tasks on 8 CPUs were published.
+const TASKS: u32 = 9;
+/// Limit as published: 40 GiB for 70 tasks of 1 GiB.
+const LIMIT: (u64, u64) = (40, 70);
+/// Without bytes a run is over too soon to be timed, and larger tasks cost no memory.
+const SLOTS_ONLY_LARGER: u32 = 8;
+
+/// What to run.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Options {
+    /// Rounds, in each of which every kind runs once.
+    pub rounds: u32,
+    /// Real threads, each on a logical CPU of its own.
+    pub threads: u32,
+    /// Memory that each of a thread's nine tasks writes, MiB; even.
+    pub task_mib: u32,
+    /// Greatest difference that counts as none, part of 1.
+    pub margin: f64,
+}
+
+impl Options {
+    /// Some minutes.
+    pub fn full() -> Options {
+        Options { rounds: 12, threads: processors(), task_mib: 64, margin: 0.05 }
+    }
+
+    /// About half a minute.
+    pub fn quick() -> Options {
+        Options { rounds: 5, threads: processors(), task_mib: 16, margin: 0.05 }
+    }
+
+    fn task_pages(&self, load: Load) -> u32 {
+        let larger = if load == Load::SlotsOnly { SLOTS_ONLY_LARGER } else { 1 };
+        (self.task_mib / 2).max(1) * CLUSTER_SLOTS * larger
+    }
+
+    /// Slots of the device: half of what is written, as published (35 of 70 GiB), and for each thread what its clusters and a batch may hold.
+    fn device_pages(&self, load: Load) -> u64 {
+        let threads = u64::from(self.threads.max(1));
+        let written = threads * u64::from(TASKS) * u64::from(self.task_pages(load));
+        written / 2 + (threads * 8 + 1) * u64::from(CLUSTER_SLOTS)
+    }
+}
+
+fn processors() -> u32 {
+    std::thread::available_parallelism().map_or(1, |count| count.get() as u32).min(32)
+}
+
+/// What is done for each folio.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Load {
+    /// Memory that the kernel gives and takes away, bytes written and copied to a device in RAM, and slots: what was published, without the kernel's
+    /// reclaim.
+    WithMemory,
+    /// Bytes written and copied, and slots; memory stays.
+    WithData,
+    /// Slots, page tables and lists: where a difference between allocators shows most.
+    SlotsOnly,
+}
+
+/// How folios leave, and how their slots are freed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Variant {
+    /// Before series 3: only folios of 2 MiB leave whole, slots are freed one by one.
+    Before,
+    /// Since: all leave whole, slots are freed in batches.
+    After,
+    /// As before, but folios of 2 MiB are split too.
+    SplitFirst,
+}
+
+impl Variant {
+    /// All.
+    pub const ALL: [Variant; 3] = [Variant::Before, Variant::After, Variant::SplitFirst];
+
+    /// Rule for large folios.
+    pub const fn large_folios(self) -> LargeFolios {
+        match self {
+            Variant::Before => LargeFolios::OnlyHugeWhole,
+            Variant::After => LargeFolios::Whole,
+            Variant::SplitFirst => LargeFolios::SplitFirst,
+        }
+    }
+
+    /// Policy of the allocator.
+    pub const fn policy(self) -> PolicyName {
+        match self {
+            Variant::Before | Variant::SplitFirst => PolicyName::FreePerSlot,
+            Variant::After => PolicyName::Current,
+        }
+    }
+}
+
+/// A kind of run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Case {
+    /// Load.
+    pub load: Load,
+    /// Order in which memory comes.
+    pub order: u32,
+}
+
+/// The published sizes, with each load; the baseline of a load comes first.
+pub const CASES: [Case; 9] = {
+    const fn case(load: Load, order: u32) -> Case {
+        Case { load, order }
+    }
+    [
+        case(Load::WithMemory, 0),
+        case(Load::WithMemory, 4),
+        case(Load::WithMemory, 9),
+        case(Load::WithData, 0),
+        case(Load::WithData, 4),
+        case(Load::WithData, 9),
+        case(Load::SlotsOnly, 0),
+        case(Load::SlotsOnly, 4),
+        case(Load::SlotsOnly, 9),
+    ]
+};
+
+/// What became of the folios of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct Counts {
+    /// Folios of the run's order that left whole (`swpout` of that size).
+    pub swpout: u64,
+    /// Those that found no run of slots (`swpout_fallback` of that size).
+    pub swpout_fallback: u64,
+    /// Pages of large folios that left by themselves.
+    pub pages_alone: u64,
+    /// Folios that were split.
+    pub splits: Splits,
+    /// Write requests.
+    pub requests: u64,
+    /// Single pages that found no slot.
+    pub refused: u64,
+    /// Frees at the end.
+    #[serde(flatten)]
+    pub exit: Exit,
+    /// Slots that were in use after everything was freed.
+    pub lost: u64,
+}
+
+/// What a variant of a case came to.
+#[derive(Debug, Clone, Serialize)]
+pub struct Measured {
+    /// Which.
+    pub variant: Variant,
+    /// MB/s written, from the first page to the end of the last task.
+    pub rate: Summary,
+    /// The rate divided by that of 4 kB before, with the same load in the same round.
+    pub to_baseline: Summary,
+    /// Nanoseconds of a thread for each page freed at the end, the rest of the task's memory included where there is some.
+    pub free_ns: Summary,
+    /// Of the last round. They do not depend on time but where threads take clusters from one another.
+    pub counts: Counts,
+}
+
+/// What a case came to.
+#[derive(Debug, Clone, Serialize)]
+pub struct Outcome {
+    /// Case.
+    pub case: Case,
+    /// In the order of [`Variant::ALL`].
+    pub measured: Vec<Measured>,
+    /// Of after / before.
+    pub equivalence: Option<Equivalence>,
+}
+
+/// Everything.
+#[derive(Debug, Clone, Serialize)]
+pub struct Outcomes {
+    /// By case.
+    pub cases: Vec<Outcome>,
+    /// By scenario, size and variant.
+    pub scenarios: Vec<ScenarioOutcome>,
+    /// How memory was taken away.
+    pub unmap_by: UnmapBy,
+}
+
+/// Why there is no result.
+#[derive(Debug, thiserror::Error)]
+pub enum ThpSwapoutError {
+    /// Sizes.
+    #[error("the allocator cannot be made: {0}")]
+    Config(#[from] ConfigError),
+    /// A device.
+    #[error("a device cannot be switched on: {0}")]
+    Swapon(#[from] SwaponError),
+    /// Memory of the tasks.
+    #[error("the tasks get no memory: {0}")]
+    Memory(#[from] io::Error),
+    /// The allocator after a run.
+    #[error("the allocator is not sound after a run: {0:?}")]
+    Unsound(Violation),
+}
+
+/// Runs all scenarios, and `cases` in rounds. The 4 kB case of each load must be among them, before the others.
+///
+/// # Errors
+/// [`ThpSwapoutError`].
+pub fn run(options: &Options, cases: &[Case], show: Show) -> Result<Outcomes, ThpSwapoutError> {
+    let scenarios = run_scenarios()?;
+    let progress = Progress::new(show, cases.len() * Variant::ALL.len() * options.rounds as usize);
+    // One device for all runs: that its memory comes is no part of a swap-out.
+    let with_bytes = cases.iter().filter(|case| case.load != Load::SlotsOnly);
+    let mut device =
+        RamDevice::new(with_bytes.map(|case| options.device_pages(case.load)).max().unwrap_or(1));
+    device.populate();
+    let mut runs: Vec<Vec<Vec<Run>>> = vec![vec![Vec::new(); Variant::ALL.len()]; cases.len()];
+    let mut unmap_by = UnmapBy::CallPerRange;
+    for round in 0..options.rounds.max(1) as usize {
+        for (case, runs) in cases.iter().zip(&mut runs) {
+            for step in 0..Variant::ALL.len() {
+                // Each is the first in its turn, so that a drift of the machine falls on all.
+                let which = (round + step) % Variant::ALL.len();
+                let variant = Variant::ALL[which];
+                let task = Task { options, case, variant, device: &device };
+                let run = variant.policy().apply(Locks::Uncounted, task)?;
+                unmap_by = run.unmap_by;
+                runs[which].push(run);
+                progress.done(&format!("{case:?} {variant:?}"));
+            }
+        }
+    }
+    let cases = cases.iter().zip(&runs).map(|(case, variants)| {
+        let of_load = |other: &&Case| other.load == case.load && other.order == 0;
+        let baseline = cases.iter().position(|other| of_load(&other)).map_or(variants, |index| &runs[index]);
+        outcome(*case, variants, &baseline[0], options.margin)
+    });
+    Ok(Outcomes { cases: cases.collect(), scenarios, unmap_by })
+}
+
+fn outcome(case: Case, variants: &[Vec<Run>], baseline: &[Run], margin: f64) -> Outcome {
+    let measured = Variant::ALL.iter().zip(variants).map(|(variant, runs)| {
+        let each = |figure: fn(&Run) -> f64| Summary::of(&runs.iter().map(figure).collect::<Vec<_>>());
+        let ratios: Vec<f64> = runs.iter().zip(baseline).map(|(run, base)| run.rate / base.rate).collect();
+        Measured {
+            variant: *variant,
+            rate: each(|run| run.rate),
+            to_baseline: Summary::of(&ratios),
+            free_ns: each(|run| run.free_ns),
+            counts: runs.last().map_or_else(Counts::default, |run| run.counts),
+        }
+    });
+    let pairs: Vec<(f64, f64)> =
+        variants[0].iter().zip(&variants[1]).map(|(before, after)| (before.rate, after.rate)).collect();
+    Outcome { case, measured: measured.collect(), equivalence: equivalence(&pairs, margin) }
+}
+
+/// Counts from the allocator and the CPUs that used it, after all tasks ended.
+fn count<P: Policy>(
+    slots: &Slots<0, P>,
+    order: Order,
+    cpus: &[Cpu<'_, P>],
+    exits: &[Exit],
+) -> Result<Counts, Violation> {
+    let stats = slots.stats();
+    let report = slots.validate()?;
+    let swpout = stats.allocated[order.index()];
+    let mut counts = Counts {
+        swpout,
+        swpout_fallback: if order == Order::ZERO { 0 } else { stats.fallback[order.index()] },
+        pages_alone: if order == Order::ZERO { 0 } else { stats.allocated[0] },
+        lost: report.inuse - report.slot_cached,
+        ..Counts::default()
+    };
+    for cpu in cpus {
+        let splits = cpu.splits();
+        counts.splits.by_rule += splits.by_rule;
+        counts.splits.partially_mapped += splits.partially_mapped;
+        counts.splits.no_slots += splits.no_slots;
+        counts.splits.partly_advised += splits.partly_advised;
+        counts.requests += cpu.requests();
+        counts.refused += cpu.refused();
+    }
+    for exit in exits {
+        counts.exit.pages += exit.pages;
+        counts.exit.calls += exit.calls;
+        counts.exit.lookups += exit.lookups;
+    }
+    Ok(counts)
+}
+
+#[derive(Clone)]
+struct Run {
+    rate: f64,
+    free_ns: f64,
+    counts: Counts,
+    unmap_by: UnmapBy,
+}
+
+struct Task<'a> {
+    options: &'a Options,
+    case: &'a Case,
+    variant: Variant,
+    device: &'a RamDevice,
+}
+
+impl WithPolicy for Task<'_> {
+    type Output = Result<Run, ThpSwapoutError>;
+
+    fn run<P: Policy>(self) -> Self::Output {
+        let Task { options, case, variant, device } = self;
+        let threads = options.threads.max(1);
+        let order = Order::new(case.order).unwrap_or(Order::ZERO);
+        let task_pages = options.task_pages(case.load);
+        let device_pages = options.device_pages(case.load);
+        let engine: Engine<P> = Engine::new(threads, device_pages.div_ceil(u64::from(CLUSTER_SLOTS)) as u32)?;
+        engine.slots().swapon(DeviceSpec::new(device_pages))?;
+        let setup = |cpu| Setup {
+            slots: engine.slots(),
+            logical: LogicalCpu(cpu),
+            large_folios: variant.large_folios(),
+            order,
+            tasks: TASKS,
+            task_pages,
+            limit: (u64::from(TASKS) * u64::from(task_pages) * LIMIT.0 / LIMIT.1) as u32,
+            backing: match case.load {
+                Load::WithMemory => Backing::Paged(device),
+                Load::WithData => Backing::Resident(device),
+                Load::SlotsOnly => Backing::None,
+            },
+        };
+        let mut cpus: Vec<Cpu<'_, P>> =
+            (0..threads).map(|cpu| Cpu::new(&setup(cpu))).collect::<io::Result<_>>()?;
+        let begin = Instant::now();
+        std::thread::scope(|scope| {
+            for cpu in &mut cpus {
+                scope.spawn(move || cpu.write_all());
+            }
+        });
+        let written = begin.elapsed().as_secs_f64();
+        let exits: Vec<Exit> = std::thread::scope(|scope| {
+            let ends: Vec<_> = cpus.iter_mut().map(|cpu| scope.spawn(move || cpu.exit())).collect();
+            ends.into_iter().map(|end| end.join().expect("a task ends")).collect()
+        });
+        let seconds = begin.elapsed().as_secs_f64();
+        let counts = count(engine.slots(), order, &cpus, &exits).map_err(ThpSwapoutError::Unsound)?;
+        let bytes = f64::from(threads) * f64::from(TASKS) * f64::from(task_pages) * 4096.0;
+        Ok(Run {
+            rate: bytes / 1e6 / seconds,
+            free_ns: (seconds - written) * 1e9 * f64::from(threads) / counts.exit.pages.max(1) as f64,
+            counts,
+            unmap_by: cpus.first().map_or(UnmapBy::CallPerRange, Cpu::unmap_by),
+        })
+    }
+}
