@@ -76,7 +76,9 @@ fn trace(place: &Place) -> String {
 #[test]
 fn every_command_explains_itself() {
     let all = good(&["--help"]);
-    for command in ["cluster-scan", "slot-cache", "round-robin", "replay", "generate", "fit", "policies"] {
+    for command in
+        ["cluster-scan", "slot-cache", "thp-swapout", "round-robin", "replay", "generate", "fit", "policies"]
+    {
         assert!(all.contains(command), "{all}");
         let help = good(&[command, "--help"]);
         assert!(help.contains("Usage: folioswap lab"), "{help}");
@@ -111,6 +113,28 @@ fn cluster_scan_prints_json_and_draws() {
 fn slot_cache_prints_json() {
     let result = json(&["slot-cache", "--quick", "--pairs", "2", "--threads", "1", "--json"]);
     assert_eq!(result["experiment"], "slot-cache");
+}
+
+#[test]
+fn thp_swapout_prints_json_and_text_and_draws() {
+    let place = Place::new();
+    let plot = place.file("swapout.svg");
+    let tiny = ["thp-swapout", "--rounds", "2", "--threads", "1", "--task-mib", "2"];
+    let result = json(&[&tiny[..], &["--json", "--plot", &plot]].concat());
+    assert_eq!(result["experiment"], "thp-swapout");
+    assert_eq!(result["results"]["options"]["task_mib"], 2);
+    let cases = result["results"]["outcomes"]["cases"].as_array().expect("cases");
+    assert_eq!(cases.len(), 9);
+    let before = &cases[1]["measured"][0];
+    assert_eq!((&before["variant"], &before["counts"]["swpout"]), (&"before".into(), &0.into()), "{before}");
+    let after = &cases[1]["measured"][1];
+    assert!(after["counts"]["swpout"].as_u64() > Some(0), "{after}");
+    let picture = fs::read_to_string(&plot).expect("the picture");
+    assert!(picture.contains("<svg") && picture.trim_end().ends_with("</svg>"));
+    let text = good(&tiny);
+    for word in ["published before", "+46.3 %", "split first", "swpout_fallback", "Not comparable"] {
+        assert!(text.contains(word), "{word:?} is missing in: {text}");
+    }
 }
 
 #[test]
@@ -199,6 +223,9 @@ fn options_that_are_wrong_are_named() {
     refused(&["cluster-scan", "--scale", "0"], 125, &["--scale"]);
     refused(&["cluster-scan", "--fill", "101"], 125, &["--fill"]);
     refused(&["slot-cache", "--pairs", "1"], 125, &["--pairs"]);
+    refused(&["thp-swapout", "--rounds", "1"], 125, &["--rounds"]);
+    refused(&["thp-swapout", "--task-mib", "1"], 125, &["--task-mib"]);
+    refused(&["thp-swapout", "--margin", "0"], 125, &["--margin"]);
     refused(&["round-robin", "--peer", "plan9"], 125, &["plan9", "kernel"]);
     refused(&["generate"], 125, &["<FILE>"]);
     let target = place.file("new.trace");

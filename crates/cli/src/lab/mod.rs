@@ -6,11 +6,11 @@ mod traces;
 use crate::error::Error;
 use arguments::{
     ClusterScanArguments, LabArguments, LabCommand, OutputArguments, PeerArgument, RoundRobinArguments,
-    SlotCacheArguments,
+    SlotCacheArguments, ThpSwapoutArguments,
 };
 use folioswap_lab::{
     build::Scale,
-    experiments::{cluster_scan, on_trace, round_robin, slot_cache},
+    experiments::{cluster_scan, on_trace, round_robin, slot_cache, thp_swapout},
     peer,
     policies::PolicyName,
     progress::Show,
@@ -34,6 +34,9 @@ pub enum LabError {
     /// The experiment of series 2.
     #[error(transparent)]
     SlotCache(#[from] slot_cache::SlotCacheError),
+    /// The experiment of series 3.
+    #[error(transparent)]
+    ThpSwapout(#[from] thp_swapout::ThpSwapoutError),
     /// The experiment of series 4.
     #[error(transparent)]
     RoundRobin(#[from] round_robin::RoundRobinError),
@@ -89,6 +92,7 @@ pub fn lab(arguments: &LabArguments) -> Result<i32, Error> {
     match &arguments.command {
         LabCommand::ClusterScan(arguments) => run_cluster_scan(arguments),
         LabCommand::SlotCache(arguments) => run_slot_cache(arguments),
+        LabCommand::ThpSwapout(arguments) => run_thp_swapout(arguments),
         LabCommand::RoundRobin(arguments) => run_round_robin(arguments),
         LabCommand::Hog(arguments) => {
             peer::hog(arguments.bytes, &arguments.group).map_err(Error::system("entering the cgroup"))?;
@@ -140,6 +144,19 @@ fn run_slot_cache(arguments: &SlotCacheArguments) -> Result<i32, Error> {
     }
     let outcomes = slot_cache::run(&options, &slot_cache::CASES, Show::Yes).map_err(LabError::from)?;
     show(&slot_cache::report(&options, &outcomes), &arguments.output)
+}
+
+fn run_thp_swapout(arguments: &ThpSwapoutArguments) -> Result<i32, Error> {
+    let defaults =
+        if arguments.output.quick { thp_swapout::Options::quick() } else { thp_swapout::Options::full() };
+    let options = thp_swapout::Options {
+        rounds: arguments.rounds.unwrap_or(defaults.rounds),
+        threads: arguments.threads.unwrap_or(defaults.threads),
+        task_mib: arguments.task_mib.unwrap_or(defaults.task_mib),
+        margin: f64::from(arguments.margin) / 100.0,
+    };
+    let outcomes = thp_swapout::run(&options, &thp_swapout::CASES, Show::Yes).map_err(LabError::from)?;
+    show(&thp_swapout::report(&options, &outcomes), &arguments.output)
 }
 
 fn run_round_robin(arguments: &RoundRobinArguments) -> Result<i32, Error> {
