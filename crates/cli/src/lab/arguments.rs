@@ -235,7 +235,7 @@ published ones, all relative to 4 kB before.
 
 The series claims that 64 kB becomes faster and that the rest is noise. Each kind runs once in every round; the table has medians with the lowest
 and highest round, and the 90 % confidence interval of after / before: noise is borne out by *equivalent*, which means the whole interval
-within the margin. Anything else that runs on the machine widens it. Two more tables count what a run does, and what becomes of large folios
+within the margin. Anything else that runs on the machine widens it, less so in the second table, of processor time. Two more tables count what a run does, and what becomes of large folios
 on a device without a run of slots, partially mapped, advised in part, or still under write-back: swpout, swpout_fallback, splits.
 
 *with memory* has the kernel give and take the memory of each folio; *with data* writes and copies only; *slots only* does neither. Memory

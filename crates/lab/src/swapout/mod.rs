@@ -15,4 +15,4 @@ mod write_back;
 pub use cpu::{Backing, Cpu, Exit, Setup, Verified};
 pub use folio::{Folio, LargeFolios, Splits};
 pub use page_table::{PageTable, Place, Run};
-pub use task_memory::{HugePages, TaskMemory, UnmapBy, Unmapper};
+pub use task_memory::{HugePages, TaskMemory, UnmapBy, Unmapper, huge_bytes};

@@ -9,15 +9,16 @@ pub use scenarios::{SCENARIOS, Scenario, ScenarioOutcome, run_scenarios};
 use crate::memory::Engine;
 use crate::policies::{Locks, PolicyName, WithPolicy};
 use crate::progress::{Progress, Show};
-use crate::ram_device::RamDevice;
+use crate::ram_device::{PAGE, RamDevice};
 use crate::statistics::{Equivalence, Summary, equivalence};
-use crate::swapout::{Backing, Cpu, Exit, LargeFolios, Setup, Splits, UnmapBy};
+use crate::swapout::{Backing, Cpu, Exit, LargeFolios, Setup, Splits, UnmapBy, huge_bytes};
 use folioswap_slots::{
     CLUSTER_SLOTS, ConfigError, DeviceSpec, LogicalCpu, Order, Policy, Slots, SwaponError, Violation,
 };
+use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use std::io;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Tasks of each thread: 70 tasks on 8 CPUs were published.
 const TASKS: u32 = 9;
@@ -172,7 +173,9 @@ pub struct Measured {
     pub rate: Summary,
     /// The rate divided by that of 4 kB before, with the same load in the same round.
     pub to_baseline: Summary,
-    /// Nanoseconds of a thread for each page freed at the end, the rest of the task's memory included where there is some.
+    /// Processor time for each page written, from its first touch to the end of its task, ns.
+    pub processor_ns: Summary,
+    /// Processor time for each page freed at the end, the rest of the task's memory included where there is some, ns.
     pub free_ns: Summary,
     /// Of the last round. They do not depend on time but where threads take clusters from one another.
     pub counts: Counts,
@@ -185,8 +188,10 @@ pub struct Outcome {
     pub case: Case,
     /// In the order of [`Variant::ALL`].
     pub measured: Vec<Measured>,
-    /// Of after / before.
+    /// Of the rates, after / before.
     pub equivalence: Option<Equivalence>,
+    /// Of the pages per processor second, after / before.
+    pub processor_equivalence: Option<Equivalence>,
 }
 
 /// Everything.
@@ -198,6 +203,8 @@ pub struct Outcomes {
     pub scenarios: Vec<ScenarioOutcome>,
     /// How memory was taken away.
     pub unmap_by: UnmapBy,
+    /// Part of the memory of 2 MB folios that was in huge pages when all was written, part of 1: with memory; the run with the least.
+    pub huge_part: f64,
 }
 
 /// Why there is no result.
@@ -231,6 +238,7 @@ pub fn run(options: &Options, cases: &[Case], show: Show) -> Result<Outcomes, Th
     device.populate();
     let mut runs: Vec<Vec<Vec<Run>>> = vec![vec![Vec::new(); Variant::ALL.len()]; cases.len()];
     let mut unmap_by = UnmapBy::CallPerRange;
+    let mut huge_part: f64 = 1.0;
     for round in 0..options.rounds.max(1) as usize {
         for (case, runs) in cases.iter().zip(&mut runs) {
             for step in 0..Variant::ALL.len() {
@@ -240,6 +248,7 @@ pub fn run(options: &Options, cases: &[Case], show: Show) -> Result<Outcomes, Th
                 let task = Task { options, case, variant, device: &device };
                 let run = variant.policy().apply(Locks::Uncounted, task)?;
                 unmap_by = run.unmap_by;
+                huge_part = run.huge_part.map_or(huge_part, |part| huge_part.min(part));
                 runs[which].push(run);
                 progress.done(&format!("{case:?} {variant:?}"));
             }
@@ -250,7 +259,7 @@ pub fn run(options: &Options, cases: &[Case], show: Show) -> Result<Outcomes, Th
         let baseline = cases.iter().position(|other| of_load(&other)).map_or(variants, |index| &runs[index]);
         outcome(*case, variants, &baseline[0], options.margin)
     });
-    Ok(Outcomes { cases: cases.collect(), scenarios, unmap_by })
+    Ok(Outcomes { cases: cases.collect(), scenarios, unmap_by, huge_part })
 }
 
 fn outcome(case: Case, variants: &[Vec<Run>], baseline: &[Run], margin: f64) -> Outcome {
@@ -261,13 +270,33 @@ fn outcome(case: Case, variants: &[Vec<Run>], baseline: &[Run], margin: f64) -> 
             variant: *variant,
             rate: each(|run| run.rate),
             to_baseline: Summary::of(&ratios),
+            processor_ns: each(|run| run.processor_ns),
             free_ns: each(|run| run.free_ns),
             counts: runs.last().map_or_else(Counts::default, |run| run.counts),
         }
     });
-    let pairs: Vec<(f64, f64)> =
-        variants[0].iter().zip(&variants[1]).map(|(before, after)| (before.rate, after.rate)).collect();
-    Outcome { case, measured: measured.collect(), equivalence: equivalence(&pairs, margin) }
+    let compare = |figure: fn(&Run) -> f64| {
+        let pair = |(before, after): (&Run, &Run)| (figure(before), figure(after));
+        let pairs: Vec<(f64, f64)> = variants[0].iter().zip(&variants[1]).map(pair).collect();
+        equivalence(&pairs, margin)
+    };
+    Outcome {
+        case,
+        measured: measured.collect(),
+        equivalence: compare(|run| run.rate),
+        processor_equivalence: compare(|run| 1.0 / run.processor_ns),
+    }
+}
+
+/// What of its processor time this thread needs for `work`, and its result.
+fn timed<T>(work: impl FnOnce() -> T) -> (Duration, T) {
+    let now = || {
+        let time = clock_gettime(ClockId::ThreadCPUTime);
+        Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
+    };
+    let begin = now();
+    let result = work();
+    (now() - begin, result)
 }
 
 /// Counts from the allocator and the CPUs that used it, after all tasks ended.
@@ -307,7 +336,9 @@ fn count<P: Policy>(
 #[derive(Clone)]
 struct Run {
     rate: f64,
+    processor_ns: f64,
     free_ns: f64,
+    huge_part: Option<f64>,
     counts: Counts,
     unmap_by: UnmapBy,
 }
@@ -346,25 +377,37 @@ impl WithPolicy for Task<'_> {
         };
         let mut cpus: Vec<Cpu<'_, P>> =
             (0..threads).map(|cpu| Cpu::new(&setup(cpu))).collect::<io::Result<_>>()?;
-        let begin = Instant::now();
-        std::thread::scope(|scope| {
-            for cpu in &mut cpus {
-                scope.spawn(move || cpu.write_all());
-            }
-        });
-        let written = begin.elapsed().as_secs_f64();
-        let exits: Vec<Exit> = std::thread::scope(|scope| {
-            let ends: Vec<_> = cpus.iter_mut().map(|cpu| scope.spawn(move || cpu.exit())).collect();
-            ends.into_iter().map(|end| end.join().expect("a task ends")).collect()
-        });
-        let seconds = begin.elapsed().as_secs_f64();
+        let huge_before = huge_bytes();
+        let (wall_written, written) = on_threads(&mut cpus, Cpu::write_all);
+        let huge = huge_bytes().saturating_sub(huge_before);
+        let resident: u64 = cpus.iter().map(|cpu| u64::from(cpu.resident())).sum();
+        let (wall_ended, ended) = on_threads(&mut cpus, Cpu::exit);
+        let exits: Vec<Exit> = ended.iter().map(|(_, exit)| *exit).collect();
         let counts = count(engine.slots(), order, &cpus, &exits).map_err(ThpSwapoutError::Unsound)?;
-        let bytes = f64::from(threads) * f64::from(TASKS) * f64::from(task_pages) * 4096.0;
+        let freeing: Duration = ended.iter().map(|(time, _)| *time).sum();
+        let processor = freeing + written.iter().map(|(time, ())| *time).sum::<Duration>();
+        let pages = f64::from(threads) * f64::from(TASKS) * f64::from(task_pages);
+        let huge_run = case.load == Load::WithMemory && order == Order::MAX;
         Ok(Run {
-            rate: bytes / 1e6 / seconds,
-            free_ns: (seconds - written) * 1e9 * f64::from(threads) / counts.exit.pages.max(1) as f64,
+            rate: pages * PAGE as f64 / 1e6 / (wall_written + wall_ended).as_secs_f64(),
+            processor_ns: processor.as_secs_f64() * 1e9 / pages,
+            free_ns: freeing.as_secs_f64() * 1e9 / counts.exit.pages.max(1) as f64,
+            huge_part: huge_run.then(|| huge as f64 / (resident.max(1) * PAGE as u64) as f64),
             counts,
             unmap_by: cpus.first().map_or(UnmapBy::CallPerRange, Cpu::unmap_by),
         })
     }
+}
+
+/// Does `work` on every CPU at once, each on a thread of its own. Returns the wall time, and each thread's processor time and result.
+fn on_threads<'a, P: Policy, T: Send>(
+    cpus: &mut [Cpu<'a, P>],
+    work: fn(&mut Cpu<'a, P>) -> T,
+) -> (Duration, Vec<(Duration, T)>) {
+    let begin = Instant::now();
+    let results = std::thread::scope(|scope| {
+        let threads: Vec<_> = cpus.iter_mut().map(|cpu| scope.spawn(move || timed(|| work(cpu)))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("a task does not panic")).collect()
+    });
+    (begin.elapsed(), results)
 }

@@ -69,18 +69,42 @@ fn throughput(options: &Options, outcomes: &Outcomes) -> Table {
         "found",
     ];
     let mut table = Table::new(title, &head);
-    for Outcome { case, measured, equivalence } in &outcomes.cases {
+    for Outcome { case, measured, equivalence, .. } in &outcomes.cases {
         let mut row = vec![format!("{}, {}", size(case.order), load(case.load))];
         row.extend(published(case).map(str::to_owned));
         row.extend(measured.iter().map(|measured| relative(&measured.to_baseline)));
         row.push(format!("{:.0}", measured[0].rate.median));
-        row.extend(equivalence.map_or(["-".to_owned(), "-".to_owned()], |test| {
-            [format!("{:.3}", test.ratio), format!("{:.3} to {:.3}", test.interval.0, test.interval.1)]
-        }));
+        row.extend(interval(*equivalence));
         row.extend(claim(case.order, *equivalence));
         table.rows.push(row);
     }
     table
+}
+
+/// The same without what else runs on the machine.
+fn processor_time(outcomes: &Outcomes) -> Table {
+    let title = "Processor time for each page written, ns, median (lowest, highest); equivalence as above, of pages per processor second";
+    let head =
+        ["workload", "before", "after", "split first", "after / before", "90 % interval", "claimed", "found"];
+    let mut table = Table::new(title, &head);
+    for Outcome { case, measured, processor_equivalence, .. } in &outcomes.cases {
+        let mut row = vec![format!("{}, {}", size(case.order), load(case.load))];
+        row.extend(measured.iter().map(|Measured { processor_ns: time, .. }| {
+            let digits = usize::from(case.load == Load::SlotsOnly);
+            format!("{:.digits$} ({:.digits$}, {:.digits$})", time.median, time.min, time.max)
+        }));
+        row.extend(interval(*processor_equivalence));
+        row.extend(claim(case.order, *processor_equivalence));
+        table.rows.push(row);
+    }
+    table
+}
+
+/// Ratio and interval.
+fn interval(test: Option<Equivalence>) -> [String; 2] {
+    test.map_or(["-".to_owned(), "-".to_owned()], |test| {
+        [format!("{:.3}", test.ratio), format!("{:.3} to {:.3}", test.interval.0, test.interval.1)]
+    })
 }
 
 /// What was done for the folios of a run: the same for every load but for the size of the tasks.
@@ -94,7 +118,7 @@ fn work(outcomes: &Outcomes) -> Table {
         "requests",
         "frees",
         "lookups",
-        "ns to free a page",
+        "CPU ns to free a page",
         "slots lost",
     ];
     let mut table = Table::new("What a run did (the last round's; time: median of all)", &head);
@@ -189,16 +213,22 @@ pub fn report(options: &Options, outcomes: &Outcomes) -> Report {
             ),
             "before = only folios of 2 MB leave whole, slots freed as by free-per-slot; after = all leave whole, slots freed as by current (`folioswap lab policies`); split first = as before, but 2 MB is split too: for 4 kB and 64 kB the same as before, so that those two columns differ by what the measurement itself makes.".to_owned(),
             format!(
-                "With memory: a folio comes by one call and goes by {taken_away}; its bytes are written and copied to a device in RAM. With data: the memory stays. Slots only: tasks {} times as large. Huge pages of the host: {huge_pages}.",
-                super::SLOTS_ONLY_LARGER
+                "With memory: a folio comes by one call and goes by {taken_away}; its bytes are written and copied to a device in RAM. With data: the memory stays. Slots only: tasks {} times as large. Huge pages of the host: {huge_pages}; of the memory of 2 MB folios at least {:.0} % was in huge pages.",
+                super::SLOTS_ONLY_LARGER,
+                100.0 * outcomes.huge_part
             ),
         ],
-        tables: vec![throughput(options, outcomes), work(outcomes), scenarios(&outcomes.scenarios)],
+        tables: vec![
+            throughput(options, outcomes),
+            processor_time(outcomes),
+            work(outcomes),
+            scenarios(&outcomes.scenarios),
+        ],
         not_comparable: vec![
             "Absolute rates, and the distance between sizes: the published ones have page faults of the whole folio, reclaim, reverse map and memory groups of the kernel in them. Ours have what the kernel takes to give and to take memory by calls, the writing, the copy, and our slots and lists.".to_owned(),
             "What a split costs the kernel is missing for 64 kB, above all in the published -13.6 %: here the kernel has no folios of 64 kB, but 16 pages that come and go by one call. A split here is 16 allocations, places in the swap cache, requests and frees instead of one of each. Only for 2 MB, split first, the kernel splits too.".to_owned(),
             "Tasks are threads of one process: memory that is taken from one interrupts the processors of the others.".to_owned(),
-            format!("The device is plain memory, without a queue; a request is a copy. 2 MB with memory means huge pages only where the host gives them ({huge_pages})."),
+            "The device is plain memory, without a queue; a request is a copy. 2 MB with memory means huge pages only as far as the host gives them.".to_owned(),
         ],
         results: serde_json::json!({ "options": options, "outcomes": outcomes, "huge_pages": huge_pages }),
         chart: Chart {
