@@ -68,14 +68,6 @@ impl PageTable {
         }
     }
 
-    /// Whether every page of a range is in memory.
-    ///
-    /// # Panics
-    /// Behind the last page.
-    pub fn all_present(&self, pages: Range<u32>) -> bool {
-        self.places[pages.start as usize..pages.end as usize].iter().all(|place| *place == Place::Present)
-    }
-
     /// The run of swap entries that begins at `page`; `None` if that is not swapped out. It ends at the latest where a page table of the
     /// processor's would, so that it can be found under one lock of such a table.
     ///

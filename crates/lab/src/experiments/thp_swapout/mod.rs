@@ -203,8 +203,8 @@ pub struct Outcomes {
     pub scenarios: Vec<ScenarioOutcome>,
     /// How memory was taken away.
     pub unmap_by: UnmapBy,
-    /// Part of the memory of 2 MB folios that was in huge pages when all was written, part of 1: with memory; the run with the least.
-    pub huge_part: f64,
+    /// Part of 1 of the memory of 2 MB folios that was in huge pages when all was written, with memory; `None` without such runs.
+    pub huge_part: Option<Summary>,
 }
 
 /// Why there is no result.
@@ -238,7 +238,7 @@ pub fn run(options: &Options, cases: &[Case], show: Show) -> Result<Outcomes, Th
     device.populate();
     let mut runs: Vec<Vec<Vec<Run>>> = vec![vec![Vec::new(); Variant::ALL.len()]; cases.len()];
     let mut unmap_by = UnmapBy::CallPerRange;
-    let mut huge_part: f64 = 1.0;
+    let mut huge_parts = Vec::new();
     for round in 0..options.rounds.max(1) as usize {
         for (case, runs) in cases.iter().zip(&mut runs) {
             for step in 0..Variant::ALL.len() {
@@ -248,7 +248,7 @@ pub fn run(options: &Options, cases: &[Case], show: Show) -> Result<Outcomes, Th
                 let task = Task { options, case, variant, device: &device };
                 let run = variant.policy().apply(Locks::Uncounted, task)?;
                 unmap_by = run.unmap_by;
-                huge_part = run.huge_part.map_or(huge_part, |part| huge_part.min(part));
+                huge_parts.extend(run.huge_part);
                 runs[which].push(run);
                 progress.done(&format!("{case:?} {variant:?}"));
             }
@@ -259,6 +259,7 @@ pub fn run(options: &Options, cases: &[Case], show: Show) -> Result<Outcomes, Th
         let baseline = cases.iter().position(|other| of_load(&other)).map_or(variants, |index| &runs[index]);
         outcome(*case, variants, &baseline[0], options.margin)
     });
+    let huge_part = (!huge_parts.is_empty()).then(|| Summary::of(&huge_parts));
     Ok(Outcomes { cases: cases.collect(), scenarios, unmap_by, huge_part })
 }
 

@@ -199,6 +199,10 @@ pub fn report(options: &Options, outcomes: &Outcomes) -> Report {
     };
     let written = f64::from(options.threads) * f64::from(TASKS) * f64::from(options.task_mib);
     let huge_pages = huge_pages();
+    let huge_part = outcomes.huge_part.map_or_else(String::new, |part| {
+        let [median, min] = [part.median, part.min].map(|part| 100.0 * part);
+        format!("; of the memory of 2 MB folios {median:.0} % was in huge pages (median; lowest {min:.0} %)")
+    });
     Report {
         experiment: "thp-swapout",
         setup: vec![
@@ -213,9 +217,8 @@ pub fn report(options: &Options, outcomes: &Outcomes) -> Report {
             ),
             "before = only folios of 2 MB leave whole, slots freed as by free-per-slot; after = all leave whole, slots freed as by current (`folioswap lab policies`); split first = as before, but 2 MB is split too: for 4 kB and 64 kB the same as before, so that those two columns differ by what the measurement itself makes.".to_owned(),
             format!(
-                "With memory: a folio comes by one call and goes by {taken_away}; its bytes are written and copied to a device in RAM. With data: the memory stays. Slots only: tasks {} times as large. Huge pages of the host: {huge_pages}; of the memory of 2 MB folios at least {:.0} % was in huge pages.",
-                super::SLOTS_ONLY_LARGER,
-                100.0 * outcomes.huge_part
+                "With memory: a folio comes by one call and goes by {taken_away}; its bytes are written and copied to a device in RAM. With data: the memory stays. Slots only: tasks {} times as large. Huge pages of the host: {huge_pages}{huge_part}.",
+                super::SLOTS_ONLY_LARGER
             ),
         ],
         tables: vec![
