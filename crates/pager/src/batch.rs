@@ -5,14 +5,16 @@ use crate::candidates::{Asks, Candidates};
 use crate::evictor::{Evictor, RegionsOf};
 use crate::isolate::{Isolation, Pages, Refused, page_index};
 use crate::pagemap;
+use crate::placement::NO_CPU;
 use crate::ranges::Range;
 use crate::row::Row;
 use crate::whole_batch::WholeTaken;
 use crate::staging::{FOLIO, FOLIO_PAGES, SEGMENT_FOLIOS};
 use crate::sys;
 use core::sync::atomic::Ordering::Relaxed;
-use folioswap_core::page_table::PAGE;
+use folioswap_core::page_table::{BLOCK, PAGE};
 use folioswap_group::counters::Counter;
+use folioswap_group::segment::Member;
 
 /// Pages isolated in one batch, and as many written back.
 pub(crate) const BATCH_PAGES: u64 = 128;
@@ -62,7 +64,8 @@ impl Evictor {
     /// Isolates some pages and writes as many back.
     pub(crate) fn evict_batch(&mut self) -> Batch {
         let mut batch = Batch::default();
-        let faulting = self.engine.faulting_cpu.load(Relaxed);
+        // Where several members are busy, so is every CPU: all evictors would crowd where no thread faults, and the rest be idle.
+        let faulting = if self.others_are_active() { NO_CPU } else { self.engine.faulting_cpu.load(Relaxed) };
         self.placement.keep_away(faulting);
         let joined = self.scattered == Scattered::Yes && self.placement.join(faulting);
         self.isolate_batch(&mut batch);
@@ -77,6 +80,12 @@ impl Evictor {
         self.stuck = batch.stuck;
         self.engine.figures().add(Counter::StolenBackground, batch.written);
         batch
+    }
+
+    fn others_are_active(&self) -> bool {
+        let (segment, me) = (self.engine.segment(), self.engine.member());
+        let is_other = |member: &&Member| !core::ptr::eq(*member, me);
+        segment.live_members().filter(is_other).any(|member| member.active.load(Relaxed) != 0)
     }
 
     fn isolate_batch(&mut self, batch: &mut Batch) {
@@ -134,7 +143,8 @@ impl Evictor {
         let userfault = self.engine.userfault();
         let staging = self.staging();
         let least = if drain && staging.waiting() == 0 { 1 } else { recycled_together };
-        staging.recycle(userfault, least, |address| self.engine.keep_whole(address));
+        let given_back = staging.recycle(userfault, least, |address| self.engine.keep_whole(address)) as u64;
+        self.given_back = (self.given_back + given_back).min(BLOCK as u64);
     }
 
     /// Writes the oldest folio of staging back.

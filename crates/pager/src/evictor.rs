@@ -17,6 +17,7 @@ use crate::link;
 use crate::maps::{self, MappingFilter};
 use crate::pagemap;
 use crate::placement::EvictorPlacement;
+use crate::pool::Prepared;
 use crate::ranges::Range;
 use crate::staging::{FOLIO, WHOLE_PLACES};
 use crate::sys;
@@ -111,6 +112,8 @@ pub(crate) struct Evictor {
     pub(crate) desperate: bool,
     /// The last write-back found no device that takes the oldest folio.
     pub(crate) stuck: bool,
+    /// Bytes of staging that the system got since it gave a huge page: as much may be taken from it in its stead.
+    pub(crate) given_back: u64,
     pub(crate) demotion: Demotion,
     pub(crate) clusters_due: Due,
     /// Pages that had been written to files at the last look at empty clusters.
@@ -170,6 +173,7 @@ pub(crate) unsafe extern "C" fn run(argument: usize) -> ! {
         aging: Aging::default(),
         desperate: false,
         stuck: false,
+        given_back: 0,
         demotion: Demotion::new(),
         clusters_due: Due::at_once(),
         file_pages_seen: 0,
@@ -230,7 +234,10 @@ impl Evictor {
             let may_demote =
                 (marks.low..marks.limit).contains(&total) && sys::now_ns() >= self.growing_until_ns;
             let demoted = if may_demote { self.demote_excess() } else { 0 };
-            self.engine.prepare_whole(marks.low.saturating_sub(total));
+            let room = marks.low.saturating_sub(total).max(self.given_back);
+            if self.engine.prepare_whole(room) == Prepared::FromSystem {
+                self.given_back = 0;
+            }
             let wanted = self.wanted(claimed, marks);
             // Where memory is short, advice and reclaim take turns.
             let advised = if wanted == 0 || !self.followed_advice { self.follow_advice() } else { None };
@@ -478,6 +485,7 @@ impl Engine {
                     // A full set leaves the range registered but unknown: its faults are served, it is never evicted.
                     && registered.insert(from, until).is_ok()
                 {
+                    self.make_fit_for_whole(from, until);
                     found = Some(Range { start: found.map_or(new, |found| found.start), end: until });
                 }
                 from = next;

@@ -20,8 +20,8 @@ use rustix::mm::{Advice, madvise};
 
 /// Most huge pages of a process that wait: 16 MiB.
 const SLOTS_MAX: usize = 8;
-/// What part of the limit they may be.
-const LIMIT_PART: u64 = 256;
+/// What part of the limit they may be, where that is at least one.
+const LIMIT_PART: u64 = 128;
 /// Looks of the evictor without anybody asking, after which they are given to the system.
 const IDLE_LOOKS: u32 = 3;
 
@@ -63,6 +63,15 @@ pub(crate) enum For {
     SwapIn,
 }
 
+/// What the evictor has done for the pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Prepared {
+    /// Nothing that takes memory.
+    Nothing,
+    /// The system has given a huge page.
+    FromSystem,
+}
+
 impl Pool {
     /// The slots there are.
     fn all(&self) -> &[AtomicU8] {
@@ -87,9 +96,12 @@ impl Pool {
 impl Engine {
     /// Makes room for the pool, if the group's limit is large enough for one. Evictor, once.
     pub(crate) fn make_pool(&self, limit: u64) {
-        let slots = (limit / LIMIT_PART / BLOCK as u64).min(SLOTS_MAX as u64) as usize;
+        if !self.has_room_for_whole() {
+            return;
+        }
+        let slots = (limit / LIMIT_PART / BLOCK as u64).clamp(1, SLOTS_MAX as u64) as usize;
         let bytes = slots * BLOCK;
-        let Some(base) = (slots > 0).then(|| self.arena.move_target(bytes)).flatten() else { return };
+        let Some(base) = self.arena.move_target(bytes) else { return };
         let start = base.as_ptr();
         // SAFETY: a mapping of our own, in which nothing is yet.
         let advised = unsafe {
@@ -107,13 +119,44 @@ impl Engine {
         let pool = &self.pool;
         pool.wanted.store(IDLE_LOOKS, Relaxed);
         match purpose {
-            For::FirstTouch => pool.change(CLEARED, BUSY).or_else(|| {
-                let used = pool.change(USED, BUSY)?;
-                clear(used);
-                Some(used)
-            }),
-            For::SwapIn => pool.change(USED, BUSY).or_else(|| pool.change(CLEARED, BUSY)),
+            For::FirstTouch => pool
+                .change(CLEARED, BUSY)
+                .or_else(|| {
+                    let used = pool.change(USED, BUSY)?;
+                    clear(used);
+                    Some(used)
+                })
+                .or_else(|| self.whole_from_system(self.headroom())),
+            For::SwapIn => pool
+                .change(USED, BUSY)
+                .or_else(|| pool.change(CLEARED, BUSY))
+                .or_else(|| self.whole_from_system(self.headroom())),
         }
+    }
+
+    /// Bytes that the group is away from its limit.
+    fn headroom(&self) -> u64 {
+        let segment = self.segment();
+        segment.header.limit_bytes.load(Relaxed).saturating_sub(segment.charge_bytes())
+    }
+
+    /// A huge page of zeroes from the system, where that has one and there is room for it.
+    fn whole_from_system(&self, room: u64) -> Option<Taken> {
+        let pool = &self.pool;
+        if room < BLOCK as u64 || pool.barren.load(Relaxed) > 0 {
+            return None;
+        }
+        let empty = pool.change(EMPTY, BUSY)?;
+        // SAFETY: a slot of ours, which holds nothing.
+        let made = unsafe { madvise(empty.address as *mut _, BLOCK, Advice::LinuxPopulateWrite) };
+        if made.is_ok() && pagemap::is_huge(self.descriptors.pagemap.load(Relaxed), empty.address) {
+            self.member().charge_bytes.fetch_add(BLOCK as u64, Relaxed);
+            return Some(empty);
+        }
+        // Single pages are no use here.
+        self.give_up_whole(empty);
+        pool.barren.store(BARREN_LOOKS, Relaxed);
+        None
     }
 
     /// It has been moved to the program.
@@ -154,29 +197,19 @@ impl Engine {
 
     /// Clears one page that waits for that; where somebody wants one and none is left, and `room` bytes may be taken, gets one from
     /// the system. Evictor.
-    pub(crate) fn prepare_whole(&self, room: u64) {
+    pub(crate) fn prepare_whole(&self, room: u64) -> Prepared {
         let pool = &self.pool;
         if pool.wanted.load(Relaxed) == 0 || pool.all().iter().any(|state| state.load(Relaxed) == CLEARED) {
-            return;
+            return Prepared::Nothing;
         }
         if let Some(used) = pool.change(USED, BUSY) {
             clear(used);
             pool.leave(used, CLEARED);
-        } else if room >= BLOCK as u64
-            && pool.barren.load(Relaxed) == 0
-            && let Some(empty) = pool.change(EMPTY, BUSY)
-        {
-            // SAFETY: a slot of ours, which holds nothing.
-            let made = unsafe { madvise(empty.address as *mut _, BLOCK, Advice::LinuxPopulateWrite) };
-            let pagemap = self.descriptors.pagemap.load(Relaxed);
-            if made.is_ok() && pagemap::is_huge(pagemap, empty.address) {
-                pool.leave(empty, CLEARED);
-            } else {
-                // The system has none: single pages are no use here.
-                self.give_up_whole(empty);
-                pool.barren.store(BARREN_LOOKS, Relaxed);
-            }
+        } else if let Some(fresh) = self.whole_from_system(room) {
+            pool.leave(fresh, CLEARED);
+            return Prepared::FromSystem;
         }
+        Prepared::Nothing
     }
 
     /// Gives what nobody asks for to the system. Evictor, now and then.
@@ -217,7 +250,9 @@ mod tests {
     #[test]
     fn what_is_kept_is_cleared_and_nobody_asking_ends_it() {
         let Some(engine) = moving_engine() else { return };
+        engine.segment().header.limit_bytes.store(LIMIT, Relaxed);
         engine.make_pool(LIMIT);
+        engine.segment().header.limit_bytes.store(0, Relaxed);
         engine.prepare_whole(LIMIT);
         assert_eq!(engine.take_whole(For::FirstTouch), None, "nobody had asked");
         engine.prepare_whole(BLOCK as u64 - 1);
@@ -244,7 +279,9 @@ mod tests {
     #[test]
     fn a_huge_page_of_staging_is_kept_while_somebody_asks() {
         let Some(engine) = moving_engine() else { return };
+        engine.segment().header.limit_bytes.store(LIMIT, Relaxed);
         engine.make_pool(LIMIT);
+        engine.segment().header.limit_bytes.store(0, Relaxed);
         let staged = map(2 * BLOCK).next_multiple_of(BLOCK);
         // SAFETY: mapped.
         unsafe {

@@ -77,6 +77,11 @@ impl Outcome {
         self.stats.as_ref()?["counters"][name].as_f64()
     }
 
+    /// A counter of a folio size ("64kB", ...), by the kernel's name for it.
+    pub fn size_figure(&self, size: &str, name: &str) -> Option<u64> {
+        self.stats.as_ref()?["sizes"][size][name].as_u64()
+    }
+
     /// Everything that holds for every run that ends well: status 0, the limit, nothing left behind, all slots free.
     ///
     /// # Panics

@@ -1,0 +1,224 @@
+// Folios of every order, huge pages among them: walks that make them, and random operations that split them, against an oracle.
+#include "check.h"
+
+#ifndef MADV_COLD
+#define MADV_COLD 20
+#define MADV_PAGEOUT 21
+#endif
+#define HUGE (2 * MIB)
+
+static char *map_aligned(size_t bytes) {
+    char *at = map(bytes + HUGE);
+    return (char *)(((uintptr_t)at + HUGE - 1) & ~(HUGE - 1));
+}
+
+// Kilobytes that /proc/self/smaps says of the mapping at this address.
+static size_t of_mapping(const char *at, const char *field) {
+    FILE *smaps = fopen("/proc/self/smaps", "r");
+    CHECK(smaps);
+    char line[512];
+    size_t found = 0, start, end, kilobytes, length = strlen(field);
+    bool inside = false;
+    while (fgets(line, sizeof line, smaps)) {
+        if (sscanf(line, "%zx-%zx ", &start, &end) == 2) inside = (size_t)at >= start && (size_t)at < end;
+        if (inside && strncmp(line, field, length) == 0 && sscanf(line + length, ": %zu", &kilobytes) == 1) found = kilobytes;
+    }
+    fclose(smaps);
+    return found;
+}
+
+// In order, backwards, every other page, in order: each pass checks what the last one wrote.
+static void walk(size_t bytes) {
+    char *a = map_aligned(bytes);
+    size_t pages = bytes / PAGE;
+    fill_all(a, bytes, 1);
+    check_all(a, bytes, 1);
+    for (size_t page = pages; page-- > 0;) {
+        check_page(a + page * PAGE, page, 1);
+        fill_page(a + page * PAGE, page, 2);
+    }
+    for (size_t odd = 0; odd < 2; odd++)
+        for (size_t page = odd; page < pages; page += 2) check_page(a + page * PAGE, page, 2);
+    fill_all(a, bytes, 3);
+    for (size_t i = 0; i < 2000; i++) {
+        size_t page = mix(i) % pages;
+        check_page(a + page * PAGE, page, 3);
+    }
+    check_all(a, bytes, 3);
+}
+
+// Memory of huge pages leaves and comes back: what is resident then is huge.
+static void huge(size_t bytes) {
+    char *a = map_aligned(bytes);
+    CHECK(madvise(a, bytes, MADV_HUGEPAGE) == 0);
+    fill_all(a, bytes, 1);
+    if (of_mapping(a, "AnonHugePages") == 0) {
+        printf("no huge pages here\n");
+        return;
+    }
+    check_all(a, bytes, 1);
+    size_t resident = of_mapping(a, "Rss"), whole = of_mapping(a, "AnonHugePages");
+    fprintf(stderr, "resident %zu kB, huge %zu kB\n", resident, whole);
+    if (whole * 10 < resident * 9) FAIL("of %zu kB only %zu are huge", resident, whole);
+    // Parts of huge pages that are away, and of some that are there.
+    for (size_t block = 0; block + HUGE <= bytes; block += HUGE) {
+        size_t first = block / PAGE + 100;
+        CHECK(madvise(a + first * PAGE, 50 * PAGE, MADV_DONTNEED) == 0);
+    }
+    for (size_t page = 0; page < bytes / PAGE; page++) {
+        if (page % 512 >= 100 && page % 512 < 150) check_zero(a + page * PAGE, page);
+        else check_page(a + page * PAGE, page, 1);
+    }
+}
+
+// Each thread counts in a word of its own of every page: an update that is lost is seen.
+#define COUNTERS 3
+#define PASSES 3
+static char *counted;
+static size_t counted_pages;
+
+static void *count(void *argument) {
+    size_t word = (size_t)argument;
+    for (uint64_t pass = 0; pass < PASSES; pass++)
+        for (size_t i = 0; i < counted_pages; i++) {
+            size_t page = word == 1 ? counted_pages - 1 - i : i;
+            uint64_t *at = (uint64_t *)(counted + page * PAGE) + 8 * word;
+            if (*at != pass) FAIL("page %zu, word %zu: %lu instead of %lu", page, word, *at, pass);
+            *at = pass + 1;
+        }
+    return 0;
+}
+
+static void counters(size_t bytes) {
+    counted = map_aligned(bytes);
+    counted_pages = bytes / PAGE;
+    pthread_t threads[COUNTERS];
+    for (size_t i = 0; i < COUNTERS; i++) CHECK(pthread_create(&threads[i], 0, count, (void *)i) == 0);
+    for (size_t i = 0; i < COUNTERS; i++) CHECK(pthread_join(threads[i], 0) == 0);
+    for (size_t page = 0; page < counted_pages; page++)
+        for (size_t word = 0; word < COUNTERS; word++)
+            CHECK(*((uint64_t *)(counted + page * PAGE) + 8 * word) == PASSES);
+}
+
+// The oracle: which version each page of an area has; 0 is zeroes. An area belongs to one thread.
+struct area {
+    char *at;
+    size_t pages, operations;
+    uint64_t random;
+    uint32_t *version;
+};
+
+static uint64_t draw(struct area *area, uint64_t below) {
+    area->random = mix(area->random);
+    return area->random % below;
+}
+
+static void check_range(struct area *area, const char *at, size_t first, size_t count) {
+    for (size_t page = first; page < first + count; page++, at += PAGE) {
+        if (area->version[page]) check_page(at, page, area->version[page]);
+        else check_zero(at, page);
+    }
+}
+
+static void advise(struct area *area, size_t first, size_t count, int advice) {
+    if (madvise(area->at + first * PAGE, count * PAGE, advice) != 0)
+        FAIL("madvise(%zu, %zu, %d): %s", first, count, advice, strerrordesc_np(errno));
+}
+
+static void forget(struct area *area, size_t first, size_t count) {
+    for (size_t page = first; page < first + count; page++) area->version[page] = 0;
+}
+
+static void in_child(struct area *area, size_t first, size_t count) {
+    pid_t pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        check_range(area, area->at + first * PAGE, first, count);
+        for (size_t page = first; page < first + count; page += 7) fill_page(area->at + page * PAGE, page, 77);
+        for (size_t page = first; page < first + count; page += 7) check_page(area->at + page * PAGE, page, 77);
+        _exit(0);
+    }
+    // The parent writes meanwhile.
+    for (size_t page = first; page < first + count; page += 5)
+        fill_page(area->at + page * PAGE, page, ++area->version[page]);
+    wait_ok(pid);
+}
+
+static void operate(struct area *area) {
+    static const size_t lengths[] = {1, 3, 16, 40, 512, 1500};
+    size_t count = lengths[draw(area, 6)], first = draw(area, area->pages - count);
+    if (count == 512 || draw(area, 3) == 0) {
+        first &= ~511UL;
+        count = count < 512 ? count : 512;
+    }
+    char *at = area->at + first * PAGE;
+    switch (draw(area, 24)) {
+    case 0: case 1: case 2: case 3: case 4: case 5:
+        for (size_t page = first; page < first + count; page++)
+            fill_page(area->at + page * PAGE, page, ++area->version[page]);
+        break;
+    case 6: case 7:
+        for (size_t page = first + count; page-- > first;)
+            fill_page(area->at + page * PAGE, page, ++area->version[page]);
+        break;
+    case 8: case 9: case 10: case 11: case 12: check_range(area, at, first, count); break;
+    case 13: advise(area, first, count, MADV_DONTNEED); forget(area, first, count); break;
+    case 14: case 15: advise(area, first, count, MADV_PAGEOUT); break;
+    case 16: advise(area, first, count, MADV_COLD); break;
+    case 17: advise(area, first, count, MADV_WILLNEED); break;
+    case 18: advise(area, first, count, draw(area, 2) ? MADV_HUGEPAGE : MADV_NOHUGEPAGE); break;
+    case 19: {
+        // Elsewhere, at another place within 2 MiB, and back.
+        char *to = map_aligned(count * PAGE + HUGE) + draw(area, 512) * PAGE;
+        CHECK(mremap(at, count * PAGE, count * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, to) == to);
+        check_range(area, to, first, count);
+        CHECK(mremap(to, count * PAGE, count * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, at) == at);
+        check_range(area, at, first, count);
+        break;
+    }
+    case 20:
+        CHECK(munmap(at, count * PAGE) == 0);
+        forget(area, first, count);
+        CHECK(mmap(at, count * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0) == at);
+        break;
+    case 21:
+        CHECK(mprotect(at, count * PAGE, PROT_READ) == 0);
+        check_range(area, at, first, count);
+        CHECK(mprotect(at, count * PAGE, PROT_READ | PROT_WRITE) == 0);
+        break;
+    case 22:
+        if (draw(area, 8) == 0) in_child(area, first, count);
+        break;
+    default: check_range(area, area->at + (first & ~511UL) * PAGE, first & ~511UL, 512); break;
+    }
+}
+
+static void *operate_often(void *argument) {
+    struct area *area = argument;
+    for (size_t i = 0; i < area->operations; i++) operate(area);
+    check_range(area, area->at, 0, area->pages);
+    return 0;
+}
+
+static void oracle(size_t bytes) {
+    enum { THREADS = 3 };
+    struct area areas[THREADS];
+    pthread_t threads[THREADS];
+    const char *seed = getenv("SEED");
+    for (size_t i = 0; i < THREADS; i++) {
+        size_t pages = bytes / PAGE / THREADS & ~511UL;
+        // A hole behind each: a mapping of its own.
+        areas[i] = (struct area){map_aligned(pages * PAGE), pages, 1500, mix(i + 100 * (seed ? strtoul(seed, 0, 10) : 1)),
+                                 calloc(pages, sizeof(uint32_t))};
+        CHECK(areas[i].version);
+    }
+    for (size_t i = 0; i < THREADS; i++) CHECK(pthread_create(&threads[i], 0, operate_often, &areas[i]) == 0);
+    for (size_t i = 0; i < THREADS; i++) CHECK(pthread_join(threads[i], 0) == 0);
+}
+
+int main(int argc, char **argv) {
+    static const struct test tests[] = {
+        {"walk", walk}, {"huge", huge}, {"counters", counters}, {"oracle", oracle}, {0, 0},
+    };
+    return run_case(tests, argc, argv);
+}

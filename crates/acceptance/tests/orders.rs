@@ -1,0 +1,89 @@
+//! Folios of every order, huge pages among them, leave and come back (spec §3): walks that make them, random operations that split them.
+
+use folioswap_acceptance::MIB;
+use folioswap_acceptance::job::{self, Job, Outcome};
+use folioswap_acceptance::programs::c_program;
+use std::time::{Duration, Instant};
+
+/// A case of `orders.c`, with so much memory, at this limit (both in MiB), with options of `run`.
+fn case(name: &str, mib: u64, limit: u64, options: &[&str]) -> Option<Outcome> {
+    case_from(1, name, mib, limit, options)
+}
+
+/// The same with another seed for what is random.
+fn case_from(seed: u64, name: &str, mib: u64, limit: u64, options: &[&str]) -> Option<Outcome> {
+    if !job::judging_folioswap() {
+        return None;
+    }
+    let program = c_program("orders", "", &["-pthread"]);
+    let size = mib.to_string();
+    let job = Job::new([program.as_os_str(), name.as_ref(), size.as_ref()]).timeout(Duration::from_secs(280));
+    let job = job.env("SEED", seed.to_string());
+    let job = options.iter().fold(job, |job, option| job.option(option));
+    let outcome = job.within(limit * MIB);
+    job::report(name, &outcome);
+    assert!(outcome.text().ends_with(&format!("ok {name}\n")), "{}", outcome.describe());
+    Some(outcome)
+}
+
+/// Are there huge pages on this host, for who asks for them?
+fn has_huge_pages() -> bool {
+    let enabled = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
+    enabled.is_ok_and(|enabled| !enabled.contains("[never]"))
+}
+
+fn swapped(outcome: &Outcome, size: &str, counter: &str) -> u64 {
+    outcome.size_figure(size, counter).expect("a counter")
+}
+
+#[test]
+fn a_walk_makes_huge_pages_and_gets_them_back() {
+    let Some(outcome) = case("walk", 640, 256, &[]) else { return };
+    if has_huge_pages() {
+        let whole = swapped(&outcome, "2048kB", "swpout");
+        assert!(whole > 100, "{whole} huge pages left: {}", outcome.describe());
+        assert!(swapped(&outcome, "2048kB", "swpout_fallback") <= whole / 100);
+    }
+}
+
+/// One default, and sizes of the user's choice: none that was not allowed.
+#[test]
+fn only_the_sizes_that_are_allowed() {
+    for (sizes, allowed) in [("all=never", &["4kB"][..]), ("64k=always", &["4kB", "64kB"])] {
+        let Some(outcome) = case("walk", 384, 160, &["--thp", sizes]) else { return };
+        for size in ["4kB", "8kB", "16kB", "32kB", "64kB", "128kB", "256kB", "512kB", "1024kB", "2048kB"] {
+            let (out, into) = (swapped(&outcome, size, "swpout"), swapped(&outcome, size, "swpin"));
+            assert!(allowed.contains(&size) || (out, into) == (0, 0), "{sizes}: {size} {out} {into}");
+        }
+        assert!(swapped(&outcome, allowed[allowed.len() - 1], "swpout") > 1000);
+    }
+}
+
+#[test]
+fn what_the_program_wants_huge_is_huge_after_it_was_away() {
+    let Some(outcome) = case("huge", 640, 256, &[]) else { return };
+    if has_huge_pages() {
+        assert!(swapped(&outcome, "2048kB", "swpin") > 100, "{}", outcome.describe());
+    }
+}
+
+#[test]
+fn no_update_is_lost_while_huge_pages_come_and_go() {
+    case("counters", 480, 192, &[]);
+}
+
+/// Three threads, random operations: writes, reads, all advice, unmappings, moves, protections, forks.
+#[test]
+fn random_operations_against_an_oracle() {
+    let (began, mut seed) = (Instant::now(), 0);
+    while seed == 0 || began.elapsed() < Duration::from_secs(job::seconds(1, 1800)) {
+        seed += 1;
+        case_from(seed, "oracle", 480, 192, &[]);
+    }
+}
+
+/// The same where pages leave to a file.
+#[test]
+fn random_operations_with_data_on_a_file() {
+    case("oracle", 360, 160, &["--swap", "file:/var/tmp,size=1G"]);
+}
