@@ -1,5 +1,6 @@
 //! One run of a program under one engine.
 
+use crate::folios::{self, FolioCounts};
 use crate::touch::Timing;
 use folioswap_group::segment::Scope;
 use folioswap_peer::{Cgroup, CpuGroup, FolioSizes, HugePages, Turn, Zram};
@@ -46,7 +47,7 @@ pub const fn name_of(sizes: FolioSizes) -> &'static str {
 }
 
 /// What a run came to.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Figures {
     /// Each phase, in order.
     pub phases: Vec<Timing>,
@@ -58,6 +59,8 @@ pub struct Figures {
     pub cpu: Option<f64>,
     /// Pages swapped out and in; `None` where there was no limit.
     pub out_in: Option<[u64; 2]>,
+    /// Folios by size, from the smallest on; the kernel's are those of the whole machine meanwhile. Empty where there was no limit.
+    pub folios: Vec<FolioCounts>,
 }
 
 /// Why a run gave no figures.
@@ -143,7 +146,7 @@ impl Bench {
             Err(_) => None,
         };
         let processors = CpuGroup::new(PREFIX).ok();
-        let before = swapped();
+        let before = (swapped(), folios::kernel());
         let begin = Instant::now();
         let mut child =
             start(&mut command, group.as_ref(), processors.as_ref()).map_err(step("the program"))?;
@@ -161,19 +164,24 @@ impl Bench {
             return Err(RunError::Program { engine, why });
         }
         let after = swapped();
+        let folios_after = folios::kernel_since(&before.1);
         if let (Engine::Folioswap(_), Some(group)) = (engine, &group) {
             // The supervisor ends a moment after the program.
             group.wait_empty(SUPERVISOR_ENDS);
         }
         let cpu = processors.and_then(|group| group.seconds().ok());
-        let out_in = match engine {
-            Engine::Unlimited => None,
-            Engine::Kernel(_) => Some([after[0] - before[0], after[1] - before[1]]),
-            Engine::Folioswap(_) => stats.counters(),
+        let (out_in, folios) = match engine {
+            Engine::Unlimited => (None, Vec::new()),
+            Engine::Kernel(_) => (Some([0, 1].map(|which| after[which] - before.0[which])), folios_after),
+            Engine::Folioswap(_) => {
+                let document = stats.document();
+                let folios = document.as_ref().map(folios::of_statistics);
+                (document.as_ref().and_then(pages_out_in), folios.unwrap_or_default())
+            }
         };
         let text = String::from_utf8_lossy(&output.stdout);
         let phases = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-        Ok(Figures { phases, wall, peak, cpu, out_in })
+        Ok(Figures { phases, wall, peak, cpu, out_in, folios })
     }
 
     /// Waits for the end of the program; the most that was resident meanwhile.
@@ -246,12 +254,15 @@ impl Scratch {
         Scratch(root.join(format!("{PREFIX}{}.json", std::process::id())))
     }
 
-    fn counters(&self) -> Option<[u64; 2]> {
-        let text = fs::read_to_string(&self.0).ok()?;
-        let document: serde_json::Value = serde_json::from_str(&text).ok()?;
-        let counter = |name: &str| document.get("counters")?.get(name)?.as_u64();
-        Some([counter("pswpout")?, counter("pswpin")?])
+    fn document(&self) -> Option<serde_json::Value> {
+        serde_json::from_str(&fs::read_to_string(&self.0).ok()?).ok()
     }
+}
+
+/// Of a document of `folioswap run --stats-json`.
+fn pages_out_in(document: &serde_json::Value) -> Option<[u64; 2]> {
+    let counter = |name: &str| document.get("counters")?.get(name)?.as_u64();
+    Some([counter("pswpout")?, counter("pswpin")?])
 }
 
 impl Drop for Scratch {

@@ -9,9 +9,11 @@
 pub mod comparison;
 pub mod data;
 pub mod engine;
+pub mod folios;
 pub mod histogram;
 pub mod interrupts;
 pub mod memory;
+pub mod resident;
 mod tables;
 pub mod touch;
 pub mod touch_table;

@@ -2,11 +2,17 @@
 
 use crate::comparison::{Column, Terms};
 use crate::engine::{Engine, Figures};
+use crate::folios::{self, FolioCounts};
+use folioswap_lab::report::Table;
+use std::collections::BTreeSet;
 
 pub(crate) const MIB: f64 = (1u64 << 20) as f64;
 
 /// Why limits are not the same.
 pub(crate) const UNCHARGED: &str = "The kernel does not charge a group for what zram takes; folioswap's limit counts its store only with --memory-scope total.";
+
+/// What the counters of folios do not say.
+pub(crate) const FALLBACKS: &str = "A folio that the kernel writes whole and reads back page by page, as it does with 2M, counts as no fallback: its swpin is missing instead. The kernel's counters are those of the whole machine meanwhile.";
 
 /// Lines of the setup where the kernel has no columns.
 pub(crate) fn without_kernel(terms: &Terms, absent: Option<&str>) -> Vec<String> {
@@ -45,6 +51,46 @@ pub(crate) fn failed(column: &Column) -> String {
         0 => "-".to_owned(),
         failed => format!("{failed} of {}", column.runs.len() + failed),
     }
+}
+
+/// A percentage of a part (0 to 1): the median, or a dash.
+pub(crate) fn percent(column: &Column, part: impl Fn(&Figures) -> Option<f64>) -> String {
+    let middle = median(&values(&column.runs, part));
+    middle.map_or("-".to_owned(), |middle| format!("{:.1}", 100.0 * middle))
+}
+
+/// Of nanoseconds, with as many digits as were measured.
+pub(crate) fn microseconds(ns: f64) -> String {
+    if ns < 1000.0 { format!("{:.2}", ns / 1000.0) } else { format!("{:.1}", ns / 1000.0) }
+}
+
+/// What the folios of each size above a page came to: a line for each engine and size that was asked for. `None` when none was.
+pub(crate) fn folios(title: String, columns: &[Column]) -> Option<Table> {
+    let head = ["", "KiB", "swpout", "fell back", "swpin", "fell back", "fell back %"];
+    let mut table = Table::new(title, &head);
+    for column in columns {
+        let sizes: BTreeSet<u32> =
+            column.runs.iter().flat_map(|run| &run.folios).map(|counts| counts.kib).collect();
+        for kib in sizes.into_iter().filter(|&kib| kib > 4) {
+            let of = |run: &Figures| run.folios.iter().copied().find(|counts| counts.kib == kib);
+            if !column.runs.iter().filter_map(of).any(|counts| counts.asked() > 0) {
+                continue;
+            }
+            let count = |figure: fn(FolioCounts) -> u64| {
+                cell(column, 0, |run| of(run).map(|counts| figure(counts) as f64))
+            };
+            table.rows.push(vec![
+                column.engine.to_string(),
+                kib.to_string(),
+                count(|counts| counts.swpout),
+                count(|counts| counts.swpout_fallback),
+                count(|counts| counts.swpin),
+                count(|counts| counts.swpin_fallback),
+                percent(column, |run| folios::fallback(&[of(run)?])),
+            ]);
+        }
+    }
+    (!table.rows.is_empty()).then_some(table)
 }
 
 /// Pages out, and pages in.

@@ -3,11 +3,13 @@
 use crate::data::{self, Kind, PAGE, Random};
 use crate::histogram::Histogram;
 use crate::memory::Mapping;
+use crate::resident::Resident;
 use serde::{Deserialize, Serialize};
 use std::time::Instant;
 
 /// What to do. `fill`, `rewrite`, `reread` and `verify` go upwards, as `fill-down` and so on downwards; `strided` reads every
-/// seventeenth page, then those behind them, and so on; `random` touches pages at random; `islands` fills one page of seven.
+/// seventeenth page, then those behind them, and so on; `random` touches pages at random; `islands` fills one page of seven; `changes` goes
+/// in order, at random, and in order again, each timed by itself.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Bytes of memory.
@@ -22,10 +24,29 @@ pub struct Options {
     pub touches: u64,
     /// Percent of the random touches that write.
     pub writes: u64,
-    /// MADV_HUGEPAGE or MADV_NOHUGEPAGE.
-    pub huge: Option<bool>,
+    /// What the program says of huge pages; `None`: nothing, so that the machine's setting decides.
+    pub advice: Option<Advice>,
     /// Other contents for another seed.
     pub seed: u64,
+}
+
+/// What a program says of huge pages for its memory, with madvise(2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Advice {
+    /// MADV_HUGEPAGE.
+    HugePages,
+    /// MADV_NOHUGEPAGE.
+    NoHugePages,
+}
+
+impl Advice {
+    /// As on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Advice::HugePages => "hugepage",
+            Advice::NoHugePages => "nohugepage",
+        }
+    }
 }
 
 impl Default for Options {
@@ -37,19 +58,35 @@ impl Default for Options {
             threads: 1,
             touches: 20_000,
             writes: 30,
-            huge: None,
+            advice: None,
             seed: 1,
         }
     }
 }
 
 /// Names of the phases; those that go in order may end in `-down`.
-pub const PHASES: [&str; 7] = ["fill", "rewrite", "reread", "strided", "random", "verify", "islands"];
+pub const PHASES: [&str; 8] =
+    ["fill", "rewrite", "reread", "strided", "random", "changes", "verify", "islands"];
+
+/// What the phase `changes` consists of.
+const CHANGES: [&str; 3] = [IN_ORDER, AT_RANDOM, IN_ORDER];
+const IN_ORDER: &str = "changes: in order";
+const AT_RANDOM: &str = "changes: at random";
 
 /// Is this the name of a phase?
 pub fn is_phase(name: &str) -> bool {
-    let upwards = name.strip_suffix("-down").filter(|name| !matches!(*name, "random" | "strided"));
+    let upwards =
+        name.strip_suffix("-down").filter(|name| !matches!(*name, "random" | "strided" | "changes"));
     PHASES.contains(&upwards.unwrap_or(name))
+}
+
+/// What is timed by itself when these phases are asked for, in order.
+pub fn steps(phases: &[String]) -> Vec<String> {
+    let of = |phase: &String| match phase.as_str() {
+        "changes" => CHANGES.map(str::to_owned).into(),
+        _ => vec![phase.clone()],
+    };
+    phases.iter().flat_map(of).collect()
 }
 
 /// What a phase took.
@@ -65,12 +102,19 @@ pub struct Timing {
     pub mb_per_s: f64,
     /// Pages touched a second.
     pub touches_per_s: f64,
-    /// Of single touches (`random` and `strided`; else 0), nanoseconds.
+    /// The median of the single touches, nanoseconds: of a page's first access in the phase, which is the one that may fault. 0 where none are
+    /// timed (`verify`).
     pub p50_ns: u64,
-    /// As before.
+    /// What 99 % of them are not above.
     pub p99_ns: u64,
-    /// As before.
+    /// What 99.9 % of them are not above.
     pub p999_ns: u64,
+    /// What timing a touch takes by itself, nanoseconds; it is in `seconds`, once for each timed touch, and in the percentiles.
+    #[serde(default)]
+    pub clock_ns: u64,
+    /// What was resident of the memory at the end of the phase; `None` where nobody has looked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resident: Option<Resident>,
 }
 
 /// Pages from one strided touch to the next.
@@ -106,12 +150,32 @@ struct Share<'a> {
 }
 
 /// Reads the first word of a page.
-fn timed_touch(page: &[u8], latencies: &mut Histogram) -> u64 {
+pub(crate) fn timed_touch(page: &[u8], latencies: &mut Histogram) -> u64 {
     let start = Instant::now();
     // SAFETY: within the page, aligned. Volatile: the touch is what is timed.
     let word = unsafe { page.as_ptr().cast::<u64>().read_volatile() };
     latencies.add(start.elapsed().as_nanos() as u64);
     word
+}
+
+/// Makes the first word of a page zero: for a page that is about to be filled.
+pub(crate) fn timed_write(page: &mut [u8], latencies: &mut Histogram) {
+    let start = Instant::now();
+    // SAFETY: within the page, aligned. Volatile: the touch is what is timed.
+    unsafe { page.as_mut_ptr().cast::<u64>().write_volatile(0) };
+    latencies.add(start.elapsed().as_nanos() as u64);
+}
+
+/// What timing a touch takes, nanoseconds: the mean over so many that it takes a millisecond or less.
+pub(crate) fn clock_ns() -> u64 {
+    const TIMES: u32 = 10_000;
+    let (page, mut unwanted) = ([0u64; PAGE / 8], Histogram::default());
+    let bytes = page.map(u64::to_ne_bytes);
+    let start = Instant::now();
+    for _ in 0..TIMES {
+        timed_touch(bytes.as_flattened(), &mut unwanted);
+    }
+    (start.elapsed() / TIMES).as_nanos() as u64
 }
 
 impl Share<'_> {
@@ -130,17 +194,18 @@ impl Share<'_> {
                     if phase == "rewrite" {
                         self.versions[page] += 1;
                     }
+                    timed_write(out, &mut self.latencies);
                     data::fill(out, kind, seed, u64::from(self.versions[page]), base + page as u64);
                 }
             }
-            "reread" => {
+            "reread" | IN_ORDER => {
                 // Every word is read, as a program would; the first one is compared.
                 let mut sum = 0u64;
                 for page in goes.over(pages) {
                     let bytes = &self.memory[page * PAGE..][..PAGE];
                     let (words, _) = bytes.as_chunks::<8>();
                     let version = u64::from(self.versions[page]);
-                    let first = u64::from_ne_bytes(words[0]);
+                    let first = timed_touch(bytes, &mut self.latencies);
                     if first != data::first_word(kind, seed, version, base + page as u64) {
                         data::check(bytes, kind, seed, version, base + page as u64)?;
                     }
@@ -148,7 +213,7 @@ impl Share<'_> {
                 }
                 std::hint::black_box(sum);
             }
-            "random" => {
+            "random" | AT_RANDOM => {
                 let mut random = Random::new(seed ^ 0x7261_6e64 ^ index << 32);
                 for _ in 0..options.touches / options.threads as u64 {
                     let page = random.below(pages) as usize;
@@ -197,14 +262,15 @@ pub fn touch(options: &Options, process: usize, mut tell: impl FnMut(Timing)) ->
     let seed = options.seed + 1000 * process as u64;
     let pages = (options.size as usize / PAGE).next_multiple_of(options.threads);
     let mut memory = Mapping::new(pages * PAGE);
-    match options.huge {
-        Some(true) => memory.advise(libc::MADV_HUGEPAGE),
-        Some(false) => memory.advise(libc::MADV_NOHUGEPAGE),
+    match options.advice {
+        Some(Advice::HugePages) => memory.advise(libc::MADV_HUGEPAGE),
+        Some(Advice::NoHugePages) => memory.advise(libc::MADV_NOHUGEPAGE),
         None => {}
     }
     let mut versions = vec![0u8; pages];
     let each = pages / options.threads;
-    for phase in &options.phases {
+    let clock_ns = clock_ns();
+    for phase in &steps(&options.phases) {
         let start = Instant::now();
         let results: Vec<Result<Histogram, String>> = std::thread::scope(|scope| {
             let shares = memory.chunks_exact_mut(each * PAGE).zip(versions.chunks_exact_mut(each));
@@ -226,7 +292,9 @@ pub fn touch(options: &Options, process: usize, mut tell: impl FnMut(Timing)) ->
         for result in results {
             latencies.merge(&result?);
         }
-        let done = if phase == "random" { options.touches as f64 } else { pages as f64 };
+        let is_random = matches!(phase.as_str(), "random" | AT_RANDOM);
+        let done = if is_random { options.touches as f64 } else { pages as f64 };
+        let start = memory.as_ptr() as usize;
         let round = |value: f64, digits: f64| (value * digits).round() / digits;
         tell(Timing {
             phase: phase.clone(),
@@ -237,7 +305,41 @@ pub fn touch(options: &Options, process: usize, mut tell: impl FnMut(Timing)) ->
             p50_ns: latencies.percentile(0.5),
             p99_ns: latencies.percentile(0.99),
             p999_ns: latencies.percentile(0.999),
+            clock_ns,
+            resident: Resident::of(start..start + memory.len()).ok(),
         });
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_are_three_phases_that_are_timed_by_themselves() {
+        let options = Options {
+            size: 1 << 20,
+            kind: Kind::Two,
+            phases: ["fill", "changes", "rewrite-down", "verify"].map(str::to_owned).into(),
+            touches: 100,
+            ..Options::default()
+        };
+        let mut timings = Vec::new();
+        touch(&options, 0, |timing| timings.push(timing)).unwrap();
+        let names: Vec<_> = timings.iter().map(|timing| timing.phase.clone()).collect();
+        assert_eq!(names, steps(&options.phases));
+        assert_eq!(names[1..4], ["changes: in order", "changes: at random", "changes: in order"]);
+        for timing in &timings {
+            assert_eq!(timing.p50_ns > 0, timing.phase != "verify", "{timing:?}");
+            assert!(timing.p50_ns <= timing.p99_ns && timing.p99_ns <= timing.p999_ns, "{timing:?}");
+            let resident = timing.resident.unwrap();
+            assert!(resident.bytes >= options.size && resident.huge_bytes <= resident.bytes, "{timing:?}");
+        }
+        for (name, is) in
+            [("changes", true), ("changes-down", false), ("fill-down", true), (AT_RANDOM, false)]
+        {
+            assert_eq!(is_phase(name), is, "{name}");
+        }
+    }
 }

@@ -3,11 +3,13 @@
 use crate::comparison::{Column, Contestant, Host, Terms};
 use crate::data::Kind;
 use crate::engine::{Engine, Figures, RunError, step, tell};
+use crate::folios;
+use crate::resident::Resident;
 use crate::tables::{
-    MIB, UNCHARGED, absent_row, cell, engines, failed, kernels_best, median, pages, ratio, spread, values,
-    without_kernel,
+    self, FALLBACKS, MIB, UNCHARGED, absent_row, cell, engines, failed, kernels_best, median, pages, percent,
+    ratio, spread, values, without_kernel,
 };
-use crate::touch::{self, Timing};
+use crate::touch::{self, Advice, Timing};
 use folioswap_lab::report::{Bar, Chart, Report, Table};
 
 /// What to compare.
@@ -27,6 +29,8 @@ pub struct Comparison {
     pub touches: u64,
     /// Percent of them that write.
     pub writes: u64,
+    /// What the program says of huge pages.
+    pub advice: Option<Advice>,
 }
 
 /// Compares. Where the kernel cannot be asked it is marked absent, with the reason.
@@ -54,8 +58,10 @@ fn arguments(options: &Comparison, kind: Kind) -> Vec<String> {
         ("--writes", options.writes),
     ];
     let words = [("--kind", kind.name().to_owned()), ("--phases", options.phases.join(","))];
+    let advice = options.advice.map(|advice| ("--advise", advice.name().to_owned()));
     let numbers = numbers.map(|(name, number)| (name, number.to_string()));
-    numbers.into_iter().chain(words).flat_map(|(name, value)| [name.to_owned(), value]).collect()
+    let pairs = numbers.into_iter().chain(words).chain(advice);
+    pairs.flat_map(|(name, value)| [name.to_owned(), value]).collect()
 }
 
 /// The program that is started for each run.
@@ -75,13 +81,15 @@ pub fn work(options: &touch::Options) -> Result<(), RunError> {
 
 fn report(options: &Comparison, all: &[(Kind, Vec<Column>)], absent: Option<&str>) -> Report {
     let (mut tables, mut bars) = (Vec::new(), Vec::new());
+    let steps = touch::steps(&options.phases);
     for (kind, columns) in all {
-        for number in 0..options.phases.len() {
-            let (table, mut of_phase) = phase(options, *kind, number, columns);
+        for number in 0..steps.len() {
+            let (table, mut of_phase) = phase(&steps, *kind, number, columns);
             tables.push(table);
             bars.append(&mut of_phase);
         }
         tables.push(whole(*kind, columns));
+        tables.extend(tables::folios(format!("Folios by size, {} data", kind.title()), columns));
     }
     let mut setup = vec![format!(
         "{:.0} MiB of data within {:.0} MiB; {} thread{}, {} rounds in turn; medians (and from the fastest to the slowest run).",
@@ -91,6 +99,7 @@ fn report(options: &Comparison, all: &[(Kind, Vec<Column>)], absent: Option<&str
         if options.threads == 1 { "" } else { "s" },
         options.terms.rounds,
     )];
+    setup.extend(clock(all));
     setup.extend(without_kernel(&options.terms, absent));
     let results = all
         .iter()
@@ -102,6 +111,9 @@ fn report(options: &Comparison, all: &[(Kind, Vec<Column>)], absent: Option<&str
         not_comparable: vec![
             UNCHARGED.to_owned(),
             "Peak: anonymous and shared memory of all processes; folioswap's store is in it, the kernel's zram is not.".to_owned(),
+            FALLBACKS.to_owned(),
+            "huge %: of what is resident of the program's memory when the phase ends, the part that huge pages of 2 MiB map whole (AnonHugePages).".to_owned(),
+            "In parentheses: ours to the best of the kernel's settings in that column alone; no one setting need be the best in all.".to_owned(),
             "Only the wall time of a phase is measured in it; pages out and in are of the whole run.".to_owned(),
         ],
         results: serde_json::json!({ "size": options.size, "limit": options.terms.limit, "comparisons": results.collect::<Vec<_>>() }),
@@ -115,8 +127,19 @@ fn title_of(phases: &[String], number: usize) -> String {
     if before == 0 { phases[number].clone() } else { format!("{} again ({})", phases[number], before + 1) }
 }
 
-fn phase(options: &Comparison, kind: Kind, number: usize, columns: &[Column]) -> (Table, Vec<Bar>) {
-    let name = title_of(&options.phases, number);
+/// What measuring costs.
+fn clock(all: &[(Kind, Vec<Column>)]) -> Option<String> {
+    let runs = all.iter().flat_map(|(_, columns)| columns).flat_map(|column| &column.runs);
+    let clocks: Vec<f64> =
+        runs.filter_map(|run| run.phases.first()).map(|timing| timing.clock_ns as f64).collect();
+    let middle = median(&clocks)?;
+    Some(format!(
+        "Percentiles are of each page's first access in a phase. Timing one takes {middle:.0} ns, which are in its time and in the phase's."
+    ))
+}
+
+fn phase(steps: &[String], kind: Kind, number: usize, columns: &[Column]) -> (Table, Vec<Bar>) {
+    let name = title_of(steps, number);
     let title = format!("{name}, {} data", kind.title());
     let seconds = |run: &Figures| run.phases.get(number).map(|timing| timing.seconds);
     let best = kernels_best(columns, seconds, f64::min);
@@ -131,8 +154,18 @@ fn phase(options: &Comparison, kind: Kind, number: usize, columns: &[Column]) ->
             "p50 us",
             "p99 us",
             "p99.9 us",
+            "huge %",
         ],
     );
+    let latency = |column: &Column, figure: fn(&Timing) -> u64| {
+        let of = |run: &Figures| run.phases.get(number).map(figure).filter(|&ns| ns > 0).map(|ns| ns as f64);
+        let Some(middle) = median(&values(&column.runs, of)) else { return "-".to_owned() };
+        let text = tables::microseconds(middle);
+        match ratio(column, Some(middle), kernels_best(columns, of, f64::min)).as_str() {
+            "-" => text,
+            ratio => format!("{text} ({ratio})"),
+        }
+    };
     let mut bars = Vec::new();
     for column in columns {
         let all = values(&column.runs, seconds);
@@ -144,19 +177,16 @@ fn phase(options: &Comparison, kind: Kind, number: usize, columns: &[Column]) ->
         let of = |figure: fn(&Timing) -> f64| {
             median(&values(&column.runs, |run| run.phases.get(number).map(figure))).unwrap_or(0.0)
         };
-        let latency = |figure: fn(&Timing) -> f64| {
-            let value = of(figure);
-            if value > 0.0 { format!("{:.1}", value / 1000.0) } else { "-".to_owned() }
-        };
         table.rows.push(vec![
             column.engine.to_string(),
             format!("{middle:.3}"),
             format!("{:.3} to {:.3}", spread.0, spread.1),
             format!("{:.0}", of(|timing| timing.mb_per_s)),
             ratio(column, Some(middle), best),
-            latency(|timing| timing.p50_ns as f64),
-            latency(|timing| timing.p99_ns as f64),
-            latency(|timing| timing.p999_ns as f64),
+            latency(column, |timing| timing.p50_ns),
+            latency(column, |timing| timing.p99_ns),
+            latency(column, |timing| timing.p999_ns),
+            percent(column, |run| run.phases.get(number)?.resident.and_then(Resident::huge)),
         ]);
         bars.push(Bar { group: title.clone(), label: column.engine.to_string(), value: middle, spread });
     }
@@ -167,7 +197,7 @@ fn phase(options: &Comparison, kind: Kind, number: usize, columns: &[Column]) ->
 fn whole(kind: Kind, columns: &[Column]) -> Table {
     let mut table = Table::new(
         format!("The whole run, {} data", kind.title()),
-        &["", "seconds", "peak MiB", "pages out", "pages in", "failed"],
+        &["", "seconds", "peak MiB", "pages out", "pages in", "fell back %", "failed"],
     );
     for column in columns {
         let [out, back] = pages(column);
@@ -177,6 +207,7 @@ fn whole(kind: Kind, columns: &[Column]) -> Table {
             cell(column, 0, |run| run.peak.map(|peak| peak as f64 / MIB)),
             out,
             back,
+            percent(column, |run| folios::fallback(&run.folios)),
             failed(column),
         ]);
     }
@@ -187,6 +218,7 @@ fn whole(kind: Kind, columns: &[Column]) -> Table {
 mod tests {
     use super::*;
     use crate::engine::name_of;
+    use crate::folios::FolioCounts;
     use folioswap_group::segment::Scope;
     use folioswap_peer::FolioSizes;
 
@@ -197,12 +229,21 @@ mod tests {
             seconds,
             mb_per_s: 100.0 / seconds,
             touches_per_s: 1.0,
-            p50_ns: if number == 0 { 0 } else { 2_500 },
-            p99_ns: 0,
-            p999_ns: 0,
+            p50_ns: if number == 0 { 0 } else { 2_500 * seconds as u64 },
+            clock_ns: 40,
+            resident: Some(Resident { bytes: 1000, huge_bytes: 125 * number as u64 }),
+            ..Timing::default()
         };
         let phases = seconds.iter().enumerate().map(timing).collect();
-        Figures { phases, wall: 1.0, peak: Some(3 << 20), cpu: None, out_in: Some([7, 8]) }
+        let folios = [(4, 9), (64, 1), (2048, 0)];
+        let folios = folios.map(|(kib, swpin_fallback)| FolioCounts {
+            kib,
+            swpout: if kib == 64 { 7 } else { 0 },
+            swpin_fallback,
+            ..FolioCounts::default()
+        });
+        let folios = folios.into();
+        Figures { phases, wall: 1.0, peak: Some(3 << 20), out_in: Some([7, 8]), folios, ..Figures::default() }
     }
 
     fn options() -> Comparison {
@@ -213,6 +254,7 @@ mod tests {
             threads: 1,
             touches: 10,
             writes: 0,
+            advice: Some(Advice::HugePages),
             terms: Terms {
                 limit: 4 << 20,
                 rounds: 3,
@@ -242,14 +284,25 @@ mod tests {
         let titles: Vec<&str> = report.tables.iter().map(|table| table.title.as_str()).collect();
         assert_eq!(
             titles,
-            ["fill, 2:1 data", "random, 2:1 data", "fill again (2), 2:1 data", "The whole run, 2:1 data"]
+            [
+                "fill, 2:1 data",
+                "random, 2:1 data",
+                "fill again (2), 2:1 data",
+                "The whole run, 2:1 data",
+                "Folios by size, 2:1 data"
+            ]
         );
         let rows = &report.tables[0].rows;
         assert_eq!(rows[0][..5], ["folioswap resident", "3.000", "2.000 to 9.000", "33", "0.60x"]);
         assert_eq!(rows[1][..2], ["kernel 4k", "5.000"]);
         assert_eq!(rows[2][..2], ["kernel all", "failed: killed"]);
-        assert_eq!((rows[0][5].as_str(), report.tables[1].rows[0][5].as_str()), ("-", "2.5"));
-        assert_eq!(report.tables[3].rows[1], ["kernel 4k", "1.00", "3", "7", "8", "1 of 3"]);
+        let random = &report.tables[1].rows;
+        assert_eq!((rows[0][5].as_str(), random[0][5].as_str()), ("-", "2.5 (0.25x)"));
+        assert_eq!((random[1][5].as_str(), random[1][8].as_str()), ("10.0", "12.5"));
+        assert_eq!(report.tables[3].rows[1], ["kernel 4k", "1.00", "3", "7", "8", "12.5", "1 of 3"]);
+        assert_eq!(report.tables[4].rows[1], ["kernel 4k", "64", "7", "0", "0", "1", "12.5"]);
+        assert_eq!(report.tables[4].rows.len(), 2);
+        assert!(report.setup.iter().any(|line| line.contains("takes 40 ns")));
         assert!(report.setup.iter().any(|line| line == "kernel: absent, no zram."));
         assert_eq!(report.chart.bars.len(), 6);
         assert_eq!(name_of(FolioSizes::All), "all");

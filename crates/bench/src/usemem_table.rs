@@ -176,7 +176,7 @@ mod tests {
                 ..Timing::default()
             };
             let phases = rates.iter().enumerate().map(timing).collect();
-            Figures { phases, wall: 1.0, peak: None, cpu: Some(cpu), out_in: Some([out, 0]) }
+            Figures { phases, wall: 1.0, cpu: Some(cpu), out_in: Some([out, 0]), ..Figures::default() }
         };
         let columns = [
             Column {

@@ -10,7 +10,7 @@
 use folioswap_acceptance::data::Kind;
 use folioswap_acceptance::memory::parse_size;
 use folioswap_acceptance::ratio::lz4_ratio;
-use folioswap_bench::touch::{Options, touch};
+use folioswap_bench::touch::{Advice, Options, touch};
 use std::process::ExitCode;
 
 struct Arguments {
@@ -38,7 +38,9 @@ fn parse() -> Result<Arguments, String> {
             "--processes" => parsed.processes = number()?.max(1) as usize,
             "--touches" => options.touches = number()?,
             "--writes" => options.writes = number()?,
-            "--huge" => options.huge = Some(value == "yes"),
+            "--huge" => {
+                options.advice = Some(if value == "yes" { Advice::HugePages } else { Advice::NoHugePages });
+            }
             "--seed" => options.seed = number()?,
             _ => return Err(format!("unknown option {name}")),
         }

@@ -5,6 +5,7 @@ use crate::lab::arguments::OutputArguments;
 use clap::{Args, Subcommand, ValueEnum};
 use folioswap_bench::comparison::Terms;
 use folioswap_bench::data::Kind;
+use folioswap_bench::touch::Advice;
 use folioswap_peer::FolioSizes;
 
 const EXAMPLES: &str = "\
@@ -79,13 +80,18 @@ and with --peer kernel under the kernel's own swap (memory cgroup and zram with 
 after round; medians are shown, and the fastest and slowest run. The first word of every page that is read is checked,
 in phase verify all of it. What is set up on the machine (zram device, swap, cgroup, settings of huge pages) is put back, also after Ctrl-C; what a kill -9 leaves behind the next run removes.
 
-PHASE is fill, rewrite, reread, verify (each also as fill-down, ...), strided, random or islands. A change of phase is measured by naming
-phases in turn: --phases fill,reread,random,reread.
+PHASE is fill, rewrite, reread, verify (each also as fill-down, ...), strided, random, islands or changes: in order, at random and in order
+again, each timed by itself. Other changes are measured by naming phases in turn: --phases fill,random,strided,random.
+
+For each phase the table has its wall time and how long touches took (a page's first access in that phase; timing one costs what the first lines say), and
+what part of the resident memory is in huge pages when it ends; then pages out and in, and what folios of each size came to: how many
+went out and came back whole, how many fell back to smaller ones.
 
 Examples:
   folioswap bench touch --quick
   folioswap bench touch --size 2G --limit 512M --kind 2:1,incompressible
-  folioswap bench touch --peer kernel --thp 64k --phases fill,reread,random,reread --rounds 5
+  folioswap bench touch --peer kernel --thp 64k --phases fill,changes --rounds 5
+  folioswap bench touch --peer kernel --thp 2m --phases fill,reread --advise hugepage   (what part comes back as huge pages)
   folioswap bench touch --peer kernel --json > touch.json
   folioswap bench touch --peer kernel --plot touch.svg")]
 pub struct TouchArguments {
@@ -101,7 +107,7 @@ pub struct TouchArguments {
     #[arg(long, value_name = "KIND,...", value_delimiter = ',', value_enum, default_value = "2:1,3:1")]
     pub kind: Vec<KindArgument>,
     /// What is done, in this order
-    #[arg(long, value_name = "PHASE,...", value_delimiter = ',', value_parser = phase, default_value = "fill,reread,strided,random")]
+    #[arg(long, value_name = "PHASE,...", value_delimiter = ',', value_parser = phase, default_value = "fill,reread,strided,random,changes")]
     pub phases: Vec<String>,
     /// Threads of the program, each with a part of the memory
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
@@ -112,6 +118,9 @@ pub struct TouchArguments {
     /// Percent of the random touches that write
     #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=100))]
     pub writes: u64,
+    /// Let the program ask for huge pages, or for none (madvise), instead of saying nothing of them
+    #[arg(long, value_name = "ADVICE", value_enum)]
+    pub advise: Option<AdviceArgument>,
     #[command(flatten)]
     pub terms: TermsArguments,
 }
@@ -214,6 +223,26 @@ impl From<KindArgument> for Kind {
     }
 }
 
+/// As [`Advice`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum AdviceArgument {
+    /// MADV_HUGEPAGE
+    #[value(name = "hugepage")]
+    HugePages,
+    /// MADV_NOHUGEPAGE
+    #[value(name = "nohugepage")]
+    NoHugePages,
+}
+
+impl From<AdviceArgument> for Advice {
+    fn from(advice: AdviceArgument) -> Advice {
+        match advice {
+            AdviceArgument::HugePages => Advice::HugePages,
+            AdviceArgument::NoHugePages => Advice::NoHugePages,
+        }
+    }
+}
+
 /// Whom to compare with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PeerChoice {
@@ -273,4 +302,6 @@ pub struct WorkerArguments {
     pub touches: u64,
     #[arg(long)]
     pub writes: u64,
+    #[arg(long, value_enum)]
+    pub advise: Option<AdviceArgument>,
 }

@@ -41,6 +41,7 @@ fn touch(arguments: &TouchArguments) -> Result<i32, Error> {
         threads: arguments.threads as usize,
         touches: arguments.touches.unwrap_or(if quick { 5_000 } else { 20_000 }),
         writes: arguments.writes,
+        advice: arguments.advise.map(Into::into),
     };
     let report = touch_table::compare(&options, host(&prepare()?))?;
     lab::show(&report, &arguments.output)
@@ -95,6 +96,7 @@ fn work(arguments: &WorkerArguments) -> Result<i32, Error> {
         threads: arguments.threads,
         touches: arguments.touches,
         writes: arguments.writes,
+        advice: arguments.advise.map(Into::into),
         ..Options::default()
     };
     touch_table::work(&options)?;

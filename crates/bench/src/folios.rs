@@ -1,0 +1,128 @@
+//! Folios that went out and came back whole, and those that fell back to smaller ones, by size: the kernel's counters and ours of the same names.
+
+use serde::Serialize;
+use std::fs;
+use std::path::Path;
+
+/// Where the kernel keeps them.
+const KERNEL: &str = "/sys/kernel/mm/transparent_hugepage";
+
+/// Of one size, over a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct FolioCounts {
+    /// The size, KiB.
+    pub kib: u32,
+    /// Written out whole.
+    pub swpout: u64,
+    /// Split, since no slots for the whole were found.
+    pub swpout_fallback: u64,
+    /// Brought back whole.
+    pub swpin: u64,
+    /// Were to come back whole, and came smaller.
+    pub swpin_fallback: u64,
+}
+
+impl FolioCounts {
+    fn read(kib: u32, counter: impl Fn(&str) -> Option<u64>) -> FolioCounts {
+        let of = |name| counter(name).unwrap_or(0);
+        FolioCounts {
+            kib,
+            swpout: of("swpout"),
+            swpout_fallback: of("swpout_fallback"),
+            swpin: of("swpin"),
+            swpin_fallback: of("swpin_fallback"),
+        }
+    }
+
+    const fn since(self, before: FolioCounts) -> FolioCounts {
+        FolioCounts {
+            kib: self.kib,
+            swpout: self.swpout.saturating_sub(before.swpout),
+            swpout_fallback: self.swpout_fallback.saturating_sub(before.swpout_fallback),
+            swpin: self.swpin.saturating_sub(before.swpin),
+            swpin_fallback: self.swpin_fallback.saturating_sub(before.swpin_fallback),
+        }
+    }
+
+    /// How often this size was asked for, out or in.
+    pub const fn asked(self) -> u64 {
+        self.swpout + self.swpout_fallback + self.swpin + self.swpin_fallback
+    }
+}
+
+/// The kernel's since it was started, of the whole machine; those that it does not have are 0. From the smallest to the largest size.
+pub fn kernel() -> Vec<FolioCounts> {
+    let sizes = fs::read_dir(KERNEL).into_iter().flatten().flatten();
+    let of = |directory: &Path| {
+        let kib = kib_of(directory.file_name()?.to_str()?.strip_prefix("hugepages-")?)?;
+        let counter =
+            |name: &str| fs::read_to_string(directory.join("stats").join(name)).ok()?.trim().parse().ok();
+        Some(FolioCounts::read(kib, counter))
+    };
+    sorted(sizes.filter_map(|entry| of(&entry.path())))
+}
+
+/// What was counted since `before`, which [`kernel`] had returned.
+pub fn kernel_since(before: &[FolioCounts]) -> Vec<FolioCounts> {
+    let earlier = |kib| before.iter().copied().find(|counts| counts.kib == kib).unwrap_or_default();
+    kernel().into_iter().map(|counts| counts.since(earlier(counts.kib))).collect()
+}
+
+/// Of a document of `folioswap run --stats-json`.
+pub fn of_statistics(document: &serde_json::Value) -> Vec<FolioCounts> {
+    let sizes = document.get("sizes").and_then(serde_json::Value::as_object);
+    let of = |(name, counts): (&String, &serde_json::Value)| {
+        Some(FolioCounts::read(kib_of(name)?, |counter| counts.get(counter)?.as_u64()))
+    };
+    sorted(sizes.into_iter().flatten().filter_map(of))
+}
+
+/// Of all times that more than a page was asked for, out or in, the part (0 to 1) that fell back; `None` when it never was.
+pub fn fallback(counts: &[FolioCounts]) -> Option<f64> {
+    let large = || counts.iter().filter(|counts| counts.kib > 4);
+    let asked: u64 = large().map(|counts| counts.asked()).sum();
+    let fell: u64 = large().map(|counts| counts.swpout_fallback + counts.swpin_fallback).sum();
+    (asked > 0).then(|| fell as f64 / asked as f64)
+}
+
+/// `64kB`.
+fn kib_of(name: &str) -> Option<u32> {
+    name.strip_suffix("kB")?.parse().ok()
+}
+
+fn sorted(counts: impl Iterator<Item = FolioCounts>) -> Vec<FolioCounts> {
+    let mut all: Vec<_> = counts.collect();
+    all.sort_by_key(|counts| counts.kib);
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statistics_are_read_by_size_and_single_pages_never_fall_back() {
+        let document = serde_json::json!({ "sizes": {
+            "64kB": { "swpout": 90, "swpout_fallback": 6, "swpin": 100, "swpin_fallback": 4, "swpin_fallback_charge": 9 },
+            "4kB": { "swpout": 7, "swpout_fallback": 50, "swpin": 8 },
+        } });
+        let counts = of_statistics(&document);
+        let four = FolioCounts { kib: 4, swpout: 7, swpout_fallback: 50, swpin: 8, swpin_fallback: 0 };
+        assert_eq!(counts[0], four);
+        assert_eq!((counts[1].kib, counts[1].asked()), (64, 200));
+        assert_eq!(fallback(&counts), Some(0.05));
+        assert_eq!(fallback(&counts[..1]), None);
+        assert_eq!(of_statistics(&serde_json::json!({})), []);
+    }
+
+    #[test]
+    fn a_run_is_the_difference_of_two_readings() {
+        let before = FolioCounts { kib: 64, swpout: 10, swpout_fallback: 1, swpin: 5, swpin_fallback: 2 };
+        let after = FolioCounts { kib: 64, swpout: 15, swpout_fallback: 1, swpin: 9, swpin_fallback: 3 };
+        let run = after.since(before);
+        assert_eq!(run, FolioCounts { kib: 64, swpout: 5, swpout_fallback: 0, swpin: 4, swpin_fallback: 1 });
+        let now = kernel();
+        assert!(now.is_sorted_by_key(|counts| counts.kib));
+        assert_eq!(kernel_since(&now).len(), now.len());
+    }
+}

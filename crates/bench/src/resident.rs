@@ -1,0 +1,98 @@
+//! How much of a mapping is resident, and how much of that in huge pages.
+
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::io;
+use std::ops::Range;
+
+/// What the kernel says of a range of our own memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resident {
+    /// Bytes that are resident (`Rss`).
+    pub bytes: u64,
+    /// Bytes of these in huge pages of 2 MiB, mapped whole (`AnonHugePages`).
+    pub huge_bytes: u64,
+}
+
+impl Resident {
+    /// Of the mappings that `range` of our addresses touches: of the program's data alone, where `smaps_rollup` would add its
+    /// code and libraries. Cost: the kernel walks the page tables of the whole process.
+    ///
+    /// # Errors
+    /// When `/proc/self/smaps` cannot be read.
+    pub fn of(range: Range<usize>) -> io::Result<Resident> {
+        Ok(parse(&fs::read_to_string("/proc/self/smaps")?, &range))
+    }
+
+    /// The part (0 to 1) that is in huge pages; `None` when nothing is resident.
+    pub fn huge(self) -> Option<f64> {
+        (self.bytes > 0).then(|| self.huge_bytes as f64 / self.bytes as f64)
+    }
+}
+
+fn parse(smaps: &str, range: &Range<usize>) -> Resident {
+    let (mut found, mut inside) = (Resident::default(), false);
+    for line in smaps.lines() {
+        let mut words = line.split_whitespace();
+        let (first, second) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
+        let bytes = || second.parse::<u64>().unwrap_or(0) << 10;
+        match first {
+            "Rss:" if inside => found.bytes += bytes(),
+            "AnonHugePages:" if inside => found.huge_bytes += bytes(),
+            _ => {
+                if let Some(mapping) = addresses(first) {
+                    inside = mapping.start < range.end && range.start < mapping.end;
+                }
+            }
+        }
+    }
+    found
+}
+
+/// Of a mapping's first line, `7f0000000000-7f0000200000 rw-p ...`.
+fn addresses(word: &str) -> Option<Range<usize>> {
+    let (start, end) = word.split_once('-')?;
+    let number = |text| usize::from_str_radix(text, 16).ok();
+    Some(number(start)?..number(end)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::Mapping;
+
+    const SMAPS: &str = "\
+1000-3000 r-xp 00000000 00:00 0 /usr/bin/x
+Rss:                   8 kB
+AnonHugePages:         0 kB
+400000-800000 rw-p 00000000 00:00 0
+Size:               4096 kB
+Rss:                4096 kB
+AnonHugePages:      2048 kB
+800000-801000 rw-p 00000000 00:00 0
+Rss:                   4 kB
+AnonHugePages:         0 kB
+";
+
+    #[test]
+    fn only_the_mappings_of_the_range_count() {
+        let both = parse(SMAPS, &(0x40_0000..0x80_1000));
+        assert_eq!(both, Resident { bytes: 4100 << 10, huge_bytes: 2048 << 10 });
+        let first = parse(SMAPS, &(0x40_0000..0x80_0000));
+        assert_eq!(first.huge(), Some(0.5));
+        assert_eq!(parse(SMAPS, &(0x90_0000..0x90_1000)).huge(), None);
+    }
+
+    #[test]
+    fn what_is_touched_is_resident() {
+        let mut memory = Mapping::new(64 << 20);
+        memory.advise(libc::MADV_NOHUGEPAGE);
+        for page in 0..1000 {
+            memory[page * 4096] = 1;
+        }
+        let start = memory.as_ptr() as usize;
+        let resident = Resident::of(start..start + memory.len()).unwrap();
+        assert!((1000 * 4096..1100 * 4096).contains(&resident.bytes), "{resident:?}");
+        assert_eq!(resident.huge_bytes, 0);
+    }
+}
