@@ -155,6 +155,35 @@ pub fn first_word(kind: Kind, seed: u64, version: u64, page: u64) -> u64 {
     if kind.of(page) == Kind::Zero { 0 } else { stamp(seed, version, page) }
 }
 
+/// Checks the first word of a page, `word`, which its reader has seen; the whole page only when it is another than it must be.
+///
+/// # Errors
+/// As of [`check`].
+#[inline]
+pub fn check_first(
+    word: u64,
+    got: &[u8],
+    kind: Kind,
+    seed: u64,
+    version: u64,
+    page: u64,
+) -> Result<(), String> {
+    if word == first_word(kind, seed, version, page) {
+        return Ok(());
+    }
+    check(got, kind, seed, version, page)?;
+    Err(format!(
+        "page {page} (kind {kind:?}, version {version}): its first word was read as {word:#018x}, and is right now"
+    ))
+}
+
+/// The sum of all words of a page: reads all of it, as a program would.
+#[inline]
+pub fn sum(page: &[u8]) -> u64 {
+    let (words, _) = page.as_chunks::<8>();
+    words.iter().fold(0, |sum, &word| sum.wrapping_add(u64::from_ne_bytes(word)))
+}
+
 /// Checks a whole page.
 ///
 /// # Errors
@@ -206,6 +235,15 @@ mod tests {
         }
         assert!(check(&[0; PAGE], Kind::Two, 7, 1, 36).expect_err("zero").contains("all zero"));
         fill(&mut page, Kind::Two, 7, 0, 40);
+        let first = first_word(Kind::Two, 7, 0, 40);
+        check_first(first, &page, Kind::Two, 7, 0, 40).expect("intact");
+        let passing = check_first(first ^ 1, &page, Kind::Two, 7, 0, 40).expect_err("seen once");
+        assert!(passing.contains("right now"), "{passing}");
+        assert!(check_first(first, &page, Kind::Two, 7, 1, 40).is_err());
+        assert_eq!(
+            sum(&page[..16]),
+            first.wrapping_add(u64::from_ne_bytes(page[8..16].try_into().expect("8")))
+        );
         assert!(check(&page, Kind::Two, 7, 1, 36).expect_err("other").contains("page 40 in version 0"));
     }
 }

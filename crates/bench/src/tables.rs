@@ -3,6 +3,7 @@
 use crate::comparison::{Column, Terms};
 use crate::engine::{Engine, Figures};
 use crate::folios::{self, FolioCounts};
+use crate::touch::Timing;
 use folioswap_lab::report::Table;
 use std::collections::BTreeSet;
 
@@ -10,6 +11,9 @@ pub(crate) const MIB: f64 = (1u64 << 20) as f64;
 
 /// Why limits are not the same.
 pub(crate) const UNCHARGED: &str = "The kernel does not charge a group for what zram takes; folioswap's limit counts its store only with --memory-scope total.";
+
+/// Of ratios in parentheses.
+pub(crate) const PARENTHESES: &str = "In parentheses: ours to the best of the kernel's settings in that column alone; no one setting need be the best in all.";
 
 /// What the counters of folios do not say.
 pub(crate) const FALLBACKS: &str = "A folio that the kernel writes whole and reads back page by page, as it does with 2M, counts as no fallback: its swpin is missing instead. The kernel's counters are those of the whole machine meanwhile.";
@@ -59,8 +63,31 @@ pub(crate) fn percent(column: &Column, part: impl Fn(&Figures) -> Option<f64>) -
     middle.map_or("-".to_owned(), |middle| format!("{:.1}", 100.0 * middle))
 }
 
+/// How long touches took in phase `number`, microseconds: the median of a percentile, and ours to the kernel's best.
+pub(crate) fn latency(
+    columns: &[Column],
+    column: &Column,
+    number: usize,
+    figure: fn(&Timing) -> u64,
+) -> String {
+    let of = |run: &Figures| run.phases.get(number).map(figure).filter(|&ns| ns > 0).map(|ns| ns as f64);
+    let Some(middle) = median(&values(&column.runs, of)) else { return "-".to_owned() };
+    let text = microseconds(middle);
+    match ratio(column, Some(middle), kernels_best(columns, of, f64::min)).as_str() {
+        "-" => text,
+        ratio => format!("{text} ({ratio})"),
+    }
+}
+
+/// What measuring costs.
+pub(crate) fn clock<'a>(columns: impl Iterator<Item = &'a Column>) -> Option<String> {
+    let timings = columns.flat_map(|column| &column.runs).filter_map(|run| run.phases.first());
+    let middle = median(&timings.map(|timing| timing.clock_ns as f64).collect::<Vec<_>>())?;
+    Some(format!("Timing a touch takes {middle:.0} ns, which are in its time and in the phase's."))
+}
+
 /// Of nanoseconds, with as many digits as were measured.
-pub(crate) fn microseconds(ns: f64) -> String {
+fn microseconds(ns: f64) -> String {
     if ns < 1000.0 { format!("{:.2}", ns / 1000.0) } else { format!("{:.1}", ns / 1000.0) }
 }
 

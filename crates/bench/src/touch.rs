@@ -2,6 +2,7 @@
 
 use crate::data::{self, Kind, PAGE, Random};
 use crate::histogram::Histogram;
+use crate::hot_set::HotTouches;
 use crate::memory::Mapping;
 use crate::resident::Resident;
 use serde::{Deserialize, Serialize};
@@ -115,6 +116,9 @@ pub struct Timing {
     /// What was resident of the memory at the end of the phase; `None` where nobody has looked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resident: Option<Resident>,
+    /// What touches of the hot set met, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hot: Option<HotTouches>,
 }
 
 /// Pages from one strided touch to the next.
@@ -203,13 +207,10 @@ impl Share<'_> {
                 let mut sum = 0u64;
                 for page in goes.over(pages) {
                     let bytes = &self.memory[page * PAGE..][..PAGE];
-                    let (words, _) = bytes.as_chunks::<8>();
-                    let version = u64::from(self.versions[page]);
                     let first = timed_touch(bytes, &mut self.latencies);
-                    if first != data::first_word(kind, seed, version, base + page as u64) {
-                        data::check(bytes, kind, seed, version, base + page as u64)?;
-                    }
-                    sum = words.iter().fold(sum, |sum, &word| sum.wrapping_add(u64::from_ne_bytes(word)));
+                    let version = u64::from(self.versions[page]);
+                    data::check_first(first, bytes, kind, seed, version, base + page as u64)?;
+                    sum = sum.wrapping_add(data::sum(bytes));
                 }
                 std::hint::black_box(sum);
             }
@@ -221,9 +222,7 @@ impl Share<'_> {
                     let bytes = &mut self.memory[page * PAGE..][..PAGE];
                     let word = timed_touch(bytes, &mut self.latencies);
                     let version = u64::from(self.versions[page]);
-                    if word != data::first_word(kind, seed, version, base + page as u64) {
-                        data::check(bytes, kind, seed, version, base + page as u64)?;
-                    }
+                    data::check_first(word, bytes, kind, seed, version, base + page as u64)?;
                     if write {
                         self.versions[page] = self.versions[page].wrapping_add(1) % 200;
                         let version = u64::from(self.versions[page]);
@@ -237,9 +236,7 @@ impl Share<'_> {
                     let bytes = &self.memory[page * PAGE..][..PAGE];
                     let word = timed_touch(bytes, &mut self.latencies);
                     let version = u64::from(self.versions[page]);
-                    if word != data::first_word(kind, seed, version, base + page as u64) {
-                        data::check(bytes, kind, seed, version, base + page as u64)?;
-                    }
+                    data::check_first(word, bytes, kind, seed, version, base + page as u64)?;
                 }
             }
             "verify" => {
@@ -307,6 +304,7 @@ pub fn touch(options: &Options, process: usize, mut tell: impl FnMut(Timing)) ->
             p999_ns: latencies.percentile(0.999),
             clock_ns,
             resident: Resident::of(start..start + memory.len()).ok(),
+            hot: None,
         });
     }
     Ok(())

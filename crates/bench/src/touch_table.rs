@@ -6,8 +6,8 @@ use crate::engine::{Engine, Figures, RunError, step, tell};
 use crate::folios;
 use crate::resident::Resident;
 use crate::tables::{
-    self, FALLBACKS, MIB, UNCHARGED, absent_row, cell, engines, failed, kernels_best, median, pages, percent,
-    ratio, spread, values, without_kernel,
+    self, FALLBACKS, MIB, PARENTHESES, UNCHARGED, absent_row, cell, engines, failed, kernels_best, median,
+    pages, percent, ratio, spread, values, without_kernel,
 };
 use crate::touch::{self, Advice, Timing};
 use folioswap_lab::report::{Bar, Chart, Report, Table};
@@ -99,7 +99,7 @@ fn report(options: &Comparison, all: &[(Kind, Vec<Column>)], absent: Option<&str
         if options.threads == 1 { "" } else { "s" },
         options.terms.rounds,
     )];
-    setup.extend(clock(all));
+    setup.extend(tables::clock(all.iter().flat_map(|(_, columns)| columns)));
     setup.extend(without_kernel(&options.terms, absent));
     let results = all
         .iter()
@@ -113,7 +113,8 @@ fn report(options: &Comparison, all: &[(Kind, Vec<Column>)], absent: Option<&str
             "Peak: anonymous and shared memory of all processes; folioswap's store is in it, the kernel's zram is not.".to_owned(),
             FALLBACKS.to_owned(),
             "huge %: of what is resident of the program's memory when the phase ends, the part that huge pages of 2 MiB map whole (AnonHugePages).".to_owned(),
-            "In parentheses: ours to the best of the kernel's settings in that column alone; no one setting need be the best in all.".to_owned(),
+            "Percentiles are of each page's first access in a phase.".to_owned(),
+            PARENTHESES.to_owned(),
             "Only the wall time of a phase is measured in it; pages out and in are of the whole run.".to_owned(),
         ],
         results: serde_json::json!({ "size": options.size, "limit": options.terms.limit, "comparisons": results.collect::<Vec<_>>() }),
@@ -125,17 +126,6 @@ fn report(options: &Comparison, all: &[(Kind, Vec<Column>)], absent: Option<&str
 fn title_of(phases: &[String], number: usize) -> String {
     let before = phases[..number].iter().filter(|name| **name == phases[number]).count();
     if before == 0 { phases[number].clone() } else { format!("{} again ({})", phases[number], before + 1) }
-}
-
-/// What measuring costs.
-fn clock(all: &[(Kind, Vec<Column>)]) -> Option<String> {
-    let runs = all.iter().flat_map(|(_, columns)| columns).flat_map(|column| &column.runs);
-    let clocks: Vec<f64> =
-        runs.filter_map(|run| run.phases.first()).map(|timing| timing.clock_ns as f64).collect();
-    let middle = median(&clocks)?;
-    Some(format!(
-        "Percentiles are of each page's first access in a phase. Timing one takes {middle:.0} ns, which are in its time and in the phase's."
-    ))
 }
 
 fn phase(steps: &[String], kind: Kind, number: usize, columns: &[Column]) -> (Table, Vec<Bar>) {
@@ -157,15 +147,7 @@ fn phase(steps: &[String], kind: Kind, number: usize, columns: &[Column]) -> (Ta
             "huge %",
         ],
     );
-    let latency = |column: &Column, figure: fn(&Timing) -> u64| {
-        let of = |run: &Figures| run.phases.get(number).map(figure).filter(|&ns| ns > 0).map(|ns| ns as f64);
-        let Some(middle) = median(&values(&column.runs, of)) else { return "-".to_owned() };
-        let text = tables::microseconds(middle);
-        match ratio(column, Some(middle), kernels_best(columns, of, f64::min)).as_str() {
-            "-" => text,
-            ratio => format!("{text} ({ratio})"),
-        }
-    };
+    let latency = |column, figure| tables::latency(columns, column, number, figure);
     let mut bars = Vec::new();
     for column in columns {
         let all = values(&column.runs, seconds);

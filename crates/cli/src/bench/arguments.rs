@@ -15,7 +15,9 @@ Examples:
   sudo folioswap bench touch --peer kernel
         the same program, data and limit under the kernel's zram, with each of its settings of huge pages
   sudo folioswap bench usemem --init-time -O -y -x -n 4 1G --limit 1G --peer kernel
-        the program of the published figures: throughput, and processor time for each page that goes out";
+        the program of the published figures: throughput, and processor time for each page that goes out
+  sudo folioswap bench hot-set --peer kernel
+        does memory that is touched again and again stay while much more is gone through once?";
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
@@ -30,12 +32,17 @@ pub enum BenchCommand {
     Touch(TouchArguments),
     /// Several processes write memory once, as vm-scalability's usemem does, with that program's options
     Usemem(UsememArguments),
+    /// A hot set is touched at random while much more memory is gone through once: how much of it stays
+    HotSet(HotSetArguments),
     /// One run (what `touch` starts)
     #[command(hide = true)]
     Worker(WorkerArguments),
     /// One run (what `usemem` starts)
     #[command(hide = true)]
     UsememWorker(UsememWorkerArguments),
+    /// One run (what `hot-set` starts)
+    #[command(hide = true)]
+    HotSetWorker(HotSetWorkerArguments),
 }
 
 /// Who is compared, and how often.
@@ -184,6 +191,58 @@ pub struct UsememWorkerArguments {
     pub size: u64,
     #[command(flatten)]
     pub usemem: UsememOptions,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+The program fills a hot set, then goes through other memory once in order, writing it, and once more, reading it. After every 16 pages it touches
+random pages of the hot set, so many for each page of the scan. A memory manager that tells hot from cold keeps the hot set; one that goes by
+order of use alone keeps it the less the fewer touches there are. What a touch needed is counted, not guessed from its time. Under folioswap,
+and with --peer kernel under the kernel's own swap, as `folioswap bench touch --help` says.
+
+Examples:
+  folioswap bench hot-set --quick
+  folioswap bench hot-set --limit 256M --peer kernel
+  folioswap bench hot-set --touches-per-page 1 --peer kernel --thp 4k,64k      (fewer signs of what is hot)
+  folioswap bench hot-set --hot 96M --limit 128M --scan 4G")]
+pub struct HotSetArguments {
+    #[command(flatten)]
+    pub output: OutputArguments,
+    /// Resident memory that the program may have [default: 128M; quick: 16M]
+    #[arg(long, value_name = "SIZE", value_parser = crate::size::parse_limit)]
+    pub limit: Option<u64>,
+    /// The hot set [default: half of the limit]
+    #[arg(long, value_name = "SIZE", value_parser = memory)]
+    pub hot: Option<u64>,
+    /// What is gone through once [default: 8 times the limit]
+    #[arg(long, value_name = "SIZE", value_parser = memory)]
+    pub scan: Option<u64>,
+    /// Touches of the hot set for each page of the scan
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub touches_per_page: u64,
+    /// Contents of the memory
+    #[arg(long, value_name = "KIND,...", value_delimiter = ',', value_enum, default_value = "2:1")]
+    pub kind: Vec<KindArgument>,
+    #[command(flatten)]
+    pub terms: TermsArguments,
+}
+
+/// One run; the sizes are bytes.
+#[derive(Args)]
+pub struct HotSetWorkerArguments {
+    #[arg(long)]
+    pub hot: u64,
+    #[arg(long)]
+    pub scan: u64,
+    #[arg(long)]
+    pub touches_per_page: u64,
+    #[arg(long, value_parser = Kind::parse)]
+    pub kind: Kind,
+}
+
+fn memory(text: &str) -> Result<u64, String> {
+    let bytes = crate::size::parse_swap_max(text).map_err(|error| error.to_string())?;
+    if bytes < 4096 { Err("less than a page of 4096 bytes".to_owned()) } else { Ok(bytes) }
 }
 
 fn step(text: &str) -> Result<usize, String> {

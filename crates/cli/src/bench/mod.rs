@@ -1,15 +1,17 @@
 //! `folioswap bench`: the same program under every engine.
 
 pub mod arguments;
+mod figures;
 
 use crate::error::Error;
 use crate::lab::{self, arguments::OutputArguments};
 use arguments::{
-    BenchArguments, BenchCommand, TouchArguments, UsememArguments, UsememOptions, WorkerArguments,
+    BenchArguments, BenchCommand, HotSetArguments, HotSetWorkerArguments, TouchArguments, UsememArguments,
+    UsememOptions, WorkerArguments,
 };
 use folioswap_bench::comparison::Host;
 use folioswap_bench::touch::Options;
-use folioswap_bench::{interrupts, touch_table, usemem, usemem_table};
+use folioswap_bench::{faults, hot_set, hot_set_table, interrupts, touch_table, usemem, usemem_table};
 use folioswap_lab::progress::Show;
 use std::path::{Path, PathBuf};
 
@@ -21,6 +23,8 @@ pub fn bench(arguments: &BenchArguments) -> Result<i32, Error> {
     match &arguments.command {
         BenchCommand::Touch(arguments) => touch(arguments),
         BenchCommand::Usemem(arguments) => usemem(arguments),
+        BenchCommand::HotSet(arguments) => hot_set(arguments),
+        BenchCommand::HotSetWorker(arguments) => hot_set_work(arguments),
         BenchCommand::Worker(arguments) => work(arguments),
         BenchCommand::UsememWorker(arguments) => {
             usemem_table::work(&usemem_options(arguments.size, &arguments.usemem))?;
@@ -100,5 +104,30 @@ fn work(arguments: &WorkerArguments) -> Result<i32, Error> {
         ..Options::default()
     };
     touch_table::work(&options)?;
+    Ok(0)
+}
+
+fn hot_set(arguments: &HotSetArguments) -> Result<i32, Error> {
+    let limit = arguments.limit.unwrap_or(if arguments.output.quick { 16 << 20 } else { 128 << 20 });
+    let options = hot_set_table::Comparison {
+        terms: arguments.terms.terms(limit, rounds(&arguments.output)),
+        hot: arguments.hot.unwrap_or(limit / 2),
+        scan: arguments.scan.unwrap_or(8 * limit),
+        kinds: arguments.kind.iter().map(|kind| (*kind).into()).collect(),
+        touches_per_page: arguments.touches_per_page,
+    };
+    let report = hot_set_table::compare(&options, host(&prepare()?))?;
+    lab::show(&report, &arguments.output)
+}
+
+fn hot_set_work(arguments: &HotSetWorkerArguments) -> Result<i32, Error> {
+    let options = hot_set::Options {
+        hot: arguments.hot,
+        scan: arguments.scan,
+        kind: arguments.kind,
+        touches_per_page: arguments.touches_per_page,
+    };
+    let figures = figures::own().map_err(Error::system("asking the group for its figures"))?;
+    hot_set_table::work(&options, figures.as_ref().map(|figures| figures as &dyn faults::Engine))?;
     Ok(0)
 }

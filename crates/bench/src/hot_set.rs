@@ -1,0 +1,159 @@
+//! A program with a hot set, which it touches at random, while it goes through much more memory than there is room for once, in order.
+//!
+//! One thread does both in turn, [`TURN`] pages of the scan and then so many touches for each of them, so that every run does the same.
+
+use crate::data::{self, Kind, PAGE, Random};
+use crate::faults::{Engine, Met, Witness};
+use crate::histogram::Histogram;
+use crate::memory::Mapping;
+use crate::resident::Resident;
+use crate::touch::{Timing, clock_ns, timed_touch};
+use serde::{Deserialize, Serialize};
+use std::time::Instant;
+
+/// Pages that are scanned in a turn.
+pub const TURN: u64 = 16;
+
+/// The scans: all of the memory is written, then read.
+pub const SCANS: [&str; 2] = ["write", "read"];
+
+/// What to do.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Bytes of the hot set.
+    pub hot: u64,
+    /// Bytes that are scanned.
+    pub scan: u64,
+    /// Contents of both.
+    pub kind: Kind,
+    /// Touches of the hot set for each page that is scanned.
+    pub touches_per_page: u64,
+}
+
+/// What the touches of the hot set met in a scan.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HotTouches {
+    /// All of them.
+    pub touches: u64,
+    /// Those that faulted.
+    pub faults: u64,
+    /// Those for which something was decompressed or read from a device, the unclear ones with them.
+    pub from_store: u64,
+    /// Those that faulted without the engine's figures telling why.
+    pub unclear: u64,
+}
+
+impl HotTouches {
+    fn count(&mut self, met: Met) {
+        self.touches += 1;
+        self.faults += u64::from(met != Met::Nothing);
+        self.from_store += u64::from(matches!(met, Met::Store | Met::Unclear));
+        self.unclear += u64::from(met == Met::Unclear);
+    }
+
+    /// The part (0 to 1) that needed no decompression and no device; `None` without touches.
+    pub fn kept(self) -> Option<f64> {
+        (self.touches > 0).then(|| 1.0 - self.from_store as f64 / self.touches as f64)
+    }
+}
+
+const SEED: u64 = 1;
+
+/// Does it all; `engine` is asked what a fault was, and without one the kernel's counters of this thread are. `tell` hears of each scan when it is over: bytes
+/// scanned and hot touches a second, how long hot touches took, and what they met.
+///
+/// # Errors
+/// What page is wrong and how.
+pub fn hot_set(
+    options: &Options,
+    engine: Option<&dyn Engine>,
+    mut tell: impl FnMut(Timing),
+) -> Result<(), String> {
+    let pages = |bytes: u64| (bytes / PAGE as u64).max(1);
+    let (hot_pages, scan_pages) = (pages(options.hot), pages(options.scan));
+    let mapping = |pages: u64| Mapping::new(pages as usize * PAGE);
+    let (mut hot, mut scan) = (mapping(hot_pages), mapping(scan_pages));
+    for (number, page) in hot.chunks_exact_mut(PAGE).enumerate() {
+        data::fill(page, options.kind, SEED, 0, number as u64);
+    }
+    let clock_ns = clock_ns();
+    let (mut random, mut witness) = (Random::new(SEED), Witness::new(engine));
+    for name in SCANS {
+        let (mut latencies, mut met) = (Histogram::default(), HotTouches::default());
+        let begin = Instant::now();
+        for first in (0..scan_pages).step_by(TURN as usize) {
+            let turn = first..(first + TURN).min(scan_pages);
+            let touches = options.touches_per_page * (turn.end - turn.start);
+            for number in turn {
+                let page = &mut scan[number as usize * PAGE..][..PAGE];
+                // Numbers behind those of the hot set: no page of one is right in the other.
+                let number = hot_pages + number;
+                match name {
+                    "write" => data::fill(page, options.kind, SEED, 0, number),
+                    _ => {
+                        let (first, _) = page.split_first_chunk().expect("a page");
+                        let word = u64::from_ne_bytes(*first);
+                        data::check_first(word, page, options.kind, SEED, 0, number)?;
+                        std::hint::black_box(data::sum(page));
+                    }
+                }
+            }
+            witness.begin();
+            for _ in 0..touches {
+                let number = random.below(hot_pages);
+                let page = &hot[number as usize * PAGE..][..PAGE];
+                let word = timed_touch(page, &mut latencies);
+                met.count(witness.met());
+                data::check_first(word, page, options.kind, SEED, 0, number)?;
+            }
+        }
+        let seconds = begin.elapsed().as_secs_f64();
+        let start = hot.as_ptr() as usize;
+        tell(Timing {
+            phase: name.to_owned(),
+            seconds,
+            mb_per_s: (scan_pages as usize * PAGE) as f64 / 1e6 / seconds,
+            touches_per_s: (met.touches as f64 / seconds).round(),
+            p50_ns: latencies.percentile(0.5),
+            p99_ns: latencies.percentile(0.99),
+            p999_ns: latencies.percentile(0.999),
+            clock_ns,
+            resident: Resident::of(start..start + hot.len()).ok(),
+            hot: Some(met),
+            ..Timing::default()
+        });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options() -> Options {
+        Options { hot: 1 << 20, scan: 4 << 20, kind: Kind::Two, touches_per_page: 3 }
+    }
+
+    #[test]
+    fn without_a_limit_the_hot_set_stays() {
+        let mut timings = Vec::new();
+        hot_set(&options(), None, |timing| timings.push(timing)).unwrap();
+        let names: Vec<_> = timings.iter().map(|timing| timing.phase.as_str()).collect();
+        assert_eq!(names, SCANS);
+        for timing in timings {
+            let hot = timing.hot.unwrap();
+            assert_eq!((hot.touches, hot.from_store), (3 * 1024, 0), "{timing:?}");
+            assert_eq!(hot.kept(), Some(1.0));
+            assert!(timing.p50_ns > 0 && timing.resident.unwrap().bytes >= 1 << 20, "{timing:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_unclear_counts_as_not_kept() {
+        let mut hot = HotTouches::default();
+        assert_eq!(hot.kept(), None);
+        [Met::Nothing, Met::Fault, Met::Store, Met::Unclear].into_iter().for_each(|met| hot.count(met));
+        assert_eq!(hot, HotTouches { touches: 4, faults: 3, from_store: 2, unclear: 1 });
+        assert_eq!(hot.kept(), Some(0.5));
+    }
+}

@@ -1,0 +1,234 @@
+//! The hot set under every engine: what is compared, and its tables: a block for each scan, a line for each engine.
+
+use crate::comparison::{Column, Contestant, Host, Terms};
+use crate::data::Kind;
+use crate::engine::{Engine, Figures, RunError, step, tell};
+use crate::faults;
+use crate::hot_set::{self, HotTouches, SCANS, TURN};
+use crate::tables::{
+    self, MIB, PARENTHESES, UNCHARGED, absent_row, cell, engines, failed, kernels_best, median, pages, ratio,
+    spread, values, without_kernel,
+};
+use folioswap_lab::report::{Bar, Chart, Report, Table};
+
+/// What to compare.
+#[derive(Clone, Debug)]
+pub struct Comparison {
+    /// Who is compared.
+    pub terms: Terms,
+    /// Bytes of the hot set.
+    pub hot: u64,
+    /// Bytes that are scanned.
+    pub scan: u64,
+    /// Contents, each a comparison of its own.
+    pub kinds: Vec<Kind>,
+    /// Touches of the hot set for each page that is scanned.
+    pub touches_per_page: u64,
+}
+
+/// Compares; see [`crate::touch_table::compare`].
+///
+/// # Errors
+/// [`RunError`]; everything is undone.
+pub fn compare(options: &Comparison, host: Host<'_>) -> Result<Report, RunError> {
+    let contestant = |&kind: &Kind| Contestant {
+        worker: "hot-set-worker",
+        arguments: arguments(options, kind),
+        name: format!("{} data", kind.title()),
+    };
+    let programs: Vec<_> = options.kinds.iter().map(contestant).collect();
+    let (columns, absent) = options.terms.run(host, options.hot + options.scan, &programs)?;
+    let all: Vec<_> = options.kinds.iter().copied().zip(columns).collect();
+    Ok(report(options, &all, absent.as_deref()))
+}
+
+fn arguments(options: &Comparison, kind: Kind) -> Vec<String> {
+    let pairs = [
+        ("--hot", options.hot.to_string()),
+        ("--scan", options.scan.to_string()),
+        ("--touches-per-page", options.touches_per_page.to_string()),
+        ("--kind", kind.name().to_owned()),
+    ];
+    pairs.into_iter().flat_map(|(name, value)| [name.to_owned(), value]).collect()
+}
+
+/// The program that is started for each run; see [`hot_set::hot_set`].
+///
+/// # Errors
+/// What page is wrong and how.
+pub fn work(options: &hot_set::Options, engine: Option<&dyn faults::Engine>) -> Result<(), RunError> {
+    let mut timings = Vec::new();
+    let done = hot_set::hot_set(options, engine, |timing| timings.push(timing));
+    done.map_err(|why| RunError::Program { engine: Engine::Unlimited, why })?;
+    timings.iter().try_for_each(tell).map_err(step("telling what a scan took"))
+}
+
+fn report(options: &Comparison, all: &[(Kind, Vec<Column>)], absent: Option<&str>) -> Report {
+    let (mut tables, mut bars) = (Vec::new(), Vec::new());
+    for (kind, columns) in all {
+        for (number, name) in SCANS.iter().enumerate() {
+            let title = format!("{name} scan, {} data", kind.title());
+            let (table, mut of_scan) = scan(title, number, columns);
+            tables.push(table);
+            bars.append(&mut of_scan);
+        }
+        tables.push(whole(*kind, columns));
+    }
+    let limit = options.terms.limit as f64;
+    let mut setup = vec![format!(
+        "A hot set of {:.0} MiB ({:.2} of the limit, {:.0} MiB), and a scan of {:.0} MiB ({:.1} times the limit), written and then read; {} random touches of the hot set for each page of the scan, by the same thread, {TURN} pages at a time; {} rounds in turn; medians.",
+        options.hot as f64 / MIB,
+        options.hot as f64 / limit,
+        limit / MIB,
+        options.scan as f64 / MIB,
+        options.scan as f64 / limit,
+        options.touches_per_page,
+        options.terms.rounds,
+    )];
+    setup.extend(tables::clock(all.iter().flat_map(|(_, columns)| columns)));
+    setup.extend(without_kernel(&options.terms, absent));
+    let results = all
+        .iter()
+        .map(|(kind, columns)| serde_json::json!({ "kind": kind.name(), "engines": engines(columns) }));
+    Report {
+        experiment: "hot-set",
+        setup,
+        tables,
+        not_comparable: vec![
+            UNCHARGED.to_owned(),
+            "kept %: touches of the hot set for which nothing was decompressed and no device read, by counters of each touch: under the kernel the thread's own major faults, under folioswap the engine's pgmajfault. What waited uncompressed and came back (folioswap's staging, the kernel's swap cache) is kept; faulted % has it too.".to_owned(),
+            PARENTHESES.to_owned(),
+            "A system call after each touch, which tells whether it faulted, is in the wall time of all, and not in the percentiles.".to_owned(),
+        ],
+        results: serde_json::json!({
+            "hot": options.hot, "scan": options.scan, "limit": options.terms.limit, "comparisons": results.collect::<Vec<_>>(),
+        }),
+        chart: Chart {
+            title: "Touches of the hot set that needed no decompression and no device".to_owned(),
+            axis: "percent".to_owned(),
+            bars,
+        },
+    }
+}
+
+/// Percent, with so many digits that the goals can be told apart.
+fn percentage(part: f64) -> String {
+    format!("{:.2}", 100.0 * part)
+}
+
+fn scan(title: String, number: usize, columns: &[Column]) -> (Table, Vec<Bar>) {
+    let of = |run: &Figures| run.phases.get(number).cloned();
+    let hot = |run: &Figures| run.phases.get(number)?.hot;
+    let seconds = |run: &Figures| Some(of(run)?.seconds);
+    let best = kernels_best(columns, seconds, f64::min);
+    let head = [
+        "",
+        "kept %",
+        "least to most",
+        "faulted %",
+        "seconds",
+        "to the kernel's best",
+        "scan MB/s",
+        "hot touches/s",
+        "p50 us",
+        "p99 us",
+        "p99.9 us",
+    ];
+    let (mut table, mut bars) = (Table::new(title.clone(), &head), Vec::new());
+    for column in columns {
+        let kept = values(&column.runs, |run| hot(run).and_then(HotTouches::kept));
+        let Some(middle) = median(&kept) else {
+            table.rows.push(absent_row(column, table.head.len()));
+            continue;
+        };
+        let (least, most) = spread(&kept);
+        let faulted = values(&column.runs, |run| hot(run).map(|hot| hot.faults as f64 / hot.touches as f64));
+        let latency = |figure| tables::latency(columns, column, number, figure);
+        table.rows.push(vec![
+            column.engine.to_string(),
+            percentage(middle),
+            format!("{} to {}", percentage(least), percentage(most)),
+            median(&faulted).map_or("-".to_owned(), percentage),
+            cell(column, 3, seconds),
+            ratio(column, median(&values(&column.runs, seconds)), best),
+            cell(column, 0, |run| Some(of(run)?.mb_per_s)),
+            cell(column, 0, |run| Some(of(run)?.touches_per_s)),
+            latency(|timing| timing.p50_ns),
+            latency(|timing| timing.p99_ns),
+            latency(|timing| timing.p999_ns),
+        ]);
+        bars.push(Bar {
+            group: title.clone(),
+            label: column.engine.to_string(),
+            value: 100.0 * middle,
+            spread: (100.0 * least, 100.0 * most),
+        });
+    }
+    (table, bars)
+}
+
+/// Memory and pages of the whole runs.
+fn whole(kind: Kind, columns: &[Column]) -> Table {
+    let head = ["", "seconds", "peak MiB", "pages out", "pages in", "failed"];
+    let mut table = Table::new(format!("The whole run, {} data", kind.title()), &head);
+    for column in columns {
+        let [out, back] = pages(column);
+        table.rows.push(vec![
+            column.engine.to_string(),
+            cell(column, 2, |run| Some(run.wall)),
+            cell(column, 0, |run| run.peak.map(|peak| peak as f64 / MIB)),
+            out,
+            back,
+            failed(column),
+        ]);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::touch::Timing;
+    use folioswap_group::segment::Scope;
+    use folioswap_peer::FolioSizes;
+
+    fn run(from_store: u64, seconds: f64) -> Figures {
+        let hot = HotTouches { touches: 1000, faults: 100, from_store, unclear: 0 };
+        let timing = Timing { seconds, p99_ns: 4_000 * seconds as u64, hot: Some(hot), ..Timing::default() };
+        Figures { phases: vec![timing.clone(), timing], ..Figures::default() }
+    }
+
+    #[test]
+    fn what_was_kept_is_a_part_of_all_hot_touches() {
+        let column = |engine, runs: Vec<Figures>| Column { engine, runs, failed: vec!["killed".to_owned()] };
+        let columns = vec![
+            column(Engine::Folioswap(Scope::Resident), vec![run(50, 2.0), run(1, 2.0), run(3, 2.0)]),
+            column(Engine::Kernel(FolioSizes::Only4K), vec![run(400, 4.0)]),
+            column(Engine::Kernel(FolioSizes::All), Vec::new()),
+        ];
+        let options = Comparison {
+            terms: Terms {
+                limit: 64 << 20,
+                rounds: 3,
+                scope: Scope::Resident,
+                kernel: vec![FolioSizes::Only4K, FolioSizes::All],
+            },
+            hot: 32 << 20,
+            scan: 512 << 20,
+            kinds: vec![Kind::Two],
+            touches_per_page: 4,
+        };
+        let report = report(&options, &[(Kind::Two, columns)], None);
+        assert_eq!(report.tables.len(), 3);
+        let rows = &report.tables[1].rows;
+        let ours = ["folioswap resident", "99.70", "95.00 to 99.90", "10.00", "2.000", "0.50x"];
+        assert_eq!(rows[0][..6], ours);
+        assert_eq!(rows[0][9], "8.0 (0.50x)");
+        assert_eq!(rows[1][..3], ["kernel 4k", "60.00", "60.00 to 60.00"]);
+        assert_eq!(rows[2][1], "failed: killed");
+        assert!(
+            report.setup[0].contains("32 MiB (0.50 of the limit, 64 MiB), and a scan of 512 MiB (8.0 times")
+        );
+        assert_eq!(report.chart.bars.len(), 4);
+    }
+}
