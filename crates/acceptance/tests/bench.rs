@@ -74,7 +74,7 @@ fn the_kernel_beside_us_in_one_run() {
         skip!("{why}");
     }
     let before = machine();
-    let phases = ["--phases", "fill,reread,strided,random,reread", "--kind", "2:1,zero"];
+    let phases = ["--phases", "fill,reread,strided,random,changes", "--kind", "2:1,zero"];
     let peer = ["--peer", "kernel", "--thp", "4k,all", "--json"];
     let output = bench(&[&SMALL[..], &phases, &peer].concat());
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -94,8 +94,14 @@ fn the_kernel_beside_us_in_one_run() {
             let timings = runs[0]["phases"].as_array().expect("phases");
             let phases: Vec<_> =
                 timings.iter().map(|timing| timing["phase"].as_str().expect("a name")).collect();
-            assert_eq!(phases, ["fill", "reread", "strided", "random", "reread"], "{engine}");
-            assert!(timings[3]["p99_ns"].as_u64() >= timings[3]["p50_ns"].as_u64(), "{engine}");
+            let changes = ["changes: in order", "changes: at random", "changes: in order"];
+            assert_eq!(phases, [&["fill", "reread", "strided", "random"], &changes[..]].concat(), "{engine}");
+            for timing in timings {
+                let of = |name: &str| timing[name].as_u64().expect("nanoseconds");
+                assert!(0 < of("p50_ns") && of("p50_ns") <= of("p99_ns"), "{timing}");
+                assert!(of("p99_ns") <= of("p999_ns") && of("clock_ns") > 0, "{timing}");
+            }
+            judge_folios(engine, kind);
             let out = runs[0]["out_in"][0].as_u64();
             match (engine["engine"].as_str(), kind) {
                 (Some("unlimited"), _) => assert_eq!(out, None),
@@ -116,6 +122,126 @@ fn the_kernel_beside_us_in_one_run() {
     ] {
         assert!(text.contains(words), "{words:?} is missing in: {text}");
     }
+}
+
+/// Large folios go out where there are such, and huge pages map what the kernel's setting lets them.
+fn judge_folios(engine: &serde_json::Value, kind: &str) {
+    let run = &engine["runs"][0];
+    let large =
+        run["folios"].as_array().expect("folios").iter().filter(|counts| counts["kib"].as_u64() > Some(4));
+    let out: u64 = large.filter_map(|counts| counts["swpout"].as_u64()).sum();
+    let after_fill = &run["phases"][0]["resident"];
+    let [resident, huge] = ["bytes", "huge_bytes"].map(|name| after_fill[name].as_u64().expect("bytes"));
+    let all = 96 << 20;
+    match engine["engine"].as_str().expect("a name") {
+        "unlimited" => {
+            assert_eq!(run["folios"], serde_json::json!([]));
+            assert!((all..all + (8 << 20)).contains(&resident), "{after_fill}");
+        }
+        "kernel 4k" => assert!(out == 0 && huge == 0 && resident <= 24 << 20, "{engine}"),
+        "kernel all" => assert!(out > 0 && huge > 0 && resident <= 24 << 20, "{engine}"),
+        // Pages of zeroes that are alike go out too.
+        _ => assert!((out > 0 || kind == "zero") && resident < all / 2, "{engine}"),
+    }
+}
+
+/// The engines of a comparison of one kind of data, by name: each with its only run, of which none failed.
+fn only_runs(output: &Output, path: &str) -> BTreeMap<String, serde_json::Value> {
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let engines = report.pointer(path).and_then(serde_json::Value::as_array).expect("engines");
+    let run = |engine: &serde_json::Value| {
+        assert_eq!(engine["failed"].as_array().map(Vec::len), Some(0), "{engine}");
+        (engine["engine"].as_str().expect("a name").to_owned(), engine["runs"][0].clone())
+    };
+    engines.iter().map(run).collect()
+}
+
+/// A hot set that fits stays; of one that is twice the limit, nobody can keep much more than half.
+#[test]
+fn a_hot_set_beside_the_kernel() {
+    if let Some(why) = no_kernel() {
+        skip!("{why}");
+    }
+    let before = machine();
+    for (hot, scan, pages) in [("8M", "64M", 16_384), ("32M", "8M", 2048)] {
+        let usual = ["--limit", "16M", "--rounds", "1", "--peer", "kernel", "--thp", "4k", "--json"];
+        let output = of("hot-set", &[&usual[..], &["--hot", hot, "--scan", scan]].concat());
+        let runs = only_runs(&output, "/results/comparisons/0/engines");
+        assert_eq!(runs.len(), 3);
+        for (name, run) in runs {
+            let phases = run["phases"].as_array().expect("scans");
+            assert_eq!(
+                (phases.len(), &phases[0]["phase"], &phases[1]["phase"]),
+                (2, &"write".into(), &"read".into())
+            );
+            for phase in phases {
+                let of = |figure: &str| phase["hot"][figure].as_u64().expect("a count");
+                assert_eq!(of("touches"), 4 * pages, "{name}");
+                assert!(
+                    of("unclear") <= of("from_store") && of("from_store") <= of("faults"),
+                    "{name}: {phase}"
+                );
+                let kept = 1.0 - of("from_store") as f64 / of("touches") as f64;
+                match (name.as_str(), hot) {
+                    ("unlimited", _) => assert_eq!(of("from_store"), 0),
+                    ("folioswap resident", "8M") => assert!(kept >= 0.95, "{kept}: {phase}"),
+                    (_, "8M") => assert!(kept > 0.5, "{name}, {kept}: {phase}"),
+                    _ => assert!((0.2..0.8).contains(&kept), "{name}, {kept}: {phase}"),
+                }
+            }
+        }
+    }
+    assert_eq!(machine(), before);
+    for (words, named) in
+        [(["--hot", "1K"], "page"), (["--touches-per-page", "0"], "0"), (["--scan", "x"], "size")]
+    {
+        let output = of("hot-set", &words);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(125), "{words:?}: {errors}");
+        assert!(errors.contains(named), "{words:?}: {errors}");
+    }
+}
+
+/// The output is right, and each limit a comparison of its own.
+#[test]
+fn sort_beside_the_kernel() {
+    if let Some(why) = no_kernel() {
+        skip!("{why}");
+    }
+    let before = machine();
+    let usual = [
+        "--lines", "200000", "--rounds", "1", "--limit", "20M,16M", "--peer", "kernel", "--thp", "4k",
+        "--json",
+    ];
+    let output = of("sort", &usual);
+    for number in 0..2 {
+        let runs = only_runs(&output, &format!("/results/comparisons/{number}/engines"));
+        assert_eq!(runs.len(), 3);
+        let right = &runs["unlimited"]["phases"][0]["output"];
+        assert_eq!(right.as_str().map(str::len), Some(16));
+        for (name, run) in &runs {
+            assert_eq!(
+                (&run["phases"][0]["phase"], &run["phases"][0]["output"]),
+                (&"sort".into(), right),
+                "{name}"
+            );
+            // It needs 23 MiB.
+            assert!(name == "unlimited" || run["out_in"][0].as_u64() > Some(256), "{name}: {run}");
+        }
+    }
+    assert_eq!(machine(), before);
+    for (words, named) in [(["--lines", "0"], "0"), (["--limit", "60M,1M"], "8M"), (["-S", "none"], "size")] {
+        let output = of("sort", &words);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(125), "{words:?}: {errors}");
+        assert!(errors.contains(named), "{words:?}: {errors}");
+    }
+    let nowhere =
+        Command::new(programs::folioswap()).args(["bench", "sort", "--quick"]).env("PATH", "/proc").output();
+    let nowhere = nowhere.expect("folioswap can be run");
+    assert_eq!(nowhere.status.code(), Some(125));
+    assert!(String::from_utf8_lossy(&nowhere.stderr).contains("sort: no such program"), "{nowhere:?}");
 }
 
 /// Two processes write in order and at random, and read all of it again.
@@ -156,22 +282,26 @@ fn usemem_beside_the_kernel() {
     }
 }
 
+const LONG_TOUCH: [&str; 11] = [
+    "touch",
+    "--size",
+    "256M",
+    "--limit",
+    "32M",
+    "--rounds",
+    "100",
+    "--phases",
+    "fill,reread",
+    "--kind",
+    "2:1",
+];
+/// Sort needs 190 MiB, and its processes are started by one of ours.
+const LONG_SORT: [&str; 5] = ["sort", "--limit", "120M", "--rounds", "100"];
+
 /// A comparison that has been let run until the kernel's zram and settings of huge pages are in use.
-fn in_the_middle(before: &BTreeMap<PathBuf, String>) -> Child {
+fn in_the_middle(of: &[&str], before: &BTreeMap<PathBuf, String>) -> Child {
     let mut command = Command::new(programs::folioswap());
-    command.args([
-        "bench",
-        "touch",
-        "--size",
-        "256M",
-        "--limit",
-        "32M",
-        "--rounds",
-        "100",
-        "--phases",
-        "fill,reread",
-    ]);
-    command.args(["--kind", "2:1", "--peer", "kernel", "--thp", "64k"]);
+    command.arg("bench").args(of).args(["--peer", "kernel", "--thp", "64k"]);
     let mut child =
         command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("folioswap can be run");
     let begin = Instant::now();
@@ -197,12 +327,14 @@ fn an_interrupted_comparison_puts_everything_back() {
         skip!("{why}");
     }
     let before = machine();
-    let mut child = in_the_middle(&before);
-    // SAFETY: a signal to our own child.
-    assert_eq!(unsafe { libc::kill(child.id() as i32, libc::SIGINT) }, 0);
-    let status = child.wait().expect("our own child");
-    assert_eq!(status.code(), Some(130));
-    assert_eq!(machine(), before);
+    for of in [&LONG_TOUCH[..], &LONG_SORT] {
+        let mut child = in_the_middle(of, &before);
+        // SAFETY: a signal to our own child.
+        assert_eq!(unsafe { libc::kill(child.id() as i32, libc::SIGINT) }, 0);
+        let status = child.wait().expect("our own child");
+        assert_eq!(status.code(), Some(130), "{of:?}");
+        assert_eq!(machine(), before, "{of:?}");
+    }
 }
 
 /// `kill -9` leaves all of it behind; the next comparison with the kernel puts it back before it begins.
@@ -212,7 +344,7 @@ fn what_a_killed_comparison_leaves_behind_the_next_one_puts_back() {
         skip!("{why}");
     }
     let before = machine();
-    let mut child = in_the_middle(&before);
+    let mut child = in_the_middle(&LONG_TOUCH, &before);
     child.kill().expect("our own child");
     child.wait().expect("our own child");
     assert_ne!(machine(), before);
@@ -233,6 +365,8 @@ fn what_is_asked_wrongly_is_refused() {
         (vec!["--peer", "plan9"], vec!["plan9", "kernel"]),
         (vec!["--limit", "1M"], vec!["1M", "8M"]),
         (vec!["--rounds", "0"], vec!["0"]),
+        (vec!["--phases", "changes-down"], vec!["changes-down", "strided"]),
+        (vec!["--advise", "yes"], vec!["yes", "nohugepage"]),
     ] {
         let output = bench(&words);
         let errors = String::from_utf8_lossy(&output.stderr);

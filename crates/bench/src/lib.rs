@@ -2,9 +2,9 @@
 //! own swap (memory cgroup and zram) with each of its settings of huge pages. All of them in one run, in turn.
 //!
 //! * [`touch`] is the program: it fills memory with data that can be verified and touches it in several ways; [`usemem`] writes what the program of that name writes;
-//!   [`hot_set`] touches a part of its memory again and again while it goes through the rest once.
-//! * [`engine`] lets it run under one engine; [`comparison`] under all of them, round after round; [`touch_table`], [`usemem_table`] and
-//!   [`hot_set_table`] make the tables.
+//!   [`hot_set`] touches a part of its memory again and again while it goes through the rest once; [`sort`] is GNU sort.
+//! * [`engine`] lets it run under one engine; [`comparison`] under all of them, round after round; [`touch_table`], [`usemem_table`],
+//!   [`hot_set_table`] and [`sort_table`] make the tables.
 //! * [`faults`] tells what a touch met, [`resident`] what of a mapping is resident and in huge pages, [`folios`] what folios of each size came to.
 //! * [`data`] makes page contents that can be verified from the page's number alone, with a known compressibility.
 
@@ -19,6 +19,8 @@ pub mod hot_set_table;
 pub mod interrupts;
 pub mod memory;
 pub mod resident;
+pub mod sort;
+pub mod sort_table;
 mod tables;
 pub mod touch;
 pub mod touch_table;

@@ -119,6 +119,9 @@ pub struct Timing {
     /// What touches of the hot set met, where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hot: Option<HotTouches>,
+    /// A checksum of what the program wrote, where that is compared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<String>,
 }
 
 /// Pages from one strided touch to the next.
@@ -304,7 +307,7 @@ pub fn touch(options: &Options, process: usize, mut tell: impl FnMut(Timing)) ->
             p999_ns: latencies.percentile(0.999),
             clock_ns,
             resident: Resident::of(start..start + memory.len()).ok(),
-            hot: None,
+            ..Timing::default()
         });
     }
     Ok(())

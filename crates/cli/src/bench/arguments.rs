@@ -7,6 +7,7 @@ use folioswap_bench::comparison::Terms;
 use folioswap_bench::data::Kind;
 use folioswap_bench::touch::Advice;
 use folioswap_peer::FolioSizes;
+use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -17,7 +18,9 @@ Examples:
   sudo folioswap bench usemem --init-time -O -y -x -n 4 1G --limit 1G --peer kernel
         the program of the published figures: throughput, and processor time for each page that goes out
   sudo folioswap bench hot-set --peer kernel
-        does memory that is touched again and again stay while much more is gone through once?";
+        does memory that is touched again and again stay while much more is gone through once?
+  sudo folioswap bench sort --peer kernel
+        GNU sort within 150, 100 and 60 MiB, where the kernel begins to kill it";
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
@@ -34,6 +37,8 @@ pub enum BenchCommand {
     Usemem(UsememArguments),
     /// A hot set is touched at random while much more memory is gone through once: how much of it stays
     HotSet(HotSetArguments),
+    /// GNU sort within several limits: how long it takes, and whether it comes to its end
+    Sort(SortArguments),
     /// One run (what `touch` starts)
     #[command(hide = true)]
     Worker(WorkerArguments),
@@ -43,6 +48,9 @@ pub enum BenchCommand {
     /// One run (what `hot-set` starts)
     #[command(hide = true)]
     HotSetWorker(HotSetWorkerArguments),
+    /// One run (what `sort` starts)
+    #[command(hide = true)]
+    SortWorker(SortWorkerArguments),
 }
 
 /// Who is compared, and how often.
@@ -238,6 +246,47 @@ pub struct HotSetWorkerArguments {
     pub touches_per_page: u64,
     #[arg(long, value_parser = Kind::parse)]
     pub kind: Kind,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+The installed sort (GNU coreutils) sorts a text that is always the same, within each limit in turn. Its output is compared with that of the first run
+without a limit; a run that is killed, or whose output is another, has failed, and the others' times are shown. The text is a file without a name
+in /var/tmp. Without a limit sort takes about 118 bytes for each line. Under folioswap, and with --peer kernel under the kernel's own swap, as
+`folioswap bench touch --help` says.
+
+Examples:
+  folioswap bench sort --quick
+  folioswap bench sort --peer kernel --rounds 5
+  folioswap bench sort --lines 5000000 --limit 400M,200M --peer kernel --thp 4k")]
+pub struct SortArguments {
+    #[command(flatten)]
+    pub output: OutputArguments,
+    /// Lines of text, of 53 bytes [default: 1700000; quick: 400000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=folioswap_bench::sort::LINES_MAX))]
+    pub lines: Option<u64>,
+    /// Resident memory that it may have, each a comparison of its own [default: 150M,100M,60M; for other numbers of lines in proportion]
+    #[arg(long, value_name = "SIZE,...", value_delimiter = ',', value_parser = crate::size::parse_limit)]
+    pub limit: Vec<u64>,
+    /// Threads of sort
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub parallel: u32,
+    /// What sort may use before it writes to temporary files
+    #[arg(short = 'S', long, value_name = "SIZE", default_value = "600M", value_parser = memory)]
+    pub buffer_size: u64,
+    #[command(flatten)]
+    pub terms: TermsArguments,
+}
+
+/// One run; the size is in bytes.
+#[derive(Args)]
+pub struct SortWorkerArguments {
+    #[arg(long)]
+    pub input: PathBuf,
+    #[arg(long)]
+    pub parallel: u32,
+    #[arg(long)]
+    pub buffer_size: u64,
 }
 
 fn memory(text: &str) -> Result<u64, String> {

@@ -6,12 +6,14 @@ mod figures;
 use crate::error::Error;
 use crate::lab::{self, arguments::OutputArguments};
 use arguments::{
-    BenchArguments, BenchCommand, HotSetArguments, HotSetWorkerArguments, TouchArguments, UsememArguments,
-    UsememOptions, WorkerArguments,
+    BenchArguments, BenchCommand, HotSetArguments, HotSetWorkerArguments, SortArguments, TouchArguments,
+    UsememArguments, UsememOptions, WorkerArguments,
 };
 use folioswap_bench::comparison::Host;
 use folioswap_bench::touch::Options;
-use folioswap_bench::{faults, hot_set, hot_set_table, interrupts, touch_table, usemem, usemem_table};
+use folioswap_bench::{
+    faults, hot_set, hot_set_table, interrupts, sort, sort_table, touch_table, usemem, usemem_table,
+};
 use folioswap_lab::progress::Show;
 use std::path::{Path, PathBuf};
 
@@ -25,6 +27,15 @@ pub fn bench(arguments: &BenchArguments) -> Result<i32, Error> {
         BenchCommand::Usemem(arguments) => usemem(arguments),
         BenchCommand::HotSet(arguments) => hot_set(arguments),
         BenchCommand::HotSetWorker(arguments) => hot_set_work(arguments),
+        BenchCommand::Sort(arguments) => sort(arguments),
+        BenchCommand::SortWorker(arguments) => {
+            sort_table::work(&sort::Options {
+                input: arguments.input.clone(),
+                parallel: arguments.parallel,
+                buffer: arguments.buffer_size,
+            })?;
+            Ok(0)
+        }
         BenchCommand::Worker(arguments) => work(arguments),
         BenchCommand::UsememWorker(arguments) => {
             usemem_table::work(&usemem_options(arguments.size, &arguments.usemem))?;
@@ -130,4 +141,24 @@ fn hot_set_work(arguments: &HotSetWorkerArguments) -> Result<i32, Error> {
     let figures = figures::own().map_err(Error::system("asking the group for its figures"))?;
     hot_set_table::work(&options, figures.as_ref().map(|figures| figures as &dyn faults::Engine))?;
     Ok(0)
+}
+
+/// The lines for which the usual limits are.
+const USUAL_LINES: u64 = 1_700_000;
+/// MiB: four fifths, half and a third of what sort needs for these.
+const USUAL_LIMITS: [u64; 3] = [150, 100, 60];
+
+fn sort(arguments: &SortArguments) -> Result<i32, Error> {
+    let lines = arguments.lines.unwrap_or(if arguments.output.quick { 400_000 } else { USUAL_LINES });
+    let usual = USUAL_LIMITS.map(|mib| ((mib << 20) * lines / USUAL_LINES).max(crate::size::LIMIT_MIN));
+    let limits = if arguments.limit.is_empty() { &usual[..] } else { &arguments.limit };
+    let terms = |&limit: &u64| arguments.terms.terms(limit, rounds(&arguments.output));
+    let options = sort_table::Comparison {
+        terms: limits.iter().map(terms).collect(),
+        lines,
+        parallel: arguments.parallel,
+        buffer: arguments.buffer_size,
+    };
+    let report = sort_table::compare(&options, host(&prepare()?))?;
+    lab::show(&report, &arguments.output)
 }

@@ -1,0 +1,200 @@
+//! GNU sort, a program that was not made to be measured: the text that it sorts, and one run of it.
+
+use crate::touch::Timing;
+use std::fs::{File, OpenOptions};
+use std::hash::{DefaultHasher, Hasher};
+use std::io::{self, BufWriter, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+/// Bytes of a line, with its end.
+pub const LINE: u64 = 53;
+
+/// The most lines: a line's number has seven digits.
+pub const LINES_MAX: u64 = 10_000_000;
+
+/// Where the text is.
+const PLACE: &str = "/var/tmp";
+
+/// What sort is asked.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The text.
+    pub input: PathBuf,
+    /// `--parallel`: threads.
+    pub parallel: u32,
+    /// `-S`: bytes that it may use before it writes to temporary files.
+    pub buffer: u64,
+}
+
+/// Lines in no order, all of them different, in a file without a name: nothing is left behind, however the process that holds it ends.
+pub struct Text {
+    file: File,
+}
+
+impl Text {
+    /// Writes so many lines, always the same; at most [`LINES_MAX`]. Cost: about half a second for a million.
+    ///
+    /// # Errors
+    /// When the directory for temporary files takes no such file, or is full.
+    pub fn new(lines: u64) -> io::Result<Text> {
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .custom_flags(libc::O_TMPFILE)
+            .mode(0o600)
+            .open(PLACE)?;
+        let mut out = BufWriter::with_capacity(1 << 20, &mut file);
+        write_lines(&mut out, lines)?;
+        out.flush()?;
+        drop(out);
+        Ok(Text { file })
+    }
+
+    /// A name for it, as long as this process has it.
+    pub fn path(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd()))
+    }
+}
+
+fn write_lines(out: &mut impl Write, lines: u64) -> io::Result<()> {
+    let mut word = 1u64;
+    for number in 0..lines.min(LINES_MAX) {
+        word = word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        writeln!(out, "{word:016x} line {number:07} of the file {:010}", word as u32)?;
+    }
+    Ok(())
+}
+
+/// Why a run of sort gave no figures.
+#[derive(Debug, thiserror::Error)]
+pub enum SortError {
+    /// It cannot be started: it is not installed, for example.
+    #[error("sort cannot be run: {0}")]
+    Start(io::Error),
+    /// Its output cannot be read.
+    #[error("the output of sort: {0}")]
+    Output(io::Error),
+    /// It was killed.
+    #[error("sort was ended by signal {0}")]
+    Killed(i32),
+    /// It ended with an error of its own.
+    #[error("sort ended with status {0}")]
+    Failed(i32),
+}
+
+/// Runs `sort --parallel=N -S SIZE` in the C locale, and reads what it writes through a pipe, so that no page cache comes in.
+/// The timing (phase `sort`) has a checksum of the output.
+///
+/// # Errors
+/// [`SortError`].
+pub fn sort(options: &Options) -> Result<Timing, SortError> {
+    let begin = Instant::now();
+    let mut command = Command::new("sort");
+    command.arg(format!("--parallel={}", options.parallel)).arg(format!("-S{}b", options.buffer));
+    command.arg(&options.input).env("LC_ALL", "C").stdin(Stdio::null()).stdout(Stdio::piped());
+    // SAFETY: between fork and exec it only calls prctl(2), with numbers.
+    unsafe {
+        command.pre_exec(|| match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        });
+    }
+    let mut child = command.spawn().map_err(SortError::Start)?;
+    let output = child.stdout.take().map_or(Ok((0, 0)), checksum);
+    let status = child.wait().map_err(SortError::Output)?;
+    let seconds = begin.elapsed().as_secs_f64();
+    if let Some(signal) = status.signal() {
+        return Err(SortError::Killed(signal));
+    }
+    if !status.success() {
+        return Err(SortError::Failed(status.code().unwrap_or(-1)));
+    }
+    let (sum, bytes) = output.map_err(SortError::Output)?;
+    Ok(Timing {
+        phase: "sort".to_owned(),
+        seconds,
+        mb_per_s: bytes as f64 / 1e6 / seconds,
+        output: Some(format!("{sum:016x}")),
+        ..Timing::default()
+    })
+}
+
+/// Of all that can be read, with the number of bytes: 64 bits that tell outputs apart, not for keeping, since another build may compute others.
+fn checksum(mut from: impl Read) -> io::Result<(u64, u64)> {
+    let (mut hasher, mut block) = (DefaultHasher::new(), vec![0; 1 << 16]);
+    let mut bytes = 0;
+    loop {
+        // Blocks are full up to the last one, however the pipe cuts them: the sum may depend on where they end.
+        let mut filled = 0;
+        while filled < block.len() {
+            match from.read(&mut block[filled..]) {
+                Ok(0) => break,
+                Ok(more) => filled += more,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        hasher.write(&block[..filled]);
+        bytes += filled as u64;
+        if filled < block.len() {
+            return Ok((hasher.finish(), bytes));
+        }
+    }
+}
+
+/// Is there a program of this name in `$PATH`?
+pub fn is_installed(name: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).map(|place| place.join(name)).any(|file| Path::new(&file).is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Gives what it has in pieces of so many bytes.
+    struct Pieces<'a>(&'a [u8], usize);
+
+    impl Read for Pieces<'_> {
+        fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+            let length = self.1.min(self.0.len()).min(out.len());
+            out[..length].copy_from_slice(&self.0[..length]);
+            self.0 = &self.0[length..];
+            Ok(length)
+        }
+    }
+
+    #[test]
+    fn a_checksum_depends_on_the_bytes_alone() {
+        let mut text = Vec::new();
+        write_lines(&mut text, 3000).unwrap();
+        assert_eq!(text.len() as u64, 3000 * LINE);
+        let sums: Vec<_> = [1000, 4096, 1 << 20].map(|size| checksum(Pieces(&text, size)).unwrap()).into();
+        assert_eq!(sums[0].1, 3000 * LINE);
+        assert!(sums.windows(2).all(|two| two[0] == two[1]), "{sums:?}");
+        text.swap(70_000, 70_001);
+        assert_ne!(checksum(&text[..]).unwrap(), sums[0]);
+    }
+
+    #[test]
+    fn the_text_is_sorted_right_and_a_failure_is_told() {
+        let text = Text::new(20_000).unwrap();
+        let mut options = Options { input: text.path(), parallel: 2, buffer: 16 << 20 };
+        let timing = sort(&options).unwrap();
+        let mut lines = Vec::new();
+        write_lines(&mut lines, 20_000).unwrap();
+        let mut sorted: Vec<&[u8]> = lines.chunks_exact(LINE as usize).collect();
+        assert!(!sorted.is_sorted());
+        sorted.sort_unstable();
+        let (wanted, _) = checksum(&sorted.concat()[..]).unwrap();
+        assert_eq!(timing.output, Some(format!("{wanted:016x}")));
+        options.input = "/nonexistent".into();
+        assert!(matches!(sort(&options), Err(SortError::Failed(2))));
+        assert!(!is_installed("no-such-program-as-this"));
+    }
+}
