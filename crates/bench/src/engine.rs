@@ -53,7 +53,8 @@ pub struct Figures {
     pub phases: Vec<Timing>,
     /// Wall time of the whole run, seconds.
     pub wall: f64,
-    /// Most resident memory (anonymous and shared) of all its processes, bytes; sampled every 5 ms. `None` without a memory cgroup.
+    /// Most resident memory of all its processes, bytes: anonymous and shared, sampled every 5 ms; under the kernel's swap the most that its
+    /// group was charged, page cache with it. `None` without a memory cgroup.
     pub peak: Option<u64>,
     /// User and system time of all its processes, seconds. `None` without a cpuacct cgroup.
     pub cpu: Option<f64>,
@@ -150,7 +151,13 @@ impl Bench {
         let begin = Instant::now();
         let mut child =
             start(&mut command, group.as_ref(), processors.as_ref()).map_err(step("the program"))?;
-        let peak = self.watch(&mut child, group.as_ref())?;
+        // Sampling would change what is measured: see `Reader::resident`.
+        let sampled = group.as_ref().filter(|_| limit.is_none());
+        let sampled = self.watch(&mut child, group.as_ref(), sampled)?;
+        let peak = match limit {
+            Some(_) => group.as_ref().and_then(|group| group.most_charged().ok()),
+            None => sampled,
+        };
         let wall = begin.elapsed().as_secs_f64();
         let output = child.wait_with_output().map_err(step("the program's output"))?;
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -184,11 +191,16 @@ impl Bench {
         Ok(Figures { phases, wall, peak, cpu, out_in, folios })
     }
 
-    /// Waits for the end of the program; the most that was resident meanwhile.
-    fn watch(&self, child: &mut Child, group: Option<&Cgroup>) -> Result<Option<u64>, RunError> {
+    /// Waits for the end of the program, which is in `group`; the most that was resident meanwhile in `sampled`.
+    fn watch(
+        &self,
+        child: &mut Child,
+        group: Option<&Cgroup>,
+        sampled: Option<&Cgroup>,
+    ) -> Result<Option<u64>, RunError> {
         let mut peak = None;
         loop {
-            if let Some((anonymous, shared)) = group.and_then(|group| group.resident().ok()) {
+            if let Some((anonymous, shared)) = sampled.and_then(|group| group.resident().ok()) {
                 peak = peak.max(Some(anonymous + shared));
             }
             if child.try_wait().map_err(step("waiting for the program"))?.is_some() {

@@ -6,8 +6,8 @@ use crate::engine::{Engine, Figures, RunError, step, tell};
 use crate::faults;
 use crate::hot_set::{self, HotTouches, SCANS, TURN};
 use crate::tables::{
-    self, MIB, PARENTHESES, UNCHARGED, absent_row, cell, engines, failed, kernels_best, median, pages, ratio,
-    spread, values, without_kernel,
+    self, MIB, PARENTHESES, PEAK, UNCHARGED, absent_row, cell, engines, failed, kernels_best, median, pages,
+    ratio, spread, values, without_kernel,
 };
 use folioswap_lab::report::{Bar, Chart, Report, Table};
 
@@ -96,6 +96,7 @@ fn report(options: &Comparison, all: &[(Kind, Vec<Column>)], absent: Option<&str
         tables,
         not_comparable: vec![
             UNCHARGED.to_owned(),
+            PEAK.to_owned(),
             "kept %: touches of the hot set for which nothing was decompressed and no device read, by counters of each touch: under the kernel the thread's own major faults, under folioswap the engine's pgmajfault. What waited uncompressed and came back (folioswap's staging, the kernel's swap cache) is kept; faulted % has it too.".to_owned(),
             PARENTHESES.to_owned(),
             "A system call after each touch, which tells whether it faulted, is in the wall time of all, and not in the percentiles.".to_owned(),

@@ -4,7 +4,7 @@ use crate::comparison::{Column, Contestant, Host, Terms};
 use crate::engine::{Engine, Figures, RunError, step, tell};
 use crate::sort::{self, LINE, Text};
 use crate::tables::{
-    MIB, UNCHARGED, absent_row, cell, engines, kernels_best, median, pages, ratio, spread, values,
+    MIB, PEAK, UNCHARGED, absent_row, cell, engines, kernels_best, median, pages, ratio, spread, values,
     without_kernel,
 };
 use folioswap_lab::report::{Bar, Chart, Report, Table};
@@ -124,6 +124,7 @@ fn report(options: &Comparison, all: &[Within], without: Vec<String>) -> Report 
         tables,
         not_comparable: vec![
             UNCHARGED.to_owned(),
+            PEAK.to_owned(),
             "An engine under which runs failed is compared by those that were lucky.".to_owned(),
             "The text is in the page cache, which counts towards no limit here; the program that reads sort's output through a pipe and sums it up counts towards all of them.".to_owned(),
         ],

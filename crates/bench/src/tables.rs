@@ -15,6 +15,9 @@ pub(crate) const UNCHARGED: &str = "The kernel does not charge a group for what 
 /// Of ratios in parentheses.
 pub(crate) const PARENTHESES: &str = "In parentheses: ours to the best of the kernel's settings in that column alone; no one setting need be the best in all.";
 
+/// Of the most that was resident.
+pub(crate) const PEAK: &str = "Peak: anonymous and shared memory of all processes, folioswap's store with it; under the kernel what its group was charged at most, without zram. That is read at the end only: the kernel kills less when its statistics are read meanwhile.";
+
 /// What the counters of folios do not say.
 pub(crate) const FALLBACKS: &str = "A folio that the kernel writes whole and reads back page by page, as it does with 2M, counts as no fallback: its swpin is missing instead. The kernel's counters are those of the whole machine meanwhile.";
 

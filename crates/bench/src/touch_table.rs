@@ -6,8 +6,8 @@ use crate::engine::{Engine, Figures, RunError, step, tell};
 use crate::folios;
 use crate::resident::Resident;
 use crate::tables::{
-    self, FALLBACKS, MIB, PARENTHESES, UNCHARGED, absent_row, cell, engines, failed, kernels_best, median,
-    pages, percent, ratio, spread, values, without_kernel,
+    self, FALLBACKS, MIB, PARENTHESES, PEAK, UNCHARGED, absent_row, cell, engines, failed, kernels_best,
+    median, pages, percent, ratio, spread, values, without_kernel,
 };
 use crate::touch::{self, Advice, Timing};
 use folioswap_lab::report::{Bar, Chart, Report, Table};
@@ -110,7 +110,7 @@ fn report(options: &Comparison, all: &[(Kind, Vec<Column>)], absent: Option<&str
         tables,
         not_comparable: vec![
             UNCHARGED.to_owned(),
-            "Peak: anonymous and shared memory of all processes; folioswap's store is in it, the kernel's zram is not.".to_owned(),
+            PEAK.to_owned(),
             FALLBACKS.to_owned(),
             "huge %: of what is resident of the program's memory when the phase ends, the part that huge pages of 2 MiB map whole (AnonHugePages).".to_owned(),
             "Percentiles are of each page's first access in a phase.".to_owned(),

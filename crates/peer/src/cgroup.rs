@@ -107,6 +107,16 @@ impl Cgroup {
         self.reader.resident()
     }
 
+    /// The most that was charged to it so far, in bytes, page cache and the kernel's own memory with the rest. Reading it does not disturb the
+    /// kernel, as reading the statistics does ([`Reader::resident`]).
+    ///
+    /// # Errors
+    /// When it cannot be read: where cgroups are of version 2, Linux has it since 5.19.
+    pub fn most_charged(&self) -> io::Result<u64> {
+        let file = if self.version == Version::One { "memory.max_usage_in_bytes" } else { "memory.peak" };
+        fs::read_to_string(self.path.join(file))?.trim().parse().map_err(io::Error::other)
+    }
+
     /// A reader that another thread may have.
     ///
     /// # Errors
@@ -153,7 +163,9 @@ impl Cgroup {
 }
 
 impl Reader {
-    /// Anonymous memory and shared memory of the whole tree, in bytes (total_rss, total_shmem).
+    /// Anonymous memory and shared memory of the whole tree, in bytes (total_rss, total_shmem). Not for a group with a limit whose reclaim is to be
+    /// measured: the kernel brings its statistics up to date for the reader, and reclaims by them. GNU sort at a third of its need was killed
+    /// for want of memory in 6 of 6 runs, and in none of 6 while this was read every 5 ms (Linux 6.18).
     ///
     /// # Errors
     /// When the statistics cannot be read.
