@@ -17,6 +17,8 @@ pub struct Terms {
     pub rounds: u32,
     /// What folioswap's limit counts.
     pub scope: Scope,
+    /// Further options of `folioswap run`; with each of these sets it runs once more, in a column of its own.
+    pub variants: Vec<Vec<String>>,
     /// The kernel's settings, if it is asked.
     pub kernel: Vec<FolioSizes>,
 }
@@ -82,17 +84,19 @@ impl Terms {
             interrupted: host.interrupted,
         };
         let mut engines = vec![Engine::Unlimited, Engine::Folioswap(self.scope)];
+        engines
+            .extend(self.variants.iter().cloned().map(|options| Engine::FolioswapWith(self.scope, options)));
         if bench.turn.is_some() {
             engines.extend(self.kernel.iter().copied().map(Engine::Kernel));
         }
         let progress = Progress::new(host.show, programs.len() * engines.len() * self.rounds as usize);
         let mut all = Vec::new();
         for Contestant { worker, arguments, name } in programs {
-            let column = |&engine: &Engine| Column { engine, runs: Vec::new(), failed: Vec::new() };
-            let mut columns: Vec<Column> = engines.iter().map(column).collect();
+            let column = |engine| Column { engine, runs: Vec::new(), failed: Vec::new() };
+            let mut columns: Vec<Column> = engines.iter().cloned().map(column).collect();
             for round in 1..=self.rounds {
                 for column in &mut columns {
-                    match bench.run(column.engine, worker, arguments) {
+                    match bench.run(&column.engine, worker, arguments) {
                         Ok(figures) => column.runs.push(figures),
                         // An engine that fails is a result; a program that fails by itself is none.
                         Err(RunError::Program { why, .. }) if column.engine != Engine::Unlimited => {

@@ -16,14 +16,32 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// What holds the limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Engine {
     /// Nothing: no limit.
     Unlimited,
     /// `folioswap run`.
     Folioswap(Scope),
+    /// `folioswap run` with further options.
+    FolioswapWith(Scope, Vec<String>),
     /// A memory cgroup and zram.
     Kernel(FolioSizes),
+}
+
+impl Engine {
+    /// Is it folioswap, with whatever options?
+    pub const fn is_ours(&self) -> bool {
+        matches!(self, Engine::Folioswap(_) | Engine::FolioswapWith(..))
+    }
+
+    /// What `folioswap run` is told besides the limit; `None` where it is not run.
+    fn run_options(&self) -> Option<(Scope, &[String])> {
+        match self {
+            Engine::Folioswap(scope) => Some((*scope, &[])),
+            Engine::FolioswapWith(scope, options) => Some((*scope, options)),
+            Engine::Unlimited | Engine::Kernel(_) => None,
+        }
+    }
 }
 
 impl fmt::Display for Engine {
@@ -31,6 +49,9 @@ impl fmt::Display for Engine {
         match self {
             Engine::Unlimited => formatter.write_str("unlimited"),
             Engine::Folioswap(scope) => write!(formatter, "folioswap {}", scope.name()),
+            Engine::FolioswapWith(scope, options) => {
+                write!(formatter, "folioswap {} {}", scope.name(), options.join(" "))
+            }
             Engine::Kernel(sizes) => write!(formatter, "kernel {}", name_of(*sizes)),
         }
     }
@@ -118,17 +139,13 @@ impl Bench {
     ///
     /// # Errors
     /// [`RunError`]; everything is undone.
-    pub fn run(&self, engine: Engine, worker: &str, arguments: &[String]) -> Result<Figures, RunError> {
+    pub fn run(&self, engine: &Engine, worker: &str, arguments: &[String]) -> Result<Figures, RunError> {
         let stats = Scratch::new();
-        let mut command = match engine {
-            Engine::Folioswap(scope) => {
-                let mut command = Command::new(&self.program);
-                command.args(["run", "--memory", &self.limit.to_string(), "--memory-scope", scope.name()]);
-                command.arg("--stats-json").arg(&stats.0).arg("--").arg(&self.program);
-                command
-            }
-            _ => Command::new(&self.program),
-        };
+        let mut command = Command::new(&self.program);
+        if let Some((scope, options)) = engine.run_options() {
+            command.args(["run", "--memory", &self.limit.to_string(), "--memory-scope", scope.name()]);
+            command.args(options).arg("--stats-json").arg(&stats.0).arg("--").arg(&self.program);
+        }
         command.args(["bench", worker]).args(arguments);
         // Dropped in this order: what is inside goes first.
         let (_huge, _zram, limit);
@@ -136,7 +153,7 @@ impl Bench {
             let lz4 = Some("lz4");
             _zram = Zram::new(turn, self.zram, Some(folioswap_peer::HIGHEST_PRIORITY), lz4)
                 .map_err(step("a zram device as swap"))?;
-            _huge = HugePages::set(turn, sizes).map_err(step("the settings of huge pages"))?;
+            _huge = HugePages::set(turn, *sizes).map_err(step("the settings of huge pages"))?;
             limit = Some(self.limit);
         } else {
             limit = None;
@@ -168,11 +185,11 @@ impl Bench {
                 (false, Some(signal)) => format!("ended by signal {signal}"),
                 _ => said.trim().to_owned(),
             };
-            return Err(RunError::Program { engine, why });
+            return Err(RunError::Program { engine: engine.clone(), why });
         }
         let after = swapped();
         let folios_after = folios::kernel_since(&before.1);
-        if let (Engine::Folioswap(_), Some(group)) = (engine, &group) {
+        if let Some(group) = group.as_ref().filter(|_| engine.is_ours()) {
             // The supervisor ends a moment after the program.
             group.wait_empty(SUPERVISOR_ENDS);
         }
@@ -180,7 +197,7 @@ impl Bench {
         let (out_in, folios) = match engine {
             Engine::Unlimited => (None, Vec::new()),
             Engine::Kernel(_) => (Some([0, 1].map(|which| after[which] - before.0[which])), folios_after),
-            Engine::Folioswap(_) => {
+            Engine::Folioswap(_) | Engine::FolioswapWith(..) => {
                 let document = stats.document();
                 let folios = document.as_ref().map(folios::of_statistics);
                 (document.as_ref().and_then(pages_out_in), folios.unwrap_or_default())

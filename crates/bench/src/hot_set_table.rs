@@ -206,12 +206,17 @@ mod tests {
             column(Engine::Folioswap(Scope::Resident), vec![run(50, 2.0), run(1, 2.0), run(3, 2.0)]),
             column(Engine::Kernel(FolioSizes::Only4K), vec![run(400, 4.0)]),
             column(Engine::Kernel(FolioSizes::All), Vec::new()),
+            column(
+                Engine::FolioswapWith(Scope::Resident, vec!["--swap-max".to_owned(), "0".to_owned()]),
+                vec![run(0, 3.0)],
+            ),
         ];
         let options = Comparison {
             terms: Terms {
                 limit: 64 << 20,
                 rounds: 3,
                 scope: Scope::Resident,
+                variants: Vec::new(),
                 kernel: vec![FolioSizes::Only4K, FolioSizes::All],
             },
             hot: 32 << 20,
@@ -227,9 +232,11 @@ mod tests {
         assert_eq!(rows[0][9], "8.0 (0.50x)");
         assert_eq!(rows[1][..3], ["kernel 4k", "60.00", "60.00 to 60.00"]);
         assert_eq!(rows[2][1], "failed: killed");
+        assert_eq!(rows[3][..2], ["folioswap resident --swap-max 0", "100.00"]);
+        assert_eq!(rows[3][5], "0.75x");
         assert!(
             report.setup[0].contains("32 MiB (0.50 of the limit, 64 MiB), and a scan of 512 MiB (8.0 times")
         );
-        assert_eq!(report.chart.bars.len(), 4);
+        assert_eq!(report.chart.bars.len(), 6);
     }
 }

@@ -215,7 +215,8 @@ mod tests {
         ];
         sort_out(&mut columns);
         let kernel = vec![FolioSizes::Only4K, FolioSizes::All];
-        let terms = Terms { limit: 60 << 20, rounds: 3, scope: Scope::Resident, kernel };
+        let terms =
+            Terms { limit: 60 << 20, rounds: 3, scope: Scope::Resident, variants: Vec::new(), kernel };
         let options = Comparison { terms: vec![terms], lines: 1_700_000, parallel: 2, buffer: 600 << 20 };
         let report = report(&options, &[Within { limit: 60 << 20, columns }], Vec::new());
         assert_eq!(report.tables[0].title, "Within 60 MiB");

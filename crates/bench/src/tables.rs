@@ -40,8 +40,8 @@ pub(crate) fn kernels_best(
 
 /// Ours as a part of the kernel's best.
 pub(crate) fn ratio(column: &Column, value: Option<f64>, best: Option<f64>) -> String {
-    match (column.engine, value, best) {
-        (Engine::Folioswap(_), Some(value), Some(best)) => format!("{:.2}x", value / best),
+    match (value, best) {
+        (Some(value), Some(best)) if column.engine.is_ours() => format!("{:.2}x", value / best),
         _ => "-".to_owned(),
     }
 }

@@ -241,6 +241,7 @@ mod tests {
                 limit: 4 << 20,
                 rounds: 3,
                 scope: Scope::Resident,
+                variants: Vec::new(),
                 kernel: vec![FolioSizes::Only4K, FolioSizes::All],
             },
         }

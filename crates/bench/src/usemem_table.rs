@@ -210,6 +210,7 @@ mod tests {
                 limit: 1 << 29,
                 rounds: 2,
                 scope: Scope::Resident,
+                variants: Vec::new(),
                 kernel: vec![FolioSizes::Only4K, FolioSizes::All],
             },
         };

@@ -2,7 +2,7 @@
 
 use crate::cli::ScopeArgument;
 use crate::lab::arguments::OutputArguments;
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use folioswap_bench::comparison::Terms;
 use folioswap_bench::data::Kind;
 use folioswap_bench::touch::Advice;
@@ -62,6 +62,9 @@ pub struct TermsArguments {
     /// What folioswap's limit counts; the kernel does not charge what zram takes
     #[arg(long, value_enum, default_value_t = ScopeArgument::Resident)]
     pub memory_scope: ScopeArgument,
+    /// Let the same program run once more under folioswap, with these options of `folioswap run`; repeatable
+    #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true, value_parser = run_options)]
+    pub run_with: Vec<RunOptions>,
     /// Let the same program run under the kernel's own swap too
     #[arg(long, value_enum)]
     pub peer: Option<PeerChoice>,
@@ -84,8 +87,35 @@ impl TermsArguments {
             Some(PeerChoice::Kernel) => self.thp.iter().map(|sizes| (*sizes).into()).collect(),
             None => Vec::new(),
         };
-        Terms { limit, rounds: self.rounds.unwrap_or(rounds), scope: self.memory_scope.into(), kernel }
+        Terms {
+            limit,
+            rounds: self.rounds.unwrap_or(rounds),
+            scope: self.memory_scope.into(),
+            variants: self.run_with.iter().map(|options| options.0.clone()).collect(),
+            kernel,
+        }
     }
+}
+
+/// Options of `folioswap run`, word by word.
+#[derive(Clone, Debug)]
+pub struct RunOptions(Vec<String>);
+
+/// What `run` would refuse is refused here, before anything is measured.
+fn run_options(text: &str) -> Result<RunOptions, String> {
+    let options: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+    if options.is_empty() {
+        return Err("no option of `folioswap run`".to_owned());
+    }
+    // With what a comparison gives it too.
+    let given = ["folioswap", "run", "--memory", "1G", "--memory-scope", "total", "--stats-json", "file"];
+    let words = given.into_iter().chain(options.iter().map(String::as_str)).chain(["--", "program"]);
+    let refused = |error: clap::Error| {
+        let text = error.to_string();
+        let first = text.lines().next().unwrap_or("").trim_start_matches("error: ");
+        format!("`folioswap run` would refuse this: {first}")
+    };
+    crate::cli::Cli::try_parse_from(words).map(|_| RunOptions(options)).map_err(refused)
 }
 
 #[derive(Args)]
@@ -107,6 +137,7 @@ Examples:
   folioswap bench touch --size 2G --limit 512M --kind 2:1,incompressible
   folioswap bench touch --peer kernel --thp 64k --phases fill,changes --rounds 5
   folioswap bench touch --peer kernel --thp 2m --phases fill,reread --advise hugepage   (what part comes back as huge pages)
+  folioswap bench touch --run-with \"--swap-max 0\" --run-with \"--swap ram,size=1G\"   (options of `folioswap run`, a line each)
   folioswap bench touch --peer kernel --json > touch.json
   folioswap bench touch --peer kernel --plot touch.svg")]
 pub struct TouchArguments {
