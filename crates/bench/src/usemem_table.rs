@@ -3,8 +3,8 @@
 use crate::comparison::{Column, Contestant, Host, Terms};
 use crate::engine::{Engine, Figures, RunError, step, tell};
 use crate::tables::{
-    MIB, UNCHARGED, absent_row, cell, engines, failed, kernels_best, median, pages, ratio, spread, values,
-    without_kernel,
+    self, FALLBACKS, MIB, UNCHARGED, absent_row, cell, engines, failed, kernels_best, median, pages, ratio,
+    spread, values, without_kernel,
 };
 use crate::usemem::{self, same_filled};
 use folioswap_lab::report::{Bar, Chart, Report, Table};
@@ -149,9 +149,10 @@ fn report(options: &Comparison, columns: &[Column], absent: Option<&str>) -> Rep
     Report {
         experiment: "usemem",
         setup,
-        tables: vec![table],
+        tables: [table].into_iter().chain(tables::folios("Folios by size".to_owned(), columns)).collect(),
         not_comparable: vec![
             UNCHARGED.to_owned(),
+            FALLBACKS.to_owned(),
             "kswapd's processor time is in no group: the kernel reclaims for a group in the program's own time.".to_owned(),
         ],
         results: serde_json::json!({ "limit": options.terms.limit, "engines": engines(columns) }),
@@ -162,6 +163,7 @@ fn report(options: &Comparison, columns: &[Column], absent: Option<&str>) -> Rep
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::folios::FolioCounts;
     use crate::touch::Timing;
     use folioswap_group::segment::Scope;
     use folioswap_peer::FolioSizes;
@@ -176,7 +178,16 @@ mod tests {
                 ..Timing::default()
             };
             let phases = rates.iter().enumerate().map(timing).collect();
-            Figures { phases, wall: 1.0, cpu: Some(cpu), out_in: Some([out, 0]), ..Figures::default() }
+            let folios =
+                vec![FolioCounts { kib: 64, swpout: out / 16, swpout_fallback: 1, ..FolioCounts::default() }];
+            Figures {
+                phases,
+                wall: 1.0,
+                cpu: Some(cpu),
+                out_in: Some([out, 0]),
+                folios,
+                ..Figures::default()
+            }
         };
         let columns = [
             Column {
@@ -220,6 +231,7 @@ mod tests {
         assert_eq!((rows[1][6].as_str(), rows[1][11].as_str()), ("2.00", "1 of 2"));
         assert_eq!(rows[2][6], "-");
         assert!(report.setup[0].contains("at random (-R), 2 processes of 1024 MiB within 512 MiB"));
+        assert_eq!(report.tables[1].rows[0][1..4], ["64", "62500", "1"]);
         let words = arguments(&options.usemem);
         assert_eq!(words, ["1073741824", "--nproc=2", "--step=8", "--random", "--sync-rw", "--init-time"]);
     }
