@@ -13,4 +13,5 @@ pub mod reclaim;
 mod relocation;
 pub mod shared_devices;
 pub mod space;
+pub mod swapin_readahead;
 pub mod turns;
