@@ -5,7 +5,7 @@ use crate::folio_option::FolioOption;
 use crate::lab::arguments::LabArguments;
 use crate::swap_option::SwapOption;
 use clap::{Args, Parser, Subcommand, ValueEnum, builder::TypedValueParser};
-use folioswap_group::segment::Scope;
+use folioswap_group::segment::{PAGE_CLUSTER_DEFAULT, PAGE_CLUSTER_MAX, Scope};
 use std::{ffi::OsString, path::PathBuf};
 
 const EXAMPLES: &str = "\
@@ -148,6 +148,14 @@ pub struct RunArguments {
     /// Folio sizes to make of memory, and when: SIZE=WORD[,SIZE=WORD]... (see below) [default: all=always]
     #[arg(long, value_name = "SIZES", value_parser = crate::folio_option::parse)]
     pub thp: Option<FolioOption>,
+    /// Read up to 2^N pages around a page that comes back from a slow device (a file); 0 to 5, 0: the page alone
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = PAGE_CLUSTER_DEFAULT,
+        value_parser = clap::value_parser!(u32).range(..=i64::from(PAGE_CLUSTER_MAX))
+    )]
+    pub page_cluster: u32,
     /// Check every invariant of the swap space now and then, and count what does not hold (for developers of folioswap)
     #[arg(long, hide = true)]
     pub validate: bool,

@@ -116,6 +116,7 @@ fn prepare(arguments: &RunArguments, limits: &Limits) -> Result<(Settings, Start
         },
         scope,
         folio_orders,
+        page_cluster: arguments.page_cluster,
         segment,
         devices,
         listener,

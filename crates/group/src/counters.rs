@@ -68,6 +68,10 @@ named! {
         FilePagesIn = "file_pswpin",
         /// Reads from files that went on while other faults were served.
         FileReadsOverlapped = "file_reads_overlapped",
+        /// Pages read ahead from slow devices around a fault, for a fault that may follow; they are in [`Counter::PagesIn`] as well.
+        PagesReadAhead = "swap_ra",
+        /// Faults that found their page read ahead.
+        ReadAheadHits = "swap_ra_hit",
         /// Nanoseconds that faulting threads waited, from the reading of the fault to its resolution.
         FaultNanoseconds = "fault_wait_ns",
         /// Nanoseconds of CPU time of the pager threads.

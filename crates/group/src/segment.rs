@@ -26,6 +26,11 @@ pub const CLUSTERS_MAX: usize = 1 << 19;
 /// Bytes of a cluster: 512 slots of 4 KiB.
 pub const CLUSTER_BYTES: u64 = 2 << 20;
 
+/// Largest `vm.page-cluster` that makes a difference: 32 pages. The kernel cuts what is asked for at the same (SWAP_RA_ORDER_CEILING).
+pub const PAGE_CLUSTER_MAX: u32 = 5;
+/// `vm.page-cluster` of the kernel unless it is changed: 8 pages.
+pub const PAGE_CLUSTER_DEFAULT: u32 = 3;
+
 /// What the limit counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
@@ -93,6 +98,8 @@ pub struct Header {
     pub orders_always: AtomicU32,
     /// [`FolioOrders::madvise`].
     pub orders_madvise: AtomicU32,
+    /// 0 to [`PAGE_CLUSTER_MAX`]: at most 2^`page_cluster` pages around a fault are read from a slow device; 0: the page alone.
+    pub page_cluster: AtomicU32,
 }
 
 /// Where one thread faults again and again.
@@ -186,7 +193,7 @@ impl Segment {
     /// Size of the memfd. Sparse: an idle segment occupies a few pages.
     pub const BYTES: usize = size_of::<Segment>();
 
-    /// Fills in header and devices of a new, all-zero segment; folios of every size are allowed. For the supervisor, before any member
+    /// Fills in header and devices of a new, all-zero segment; folios of every size are allowed, and readahead is as in the kernel. For the supervisor, before any member
     /// connects.
     pub fn initialise(
         &self,
@@ -202,6 +209,7 @@ impl Segment {
         for (entry, device) in self.devices.iter().zip(devices) {
             entry.describe(device);
         }
+        header.page_cluster.store(PAGE_CLUSTER_DEFAULT, Relaxed);
         self.set_folio_orders(FolioOrders::ALL);
         header.version.store(VERSION, Relaxed);
         header.magic.store(MAGIC, Release);

@@ -3,7 +3,9 @@
 use crate::engine::Engine;
 use crate::handler::{Fault, Handler};
 use crate::isolate::{Pages, page_index};
+use crate::read_around::Found;
 use crate::readahead::Readahead;
+use crate::reads::Purpose;
 use crate::staging::{FOLIO, FOLIO_PAGES};
 use crate::uffd::{Access, Stopped};
 use crate::whole::{WHOLE_ORDER, Whole};
@@ -202,6 +204,7 @@ impl Handler {
         let mut claimed: [Option<Claimed>; FOLIO_PAGES] = [None; FOLIO_PAGES];
         let mut failed = [false; FOLIO_PAGES];
         let (mut from_store, mut from_file, mut from_cache) = (0u64, 0u64, 0u64);
+        let mut read_ahead: Pages = 0;
         for (page, claimed) in
             claimed.iter_mut().enumerate().filter(|(page, _)| readahead.pages >> page & 1 != 0)
         {
@@ -229,9 +232,14 @@ impl Handler {
                             from_cache += 1;
                         }
                         None => {
-                            run = self.read_stored(entry, page, &claimed, |bad| failed[bad] = true);
-                            from_store += run as u64;
-                            from_file += if engine.space.is_on_file(entry) { run as u64 } else { 0 };
+                            let source;
+                            (run, source) = self.read_stored(entry, page, &claimed, |bad| failed[bad] = true);
+                            if source == Purpose::Ahead {
+                                read_ahead |= (page..page + run).fold(0, |pages, page| pages | 1 << page);
+                            } else {
+                                from_store += run as u64;
+                                from_file += if engine.space.is_on_file(entry) { run as u64 } else { 0 };
+                            }
                         }
                     }
                 }
@@ -250,6 +258,10 @@ impl Handler {
                 }
             }
         }
+        let slot = match claimed[index - first].map(|claim| claim.from) {
+            Some(PageState::Stored(entry)) => engine.space.file_slot(entry),
+            _ => None,
+        };
         let keep = self.copies_to_keep(access, block, (base, order), |page| match claimed[page]?.from {
             PageState::Stored(entry) => Some(entry),
             _ => None,
@@ -260,9 +272,11 @@ impl Handler {
         if copied > 0 {
             let (figures, pages) = (engine.figures(), copied as u64);
             engine.member().charge_bytes.fetch_add(pages * PAGE as u64, Relaxed);
-            if from_store > 0 {
+            // What was read ahead is counted as read already, and nothing was read for it now.
+            let faults = if from_store > 0 { Counter::MajorFaults } else { Counter::MinorFaults };
+            figures.add(faults, u64::from(purpose == For::Fault));
+            if from_store > 0 || read_ahead != 0 {
                 engine.around.came_back(address / FOLIO, index - first, readahead.pages);
-                figures.add(Counter::MajorFaults, u64::from(purpose == For::Fault));
                 figures.add(Counter::PagesIn, from_store);
                 figures.add(Counter::FilePagesIn, from_file);
                 let whole = copied >= 1 << order;
@@ -274,12 +288,18 @@ impl Handler {
                 if !whole && !readahead.is_around() {
                     figures.add_size(SizeCounter::SwapInFallback, order as usize, 1);
                 }
-            } else {
-                figures.add(Counter::MinorFaults, 1);
             }
             figures.add(Counter::SwapCacheHits, from_cache);
             figures.add(Counter::Activated, from_cache);
             readahead.remember(block);
+            if let Some(slot) = slot {
+                let found = match read_ahead >> (index - first) & 1 {
+                    0 if order == 0 => Found::Away,
+                    0 => Found::InOrder,
+                    _ => Found::ReadAhead,
+                };
+                self.read_around(block, address, slot, found);
+            }
         }
         resolved
     }
@@ -314,20 +334,20 @@ impl Handler {
     }
 
     /// Reads the stored page `page` of the window into its buffer, and with it those that follow it on the file device.
-    /// Returns how many were read; calls `bad` for those that could not be.
+    /// Returns how many were read, and whether ahead of this fault or for it; calls `bad` for those that could not be.
     fn read_stored(
         &mut self,
         entry: SwapEntry,
         page: usize,
         claimed: &[Option<Claimed>; FOLIO_PAGES],
         mut bad: impl FnMut(usize),
-    ) -> usize {
+    ) -> (usize, Purpose) {
         let space = &self.engine.space;
         let Some(slot) = space.file_slot(entry) else {
             if space.read(entry, self.buffers.page(page), Movers::Running).is_err() {
                 bad(page);
             }
-            return 1;
+            return (1, Purpose::Fault);
         };
         let mut entries = [None; FOLIO_PAGES];
         let mut run = 0;
@@ -344,23 +364,27 @@ impl Handler {
             if space.read(entry, self.buffers.page(page), Movers::Running).is_err() {
                 bad(page);
             }
-            return 1;
+            return (1, Purpose::Fault);
         }
+        // As far as it was read ahead; what follows is asked for next.
+        let ahead = self.reads.read_ahead(slot, run);
+        run = if ahead > 0 { ahead } else { run };
         let pages = self.buffers.pages(page, run);
-        if let Some(began_ns) = self.reads.take(self.engine, slot, pages) {
+        if let Some(taken) = self.reads.take(self.engine, slot, pages) {
             let mut is_whole = true;
             space.check_run(&entries[..run], pages, |_| is_whole = false);
             if is_whole {
                 // What was waited for in earlier rounds; this one is counted as a whole.
-                let waited_ns = self.round_began_ns.saturating_sub(began_ns);
+                let waited_ns =
+                    taken.waited_since_ns.map_or(0, |since| self.round_began_ns.saturating_sub(since));
                 self.engine.figures().add(Counter::FaultNanoseconds, waited_ns);
-                return run;
+                return (run, taken.purpose);
             }
         }
         if space.read_run(&entries[..run], slot, pages, |index| bad(page + index)).is_err() {
             (page..page + run).for_each(bad);
         }
-        run
+        (run, Purpose::Fault)
     }
 
     fn read_staged(&mut self, place: u32, index: usize, page: usize) {

@@ -319,12 +319,14 @@ impl Handler {
                 BorrowedFd::borrow_raw(engine.descriptors.control.load(Relaxed)),
             )
         };
+        // What is read ahead wakes nobody.
+        let read = self.reads.descriptor().filter(|_| self.holds == Holds::UntilRead);
         // Messages of the control connection are the evictor's; its end is ours.
         let mut polled = [
             PollFd::from_borrowed_fd(faults, PollFlags::IN),
             PollFd::from_borrowed_fd(control, PollFlags::RDHUP),
             // Without a read the faults once more.
-            PollFd::from_borrowed_fd(self.reads.descriptor().unwrap_or(faults), PollFlags::IN),
+            PollFd::from_borrowed_fd(read.unwrap_or(faults), PollFlags::IN),
         ];
         let short = !engine.fork.window_is_shut() || !self.raw_children.is_empty();
         let nanoseconds = if short { 200_000 } else { 500_000_000 };

@@ -35,6 +35,7 @@ mod placement;
 mod pool;
 pub mod ranges;
 mod raw_child;
+mod read_around;
 mod readahead;
 mod reads;
 pub mod requests;

@@ -4,13 +4,16 @@
 //! behind it are served meanwhile, and reads of several overlap. What comes in stands in buffers of the handler's own and changes
 //! nothing: when it is there the fault is served as always (`fault.rs`), which finds the bytes here instead of asking the device.
 //!
+//! What is read ahead around a fault (`read_around.rs`) stands in such buffers too, without a fault: the others of its pages stay when one is
+//! taken, and the oldest makes room.
+//!
 //! A read is forgotten as soon as anything happens by which its slots may get another owner: an event of the program's, a fork's
 //! window, a page of it that comes back by another way, a stale copy that the evictor frees. The checksum is the second line.
 
 use crate::account::{field_bytes, read_proc_path};
 use crate::engine::Engine;
 use crate::handler::{Fault, Handler, Turn};
-use crate::isolate::page_index;
+use crate::isolate::{Pages, page_index};
 use crate::staging::FOLIO_PAGES;
 use crate::sys;
 use crate::uffd::Access;
@@ -18,13 +21,20 @@ use core::ptr::NonNull;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use folioswap_core::page::PageState;
 use folioswap_core::page_table::PAGE;
+use folioswap_core::swapin_readahead::SwapinReadahead;
 use folioswap_devices::read_ring::ReadRing;
 use folioswap_devices::{FileSlot, Page};
 use folioswap_group::counters::Counter;
 use rustix::fd::{AsFd, BorrowedFd};
 
-/// Reads that go on at a time.
+/// Reads for faults that go on at a time.
 const READS: usize = 8;
+/// Reads ahead that are kept; their pages stand behind those of the others.
+const AHEAD: usize = 16;
+/// Pages of one read ahead, at most.
+pub(crate) const AHEAD_PAGES: usize = 8;
+/// What the ring is made for: a power of two.
+const RING_READS: usize = (READS + AHEAD).next_power_of_two();
 /// Faults of one thread in a row after which it counts as alone.
 const ALONE_FAULTS: u32 = 64;
 /// What was read is kept for so long, if its room is needed.
@@ -32,7 +42,43 @@ const WANTED_NS: u64 = 50_000_000;
 
 /// Page-aligned room for what is read.
 #[repr(C, align(4096))]
-struct Room([[Page; FOLIO_PAGES]; READS]);
+struct Room {
+    for_faults: [[Page; FOLIO_PAGES]; READS],
+    ahead: [[Page; AHEAD_PAGES]; AHEAD],
+}
+
+impl Room {
+    /// The pages of reading `index`.
+    fn pages(&self, index: usize) -> &[Page] {
+        match index.checked_sub(READS) {
+            None => &self.for_faults[index],
+            Some(ahead) => &self.ahead[ahead],
+        }
+    }
+    fn pages_mut(&mut self, index: usize) -> &mut [Page] {
+        match index.checked_sub(READS) {
+            None => &mut self.for_faults[index],
+            Some(ahead) => &mut self.ahead[ahead],
+        }
+    }
+}
+
+/// What a read is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// A fault that waits for it.
+    Fault,
+    /// A fault that may follow.
+    Ahead,
+}
+
+/// Bytes that a read has brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Taken {
+    pub(crate) purpose: Purpose,
+    /// Since when a fault waited for them, if one did.
+    pub(crate) waited_since_ns: Option<u64>,
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -47,24 +93,50 @@ enum State {
 
 #[derive(Clone, Copy, Debug)]
 struct Reading {
+    purpose: Purpose,
     state: State,
     first: u64,
     count: usize,
+    /// Those that may be taken. The others are read only because they lie between these, or were taken.
+    wanted: Pages,
     began_ns: u64,
+    /// When a fault began to wait for what is read ahead; 0: none has.
+    awaited_ns: u64,
     /// [`Engine::stale_copies`] when it began.
     stale_copies: u32,
 }
 
 impl Reading {
+    const fn free(purpose: Purpose) -> Self {
+        let state = State::Free;
+        Reading { purpose, state, first: 0, count: 0, wanted: 0, began_ns: 0, awaited_ns: 0, stale_copies: 0 }
+    }
+
+    /// These slots' bits of [`Reading::wanted`], as far as it reads them.
+    fn bits(&self, first: FileSlot, count: usize) -> Pages {
+        let in_range =
+            |page: &usize| (first.raw()..first.raw() + count as u64).contains(&(self.first + *page as u64));
+        (0..self.count).filter(in_range).fold(0, |bits, page| bits | 1 << page)
+    }
+
     fn holds(&self, first: FileSlot, count: usize) -> bool {
         let end = self.first + self.count as u64;
         matches!(self.state, State::UnderWay | State::There | State::Failed)
             && (self.first..end).contains(&first.raw())
             && first.raw() + count as u64 <= end
+            && self.bits(first, count) & !self.wanted == 0
     }
 
     fn touches(&self, first: FileSlot, count: usize) -> bool {
         self.first < first.raw() + count as u64 && first.raw() < self.first + self.count as u64
+    }
+
+    /// These slots may be another's by now. What is read for a fault is of no use without them; of what is read ahead the rest stays.
+    fn give_up(&mut self, first: FileSlot, count: usize) {
+        self.wanted &= !self.bits(first, count);
+        if self.purpose == Purpose::Fault || self.wanted == 0 {
+            self.forget();
+        }
     }
 
     fn forget(&mut self) {
@@ -87,7 +159,9 @@ enum Means {
 /// The reads of one handler.
 pub(crate) struct Reads {
     means: Means,
-    readings: [Reading; READS],
+    readings: [Reading; READS + AHEAD],
+    /// How much is read ahead.
+    pub(crate) readahead: SwapinReadahead,
     last_thread: u32,
     /// Faults left until the threads that fault count as one.
     several: u32,
@@ -95,8 +169,14 @@ pub(crate) struct Reads {
 
 impl Reads {
     pub(crate) const fn new() -> Self {
-        let free = Reading { state: State::Free, first: 0, count: 0, began_ns: 0, stale_copies: 0 };
-        Reads { means: Means::Unknown, readings: [free; READS], last_thread: 0, several: 0 }
+        let mut readings = [Reading::free(Purpose::Fault); READS + AHEAD];
+        let mut place = READS;
+        while place < readings.len() {
+            readings[place] = Reading::free(Purpose::Ahead);
+            place += 1;
+        }
+        let readahead = SwapinReadahead::new();
+        Reads { means: Means::Unknown, readings, readahead, last_thread: 0, several: 0 }
     }
 
     /// A thread faults.
@@ -124,7 +204,7 @@ impl Reads {
             let Some(reading) = self.readings.get_mut(ended.tag as usize) else { continue };
             reading.state = match reading.state {
                 State::UnderWay if ended.read == Ok(reading.count * PAGE) => State::There,
-                State::UnderWay => State::Failed,
+                State::UnderWay if reading.purpose == Purpose::Fault => State::Failed,
                 _ => State::Free,
             };
         }
@@ -135,50 +215,101 @@ impl Reads {
         self.readings.iter_mut().for_each(Reading::forget);
     }
 
-    /// Copies these slots' bytes if they are there, and says since when they were read. They are there no longer then, nor is
-    /// anything else that was read of these slots.
-    pub(crate) fn take(&mut self, engine: &Engine, first: FileSlot, pages: &mut [Page]) -> Option<u64> {
-        let mut began_ns = None;
+    /// Copies these slots' bytes if they are there. They are there no longer then, nor is anything else that was read of these slots.
+    pub(crate) fn take(&mut self, engine: &Engine, first: FileSlot, pages: &mut [Page]) -> Option<Taken> {
+        let mut taken = None;
         let stale_copies = engine.stale_copies.load(Acquire);
         let Means::Ring(_, room) = &self.means else { return None };
-        for (reading, read) in self.readings.iter_mut().zip(&room.0) {
+        for (index, reading) in self.readings.iter_mut().enumerate() {
             if reading.state == State::Free || !reading.touches(first, pages.len()) {
                 continue;
             }
             let is_good = reading.state == State::There && reading.stale_copies == stale_copies;
             if is_good && reading.holds(first, pages.len()) {
                 let at = (first.raw() - reading.first) as usize;
-                pages.copy_from_slice(&read[at..at + pages.len()]);
-                began_ns = Some(reading.began_ns);
+                pages.copy_from_slice(&room.pages(index)[at..at + pages.len()]);
+                let (purpose, awaited_ns) = (reading.purpose, reading.awaited_ns);
+                let waited_since_ns = match purpose {
+                    Purpose::Fault => Some(reading.began_ns),
+                    Purpose::Ahead => Some(awaited_ns).filter(|&since| since != 0),
+                };
+                taken = Some(Taken { purpose, waited_since_ns });
             }
-            reading.forget();
+            reading.give_up(first, pages.len());
         }
-        began_ns
+        taken
+    }
+
+    /// How many of these slots, from the first on, can be taken from what was read ahead.
+    pub(crate) fn read_ahead(&self, first: FileSlot, count: usize) -> usize {
+        let there = |reading: &&Reading| reading.purpose == Purpose::Ahead && reading.state == State::There;
+        let most = |reading: &Reading| (1..=count).take_while(|&count| reading.holds(first, count)).count();
+        self.readings.iter().filter(there).map(most).max().unwrap_or(0)
+    }
+
+    /// Is this slot in a buffer, or about to be, for a fault that may follow?
+    pub(crate) fn is_ahead(&self, slot: FileSlot) -> bool {
+        self.readings.iter().any(|reading| reading.purpose == Purpose::Ahead && reading.holds(slot, 1))
+    }
+
+    /// Begins to read ahead: those `wanted` of slots that follow each other, at most [`AHEAD_PAGES`], which were found at that count of
+    /// stale copies. The oldest that was read ahead makes room. False: there is no way to, or all room is being read into.
+    pub(crate) fn begin_ahead(
+        &mut self,
+        engine: &Engine,
+        first: FileSlot,
+        (count, wanted): (usize, Pages),
+        stale_copies: u32,
+    ) -> bool {
+        let ahead = || READS..READS + AHEAD;
+        let place = ahead().find(|&place| self.readings[place].state == State::Free).or_else(|| {
+            ahead()
+                .filter(|&place| self.readings[place].state == State::There)
+                .min_by_key(|&place| self.readings[place].began_ns)
+        });
+        place.is_some_and(|place| self.begin_in(engine, place, first, (count, wanted), stale_copies))
     }
 
     /// Begins to read these slots, which were found at that count of stale copies. False: there is no way to, or no room.
     fn begin(&mut self, engine: &Engine, first: FileSlot, count: usize, stale_copies: u32) -> bool {
+        let for_faults = &mut self.readings[..READS];
+        let Some(index) = for_faults.iter().position(|reading| reading.state == State::Free) else {
+            // Who wanted it may be gone.
+            let oldest_ns = sys::now_ns().saturating_sub(WANTED_NS);
+            let ended = |reading: &&mut Reading| matches!(reading.state, State::There | State::Failed);
+            let old = for_faults.iter_mut().filter(ended).filter(|reading| reading.began_ns < oldest_ns);
+            old.for_each(Reading::forget);
+            return false;
+        };
+        let begun = self.begin_in(engine, index, first, (count, Pages::MAX), stale_copies);
+        if begun {
+            engine.figures().add(Counter::FileReadsOverlapped, 1);
+        }
+        begun
+    }
+
+    /// Begins to read slots into a place that is free, or whose pages are wanted no more.
+    fn begin_in(
+        &mut self,
+        engine: &Engine,
+        index: usize,
+        first: FileSlot,
+        (count, wanted): (usize, Pages),
+        stale_copies: u32,
+    ) -> bool {
         if matches!(self.means, Means::Unknown) {
             self.means = Self::means(engine).map_or(Means::None, |(ring, room)| Means::Ring(ring, room));
         }
         let Means::Ring(ring, room) = &mut self.means else { return false };
-        let Some(index) = self.readings.iter().position(|reading| reading.state == State::Free) else {
-            // Who wanted it may be gone.
-            let oldest_ns = sys::now_ns().saturating_sub(WANTED_NS);
-            let ended = |reading: &&mut Reading| matches!(reading.state, State::There | State::Failed);
-            let old = self.readings.iter_mut().filter(ended).filter(|reading| reading.began_ns < oldest_ns);
-            old.for_each(Reading::forget);
-            return false;
-        };
-        let place = NonNull::from(&mut room.0[index]).cast();
+        let place = NonNull::from(&mut room.pages_mut(index)[..count]).cast();
         // SAFETY: the room is mapped for ever, and this reading's part of it is used by nobody before its state says `There`.
         let begun =
             unsafe { engine.space.begin_read(ring, first, place, count * PAGE, index as u64) }.is_ok();
         if begun {
             let began_ns = sys::now_ns();
-            let (state, first) = (State::UnderWay, first.raw());
-            self.readings[index] = Reading { state, first, count, began_ns, stale_copies };
-            engine.figures().add(Counter::FileReadsOverlapped, 1);
+            let (state, first, purpose) = (State::UnderWay, first.raw(), self.readings[index].purpose);
+            self.readings[index] =
+                Reading { purpose, state, first, count, wanted, began_ns, awaited_ns: 0, stale_copies };
         }
         begun
     }
@@ -189,7 +320,7 @@ impl Reads {
         if field_bytes(read_proc_path(c"/proc/thread-self/status", &mut text), b"Seccomp:") != Some(0) {
             return None;
         }
-        let ring = ReadRing::new(READS as u32).ok()?;
+        let ring = ReadRing::new(RING_READS as u32).ok()?;
         let mut place = engine.read_room.load(Relaxed);
         if place == 0 {
             place = engine.arena.own_mapping(size_of::<Room>())?.as_ptr() as usize;
@@ -202,8 +333,8 @@ impl Reads {
 }
 
 impl Engine {
-    /// The consecutive slots on a file that would be read for a fault at `address`, and how many.
-    fn slots_to_read(&self, address: usize) -> Option<(FileSlot, usize)> {
+    /// The slot on a file of the page at `address`, and the consecutive ones that would be read for a fault there.
+    fn slots_to_read(&self, address: usize) -> Option<(FileSlot, FileSlot, usize)> {
         let block = self.table.block(address)?;
         let index = page_index(address);
         let slot_of = |index: usize| match block.word(index).state() {
@@ -211,7 +342,8 @@ impl Engine {
             _ => None,
         };
         let own = slot_of(index)?;
-        if self.space.shared_devices().is_synchronous(FileSlot::new(own)?) {
+        let own_slot = FileSlot::new(own)?;
+        if self.space.shared_devices().is_synchronous(own_slot) {
             return None;
         }
         let window = 1usize << self.window(block, address).order;
@@ -222,7 +354,7 @@ impl Engine {
         let after = (1..first + window - index)
             .take_while(|&ahead| slot_of(index + ahead) == Some(own + ahead as u64))
             .count();
-        Some((FileSlot::new(own - before as u64)?, before + 1 + after))
+        Some((own_slot, FileSlot::new(own - before as u64)?, before + 1 + after))
     }
 }
 
@@ -237,9 +369,16 @@ impl Handler {
             return false;
         }
         let stale_copies = self.engine.stale_copies.load(Acquire);
-        let Some((first, count)) = self.engine.slots_to_read(fault.address & !(PAGE - 1)) else {
+        let Some((own, first, count)) = self.engine.slots_to_read(fault.address & !(PAGE - 1)) else {
             return false;
         };
+        let ahead = |reading: &&mut Reading| reading.purpose == Purpose::Ahead && reading.holds(own, 1);
+        if let Some(reading) = self.reads.readings.iter_mut().find(ahead) {
+            if reading.awaited_ns == 0 && reading.state == State::UnderWay {
+                reading.awaited_ns = sys::now_ns();
+            }
+            return reading.state == State::UnderWay;
+        }
         match self.reads.readings.iter().find(|reading| reading.holds(first, count)) {
             Some(reading) => reading.state == State::UnderWay,
             None => {

@@ -71,6 +71,8 @@ pub struct Settings {
     pub scope: Scope,
     /// The folio sizes that members may make.
     pub folio_orders: FolioOrders,
+    /// How much they read ahead of slow devices, as a power of two of pages.
+    pub page_cluster: u32,
     /// The new segment.
     pub segment: SegmentFile,
     /// The swap devices.
@@ -131,6 +133,7 @@ pub fn run(mut settings: Settings, start: Start, link: Link, inherited: &Inherit
         settings.devices.devices.iter().map(|device| device.description),
     );
     segment.set_folio_orders(settings.folio_orders);
+    segment.header.page_cluster.store(settings.page_cluster, Relaxed);
     segment.header.validate.store(u32::from(settings.validate), Relaxed);
     let started = match start.start(inherited, &signals) {
         Ok(started) => started,
