@@ -127,6 +127,21 @@ fn folio_sizes_that_are_none() {
     assert!(folioswap(&right).status.success());
 }
 
+#[test]
+fn page_clusters_that_are_none() {
+    let place = Place::new("page-cluster");
+    let marker = place.file("started").display().to_string();
+    for (value, range) in
+        [("6", "0..=5"), ("-1", "0..=5"), ("4294967296", "0..=5"), ("x", ""), ("", ""), ("1.5", "")]
+    {
+        let option = format!("--page-cluster={value}");
+        let output = folioswap(&["run", "--memory", "64M", &option, "--", "touch", &marker]);
+        refused(&output, 125, &["--page-cluster", range]);
+        assert!(!Path::new(&marker).exists(), "{value}: the program was started");
+    }
+    assert!(folioswap(&["run", "--memory", "64M", "--page-cluster", "0", "--", "true"]).status.success());
+}
+
 /// Directories that cannot hold a swap file: each message names the directory and the option.
 #[test]
 fn swap_directories_that_are_none() {

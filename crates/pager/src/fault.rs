@@ -5,7 +5,7 @@ use crate::handler::{Fault, Handler};
 use crate::isolate::{Pages, page_index};
 use crate::read_around::Found;
 use crate::readahead::Readahead;
-use crate::reads::Purpose;
+use crate::reading::Purpose;
 use crate::staging::{FOLIO, FOLIO_PAGES};
 use crate::uffd::{Access, Stopped};
 use crate::whole::{WHOLE_ORDER, Whole};
@@ -298,7 +298,7 @@ impl Handler {
                     0 => Found::InOrder,
                     _ => Found::ReadAhead,
                 };
-                self.read_around(block, address, slot, found);
+                self.reads.read_around(engine, block, address, slot, found);
             }
         }
         resolved

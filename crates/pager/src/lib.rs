@@ -37,6 +37,7 @@ pub mod ranges;
 mod raw_child;
 mod read_around;
 mod readahead;
+mod reading;
 mod reads;
 pub mod requests;
 mod row;

@@ -14,6 +14,7 @@ use crate::account::{field_bytes, read_proc_path};
 use crate::engine::Engine;
 use crate::handler::{Fault, Handler, Turn};
 use crate::isolate::{Pages, page_index};
+use crate::reading::{Purpose, Reading, State, Taken};
 use crate::staging::FOLIO_PAGES;
 use crate::sys;
 use crate::uffd::Access;
@@ -60,90 +61,6 @@ impl Room {
             None => &mut self.for_faults[index],
             Some(ahead) => &mut self.ahead[ahead],
         }
-    }
-}
-
-/// What a read is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Purpose {
-    /// A fault that waits for it.
-    Fault,
-    /// A fault that may follow.
-    Ahead,
-}
-
-/// Bytes that a read has brought.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Taken {
-    pub(crate) purpose: Purpose,
-    /// Since when a fault waited for them, if one did.
-    pub(crate) waited_since_ns: Option<u64>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Free,
-    UnderWay,
-    /// Under way, and nobody wants it any more: its room is not free yet.
-    Forgotten,
-    There,
-    /// The device did not give it. Who serves the fault asks once more, waits, and reports what he is told.
-    Failed,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Reading {
-    purpose: Purpose,
-    state: State,
-    first: u64,
-    count: usize,
-    /// Those that may be taken. The others are read only because they lie between these, or were taken.
-    wanted: Pages,
-    began_ns: u64,
-    /// When a fault began to wait for what is read ahead; 0: none has.
-    awaited_ns: u64,
-    /// [`Engine::stale_copies`] when it began.
-    stale_copies: u32,
-}
-
-impl Reading {
-    const fn free(purpose: Purpose) -> Self {
-        let state = State::Free;
-        Reading { purpose, state, first: 0, count: 0, wanted: 0, began_ns: 0, awaited_ns: 0, stale_copies: 0 }
-    }
-
-    /// These slots' bits of [`Reading::wanted`], as far as it reads them.
-    fn bits(&self, first: FileSlot, count: usize) -> Pages {
-        let in_range =
-            |page: &usize| (first.raw()..first.raw() + count as u64).contains(&(self.first + *page as u64));
-        (0..self.count).filter(in_range).fold(0, |bits, page| bits | 1 << page)
-    }
-
-    fn holds(&self, first: FileSlot, count: usize) -> bool {
-        let end = self.first + self.count as u64;
-        matches!(self.state, State::UnderWay | State::There | State::Failed)
-            && (self.first..end).contains(&first.raw())
-            && first.raw() + count as u64 <= end
-            && self.bits(first, count) & !self.wanted == 0
-    }
-
-    fn touches(&self, first: FileSlot, count: usize) -> bool {
-        self.first < first.raw() + count as u64 && first.raw() < self.first + self.count as u64
-    }
-
-    /// These slots may be another's by now. What is read for a fault is of no use without them; of what is read ahead the rest stays.
-    fn give_up(&mut self, first: FileSlot, count: usize) {
-        self.wanted &= !self.bits(first, count);
-        if self.purpose == Purpose::Fault || self.wanted == 0 {
-            self.forget();
-        }
-    }
-
-    fn forget(&mut self) {
-        self.state = match self.state {
-            State::UnderWay | State::Forgotten => State::Forgotten,
-            State::There | State::Failed | State::Free => State::Free,
-        };
     }
 }
 
@@ -195,6 +112,11 @@ impl Reads {
             Means::Ring(ring, _) if ring.under_way() > 0 => Some(ring.as_fd()),
             _ => None,
         }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn has_means(&self) -> bool {
+        !matches!(self.means, Means::None)
     }
 
     /// Takes note of what has ended.
@@ -394,23 +316,14 @@ impl Handler {
 mod tests {
     use super::*;
     use crate::test_memory;
-    use folioswap_group::devices::{DeviceDescription, DeviceIo, DeviceKind};
-    use folioswap_slots::DeviceId;
     use std::boxed::Box;
-    use std::os::fd::{AsRawFd, OwnedFd};
+    use std::os::fd::OwnedFd;
 
     const SLOTS: u64 = 64;
 
-    /// An engine with a file whose pages are filled with their number and one; what is read comes into the second's pages.
+    /// An engine with such a file; what is read comes into the second's pages.
     fn with_file() -> (&'static Engine, OwnedFd, Box<[Page; 16]>) {
-        let engine = test_memory::engine();
-        let file = rustix::fs::memfd_create("reads", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
-        for number in 0..SLOTS {
-            rustix::io::pwrite(&file, &[number as u8 + 1; PAGE], number * PAGE as u64).unwrap();
-        }
-        let (kind, io) = (DeviceKind::File, DeviceIo::Asynchronous);
-        let description = DeviceDescription { kind, priority: 0, io, first_cluster: 0, clusters: 4 };
-        engine.space.shared_devices().set(DeviceId::new(0).unwrap(), description, file.as_raw_fd());
+        let (engine, file) = test_memory::engine_with_file(SLOTS);
         (engine, file, Box::new([[0; PAGE]; 16]))
     }
 

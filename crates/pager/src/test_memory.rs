@@ -10,12 +10,13 @@ use folioswap_core::page::{Heat, PageWord};
 use folioswap_core::page_table::{BLOCK, PAGE};
 use folioswap_devices::{IncompressiblePolicy, Page, Scratch};
 use folioswap_group::folio_orders::FolioOrders;
+use folioswap_group::devices::{DeviceDescription, DeviceIo, DeviceKind};
 use folioswap_group::segment::Segment;
-use folioswap_slots::{FolioId, Order, SwapEntry};
+use folioswap_slots::{DeviceId, FolioId, Order, SwapEntry};
 use rustix::fs::{Mode, OFlags};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 use std::alloc::{Layout, alloc_zeroed};
-use std::os::fd::IntoRawFd;
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 
 impl Candidates {
     /// A whole piece that is to be written.
@@ -53,6 +54,19 @@ pub(crate) fn engine() -> &'static Engine {
     engine.segment.store(segment.cast(), Release);
     engine.segment().set_folio_orders(FolioOrders::ALL);
     engine
+}
+
+/// An engine with a file as its first device, whose pages are filled with their number and one.
+pub(crate) fn engine_with_file(slots: u64) -> (&'static Engine, OwnedFd) {
+    let engine = engine();
+    let file = rustix::fs::memfd_create("reads", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+    for number in 0..slots {
+        rustix::io::pwrite(&file, &[number as u8 + 1; PAGE], number * PAGE as u64).unwrap();
+    }
+    let (kind, io) = (DeviceKind::File, DeviceIo::Asynchronous);
+    let description = DeviceDescription { kind, priority: 0, io, first_cluster: 0, clusters: 4 };
+    engine.space.shared_devices().set(DeviceId::new(0).unwrap(), description, file.as_raw_fd());
+    (engine, file)
 }
 
 /// Leaves a page of the program in the compressed store, as the evictor and the write-back do.
