@@ -168,7 +168,7 @@ mod tests {
     fn each_region_has_a_window_of_its_own_until_another_takes_its_place() {
         let region = |number: usize| number << REGION_ORDER;
         let mut readahead = SwapinReadahead::new();
-        (0..4).for_each(|step| drop(readahead.missed(region(1) + step * FAR, 8)));
+        (0..4).for_each(|step| _ = readahead.missed(region(1) + step * FAR, 8));
         assert_eq!(readahead.missed(region(2), 8).len(), 8);
         assert_eq!(readahead.missed(region(1) + 6 * FAR, 8).len(), 1);
         readahead.missed(region(1 + REGIONS), 8);
