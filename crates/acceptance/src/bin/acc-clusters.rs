@@ -1,6 +1,6 @@
 //! Touches memory that does not fit in clusters: groups of neighbouring pages, the groups at random, the pages of each in an order of their own.
 //! Each page is compared as a whole. With `--disturb yes` what lies in a group changes while it is touched: pages are written, given back
-//! (MADV_DONTNEED), mapped anew, and a forked child goes on with the rest of the group beside its parent.
+//! (MADV_DONTNEED), mapped anew, paged out at once (MADV_PAGEOUT), and a forked child goes on with the rest of the group beside its parent.
 //!
 //! `acc-clusters --size 256M [--cluster PAGES] [--groups N] [--threads N] [--disturb yes|no] [--seed N]`
 //!
@@ -102,8 +102,21 @@ impl Share<'_> {
         self.versions[pages].fill(0);
     }
 
+    /// These pages leave at once (MADV_PAGEOUT), so that what they leave free is soon another's.
+    fn page_out(&mut self, pages: std::ops::Range<usize>) {
+        let (start, bytes) = (self.page(pages.start).as_mut_ptr().cast(), pages.len() * PAGE);
+        // SAFETY: our own pages; their contents stay.
+        let done = unsafe { libc::madvise(start, bytes, libc::MADV_PAGEOUT) };
+        assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
+    }
+
     /// Something happens to the group in the middle of it. Returns a child that goes on by itself.
-    fn disturb(&mut self, first: usize, rest: &[usize], random: &mut Random) -> Option<libc::pid_t> {
+    fn disturb(
+        &mut self,
+        (first, cluster): (usize, usize),
+        rest: &[usize],
+        random: &mut Random,
+    ) -> Option<libc::pid_t> {
         let other = rest[random.below(rest.len() as u64) as usize];
         match random.below(40) {
             0..4 => self.fill(other),
@@ -112,7 +125,19 @@ impl Share<'_> {
                 let last = rest.iter().copied().max().unwrap_or(first);
                 self.give_back(first..last + 1, random);
             }
-            6 if random.below(8) == 0 => {
+            6 => {
+                // All of the group has other contents in what it left free itself.
+                let all = first..first + cluster;
+                self.give_back(all.clone(), random);
+                all.clone().for_each(|page| self.fill(page));
+                self.page_out(all);
+            }
+            7..11 => {
+                // Some of it.
+                (0..cluster / 2).for_each(|_| self.fill(first + random.below(cluster as u64) as usize));
+                self.page_out(first..first + cluster);
+            }
+            11 if random.below(8) == 0 => {
                 // SAFETY: the child calls nothing that a thread of its parent's might have locked.
                 match unsafe { libc::fork() } {
                     0 => {
@@ -144,8 +169,12 @@ impl Share<'_> {
                 self.touch(page)?;
                 let rest = &pages[done + 1..];
                 if arguments.disturbed && !rest.is_empty() {
-                    children.extend(self.disturb(first, rest, &mut random));
+                    children.extend(self.disturb((first, arguments.cluster), rest, &mut random));
                 }
+            }
+            if arguments.disturbed {
+                // Once more, where some may have left meanwhile.
+                pages.iter().try_for_each(|&page| self.touch(page))?;
             }
             for pid in children {
                 let mut status = 0;
