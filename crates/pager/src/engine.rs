@@ -359,7 +359,11 @@ impl Engine {
                 Request::Inherited => not_inherited.remove(start, end),
                 Request::HugePages | Request::NoHugePages => {
                     self.huge_advised.store(1, Relaxed);
-                    let (said, other) = if kind == Request::HugePages { (&mut *huge, &mut *single) } else { (&mut *single, &mut *huge) };
+                    let (said, other) = if kind == Request::HugePages {
+                        (&mut *huge, &mut *single)
+                    } else {
+                        (&mut *single, &mut *huge)
+                    };
                     let _ = other.remove(start, end);
                     said.insert(start, end)
                 }

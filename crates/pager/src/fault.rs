@@ -47,15 +47,6 @@ impl Buffers {
     }
 }
 
-/// Why a page comes back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum For {
-    /// A thread waits for it.
-    Fault,
-    /// A walk will come to it soon.
-    Ahead,
-}
-
 /// A page that the handler has claimed, and where from.
 #[derive(Clone, Copy)]
 struct Claimed {
@@ -100,7 +91,7 @@ impl Handler {
                 _ if fault.access == Access::WriteProtected => self.write_to_protected(block, address),
                 PageState::Leaving(_) | PageState::Stored(_) => {
                     let window = engine.window(block, address);
-                    let resolved = self.swap_in(block, address, fault.access, For::Fault);
+                    let resolved = self.swap_in(block, address, fault.access, Purpose::Fault);
                     if resolved {
                         self.swap_in_ahead(block, address, fault.access, window);
                     }
@@ -188,11 +179,13 @@ impl Handler {
     }
 
     /// Brings a page back, with what should come along. True: resolved.
-    fn swap_in(&mut self, block: &Block, address: usize, access: Access, purpose: For) -> bool {
+    fn swap_in(&mut self, block: &Block, address: usize, access: Access, purpose: Purpose) -> bool {
         let engine = self.engine;
         let whole = match block.word(page_index(address)).state() {
             PageState::Leaving(entry) => self.return_whole(block, address, entry),
-            _ if engine.window(block, address).order == WHOLE_ORDER => self.swap_in_whole(block, address, access),
+            _ if engine.window(block, address).order == WHOLE_ORDER => {
+                self.swap_in_whole(block, address, access)
+            }
             _ => Whole::Refused,
         };
         if whole != Whole::Refused {
@@ -274,7 +267,7 @@ impl Handler {
             engine.member().charge_bytes.fetch_add(pages * PAGE as u64, Relaxed);
             // What was read ahead is counted as read already, and nothing was read for it now.
             let faults = if from_store > 0 { Counter::MajorFaults } else { Counter::MinorFaults };
-            figures.add(faults, u64::from(purpose == For::Fault));
+            figures.add(faults, u64::from(purpose == Purpose::Fault));
             if from_store > 0 || read_ahead != 0 {
                 engine.around.came_back(address / FOLIO, index - first, readahead.pages);
                 figures.add(Counter::PagesIn, from_store);
@@ -327,7 +320,7 @@ impl Handler {
                 return;
             }
             let page = if window.direction == Direction::Forwards { first } else { last };
-            if !self.swap_in(block, base + page * PAGE, access, For::Ahead) {
+            if !self.swap_in(block, base + page * PAGE, access, Purpose::Ahead) {
                 return;
             }
         }

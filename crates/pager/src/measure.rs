@@ -105,7 +105,8 @@ impl Evictor {
         let limit = segment.header.limit_bytes.load(Relaxed);
         let marks = Watermarks::of(limit);
         let total = segment.charge_bytes();
-        let soon = uncertain > 0 && total > marks.low && me.sharing.stale_bytes(&segment.header) > STALE_BYTES;
+        let soon =
+            uncertain > 0 && total > marks.low && me.sharing.stale_bytes(&segment.header) > STALE_BYTES;
         let due = if soon { self.rollup_soonest_ns } else { self.rollup_next_ns };
         let is_due = now >= due && total >= marks.engage;
         if uncertain > 0 || is_due {

@@ -79,7 +79,8 @@ impl Pool {
     }
 
     fn change(&self, from: u8, to: u8) -> Option<Taken> {
-        let slot = self.all().iter().position(|state| state.compare_exchange(from, to, AcqRel, Relaxed).is_ok())?;
+        let slot =
+            self.all().iter().position(|state| state.compare_exchange(from, to, AcqRel, Relaxed).is_ok())?;
         Some(Taken { slot, address: self.base.load(Relaxed) + slot * BLOCK })
     }
 

@@ -34,7 +34,11 @@ impl Row {
 
     /// All of the 2 MiB from `block` on, of which nothing is clean.
     pub(crate) fn whole(block: usize) -> Self {
-        Row { start: block, wanted: [Candidates { written: Pages::MAX, clean: 0 }; ROW_PIECES], pieces: ROW_PIECES }
+        Row {
+            start: block,
+            wanted: [Candidates { written: Pages::MAX, clean: 0 }; ROW_PIECES],
+            pieces: ROW_PIECES,
+        }
     }
 
     /// Is it 2 MiB, which have to stay together?

@@ -168,7 +168,12 @@ impl Staging {
     /// Gives the memory of folios that are written back to the system, when there are at least `least` of them; returns
     /// the bytes. The descriptor's remove events make UNREGISTER, DONTNEED, REGISTER the way. Huge pages go as a whole, after the last of
     /// their folios; those that `keep` takes away (it is told their address) have another use.
-    pub fn recycle(&mut self, userfault: Userfault, least: u64, mut keep: impl FnMut(usize) -> bool) -> usize {
+    pub fn recycle(
+        &mut self,
+        userfault: Userfault,
+        least: u64,
+        mut keep: impl FnMut(usize) -> bool,
+    ) -> usize {
         if self.written - self.recycled < least.max(1) {
             return 0;
         }

@@ -46,7 +46,10 @@ impl Engine {
                             isolation.refused = Some(Refused::NoSlots);
                             part.wanted.written = 0;
                         }
-                        part.entries.iter_mut().filter_map(Option::take).for_each(|entry| self.space.abandon(entry));
+                        part.entries
+                            .iter_mut()
+                            .filter_map(Option::take)
+                            .for_each(|entry| self.space.abandon(entry));
                     }
                     return;
                 }

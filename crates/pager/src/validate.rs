@@ -5,9 +5,9 @@
 //! everything must agree exactly. What a handler holds for children of a bare clone(2) is in tables of its own and not
 //! counted here; then only the other direction is checked, that each word's slot is used.
 
-use crate::folio::StagedFolio;
 use crate::engine::{Engine, Life};
 use crate::evictor::Evictor;
+use crate::folio::StagedFolio;
 use crate::futex::{self, Sharing};
 use crate::link;
 use crate::staging::FOLIO_PAGES;

@@ -69,7 +69,11 @@ impl Evictor {
     pub(crate) fn take_whole_if_cold(&mut self, start: usize, row: Row, batch: &mut Batch) -> WholeTaken {
         if !self.fits_whole() || self.stuck {
             // The row goes on with its pieces, as far as they are beside it.
-            return if self.take_row(row, batch).is_some() { WholeTaken::Refused } else { WholeTaken::Pieces };
+            return if self.take_row(row, batch).is_some() {
+                WholeTaken::Refused
+            } else {
+                WholeTaken::Pieces
+            };
         }
         if self.take_row(row, batch).is_some() {
             return WholeTaken::Refused;
