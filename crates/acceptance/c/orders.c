@@ -168,18 +168,21 @@ static void operate(struct area *area) {
     case 17: advise(area, first, count, MADV_WILLNEED); break;
     case 18: advise(area, first, count, draw(area, 2) ? MADV_HUGEPAGE : MADV_NOHUGEPAGE); break;
     case 19: {
-        // Elsewhere, at another place within 2 MiB, and back.
-        char *to = map_aligned(count * PAGE + HUGE) + draw(area, 512) * PAGE;
-        CHECK(mremap(at, count * PAGE, count * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, to) == to);
-        check_range(area, to, first, count);
-        CHECK(mremap(to, count * PAGE, count * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, at) == at);
+        // Other memory takes its place, some of it while it is away, and from another place within 2 MiB.
+        size_t bytes = count * PAGE, room = bytes + HUGE, before = draw(area, 512) * PAGE;
+        char *base = map(room), *from = base + before;
+        for (size_t page = 0; page < count; page++) fill_page(from + page * PAGE, first + page, ++area->version[first + page]);
+        if (draw(area, 2)) CHECK(madvise(from, bytes / 2 & ~(PAGE - 1), MADV_PAGEOUT) == 0);
+        CHECK(mremap(from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, at) == at);
+        if (before) CHECK(munmap(base, before) == 0);
+        CHECK(munmap(from + bytes, room - before - bytes) == 0);
         check_range(area, at, first, count);
         break;
     }
     case 20:
-        CHECK(munmap(at, count * PAGE) == 0);
+        // Nobody else may take the hole that munmap(2) would leave.
+        CHECK(mmap(at, count * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == at);
         forget(area, first, count);
-        CHECK(mmap(at, count * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0) == at);
         break;
     case 21:
         CHECK(mprotect(at, count * PAGE, PROT_READ) == 0);

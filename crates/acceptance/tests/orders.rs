@@ -41,7 +41,7 @@ fn a_walk_makes_huge_pages_and_gets_them_back() {
     let Some(outcome) = case("walk", 640, 256, &[]) else { return };
     if has_huge_pages() {
         let whole = swapped(&outcome, "2048kB", "swpout");
-        assert!(whole > 100, "{whole} huge pages left: {}", outcome.describe());
+        assert!(whole > 20, "{whole} huge pages left: {}", outcome.describe());
         assert!(swapped(&outcome, "2048kB", "swpout_fallback") <= whole / 100);
     }
 }
@@ -63,7 +63,7 @@ fn only_the_sizes_that_are_allowed() {
 fn what_the_program_wants_huge_is_huge_after_it_was_away() {
     let Some(outcome) = case("huge", 640, 256, &[]) else { return };
     if has_huge_pages() {
-        assert!(swapped(&outcome, "2048kB", "swpin") > 100, "{}", outcome.describe());
+        assert!(swapped(&outcome, "2048kB", "swpin") > 50, "{}", outcome.describe());
     }
 }
 

@@ -33,6 +33,9 @@ fn panic(info: &PanicInfo<'_>) -> ! {
     let _ = unsafe {
         sys::syscall(raw::__NR_write, [2, message.text.as_ptr() as usize, message.length, 0, 0, 0])
     };
+    if let Some(engine) = start::engine() {
+        engine.report_failure();
+    }
     sys::kill_self()
 }
 

@@ -10,6 +10,7 @@ use crate::advice::Advices;
 use crate::arena::{Arena, Heirs};
 use crate::fork::ForkState;
 use crate::futex::{self, Lock, Sharing};
+use crate::link;
 use crate::pagemap;
 use crate::placement::NO_CPU;
 use crate::pool::Pool;
@@ -30,6 +31,7 @@ use folioswap_core::page::PageWord;
 use folioswap_core::page_table::{Memory, PAGE, PageTable};
 use folioswap_core::space::Space;
 use folioswap_group::counters::Figures;
+use folioswap_group::protocol::{Kind, OutOfMemory};
 use folioswap_group::segment::{CLUSTER_BYTES, Faulting, Member, Segment};
 use folioswap_trace::{Ring, Tracer};
 
@@ -115,6 +117,8 @@ pub struct Engine {
     pub(crate) scans: AtomicU32,
     /// The evictor's thread id: its own faults never wait for memory.
     pub(crate) evictor_thread: AtomicU32,
+    /// The handler's thread id.
+    pub(crate) handler_thread: AtomicU32,
     /// The CPU of the thread whose faults the handler serves there; `NO_CPU` when it follows none.
     pub(crate) faulting_cpu: AtomicU32,
     /// The process that this copy of the engine belongs to; a child made by a bare clone(2) has a copy that is nobody's.
@@ -308,6 +312,15 @@ impl Engine {
     /// What the kernel says now of the `pages` (up to 16) of the program from `address` on. Nothing is known without an answer.
     pub(crate) fn pages_now(&self, address: usize, pages: usize) -> pagemap::Now {
         pagemap::now(self.descriptors.pagemap.load(Relaxed), address, pages).unwrap_or_default()
+    }
+
+    /// The calling thread cannot go on: where it is one of the pager's, whose descriptors the program does not have, the supervisor says so.
+    pub fn report_failure(&self) {
+        let me = sys::gettid();
+        if [&self.handler_thread, &self.evictor_thread].iter().any(|thread| thread.load(Relaxed) == me) {
+            let control = self.descriptors.control.load(Relaxed);
+            link::tell(control, Kind::OutOfMemory, [OutOfMemory::PagerFailed as u64, 0, 0], None);
+        }
     }
 
     /// No thread could be started: the process runs unmanaged.

@@ -108,6 +108,7 @@ pub(crate) unsafe extern "C" fn run(argument: usize) -> ! {
     // SAFETY: by contract.
     let engine: &'static Engine = unsafe { &*(argument as *const Engine) };
     sys::name_thread(c"folioswap-fault");
+    engine.handler_thread.store(sys::gettid(), Release);
     sys::raise_priority();
     // The table is a copy of the program's: drop it all, or pipes of the program would never see their end.
     sys::close_range(0, u32::MAX);

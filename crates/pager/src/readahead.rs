@@ -89,7 +89,9 @@ impl Engine {
         let mut pages: Pages = 1 << (index - first);
         if reason == Reason::Touched && in_store(index) {
             let neighbours = pages_that(first, |page| page != index && in_store(page));
-            if self.around.brings(address / FOLIO, neighbours) {
+            if self.largest_order(address, PIECE_ORDER) == PIECE_ORDER
+                && self.around.brings(address / FOLIO, neighbours)
+            {
                 (reason, order) = (Reason::Around, PIECE_ORDER);
                 pages |= neighbours;
             }

@@ -268,7 +268,7 @@ impl Engine {
         if self.space.shared_devices().is_synchronous(own_slot) {
             return None;
         }
-        let window = 1usize << self.window(block, address).order;
+        let window = (1usize << self.window(block, address).order).min(FOLIO_PAGES);
         let first = index & !(window - 1);
         let before = (1..=index - first)
             .take_while(|&back| own >= back as u64 && slot_of(index - back) == Some(own - back as u64))

@@ -15,7 +15,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use folioswap_core::page::{Heat, PageState, PageWord};
 use folioswap_core::page_table::{BLOCK, BLOCK_PAGES, Block, PAGE};
 use folioswap_core::space::Movers;
-use folioswap_devices::Page;
+use folioswap_devices::{FileSlot, Page};
 use folioswap_group::counters::{Counter, SizeCounter};
 use folioswap_slots::{Order, SlotWord, SwapEntry};
 use rustix::io::Errno;
@@ -121,8 +121,8 @@ impl Handler {
         self.end_whole(block, address, result)
     }
 
-    /// A swap-in in the middle of a walk brings the 2 MiB that lie before it, if all of them are in the compressed store, and what comes
-    /// back cannot, or need not, keep its stored copy.
+    /// A swap-in in the middle of a walk brings the 2 MiB that lie before it, if all of them are on devices, and what comes back cannot, or
+    /// need not, keep its stored copy.
     pub(crate) fn swap_in_whole(&mut self, block: &Block, address: usize, access: Access) -> Whole {
         let engine = self.engine;
         let start = address & !(BLOCK - 1);
@@ -132,10 +132,7 @@ impl Handler {
         if access == Access::Read && !engine.wants_huge_pages(start) && self.keeps_copies(block) {
             return Whole::Refused;
         }
-        let is_stored = |page| match block.word(page).state() {
-            PageState::Stored(entry) => engine.space.file_slot(entry).is_none(),
-            _ => false,
-        };
+        let is_stored = |page| matches!(block.word(page).state(), PageState::Stored(_));
         if !(0..BLOCK_PAGES).all(is_stored) {
             return Whole::Refused;
         }
@@ -161,11 +158,13 @@ impl Handler {
             Ok(()) => BLOCK_PAGES,
             Err(Stopped { done, .. }) => done / PAGE,
         };
+        let mut from_file = 0;
         for page in 0..BLOCK_PAGES {
             let entry = block.word(page).entry();
             if page >= done {
                 unclaim(block, page);
             } else if let Some(entry) = entry {
+                from_file += u64::from(engine.space.is_on_file(entry));
                 block.set(page, PageWord::present(Heat::Cold));
                 engine.space.put(entry, 1);
             }
@@ -181,6 +180,7 @@ impl Handler {
         let figures = engine.figures();
         figures.add(Counter::MajorFaults, u64::from(done > 0));
         figures.add(Counter::PagesIn, done as u64);
+        figures.add(Counter::FilePagesIn, from_file);
         match result {
             Ok(()) => figures.add_size(SizeCounter::SwapIn, WHOLE_ORDER as usize, 1),
             Err(_) => {
@@ -191,14 +191,37 @@ impl Handler {
         self.end_whole(block, address, result)
     }
 
-    /// Reads all claimed pages of a block into a page of the pool. False: one of them cannot be read.
+    /// Reads all claimed pages of a block into a page of the pool, what lies side by side in a file at once. False: one of them cannot be
+    /// read.
     fn read_whole(&self, block: &Block, taken: Taken) -> bool {
-        (0..BLOCK_PAGES).all(|page| {
-            // SAFETY: within a page of the pool that we have taken: nobody else looks at it.
-            let bytes = unsafe { &mut *((taken.address + page * PAGE) as *mut Page) };
-            let entry = block.word(page).entry();
-            entry.is_some_and(|entry| self.engine.space.read(entry, bytes, Movers::Running).is_ok())
-        })
+        let space = &self.engine.space;
+        let entries: [Option<SwapEntry>; BLOCK_PAGES] = core::array::from_fn(|page| block.word(page).entry());
+        // SAFETY: a page of the pool that we have taken: nobody else looks at it.
+        let pages = unsafe { &mut *(taken.address as *mut [Page; BLOCK_PAGES]) };
+        let slot_of = |page: usize| entries.get(page).copied().flatten().and_then(|entry| space.file_slot(entry));
+        let mut page = 0;
+        while page < BLOCK_PAGES {
+            let Some(entry) = entries[page] else { return false };
+            let Some(slot) = slot_of(page) else {
+                if space.read(entry, &mut pages[page], Movers::Running).is_err() {
+                    return false;
+                }
+                page += 1;
+                continue;
+            };
+            let follows =
+                |&further: &usize| slot_of(page + further).map(FileSlot::raw) == Some(slot.raw() + further as u64);
+            let run = (1..).take_while(follows).count() + 1;
+            let mut is_whole = true;
+            let read = space.read_run(&entries[page..page + run], slot, &mut pages[page..page + run], |_| {
+                is_whole = false;
+            });
+            if read.is_err() || !is_whole {
+                return false;
+            }
+            page += run;
+        }
+        true
     }
 
     /// After a move to the program that may have ended early.
