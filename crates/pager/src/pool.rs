@@ -21,7 +21,7 @@ use rustix::mm::{Advice, madvise};
 /// Most huge pages of a process that wait: 16 MiB.
 const SLOTS_MAX: usize = 8;
 /// What part of the limit they may be, where that is at least one.
-const LIMIT_PART: u64 = 128;
+const LIMIT_PART: u64 = 64;
 /// Looks of the evictor without anybody asking, after which they are given to the system.
 const IDLE_LOOKS: u32 = 3;
 
