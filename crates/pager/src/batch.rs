@@ -23,7 +23,12 @@ const SCATTERED_RUN: u64 = 4;
 /// Times that the clock's hand may come round in a batch that finds nothing (`folioswap_core::reclaim::aging`).
 const ROUNDS: u64 = 4;
 /// Most bytes of which the present pages are listed together.
-pub(crate) const SCAN_BYTES: usize = 64 << 20;
+const SCAN_BYTES: usize = 64 << 20;
+/// Where a scan that begins at `start` ends, at the latest: not within a huge page.
+pub(crate) fn scan_end(start: usize) -> usize {
+    start.saturating_add(SCAN_BYTES) & !(BLOCK - 1)
+}
+
 /// Most pieces looked at in one batch, so that a fork does not wait long.
 const BATCH_PIECES: usize = 4096;
 
@@ -301,7 +306,7 @@ impl Evictor {
                 self.hand = 0;
                 continue;
             };
-            let end = end.min(start.saturating_add(SCAN_BYTES));
+            let end = end.min(scan_end(start));
             let pagemap = self.engine.descriptors.pagemap.load(Relaxed);
             match pagemap::present(pagemap, start, end, &mut self.regions) {
                 Ok(scan) => {
@@ -322,7 +327,7 @@ impl Evictor {
             self.cold.end_first();
             return true;
         };
-        let end = end.min(start.saturating_add(SCAN_BYTES));
+        let end = end.min(scan_end(start));
         let pagemap = self.engine.descriptors.pagemap.load(Relaxed);
         let scan = pagemap::present(pagemap, start, end, &mut self.regions);
         self.region_next = 0;

@@ -4,7 +4,7 @@
 //! Hot or not, they go, and to the devices at once; what waits in staging before them goes with them.
 
 use crate::advice::{Advice, Advised, Turn};
-use crate::batch::{BATCH_PAGES, Batch, SCAN_BYTES};
+use crate::batch::{BATCH_PAGES, Batch, scan_end};
 use crate::candidates::{Asks, Candidates, WholeLook};
 use crate::evictor::Evictor;
 use crate::isolate::{Pages, Refused, page_index};
@@ -101,7 +101,7 @@ impl Evictor {
         let Some(Range { start, end }) = self.next_registered(advised.start, advised.end) else {
             return if self.staging().waiting() > 0 { Step::Until(advised.end) } else { Step::Over };
         };
-        let end = end.min(start.saturating_add(SCAN_BYTES));
+        let end = end.min(scan_end(start));
         let pagemap = self.engine.descriptors.pagemap.load(Relaxed);
         self.forget_regions();
         let Ok(scan) = pagemap::present(pagemap, start, end, &mut self.regions) else { return Step::Over };
@@ -125,7 +125,7 @@ impl Evictor {
                     return step;
                 }
                 // What has just left may have taken the room.
-                if batch.isolated >= STEP_PAGES || !self.staging().align_for_whole() {
+                if batch.isolated >= STEP_PAGES || !self.staging().align_for_whole(self.engine.userfault()) {
                     return Step::Until(block);
                 }
                 self.pass_whole();

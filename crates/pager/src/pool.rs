@@ -26,7 +26,7 @@ const LIMIT_PART: u64 = 64;
 const IDLE_LOOKS: u32 = 3;
 
 /// Looks during which the system is not asked again for a huge page, when it had none.
-const BARREN_LOOKS: u32 = 50;
+const BARREN_LOOKS: u32 = 10;
 
 /// What is in a slot. [`BUSY`] is who took it.
 const EMPTY: u8 = 0;
@@ -147,15 +147,18 @@ impl Engine {
         if room < BLOCK as u64 || pool.barren.load(Relaxed) > 0 {
             return None;
         }
-        let empty = pool.change(EMPTY, BUSY)?;
-        // SAFETY: a slot of ours, which holds nothing.
-        let made = unsafe { madvise(empty.address as *mut _, BLOCK, Advice::LinuxPopulateWrite) };
-        if made.is_ok() && pagemap::is_huge(self.descriptors.pagemap.load(Relaxed), empty.address) {
-            self.member().charge_bytes.fetch_add(BLOCK as u64, Relaxed);
-            return Some(empty);
+        // Where single pages were moved away an empty page table is left, under which there is no huge page: giving all of it up frees it.
+        for _ in 0..2 {
+            let empty = pool.change(EMPTY, BUSY)?;
+            // SAFETY: a slot of ours, which holds nothing.
+            let made = unsafe { madvise(empty.address as *mut _, BLOCK, Advice::LinuxPopulateWrite) };
+            if made.is_ok() && pagemap::is_huge(self.descriptors.pagemap.load(Relaxed), empty.address) {
+                self.member().charge_bytes.fetch_add(BLOCK as u64, Relaxed);
+                return Some(empty);
+            }
+            // Single pages are no use here.
+            self.give_up_whole(empty);
         }
-        // Single pages are no use here.
-        self.give_up_whole(empty);
         pool.barren.store(BARREN_LOOKS, Relaxed);
         None
     }
@@ -179,7 +182,9 @@ impl Engine {
 
     /// A huge page of staging, at `address`, whose folios are all written back: keeps it, if anybody wants one. False: it is still there. Evictor.
     pub(crate) fn keep_whole(&self, address: usize) -> bool {
-        if self.pool.wanted.load(Relaxed) == 0 {
+        if self.pool.wanted.load(Relaxed) == 0
+            || !pagemap::is_huge(self.descriptors.pagemap.load(Relaxed), address)
+        {
             return false;
         }
         let Some(slot) = self.pool.change(EMPTY, BUSY) else { return false };

@@ -54,6 +54,8 @@ pub struct Staging {
     folios: [Folio; PLACES_MAX],
     /// 1: the 2 MiB are one of the kernel's huge pages, or were when they came. Written by the evictor; the handler reads it.
     whole: [AtomicU8; PLACES_MAX / WHOLE_PLACES as usize],
+    /// Single pages were put there since all of the 2 MiB were empty.
+    has_table: [bool; PLACES_MAX / WHOLE_PLACES as usize],
 }
 
 impl Staging {
@@ -99,7 +101,7 @@ impl Staging {
         self.next_place().filter(|_| self.occupied() + 1 < self.places)
     }
     /// Leaves places empty until the next one begins 2 MiB, of which the kernel can keep a huge page. False: there is no room for one.
-    pub fn align_for_whole(&mut self) -> bool {
+    pub fn align_for_whole(&mut self, userfault: Userfault) -> bool {
         let skipped = self.pushed.next_multiple_of(WHOLE_PLACES) - self.pushed;
         if self.occupied() + skipped + WHOLE_PLACES >= self.places {
             return false;
@@ -108,6 +110,13 @@ impl Staging {
             let place = (self.pushed % self.places) as usize;
             self.folios[place] = Folio { address: 0, entries: [None; FOLIO_PAGES], clean: 0 };
             self.pushed += 1;
+        }
+        let first = (self.pushed % self.places) as u32;
+        if self.has_table[first as usize / WHOLE_PLACES as usize] {
+            // A huge page that is moved to where a page table stands is split, be that as empty as it may. Linux (since 6.14) frees it
+            // where all of its 2 MiB are given up.
+            self.discard(userfault, first, WHOLE_PLACES);
+            self.has_table[first as usize / WHOLE_PLACES as usize] = false;
         }
         true
     }
@@ -126,6 +135,7 @@ impl Staging {
     }
     /// Accepts what was put into [`Staging::next_place`].
     pub fn push(&mut self) {
+        self.has_table[(self.pushed % self.places / WHOLE_PLACES) as usize] = true;
         self.pushed += 1;
     }
 
@@ -157,6 +167,7 @@ impl Staging {
 
     /// The 2 MiB from this place on came as one huge page.
     pub fn set_whole(&mut self, place: u32) {
+        self.has_table[place as usize / WHOLE_PLACES as usize] = false;
         self.whole[place as usize / WHOLE_PLACES as usize].store(1, Release);
     }
     /// Do 2 MiB begin in this place that came as one huge page?

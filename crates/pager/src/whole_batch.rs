@@ -67,18 +67,18 @@ impl Evictor {
 
     /// The clock has met a huge page; `row` is what it has met before.
     pub(crate) fn take_whole_if_cold(&mut self, start: usize, row: Row, batch: &mut Batch) -> WholeTaken {
-        if !self.fits_whole() || self.stuck {
-            // The row goes on with its pieces, as far as they are beside it.
-            return if self.take_row(row, batch).is_some() {
-                WholeTaken::Refused
-            } else {
-                WholeTaken::Pieces
-            };
-        }
         if self.take_row(row, batch).is_some() {
             return WholeTaken::Refused;
         }
-        if !self.staging().align_for_whole() {
+        if !self.fits_whole() {
+            return WholeTaken::Pieces;
+        }
+        if self.stuck {
+            // Nothing of it is clean, and only that could leave now.
+            self.pass_whole();
+            return WholeTaken::Passed;
+        }
+        if !self.staging().align_for_whole(self.engine.userfault()) {
             batch.staging_full = true;
             return WholeTaken::NoRoom;
         }
