@@ -7,6 +7,7 @@ use core::ffi::{c_int, c_void};
 use folioswap_pager::advice::Advice;
 use folioswap_pager::announce::{Filling, Intent, Unevictable};
 use folioswap_pager::engine::Engine;
+use folioswap_pager::huge_advice::Advised;
 use folioswap_pager::sys;
 use linux_raw_sys::errno::ENOMEM;
 use linux_raw_sys::general as raw;
@@ -34,6 +35,12 @@ pub unsafe extern "C" fn madvise(start: *mut c_void, bytes: usize, advice: c_int
                 engine.not_inherited(address, bytes);
             }
             raw::MADV_DOFORK | raw::MADV_KEEPONFORK if result.is_ok() => engine.inherited(address, bytes),
+            raw::MADV_HUGEPAGE if result.is_ok() => {
+                engine.advise_huge_pages(address, bytes, Advised::HugePages);
+            }
+            raw::MADV_NOHUGEPAGE if result.is_ok() => {
+                engine.advise_huge_pages(address, bytes, Advised::NoHugePages);
+            }
             raw::MADV_PAGEOUT if followed && pages_out => {
                 engine.advise(Advice::PageOut, address, bytes);
                 let _ = ask(raw::MADV_PAGEOUT as usize);

@@ -94,6 +94,11 @@ impl History {
         Window::ONE
     }
 
+    /// Was all of the block brought in at once?
+    pub fn is_walked_through(&self) -> bool {
+        self.first.load(Relaxed) == 0 && self.next.load(Relaxed) as usize == BLOCK_PAGES
+    }
+
     fn goes_on(&self, direction: Direction) -> Window {
         Window { order: (self.order.load(Relaxed) + WINDOW_GROWTH).min(WINDOW_ORDER_MAX), direction }
     }

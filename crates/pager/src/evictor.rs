@@ -485,7 +485,6 @@ impl Engine {
                     // A full set leaves the range registered but unknown: its faults are served, it is never evicted.
                     && registered.insert(from, until).is_ok()
                 {
-                    self.make_fit_for_whole(from, until);
                     found = Some(Range { start: found.map_or(new, |found| found.start), end: until });
                 }
                 from = next;

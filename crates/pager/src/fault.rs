@@ -94,10 +94,18 @@ impl Handler {
                     let resolved = self.swap_in(block, address, fault.access, Purpose::Fault);
                     if resolved {
                         self.swap_in_ahead(block, address, fault.access, window);
+                        self.bring_blocks_ahead(address, fault.access, window);
                     }
                     resolved
                 }
-                PageState::Present(_) | PageState::Removed { .. } => self.first_touch(block, address),
+                PageState::Present(_) | PageState::Removed { .. } => {
+                    let window = engine.window(block, address);
+                    let resolved = self.first_touch(block, address);
+                    if resolved {
+                        self.bring_blocks_ahead(address, fault.access, window);
+                    }
+                    resolved
+                }
                 // Only this thread makes these, and has ended each before it serves another fault.
                 PageState::Returning(_) | PageState::Filling => {
                     engine.userfault().wake(address, PAGE);
@@ -114,7 +122,11 @@ impl Handler {
     fn first_touch(&mut self, block: &Block, address: usize) -> bool {
         let engine = self.engine;
         let (index, window) = (page_index(address), engine.window(block, address));
-        if window.order == WHOLE_ORDER && self.first_touch_whole(block, address) == Whole::Done {
+        if window.order == WHOLE_ORDER
+            && engine.wants_huge_pages(address & !(BLOCK - 1))
+            && self.first_touch_whole(block, address & !(BLOCK - 1)) == Whole::Done
+        {
+            engine.figures().add(Counter::MinorFaults, 1);
             return true;
         }
         // A word cannot tell what was never touched from what is there: both are claimed, so that what is there stays there
@@ -183,8 +195,11 @@ impl Handler {
         let engine = self.engine;
         let whole = match block.word(page_index(address)).state() {
             PageState::Leaving(entry) => self.return_whole(block, address, entry),
-            _ if engine.window(block, address).order == WHOLE_ORDER => {
-                self.swap_in_whole(block, address, access)
+            _ if purpose == Purpose::Fault
+                && engine.window(block, address).order == WHOLE_ORDER
+                && engine.wants_huge_pages(address & !(BLOCK - 1)) =>
+            {
+                self.swap_in_whole(block, address, access, purpose)
             }
             _ => Whole::Refused,
         };

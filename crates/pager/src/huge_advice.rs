@@ -3,11 +3,10 @@
 
 use crate::engine::Engine;
 use crate::requests::Request;
-use crate::whole::WHOLE_ORDER;
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_core::page_table::{BLOCK, PAGE};
-use folioswap_group::folio_orders::{Advised, FolioOrders};
-use rustix::mm::{Advice, madvise};
+pub use folioswap_group::folio_orders::Advised;
+use folioswap_group::folio_orders::FolioOrders;
 
 /// Huge pages are made where the limit is at least so many times as large.
 const LIMIT_OF_WHOLE: u64 = 64;
@@ -55,19 +54,6 @@ impl Engine {
     pub(crate) fn largest_order(&self, address: usize, at_most: u8) -> u8 {
         let (orders, advised) = self.folio_orders(address);
         orders.largest_allowed(at_most, advised)
-    }
-
-    /// What was registered may get huge pages: the kernel is told that they are wanted there. Otherwise the fault that is to be served by one
-    /// leaves a page table in its place (`do_anonymous_page`), and what is moved there is split.
-    pub(crate) fn make_fit_for_whole(&self, start: usize, end: usize) {
-        let (first, last) = (start.next_multiple_of(BLOCK), end & !(BLOCK - 1));
-        if first >= last || !self.has_room_for_whole() {
-            return;
-        }
-        if self.largest_order(first, WHOLE_ORDER) == WHOLE_ORDER && self.advised(first) == Advised::Nothing {
-            // SAFETY: it changes no contents; a mapping that has gone meanwhile, or cannot have any, refuses it.
-            let _ = unsafe { madvise(start as *mut _, end - start, Advice::LinuxHugepage) };
-        }
     }
 
     /// Is the group's limit so large that a huge page more or less does not matter?

@@ -88,6 +88,11 @@ impl Pool {
         self.states[taken.slot].store(state, Release);
     }
 
+    /// Huge pages that it can hold.
+    pub(crate) fn slots(&self) -> usize {
+        self.all().len()
+    }
+
     /// In a child: nothing is there.
     pub(crate) fn forget(&self) {
         self.states.iter().for_each(|state| state.store(EMPTY, Relaxed));
@@ -135,10 +140,10 @@ impl Engine {
         }
     }
 
-    /// Bytes that the group is away from its limit.
+    /// Bytes that the group may take before it is beyond its limit by more than a huge page: a fraction of what that may be exceeded by.
     fn headroom(&self) -> u64 {
         let segment = self.segment();
-        segment.header.limit_bytes.load(Relaxed).saturating_sub(segment.charge_bytes())
+        (segment.header.limit_bytes.load(Relaxed) + BLOCK as u64).saturating_sub(segment.charge_bytes())
     }
 
     /// A huge page of zeroes from the system, where that has one and there is room for it.
@@ -258,7 +263,8 @@ mod tests {
         let Some(engine) = moving_engine() else { return };
         engine.segment().header.limit_bytes.store(LIMIT, Relaxed);
         engine.make_pool(LIMIT);
-        engine.segment().header.limit_bytes.store(0, Relaxed);
+        // The group is far beyond it: nobody takes more from the system by himself.
+        engine.segment().header.device_bytes.store(LIMIT + BLOCK as u64, Relaxed);
         engine.prepare_whole(LIMIT);
         assert_eq!(engine.take_whole(For::FirstTouch), None, "nobody had asked");
         engine.prepare_whole(BLOCK as u64 - 1);
@@ -287,7 +293,8 @@ mod tests {
         let Some(engine) = moving_engine() else { return };
         engine.segment().header.limit_bytes.store(LIMIT, Relaxed);
         engine.make_pool(LIMIT);
-        engine.segment().header.limit_bytes.store(0, Relaxed);
+        // The group is far beyond it: nobody takes more from the system by himself.
+        engine.segment().header.device_bytes.store(LIMIT + BLOCK as u64, Relaxed);
         let staged = map(2 * BLOCK).next_multiple_of(BLOCK);
         // SAFETY: mapped.
         unsafe {

@@ -2,6 +2,11 @@
 //!
 //! 2 MiB are moved, not copied, and stay one huge page of the kernel's. All three begin alike: every page word of the 2 MiB is claimed,
 //! or nothing is done, and the piece is served as any other. Where the kernel moves only a part, each page's word says what became of it.
+//!
+//! A huge page stays one only where no page table stands. The fault itself leaves one in its 2 MiB (`do_anonymous_page`), unless the
+//! program has asked for huge pages there. So that is where a fault is served by one; elsewhere a walk gets its huge pages ahead of it,
+//! in the blocks that it will come to next. (Asking the kernel for huge pages in the program's stead would make each fault in 2 MiB
+//! without a page table clear one in vain, before userfaultfd is asked.)
 
 use crate::engine::Engine;
 use crate::fault::begin_filling;
@@ -10,8 +15,10 @@ use crate::handler::Handler;
 use crate::isolate::page_index;
 use crate::pagemap;
 use crate::pool::{For, Taken};
+use crate::reading::Purpose;
 use crate::uffd::{Access, Stopped};
 use core::sync::atomic::Ordering::Relaxed;
+use folioswap_core::history::{Direction, Window};
 use folioswap_core::page::{Heat, PageState, PageWord};
 use folioswap_core::page_table::{BLOCK, BLOCK_PAGES, Block, PAGE};
 use folioswap_core::space::Movers;
@@ -22,6 +29,9 @@ use rustix::io::Errno;
 
 /// Order of a huge page.
 pub(crate) const WHOLE_ORDER: u8 = 9;
+
+/// Most blocks that a walk gets ahead of it.
+const BLOCKS_AHEAD: usize = 3;
 
 /// What became of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,15 +45,46 @@ pub(crate) enum Whole {
 }
 
 impl Handler {
-    /// A first touch in the middle of a walk fills the 2 MiB that lie before it, if nothing of them was ever touched.
-    pub(crate) fn first_touch_whole(&mut self, block: &Block, address: usize) -> Whole {
+    /// In the middle of a walk: brings the blocks ahead of it that come as a whole, be it from a device or for the first time, as long as
+    /// there are huge pages for them, nobody else waits, and the group is below its limit. Asked four times in each block.
+    pub(crate) fn bring_blocks_ahead(&mut self, address: usize, access: Access, window: Window) {
         let engine = self.engine;
-        let (index, start) = (page_index(address), address & !(BLOCK - 1));
-        if !engine.is_registered_whole(start) || !is_edge(index) {
-            return Whole::Refused;
+        let (index, block) = (page_index(address), address & !(BLOCK - 1));
+        let is_due = match window.direction {
+            Direction::Forwards => index.is_multiple_of(BLOCK_PAGES / 4),
+            Direction::Backwards => (index + 1).is_multiple_of(BLOCK_PAGES / 4),
+        };
+        if window.order < WHOLE_ORDER || !is_due {
+            return;
         }
+        for further in 1..=engine.blocks_ahead() {
+            let start = match window.direction {
+                Direction::Forwards => block + further * BLOCK,
+                Direction::Backwards => block.saturating_sub(further * BLOCK),
+            };
+            self.read_messages();
+            if self.has_more_to_do() || engine.is_at_limit() || !engine.is_registered_whole(start) {
+                return;
+            }
+            let Some(block) = engine.table.block_or_insert(start, engine.arena) else { return };
+            let came = match block.word(0).state() {
+                PageState::Stored(_) => self.swap_in_whole(block, start, access, Purpose::Ahead),
+                // It came with an earlier look.
+                PageState::Present(_) if block.history.is_walked_through() => continue,
+                PageState::Present(_) | PageState::Removed { .. } => self.first_touch_whole(block, start),
+                _ => Whole::Refused,
+            };
+            if came != Whole::Done {
+                return;
+            }
+        }
+    }
+
+    /// Fills the 2 MiB from `start` on with zeroes, if nothing of them is in memory or on a device.
+    pub(crate) fn first_touch_whole(&mut self, block: &Block, start: usize) -> Whole {
+        let engine = self.engine;
         let pagemap = engine.descriptors.pagemap.load(Relaxed);
-        if !pagemap::is_empty(pagemap, start, start + BLOCK) {
+        if !engine.is_registered_whole(start) || !pagemap::is_empty(pagemap, start, start + BLOCK) {
             return Whole::Refused;
         }
         let Some(zeroes) = engine.take_whole(For::FirstTouch) else { return Whole::Refused };
@@ -71,25 +112,25 @@ impl Handler {
             Some(Err(_)) => engine.give_up_whole(zeroes),
             None => engine.put_whole_back(zeroes),
         }
-        if filled <= index {
+        if filled < BLOCK_PAGES {
             return Whole::Refused;
         }
         block.history.remember(0, filled, WHOLE_ORDER);
-        engine.figures().add(Counter::MinorFaults, 1);
         Whole::Done
     }
 
-    /// A touch of a huge page that waits in staging, none of which has been written back, puts all of it back.
+    /// A touch of a huge page that waits in staging, none of which has been written back, puts all of it back, where the program wants huge
+    /// pages.
     pub(crate) fn return_whole(&mut self, block: &Block, address: usize, entry: SwapEntry) -> Whole {
         let engine = self.engine;
         let SlotWord::Cached { folio, .. } = engine.space.slots().word(entry) else { return Whole::Refused };
         let folio = StagedFolio::of(folio);
         // SAFETY: the ring's memory is fixed once installed, and the flag is atomic.
         let staging = unsafe { &*engine.staging.get() };
-        if folio.order != Order::MAX || !staging.is_whole(folio.place) {
+        let start = address & !(BLOCK - 1);
+        if folio.order != Order::MAX || !staging.is_whole(folio.place) || !engine.wants_huge_pages(start) {
             return Whole::Refused;
         }
-        let start = address & !(BLOCK - 1);
         let leaving = |page| matches!(block.word(page).state(), PageState::Leaving(_));
         if !claim_all(block, leaving) {
             return Whole::Refused;
@@ -121,12 +162,18 @@ impl Handler {
         self.end_whole(block, address, result)
     }
 
-    /// A swap-in in the middle of a walk brings the 2 MiB that lie before it, if all of them are on devices, and what comes back cannot, or
-    /// need not, keep its stored copy.
-    pub(crate) fn swap_in_whole(&mut self, block: &Block, address: usize, access: Access) -> Whole {
+    /// Brings the 2 MiB of which `address` is a page, if all of them are on devices, and what comes back cannot, or need not, keep its
+    /// stored copy.
+    pub(crate) fn swap_in_whole(
+        &mut self,
+        block: &Block,
+        address: usize,
+        access: Access,
+        purpose: Purpose,
+    ) -> Whole {
         let engine = self.engine;
         let start = address & !(BLOCK - 1);
-        if !is_edge(page_index(address)) || !engine.is_registered_whole(start) {
+        if !engine.is_registered_whole(start) {
             return Whole::Refused;
         }
         if access == Access::Read && !engine.wants_huge_pages(start) && self.keeps_copies(block) {
@@ -178,7 +225,7 @@ impl Handler {
             block.history.remember(0, done, WHOLE_ORDER);
         }
         let figures = engine.figures();
-        figures.add(Counter::MajorFaults, u64::from(done > 0));
+        figures.add(Counter::MajorFaults, u64::from(done > 0 && purpose == Purpose::Fault));
         figures.add(Counter::PagesIn, done as u64);
         figures.add(Counter::FilePagesIn, from_file);
         match result {
@@ -198,7 +245,8 @@ impl Handler {
         let entries: [Option<SwapEntry>; BLOCK_PAGES] = core::array::from_fn(|page| block.word(page).entry());
         // SAFETY: a page of the pool that we have taken: nobody else looks at it.
         let pages = unsafe { &mut *(taken.address as *mut [Page; BLOCK_PAGES]) };
-        let slot_of = |page: usize| entries.get(page).copied().flatten().and_then(|entry| space.file_slot(entry));
+        let slot_of =
+            |page: usize| entries.get(page).copied().flatten().and_then(|entry| space.file_slot(entry));
         let mut page = 0;
         while page < BLOCK_PAGES {
             let Some(entry) = entries[page] else { return false };
@@ -209,8 +257,9 @@ impl Handler {
                 page += 1;
                 continue;
             };
-            let follows =
-                |&further: &usize| slot_of(page + further).map(FileSlot::raw) == Some(slot.raw() + further as u64);
+            let follows = |&further: &usize| {
+                slot_of(page + further).map(FileSlot::raw) == Some(slot.raw() + further as u64)
+            };
             let run = (1..).take_while(follows).count() + 1;
             let mut is_whole = true;
             let read = space.read_run(&entries[page..page + run], slot, &mut pages[page..page + run], |_| {
@@ -244,6 +293,11 @@ impl Handler {
 }
 
 impl Engine {
+    /// Most blocks that a walk gets ahead.
+    fn blocks_ahead(&self) -> usize {
+        if self.has_room_for_whole() { self.pool.slots().saturating_sub(1).min(BLOCKS_AHEAD) } else { 0 }
+    }
+
     /// Is all of the 2 MiB from `start` on registered, so that it may come as a whole?
     fn is_registered_whole(&self, start: usize) -> bool {
         let _events_wait = self.move_lock.lock();
@@ -263,11 +317,6 @@ impl Engine {
         // Without an answer no page would be safe any more.
         crate::sys::kill_self()
     }
-}
-
-/// Is it a page at which a walk enters its block?
-fn is_edge(index: usize) -> bool {
-    index == 0 || index == BLOCK_PAGES - 1
 }
 
 /// Claims all pages of a block that are as `wanted` says, or none.
