@@ -117,21 +117,7 @@ pub(crate) unsafe extern "C" fn run(argument: usize) -> ! {
     }
     let buffers = Buffers::of(engine);
     let Some(buffers) = buffers else { leave(engine, Errno::NOMEM) };
-    let mut handler = Handler {
-        engine,
-        scratch: Scratch::new(),
-        buffers,
-        raw_children: RawChildren::new(),
-        reads: Reads::new(),
-        round_began_ns: 0,
-        placement: HandlerPlacement::new(),
-        queue: [NO_FAULT; QUEUE],
-        first: 0,
-        queued: 0,
-        overflowed: Overflow::No,
-        holds: Holds::Nothing,
-        window_next_ns: 0,
-    };
+    let mut handler = Handler::new(engine, buffers);
     if engine.fork.inherited_token() != 0 {
         engine.raw_children.store(0, Relaxed);
         handler.apply_inherited();
@@ -254,6 +240,25 @@ fn leave(engine: &Engine, _why: Errno) -> ! {
 }
 
 impl Handler {
+    /// For the calling thread, with nothing to do yet.
+    pub(crate) fn new(engine: &'static Engine, buffers: &'static mut Buffers) -> Self {
+        Handler {
+            engine,
+            scratch: Scratch::new(),
+            buffers,
+            raw_children: RawChildren::new(),
+            reads: Reads::new(),
+            round_began_ns: 0,
+            placement: HandlerPlacement::new(),
+            queue: [NO_FAULT; QUEUE],
+            first: 0,
+            queued: 0,
+            overflowed: Overflow::No,
+            holds: Holds::Nothing,
+            window_next_ns: 0,
+        }
+    }
+
     /// Waits for messages and deals with them.
     fn round(&mut self) {
         let engine = self.engine;

@@ -337,3 +337,6 @@ fn unclaim(block: &Block, page: usize) {
         block.set(page, word);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,213 @@
+//! Huge pages that come and go, one step at a time, and one race.
+
+use super::*;
+use crate::demote::Pieces;
+use crate::fault::Buffers;
+use crate::row::Row;
+use crate::staging::WHOLE_PLACES;
+use crate::test_memory::{map, moving_engine, word_at};
+use crate::write_back::Tier;
+use folioswap_devices::Scratch;
+use folioswap_group::folio_orders::Advised;
+use folioswap_slots::DeviceMask;
+use rustix::mm::{Advice, madvise};
+
+const LIMIT: u64 = 1 << 30;
+
+/// An engine with a pool, its handler, and 2 MiB of the program between two others. `None` where that is not possible.
+fn scene() -> Option<(&'static Engine, Handler, usize)> {
+    let engine = moving_engine()?;
+    engine.segment().header.limit_bytes.store(LIMIT, Relaxed);
+    engine.make_pool(LIMIT);
+    let handler = Handler::new(engine, Buffers::of(engine)?);
+    let start = map(4 * BLOCK).next_multiple_of(BLOCK) + BLOCK;
+    // SAFETY: mapped just now.
+    unsafe { madvise((start - BLOCK) as *mut _, 3 * BLOCK, Advice::LinuxHugepage) }.unwrap();
+    engine.advise_huge_pages(start, BLOCK, Advised::HugePages);
+    engine.apply_requests();
+    engine.table.block_or_insert(start, engine.arena).unwrap();
+    Some((engine, handler, start))
+}
+
+fn block(engine: &Engine, start: usize) -> &Block {
+    engine.table.block(start).unwrap()
+}
+
+fn write_words(start: usize) {
+    for page in 0..BLOCK_PAGES {
+        // SAFETY: mapped by the test.
+        unsafe { ((start + page * PAGE) as *mut u64).write_volatile(9 + page as u64) };
+    }
+}
+
+fn has_its_words(start: usize) -> bool {
+    (0..BLOCK_PAGES).all(|page| word_at(start + page * PAGE) == 9 + page as u64)
+}
+
+fn is_huge(engine: &Engine, start: usize) -> bool {
+    pagemap::is_huge(engine.descriptors.pagemap.load(Relaxed), start)
+}
+
+/// All of it goes to staging, as the evictor does it. False: this system has no huge pages.
+fn take_out(engine: &Engine, start: usize) -> bool {
+    write_words(start);
+    if !is_huge(engine, start) {
+        std::eprintln!("skipped: the system has no huge page now");
+        return false;
+    }
+    engine.register_pieces(start - BLOCK, start + 2 * BLOCK);
+    // SAFETY: nobody else uses the ring.
+    assert!(unsafe { &mut *engine.staging.get() }.align_for_whole(engine.userfault()));
+    let done = engine.isolate_row(&Row::whole(start));
+    assert!(done.iter().all(|isolation| isolation.moved == u16::MAX), "{done:?}");
+    assert_eq!(done.iter().map(|isolation| isolation.moves).sum::<u64>(), 1);
+    assert_eq!(engine.figures().size(SizeCounter::SwapOut, WHOLE_ORDER as usize), 1);
+    true
+}
+
+fn write_back(engine: &Engine, folios: u64) {
+    for _ in 0..folios {
+        engine.write_back_oldest(&mut Scratch::new(), Tier::Store(DeviceMask::NONE), Pieces::Any).unwrap();
+    }
+}
+
+fn entry(engine: &Engine, start: usize) -> SwapEntry {
+    block(engine, start).word(0).entry().expect("it is away")
+}
+
+#[test]
+fn a_first_touch_gets_a_huge_page_of_zeroes() {
+    let Some((engine, mut handler, start)) = scene() else { return };
+    engine.register_pieces(start - BLOCK, start + 2 * BLOCK);
+    let came = handler.first_touch_whole(block(engine, start), start);
+    if came == Whole::Refused && engine.take_whole(For::FirstTouch).is_none() {
+        std::eprintln!("skipped: the system has no huge page now");
+        return;
+    }
+    assert_eq!(came, Whole::Done);
+    assert!(is_huge(engine, start));
+    assert!((0..BLOCK_PAGES).all(|page| word_at(start + page * PAGE) == 0));
+    assert!((0..BLOCK_PAGES).all(|page| block(engine, start).word(page) == PageWord::PRESENT));
+    // It is there now, and is left as it is.
+    write_words(start);
+    assert_eq!(handler.first_touch_whole(block(engine, start), start), Whole::Refused);
+    assert!(has_its_words(start));
+}
+
+#[test]
+fn a_first_touch_is_no_whole_one_where_a_page_is_away() {
+    let Some((engine, mut handler, start)) = scene() else { return };
+    engine.register_pieces(start - BLOCK, start + 2 * BLOCK);
+    let stored = crate::test_memory::store_page(engine, start + 300 * PAGE, &[7; PAGE]);
+    assert_eq!(handler.first_touch_whole(block(engine, start), start), Whole::Refused);
+    assert_eq!(block(engine, start).word(300).state(), PageState::Stored(stored));
+    assert_eq!(block(engine, start).word(299), PageWord::PRESENT, "what was claimed is given back");
+    assert!(pagemap::is_empty(engine.descriptors.pagemap.load(Relaxed), start, start + BLOCK));
+}
+
+#[test]
+fn what_is_touched_in_staging_comes_back_as_it_went() {
+    let Some((engine, mut handler, start)) = scene() else { return };
+    if !take_out(engine, start) {
+        return;
+    }
+    let here = block(engine, start);
+    assert_eq!(handler.return_whole(here, start + 5 * PAGE, entry(engine, start)), Whole::Done);
+    assert!(is_huge(engine, start) && has_its_words(start));
+    assert!((0..BLOCK_PAGES).all(|page| here.word(page) == PageWord::PRESENT_HOT));
+    assert_eq!(engine.swapped_pages.load(Relaxed), 0);
+    // The evictor finds nothing to write, and frees all slots.
+    write_back(engine, WHOLE_PLACES);
+    assert_eq!(engine.validate(), Ok(0));
+    assert!(has_its_words(start));
+}
+
+#[test]
+fn what_is_written_back_in_part_does_not_come_back_as_a_whole() {
+    let Some((engine, mut handler, start)) = scene() else { return };
+    if !take_out(engine, start) {
+        return;
+    }
+    write_back(engine, 3);
+    let (here, last) = (block(engine, start), start + (BLOCK_PAGES - 1) * PAGE);
+    let entry = here.word(BLOCK_PAGES - 1).entry().unwrap();
+    assert_eq!(handler.return_whole(here, last, entry), Whole::Refused);
+    assert!(matches!(here.word(BLOCK_PAGES - 1).state(), PageState::Leaving(_)));
+    assert!(matches!(here.word(0).state(), PageState::Stored(_)));
+    assert_eq!(handler.swap_in_whole(here, start, Access::Write, Purpose::Fault), Whole::Refused);
+    assert_eq!(engine.validate(), Ok(BLOCK_PAGES as u64));
+}
+
+#[test]
+fn what_is_stored_comes_back_as_a_huge_page_and_frees_its_slots() {
+    let Some((engine, mut handler, start)) = scene() else { return };
+    if !take_out(engine, start) {
+        return;
+    }
+    write_back(engine, WHOLE_PLACES);
+    assert_eq!(engine.validate(), Ok(BLOCK_PAGES as u64));
+    let here = block(engine, start);
+    assert_eq!(handler.swap_in_whole(here, start, Access::Read, Purpose::Fault), Whole::Done);
+    assert!(is_huge(engine, start) && has_its_words(start));
+    assert!((0..BLOCK_PAGES).all(|page| here.word(page) == PageWord::PRESENT));
+    assert_eq!(engine.figures().size(SizeCounter::SwapIn, WHOLE_ORDER as usize), 1);
+    assert_eq!(engine.validate(), Ok(0));
+    // Its place in staging is kept for the next one.
+    // SAFETY: nobody else uses the ring.
+    let staging = unsafe { &mut *engine.staging.get() };
+    let mut kept = 0;
+    staging.recycle(engine.userfault(), 1, |address| {
+        kept += 1;
+        engine.keep_whole(address)
+    });
+    assert_eq!((kept, staging.occupied()), (1, 0));
+}
+
+/// The race: it goes back while the evictor writes it back, whose look at a page may find that it has just gone.
+#[test]
+fn what_goes_back_while_it_is_written_back_is_where_its_words_say() {
+    let Some((engine, mut handler, _)) = scene() else { return };
+    let mut went_back = 0;
+    for round in 0..60 {
+        let start = map(4 * BLOCK).next_multiple_of(BLOCK) + BLOCK;
+        // SAFETY: mapped just now.
+        unsafe { madvise((start - BLOCK) as *mut _, 3 * BLOCK, Advice::LinuxHugepage) }.unwrap();
+        engine.advise_huge_pages(start, BLOCK, Advised::HugePages);
+        engine.apply_requests();
+        engine.table.block_or_insert(start, engine.arena).unwrap();
+        write_words(start);
+        if !is_huge(engine, start) {
+            std::eprintln!("skipped: the system has no huge page now");
+            return;
+        }
+        engine.register_pieces(start - BLOCK, start + 2 * BLOCK);
+        // SAFETY: the evictor of this test is not at work now.
+        assert!(unsafe { &mut *engine.staging.get() }.align_for_whole(engine.userfault()));
+        engine.isolate_row(&Row::whole(start));
+        let (here, first) = (block(engine, start), entry(engine, start));
+        std::thread::scope(|scope| {
+            scope.spawn(|| write_back(engine, WHOLE_PLACES));
+            for _ in 0..round * 40 {
+                core::hint::spin_loop();
+            }
+            went_back += u32::from(handler.return_whole(here, start, first) == Whole::Done);
+        });
+        for page in 0..BLOCK_PAGES {
+            let found = match here.word(page).state() {
+                PageState::Present(_) => word_at(start + page * PAGE),
+                PageState::Stored(entry) => {
+                    let mut bytes: Page = [0; PAGE];
+                    engine.space.read(entry, &mut bytes, Movers::Running).unwrap();
+                    u64::from_ne_bytes(bytes[..8].try_into().unwrap())
+                }
+                other => panic!("page {page} is {other:?}"),
+            };
+            assert_eq!(found, 9 + page as u64, "page {page} of round {round}");
+        }
+        engine.validate().unwrap();
+        // SAFETY: the evictor of this test has ended.
+        unsafe { &mut *engine.staging.get() }.recycle(engine.userfault(), 1, |_| false);
+    }
+    std::eprintln!("{went_back} of 60 went back");
+    assert!(went_back > 0);
+}
