@@ -97,9 +97,15 @@ impl Evictor {
         let wraps = self.wraps;
         let mut row = Row::default();
         for _ in 0..BATCH_PIECES {
+            // Perhaps nothing of it can be moved: then the batch goes on.
+            if batch.isolated + row.pages() >= BATCH_PAGES
+                && self.take_row(core::mem::take(&mut row), batch).is_some()
+            {
+                return;
+            }
             // What is left of the round; a whole one, which may cool no more than was paid for; one that cools all; one that takes what
             // is cold by then. Nothing then: there is nothing.
-            if batch.isolated + row.pages() >= BATCH_PAGES || self.wraps >= wraps + ROUNDS {
+            if batch.isolated >= BATCH_PAGES || self.wraps >= wraps + ROUNDS {
                 break;
             }
             // Before the hand comes round: what is taken counts in its round.
