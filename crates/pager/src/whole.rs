@@ -89,12 +89,10 @@ impl Handler {
         }
         let Some(zeroes) = engine.take_whole(For::FirstTouch) else { return Whole::Refused };
         let claimed = (0..BLOCK_PAGES).take_while(|&page| begin_filling(block, page)).count();
-        // SAFETY: all pages of the target are claimed, and the source is a page of the pool that we have taken.
-        let result = if claimed == BLOCK_PAGES {
-            Some(unsafe { engine.userfault().move_pages(start, zeroes.address, BLOCK) })
-        } else {
-            None
-        };
+        let result = (claimed == BLOCK_PAGES).then(|| {
+            // SAFETY: all pages of the target are claimed, and the source is a page of the pool that we have taken.
+            unsafe { engine.userfault().move_pages(start, zeroes.address, BLOCK) }
+        });
         let filled = match result {
             Some(Ok(())) => BLOCK_PAGES,
             // What the kernel may have moved besides, without saying so, is zeroes too, and counted as what is there already.
