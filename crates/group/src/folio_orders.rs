@@ -47,6 +47,13 @@ impl FolioOrders {
         }
     }
 
+    /// The order that stands for `order` there: the largest up to it that is allowed, or else, where it is not 0, the next larger one.
+    pub const fn nearest_allowed(self, order: u8, advised: Advised) -> u8 {
+        let below = self.largest_allowed(order, advised);
+        let above = self.orders(advised) >> 1 << 1;
+        if below > 0 || order == 0 || above == 0 { below } else { above.trailing_zeros() as u8 }
+    }
+
     const fn orders(self, advised: Advised) -> u32 {
         match advised {
             Advised::Nothing => self.always,
@@ -74,6 +81,22 @@ mod tests {
             assert_eq!(FolioOrders::NONE.allows(order, Advised::HugePages), order == 0, "{order}");
         }
         assert!(!FolioOrders::ALL.allows(10, Advised::HugePages) && !SOME.allows(40, Advised::HugePages));
+    }
+
+    #[test]
+    fn the_nearest_is_the_largest_below_or_the_next_above() {
+        let only = |order: u32| FolioOrders { always: 1 << order, madvise: 0 };
+        for (orders, order, expected) in [
+            (FolioOrders::ALL, 2, 2),
+            (FolioOrders::NONE, 4, 0),
+            (only(4), 0, 0),
+            (only(4), 2, 4),
+            (only(4), 9, 4),
+            (only(9), 1, 9),
+            (FolioOrders { always: 1, madvise: 0 }, 3, 0),
+        ] {
+            assert_eq!(orders.nearest_allowed(order, Advised::Nothing), expected, "{orders:?} {order}");
+        }
     }
 
     #[test]

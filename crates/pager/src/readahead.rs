@@ -72,7 +72,9 @@ impl Engine {
         let before = || beside(address.wrapping_sub(PAGE));
         let window = block.history.window(page_index(address), before, || beside(address + PAGE));
         let at_most = if self.has_room_for_whole() { window.order } else { window.order.min(PIECE_ORDER) };
-        Window { order: self.largest_order(address, at_most), ..window }
+        let (orders, advised) = self.folio_orders(address);
+        // A window that grows in steps which are not allowed would never come to the one that is.
+        Window { order: orders.nearest_allowed(at_most, advised), ..window }
     }
 
     /// What a fault on the page at `address`, which is away, should bring back. Handler only.
