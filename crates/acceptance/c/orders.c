@@ -71,6 +71,22 @@ static void huge(size_t bytes) {
     }
 }
 
+// After a fork, and the child's end, nobody shares what is only read from then on: it leaves all the same.
+static void forked(size_t bytes) {
+    size_t first = bytes / 3;
+    char *a = map_aligned(first);
+    CHECK(madvise(a, first, MADV_HUGEPAGE) == 0);
+    fill_all(a, first, 1);
+    pid_t pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0) _exit(0);
+    wait_ok(pid);
+    press(bytes - first);
+    check_all(a, first, 1);
+    press(bytes - first);
+    check_all(a, first, 1);
+}
+
 // Each thread counts in a word of its own of every page: an update that is lost is seen.
 #define COUNTERS 3
 #define PASSES 3
@@ -221,7 +237,7 @@ static void oracle(size_t bytes) {
 
 int main(int argc, char **argv) {
     static const struct test tests[] = {
-        {"walk", walk}, {"huge", huge}, {"counters", counters}, {"oracle", oracle}, {0, 0},
+        {"walk", walk}, {"huge", huge}, {"forked", forked}, {"counters", counters}, {"oracle", oracle}, {0, 0},
     };
     return run_case(tests, argc, argv);
 }

@@ -67,6 +67,16 @@ fn what_the_program_wants_huge_is_huge_after_it_was_away() {
     }
 }
 
+/// The kernel moves a huge page that was shared only once it knows that it is not any more.
+#[test]
+fn what_a_child_has_shared_leaves_when_it_has_ended() {
+    let Some(outcome) = case("forked", 540, 256, &[]) else { return };
+    if has_huge_pages() {
+        let whole = swapped(&outcome, "2048kB", "swpout");
+        assert!(whole > 50, "{whole} huge pages left: {}", outcome.describe());
+    }
+}
+
 #[test]
 fn no_update_is_lost_while_huge_pages_come_and_go() {
     case("counters", 480, 192, &[]);

@@ -7,7 +7,7 @@ use crate::isolate::{Isolation, Pages, Refused, page_index};
 use crate::pagemap;
 use crate::placement::NO_CPU;
 use crate::ranges::Range;
-use crate::row::Row;
+use crate::row::{ROW_PIECES, Row};
 use crate::staging::{FOLIO, FOLIO_PAGES, SEGMENT_FOLIOS};
 use crate::sys;
 use crate::whole_batch::WholeTaken;
@@ -65,6 +65,11 @@ pub(crate) enum Scattered {
     Yes,
 }
 
+/// Did the kernel refuse to move a huge page?
+fn is_busy_whole(row: &Row, done: &[Isolation; ROW_PIECES]) -> bool {
+    row.is_whole() && done[0].busy == Pages::MAX && done[0].moved == 0
+}
+
 impl Evictor {
     /// Isolates some pages and writes as many back.
     pub(crate) fn evict_batch(&mut self) -> Batch {
@@ -96,7 +101,9 @@ impl Evictor {
     fn isolate_batch(&mut self, batch: &mut Batch) {
         let wraps = self.wraps;
         let mut row = Row::default();
-        for _ in 0..BATCH_PIECES {
+        let mut looked_at = 0;
+        while looked_at < BATCH_PIECES {
+            looked_at += 1;
             // Perhaps nothing of it can be moved: then the batch goes on.
             if batch.isolated + row.pages() >= BATCH_PAGES
                 && self.take_row(core::mem::take(&mut row), batch).is_some()
@@ -118,6 +125,7 @@ impl Evictor {
                 break;
             }
             if let Some(block) = self.whole_of_regions() {
+                looked_at += ROW_PIECES - 1;
                 match self.take_whole_if_cold(block, core::mem::take(&mut row), batch) {
                     WholeTaken::Passed => continue,
                     WholeTaken::NoRoom | WholeTaken::Refused => return,
@@ -218,10 +226,13 @@ impl Evictor {
         while refused.is_none()
             && let Some(part) = row.take(self.staging().places_in_a_row())
         {
-            let done = self.engine.isolate_row(&part);
+            let mut done = self.engine.isolate_row(&part);
+            if is_busy_whole(&part, &done) && self.take_over_whole(part.start()) {
+                done = self.engine.isolate_row(&part);
+            }
             done.iter().for_each(|isolation| batch.note(isolation));
             refused = done.iter().find_map(|isolation| isolation.refused);
-            if part.is_whole() && done[0].busy == Pages::MAX && done[0].moved == 0 {
+            if is_busy_whole(&part, &done) {
                 self.note_busy_whole(part.start(), batch);
                 continue;
             }

@@ -356,11 +356,17 @@ mod tests {
     #[test]
     fn the_kernel_tells_what_is_protected() {
         let Some(memory) = memory() else { return };
-        assert_eq!(memory.now(), pagemap::Now { present: 0xfff, protected: 0xff, exclusive: 0xfff });
+        assert_eq!(
+            memory.now(),
+            pagemap::Now { present: 0xfff, protected: 0xff, exclusive: 0xfff, ..pagemap::Now::default() }
+        );
         memory.userfault.unprotect(memory.program + 2 * PAGE, PAGE).unwrap();
         // Nothing is there: nothing happens.
         memory.userfault.unprotect(memory.program + 14 * PAGE, PAGE).unwrap();
-        assert_eq!(memory.now(), pagemap::Now { present: 0xfff, protected: 0xfb, exclusive: 0xfff });
+        assert_eq!(
+            memory.now(),
+            pagemap::Now { present: 0xfff, protected: 0xfb, exclusive: 0xfff, ..pagemap::Now::default() }
+        );
     }
 
     #[test]
@@ -392,7 +398,10 @@ mod tests {
         let Some(memory) = memory() else { return };
         // SAFETY: both ranges are ours.
         unsafe { memory.userfault.move_pages(memory.target, memory.program, 8 * PAGE).unwrap() };
-        assert_eq!(memory.now(), pagemap::Now { present: 0xf00, protected: 0, exclusive: 0xf00 });
+        assert_eq!(
+            memory.now(),
+            pagemap::Now { present: 0xf00, protected: 0, exclusive: 0xf00, ..pagemap::Now::default() }
+        );
         let zeroes = [0u8; PAGE];
         // SAFETY: the source is on our stack; the target is mapped.
         unsafe {

@@ -31,7 +31,7 @@ use folioswap_core::reclaim::watermarks::{Watermarks, grace};
 use folioswap_core::turns::Turns;
 use folioswap_devices::Scratch;
 use folioswap_group::protocol::{Kind, OutOfMemory};
-use folioswap_group::segment::GroupState;
+use folioswap_group::segment::{GroupState, Scope};
 use rustix::fd::BorrowedFd;
 
 /// Bytes per second that threads here can touch for the first time, at most.
@@ -350,8 +350,11 @@ impl Evictor {
         if freed > 0 {
             futex::post(&segment.header.charge_sank, Sharing::Shared);
         }
-        let sight = self.standstill.look(segment, total, marks.limit, freed);
-        if self.standstill.is_final(sight, sys::now_ns()) {
+        let (sight, now) = (self.standstill.look(segment, total, marks.limit, freed), sys::now_ns());
+        let certain = total.min(segment.certain_charge_bytes());
+        let crawls = segment.scope() == Scope::Total
+            && self.standstill.crawls(certain, self.engine.stored_by_group(), marks.limit, now);
+        if self.standstill.is_final(sight, now) || crawls {
             // What fills the limit: pages that no device takes any more, or what never could be swapped?
             let stored = self.engine.space.mm_stat().mem_used_total;
             let full = batch.stuck || self.devices_full || stored > marks.limit / 8;

@@ -93,7 +93,7 @@ impl Handler {
                     let window = engine.window(block, address);
                     let resolved = self.swap_in(block, address, fault.access, Purpose::Fault);
                     if resolved {
-                        self.swap_in_ahead(block, address, fault.access, window);
+                        self.swap_in_ahead(address, fault.access, window);
                         self.bring_blocks_ahead(address, fault.access, window);
                     }
                     resolved
@@ -314,7 +314,7 @@ impl Handler {
 
     /// The rest of a window of more than 64 KiB: the pieces that a walk will come to next, as long as all of the next one is in the
     /// compressed store, nobody else waits, and the group is below its limit. The thread that walks goes on meanwhile.
-    fn swap_in_ahead(&mut self, block: &Block, address: usize, access: Access, window: Window) {
+    fn swap_in_ahead(&mut self, address: usize, access: Access, window: Window) {
         let engine = self.engine;
         let (piece, base) = (page_index(address) / FOLIO_PAGES, address & !(BLOCK - 1));
         let most = (1usize << window.order) / FOLIO_PAGES;
@@ -323,14 +323,15 @@ impl Handler {
                 Direction::Forwards => Some(piece + further).filter(|&next| next < BLOCK_PAGES / FOLIO_PAGES),
                 Direction::Backwards => piece.checked_sub(further),
             };
-            let Some(next) = next else { return };
+            self.read_messages();
+            // After what was read the block may be another's.
+            let (Some(next), Some(block)) = (next, engine.table.block(base)) else { return };
             let is_stored = |page| match block.word(page).state() {
                 PageState::Stored(entry) => engine.space.file_slot(entry).is_none(),
                 _ => false,
             };
             let pages = next * FOLIO_PAGES..(next + 1) * FOLIO_PAGES;
             let (first, last) = (pages.start, pages.end - 1);
-            self.read_messages();
             if !pages.clone().all(is_stored) || engine.is_at_limit() || self.has_more_to_do() {
                 return;
             }

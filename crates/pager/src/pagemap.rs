@@ -74,6 +74,8 @@ fn scan(
 pub struct Now {
     /// In memory (or in the kernel's own swap).
     pub present: u16,
+    /// Of those, what is in the kernel's own swap, or on its way to another frame.
+    pub swapped: u16,
     /// Present, and write-protected by userfaultfd.
     pub protected: u16,
     /// Present, and mapped by this process alone.
@@ -95,6 +97,7 @@ pub fn now(pagemap: i32, address: usize, pages: usize) -> Result<Now, Errno> {
         let word = u64::from_le_bytes(*word);
         let present = word >> 62 != 0;
         now.present |= u16::from(present) << page;
+        now.swapped |= u16::from(word >> 62 & 1 != 0) << page;
         now.protected |= u16::from(present && word >> 57 & 1 != 0) << page;
         now.exclusive |= u16::from(present && word >> 56 & 1 != 0) << page;
     }

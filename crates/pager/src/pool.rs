@@ -10,6 +10,7 @@
 use crate::engine::Engine;
 use crate::pagemap;
 use crate::staging::empty_target;
+use crate::sys;
 use crate::uffd::Watch;
 use core::sync::atomic::{
     AtomicU8, AtomicU32, AtomicUsize,
@@ -33,6 +34,8 @@ const EMPTY: u8 = 0;
 const USED: u8 = 1;
 const CLEARED: u8 = 2;
 const BUSY: u8 = 3;
+/// To be emptied by the evictor.
+const SPOILED: u8 = 4;
 
 /// The pool. All-zero: it has no slots.
 #[repr(C)]
@@ -178,8 +181,17 @@ impl Engine {
         self.pool.leave(taken, USED);
     }
 
-    /// Some of it may have been moved: the rest goes to the system.
+    /// Some of it may have been moved: the rest goes to the system. Not before the evictor's next look, where the handler says so: where
+    /// the process has as many mappings as it may have, giving it up raises an event, which the handler would have to read.
     pub(crate) fn give_up_whole(&self, taken: Taken) {
+        if self.handler_thread.load(Relaxed) == sys::gettid() {
+            self.pool.leave(taken, SPOILED);
+        } else {
+            self.empty_whole(taken);
+        }
+    }
+
+    fn empty_whole(&self, taken: Taken) {
         // SAFETY: a slot of the pool, which is a target of moves, and which we have taken; nothing in it is needed.
         unsafe { empty_target(self.userfault(), taken.address, BLOCK) };
         self.pool.leave(taken, EMPTY);
@@ -210,6 +222,9 @@ impl Engine {
     /// the system. Evictor.
     pub(crate) fn prepare_whole(&self, room: u64) -> Prepared {
         let pool = &self.pool;
+        while let Some(spoiled) = pool.change(SPOILED, BUSY) {
+            self.empty_whole(spoiled);
+        }
         if pool.wanted.load(Relaxed) == 0 || pool.all().iter().any(|state| state.load(Relaxed) == CLEARED) {
             return Prepared::Nothing;
         }
@@ -231,9 +246,9 @@ impl Engine {
             self.pool.wanted.store(wanted - 1, Relaxed);
             return;
         }
-        for state in [USED, CLEARED] {
+        for state in [USED, CLEARED, SPOILED] {
             while let Some(idle) = self.pool.change(state, BUSY) {
-                self.give_up_whole(idle);
+                self.empty_whole(idle);
             }
         }
     }

@@ -74,13 +74,19 @@ impl Engine {
         let at_most = if self.has_room_for_whole() { window.order } else { window.order.min(PIECE_ORDER) };
         let (orders, advised) = self.folio_orders(address);
         // A window that grows in steps which are not allowed would never come to the one that is.
-        Window { order: orders.nearest_allowed(at_most, advised), ..window }
+        let order = match orders.nearest_allowed(at_most, advised) {
+            order if order > PIECE_ORDER && !self.has_room_for_whole() => {
+                orders.largest_allowed(PIECE_ORDER, advised)
+            }
+            order => order,
+        };
+        Window { order, ..window }
     }
 
     /// What a fault on the page at `address`, which is away, should bring back. Handler only.
     pub(crate) fn readahead(&self, block: &Block, address: usize) -> Readahead {
         let (index, whole) = (page_index(address), self.window(block, address));
-        let mut order = whole.order.min(PIECE_ORDER);
+        let mut order = self.largest_order(address, whole.order.min(PIECE_ORDER));
         let first = index & !(FOLIO_PAGES - 1);
         let in_store = |page| match block.word(page).state() {
             // A hint: the page is not claimed, and its entry may be given up just now.

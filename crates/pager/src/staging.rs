@@ -100,13 +100,18 @@ impl Staging {
     pub fn next_place_to_wait(&self) -> Option<u32> {
         self.next_place().filter(|_| self.occupied() + 1 < self.places)
     }
+    /// Is there room for 2 MiB that begin where a huge page can?
+    pub fn has_room_for_whole(&self) -> bool {
+        let skipped = self.pushed.next_multiple_of(WHOLE_PLACES) - self.pushed;
+        self.occupied() + skipped + WHOLE_PLACES < self.places
+    }
+
     /// Leaves places empty until the next one begins 2 MiB, of which the kernel can keep a huge page. False: there is no room for one.
     pub fn align_for_whole(&mut self, userfault: Userfault) -> bool {
-        let skipped = self.pushed.next_multiple_of(WHOLE_PLACES) - self.pushed;
-        if self.occupied() + skipped + WHOLE_PLACES >= self.places {
+        if !self.has_room_for_whole() {
             return false;
         }
-        for _ in 0..skipped {
+        for _ in 0..self.pushed.next_multiple_of(WHOLE_PLACES) - self.pushed {
             let place = (self.pushed % self.places) as usize;
             self.folios[place] = Folio { address: 0, entries: [None; FOLIO_PAGES], clean: 0 };
             self.pushed += 1;

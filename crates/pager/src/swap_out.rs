@@ -9,6 +9,7 @@ use crate::folio::StagedFolio;
 use crate::isolate::{Isolation, Part, Refused, page_index};
 use crate::row::ROW_PIECES;
 use crate::staging::FOLIO_PAGES;
+use folioswap_core::page_table::PAGE;
 use folioswap_group::counters::SizeCounter;
 use folioswap_slots::{AllocError, Order};
 
@@ -20,7 +21,6 @@ impl Engine {
     /// them only what is clean can go, which needs none.
     pub(crate) fn allocate_entries(&self, parts: &mut [Part], done: &mut [Isolation; ROW_PIECES]) {
         let Some(start) = parts.first().map(|part| part.piece) else { return };
-        let (orders, advised) = self.folio_orders(start);
         let (mut page, mut split_until, mut order_most) = (0, 0, Order::MAX.index());
         while page < parts.len() * FOLIO_PAGES {
             if page >= split_until {
@@ -30,7 +30,7 @@ impl Engine {
                 page += 1;
                 continue;
             };
-            let order = orders.largest_allowed(natural.index() as u8, advised);
+            let order = self.largest_order(start + page * PAGE, natural.index() as u8);
             let order = Order::new(u32::from(order)).unwrap_or(Order::ZERO);
             match self.allocate_folio(parts, page, order) {
                 Ok(()) => page += order.slots() as usize,

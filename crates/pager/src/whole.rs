@@ -63,7 +63,13 @@ impl Handler {
                 Direction::Backwards => block.saturating_sub(further * BLOCK),
             };
             self.read_messages();
-            if self.has_more_to_do() || engine.is_at_limit() || !engine.is_registered_whole(start) {
+            let is_allowed = |page| engine.largest_order(page, WHOLE_ORDER) == WHOLE_ORDER;
+            if self.has_more_to_do()
+                || engine.is_at_limit()
+                || !engine.is_registered_whole(start)
+                || !is_allowed(start)
+                || !is_allowed(start + BLOCK - PAGE)
+            {
                 return;
             }
             let Some(block) = engine.table.block_or_insert(start, engine.arena) else { return };
@@ -87,6 +93,9 @@ impl Handler {
         if !engine.is_registered_whole(start) || !pagemap::is_empty(pagemap, start, start + BLOCK) {
             return Whole::Refused;
         }
+        if (0..BLOCK_PAGES).any(|page| block.word(page).fill().is_none()) {
+            return Whole::Refused;
+        }
         let Some(zeroes) = engine.take_whole(For::FirstTouch) else { return Whole::Refused };
         let claimed = (0..BLOCK_PAGES).take_while(|&page| begin_filling(block, page)).count();
         let result = (claimed == BLOCK_PAGES).then(|| {
@@ -107,8 +116,9 @@ impl Handler {
         }
         match result {
             Some(Ok(())) => engine.whole_has_moved(zeroes),
+            // Another protection, or locked: nothing was moved.
+            None | Some(Err(Stopped { done: 0, why: Errno::INVAL })) => engine.put_whole_back(zeroes),
             Some(Err(_)) => engine.give_up_whole(zeroes),
-            None => engine.put_whole_back(zeroes),
         }
         if filled < BLOCK_PAGES {
             return Whole::Refused;
@@ -129,7 +139,13 @@ impl Handler {
         if folio.order != Order::MAX || !staging.is_whole(folio.place) || !engine.wants_huge_pages(start) {
             return Whole::Refused;
         }
-        let leaving = |page| matches!(block.word(page).state(), PageState::Leaving(_));
+        // All of them of this very folio: what was written back and touched since waits in another place, and here lies what it was before.
+        let is_of_folio = |entry| match engine.space.slots().word(entry) {
+            SlotWord::Cached { folio: of, .. } => StagedFolio::of(of) == folio,
+            _ => false,
+        };
+        let leaving =
+            |page| matches!(block.word(page).state(), PageState::Leaving(entry) if is_of_folio(entry));
         if !claim_all(block, leaving) {
             return Whole::Refused;
         }
@@ -177,7 +193,11 @@ impl Handler {
         if access == Access::Read && !engine.wants_huge_pages(start) && self.keeps_copies(block) {
             return Whole::Refused;
         }
-        let is_stored = |page| matches!(block.word(page).state(), PageState::Stored(_));
+        // Who waits for a page waits for a file. Nobody else should: events are not read meanwhile.
+        let is_stored = |page| match block.word(page).state() {
+            PageState::Stored(entry) => purpose == Purpose::Fault || engine.space.file_slot(entry).is_none(),
+            _ => false,
+        };
         if !(0..BLOCK_PAGES).all(is_stored) {
             return Whole::Refused;
         }
@@ -203,6 +223,8 @@ impl Handler {
             Ok(()) => BLOCK_PAGES,
             Err(Stopped { done, .. }) => done / PAGE,
         };
+        // Slots that are given up here may be another's before what is being read from them comes.
+        self.reads.forget_all();
         let mut from_file = 0;
         for page in 0..BLOCK_PAGES {
             let entry = block.word(page).entry();
@@ -307,8 +329,11 @@ impl Engine {
     fn is_certainly_empty(&self, page: usize) -> bool {
         let pagemap = self.descriptors.pagemap.load(Relaxed);
         for _ in 0..1000 {
-            if let Ok(scan) = pagemap::present(pagemap, page, page + PAGE, &mut [pagemap::EMPTY; 1]) {
-                return scan.regions == 0;
+            let found = pagemap::present(pagemap, page, page + PAGE, &mut [pagemap::EMPTY; 1]);
+            // A page in the kernel's own swap, or on its way to another frame, is not present, and there all the same.
+            let now = pagemap::now(pagemap, page, 1);
+            if let (Ok(scan), Ok(now)) = (found, now) {
+                return scan.regions == 0 && now.swapped == 0;
             }
             rustix::thread::sched_yield();
         }

@@ -6,6 +6,7 @@ use crate::evictor::Evictor;
 use crate::pagemap;
 use crate::row::Row;
 use crate::staging::WHOLE_PLACES;
+use crate::sys;
 use crate::whole::WHOLE_ORDER;
 use folioswap_core::page_table::{BLOCK, BLOCK_PAGES};
 use folioswap_group::counters::Counter;
@@ -78,7 +79,7 @@ impl Evictor {
             self.pass_whole();
             return WholeTaken::Passed;
         }
-        if !self.staging().align_for_whole(self.engine.userfault()) {
+        if !self.staging().has_room_for_whole() {
             batch.staging_full = true;
             return WholeTaken::NoRoom;
         }
@@ -91,10 +92,23 @@ impl Evictor {
         self.pass_whole();
         self.aging.note(BLOCK_PAGES as u64, 0);
         self.engine.figures().add(Counter::ScannedBackground, BLOCK_PAGES as u64);
-        if look == WholeLook::Cold && self.take_row(Row::whole(start), batch).is_some() {
+        if look == WholeLook::Cold
+            && self.staging().align_for_whole(self.engine.userfault())
+            && self.take_row(Row::whole(start), batch).is_some()
+        {
             return WholeTaken::Refused;
         }
         WholeTaken::Passed
+    }
+
+    /// The kernel does not move a huge page that was shared by a fork until it knows that nobody shares it any more: makes it so by a read in the
+    /// way of other processes. False: it is shared.
+    pub(crate) fn take_over_whole(&self, start: usize) -> bool {
+        let is_ours = self.engine.pages_now(start, 1).exclusive != 0;
+        if is_ours {
+            sys::read_bytes(&[start]);
+        }
+        is_ours
     }
 
     /// The kernel does not move it: pinned, or shared after a fork.

@@ -7,6 +7,9 @@ use folioswap_group::segment::Segment;
 
 /// How long the group must be at its limit without any progress anywhere.
 const STUCK_NS: u64 = 3_000_000_000;
+/// How long a group whose stored pages take more than half of its limit may be at that limit without a break, although faults are served: what is
+/// taken from it is what it needs for the next step, and each fault waits.
+const CRAWL_NS: u64 = 10_000_000_000;
 /// How often, in that time, an evictor must have found that no member had anything left to give.
 const WITNESSES: u32 = 100;
 
@@ -28,12 +31,14 @@ pub struct Standstill {
     witnesses: u32,
     /// Faults that the group had served then.
     served: u64,
+    /// When it was last below its limit, or had room for what it stores.
+    at_limit_since_ns: u64,
 }
 
 impl Standstill {
     /// Nothing was seen yet.
     pub const fn new(now_ns: u64) -> Self {
-        Standstill { since_ns: now_ns, witnesses: 0, served: 0 }
+        Standstill { since_ns: now_ns, witnesses: 0, served: 0, at_limit_since_ns: now_ns }
     }
 
     /// What there is to see at a charge of `total` bytes after `freed` were taken.
@@ -46,6 +51,17 @@ impl Standstill {
             return Sight::Progress;
         }
         if nothing_is_evictable(segment) { Sight::NothingLeft } else { Sight::Waiting }
+    }
+
+    /// Does the group only crawl, at a charge of `total` bytes of which `stored` are swapped out? True when there is no hope left; then it begins
+    /// anew.
+    pub fn crawls(&mut self, total: u64, stored: u64, limit: u64, now_ns: u64) -> bool {
+        let is_full = total >= limit && stored > limit / 2;
+        let crawls = is_full && now_ns.saturating_sub(self.at_limit_since_ns) > CRAWL_NS;
+        if !is_full || crawls {
+            self.at_limit_since_ns = now_ns;
+        }
+        crawls
     }
 
     fn begin_anew(&mut self, now_ns: u64) {
@@ -104,5 +120,17 @@ mod tests {
             let sight = if look % 50 == 0 { Sight::Progress } else { Sight::NothingLeft };
             assert!(!standstill.is_final(sight, look * STUCK_NS));
         }
+    }
+
+    #[test]
+    fn who_is_never_below_a_limit_that_the_store_fills_crawls() {
+        const SECOND: u64 = 1_000_000_000;
+        let mut standstill = Standstill::new(0);
+        assert!(!standstill.crawls(100, 60, 100, 9 * SECOND));
+        assert!(!standstill.crawls(99, 60, 100, 10 * SECOND), "below it for a moment");
+        assert!(!standstill.crawls(105, 60, 100, 19 * SECOND));
+        assert!(standstill.crawls(105, 60, 100, 21 * SECOND));
+        assert!(!standstill.crawls(105, 60, 100, 22 * SECOND), "it is said once");
+        assert!(!standstill.crawls(105, 50, 100, 40 * SECOND), "what fills it is not the store");
     }
 }

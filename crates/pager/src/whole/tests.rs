@@ -1,10 +1,12 @@
 //! Huge pages that come and go, one step at a time, and one race.
 
 use super::*;
+use crate::candidates::Candidates;
 use crate::demote::Pieces;
 use crate::fault::Buffers;
+use crate::handler::{Fault, Turn};
 use crate::row::Row;
-use crate::staging::WHOLE_PLACES;
+use crate::staging::{FOLIO, FOLIO_PAGES, WHOLE_PLACES};
 use crate::test_memory::{map, moving_engine, word_at};
 use crate::write_back::Tier;
 use folioswap_devices::Scratch;
@@ -136,6 +138,38 @@ fn what_is_written_back_in_part_does_not_come_back_as_a_whole() {
     assert!(matches!(here.word(0).state(), PageState::Stored(_)));
     assert_eq!(handler.swap_in_whole(here, start, Access::Write, Purpose::Fault), Whole::Refused);
     assert_eq!(engine.validate(), Ok(BLOCK_PAGES as u64));
+}
+
+/// A part was written back, touched, written to, and waits elsewhere in staging: what lies in the old place is what it was before.
+#[test]
+fn what_waits_in_two_places_does_not_come_back_from_the_older() {
+    let Some((engine, mut handler, start)) = scene() else { return };
+    if !take_out(engine, start) {
+        return;
+    }
+    write_back(engine, 2);
+    for page in 0..2 * FOLIO_PAGES {
+        let address = start + page * PAGE;
+        handler.serve(Fault { address, access: Access::Write, thread: 0, turn: Turn::First });
+        assert_eq!(word_at(address), 9 + page as u64);
+        // SAFETY: mapped by the test, and there now.
+        unsafe { (address as *mut u64).write_volatile(5000 + page as u64) };
+    }
+    for piece in [start, start + FOLIO] {
+        assert_eq!(engine.isolate(piece, Candidates::ALL_DIRTY).moved, u16::MAX);
+    }
+    let here = block(engine, start);
+    assert!((0..BLOCK_PAGES).all(|page| matches!(here.word(page).state(), PageState::Leaving(_))));
+    let touched = here.word(BLOCK_PAGES - 1).entry().unwrap();
+    assert_eq!(handler.return_whole(here, start + BLOCK - PAGE, touched), Whole::Refused);
+    for page in 0..BLOCK_PAGES {
+        let address = start + page * PAGE;
+        if matches!(here.word(page).state(), PageState::Leaving(_)) {
+            handler.serve(Fault { address, access: Access::Read, thread: 0, turn: Turn::First });
+        }
+        let wanted = if page < 2 * FOLIO_PAGES { 5000 } else { 9 } + page as u64;
+        assert_eq!(word_at(address), wanted, "page {page}");
+    }
 }
 
 #[test]
