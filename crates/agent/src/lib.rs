@@ -34,7 +34,7 @@ fn panic(info: &PanicInfo<'_>) -> ! {
         sys::syscall(raw::__NR_write, [2, message.text.as_ptr() as usize, message.length, 0, 0, 0])
     };
     if let Some(engine) = start::engine() {
-        engine.report_failure();
+        engine.report_bug();
     }
     sys::kill_self()
 }

@@ -50,9 +50,10 @@ pub fn show(bytes: u64) -> String {
     if bytes < 1024 { format!("{bytes} B") } else { ByteSize(bytes).display().iec().to_string() }
 }
 
-/// A size that `--memory` accepts, not smaller than the given one: `513M`.
+/// A size that `--memory` accepts and where something that cannot be swapped out and has `bytes` by now finds room: an eighth and
+/// 8 MiB above them, since it was stopped while it grew: `70M`.
 pub fn suggest(bytes: u64) -> String {
-    format!("{}M", bytes.div_ceil(1 << 20))
+    format!("{}M", (bytes + bytes / 8 + (8 << 20)).div_ceil(1 << 20))
 }
 
 #[cfg(test)]
@@ -84,6 +85,6 @@ mod tests {
     fn sizes_read_well() {
         assert_eq!(show(0), "0 B");
         assert_eq!(show(512 << 20), "512.0 MiB");
-        assert_eq!(suggest((100 << 20) + 1), "101M");
+        assert_eq!(suggest((100 << 20) + 1), "121M");
     }
 }

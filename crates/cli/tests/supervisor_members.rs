@@ -455,7 +455,7 @@ fn out_of_memory(why: OutOfMemory, has: u64, needs: u64) {
 fn out_of_swap_is_one_message_and_137() {
     for (role, end, words) in [
         ("full", "out_of_swap", "out of swap"),
-        ("unmanaged", "unmanaged_above_limit", "Give at least --memory 120M"),
+        ("unmanaged", "unmanaged_above_limit", "Give at least --memory 143M"),
         ("pager", "pager_failed", "Cannot allocate memory"),
     ] {
         let (run, status, text) = play(role, &[]);

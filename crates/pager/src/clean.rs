@@ -378,7 +378,7 @@ mod tests {
             unsafe { (place as *mut u8).write_volatile(9) }
         });
         let mut messages = [Message::EMPTY];
-        while memory.userfault.read(&mut messages) == 0 {
+        while memory.userfault.read(&mut messages) == Ok(0) {
             std::thread::yield_now();
         }
         let Event::Fault { address, access, .. } = messages[0].event() else { panic!("not a fault") };
@@ -425,7 +425,7 @@ mod tests {
         });
         let mut messages = [Message::EMPTY; 4];
         while !mover.is_finished() {
-            userfault.read(&mut messages);
+            let _ = userfault.read(&mut messages);
             std::thread::yield_now();
         }
         memory.program = mover.join().unwrap();

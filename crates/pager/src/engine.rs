@@ -34,6 +34,7 @@ use folioswap_group::counters::Figures;
 use folioswap_group::protocol::{Kind, OutOfMemory};
 use folioswap_group::segment::{CLUSTER_BYTES, Faulting, Member, Segment};
 use folioswap_trace::{Ring, Tracer};
+use rustix::io::Errno;
 
 // Zeroed memory is a table of present pages, and a cluster is what the slots room says it is.
 const _: () = assert!(PageWord::PRESENT.bits() == 0);
@@ -314,12 +315,18 @@ impl Engine {
         pagemap::now(self.descriptors.pagemap.load(Relaxed), address, pages).unwrap_or_default()
     }
 
+    /// The calling thread has panicked: as [`Engine::report_failure`].
+    pub fn report_bug(&self) {
+        self.report_failure(Errno::NOTRECOVERABLE);
+    }
+
     /// The calling thread cannot go on: where it is one of the pager's, whose descriptors the program does not have, the supervisor says so.
-    pub fn report_failure(&self) {
+    pub(crate) fn report_failure(&self, why: Errno) {
         let me = sys::gettid();
         if [&self.handler_thread, &self.evictor_thread].iter().any(|thread| thread.load(Relaxed) == me) {
             let control = self.descriptors.control.load(Relaxed);
-            link::tell(control, Kind::OutOfMemory, [OutOfMemory::PagerFailed as u64, 0, 0], None);
+            let why = why.raw_os_error() as u64;
+            link::tell(control, Kind::OutOfMemory, [OutOfMemory::PagerFailed as u64, why, 0], None);
         }
     }
 

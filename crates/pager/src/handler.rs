@@ -20,7 +20,7 @@ use folioswap_core::reclaim::watermarks::Watermarks;
 use folioswap_devices::Scratch;
 use folioswap_group::counters::Counter;
 use folioswap_group::devices::DEVICES_MAX;
-use folioswap_group::protocol::{Kind, Message as Control, Note, OutOfMemory, welcome};
+use folioswap_group::protocol::{Kind, Message as Control, Note, welcome};
 use folioswap_group::segment::{GroupState, Segment};
 use folioswap_slots::DeviceMask;
 use linux_raw_sys::general as raw;
@@ -133,13 +133,8 @@ pub(crate) unsafe extern "C" fn run(argument: usize) -> ! {
             Descriptors::Shared,
         )
     };
-    if evictor.is_err() {
-        link::tell(
-            engine.descriptors.control.load(Relaxed),
-            Kind::OutOfMemory,
-            [OutOfMemory::PagerFailed as u64, 0, 0],
-            None,
-        );
+    if let Err(errno) = evictor {
+        engine.report_failure(errno);
     }
     loop {
         handler.round();
@@ -201,8 +196,7 @@ fn join(engine: &Engine) -> Result<(), Errno> {
     if token != 0 {
         let userfault = userfault.ok_or(Errno::BADF)?;
         if !Userfault(userfault).is_own(descriptors.pagemap.load(Relaxed))? {
-            let failed = [OutOfMemory::PagerFailed as u64, Errno::XDEV.raw_os_error() as u64, 0];
-            link::tell(control, Kind::OutOfMemory, failed, None);
+            engine.report_failure(Errno::XDEV);
             return Err(Errno::XDEV);
         }
         descriptors.userfault.store(userfault, Relaxed);
@@ -351,7 +345,7 @@ impl Handler {
         loop {
             let mut messages = [Message::EMPTY; MESSAGES];
             let _moves_wait = engine.move_lock.lock();
-            let count = engine.userfault().read(&mut messages);
+            let count = self.read_some(engine.userfault(), &mut messages);
             for message in &messages[..count] {
                 match message.event() {
                     Event::Fault { address, access, thread } => {
@@ -364,6 +358,20 @@ impl Handler {
             }
             if count < MESSAGES {
                 return;
+            }
+        }
+    }
+
+    /// Reads messages without waiting; returns how many. Where a fork's descriptor finds no room, what can be done without makes it.
+    pub(crate) fn read_some(&mut self, userfault: Userfault, messages: &mut [Message]) -> usize {
+        loop {
+            match userfault.read(messages) {
+                Ok(count) => return count,
+                Err(_) if self.placement.spare_descriptor() || self.reads.give_up_ring() => {}
+                Err(errno) => {
+                    self.engine.report_failure(errno);
+                    sys::kill_self();
+                }
             }
         }
     }

@@ -82,6 +82,12 @@ impl HandlerPlacement {
         }
     }
 
+    /// Keeps nothing open from now on. True: a descriptor is free.
+    pub(crate) fn spare_descriptor(&mut self) -> bool {
+        self.looks.keeps = Keeps::Nothing;
+        self.looks.open.take().is_some()
+    }
+
     /// A fault of `thread` is about to be served, at `now`: the calling handler follows it. `told` is where the evictor learns of it.
     /// Returns the CPU where a look has found the thread again, if there was one.
     pub(crate) fn follow(&mut self, thread: u32, told: &AtomicU32, now: u64) -> Option<u32> {
@@ -151,6 +157,15 @@ impl EvictorPlacement {
 #[derive(Default)]
 struct Looks {
     open: Option<(u32, OwnedFd)>,
+    keeps: Keeps,
+}
+
+/// What stays open between two looks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Keeps {
+    #[default]
+    Last,
+    Nothing,
 }
 
 impl Looks {
@@ -167,7 +182,7 @@ impl Looks {
         self.open = None;
         let file = open_stat(thread)?;
         let cpu = last_cpu(read_proc(file.as_raw_fd(), &mut text));
-        self.open = Some((thread, file));
+        self.open = (self.keeps == Keeps::Last).then_some((thread, file));
         cpu
     }
 }

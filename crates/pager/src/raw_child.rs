@@ -209,7 +209,7 @@ impl Handler {
     fn serve_raw_child(&mut self, child: &mut RawChild) {
         let engine = self.engine;
         let mut messages = [Message::EMPTY; 16];
-        let count = child.userfault.read(&mut messages);
+        let count = self.read_some(child.userfault, &mut messages);
         // The kernel hands out faults before events; what a fault finds is looked up after the events of its batch.
         for message in &messages[..count] {
             match message.event() {

@@ -119,6 +119,13 @@ impl Reads {
         !matches!(self.means, Means::None)
     }
 
+    /// Gives the ring up for good, if there is one: each read waits for its end from now on. True: a descriptor is free.
+    pub(crate) fn give_up_ring(&mut self) -> bool {
+        // Reads under way may still end in the room, which nobody looks at any more.
+        self.forget_all();
+        matches!(core::mem::replace(&mut self.means, Means::None), Means::Ring(..))
+    }
+
     /// Takes note of what has ended.
     pub(crate) fn collect(&mut self) {
         let Means::Ring(ring, _) = &mut self.means else { return };

@@ -273,7 +273,7 @@ mod tests {
             let done = engine.isolate_row(&row);
             assert_eq!(done[0].refused, Some(Refused::EventPending));
             assert_eq!(check(engine, &row, &done), [0; JOINED_PIECES]);
-            while engine.userfault().read(&mut [Message::EMPTY; 1]) == 0 {}
+            while engine.userfault().read(&mut [Message::EMPTY; 1]) == Ok(0) {}
         });
         let done = engine.isolate_row(&row);
         assert_eq!(check(engine, &row, &done), [Pages::MAX; JOINED_PIECES]);

@@ -267,7 +267,10 @@ impl Userfault {
     }
 
     /// Reads messages without waiting; returns how many.
-    pub fn read(self, messages: &mut [Message]) -> usize {
+    ///
+    /// # Errors
+    /// MFILE: the program allows itself too few descriptors for the one that the next message brings; it stays where it is.
+    pub fn read(self, messages: &mut [Message]) -> Result<usize, Errno> {
         // SAFETY: the kernel writes whole messages into the buffer; every bit pattern is valid.
         let result = unsafe {
             sys::syscall(
@@ -275,7 +278,11 @@ impl Userfault {
                 [self.0 as usize, messages.as_mut_ptr() as usize, size_of_val(messages), 0, 0, 0],
             )
         };
-        result.unwrap_or(0) / size_of::<Message>()
+        match result {
+            Ok(bytes) => Ok(bytes / size_of::<Message>()),
+            Err(Errno::MFILE) => Err(Errno::MFILE),
+            Err(_) => Ok(0),
+        }
     }
 
     fn outcome(result: Result<usize, Errno>, done: i64) -> Result<(), Stopped> {

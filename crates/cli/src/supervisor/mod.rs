@@ -403,7 +403,7 @@ impl Supervisor {
                 self.census.largest(),
                 size::show(bytes),
                 size::show(self.settings.limit),
-                size::suggest(bytes + bytes / 8 + (8 << 20)),
+                size::suggest(bytes),
             );
             self.end_group(Outcome::UnmanagedAboveLimit, &message);
         }

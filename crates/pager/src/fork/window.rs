@@ -165,7 +165,7 @@ impl Handler {
             return;
         }
         let mut messages = [Message::EMPTY; 8];
-        let count = child.read(&mut messages);
+        let count = self.read_some(child, &mut messages);
         for message in &messages[..count] {
             if let Event::Fault { address, access, thread } = message.event() {
                 self.serve_frozen(child, Fault { address, access, thread, turn: Turn::First }, Whose::Child);
