@@ -1,6 +1,7 @@
 //! Reclaim: when memory is taken, from whom, which pages, and when nothing is left to take.
 
 pub mod aging;
+pub mod division;
 pub mod shares;
 pub mod standstill;
 pub mod watermarks;

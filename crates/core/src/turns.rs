@@ -75,6 +75,12 @@ impl Turns {
         })
     }
 
+    /// Is the store the one device that comes first among `available`, without an equal?
+    pub fn store_is_first(&self, available: DeviceMask) -> bool {
+        let first = self.first(available);
+        !first.is_empty() && first == self.store
+    }
+
     /// So many pages went where [`Turns::next`] said.
     pub fn used(&mut self, pages: u64) {
         self.left = self.left.saturating_sub(pages);

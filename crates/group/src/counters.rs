@@ -44,6 +44,8 @@ named! {
         ScannedBackground = "pgscan_kswapd",
         /// Pages evicted by the background evictor.
         StolenBackground = "pgsteal_kswapd",
+        /// Pages compressed by who waited for memory, in the evictor's stead.
+        StolenDirect = "pgsteal_direct",
         /// Times that a fault had to wait for memory (direct reclaim).
         DirectReclaims = "allocstall",
         /// Pages that left without being written: their stored copy was kept when they came back, and they were not changed.

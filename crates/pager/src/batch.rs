@@ -78,17 +78,19 @@ impl Evictor {
         let faulting = if self.others_are_active() { NO_CPU } else { self.engine.faulting_cpu.load(Relaxed) };
         self.placement.keep_away(faulting);
         let joined = self.scattered == Scattered::Yes && self.placement.join(faulting);
-        self.isolate_batch(&mut batch);
-        if joined {
-            self.placement.leave();
-        }
-        if batch.isolated > 0 {
-            let few = batch.isolated < SCATTERED_RUN * batch.moves;
-            self.scattered = if few { Scattered::Yes } else { Scattered::No };
-        }
-        self.write_back_batch(&mut batch);
+        // As many folios as a batch brings in will be due, and are from now on.
+        self.with_help(BATCH_PAGES / FOLIO_PAGES as u64, |evictor| {
+            evictor.isolate_batch(&mut batch);
+            if joined {
+                evictor.placement.leave();
+            }
+            if batch.isolated > 0 {
+                let few = batch.isolated < SCATTERED_RUN * batch.moves;
+                evictor.scattered = if few { Scattered::Yes } else { Scattered::No };
+            }
+            evictor.write_back_batch(&mut batch);
+        });
         self.stuck = batch.stuck;
-        self.engine.figures().add(Counter::StolenBackground, batch.written);
         batch
     }
 

@@ -8,6 +8,7 @@
 
 use crate::advice::Advices;
 use crate::arena::{Arena, Heirs};
+use crate::direct_reclaim::Shares;
 use crate::fork::ForkState;
 use crate::futex::{self, Lock, Sharing};
 use crate::link;
@@ -93,6 +94,8 @@ pub struct Engine {
     pub(crate) serve_lock: Lock,
     pub(crate) descriptors: Descriptors,
     pub(crate) staging: UnsafeCell<Staging>,
+    /// Who writes what of staging back.
+    pub(crate) shares: Shares,
     /// Huge pages that wait for their next use.
     pub(crate) pool: Pool,
     /// Is it worth bringing back what lies around a page?

@@ -36,7 +36,7 @@ const MESSAGES: usize = 16;
 /// How often a throttled handler looks again, and how often one with a fork under way does.
 const LOOK_AGAIN_NS: u64 = 300_000;
 /// Looks of a throttled handler before one fault is served all the same, short of the brink.
-const LOOKS: u32 = 60;
+const LOOKS: u64 = 60;
 /// Between two faults that are served in a fork's window while the group is at its limit.
 const WINDOW_FAULT_NS: u64 = 1_000_000;
 /// The same on the brink.
@@ -471,7 +471,8 @@ impl Handler {
             return false;
         }
         engine.figures().add(Counter::DirectReclaims, 1);
-        for _ in 0..LOOKS {
+        let until_ns = sys::now_ns() + LOOKS * LOOK_AGAIN_NS;
+        while sys::now_ns() < until_ns {
             let observed = header.charge_sank.load(Acquire);
             if engine.segment().charge_bytes() < marks.limit
                 || header.state.load(Relaxed) == GroupState::Ending as u32
@@ -482,8 +483,10 @@ impl Handler {
                 // That goes first: what it waits for may be what frees memory.
                 return true;
             }
-            futex::post(&me.wake, Sharing::Shared);
-            futex::wait(&header.charge_sank, observed, LOOK_AGAIN_NS, Sharing::Shared);
+            if !self.reclaim_directly() {
+                futex::post(&me.wake, Sharing::Shared);
+                futex::wait(&header.charge_sank, observed, LOOK_AGAIN_NS, Sharing::Shared);
+            }
             self.read_messages();
             if !engine.fork.window_is_shut() {
                 return true;

@@ -14,6 +14,7 @@ mod candidates;
 mod clean;
 mod cold;
 mod demote;
+mod direct_reclaim;
 mod due;
 pub mod engine;
 mod events;

@@ -87,6 +87,14 @@ impl Staging {
     pub fn occupied(&self) -> u64 {
         self.pushed - self.recycled
     }
+    /// Number of the oldest folio that waits, or of the next that comes.
+    pub fn written(&self) -> u64 {
+        self.written
+    }
+    /// The place of a folio by its number.
+    pub fn place_of(&self, number: u64) -> u32 {
+        (number % self.places) as u32
+    }
     /// All places.
     pub fn places(&self) -> u64 {
         self.places

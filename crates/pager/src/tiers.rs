@@ -53,6 +53,11 @@ impl Evictor {
         }
     }
 
+    /// Does what is written back now go to the store, as long as it takes it, whatever its turn?
+    pub(crate) fn writes_to_store_alone(&self) -> bool {
+        !self.desperate && !self.stuck && self.turns.store_is_first(self.available())
+    }
+
     /// Writes the oldest folio back, to the device whose turn it is.
     pub(crate) fn write_back(&mut self) -> Result<u64, ()> {
         let result = self.write_back_in_turn();

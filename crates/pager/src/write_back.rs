@@ -57,6 +57,7 @@ impl Engine {
         // SAFETY: the ring is used by the evictor, which we are, with the lock held.
         let staging = unsafe { &mut *self.staging.get() };
         let Some(place) = staging.oldest() else { return Ok(0) };
+        self.shares.take(staging.written());
         let staged = staging.address(place);
         let folio = staging.folio_mut(place);
         let block = self.table.block(folio.address);
@@ -65,8 +66,8 @@ impl Engine {
         let mut refused = [None; FOLIO_PAGES];
         for (page, refused) in refused.iter_mut().enumerate() {
             let Some(entry) = folio.entries[page] else { continue };
-            let is_clean = folio.clean >> page & 1 != 0;
-            if !is_clean && is_leaving(block, base + page, entry) {
+            let is_stored = self.is_stored(place, folio.clean, page);
+            if !is_stored && is_leaving(block, base + page, entry) {
                 // SAFETY: the place belongs to this folio until it is popped; a page taken back meanwhile leaves its contents here.
                 let bytes = unsafe { &*((staged + page * PAGE) as *const Page) };
                 match self.write_to_store(scratch, entry, bytes, tier) {
@@ -109,10 +110,11 @@ impl Engine {
                 stored |= self.end_page(block, folio, page);
             }
         }
-        self.account(folio, stored);
+        self.account(folio, stored, self.shares.stored(place));
         match stuck {
             Some(stuck) => Err(stuck),
             None => {
+                self.shares.forget(place);
                 staging.pop();
                 Ok(u64::from(stored.count_ones()))
             }
@@ -188,7 +190,8 @@ impl Engine {
             return false;
         }
         let is_clean = folio.clean >> page & 1 != 0;
-        if !is_clean && !self.write_staged(scratch, entry, staging.address(place) + page * PAGE) {
+        let is_stored = self.is_stored(place, folio.clean, page);
+        if !is_stored && !self.write_staged(scratch, entry, staging.address(place) + page * PAGE) {
             return false;
         }
         self.space.leave_cache(entry, 1);
@@ -222,9 +225,11 @@ impl Engine {
         Pages::from(self.finish(block, page_index(folio.address) + page, entry)) << page
     }
 
-    /// These pages of the folio are stored now.
-    fn account(&self, folio: &Folio, stored: Pages) {
+    /// These pages of the folio are stored now, some of them by who waited for memory.
+    fn account(&self, folio: &Folio, stored: Pages, helped: Pages) {
         let clean = stored & folio.clean;
+        self.figures().add(Counter::StolenBackground, u64::from((stored & !helped).count_ones()));
+        self.figures().add(Counter::StolenDirect, u64::from((stored & helped).count_ones()));
         self.figures().add(Counter::PagesOut, u64::from((stored & !clean).count_ones()));
         self.figures().add(Counter::StolenClean, u64::from(clean.count_ones()));
         self.around.displaced(folio.address / FOLIO, stored);
@@ -244,7 +249,7 @@ impl Engine {
             debug_assert!(folio.entries[page].is_none() || is_clean, "it would be lost");
             stored |= self.end_page(block, folio, page);
         }
-        self.account(folio, stored);
+        self.account(folio, stored, 0);
         staging.take_back();
         staging.empty(self.userfault(), place);
         u64::from(stored.count_ones())
@@ -264,7 +269,7 @@ impl Engine {
     }
 }
 
-fn is_leaving(block: Option<&Block>, index: usize, entry: SwapEntry) -> bool {
+pub(crate) fn is_leaving(block: Option<&Block>, index: usize, entry: SwapEntry) -> bool {
     // A page that is being copied back counts too: the copy may yet fail.
     block.is_some_and(|block| {
         matches!(block.word(index).state(), PageState::Leaving(found) | PageState::Returning(found) if found == entry)
