@@ -7,13 +7,12 @@ use crate::read_around::Found;
 use crate::readahead::Readahead;
 use crate::reading::Purpose;
 use crate::staging::{FOLIO, FOLIO_PAGES};
-use crate::uffd::{Access, Stopped};
+use crate::uffd::Access;
 use crate::whole::{WHOLE_ORDER, Whole};
-use core::ops::Range;
 use core::sync::atomic::Ordering::Relaxed;
-use folioswap_core::history::{Direction, Window};
+use folioswap_core::history::Window;
 use folioswap_core::page::{Heat, PageState, PageWord};
-use folioswap_core::page_table::{BLOCK, BLOCK_PAGES, Block, PAGE};
+use folioswap_core::page_table::{BLOCK, Block, PAGE};
 use folioswap_core::space::Movers;
 use folioswap_devices::Page;
 use folioswap_group::counters::{Counter, SizeCounter};
@@ -91,7 +90,7 @@ impl Handler {
                 _ if fault.access == Access::WriteProtected => self.write_to_protected(block, address),
                 PageState::Leaving(_) | PageState::Stored(_) => {
                     let window = engine.window(block, address);
-                    let resolved = self.swap_in(block, address, fault.access, Purpose::Fault);
+                    let resolved = self.swap_in(block, address, fault.access, window, Purpose::Fault);
                     if resolved {
                         self.swap_in_ahead(address, fault.access, window);
                         self.bring_blocks_ahead(address, fault.access, window);
@@ -100,7 +99,7 @@ impl Handler {
                 }
                 PageState::Present(_) | PageState::Removed { .. } => {
                     let window = engine.window(block, address);
-                    let resolved = self.first_touch(block, address);
+                    let resolved = self.first_touch(block, address, window);
                     if resolved {
                         self.bring_blocks_ahead(address, fault.access, window);
                     }
@@ -118,85 +117,20 @@ impl Handler {
         }
     }
 
-    /// Fills never touched memory with zeroes. True: resolved.
-    fn first_touch(&mut self, block: &Block, address: usize) -> bool {
-        let engine = self.engine;
-        let (index, window) = (page_index(address), engine.window(block, address));
-        if window.order == WHOLE_ORDER
-            && engine.wants_huge_pages(address & !(BLOCK - 1))
-            && self.first_touch_whole(block, address & !(BLOCK - 1)) == Whole::Done
-        {
-            engine.figures().add(Counter::MinorFaults, 1);
-            return true;
-        }
-        // A word cannot tell what was never touched from what is there: both are claimed, so that what is there stays there
-        // until the kernel has said so.
-        let claimed = claim_to_fill(block, index, window);
-        if claimed.is_empty() {
-            // The evictor was faster with this word: look at it again.
-            return false;
-        }
-        // For a read too: the shared zero page would be cheaper, but the write that follows would make a page of it behind
-        // our back, unaccounted and at full speed.
-        let fill = |pages: &Range<usize>| {
-            let (to, bytes) = (address - index * PAGE + pages.start * PAGE, pages.len() * PAGE);
-            // SAFETY: the zeroes are the engine's memory.
-            unsafe { engine.userfault().copy(to, self.buffers.zeroes(), bytes) }
-        };
-        let reached = |pages: &Range<usize>, result| match result {
-            Ok(()) => pages.clone(),
-            Err(Stopped { done, .. }) => pages.start..pages.start + done / PAGE,
-        };
-        // The kernel fills upwards and stops at what it cannot fill: the page itself comes first, then what lies below it.
-        let (mut asked, below) = (index..claimed.end, claimed.start..index);
-        let mut result = fill(&asked);
-        if asked.len() > 1 && matches!(result, Err(Stopped { done: 0, why: Errno::NOENT })) {
-            // The window reaches past the end of the mapping.
-            asked = index..index + 1;
-            result = fill(&asked);
-        }
-        let done = reached(&asked, result);
-        let done_below =
-            if done.is_empty() || below.is_empty() { 0..0 } else { reached(&below, fill(&below)) };
-        for page in claimed {
-            let word = block.word(page);
-            let is_filled = done.contains(&page) || done_below.contains(&page);
-            if let Some(after) = if is_filled { word.filled() } else { word.not_filled() } {
-                block.set(page, after);
-            }
-        }
-        match result {
-            Err(Stopped { done: 0, why: Errno::AGAIN }) => {
-                self.read_messages();
-                return false;
-            }
-            Err(Stopped { done: 0, why: Errno::NOMEM }) => {
-                rustix::thread::sched_yield();
-                self.read_messages();
-                return false;
-            }
-            // Somebody was faster, or the mapping is gone: let the thread look again.
-            Err(Stopped { done: 0, .. }) => {
-                engine.userfault().wake(address, PAGE);
-                return true;
-            }
-            _ => {}
-        }
-        let first = if done_below.end == index { done_below.start } else { index };
-        block.history.remember(first, done.end, window.order);
-        let bytes = (done.len() + done_below.len()) * PAGE;
-        engine.member().charge_bytes.fetch_add(bytes as u64, Relaxed);
-        engine.figures().add(Counter::MinorFaults, 1);
-        true
-    }
-
-    /// Brings a page back, with what should come along. True: resolved.
-    fn swap_in(&mut self, block: &Block, address: usize, access: Access, purpose: Purpose) -> bool {
+    /// Brings a page back, with what should come along of `window`. True: resolved.
+    pub(crate) fn swap_in(
+        &mut self,
+        block: &Block,
+        address: usize,
+        access: Access,
+        window: Window,
+        purpose: Purpose,
+    ) -> bool {
         let engine = self.engine;
         let whole = match block.word(page_index(address)).state() {
             PageState::Leaving(entry) => self.return_whole(block, address, entry),
             _ if purpose == Purpose::Fault
-                && engine.window(block, address).order == WHOLE_ORDER
+                && window.order == WHOLE_ORDER
                 && engine.wants_huge_pages(address & !(BLOCK - 1)) =>
             {
                 self.swap_in_whole(block, address, access, purpose)
@@ -206,7 +140,7 @@ impl Handler {
         if whole != Whole::Refused {
             return whole == Whole::Done;
         }
-        let (index, readahead) = (page_index(address), engine.readahead(block, address));
+        let (index, readahead) = (page_index(address), engine.readahead(block, address, window));
         let (first, order) = (index & !(FOLIO_PAGES - 1), readahead.order);
         let base = address - (index - first) * PAGE;
         let mut claimed: [Option<Claimed>; FOLIO_PAGES] = [None; FOLIO_PAGES];
@@ -310,36 +244,6 @@ impl Handler {
             }
         }
         resolved
-    }
-
-    /// The rest of a window of more than 64 KiB: the pieces that a walk will come to next, as long as all of the next one is in the
-    /// compressed store, nobody else waits, and the group is below its limit. The thread that walks goes on meanwhile.
-    fn swap_in_ahead(&mut self, address: usize, access: Access, window: Window) {
-        let engine = self.engine;
-        let (piece, base) = (page_index(address) / FOLIO_PAGES, address & !(BLOCK - 1));
-        let most = (1usize << window.order) / FOLIO_PAGES;
-        for further in 1..most {
-            let next = match window.direction {
-                Direction::Forwards => Some(piece + further).filter(|&next| next < BLOCK_PAGES / FOLIO_PAGES),
-                Direction::Backwards => piece.checked_sub(further),
-            };
-            self.read_messages();
-            // After what was read the block may be another's.
-            let (Some(next), Some(block)) = (next, engine.table.block(base)) else { return };
-            let is_stored = |page| match block.word(page).state() {
-                PageState::Stored(entry) => engine.space.file_slot(entry).is_none(),
-                _ => false,
-            };
-            let pages = next * FOLIO_PAGES..(next + 1) * FOLIO_PAGES;
-            let (first, last) = (pages.start, pages.end - 1);
-            if !pages.clone().all(is_stored) || engine.is_at_limit() || self.has_more_to_do() {
-                return;
-            }
-            let page = if window.direction == Direction::Forwards { first } else { last };
-            if !self.swap_in(block, base + page * PAGE, access, Purpose::Ahead) {
-                return;
-            }
-        }
     }
 
     /// Reads the stored page `page` of the window into its buffer, and with it those that follow it on the file device.
@@ -546,23 +450,6 @@ impl Handler {
         engine.userfault().wake(address, PAGE);
         true
     }
-}
-
-/// Claims pages that may be filled with zeroes: the page `index`, and those of its window up to the next that is elsewhere, within
-/// 64 KiB. Empty: the page itself is elsewhere.
-fn claim_to_fill(block: &Block, index: usize, window: Window) -> Range<usize> {
-    if !begin_filling(block, index) {
-        return index..index;
-    }
-    let piece = index - index % FOLIO_PAGES;
-    let run = window.run(index - piece, FOLIO_PAGES, |page| begin_filling(block, piece + page));
-    piece + run.start..piece + run.end
-}
-
-/// Claims a page that may be filled with zeroes, if nothing is there.
-pub(crate) fn begin_filling(block: &Block, index: usize) -> bool {
-    let before = block.word(index);
-    before.fill().is_some_and(|filling| block.replace(index, before, filling).is_ok())
 }
 
 fn claim(block: &Block, index: usize) -> Option<Claimed> {

@@ -7,6 +7,7 @@
 
 pub mod account;
 pub mod advice;
+mod ahead;
 pub mod announce;
 pub mod arena;
 mod batch;
@@ -20,6 +21,7 @@ pub mod engine;
 mod events;
 mod evictor;
 mod fault;
+mod first_touch;
 mod folio;
 pub mod fork;
 pub mod futex;

@@ -83,10 +83,10 @@ impl Engine {
         Window { order, ..window }
     }
 
-    /// What a fault on the page at `address`, which is away, should bring back. Handler only.
-    pub(crate) fn readahead(&self, block: &Block, address: usize) -> Readahead {
-        let (index, whole) = (page_index(address), self.window(block, address));
-        let mut order = self.largest_order(address, whole.order.min(PIECE_ORDER));
+    /// What a fault on the page at `address`, which is away, should bring back, where the history advises `advised`. Handler only.
+    pub(crate) fn readahead(&self, block: &Block, address: usize, advised: Window) -> Readahead {
+        let index = page_index(address);
+        let mut order = self.largest_order(address, advised.order.min(PIECE_ORDER));
         let first = index & !(FOLIO_PAGES - 1);
         let in_store = |page| match block.word(page).state() {
             // A hint: the page is not claimed, and its entry may be given up just now.
@@ -112,7 +112,7 @@ impl Engine {
         if let Some(folio) = self.folio_of(block.word(index)) {
             pages |= pages_that(first, |page| self.folio_of(block.word(page)) == Some(folio));
         }
-        Readahead { pages, order, walked: whole.order, window, reason }
+        Readahead { pages, order, walked: advised.order, window, reason }
     }
 
     /// Where in the swap cache the page's folio waits for its write-back, if it does.
@@ -153,7 +153,8 @@ mod tests {
     }
 
     fn readahead(engine: &Engine, page: usize) -> Readahead {
-        engine.readahead(engine.table.block(PROGRAM).unwrap(), PROGRAM + page * PAGE)
+        let (block, address) = (engine.table.block(PROGRAM).unwrap(), PROGRAM + page * PAGE);
+        engine.readahead(block, address, engine.window(block, address))
     }
 
     /// Elsewhere, what lies around was wanted each time.

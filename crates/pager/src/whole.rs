@@ -9,7 +9,7 @@
 //! without a page table clear one in vain, before userfaultfd is asked.)
 
 use crate::engine::Engine;
-use crate::fault::begin_filling;
+use crate::first_touch::begin_filling;
 use crate::folio::StagedFolio;
 use crate::handler::Handler;
 use crate::isolate::page_index;
@@ -18,7 +18,6 @@ use crate::pool::{For, Taken};
 use crate::reading::Purpose;
 use crate::uffd::{Access, Stopped};
 use core::sync::atomic::Ordering::Relaxed;
-use folioswap_core::history::{Direction, Window};
 use folioswap_core::page::{Heat, PageState, PageWord};
 use folioswap_core::page_table::{BLOCK, BLOCK_PAGES, Block, PAGE};
 use folioswap_core::space::Movers;
@@ -29,9 +28,6 @@ use rustix::io::Errno;
 
 /// Order of a huge page.
 pub(crate) const WHOLE_ORDER: u8 = 9;
-
-/// Most blocks that a walk gets ahead of it.
-const BLOCKS_AHEAD: usize = 3;
 
 /// What became of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,47 +41,6 @@ pub(crate) enum Whole {
 }
 
 impl Handler {
-    /// In the middle of a walk: brings the blocks ahead of it that come as a whole, be it from a device or for the first time, as long as
-    /// there are huge pages for them, nobody else waits, and the group is below its limit. Asked four times in each block.
-    pub(crate) fn bring_blocks_ahead(&mut self, address: usize, access: Access, window: Window) {
-        let engine = self.engine;
-        let (index, block) = (page_index(address), address & !(BLOCK - 1));
-        let is_due = match window.direction {
-            Direction::Forwards => index.is_multiple_of(BLOCK_PAGES / 4),
-            Direction::Backwards => (index + 1).is_multiple_of(BLOCK_PAGES / 4),
-        };
-        if window.order < WHOLE_ORDER || !is_due {
-            return;
-        }
-        for further in 1..=engine.blocks_ahead() {
-            let start = match window.direction {
-                Direction::Forwards => block + further * BLOCK,
-                Direction::Backwards => block.saturating_sub(further * BLOCK),
-            };
-            self.read_messages();
-            let is_allowed = |page| engine.largest_order(page, WHOLE_ORDER) == WHOLE_ORDER;
-            if self.has_more_to_do()
-                || engine.is_at_limit()
-                || !engine.is_registered_whole(start)
-                || !is_allowed(start)
-                || !is_allowed(start + BLOCK - PAGE)
-            {
-                return;
-            }
-            let Some(block) = engine.table.block_or_insert(start, engine.arena) else { return };
-            let came = match block.word(0).state() {
-                PageState::Stored(_) => self.swap_in_whole(block, start, access, Purpose::Ahead),
-                // It came with an earlier look.
-                PageState::Present(_) if block.history.is_walked_through() => continue,
-                PageState::Present(_) | PageState::Removed { .. } => self.first_touch_whole(block, start),
-                _ => Whole::Refused,
-            };
-            if came != Whole::Done {
-                return;
-            }
-        }
-    }
-
     /// Fills the 2 MiB from `start` on with zeroes, if nothing of them is in memory or on a device.
     pub(crate) fn first_touch_whole(&mut self, block: &Block, start: usize) -> Whole {
         let engine = self.engine;
@@ -313,13 +268,8 @@ impl Handler {
 }
 
 impl Engine {
-    /// Most blocks that a walk gets ahead.
-    fn blocks_ahead(&self) -> usize {
-        if self.has_room_for_whole() { self.pool.slots().saturating_sub(1).min(BLOCKS_AHEAD) } else { 0 }
-    }
-
     /// Is all of the 2 MiB from `start` on registered, so that it may come as a whole?
-    fn is_registered_whole(&self, start: usize) -> bool {
+    pub(crate) fn is_registered_whole(&self, start: usize) -> bool {
         let _events_wait = self.move_lock.lock();
         // SAFETY: the set is used under the move lock.
         unsafe { &*self.registered.get() }.covers(start, start + BLOCK)
