@@ -1,5 +1,6 @@
 //! Serving one fault: find the page, bring it back with what should come along (`readahead.rs`), account for it.
 
+use crate::claim::{claim, unclaim};
 use crate::engine::Engine;
 use crate::handler::{Fault, Handler};
 use crate::isolate::{Pages, page_index};
@@ -46,12 +47,8 @@ impl Buffers {
     }
 }
 
-/// A page that the handler has claimed, and where from.
-#[derive(Clone, Copy)]
-struct Claimed {
-    word: PageWord,
-    from: PageState,
-}
+/// The pages of a piece that the handler has claimed: where each comes from.
+type Claimed = [Option<PageState>; FOLIO_PAGES];
 
 impl Engine {
     /// Pages went back into the program.
@@ -143,7 +140,7 @@ impl Handler {
         let (index, readahead) = (page_index(address), engine.readahead(block, address, window));
         let (first, order) = (index & !(FOLIO_PAGES - 1), readahead.order);
         let base = address - (index - first) * PAGE;
-        let mut claimed: [Option<Claimed>; FOLIO_PAGES] = [None; FOLIO_PAGES];
+        let mut claimed: Claimed = [None; FOLIO_PAGES];
         let mut failed = [false; FOLIO_PAGES];
         let (mut from_store, mut from_file, mut from_cache) = (0u64, 0u64, 0u64);
         let mut read_ahead: Pages = 0;
@@ -159,16 +156,15 @@ impl Handler {
         }
         let mut page = 0;
         while page < FOLIO_PAGES {
-            let Some(claim) = claimed[page] else {
+            let Some(from) = claimed[page] else {
                 page += 1;
                 continue;
             };
             let mut run = 1;
-            match claim.from {
+            match from {
                 // Looked up once: the write-back may end at any moment, but the place is not given back before we are done.
                 PageState::Leaving(entry) | PageState::Stored(entry) => {
-                    match engine.staging_place(entry).filter(|_| matches!(claim.from, PageState::Leaving(_)))
-                    {
+                    match engine.staging_place(entry).filter(|_| matches!(from, PageState::Leaving(_))) {
                         Some(place) => {
                             self.read_staged(place, first + page, page);
                             from_cache += 1;
@@ -190,21 +186,19 @@ impl Handler {
             page += run;
         }
         for page in 0..FOLIO_PAGES {
-            if failed[page]
-                && let Some(claim) = claimed[page].take()
-            {
-                unclaim(block, first + page, claim);
+            if failed[page] && claimed[page].take().is_some() {
+                unclaim(block, first + page);
                 if first + page == index {
                     self.unclaim_all(block, first, &claimed);
                     return self.poison(block, address);
                 }
             }
         }
-        let slot = match claimed[index - first].map(|claim| claim.from) {
+        let slot = match claimed[index - first] {
             Some(PageState::Stored(entry)) => engine.space.file_slot(entry),
             _ => None,
         };
-        let keep = self.copies_to_keep(access, block, (base, order), |page| match claimed[page]?.from {
+        let keep = self.copies_to_keep(access, block, (base, order), |page| match claimed[page]? {
             PageState::Stored(entry) => Some(entry),
             _ => None,
         });
@@ -252,7 +246,7 @@ impl Handler {
         &mut self,
         entry: SwapEntry,
         page: usize,
-        claimed: &[Option<Claimed>; FOLIO_PAGES],
+        claimed: &Claimed,
         mut bad: impl FnMut(usize),
     ) -> (usize, Purpose) {
         let space = &self.engine.space;
@@ -264,8 +258,8 @@ impl Handler {
         };
         let mut entries = [None; FOLIO_PAGES];
         let mut run = 0;
-        for claim in claimed[page..].iter().map_while(|claim| *claim) {
-            let PageState::Stored(next) = claim.from else { break };
+        for from in claimed[page..].iter().map_while(|from| *from) {
+            let PageState::Stored(next) = from else { break };
             if space.file_slot(next).map(folioswap_devices::FileSlot::raw) != Some(slot.raw() + run as u64) {
                 break;
             }
@@ -317,14 +311,14 @@ impl Handler {
         first: usize,
         readahead: &Readahead,
         keep: Pages,
-        claimed: &mut [Option<Claimed>; FOLIO_PAGES],
+        claimed: &mut Claimed,
     ) -> (bool, usize) {
         let engine = self.engine;
         let (mut page, mut copied) = (0, 0);
         let mut run_most = FOLIO_PAGES;
         while page < FOLIO_PAGES {
             let kept = keep >> page & 1;
-            let alike = |&(at, claim): &(usize, &Option<Claimed>)| claim.is_some() && keep >> at & 1 == kept;
+            let alike = |&(at, from): &(usize, &Option<PageState>)| from.is_some() && keep >> at & 1 == kept;
             let run = claimed.iter().enumerate().skip(page).take(run_most).take_while(alike).count();
             if run == 0 {
                 page += 1;
@@ -344,12 +338,12 @@ impl Handler {
                 Ok(()) => (run, None),
                 Err(stopped) => (stopped.done / PAGE, Some(stopped.why)),
             };
-            for (at, claim) in claimed.iter_mut().enumerate().skip(page).take(done) {
-                if let Some(claim) = claim.take() {
+            for (at, from) in claimed.iter_mut().enumerate().skip(page).take(done) {
+                if let Some(from) = from.take() {
                     if kept != 0 {
-                        self.keep_copy(block, first + at, claim, readahead.heat());
+                        self.keep_copy(block, first + at, from, readahead.heat());
                     } else {
-                        self.give_up_copy(block, first + at, claim, readahead.heat());
+                        self.give_up_copy(block, first + at, from, readahead.heat());
                     }
                 }
             }
@@ -360,8 +354,8 @@ impl Handler {
                 Some(Errno::AGAIN) if done > 0 => {}
                 Some(Errno::EXIST) => {
                     // It is there already: it was served while a fork froze the words. What is stored is old.
-                    if let Some(claim) = claimed[page].take() {
-                        self.give_up_copy(block, first + page, claim, readahead.heat());
+                    if let Some(from) = claimed[page].take() {
+                        self.give_up_copy(block, first + page, from, readahead.heat());
                     }
                     engine.userfault().wake(base + page * PAGE, PAGE);
                     page += 1;
@@ -377,8 +371,8 @@ impl Handler {
                 Some(_) if run - done > 1 => run_most = 1,
                 // The mapping is gone, or the process ends: let the thread look for itself.
                 Some(_) => {
-                    if let Some(claim) = claimed[page].take() {
-                        unclaim(block, first + page, claim);
+                    if claimed[page].take().is_some() {
+                        unclaim(block, first + page);
                     }
                     engine.userfault().wake(base + page * PAGE, PAGE);
                     page += 1;
@@ -389,36 +383,36 @@ impl Handler {
     }
 
     /// The page is in the program: its entry is given up. One that was still in staging is the evictor's to free.
-    fn give_up_copy(&mut self, block: &Block, index: usize, claim: Claimed, heat: Heat) {
+    fn give_up_copy(&mut self, block: &Block, index: usize, from: PageState, heat: Heat) {
         let engine = self.engine;
         // What waited in staging was wanted soon after.
-        let heat = if matches!(claim.from, PageState::Leaving(_)) { Heat::Hot } else { heat };
+        let heat = if matches!(from, PageState::Leaving(_)) { Heat::Hot } else { heat };
         block.set(index, PageWord::present(heat));
-        if let PageState::Stored(entry) = claim.from {
+        if let PageState::Stored(entry) = from {
             engine.space.put(entry, 1);
         }
         engine.note_returned(1);
     }
 
     /// The page is in the program, protected, and its entry stays: only after this does the evictor look at it again.
-    fn keep_copy(&mut self, block: &Block, index: usize, claim: Claimed, heat: Heat) {
-        match claim.word.returned_clean(heat) {
+    fn keep_copy(&mut self, block: &Block, index: usize, from: PageState, heat: Heat) {
+        match block.word(index).returned_clean(heat) {
             Some(clean) => {
-                if let PageState::Stored(entry) = claim.from {
+                if let PageState::Stored(entry) = from {
                     self.engine.space.note_kept(entry);
                 }
                 self.engine.clean_pages.fetch_add(1, Relaxed);
                 self.engine.note_returned(1);
                 block.set(index, clean);
             }
-            None => self.give_up_copy(block, index, claim, heat),
+            None => self.give_up_copy(block, index, from, heat),
         }
     }
 
-    fn unclaim_all(&self, block: &Block, first: usize, claimed: &[Option<Claimed>; FOLIO_PAGES]) {
-        for (page, claim) in claimed.iter().enumerate() {
-            if let Some(claim) = claim {
-                unclaim(block, first + page, *claim);
+    fn unclaim_all(&self, block: &Block, first: usize, claimed: &Claimed) {
+        for (page, from) in claimed.iter().enumerate() {
+            if from.is_some() {
+                unclaim(block, first + page);
             }
         }
     }
@@ -449,18 +443,5 @@ impl Handler {
         }
         engine.userfault().wake(address, PAGE);
         true
-    }
-}
-
-fn claim(block: &Block, index: usize) -> Option<Claimed> {
-    let before = block.word(index);
-    let word = before.claim()?;
-    block.replace(index, before, word).ok()?;
-    Some(Claimed { word, from: before.state() })
-}
-
-fn unclaim(block: &Block, index: usize, claim: Claimed) {
-    if let Some(word) = claim.word.unclaim() {
-        block.set(index, word);
     }
 }

@@ -12,6 +12,7 @@ pub mod announce;
 pub mod arena;
 mod batch;
 mod candidates;
+mod claim;
 mod clean;
 mod cold;
 mod demote;

@@ -8,6 +8,7 @@
 //! in the blocks that it will come to next. (Asking the kernel for huge pages in the program's stead would make each fault in 2 MiB
 //! without a page table clear one in vain, before userfaultfd is asked.)
 
+use crate::claim::{claim_all, unclaim};
 use crate::engine::Engine;
 use crate::first_touch::begin_filling;
 use crate::folio::StagedFolio;
@@ -99,9 +100,8 @@ impl Handler {
             SlotWord::Cached { folio: of, .. } => StagedFolio::of(of) == folio,
             _ => false,
         };
-        let leaving =
-            |page| matches!(block.word(page).state(), PageState::Leaving(entry) if is_of_folio(entry));
-        if !claim_all(block, leaving) {
+        let is_leaving = |state| matches!(state, PageState::Leaving(entry) if is_of_folio(entry));
+        if !claim_all(block, is_leaving) {
             return Whole::Refused;
         }
         let staged = staging.address(folio.place);
@@ -149,11 +149,11 @@ impl Handler {
             return Whole::Refused;
         }
         // Who waits for a page waits for a file. Nobody else should: events are not read meanwhile.
-        let is_stored = |page| match block.word(page).state() {
+        let is_stored = |state| match state {
             PageState::Stored(entry) => purpose == Purpose::Fault || engine.space.file_slot(entry).is_none(),
             _ => false,
         };
-        if !(0..BLOCK_PAGES).all(is_stored) {
+        if !(0..BLOCK_PAGES).all(|page| is_stored(block.word(page).state())) {
             return Whole::Refused;
         }
         let refused = || {
@@ -289,25 +289,6 @@ impl Engine {
         }
         // Without an answer no page would be safe any more.
         crate::sys::kill_self()
-    }
-}
-
-/// Claims all pages of a block that are as `wanted` says, or none.
-fn claim_all(block: &Block, wanted: impl Fn(usize) -> bool) -> bool {
-    let claim = |page: usize| {
-        let word = block.word(page);
-        wanted(page) && word.claim().is_some_and(|claimed| block.replace(page, word, claimed).is_ok())
-    };
-    let claimed = (0..BLOCK_PAGES).take_while(|&page| claim(page)).count();
-    if claimed < BLOCK_PAGES {
-        (0..claimed).for_each(|page| unclaim(block, page));
-    }
-    claimed == BLOCK_PAGES
-}
-
-fn unclaim(block: &Block, page: usize) {
-    if let Some(word) = block.word(page).unclaim() {
-        block.set(page, word);
     }
 }
 
