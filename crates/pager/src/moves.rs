@@ -5,7 +5,6 @@ use crate::isolate::{Pages, Refused};
 use crate::pagemap;
 use crate::row_pages::{ROW_PAGES, RowPages};
 use crate::staging::FOLIO_PAGES;
-use crate::sys;
 use crate::uffd::Stopped;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use folioswap_core::page_table::PAGE;
@@ -134,15 +133,9 @@ impl Engine {
         moved
     }
 
-    /// Which of the pages (up to 16) are present. Without an answer no page would be safe any more: then this process ends.
+    /// Which of the pages (up to 16) are present.
     fn pages_certainly(&self, address: usize, pages: usize) -> Pages {
-        for _ in 0..1000 {
-            if let Ok(now) = pagemap::now(self.descriptors.pagemap.load(Relaxed), address, pages) {
-                return now.present;
-            }
-            rustix::thread::sched_yield();
-        }
-        sys::kill_self()
+        pagemap::certainly(|| pagemap::now(self.descriptors.pagemap.load(Relaxed), address, pages)).present
     }
 
     /// What was registered as one range had a hole just then, which is mapped by now: the next look at the mappings finds it.

@@ -11,6 +11,9 @@ const PAGE_IS_PFNZERO: u64 = 1 << 5;
 const PAGE_IS_HUGE: u64 = 1 << 6;
 const SCAN: u32 = (3 << 30) | ((size_of::<raw::pm_scan_arg>() as u32) << 16) | ((b'f' as u32) << 8) | 16;
 
+/// How often [`certainly`] asks.
+const ATTEMPTS: u32 = 1000;
+
 /// Pages in a row that a scan found; those of the kernel's huge pages by themselves.
 pub type Region = raw::page_region;
 
@@ -121,4 +124,15 @@ pub fn is_whole(region: &Region) -> bool {
 pub fn is_empty(pagemap: i32, start: usize, end: usize) -> bool {
     let mut regions = [EMPTY; 1];
     present(pagemap, start, end, &mut regions).is_ok_and(|scan| scan.regions == 0 && scan.end == end)
+}
+
+/// The answer to a question on which a page's bytes depend. Without one no page would be safe any more: then this process ends.
+pub(crate) fn certainly<T>(ask: impl Fn() -> Result<T, Errno>) -> T {
+    for _ in 0..ATTEMPTS {
+        if let Ok(answer) = ask() {
+            return answer;
+        }
+        rustix::thread::sched_yield();
+    }
+    sys::kill_self()
 }

@@ -277,18 +277,13 @@ impl Engine {
 
     /// Is nothing (or the shared zero page) at this page of staging?
     fn is_certainly_empty(&self, page: usize) -> bool {
-        let pagemap = self.descriptors.pagemap.load(Relaxed);
-        for _ in 0..1000 {
-            let found = pagemap::present(pagemap, page, page + PAGE, &mut [pagemap::EMPTY; 1]);
+        pagemap::certainly(|| {
+            let pagemap = self.descriptors.pagemap.load(Relaxed);
+            let found = pagemap::present(pagemap, page, page + PAGE, &mut [pagemap::EMPTY; 1])?;
             // A page in the kernel's own swap, or on its way to another frame, is not present, and there all the same.
-            let now = pagemap::now(pagemap, page, 1);
-            if let (Ok(scan), Ok(now)) = (found, now) {
-                return scan.regions == 0 && now.swapped == 0;
-            }
-            rustix::thread::sched_yield();
-        }
-        // Without an answer no page would be safe any more.
-        crate::sys::kill_self()
+            let now = pagemap::now(pagemap, page, 1)?;
+            Ok(found.regions == 0 && now.swapped == 0)
+        })
     }
 }
 
