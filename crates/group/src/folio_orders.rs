@@ -47,11 +47,12 @@ impl FolioOrders {
         }
     }
 
-    /// The order that stands for `order` there: the largest up to it that is allowed, or else, where it is not 0, the next larger one.
-    pub const fn nearest_allowed(self, order: u8, advised: Advised) -> u8 {
-        let below = self.largest_allowed(order, advised);
-        let above = self.orders(advised) >> 1 << 1;
-        if below > 0 || order == 0 || above == 0 { below } else { above.trailing_zeros() as u8 }
+    /// The order that stands for `order` there, up to `at_most`: the largest up to it that is allowed, or else, where it is not 0, the
+    /// next larger one.
+    pub const fn nearest_allowed(self, order: u8, at_most: u8, advised: Advised) -> u8 {
+        let below = self.largest_allowed(if order < at_most { order } else { at_most }, advised);
+        let above = (self.orders(advised) >> 1 << 1).trailing_zeros();
+        if below > 0 || order == 0 || above > at_most as u32 { below } else { above as u8 }
     }
 
     const fn orders(self, advised: Advised) -> u32 {
@@ -86,16 +87,22 @@ mod tests {
     #[test]
     fn the_nearest_is_the_largest_below_or_the_next_above() {
         let only = |order: u32| FolioOrders { always: 1 << order, madvise: 0 };
-        for (orders, order, expected) in [
-            (FolioOrders::ALL, 2, 2),
-            (FolioOrders::NONE, 4, 0),
-            (only(4), 0, 0),
-            (only(4), 2, 4),
-            (only(4), 9, 4),
-            (only(9), 1, 9),
-            (FolioOrders { always: 1, madvise: 0 }, 3, 0),
+        for (orders, order, at_most, expected) in [
+            (FolioOrders::ALL, 2, 9, 2),
+            (FolioOrders::NONE, 4, 9, 0),
+            (only(4), 0, 9, 0),
+            (only(4), 2, 9, 4),
+            (only(4), 9, 9, 4),
+            (only(9), 1, 9, 9),
+            (FolioOrders { always: 1, madvise: 0 }, 3, 9, 0),
+            (FolioOrders::ALL, 8, 4, 4),
+            (only(4), 2, 4, 4),
+            (only(6), 2, 4, 0),
+            (only(6), 8, 4, 0),
+            (FolioOrders { always: 1 << 3 | 1 << 9, madvise: 0 }, 1, 4, 3),
         ] {
-            assert_eq!(orders.nearest_allowed(order, Advised::Nothing), expected, "{orders:?} {order}");
+            let nearest = orders.nearest_allowed(order, at_most, Advised::Nothing);
+            assert_eq!(nearest, expected, "{orders:?} {order} up to {at_most}");
         }
     }
 

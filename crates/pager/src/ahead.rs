@@ -67,7 +67,7 @@ impl Handler {
                 Direction::Backwards => block.saturating_sub(further * BLOCK),
             };
             self.read_messages();
-            let is_allowed = |page| engine.largest_order(page, WHOLE_ORDER) == WHOLE_ORDER;
+            let is_allowed = |page| engine.allows_order(page, WHOLE_ORDER);
             if self.has_more_to_do()
                 || engine.is_at_limit()
                 || !engine.is_registered_whole(start)

@@ -50,6 +50,12 @@ impl Engine {
         (self.segment().folio_orders(), self.advised(address))
     }
 
+    /// May memory at `address` come or leave in folios of this order?
+    pub(crate) fn allows_order(&self, address: usize, order: u8) -> bool {
+        let (orders, advised) = self.folio_orders(address);
+        orders.allows(order, advised)
+    }
+
     /// The largest order, `at_most` at most, in which memory at `address` may come or leave.
     pub(crate) fn largest_order(&self, address: usize, at_most: u8) -> u8 {
         let (orders, advised) = self.folio_orders(address);

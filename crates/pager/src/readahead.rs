@@ -71,16 +71,10 @@ impl Engine {
         let beside = |address| self.table.block(address).map(|block| &block.history);
         let before = || beside(address.wrapping_sub(PAGE));
         let window = block.history.window(page_index(address), before, || beside(address + PAGE));
-        let at_most = if self.has_room_for_whole() { window.order } else { window.order.min(PIECE_ORDER) };
+        let at_most = if self.has_room_for_whole() { WINDOW_ORDER_MAX } else { PIECE_ORDER };
         let (orders, advised) = self.folio_orders(address);
         // A window that grows in steps which are not allowed would never come to the one that is.
-        let order = match orders.nearest_allowed(at_most, advised) {
-            order if order > PIECE_ORDER && !self.has_room_for_whole() => {
-                orders.largest_allowed(PIECE_ORDER, advised)
-            }
-            order => order,
-        };
-        Window { order, ..window }
+        Window { order: orders.nearest_allowed(window.order, at_most, advised), ..window }
     }
 
     /// What a fault on the page at `address`, which is away, should bring back, where the history advises `advised`. Handler only.
@@ -97,9 +91,7 @@ impl Engine {
         let mut pages: Pages = 1 << (index - first);
         if reason == Reason::Touched && in_store(index) {
             let neighbours = pages_that(first, |page| page != index && in_store(page));
-            if self.largest_order(address, PIECE_ORDER) == PIECE_ORDER
-                && self.around.brings(address / FOLIO, neighbours)
-            {
+            if self.allows_order(address, PIECE_ORDER) && self.around.brings(address / FOLIO, neighbours) {
                 (reason, order) = (Reason::Around, PIECE_ORDER);
                 pages |= neighbours;
             }

@@ -50,7 +50,7 @@ impl Evictor {
     /// May it leave as a whole? What relatives share stays, unless nothing else is left.
     pub(crate) fn whole_look(&self, start: usize, asks: Asks<'_>, batch: &mut Batch) -> WholeLook {
         let engine = self.engine;
-        if engine.largest_order(start, WHOLE_ORDER) < WHOLE_ORDER {
+        if !engine.allows_order(start, WHOLE_ORDER) {
             return WholeLook::Pieces;
         }
         if engine.fork.has_relatives() && engine.pages_now(start, 1).exclusive == 0 {
