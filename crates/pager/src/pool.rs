@@ -127,20 +127,13 @@ impl Engine {
     pub(crate) fn take_whole(&self, purpose: For) -> Option<Taken> {
         let pool = &self.pool;
         pool.wanted.store(IDLE_LOOKS, Relaxed);
-        match purpose {
-            For::FirstTouch => pool
-                .change(CLEARED, BUSY)
-                .or_else(|| {
-                    let used = pool.change(USED, BUSY)?;
-                    clear(used);
-                    Some(used)
-                })
-                .or_else(|| self.whole_from_system(self.headroom())),
-            For::SwapIn => pool
-                .change(USED, BUSY)
-                .or_else(|| pool.change(CLEARED, BUSY))
-                .or_else(|| self.whole_from_system(self.headroom())),
-        }
+        let kept = match purpose {
+            For::FirstTouch => {
+                pool.change(CLEARED, BUSY).or_else(|| pool.change(USED, BUSY).inspect(|&used| clear(used)))
+            }
+            For::SwapIn => pool.change(USED, BUSY).or_else(|| pool.change(CLEARED, BUSY)),
+        };
+        kept.or_else(|| self.whole_from_system(self.headroom()))
     }
 
     /// Bytes that the group may take before it is beyond its limit by more than a huge page: a fraction of what that may be exceeded by.

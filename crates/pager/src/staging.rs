@@ -110,8 +110,12 @@ impl Staging {
     }
     /// Is there room for 2 MiB that begin where a huge page can?
     pub fn has_room_for_whole(&self) -> bool {
-        let skipped = self.pushed.next_multiple_of(WHOLE_PLACES) - self.pushed;
-        self.occupied() + skipped + WHOLE_PLACES < self.places
+        self.occupied() + self.until_whole() + WHOLE_PLACES < self.places
+    }
+
+    /// Places until the next one that begins 2 MiB.
+    fn until_whole(&self) -> u64 {
+        self.pushed.next_multiple_of(WHOLE_PLACES) - self.pushed
     }
 
     /// Leaves places empty until the next one begins 2 MiB, of which the kernel can keep a huge page. False: there is no room for one.
@@ -119,7 +123,7 @@ impl Staging {
         if !self.has_room_for_whole() {
             return false;
         }
-        for _ in 0..self.pushed.next_multiple_of(WHOLE_PLACES) - self.pushed {
+        for _ in 0..self.until_whole() {
             let place = (self.pushed % self.places) as usize;
             self.folios[place] = Folio { address: 0, entries: [None; FOLIO_PAGES], clean: 0 };
             self.pushed += 1;
