@@ -1,13 +1,14 @@
 //! The hot set under every engine: what is compared, and its tables: a block for each scan, a line for each engine.
 
-use crate::comparison::{Column, Contestant, Host, Terms};
+use crate::comparison::{Column, Host, Terms};
 use crate::data::Kind;
 use crate::engine::{Engine, Figures, RunError, step, tell};
 use crate::faults;
 use crate::hot_set::{self, HotTouches, SCANS, TURN};
+use crate::kinds;
 use crate::tables::{
-    self, MIB, PARENTHESES, PEAK, UNCHARGED, absent_row, cell, engines, failed, kernels_best, median, pages,
-    ratio, spread, values, without_kernel,
+    self, MIB, PARENTHESES, PEAK, UNCHARGED, absent_row, cell, kernels_best, median, ratio, spread, values,
+    without_kernel,
 };
 use folioswap_lab::report::{Bar, Chart, Report, Table};
 
@@ -31,14 +32,9 @@ pub struct Comparison {
 /// # Errors
 /// [`RunError`]; everything is undone.
 pub fn compare(options: &Comparison, host: Host<'_>) -> Result<Report, RunError> {
-    let contestant = |&kind: &Kind| Contestant {
-        worker: "hot-set-worker",
-        arguments: arguments(options, kind),
-        name: format!("{} data", kind.title()),
-    };
-    let programs: Vec<_> = options.kinds.iter().map(contestant).collect();
-    let (columns, absent) = options.terms.run(host, options.hot + options.scan, &programs)?;
-    let all: Vec<_> = options.kinds.iter().copied().zip(columns).collect();
+    let (terms, need) = (&options.terms, options.hot + options.scan);
+    let of = |kind| arguments(options, kind);
+    let (all, absent) = kinds::compare(terms, host, "hot-set-worker", need, &options.kinds, of)?;
     Ok(report(options, &all, absent.as_deref()))
 }
 
@@ -72,7 +68,7 @@ fn report(options: &Comparison, all: &[(Kind, Vec<Column>)], absent: Option<&str
             tables.push(table);
             bars.append(&mut of_scan);
         }
-        tables.push(whole(*kind, columns));
+        tables.push(kinds::whole(*kind, columns, &[]));
     }
     let limit = options.terms.limit as f64;
     let mut setup = vec![format!(
@@ -87,9 +83,6 @@ fn report(options: &Comparison, all: &[(Kind, Vec<Column>)], absent: Option<&str
     )];
     setup.extend(tables::clock(all.iter().flat_map(|(_, columns)| columns)));
     setup.extend(without_kernel(&options.terms, absent));
-    let results = all
-        .iter()
-        .map(|(kind, columns)| serde_json::json!({ "kind": kind.name(), "engines": engines(columns) }));
     Report {
         experiment: "hot-set",
         setup,
@@ -102,7 +95,7 @@ fn report(options: &Comparison, all: &[(Kind, Vec<Column>)], absent: Option<&str
             "A system call after each touch, which tells whether it faulted, is in the wall time of all, and not in the percentiles.".to_owned(),
         ],
         results: serde_json::json!({
-            "hot": options.hot, "scan": options.scan, "limit": options.terms.limit, "comparisons": results.collect::<Vec<_>>(),
+            "hot": options.hot, "scan": options.scan, "limit": options.terms.limit, "comparisons": kinds::results(all),
         }),
         chart: Chart {
             title: "Touches of the hot set that needed no decompression and no device".to_owned(),
@@ -166,24 +159,6 @@ fn scan(title: String, number: usize, columns: &[Column]) -> (Table, Vec<Bar>) {
         });
     }
     (table, bars)
-}
-
-/// Memory and pages of the whole runs.
-fn whole(kind: Kind, columns: &[Column]) -> Table {
-    let head = ["", "seconds", "peak MiB", "pages out", "pages in", "failed"];
-    let mut table = Table::new(format!("The whole run, {} data", kind.title()), &head);
-    for column in columns {
-        let [out, back] = pages(column);
-        table.rows.push(vec![
-            column.engine.to_string(),
-            cell(column, 2, |run| Some(run.wall)),
-            cell(column, 0, |run| run.peak.map(|peak| peak as f64 / MIB)),
-            out,
-            back,
-            failed(column),
-        ]);
-    }
-    table
 }
 
 #[cfg(test)]

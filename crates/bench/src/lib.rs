@@ -17,6 +17,7 @@ pub mod histogram;
 pub mod hot_set;
 pub mod hot_set_table;
 pub mod interrupts;
+mod kinds;
 pub mod memory;
 pub mod resident;
 pub mod sort;

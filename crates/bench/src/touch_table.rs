@@ -1,13 +1,14 @@
 //! `touch` under every engine: what is compared, and its tables: a block for each phase, a line for each engine.
 
-use crate::comparison::{Column, Contestant, Host, Terms};
+use crate::comparison::{Column, Host, Terms};
 use crate::data::Kind;
 use crate::engine::{Engine, Figures, RunError, step, tell};
 use crate::folios;
+use crate::kinds;
 use crate::resident::Resident;
 use crate::tables::{
-    self, FALLBACKS, MIB, PARENTHESES, PEAK, UNCHARGED, absent_row, cell, engines, failed, kernels_best,
-    median, pages, percent, ratio, spread, values, without_kernel,
+    self, FALLBACKS, MIB, PARENTHESES, PEAK, UNCHARGED, absent_row, kernels_best, median, percent, ratio,
+    spread, values, without_kernel,
 };
 use crate::touch::{self, Advice, Timing};
 use folioswap_lab::report::{Bar, Chart, Report, Table};
@@ -38,14 +39,8 @@ pub struct Comparison {
 /// # Errors
 /// [`RunError`] when the program fails without a limit, or was interrupted; everything is undone.
 pub fn compare(options: &Comparison, host: Host<'_>) -> Result<Report, RunError> {
-    let contestant = |&kind: &Kind| Contestant {
-        worker: "worker",
-        arguments: arguments(options, kind),
-        name: format!("{} data", kind.title()),
-    };
-    let programs: Vec<_> = options.kinds.iter().map(contestant).collect();
-    let (columns, absent) = options.terms.run(host, options.size, &programs)?;
-    let all: Vec<_> = options.kinds.iter().copied().zip(columns).collect();
+    let of = |kind| arguments(options, kind);
+    let (all, absent) = kinds::compare(&options.terms, host, "worker", options.size, &options.kinds, of)?;
     Ok(report(options, &all, absent.as_deref()))
 }
 
@@ -88,7 +83,7 @@ fn report(options: &Comparison, all: &[(Kind, Vec<Column>)], absent: Option<&str
             tables.push(table);
             bars.append(&mut of_phase);
         }
-        tables.push(whole(*kind, columns));
+        tables.push(kinds::whole(*kind, columns, &[("fell back %", fell_back)]));
         tables.extend(tables::folios(format!("Folios by size, {} data", kind.title()), columns));
     }
     let mut setup = vec![format!(
@@ -101,9 +96,6 @@ fn report(options: &Comparison, all: &[(Kind, Vec<Column>)], absent: Option<&str
     )];
     setup.extend(tables::clock(all.iter().flat_map(|(_, columns)| columns)));
     setup.extend(without_kernel(&options.terms, absent));
-    let results = all
-        .iter()
-        .map(|(kind, columns)| serde_json::json!({ "kind": kind.name(), "engines": engines(columns) }));
     Report {
         experiment: "touch",
         setup,
@@ -117,7 +109,7 @@ fn report(options: &Comparison, all: &[(Kind, Vec<Column>)], absent: Option<&str
             PARENTHESES.to_owned(),
             "Only the wall time of a phase is measured in it; pages out and in are of the whole run.".to_owned(),
         ],
-        results: serde_json::json!({ "size": options.size, "limit": options.terms.limit, "comparisons": results.collect::<Vec<_>>() }),
+        results: serde_json::json!({ "size": options.size, "limit": options.terms.limit, "comparisons": kinds::results(all) }),
         chart: Chart { title: "Wall time of each phase".to_owned(), axis: "seconds".to_owned(), bars },
     }
 }
@@ -175,25 +167,8 @@ fn phase(steps: &[String], kind: Kind, number: usize, columns: &[Column]) -> (Ta
     (table, bars)
 }
 
-/// Memory and pages of the whole runs.
-fn whole(kind: Kind, columns: &[Column]) -> Table {
-    let mut table = Table::new(
-        format!("The whole run, {} data", kind.title()),
-        &["", "seconds", "peak MiB", "pages out", "pages in", "fell back %", "failed"],
-    );
-    for column in columns {
-        let [out, back] = pages(column);
-        table.rows.push(vec![
-            column.engine.to_string(),
-            cell(column, 2, |run| Some(run.wall)),
-            cell(column, 0, |run| run.peak.map(|peak| peak as f64 / MIB)),
-            out,
-            back,
-            percent(column, |run| folios::fallback(&run.folios)),
-            failed(column),
-        ]);
-    }
-    table
+fn fell_back(column: &Column) -> String {
+    percent(column, |run| folios::fallback(&run.folios))
 }
 
 #[cfg(test)]
