@@ -5,3 +5,8 @@ pub mod on_trace;
 pub mod round_robin;
 pub mod slot_cache;
 pub mod thp_swapout;
+
+/// Threads of an experiment on real threads: one for each processor, 32 at most.
+fn processors() -> u32 {
+    std::thread::available_parallelism().map_or(1, |count| count.get() as u32).min(32)
+}

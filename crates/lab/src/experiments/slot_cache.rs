@@ -1,5 +1,6 @@
 //! Series 2: does anything get slower without the slot cache, and what did it pin? (spec §2)
 
+use crate::experiments::processors;
 use crate::memory::{Engine, Memory};
 use crate::policies::{Locks, PolicyName, WithPolicy};
 use crate::progress::{Progress, Show};
@@ -41,10 +42,6 @@ impl Options {
     pub fn quick() -> Options {
         Options { pairs: 8, threads: processors(), task_mib: 128, touched_mib: 384, margin: 0.05 }
     }
-}
-
-fn processors() -> u32 {
-    std::thread::available_parallelism().map_or(1, |count| count.get() as u32).min(32)
 }
 
 /// How a task goes through its memory.

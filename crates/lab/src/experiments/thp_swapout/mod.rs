@@ -6,6 +6,7 @@ mod scenarios;
 pub use report::report;
 pub use scenarios::{SCENARIOS, Scenario, ScenarioOutcome, run_scenarios};
 
+use crate::experiments::processors;
 use crate::memory::Engine;
 use crate::policies::{Locks, PolicyName, WithPolicy};
 use crate::progress::{Progress, Show};
@@ -62,10 +63,6 @@ impl Options {
         let written = threads * u64::from(TASKS) * u64::from(self.task_pages(load));
         written / 2 + (threads * 8 + 1) * u64::from(CLUSTER_SLOTS)
     }
-}
-
-fn processors() -> u32 {
-    std::thread::available_parallelism().map_or(1, |count| count.get() as u32).min(32)
 }
 
 /// What is done for each folio.
