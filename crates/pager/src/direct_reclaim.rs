@@ -296,6 +296,15 @@ mod tests {
         check_and_free(engine, start, 0, 128);
     }
 
+    /// Ends the other thread also where a check fails.
+    struct Ends<'e>(&'e AtomicBool);
+
+    impl Drop for Ends<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Relaxed);
+        }
+    }
+
     #[test]
     fn both_write_at_once_and_nothing_is_lost() {
         let Some(engine) = moving_engine() else { return };
@@ -310,6 +319,7 @@ mod tests {
                     }
                 }
             });
+            let _ends = Ends(&ended);
             for round in 0..300 {
                 take_out(engine, start, round);
                 // SAFETY: the ring's numbers are ours to read.
@@ -318,7 +328,6 @@ mod tests {
                 write_back(engine);
                 check_and_free(engine, start, round, 128);
             }
-            ended.store(true, Relaxed);
         });
         let helped = engine.figures().counter(Counter::StolenDirect);
         assert!(helped > 0, "the handler took no part");
