@@ -66,9 +66,13 @@ impl Report {
     /// As JSON.
     pub fn json(&self) -> Value {
         let (user, system) = times();
+        // Whole huge pages have counters of their own in the kernel, older than those by size (spec §3.6).
+        let huge =
+            [("thp_swpout", SizeCounter::SwapOut), ("thp_swpout_fallback", SizeCounter::SwapOutFallback)];
         let counters: Map<String, Value> = Counter::ALL
             .iter()
             .map(|&counter| (counter.name().to_owned(), json!(self.sums.counter(counter))))
+            .chain(huge.map(|(name, counter)| (name.to_owned(), json!(self.sums.size(counter, ORDERS - 1)))))
             .collect();
         let sizes: Map<String, Value> = (0..ORDERS)
             .map(|order| {

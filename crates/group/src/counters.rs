@@ -98,7 +98,7 @@ named! {
         SwapOutFallback = "swpout_fallback",
         /// Folios of this order brought back whole.
         SwapIn = "swpin",
-        /// Swap-ins of this order that fell back to a smaller one.
+        /// Swap-ins of folios of this order, all of them away, of which only pages came back.
         SwapInFallback = "swpin_fallback",
         /// The same, because the charge failed.
         SwapInFallbackCharge = "swpin_fallback_charge",

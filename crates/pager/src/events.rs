@@ -4,6 +4,7 @@
 //! the effects.
 
 use crate::engine::Engine;
+use crate::freeing::Freeing;
 use crate::handler::Handler;
 use crate::uffd::Event;
 use core::sync::atomic::Ordering::Relaxed;
@@ -125,6 +126,7 @@ impl Engine {
         pages: core::ops::Range<usize>,
         next: impl Fn(PageWord) -> Option<PageWord>,
     ) {
+        let mut freeing = Freeing::new(self);
         for index in pages {
             loop {
                 let word = block.word(index);
@@ -134,10 +136,13 @@ impl Engine {
                 }
                 match word.state() {
                     PageState::Stored(entry) => {
-                        self.space.put(entry, 1);
+                        freeing.put(entry);
                         self.note_returned(1);
                     }
-                    PageState::Clean(entry, _) => self.put_copy(entry),
+                    PageState::Clean(entry, _) => {
+                        self.clean_pages.fetch_sub(1, Relaxed);
+                        freeing.put(entry);
+                    }
                     // The evictor frees the entry when its write-back finds the page gone.
                     PageState::Leaving(_) => self.note_returned(1),
                     _ => {}

@@ -2,6 +2,7 @@
 
 use crate::claim::{claim, unclaim};
 use crate::engine::Engine;
+use crate::freeing::Freeing;
 use crate::handler::{Fault, Handler};
 use crate::isolate::{Pages, page_index};
 use crate::read_around::Found;
@@ -154,6 +155,9 @@ impl Handler {
             self.unclaim_all(block, first, &claimed);
             return false;
         }
+        // As in the kernel, a folio of an order is asked for where all of it is away (spec §6, the range check): what a window brings
+        // of pieces that are there in part are single pages, and nothing fell back.
+        let asked_for = claimed.iter().flatten().count() >= 1 << order;
         let mut page = 0;
         while page < FOLIO_PAGES {
             let Some(from) = claimed[page] else {
@@ -221,7 +225,7 @@ impl Handler {
                     if whole { order as usize } else { 0 },
                     if whole { 1 } else { pages },
                 );
-                if !whole && !readahead.is_around() {
+                if asked_for && !whole {
                     figures.add_size(SizeCounter::SwapInFallback, order as usize, 1);
                 }
             }
@@ -315,7 +319,7 @@ impl Handler {
     ) -> (bool, usize) {
         let engine = self.engine;
         let (mut page, mut copied) = (0, 0);
-        let mut run_most = FOLIO_PAGES;
+        let (mut run_most, mut freeing) = (FOLIO_PAGES, Freeing::new(engine));
         while page < FOLIO_PAGES {
             let kept = keep >> page & 1;
             let alike = |&(at, from): &(usize, &Option<PageState>)| from.is_some() && keep >> at & 1 == kept;
@@ -341,9 +345,9 @@ impl Handler {
             for (at, from) in claimed.iter_mut().enumerate().skip(page).take(done) {
                 if let Some(from) = from.take() {
                     if kept != 0 {
-                        self.keep_copy(block, first + at, from, readahead.heat());
+                        self.keep_copy(&mut freeing, block, (first + at, from), readahead.heat());
                     } else {
-                        self.give_up_copy(block, first + at, from, readahead.heat());
+                        self.give_up_copy(&mut freeing, block, (first + at, from), readahead.heat());
                     }
                 }
             }
@@ -355,7 +359,7 @@ impl Handler {
                 Some(Errno::EXIST) => {
                     // It is there already: it was served while a fork froze the words. What is stored is old.
                     if let Some(from) = claimed[page].take() {
-                        self.give_up_copy(block, first + page, from, readahead.heat());
+                        self.give_up_copy(&mut freeing, block, (first + page, from), readahead.heat());
                     }
                     engine.userfault().wake(base + page * PAGE, PAGE);
                     page += 1;
@@ -383,19 +387,25 @@ impl Handler {
     }
 
     /// The page is in the program: its entry is given up. One that was still in staging is the evictor's to free.
-    fn give_up_copy(&mut self, block: &Block, index: usize, from: PageState, heat: Heat) {
+    fn give_up_copy(
+        &self,
+        freeing: &mut Freeing,
+        block: &Block,
+        (index, from): (usize, PageState),
+        heat: Heat,
+    ) {
         let engine = self.engine;
         // What waited in staging was wanted soon after.
         let heat = if matches!(from, PageState::Leaving(_)) { Heat::Hot } else { heat };
         block.set(index, PageWord::present(heat));
         if let PageState::Stored(entry) = from {
-            engine.space.put(entry, 1);
+            freeing.put(entry);
         }
         engine.note_returned(1);
     }
 
     /// The page is in the program, protected, and its entry stays: only after this does the evictor look at it again.
-    fn keep_copy(&mut self, block: &Block, index: usize, from: PageState, heat: Heat) {
+    fn keep_copy(&self, freeing: &mut Freeing, block: &Block, (index, from): (usize, PageState), heat: Heat) {
         match block.word(index).returned_clean(heat) {
             Some(clean) => {
                 if let PageState::Stored(entry) = from {
@@ -405,7 +415,7 @@ impl Handler {
                 self.engine.note_returned(1);
                 block.set(index, clean);
             }
-            None => self.give_up_copy(block, index, from, heat),
+            None => self.give_up_copy(freeing, block, (index, from), heat),
         }
     }
 

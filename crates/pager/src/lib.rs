@@ -25,6 +25,7 @@ mod fault;
 mod first_touch;
 mod folio;
 pub mod fork;
+mod freeing;
 pub mod futex;
 mod handler;
 pub mod huge_advice;

@@ -50,11 +50,6 @@ impl Readahead {
         block.history.remember(self.window.start, self.window.end, order);
     }
 
-    /// Does it bring whatever of the piece is in the store, be that all of it or not?
-    pub(crate) fn is_around(&self) -> bool {
-        self.reason == Reason::Around
-    }
-
     /// What the return says about its pages: that one was touched out of order proves it hot, and what comes along with it does so
     /// because it is wanted sooner than what leaves.
     pub(crate) fn heat(&self) -> Heat {

@@ -225,7 +225,9 @@ impl Staging {
             }
             self.discard(userfault, first, folios);
             self.recycled += folios;
-            bytes += folios as usize * FOLIO;
+            // Those that were left empty had nothing to give.
+            let held = (first..first + folios as u32).filter(|&place| self.folio(place).address != 0);
+            bytes += held.count() * FOLIO;
         }
         bytes
     }

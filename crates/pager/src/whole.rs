@@ -12,6 +12,7 @@ use crate::claim::{claim_all, unclaim};
 use crate::engine::Engine;
 use crate::first_touch::begin_filling;
 use crate::folio::StagedFolio;
+use crate::freeing::Freeing;
 use crate::handler::Handler;
 use crate::isolate::page_index;
 use crate::pagemap;
@@ -160,7 +161,10 @@ impl Handler {
             engine.figures().add_size(SizeCounter::SwapInFallback, WHOLE_ORDER as usize, 1);
             Whole::Refused
         };
-        let Some(taken) = engine.take_whole(For::SwapIn) else { return refused() };
+        let Some(taken) = engine.take_whole(For::SwapIn) else {
+            // Ahead of a walk nobody waits for one: its pieces come then.
+            return if purpose == Purpose::Fault { refused() } else { Whole::Refused };
+        };
         if !claim_all(block, is_stored) {
             engine.put_whole_back(taken);
             return refused();
@@ -180,7 +184,7 @@ impl Handler {
         };
         // Slots that are given up here may be another's before what is being read from them comes.
         self.reads.forget_all();
-        let mut from_file = 0;
+        let (mut from_file, mut freeing) = (0, Freeing::new(engine));
         for page in 0..BLOCK_PAGES {
             let entry = block.word(page).entry();
             if page >= done {
@@ -188,9 +192,10 @@ impl Handler {
             } else if let Some(entry) = entry {
                 from_file += u64::from(engine.space.is_on_file(entry));
                 block.set(page, PageWord::present(Heat::Cold));
-                engine.space.put(entry, 1);
+                freeing.put(entry);
             }
         }
+        drop(freeing);
         match result {
             Ok(()) => engine.whole_has_moved(taken),
             Err(_) => engine.give_up_whole(taken),
