@@ -1,0 +1,68 @@
+//! Batched free (spec §3.2): entries that are given up one after the other, and lie so, are freed together, with one lock of their
+//! cluster instead of one for each.
+
+use crate::engine::Engine;
+use folioswap_slots::SwapEntry;
+
+/// Entries whose pages are in the program or gone, and which nothing refers to any more: freed as soon as one comes that does not
+/// continue them, and at the end.
+pub(crate) struct Freeing<'e> {
+    engine: &'e Engine,
+    first: Option<SwapEntry>,
+    slots: u32,
+}
+
+impl<'e> Freeing<'e> {
+    pub(crate) fn new(engine: &'e Engine) -> Self {
+        Freeing { engine, first: None, slots: 0 }
+    }
+
+    /// One holder of this entry less, now or when this is dropped.
+    pub(crate) fn put(&mut self, entry: SwapEntry) {
+        if self.first.is_none()
+            || self.first.and_then(|first| first.checked_add(u64::from(self.slots))) != Some(entry)
+        {
+            self.flush();
+            self.first = Some(entry);
+        }
+        self.slots += 1;
+    }
+
+    fn flush(&mut self) {
+        if let Some(first) = self.first.take() {
+            self.engine.space.put(first, core::mem::take(&mut self.slots));
+        }
+    }
+}
+
+impl Drop for Freeing<'_> {
+    fn drop(&mut self) {
+        self.flush();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_memory;
+    use folioswap_core::page_table::PAGE;
+    use std::vec::Vec;
+
+    const PROGRAM: usize = 0x7000_0000_0000;
+
+    #[test]
+    fn each_entry_is_freed_once_whatever_their_order() {
+        let engine = test_memory::engine();
+        for order in [[0, 1, 2, 3, 4, 5], [5, 4, 3, 2, 1, 0], [0, 1, 4, 5, 2, 3]] {
+            let entries: Vec<_> = (0..6)
+                .map(|page| test_memory::store_page(engine, PROGRAM + page * PAGE, &[page as u8 + 1; PAGE]))
+                .collect();
+            assert_eq!(engine.space.slots().stats().inuse, 6);
+            let mut freeing = Freeing::new(engine);
+            order.iter().for_each(|&index: &usize| freeing.put(entries[index]));
+            drop(freeing);
+            assert_eq!(engine.space.slots().stats().inuse, 0, "{order:?}");
+            assert_eq!(engine.space.mm_stat().same_pages, 0);
+        }
+    }
+}
