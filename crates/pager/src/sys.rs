@@ -97,12 +97,17 @@ pub fn thread_pointer() -> usize {
     base
 }
 
-/// Lets the calling thread go before ordinary threads when it wakes up, where the process may: whoever waits for it waits
-/// for memory.
+/// Lets the calling thread go before the program's when it wakes up, however nice that is, where the process may: whoever waits for it
+/// waits for memory.
 pub fn raise_priority() {
-    const NICE: isize = -10;
-    // SAFETY: changes the calling thread's own nice value.
-    let _ = unsafe { syscall(raw::__NR_setpriority, [0, 0, NICE as usize, 0, 0, 0]) };
+    const STEPS: isize = 10;
+    // SAFETY: reads and changes the calling thread's own nice value. The kernel answers 20 less it, and takes what is too low for the
+    // lowest (getpriority(2), setpriority(2)).
+    unsafe {
+        let Ok(answer) = syscall(raw::__NR_getpriority, [0; 6]) else { return };
+        let nice = 20 - answer as isize - STEPS;
+        let _ = syscall(raw::__NR_setpriority, [0, 0, nice as usize, 0, 0, 0]);
+    }
 }
 
 /// The CPUs that the calling thread may run on, one bit each.
