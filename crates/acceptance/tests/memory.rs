@@ -103,6 +103,31 @@ fn threads_that_touch_what_is_on_a_file() {
     assert!(overlapped > 1000.0, "{}", outcome.describe());
 }
 
+/// Pages that came back and of which it is known how long they were away, and the part of them that belongs to the working set; only
+/// folioswap tells.
+fn refaults(outcome: &Outcome) -> Option<(f64, f64)> {
+    let refaults = outcome.figure("workingset_refault_anon")?;
+    Some((refaults, outcome.figure("workingset_activate_anon")? / refaults))
+}
+
+/// What does not quite fit is a working set: what was evicted is wanted again soon.
+#[test]
+fn what_is_a_little_larger_than_the_limit_is_a_working_set() {
+    let words = ["--size", "68M", "--kind", "2", "--touches", "100000", "--phases", "fill,random"];
+    let outcome = run("a working set", &touch(&words), 64, 4);
+    let Some((refaults, activated)) = refaults(&outcome) else { return };
+    assert!(refaults > 10_000.0 && activated > 0.5, "{refaults}, {activated}: {}", outcome.describe());
+}
+
+/// A pass over four times as much: each page is back when far more than fits has gone by.
+#[test]
+fn a_scan_is_no_working_set() {
+    let words = ["--size", "256M", "--kind", "2", "--phases", "fill,reread,verify"];
+    let outcome = run("a scan", &touch(&words), 64, 192);
+    let Some((refaults, activated)) = refaults(&outcome) else { return };
+    assert!(refaults > 90_000.0 && activated < 0.01, "{refaults}, {activated}: {}", outcome.describe());
+}
+
 /// The fastest that memory can be asked for: one word of each page, by two threads.
 #[test]
 fn first_touch_by_two_threads() {

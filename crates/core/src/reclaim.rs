@@ -2,6 +2,8 @@
 
 pub mod aging;
 pub mod division;
+pub mod inactive;
 pub mod shares;
 pub mod standstill;
 pub mod watermarks;
+pub mod workingset;

@@ -349,14 +349,23 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
         self.slots.cache_insert(entry, Order::ZERO, folio).is_ok()
     }
 
-    /// The write-back of these slots is complete: they leave the swap cache.
-    pub fn leave_cache(&self, entry: SwapEntry, slots: u32) {
+    /// The write-back of these slots is complete: they leave the swap cache, and their slot words keep `shadow`
+    /// ([`workingset`](crate::reclaim::workingset)).
+    pub fn leave_cache(&self, entry: SwapEntry, slots: u32, shadow: Shadow) {
         if let SlotWord::Cached { folio, .. } = self.slots.word(entry) {
-            let _ = self.slots.cache_remove(entry, slots, folio, Shadow::EMPTY, |freed, payload| {
+            let _ = self.slots.cache_remove(entry, slots, folio, shadow, |freed, payload| {
                 self.trace_free(freed);
                 // SAFETY: as in `put`.
                 self.release(unsafe { &*payload.cast::<Beside>() });
             });
+        }
+    }
+
+    /// The shadow that an entry's slot word keeps; [`Shadow::EMPTY`] while it is in the swap cache. Cost: two loads.
+    pub fn shadow(&self, entry: SwapEntry) -> Shadow {
+        match self.slots.word(entry) {
+            SlotWord::Shadow { shadow, .. } => shadow,
+            SlotWord::Free | SlotWord::Cached { .. } | SlotWord::Bad => Shadow::EMPTY,
         }
     }
 
@@ -397,7 +406,7 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
 
     /// Gives up an entry whose write-back did not complete, or is not wanted: out of the cache, bytes and slot freed.
     pub fn abandon(&self, entry: SwapEntry) {
-        self.leave_cache(entry, 1);
+        self.leave_cache(entry, 1, Shadow::EMPTY);
         self.put(entry, 1);
     }
 

@@ -5,7 +5,7 @@ use folioswap_core::page_table::Memory;
 use folioswap_core::space::{Movers, Space};
 use folioswap_devices::{IncompressiblePolicy, Page, PageMemory, Scratch};
 use folioswap_group::devices::{DeviceDescription, DeviceIo, DeviceKind};
-use folioswap_slots::{DeviceId, DeviceMask, FolioId, Order, SwapEntry};
+use folioswap_slots::{DeviceId, DeviceMask, FolioId, Order, Shadow, SwapEntry};
 use std::alloc::{Layout, alloc_zeroed};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -61,7 +61,7 @@ fn filled(space: &Space<'_, Heap>) -> Vec<SwapEntry> {
             space.reserve_frames().unwrap();
             let entry = space.allocate(Order::ZERO, FolioId(1)).unwrap();
             space.write(&mut scratch, entry, &page(number), IncompressiblePolicy::Keep).unwrap();
-            space.leave_cache(entry, 1);
+            space.leave_cache(entry, 1, Shadow::EMPTY);
             entry
         })
         .collect()

@@ -54,6 +54,11 @@ named! {
         WriteProtectFaults = "pgfault_wp",
         /// Pages that were touched while they waited uncompressed, and went back as hot.
         Activated = "pgactivate",
+        /// Pages that came back from a device, and of which it is known how long they were away: their slot words had a shadow.
+        WorkingsetRefault = "workingset_refault_anon",
+        /// Those of them that belong to the working set: no more than is resident, without what waits in staging, was evicted or activated
+        /// while they were away.
+        WorkingsetActivate = "workingset_activate_anon",
         /// Pages found in the swap cache at a fault.
         SwapCacheHits = "swap_cache_hits",
         /// Pages that could not be moved because they are pinned for I/O.
@@ -134,6 +139,8 @@ named! {
         Metadata = "metadata",
         /// Bytes that wait in the staging area.
         Staging = "staging",
+        /// Bytes of staging that may wait there: the length of the inactive list.
+        Inactive = "inactive_target",
         /// Anonymous memory of the program.
         Resident = "resident",
         /// Memory that is resident and still has its stored copy (as SwapCached of /proc/meminfo).

@@ -120,11 +120,13 @@ pub enum Invariant {
     CleanPages = 10,
     /// The counts of generations are not the objects of the compressed RAM device (their sum).
     Ages = 11,
+    /// A slot word's shadow cannot have been written: it is of an age that has not come yet (the page's address).
+    Shadow = 12,
 }
 
 impl Invariant {
     /// All of them.
-    pub const ALL: [Invariant; 11] = [
+    pub const ALL: [Invariant; 12] = [
         Invariant::Slots,
         Invariant::Store,
         Invariant::HalfWay,
@@ -136,6 +138,7 @@ impl Invariant {
         Invariant::FileContents,
         Invariant::CleanPages,
         Invariant::Ages,
+        Invariant::Shadow,
     ];
 
     /// The one with this number.

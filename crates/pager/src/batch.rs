@@ -148,9 +148,7 @@ impl Evictor {
     }
 
     fn write_back_batch(&mut self, batch: &mut Batch) {
-        // The inactive list: a sixteenth of the limit, shared by the members.
-        let live = self.engine.segment().live_members().count().max(1) as u64;
-        let wanted_waiting = self.staging().places() / 2 / live;
+        let wanted_waiting = self.inactive_length();
         let recycled_together = (wanted_waiting / 2).clamp(2, SEGMENT_FOLIOS);
         let drain = batch.isolated == 0 && !batch.event_pending && !batch.staging_full;
         while batch.written < BATCH_PAGES {
@@ -161,6 +159,7 @@ impl Evictor {
                 break;
             }
         }
+        self.size_inactive_list(batch);
         let userfault = self.engine.userfault();
         let staging = self.staging();
         let least = if drain && staging.waiting() == 0 { 1 } else { recycled_together };

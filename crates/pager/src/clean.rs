@@ -24,7 +24,7 @@ use folioswap_core::page::PageWord;
 use folioswap_core::page_table::{Block, PAGE};
 use folioswap_group::devices::{DEVICES_MAX, DeviceIo};
 use folioswap_group::segment::Scope;
-use folioswap_slots::{DeviceMask, FolioId, SwapEntry};
+use folioswap_slots::{DeviceMask, FolioId, Shadow, SwapEntry};
 use rustix::io::Errno;
 
 /// Bit of [`Engine::swap_full`] for the compressed store; a shared device has that of its number.
@@ -190,7 +190,8 @@ impl Engine {
                 self.space.note_left_clean(entry);
                 left += 1;
             } else {
-                self.space.leave_cache(entry, 1);
+                // It stays in memory: nobody will ask how long it was away.
+                self.space.leave_cache(entry, 1, Shadow::EMPTY);
             }
         }
         if left > 0 {

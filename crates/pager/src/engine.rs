@@ -30,6 +30,7 @@ use core::sync::atomic::{
 use folioswap_core::around::Around;
 use folioswap_core::page::PageWord;
 use folioswap_core::page_table::{Memory, PAGE, PageTable};
+use folioswap_core::reclaim::workingset::Workingset;
 use folioswap_core::space::Space;
 use folioswap_group::counters::Figures;
 use folioswap_group::protocol::{Kind, OutOfMemory};
@@ -100,6 +101,8 @@ pub struct Engine {
     pub(crate) pool: Pool,
     /// Is it worth bringing back what lies around a page?
     pub(crate) around: Around,
+    /// How long what comes back was away.
+    pub(crate) workingset: Workingset,
     pub(crate) registered: UnsafeCell<Ranges>,
     /// Ranges of the program that must stay resident (thread control blocks, stacks). Under `kept_lock`, which only the
     /// pager threads take.

@@ -22,6 +22,7 @@ use crate::ranges::Range;
 use crate::staging::{FOLIO, WHOLE_PLACES};
 use crate::sys;
 use crate::uffd::Watch;
+use crate::workingset::InactiveSize;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use folioswap_core::page_table::PAGE;
 use folioswap_core::reclaim::aging::Aging;
@@ -109,6 +110,7 @@ pub(crate) struct Evictor {
     pub(crate) reclaiming: bool,
     pub(crate) wraps: u64,
     pub(crate) aging: Aging,
+    pub(crate) inactive: InactiveSize,
     pub(crate) desperate: bool,
     /// The last write-back found no device that takes the oldest folio.
     pub(crate) stuck: bool,
@@ -171,6 +173,7 @@ pub(crate) unsafe extern "C" fn run(argument: usize) -> ! {
         reclaiming: false,
         wraps: 0,
         aging: Aging::default(),
+        inactive: InactiveSize::new(engine),
         desperate: false,
         stuck: false,
         given_back: 0,

@@ -208,6 +208,7 @@ impl Handler {
         });
         let outcome = self.copy_back(block, base, first, &readahead, keep, &mut claimed);
         self.unclaim_all(block, first, &claimed);
+        engine.note_refaults(core::mem::take(&mut self.refaults));
         let (resolved, copied) = outcome;
         if copied > 0 {
             let (figures, pages) = (engine.figures(), copied as u64);
@@ -230,7 +231,7 @@ impl Handler {
                 }
             }
             figures.add(Counter::SwapCacheHits, from_cache);
-            figures.add(Counter::Activated, from_cache);
+            engine.note_activated(from_cache);
             readahead.remember(block);
             if let Some(slot) = slot {
                 let found = match read_ahead >> (index - first) & 1 {
@@ -395,8 +396,7 @@ impl Handler {
         heat: Heat,
     ) {
         let engine = self.engine;
-        // What waited in staging was wanted soon after.
-        let heat = if matches!(from, PageState::Leaving(_)) { Heat::Hot } else { heat };
+        let heat = self.heat_of(from, heat);
         block.set(index, PageWord::present(heat));
         if let PageState::Stored(entry) = from {
             freeing.put(entry);
@@ -406,6 +406,7 @@ impl Handler {
 
     /// The page is in the program, protected, and its entry stays: only after this does the evictor look at it again.
     fn keep_copy(&self, freeing: &mut Freeing, block: &Block, (index, from): (usize, PageState), heat: Heat) {
+        let heat = self.heat_of(from, heat);
         match block.word(index).returned_clean(heat) {
             Some(clean) => {
                 if let PageState::Stored(entry) = from {

@@ -17,6 +17,7 @@ use crate::thread::{self, Descriptors};
 use crate::uffd::{Access, Event, Message, Userfault};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use folioswap_core::reclaim::watermarks::Watermarks;
+use folioswap_core::reclaim::workingset::Refaults;
 use folioswap_devices::Scratch;
 use folioswap_group::counters::Counter;
 use folioswap_group::devices::DEVICES_MAX;
@@ -71,6 +72,8 @@ pub(crate) struct Handler {
     pub(crate) raw_children: RawChildren,
     pub(crate) reads: Reads,
     pub(crate) round_began_ns: u64,
+    /// Of the swap-in that is under way.
+    pub(crate) refaults: Refaults,
     placement: HandlerPlacement,
     queue: [Fault; QUEUE],
     first: usize,
@@ -243,6 +246,7 @@ impl Handler {
             raw_children: RawChildren::new(),
             reads: Reads::new(),
             round_began_ns: 0,
+            refaults: Refaults::default(),
             placement: HandlerPlacement::new(),
             queue: [NO_FAULT; QUEUE],
             first: 0,

@@ -60,4 +60,5 @@ pub mod uffd;
 pub mod validate;
 mod whole;
 mod whole_batch;
+mod workingset;
 mod write_back;

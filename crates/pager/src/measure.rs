@@ -69,6 +69,7 @@ impl Evictor {
             engine.look_at_swap_space();
             engine.look_at_pool();
         }
+        self.measure_active();
         let has_some = engine.is_engaged() && now >= self.barren_until_ns;
         let evictable = if has_some { self.size.anonymous.saturating_sub(engine.own_bytes()) } else { 0 };
         me.evictable_bytes.store(evictable, Relaxed);

@@ -153,7 +153,7 @@ mod tests {
             engine.space.write_run(&wanted, bytes, DeviceMask::ALL).unwrap();
         }
         for (page, &entry) in entries.iter().enumerate() {
-            engine.space.leave_cache(entry, 1);
+            engine.space.leave_cache(entry, 1, engine.workingset.shadow());
             let word = PageWord::PRESENT.isolate(entry).and_then(PageWord::moved).and_then(PageWord::written);
             block.set(page, word.unwrap());
         }

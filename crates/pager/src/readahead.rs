@@ -51,7 +51,7 @@ impl Readahead {
     }
 
     /// What the return says about its pages: that one was touched out of order proves it hot, and what comes along with it does so
-    /// because it is wanted sooner than what leaves.
+    /// because it is wanted sooner than what leaves. (How long it was away may say otherwise: `workingset.rs`.)
     pub(crate) fn heat(&self) -> Heat {
         match self.reason {
             Reason::Touched | Reason::Around => Heat::Hot,

@@ -74,7 +74,7 @@ pub(crate) fn store_page(engine: &Engine, address: usize, page: &Page) -> SwapEn
     engine.space.reserve_frames().expect("memory");
     let entry = engine.space.allocate(Order::ZERO, FolioId(0)).expect("a slot");
     engine.space.write(&mut Scratch::new(), entry, page, IncompressiblePolicy::Keep).expect("room");
-    engine.space.leave_cache(entry, 1);
+    engine.space.leave_cache(entry, 1, engine.workingset.shadow());
     let block = engine.table.block_or_insert(address, engine.arena).expect("memory");
     let word = PageWord::PRESENT.isolate(entry).and_then(PageWord::moved).and_then(PageWord::written);
     block.set(address % BLOCK / PAGE, word.expect("transitions"));

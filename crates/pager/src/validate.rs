@@ -150,6 +150,9 @@ impl Engine {
             }
             PageState::Stored(entry) | PageState::Clean(entry, _) => {
                 match self.space.slots().word(entry) {
+                    SlotWord::Shadow { shadow, .. } if !self.workingset.is_sound(shadow) => {
+                        return Err((Invariant::Shadow, address as u64));
+                    }
                     SlotWord::Shadow { count, .. } if held_once(count) => {}
                     _ => return Err((Invariant::WordWithoutSlot, address as u64)),
                 }
@@ -255,6 +258,7 @@ mod tests {
     use super::*;
     use crate::test_memory::store_page;
     use folioswap_core::page::{Heat, PageWord};
+    use folioswap_core::reclaim::workingset::shadow_of;
     use folioswap_slots::{DeviceId, DeviceMask, FolioId, Order};
     use std::boxed::Box;
 
@@ -312,6 +316,17 @@ mod tests {
     }
 
     #[test]
+    fn a_shadow_from_the_future_is_found() {
+        let (engine, entry) = with_one_page_out();
+        assert!(engine.space.enter_cache(entry, FolioId(0)));
+        engine.workingset.evicted(4);
+        engine.space.leave_cache(entry, 1, shadow_of(5));
+        assert_eq!(engine.validate(), Err((Invariant::Shadow, PAGE_ADDRESS as u64)));
+        engine.workingset.evicted(1);
+        assert_eq!(engine.validate(), Ok(1));
+    }
+
+    #[test]
     fn a_page_half_way_or_in_staging_without_a_place_is_found() {
         let (engine, entry) = with_one_page_out();
         let isolated = PageWord::PRESENT.isolate(entry).expect("a transition");
@@ -325,7 +340,7 @@ mod tests {
     fn a_page_that_is_stored_nowhere_is_found() {
         let (engine, _) = with_one_page_out();
         let entry = engine.space.allocate(Order::ZERO, FolioId(0)).expect("a slot");
-        engine.space.leave_cache(entry, 1);
+        engine.space.leave_cache(entry, 1, engine.workingset.shadow());
         let leaving = PageWord::PRESENT.isolate(entry).and_then(PageWord::moved).expect("a transition");
         set(engine, leaving.written().expect("a transition"));
         assert_eq!(engine.validate(), Err((Invariant::Nowhere, PAGE_ADDRESS as u64)));

@@ -22,6 +22,7 @@ use crate::uffd::{Access, Stopped};
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_core::page::{Heat, PageState, PageWord};
 use folioswap_core::page_table::{BLOCK, BLOCK_PAGES, Block, PAGE};
+use folioswap_core::reclaim::workingset::Refaults;
 use folioswap_core::space::Movers;
 use folioswap_devices::{FileSlot, Page};
 use folioswap_group::counters::{Counter, SizeCounter};
@@ -128,7 +129,7 @@ impl Handler {
         let figures = engine.figures();
         figures.add(Counter::MinorFaults, u64::from(returned > 0));
         figures.add(Counter::SwapCacheHits, returned);
-        figures.add(Counter::Activated, returned);
+        engine.note_activated(returned);
         self.end_whole(block, address, result)
     }
 
@@ -184,18 +185,20 @@ impl Handler {
         };
         // Slots that are given up here may be another's before what is being read from them comes.
         self.reads.forget_all();
-        let (mut from_file, mut freeing) = (0, Freeing::new(engine));
+        let (mut from_file, mut refaults, mut freeing) = (0, Refaults::default(), Freeing::new(engine));
         for page in 0..BLOCK_PAGES {
             let entry = block.word(page).entry();
             if page >= done {
                 unclaim(block, page);
             } else if let Some(entry) = entry {
                 from_file += u64::from(engine.space.is_on_file(entry));
+                refaults.add(engine.refault(entry));
                 block.set(page, PageWord::present(Heat::Cold));
                 freeing.put(entry);
             }
         }
         drop(freeing);
+        engine.note_refaults(refaults);
         match result {
             Ok(()) => engine.whole_has_moved(taken),
             Err(_) => engine.give_up_whole(taken),

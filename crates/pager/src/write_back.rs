@@ -149,7 +149,7 @@ impl Engine {
     /// The location of `entry` is set (or its page is not wanted any more): out of the swap cache with it, and on to
     /// `Stored`, unless somebody took the page meanwhile; then the entry is ours to free. True if it is stored.
     fn finish(&self, block: Option<&Block>, index: usize, entry: SwapEntry) -> bool {
-        self.space.leave_cache(entry, 1);
+        self.space.leave_cache(entry, 1, self.workingset.shadow());
         if let Some(block) = block {
             loop {
                 let word = block.word(index);
@@ -194,7 +194,8 @@ impl Engine {
         if !is_stored && !self.write_staged(scratch, entry, staging.address(place) + page * PAGE) {
             return false;
         }
-        self.space.leave_cache(entry, 1);
+        self.space.leave_cache(entry, 1, self.workingset.shadow());
+        self.workingset.evicted(1);
         staging.folio_mut(place).entries[page] = None;
         if let Some(stored) = word.written() {
             block.set(index, stored);
@@ -232,6 +233,7 @@ impl Engine {
         self.figures().add(Counter::StolenDirect, u64::from((stored & helped).count_ones()));
         self.figures().add(Counter::PagesOut, u64::from((stored & !clean).count_ones()));
         self.figures().add(Counter::StolenClean, u64::from(clean.count_ones()));
+        self.workingset.evicted(u64::from(stored.count_ones()));
         self.around.displaced(folio.address / FOLIO, stored);
     }
 

@@ -1,0 +1,274 @@
+//! How long a page was away: the refault distance (kernel: `mm/workingset.c`).
+//!
+//! A page that comes back soon after it was written back would have needed only a little more memory to stay. How much more is its
+//! *refault distance*: what was evicted or activated meanwhile. It is measured without a list of what is away: a *nonresident age* counts
+//! evictions (pages that leave staging for a device) and activations (pages touched in staging, or back from a short way), and the slot
+//! word of a page that leaves keeps the age of that moment as its shadow (SPEC, *Slot word*). At the refault the difference of both is
+//! the distance:
+//!
+//! * at most what is resident outside of the inactive list: the page belongs to the working set, at the expense of what is
+//!   resident. It is *activated*;
+//! * at most what the inactive list could still grow by: a longer list would have spared the refault
+//!   ([`inactive`](super::inactive)).
+//!
+//! One age for each process, not one for its group: slot words, the inactive list and the clock are a process's own too, a distance
+//! in the group's evictions would mix the pace of others into it, and all of the group would write one cache line. A forked child
+//! inherits the age together with the slot words that refer to it.
+//!
+//! ```text
+//!  57                                        1   0
+//! +--------------------------------------------+---+
+//! | nonresident age when the page left, 57 bits| 1 |   a shadow
+//! +--------------------------------------------+---+
+//! | 0                                              |   no information
+//! +------------------------------------------------+
+//! ```
+//!
+//! The kernel has few bits in its entries and counts in buckets; here each eviction counts, and the age does not wrap in a lifetime.
+//! Pages of one folio (64 KiB) that leave together have one age.
+
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use folioswap_slots::Shadow;
+
+const EVICTED: u64 = 1;
+const AGE_SHIFT: u32 = 1;
+/// The bits of an age that a shadow holds.
+const AGE_MASK: u64 = (1 << 57) - 1;
+
+/// The age that a shadow holds; `None` for one without information.
+pub const fn age_of(shadow: Shadow) -> Option<u64> {
+    if shadow.get() & EVICTED != 0 { Some(shadow.get() >> AGE_SHIFT) } else { None }
+}
+
+/// The shadow of a page that leaves at this age, of which the low 57 bits count.
+pub const fn shadow_of(age: u64) -> Shadow {
+    match Shadow::new((age & AGE_MASK) << AGE_SHIFT | EVICTED) {
+        Some(shadow) => shadow,
+        None => Shadow::EMPTY,
+    }
+}
+
+/// What the distance of a page that has come back says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refault {
+    /// Nothing is known: its slot word had no shadow of ours.
+    Unknown,
+    /// It was away for longer than the working set's size.
+    Far,
+    /// It belongs to the working set.
+    Active,
+    /// It does, and a longer inactive list, as long as it may become, would have kept it.
+    Spared,
+}
+
+/// Refaults of a swap-in, counted together. Cost of adding one: no atomic operation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Refaults {
+    /// Pages with a distance.
+    pub pages: u64,
+    /// Those of them that belong to the working set.
+    pub activated: u64,
+    /// Those of them that a longer inactive list would have spared.
+    pub spared: u64,
+}
+
+impl Refaults {
+    /// One more.
+    pub fn add(&mut self, refault: Refault) {
+        self.pages += u64::from(refault != Refault::Unknown);
+        self.activated += u64::from(matches!(refault, Refault::Active | Refault::Spared));
+        self.spared += u64::from(refault == Refault::Spared);
+    }
+}
+
+/// A process's nonresident age, and what distances are compared with. All figures are pages. Advisory: any thread may read; what
+/// races costs a distance a few pages. All-zero: nothing has left yet.
+#[derive(Debug, Default)]
+pub struct Workingset {
+    age: AtomicU64,
+    /// What is resident outside of the inactive list.
+    active: AtomicU64,
+    /// By how much the inactive list may still grow.
+    room: AtomicU64,
+    spared: AtomicU64,
+}
+
+impl Workingset {
+    /// For the slot word of a page that leaves now. Cost: a load.
+    pub fn shadow(&self) -> Shadow {
+        shadow_of(self.age.load(Relaxed))
+    }
+
+    /// So many pages have left staging for a device. Once for each folio: cost, an atomic addition.
+    pub fn evicted(&self, pages: u64) {
+        self.age.fetch_add(pages, Relaxed);
+    }
+
+    /// So many pages were touched in staging. Once for each swap-in: cost, an atomic addition.
+    pub fn activated(&self, pages: u64) {
+        self.age.fetch_add(pages, Relaxed);
+    }
+
+    /// So many pages are resident outside of the inactive list. Evictor, whenever it measures.
+    pub fn set_active(&self, pages: u64) {
+        self.active.store(pages, Relaxed);
+    }
+
+    /// The inactive list may grow by so many pages. Evictor.
+    pub fn set_room(&self, pages: u64) {
+        self.room.store(pages, Relaxed);
+    }
+
+    /// What it says that a page with this shadow comes back. Cost: three loads.
+    pub fn refault(&self, shadow: Shadow) -> Refault {
+        let Some(then) = age_of(shadow) else { return Refault::Unknown };
+        let distance = self.age.load(Relaxed).wrapping_sub(then) & AGE_MASK;
+        if distance > self.active.load(Relaxed) {
+            Refault::Far
+        } else if distance > self.room.load(Relaxed) {
+            Refault::Active
+        } else {
+            Refault::Spared
+        }
+    }
+
+    /// A swap-in has brought these back. What was activated counts to the age (kernel: `workingset_refault`). Cost: up to two
+    /// atomic additions.
+    pub fn came_back(&self, refaults: Refaults) {
+        if refaults.activated > 0 {
+            self.age.fetch_add(refaults.activated, Relaxed);
+        }
+        if refaults.spared > 0 {
+            self.spared.fetch_add(refaults.spared, Relaxed);
+        }
+    }
+
+    /// Refaults that a longer inactive list would have spared, since the beginning.
+    pub fn spared(&self) -> u64 {
+        self.spared.load(Relaxed)
+    }
+
+    /// Can a slot word have this shadow? One of a later age than now cannot have been written.
+    pub fn is_sound(&self, shadow: Shadow) -> bool {
+        match age_of(shadow) {
+            Some(then) => self.age.load(Relaxed).wrapping_sub(then) & AGE_MASK <= AGE_MASK / 2,
+            None => shadow == Shadow::EMPTY,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::VecDeque;
+    use std::vec::Vec;
+
+    #[test]
+    fn a_shadow_keeps_its_age() {
+        for age in [0, 1, 77, AGE_MASK] {
+            assert_eq!(age_of(shadow_of(age)), Some(age));
+            assert_ne!(shadow_of(age), Shadow::EMPTY);
+        }
+        assert_eq!(age_of(shadow_of(AGE_MASK + 6)), Some(5), "the low bits");
+        assert_eq!(age_of(Shadow::EMPTY), None);
+    }
+
+    #[test]
+    fn the_distance_is_what_left_or_was_activated_meanwhile() {
+        let workingset = Workingset::default();
+        workingset.set_active(100);
+        workingset.set_room(10);
+        assert_eq!(workingset.refault(Shadow::EMPTY), Refault::Unknown);
+        let shadow = workingset.shadow();
+        for (evicted, activated, expected) in [
+            (0, 0, Refault::Spared),
+            (6, 4, Refault::Spared),
+            (1, 0, Refault::Active),
+            (80, 9, Refault::Active),
+            (0, 1, Refault::Far),
+        ] {
+            workingset.evicted(evicted);
+            workingset.activated(activated);
+            assert_eq!(workingset.refault(shadow), expected, "{evicted} {activated}");
+        }
+    }
+
+    #[test]
+    fn an_age_that_wraps_has_distances_all_the_same() {
+        let workingset = Workingset::default();
+        workingset.set_active(100);
+        workingset.evicted(AGE_MASK - 20);
+        let shadow = workingset.shadow();
+        workingset.evicted(50);
+        assert_eq!(workingset.refault(shadow), Refault::Active);
+        assert!(workingset.is_sound(shadow));
+        workingset.evicted(51);
+        assert_eq!(workingset.refault(shadow), Refault::Far);
+    }
+
+    #[test]
+    fn a_shadow_from_the_future_is_not_sound() {
+        let workingset = Workingset::default();
+        workingset.evicted(5);
+        assert!(workingset.is_sound(Shadow::EMPTY) && workingset.is_sound(shadow_of(5)));
+        assert!(!workingset.is_sound(shadow_of(6)));
+        assert!(!workingset.is_sound(Shadow::new(0b10).unwrap()), "an age without its mark");
+    }
+
+    #[test]
+    fn what_comes_back_is_counted_once_and_activations_age_the_rest() {
+        let workingset = Workingset::default();
+        workingset.set_active(4);
+        workingset.set_room(2);
+        let mut refaults = Refaults::default();
+        let all = [Refault::Unknown, Refault::Far, Refault::Active, Refault::Spared];
+        all.into_iter().for_each(|one| refaults.add(one));
+        assert_eq!(refaults, Refaults { pages: 3, activated: 2, spared: 1 });
+        let shadow = workingset.shadow();
+        workingset.came_back(refaults);
+        assert_eq!((workingset.spared(), age_of(workingset.shadow())), (1, Some(2)));
+        assert_eq!(workingset.refault(shadow), Refault::Spared);
+    }
+
+    /// Pages in use in a loop, in a memory that gives up what was used longest ago: returns the refaults of the second half.
+    fn loop_over(pages: usize, fit: usize) -> Refaults {
+        let workingset = Workingset::default();
+        workingset.set_active(fit as u64);
+        let mut shadows: Vec<Option<Shadow>> = std::vec![None; pages];
+        let (mut resident, mut is_resident) = (VecDeque::new(), std::vec![false; pages]);
+        let mut refaults = Refaults::default();
+        for step in 0..20 * pages {
+            let page = step % pages;
+            if is_resident[page] {
+                continue;
+            }
+            if let Some(shadow) = shadows[page] {
+                let mut one = Refaults::default();
+                one.add(workingset.refault(shadow));
+                workingset.came_back(one);
+                if step > 10 * pages {
+                    refaults.pages += one.pages;
+                    refaults.activated += one.activated;
+                }
+            }
+            is_resident[page] = true;
+            resident.push_back(page);
+            if resident.len() > fit {
+                let left = resident.pop_front().unwrap();
+                is_resident[left] = false;
+                shadows[left] = Some(workingset.shadow());
+                workingset.evicted(1);
+            }
+        }
+        refaults
+    }
+
+    #[test]
+    fn a_loop_a_little_larger_than_memory_is_a_working_set_and_a_far_larger_one_is_a_scan() {
+        let little = loop_over(1200, 1000);
+        assert!(little.pages > 10_000 && little.activated == little.pages, "{little:?}");
+        let far = loop_over(4000, 1000);
+        assert!(far.pages > 10_000 && far.activated == 0, "{far:?}");
+        assert_eq!(loop_over(1000, 1000), Refaults::default());
+    }
+}
