@@ -27,6 +27,7 @@ const FOLIO_SHIFT: u32 = 2;
 const BAD: u64 = !0 << 3;
 
 /// Working-set information left behind by an evicted folio, 58 bits; [`Shadow::EMPTY`] when there is none.
+/// What the bits mean is the caller's (the engine's layout: `core/src/reclaim/workingset.rs`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Shadow(u64);
 
