@@ -10,6 +10,7 @@ pub mod lock;
 pub mod page;
 pub mod page_table;
 pub mod reclaim;
+pub mod recompression;
 mod relocation;
 pub mod shared_devices;
 pub mod space;

@@ -1,10 +1,11 @@
 //! Moving stored bytes: from the compressed store to a shared device (demotion), and within the compressed RAM device
-//! (compaction). Locations change, entries and page words do not: whoever reads meanwhile finds the one place or the other,
+//! (compaction; recompression has a module of its own). Locations change, entries and page words do not: whoever reads meanwhile finds the one place or the other,
 //! under the location's lock.
 
 use crate::page_table::Memory;
 use crate::space::{Beside, Space, WriteError};
 use core::sync::atomic::Ordering::Relaxed;
+use folioswap_devices::zstd::Decoder;
 use folioswap_devices::{Checksum, CompactReport, FileSlot, Location, Page, PageMemory, Place, Verdict};
 use folioswap_slots::{DeviceMask, SwapEntry};
 
@@ -15,13 +16,11 @@ impl<M: Memory + PageMemory> Space<'_, M> {
     pub fn compact(&self, budget_bytes: u64) -> CompactReport {
         let report = self.zram.compact(budget_bytes, |moved| {
             let entry = SwapEntry::from_raw(moved.owner.raw());
-            let location =
-                |handle| Place::Zram { handle, len: moved.len, checksum: Checksum::from_raw(0) }.pack().0;
             // The entry may be freed by now, and its words another cluster's: only the one location that names the old
-            // object is exchanged, and no other word of the engine can equal it.
+            // object is exchanged, and no other word of the engine names it.
             let relocated = entry
                 .and_then(|entry| self.beside(entry))
-                .is_some_and(|beside| beside.location.relocate(location(moved.old), location(moved.new)));
+                .is_some_and(|beside| beside.location.relocate_object(moved.old, moved.new));
             if relocated { Verdict::Moved } else { Verdict::Kept }
         });
         if report.spans_freed > 0 {
@@ -32,13 +31,15 @@ impl<M: Memory + PageMemory> Space<'_, M> {
 
     /// Moves the bytes of these entries from the compressed store to consecutive slots of one of `devices`; returns how many
     /// were moved. An entry that was freed, or is being read or freed just now, is passed over. The caller is the
-    /// only one that allocates entries, so none can have become another page's. `pages` is page aligned.
+    /// only one that allocates entries, so none can have become another page's. `pages` is page aligned, `decoder` the calling
+    /// thread's.
     ///
     /// # Errors
     /// [`WriteError`]; every location is as before.
     pub fn demote_run(
         &self,
         entries: &[Option<SwapEntry>],
+        decoder: &mut Decoder,
         pages: &mut [Page],
         devices: DeviceMask,
     ) -> Result<u64, WriteError> {
@@ -50,7 +51,7 @@ impl<M: Memory + PageMemory> Space<'_, M> {
             let Some(location) = beside.location.try_lock() else { continue };
             let check = beside.check.load(Relaxed);
             if matches!(Place::unpack(location, check), Some(Place::Zram { .. }))
-                && self.read_place(location, check, page).is_ok()
+                && self.read_place(location, check, decoder, page).is_ok()
             {
                 olds[index] = location;
             }

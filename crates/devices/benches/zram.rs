@@ -10,7 +10,8 @@ use common::memory::TestMemory;
 use divan::counter::BytesCount;
 use divan::{Bencher, black_box};
 use folioswap_devices::{
-    Checksum, IncompressiblePolicy, Owner, PAGE_SIZE, Page, Scratch, StoreOptions, Stored, Zram, lz4, page,
+    Checksum, Codec, IncompressiblePolicy, Owner, PAGE_SIZE, Page, Scratch, StoreOptions, Stored, Zram, lz4,
+    page, zstd,
 };
 
 fn main() {
@@ -72,11 +73,11 @@ fn load(bencher: Bencher, kind: Kind) {
             _ => None,
         })
         .collect();
-    let (turn, mut out) = (Turn::new(&stored), [0; PAGE_SIZE]);
+    let (turn, mut out, mut decoder) = (Turn::new(&stored), [0; PAGE_SIZE], Box::new(zstd::Decoder::new()));
     bencher.counter(BytesCount::new(PAGE_SIZE)).bench_local(|| {
         let &(handle, len, checksum) = turn.next();
         // SAFETY: stored above, single-threaded.
-        unsafe { zram.load(handle, len, checksum, &mut out) }.unwrap();
+        unsafe { zram.load(handle, len, Codec::Lz4, checksum, &mut decoder, &mut out) }.unwrap();
         black_box(&out);
     });
 }
@@ -136,6 +137,27 @@ fn lz4_decompress(bencher: Bencher, kind: Kind) {
     let (turn, mut out) = (Turn::new(&blocks), [0; PAGE_SIZE]);
     bencher.counter(BytesCount::new(PAGE_SIZE)).bench_local(|| {
         lz4::decompress(turn.next(), &mut out).unwrap();
+        black_box(&out);
+    });
+}
+
+#[divan::bench(args = [Kind::TwoToOne, Kind::ThreeToOne, Kind::Incompressible, Kind::Text])]
+fn zstd_compress(bencher: Bencher, kind: Kind) {
+    let pages = pages(kind);
+    let (turn, mut encoder) = (Turn::new(&pages), Box::new(zstd::Encoder::new()));
+    bencher
+        .counter(BytesCount::new(PAGE_SIZE))
+        .bench_local(|| encoder.compress(turn.next(), 3904).map(<[u8]>::len));
+}
+
+#[divan::bench(args = [Kind::TwoToOne, Kind::ThreeToOne, Kind::Text])]
+fn zstd_decompress(bencher: Bencher, kind: Kind) {
+    let mut encoder = Box::new(zstd::Encoder::new());
+    let frames: Vec<Vec<u8>> =
+        pages(kind).iter().map(|page| encoder.compress(page, PAGE_SIZE).unwrap().to_vec()).collect();
+    let (turn, mut out, mut decoder) = (Turn::new(&frames), [0; PAGE_SIZE], Box::new(zstd::Decoder::new()));
+    bencher.counter(BytesCount::new(PAGE_SIZE)).bench_local(|| {
+        decoder.decompress(turn.next(), &mut out).unwrap();
         black_box(&out);
     });
 }

@@ -4,7 +4,7 @@
 //! them in page-sized slots of a file. A page's [`Place`] says where it is now, packed into 12 bytes: a [`Location`]
 //! word and a check word.
 //!
-//! The crate is `no_std`, has no heap, no thread-local, no libc call, and no state outside the caller's memory, so that
+//! The crate is `no_std`, has no heap, no thread-local, no libc call (but those that copy and fill memory), and no state outside the caller's memory, so that
 //! it can run in a pager thread inside any process, and so that a forked child can go on with its copy-on-write copy
 //! of the same addresses (the caller guarantees that no operation is in flight at the moment of the fork).
 //!
@@ -14,6 +14,7 @@
 //! | [`location`] | handle, slot, where a page is now, and the bit that pins it there |
 //! | [`checksum`] | 32 bits over the stored bytes |
 //! | [`lz4`] | the LZ4 block format for one page |
+//! | [`mod@zstd`] | the zstd format for one page |
 //! | [`memory`] | where zram's memory comes from |
 //! | [`zram`] | the compressed object store |
 //! | [`mod@file`] | the file device |
@@ -35,13 +36,14 @@ pub mod memory;
 pub mod page;
 pub mod read_ring;
 pub mod zram;
+pub mod zstd;
 
 pub use checksum::Checksum;
 pub use file::{FileDevice, FileError};
-pub use location::{FileSlot, Handle, Location, LocationCell, Owner, Place, StoredLen};
+pub use location::{Codec, FileSlot, Handle, Location, LocationCell, Owner, Place, StoredLen};
 pub use memory::PageMemory;
 pub use page::{PAGE_SIZE, Page};
 pub use zram::{
-    CompactReport, FreeError, IncompressiblePolicy, Invalid, LoadError, MmStat, Relocation, Scratch,
-    StoreError, StoreOptions, Stored, Verdict, Wrong, Zram,
+    CompactReport, FreeError, IncompressiblePolicy, Invalid, LoadError, MmStat, Recompressed, Relocation,
+    Scratch, StoreError, StoreOptions, Stored, Verdict, Wrong, Zram,
 };

@@ -7,7 +7,7 @@
 //! | none | 0 | LOCK | 0 | 0 | 0 | 0 |
 //! | zero | 1 | LOCK | 0 | 0 | 0 | 0 |
 //! | same-filled | 2 | LOCK | 0 | 0 (16-31), then the pattern's high half (32-63) | | the pattern's low half |
-//! | zram | 3 | LOCK | length − 1 | handle | 0 | checksum |
+//! | zram | 3 | LOCK | length − 1 | handle | codec | checksum |
 //! | file | 4 | LOCK | 0 | slot (16-63) | | checksum |
 //!
 //! All zero is "none": a table fresh from the system is empty. Every other word with the LOCK bit clear is one that
@@ -83,6 +83,32 @@ impl StoredLen {
     }
 }
 
+/// What made the bytes of an object in the zram store, and whether another codec is still to be tried on them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Codec {
+    /// [`lz4`](crate::lz4), or nothing at all ([`StoredLen::WHOLE_PAGE`]): how every page comes in.
+    Lz4 = 0,
+    /// The same, and zstd was tried since and gained too little (zram's `ZRAM_INCOMPRESSIBLE`).
+    Lz4Settled = 1,
+    /// [`zstd`](crate::zstd).
+    Zstd = 2,
+}
+
+impl Codec {
+    /// Bits in a codec.
+    pub const BITS: u32 = 8;
+
+    const fn from_raw(raw: u8) -> Option<Self> {
+        match raw {
+            0 => Some(Self::Lz4),
+            1 => Some(Self::Lz4Settled),
+            2 => Some(Self::Zstd),
+            _ => None,
+        }
+    }
+}
+
 /// A page-sized place in a file, counted in pages from its start. Below 2^[`FileSlot::BITS`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FileSlot(u64);
@@ -128,6 +154,8 @@ pub enum Place {
         handle: Handle,
         /// Its bytes.
         len: StoredLen,
+        /// How they are to be expanded.
+        codec: Codec,
         /// Over its bytes.
         checksum: Checksum,
     },
@@ -155,10 +183,12 @@ const LOCK: u64 = 1 << 3;
 const LEN_SHIFT: u32 = 4;
 const LEN_MASK: u64 = 0xfff;
 const PLACE_SHIFT: u32 = 16;
+const HANDLE_MASK: u64 = ((1 << Handle::BITS) - 1) << PLACE_SHIFT;
+const CODEC_SHIFT: u32 = PLACE_SHIFT + Handle::BITS;
 const PATTERN_SHIFT: u32 = 32;
 
 const _: () = assert!(PAGE_SIZE as u64 - 1 <= LEN_MASK && LEN_SHIFT + 12 == PLACE_SHIFT);
-const _: () = assert!(PLACE_SHIFT + Handle::BITS <= 64 && PLACE_SHIFT + FileSlot::BITS <= 64);
+const _: () = assert!(CODEC_SHIFT + Codec::BITS <= 64 && PLACE_SHIFT + FileSlot::BITS <= 64);
 const _: () = assert!(FileSlot::BITS + 12 < 63, "byte offsets fit a signed 64-bit number");
 const _: () = assert!(size_of::<Location>() == 8 && size_of::<LocationCell>() == 8);
 
@@ -198,8 +228,23 @@ impl Location {
 
     /// The word of an object in the compressed store, not locked; its checksum goes into the check word.
     #[inline]
-    pub const fn zram(handle: Handle, len: StoredLen) -> Self {
-        Self(KIND_ZRAM | (len.0 as u64 - 1) << LEN_SHIFT | handle.0 << PLACE_SHIFT)
+    pub const fn zram(handle: Handle, len: StoredLen, codec: Codec) -> Self {
+        Self(
+            KIND_ZRAM
+                | (len.0 as u64 - 1) << LEN_SHIFT
+                | handle.0 << PLACE_SHIFT
+                | (codec as u64) << CODEC_SHIFT,
+        )
+    }
+
+    /// The word after its object's move within the compressed store, from `old` to `new`; `None` when it does not name `old`.
+    #[inline]
+    pub const fn moved(self, old: Handle, new: Handle) -> Option<Self> {
+        if self.0 & KIND_MASK == KIND_ZRAM && self.0 & HANDLE_MASK == old.0 << PLACE_SHIFT {
+            Some(Self(self.0 & !HANDLE_MASK | new.0 << PLACE_SHIFT))
+        } else {
+            None
+        }
     }
 
     /// The word of a file slot, not locked; the page's checksum goes into the check word.
@@ -219,7 +264,9 @@ impl Place {
             Self::SameFilled { pattern } => {
                 (Location(KIND_SAME | (pattern >> 32) << PATTERN_SHIFT), pattern as u32)
             }
-            Self::Zram { handle, len, checksum } => (Location::zram(handle, len), checksum.raw()),
+            Self::Zram { handle, len, codec, checksum } => {
+                (Location::zram(handle, len, codec), checksum.raw())
+            }
             Self::File { slot, checksum } => (Location::file(slot), checksum.raw()),
         }
     }
@@ -234,8 +281,12 @@ impl Place {
             KIND_ZERO => Self::Zero,
             KIND_SAME => Self::SameFilled { pattern: (word >> PATTERN_SHIFT) << 32 | check as u64 },
             KIND_ZRAM => Self::Zram {
-                handle: Handle((word >> PLACE_SHIFT) & ((1 << Handle::BITS) - 1)),
+                handle: Handle((word & HANDLE_MASK) >> PLACE_SHIFT),
                 len: StoredLen((word >> LEN_SHIFT & LEN_MASK) as u16 + 1),
+                codec: match Codec::from_raw((word >> CODEC_SHIFT) as u8) {
+                    Some(codec) => codec,
+                    None => return None,
+                },
                 checksum: Checksum::from_raw(check),
             },
             KIND_FILE => {
@@ -251,7 +302,7 @@ impl Place {
 /// A location word in the caller's table, shared by faulting threads, evictors and the compactor.
 ///
 /// The protocol: whoever *loads*, *frees* or *replaces* the bytes that a location names holds its LOCK bit from before
-/// it uses the handle until it is done with it. The compactor moves an object with [`relocate`](Self::relocate), one
+/// it uses the handle until it is done with it. The compactor moves an object with [`relocate_object`](Self::relocate_object), one
 /// compare-exchange that succeeds only while the word names the old object and is not locked; so bytes never move
 /// under a reader, and the compactor never waits for one. The check word beside it does not change by a move, and is
 /// read and written by the holder of the LOCK bit only.
@@ -285,12 +336,21 @@ impl LocationCell {
         self.0.store(location.unlocked().0, Ordering::Release);
     }
 
-    /// Replaces `old` by `new` if the word is exactly `old` (both unlocked); true if it was. For the compactor.
+    /// Replaces `old` by `new` if the word is exactly `old` (both unlocked); true if it was.
     #[inline]
     pub fn relocate(&self, old: Location, new: Location) -> bool {
         self.0
             .compare_exchange(old.unlocked().0, new.unlocked().0, Ordering::AcqRel, Ordering::Relaxed)
             .is_ok()
+    }
+
+    /// The object `old` of the compressed store has been copied to `new`: names it, if the word names `old` now and is not locked;
+    /// true if so. What else stands in the word stays. For the compactor.
+    #[inline]
+    pub fn relocate_object(&self, old: Handle, new: Handle) -> bool {
+        let word = self.get();
+        // `relocate` takes a word without its LOCK bit, and fails where it is set.
+        word.moved(old, new).is_some_and(|moved| self.relocate(word, moved))
     }
 }
 
@@ -298,17 +358,25 @@ impl LocationCell {
 const _: () = {
     let lens = [StoredLen(1), StoredLen(2048), StoredLen::WHOLE_PAGE];
     let handles = [Handle(0), Handle(0x55_5555_5555), Handle((1 << Handle::BITS) - 1)];
+    let codecs = [Codec::Lz4, Codec::Lz4Settled, Codec::Zstd];
     let mut i = 0;
     while i < 3 {
+        let checksum = Checksum::from_raw(u32::MAX);
         let (location, check) =
-            Place::Zram { handle: handles[i], len: lens[i], checksum: Checksum::from_raw(u32::MAX) }.pack();
+            Place::Zram { handle: handles[i], len: lens[i], codec: codecs[i], checksum }.pack();
         assert!(!location.is_locked() && check == u32::MAX);
         match Place::unpack(location.locked(), check) {
-            Some(Place::Zram { handle, len, checksum }) => {
-                assert!(handle.0 == handles[i].0 && len.0 == lens[i].0 && checksum.raw() == u32::MAX)
+            Some(Place::Zram { handle, len, codec, checksum }) => {
+                assert!(handle.0 == handles[i].0 && len.0 == lens[i].0 && checksum.raw() == u32::MAX);
+                assert!(codec as u8 == codecs[i] as u8);
             }
             _ => panic!("not symmetrical"),
         }
+        let moved = match location.moved(handles[i], handles[2 - i]) {
+            Some(moved) => moved,
+            None => panic!("it names the object"),
+        };
+        assert!(moved.0 == Location::zram(handles[2 - i], lens[i], codecs[i]).0);
         i += 1;
     }
 };

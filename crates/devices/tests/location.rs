@@ -1,18 +1,25 @@
 //! Locations: packing is symmetrical, the LOCK bit is independent of the place, cells keep to the protocol.
 
-use folioswap_devices::{Checksum, FileSlot, Handle, Location, LocationCell, Place, StoredLen};
+use folioswap_devices::{Checksum, Codec, FileSlot, Handle, Location, LocationCell, Place, StoredLen};
 use proptest::prelude::*;
+
+fn any_codec() -> impl Strategy<Value = Codec> {
+    prop_oneof![Just(Codec::Lz4), Just(Codec::Lz4Settled), Just(Codec::Zstd)]
+}
 
 fn any_place() -> impl Strategy<Value = Place> {
     prop_oneof![
         Just(Place::None),
         Just(Place::Zero),
         any::<u64>().prop_map(|pattern| Place::SameFilled { pattern }),
-        (0..1u64 << Handle::BITS, 1..=4096usize, any::<u32>()).prop_map(|(handle, len, check)| Place::Zram {
-            handle: Handle::from_raw(handle).unwrap(),
-            len: StoredLen::new(len).unwrap(),
-            checksum: Checksum::from_raw(check),
-        }),
+        (0..1u64 << Handle::BITS, 1..=4096usize, any_codec(), any::<u32>()).prop_map(
+            |(handle, len, codec, check)| Place::Zram {
+                handle: Handle::from_raw(handle).unwrap(),
+                len: StoredLen::new(len).unwrap(),
+                codec,
+                checksum: Checksum::from_raw(check),
+            }
+        ),
         (0..1u64 << FileSlot::BITS, any::<u32>()).prop_map(|(slot, check)| Place::File {
             slot: FileSlot::new(slot).unwrap(),
             checksum: Checksum::from_raw(check),
@@ -52,8 +59,8 @@ fn numbers_that_do_not_fit_are_no_places() {
 
 #[test]
 fn a_locked_cell_is_not_relocated_and_not_locked_twice() {
-    let old = Location::zram(Handle::from_raw(5).unwrap(), StoredLen::new(9).unwrap());
-    let new = Location::zram(Handle::from_raw(6).unwrap(), StoredLen::new(9).unwrap());
+    let old = Location::zram(Handle::from_raw(5).unwrap(), StoredLen::new(9).unwrap(), Codec::Lz4);
+    let new = Location::zram(Handle::from_raw(6).unwrap(), StoredLen::new(9).unwrap(), Codec::Lz4);
     let cell = LocationCell::new(old);
     assert_eq!(cell.try_lock(), Some(old));
     assert_eq!(cell.try_lock(), None);
@@ -62,4 +69,30 @@ fn a_locked_cell_is_not_relocated_and_not_locked_twice() {
     assert!(cell.relocate(old, new));
     assert!(!cell.relocate(old, new));
     assert_eq!(cell.get(), new);
+}
+
+#[test]
+fn an_object_moves_only_where_it_is_named_and_the_rest_of_the_word_stays() {
+    let [here, there, elsewhere] = [5, 6, 7].map(|raw| Handle::from_raw(raw).unwrap());
+    let len = StoredLen::new(9).unwrap();
+    for codec in [Codec::Lz4, Codec::Lz4Settled, Codec::Zstd] {
+        let cell = LocationCell::new(Location::zram(here, len, codec));
+        assert!(!cell.relocate_object(there, elsewhere));
+        let held = cell.try_lock().unwrap();
+        assert!(!cell.relocate_object(here, there));
+        cell.unlock_with(held);
+        assert!(cell.relocate_object(here, there));
+        assert_eq!(cell.get(), Location::zram(there, len, codec));
+    }
+    // The same number is a slot here.
+    let cell = LocationCell::new(Location::file(FileSlot::new(5).unwrap()));
+    assert!(!cell.relocate_object(here, there));
+}
+
+#[test]
+fn a_codec_that_is_none_is_no_place() {
+    let word = Location::zram(Handle::from_raw(5).unwrap(), StoredLen::new(9).unwrap(), Codec::Lz4).raw();
+    for codec in 3..=u8::MAX {
+        assert_eq!(Place::unpack(Location::from_raw(word | u64::from(codec) << 56), 0), None, "{codec}");
+    }
 }

@@ -27,6 +27,8 @@ enum Op {
     /// Compact with this budget in pages; one location in so many is "being read" and stays.
     Compact(u16, u8),
     Trim,
+    /// Store so many random pages once more with zstd.
+    Recompress(u8),
     /// Load everything.
     Check,
 }
@@ -38,6 +40,7 @@ fn any_op() -> impl Strategy<Value = Op> {
         1 => (2..=8u8).prop_map(Op::Thin),
         2 => (1..=500u16, 2..=255u8).prop_map(|(budget, locked)| Op::Compact(budget, locked)),
         1 => Just(Op::Trim),
+        if cfg!(miri) { 0 } else { 2 } => (1..=100u8).prop_map(Op::Recompress),
         1 => Just(Op::Check),
     ]
 }
@@ -131,6 +134,16 @@ impl Oracle {
             Op::Trim => {
                 self.device.zram.trim();
                 assert_eq!(self.device.zram.mm_stat().empty_spans_resident, 0);
+            }
+            Op::Recompress(pages) => {
+                let owners = self.owners();
+                for _ in 0..pages.min(owners.len() as u8) {
+                    let owner = owners[self.rng.below(owners.len() as u64) as usize];
+                    let (place, page) = &self.pages[&owner];
+                    let after = self.device.recompress(*place, page, owner);
+                    assert!(stored_bytes(after) <= stored_bytes(*place));
+                    self.pages.get_mut(&owner).unwrap().0 = after;
+                }
             }
             Op::Check => self.check(),
         }
@@ -336,9 +349,8 @@ fn compaction_runs_beside_stores_loads_and_frees() {
         scope.spawn(move || {
             while stop.load(Relaxed) == 0 {
                 let report = device.zram.compact(1 << 20, |relocation| {
-                    let old = Location::zram(relocation.old, relocation.len);
-                    let new = Location::zram(relocation.new, relocation.len);
-                    match cells[relocation.owner.raw() as usize].0.relocate(old, new) {
+                    let cell = &cells[relocation.owner.raw() as usize].0;
+                    match cell.relocate_object(relocation.old, relocation.new) {
                         true => Verdict::Moved,
                         false => Verdict::Kept,
                     }
@@ -359,6 +371,11 @@ fn compaction_runs_beside_stores_loads_and_frees() {
 
 const fn word() -> AtomicU64 {
     AtomicU64::new(0)
+}
+
+/// Half of the pages are such as zstd shrinks further.
+fn kind_of(seed: u64) -> Kind {
+    if seed.is_multiple_of(2) { Kind::Mixed } else { Kind::Text }
 }
 
 fn work(
@@ -382,7 +399,7 @@ fn work(
         match (place, rng.below(4), filling) {
             (Place::None, _, true) | (Place::None, 0, false) => {
                 let new_seed = rng.next();
-                let page = Kind::Mixed.page(new_seed);
+                let page = kind_of(new_seed).page(new_seed);
                 let (word, new_check) = device.store(&mut scratch, &page, index).unwrap().pack();
                 check.store(u64::from(new_check), Relaxed);
                 seed.store(new_seed, Relaxed);
@@ -392,7 +409,13 @@ fn work(
             (place, action, filling) => {
                 let mut out = [0; PAGE_SIZE];
                 device.load(place, &mut out).unwrap();
-                assert!(out == Kind::Mixed.page(seed.load(Relaxed)), "cell {index}");
+                let seed = seed.load(Relaxed);
+                assert!(out == kind_of(seed).page(seed), "cell {index}");
+                if action == 1 && filling && !cfg!(miri) {
+                    let (word, new_check) = device.recompress(place, &out, index).pack();
+                    check.store(u64::from(new_check), Relaxed);
+                    after = word;
+                }
                 if action == 0 || !filling {
                     device.free(place);
                     check.store(0, Relaxed);

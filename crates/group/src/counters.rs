@@ -69,6 +69,12 @@ named! {
         Unshared = "pages_unshared",
         /// Pages whose stored bytes failed their checksum or could not be read; each was poisoned.
         Poisoned = "pages_poisoned",
+        /// Idle pages of the compressed RAM device that were stored once more with zstd, smaller (zram's `recompress`).
+        PagesRecompressed = "pages_recompressed",
+        /// Bytes that they take less.
+        RecompressSavedBytes = "recompress_saved_bytes",
+        /// Idle pages that zstd does not make smaller by an eighth; they stay as they are.
+        RecompressIncompressible = "recompress_incompressible",
         /// Pages written to files.
         FilePagesOut = "file_pswpout",
         /// Pages read from files.

@@ -14,6 +14,7 @@ use folioswap_core::page_table::{BLOCK, PAGE};
 use folioswap_core::space::WriteError;
 use folioswap_core::space::ages::Generation;
 use folioswap_devices::Page;
+use folioswap_devices::zstd::Decoder;
 use folioswap_group::counters::Counter;
 use folioswap_slots::{DeviceMask, SwapEntry};
 
@@ -26,7 +27,10 @@ const ROUND_PAGES_MIN: u64 = 64;
 
 /// Page-aligned room for one run.
 #[repr(C, align(4096))]
-struct Run([Page; RUN_PAGES]);
+struct Run {
+    pages: [Page; RUN_PAGES],
+    decoder: Decoder,
+}
 
 /// Where demotion is on its way round. Lost without harm at a fork.
 pub(crate) struct Demotion {
@@ -86,7 +90,8 @@ impl Collected<'_> {
         let (mut done, mut piece) = (0, RUN_PAGES);
         while done < count {
             let entries = &self.entries[done..count.min(done + piece)];
-            match engine.space.demote_run(entries, &mut self.run.0[..entries.len()], self.below.devices) {
+            let Run { pages, decoder } = &mut *self.run;
+            match engine.space.demote_run(entries, decoder, &mut pages[..entries.len()], self.below.devices) {
                 Ok(pages) => {
                     demoted.pages += pages;
                     done += entries.len();
@@ -161,7 +166,7 @@ impl Engine {
             place = self.arena.own_mapping(size_of::<Run>())?.as_ptr() as usize;
             self.demotion_room.store(place, Relaxed);
         }
-        // SAFETY: a mapping of ours of this size, page aligned, zeroed at first and there for ever; the evictor's alone, and its
+        // SAFETY: a mapping of ours of this size, page aligned, zeroed at first and there for ever; all-zero is valid; the evictor's alone, and its
         // only caller ends the use before the next.
         Some(unsafe { &mut *(place as *mut Run) })
     }

@@ -158,6 +158,8 @@ pub struct Engine {
     pub(crate) refilled_from: AtomicU32,
     /// Address of the evictor's room for what is demoted together; 0 before the first time.
     pub(crate) demotion_room: AtomicUsize,
+    /// Address of the evictor's room for recompression; 0 before the first time.
+    pub(crate) recompression_room: AtomicUsize,
     /// Bytes in small pieces that the program has mapped, or made accessible, since the last look at its mappings began.
     pub(crate) small_mapped: AtomicUsize,
     /// When the last look at the mappings ended.

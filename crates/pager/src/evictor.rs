@@ -19,6 +19,7 @@ use crate::pagemap;
 use crate::placement::EvictorPlacement;
 use crate::pool::Prepared;
 use crate::ranges::Range;
+use crate::recompress::Rounds;
 use crate::staging::{FOLIO, WHOLE_PLACES};
 use crate::sys;
 use crate::uffd::Watch;
@@ -117,6 +118,7 @@ pub(crate) struct Evictor {
     /// Bytes of staging that the system got since it gave a huge page: as much may be taken from it in its stead.
     pub(crate) given_back: u64,
     pub(crate) demotion: Demotion,
+    pub(crate) recompression: Rounds,
     pub(crate) clusters_due: Due,
     /// Pages that had been written to files at the last look at empty clusters.
     pub(crate) file_pages_seen: u64,
@@ -178,6 +180,7 @@ pub(crate) unsafe extern "C" fn run(argument: usize) -> ! {
         stuck: false,
         given_back: 0,
         demotion: Demotion::new(),
+        recompression: Rounds::new(),
         clusters_due: Due::at_once(),
         file_pages_seen: 0,
         barren_until_ns: 0,
@@ -257,6 +260,9 @@ impl Evictor {
                 if total < marks.limit {
                     self.desperate = false;
                 }
+                let is_near_limit = (marks.engage..marks.limit).contains(&total);
+                let is_quiet = is_near_limit && demoted == 0 && sys::now_ns() >= self.growing_until_ns;
+                let rest_ns = if is_quiet { self.recompress_idle() } else { u64::MAX };
                 drop(gate);
                 self.after(Batch::default(), total, marks);
                 // What nobody can take out of the program, the stored part may make room for.
@@ -267,7 +273,7 @@ impl Evictor {
                     continue;
                 }
                 self.forget_regions();
-                return self.interval(marks.limit.saturating_sub(total));
+                return self.interval(marks.limit.saturating_sub(total)).min(rest_ns);
             }
             let batch = self.evict_batch();
             drop(gate);

@@ -17,6 +17,7 @@ use folioswap_core::page::{Heat, PageState, PageWord};
 use folioswap_core::page_table::{BLOCK, Block, PAGE};
 use folioswap_core::space::Movers;
 use folioswap_devices::Page;
+use folioswap_devices::zstd::Decoder;
 use folioswap_group::counters::{Counter, SizeCounter};
 use folioswap_group::protocol::{Kind, Note};
 use folioswap_slots::SwapEntry;
@@ -27,6 +28,7 @@ use rustix::io::Errno;
 pub(crate) struct Buffers {
     pages: [Page; FOLIO_PAGES],
     zeroes: [Page; FOLIO_PAGES],
+    pub(crate) decoder: Decoder,
 }
 
 impl Buffers {
@@ -39,6 +41,10 @@ impl Buffers {
 
     pub(crate) fn page(&mut self, index: usize) -> &mut Page {
         &mut self.pages[index]
+    }
+    /// A page, and what expands what is stored into it.
+    pub(crate) fn page_to_read(&mut self, index: usize) -> (&mut Decoder, &mut Page) {
+        (&mut self.decoder, &mut self.pages[index])
     }
     fn pages(&mut self, first: usize, count: usize) -> &mut [Page] {
         &mut self.pages[first..first + count]
@@ -256,7 +262,8 @@ impl Handler {
     ) -> (usize, Purpose) {
         let space = &self.engine.space;
         let Some(slot) = space.file_slot(entry) else {
-            if space.read(entry, self.buffers.page(page), Movers::Running).is_err() {
+            let (decoder, buffer) = self.buffers.page_to_read(page);
+            if space.read(entry, decoder, buffer, Movers::Running).is_err() {
                 bad(page);
             }
             return (1, Purpose::Fault);
@@ -273,7 +280,8 @@ impl Handler {
         }
         if run == 0 {
             // It was written back while it was claimed out of staging.
-            if space.read(entry, self.buffers.page(page), Movers::Running).is_err() {
+            let (decoder, buffer) = self.buffers.page_to_read(page);
+            if space.read(entry, decoder, buffer, Movers::Running).is_err() {
                 bad(page);
             }
             return (1, Purpose::Fault);
@@ -389,7 +397,7 @@ impl Handler {
 
     /// The page is in the program: its entry is given up. One that was still in staging is the evictor's to free.
     fn give_up_copy(
-        &self,
+        &mut self,
         freeing: &mut Freeing,
         block: &Block,
         (index, from): (usize, PageState),
@@ -405,7 +413,7 @@ impl Handler {
     }
 
     /// The page is in the program, protected, and its entry stays: only after this does the evictor look at it again.
-    fn keep_copy(&self, freeing: &mut Freeing, block: &Block, (index, from): (usize, PageState), heat: Heat) {
+    fn keep_copy(&mut self, freeing: &mut Freeing, block: &Block, (index, from): (usize, PageState), heat: Heat) {
         let heat = self.heat_of(from, heat);
         match block.word(index).returned_clean(heat) {
             Some(clean) => {

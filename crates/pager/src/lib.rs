@@ -44,6 +44,7 @@ mod read_around;
 mod readahead;
 mod reading;
 mod reads;
+mod recompress;
 pub mod requests;
 mod row;
 mod row_pages;

@@ -248,8 +248,9 @@ impl Handler {
             _ => None,
         };
         for _ in 0..1000 {
+            let (decoder, buffer) = self.buffers.page_to_read(0);
             let result = match stored {
-                Some(entry) => match engine.space.read(entry, self.buffers.page(0), Movers::Running) {
+                Some(entry) => match engine.space.read(entry, decoder, buffer, Movers::Running) {
                     // SAFETY: the buffers are the engine's memory.
                     Ok(_) => unsafe { child.userfault.copy(address, self.buffers.page(0).as_ptr(), PAGE) },
                     Err(_) => {

@@ -223,7 +223,7 @@ impl Handler {
 
     /// Reads all claimed pages of a block into a page of the pool, what lies side by side in a file at once. False: one of them cannot be
     /// read.
-    fn read_whole(&self, block: &Block, taken: Taken) -> bool {
+    fn read_whole(&mut self, block: &Block, taken: Taken) -> bool {
         let space = &self.engine.space;
         let entries: [Option<SwapEntry>; BLOCK_PAGES] = core::array::from_fn(|page| block.word(page).entry());
         // SAFETY: a page of the pool that we have taken: nobody else looks at it.
@@ -234,7 +234,8 @@ impl Handler {
         while page < BLOCK_PAGES {
             let Some(entry) = entries[page] else { return false };
             let Some(slot) = slot_of(page) else {
-                if space.read(entry, &mut pages[page], Movers::Running).is_err() {
+                let decoder = &mut self.buffers.decoder;
+                if space.read(entry, decoder, &mut pages[page], Movers::Running).is_err() {
                     return false;
                 }
                 page += 1;

@@ -5,16 +5,23 @@ use crate::page_table::Memory;
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_devices::read_ring::ReadRing;
+use folioswap_devices::zstd::Decoder;
 use folioswap_devices::{Checksum, FileSlot, Location, Page, PageMemory, Place};
 use folioswap_slots::SwapEntry;
 use rustix::io::Errno;
 
 impl<M: Memory + PageMemory> Space<'_, M> {
-    /// Reads an entry's page. `page` is page aligned (the file device reads into it directly).
+    /// Reads an entry's page. `page` is page aligned (the file device reads into it directly); `decoder` is the calling thread's.
     ///
     /// # Errors
     /// [`ReadError`]: the page is lost, by name.
-    pub fn read(&self, entry: SwapEntry, page: &mut Page, movers: Movers) -> Result<Written, ReadError> {
+    pub fn read(
+        &self,
+        entry: SwapEntry,
+        decoder: &mut Decoder,
+        page: &mut Page,
+        movers: Movers,
+    ) -> Result<Written, ReadError> {
         let beside = self.beside(entry).ok_or(ReadError::Missing)?;
         let location = match movers {
             Movers::Frozen => beside.location.get(),
@@ -25,7 +32,7 @@ impl<M: Memory + PageMemory> Space<'_, M> {
                 }
             },
         };
-        let result = self.read_place(location, beside.check.load(Relaxed), page);
+        let result = self.read_place(location, beside.check.load(Relaxed), decoder, page);
         if movers == Movers::Running {
             beside.location.unlock_with(location);
         }
@@ -36,6 +43,7 @@ impl<M: Memory + PageMemory> Space<'_, M> {
         &self,
         location: Location,
         check: u32,
+        decoder: &mut Decoder,
         page: &mut Page,
     ) -> Result<Written, ReadError> {
         match Place::unpack(location, check).ok_or(ReadError::Corrupt)? {
@@ -48,9 +56,10 @@ impl<M: Memory + PageMemory> Space<'_, M> {
                 folioswap_devices::page::fill(page, pattern);
                 Ok(Written::SameFilled)
             }
-            Place::Zram { handle, len, checksum } => {
+            Place::Zram { handle, len, codec, checksum } => {
                 // SAFETY: the location is locked by our caller, or everybody else is stopped.
-                unsafe { self.zram.load(handle, len, checksum, page) }.map_err(|_| ReadError::Corrupt)?;
+                unsafe { self.zram.load(handle, len, codec, checksum, decoder, page) }
+                    .map_err(|_| ReadError::Corrupt)?;
                 Ok(Written::Zram)
             }
             Place::File { slot, checksum } => {

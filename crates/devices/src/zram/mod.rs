@@ -24,6 +24,7 @@ mod directory;
 mod geometry;
 mod header;
 mod pool;
+mod recompress;
 mod span;
 mod stats;
 mod validate;
@@ -34,14 +35,16 @@ use core::slice;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 pub use compact::{CompactReport, Relocation, Verdict};
+pub use recompress::Recompressed;
 pub use stats::MmStat;
 pub use validate::{Invalid, Wrong};
 
 use crate::checksum::Checksum;
-use crate::location::{Handle, Owner, StoredLen};
+use crate::location::{Codec, Handle, Owner, StoredLen};
 use crate::lz4;
 use crate::memory::PageMemory;
 use crate::page::{PAGE_SIZE, Page, same_filled};
+use crate::zstd;
 use bin::{Bin, Released, Slot};
 use class::{CLASSES, ClassId};
 use directory::Directory;
@@ -130,7 +133,7 @@ pub enum Stored {
         /// The word.
         pattern: u64,
     },
-    /// An object.
+    /// An object, of [`Codec::Lz4`].
     Object {
         /// Its name.
         handle: Handle,
@@ -292,20 +295,28 @@ impl<M: PageMemory> Zram<M> {
                 }
             }
         };
+        let (handle, checksum) = self.put(bytes, len, owner)?;
+        if len == StoredLen::WHOLE_PAGE {
+            self.huge_pages.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(Stored::Object { handle, len, checksum })
+    }
+
+    /// Makes an object of these `len` bytes.
+    fn put(&self, bytes: &[u8], len: StoredLen, owner: Owner) -> Result<(Handle, Checksum), StoreError> {
+        debug_assert_eq!(bytes.len(), len.bytes());
         let slot = self.allocate(ClassId::for_len(len.bytes()), len)?;
         // SAFETY: the slot was just allocated, is at least a header and `len` bytes long, and no other thread writes
         // its payload until it is freed; nobody reads it before the header says that it is live.
         unsafe { slot.payload().copy_from_nonoverlapping(NonNull::from(bytes).cast(), len.bytes()) };
         let checksum = Checksum::of(bytes);
-        if len == StoredLen::WHOLE_PAGE {
-            self.huge_pages.fetch_add(1, Ordering::Relaxed);
-        }
         // Release: who sees the live header sees the bytes.
         slot.header().store(Header::Live { owner, len }.pack(), Ordering::Release);
-        Ok(Stored::Object { handle: slot.handle, len, checksum })
+        Ok((slot.handle, checksum))
     }
 
-    /// Loads a page into `out`, verified. Takes no lock and needs no scratch; 1.6 µs at 2:1.
+    /// Loads a page into `out`, verified. Takes no lock; 1.6 µs at 2:1, of [`Codec::Zstd`] 5.9 µs. `decoder` is the
+    /// calling thread's, used for that codec alone.
     ///
     /// # Errors
     ///
@@ -320,7 +331,9 @@ impl<M: PageMemory> Zram<M> {
         &self,
         handle: Handle,
         len: StoredLen,
+        codec: Codec,
         checksum: Checksum,
+        decoder: &mut zstd::Decoder,
         out: &mut Page,
     ) -> Result<(), LoadError> {
         let slot = self.slot(handle, len).ok_or(LoadError::NotAnObject)?;
@@ -340,7 +353,12 @@ impl<M: PageMemory> Zram<M> {
             *out = *whole;
             return Ok(());
         }
-        lz4::decompress(bytes, out).map_err(|lz4::Malformed| LoadError::Malformed)
+        match codec {
+            Codec::Lz4 | Codec::Lz4Settled => {
+                lz4::decompress(bytes, out).map_err(|lz4::Malformed| LoadError::Malformed)
+            }
+            Codec::Zstd => decoder.decompress(bytes, out).map_err(|zstd::Malformed| LoadError::Malformed),
+        }
     }
 
     /// Frees an object. Needs no memory. 0.25 µs when the object is not in the CPU's caches, giving empty memory

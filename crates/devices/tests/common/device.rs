@@ -6,9 +6,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use folioswap_devices::create::create_swap_file;
+use folioswap_devices::zstd::{Decoder, Encoder};
 use folioswap_devices::{
-    Checksum, FileDevice, FileError, FileSlot, IncompressiblePolicy, LoadError, Owner, PAGE_SIZE, Page,
-    Place, Scratch, StoreError, StoreOptions, Stored, Zram, page,
+    Checksum, Codec, FileDevice, FileError, FileSlot, IncompressiblePolicy, LoadError, Owner, PAGE_SIZE,
+    Page, Place, Recompressed, Scratch, StoreError, StoreOptions, Stored, Zram, page,
 };
 
 use super::memory::TestMemory;
@@ -50,6 +51,14 @@ pub trait Device: Sync {
 pub struct ZramDevice {
     pub zram: Box<Zram<TestMemory>>,
     scratch: Mutex<Vec<Box<Scratch>>>,
+    coders: Mutex<Vec<Box<Coders>>>,
+}
+
+/// Of one thread.
+#[derive(Default)]
+pub struct Coders {
+    pub encoder: Encoder,
+    pub decoder: Decoder,
 }
 
 impl ZramDevice {
@@ -59,16 +68,39 @@ impl ZramDevice {
             relax: std::thread::yield_now,
             ..options
         };
-        Self { zram: Box::new(Zram::new(TestMemory::new(), options)), scratch: Mutex::default() }
+        Self {
+            zram: Box::new(Zram::new(TestMemory::new(), options)),
+            scratch: Mutex::default(),
+            coders: Mutex::default(),
+        }
     }
 
     pub fn store(&self, scratch: &mut Scratch, page: &Page, owner: u64) -> Result<Place, StoreError> {
         Ok(match self.zram.store(scratch, page, Owner::new(owner).unwrap())? {
             Stored::Zero => Place::Zero,
             Stored::SameFilled { pattern } => Place::SameFilled { pattern },
-            Stored::Object { handle, len, checksum } => Place::Zram { handle, len, checksum },
+            Stored::Object { handle, len, checksum } => {
+                Place::Zram { handle, len, codec: Codec::Lz4, checksum }
+            }
             Stored::Incompressible => panic!("refused under Keep"),
         })
+    }
+}
+
+impl ZramDevice {
+    /// Stores a page of this place once more with zstd, as its owner's; its place afterwards.
+    pub fn recompress(&self, place: Place, page: &Page, owner: u64) -> Place {
+        let Place::Zram { handle, len, codec: Codec::Lz4, checksum } = place else { return place };
+        let mut coders = self.coders.lock().unwrap().pop().unwrap_or_default();
+        let recompressed = self.zram.recompress(&mut coders.encoder, page, len, Owner::new(owner).unwrap());
+        self.coders.lock().unwrap().push(coders);
+        match recompressed.unwrap() {
+            Recompressed::NotWorth => Place::Zram { handle, len, codec: Codec::Lz4Settled, checksum },
+            Recompressed::Object { handle, len, checksum } => {
+                self.free(place);
+                Place::Zram { handle, len, codec: Codec::Zstd, checksum }
+            }
+        }
     }
 }
 
@@ -93,9 +125,13 @@ impl Device for ZramDevice {
         match place {
             Place::Zero => page::fill(out, 0),
             Place::SameFilled { pattern } => page::fill(out, pattern),
-            Place::Zram { handle, len, checksum } => {
+            Place::Zram { handle, len, codec, checksum } => {
+                let mut coders = self.coders.lock().unwrap().pop().unwrap_or_default();
                 // SAFETY: the tests free no place that they load at the same time.
-                unsafe { self.zram.load(handle, len, checksum, out) }.map_err(Fault::Load)?
+                let loaded =
+                    unsafe { self.zram.load(handle, len, codec, checksum, &mut coders.decoder, out) };
+                self.coders.lock().unwrap().push(coders);
+                loaded.map_err(Fault::Load)?
             }
             place => panic!("not ours: {place:?}"),
         }

@@ -100,7 +100,8 @@ impl Handler {
             let result = match word.map(|(address, word)| (address, word.state())) {
                 // A clean page is present: the copy will find it there (or stand for it).
                 Some((_, PageState::Stored(entry) | PageState::Clean(entry, _))) => {
-                    if engine.space.read(entry, self.buffers.page(0), Movers::Frozen).is_err() {
+                    let (decoder, buffer) = self.buffers.page_to_read(0);
+                    if engine.space.read(entry, decoder, buffer, Movers::Frozen).is_err() {
                         let _ = userfault.poison(address);
                         userfault.wake(address, PAGE);
                         return;

@@ -10,6 +10,7 @@ use crate::staging::{FOLIO, FOLIO_PAGES, WHOLE_PLACES};
 use crate::test_memory::{map, moving_engine, word_at};
 use crate::write_back::Tier;
 use folioswap_devices::Scratch;
+use folioswap_devices::zstd::Decoder;
 use folioswap_group::folio_orders::Advised;
 use folioswap_slots::DeviceMask;
 use rustix::mm::{Advice, madvise};
@@ -231,7 +232,7 @@ fn what_goes_back_while_it_is_written_back_is_where_its_words_say() {
                 PageState::Present(_) => word_at(start + page * PAGE),
                 PageState::Stored(entry) => {
                     let mut bytes: Page = [0; PAGE];
-                    engine.space.read(entry, &mut bytes, Movers::Running).unwrap();
+                    engine.space.read(entry, &mut Decoder::new(), &mut bytes, Movers::Running).unwrap();
                     u64::from_ne_bytes(bytes[..8].try_into().unwrap())
                 }
                 other => panic!("page {page} is {other:?}"),
