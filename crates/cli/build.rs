@@ -9,18 +9,13 @@ use std::{
 /// What the agent is made of, below `crates/`: a change rebuilds it.
 const SOURCES: &[&str] = &["agent", "pager", "core", "slots", "devices", "group", "trace"];
 
-/// What of the zstd library is left out of the agent: compressors of levels that are not used (the agent's file counts as memory), texts of
-/// errors, and hooks for tracing: weak symbols, which something in the program could define, and the pager would call.
-const ZSTD_DEFINES: [&str; 8] = [
-    "ZSTD_TRACE=0",
-    "ZSTD_STRIP_ERROR_STRINGS=1",
-    "ZSTD_EXCLUDE_GREEDY_BLOCK_COMPRESSOR",
-    "ZSTD_EXCLUDE_LAZY_BLOCK_COMPRESSOR",
-    "ZSTD_EXCLUDE_LAZY2_BLOCK_COMPRESSOR",
-    "ZSTD_EXCLUDE_BTLAZY2_BLOCK_COMPRESSOR",
-    "ZSTD_EXCLUDE_BTOPT_BLOCK_COMPRESSOR",
-    "ZSTD_EXCLUDE_BTULTRA_BLOCK_COMPRESSOR",
-];
+/// How the zstd library is compiled for the agent. Without compressors of levels that are not used, for the agent's file counts as memory;
+/// without texts of errors; without hooks for tracing, which are weak symbols that something in the program could define, and the pager
+/// would call; without checks that some distributions switch on, which ask for more of libc than its functions that copy and fill memory.
+const ZSTD_FLAGS: &str = "-DZSTD_TRACE=0 -DZSTD_STRIP_ERROR_STRINGS=1 \
+    -DZSTD_EXCLUDE_GREEDY_BLOCK_COMPRESSOR -DZSTD_EXCLUDE_LAZY_BLOCK_COMPRESSOR -DZSTD_EXCLUDE_LAZY2_BLOCK_COMPRESSOR \
+    -DZSTD_EXCLUDE_BTLAZY2_BLOCK_COMPRESSOR -DZSTD_EXCLUDE_BTOPT_BLOCK_COMPRESSOR -DZSTD_EXCLUDE_BTULTRA_BLOCK_COMPRESSOR \
+    -U_FORTIFY_SOURCE -fno-stack-protector";
 
 fn main() {
     let target = env::var("TARGET").unwrap_or_default();
@@ -76,7 +71,7 @@ fn main() {
         }
     }
     let flags = env::var("CFLAGS").unwrap_or_default();
-    cargo.env("CFLAGS", format!("{flags} {}", ZSTD_DEFINES.map(|define| format!("-D{define}")).join(" ")));
+    cargo.env("CFLAGS", format!("{flags} {ZSTD_FLAGS}"));
     let status = cargo.status().expect("cargo can be started");
     assert!(status.success(), "the agent (crates/agent) does not build: see its errors above");
     fs::copy(target_dir.join("release/libfolioswap_agent.so"), &agent)

@@ -1,18 +1,18 @@
 //! The zstd format for one page: slower than LZ4 and much smaller, for what is idle.
 //!
-//! zstd 1.5.7 (zstd-sys 2.1) at level 3, the kernel's, beside [`lz4`](crate::lz4), ns per page, best of 4 rounds, on an EPYC. Pages of
-//! files are those of shared libraries, programs and /usr/share that LZ4 shrinks so far, or at all ("any"); "heap" is the memory of a
-//! CPython with half a million objects.
+//! zstd 1.5.7 (zstd-sys 2.1) at level 3, the kernel's, beside [`lz4`](crate::lz4), ns of CPU time per page, for each 50 pages the best of
+//! 10 rounds, on an EPYC. Pages of files are those of shared libraries, programs and /usr/share that LZ4 shrinks so far, or at all
+//! ("any"); "heap" is the memory of a CPython with some hundred thousand objects.
 //!
 //! | pages | LZ4 in | out | ratio | zstd 1 in | out | ratio | zstd 3 in | out | ratio |
 //! |---|---|---|---|---|---|---|---|---|---|
-//! | 2:1 | 5920 | 1750 | 1.96 | 14800 | 6200 | 2.78 | 17600 | 5900 | 2.84 |
-//! | 3:1 | 3830 | 1940 | 2.93 | 11800 | 4400 | 4.72 | 13000 | 4300 | 4.77 |
-//! | any | 5550 | 1910 | 1.82 | 15700 | 5500 | 2.43 | 17200 | 5800 | 2.50 |
-//! | heap | 4060 | 1330 | 2.83 | 11500 | 4700 | 4.85 | 12400 | 4400 | 4.97 |
-//! | incompressible | 740 | 120 | 1.00 | 6300 | 1900 | 1.07 | 8200 | 1900 | 1.07 |
+//! | 2:1 | 5930 | 1990 | 1.96 | 14500 | 5730 | 2.78 | 17800 | 5990 | 2.84 |
+//! | 3:1 | 3880 | 2200 | 2.93 | 11900 | 4930 | 4.72 | 13100 | 4670 | 4.78 |
+//! | any | 5340 | 2230 | 1.82 | 14800 | 5690 | 2.43 | 17900 | 6120 | 2.50 |
+//! | heap | 4020 | 1400 | 2.83 | 12100 | 4990 | 4.85 | 12400 | 4370 | 4.98 |
+//! | incompressible | 770 | 140 | 1.00 | 6720 | 2190 | 1.07 | 9120 | 2390 | 1.07 |
 //!
-//! Levels 4 to 9 gain 1 to 4 % more for 1.5 to 7 times the time in. Hash and chain tables of 2^11 entries, instead of the 2^13 and 2^12 that
+//! Levels 4 to 9 gain 2 to 6 % more for 1.4 to 8 times the time in. Hash and chain tables of 2^11 entries, instead of the 2^13 and 2^12 that
 //! the level takes for 4 KiB, cost 0.2 % of the ratio and spare 33 KB. Frames are stored without zstd's magic number (4 bytes) and without
 //! its checksum: the store has one of its own.
 //!

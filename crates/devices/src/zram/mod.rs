@@ -315,7 +315,7 @@ impl<M: PageMemory> Zram<M> {
         Ok((slot.handle, checksum))
     }
 
-    /// Loads a page into `out`, verified. Takes no lock; 1.6 µs at 2:1, of [`Codec::Zstd`] 5.9 µs. `decoder` is the
+    /// Loads a page into `out`, verified. Takes no lock; 1.6 µs at 2:1, of [`Codec::Zstd`] 6 µs. `decoder` is the
     /// calling thread's, used for that codec alone.
     ///
     /// # Errors
