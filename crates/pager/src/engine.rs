@@ -323,7 +323,7 @@ impl Engine {
         pagemap::now(self.descriptors.pagemap.load(Relaxed), address, pages).unwrap_or_default()
     }
 
-    /// The calling thread has panicked: as [`Engine::report_failure`].
+    /// The calling thread has panicked: the supervisor says that the pager failed.
     pub fn report_bug(&self) {
         self.report_failure(Errno::NOTRECOVERABLE);
     }

@@ -413,7 +413,13 @@ impl Handler {
     }
 
     /// The page is in the program, protected, and its entry stays: only after this does the evictor look at it again.
-    fn keep_copy(&mut self, freeing: &mut Freeing, block: &Block, (index, from): (usize, PageState), heat: Heat) {
+    fn keep_copy(
+        &mut self,
+        freeing: &mut Freeing,
+        block: &Block,
+        (index, from): (usize, PageState),
+        heat: Heat,
+    ) {
         let heat = self.heat_of(from, heat);
         match block.word(index).returned_clean(heat) {
             Some(clean) => {
