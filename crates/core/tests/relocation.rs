@@ -161,7 +161,7 @@ fn pages_are_read_and_freed_while_they_are_recompressed_and_moved() {
             space.reserve_frames().unwrap();
             let entry = space.allocate(Order::ZERO, FolioId(1)).unwrap();
             space.write(&mut scratch, entry, &digits(number), IncompressiblePolicy::Keep).unwrap();
-            space.leave_cache(entry, 1);
+            space.leave_cache(entry, 1, Shadow::EMPTY);
             entry
         })
         .collect();
@@ -243,7 +243,7 @@ fn what_was_recompressed_is_demoted() {
         space.reserve_frames().unwrap();
         let entry = space.allocate(Order::ZERO, FolioId(1)).unwrap();
         space.write(&mut Scratch::new(), entry, &digits(number), IncompressiblePolicy::Keep).unwrap();
-        space.leave_cache(entry, 1);
+        space.leave_cache(entry, 1, Shadow::EMPTY);
         entry
     };
     let entries: Vec<_> = (0..64).map(|number| Some(stored(number))).collect();

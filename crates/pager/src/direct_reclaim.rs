@@ -176,7 +176,7 @@ mod tests {
     use crate::write_back::Tier;
     use folioswap_core::page::{PageState, PageWord};
     use folioswap_core::space::Movers;
-    use folioswap_devices::Scratch;
+    use folioswap_devices::{Scratch, zstd::Decoder};
     use folioswap_group::counters::Counter;
     use folioswap_slots::DeviceMask;
     use std::sync::atomic::AtomicBool;
@@ -238,7 +238,7 @@ mod tests {
             let index = page_index(start + page * PAGE);
             if let PageState::Stored(entry) = block.word(index).state() {
                 let mut found = [0; PAGE];
-                engine.space.read(entry, &mut found, Movers::Running).unwrap();
+                engine.space.read(entry, &mut Decoder::new(), &mut found, Movers::Running).unwrap();
                 assert!(found == contents(round, page), "round {round}, page {page}");
                 engine.space.put(entry, 1);
                 block.set(index, PageWord::PRESENT);
