@@ -12,10 +12,11 @@ const SOURCES: &[&str] = &["agent", "pager", "core", "slots", "devices", "group"
 /// How the zstd library is compiled for the agent. Without compressors of levels that are not used, for the agent's file counts as memory;
 /// without texts of errors; without hooks for tracing, which are weak symbols that something in the program could define, and the pager
 /// would call; without checks that some distributions switch on, which ask for more of libc than its functions that copy and fill memory.
+/// Nobody else's flags: the agent lives in foreign programs, and what it asks of them must not depend on who builds it.
 const ZSTD_FLAGS: &str = "-DZSTD_TRACE=0 -DZSTD_STRIP_ERROR_STRINGS=1 \
     -DZSTD_EXCLUDE_GREEDY_BLOCK_COMPRESSOR -DZSTD_EXCLUDE_LAZY_BLOCK_COMPRESSOR -DZSTD_EXCLUDE_LAZY2_BLOCK_COMPRESSOR \
     -DZSTD_EXCLUDE_BTLAZY2_BLOCK_COMPRESSOR -DZSTD_EXCLUDE_BTOPT_BLOCK_COMPRESSOR -DZSTD_EXCLUDE_BTULTRA_BLOCK_COMPRESSOR \
-    -U_FORTIFY_SOURCE -fno-stack-protector";
+    -U_FORTIFY_SOURCE -fno-stack-protector -fno-lto";
 
 fn main() {
     let target = env::var("TARGET").unwrap_or_default();
@@ -26,7 +27,7 @@ fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let crates = Path::new("..");
     for name in SOURCES {
-        for below in ["src", "Cargo.toml", "build.rs"] {
+        for below in ["src", "Cargo.toml", "Cargo.lock", "build.rs"] {
             let path = crates.join(name).join(below);
             if path.exists() {
                 println!("cargo::rerun-if-changed={}", path.display());
@@ -53,7 +54,10 @@ fn main() {
     for (name, _) in env::vars_os() {
         let Some(text) = name.to_str() else { continue };
         let kept = matches!(text, "CARGO_HOME" | "CARGO_NET_OFFLINE");
-        let leaks = text.starts_with("CARGO") || text.starts_with("DEP_") || text.starts_with("RUSTC_");
+        // A zstd library of the system's could be another version, which anybody in the program could replace.
+        let leaks = ["CARGO", "DEP_", "RUSTC_", "ZSTD_SYS_", "CFLAGS", "HOST_CFLAGS", "TARGET_CFLAGS"]
+            .iter()
+            .any(|start| text.starts_with(start));
         let exact = matches!(
             text,
             "RUSTFLAGS"
@@ -70,8 +74,8 @@ fn main() {
             cargo.env_remove(&name);
         }
     }
-    let flags = env::var("CFLAGS").unwrap_or_default();
-    cargo.env("CFLAGS", format!("{flags} {ZSTD_FLAGS}"));
+    println!("cargo::rerun-if-env-changed=CC");
+    cargo.env("CFLAGS", ZSTD_FLAGS);
     let status = cargo.status().expect("cargo can be started");
     assert!(status.success(), "the agent (crates/agent) does not build: see its errors above");
     fs::copy(target_dir.join("release/libfolioswap_agent.so"), &agent)

@@ -13,10 +13,12 @@ use folioswap_devices::{
 };
 use folioswap_slots::SwapEntry;
 
-/// Working memory of the thread that recompresses: 160 KiB, of which a third stays untouched. All-zero memory is a valid one.
+/// Working memory of the thread that recompresses: 164 KiB, of which a third stays untouched. All-zero memory is a valid one.
 #[repr(C, align(4096))]
 pub struct Room {
     page: Page,
+    /// What the new object gives.
+    again: Page,
     encoder: Encoder,
     decoder: Decoder,
 }
@@ -24,7 +26,7 @@ pub struct Room {
 impl Room {
     /// Fresh working memory.
     pub const fn new() -> Self {
-        Room { page: [0; 4096], encoder: Encoder::new(), decoder: Decoder::new() }
+        Room { page: [0; 4096], again: [0; 4096], encoder: Encoder::new(), decoder: Decoder::new() }
     }
 }
 
@@ -72,12 +74,12 @@ impl<M: Memory + PageMemory> Space<'_, M> {
 
     /// Stores the page of this entry with zstd if its slot in the store becomes smaller by at least an eighth. The caller is the only
     /// one that allocates entries, so this cannot have become another page's, and nothing may be frozen by a fork (see
-    /// [`Movers`](crate::space::Movers)). About 22 µs for a page that is tried; others who want it wait 2 µs at most.
+    /// [`Movers`](crate::space::Movers)). About 28 µs for a page that is tried; others who want it wait 2 µs at most.
     ///
     /// # Errors
     /// [`NoRoom`].
     pub fn recompress(&self, entry: SwapEntry, room: &mut Room) -> Result<Recompression, NoRoom> {
-        let Room { page, encoder, decoder } = room;
+        let Room { page, again, encoder, decoder } = room;
         let Some(owner) = Owner::new(entry.to_raw() & ((1 << Owner::BITS) - 1)) else {
             return Ok(Recompression::Passed);
         };
@@ -100,7 +102,10 @@ impl<M: Memory + PageMemory> Space<'_, M> {
             }
             Recompressed::Object { handle, len, checksum } => {
                 let place = Place::Zram { handle, len, codec: Codec::Zstd, checksum };
-                let exchanged = self.exchange(entry, seen, place);
+                // The old object is the only good copy: it goes when the new one has proven to be one.
+                // SAFETY: the new object is ours alone; nobody else knows it.
+                let read = unsafe { self.zram.load(handle, len, Codec::Zstd, checksum, decoder, again) };
+                let exchanged = read.is_ok() && again == page && self.exchange(entry, seen, place);
                 let dropped = if exchanged { (seen.handle, seen.len) } else { (handle, len) };
                 // SAFETY: no location names this one of the two: the old one's was exchanged under its lock, or the new one was
                 // never made known.

@@ -23,8 +23,10 @@ const IDLE_NS: u64 = 2_000_000_000;
 /// Pages tried in one step, about 0.7 ms, and blocks of 2 MiB looked through for them.
 const PAGES_AT_ONCE: u64 = 32;
 const BLOCKS_AT_ONCE: usize = 16;
-/// After a step the evictor does nothing of this for so many times as long as it took.
-const REST_TIMES: u64 = 7;
+/// All members of a group together take this part of a processor at most.
+const PROCESSOR_PART: u64 = 8;
+/// Rest after a step, at least.
+const REST_MIN_NS: u64 = 1_000_000;
 /// Smaller stores are not worth the 100 KiB that zstd's tables take.
 const STORED_MIN: u64 = 1 << 20;
 
@@ -115,7 +117,8 @@ impl Evictor {
         }
         let step = engine.recompress(rounds, before);
         let took = sys::now_ns() - now;
-        let mut rest = took * REST_TIMES;
+        let members = engine.segment().live_members().count().max(1) as u64;
+        let mut rest = (took * (PROCESSOR_PART * members - 1)).max(REST_MIN_NS);
         if step.is_round {
             rest = rest.max(IDLE_NS);
             let is_over = core::mem::take(&mut rounds.tried) == 0 && young.is_older_than(before);
@@ -132,10 +135,15 @@ impl Evictor {
 
 impl Engine {
     /// Tries some pages of generations older than `before`, from where the hand is. Evictor only, under the gate. Cost: some
-    /// nanoseconds for each page word that the hand passes, of at most 32 MiB of the program; about 22 µs for a page that is tried.
+    /// nanoseconds for each page word that the hand passes, of at most 32 MiB of the program; about 28 µs for a page that is tried.
     fn recompress(&self, rounds: &mut Rounds, before: Generation) -> Step {
         let mut step = Step::default();
-        let Some(room) = self.recompression_room() else { return step };
+        let Some(room) = self.recompression_room() else {
+            // Without memory for it, it is tried again a round later.
+            rounds.tried += 1;
+            return Step { is_round: true, ..step };
+        };
+        let wake = self.member().wake.load(Relaxed);
         let (mut blocks, mut hand, mut has_room) = (0, 0, true);
         self.table.for_blocks_while(rounds.hand, 1 << ADDRESS_BITS, |base, block| {
             hand = base;
@@ -149,7 +157,7 @@ impl Engine {
                 if !is_idle || !self.space.may_recompress(entry) {
                     continue;
                 }
-                if step.done + step.settled == PAGES_AT_ONCE || self.is_wanted_elsewhere() {
+                if step.done + step.settled == PAGES_AT_ONCE || self.is_wanted_elsewhere(wake) {
                     return ControlFlow::Break(());
                 }
                 match self.space.recompress(entry, room) {
@@ -180,9 +188,10 @@ impl Engine {
         step
     }
 
-    /// Does somebody wait for the evictor, or for the gate?
-    fn is_wanted_elsewhere(&self) -> bool {
+    /// Does somebody wait for the evictor, whose wake-ups were `wake` when it began, or for the gate?
+    fn is_wanted_elsewhere(&self, wake: u32) -> bool {
         self.fork.is_preparing()
+            || self.member().wake.load(Relaxed) != wake
             || self.scan_wanted.load(Relaxed) != 0
             || self.member().reclaim_request_bytes.load(Relaxed) != 0
     }
