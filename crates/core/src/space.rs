@@ -156,7 +156,9 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
         unsafe { slots.add_frames(frames, FRAME * FRAMES_ADDED) }.map_err(|_| NoMemory)?;
         let device = slots.swapon(spec).map_err(|_| NoMemory)?;
         let files = memory.take(FileSpace::BYTES).ok_or(NoMemory)?;
-        let options = StoreOptions { empty_reserve: EMPTY_RESERVE, ..StoreOptions::DEFAULT };
+        // Two threads store at once: one that maps memory for the store meanwhile may have lost its CPU.
+        let relax = || rustix::thread::sched_yield();
+        let options = StoreOptions { empty_reserve: EMPTY_RESERVE, relax, ..StoreOptions::DEFAULT };
         Ok(Space {
             slots,
             device,

@@ -5,13 +5,39 @@
 
 use crate::engine::Engine;
 use crate::freeing::Freeing;
+use crate::futex::{self, Sharing};
 use crate::handler::Handler;
-use crate::uffd::Event;
-use core::sync::atomic::Ordering::Relaxed;
+use crate::sys;
+use crate::uffd::{Event, Message, Userfault};
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use folioswap_core::page::{PageState, PageWord};
 use folioswap_core::page_table::{BLOCK, BLOCK_PAGES, Block, PAGE};
 
+/// How often the descriptor of a forked child is asked for again where there is no room for it, and after what time.
+const READ_ATTEMPTS: u32 = 200;
+const READ_AGAIN_NS: u64 = 500_000;
+
 impl Handler {
+    /// Reads messages without waiting; returns how many. Where a fork's descriptor finds no room, what can be done without makes it.
+    pub(crate) fn read_some(&mut self, userfault: Userfault, messages: &mut [Message]) -> usize {
+        let mut attempts = 0;
+        loop {
+            match userfault.read(messages) {
+                Ok(count) => return count,
+                Err(_) if self.placement.spare_descriptor() || self.reads.give_up_ring() => {}
+                // The evictor, which has the same table, may have a file open just now; the event stays where it is.
+                Err(_) if attempts < READ_ATTEMPTS => {
+                    attempts += 1;
+                    futex::wait(&AtomicU32::new(0), 0, READ_AGAIN_NS, Sharing::Private);
+                }
+                Err(errno) => {
+                    self.engine.report_failure(errno);
+                    sys::kill_self();
+                }
+            }
+        }
+    }
+
     /// Applies an event. Under the move lock, outside of a fork's window.
     pub(crate) fn process(&mut self, event: Event) {
         let engine = self.engine;
@@ -45,7 +71,7 @@ impl Handler {
                 if let PageState::Leaving(entry) = word.state()
                     && !engine.write_back_page(scratch, block, index, word, entry)
                 {
-                    crate::sys::kill_self();
+                    sys::kill_self();
                 }
             }
         });
@@ -82,7 +108,7 @@ impl Engine {
                 let mut block = region.start as usize & !(BLOCK - 1);
                 while block < region.end as usize {
                     if self.table.block_or_insert(block, self.arena).is_none() {
-                        crate::sys::kill_self();
+                        sys::kill_self();
                     }
                     block += BLOCK;
                 }

@@ -4,6 +4,9 @@
 use crate::engine::Engine;
 use folioswap_slots::SwapEntry;
 
+/// Most that are freed under one lock, so that who comes for the same cluster waits some 15 µs.
+const TOGETHER: u32 = 64;
+
 /// Entries whose pages are in the program or gone, and which nothing refers to any more: freed as soon as one comes that does not
 /// continue them, and at the end.
 pub(crate) struct Freeing<'e> {
@@ -19,9 +22,8 @@ impl<'e> Freeing<'e> {
 
     /// One holder of this entry less, now or when this is dropped.
     pub(crate) fn put(&mut self, entry: SwapEntry) {
-        if self.first.is_none()
-            || self.first.and_then(|first| first.checked_add(u64::from(self.slots))) != Some(entry)
-        {
+        let next = self.first.and_then(|first| first.checked_add(u64::from(self.slots)));
+        if self.slots == TOGETHER || next != Some(entry) {
             self.flush();
             self.first = Some(entry);
         }

@@ -74,7 +74,7 @@ pub(crate) struct Handler {
     pub(crate) round_began_ns: u64,
     /// Of the swap-in that is under way.
     pub(crate) refaults: Refaults,
-    placement: HandlerPlacement,
+    pub(crate) placement: HandlerPlacement,
     queue: [Fault; QUEUE],
     first: usize,
     queued: usize,
@@ -325,6 +325,10 @@ impl Handler {
         };
         // What is read ahead wakes nobody.
         let read = self.reads.descriptor().filter(|_| self.holds == Holds::UntilRead);
+        if self.holds == Holds::UntilRead && read.is_none() {
+            // What was being read is forgotten, and the ring that would say so is given up: those that wait are looked at again.
+            return;
+        }
         // Messages of the control connection are the evictor's; its end is ours.
         let mut polled = [
             PollFd::from_borrowed_fd(faults, PollFlags::IN),
@@ -362,20 +366,6 @@ impl Handler {
             }
             if count < MESSAGES {
                 return;
-            }
-        }
-    }
-
-    /// Reads messages without waiting; returns how many. Where a fork's descriptor finds no room, what can be done without makes it.
-    pub(crate) fn read_some(&mut self, userfault: Userfault, messages: &mut [Message]) -> usize {
-        loop {
-            match userfault.read(messages) {
-                Ok(count) => return count,
-                Err(_) if self.placement.spare_descriptor() || self.reads.give_up_ring() => {}
-                Err(errno) => {
-                    self.engine.report_failure(errno);
-                    sys::kill_self();
-                }
             }
         }
     }
