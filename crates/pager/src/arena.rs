@@ -101,6 +101,15 @@ impl Arena {
         Some(start)
     }
 
+    /// A mapping of its own for one `T`, page aligned, made at the first call and there for ever; `place` keeps its address, 0 before. It
+    /// is all zero at first and resident where it was used; a forked child inherits it. `None` without memory.
+    pub(crate) fn room<T>(&self, place: &AtomicUsize) -> Option<NonNull<T>> {
+        if place.load(Relaxed) == 0 {
+            place.store(self.own_mapping(size_of::<T>())?.as_ptr() as usize, Relaxed);
+        }
+        NonNull::new(place.load(Relaxed) as *mut T)
+    }
+
     /// The same for `bytes` that pages are moved to, a multiple of 2 MiB, at such a multiple: huge pages stay huge there, and no 2 MiB of
     /// the address space hold both some of it and some of the program, so that no window of first touches around an address of the
     /// program reaches into it.

@@ -161,14 +161,9 @@ impl Engine {
 
     /// The evictor's room for a run; `None` without memory. It becomes resident when it is used, and a forked child inherits it.
     fn demotion_room(&self) -> Option<&'static mut Run> {
-        let mut place = self.demotion_room.load(Relaxed);
-        if place == 0 {
-            place = self.arena.own_mapping(size_of::<Run>())?.as_ptr() as usize;
-            self.demotion_room.store(place, Relaxed);
-        }
-        // SAFETY: a mapping of ours of this size, page aligned, zeroed at first and there for ever; all-zero is valid; the evictor's alone, and its
-        // only caller ends the use before the next.
-        Some(unsafe { &mut *(place as *mut Run) })
+        let mut room = self.arena.room(&self.demotion_room)?;
+        // SAFETY: all-zero is a valid run; it is the evictor's alone, and its only caller ends the use before the next.
+        Some(unsafe { room.as_mut() })
     }
 }
 

@@ -41,27 +41,24 @@ impl Shares {
         self.division.compare_exchange(old.bits(), new.bits(), AcqRel, Acquire).is_ok()
     }
 
+    /// Exchanges the word for what `next` makes of it, if that is anything; the word that was exchanged.
+    fn update(&self, next: impl Fn(Division) -> Option<Division>) -> Option<Division> {
+        let bits = |bits| next(Division::from_bits(bits)).map(Division::bits);
+        self.division.fetch_update(AcqRel, Acquire, bits).ok().map(Division::from_bits)
+    }
+
     /// Offers so many folios of staging from number `oldest` on. The evictor's, in a batch.
     fn offer(&self, oldest: u64, folios: u64) {
-        let word = self.load();
-        if let Some(offered) = word.offer(oldest as u16, folios as u16) {
-            self.oldest.store(oldest, Relaxed);
-            // Nobody else changes a word without an offer.
-            self.exchange(word, offered);
-        }
+        // Read by who takes one of them.
+        self.oldest.store(oldest, Relaxed);
+        self.update(|word| word.offer(oldest as u16, folios as u16));
     }
 
     /// Nothing is offered any more, and nobody is at a folio. The evictor's, before its batch ends; waits as long as a folio takes.
     fn withdraw(&self) {
-        loop {
-            let word = self.load();
-            if word != word.withdraw() {
-                self.exchange(word, word.withdraw());
-            } else if word.helped().is_none() {
-                return;
-            } else {
-                rustix::thread::sched_yield();
-            }
+        self.update(|word| Some(word.withdraw()));
+        while self.load().helped().is_some() {
+            rustix::thread::sched_yield();
         }
     }
 
@@ -92,25 +89,15 @@ impl Shares {
 
     /// Takes a folio that is offered; its number.
     fn help(&self) -> Option<u64> {
-        loop {
-            let word = self.load();
-            let (taken, number) = word.help()?;
-            if self.exchange(word, taken) {
-                // No other offer is made before this folio is done.
-                let oldest = self.oldest.load(Relaxed);
-                return Some(oldest + u64::from(number.wrapping_sub(oldest as u16)));
-            }
-        }
+        let (_, number) = self.update(|word| Some(word.help()?.0))?.help()?;
+        // No other offer is made before this folio is done.
+        let oldest = self.oldest.load(Relaxed);
+        Some(oldest + u64::from(number.wrapping_sub(oldest as u16)))
     }
 
     /// The folio that [`Shares::help`] gave is done.
     fn helped_out(&self) {
-        loop {
-            let word = self.load();
-            if self.exchange(word, word.helped_out()) {
-                return;
-            }
-        }
+        self.update(|word| Some(word.helped_out()));
     }
 }
 
@@ -143,7 +130,7 @@ impl Handler {
         let mut stored = before;
         for page in 0..FOLIO_PAGES {
             let Some(entry) = folio.entries[page] else { continue };
-            if (stored | folio.clean) >> page & 1 != 0 || !is_leaving(block, base + page, entry) {
+            if engine.is_stored(place, folio.clean, page) || !is_leaving(block, base + page, entry) {
                 continue;
             }
             // SAFETY: the place belongs to this folio until it is popped, which waits for us.

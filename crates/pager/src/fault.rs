@@ -353,10 +353,11 @@ impl Handler {
             };
             for (at, from) in claimed.iter_mut().enumerate().skip(page).take(done) {
                 if let Some(from) = from.take() {
+                    let heat = self.heat_of(from, readahead.heat());
                     if kept != 0 {
-                        self.keep_copy(&mut freeing, block, (first + at, from), readahead.heat());
+                        self.keep_copy(&mut freeing, block, (first + at, from), heat);
                     } else {
-                        self.give_up_copy(&mut freeing, block, (first + at, from), readahead.heat());
+                        self.give_up_copy(&mut freeing, block, (first + at, from), heat);
                     }
                 }
             }
@@ -368,7 +369,8 @@ impl Handler {
                 Some(Errno::EXIST) => {
                     // It is there already: it was served while a fork froze the words. What is stored is old.
                     if let Some(from) = claimed[page].take() {
-                        self.give_up_copy(&mut freeing, block, (first + page, from), readahead.heat());
+                        let heat = self.heat_of(from, readahead.heat());
+                        self.give_up_copy(&mut freeing, block, (first + page, from), heat);
                     }
                     engine.userfault().wake(base + page * PAGE, PAGE);
                     page += 1;
@@ -397,14 +399,13 @@ impl Handler {
 
     /// The page is in the program: its entry is given up. One that was still in staging is the evictor's to free.
     fn give_up_copy(
-        &mut self,
+        &self,
         freeing: &mut Freeing,
         block: &Block,
         (index, from): (usize, PageState),
         heat: Heat,
     ) {
         let engine = self.engine;
-        let heat = self.heat_of(from, heat);
         block.set(index, PageWord::present(heat));
         if let PageState::Stored(entry) = from {
             freeing.put(entry);
@@ -413,14 +414,7 @@ impl Handler {
     }
 
     /// The page is in the program, protected, and its entry stays: only after this does the evictor look at it again.
-    fn keep_copy(
-        &mut self,
-        freeing: &mut Freeing,
-        block: &Block,
-        (index, from): (usize, PageState),
-        heat: Heat,
-    ) {
-        let heat = self.heat_of(from, heat);
+    fn keep_copy(&self, freeing: &mut Freeing, block: &Block, (index, from): (usize, PageState), heat: Heat) {
         match block.word(index).returned_clean(heat) {
             Some(clean) => {
                 if let PageState::Stored(entry) = from {

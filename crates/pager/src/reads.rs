@@ -19,7 +19,7 @@ use crate::staging::FOLIO_PAGES;
 use crate::sys;
 use crate::uffd::Access;
 use core::ptr::NonNull;
-use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use core::sync::atomic::Ordering::Acquire;
 use folioswap_core::page::PageState;
 use folioswap_core::page_table::PAGE;
 use folioswap_core::swapin_readahead::SwapinReadahead;
@@ -250,14 +250,9 @@ impl Reads {
             return None;
         }
         let ring = ReadRing::new(RING_READS as u32).ok()?;
-        let mut place = engine.read_room.load(Relaxed);
-        if place == 0 {
-            place = engine.arena.own_mapping(size_of::<Room>())?.as_ptr() as usize;
-            engine.read_room.store(place, Relaxed);
-        }
-        // SAFETY: a mapping of ours of this size, page aligned, zeroed at first and there for ever; the handler's alone, which asks
-        // once. A forked child's handler has a copy of its own.
-        Some((ring, unsafe { &mut *(place as *mut Room) }))
+        let mut room = engine.arena.room(&engine.read_room)?;
+        // SAFETY: all-zero is a valid room; it is the handler's alone, which asks once. A forked child's handler has a copy of its own.
+        Some((ring, unsafe { room.as_mut() }))
     }
 }
 
@@ -323,6 +318,7 @@ impl Handler {
 mod tests {
     use super::*;
     use crate::test_memory;
+    use core::sync::atomic::Ordering::Relaxed;
     use std::boxed::Box;
     use std::os::fd::OwnedFd;
 

@@ -199,14 +199,9 @@ impl Engine {
     /// The evictor's room for recompression; `None` without memory. It becomes resident when it is used, and a forked child
     /// inherits it.
     fn recompression_room(&self) -> Option<&'static mut Room> {
-        let mut place = self.recompression_room.load(Relaxed);
-        if place == 0 {
-            place = self.arena.own_mapping(size_of::<Room>())?.as_ptr() as usize;
-            self.recompression_room.store(place, Relaxed);
-        }
-        // SAFETY: a mapping of ours of this size, page aligned, zeroed at first (which is a valid room) and there for ever; the
-        // evictor's alone, and its only caller ends the use before the next.
-        Some(unsafe { &mut *(place as *mut Room) })
+        let mut room = self.arena.room(&self.recompression_room)?;
+        // SAFETY: all-zero is a valid room; it is the evictor's alone, and its only caller ends the use before the next.
+        Some(unsafe { room.as_mut() })
     }
 }
 
