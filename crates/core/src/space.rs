@@ -22,7 +22,7 @@ use core::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 use folioswap_devices::{
-    Checksum, Codec, FileError, FileSlot, IncompressiblePolicy, Location, LocationCell, MmStat, Owner, Page,
+    Checksum, FileError, FileSlot, IncompressiblePolicy, Location, LocationCell, MmStat, Owner, Page,
     PageMemory, Place, Scratch, StoreOptions, Stored, Zram,
 };
 use folioswap_slots::{
@@ -295,8 +295,8 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
         let place = match self.zram.store_with(scratch, page, owner, incompressible) {
             Ok(Stored::Zero) => Place::Zero,
             Ok(Stored::SameFilled { pattern }) => Place::SameFilled { pattern },
-            Ok(Stored::Object { handle, len, checksum }) => {
-                Place::Zram { handle, len, codec: Codec::Lz4, checksum }
+            Ok(Stored::Object { handle, len, codec, checksum }) => {
+                Place::Zram { handle, len, codec, checksum }
             }
             Ok(Stored::Incompressible) => return Err(WriteError::Incompressible),
             Err(_) => return Err(WriteError::NoMemory),

@@ -10,8 +10,8 @@ use common::memory::TestMemory;
 use divan::counter::BytesCount;
 use divan::{Bencher, black_box};
 use folioswap_devices::{
-    Checksum, Codec, IncompressiblePolicy, Owner, PAGE_SIZE, Page, Scratch, StoreOptions, Stored, Zram, lz4,
-    page, zstd,
+    Checksum, IncompressiblePolicy, Owner, PAGE_SIZE, Page, Scratch, StoreOptions, Stored, Zram, lz4, page,
+    zstd,
 };
 
 fn main() {
@@ -62,22 +62,22 @@ fn store_and_free(bencher: Bencher, kind: Kind) {
     });
 }
 
-#[divan::bench(args = [Kind::TwoToOne, Kind::ThreeToOne, Kind::Incompressible, Kind::Mixed])]
+#[divan::bench(args = [Kind::TwoToOne, Kind::ThreeToOne, Kind::Incompressible, Kind::Numbers, Kind::Mixed])]
 fn load(bencher: Bencher, kind: Kind) {
     let zram = zram();
     let mut scratch = Box::new(Scratch::new());
     let stored: Vec<_> = pages(kind)
         .iter()
         .filter_map(|page| match zram.store(&mut scratch, page, owner()).unwrap() {
-            Stored::Object { handle, len, checksum } => Some((handle, len, checksum)),
+            Stored::Object { handle, len, codec, checksum } => Some((handle, len, codec, checksum)),
             _ => None,
         })
         .collect();
     let (turn, mut out, mut decoder) = (Turn::new(&stored), [0; PAGE_SIZE], Box::new(zstd::Decoder::new()));
     bencher.counter(BytesCount::new(PAGE_SIZE)).bench_local(|| {
-        let &(handle, len, checksum) = turn.next();
+        let &(handle, len, codec, checksum) = turn.next();
         // SAFETY: stored above, single-threaded.
-        unsafe { zram.load(handle, len, Codec::Lz4, checksum, &mut decoder, &mut out) }.unwrap();
+        unsafe { zram.load(handle, len, codec, checksum, &mut decoder, &mut out) }.unwrap();
         black_box(&out);
     });
 }

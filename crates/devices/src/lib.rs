@@ -13,6 +13,7 @@
 //! | [`page`] | a page, and pages that hold one repeated word |
 //! | [`location`] | handle, slot, where a page is now, and the bit that pins it there |
 //! | [`checksum`] | 32 bits over the stored bytes |
+//! | [`base_delta`] | a page of numbers: one base, and the bytes in which words differ |
 //! | [`lz4`] | the LZ4 block format for one page |
 //! | [`mod@zstd`] | the zstd format for one page |
 //! | [`memory`] | where zram's memory comes from |
@@ -25,6 +26,7 @@
 #[cfg(not(all(target_pointer_width = "64", target_endian = "little")))]
 compile_error!("folioswap-devices packs 64-bit little-endian words");
 
+pub mod base_delta;
 pub mod checksum;
 #[cfg(feature = "create")]
 pub mod create;

@@ -93,6 +93,8 @@ pub enum Codec {
     Lz4Settled = 1,
     /// [`zstd`](crate::zstd).
     Zstd = 2,
+    /// [`base_delta`](crate::base_delta): a page of numbers. No other codec is tried on it.
+    BaseDelta = 3,
 }
 
 impl Codec {
@@ -104,6 +106,7 @@ impl Codec {
             0 => Some(Self::Lz4),
             1 => Some(Self::Lz4Settled),
             2 => Some(Self::Zstd),
+            3 => Some(Self::BaseDelta),
             _ => None,
         }
     }
@@ -356,11 +359,12 @@ impl LocationCell {
 
 /// Packing and unpacking agree at both ends of every field, checked when this compiles.
 const _: () = {
-    let lens = [StoredLen(1), StoredLen(2048), StoredLen::WHOLE_PAGE];
-    let handles = [Handle(0), Handle(0x55_5555_5555), Handle((1 << Handle::BITS) - 1)];
-    let codecs = [Codec::Lz4, Codec::Lz4Settled, Codec::Zstd];
+    let lens = [StoredLen(1), StoredLen(1033), StoredLen(2048), StoredLen::WHOLE_PAGE];
+    let handles =
+        [Handle(0), Handle(0x55_5555_5555), Handle(0xaa_aaaa_aaaa), Handle((1 << Handle::BITS) - 1)];
+    let codecs = [Codec::Lz4, Codec::Lz4Settled, Codec::Zstd, Codec::BaseDelta];
     let mut i = 0;
-    while i < 3 {
+    while i < 4 {
         let checksum = Checksum::from_raw(u32::MAX);
         let (location, check) =
             Place::Zram { handle: handles[i], len: lens[i], codec: codecs[i], checksum }.pack();
@@ -372,11 +376,11 @@ const _: () = {
             }
             _ => panic!("not symmetrical"),
         }
-        let moved = match location.moved(handles[i], handles[2 - i]) {
+        let moved = match location.moved(handles[i], handles[3 - i]) {
             Some(moved) => moved,
             None => panic!("it names the object"),
         };
-        assert!(moved.0 == Location::zram(handles[2 - i], lens[i], codecs[i]).0);
+        assert!(moved.0 == Location::zram(handles[3 - i], lens[i], codecs[i]).0);
         i += 1;
     }
 };

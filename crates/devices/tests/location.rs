@@ -4,7 +4,7 @@ use folioswap_devices::{Checksum, Codec, FileSlot, Handle, Location, LocationCel
 use proptest::prelude::*;
 
 fn any_codec() -> impl Strategy<Value = Codec> {
-    prop_oneof![Just(Codec::Lz4), Just(Codec::Lz4Settled), Just(Codec::Zstd)]
+    prop_oneof![Just(Codec::Lz4), Just(Codec::Lz4Settled), Just(Codec::Zstd), Just(Codec::BaseDelta)]
 }
 
 fn any_place() -> impl Strategy<Value = Place> {
@@ -75,7 +75,7 @@ fn a_locked_cell_is_not_relocated_and_not_locked_twice() {
 fn an_object_moves_only_where_it_is_named_and_the_rest_of_the_word_stays() {
     let [here, there, elsewhere] = [5, 6, 7].map(|raw| Handle::from_raw(raw).unwrap());
     let len = StoredLen::new(9).unwrap();
-    for codec in [Codec::Lz4, Codec::Lz4Settled, Codec::Zstd] {
+    for codec in [Codec::Lz4, Codec::Lz4Settled, Codec::Zstd, Codec::BaseDelta] {
         let cell = LocationCell::new(Location::zram(here, len, codec));
         assert!(!cell.relocate_object(there, elsewhere));
         let held = cell.try_lock().unwrap();
@@ -92,7 +92,7 @@ fn an_object_moves_only_where_it_is_named_and_the_rest_of_the_word_stays() {
 #[test]
 fn a_codec_that_is_none_is_no_place() {
     let word = Location::zram(Handle::from_raw(5).unwrap(), StoredLen::new(9).unwrap(), Codec::Lz4).raw();
-    for codec in 3..=u8::MAX {
+    for codec in 4..=u8::MAX {
         assert_eq!(Place::unpack(Location::from_raw(word | u64::from(codec) << 56), 0), None, "{codec}");
     }
 }

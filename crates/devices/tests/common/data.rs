@@ -33,18 +33,21 @@ pub enum Kind {
     Incompressible,
     /// Words of a few hundred in any order: zstd makes it a third smaller than LZ4 does.
     Text,
+    /// Words with most of their bytes in common: base-delta makes them a quarter to a half.
+    Numbers,
     /// Any of the others, and all ratios between.
     Mixed,
 }
 
 impl Kind {
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Zero,
         Self::SameFilled,
         Self::TwoToOne,
         Self::ThreeToOne,
         Self::Incompressible,
         Self::Text,
+        Self::Numbers,
         Self::Mixed,
     ];
 
@@ -69,10 +72,12 @@ impl Kind {
             }
             Self::Incompressible => sequences(&mut rng, &mut page, 100, 16),
             Self::Text => text(&mut rng, &mut page),
-            Self::Mixed => match rng.below(12) {
+            Self::Numbers => numbers(&mut rng, &mut page),
+            Self::Mixed => match rng.below(13) {
                 0 => {}
                 1 => return Self::SameFilled.page(seed),
                 2 => return Self::Incompressible.page(seed),
+                12 => return Self::Numbers.page(seed),
                 3..6 => return Self::TwoToOne.page(seed),
                 6..9 => return Self::ThreeToOne.page(seed),
                 _ => {
@@ -121,5 +126,17 @@ fn text(rng: &mut Rng, page: &mut Page) {
         let Some(byte) = page.get_mut(at) else { return };
         *byte = b' ';
         at += 1;
+    }
+}
+
+/// Words of four or eight bytes with the same base, of which one or two of four and up to four of eight bytes differ.
+fn numbers(rng: &mut Rng, page: &mut Page) {
+    let (base, kept) = (rng.next(), rng.below(4) + 1);
+    let size = if kept <= 2 && rng.below(2) == 0 { 4 } else { 8 };
+    let low = rng.below(size - kept + 1);
+    for word in page.chunks_exact_mut(size as usize) {
+        word.copy_from_slice(&base.to_le_bytes()[..size as usize]);
+        let fresh = rng.next().to_le_bytes();
+        word[low as usize..][..kept as usize].copy_from_slice(&fresh[..kept as usize]);
     }
 }

@@ -79,9 +79,7 @@ impl ZramDevice {
         Ok(match self.zram.store(scratch, page, Owner::new(owner).unwrap())? {
             Stored::Zero => Place::Zero,
             Stored::SameFilled { pattern } => Place::SameFilled { pattern },
-            Stored::Object { handle, len, checksum } => {
-                Place::Zram { handle, len, codec: Codec::Lz4, checksum }
-            }
+            Stored::Object { handle, len, codec, checksum } => Place::Zram { handle, len, codec, checksum },
             Stored::Incompressible => panic!("refused under Keep"),
         })
     }
