@@ -23,6 +23,24 @@ pub enum Medium {
     Memory,
 }
 
+impl Medium {
+    /// Nanoseconds that reading one page takes, roughly.
+    pub const fn read_ns(self) -> u32 {
+        match self {
+            Medium::Memory => MEMORY_READ_NS,
+            Medium::File | Medium::Block => DISK_READ_NS,
+        }
+    }
+
+    /// Pages in one operation beyond which larger ones hardly gain throughput.
+    pub const fn batch_pages(self) -> u32 {
+        match self {
+            Medium::Memory => MEMORY_BATCH_PAGES,
+            Medium::File | Medium::Block => DISK_BATCH_PAGES,
+        }
+    }
+}
+
 /// Nominal costs: orders of magnitude of a solid-state disk and of a copy. What chooses between kinds of devices compares them.
 const DISK_READ_NS: u32 = 100_000;
 const MEMORY_READ_NS: u32 = 1_000;
@@ -251,10 +269,11 @@ impl FileDevice<'_> {
 
 impl Device for FileDevice<'_> {
     fn characteristics(&self) -> Characteristics {
-        let (synchrony, read_ns, batch_pages) = match self.medium {
-            Medium::Memory => (Synchrony::Synchronous, MEMORY_READ_NS, MEMORY_BATCH_PAGES),
-            Medium::File | Medium::Block => (Synchrony::Asynchronous, DISK_READ_NS, DISK_BATCH_PAGES),
+        let synchrony = match self.medium {
+            Medium::Memory => Synchrony::Synchronous,
+            Medium::File | Medium::Block => Synchrony::Asynchronous,
         };
+        let (read_ns, batch_pages) = (self.medium.read_ns(), self.medium.batch_pages());
         let (orders, discard_bytes) = (self.orders, self.discard_bytes);
         Characteristics { synchrony, orders, discard_bytes, read_ns, batch_pages }
     }

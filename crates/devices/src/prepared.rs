@@ -16,7 +16,7 @@ use rustix::fs::{
     minor, open as open_file, seek,
 };
 use rustix::io::{Errno, pread};
-use uuid::Uuid;
+pub use uuid::Uuid;
 
 use crate::create::memory_file_system;
 use crate::file::{FileDevice, FileError, Medium};
