@@ -44,8 +44,11 @@ DEVICE is TYPE[:TARGET][,KEY[=VALUE]]...:
   file:DIR[,size=SIZE][,prio=P][,discard[=once|pages]]
         a temporary file without a name in DIR, of at most SIZE (else half of the free space of its disk);
         discard: its clusters are given back to the disk when they are free
-  ram,size=SIZE[,prio=P][,synchronous=yes|no]
-        plain RAM, not compressed, for comparisons; it counts to the limit in scope total
+  file:PATH[,uuid=UUID][,size=SIZE][,prio=P][,discard[=once|pages]]
+        a file or block device that `folioswap mkswap` has prepared, used by one run at a time; uuid: refuse another one
+  ram,size=SIZE[,prio=P][,synchronous=yes|no][,orders=all|0]
+        plain RAM, not compressed, for comparisons; it counts to the limit in scope total. orders=0: it takes single
+        pages only, so larger folios are split (swpout_fallback), as the kernel does for swap files
 Higher priorities (0 to 32767) are used first, the next one when they are full; equal ones take turns of
 2 MiB; without prio all have -1. In scope total zram and ram are full when they take half of the limit,
 and what lies longest in zram goes on to files of lower priority.
@@ -85,6 +88,8 @@ pub enum Command {
     Run(RunArguments),
     /// Show the swap devices of running groups
     Swapon(SwaponArguments),
+    /// Prepare a file or block device as a swap device: the one command that writes its header
+    Mkswap(MkswapArguments),
     /// Say what this machine allows, and how to mend what is missing
     Doctor(DoctorArguments),
     /// Measure the same program under folioswap and under the kernel's own swap
@@ -136,7 +141,7 @@ pub struct RunArguments {
     /// Record every allocation and free of swap slots into FILE, for `folioswap lab replay` and `lab fit`
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
-    /// Swap device, in place of the built-in ones: zram | ram,size=SIZE | file:DIR; repeatable (see below)
+    /// Swap device, in place of the built-in ones: zram | ram,size=SIZE | file:DIR | file:PATH; repeatable (see below)
     #[arg(long, value_name = "DEVICE", value_parser = clap::builder::OsStringValueParser::new().try_map(|value| crate::swap_option::parse(&value)))]
     pub swap: Vec<SwapOption>,
     /// Directory of the built-in (unlinked) swap file [default: /var/tmp]
@@ -180,6 +185,25 @@ pub struct SwaponArguments {
     pub bytes: bool,
     /// Only the group that this process belongs to
     pub pid: Option<u32>,
+}
+
+#[derive(Args)]
+#[command(after_help = "Examples:
+  folioswap mkswap --size 16G /var/swap        make the file and prepare it
+  folioswap mkswap /dev/sdb2                   prepare a block device that is blank
+  folioswap run -m 1G --swap zram,prio=1 --swap file:/var/swap,prio=0 -- ./job
+
+All that PATH holds is lost. Without --force it must be blank (zeroes at both ends). What is mounted, swap of the kernel, behind
+a loop device or used by a run is refused even with it. Exit status: 0; 125 when it is refused: nothing is written then.")]
+pub struct MkswapArguments {
+    /// Overwrite whatever PATH holds
+    #[arg(long)]
+    pub force: bool,
+    /// Make PATH, a new file of this size with all its blocks
+    #[arg(long, value_name = "SIZE", value_parser = crate::size::parse_swap_max, conflicts_with = "force")]
+    pub size: Option<u64>,
+    /// A file or block device
+    pub path: PathBuf,
 }
 
 #[derive(Args)]

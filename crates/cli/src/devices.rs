@@ -9,7 +9,12 @@ use crate::{
     swap_option::{DeviceOption, DiscardOption, SwapOption},
     swapon::ram_name,
 };
-use folioswap_devices::create::{CreateError, create_swap_file, default_swap_max};
+use folioswap_devices::{
+    Medium, Orders,
+    create::{CreateError, create_swap_file, default_swap_max},
+    header::DATA_START,
+    prepared::{self, PreparedError, Uuid},
+};
 use folioswap_group::{
     devices::{DEVICES_MAX, DeviceDescription, DeviceIo, DeviceKind},
     segment::{CLUSTER_BYTES, CLUSTERS_MAX, Scope},
@@ -19,7 +24,11 @@ use rustix::{
     fs::{MemfdFlags, Mode, OFlags, fstat, memfd_create, open},
     io::Errno,
 };
-use std::path::{Path, PathBuf};
+use std::{
+    fs,
+    os::unix::fs::{FileTypeExt, MetadataExt},
+    path::{Path, PathBuf},
+};
 
 /// Where the built-in file lies.
 const BUILT_IN_DIRECTORY: &str = "/var/tmp";
@@ -47,11 +56,22 @@ pub enum DeviceError {
         "--swap file:{} and --swap file:{} are one directory: give it once, with the size of both", .0.display(), .1.display()
     )]
     DirectoryTwice(PathBuf, PathBuf),
-    /// No directory.
+    /// Two names of one file or block device.
+    #[error("--swap file:{} and --swap file:{} are one file: give it once", .0.display(), .1.display())]
+    FileTwice(PathBuf, PathBuf),
+    /// A UUID for something that has no header.
     #[error(
-        "--swap file:{} is not a directory, and swap files that exist already cannot be used: name a directory, in which a temporary file is made, e.g. --swap file:/var/tmp", .0.display()
+        "--swap file:{}: a directory has no UUID: leave uuid= away, or name a file that `folioswap mkswap` has prepared", .0.display()
     )]
-    NotADirectory(PathBuf),
+    UuidOfDirectory(PathBuf),
+    /// A prepared file or block device.
+    #[error("--swap file:{}: {source}", target.display())]
+    Prepared {
+        /// Which.
+        target: PathBuf,
+        /// Why not.
+        source: PreparedError,
+    },
     /// More RAM than there is.
     #[error("--swap ram: {asked} are more than this machine's RAM ({ram})")]
     MoreThanRam {
@@ -102,11 +122,21 @@ pub struct PreparedDevice {
     pub name: PathBuf,
     /// What backs it, if members share it.
     pub shared: Option<SharedDevice>,
-    /// Its directory, for those who ask.
+    /// Its directory, or itself where it was prepared: the path, for those who ask.
     pub directory: Option<OwnedFd>,
+    /// The folio orders that it takes in one write.
+    pub orders: Orders,
+    /// A temporary file, or one that was there before.
+    origin: Origin,
     /// Bytes that it may have at most; of a device without a size, what it may have of its disk.
     bytes: u64,
     sized: Sized,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    Temporary,
+    Prepared,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -147,8 +177,10 @@ impl PreparedDevices {
             .map(|device| {
                 let (name, size) = (device.name.display(), size::show(device.shared_bytes()));
                 match device.description.kind {
-                    DeviceKind::File => format!("the swap file in {name} (at most {size}) is full"),
-                    DeviceKind::Ram | DeviceKind::Zram => format!("{name} (at most {size}) is full"),
+                    DeviceKind::File if device.origin == Origin::Temporary => {
+                        format!("the swap file in {name} (at most {size}) is full")
+                    }
+                    _ => format!("{name} (at most {size}) is full"),
                 }
             })
             .collect();
@@ -233,23 +265,27 @@ fn from_options(options: &[SwapOption]) -> Result<Vec<PreparedDevice>, DeviceErr
     if asked > ram {
         return Err(DeviceError::MoreThanRam { asked: size::show(asked), ram: size::show(ram) });
     }
+    // Before any is opened: it would be found in use, by ourselves.
+    refuse_same_targets(options)?;
     let mut devices: Vec<PreparedDevice> = Vec::new();
     for option in options {
         let priority = option.priority.map_or(PRIORITY_DEFAULT, i32::from);
         devices.push(match &option.device {
             DeviceOption::Zram => store(priority),
-            DeviceOption::Ram { size, io } => {
+            DeviceOption::Ram { size, io, orders } => {
                 let before = devices.iter().filter(|device| device.description.kind == DeviceKind::Ram);
-                ram_device(before.count(), *size, priority, *io).map_err(DeviceError::Ram)?
+                let device = ram_device(before.count(), *size, priority, *io).map_err(DeviceError::Ram)?;
+                PreparedDevice { orders: *orders, ..device }
             }
-            DeviceOption::File { target, size, discard } => {
-                let discard = match discard {
-                    DiscardOption::No | DiscardOption::Once => Discard::Never,
-                    DiscardOption::Pages | DiscardOption::Both => Discard::Freed,
-                };
-                if target.exists() && !target.is_dir() {
-                    return Err(DeviceError::NotADirectory(target.clone()));
+            DeviceOption::File { target, size, discard, uuid } => {
+                if let Some(found) = prepared_target(target) {
+                    devices.push(prepared(target, &found, *size, priority, (discard, *uuid))?);
+                    continue;
                 }
+                if uuid.is_some() && target.is_dir() {
+                    return Err(DeviceError::UuidOfDirectory(target.clone()));
+                }
+                let discard = discard_freed(discard);
                 let failed = |source| DeviceError::File { target: target.clone(), source };
                 let device = file(target, *size, priority, discard).map_err(failed)?;
                 let same =
@@ -265,6 +301,63 @@ fn from_options(options: &[SwapOption]) -> Result<Vec<PreparedDevice>, DeviceErr
     Ok(devices)
 }
 
+fn discard_freed(discard: &DiscardOption) -> Discard {
+    match discard {
+        DiscardOption::No | DiscardOption::Once => Discard::Never,
+        DiscardOption::Pages | DiscardOption::Both => Discard::Freed,
+    }
+}
+
+/// What the target is, if it is there and no directory: then it must have been prepared.
+fn prepared_target(target: &Path) -> Option<fs::Metadata> {
+    fs::metadata(target).ok().filter(|found| !found.is_dir())
+}
+
+fn refuse_same_targets(options: &[SwapOption]) -> Result<(), DeviceError> {
+    let mut seen = Vec::new();
+    for option in options {
+        let DeviceOption::File { target, .. } = &option.device else { continue };
+        let Some(found) = prepared_target(target) else { continue };
+        // A block device is the same one under any name.
+        let is_block = found.file_type().is_block_device();
+        let id = if is_block { (0, found.rdev()) } else { (found.dev(), found.ino()) };
+        if let Some((_, other)) = seen.iter().find(|(seen, _)| *seen == (is_block, id)) {
+            return Err(DeviceError::FileTwice(PathBuf::clone(other), target.clone()));
+        }
+        seen.push(((is_block, id), target.clone()));
+    }
+    Ok(())
+}
+
+fn prepared(
+    target: &Path,
+    found: &fs::Metadata,
+    size: Option<u64>,
+    priority: i32,
+    (discard, uuid): (&DiscardOption, Option<Uuid>),
+) -> Result<PreparedDevice, DeviceError> {
+    let failed = |source| DeviceError::Prepared { target: target.to_owned(), source };
+    let opened = prepared::open(target, uuid).map_err(failed)?;
+    let kind = if found.file_type().is_block_device() { DeviceKind::Block } else { DeviceKind::File };
+    let io = DeviceIo::Asynchronous;
+    let discard_at_start = matches!(discard, DiscardOption::Once | DiscardOption::Both);
+    let bytes = size.map_or(u64::MAX, |size| size.saturating_add(DATA_START)).min(opened.header.size);
+    Ok(PreparedDevice {
+        description: DeviceDescription { kind, priority, io, first_cluster: 0, clusters: 0 },
+        name: target.to_owned(),
+        shared: Some(SharedDevice {
+            reserved: (DATA_START / CLUSTER_BYTES) as u32,
+            discard_at_start: discard_at_start && opened.discard_bytes.is_some(),
+            ..SharedDevice::new(opened.fd, discard_freed(discard))
+        }),
+        directory: open(target, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok(),
+        orders: Orders::ALL,
+        origin: Origin::Prepared,
+        bytes,
+        sized: Sized::Given,
+    })
+}
+
 fn store(priority: i32) -> PreparedDevice {
     let (kind, io) = (DeviceKind::Zram, DeviceIo::Synchronous);
     PreparedDevice {
@@ -272,6 +365,8 @@ fn store(priority: i32) -> PreparedDevice {
         name: "zram".into(),
         shared: None,
         directory: None,
+        orders: Orders::ALL,
+        origin: Origin::Temporary,
         bytes: 0,
         sized: Sized::Given,
     }
@@ -283,8 +378,10 @@ fn ram_device(number: usize, bytes: u64, priority: i32, io: DeviceIo) -> Result<
     Ok(PreparedDevice {
         description: DeviceDescription { kind, priority, io, first_cluster: 0, clusters: 0 },
         name: ram_name(number),
-        shared: Some(SharedDevice { file, discard: Discard::Freed }),
+        shared: Some(SharedDevice::new(file, Discard::Freed)),
         directory: None,
+        orders: Orders::ALL,
+        origin: Origin::Temporary,
         bytes,
         sized: Sized::Given,
     })
@@ -303,8 +400,10 @@ fn file(
     Ok(PreparedDevice {
         description: DeviceDescription { kind, priority, io, first_cluster: 0, clusters: 0 },
         name: directory.to_owned(),
-        shared: Some(SharedDevice { file, discard }),
+        shared: Some(SharedDevice::new(file, discard)),
         directory: open_directory(directory).ok(),
+        orders: Orders::ALL,
+        origin: Origin::Temporary,
         bytes,
         sized,
     })
@@ -362,12 +461,12 @@ fn number_clusters(devices: &mut [PreparedDevice]) -> Result<(), DeviceError> {
 pub fn warning(options: &[SwapOption]) -> Option<String> {
     let without: Vec<&SwapOption> = options.iter().filter(|option| option.priority.is_none()).collect();
     let mut kinds: Vec<DeviceKind> = without.iter().map(|option| kind(option)).collect();
-    let speed = |kind: &DeviceKind| match kind {
-        DeviceKind::Ram => 0,
-        DeviceKind::Zram => 1,
-        DeviceKind::File => 2,
+    let cost = |kind: &DeviceKind| match kind {
+        DeviceKind::Ram => Medium::Memory.read_ns(),
+        DeviceKind::Zram => folioswap_devices::zram::READ_NS,
+        DeviceKind::File | DeviceKind::Block => Medium::File.read_ns(),
     };
-    kinds.sort_unstable_by_key(speed);
+    kinds.sort_unstable_by_key(cost);
     kinds.dedup();
     if kinds.len() < 2 {
         return None;
@@ -444,7 +543,13 @@ mod tests {
         assert!(matches!(ranges(&["zram", "zram,prio=1"]), Err(DeviceError::StoreTwice)));
         let twice = ranges(&["file:/var/tmp", "file:/var/../var/tmp/,prio=3"]);
         assert!(matches!(twice, Err(DeviceError::DirectoryTwice(..))));
-        assert!(matches!(ranges(&["file:/proc/self/exe"]), Err(DeviceError::NotADirectory(_))));
+        assert!(matches!(ranges(&["file:/proc/self/exe"]), Err(DeviceError::Prepared { .. })));
+        assert!(matches!(
+            ranges(&["file:/proc/self/exe", "file:/proc/thread-self/exe"]),
+            Err(DeviceError::FileTwice(..))
+        ));
+        let uuid = "file:/var/tmp,uuid=01234567-89ab-cdef-0123-456789abcdef";
+        assert!(matches!(ranges(&[uuid]), Err(DeviceError::UuidOfDirectory(_))));
         assert!(matches!(ranges(&["file:/nowhere/at/all"]), Err(DeviceError::File { .. })));
         assert!(matches!(ranges(&["ram,size=1000T"]), Err(DeviceError::MoreThanRam { .. })));
         assert!(matches!(ranges(&["ram,size=2M"; 33]), Err(DeviceError::TooMany(33))));

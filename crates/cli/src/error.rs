@@ -98,6 +98,9 @@ pub enum Error {
     /// The swap devices cannot be had.
     #[error(transparent)]
     Devices(#[from] crate::devices::DeviceError),
+    /// `mkswap` refused.
+    #[error(transparent)]
+    Mkswap(#[from] crate::mkswap::MkswapError),
     /// The JSON file cannot be opened.
     #[error("--stats-json {}: {source}", path.display())]
     StatsFile {

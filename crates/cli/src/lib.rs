@@ -1,4 +1,4 @@
-//! The command line of folioswap: `run` and its supervisor, `doctor`, `swapon`, `bench`, `lab`.
+//! The command line of folioswap: `run` and its supervisor, `doctor`, `swapon`, `mkswap`, `bench`, `lab`.
 //!
 //! A run has three processes besides what the program itself starts (`run.rs` draws them): the *front*, which the user
 //! started and whose exit status is the program's (`front`); the *supervisor*, which owns what the members of the group
@@ -26,6 +26,7 @@ mod lab;
 mod limits;
 mod link;
 mod manual;
+mod mkswap;
 mod process;
 mod program;
 mod report;
@@ -62,6 +63,7 @@ pub fn main() -> i32 {
     let result = match cli.command {
         Command::Run(arguments) => run::run(&arguments, &inherited),
         Command::Swapon(arguments) => swapon::swapon(&arguments),
+        Command::Mkswap(arguments) => mkswap::mkswap(&arguments),
         Command::Doctor(arguments) => doctor::doctor(&arguments),
         Command::Bench(arguments) => bench::bench(&arguments),
         Command::Lab(arguments) => lab::lab(&arguments),

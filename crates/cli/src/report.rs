@@ -8,7 +8,7 @@ use crate::{
         recording::Recorded,
         totals::{Levels, Sums, Totals},
     },
-    table::{self, Device, Sizes},
+    table::{self, Device, Health, Sizes},
 };
 use folioswap_group::{
     counters::{Counter, Gauge, ORDERS, SIZE_NAMES, SizeCounter},
@@ -55,7 +55,9 @@ impl Report {
             let fullest = &totals.fullest;
             let highest = match device.kind {
                 DeviceKind::Zram => fullest.gauge(Gauge::MemUsedMax).max(fullest.gauge(Gauge::MemUsedTotal)),
-                DeviceKind::Ram | DeviceKind::File => u64::from(totals.clusters_peak[number]) * CLUSTER_BYTES,
+                DeviceKind::Ram | DeviceKind::File | DeviceKind::Block => {
+                    u64::from(totals.clusters_peak[number]) * CLUSTER_BYTES
+                }
             };
             device.used = device.used.max(highest);
             device
@@ -94,6 +96,7 @@ impl Report {
                 json!({
                     "name": device.name, "type": device.kind.name(), "size_bytes": device.size,
                     "used_bytes": now, "used_peak_bytes": device.used, "prio": device.prio,
+                    "errors": device.errors, "failed": device.health == Health::Failed,
                 })
             })
             .collect();

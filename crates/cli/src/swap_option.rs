@@ -3,6 +3,7 @@
 //! A comma or a backslash that belongs to the target has a backslash before it.
 
 use crate::size::{self, SizeError};
+use folioswap_devices::{Orders, prepared::Uuid};
 use folioswap_group::{devices::DeviceIo, segment::CLUSTER_BYTES};
 use std::{
     ffi::{OsStr, OsString},
@@ -35,15 +36,19 @@ pub enum DeviceOption {
         size: u64,
         /// `synchronous=yes|no`.
         io: DeviceIo,
+        /// `orders=all|0`: the folio orders that it takes in one write.
+        orders: Orders,
     },
     /// `file:TARGET`.
     File {
-        /// A directory, for a temporary file without a name.
+        /// A directory, for a temporary file without a name; or a file or block device that `folioswap mkswap` has prepared.
         target: PathBuf,
         /// `size=S`: most bytes that it takes.
         size: Option<u64>,
         /// `discard...`.
         discard: DiscardOption,
+        /// `uuid=U`: what the header of a prepared target must say.
+        uuid: Option<Uuid>,
     },
 }
 
@@ -69,7 +74,7 @@ pub enum SwapOptionError {
     )]
     UnknownType(String),
     /// It needs a target.
-    #[error("a file needs a directory to lie in, e.g. file:/var/tmp")]
+    #[error("a file needs a directory to lie in, or a prepared file or block device, e.g. file:/var/tmp")]
     NoTarget,
     /// It takes no target.
     #[error("{kind} takes no target: write {kind} instead of {kind}:...")]
@@ -113,6 +118,14 @@ pub enum SwapOptionError {
     /// Neither yes nor no.
     #[error("synchronous={0}: write synchronous=yes or synchronous=no")]
     Synchronous(String),
+    /// Neither all nor 0.
+    #[error("orders={0}: write orders=all, or orders=0 for single pages only")]
+    Orders(String),
+    /// No UUID.
+    #[error(
+        "uuid={0} is no UUID: write it as `folioswap mkswap` printed it, e.g. uuid=01234567-89ab-cdef-0123-456789abcdef"
+    )]
+    Uuid(String),
     /// No such way to discard.
     #[error("discard={0}: write discard, discard=once or discard=pages")]
     Discard(String),
@@ -125,6 +138,8 @@ struct Keys {
     priority: Option<i16>,
     discard: Option<DiscardOption>,
     io: Option<DeviceIo>,
+    orders: Option<Orders>,
+    uuid: Option<Uuid>,
 }
 
 /// Reads one value of `--swap`.
@@ -147,16 +162,17 @@ pub fn parse(value: &OsStr) -> Result<SwapOption, SwapOptionError> {
         }
         b"ram" => {
             without_target("ram")?;
-            let keys = Keys::read("ram", "size, prio and synchronous", parts)?;
+            let keys = Keys::read("ram", "size, prio, synchronous and orders", parts)?;
             let size = keys.size.ok_or(SwapOptionError::NoSize)?;
-            (DeviceOption::Ram { size, io: keys.io.unwrap_or(DeviceIo::Synchronous) }, keys.priority)
+            let (io, orders) = (keys.io.unwrap_or(DeviceIo::Synchronous), keys.orders.unwrap_or(Orders::ALL));
+            (DeviceOption::Ram { size, io, orders }, keys.priority)
         }
         b"file" => {
             let target = target.filter(|target| !target.is_empty()).ok_or(SwapOptionError::NoTarget)?;
             let target = PathBuf::from(OsString::from_vec(target.to_vec()));
-            let keys = Keys::read("file", "size, prio and discard", parts)?;
+            let keys = Keys::read("file", "size, prio, discard and uuid", parts)?;
             let discard = keys.discard.unwrap_or(DiscardOption::No);
-            (DeviceOption::File { target, size: keys.size, discard }, keys.priority)
+            (DeviceOption::File { target, size: keys.size, discard, uuid: keys.uuid }, keys.priority)
         }
         other => return Err(SwapOptionError::UnknownType(text(other))),
     };
@@ -179,6 +195,8 @@ impl Keys {
                 (b"prio", _) => once(&mut keys.priority, "prio", priority(value)?)?,
                 (b"size", "ram" | "file") => once(&mut keys.size, "size", device_size(value)?)?,
                 (b"discard", "file") => once(&mut keys.discard, "discard", discard(value)?)?,
+                (b"uuid", "file") => once(&mut keys.uuid, "uuid", uuid(value)?)?,
+                (b"orders", "ram") => once(&mut keys.orders, "orders", orders(value)?)?,
                 (b"synchronous", "ram") => once(&mut keys.io, "synchronous", synchronous(value)?)?,
                 (other, _) => return Err(SwapOptionError::UnknownKey { kind, key: text(other), known }),
             }
@@ -225,6 +243,20 @@ fn synchronous(value: Option<String>) -> Result<DeviceIo, SwapOptionError> {
     }
 }
 
+fn orders(value: Option<String>) -> Result<Orders, SwapOptionError> {
+    match value.as_deref() {
+        None => Err(SwapOptionError::NoValue("orders")),
+        Some("all") => Ok(Orders::ALL),
+        Some("0") => Ok(Orders::ONLY_ZERO),
+        Some(other) => Err(SwapOptionError::Orders(other.to_owned())),
+    }
+}
+
+fn uuid(value: Option<String>) -> Result<Uuid, SwapOptionError> {
+    let value = value.ok_or(SwapOptionError::NoValue("uuid"))?;
+    Uuid::try_parse(&value).map_err(|_| SwapOptionError::Uuid(value))
+}
+
 /// For a message.
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
@@ -260,19 +292,28 @@ mod tests {
     }
 
     fn file(target: &str, size: Option<u64>, discard: DiscardOption, priority: Option<i16>) -> Read {
-        (DeviceOption::File { target: target.into(), size, discard }, priority)
+        (DeviceOption::File { target: target.into(), size, discard, uuid: None }, priority)
     }
 
     #[test]
     fn what_the_manual_shows_is_understood() {
         let zram = |priority| (DeviceOption::Zram, priority);
-        let ram = |size, io| (DeviceOption::Ram { size, io }, None);
+        let orders = Orders::ALL;
+        let ram = |size, io| (DeviceOption::Ram { size, io, orders }, None);
         assert_eq!(read("zram"), Ok(zram(None)));
         assert_eq!(read("zram,prio=0"), Ok(zram(Some(0))));
         assert_eq!(read("zram,prio=32767"), Ok(zram(Some(32767))));
         assert_eq!(read("ram,size=1G"), Ok(ram(1 << 30, DeviceIo::Synchronous)));
         assert_eq!(read("ram,synchronous=no,size=4M"), Ok(ram(4 << 20, DeviceIo::Asynchronous)));
         assert_eq!(read("ram,size=2M,synchronous=yes"), Ok(ram(2 << 20, DeviceIo::Synchronous)));
+        let single =
+            DeviceOption::Ram { size: 2 << 20, io: DeviceIo::Synchronous, orders: Orders::ONLY_ZERO };
+        assert_eq!(read("ram,size=2M,orders=0"), Ok((single, None)));
+        assert_eq!(read("ram,size=2M,orders=all"), Ok(ram(2 << 20, DeviceIo::Synchronous)));
+        let named = read("file:/swap,uuid=01234567-89AB-cdef-0123-456789abcdef").expect("a UUID");
+        let uuid = Some(Uuid::from_u128(0x0123_4567_89ab_cdef_0123_4567_89ab_cdef));
+        let (target, size, discard) = ("/swap".into(), None, DiscardOption::No);
+        assert_eq!(named, (DeviceOption::File { target, size, discard, uuid }, None));
         assert_eq!(read("file:/var/tmp"), Ok(file("/var/tmp", None, DiscardOption::No, None)));
         let all = read("file:/a b,discard=pages,prio=7,size=1.5G");
         assert_eq!(all, Ok(file("/a b", Some(3 << 29), DiscardOption::Pages, Some(7))));
@@ -305,8 +346,8 @@ mod tests {
             ("zram,size=1G", unknown("zram", "size", "prio")),
             ("zram,", unknown("zram", "", "prio")),
             ("zram,prio=1,colour=red", unknown("zram", "colour", "prio")),
-            ("ram,size=1G,discard", unknown("ram", "discard", "size, prio and synchronous")),
-            ("file:.,synchronous=yes", unknown("file", "synchronous", "size, prio and discard")),
+            ("ram,size=1G,discard", unknown("ram", "discard", "size, prio, synchronous and orders")),
+            ("file:.,synchronous=yes", unknown("file", "synchronous", "size, prio, discard and uuid")),
             ("zram,prio", E::NoValue("prio")),
             ("ram,size", E::NoValue("size")),
             ("ram,size=1G,synchronous", E::NoValue("synchronous")),
@@ -325,6 +366,11 @@ mod tests {
             ("ram,size=much", E::Size { text: "much".into(), source: SizeError::Unreadable }),
             ("ram,size=99999999999G", E::Size { text: "99999999999G".into(), source: SizeError::Overflow }),
             ("ram,size=1G,synchronous=maybe", E::Synchronous("maybe".into())),
+            ("ram,size=1G,orders=9", E::Orders("9".into())),
+            ("ram,size=1G,orders", E::NoValue("orders")),
+            ("file:.,uuid=1234", E::Uuid("1234".into())),
+            ("file:.,uuid", E::NoValue("uuid")),
+            ("zram,uuid=1", unknown("zram", "uuid", "prio")),
             ("file:.,discard=never", E::Discard("never".into())),
         ] {
             assert_eq!(read(value), Err(error), "{value:?}");
@@ -339,7 +385,7 @@ mod tests {
 
         #[test]
         fn nothing_that_looks_like_a_device_makes_it_panic(
-            value in "(zram|ram|file|nbd)?:?[a-z/\\\\,=]{0,8}(,(prio|size|discard|synchronous)=?[-+0-9a-zA-Z.\\\\]{0,24}){0,4}"
+            value in "(zram|ram|file|nbd)?:?[a-z/\\\\,=]{0,8}(,(prio|size|discard|synchronous|orders|uuid)=?[-+0-9a-zA-Z.\\\\]{0,24}){0,4}"
         ) {
             let _ = read(&value);
         }
@@ -358,6 +404,7 @@ mod tests {
                 target: OsString::from_vec(target).into(),
                 size: Some(clusters * CLUSTER_BYTES),
                 discard: DiscardOption::No,
+                uuid: None,
             };
             let found = parse(OsStr::from_bytes(&value)).map(|option| (option.device, option.priority));
             prop_assert_eq!(found, Ok((expected, Some(priority))));

@@ -6,7 +6,7 @@ use crate::{
     process,
     shared::Mapped,
     supervisor::totals::Levels,
-    table::{self, Device, Sizes},
+    table::{self, Device, Health, Sizes},
     wire,
 };
 use folioswap_group::{
@@ -77,11 +77,13 @@ pub fn devices(segment: &Segment, levels: &Levels, names: &[PathBuf]) -> Vec<(us
         let name = name.map_or_else(|| device.kind.name().to_owned(), |name| column(name));
         let (size, used) = match device.kind {
             DeviceKind::Zram => (None, levels.gauge(Gauge::MemUsedTotal)),
-            DeviceKind::Ram | DeviceKind::File => {
+            DeviceKind::Ram | DeviceKind::File | DeviceKind::Block => {
                 (Some(bytes(device.clusters)), bytes(entry.clusters_used.load(Relaxed)))
             }
         };
-        (number, Device { name, kind: device.kind, size, used, prio: device.priority })
+        let errors = entry.errors.load(Relaxed);
+        let health = if entry.is_failed() { Health::Failed } else { Health::Good };
+        (number, Device { name, kind: device.kind, size, used, prio: device.priority, errors, health })
     };
     let mut devices: Vec<(usize, Device)> = segment.devices().enumerate().map(row).collect();
     devices.sort_by_key(|(_, device)| std::cmp::Reverse(device.prio));
@@ -129,8 +131,8 @@ fn ask(name: &str) -> Option<Group> {
     let mut name_of = |number: usize, kind: DeviceKind| match kind {
         DeviceKind::Zram => None,
         DeviceKind::Ram => Some(ram_name(rams.next()?)),
-        DeviceKind::File if answer.message.words[0] >> number & 1 == 0 => None,
-        DeviceKind::File => path_of(&descriptors.next()?),
+        DeviceKind::File | DeviceKind::Block if answer.message.words[0] >> number & 1 == 0 => None,
+        DeviceKind::File | DeviceKind::Block => path_of(&descriptors.next()?),
     };
     let named = segment.devices().enumerate().map(|(number, (device, _))| name_of(number, device.kind));
     let names = named.map(Option::unwrap_or_default).collect();

@@ -31,6 +31,8 @@ struct Clusters {
     next: usize,
     /// Free slots on each device in clusters that are not shared.
     free: [u64; DEVICES_MAX],
+    /// Slots that the device refused: marked used for ever, though nothing is there.
+    bad: u64,
 }
 
 // SAFETY: the pointer refers to memory that lives for ever and is used under the lock.
@@ -53,6 +55,7 @@ impl FileSpace {
             count: 0,
             next: 0,
             free: [0; DEVICES_MAX],
+            bad: 0,
         }))
     }
 
@@ -125,6 +128,19 @@ impl FileSpace {
         }
     }
 
+    /// The device refused this slot, which the caller has: it is never handed out again, and its cluster never given back. As in the
+    /// kernel, a slot that is bad stays bad as long as the device is in use.
+    pub fn mark_bad(&self, slot: FileSlot) {
+        let mut clusters = self.0.lock();
+        debug_assert!(clusters.is_used(slot), "whoever finds it bad has it");
+        clusters.bad += u64::from(clusters.is_used(slot));
+    }
+
+    /// Slots that are bad.
+    pub fn bad_slots(&self) -> u64 {
+        self.0.lock().bad
+    }
+
     /// A fork happened: every cluster now has another owner too.
     pub fn share_all(&self) {
         let mut clusters = self.0.lock();
@@ -181,9 +197,11 @@ impl FileSpace {
         self.0.lock().all().iter().any(|cluster| cluster.shared && cluster.used_slots == 0)
     }
 
-    /// Slots in use.
+    /// Slots in use, without those that are bad.
     pub fn used_slots(&self) -> u64 {
-        self.0.lock().all().iter().map(|cluster| cluster.used_slots as u64).sum()
+        let mut clusters = self.0.lock();
+        let used: u64 = clusters.all().iter().map(|cluster| cluster.used_slots as u64).sum();
+        used - clusters.bad
     }
 }
 
@@ -191,6 +209,14 @@ impl Clusters {
     fn all(&mut self) -> &mut [Cluster] {
         // SAFETY: `count` clusters have been written; zeroed memory lies behind `place`; exclusive under the lock.
         unsafe { core::slice::from_raw_parts_mut(self.place, self.count) }
+    }
+}
+
+impl Clusters {
+    fn is_used(&mut self, slot: FileSlot) -> bool {
+        let (number, index) = ((slot.raw() / CLUSTER_SLOTS) as u32, (slot.raw() % CLUSTER_SLOTS) as usize);
+        let cluster = self.all().iter().find(|cluster| cluster.number == number);
+        cluster.is_some_and(|cluster| cluster.used[index / 64] >> (index % 64) & 1 == 1)
     }
 }
 
@@ -318,6 +344,23 @@ mod tests {
         assert!(!space.has_empty_shared());
         assert_eq!((space.take_empty(ANY, 0, &mut numbers), numbers[0]), (1, 1));
         assert!(space.allocate(1, ANY).is_none());
+    }
+
+    #[test]
+    fn a_bad_slot_is_never_handed_out_again() {
+        let space = space();
+        add(&space, &[3, 4], ONE);
+        let run = space.allocate(8, ANY).unwrap();
+        let bad = FileSlot::new(run.raw() + 2).unwrap();
+        space.mark_bad(bad);
+        (0..8).filter(|&at| at != 2).for_each(|at| space.free(FileSlot::new(run.raw() + at).unwrap()));
+        assert_eq!((space.used_slots(), space.bad_slots()), (0, 1));
+        let mut numbers = [0; 4];
+        assert_eq!((space.take_empty(ANY, 0, &mut numbers), numbers[0]), (1, 4), "its cluster stays");
+        let all: Vec<FileSlot> = core::iter::from_fn(|| space.allocate(1, ANY)).collect();
+        assert_eq!(all.len() as u64, CLUSTER_SLOTS - 1);
+        assert!(!all.contains(&bad));
+        assert_eq!(space.used_slots(), CLUSTER_SLOTS - 1);
     }
 
     #[test]

@@ -44,8 +44,7 @@ impl<M: Memory + PageMemory> Space<'_, M> {
         devices: DeviceMask,
     ) -> Result<u64, WriteError> {
         let mut olds = [Location::NONE; 64];
-        let count = entries.len() as u32;
-        let first = self.file_space.allocate(count, devices).ok_or(WriteError::NoSlots)?;
+        let first = self.take_slots(entries.len(), devices)?;
         for (index, (entry, page)) in entries.iter().zip(pages.iter_mut()).enumerate() {
             let Some(beside) = entry.and_then(|entry| self.beside(entry)) else { continue };
             let Some(location) = beside.location.try_lock() else { continue };

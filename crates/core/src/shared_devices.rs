@@ -5,7 +5,7 @@ use core::sync::atomic::{
     AtomicI32, AtomicU32,
     Ordering::{Acquire, Relaxed, Release},
 };
-use folioswap_devices::{FileDevice, FileSlot};
+use folioswap_devices::{FileDevice, FileSlot, Medium, Orders};
 use folioswap_group::devices::{DeviceDescription, DeviceIo, DeviceKind};
 use folioswap_slots::{DEVICES_MAX, DeviceId, DeviceMask};
 use rustix::fd::BorrowedFd;
@@ -17,6 +17,7 @@ struct SharedDevice {
     descriptor: AtomicI32,
     synchronous: AtomicU32,
     kind: AtomicU32,
+    orders: AtomicU32,
 }
 
 impl SharedDevice {
@@ -27,7 +28,22 @@ impl SharedDevice {
             descriptor: AtomicI32::new(-1),
             synchronous: AtomicU32::new(0),
             kind: AtomicU32::new(0),
+            orders: AtomicU32::new(Orders::ALL.bits() as u32),
         }
+    }
+}
+
+impl SharedDevice {
+    fn medium(&self) -> Medium {
+        match self.kind.load(Relaxed) {
+            kind if kind == DeviceKind::File as u32 => Medium::File,
+            kind if kind == DeviceKind::Block as u32 => Medium::Block,
+            _ => Medium::Memory,
+        }
+    }
+
+    fn orders(&self) -> Orders {
+        Orders::from_bits(self.orders.load(Relaxed) as u16)
     }
 }
 
@@ -55,6 +71,17 @@ impl SharedDevices {
         self.count.fetch_max(id.index() as u32 + 1, Release);
     }
 
+    /// Says which orders a device takes; all, unless this was called. As [`SharedDevices::set`].
+    pub fn set_orders(&self, id: DeviceId, orders: Orders) {
+        self.devices[id.index()].orders.store(orders.bits().into(), Relaxed);
+    }
+
+    /// Those of `devices` that take a run of so many pages in one write.
+    pub fn taking(&self, devices: DeviceMask, pages: usize) -> DeviceMask {
+        let takes = |id: &DeviceId| self.devices[id.index()].orders().take_run(pages);
+        devices.iter().filter(takes).fold(DeviceMask::NONE, DeviceMask::with)
+    }
+
     /// All that are set.
     pub fn mask(&self) -> DeviceMask {
         self.all().fold(DeviceMask::NONE, |mask, (id, _)| mask.with(id))
@@ -75,10 +102,9 @@ impl SharedDevices {
         self.find(cluster_of(slot)).is_some_and(|(_, device)| device.synchronous.load(Relaxed) != 0)
     }
 
-    /// Is a slot on a file?
-    pub fn is_file(&self, slot: FileSlot) -> bool {
-        let file = DeviceKind::File as u32;
-        self.find(cluster_of(slot)).is_some_and(|(_, device)| device.kind.load(Relaxed) == file)
+    /// Is a slot on a file or block device?
+    pub fn is_on_disk(&self, slot: FileSlot) -> bool {
+        self.find(cluster_of(slot)).is_some_and(|(_, device)| device.medium() != Medium::Memory)
     }
 
     /// The device that a slot lies on, open, and the slot's number within it. No run of slots is on two devices.
@@ -88,7 +114,8 @@ impl SharedDevices {
         let within = slot.raw() - u64::from(device.first_cluster.load(Relaxed)) * CLUSTER_SLOTS;
         // SAFETY: the descriptor is in the pager threads' table and is not closed while it stands here.
         let descriptor = (descriptor >= 0).then(|| unsafe { BorrowedFd::borrow_raw(descriptor) })?;
-        Some((FileDevice::new(descriptor), FileSlot::new(within)?))
+        let open = FileDevice::new(descriptor).on(device.medium()).taking(device.orders());
+        Some((open, FileSlot::new(within)?))
     }
 
     fn find(&self, cluster: u64) -> Option<(DeviceId, &SharedDevice)> {
@@ -135,9 +162,12 @@ mod tests {
         assert_eq!([0, 9, 10, 11, 15, 16].map(on), [Some(one), Some(one), None, Some(two), Some(two), None]);
         assert_eq!(devices.mask(), DeviceMask::only(one).with(two));
         let slot = FileSlot::new(12 * CLUSTER_SLOTS + 7).unwrap();
-        assert!(devices.is_synchronous(slot) && devices.is_file(slot));
+        assert!(devices.is_synchronous(slot) && devices.is_on_disk(slot));
         assert_eq!(devices.open(slot).unwrap().1.raw(), CLUSTER_SLOTS + 7);
         assert!(devices.open(FileSlot::new(10 * CLUSTER_SLOTS).unwrap()).is_none());
         assert!(devices.of_slot(FileSlot::new((1 << FileSlot::BITS) - 1).unwrap()).is_none());
+        devices.set_orders(two, Orders::ONLY_ZERO);
+        assert_eq!(devices.taking(devices.mask(), 1), devices.mask());
+        assert_eq!(devices.taking(devices.mask(), 2), DeviceMask::only(one));
     }
 }

@@ -30,6 +30,7 @@ use folioswap_slots::{
     SlotWord, Slots, SwapEntry,
 };
 use folioswap_trace::{Event, Tracer};
+use rustix::io::Errno;
 
 /// What stands beside each slot word.
 #[repr(C)]
@@ -52,6 +53,25 @@ const ZRAM_SLOTS: u64 = 32 << 20;
 /// Memory of emptied spans that the store keeps for reuse, bytes.
 const EMPTY_RESERVE: u64 = 1 << 20;
 
+/// Bad slots that are looked for in a run that a device refused: one that refuses so many will refuse the others.
+const BAD_SLOTS_FOUND: usize = 3;
+
+fn slots_from(first: FileSlot, count: usize) -> impl Iterator<Item = FileSlot> {
+    (0..count as u64).filter_map(move |index| FileSlot::new(first.raw() + index))
+}
+
+fn errno_of(error: FileError) -> Errno {
+    match error {
+        FileError::Write { errno, .. } | FileError::Read { errno, .. } | FileError::Punch { errno, .. } => {
+            errno
+        }
+        FileError::ShortWrite { .. } | FileError::EndOfFile { .. } => Errno::IO,
+        FileError::BadBuffer { .. } | FileError::SlotRange { .. } | FileError::OrderNotTaken { .. } => {
+            Errno::INVAL
+        }
+    }
+}
+
 /// Where a written page went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {
@@ -72,8 +92,21 @@ pub enum WriteError {
     NoSlots,
     /// The store got no memory.
     NoMemory,
-    /// The shared device failed.
-    File(FileError),
+    /// The devices that it could go to do not take so many pages at once: write them apart.
+    OrderNotTaken,
+    /// The shared device failed. Slots that refused a page by themselves are bad now and are not handed out again.
+    Device(WriteFailure),
+}
+
+/// A shared device did not take a run of pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WriteFailure {
+    /// Which.
+    pub device: DeviceId,
+    /// The first slot that is bad, by the group's numbers; that of the run when none is (its disk is full).
+    pub slot: FileSlot,
+    /// What it said.
+    pub errno: Errno,
 }
 
 /// Why a page could not be read back. It must be poisoned, by name; nothing else is lost.
@@ -81,7 +114,7 @@ pub enum WriteError {
 pub enum ReadError {
     /// The stored bytes fail their checksum, or the location is not one.
     Corrupt,
-    /// The shared device failed.
+    /// The shared device failed, also when asked again.
     File(FileError),
     /// There is no location: the entry was never written.
     Missing,
@@ -134,6 +167,8 @@ pub struct Space<'m, M: Memory + PageMemory> {
     ages: Ages,
     memory: &'m M,
     frame_bytes: AtomicU64,
+    /// Reads of shared devices that succeeded when tried again, as far as nobody has taken note of them.
+    read_retries: AtomicU64,
     /// Null: nothing is recorded.
     tracer: AtomicPtr<Tracer>,
 }
@@ -169,6 +204,7 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
             ages: Ages::default(),
             memory,
             frame_bytes: AtomicU64::new((FRAME * FRAMES_ADDED) as u64),
+            read_retries: AtomicU64::new(0),
             tracer: AtomicPtr::new(core::ptr::null_mut()),
         })
     }
@@ -305,25 +341,66 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
         Ok(())
     }
 
-    pub(crate) fn write_slots(&self, slot: FileSlot, pages: &[u8]) -> Result<(), WriteError> {
-        let written = match self.shared.open(slot) {
-            Some((device, within)) => device.write(within, pages).map_err(WriteError::File),
-            None => Err(WriteError::NoSlots),
+    /// Takes so many consecutive slots on one of `devices`.
+    ///
+    /// # Errors
+    /// [`WriteError::OrderNotTaken`], [`WriteError::NoSlots`].
+    pub(crate) fn take_slots(&self, count: usize, devices: DeviceMask) -> Result<FileSlot, WriteError> {
+        let taking = self.shared.taking(devices, count);
+        if taking.is_empty() && !devices.is_empty() {
+            return Err(WriteError::OrderNotTaken);
+        }
+        self.file_space.allocate(count as u32, taking).ok_or(WriteError::NoSlots)
+    }
+
+    /// Writes to slots that were taken together.
+    ///
+    /// # Errors
+    /// [`WriteError::NoSlots`], [`WriteError::Device`]; the slots are free again then, but for bad ones.
+    pub(crate) fn write_slots(&self, first: FileSlot, pages: &[u8]) -> Result<(), WriteError> {
+        let Some((device, within)) = self.shared.open(first) else {
+            slots_from(first, pages.len() / PAGE).for_each(|slot| self.file_space.free(slot));
+            return Err(WriteError::NoSlots);
         };
-        written.inspect_err(|_| {
-            for index in 0..(pages.len() / PAGE) as u64 {
-                if let Some(slot) = FileSlot::new(slot.raw() + index) {
-                    self.file_space.free(slot);
-                }
+        device.write(within, pages).or_else(|error| self.write_again(first, pages, errno_of(error)))
+    }
+
+    /// The device refused the run: page by page, to learn which slots are bad. Where none is, the run is written now.
+    fn write_again(&self, first: FileSlot, pages: &[u8], errno: Errno) -> Result<(), WriteError> {
+        // Not the slots' fault; nor would the next page find room.
+        let is_full = matches!(errno, Errno::NOSPC | Errno::DQUOT | Errno::FBIG);
+        let mut bad = [None; BAD_SLOTS_FOUND];
+        let mut found = 0;
+        for (slot, page) in slots_from(first, pages.len() / PAGE).zip(pages.chunks_exact(PAGE)) {
+            if is_full || found == BAD_SLOTS_FOUND {
+                break;
             }
-        })
+            let written = self.shared.open(slot).map(|(device, within)| device.write(within, page));
+            if !matches!(written, Some(Ok(()))) {
+                bad[found] = Some(slot);
+                found += 1;
+            }
+        }
+        if found == 0 && !is_full {
+            return Ok(());
+        }
+        for slot in slots_from(first, pages.len() / PAGE) {
+            if bad.contains(&Some(slot)) {
+                self.file_space.mark_bad(slot);
+            } else {
+                self.file_space.free(slot);
+            }
+        }
+        let device = self.shared.of_slot(first).ok_or(WriteError::NoSlots)?;
+        Err(WriteError::Device(WriteFailure { device, slot: bad[0].unwrap_or(first), errno }))
     }
 
     /// Writes consecutive pages to consecutive slots of one of `devices` in one go, and sets the location of each entry
     /// (`None`: the page is not wanted; its slot is given back). `pages` is page aligned.
     ///
     /// # Errors
-    /// [`WriteError::NoSlots`] when no run of slots is free: ask for a cluster. Nothing is written then.
+    /// [`WriteError::NoSlots`] when no run of slots is free: ask for a cluster; [`WriteError::OrderNotTaken`];
+    /// [`WriteError::Device`]. No entry has a location then.
     pub fn write_run(
         &self,
         entries: &[Option<SwapEntry>],
@@ -331,8 +408,7 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
         devices: DeviceMask,
     ) -> Result<(), WriteError> {
         debug_assert_eq!(entries.len() * PAGE, pages.len());
-        let count = entries.len() as u32;
-        let first = self.file_space.allocate(count, devices).ok_or(WriteError::NoSlots)?;
+        let first = self.take_slots(entries.len(), devices)?;
         self.write_slots(first, pages)?;
         for (index, (entry, page)) in entries.iter().zip(pages.chunks_exact(PAGE)).enumerate() {
             let Some(slot) = FileSlot::new(first.raw() + index as u64) else { continue };
@@ -392,9 +468,9 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
         }
     }
 
-    /// Are an entry's bytes on a file?
+    /// Are an entry's bytes on a file or block device?
     pub fn is_on_file(&self, entry: SwapEntry) -> bool {
-        self.file_slot(entry).is_some_and(|slot| self.shared.is_file(slot))
+        self.file_slot(entry).is_some_and(|slot| self.shared.is_on_disk(slot))
     }
 
     /// One holder of each of these entries less; what nobody holds any more is freed, stored bytes and all, as soon as it is out of

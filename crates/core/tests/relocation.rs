@@ -298,7 +298,7 @@ fn demotion_takes_what_was_stored_first() {
     let mut read = Box::new(Run([[0; 4096]; 64]));
     let first = space.file_slot(entries[0]).unwrap();
     assert_eq!(space.file_slot(entries[63]).unwrap().raw(), first.raw() + 63);
-    space.read_run(&run_entries, first, &mut read.0, |bad| panic!("page {bad}")).unwrap();
+    space.read_run(&run_entries, first, &mut read.0, |bad, why| panic!("page {bad}: {why}"));
     assert!(read.0.iter().zip(0..).all(|(read, number)| *read == page(number)));
     for entry in entries {
         space.put(entry, 1);

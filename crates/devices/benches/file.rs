@@ -54,7 +54,7 @@ fn read(bencher: Bencher, pages: usize) {
 fn punch(bencher: Bencher, pages: usize) {
     let (file, at) = (written(), Cell::new(0));
     bencher.counter(BytesCount::new(pages * PAGE_SIZE)).bench_local(|| {
-        file.device().punch(next(&at, pages), pages as u64).unwrap();
+        file.device().discard(next(&at, pages), pages as u64).unwrap();
     });
 }
 

@@ -9,7 +9,7 @@ mod common;
 use std::time::Instant;
 
 use common::data::{Kind, Rng};
-use common::device::{Device, ZramDevice};
+use common::device::{PageStore, ZramDevice};
 use folioswap_devices::{Place, Scratch, StoreOptions, Verdict};
 
 const PAGES: u64 = 65536;

@@ -161,15 +161,22 @@ fn open_and_unlink(dir: &Path, flags: OFlags, mode: Mode) -> Result<OwnedFd, Cre
 fn refuse_memory(dir: &Path, fd: &OwnedFd) -> Result<(), CreateError> {
     let magic = fstatfs(fd).map_err(system(dir, "asking for the file system"))?.f_type as i64;
     let file_system = match magic {
-        TMPFS_MAGIC => "tmpfs",
-        RAMFS_MAGIC => "ramfs",
-        OVERLAYFS_MAGIC => match overlay_upper_in_memory(dir) {
-            Some(kind) => kind,
-            None => return Ok(()),
-        },
-        _ => return Ok(()),
+        OVERLAYFS_MAGIC => overlay_upper_in_memory(dir),
+        magic => memory_file_system(magic),
     };
-    Err(CreateError::InMemory { dir: dir.to_path_buf(), file_system })
+    match file_system {
+        Some(file_system) => Err(CreateError::InMemory { dir: dir.to_path_buf(), file_system }),
+        None => Ok(()),
+    }
+}
+
+/// The name of a file system that keeps its files in memory, by its number in statfs(2).
+pub(crate) fn memory_file_system(magic: i64) -> Option<&'static str> {
+    match magic {
+        TMPFS_MAGIC => Some("tmpfs"),
+        RAMFS_MAGIC => Some("ramfs"),
+        _ => None,
+    }
 }
 
 /// The kind of memory file system below the overlay that `dir` is on, as far as it can be seen: the upper directory is

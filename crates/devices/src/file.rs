@@ -1,21 +1,67 @@
-//! The file device: page-sized slots in a file that the caller opened (`O_DIRECT`, usually without a name).
+//! The file device: page-sized slots in a file, a block device or plain RAM that the caller opened (`O_DIRECT` where there is a medium).
 
 use core::fmt;
+use core::num::NonZeroU32;
 
 use rustix::fd::{AsRawFd, BorrowedFd};
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::{Errno, pread, pwrite};
+use rustix::ioctl;
 
+use crate::device::{Characteristics, Device, Orders, Synchrony};
 use crate::location::FileSlot;
 use crate::page::PAGE_SIZE;
 
+/// What a [`FileDevice`] lies on, which decides how it discards and what it costs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Medium {
+    /// A regular file: holes are punched.
+    File,
+    /// A block device: `BLKDISCARD`.
+    Block,
+    /// A file in memory (memfd): holes are punched, and reading is copying.
+    Memory,
+}
+
+impl Medium {
+    /// Nanoseconds that reading one page takes, roughly.
+    pub const fn read_ns(self) -> u32 {
+        match self {
+            Medium::Memory => MEMORY_READ_NS,
+            Medium::File | Medium::Block => DISK_READ_NS,
+        }
+    }
+
+    /// Pages in one operation beyond which larger ones hardly gain throughput.
+    pub const fn batch_pages(self) -> u32 {
+        match self {
+            Medium::Memory => MEMORY_BATCH_PAGES,
+            Medium::File | Medium::Block => DISK_BATCH_PAGES,
+        }
+    }
+}
+
+/// Nominal costs: orders of magnitude of a solid-state disk and of a copy. What chooses between kinds of devices compares them.
+const DISK_READ_NS: u32 = 100_000;
+const MEMORY_READ_NS: u32 = 1_000;
+/// From 256 KiB on a disk's throughput hardly grows (`docs/devices.md`).
+const DISK_BATCH_PAGES: u32 = 64;
+const MEMORY_BATCH_PAGES: u32 = 16;
+const PAGE_BYTES: NonZeroU32 = NonZeroU32::new(PAGE_SIZE as u32).unwrap();
+
+/// `BLKDISCARD`: `_IO(0x12, 119)` of `linux/fs.h`.
+const BLKDISCARD: ioctl::Opcode = ioctl::opcode::none(0x12, 119);
+
 /// Page-sized slots of a file.
 ///
-/// Keeps nothing but the descriptor, which the caller keeps open. Each call makes the system calls that it names, in the
-/// calling thread; several threads may use one device, on different slots.
+/// Keeps nothing but the descriptor, which the caller keeps open, and what it lies on. Each call makes the system calls that it names,
+/// in the calling thread; several threads may use one device, on different slots.
 #[derive(Debug, Clone, Copy)]
 pub struct FileDevice<'fd> {
     fd: BorrowedFd<'fd>,
+    medium: Medium,
+    orders: Orders,
+    discard_bytes: Option<NonZeroU32>,
 }
 
 /// What was being done when a file operation failed.
@@ -32,6 +78,13 @@ pub enum FileError {
         slot: FileSlot,
         /// How many slots.
         slots: u64,
+    },
+    /// The device does not take so many pages in one write (its [`Orders`]). Nothing was done: write them apart.
+    OrderNotTaken {
+        /// The first slot asked for.
+        slot: FileSlot,
+        /// Pages of the run.
+        pages: usize,
     },
     /// `pwrite` failed at this slot; earlier slots of the run are written, this and later ones are undefined.
     Write {
@@ -75,6 +128,9 @@ impl fmt::Display for FileError {
             Self::SlotRange { slot, slots } => {
                 write!(f, "{slots} slots from {} are out of range", slot.raw())
             }
+            Self::OrderNotTaken { slot, pages } => {
+                write!(f, "slot {}: the device does not take {pages} pages at once", slot.raw())
+            }
             Self::Write { slot, errno } => write!(f, "writing slot {}: {errno}", slot.raw()),
             Self::ShortWrite { slot } => {
                 write!(f, "writing slot {}: less than a page was written", slot.raw())
@@ -89,9 +145,27 @@ impl fmt::Display for FileError {
 impl core::error::Error for FileError {}
 
 impl<'fd> FileDevice<'fd> {
-    /// A device on an open file, readable and writable.
+    /// A device on an open regular file, readable and writable, that takes every order.
     pub const fn new(fd: BorrowedFd<'fd>) -> Self {
-        Self { fd }
+        Self { fd, medium: Medium::File, orders: Orders::ALL, discard_bytes: Some(PAGE_BYTES) }
+    }
+
+    /// The same on another medium.
+    #[must_use]
+    pub const fn on(self, medium: Medium) -> Self {
+        Self { medium, ..self }
+    }
+
+    /// The same, which takes these orders only.
+    #[must_use]
+    pub const fn taking(self, orders: Orders) -> Self {
+        Self { orders, ..self }
+    }
+
+    /// The same, whose medium discards in pieces of so many bytes, or not at all.
+    #[must_use]
+    pub const fn discarding(self, discard_bytes: Option<NonZeroU32>) -> Self {
+        Self { discard_bytes, ..self }
     }
 
     pub(crate) fn raw_descriptor(&self) -> i32 {
@@ -104,9 +178,14 @@ impl<'fd> FileDevice<'fd> {
     ///
     /// # Errors
     ///
-    /// [`FileError::BadBuffer`], [`FileError::SlotRange`], [`FileError::Write`], [`FileError::ShortWrite`].
+    /// [`FileError::BadBuffer`], [`FileError::SlotRange`], [`FileError::OrderNotTaken`], [`FileError::Write`],
+    /// [`FileError::ShortWrite`].
     pub fn write(&self, slot: FileSlot, pages: &[u8]) -> Result<(), FileError> {
         check_run(slot, pages.as_ptr(), pages.len())?;
+        let count = pages.len() / PAGE_SIZE;
+        if !self.orders.take_run(count) {
+            return Err(FileError::OrderNotTaken { slot, pages: count });
+        }
         let mut done = 0;
         while done < pages.len() {
             let at = slot.offset_bytes() + done as u64;
@@ -148,25 +227,67 @@ impl<'fd> FileDevice<'fd> {
         Ok(())
     }
 
-    /// Gives the space of `slots` consecutive slots back to the file system; they read as zeroes afterwards. The file
-    /// keeps its length. Costs about as much as a write (84 µs for one slot), so do it in bulk.
+    /// Gives the space of `slots` consecutive slots back to what the device lies on: holes in a file, which then reads as zeroes there
+    /// and keeps its length; `BLKDISCARD` on a block device, which afterwards reads as it likes. Costs about as much as a write (84 µs
+    /// for one slot of a file), so do it in bulk.
     ///
     /// # Errors
     ///
-    /// [`FileError::SlotRange`], [`FileError::Punch`].
-    pub fn punch(&self, slot: FileSlot, slots: u64) -> Result<(), FileError> {
+    /// [`FileError::SlotRange`], [`FileError::Punch`] (`OPNOTSUPP`: it cannot; only space is lost).
+    pub fn discard(&self, slot: FileSlot, slots: u64) -> Result<(), FileError> {
         let end = slot.raw().checked_add(slots).filter(|&end| slots > 0 && end <= 1 << FileSlot::BITS);
         if end.is_none() {
             return Err(FileError::SlotRange { slot, slots });
         }
-        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let (start, bytes) = (slot.offset_bytes(), slots * PAGE_SIZE as u64);
         loop {
-            match fallocate(self.fd, flags, slot.offset_bytes(), slots * PAGE_SIZE as u64) {
+            match self.discard_range(start, bytes) {
                 Ok(()) => return Ok(()),
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(FileError::Punch { slot, errno }),
             }
         }
+    }
+}
+
+impl FileDevice<'_> {
+    fn discard_range(&self, start: u64, bytes: u64) -> Result<(), Errno> {
+        match self.medium {
+            _ if self.discard_bytes.is_none() => Err(Errno::OPNOTSUPP),
+            Medium::File | Medium::Memory => {
+                let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+                fallocate(self.fd, flags, start, bytes)
+            }
+            Medium::Block => {
+                let mut range = [start, bytes];
+                // SAFETY: BLKDISCARD reads two 64-bit words, first byte and length, and writes nothing here.
+                unsafe { ioctl::ioctl(self.fd, ioctl::Updater::<BLKDISCARD, [u64; 2]>::new(&mut range)) }
+            }
+        }
+    }
+}
+
+impl Device for FileDevice<'_> {
+    fn characteristics(&self) -> Characteristics {
+        let synchrony = match self.medium {
+            Medium::Memory => Synchrony::Synchronous,
+            Medium::File | Medium::Block => Synchrony::Asynchronous,
+        };
+        let (read_ns, batch_pages) = (self.medium.read_ns(), self.medium.batch_pages());
+        let (orders, discard_bytes) = (self.orders, self.discard_bytes);
+        Characteristics { synchrony, orders, discard_bytes, read_ns, batch_pages }
+    }
+
+    fn write(&self, slot: FileSlot, pages: &[u8]) -> Result<(), FileError> {
+        FileDevice::write(self, slot, pages)
+    }
+
+    fn read(&self, slot: FileSlot, pages: &mut [u8]) -> Result<(), FileError> {
+        FileDevice::read(self, slot, pages)
+    }
+
+    fn discard(&self, slot: FileSlot, slots: u64) -> Result<(), FileError> {
+        FileDevice::discard(self, slot, slots)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Swap devices: keep the bytes of a page, give them back or say by name why not.
 //!
 //! Two devices live here. [`Zram`] keeps pages compressed in memory that the caller supplies; [`FileDevice`] keeps
-//! them in page-sized slots of a file. A page's [`Place`] says where it is now, packed into 12 bytes: a [`Location`]
+//! them in page-sized slots of a file, a block device or plain RAM. A page's [`Place`] says where it is now, packed into 12 bytes: a [`Location`]
 //! word and a check word.
 //!
 //! The crate is `no_std`, has no heap, no thread-local, no libc call (but those that copy and fill memory), and no state outside the caller's memory, so that
@@ -12,6 +12,7 @@
 //! |---|---|
 //! | [`page`] | a page, and pages that hold one repeated word |
 //! | [`location`] | handle, slot, where a page is now, and the bit that pins it there |
+//! | [`mod@device`] | the contract of devices with numbered slots |
 //! | [`checksum`] | 32 bits over the stored bytes |
 //! | [`base_delta`] | a page of numbers: one base, and the bytes in which words differ |
 //! | [`lz4`] | the LZ4 block format for one page |
@@ -21,6 +22,9 @@
 //! | [`mod@file`] | the file device |
 //! | [`read_ring`] | reads of the file device that go on meanwhile |
 //! | `create` | making the swap file (feature `create`, std) |
+//! | `header` | the header of a prepared swap file or block device (feature `create`) |
+//! | `signature` | whose data lies on a device (feature `create`) |
+//! | `prepared` | making and opening prepared ones (feature `create`, std) |
 #![cfg_attr(not(any(test, feature = "create")), no_std)]
 
 #[cfg(not(all(target_pointer_width = "64", target_endian = "little")))]
@@ -30,18 +34,26 @@ pub mod base_delta;
 pub mod checksum;
 #[cfg(feature = "create")]
 pub mod create;
+pub mod device;
 pub mod file;
+#[cfg(feature = "create")]
+pub mod header;
 pub mod location;
 mod lock;
 pub mod lz4;
 pub mod memory;
 pub mod page;
+#[cfg(feature = "create")]
+pub mod prepared;
 pub mod read_ring;
+#[cfg(feature = "create")]
+pub mod signature;
 pub mod zram;
 pub mod zstd;
 
 pub use checksum::Checksum;
-pub use file::{FileDevice, FileError};
+pub use device::{Characteristics, Device, Orders, Synchrony};
+pub use file::{FileDevice, FileError, Medium};
 pub use location::{Codec, FileSlot, Handle, Location, LocationCell, Owner, Place, StoredLen};
 pub use memory::PageMemory;
 pub use page::{PAGE_SIZE, Page};

@@ -1,4 +1,4 @@
-//! One suite, run over every device.
+//! One suite for what keeps pages by place: compressed store and file. The contract by slot has its own (`device_conformance.rs`).
 #![cfg(not(miri))]
 
 mod common;
@@ -6,7 +6,7 @@ mod common;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use common::data::{Kind, Rng};
-use common::device::{AlignedRun, Device, Fault, FileUnderTest, Refused, ZramDevice};
+use common::device::{AlignedRun, Fault, FileUnderTest, PageStore, Refused, ZramDevice};
 use folioswap_devices::{
     FileDevice, FileError, FileSlot, LoadError, PAGE_SIZE, Page, Place, StoreError, StoreOptions,
 };
@@ -20,14 +20,14 @@ fn run_of(kind: Kind, seed: u64, pages: usize) -> Vec<Page> {
     (0..pages as u64).map(|index| kind.page(seed * 1000 + index)).collect()
 }
 
-fn check(device: &dyn Device, place: Place, page: &Page) {
+fn check(device: &dyn PageStore, place: Place, page: &Page) {
     let mut out = [0xee; PAGE_SIZE];
     device.load(place, &mut out).unwrap();
     assert!(out == *page, "{place:?}");
 }
 
 /// Every kind of data comes back, in any order, whole runs and single pages of them.
-fn round_trip(device: &dyn Device) {
+fn round_trip(device: &dyn PageStore) {
     let mut stored = Vec::new();
     for kind in Kind::ALL {
         for pages in [1, 2, 16, 64] {
@@ -53,7 +53,7 @@ fn round_trip(device: &dyn Device) {
 }
 
 /// Freeing some pages leaves the others alone.
-fn partial_free(device: &dyn Device) {
+fn partial_free(device: &dyn PageStore) {
     let run = run_of(Kind::Mixed, 5, 512);
     let places = device.store_run(&run, 0).unwrap();
     for (index, place) in places.iter().enumerate() {
@@ -76,7 +76,7 @@ fn partial_free(device: &dyn Device) {
 }
 
 /// Threads that store, load and free at the same time each see their own bytes.
-fn concurrent(device: &dyn Device) {
+fn concurrent(device: &dyn PageStore) {
     std::thread::scope(|scope| {
         for thread in 0..4u64 {
             scope.spawn(move || {
@@ -105,7 +105,7 @@ fn concurrent(device: &dyn Device) {
 }
 
 /// A flipped bit is an error that names the place, for that page alone.
-fn damage_is_named(device: &dyn Device) {
+fn damage_is_named(device: &dyn PageStore) {
     let run = run_of(Kind::TwoToOne, 9, 32);
     let places = device.store_run(&run, 0).unwrap();
     assert!(device.damage(places[10]));
@@ -126,7 +126,7 @@ fn damage_is_named(device: &dyn Device) {
 }
 
 /// What is emptied goes back to the system.
-fn emptied_is_given_back(device: &dyn Device) {
+fn emptied_is_given_back(device: &dyn PageStore) {
     device.settle();
     let before = device.report().used_bytes;
     let mut places = Vec::new();
@@ -141,7 +141,7 @@ fn emptied_is_given_back(device: &dyn Device) {
     assert!(left <= 64 << 10, "{left} of {full} bytes are left");
 }
 
-fn conforms(device: &dyn Device) {
+fn conforms(device: &dyn PageStore) {
     round_trip(device);
     partial_free(device);
     concurrent(device);
@@ -201,7 +201,7 @@ fn a_closed_descriptor_is_named() {
     let mut run = AlignedRun::new(1);
     assert_eq!(device.write(slot, run.bytes()), Err(FileError::Write { slot, errno: Errno::BADF }));
     assert_eq!(device.read(slot, run.bytes()), Err(FileError::Read { slot, errno: Errno::BADF }));
-    assert_eq!(device.punch(slot, 1), Err(FileError::Punch { slot, errno: Errno::BADF }));
+    assert_eq!(device.discard(slot, 1), Err(FileError::Punch { slot, errno: Errno::BADF }));
 }
 
 #[test]
@@ -223,7 +223,7 @@ fn buffers_that_direct_io_would_refuse_are_refused_here() {
     }
     let last = FileSlot::new((1 << FileSlot::BITS) - 1).unwrap();
     assert_eq!(file.device().read(last, run.bytes()), Err(FileError::SlotRange { slot: last, slots: 2 }));
-    assert_eq!(file.device().punch(slot, 0), Err(FileError::SlotRange { slot, slots: 0 }));
+    assert_eq!(file.device().discard(slot, 0), Err(FileError::SlotRange { slot, slots: 0 }));
 }
 
 #[test]
@@ -232,7 +232,7 @@ fn a_punched_slot_reads_as_zeroes_and_frees_its_blocks() {
     let run = run_of(Kind::Incompressible, 0, 8);
     file.store_run(&run, 0).unwrap();
     let before = file.report().used_bytes;
-    file.device().punch(FileSlot::new(2).unwrap(), 4).unwrap();
+    file.device().discard(FileSlot::new(2).unwrap(), 4).unwrap();
     assert_eq!(file.report().used_bytes, before - 4 * 4096);
     let mut back = AlignedRun::new(8);
     file.device().read(FileSlot::new(0).unwrap(), back.bytes()).unwrap();

@@ -76,7 +76,7 @@ impl Oracle {
     }
 
     fn free(&mut self, owner: u64) {
-        use common::device::Device;
+        use common::device::PageStore;
         let (place, _) = self.pages.remove(&owner).unwrap();
         self.device.free(place);
     }
@@ -88,7 +88,7 @@ impl Oracle {
     }
 
     fn check(&self) {
-        use common::device::Device;
+        use common::device::PageStore;
         let mut out = [0; PAGE_SIZE];
         for (owner, (place, page)) in &self.pages {
             self.device.load(*place, &mut out).unwrap();
@@ -385,7 +385,7 @@ fn work(
     wave: u64,
     goes_on: impl Fn(u64) -> bool,
 ) {
-    use common::device::Device;
+    use common::device::PageStore;
     let mut rng = Rng::new(thread + 77);
     let mut scratch = Box::new(Scratch::new());
     for round in (0..).take_while(|round| goes_on(*round)) {

@@ -4,7 +4,7 @@
 mod common;
 
 use common::data::{Kind, Rng};
-use common::device::{Coders, Device, Fault, ZramDevice};
+use common::device::{Coders, Fault, PageStore, ZramDevice};
 use folioswap_devices::lz4;
 use folioswap_devices::zstd::{Decoder, Encoder, Malformed};
 use folioswap_devices::{

@@ -69,6 +69,10 @@ named! {
         Unshared = "pages_unshared",
         /// Pages whose stored bytes failed their checksum or could not be read; each was poisoned.
         Poisoned = "pages_poisoned",
+        /// Reads of shared devices that failed at first and succeeded when tried again.
+        ReadRetries = "device_read_retries",
+        /// Writes that a shared device refused; their pages went elsewhere, and none is lost.
+        WriteErrors = "device_write_errors",
         /// Idle pages of the compressed RAM device that were stored once more with zstd, smaller (zram's `recompress`).
         PagesRecompressed = "pages_recompressed",
         /// Bytes that they take less.

@@ -9,6 +9,10 @@ use core::sync::atomic::{AtomicI32, AtomicU32, Ordering::Relaxed};
 /// Devices that a group can have, as many as a swap entry can name (spec §0).
 pub const DEVICES_MAX: usize = 32;
 
+/// Errors after which a device leaves the rotation: about what the kernel's RAID allows a member before it is taken out (20 read errors
+/// an hour, `max_read_errors`). Reads that succeed when tried again are none.
+pub const ERRORS_MAX: u32 = 16;
+
 /// What a device is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
@@ -19,6 +23,8 @@ pub enum DeviceKind {
     Ram = 2,
     /// A file that all members share, in clusters.
     File = 3,
+    /// A block device that all members share, in clusters.
+    Block = 4,
 }
 
 impl DeviceKind {
@@ -28,12 +34,23 @@ impl DeviceKind {
             DeviceKind::Zram => "zram",
             DeviceKind::Ram => "ram",
             DeviceKind::File => "file",
+            DeviceKind::Block => "block",
         }
     }
 
     /// Does what it holds take memory that the limit counts in scope total?
     pub const fn is_in_memory(self) -> bool {
         matches!(self, DeviceKind::Zram | DeviceKind::Ram)
+    }
+
+    const fn from_number(number: u32) -> Option<Self> {
+        Some(match number {
+            1 => DeviceKind::Zram,
+            2 => DeviceKind::Ram,
+            3 => DeviceKind::File,
+            4 => DeviceKind::Block,
+            _ => return None,
+        })
     }
 }
 
@@ -74,6 +91,12 @@ pub struct DeviceEntry {
     pub clusters_used: AtomicU32,
     /// 1: no cluster can be granted now (the kernel's off-list bit); the first that becomes free sets it back.
     pub full: AtomicU32,
+    /// Reads and writes that failed for good, as far as members have told.
+    pub errors: AtomicU32,
+    /// 1: it failed too often ([`ERRORS_MAX`]): nothing more is written to it. What lies there is still read.
+    pub failed: AtomicU32,
+    /// The folio orders that it does *not* take in one write, a bit each.
+    orders_refused: AtomicU32,
 }
 
 impl DeviceEntry {
@@ -88,12 +111,7 @@ impl DeviceEntry {
 
     /// What it says; `None` when there is no device here.
     pub fn description(&self) -> Option<DeviceDescription> {
-        let kind = match self.kind.load(Relaxed) {
-            1 => DeviceKind::Zram,
-            2 => DeviceKind::Ram,
-            3 => DeviceKind::File,
-            _ => return None,
-        };
+        let kind = DeviceKind::from_number(self.kind.load(Relaxed))?;
         let io = if self.io.load(Relaxed) == DeviceIo::Asynchronous as u32 {
             DeviceIo::Asynchronous
         } else {
@@ -108,8 +126,23 @@ impl DeviceEntry {
         })
     }
 
-    /// Can a cluster be granted?
+    /// Is there no cluster to be granted?
     pub fn is_full(&self) -> bool {
         self.full.load(Relaxed) != 0
+    }
+
+    /// Did it fail too often?
+    pub fn is_failed(&self) -> bool {
+        self.failed.load(Relaxed) != 0
+    }
+
+    /// The folio orders that it takes in one write, a bit each. All, unless [`DeviceEntry::take_orders`] said otherwise.
+    pub fn orders(&self) -> u16 {
+        !self.orders_refused.load(Relaxed) as u16
+    }
+
+    /// Says which orders it takes. Before any member connects.
+    pub fn take_orders(&self, orders: u16) {
+        self.orders_refused.store(u32::from(!orders), Relaxed);
     }
 }

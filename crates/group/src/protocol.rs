@@ -88,10 +88,79 @@ pub enum OutOfMemory {
 pub enum Note {
     /// userfaultfd could not be had in this process (value: errno): it runs unmanaged.
     NoUserfault = 1,
-    /// A page was poisoned (value: its address).
+    /// A page was poisoned (values: its address; why, [`Lost`] packed).
     Poisoned = 2,
     /// An invariant does not hold (value: [`Invariant`], and a figure or an address that belongs to it).
     Violation = 3,
+    /// A device refused a write; nothing is lost (values: the first slot of those that are bad, by the group's numbers; the errno).
+    WriteFailed = 4,
+}
+
+/// Why the bytes of a page are lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lost {
+    /// They fail their checksum, in the process's own store.
+    Corrupt,
+    /// They fail their checksum, in this slot of a shared device.
+    CorruptOnDevice {
+        /// By the group's numbers.
+        slot: u64,
+    },
+    /// The shared device does not give them.
+    Unreadable {
+        /// By the group's numbers.
+        slot: u64,
+        /// What the system said; 0: the device ends before it.
+        errno: u16,
+    },
+    /// Nothing says where they are.
+    Missing,
+}
+
+impl Lost {
+    const SLOT_BITS: u32 = 44;
+    const KIND_SHIFT: u32 = 60;
+
+    /// As one word. Slots have up to 44 bits (2^32 clusters), error numbers 12.
+    pub const fn pack(self) -> u64 {
+        let (kind, errno, slot) = match self {
+            Lost::Corrupt => (0, 0, 0),
+            Lost::CorruptOnDevice { slot } => (1, 0, slot),
+            Lost::Unreadable { slot, errno } => (2, errno as u64 & 0xfff, slot),
+            Lost::Missing => (3, 0, 0),
+        };
+        kind << Self::KIND_SHIFT | errno << Self::SLOT_BITS | slot & ((1 << Self::SLOT_BITS) - 1)
+    }
+
+    /// The opposite of [`Lost::pack`]; any word is one.
+    pub const fn unpack(word: u64) -> Self {
+        let slot = word & ((1 << Self::SLOT_BITS) - 1);
+        match word >> Self::KIND_SHIFT {
+            0 => Lost::Corrupt,
+            1 => Lost::CorruptOnDevice { slot },
+            2 => Lost::Unreadable { slot, errno: (word >> Self::SLOT_BITS & 0xfff) as u16 },
+            _ => Lost::Missing,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn why_a_page_is_lost_fits_a_word() {
+        let slot = (1 << 44) - 1;
+        for lost in [
+            Lost::Corrupt,
+            Lost::CorruptOnDevice { slot },
+            Lost::Unreadable { slot: 7, errno: 0 },
+            Lost::Unreadable { slot, errno: 4095 },
+            Lost::Missing,
+        ] {
+            assert_eq!(Lost::unpack(lost.pack()), lost);
+        }
+    }
 }
 
 /// What a member that validates itself finds broken.

@@ -3,7 +3,7 @@
 use crate::engine::Engine;
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_core::page_table::PAGE;
-use folioswap_group::counters::Gauge;
+use folioswap_group::counters::{Counter, Gauge};
 use folioswap_group::segment::Scope;
 use rustix::fd::BorrowedFd;
 
@@ -149,6 +149,7 @@ impl Engine {
         figures.set(Gauge::PagesCompacted, stat.pages_compacted);
         figures.set(Gauge::HugePages, stat.huge_pages);
         figures.set(Gauge::HugePagesSince, stat.huge_pages_since);
+        figures.add(Counter::ReadRetries, self.space.take_read_retries());
         figures.set(Gauge::FileBytes, self.space.file_space().used_slots() * PAGE as u64);
         figures.set(Gauge::Metadata, self.own_bytes() - stat.mem_used_total);
         figures.set(Gauge::Staging, staging_bytes);

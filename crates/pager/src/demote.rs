@@ -13,13 +13,13 @@ use folioswap_core::page::PageState;
 use folioswap_core::page_table::{BLOCK, PAGE};
 use folioswap_core::space::WriteError;
 use folioswap_core::space::ages::Generation;
-use folioswap_devices::Page;
 use folioswap_devices::zstd::Decoder;
+use folioswap_devices::{Medium, Page};
 use folioswap_group::counters::Counter;
 use folioswap_slots::{DeviceMask, SwapEntry};
 
 /// Pages that are written together at most: 256 KiB, which takes little longer than 64 KiB do.
-pub(crate) const RUN_PAGES: usize = 64;
+pub(crate) const RUN_PAGES: usize = Medium::File.batch_pages() as usize;
 /// Blocks looked at in one step, so that neither a fork nor the look at new mappings waits long.
 const BLOCKS_AT_ONCE: usize = 16;
 /// A round that found fewer pages than this was not worth its way: the next takes younger ones too.
@@ -96,8 +96,13 @@ impl Collected<'_> {
                     demoted.pages += pages;
                     done += entries.len();
                 }
-                Err(WriteError::NoSlots) if self.below.pieces == Pieces::Any && piece > 1 => piece /= 4,
+                Err(WriteError::NoSlots | WriteError::OrderNotTaken)
+                    if self.below.pieces == Pieces::Any && piece > 1 =>
+                {
+                    piece /= 4;
+                }
                 Err(error) => {
+                    engine.tell_of_failure(error);
                     demoted.stopped = Some(error);
                     return ControlFlow::Break(());
                 }

@@ -32,6 +32,7 @@ use folioswap_core::reclaim::standstill::{Standstill, nothing_is_evictable};
 use folioswap_core::reclaim::watermarks::{Watermarks, grace};
 use folioswap_core::turns::Turns;
 use folioswap_devices::Scratch;
+use folioswap_group::devices::DEVICES_MAX;
 use folioswap_group::protocol::{Kind, OutOfMemory};
 use folioswap_group::segment::{GroupState, Scope};
 use rustix::fd::BorrowedFd;
@@ -108,6 +109,8 @@ pub(crate) struct Evictor {
     pub(crate) ask_full_due: Due,
     /// No device took the last folio.
     pub(crate) devices_full: bool,
+    /// A device that failed is not written to before, by number.
+    pub(crate) rests_until_ns: [u64; DEVICES_MAX],
     pub(crate) reclaiming: bool,
     pub(crate) wraps: u64,
     pub(crate) aging: Aging,
@@ -172,6 +175,7 @@ pub(crate) unsafe extern "C" fn run(argument: usize) -> ! {
         turns: Turns::new(engine.segment().devices().map(|(device, _)| device)),
         ask_full_due: Due::at_once(),
         devices_full: false,
+        rests_until_ns: [0; DEVICES_MAX],
         reclaiming: false,
         wraps: 0,
         aging: Aging::default(),

@@ -15,11 +15,11 @@ use core::sync::atomic::Ordering::Relaxed;
 use folioswap_core::history::Window;
 use folioswap_core::page::{Heat, PageState, PageWord};
 use folioswap_core::page_table::{BLOCK, Block, PAGE};
-use folioswap_core::space::Movers;
-use folioswap_devices::Page;
+use folioswap_core::space::{Movers, ReadError};
 use folioswap_devices::zstd::Decoder;
+use folioswap_devices::{FileError, FileSlot, Page};
 use folioswap_group::counters::{Counter, SizeCounter};
-use folioswap_group::protocol::{Kind, Note};
+use folioswap_group::protocol::{Kind, Lost, Note};
 use folioswap_slots::SwapEntry;
 use rustix::io::Errno;
 
@@ -58,6 +58,27 @@ impl Buffers {
 type Claimed = [Option<PageState>; FOLIO_PAGES];
 
 impl Engine {
+    /// Why the page of this entry cannot be had.
+    pub(crate) fn why_lost(&self, entry: SwapEntry, why: ReadError) -> Lost {
+        let slot = self.space.file_slot(entry).map(FileSlot::raw);
+        match (why, slot) {
+            (ReadError::Corrupt, None) => Lost::Corrupt,
+            (ReadError::Corrupt, Some(slot)) => Lost::CorruptOnDevice { slot },
+            (ReadError::File(FileError::Read { errno, .. }), Some(slot)) => {
+                Lost::Unreadable { slot, errno: errno.raw_os_error() as u16 }
+            }
+            (ReadError::File(_), Some(slot)) => Lost::Unreadable { slot, errno: 0 },
+            (ReadError::File(_) | ReadError::Missing, _) => Lost::Missing,
+        }
+    }
+
+    /// A page of the program, or of a child that it serves, was poisoned: counted, and named by the supervisor.
+    pub(crate) fn tell_poisoned(&self, address: usize, lost: Lost) {
+        self.figures().add(Counter::Poisoned, 1);
+        let control = self.descriptors.control.load(Relaxed);
+        crate::link::tell(control, Kind::Note, [Note::Poisoned as u64, address as u64, lost.pack()], None);
+    }
+
     /// Pages went back into the program.
     pub(crate) fn note_returned(&self, pages: u64) {
         self.swapped_pages.fetch_sub(pages, Relaxed);
@@ -148,7 +169,7 @@ impl Handler {
         let (first, order) = (index & !(FOLIO_PAGES - 1), readahead.order);
         let base = address - (index - first) * PAGE;
         let mut claimed: Claimed = [None; FOLIO_PAGES];
-        let mut failed = [false; FOLIO_PAGES];
+        let mut failed: [Option<ReadError>; FOLIO_PAGES] = [None; FOLIO_PAGES];
         let (mut from_store, mut from_file, mut from_cache) = (0u64, 0u64, 0u64);
         let mut read_ahead: Pages = 0;
         for (page, claimed) in
@@ -181,7 +202,8 @@ impl Handler {
                         }
                         None => {
                             let source;
-                            (run, source) = self.read_stored(entry, page, &claimed, |bad| failed[bad] = true);
+                            (run, source) =
+                                self.read_stored(entry, page, &claimed, |bad, why| failed[bad] = Some(why));
                             if source == Purpose::Ahead {
                                 read_ahead |= (page..page + run).fold(0, |pages, page| pages | 1 << page);
                             } else {
@@ -196,11 +218,13 @@ impl Handler {
             page += run;
         }
         for page in 0..FOLIO_PAGES {
-            if failed[page] && claimed[page].take().is_some() {
+            if let Some(why) = failed[page]
+                && claimed[page].take().is_some()
+            {
                 unclaim(block, first + page);
                 if first + page == index {
                     self.unclaim_all(block, first, &claimed);
-                    return self.poison(block, address);
+                    return self.poison(block, address, why);
                 }
             }
         }
@@ -252,19 +276,19 @@ impl Handler {
     }
 
     /// Reads the stored page `page` of the window into its buffer, and with it those that follow it on the file device.
-    /// Returns how many were read, and whether ahead of this fault or for it; calls `bad` for those that could not be.
+    /// Returns how many were read, and whether ahead of this fault or for it; calls `bad` for those that could not be, with the reason.
     fn read_stored(
         &mut self,
         entry: SwapEntry,
         page: usize,
         claimed: &Claimed,
-        mut bad: impl FnMut(usize),
+        mut bad: impl FnMut(usize, ReadError),
     ) -> (usize, Purpose) {
         let space = &self.engine.space;
         let Some(slot) = space.file_slot(entry) else {
             let (decoder, buffer) = self.buffers.page_to_read(page);
-            if space.read(entry, decoder, buffer, Movers::Running).is_err() {
-                bad(page);
+            if let Err(why) = space.read(entry, decoder, buffer, Movers::Running) {
+                bad(page, why);
             }
             return (1, Purpose::Fault);
         };
@@ -272,7 +296,7 @@ impl Handler {
         let mut run = 0;
         for from in claimed[page..].iter().map_while(|from| *from) {
             let PageState::Stored(next) = from else { break };
-            if space.file_slot(next).map(folioswap_devices::FileSlot::raw) != Some(slot.raw() + run as u64) {
+            if space.file_slot(next).map(FileSlot::raw) != Some(slot.raw() + run as u64) {
                 break;
             }
             entries[run] = Some(next);
@@ -281,8 +305,8 @@ impl Handler {
         if run == 0 {
             // It was written back while it was claimed out of staging.
             let (decoder, buffer) = self.buffers.page_to_read(page);
-            if space.read(entry, decoder, buffer, Movers::Running).is_err() {
-                bad(page);
+            if let Err(why) = space.read(entry, decoder, buffer, Movers::Running) {
+                bad(page, why);
             }
             return (1, Purpose::Fault);
         }
@@ -301,9 +325,7 @@ impl Handler {
                 return (run, taken.purpose);
             }
         }
-        if space.read_run(&entries[..run], slot, pages, |index| bad(page + index)).is_err() {
-            (page..page + run).for_each(bad);
-        }
+        space.read_run(&entries[..run], slot, pages, |index, why| bad(page + index, why));
         (run, Purpose::Fault)
     }
 
@@ -437,7 +459,7 @@ impl Handler {
     }
 
     /// The page's bytes are lost: who touches it gets SIGBUS, and nobody else is harmed. False: not now, an event waits.
-    fn poison(&mut self, block: &Block, address: usize) -> bool {
+    fn poison(&mut self, block: &Block, address: usize, why: ReadError) -> bool {
         let engine = self.engine;
         match engine.userfault().poison(address) {
             Err(Errno::AGAIN | Errno::NOMEM) => {
@@ -449,15 +471,17 @@ impl Handler {
             Ok(()) => {
                 let index = page_index(address);
                 let word = block.word(index);
+                let mut lost = Lost::Missing;
+                if let PageState::Stored(entry) = word.state() {
+                    lost = engine.why_lost(entry, why);
+                }
                 if let PageState::Stored(entry) = word.state()
                     && block.replace(index, word, PageWord::PRESENT).is_ok()
                 {
                     engine.space.put(entry, 1);
                     engine.note_returned(1);
                 }
-                engine.figures().add(Counter::Poisoned, 1);
-                let control = engine.descriptors.control.load(Relaxed);
-                crate::link::tell(control, Kind::Note, [Note::Poisoned as u64, address as u64, 0], None);
+                engine.tell_poisoned(address, lost);
             }
         }
         engine.userfault().wake(address, PAGE);

@@ -18,7 +18,7 @@ use crate::uffd::{Access, Event, Message, Userfault};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use folioswap_core::reclaim::watermarks::Watermarks;
 use folioswap_core::reclaim::workingset::Refaults;
-use folioswap_devices::Scratch;
+use folioswap_devices::{Orders, Scratch};
 use folioswap_group::counters::Counter;
 use folioswap_group::devices::DEVICES_MAX;
 use folioswap_group::protocol::{Kind, Message as Control, Note, welcome};
@@ -189,8 +189,9 @@ fn join(engine: &Engine) -> Result<(), Errno> {
     sys::close_range(segment as u32, segment as u32);
     let described = DeviceMask::ALL.iter().zip(engine.segment().devices());
     let shared = described.filter(|(_, (device, _))| device.clusters > 0);
-    for ((number, (device, _)), &descriptor) in shared.zip(device_descriptors) {
+    for ((number, (device, entry)), &descriptor) in shared.zip(device_descriptors) {
         engine.space.shared_devices().set(number, device, descriptor);
+        engine.space.shared_devices().set_orders(number, Orders::from_bits(entry.orders()));
     }
     engine.member.store(id as u32, Release);
     if let Some(ring) = ring {

@@ -253,8 +253,10 @@ impl Handler {
                 Some(entry) => match engine.space.read(entry, decoder, buffer, Movers::Running) {
                     // SAFETY: the buffers are the engine's memory.
                     Ok(_) => unsafe { child.userfault.copy(address, self.buffers.page(0).as_ptr(), PAGE) },
-                    Err(_) => {
-                        let _ = child.userfault.poison(address);
+                    Err(why) => {
+                        if child.userfault.poison(address).is_ok() {
+                            engine.tell_poisoned(address, engine.why_lost(entry, why));
+                        }
                         child.userfault.wake(address, PAGE);
                         return;
                     }

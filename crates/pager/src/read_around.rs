@@ -101,7 +101,7 @@ impl Reads {
             let (figures, pages) = (engine.figures(), u64::from(run.wanted.count_ones()));
             figures.add(Counter::PagesReadAhead, pages);
             figures.add(Counter::PagesIn, pages);
-            let is_file = engine.space.shared_devices().is_file(run.first);
+            let is_file = engine.space.shared_devices().is_on_disk(run.first);
             figures.add(Counter::FilePagesIn, if is_file { pages } else { 0 });
         }
     }

@@ -5,16 +5,21 @@ use crate::demote::{Below, Pieces, RUN_PAGES};
 use crate::evictor::Evictor;
 use crate::futex::{self, Sharing};
 use crate::link;
+use crate::staging::FOLIO_PAGES;
 use crate::sys;
 use crate::write_back::{Stuck, Tier};
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_core::turns::Choice;
-use folioswap_group::counters::{Counter, Gauge};
+use folioswap_group::counters::{Counter, Gauge, SizeCounter};
 use folioswap_group::devices::{DeviceDescription, DeviceEntry};
 use folioswap_group::protocol::{CLUSTERS_PER_MESSAGE, Kind, Message};
 use folioswap_group::segment::Scope;
 use folioswap_slots::{DeviceId, DeviceMask};
 
+/// Order of the folios that wait in staging: 64 KiB.
+const FOLIO_ORDER: usize = FOLIO_PAGES.ilog2() as usize;
+/// A device that refused a write is left alone for so long.
+const REST_NS: u64 = 100_000_000;
 /// Clusters asked for at a time: 32 MiB.
 const CLUSTERS_WANTED: u64 = 16;
 const _: () = assert!(CLUSTERS_WANTED as usize <= CLUSTERS_PER_MESSAGE);
@@ -82,7 +87,10 @@ impl Evictor {
                 _ => Tier::Store(shared),
             };
             let (Tier::Shared(devices) | Tier::Store(devices)) = tier;
-            let written = self.whole_or_in_pieces(devices, |evictor, pieces| {
+            let written = self.whole_or_in_pieces(devices, FOLIO_PAGES, |evictor, pieces| {
+                if pieces == Pieces::Any {
+                    engine.figures().add_size(SizeCounter::SwapOutFallback, FOLIO_ORDER, 1);
+                }
                 engine.write_back_oldest(&mut evictor.scratch, tier, pieces)
             });
             match written {
@@ -90,25 +98,43 @@ impl Evictor {
                     self.turns.used(pages);
                     return Ok(pages);
                 }
+                Err(Stuck::Failed(device)) => {
+                    self.let_rest(device);
+                    available = available.minus(DeviceMask::only(device));
+                }
                 Err(_) if devices.is_empty() => return Err(()),
                 Err(_) => available = available.minus(devices),
             }
         }
     }
 
-    /// Writes to these shared devices: whole, with more clusters if there is no room for that, and where there are none in pieces.
+    /// Writes `pages` or fewer to these shared devices: whole, with more clusters if there is no room for that, and where there are none, or where a
+    /// device does not take so much at once, in pieces.
     fn whole_or_in_pieces(
         &mut self,
         devices: DeviceMask,
+        pages: usize,
         mut write: impl FnMut(&mut Self, Pieces) -> Result<u64, Stuck>,
     ) -> Result<u64, Stuck> {
+        let large = self.engine.space.shared_devices().taking(devices, pages);
         loop {
             match write(self, Pieces::Whole) {
-                Err(Stuck::WantClusters) if self.want_clusters(devices) => {}
-                Err(Stuck::WantClusters) => return write(self, Pieces::Any),
+                Err(Stuck::WantClusters) if self.want_clusters(large) => {}
+                Err(Stuck::WantClusters | Stuck::Split) => break,
                 result => return result,
             }
         }
+        loop {
+            match write(self, Pieces::Any) {
+                Err(Stuck::WantClusters) if large != devices && self.want_clusters(devices) => {}
+                result => return result,
+            }
+        }
+    }
+
+    /// A device that failed is left alone for a moment: it may be back then, or be taken out of the rotation.
+    fn let_rest(&mut self, device: DeviceId) {
+        self.rests_until_ns[device.index()] = sys::now_ns() + REST_NS;
     }
 
     /// Says which devices what is old in the store goes on to. Once, at the start: devices do not change their place.
@@ -177,7 +203,7 @@ impl Evictor {
             if devices.is_empty() {
                 break 0;
             }
-            let demoted = self.whole_or_in_pieces(devices, |evictor, pieces| {
+            let demoted = self.whole_or_in_pieces(devices, RUN_PAGES, |evictor, pieces| {
                 let most = if pieces == Pieces::Whole { most } else { DEMOTED_IN_PIECES };
                 let demoted = engine.demote(&mut evictor.demotion, most, Below { devices, pieces });
                 match demoted.stopped {
@@ -187,6 +213,10 @@ impl Evictor {
             });
             match demoted {
                 Ok(demoted) => break demoted,
+                Err(Stuck::Failed(device)) => {
+                    self.let_rest(device);
+                    available = available.minus(DeviceMask::only(device));
+                }
                 Err(_) => available = available.minus(devices),
             }
         };
@@ -228,9 +258,11 @@ impl Evictor {
     /// which this process has a slot free.
     fn available(&self) -> DeviceMask {
         let own = self.engine.space.file_space().with_free_slots();
-        let memory_is_full = self.memory_is_full();
+        let (memory_is_full, now) = (self.memory_is_full(), sys::now_ns());
         self.devices_that(|number, device, entry| {
-            own.contains(number) || has_room(device, entry, memory_is_full)
+            !entry.is_failed()
+                && self.rests_until_ns[number.index()] <= now
+                && (own.contains(number) || has_room(device, entry, memory_is_full))
         })
     }
 
@@ -268,8 +300,10 @@ impl Evictor {
             if devices.is_empty() || !self.ask_full_due.take(sys::now_ns(), ASK_FULL_NS) {
                 return false;
             }
-            wanted = self.devices_that(|number, device, _| {
-                devices.contains(number) && !(device.kind.is_in_memory() && memory_is_full)
+            wanted = self.devices_that(|number, device, entry| {
+                devices.contains(number)
+                    && !entry.is_failed()
+                    && !(device.kind.is_in_memory() && memory_is_full)
             });
         }
         // What takes memory is charged when it is granted.
@@ -305,5 +339,5 @@ impl Evictor {
 
 /// Can the supervisor grant a cluster of it (or, of the store, is it within its share)?
 fn has_room(device: DeviceDescription, entry: &DeviceEntry, memory_is_full: bool) -> bool {
-    !(entry.is_full() || device.kind.is_in_memory() && memory_is_full)
+    !(entry.is_full() || entry.is_failed() || device.kind.is_in_memory() && memory_is_full)
 }

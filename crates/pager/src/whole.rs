@@ -246,10 +246,10 @@ impl Handler {
             };
             let run = (1..).take_while(follows).count() + 1;
             let mut is_whole = true;
-            let read = space.read_run(&entries[page..page + run], slot, &mut pages[page..page + run], |_| {
+            space.read_run(&entries[page..page + run], slot, &mut pages[page..page + run], |_, _| {
                 is_whole = false;
             });
-            if read.is_err() || !is_whole {
+            if !is_whole {
                 return false;
             }
             page += run;

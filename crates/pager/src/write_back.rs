@@ -5,13 +5,15 @@ use crate::engine::Engine;
 use crate::folio::StagedFolio;
 use crate::isolate::{Pages, page_index};
 use crate::staging::{FOLIO, FOLIO_PAGES, Folio};
+use core::sync::atomic::Ordering::Relaxed;
 use folioswap_core::page::{PageState, PageWord};
 use folioswap_core::page_table::{Block, PAGE};
 use folioswap_core::space::WriteError;
 use folioswap_devices::{IncompressiblePolicy, Page, Scratch};
 use folioswap_group::counters::Counter;
 use folioswap_group::devices::DeviceKind;
-use folioswap_slots::{DeviceMask, SwapEntry};
+use folioswap_group::protocol::{Kind, Note};
+use folioswap_slots::{DeviceId, DeviceMask, SwapEntry};
 
 /// Where a folio is to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,15 +30,21 @@ pub enum Tier {
 pub enum Stuck {
     /// The shared devices that it may go to have no granted room: ask for clusters.
     WantClusters,
+    /// None of them takes so many pages at once: write them apart.
+    Split,
     /// The device does not take it.
     NoRoom,
+    /// This device failed; the others may take it.
+    Failed(DeviceId),
 }
 
 impl From<WriteError> for Stuck {
     fn from(error: WriteError) -> Self {
         match error {
             WriteError::NoSlots => Stuck::WantClusters,
-            WriteError::Incompressible | WriteError::NoMemory | WriteError::File(_) => Stuck::NoRoom,
+            WriteError::OrderNotTaken => Stuck::Split,
+            WriteError::Device(failure) => Stuck::Failed(failure.device),
+            WriteError::Incompressible | WriteError::NoMemory => Stuck::NoRoom,
         }
     }
 }
@@ -102,6 +110,7 @@ impl Engine {
                 core::slice::from_raw_parts((staged + first * PAGE) as *const u8, wanted.len() * PAGE)
             };
             if let Err(error) = self.space.write_run(wanted, pages, devices) {
+                self.tell_of_failure(error);
                 stuck = Some(error.into());
                 break;
             }
@@ -138,6 +147,14 @@ impl Engine {
             Tier::Store(_) => IncompressiblePolicy::Refuse,
         };
         self.space.write(scratch, entry, page, policy)
+    }
+
+    /// A device that refused a write is named by the supervisor, which takes it out of the rotation when that happens too often.
+    pub(crate) fn tell_of_failure(&self, error: WriteError) {
+        let WriteError::Device(failure) = error else { return };
+        self.figures().add(Counter::WriteErrors, 1);
+        let words = [Note::WriteFailed as u64, failure.slot.raw(), failure.errno.raw_os_error() as u64];
+        crate::link::tell(self.descriptors.control.load(Relaxed), Kind::Note, words, None);
     }
 
     /// These pages went to shared devices.
@@ -216,7 +233,10 @@ impl Engine {
         } else {
             Err(WriteError::Incompressible)
         };
-        let slot = |_| self.space.write_run(&[Some(entry)], bytes, anywhere);
+        let slot = |_| {
+            let written = self.space.write_run(&[Some(entry)], bytes, anywhere);
+            written.inspect_err(|error| self.tell_of_failure(*error))
+        };
         refused.or_else(slot).or_else(|_| store(IncompressiblePolicy::Keep)).is_ok()
     }
 

@@ -1,12 +1,13 @@
 //! The clusters of one shared device, numbered from 0: which are used, what of its file has blocks.
 
 use super::bits::Bits;
+use folioswap_devices::{FileDevice, FileSlot, Medium, PAGE_SIZE};
 use folioswap_group::{
     devices::{DeviceDescription, DeviceKind},
     segment::CLUSTER_BYTES,
 };
 use rustix::{
-    fd::OwnedFd,
+    fd::{AsFd, OwnedFd},
     fs::{FallocateFlags, fallocate, ftruncate},
     io::Errno,
 };
@@ -26,6 +27,17 @@ pub struct SharedDevice {
     pub file: OwnedFd,
     /// What becomes of free clusters.
     pub discard: Discard,
+    /// Its first clusters that are not for data: a header's.
+    pub reserved: u32,
+    /// Give all of it back to the system before it is used (`discard=once`).
+    pub discard_at_start: bool,
+}
+
+impl SharedDevice {
+    /// One without a header, which is new: nothing of it is to be given back at the start.
+    pub fn new(file: OwnedFd, discard: Discard) -> Self {
+        SharedDevice { file, discard, reserved: 0, discard_at_start: false }
+    }
 }
 
 /// One device.
@@ -45,6 +57,11 @@ pub struct Area {
     /// Free clusters whose blocks the system still holds.
     unpunched: Bits,
     unpunched_count: u32,
+    /// Clusters that a write failed in. They are `used` without being counted, and stay so.
+    bad: Bits,
+    bad_count: u32,
+    /// Used ones that will be bad.
+    retiring: Bits,
     /// The file's length in clusters.
     length: u32,
 }
@@ -52,7 +69,8 @@ pub struct Area {
 impl Area {
     /// All free.
     pub fn new(device: SharedDevice, description: DeviceDescription) -> Self {
-        Area {
+        let area = Area {
+            lowest_free: device.reserved,
             device,
             kind: description.kind,
             priority: description.priority,
@@ -60,11 +78,17 @@ impl Area {
             maximum: description.clusters,
             used: Bits::default(),
             used_count: 0,
-            lowest_free: 0,
             unpunched: Bits::default(),
             unpunched_count: 0,
+            bad: Bits::default(),
+            bad_count: 0,
+            retiring: Bits::default(),
             length: 0,
+        };
+        if area.device.discard_at_start {
+            area.give_blocks_back(area.device.reserved, area.maximum - area.device.reserved);
         }
+        area
     }
 
     /// The file.
@@ -79,12 +103,19 @@ impl Area {
 
     /// Are all used?
     pub fn is_full(&self) -> bool {
-        self.used_count == self.maximum
+        self.used_count + self.bad_count + self.device.reserved >= self.maximum
     }
 
-    /// Is a cluster used?
+    /// Is a cluster used, by somebody?
     pub fn is_used(&self, cluster: u32) -> bool {
-        self.used.contains(cluster)
+        self.used.contains(cluster) && !self.bad.contains(cluster)
+    }
+
+    /// A write failed in a used cluster: when its last owner has let it go, nobody gets it any more.
+    pub fn retire(&mut self, cluster: u32) {
+        if self.is_used(cluster) {
+            self.retiring.insert(cluster);
+        }
     }
 
     /// Is it free although its blocks are not yet given back?
@@ -101,7 +132,7 @@ impl Area {
     pub fn memory_bytes(&self) -> u64 {
         match self.kind {
             DeviceKind::Ram => u64::from(self.used_count + self.unpunched_count) * CLUSTER_BYTES,
-            DeviceKind::File | DeviceKind::Zram => 0,
+            DeviceKind::File | DeviceKind::Block | DeviceKind::Zram => 0,
         }
     }
 
@@ -130,8 +161,13 @@ impl Area {
 
     /// A used cluster has no owner any more.
     pub fn give_back(&mut self, cluster: u32) {
-        assert!(self.used.remove(cluster), "it was used");
+        assert!(self.is_used(cluster), "it was used");
         self.used_count -= 1;
+        if self.retiring.remove(cluster) {
+            self.bad_count += u32::from(self.bad.insert(cluster));
+            return;
+        }
+        self.used.remove(cluster);
         self.lowest_free = self.lowest_free.min(cluster);
         self.unpunched_count += u32::from(self.unpunched.insert(cluster));
     }
@@ -143,10 +179,20 @@ impl Area {
         }
         self.unpunched_count = 0;
         for (first, count) in self.unpunched.take_runs() {
-            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            let (start, bytes) = (u64::from(first) * CLUSTER_BYTES, u64::from(count) * CLUSTER_BYTES);
-            // A file system that cannot punch keeps the blocks until the end: only space is lost.
-            let _ = fallocate(&self.device.file, flags, start, bytes);
+            self.give_blocks_back(first, count);
+        }
+    }
+
+    /// What cannot discard keeps the blocks until the end: only space is lost.
+    fn give_blocks_back(&self, first: u32, count: u32) {
+        let medium = match self.kind {
+            DeviceKind::Block => Medium::Block,
+            DeviceKind::File => Medium::File,
+            DeviceKind::Ram | DeviceKind::Zram => Medium::Memory,
+        };
+        let slots = |clusters: u32| u64::from(clusters) * CLUSTER_BYTES / PAGE_SIZE as u64;
+        if let Some(slot) = FileSlot::new(slots(first)) {
+            let _ = FileDevice::new(self.device.file.as_fd()).on(medium).discard(slot, slots(count));
         }
     }
 
@@ -164,6 +210,8 @@ impl Area {
         }
         let (file, start) = (&self.device.file, u64::from(cluster) * CLUSTER_BYTES);
         let allocated = match self.kind {
+            // It has the blocks that it has.
+            DeviceKind::Block => Ok(()),
             DeviceKind::Ram => Err(Errno::OPNOTSUPP),
             DeviceKind::File | DeviceKind::Zram => {
                 fallocate(file, FallocateFlags::empty(), start, CLUSTER_BYTES)

@@ -10,10 +10,12 @@ use super::{
 };
 use folioswap_group::{
     devices::{DEVICES_MAX, DeviceDescription},
-    segment::Segment,
+    segment::{CLUSTER_BYTES, Segment},
 };
 use rustix::fd::OwnedFd;
 use std::sync::atomic::Ordering::Relaxed;
+
+const CLUSTER_SLOTS: u64 = CLUSTER_BYTES / 4096;
 
 /// Its books do not agree with what its owners hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -79,6 +81,10 @@ impl Clusters {
         let (mut granted, mut wanted) = (Vec::new(), wanted);
         while granted.len() < count {
             let Some(device) = self.requeue_next(wanted) else { break };
+            if segment.devices[device].is_failed() {
+                wanted &= !(1 << device);
+                continue;
+            }
             let Some(area) = &mut self.areas[device] else { break };
             let Ok(cluster) = area.take() else {
                 wanted &= !(1 << device);
@@ -134,6 +140,20 @@ impl Clusters {
             self.set_owners(segment, cluster, owners + 1);
         }
         owner.clone()
+    }
+
+    /// The device that a slot of the group's numbers lies on, and its number there.
+    pub fn locate(&self, slot: u64) -> Option<(usize, u64)> {
+        let number = u32::try_from(slot / CLUSTER_SLOTS).ok()?;
+        self.area_of(number).map(|(device, area)| (device, slot - u64::from(area.first) * CLUSTER_SLOTS))
+    }
+
+    /// A write failed in this slot: its cluster goes to nobody else.
+    pub fn retire(&mut self, slot: u64) {
+        let number = (slot / CLUSTER_SLOTS) as u32;
+        if let Some(area) = self.areas.iter_mut().flatten().find(|area| area.holds(number)) {
+            area.retire(number - area.first);
+        }
     }
 
     /// Gives the blocks of free clusters back to the system.
@@ -217,10 +237,7 @@ mod tests {
     use super::*;
     use crate::{shared::SegmentFile, supervisor::area::Discard};
     use folioswap_devices::create::create_swap_file;
-    use folioswap_group::{
-        devices::{DeviceIo, DeviceKind},
-        segment::CLUSTER_BYTES,
-    };
+    use folioswap_group::devices::{DeviceIo, DeviceKind};
     use rustix::fs::{MemfdFlags, fstat, memfd_create};
     use std::path::Path;
 
@@ -233,8 +250,7 @@ mod tests {
     }
 
     fn file(discard: Discard) -> Option<SharedDevice> {
-        let file = create_swap_file(Path::new("/var/tmp")).expect("a disk");
-        Some(SharedDevice { file, discard })
+        Some(SharedDevice::new(create_swap_file(Path::new("/var/tmp")).expect("a disk"), discard))
     }
 
     fn device(maximum: u32) -> (SegmentFile, Clusters) {
@@ -272,7 +288,7 @@ mod tests {
         let segment = SegmentFile::create().expect("memfd");
         let ram = || {
             let file = memfd_create("test", MemfdFlags::CLOEXEC).expect("memfd");
-            Some(SharedDevice { file, discard: Discard::Freed })
+            Some(SharedDevice::new(file, Discard::Freed))
         };
         let at = |first, clusters, priority| {
             let described = description(DeviceKind::Ram, first, clusters);
@@ -301,7 +317,7 @@ mod tests {
     fn memory_counts_until_it_is_given_back() {
         let segment = SegmentFile::create().expect("memfd");
         let file = memfd_create("test", MemfdFlags::CLOEXEC).expect("memfd");
-        let device = SharedDevice { file, discard: Discard::Freed };
+        let device = SharedDevice::new(file, Discard::Freed);
         let mut clusters = Clusters::new(vec![(description(DeviceKind::Ram, 0, 8), Some(device))]);
         let mut owner = Bits::default();
         clusters.grant(&segment.mapped, &mut owner, FIRST, 2);
@@ -353,6 +369,32 @@ mod tests {
         assert!(blocks(&clusters, 0) >= 16 << 20);
         let mut other = Bits::default();
         assert_eq!(clusters.grant(&segment.mapped, &mut other, FIRST, 1), [0]);
+    }
+
+    #[test]
+    fn a_header_is_nobodys_and_what_failed_goes_to_nobody_else() {
+        let segment = SegmentFile::create().expect("memfd");
+        let device = file(Discard::Never).map(|device| SharedDevice { reserved: 1, ..device });
+        let mut clusters = Clusters::new(vec![(description(DeviceKind::File, 8, 4), device)]);
+        let mut owner = Bits::default();
+        assert_eq!(clusters.grant(&segment.mapped, &mut owner, FIRST, 8), [9, 10, 11]);
+        assert!(segment.mapped.devices[0].is_full());
+        assert_eq!(clusters.locate(10 * CLUSTER_SLOTS + 3), Some((0, 2 * CLUSTER_SLOTS + 3)));
+        assert_eq!(clusters.locate(12 * CLUSTER_SLOTS), None);
+        clusters.retire(10 * CLUSTER_SLOTS + 3);
+        assert_eq!(clusters.validate(std::iter::once(&owner)), Ok(()), "its owner has it still");
+        clusters.drop_all(&segment.mapped, &owner);
+        assert_eq!(clusters.validate(std::iter::empty()), Ok(()));
+        let mut other = Bits::default();
+        assert_eq!(clusters.grant(&segment.mapped, &mut other, FIRST, 8), [9, 11]);
+        assert!(segment.mapped.devices[0].is_full(), "the bad one is no room");
+        clusters.drop_some(&segment.mapped, &mut other, &[9]);
+        segment.mapped.devices[0].failed.store(1, Relaxed);
+        assert!(
+            clusters.grant(&segment.mapped, &mut other, FIRST, 1).is_empty(),
+            "it is out of the rotation"
+        );
+        assert_eq!(clusters.validate(std::iter::once(&other)), Ok(()));
     }
 
     #[test]

@@ -7,7 +7,9 @@ use super::{
     recording::Recording,
 };
 use crate::{process, wire};
-use folioswap_group::protocol::{CLUSTERS_PER_MESSAGE, Invariant, Kind, Message, Note, Refusal, welcome};
+use folioswap_group::protocol::{
+    CLUSTERS_PER_MESSAGE, Invariant, Kind, Lost, Message, Note, Refusal, welcome,
+};
 use rustix::{
     fd::{AsFd, OwnedFd},
     io::Errno,
@@ -111,11 +113,11 @@ impl Supervisor {
                 if message.words[0] == Note::NoUserfault as u64 {
                     self.census.cannot_have_userfault(connection.pid);
                 } else if message.words[0] == Note::Poisoned as u64 {
-                    let (pid, address) = (connection.pid, message.words[1]);
-                    self.say(&format!(
-                        "folioswap: process {pid}: what was stored for its page at {address:#x} is damaged; it gets SIGBUS if it \
-                         touches that page\n"
-                    ));
+                    let (pid, [_, address, why]) = (connection.pid, message.words);
+                    self.page_lost(pid, address, Lost::unpack(why));
+                } else if message.words[0] == Note::WriteFailed as u64 {
+                    let [_, slot, errno] = message.words;
+                    self.write_failed(slot, errno as i32);
                 } else if message.words[0] == Note::Violation as u64 {
                     let (pid, [_, number, detail]) = (connection.pid, message.words);
                     let what = Invariant::from_number(number)

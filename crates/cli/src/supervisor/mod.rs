@@ -8,6 +8,7 @@ pub mod census;
 mod clusters;
 mod connection;
 mod ending;
+mod failures;
 mod forwards;
 mod members;
 mod orphans;
@@ -132,6 +133,9 @@ pub fn run(mut settings: Settings, start: Start, link: Link, inherited: &Inherit
         settings.scope,
         settings.devices.devices.iter().map(|device| device.description),
     );
+    for (entry, device) in segment.devices.iter().zip(&settings.devices.devices) {
+        entry.take_orders(device.orders.bits());
+    }
     segment.set_folio_orders(settings.folio_orders);
     segment.header.page_cluster.store(settings.page_cluster, Relaxed);
     segment.header.validate.store(u32::from(settings.validate), Relaxed);

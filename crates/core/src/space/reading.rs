@@ -9,6 +9,10 @@ use folioswap_devices::zstd::Decoder;
 use folioswap_devices::{Checksum, FileSlot, Location, Page, PageMemory, Place};
 use folioswap_slots::SwapEntry;
 use rustix::io::Errno;
+use rustix::thread::{Timespec, nanosleep};
+
+/// Between two attempts to read a page.
+const RETRY_AFTER_NS: i64 = 1_000_000;
 
 impl<M: Memory + PageMemory> Space<'_, M> {
     /// Reads an entry's page. `page` is page aligned (the file device reads into it directly); `decoder` is the calling thread's.
@@ -63,33 +67,63 @@ impl<M: Memory + PageMemory> Space<'_, M> {
                 Ok(Written::Zram)
             }
             Place::File { slot, checksum } => {
-                let (device, within) = self.shared.open(slot).ok_or(ReadError::Corrupt)?;
-                device.read(within, page).map_err(ReadError::File)?;
-                if Checksum::of(page) != checksum {
-                    return Err(ReadError::Corrupt);
-                }
+                self.read_slot(slot, checksum, page)?;
                 Ok(Written::Shared)
             }
         }
     }
 
+    /// One page of a shared device. What fails is asked for once more after a moment: a path that was interrupted may be back, and bytes
+    /// that were damaged on their way are right on the medium.
+    fn read_slot(&self, slot: FileSlot, checksum: Checksum, page: &mut Page) -> Result<(), ReadError> {
+        let read = |page: &mut Page| {
+            let (device, within) = self.shared.open(slot).ok_or(ReadError::Corrupt)?;
+            device.read(within, page).map_err(ReadError::File)?;
+            if Checksum::of(page) == checksum { Ok(()) } else { Err(ReadError::Corrupt) }
+        };
+        if read(page).is_ok() {
+            return Ok(());
+        }
+        let _ = nanosleep(&Timespec { tv_sec: 0, tv_nsec: RETRY_AFTER_NS });
+        read(page)?;
+        self.read_retries.fetch_add(1, Relaxed);
+        Ok(())
+    }
+
+    /// Reads of shared devices that succeeded when tried again, since the last call.
+    pub fn take_read_retries(&self) -> u64 {
+        self.read_retries.swap(0, Relaxed)
+    }
+
     /// Reads consecutive slots of a shared device in one go, for entries whose [`Space::file_slot`] are these slots, and
-    /// checks each page. Calls `bad` with the index of every page that fails. Only the holder of the entries' page words
+    /// checks each page. Where the device fails, or a page is not what was written, the pages are read one by one, so that one bad slot
+    /// costs one page. Calls `bad` with the index of every page that fails for good, and why. Only the holder of the entries' page words
     /// may call; bytes on shared devices do not move.
-    ///
-    /// # Errors
-    /// [`ReadError::File`]: none of the pages is to be used.
     pub fn read_run(
         &self,
         entries: &[Option<SwapEntry>],
         first: FileSlot,
         pages: &mut [Page],
-        bad: impl FnMut(usize),
-    ) -> Result<(), ReadError> {
-        let (device, within) = self.shared.open(first).ok_or(ReadError::Corrupt)?;
-        device.read(within, pages.as_flattened_mut()).map_err(ReadError::File)?;
-        self.check_run(entries, pages, bad);
-        Ok(())
+        mut bad: impl FnMut(usize, ReadError),
+    ) {
+        let read =
+            self.shared.open(first).map(|(device, within)| device.read(within, pages.as_flattened_mut()));
+        let is_read = matches!(read, Some(Ok(())));
+        for (index, (entry, page)) in entries.iter().zip(pages).enumerate() {
+            let expected =
+                entry.and_then(|entry| self.beside(entry)).map(|beside| beside.check.load(Relaxed));
+            let (Some(expected), Some(slot)) = (expected, FileSlot::new(first.raw() + index as u64)) else {
+                bad(index, ReadError::Missing);
+                continue;
+            };
+            let checksum = Checksum::from_raw(expected);
+            if is_read && Checksum::of(page) == checksum {
+                continue;
+            }
+            if let Err(error) = self.read_slot(slot, checksum, page) {
+                bad(index, error);
+            }
+        }
     }
 
     /// Begins to read slots of a shared device that follow each other, as [`ReadRing::begin`] does. What has come is to be checked

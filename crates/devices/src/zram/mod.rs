@@ -53,6 +53,9 @@ use geometry::{SPAN_BYTES, SpanId};
 use header::Header;
 use pool::Pool;
 
+/// Nanoseconds that reading one page back takes, roughly: expanding 4 KiB that compress 2:1. For choosing between kinds of devices.
+pub const READ_NS: u32 = 2_000;
+
 /// What to do with a page that does not shrink.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IncompressiblePolicy {

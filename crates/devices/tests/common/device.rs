@@ -1,4 +1,4 @@
-//! The contract that both devices are driven by: store a run of pages, load, free, report.
+//! What keeps pages by place: store a run of pages, load, free, report (the slots of a file behind the simplest allocator of them).
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -36,7 +36,7 @@ pub struct Report {
     pub used_bytes: u64,
 }
 
-pub trait Device: Sync {
+pub trait PageStore: Sync {
     fn store_run(&self, pages: &[Page], first_owner: u64) -> Result<Vec<Place>, Refused>;
     fn load(&self, place: Place, out: &mut Page) -> Result<(), Fault>;
     fn free(&self, place: Place);
@@ -102,7 +102,7 @@ impl ZramDevice {
     }
 }
 
-impl Device for ZramDevice {
+impl PageStore for ZramDevice {
     fn store_run(&self, pages: &[Page], first_owner: u64) -> Result<Vec<Place>, Refused> {
         let mut scratch = self.scratch.lock().unwrap().pop().unwrap_or_default();
         let mut places = Vec::new();
@@ -201,7 +201,7 @@ impl FileUnderTest {
     }
 }
 
-impl Device for FileUnderTest {
+impl PageStore for FileUnderTest {
     fn store_run(&self, pages: &[Page], _first_owner: u64) -> Result<Vec<Place>, Refused> {
         let mut run = AlignedRun::new(pages.len());
         run.bytes().copy_from_slice(pages.as_flattened());
@@ -228,7 +228,7 @@ impl Device for FileUnderTest {
 
     fn free(&self, place: Place) {
         let Place::File { slot, .. } = place else { panic!("not ours: {place:?}") };
-        self.device().punch(slot, 1).unwrap();
+        self.device().discard(slot, 1).unwrap();
         self.pages.fetch_sub(1, Ordering::Relaxed);
     }
 

@@ -3,4 +3,5 @@
 
 pub mod data;
 pub mod device;
+pub mod loop_device;
 pub mod memory;

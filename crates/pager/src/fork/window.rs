@@ -101,8 +101,10 @@ impl Handler {
                 // A clean page is present: the copy will find it there (or stand for it).
                 Some((_, PageState::Stored(entry) | PageState::Clean(entry, _))) => {
                     let (decoder, buffer) = self.buffers.page_to_read(0);
-                    if engine.space.read(entry, decoder, buffer, Movers::Frozen).is_err() {
-                        let _ = userfault.poison(address);
+                    if let Err(why) = engine.space.read(entry, decoder, buffer, Movers::Frozen) {
+                        if userfault.poison(address).is_ok() {
+                            engine.tell_poisoned(address, engine.why_lost(entry, why));
+                        }
                         userfault.wake(address, PAGE);
                         return;
                     }

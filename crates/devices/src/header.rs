@@ -1,0 +1,176 @@
+//! The header of a prepared swap file or block device: its first page says that it is one of ours, so that nothing else is ever
+//! overwritten.
+//!
+//! Numbers are little-endian. The data begin at 2 MiB, so that clusters lie on multiples of their size; what lies between stays zero.
+//!
+//! | Bytes | What |
+//! |---|---|
+//! | 0-7 | magic `folioswp` |
+//! | 8-11 | version, 1 |
+//! | 12-15 | page size, 4096 |
+//! | 16-23 | size in bytes of the whole, the header's 2 MiB with it |
+//! | 24-39 | UUID |
+//! | 40-4087 | zero |
+//! | 4088-4095 | XXH3-64 over the bytes before |
+
+use std::fmt;
+
+use uuid::Uuid;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::page::{PAGE_SIZE, Page};
+
+const MAGIC: &[u8; 8] = b"folioswp";
+const VERSION: u32 = 1;
+const CHECKSUM_AT: usize = PAGE_SIZE - 8;
+/// Where the data begin, in bytes: a cluster's size.
+pub const DATA_START: u64 = 2 << 20;
+/// The smallest that can be prepared: header and one cluster.
+pub const SIZE_MIN: u64 = 2 * DATA_START;
+
+/// What a header says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Header {
+    /// Names it, wherever it is found.
+    pub uuid: Uuid,
+    /// Bytes of file or device when it was prepared, at least [`SIZE_MIN`].
+    pub size: u64,
+}
+
+/// Why a page is no header that this version can use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HeaderError {
+    /// It does not begin with the magic: not ours.
+    Foreign,
+    /// Ours, but its checksum is another: damaged.
+    Damaged,
+    /// Of a version that this program does not know.
+    Version(u32),
+    /// Its checksum is right and what it says is not possible: page size, size, or something where zeroes belong.
+    Impossible,
+}
+
+impl fmt::Display for HeaderError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Foreign => f.write_str("it has no header of folioswap"),
+            Self::Damaged => f.write_str("its header is damaged (wrong checksum)"),
+            Self::Version(version) => {
+                write!(f, "its header is of version {version}, this program knows {VERSION}")
+            }
+            Self::Impossible => f.write_str("its header says what is not possible"),
+        }
+    }
+}
+
+impl std::error::Error for HeaderError {}
+
+impl Header {
+    /// As it stands in the first page.
+    pub fn to_page(&self) -> Page {
+        let mut page = [0; PAGE_SIZE];
+        page[..8].copy_from_slice(MAGIC);
+        page[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        page[12..16].copy_from_slice(&(PAGE_SIZE as u32).to_le_bytes());
+        page[16..24].copy_from_slice(&self.size.to_le_bytes());
+        page[24..40].copy_from_slice(self.uuid.as_bytes());
+        let checksum = xxh3_64(&page[..CHECKSUM_AT]);
+        page[CHECKSUM_AT..].copy_from_slice(&checksum.to_le_bytes());
+        page
+    }
+
+    /// Reads what [`Header::to_page`] wrote. Any page may be given; nothing of it is believed before the checksum is right.
+    ///
+    /// # Errors
+    /// [`HeaderError`].
+    pub fn from_page(page: &Page) -> Result<Self, HeaderError> {
+        if &page[..8] != MAGIC {
+            return Err(HeaderError::Foreign);
+        }
+        if word(page, CHECKSUM_AT) != xxh3_64(&page[..CHECKSUM_AT]) {
+            return Err(HeaderError::Damaged);
+        }
+        let (version, page_size) = (word(page, 8) as u32, (word(page, 8) >> 32) as u32);
+        if version != VERSION {
+            return Err(HeaderError::Version(version));
+        }
+        let size = word(page, 16);
+        let rest_is_zero = page[40..CHECKSUM_AT].iter().all(|&byte| byte == 0);
+        if page_size as usize != PAGE_SIZE || !(SIZE_MIN..1 << 60).contains(&size) || !rest_is_zero {
+            return Err(HeaderError::Impossible);
+        }
+        let mut uuid = [0; 16];
+        uuid.copy_from_slice(&page[24..40]);
+        Ok(Header { uuid: Uuid::from_bytes(uuid), size })
+    }
+}
+
+fn word(page: &Page, at: usize) -> u64 {
+    let mut bytes = [0; 8];
+    bytes.copy_from_slice(&page[at..at + 8]);
+    u64::from_le_bytes(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn sealed(mut page: Page) -> Page {
+        let checksum = xxh3_64(&page[..CHECKSUM_AT]);
+        page[CHECKSUM_AT..].copy_from_slice(&checksum.to_le_bytes());
+        page
+    }
+
+    const HEADER: Header = Header { uuid: Uuid::from_u128(0x1234_5678_9abc_def0), size: 16 << 30 };
+
+    #[test]
+    fn what_is_written_is_read_and_nothing_else() {
+        let page = HEADER.to_page();
+        assert_eq!(Header::from_page(&page), Ok(HEADER));
+        assert_eq!(Header::from_page(&[0; PAGE_SIZE]), Err(HeaderError::Foreign));
+        let changed = |at: usize, to: u8| {
+            let mut changed = page;
+            changed[at] = to;
+            Header::from_page(&sealed(changed))
+        };
+        assert_eq!(changed(8, 2), Err(HeaderError::Version(2)));
+        assert_eq!(changed(13, 0x20), Err(HeaderError::Impossible), "another page size");
+        assert_eq!(changed(23, 0x80), Err(HeaderError::Impossible), "a size beyond everything");
+        assert_eq!(changed(4000, 1), Err(HeaderError::Impossible), "a later version's field");
+        let small = Header { size: SIZE_MIN - 1, ..HEADER };
+        assert_eq!(Header::from_page(&small.to_page()), Err(HeaderError::Impossible));
+    }
+
+    #[test]
+    fn every_flipped_bit_is_found() {
+        let page = HEADER.to_page();
+        for bit in 0..PAGE_SIZE * 8 {
+            let mut damaged = page;
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            let expected = if bit < 64 { HeaderError::Foreign } else { HeaderError::Damaged };
+            assert_eq!(Header::from_page(&damaged), Err(expected), "bit {bit}");
+        }
+    }
+
+    proptest! {
+        /// The short form of `fuzz/fuzz_targets/swap_header.rs`.
+        #[test]
+        fn whatever_stands_there_is_read_or_refused(
+            start in proptest::collection::vec(any::<u8>(), 0..64), fill in any::<u8>(), magic: bool, seal: bool
+        ) {
+            let mut page = [fill; PAGE_SIZE];
+            page[..start.len()].copy_from_slice(&start);
+            if magic {
+                page[..8].copy_from_slice(MAGIC);
+                page[40..CHECKSUM_AT].fill(0);
+            }
+            if seal {
+                page = sealed(page);
+            }
+            if let Ok(header) = Header::from_page(&page) {
+                prop_assert_eq!(header.to_page(), page, "what is accepted is exactly what would be written");
+            }
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Whose data lies on a file or block device, by the marks that file systems and volume managers leave.
+//!
+//! Only to name it: whether a device may be overwritten is decided by whether it is blank ([`blank`]), so that what is not in
+//! this table is safe too. Places and values are those of the formats' own documentation, as wipefs(8) and blkid(8) look for them.
+
+/// Bytes from the start that are looked at: the marks of btrfs and ZFS are the farthest.
+pub const START_BYTES: usize = 1 << 20;
+/// Bytes from the end: the other copy of a GPT, and the marks of older RAID.
+pub const END_BYTES: usize = 128 << 10;
+
+struct Mark {
+    name: &'static str,
+    at: usize,
+    bytes: &'static [u8],
+}
+
+const fn mark(name: &'static str, at: usize, bytes: &'static [u8]) -> Mark {
+    Mark { name, at, bytes }
+}
+
+/// At the start. What is more particular comes first: a file system may follow a stale boot sector.
+const MARKS: &[Mark] = &[
+    mark("a LUKS volume", 0, b"LUKS\xba\xbe"),
+    mark("an XFS file system", 0, b"XFSB"),
+    mark("a squashfs image", 0, b"hsqs"),
+    mark("a qcow2 image", 0, b"QFI\xfb"),
+    mark("a Ceph BlueStore device", 0, b"bluestore block device"),
+    mark("a btrfs file system", 0x1_0040, b"_BHRfS_M"),
+    mark("an ext2, ext3 or ext4 file system", 0x438, b"\x53\xef"),
+    mark("an EROFS file system", 1024, b"\xe2\xe1\xf5\xe0"),
+    mark("an F2FS file system", 1024, b"\x10\x20\xf5\xf2"),
+    mark(
+        "a bcache or bcachefs device",
+        4096 + 24,
+        b"\xc6\x85\x73\xf6\x4e\x1a\x45\xca\x82\x65\xf5\x7f\x48\xba\x6d\x81",
+    ),
+    mark("a Linux RAID member", 0, b"\xfc\x4e\x2b\xa9"),
+    mark("a Linux RAID member", 4096, b"\xfc\x4e\x2b\xa9"),
+    mark("an LVM physical volume", 0, b"LABELONE"),
+    mark("an LVM physical volume", 512, b"LABELONE"),
+    mark("an LVM physical volume", 1024, b"LABELONE"),
+    mark("an LVM physical volume", 1536, b"LABELONE"),
+    mark("an ISO 9660 image", 32769, b"CD001"),
+    mark("an NTFS file system", 3, b"NTFS    "),
+    mark("an exFAT file system", 3, b"EXFAT   "),
+    mark("a FAT file system", 54, b"FAT1"),
+    mark("a FAT file system", 82, b"FAT32"),
+    mark("a partition table (GPT)", 512, b"EFI PART"),
+    mark("a partition table (GPT)", 4096, b"EFI PART"),
+    mark("a partition table (MBR)", 510, b"\x55\xaa"),
+];
+
+/// Page sizes of machines whose swap this could be.
+const SWAP_PAGES: [usize; 4] = [4096, 8192, 16384, 65536];
+/// A ZFS label's uberblocks lie here, a kibibyte each.
+const UBERBLOCKS: core::ops::Range<usize> = 128 << 10..256 << 10;
+const UBERBLOCK_MAGIC: [u8; 8] = 0x00ba_b10c_u64.to_le_bytes();
+
+/// What the first [`START_BYTES`] (or all there are) look like; `None` when no mark is known.
+pub fn name(start: &[u8]) -> Option<&'static str> {
+    let has = |at: usize, bytes: &[u8]| start.get(at..at + bytes.len()) == Some(bytes);
+    for page in SWAP_PAGES {
+        if has(page - 10, b"SWAPSPACE2") || has(page - 10, b"SWAP-SPACE") {
+            return Some("swap space of the kernel (mkswap(8))");
+        }
+        if has(page - 10, b"S1SUSPEND\0") || has(page - 10, b"ULSUSPEND\0") {
+            return Some("a hibernated system");
+        }
+    }
+    if UBERBLOCKS.step_by(1024).any(|at| has(at, &UBERBLOCK_MAGIC)) {
+        return Some("a ZFS pool member");
+    }
+    MARKS.iter().find(|mark| has(mark.at, mark.bytes)).map(|mark| mark.name)
+}
+
+/// Is nothing there? Of what lies between start and end nothing is known.
+pub fn blank(start: &[u8], end: &[u8]) -> bool {
+    start.iter().chain(end).all(|&byte| byte == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_mark_is_named_where_it_belongs_and_nowhere_else() {
+        for mark in MARKS {
+            let mut start = vec![0; START_BYTES];
+            assert_eq!(name(&start), None);
+            start[mark.at..mark.at + mark.bytes.len()].copy_from_slice(mark.bytes);
+            assert_eq!(name(&start), Some(mark.name));
+            assert!(!blank(&start, &[]));
+            assert_eq!(name(&start[..mark.at]), None, "a short file");
+        }
+        for page in SWAP_PAGES {
+            let mut start = vec![0; START_BYTES];
+            start[page - 10..page].copy_from_slice(b"SWAPSPACE2");
+            assert_eq!(name(&start), Some("swap space of the kernel (mkswap(8))"));
+        }
+    }
+
+    #[test]
+    fn blank_is_nothing_at_both_ends() {
+        assert!(blank(&[0; 100], &[0; 100]));
+        assert!(!blank(&[0; 100], &[0, 1]));
+        assert!(blank(&[], &[]));
+    }
+}
