@@ -6,13 +6,20 @@ use crate::{
     limits::Limits,
     size,
     supervisor::area::{Discard, SharedDevice},
-    swap_option::{DeviceOption, DiscardOption, SwapOption},
+    swap_option::{DeviceOption, DiscardOption, NbdOption, SwapOption},
     swapon::ram_name,
 };
 use folioswap_devices::create::{CreateError, create_swap_file, default_swap_max};
 use folioswap_group::{
     devices::{DEVICES_MAX, DeviceDescription, DeviceIo, DeviceKind},
     segment::{CLUSTER_BYTES, CLUSTERS_MAX, Scope},
+};
+use folioswap_nbd::{
+    client::Settings as NbdSettings,
+    error::ConnectError,
+    service::Told,
+    store::Prepared,
+    uri::{Address, Uri},
 };
 use rustix::{
     fd::OwnedFd,
@@ -89,6 +96,29 @@ pub enum DeviceError {
         /// Why not.
         source: CreateError,
     },
+    /// An export.
+    #[error("--swap {name}: {source}")]
+    Nbd {
+        /// Where.
+        name: String,
+        /// Why not.
+        source: ConnectError,
+    },
+    /// One export twice.
+    #[error("--swap {0} is given twice: each device needs an export of its own")]
+    ExportTwice(String),
+    /// More than the export has.
+    #[error(
+        "--swap {name}: size={asked} is more than the {has} that the export has for pages: give less, or make the export larger"
+    )]
+    ExportSize {
+        /// Where.
+        name: String,
+        /// What was asked for, readable.
+        asked: String,
+        /// What there is, readable.
+        has: String,
+    },
     /// Memory for a device.
     #[error("--swap ram: {0}")]
     Ram(Errno),
@@ -104,9 +134,19 @@ pub struct PreparedDevice {
     pub shared: Option<SharedDevice>,
     /// Its directory, for those who ask.
     pub directory: Option<OwnedFd>,
+    /// The export behind it, if it is on the network.
+    pub network: Option<PreparedNetwork>,
     /// Bytes that it may have at most; of a device without a size, what it may have of its disk.
     bytes: u64,
     sized: Sized,
+}
+
+/// An export, ready for use.
+pub struct PreparedNetwork {
+    /// Connected and marked.
+    pub export: Prepared,
+    /// Who hears of clusters that became free.
+    pub told: Told,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -148,7 +188,9 @@ impl PreparedDevices {
                 let (name, size) = (device.name.display(), size::show(device.shared_bytes()));
                 match device.description.kind {
                     DeviceKind::File => format!("the swap file in {name} (at most {size}) is full"),
-                    DeviceKind::Ram | DeviceKind::Zram => format!("{name} (at most {size}) is full"),
+                    DeviceKind::Ram | DeviceKind::Nbd | DeviceKind::Zram => {
+                        format!("{name} (at most {size}) is full")
+                    }
                 }
             })
             .collect();
@@ -197,7 +239,9 @@ pub fn prepare(arguments: &RunArguments, limits: &Limits) -> Result<PreparedDevi
         return Err(DeviceError::FewFiles { found: limits.files(), needed });
     }
     for device in &mut devices {
-        device.bytes = device.bytes.min(limits.file_bytes());
+        if device.network.is_none() {
+            device.bytes = device.bytes.min(limits.file_bytes());
+        }
     }
     number_clusters(&mut devices)?;
     let is_empty = |device: &PreparedDevice| device.shared.is_some() && device.description.clusters == 0;
@@ -233,6 +277,17 @@ fn from_options(options: &[SwapOption]) -> Result<Vec<PreparedDevice>, DeviceErr
     if asked > ram {
         return Err(DeviceError::MoreThanRam { asked: size::show(asked), ram: size::show(ram) });
     }
+    let exports = options.iter().filter_map(|option| match &option.device {
+        DeviceOption::Nbd(nbd) => Some(&nbd.uri),
+        _ => None,
+    });
+    let mut seen: Vec<&Uri> = Vec::new();
+    for uri in exports {
+        if seen.iter().any(|other| other.address == uri.address && other.export == uri.export) {
+            return Err(DeviceError::ExportTwice(uri.to_string()));
+        }
+        seen.push(uri);
+    }
     let mut devices: Vec<PreparedDevice> = Vec::new();
     for option in options {
         let priority = option.priority.map_or(PRIORITY_DEFAULT, i32::from);
@@ -242,6 +297,7 @@ fn from_options(options: &[SwapOption]) -> Result<Vec<PreparedDevice>, DeviceErr
                 let before = devices.iter().filter(|device| device.description.kind == DeviceKind::Ram);
                 ram_device(before.count(), *size, priority, *io).map_err(DeviceError::Ram)?
             }
+            DeviceOption::Nbd(option) => nbd(option, priority)?,
             DeviceOption::File { target, size, discard } => {
                 let discard = match discard {
                     DiscardOption::No | DiscardOption::Once => Discard::Never,
@@ -272,6 +328,7 @@ fn store(priority: i32) -> PreparedDevice {
         name: "zram".into(),
         shared: None,
         directory: None,
+        network: None,
         bytes: 0,
         sized: Sized::Given,
     }
@@ -285,6 +342,47 @@ fn ram_device(number: usize, bytes: u64, priority: i32, io: DeviceIo) -> Result<
         name: ram_name(number),
         shared: Some(SharedDevice { file, discard: Discard::Freed }),
         directory: None,
+        network: None,
+        bytes,
+        sized: Sized::Given,
+    })
+}
+
+/// Connects to an export and marks it.
+fn nbd(option: &NbdOption, priority: i32) -> Result<PreparedDevice, DeviceError> {
+    let mut uri = option.uri.clone();
+    let name = uri.to_string();
+    if let Address::Unix(path) = &mut uri.address
+        && let Ok(absolute) = std::path::absolute(&path)
+    {
+        // It will be connected to again from another directory.
+        *path = absolute;
+    }
+    let settings =
+        NbdSettings { timeout: option.timeout, connections: option.connections, ..NbdSettings::default() };
+    let encryption = option.encryption;
+    let export = Prepared::new(uri, encryption, settings)
+        .map_err(|source| DeviceError::Nbd { name: name.clone(), source })?;
+    if let Some(asked) = option.size.filter(|&asked| asked > export.bytes()) {
+        let (asked, has) = (size::show(asked), size::show(export.bytes()));
+        return Err(DeviceError::ExportSize { name, asked, has });
+    }
+    let (kind, io) = (DeviceKind::Nbd, DeviceIo::Asynchronous);
+    let bytes = option.size.unwrap_or_else(|| export.bytes());
+    let told = match option.discard {
+        DiscardOption::Pages | DiscardOption::Both => Told::Server,
+        DiscardOption::No | DiscardOption::Once => Told::Nobody,
+    };
+    // Members get links; this stands for them where files are handed over.
+    let file = open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).map_err(|errno| {
+        DeviceError::Nbd { name: name.clone(), source: ConnectError::Broken(errno.into()) }
+    })?;
+    Ok(PreparedDevice {
+        description: DeviceDescription { kind, priority, io, first_cluster: 0, clusters: 0 },
+        name: name.into(),
+        shared: Some(SharedDevice { file, discard: Discard::Freed }),
+        directory: None,
+        network: Some(PreparedNetwork { export, told }),
         bytes,
         sized: Sized::Given,
     })
@@ -305,6 +403,7 @@ fn file(
         name: directory.to_owned(),
         shared: Some(SharedDevice { file, discard }),
         directory: open_directory(directory).ok(),
+        network: None,
         bytes,
         sized,
     })
@@ -366,6 +465,7 @@ pub fn warning(options: &[SwapOption]) -> Option<String> {
         DeviceKind::Ram => 0,
         DeviceKind::Zram => 1,
         DeviceKind::File => 2,
+        DeviceKind::Nbd => 3,
     };
     kinds.sort_unstable_by_key(speed);
     kinds.dedup();
@@ -390,6 +490,7 @@ fn kind(option: &SwapOption) -> DeviceKind {
         DeviceOption::Zram => DeviceKind::Zram,
         DeviceOption::Ram { .. } => DeviceKind::Ram,
         DeviceOption::File { .. } => DeviceKind::File,
+        DeviceOption::Nbd(_) => DeviceKind::Nbd,
     }
 }
 

@@ -55,7 +55,9 @@ impl Report {
             let fullest = &totals.fullest;
             let highest = match device.kind {
                 DeviceKind::Zram => fullest.gauge(Gauge::MemUsedMax).max(fullest.gauge(Gauge::MemUsedTotal)),
-                DeviceKind::Ram | DeviceKind::File => u64::from(totals.clusters_peak[number]) * CLUSTER_BYTES,
+                DeviceKind::Ram | DeviceKind::File | DeviceKind::Nbd => {
+                    u64::from(totals.clusters_peak[number]) * CLUSTER_BYTES
+                }
             };
             device.used = device.used.max(highest);
             device

@@ -19,6 +19,8 @@ pub enum DeviceKind {
     Ram = 2,
     /// A file that all members share, in clusters.
     File = 3,
+    /// An export of an NBD server, which the supervisor reaches for all members, in clusters.
+    Nbd = 5,
 }
 
 impl DeviceKind {
@@ -28,6 +30,7 @@ impl DeviceKind {
             DeviceKind::Zram => "zram",
             DeviceKind::Ram => "ram",
             DeviceKind::File => "file",
+            DeviceKind::Nbd => "nbd",
         }
     }
 
@@ -92,6 +95,7 @@ impl DeviceEntry {
             1 => DeviceKind::Zram,
             2 => DeviceKind::Ram,
             3 => DeviceKind::File,
+            5 => DeviceKind::Nbd,
             _ => return None,
         };
         let io = if self.io.load(Relaxed) == DeviceIo::Asynchronous as u32 {

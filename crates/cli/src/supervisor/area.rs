@@ -101,7 +101,7 @@ impl Area {
     pub fn memory_bytes(&self) -> u64 {
         match self.kind {
             DeviceKind::Ram => u64::from(self.used_count + self.unpunched_count) * CLUSTER_BYTES,
-            DeviceKind::File | DeviceKind::Zram => 0,
+            DeviceKind::File | DeviceKind::Nbd | DeviceKind::Zram => 0,
         }
     }
 
@@ -136,9 +136,18 @@ impl Area {
         self.unpunched_count += u32::from(self.unpunched.insert(cluster));
     }
 
+    /// Of a network device: the clusters that became free since it was last asked and are free still.
+    pub fn take_freed(&mut self) -> Vec<u32> {
+        if self.kind != DeviceKind::Nbd {
+            return Vec::new();
+        }
+        self.unpunched_count = 0;
+        self.unpunched.take_runs().into_iter().flat_map(|(first, count)| first..first + count).collect()
+    }
+
     /// Gives the blocks of free clusters back to the system, in runs.
     pub fn punch(&mut self) {
-        if !self.wants_punch() {
+        if !self.wants_punch() || self.kind == DeviceKind::Nbd {
             return;
         }
         self.unpunched_count = 0;
@@ -165,6 +174,8 @@ impl Area {
         let (file, start) = (&self.device.file, u64::from(cluster) * CLUSTER_BYTES);
         let allocated = match self.kind {
             DeviceKind::Ram => Err(Errno::OPNOTSUPP),
+            // A server has the room that its export says.
+            DeviceKind::Nbd => return Ok(()),
             DeviceKind::File | DeviceKind::Zram => {
                 fallocate(file, FallocateFlags::empty(), start, CLUSTER_BYTES)
             }
