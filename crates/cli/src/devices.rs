@@ -6,7 +6,7 @@ use crate::{
     limits::Limits,
     size,
     supervisor::area::{Discard, SharedDevice},
-    swap_option::{DeviceOption, DiscardOption, SwapOption},
+    swap_option::{DeviceOption, DiscardOption, NbdOption, SwapOption},
     swapon::ram_name,
 };
 use folioswap_devices::{
@@ -18,6 +18,13 @@ use folioswap_devices::{
 use folioswap_group::{
     devices::{DEVICES_MAX, DeviceDescription, DeviceIo, DeviceKind},
     segment::{CLUSTER_BYTES, CLUSTERS_MAX, Scope},
+};
+use folioswap_nbd::{
+    client::Settings as NbdSettings,
+    error::ConnectError,
+    service::Told,
+    store::Prepared,
+    uri::{Address, Uri},
 };
 use rustix::{
     fd::OwnedFd,
@@ -109,6 +116,29 @@ pub enum DeviceError {
         /// Why not.
         source: CreateError,
     },
+    /// An export.
+    #[error("--swap {name}: {source}")]
+    Nbd {
+        /// Where.
+        name: String,
+        /// Why not.
+        source: ConnectError,
+    },
+    /// One export twice.
+    #[error("--swap {0} is given twice: each device needs an export of its own")]
+    ExportTwice(String),
+    /// More than the export has.
+    #[error(
+        "--swap {name}: size={asked} is more than the {has} that the export has for pages: give less, or make the export larger"
+    )]
+    ExportSize {
+        /// Where.
+        name: String,
+        /// What was asked for, readable.
+        asked: String,
+        /// What there is, readable.
+        has: String,
+    },
     /// Memory for a device.
     #[error("--swap ram: {0}")]
     Ram(Errno),
@@ -128,9 +158,19 @@ pub struct PreparedDevice {
     pub orders: Orders,
     /// A temporary file, or one that was there before.
     origin: Origin,
+    /// The export behind it, if it is on the network.
+    pub network: Option<PreparedNetwork>,
     /// Bytes that it may have at most; of a device without a size, what it may have of its disk.
     bytes: u64,
     sized: Sized,
+}
+
+/// An export, ready for use.
+pub struct PreparedNetwork {
+    /// Connected and marked.
+    pub export: Prepared,
+    /// Who hears of clusters that became free.
+    pub told: Told,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -229,7 +269,9 @@ pub fn prepare(arguments: &RunArguments, limits: &Limits) -> Result<PreparedDevi
         return Err(DeviceError::FewFiles { found: limits.files(), needed });
     }
     for device in &mut devices {
-        device.bytes = device.bytes.min(limits.file_bytes());
+        if device.network.is_none() {
+            device.bytes = device.bytes.min(limits.file_bytes());
+        }
     }
     number_clusters(&mut devices)?;
     let is_empty = |device: &PreparedDevice| device.shared.is_some() && device.description.clusters == 0;
@@ -267,6 +309,17 @@ fn from_options(options: &[SwapOption]) -> Result<Vec<PreparedDevice>, DeviceErr
     }
     // Before any is opened: it would be found in use, by ourselves.
     refuse_same_targets(options)?;
+    let exports = options.iter().filter_map(|option| match &option.device {
+        DeviceOption::Nbd(nbd) => Some(&nbd.uri),
+        _ => None,
+    });
+    let mut seen: Vec<&Uri> = Vec::new();
+    for uri in exports {
+        if seen.iter().any(|other| other.address == uri.address && other.export == uri.export) {
+            return Err(DeviceError::ExportTwice(uri.to_string()));
+        }
+        seen.push(uri);
+    }
     let mut devices: Vec<PreparedDevice> = Vec::new();
     for option in options {
         let priority = option.priority.map_or(PRIORITY_DEFAULT, i32::from);
@@ -277,6 +330,7 @@ fn from_options(options: &[SwapOption]) -> Result<Vec<PreparedDevice>, DeviceErr
                 let device = ram_device(before.count(), *size, priority, *io).map_err(DeviceError::Ram)?;
                 PreparedDevice { orders: *orders, ..device }
             }
+            DeviceOption::Nbd(option) => nbd(option, priority)?,
             DeviceOption::File { target, size, discard, uuid } => {
                 if let Some(found) = prepared_target(target) {
                     devices.push(prepared(target, &found, *size, priority, (discard, *uuid))?);
@@ -353,6 +407,7 @@ fn prepared(
         directory: open(target, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok(),
         orders: Orders::ALL,
         origin: Origin::Prepared,
+        network: None,
         bytes,
         sized: Sized::Given,
     })
@@ -367,6 +422,7 @@ fn store(priority: i32) -> PreparedDevice {
         directory: None,
         orders: Orders::ALL,
         origin: Origin::Temporary,
+        network: None,
         bytes: 0,
         sized: Sized::Given,
     }
@@ -382,6 +438,49 @@ fn ram_device(number: usize, bytes: u64, priority: i32, io: DeviceIo) -> Result<
         directory: None,
         orders: Orders::ALL,
         origin: Origin::Temporary,
+        network: None,
+        bytes,
+        sized: Sized::Given,
+    })
+}
+
+/// Connects to an export and marks it.
+fn nbd(option: &NbdOption, priority: i32) -> Result<PreparedDevice, DeviceError> {
+    let mut uri = option.uri.clone();
+    let name = uri.to_string();
+    if let Address::Unix(path) = &mut uri.address
+        && let Ok(absolute) = std::path::absolute(&path)
+    {
+        // It will be connected to again from another directory.
+        *path = absolute;
+    }
+    let settings =
+        NbdSettings { timeout: option.timeout, connections: option.connections, ..NbdSettings::default() };
+    let encryption = option.encryption;
+    let export = Prepared::new(uri, encryption, settings)
+        .map_err(|source| DeviceError::Nbd { name: name.clone(), source })?;
+    if let Some(asked) = option.size.filter(|&asked| asked > export.bytes()) {
+        let (asked, has) = (size::show(asked), size::show(export.bytes()));
+        return Err(DeviceError::ExportSize { name, asked, has });
+    }
+    let (kind, io) = (DeviceKind::Nbd, DeviceIo::Asynchronous);
+    let bytes = option.size.unwrap_or_else(|| export.bytes());
+    let told = match option.discard {
+        DiscardOption::Pages | DiscardOption::Both => Told::Server,
+        DiscardOption::No | DiscardOption::Once => Told::Nobody,
+    };
+    // Members get links; this stands for them where files are handed over.
+    let file = open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).map_err(|errno| {
+        DeviceError::Nbd { name: name.clone(), source: ConnectError::Broken(errno.into()) }
+    })?;
+    Ok(PreparedDevice {
+        description: DeviceDescription { kind, priority, io, first_cluster: 0, clusters: 0 },
+        name: name.into(),
+        shared: Some(SharedDevice::new(file, Discard::Freed)),
+        directory: None,
+        orders: Orders::ALL,
+        origin: Origin::Temporary,
+        network: Some(PreparedNetwork { export, told }),
         bytes,
         sized: Sized::Given,
     })
@@ -404,6 +503,7 @@ fn file(
         directory: open_directory(directory).ok(),
         orders: Orders::ALL,
         origin: Origin::Temporary,
+        network: None,
         bytes,
         sized,
     })
@@ -465,6 +565,8 @@ pub fn warning(options: &[SwapOption]) -> Option<String> {
         DeviceKind::Ram => Medium::Memory.read_ns(),
         DeviceKind::Zram => folioswap_devices::zram::READ_NS,
         DeviceKind::File | DeviceKind::Block => Medium::File.read_ns(),
+        // A server's disk, and the way there.
+        DeviceKind::Nbd => 2 * Medium::File.read_ns(),
     };
     kinds.sort_unstable_by_key(cost);
     kinds.dedup();
@@ -489,6 +591,7 @@ fn kind(option: &SwapOption) -> DeviceKind {
         DeviceOption::Zram => DeviceKind::Zram,
         DeviceOption::Ram { .. } => DeviceKind::Ram,
         DeviceOption::File { .. } => DeviceKind::File,
+        DeviceOption::Nbd(_) => DeviceKind::Nbd,
     }
 }
 

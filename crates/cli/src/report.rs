@@ -55,7 +55,7 @@ impl Report {
             let fullest = &totals.fullest;
             let highest = match device.kind {
                 DeviceKind::Zram => fullest.gauge(Gauge::MemUsedMax).max(fullest.gauge(Gauge::MemUsedTotal)),
-                DeviceKind::Ram | DeviceKind::File | DeviceKind::Block => {
+                DeviceKind::Ram | DeviceKind::File | DeviceKind::Block | DeviceKind::Nbd => {
                     u64::from(totals.clusters_peak[number]) * CLUSTER_BYTES
                 }
             };

@@ -5,10 +5,16 @@
 use crate::size::{self, SizeError};
 use folioswap_devices::{Orders, prepared::Uuid};
 use folioswap_group::{devices::DeviceIo, segment::CLUSTER_BYTES};
+use folioswap_nbd::{
+    client::Settings as NbdSettings,
+    store::Encryption,
+    uri::{Uri, UriError},
+};
 use std::{
     ffi::{OsStr, OsString},
     os::unix::ffi::{OsStrExt, OsStringExt},
     path::PathBuf,
+    time::Duration,
 };
 
 /// Highest priority that can be given; it is in swapon(8) as well.
@@ -50,7 +56,30 @@ pub enum DeviceOption {
         /// `uuid=U`: what the header of a prepared target must say.
         uuid: Option<Uuid>,
     },
+    /// `nbd://...`, `nbds://...`, `nbd+unix://...`, `nbds+unix://...`.
+    Nbd(Box<NbdOption>),
 }
+
+/// An export of an NBD server, as the user asks for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NbdOption {
+    /// Where.
+    pub uri: Uri,
+    /// `size=S`: most bytes that are used of it.
+    pub size: Option<u64>,
+    /// `discard...`.
+    pub discard: DiscardOption,
+    /// `encrypt=yes|no`.
+    pub encryption: Encryption,
+    /// `timeout=SECONDS`: how long a page is waited for.
+    pub timeout: Duration,
+    /// `connections=N`.
+    pub connections: usize,
+}
+
+/// Most seconds and connections that can be asked for.
+const TIMEOUT_MAX: u64 = 3600;
+const CONNECTIONS_MAX: u64 = 16;
 
 /// When blocks of the device that hold nothing are given back, as `--discard` of swapon(8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +99,7 @@ pub enum DiscardOption {
 pub enum SwapOptionError {
     /// No such type.
     #[error(
-        "unknown device type '{0}'; there are zram, ram and file, e.g. zram,prio=1 or ram,size=1G or file:/var/tmp,size=16G"
+        "unknown device type '{0}'; there are zram, ram, file and nbd, e.g. zram,prio=1 or ram,size=1G or file:/var/tmp,size=16G or nbd://HOST/EXPORT"
     )]
     UnknownType(String),
     /// It needs a target.
@@ -126,6 +155,27 @@ pub enum SwapOptionError {
         "uuid={0} is no UUID: write it as `folioswap mkswap` printed it, e.g. uuid=01234567-89ab-cdef-0123-456789abcdef"
     )]
     Uuid(String),
+    /// Neither yes nor no.
+    #[error("encrypt={0}: write encrypt=yes or encrypt=no")]
+    Encrypt(String),
+    /// A number that is none, or out of bounds.
+    #[error("{key}={text}: give a whole number from 1 to {most}")]
+    Number {
+        /// The key.
+        key: &'static str,
+        /// As given.
+        text: String,
+        /// The highest.
+        most: u64,
+    },
+    /// No place of an export.
+    #[error("{text}: {source}")]
+    Uri {
+        /// As given.
+        text: String,
+        /// What is wrong.
+        source: UriError,
+    },
     /// No such way to discard.
     #[error("discard={0}: write discard, discard=once or discard=pages")]
     Discard(String),
@@ -140,6 +190,9 @@ struct Keys {
     io: Option<DeviceIo>,
     orders: Option<Orders>,
     uuid: Option<Uuid>,
+    encryption: Option<Encryption>,
+    timeout: Option<u64>,
+    connections: Option<u64>,
 }
 
 /// Reads one value of `--swap`.
@@ -174,6 +227,21 @@ pub fn parse(value: &OsStr) -> Result<SwapOption, SwapOptionError> {
             let discard = keys.discard.unwrap_or(DiscardOption::No);
             (DeviceOption::File { target, size: keys.size, discard, uuid: keys.uuid }, keys.priority)
         }
+        b"nbd" | b"nbds" | b"nbd+unix" | b"nbds+unix" => {
+            let whole = text(&head);
+            let uri = Uri::parse(&whole).map_err(|source| SwapOptionError::Uri { text: whole, source })?;
+            let keys = Keys::read("nbd", "size, prio, discard, encrypt, timeout and connections", parts)?;
+            let defaults = NbdSettings::default();
+            let option = NbdOption {
+                uri,
+                size: keys.size,
+                discard: keys.discard.unwrap_or(DiscardOption::No),
+                encryption: keys.encryption.unwrap_or(Encryption::Random),
+                timeout: keys.timeout.map_or(defaults.timeout, Duration::from_secs),
+                connections: keys.connections.map_or(defaults.connections, |count| count as usize),
+            };
+            (DeviceOption::Nbd(Box::new(option)), keys.priority)
+        }
         other => return Err(SwapOptionError::UnknownType(text(other))),
     };
     Ok(SwapOption { device, priority, text: text(value.as_bytes()) })
@@ -193,11 +261,22 @@ impl Keys {
             };
             match (key, kind) {
                 (b"prio", _) => once(&mut keys.priority, "prio", priority(value)?)?,
-                (b"size", "ram" | "file") => once(&mut keys.size, "size", device_size(value)?)?,
-                (b"discard", "file") => once(&mut keys.discard, "discard", discard(value)?)?,
+                (b"size", "ram" | "file" | "nbd") => once(&mut keys.size, "size", device_size(value)?)?,
+                (b"discard", "file" | "nbd") => once(&mut keys.discard, "discard", discard(value)?)?,
                 (b"uuid", "file") => once(&mut keys.uuid, "uuid", uuid(value)?)?,
                 (b"orders", "ram") => once(&mut keys.orders, "orders", orders(value)?)?,
                 (b"synchronous", "ram") => once(&mut keys.io, "synchronous", synchronous(value)?)?,
+                (b"encrypt", "nbd") => once(&mut keys.encryption, "encrypt", encryption(value)?)?,
+                (b"timeout", "nbd") => {
+                    once(&mut keys.timeout, "timeout", number("timeout", value, TIMEOUT_MAX)?)?;
+                }
+                (b"connections", "nbd") => {
+                    once(
+                        &mut keys.connections,
+                        "connections",
+                        number("connections", value, CONNECTIONS_MAX)?,
+                    )?;
+                }
                 (other, _) => return Err(SwapOptionError::UnknownKey { kind, key: text(other), known }),
             }
         }
@@ -255,6 +334,22 @@ fn orders(value: Option<String>) -> Result<Orders, SwapOptionError> {
 fn uuid(value: Option<String>) -> Result<Uuid, SwapOptionError> {
     let value = value.ok_or(SwapOptionError::NoValue("uuid"))?;
     Uuid::try_parse(&value).map_err(|_| SwapOptionError::Uuid(value))
+}
+
+fn encryption(value: Option<String>) -> Result<Encryption, SwapOptionError> {
+    match value.as_deref() {
+        None => Err(SwapOptionError::NoValue("encrypt")),
+        Some("yes") => Ok(Encryption::Random),
+        Some("no") => Ok(Encryption::None),
+        Some(other) => Err(SwapOptionError::Encrypt(other.to_owned())),
+    }
+}
+
+fn number(key: &'static str, value: Option<String>, most: u64) -> Result<u64, SwapOptionError> {
+    let text = value.ok_or(SwapOptionError::NoValue(key))?;
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let number = text.parse().ok().filter(|number| digits && (1..=most).contains(number));
+    number.ok_or(SwapOptionError::Number { key, text, most })
 }
 
 /// For a message.
@@ -319,6 +414,40 @@ mod tests {
         assert_eq!(all, Ok(file("/a b", Some(3 << 29), DiscardOption::Pages, Some(7))));
         assert_eq!(read("file:.,discard"), Ok(file(".", None, DiscardOption::Both, None)));
         assert_eq!(read("file:.,discard=once"), Ok(file(".", None, DiscardOption::Once, None)));
+    }
+
+    #[test]
+    fn an_export_is_named_by_its_uri() {
+        let nbd = |value| match read(value) {
+            Ok((DeviceOption::Nbd(option), priority)) => (*option, priority),
+            other => panic!("{other:?}"),
+        };
+        let (option, priority) = nbd("nbd://host:7/export,prio=0");
+        assert_eq!((option.uri.to_string(), priority), ("nbd://host:7/export".into(), Some(0)));
+        assert_eq!((option.encryption, option.discard), (Encryption::Random, DiscardOption::No));
+        let (option, _) =
+            nbd(r"nbd+unix:///?socket=/a\,b,encrypt=no,timeout=5,connections=2,discard,size=1G");
+        assert_eq!(option.uri.address, folioswap_nbd::uri::Address::Unix("/a,b".into()));
+        assert_eq!((option.encryption, option.size), (Encryption::None, Some(1 << 30)));
+        assert_eq!((option.timeout.as_secs(), option.connections), (5, 2));
+        use SwapOptionError as E;
+        let number = |key, text: &str, most| E::Number { key, text: text.into(), most };
+        for (value, error) in [
+            ("nbd", E::Uri { text: "nbd".into(), source: UriError::Scheme }),
+            ("nbd:host", E::Uri { text: "nbd:host".into(), source: UriError::Scheme }),
+            ("nbd+unix:///x", E::Uri { text: "nbd+unix:///x".into(), source: UriError::NoSocket }),
+            ("nbd://h/,encrypt=maybe", E::Encrypt("maybe".into())),
+            ("nbd://h/,encrypt", E::NoValue("encrypt")),
+            ("nbd://h/,timeout=0", number("timeout", "0", 3600)),
+            ("nbd://h/,timeout=+1", number("timeout", "+1", 3600)),
+            ("nbd://h/,connections=17", number("connections", "17", 16)),
+            (
+                "file:.,encrypt=yes",
+                E::UnknownKey { kind: "file", key: "encrypt".into(), known: "size, prio and discard" },
+            ),
+        ] {
+            assert_eq!(read(value), Err(error), "{value:?}");
+        }
     }
 
     #[test]

@@ -77,7 +77,7 @@ pub fn devices(segment: &Segment, levels: &Levels, names: &[PathBuf]) -> Vec<(us
         let name = name.map_or_else(|| device.kind.name().to_owned(), |name| column(name));
         let (size, used) = match device.kind {
             DeviceKind::Zram => (None, levels.gauge(Gauge::MemUsedTotal)),
-            DeviceKind::Ram | DeviceKind::File | DeviceKind::Block => {
+            DeviceKind::Ram | DeviceKind::File | DeviceKind::Block | DeviceKind::Nbd => {
                 (Some(bytes(device.clusters)), bytes(entry.clusters_used.load(Relaxed)))
             }
         };
@@ -128,9 +128,11 @@ fn ask(name: &str) -> Option<Group> {
     let mut descriptors = answer.descriptors.into_iter();
     let segment = Mapped::read_only(descriptors.next()?).ok()?;
     let mut rams = 0..;
+    let mut exports = 0..;
     let mut name_of = |number: usize, kind: DeviceKind| match kind {
         DeviceKind::Zram => None,
         DeviceKind::Ram => Some(ram_name(rams.next()?)),
+        DeviceKind::Nbd => Some(format!("nbd{}", exports.next()?).into()),
         DeviceKind::File | DeviceKind::Block if answer.message.words[0] >> number & 1 == 0 => None,
         DeviceKind::File | DeviceKind::Block => path_of(&descriptors.next()?),
     };

@@ -14,5 +14,6 @@ pub mod recompression;
 mod relocation;
 pub mod shared_devices;
 pub mod space;
+pub mod swap_link;
 pub mod swapin_readahead;
 pub mod turns;

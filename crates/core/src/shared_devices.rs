@@ -1,6 +1,7 @@
-//! The shared devices whose slots lie in clusters (`file`, `ram`), by cluster number: which one a slot is on, and its descriptor.
+//! The shared devices whose slots lie in clusters (`file`, `ram`, `nbd`), by cluster number: which one a slot is on, and its descriptor.
 
 use crate::file_space::CLUSTER_SLOTS;
+use crate::swap_link::{LinkDevice, Links, OpenDevice};
 use core::sync::atomic::{
     AtomicI32, AtomicU32,
     Ordering::{Acquire, Relaxed, Release},
@@ -18,6 +19,7 @@ struct SharedDevice {
     synchronous: AtomicU32,
     kind: AtomicU32,
     orders: AtomicU32,
+    links: Links,
 }
 
 impl SharedDevice {
@@ -29,14 +31,16 @@ impl SharedDevice {
             synchronous: AtomicU32::new(0),
             kind: AtomicU32::new(0),
             orders: AtomicU32::new(Orders::ALL.bits() as u32),
+            links: Links::none(),
         }
     }
 }
 
 impl SharedDevice {
+    /// What it is written to and read from: a server's export is a disk that is further away.
     fn medium(&self) -> Medium {
         match self.kind.load(Relaxed) {
-            kind if kind == DeviceKind::File as u32 => Medium::File,
+            kind if kind == DeviceKind::File as u32 || kind == DeviceKind::Nbd as u32 => Medium::File,
             kind if kind == DeviceKind::Block as u32 => Medium::Block,
             _ => Medium::Memory,
         }
@@ -44,6 +48,10 @@ impl SharedDevice {
 
     fn orders(&self) -> Orders {
         Orders::from_bits(self.orders.load(Relaxed) as u16)
+    }
+
+    fn is_link(&self) -> bool {
+        self.kind.load(Relaxed) == DeviceKind::Nbd as u32
     }
 }
 
@@ -67,6 +75,7 @@ impl SharedDevices {
         device.clusters.store(description.clusters, Relaxed);
         device.synchronous.store(u32::from(description.io == DeviceIo::Synchronous), Relaxed);
         device.kind.store(description.kind as u32, Relaxed);
+        device.links.set(if description.kind == DeviceKind::Nbd { descriptor } else { -1 });
         device.descriptor.store(descriptor, Release);
         self.count.fetch_max(id.index() as u32 + 1, Release);
     }
@@ -102,20 +111,29 @@ impl SharedDevices {
         self.find(cluster_of(slot)).is_some_and(|(_, device)| device.synchronous.load(Relaxed) != 0)
     }
 
-    /// Is a slot on a file or block device?
+    /// Is a slot on a file or block device, or on a server's disk?
     pub fn is_on_disk(&self, slot: FileSlot) -> bool {
         self.find(cluster_of(slot)).is_some_and(|(_, device)| device.medium() != Medium::Memory)
     }
 
+    /// Is a slot on another machine, which may not answer for a while?
+    pub fn is_remote(&self, slot: FileSlot) -> bool {
+        self.find(cluster_of(slot)).is_some_and(|(_, device)| device.is_link())
+    }
+
     /// The device that a slot lies on, open, and the slot's number within it. No run of slots is on two devices.
-    pub(crate) fn open(&self, slot: FileSlot) -> Option<(FileDevice<'_>, FileSlot)> {
+    pub(crate) fn open(&self, slot: FileSlot) -> Option<(OpenDevice<'_>, FileSlot)> {
         let (_, device) = self.find(cluster_of(slot))?;
         let descriptor = device.descriptor.load(Acquire);
         let within = slot.raw() - u64::from(device.first_cluster.load(Relaxed)) * CLUSTER_SLOTS;
+        let within = FileSlot::new(within)?;
+        if device.is_link() {
+            return Some((OpenDevice::Link(LinkDevice(&device.links)), within));
+        }
         // SAFETY: the descriptor is in the pager threads' table and is not closed while it stands here.
         let descriptor = (descriptor >= 0).then(|| unsafe { BorrowedFd::borrow_raw(descriptor) })?;
         let open = FileDevice::new(descriptor).on(device.medium()).taking(device.orders());
-        Some((open, FileSlot::new(within)?))
+        Some((OpenDevice::File(open), within))
     }
 
     fn find(&self, cluster: u64) -> Option<(DeviceId, &SharedDevice)> {

@@ -8,7 +8,7 @@ use core::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::io_uring::{
     IORING_OFF_SQ_RING, IORING_OFF_SQES, IoringEnterFlags, IoringFeatureFlags, IoringOp, io_uring_cqe,
@@ -125,6 +125,38 @@ impl ReadRing {
         tag: u64,
     ) -> Result<(), Errno> {
         debug_assert!(bytes.is_multiple_of(PAGE_SIZE) && pages.as_ptr().addr().is_multiple_of(PAGE_SIZE));
+        // SAFETY: the caller's.
+        unsafe { self.submit(device.raw_descriptor(), slot.offset_bytes(), pages, bytes, tag) }
+    }
+
+    /// Begins to receive up to `bytes` from a socket, one message where it has messages. Otherwise as [`ReadRing::begin`].
+    ///
+    /// # Safety
+    /// [`ReadRing::begin`]'s; the socket stays open until then too.
+    ///
+    /// # Errors
+    /// [`ReadRing::begin`]'s.
+    pub unsafe fn begin_receive(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        pages: NonNull<u8>,
+        bytes: usize,
+        tag: u64,
+    ) -> Result<(), Errno> {
+        // SAFETY: the caller's. A socket has no other place than 0.
+        unsafe { self.submit(socket.as_raw_fd(), 0, pages, bytes, tag) }
+    }
+
+    /// # Safety
+    /// [`ReadRing::begin`]'s.
+    unsafe fn submit(
+        &mut self,
+        descriptor: i32,
+        offset: u64,
+        pages: NonNull<u8>,
+        bytes: usize,
+        tag: u64,
+    ) -> Result<(), Errno> {
         if self.under_way == self.parameters.sq_entries {
             return Err(Errno::AGAIN);
         }
@@ -132,9 +164,8 @@ impl ReadRing {
         let tail = self.queues.counter(offsets.tail);
         let place = tail.load(Relaxed);
         let index = place & self.queues.counter(offsets.ring_mask).load(Relaxed);
-        let mut entry =
-            io_uring_sqe { opcode: IoringOp::Read, fd: device.raw_descriptor(), ..Default::default() };
-        entry.off_or_addr2.off = slot.offset_bytes();
+        let mut entry = io_uring_sqe { opcode: IoringOp::Read, fd: descriptor, ..Default::default() };
+        entry.off_or_addr2.off = offset;
         entry.addr_or_splice_off_in.addr.ptr = pages.as_ptr().cast();
         entry.len.len = bytes as u32;
         entry.user_data = io_uring_user_data { u64_: tag };

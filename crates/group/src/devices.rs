@@ -25,6 +25,8 @@ pub enum DeviceKind {
     File = 3,
     /// A block device that all members share, in clusters.
     Block = 4,
+    /// An export of an NBD server, which the supervisor reaches for all members, in clusters.
+    Nbd = 5,
 }
 
 impl DeviceKind {
@@ -35,6 +37,7 @@ impl DeviceKind {
             DeviceKind::Ram => "ram",
             DeviceKind::File => "file",
             DeviceKind::Block => "block",
+            DeviceKind::Nbd => "nbd",
         }
     }
 
@@ -49,6 +52,7 @@ impl DeviceKind {
             2 => DeviceKind::Ram,
             3 => DeviceKind::File,
             4 => DeviceKind::Block,
+            5 => DeviceKind::Nbd,
             _ => return None,
         })
     }

@@ -20,3 +20,4 @@ pub mod folio_orders;
 pub mod protocol;
 pub mod segment;
 pub mod sharing;
+pub mod swap_link;

@@ -22,6 +22,7 @@ use core::ptr::NonNull;
 use core::sync::atomic::Ordering::Acquire;
 use folioswap_core::page::PageState;
 use folioswap_core::page_table::PAGE;
+use folioswap_core::swap_link::READS_MAX;
 use folioswap_core::swapin_readahead::SwapinReadahead;
 use folioswap_devices::read_ring::ReadRing;
 use folioswap_devices::{FileSlot, Page};
@@ -34,6 +35,7 @@ const READS: usize = 8;
 const AHEAD: usize = 16;
 /// Pages of one read ahead, at most.
 pub(crate) const AHEAD_PAGES: usize = 8;
+const _: () = assert!(READS + AHEAD <= READS_MAX);
 /// What the ring is made for: a power of two.
 const RING_READS: usize = (READS + AHEAD).next_power_of_two();
 /// Faults of one thread in a row after which it counts as alone.
@@ -307,7 +309,7 @@ impl Handler {
             Some(reading) => reading.state == State::UnderWay,
             None => {
                 fault.turn == Turn::First
-                    && self.reads.several > 0
+                    && (self.reads.several > 0 || self.engine.space.shared_devices().is_remote(own))
                     && self.reads.begin(self.engine, first, count, stale_copies)
             }
         }

@@ -132,7 +132,7 @@ impl Area {
     pub fn memory_bytes(&self) -> u64 {
         match self.kind {
             DeviceKind::Ram => u64::from(self.used_count + self.unpunched_count) * CLUSTER_BYTES,
-            DeviceKind::File | DeviceKind::Block | DeviceKind::Zram => 0,
+            DeviceKind::File | DeviceKind::Block | DeviceKind::Nbd | DeviceKind::Zram => 0,
         }
     }
 
@@ -172,9 +172,18 @@ impl Area {
         self.unpunched_count += u32::from(self.unpunched.insert(cluster));
     }
 
+    /// Of a network device: the clusters that became free since it was last asked and are free still.
+    pub fn take_freed(&mut self) -> Vec<u32> {
+        if self.kind != DeviceKind::Nbd {
+            return Vec::new();
+        }
+        self.unpunched_count = 0;
+        self.unpunched.take_runs().into_iter().flat_map(|(first, count)| first..first + count).collect()
+    }
+
     /// Gives the blocks of free clusters back to the system, in runs.
     pub fn punch(&mut self) {
-        if !self.wants_punch() {
+        if !self.wants_punch() || self.kind == DeviceKind::Nbd {
             return;
         }
         self.unpunched_count = 0;
@@ -189,6 +198,8 @@ impl Area {
             DeviceKind::Block => Medium::Block,
             DeviceKind::File => Medium::File,
             DeviceKind::Ram | DeviceKind::Zram => Medium::Memory,
+            // Its server is told by who asks for `take_freed`.
+            DeviceKind::Nbd => return,
         };
         let slots = |clusters: u32| u64::from(clusters) * CLUSTER_BYTES / PAGE_SIZE as u64;
         if let Some(slot) = FileSlot::new(slots(first)) {
@@ -213,6 +224,8 @@ impl Area {
             // It has the blocks that it has.
             DeviceKind::Block => Ok(()),
             DeviceKind::Ram => Err(Errno::OPNOTSUPP),
+            // A server has the room that its export says.
+            DeviceKind::Nbd => return Ok(()),
             DeviceKind::File | DeviceKind::Zram => {
                 fallocate(file, FallocateFlags::empty(), start, CLUSTER_BYTES)
             }

@@ -66,6 +66,18 @@ impl Clusters {
         self.areas.iter().flatten().map(Area::file)
     }
 
+    /// The device numbers of [`Clusters::files`], in its order.
+    pub fn numbers(&self) -> impl Iterator<Item = usize> {
+        self.areas.iter().enumerate().filter_map(|(number, area)| area.as_ref().map(|_| number))
+    }
+
+    /// Clusters of network devices that became free since it was last asked, by the devices' own numbers.
+    pub fn take_freed(&mut self) -> Vec<(usize, Vec<u32>)> {
+        let areas = self.areas.iter_mut().enumerate();
+        let freed = areas.filter_map(|(number, area)| Some((number, area.as_mut()?.take_freed())));
+        freed.filter(|(_, clusters)| !clusters.is_empty()).collect()
+    }
+
     /// Clusters that have an owner, by device number.
     pub fn used(&self) -> [u32; DEVICES_MAX] {
         let mut used = [0; DEVICES_MAX];

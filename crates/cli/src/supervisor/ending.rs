@@ -53,6 +53,7 @@ impl Supervisor {
         if !self.reported {
             self.report(outcome, Remains::Nothing);
         }
+        self.networks.finish();
         std::process::exit(outcome.status());
     }
 

@@ -181,7 +181,10 @@ impl Supervisor {
         self.totals.began(segment);
         let mut flags = 0;
         let mut descriptors = vec![self.settings.segment.fd.as_fd()];
-        descriptors.extend(self.clusters.files().map(AsFd::as_fd));
+        // Of a network device a member gets a link of its own. Where none can be made, its file fails each request.
+        let links: Vec<_> = self.clusters.numbers().map(|number| self.networks.new_link(number)).collect();
+        let shared = self.clusters.files().zip(&links);
+        descriptors.extend(shared.map(|(file, link)| link.as_ref().unwrap_or(file).as_fd()));
         let devices = descriptors.len() as u64 - 1;
         if let Some(recording) = &mut self.recording {
             let inherited = fork.as_ref().and_then(|fork| fork.recorded);

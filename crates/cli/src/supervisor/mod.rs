@@ -11,6 +11,7 @@ mod ending;
 mod failures;
 mod forwards;
 mod members;
+mod networks;
 mod orphans;
 mod outcome;
 pub mod recording;
@@ -34,6 +35,7 @@ use clusters::Clusters;
 use connection::{Connection, PendingFork};
 use folioswap_group::{counters::Counter, folio_orders::FolioOrders, segment::Scope};
 use forwards::Forwards;
+use networks::Networks;
 use orphans::Orphans;
 use recording::{MemberRing, Recording};
 use rustix::{
@@ -103,6 +105,7 @@ pub struct Supervisor {
     reported: bool,
     agent: Option<OwnedFd>,
     clusters: Clusters,
+    networks: Networks,
     connections: Vec<Connection>,
     pending: Vec<PendingFork>,
     orphans: Orphans,
@@ -151,8 +154,9 @@ pub fn run(mut settings: Settings, start: Start, link: Link, inherited: &Inherit
     for signal in started.reached_both.into_iter().filter(Arrived::is_forwarded) {
         forwards.arrived(signal, now);
     }
-    let supervisor = Supervisor {
+    let mut supervisor = Supervisor {
         clusters: Clusters::new(clusters),
+        networks: Networks::default(),
         settings,
         link: Some(link),
         signals,
@@ -177,6 +181,7 @@ pub fn run(mut settings: Settings, start: Start, link: Link, inherited: &Inherit
         next_sample: now,
     };
     supervisor.detach();
+    supervisor.start_networks();
     if let Ok(segment) = supervisor.settings.segment.map_again() {
         vigil::start(segment);
     }
@@ -206,6 +211,8 @@ impl Supervisor {
         kept.extend(
             settings.devices.devices.iter().filter_map(|device| device.directory.as_ref()).map(AsFd::as_fd),
         );
+        let networks = settings.devices.devices.iter().filter_map(|device| device.network.as_ref());
+        kept.extend(networks.map(|network| network.export.descriptor()));
         kept.extend(settings.json.as_ref().map(AsFd::as_fd));
         kept.extend(self.recording.as_ref().map(Recording::fd));
         kept.extend(self.agent.as_ref().map(AsFd::as_fd));
@@ -221,6 +228,22 @@ impl Supervisor {
         }
         // The group's memory is what is scarce; without the supervisor all of it ends.
         let _ = std::fs::write("/proc/self/oom_score_adj", "-500");
+    }
+
+    /// After CMD was started: this process has several threads from here on.
+    fn start_networks(&mut self) {
+        let devices = self.settings.devices.devices.iter_mut().enumerate();
+        let prepared = devices.filter_map(|(number, device)| Some((number, device.network.take()?)));
+        match Networks::start(prepared) {
+            Ok(networks) => self.networks = networks,
+            Err(error) => {
+                self.close_group();
+                match &self.link {
+                    Some(link) => refuse(link, &error.to_string(), crate::STATUS_REFUSED),
+                    None => std::process::exit(crate::STATUS_REFUSED),
+                }
+            }
+        }
     }
 
     fn serve(mut self) -> ! {
@@ -242,6 +265,7 @@ impl Supervisor {
                 self.report(outcome, if alone { Remains::Nothing } else { Remains::Descendants });
             }
             if alone && self.reported {
+                self.networks.finish();
                 std::process::exit(0);
             }
         }
@@ -345,6 +369,9 @@ impl Supervisor {
                 unsafe { libc::kill(self.cmd as libc::pid_t, signal) };
             }
         }
+        for message in self.networks.messages() {
+            self.say(&message);
+        }
         for message in self.orphans.end_condemned(now) {
             self.say(&message);
         }
@@ -357,6 +384,9 @@ impl Supervisor {
             self.next_drain = now + recording::INTERVAL;
         }
         if now >= self.next_punch {
+            for (number, clusters) in self.clusters.take_freed() {
+                self.networks.freed(number, clusters.into_iter());
+            }
             self.clusters.punch(&self.settings.segment.mapped);
             self.next_punch = now + PUNCH_INTERVAL;
         }

@@ -144,7 +144,7 @@ impl<M: Memory + PageMemory> Space<'_, M> {
     ) -> Result<(), Errno> {
         let (device, within) = self.shared.open(first).ok_or(Errno::BADF)?;
         // SAFETY: the caller's.
-        unsafe { ring.begin(device, within, pages, bytes, tag) }
+        unsafe { device.begin_read(ring, within, pages, bytes, tag) }
     }
 
     /// Checks pages that were read from shared devices for these entries; calls `bad` with the index of every page that is not

@@ -1,0 +1,101 @@
+//! The network devices of the group: who serves the members' links, and what of it the user should know.
+
+use crate::devices::PreparedNetwork;
+use folioswap_nbd::{
+    client::Event,
+    key::KeyError,
+    service::{Service, Told},
+};
+use rustix::fd::OwnedFd;
+
+/// One device.
+struct Network {
+    /// The device's number.
+    number: usize,
+    /// As the user gave it.
+    name: String,
+    service: Service,
+    told: Told,
+}
+
+/// Why a device cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub enum NetworkError {
+    /// No key.
+    #[error("--swap {name}: {source}")]
+    Key {
+        /// The device.
+        name: String,
+        /// Why not.
+        source: KeyError,
+    },
+    /// No thread or descriptor.
+    #[error("--swap {name}: {source}")]
+    System {
+        /// The device.
+        name: String,
+        /// Why not.
+        source: std::io::Error,
+    },
+}
+
+/// All of them.
+#[derive(Default)]
+pub struct Networks(Vec<Network>);
+
+impl Networks {
+    /// Begins to serve. From here on this process has several threads, and forks no more.
+    ///
+    /// # Errors
+    /// [`NetworkError`].
+    pub fn start(prepared: impl Iterator<Item = (usize, PreparedNetwork)>) -> Result<Self, NetworkError> {
+        let mut networks = Vec::new();
+        for (number, PreparedNetwork { export, told }) in prepared {
+            let name = export.uri().to_string();
+            let store = export.start().map_err(|source| NetworkError::Key { name: name.clone(), source })?;
+            let service = Service::start(store)
+                .map_err(|source| NetworkError::System { name: name.clone(), source })?;
+            networks.push(Network { number, name, service, told });
+        }
+        Ok(Networks(networks))
+    }
+
+    /// A link for a new member to the device of this number; `None`: it is no network device, or no descriptor is free.
+    pub fn new_link(&self, number: usize) -> Option<OwnedFd> {
+        self.0.iter().find(|network| network.number == number)?.service.new_link().ok()
+    }
+
+    /// Clusters of a device that are nobody's any more, by the device's own numbers.
+    pub fn freed(&self, number: usize, clusters: impl Iterator<Item = u32>) {
+        if let Some(network) = self.0.iter().find(|network| network.number == number) {
+            clusters.for_each(|cluster| network.service.cluster_freed(cluster, network.told));
+        }
+    }
+
+    /// What happened since it was last asked, a line each.
+    pub fn messages(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for Network { name, service, .. } in &self.0 {
+            for event in service.take_events() {
+                lines.push(match event {
+                    Event::Away(why) => format!(
+                        "folioswap: --swap {name}: the connection is lost ({why}); pages there are waited for while it is tried again\n"
+                    ),
+                    Event::Back(after) => {
+                        format!("folioswap: --swap {name}: connected again after {:.1} s\n", after.as_secs_f64())
+                    }
+                    Event::Replaced(how) => format!(
+                        "folioswap: --swap {name}: this is not the export that it was: {how}. What was stored there is lost; whoever \
+                         touches such a page gets SIGBUS\n"
+                    ),
+                });
+            }
+        }
+        lines
+    }
+
+    /// Takes leave of the servers.
+    pub fn finish(&self) {
+        self.0.iter().for_each(|network| network.service.finish());
+    }
+}

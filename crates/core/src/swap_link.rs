@@ -1,0 +1,259 @@
+//! Network devices: pages go over sockets to who serves the device for the group (`folioswap_group::swap_link`).
+//!
+//! The first socket came with the welcome. Others are made here when they are first needed and their other ends handed over: one for
+//! reads, so that none of them waits behind a write, and one for each read that goes on while the caller does something else.
+
+use core::mem::MaybeUninit;
+use core::ptr::NonNull;
+use core::sync::atomic::{
+    AtomicBool, AtomicI32, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
+use folioswap_devices::read_ring::ReadRing;
+use folioswap_devices::{FileDevice, FileError, FileSlot, PAGE_SIZE};
+use folioswap_group::swap_link::{Command, DATA_MAX, REPLY_BYTES, Reply, Request};
+use rustix::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
+use rustix::io::{Errno, IoSlice};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+    recv, sendmsg, socketpair,
+};
+use rustix::thread::{Timespec, nanosleep};
+
+/// Reads that can go on at a time; their tags are below this.
+pub const READS_MAX: usize = 24;
+/// Between two looks at a socket that another thread uses.
+const WAIT_NS: i64 = 50_000;
+
+/// Sockets that are used for one request at a time, waited for by who makes it.
+#[derive(Clone, Copy)]
+enum Waited {
+    Writes = 0,
+    Reads = 1,
+}
+
+/// One of them.
+struct Socket {
+    descriptor: AtomicI32,
+    held: AtomicBool,
+}
+
+/// All sockets of a process to one device.
+pub(crate) struct Links {
+    waited: [Socket; 2],
+    reads: [AtomicI32; READS_MAX],
+    next_cookie: AtomicU64,
+}
+
+/// A socket is this thread's until it is dropped.
+struct Held<'l>(&'l Socket);
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.held.store(false, Release);
+    }
+}
+
+impl Links {
+    pub(crate) const fn none() -> Self {
+        Links {
+            waited: [const { Socket { descriptor: AtomicI32::new(-1), held: AtomicBool::new(false) } }; 2],
+            reads: [const { AtomicI32::new(-1) }; READS_MAX],
+            next_cookie: AtomicU64::new(1),
+        }
+    }
+
+    /// The first socket, in a process that has none, or whose others are its parent's and not its own.
+    pub(crate) fn set(&self, descriptor: i32) {
+        self.reads.iter().for_each(|read| read.store(-1, Relaxed));
+        for socket in &self.waited {
+            socket.descriptor.store(-1, Relaxed);
+            socket.held.store(false, Relaxed);
+        }
+        self.waited[Waited::Writes as usize].descriptor.store(descriptor, Release);
+    }
+
+    fn cookie(&self) -> u64 {
+        self.next_cookie.fetch_add(1, Relaxed)
+    }
+
+    /// The socket of these requests, when no other thread uses it any more.
+    fn hold(&self, which: Waited) -> Result<(Held<'_>, BorrowedFd<'_>), Errno> {
+        let socket = &self.waited[which as usize];
+        while socket.held.swap(true, Acquire) {
+            let _ = nanosleep(&Timespec { tv_sec: 0, tv_nsec: WAIT_NS });
+        }
+        let held = Held(socket);
+        match self.open(&socket.descriptor) {
+            Ok(descriptor) => Ok((held, descriptor)),
+            // No descriptor is free: reads go behind writes.
+            Err(_) if matches!(which, Waited::Reads) => {
+                drop(held);
+                self.hold(Waited::Writes)
+            }
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// A socket, which is made if there is none. One thread at a time for each.
+    fn open<'l>(&'l self, place: &'l AtomicI32) -> Result<BorrowedFd<'l>, Errno> {
+        let mut descriptor = place.load(Acquire);
+        if descriptor < 0 {
+            let first = self.waited[Waited::Writes as usize].descriptor.load(Acquire);
+            if first < 0 {
+                return Err(Errno::NOTCONN);
+            }
+            // SAFETY: it is in the pager threads' table and is not closed while it stands there.
+            descriptor = another(unsafe { BorrowedFd::borrow_raw(first) })?.into_raw_fd();
+            place.store(descriptor, Release);
+        }
+        // SAFETY: as above.
+        Ok(unsafe { BorrowedFd::borrow_raw(descriptor) })
+    }
+}
+
+/// A further socket, whose other end was handed over by the first one.
+fn another(first: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+    let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    let request = Request { command: Command::Attach, cookie: 0, offset: 0, length: 0 }.encode();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    let carried = [theirs.as_fd()];
+    ancillary.push(SendAncillaryMessage::ScmRights(&carried));
+    sendmsg(first, &[IoSlice::new(&request)], &mut ancillary, SendFlags::NOSIGNAL)?;
+    Ok(ours)
+}
+
+fn send(socket: BorrowedFd<'_>, request: Request, data: &[u8]) -> Result<(), Errno> {
+    let head = request.encode();
+    let parts = [IoSlice::new(&head), IoSlice::new(data)];
+    // No signal reaches a pager thread, so nothing interrupts it.
+    sendmsg(socket, &parts, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL).map(drop)
+}
+
+/// Whoever serves the device is gone when its end is closed.
+fn reply_error(received: &[u8]) -> Errno {
+    match Reply::decode(received) {
+        Some(Reply { error, .. }) if error != 0 => Errno::from_raw_os_error(error as i32),
+        _ => Errno::CONNRESET,
+    }
+}
+
+/// A network device, open.
+#[derive(Clone, Copy)]
+pub(crate) struct LinkDevice<'l>(pub(crate) &'l Links);
+
+impl LinkDevice<'_> {
+    fn write(self, slot: FileSlot, pages: &[u8]) -> Result<(), FileError> {
+        self.write_all(slot, pages).map_err(|errno| FileError::Write { slot, errno })
+    }
+
+    fn write_all(self, slot: FileSlot, pages: &[u8]) -> Result<(), Errno> {
+        let (_held, socket) = self.0.hold(Waited::Writes)?;
+        let mut offset = slot.offset_bytes();
+        for part in pages.chunks(DATA_MAX) {
+            let (cookie, length) = (self.0.cookie(), part.len() as u32);
+            send(socket, Request { command: Command::Write, cookie, offset, length }, part)?;
+            let mut reply = [0; REPLY_BYTES];
+            let (_, received) = recv(socket, &mut reply, RecvFlags::empty())?;
+            if Reply::decode(&reply[..received]) != Some(Reply { error: 0, cookie }) {
+                return Err(reply_error(&reply[..received]));
+            }
+            offset += u64::from(length);
+        }
+        Ok(())
+    }
+
+    fn read(self, slot: FileSlot, pages: &mut [u8]) -> Result<(), FileError> {
+        self.read_all(slot, pages).map_err(|errno| FileError::Read { slot, errno })
+    }
+
+    fn read_all(self, slot: FileSlot, pages: &mut [u8]) -> Result<(), Errno> {
+        let (_held, socket) = self.0.hold(Waited::Reads)?;
+        let mut offset = slot.offset_bytes();
+        for part in pages.chunks_mut(DATA_MAX) {
+            let (cookie, length) = (self.0.cookie(), part.len() as u32);
+            send(socket, Request { command: Command::Read, cookie, offset, length }, &[])?;
+            let (_, received) = recv(socket, &mut *part, RecvFlags::empty())?;
+            if received != part.len() {
+                return Err(reply_error(&part[..received]));
+            }
+            offset += u64::from(length);
+        }
+        Ok(())
+    }
+
+    /// # Safety
+    /// [`ReadRing::begin`]'s.
+    unsafe fn begin_read(
+        self,
+        ring: &mut ReadRing,
+        slot: FileSlot,
+        pages: NonNull<u8>,
+        bytes: usize,
+        tag: u64,
+    ) -> Result<(), Errno> {
+        let place = self.0.reads.get(tag as usize).ok_or(Errno::AGAIN)?;
+        let socket = self.0.open(place)?;
+        let (cookie, offset, length) = (self.0.cookie(), slot.offset_bytes(), bytes as u32);
+        send(socket, Request { command: Command::Read, cookie, offset, length }, &[])?;
+        // SAFETY: the caller's.
+        let begun = unsafe { ring.begin_receive(socket, pages, bytes, tag) };
+        if begun.is_err() {
+            // Its answer comes to nobody, and nobody may take it for another's.
+            let unused = place.swap(-1, Relaxed);
+            // SAFETY: nobody uses it any more: a place is used by one thread at a time.
+            drop(unsafe { <OwnedFd as rustix::fd::FromRawFd>::from_raw_fd(unused) });
+        }
+        begun
+    }
+}
+
+/// A shared device, open.
+#[derive(Clone, Copy)]
+pub(crate) enum OpenDevice<'d> {
+    /// Its slots are those of a file.
+    File(FileDevice<'d>),
+    /// They are asked for.
+    Link(LinkDevice<'d>),
+}
+
+impl OpenDevice<'_> {
+    /// As [`FileDevice::write`].
+    pub(crate) fn write(self, slot: FileSlot, pages: &[u8]) -> Result<(), FileError> {
+        match self {
+            OpenDevice::File(device) => device.write(slot, pages),
+            OpenDevice::Link(device) => device.write(slot, pages),
+        }
+    }
+
+    /// As [`FileDevice::read`].
+    pub(crate) fn read(self, slot: FileSlot, pages: &mut [u8]) -> Result<(), FileError> {
+        match self {
+            OpenDevice::File(device) => device.read(slot, pages),
+            OpenDevice::Link(device) => device.read(slot, pages),
+        }
+    }
+
+    /// As [`ReadRing::begin`]. A network device has as many tags as [`READS_MAX`].
+    ///
+    /// # Safety
+    /// [`ReadRing::begin`]'s.
+    pub(crate) unsafe fn begin_read(
+        self,
+        ring: &mut ReadRing,
+        slot: FileSlot,
+        pages: NonNull<u8>,
+        bytes: usize,
+        tag: u64,
+    ) -> Result<(), Errno> {
+        debug_assert!(bytes.is_multiple_of(PAGE_SIZE) && bytes <= DATA_MAX);
+        // SAFETY: the caller's.
+        unsafe {
+            match self {
+                OpenDevice::File(device) => ring.begin(device, slot, pages, bytes, tag),
+                OpenDevice::Link(device) => device.begin_read(ring, slot, pages, bytes, tag),
+            }
+        }
+    }
+}

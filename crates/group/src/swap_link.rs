@@ -1,0 +1,131 @@
+//! The messages between a member's pager threads and who serves a network device for the group: NBD's own request and simple
+//! reply, over `SOCK_SEQPACKET` sockets, each request with its data in one message.
+//!
+//! | from | message |
+//! |---|---|
+//! | member | a request of 28 bytes, for a write followed by its pages |
+//! | member | [`Command::Attach`] with one end of a socket pair: another such socket, for requests that go on meanwhile; no answer |
+//! | server | to a write, and to whatever fails: a reply of 16 bytes |
+//! | server | to a read: its pages, and nothing else, so that they come into their place without a copy |
+//!
+//! On one socket a request is answered before the next is made. The end of a socket ends nothing but itself.
+//!
+//! Source: the NBD project's `doc/proto.md`.
+
+/// Bytes of a request.
+pub const REQUEST_BYTES: usize = 28;
+/// Bytes of a reply. No number of pages has so many.
+pub const REPLY_BYTES: usize = 16;
+/// Most bytes of data in one message.
+pub const DATA_MAX: usize = 256 << 10;
+
+const REQUEST_MAGIC: u32 = 0x2560_9513;
+const REPLY_MAGIC: u32 = 0x6744_6698;
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u16)]
+pub enum Command {
+    /// Pages (`NBD_CMD_READ`).
+    Read = 0,
+    /// Takes pages (`NBD_CMD_WRITE`).
+    Write = 1,
+    /// Takes a further socket. Not NBD's.
+    Attach = 0x8001,
+}
+
+/// A request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// What.
+    pub command: Command,
+    /// Comes back in the reply.
+    pub cookie: u64,
+    /// Where on the device, in bytes.
+    pub offset: u64,
+    /// How many bytes.
+    pub length: u32,
+}
+
+impl Request {
+    /// Its bytes.
+    pub fn encode(&self) -> [u8; REQUEST_BYTES] {
+        let mut bytes = [0; REQUEST_BYTES];
+        bytes[..4].copy_from_slice(&REQUEST_MAGIC.to_be_bytes());
+        bytes[6..8].copy_from_slice(&(self.command as u16).to_be_bytes());
+        bytes[8..16].copy_from_slice(&self.cookie.to_be_bytes());
+        bytes[16..24].copy_from_slice(&self.offset.to_be_bytes());
+        bytes[24..].copy_from_slice(&self.length.to_be_bytes());
+        bytes
+    }
+
+    /// The request that these bytes begin with; `None` if it is none.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        if bytes.len() < REQUEST_BYTES || be32(bytes, 0) != REQUEST_MAGIC {
+            return None;
+        }
+        let command = match be32(bytes, 4) {
+            0 => Command::Read,
+            1 => Command::Write,
+            0x8001 => Command::Attach,
+            _ => return None,
+        };
+        Some(Request { command, cookie: be64(bytes, 8), offset: be64(bytes, 16), length: be32(bytes, 24) })
+    }
+}
+
+/// A reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reply {
+    /// 0, or an errno.
+    pub error: u32,
+    /// The request's.
+    pub cookie: u64,
+}
+
+impl Reply {
+    /// Its bytes.
+    pub fn encode(&self) -> [u8; REPLY_BYTES] {
+        let mut bytes = [0; REPLY_BYTES];
+        bytes[..4].copy_from_slice(&REPLY_MAGIC.to_be_bytes());
+        bytes[4..8].copy_from_slice(&self.error.to_be_bytes());
+        bytes[8..].copy_from_slice(&self.cookie.to_be_bytes());
+        bytes
+    }
+
+    /// The reply that these bytes are; `None` if they are none.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        if bytes.len() != REPLY_BYTES || be32(bytes, 0) != REPLY_MAGIC {
+            return None;
+        }
+        Some(Reply { error: be32(bytes, 4), cookie: be64(bytes, 8) })
+    }
+}
+
+fn be32(bytes: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+fn be64(bytes: &[u8], at: usize) -> u64 {
+    u64::from(be32(bytes, at)) << 32 | u64::from(be32(bytes, at + 4))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_and_nothing_else() {
+        for command in [Command::Read, Command::Write, Command::Attach] {
+            let request = Request { command, cookie: 1 << 40 | 3, offset: 5 << 40, length: 65536 };
+            let mut bytes = request.encode();
+            assert_eq!(Request::decode(&bytes), Some(request));
+            assert_eq!(Request::decode(&bytes[..27]), None);
+            bytes[5] = 1;
+            assert_eq!(Request::decode(&bytes), None, "no flag is known");
+        }
+        let reply = Reply { error: 5, cookie: u64::MAX };
+        assert_eq!(Reply::decode(&reply.encode()), Some(reply));
+        assert_eq!(Reply::decode(&[0; REPLY_BYTES]), None);
+    }
+}

@@ -1,0 +1,32 @@
+//! A client of the NBD protocol that swap can trust.
+//!
+//! A page that went out must come back as it was, or not at all. So this client reconnects by itself and sends again what was under
+//! way, but only to the export that it knows: one that is empty, older, or another one is found out by a mark ([`identity`]) before
+//! anything is sent. Pages can be encrypted ([`seal`]) under a key that is never on disk and never in a core dump ([`key`]).
+//!
+//! | Module | Concept |
+//! |---|---|
+//! | [`wire`] | numbers and fixed-size messages of the protocol; no I/O |
+//! | [`reply`] | replies, checked against what was asked for; from any source of bytes |
+//! | [`uri`] | where an export is |
+//! | [`session`] | one connection: reaching the server, negotiation |
+//! | [`tls`] | TLS over it |
+//! | [`client`] | requests over one or several connections, reconnecting |
+//! | [`identity`] | the mark by which an export is known again |
+//! | [`key`], [`seal`] | encryption |
+//! | [`store`] | pages of swap on an export |
+//! | [`service`] | the sockets by which the members of a group reach a store |
+//! | [`error`] | what can go wrong |
+
+pub mod client;
+pub mod error;
+pub mod identity;
+pub mod key;
+pub mod reply;
+pub mod seal;
+pub mod service;
+pub mod session;
+pub mod store;
+pub mod tls;
+pub mod uri;
+pub mod wire;

@@ -1,0 +1,219 @@
+//! The sockets (*links*) by which the members of a group reach a store: one thread takes their requests, the client's threads answer.
+//!
+//! See [`folioswap_group::swap_link`] for the messages. A member that is killed leaves nothing but a socket that ends.
+
+use crate::client::{Event, Statistics};
+use crate::error::RequestError;
+use crate::store::{PAGE, Store};
+use folioswap_group::swap_link::{Command, DATA_MAX, REQUEST_BYTES, Reply, Request};
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll;
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketFlags, SocketType,
+    recvmsg, send, socketpair, sockopt,
+};
+use std::collections::HashMap;
+use std::io::{self, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+/// Links that are ready and looked at together.
+const READY: usize = 64;
+/// How long a server may take to hear of the end.
+const FAREWELL: Duration = Duration::from_millis(500);
+
+/// Links and their store.
+pub struct Service {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    store: Arc<Store>,
+    epoll: OwnedFd,
+    links: Mutex<Links>,
+}
+
+#[derive(Default)]
+struct Links {
+    next: u64,
+    open: HashMap<u64, Arc<OwnedFd>>,
+}
+
+fn lock(links: &Mutex<Links>) -> MutexGuard<'_, Links> {
+    links.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Service {
+    /// Begins to serve.
+    ///
+    /// # Errors
+    /// No descriptor or no thread can be had.
+    pub fn start(store: Arc<Store>) -> io::Result<Self> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let shared = Arc::new(Shared { store, epoll, links: Mutex::default() });
+        let serving = Arc::clone(&shared);
+        thread::Builder::new()
+            .name("nbd-links".into())
+            .stack_size(256 << 10)
+            .spawn(move || serving.serve())?;
+        Ok(Service { shared })
+    }
+
+    /// A new link; what is returned is the member's end.
+    ///
+    /// # Errors
+    /// No descriptor is free.
+    pub fn new_link(&self) -> io::Result<OwnedFd> {
+        let (ours, theirs) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        let _ = sockopt::set_socket_send_buffer_size(&theirs, DATA_MAX);
+        self.shared.add(ours)?;
+        Ok(theirs)
+    }
+
+    /// Links that are open.
+    pub fn links(&self) -> usize {
+        lock(&self.shared.links).open.len()
+    }
+
+    /// A cluster is nobody's any more. `trim`: the server is told.
+    pub fn cluster_freed(&self, cluster: u32, told: Told) {
+        match told {
+            Told::Server => self.shared.store.trim_cluster(cluster.into()),
+            Told::Nobody => self.shared.store.forget_cluster(cluster.into()),
+        }
+    }
+
+    /// What happened since it was last asked.
+    pub fn take_events(&self) -> Vec<Event> {
+        self.shared.store.take_events()
+    }
+
+    /// What was counted.
+    pub fn statistics(&self) -> Statistics {
+        self.shared.store.statistics()
+    }
+
+    /// Takes leave of the server. Waits for it for half a second at most.
+    pub fn finish(&self) {
+        self.shared.store.finish(FAREWELL);
+    }
+}
+
+/// Who hears that a cluster is free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// It may give the space to others.
+    Server,
+    /// Only our tables shrink.
+    Nobody,
+}
+
+impl Shared {
+    fn add(&self, link: OwnedFd) -> io::Result<()> {
+        let _ = sockopt::set_socket_send_buffer_size(&link, DATA_MAX);
+        let link = Arc::new(link);
+        let mut links = lock(&self.links);
+        let token = links.next;
+        links.next += 1;
+        epoll::add(&self.epoll, &*link, epoll::EventData::new_u64(token), epoll::EventFlags::IN)?;
+        links.open.insert(token, link);
+        Ok(())
+    }
+
+    fn serve(&self) {
+        let mut events = Vec::with_capacity(READY);
+        let mut message = vec![0; REQUEST_BYTES + DATA_MAX];
+        loop {
+            events.clear();
+            match epoll::wait(&self.epoll, spare_capacity(&mut events), None) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(_) => return,
+            }
+            for event in &events {
+                let token = event.data.u64();
+                let Some(link) = lock(&self.links).open.get(&token).cloned() else { continue };
+                if self.take_request(&link, &mut message).is_none() {
+                    // It has ended, or says what nobody says.
+                    lock(&self.links).open.remove(&token);
+                    let _ = epoll::delete(&self.epoll, &*link);
+                }
+            }
+        }
+    }
+
+    /// Takes one request. `None`: the link is of no use any more.
+    fn take_request(&self, link: &Arc<OwnedFd>, message: &mut [u8]) -> Option<()> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+        let received = match recvmsg(&**link, &mut [IoSliceMut::new(message)], &mut ancillary, flags) {
+            Ok(received) => received,
+            Err(Errno::INTR | Errno::AGAIN) => return Some(()),
+            Err(_) => return None,
+        };
+        let carried = ancillary.drain().find_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(mut rights) => rights.next(),
+            _ => None,
+        });
+        let message = message.get(..received.bytes)?;
+        let request = Request::decode(message)?;
+        let Request { cookie, offset, length, .. } = request;
+        let data = &message[REQUEST_BYTES..];
+        let link = Arc::clone(link);
+        let (page, count) = (offset / PAGE as u64, u64::from(length) / PAGE as u64);
+        let is_pages = offset.is_multiple_of(PAGE as u64) && (length as usize).is_multiple_of(PAGE);
+        match request.command {
+            // Without a socket there is nothing to attach; the member's end fails at its first use.
+            Command::Attach => carried.into_iter().for_each(|link| drop(self.add(link))),
+            Command::Read if is_pages && data.is_empty() => {
+                self.store.read(page, count, Box::new(move |result| answer(&link, cookie, &result)));
+            }
+            Command::Write if is_pages && data.len() == length as usize => {
+                let done =
+                    move |result: Result<Vec<u8>, _>| answer(&link, cookie, &result.map(|_| Vec::new()));
+                self.store.write(page, data.to_vec(), Box::new(done));
+            }
+            Command::Read | Command::Write => {
+                answer(&link, cookie, &Err(RequestError::Range { offset, length: length.into() }));
+            }
+        }
+        Some(())
+    }
+}
+
+/// Answers on a link. It never blocks: a link has one answer under way at most, for which there is room.
+fn answer(link: &OwnedFd, cookie: u64, result: &Result<Vec<u8>, RequestError>) {
+    let reply = |error: Errno| Reply { error: error.raw_os_error() as u32, cookie }.encode();
+    let done = Reply { error: 0, cookie }.encode();
+    let failed;
+    let bytes: &[u8] = match result {
+        Ok(data) if data.is_empty() => &done,
+        Ok(data) => data,
+        Err(error) => {
+            failed = reply(errno(*error));
+            &failed
+        }
+    };
+    // A member that is gone needs no answer.
+    let _ = send(link, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+}
+
+/// How a failure looks to a member.
+const fn errno(error: RequestError) -> Errno {
+    match error {
+        RequestError::Server(28) => Errno::NOSPC,
+        RequestError::Server(_) | RequestError::Stopped => Errno::IO,
+        RequestError::TimedOut => Errno::TIMEDOUT,
+        RequestError::Away => Errno::HOSTDOWN,
+        RequestError::Replaced(_) => Errno::NODEV,
+        RequestError::Range { .. } => Errno::INVAL,
+        RequestError::Unsupported => Errno::NOTSUP,
+        RequestError::Forged => Errno::BADMSG,
+        RequestError::Missing => Errno::NODATA,
+    }
+}

@@ -1,0 +1,385 @@
+//! Pages of swap on an export: slots of 4096 bytes from its second megabyte on, encrypted or as they are.
+//!
+//! Of a page that is encrypted 24 bytes stay in memory ([`Seal`]), in tables of 512 pages that come with the first page of a
+//! cluster and go when it is given up.
+
+use crate::client::{AnyContents, Client, Event, Operation, Settings, Statistics};
+use crate::error::{ConnectError, RequestError};
+use crate::identity::{BEAT, Mark};
+use crate::key::KeyError;
+use crate::seal::{Seal, Sealer};
+use crate::session::Session;
+use crate::tls::Tls;
+use crate::uri::Uri;
+use crate::wire::{Command, ExportFlags};
+use std::collections::HashMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// Bytes of a page.
+pub const PAGE: usize = 4096;
+/// Bytes before the first slot: the mark's block, and what makes the rest lie well.
+pub const FIRST: u64 = 1 << 20;
+/// Pages of a cluster: what is given up together.
+pub const CLUSTER_PAGES: u64 = 512;
+/// Most pages of one request.
+pub const PAGES_MAX: usize = 64;
+/// How long a step of connecting may take at the start.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Are pages encrypted?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encryption {
+    /// Under a random key in locked memory.
+    Random,
+    /// They leave as they are.
+    None,
+}
+
+/// An export that was looked at, is marked as ours, and is still connected. Holds no thread, so it may be carried over a fork.
+pub struct Prepared {
+    uri: Uri,
+    tls: Option<Tls>,
+    session: Session,
+    mark: Mark,
+    encryption: Encryption,
+    settings: Settings,
+}
+
+impl Prepared {
+    /// Connects, makes sure that the export can serve, and marks it. Nothing is written to it if it cannot.
+    ///
+    /// # Errors
+    /// [`ConnectError`], whose message says what to do.
+    pub fn new(uri: Uri, encryption: Encryption, settings: Settings) -> Result<Self, ConnectError> {
+        if encryption == Encryption::Random {
+            // Whether there can be a key is better known now than when the program runs.
+            Sealer::new([0; 16])?;
+        }
+        let tls = uri.tls.as_ref().map(|names| Tls::new(&uri, names)).transpose()?;
+        let mut session = Session::connect(&uri, tls.as_ref(), PATIENCE)?;
+        let agreed = &session.agreed;
+        let least = FIRST + CLUSTER_PAGES * PAGE as u64;
+        if agreed.flags.has(ExportFlags::READ_ONLY) {
+            return Err(ConnectError::ReadOnly);
+        }
+        if agreed.size < least {
+            return Err(ConnectError::TooSmall { bytes: agreed.size, least });
+        }
+        if agreed.block > PAGE as u32 {
+            return Err(ConnectError::LargeBlocks(agreed.block));
+        }
+        if agreed.request_max < (PAGES_MAX * PAGE) as u32 {
+            return Err(ConnectError::SmallRequests(agreed.request_max));
+        }
+        let mark = Mark::take(&mut session)?;
+        Ok(Prepared { uri, tls, session, mark, encryption, settings })
+    }
+
+    /// Bytes of slots that the export has.
+    pub fn bytes(&self) -> u64 {
+        self.session.agreed.size - FIRST
+    }
+
+    /// Can clusters be given up?
+    pub fn can_trim(&self) -> bool {
+        self.session.agreed.flags.has(ExportFlags::TRIM)
+    }
+
+    /// The connection's descriptor, to be kept open.
+    pub fn descriptor(&self) -> rustix::fd::BorrowedFd<'_> {
+        self.session.descriptor()
+    }
+
+    /// Where it is.
+    pub fn uri(&self) -> &Uri {
+        &self.uri
+    }
+
+    /// Begins: threads are started, the key is made.
+    ///
+    /// # Errors
+    /// [`KeyError`].
+    pub fn start(self) -> Result<Arc<Store>, KeyError> {
+        let sealer = match self.encryption {
+            Encryption::Random => Some(Sealer::new(self.mark.id())?),
+            Encryption::None => None,
+        };
+        let mark = Arc::new(self.mark);
+        let known = Arc::clone(&mark);
+        let (trims, trimmed) = mpsc::channel();
+        let client = Client::start(self.uri, self.tls, self.session, self.settings, known);
+        let store = Arc::new(Store {
+            client,
+            mark,
+            sealer,
+            seals: Mutex::default(),
+            writing: Mutex::default(),
+            written: Condvar::new(),
+            pulse: Arc::default(),
+            beats: Mutex::new(None),
+            trims,
+        });
+        let trimming = Arc::downgrade(&store);
+        let trim = move || {
+            for cluster in trimmed {
+                let Some(store) = trimming.upgrade() else { return };
+                store.trim(cluster);
+            }
+        };
+        let _ = thread::Builder::new().name("nbd-trim".into()).stack_size(64 << 10).spawn(trim);
+        let (beating, pulse) = (Arc::downgrade(&store), Arc::clone(&store.pulse));
+        let beats = thread::Builder::new().name("nbd-mark".into()).stack_size(64 << 10).spawn(move || {
+            // It does not keep the store while it waits.
+            while pulse.wait() == Beating::Yes
+                && let Some(store) = beating.upgrade()
+            {
+                // One that fails is followed by the next.
+                let _ = store.mark.beat(&store.client);
+            }
+        });
+        *lock(&store.beats) = beats.ok();
+        Ok(store)
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Beating {
+    #[default]
+    Yes,
+    No,
+}
+
+/// Whether the mark is to be counted on.
+#[derive(Default)]
+struct Pulse {
+    beating: Mutex<Beating>,
+    stopped: Condvar,
+}
+
+impl Pulse {
+    /// Waits for the next beat, or for the end.
+    fn wait(&self) -> Beating {
+        let beating = lock(&self.beating);
+        let waited = self.stopped.wait_timeout_while(beating, BEAT, |beating| *beating == Beating::Yes);
+        *waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    fn stop(&self) {
+        *lock(&self.beating) = Beating::No;
+        self.stopped.notify_all();
+    }
+}
+
+/// Is told how reading or writing ended; as [`crate::client::Done`].
+pub type Done = Box<dyn FnOnce(Result<Vec<u8>, RequestError>) + Send>;
+
+/// Seals of a cluster's pages.
+type Seals = Box<[Seal; CLUSTER_PAGES as usize]>;
+
+/// The pages.
+pub struct Store {
+    client: Client,
+    mark: Arc<Mark>,
+    sealer: Option<Sealer>,
+    seals: Mutex<HashMap<u64, Seals>>,
+    /// Ranges of slots that are being written or given up. Two that overlap are not sent at a time: a server may do them in
+    /// any order, and one that is sent again must not come after a later one.
+    writing: Mutex<Vec<(u64, u64)>>,
+    written: Condvar,
+    pulse: Arc<Pulse>,
+    beats: Mutex<Option<JoinHandle<()>>>,
+    /// Clusters that the server is to be told of; their ranges are in `writing`.
+    trims: mpsc::Sender<u64>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Store {
+    /// Bytes of tables in memory.
+    pub fn table_bytes(&self) -> usize {
+        lock(&self.seals).len() * size_of::<[Seal; CLUSTER_PAGES as usize]>()
+    }
+
+    /// What happened since it was last asked.
+    pub fn take_events(&self) -> Vec<Event> {
+        self.client.take_events()
+    }
+
+    /// What was counted.
+    pub fn statistics(&self) -> Statistics {
+        self.client.statistics()
+    }
+
+    /// Writes whole pages, [`PAGES_MAX`] at most, to slots from `first` on. Waits while an overlapping write is under way, and while too
+    /// much is. If it fails nothing can be read there.
+    pub fn write(self: &Arc<Self>, first: u64, mut pages: Vec<u8>, done: Done) {
+        let count = (pages.len() / PAGE) as u64;
+        let Some(offset) = place(first, count, pages.len()) else {
+            return done(Err(RequestError::Range { offset: first, length: pages.len() as u64 }));
+        };
+        self.begin_writing(first, count);
+        let mut seals = [Seal::default(); PAGES_MAX];
+        if let Some(sealer) = &self.sealer {
+            // What was there can be read no more from now on.
+            self.set_seals(first, &seals[..count as usize]);
+            for ((index, page), seal) in (0..).zip(pages.chunks_exact_mut(PAGE)).zip(&mut seals) {
+                *seal = sealer.seal(first + index, page);
+            }
+        }
+        let (store, length) = (Arc::clone(self), pages.len() as u32);
+        let operation = Operation { command: Command::Write, flags: 0, offset, length, data: pages };
+        self.client.submit(
+            operation,
+            Box::new(move |result| {
+                if result.is_ok() && store.sealer.is_some() {
+                    store.set_seals(first, &seals[..count as usize]);
+                }
+                store.end_writing(first, count);
+                done(result);
+            }),
+        );
+    }
+
+    /// Reads pages, [`PAGES_MAX`] at most, from slots from `first` on.
+    pub fn read(self: &Arc<Self>, first: u64, count: u64, done: Done) {
+        let bytes = (count as usize).saturating_mul(PAGE);
+        let Some(offset) = place(first, count, bytes) else {
+            return done(Err(RequestError::Range { offset: first, length: bytes as u64 }));
+        };
+        let store = Arc::clone(self);
+        let length = bytes as u32;
+        let operation = Operation { command: Command::Read, flags: 0, offset, length, data: Vec::new() };
+        self.client.submit(
+            operation,
+            Box::new(move |result| done(result.and_then(|pages| store.open(first, count, pages)))),
+        );
+    }
+
+    fn open(&self, first: u64, count: u64, mut pages: Vec<u8>) -> Result<Vec<u8>, RequestError> {
+        let Some(sealer) = &self.sealer else { return Ok(pages) };
+        let seals = self.seals(first, count);
+        for ((slot, page), seal) in (first..).zip(pages.chunks_exact_mut(PAGE)).zip(&seals) {
+            if !seal.is_written() {
+                return Err(RequestError::Missing);
+            }
+            sealer.open(slot, seal, page).map_err(|_| RequestError::Forged)?;
+        }
+        Ok(pages)
+    }
+
+    /// Gives a cluster up: it can be read no more, and the server may forget it. Does not wait; who writes to the cluster afterwards
+    /// waits for the server to have forgotten it.
+    pub fn trim_cluster(&self, cluster: u64) {
+        self.forget_cluster(cluster);
+        let (first, count) = (cluster * CLUSTER_PAGES, CLUSTER_PAGES);
+        if !self.client.agreed().flags.has(ExportFlags::TRIM) {
+            return;
+        }
+        let mut writing = lock(&self.writing);
+        // What a member that was killed is still writing there will be overwritten or stay: only space is lost.
+        if !writing.iter().any(|range| overlap(*range, first, count)) {
+            writing.push((first, first + count));
+            drop(writing);
+            if self.trims.send(cluster).is_err() {
+                self.end_writing(first, count);
+            }
+        }
+    }
+
+    fn trim(self: &Arc<Self>, cluster: u64) {
+        let (first, count) = (cluster * CLUSTER_PAGES, CLUSTER_PAGES);
+        let store = Arc::clone(self);
+        let (offset, length) = (FIRST + first * PAGE as u64, (CLUSTER_PAGES as usize * PAGE) as u32);
+        let operation = Operation { command: Command::Trim, flags: 0, offset, length, data: Vec::new() };
+        // A server that does not do it keeps the space until the end.
+        self.client.submit(operation, Box::new(move |_| store.end_writing(first, count)));
+    }
+
+    /// Forgets what a cluster held, without a word to the server.
+    pub fn forget_cluster(&self, cluster: u64) {
+        lock(&self.seals).remove(&cluster);
+    }
+
+    fn begin_writing(&self, first: u64, count: u64) {
+        let mut writing = lock(&self.writing);
+        while writing.iter().any(|range| overlap(*range, first, count)) {
+            writing = self.written.wait(writing).unwrap_or_else(PoisonError::into_inner);
+        }
+        writing.push((first, first + count));
+    }
+
+    fn end_writing(&self, first: u64, count: u64) {
+        let mut writing = lock(&self.writing);
+        if let Some(index) = writing.iter().position(|range| *range == (first, first + count)) {
+            writing.swap_remove(index);
+        }
+        drop(writing);
+        self.written.notify_all();
+    }
+
+    fn set_seals(&self, first: u64, seals: &[Seal]) {
+        let mut tables = lock(&self.seals);
+        for (slot, seal) in (first..).zip(seals) {
+            let table = tables
+                .entry(slot / CLUSTER_PAGES)
+                .or_insert_with(|| Box::new([Seal::default(); CLUSTER_PAGES as usize]));
+            table[(slot % CLUSTER_PAGES) as usize] = *seal;
+        }
+    }
+
+    fn seals(&self, first: u64, count: u64) -> Vec<Seal> {
+        let tables = lock(&self.seals);
+        let of = |slot: u64| {
+            let table = tables.get(&(slot / CLUSTER_PAGES));
+            table.map_or_else(Seal::default, |table| table[(slot % CLUSTER_PAGES) as usize])
+        };
+        (first..first + count).map(of).collect()
+    }
+
+    /// Takes the mark off and takes leave of the server, as far as it answers within `patience`.
+    pub fn finish(self: &Arc<Self>, patience: Duration) {
+        self.pulse.stop();
+        let beats = lock(&self.beats).take();
+        let store = Arc::clone(self);
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let ends = thread::spawn(move || {
+            // The last count must not come after the end of the mark.
+            let _ = beats.map(JoinHandle::join);
+            let _ = store.mark.erase(&store.client);
+            let _ = sender.send(());
+        });
+        if receiver.recv_timeout(patience).is_ok() {
+            let _ = ends.join();
+        }
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        self.pulse.stop();
+    }
+}
+
+fn overlap((from, to): (u64, u64), first: u64, count: u64) -> bool {
+    from < first + count && first < to
+}
+
+/// Where slots lie on the export; `None` for what no request may be.
+fn place(first: u64, count: u64, bytes: usize) -> Option<u64> {
+    let fits = count > 0 && count <= PAGES_MAX as u64 && bytes == count as usize * PAGE;
+    first.checked_mul(PAGE as u64)?.checked_add(FIRST).filter(|_| fits)
+}
+
+/// A client of an export whose contents are nobody's business, for measurements and tests of the protocol alone.
+///
+/// # Errors
+/// [`ConnectError`].
+pub fn plain_client(uri: &Uri, settings: Settings) -> Result<Client, ConnectError> {
+    let tls = uri.tls.as_ref().map(|names| Tls::new(uri, names)).transpose()?;
+    let session = Session::connect(uri, tls.as_ref(), PATIENCE)?;
+    Ok(Client::start(uri.clone(), tls, session, settings, Arc::new(AnyContents)))
+}

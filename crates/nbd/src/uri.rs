@@ -1,0 +1,268 @@
+//! Where an export is: the NBD project's URI specification (`doc/uri.md`).
+//!
+//! | URI | Where |
+//! |---|---|
+//! | `nbd://HOST[:PORT]/[EXPORT]` | TCP; port 10809 unless given; `HOST` a name, an IPv4 address, or an IPv6 one in brackets |
+//! | `nbd+unix:///[EXPORT]?socket=PATH` | a Unix socket |
+//! | `nbds://...`, `nbds+unix://...` | the same with TLS |
+//!
+//! With TLS the query may have `tls-certificates=DIR` (with `ca-cert.pem`, and `client-cert.pem` and `client-key.pem` if the server
+//! wants to know the client) and `tls-hostname=NAME` (what the certificate must be for, if not `HOST`), as libnbd has them.
+
+use std::fmt;
+use std::path::PathBuf;
+
+/// The port of NBD.
+pub const PORT: u16 = 10809;
+/// Most bytes of an export's name (the protocol's own bound).
+pub const EXPORT_MAX: usize = 4096;
+
+/// How the server is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// A name or an address, and a port.
+    Tcp {
+        /// Without brackets.
+        host: String,
+        /// The port.
+        port: u16,
+    },
+    /// A socket's path.
+    Unix(PathBuf),
+}
+
+/// What is wanted of TLS.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TlsNames {
+    /// The directory of certificates; none: the system's authorities, and no certificate of our own.
+    pub certificates: Option<PathBuf>,
+    /// Whom the server's certificate must name, if not the host.
+    pub hostname: Option<String>,
+}
+
+/// An export's place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Uri {
+    /// The server.
+    pub address: Address,
+    /// The export's name; empty for the server's default.
+    pub export: String,
+    /// With TLS?
+    pub tls: Option<TlsNames>,
+}
+
+/// What is wrong with a URI.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UriError {
+    /// Not one of ours.
+    #[error("it begins with none of nbd://, nbds://, nbd+unix:// and nbds+unix://")]
+    Scheme,
+    /// Nobody to connect to.
+    #[error("it names no host: write nbd://HOST[:PORT]/EXPORT, or nbd+unix:///EXPORT?socket=PATH")]
+    NoHost,
+    /// A port that is none.
+    #[error("'{0}' is no port: give a number from 1 to 65535")]
+    Port(String),
+    /// A Unix socket without its path.
+    #[error("it names no socket: write nbd+unix:///EXPORT?socket=PATH")]
+    NoSocket,
+    /// A socket's path for TCP, or a host for a Unix socket.
+    #[error("a host and a socket exclude each other: nbd:// has a host, nbd+unix:/// has ?socket=PATH")]
+    HostAndSocket,
+    /// A `%` that is followed by no byte.
+    #[error("a % is not followed by two hexadecimal digits: write %25 for a percent sign")]
+    Percent,
+    /// What is decoded is no text.
+    #[error("the export's name is not UTF-8")]
+    NotText,
+    /// Too long a name.
+    #[error("the export's name has more than {EXPORT_MAX} bytes")]
+    ExportTooLong,
+    /// A parameter that is unknown, or given without TLS.
+    #[error(
+        "'{0}' is no parameter here; there are socket with nbd+unix, and tls-certificates and tls-hostname with nbds"
+    )]
+    Parameter(String),
+    /// TLS over a Unix socket has no host to compare with.
+    #[error("TLS over a Unix socket needs tls-hostname=NAME: whom the server's certificate must be for")]
+    NoHostname,
+}
+
+impl Uri {
+    /// Reads a URI.
+    ///
+    /// # Errors
+    /// [`UriError`], whose message says what to write instead.
+    pub fn parse(text: &str) -> Result<Self, UriError> {
+        let (scheme, rest) = text.split_once("://").ok_or(UriError::Scheme)?;
+        let (has_tls, is_unix) = match scheme {
+            "nbd" => (false, false),
+            "nbds" => (true, false),
+            "nbd+unix" => (false, true),
+            "nbds+unix" => (true, true),
+            _ => return Err(UriError::Scheme),
+        };
+        let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (authority, export) = place.split_once('/').unwrap_or((place, ""));
+        let export = decode_text(export)?;
+        if export.len() > EXPORT_MAX {
+            return Err(UriError::ExportTooLong);
+        }
+        let mut socket = None;
+        let mut tls = has_tls.then(TlsNames::default);
+        for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
+            let (key, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+            match (key, &mut tls) {
+                ("socket", _) if !is_unix => return Err(UriError::HostAndSocket),
+                ("socket", _) => socket = Some(path(decode(value)?)),
+                ("tls-certificates", Some(tls)) => tls.certificates = Some(path(decode(value)?)),
+                ("tls-hostname", Some(tls)) => tls.hostname = Some(decode_text(value)?),
+                _ => return Err(UriError::Parameter(key.to_owned())),
+            }
+        }
+        let address = if is_unix {
+            if !authority.is_empty() {
+                return Err(UriError::HostAndSocket);
+            }
+            let socket = socket.filter(|socket: &PathBuf| !socket.as_os_str().is_empty());
+            Address::Unix(socket.ok_or(UriError::NoSocket)?)
+        } else {
+            tcp(authority)?
+        };
+        if is_unix && tls.as_ref().is_some_and(|tls| tls.hostname.is_none()) {
+            return Err(UriError::NoHostname);
+        }
+        Ok(Uri { address, export, tls })
+    }
+}
+
+impl fmt::Display for Uri {
+    /// As it is written, without the parameters of TLS.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tls = if self.tls.is_some() { "s" } else { "" };
+        match &self.address {
+            Address::Tcp { host, port } => {
+                let (open, close) = if host.contains(':') { ("[", "]") } else { ("", "") };
+                write!(f, "nbd{tls}://{open}{host}{close}")?;
+                if *port != PORT {
+                    write!(f, ":{port}")?;
+                }
+                write!(f, "/{}", self.export)
+            }
+            Address::Unix(socket) => {
+                write!(f, "nbd{tls}+unix:///{}?socket={}", self.export, socket.display())
+            }
+        }
+    }
+}
+
+fn tcp(authority: &str) -> Result<Address, UriError> {
+    let (host, port) = match authority.strip_prefix('[') {
+        Some(rest) => {
+            let (host, after) = rest.split_once(']').ok_or(UriError::NoHost)?;
+            let port = match after.strip_prefix(':') {
+                Some(port) => Some(port),
+                None if after.is_empty() => None,
+                None => return Err(UriError::Port(after.to_owned())),
+            };
+            (host, port)
+        }
+        None => match authority.split_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (authority, None),
+        },
+    };
+    if host.is_empty() {
+        return Err(UriError::NoHost);
+    }
+    let number = |port: &str| port.parse().ok().filter(|&port: &u16| port != 0);
+    let port = match port {
+        None | Some("") => PORT,
+        Some(port) => number(port).ok_or_else(|| UriError::Port(port.to_owned()))?,
+    };
+    Ok(Address::Tcp { host: decode_text(host)?, port })
+}
+
+fn path(bytes: Vec<u8>) -> PathBuf {
+    use std::os::unix::ffi::OsStringExt;
+    std::ffi::OsString::from_vec(bytes).into()
+}
+
+fn decode_text(text: &str) -> Result<String, UriError> {
+    String::from_utf8(decode(text)?).map_err(|_| UriError::NotText)
+}
+
+fn decode(text: &str) -> Result<Vec<u8>, UriError> {
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut bytes = text.bytes();
+    while let Some(byte) = bytes.next() {
+        if byte != b'%' {
+            decoded.push(byte);
+            continue;
+        }
+        let mut digit =
+            || bytes.next().and_then(|digit| char::from(digit).to_digit(16)).ok_or(UriError::Percent);
+        let (high, low) = (digit()?, digit()?);
+        decoded.push((high * 16 + low) as u8);
+    }
+    Ok(decoded)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn tcp_uri(host: &str, port: u16, export: &str) -> Uri {
+        Uri { address: Address::Tcp { host: host.into(), port }, export: export.into(), tls: None }
+    }
+
+    #[test]
+    fn what_the_specification_shows_is_understood() {
+        for (text, expected) in [
+            ("nbd://example.com", tcp_uri("example.com", PORT, "")),
+            ("nbd://example.com:10810/", tcp_uri("example.com", 10810, "")),
+            ("nbd://[::1]:7/a/b", tcp_uri("::1", 7, "a/b")),
+            ("nbd://192.0.2.1/with%20blank%25", tcp_uri("192.0.2.1", PORT, "with blank%")),
+        ] {
+            assert_eq!(Uri::parse(text).as_ref(), Ok(&expected), "{text}");
+        }
+        let unix = Uri::parse("nbd+unix:///disk?socket=/run/a%20b").expect("valid");
+        assert_eq!((unix.address, unix.export.as_str()), (Address::Unix("/run/a b".into()), "disk"));
+        let tls = Uri::parse("nbds://host/?tls-certificates=/etc/pki&tls-hostname=other").expect("valid");
+        let names = TlsNames { certificates: Some("/etc/pki".into()), hostname: Some("other".into()) };
+        assert_eq!(tls.tls, Some(names));
+    }
+
+    #[test]
+    fn each_mistake_has_its_message() {
+        for (text, expected) in [
+            ("http://host/", UriError::Scheme),
+            ("nbd:host", UriError::Scheme),
+            ("nbd:///export", UriError::NoHost),
+            ("nbd://[::1", UriError::NoHost),
+            ("nbd://host:0/", UriError::Port("0".into())),
+            ("nbd://host:70000/", UriError::Port("70000".into())),
+            ("nbd://[::1]x/", UriError::Port("x".into())),
+            ("nbd+unix:///x", UriError::NoSocket),
+            ("nbd+unix:///x?socket=", UriError::NoSocket),
+            ("nbd+unix://host/x?socket=/s", UriError::HostAndSocket),
+            ("nbd://host/?socket=/s", UriError::HostAndSocket),
+            ("nbd://host/%2", UriError::Percent),
+            ("nbd://host/%zz", UriError::Percent),
+            ("nbd://host/%ff", UriError::NotText),
+            ("nbd://host/?tls-hostname=x", UriError::Parameter("tls-hostname".into())),
+            ("nbds://host/?colour=red", UriError::Parameter("colour".into())),
+            ("nbds+unix:///x?socket=/s", UriError::NoHostname),
+        ] {
+            assert_eq!(Uri::parse(text), Err(expected), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_makes_it_panic(text in "(nbds?(\\+unix)?://)?[a-z\\[\\]:/?&=%0-9]{0,40}") {
+            let _ = Uri::parse(&text);
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Pages of swap on real servers: encrypted, known again, and never wrong.
+
+mod common;
+
+use common::{Place, Server, has, until};
+use folioswap_group::swap_link::{Command, Reply, Request};
+use folioswap_nbd::client::{Event, Settings};
+use folioswap_nbd::error::{ConnectError, Replaced, RequestError};
+use folioswap_nbd::service::Service;
+use folioswap_nbd::store::{Encryption, FIRST, PAGE, Prepared, Store};
+use rustix::fd::OwnedFd;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+const MIB: u64 = 1 << 20;
+const PLANTED: &[u8] = b"planted: nobody may find this anywhere ";
+
+fn prepare(place: &Place, encryption: Encryption) -> Result<Prepared, ConnectError> {
+    let settings = Settings { timeout: Duration::from_secs(2), ..Settings::default() };
+    Prepared::new(place.uri(""), encryption, settings)
+}
+
+fn open(place: &Place, encryption: Encryption) -> Arc<Store> {
+    prepare(place, encryption).expect("prepared").start().expect("a key")
+}
+
+fn write(store: &Arc<Store>, slot: u64, pages: Vec<u8>) -> Result<(), RequestError> {
+    let (sender, receiver) = mpsc::channel();
+    store.write(slot, pages, Box::new(move |result| drop(sender.send(result))));
+    receiver.recv().expect("an answer").map(drop)
+}
+
+fn read(store: &Arc<Store>, slot: u64, count: u64) -> Result<Vec<u8>, RequestError> {
+    let (sender, receiver) = mpsc::channel();
+    store.read(slot, count, Box::new(move |result| drop(sender.send(result))));
+    receiver.recv().expect("an answer")
+}
+
+fn planted(number: u64) -> Vec<u8> {
+    let text = [PLANTED, format!("{number:8} ").as_bytes()].concat();
+    text.iter().copied().cycle().take(PAGE).collect()
+}
+
+fn holds_planted(bytes: &[u8]) -> bool {
+    bytes.windows(PLANTED.len()).any(|window| window == PLANTED)
+}
+
+#[test]
+fn what_is_encrypted_cannot_be_read_there_and_what_was_changed_not_here() {
+    if !has("nbdkit") {
+        return;
+    }
+    let place = Place::new();
+    let disk = place.disk(64 * MIB);
+    let _server = Server::nbdkit(&place, &["file", &disk.display().to_string()]);
+    let store = open(&place, Encryption::Random);
+    for slot in 0..100 {
+        write(&store, slot, planted(slot)).expect("written");
+    }
+    write(&store, 512, [planted(1), planted(2), planted(3)].concat()).expect("written");
+    for slot in 0..100 {
+        assert_eq!(read(&store, slot, 1), Ok(planted(slot)));
+    }
+    assert_eq!(read(&store, 512, 3), Ok([planted(1), planted(2), planted(3)].concat()));
+    assert!(!holds_planted(&fs::read(&disk).expect("it")), "readable on the server");
+    let file = fs::OpenOptions::new().read(true).write(true).open(&disk).expect("it");
+    let at = |slot: u64| FIRST + slot * PAGE as u64;
+    let mut page = vec![0; PAGE];
+    // Moved, damaged, lost, and old.
+    file.read_exact_at(&mut page, at(1)).expect("read");
+    file.write_all_at(&page, at(2)).expect("written");
+    file.write_all_at(&[0xff], at(3) + 77).expect("written");
+    file.write_all_at(&[0; PAGE], at(4)).expect("written");
+    file.read_exact_at(&mut page, at(5)).expect("read");
+    write(&store, 5, planted(5)).expect("written");
+    file.write_all_at(&page, at(5)).expect("written");
+    for slot in 2..=5 {
+        assert_eq!(read(&store, slot, 1), Err(RequestError::Forged), "{slot}");
+    }
+    assert_eq!(read(&store, 1, 1), Ok(planted(1)));
+    assert_eq!(read(&store, 200, 1), Err(RequestError::Missing));
+    assert_eq!(read(&store, 1, 2), Err(RequestError::Forged), "one of them");
+    // A cluster that was given up is nobody's.
+    let before = store.table_bytes();
+    store.trim_cluster(1);
+    assert!(store.table_bytes() < before);
+    assert_eq!(read(&store, 512, 1), Err(RequestError::Missing));
+    write(&store, 512, planted(9)).expect("written after the trim");
+    assert_eq!(read(&store, 512, 1), Ok(planted(9)));
+    assert_eq!(store.take_events(), []);
+    store.finish(Duration::from_secs(5));
+    file.read_exact_at(&mut page, 0).expect("read");
+    assert!(page.iter().all(|&byte| byte == 0), "the mark is off");
+}
+
+#[test]
+fn without_encryption_pages_are_there_as_they_are() {
+    if !has("nbdkit") {
+        return;
+    }
+    let place = Place::new();
+    let disk = place.disk(8 * MIB);
+    let _server = Server::nbdkit(&place, &["file", &disk.display().to_string()]);
+    let store = open(&place, Encryption::None);
+    write(&store, 7, planted(7)).expect("written");
+    assert_eq!(read(&store, 7, 1), Ok(planted(7)));
+    assert!(holds_planted(&fs::read(&disk).expect("it")));
+    assert!(matches!(read(&store, 1 << 40, 1), Err(RequestError::Range { .. })));
+}
+
+#[test]
+fn an_empty_or_older_export_is_not_the_one_that_was() {
+    if !has("nbdkit") {
+        return;
+    }
+    for encryption in [Encryption::Random, Encryption::None] {
+        let place = Place::new();
+        let server = Server::nbdkit(&place, &["memory", "64M"]);
+        let store = open(&place, encryption);
+        write(&store, 0, planted(0)).expect("written");
+        drop(server);
+        let _server = Server::nbdkit(&place, &["memory", "64M"]);
+        let failed = read(&store, 0, 1);
+        assert_eq!(failed, Err(RequestError::Replaced(Replaced::Mark)));
+        let events = store.take_events();
+        assert!(events.contains(&Event::Replaced(Replaced::Mark)), "{events:?}");
+        assert!(write(&store, 1, planted(1)).is_err(), "it stays so");
+    }
+    let place = Place::new();
+    let disk = place.disk(64 * MIB);
+    let words = ["file", &disk.display().to_string()];
+    let server = Server::nbdkit(&place, &words);
+    let store = open(&place, Encryption::None);
+    let old = fs::read(&disk).expect("it");
+    until("a beat", || fs::read(&disk).expect("it")[..4096] != old[..4096]);
+    // The beat that was just seen may not be confirmed yet.
+    std::thread::sleep(Duration::from_millis(50));
+    drop(server);
+    fs::write(&disk, old).expect("written");
+    let _server = Server::nbdkit(&place, &words);
+    let failed = read(&store, 0, 1);
+    assert!(matches!(failed, Err(RequestError::Replaced(Replaced::Older { .. }))), "{failed:?}");
+}
+
+#[test]
+fn a_server_that_is_away_is_waited_for_and_then_not() {
+    if !has("nbdkit") {
+        return;
+    }
+    let place = Place::new();
+    let disk = place.disk(64 * MIB).display().to_string();
+    let server = Server::nbdkit(&place, &["file", &disk]);
+    let store = open(&place, Encryption::Random);
+    write(&store, 0, planted(0)).expect("written");
+    drop(server);
+    assert_eq!(read(&store, 0, 1), Err(RequestError::Away));
+    let began = std::time::Instant::now();
+    assert_eq!(read(&store, 0, 1), Err(RequestError::Away));
+    assert!(began.elapsed() < Duration::from_millis(500), "at once, since it was away for too long");
+    let _server = Server::nbdkit(&place, &["file", &disk]);
+    until("an answer", || read(&store, 0, 1).is_ok());
+    assert_eq!(read(&store, 0, 1), Ok(planted(0)));
+    let events = store.take_events();
+    assert!(matches!(events[..], [Event::Away(_), Event::Back(_)]), "{events:?}");
+}
+
+#[test]
+fn an_export_that_cannot_serve_is_refused_and_not_touched() {
+    if !has("nbdkit") {
+        return;
+    }
+    let refused = |words: &[&str]| {
+        let place = Place::new();
+        let _server = Server::nbdkit(&place, words);
+        prepare(&place, Encryption::Random).err().expect("refused")
+    };
+    assert!(matches!(refused(&["memory", "2M"]), ConnectError::TooSmall { bytes: 2_097_152, .. }));
+    assert!(matches!(refused(&["-r", "memory", "64M"]), ConnectError::ReadOnly));
+    let place = Place::new();
+    let disk = place.disk(64 * MIB);
+    let file = fs::OpenOptions::new().write(true).open(&disk).expect("it");
+    file.write_all_at(b"LABELONE", 512).expect("written");
+    let before = fs::read(&disk).expect("it");
+    let server = Server::nbdkit(&place, &["file", &disk.display().to_string()]);
+    assert!(matches!(prepare(&place, Encryption::None).err(), Some(ConnectError::Foreign)));
+    assert!(fs::read(&disk).expect("it") == before);
+    // One that another run has, and one that a run left behind.
+    file.write_all_at(&[0; 8], 512).expect("written");
+    let store = open(&place, Encryption::None);
+    assert!(matches!(prepare(&place, Encryption::None).err(), Some(ConnectError::InUse)));
+    drop((store, server));
+    let _server = Server::nbdkit(&place, &["file", &disk.display().to_string()]);
+    prepare(&place, Encryption::None).expect("taken over");
+}
+
+#[test]
+fn members_are_answered_on_each_of_their_links() {
+    if !has("nbdkit") {
+        return;
+    }
+    let place = Place::new();
+    let _server = Server::nbdkit(&place, &["memory", "64M"]);
+    let service = Service::start(open(&place, Encryption::Random)).expect("started");
+    let link = service.new_link().expect("a link");
+    let ask = |link: &OwnedFd, command, cookie, offset, length, data: &[u8]| {
+        let request = Request { command, cookie, offset, length }.encode();
+        send(link, &[&request[..], data].concat(), SendFlags::NOSIGNAL).expect("sent");
+        let mut answer = vec![0; 256 << 10];
+        let (_, received) = recv(link, &mut answer[..], RecvFlags::empty()).expect("an answer");
+        answer.truncate(received);
+        answer
+    };
+    let pages: Vec<u8> = (0..64).flat_map(planted).collect();
+    let done = ask(&link, Command::Write, 9, 8 << 20, 256 << 10, &pages);
+    assert_eq!(Reply::decode(&done), Some(Reply { error: 0, cookie: 9 }));
+    assert!(ask(&link, Command::Read, 10, 8 << 20, 256 << 10, &[]) == pages);
+    let other = service.new_link().expect("a link");
+    assert!(ask(&other, Command::Read, 1, (8 << 20) + 4096, 4096, &[]) == planted(1));
+    for (offset, length) in [(1, 4096), (0, 100), (1 << 50, 4096)] {
+        let refused = Reply::decode(&ask(&link, Command::Read, 2, offset, length, &[])).expect("a reply");
+        assert_eq!(refused, Reply { error: 22, cookie: 2 });
+    }
+    let missing = Reply::decode(&ask(&link, Command::Read, 3, 0, 4096, &[])).expect("a reply");
+    assert_eq!(missing.error, 61, "ENODATA");
+    // Who dies in the middle, or talks nonsense, ends nothing but its own links.
+    let dying = service.new_link().expect("a link");
+    let request = Request { command: Command::Read, cookie: 1, offset: 8 << 20, length: 4096 }.encode();
+    send(&dying, &request, SendFlags::NOSIGNAL).expect("sent");
+    drop(dying);
+    let mad = service.new_link().expect("a link");
+    send(&mad, &[7; 28], SendFlags::NOSIGNAL).expect("sent");
+    until("two links", || service.links() == 2);
+    assert!(ask(&other, Command::Read, 4, 8 << 20, 4096, &[]) == planted(0));
+    service.finish();
+}
