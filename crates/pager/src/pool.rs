@@ -96,6 +96,12 @@ impl Pool {
         self.all().len()
     }
 
+    /// Bytes of huge pages that wait.
+    pub(crate) fn bytes(&self) -> u64 {
+        let holds = |state: &&AtomicU8| state.load(Relaxed) != EMPTY;
+        (self.all().iter().filter(holds).count() * BLOCK) as u64
+    }
+
     /// In a child: nothing is there.
     pub(crate) fn forget(&self) {
         self.states.iter().for_each(|state| state.store(EMPTY, Relaxed));
