@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenFull {
-    /// The limit gives way, a sixteenth at a time, so that the program goes on; [`crate::Statistics::limit`] and
+    /// The limit gives way, a quarter at a time, so that the program goes on; [`crate::Statistics::limit`] and
     /// [`crate::Statistics::times_exceeded`] say so. [`crate::Swap::set_limit`] sets it back.
     #[default]
     Exceed,
@@ -48,7 +48,7 @@ impl Overcommit {
         }
         if charge >= limit / 16 * 15 {
             self.exceeded.fetch_add(1, Relaxed);
-            segment.header.limit_bytes.store(charge.max(limit) / 16 * 17, Relaxed);
+            segment.header.limit_bytes.store(charge.max(limit) / 4 * 5, Relaxed);
         }
     }
 }
