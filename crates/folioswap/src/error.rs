@@ -115,6 +115,11 @@ pub enum Error {
         /// The limit.
         limit: u64,
     },
+    /// The swap was not made for regions of [`crate::FaultMode::Sigbus`].
+    #[error(
+        "this swap was not made for regions of FaultMode::Sigbus: call `SwapBuilder::sigbus` before `build`"
+    )]
+    NoSigbus,
     /// [`crate::Swap::close`] was called.
     #[error("the swap is closed: make regions before `close`, or another `Swap`")]
     Closed,

@@ -32,6 +32,7 @@ mod overcommit;
 mod pager;
 mod pin;
 mod region;
+mod sigbus;
 mod size;
 mod statistics;
 mod swap;

@@ -14,7 +14,7 @@ use folioswap_pager::embed::Embedding;
 use folioswap_pager::engine::Engine;
 use folioswap_pager::link;
 use folioswap_pager::sys::close_range;
-use folioswap_pager::uffd::Userfault;
+use folioswap_pager::uffd::{Faults, Userfault};
 use rustix::fd::{AsRawFd, OwnedFd, RawFd};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -32,6 +32,7 @@ pub(crate) struct Shared {
 
 /// What an engine's threads find open, by number.
 pub(crate) struct Descriptors {
+    pub(crate) faults: Faults,
     pub(crate) userfault: RawFd,
     pub(crate) pagemap: RawFd,
     /// Of each device; -1 for those without a file.
@@ -42,6 +43,8 @@ pub(crate) struct Descriptors {
 pub(crate) struct Pager {
     engine: &'static Engine,
     granting: Option<JoinHandle<()>>,
+    /// Where threads of the program serve faults, they find descriptors in the program's table.
+    _control: Option<OwnedFd>,
 }
 
 /// The two ends of the control connection.
@@ -61,7 +64,7 @@ impl Pager {
                 .map_err(Error::system("making a socket"))?;
         let control = Control { engines, ours };
         let engine = Engine::create_embedded().map_err(no_memory)?;
-        let (tell, told) = sync_channel(1);
+        let (faults, (tell, told)) = (descriptors.faults, sync_channel(1));
         let threads = Threads {
             engine,
             shared: Arc::clone(shared),
@@ -80,7 +83,8 @@ impl Pager {
         match started {
             Ok(granting) => {
                 engine.wait_until_running();
-                Ok(Pager { engine, granting: Some(granting) })
+                let keeps = faults == Faults::Signals;
+                Ok(Pager { engine, granting: Some(granting), _control: keeps.then_some(control.engines) })
             }
             Err(errno) => {
                 // SAFETY: no thread uses it, and nothing is managed.
@@ -137,8 +141,18 @@ impl Threads {
             pagemap: self.descriptors.pagemap,
             devices: &self.descriptors.devices,
         });
+        let faults = self.descriptors.faults;
+        if faults == Faults::Signals && engine.prepare_for_signals().is_err() {
+            let _ = tell.send(Err(Errno::NOMEM));
+            return;
+        }
         let handler = start_thread("folioswap-fault", move || {
-            // SAFETY: a thread of its own, without signals, the only one.
+            if faults == Faults::Signals {
+                // SAFETY: a thread of its own, without signals, the only one; prepared.
+                unsafe { engine.serve_events() };
+                return;
+            }
+            // SAFETY: as above.
             if unsafe { engine.serve_faults() }.is_err() {
                 fail("no memory for the buffers of its fault handler");
             }
@@ -173,7 +187,7 @@ impl Threads {
         if unsafe { libc::unshare(libc::CLONE_FILES) } != 0 {
             return Err(Errno::NOMEM);
         }
-        let Descriptors { userfault, pagemap, devices } = &self.descriptors;
+        let Descriptors { userfault, pagemap, devices, .. } = &self.descriptors;
         let mut kept = vec![2, *userfault, *pagemap, self.control, self.ours];
         kept.extend(devices.iter().map(|(_, descriptor)| *descriptor).filter(|descriptor| *descriptor >= 0));
         kept.sort_unstable();

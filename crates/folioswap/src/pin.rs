@@ -52,7 +52,7 @@ impl<'region> Pin<'region> {
             .map_err(|pinned| Error::PinTooLarge { bytes, pinned, limit })?;
         let mut pins = region.pins.0.lock().unwrap_or_else(PoisonError::into_inner);
         if !range.is_empty()
-            && let Err(errno) = inner.pager.engine().command(Command::Keep, range.start, range.end)
+            && let Err(errno) = region.engine.command(Command::Keep, range.start, range.end)
         {
             inner.pinned_bytes.fetch_sub(bytes, AcqRel);
             return Err(Error::System { doing: "pinning", errno });
@@ -74,7 +74,7 @@ impl Drop for Pin<'_> {
         }
         for piece in without(self.range.clone(), &pins) {
             // Without room for one more hole it stays pinned until the region is dropped.
-            let _ = inner.pager.engine().command(Command::Release, piece.start, piece.end);
+            let _ = self.region.engine.command(Command::Release, piece.start, piece.end);
         }
         inner.pinned_bytes.fetch_sub(self.range.len() as u64, AcqRel);
     }

@@ -3,8 +3,10 @@
 use crate::mapping::{Mapping, PAGE};
 use crate::pin::{Pin, Pins};
 use crate::swap::Inner;
-use crate::{Error, FaultMode, IntoBytes, touch};
+use crate::{Error, FaultMode, IntoBytes, sigbus, touch};
 use folioswap_pager::advice::Advice;
+use folioswap_pager::engine::Engine;
+use folioswap_pager::managed::Command;
 use std::fmt;
 use std::ops::{Bound, Range, RangeBounds};
 use std::ptr::NonNull;
@@ -36,6 +38,8 @@ use std::sync::Arc;
 pub struct Region {
     mapping: Mapping,
     length: usize,
+    mode: FaultMode,
+    pub(crate) engine: &'static Engine,
     pub(crate) pins: Pins,
     /// Last: the engine serves the mapping until it is gone.
     pub(crate) inner: Arc<Inner>,
@@ -52,8 +56,31 @@ impl fmt::Debug for Region {
 }
 
 impl Region {
-    pub(crate) fn new(inner: Arc<Inner>, mapping: Mapping, length: usize) -> Self {
-        Region { mapping, length, pins: Pins::default(), inner }
+    pub(crate) fn new(
+        inner: Arc<Inner>,
+        engine: &'static Engine,
+        mode: FaultMode,
+        mapping: Mapping,
+        length: usize,
+    ) -> Result<Self, Error> {
+        let region = Region { mapping, length, mode, engine, pins: Pins::default(), inner };
+        region.manage()?;
+        Ok(region)
+    }
+
+    /// Has the engine look after the mapping, all of which is zero or managed already.
+    fn manage(&self) -> Result<(), Error> {
+        let (start, end) = (self.mapping.address(), self.mapping.address() + self.mapping.bytes());
+        if self.mode == FaultMode::Sigbus {
+            sigbus::add(start, end, self.engine);
+        }
+        self.engine.command(Command::Manage, start, end).map_err(Error::system("having memory managed"))
+    }
+
+    fn forget(&self) {
+        if self.mode == FaultMode::Sigbus {
+            sigbus::remove(self.mapping.address());
+        }
     }
 
     /// Its length in bytes, as it was asked for.
@@ -76,7 +103,20 @@ impl Region {
     /// # Ok::<(), folioswap::Error>(())
     /// ```
     pub fn fault_mode(&self) -> FaultMode {
-        FaultMode::HandlerThreads
+        self.mode
+    }
+
+    /// Do system calls work on what is away of it? As [`crate::Swap::serves_system_calls`]; never with [`FaultMode::Sigbus`].
+    ///
+    /// ```
+    /// use folioswap::{FaultMode, Swap};
+    ///
+    /// let swap = Swap::builder().limit("64M").sigbus().build()?;
+    /// assert!(!swap.region_with(1, FaultMode::Sigbus)?.serves_system_calls());
+    /// # Ok::<(), folioswap::Error>(())
+    /// ```
+    pub fn serves_system_calls(&self) -> bool {
+        self.mode == FaultMode::HandlerThreads && self.inner.serves_system_calls()
     }
 
     /// Its first byte, for raw pointers that threads share (a virtual machine's memory). Whoever uses it keeps to Rust's rules for shared
@@ -196,7 +236,7 @@ impl Region {
     /// ```
     pub fn will_need(&self, range: impl RangeBounds<usize>) -> Result<(), Error> {
         let Range { start, end } = self.pages(range)?;
-        self.inner.pager.engine().for_pages_away(start, end, |page| {
+        self.engine.for_pages_away(start, end, |page| {
             // SAFETY: within the region.
             unsafe { touch::read(page) };
         });
@@ -340,10 +380,11 @@ impl Region {
         let length = length as usize;
         let bytes = length.next_multiple_of(PAGE);
         if bytes > self.mapping.bytes() {
+            self.forget();
             // SAFETY: borrowed exclusively; raw pointers are documented to end here.
-            unsafe { self.mapping.grow(bytes) }?;
-            let start = self.mapping.address();
-            self.inner.manage(start, start + bytes)?;
+            let grown = unsafe { self.mapping.grow(bytes) };
+            self.manage()?;
+            grown?;
         }
         self.length = length;
         Ok(())
@@ -351,7 +392,7 @@ impl Region {
 
     fn advise(&self, range: impl RangeBounds<usize>, advice: Advice) -> Result<(), Error> {
         let Range { start, end } = self.pages(range)?;
-        self.inner.pager.engine().advise(advice, start, end - start);
+        self.engine.advise(advice, start, end - start);
         Ok(())
     }
 
@@ -399,6 +440,7 @@ impl Drop for Region {
             // engine in either call. Without memory for the first, the second does both.
             // SAFETY: nobody uses it any more.
             let _ = unsafe { self.mapping.give_up(self.mapping.address(), self.mapping.bytes()) };
+            self.forget();
         }
     }
 }

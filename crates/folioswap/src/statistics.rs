@@ -3,6 +3,7 @@
 use crate::size::show;
 use crate::swap::Inner;
 use folioswap_group::counters::{Counter, Gauge, SIZE_NAMES, SizeCounter};
+use folioswap_pager::engine::Engine;
 use folioswap_pager::latency::{BUCKETS, bucket_end_ns};
 use std::fmt;
 use std::sync::atomic::Ordering::Relaxed;
@@ -34,23 +35,31 @@ pub struct Statistics {
 
 impl Statistics {
     pub(crate) fn of(inner: &Inner) -> Self {
-        let (engine, segment) = (inner.pager.engine(), inner.shared.segment.segment());
-        let figures = engine.published();
-        let plain = Counter::ALL.iter().map(|&counter| (counter.name().to_owned(), figures.counter(counter)));
-        let sized = SizeCounter::ALL.iter().flat_map(|&counter| {
-            let of = move |(order, size): (usize, &&str)| {
-                (format!("{size}/{}", counter.name()), figures.size(counter, order))
-            };
-            SIZE_NAMES.iter().enumerate().map(of)
-        });
+        let segment = inner.shared.segment.segment();
+        let figures: Vec<_> = inner.engines().map(Engine::published).collect();
+        let counter = |counter| figures.iter().map(|figures| figures.counter(counter)).sum();
+        let size = |counter, order| figures.iter().map(|figures| figures.size(counter, order)).sum();
+        let gauge = |gauge| figures.iter().map(|figures| figures.gauge(gauge)).sum();
+        let mut counters: Vec<(String, u64)> =
+            Counter::ALL.iter().map(|&of| (of.name().to_owned(), counter(of))).collect();
+        for &of in SizeCounter::ALL {
+            let sizes = SIZE_NAMES.iter().enumerate();
+            counters.extend(sizes.map(|(order, name)| (format!("{name}/{}", of.name()), size(of, order))));
+        }
+        let mut latency = [0; BUCKETS];
+        for engine in inner.engines() {
+            for (sum, count) in latency.iter_mut().zip(engine.latency().counts()) {
+                *sum += count;
+            }
+        }
         Statistics {
             limit: segment.header.limit_bytes.load(Relaxed),
             charge: segment.charge_bytes(),
-            resident: engine.managed_bytes(),
+            resident: inner.engines().map(Engine::managed_bytes).sum(),
             exceeded: inner.shared.overcommit.times_exceeded(),
-            counters: plain.chain(sized).collect(),
-            gauges: Gauge::ALL.iter().map(|&gauge| (gauge.name(), figures.gauge(gauge))).collect(),
-            latency: engine.latency().counts(),
+            counters,
+            gauges: Gauge::ALL.iter().map(|&of| (of.name(), gauge(of))).collect(),
+            latency,
         }
     }
 

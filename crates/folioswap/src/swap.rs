@@ -6,11 +6,11 @@ use crate::mapping::{Mapping, SegmentMapping, process};
 use crate::overcommit::{Overcommit, WhenFull};
 use crate::pager::{Descriptors, Pager, Shared};
 use crate::size::show;
-use crate::{Error, IntoBytes, Region, Statistics};
+use crate::{Error, IntoBytes, Region, Statistics, sigbus};
 use folioswap_group::folio_orders::FolioOrders;
 use folioswap_group::protocol::GROUP_VARIABLE;
 use folioswap_group::segment::Scope;
-use folioswap_pager::managed::Command;
+use folioswap_pager::engine::Engine;
 use folioswap_pager::uffd::{Faults, Origins, Userfault};
 use rustix::fd::{AsRawFd, FromRawFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, open};
@@ -38,11 +38,19 @@ const METADATA_PART: u64 = 128;
 /// # Ok::<(), folioswap::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum FaultMode {
     /// A thread of the engine serves them. System calls on memory that is away wait for it too (but see [`Swap::serves_system_calls`]).
     #[default]
     HandlerThreads,
+    /// The thread that faults serves them itself, in a handler of SIGBUS: no other thread has to be woken, so a fault takes about half as long.
+    /// Only in a swap that was made for it ([`SwapBuilder::sigbus`]).
+    ///
+    /// * A system call on memory that is away fails with EFAULT, and a read(2) may be short: [`Region::pin`] before it.
+    /// * The process's SIGBUS is ours; an action that was installed before is called for all that is not a region's fault. Who installs one
+    ///   later must do the same for ours. A thread that blocks SIGBUS must not touch such a region.
+    /// * The handler runs on the stack of the thread, of which it takes up to 64 KiB.
+    /// * The program must leave the swap's descriptors open.
+    Sigbus,
 }
 
 /// Says what a [`Swap`] is to be. Made by [`Swap::builder`].
@@ -60,6 +68,7 @@ pub struct SwapBuilder {
     limit: Option<Result<u64, Error>>,
     devices: Vec<Device>,
     when_full: WhenFull,
+    sigbus: bool,
     validates: bool,
 }
 
@@ -107,6 +116,23 @@ impl SwapBuilder {
         self
     }
 
+    /// Regions of [`FaultMode::Sigbus`] can be made: takes a second engine, with three threads, under the same limit, and the process's SIGBUS.
+    ///
+    /// ```
+    /// use folioswap::{FaultMode, Swap};
+    ///
+    /// let swap = Swap::builder().limit("64M").sigbus().build()?;
+    /// let mut region = swap.region_with("1M", FaultMode::Sigbus)?;
+    /// region.as_mut_slice().fill(1);
+    /// region.page_out(..)?;
+    /// assert_eq!(region.as_slice()[4096], 1);
+    /// # Ok::<(), folioswap::Error>(())
+    /// ```
+    pub fn sigbus(mut self) -> Self {
+        self.sigbus = true;
+        self
+    }
+
     /// Has the engine check all its invariants now and then, for tests: `validations` and `violations` among the counters tell.
     #[doc(hidden)]
     pub fn validate(mut self) -> Self {
@@ -144,26 +170,21 @@ impl SwapBuilder {
             clusters: Mutex::new(Clusters::new(&devices)),
             overcommit: Overcommit::new(self.when_full),
         });
-        let (userfault, origins) =
-            Userfault::open_embedded(Faults::Messages).map_err(|errno| match errno {
-                Errno::PERM | Errno::ACCESS => Error::NoUserfault(errno),
-                Errno::INVAL | Errno::NOSYS => Error::OldKernel(errno),
-                errno => Error::System { doing: "opening a userfaultfd", errno },
-            })?;
-        // SAFETY: just made, and nobody else's.
-        let userfault = unsafe { OwnedFd::from_raw_fd(userfault.0) };
-        let pagemap = open("/proc/self/pagemap", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
-            .map_err(Error::system("opening /proc/self/pagemap"))?;
-        let descriptor = |device: &device::Prepared| device.file.as_ref().map_or(-1, AsRawFd::as_raw_fd);
-        let descriptors = Descriptors {
-            userfault: userfault.as_raw_fd(),
-            pagemap: pagemap.as_raw_fd(),
-            devices: devices.iter().map(|device| (device.description, descriptor(device))).collect(),
-        };
-        // The threads have copies of all descriptors; ours are closed at the end of this function.
-        let pager = Pager::start(&shared, 0, descriptors)?;
+        // Threads have copies of all descriptors. Where threads of the program serve faults, ours stay open; else they are closed with `opened`.
+        let (pager, opened, origins) = start(&shared, &devices, Faults::Messages)?;
+        drop(opened);
+        let (mut signals, mut kept) = (None, Vec::new());
+        if self.sigbus {
+            let (pager, opened, _) = start(&shared, &devices, Faults::Signals)?;
+            kept = opened;
+            kept.extend(devices.into_iter().filter_map(|device| device.file));
+            signals = Some(pager);
+            sigbus::install();
+        }
         Ok(Swap(Arc::new(Inner {
             pager,
+            signals,
+            _kept: kept,
             shared,
             origins,
             process: process(),
@@ -174,10 +195,43 @@ impl SwapBuilder {
     }
 }
 
+/// Starts an engine; returns what was opened for it besides.
+fn start(
+    shared: &Arc<Shared>,
+    devices: &[device::Prepared],
+    faults: Faults,
+) -> Result<(Pager, Vec<OwnedFd>, Origins), Error> {
+    let (userfault, origins) = Userfault::open_embedded(faults).map_err(|errno| match errno {
+        Errno::PERM | Errno::ACCESS => Error::NoUserfault(errno),
+        Errno::INVAL | Errno::NOSYS => Error::OldKernel(errno),
+        errno => Error::System { doing: "opening a userfaultfd", errno },
+    })?;
+    // SAFETY: just made, and nobody else's.
+    let userfault = unsafe { OwnedFd::from_raw_fd(userfault.0) };
+    let pagemap = open("/proc/self/pagemap", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+        .map_err(Error::system("opening /proc/self/pagemap"))?;
+    let descriptor = |device: &device::Prepared| device.file.as_ref().map_or(-1, AsRawFd::as_raw_fd);
+    let descriptors = Descriptors {
+        faults,
+        userfault: userfault.as_raw_fd(),
+        pagemap: pagemap.as_raw_fd(),
+        devices: devices.iter().map(|device| (device.description, descriptor(device))).collect(),
+    };
+    let member = match faults {
+        Faults::Messages => 0,
+        Faults::Signals => 1,
+    };
+    let pager = Pager::start(shared, member, descriptors)?;
+    Ok((pager, vec![userfault, pagemap], origins))
+}
+
 /// What a swap and its regions share.
 pub(crate) struct Inner {
-    /// First: its threads end before what they use goes.
-    pub(crate) pager: Pager,
+    /// First: their threads end before what they use goes.
+    pager: Pager,
+    /// For regions of [`FaultMode::Sigbus`].
+    signals: Option<Pager>,
+    _kept: Vec<OwnedFd>,
     pub(crate) shared: Arc<Shared>,
     origins: Origins,
     process: u32,
@@ -192,10 +246,21 @@ impl Inner {
         if self.process == process() { Ok(()) } else { Err(Error::Forked) }
     }
 
-    /// Has the engine look after a mapping.
-    pub(crate) fn manage(&self, start: usize, end: usize) -> Result<(), Error> {
-        let managed = self.pager.engine().command(Command::Manage, start, end);
-        managed.map_err(Error::system("having memory managed"))
+    /// Whoever serves regions of this mode.
+    pub(crate) fn engine(&self, mode: FaultMode) -> Result<&'static Engine, Error> {
+        match mode {
+            FaultMode::HandlerThreads => Ok(self.pager.engine()),
+            FaultMode::Sigbus => self.signals.as_ref().map(Pager::engine).ok_or(Error::NoSigbus),
+        }
+    }
+
+    /// All engines.
+    pub(crate) fn engines(&self) -> impl Iterator<Item = &'static Engine> {
+        [Some(&self.pager), self.signals.as_ref()].into_iter().flatten().map(Pager::engine)
+    }
+
+    pub(crate) fn serves_system_calls(&self) -> bool {
+        self.origins == Origins::All
     }
 
     /// Would the tables for a region of so many bytes leave room to work?
@@ -246,7 +311,13 @@ impl Swap {
     /// # Ok::<(), folioswap::Error>(())
     /// ```
     pub fn builder() -> SwapBuilder {
-        SwapBuilder { limit: None, devices: Vec::new(), when_full: WhenFull::default(), validates: false }
+        SwapBuilder {
+            limit: None,
+            devices: Vec::new(),
+            when_full: WhenFull::default(),
+            sigbus: false,
+            validates: false,
+        }
     }
 
     /// Does this process run under `folioswap run`, so that all of its memory is managed already and [`SwapBuilder::build`] refuses?
@@ -277,6 +348,22 @@ impl Swap {
     /// # Ok::<(), folioswap::Error>(())
     /// ```
     pub fn region(&self, bytes: impl IntoBytes) -> Result<Region, Error> {
+        self.region_with(bytes, FaultMode::HandlerThreads)
+    }
+
+    /// Makes a region whose faults are served in this way.
+    ///
+    /// # Errors
+    /// As [`Swap::region`]; [`Error::NoSigbus`] where the swap was not made for it.
+    ///
+    /// ```
+    /// use folioswap::{Error, FaultMode, Swap};
+    ///
+    /// let swap = Swap::builder().limit("64M").build()?;
+    /// assert!(matches!(swap.region_with("1M", FaultMode::Sigbus), Err(Error::NoSigbus)));
+    /// # Ok::<(), folioswap::Error>(())
+    /// ```
+    pub fn region_with(&self, bytes: impl IntoBytes, mode: FaultMode) -> Result<Region, Error> {
         let bytes = bytes.into_bytes()?;
         self.0.check_process()?;
         if self.0.closed.load(Acquire) {
@@ -286,9 +373,9 @@ impl Swap {
             return Err(Error::ZeroSize);
         }
         self.0.check_tables(bytes)?;
+        let engine = self.0.engine(mode)?;
         let mapping = Mapping::new(bytes as usize)?;
-        self.0.manage(mapping.address(), mapping.address() + mapping.bytes())?;
-        Ok(Region::new(Arc::clone(&self.0), mapping, bytes as usize))
+        Region::new(Arc::clone(&self.0), engine, mode, mapping, bytes as usize)
     }
 
     /// What all regions, the store and the tables may occupy now, in bytes: as given, unless devices were full ([`WhenFull::Exceed`]).
@@ -321,7 +408,7 @@ impl Swap {
         }
         self.0.limit.store(limit, Relaxed);
         self.0.shared.segment.segment().header.limit_bytes.store(limit, Relaxed);
-        self.0.pager.engine().wake_evictor();
+        self.0.engines().for_each(Engine::wake_evictor);
         Ok(())
     }
 
@@ -340,7 +427,7 @@ impl Swap {
     /// # Ok::<(), folioswap::Error>(())
     /// ```
     pub fn serves_system_calls(&self) -> bool {
-        self.0.origins == Origins::All
+        self.0.serves_system_calls()
     }
 
     /// What the engine has done and holds.

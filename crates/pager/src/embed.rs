@@ -15,7 +15,7 @@ use crate::managed::Commands;
 use crate::sys;
 use crate::uffd::Userfault;
 use core::sync::atomic::{
-    AtomicI64, AtomicU32,
+    AtomicI64, AtomicPtr, AtomicU32,
     Ordering::{Acquire, Relaxed, Release},
 };
 use folioswap_core::page_table::PAGE;
@@ -38,6 +38,8 @@ pub(crate) struct Embedded {
     managed_pages: AtomicI64,
     pub(crate) commands: Commands,
     pub(crate) latency: Latency,
+    /// What serves faults in the threads that take them, under the handler's lock; null where the handler thread does.
+    pub(crate) served_in_place: AtomicPtr<Handler>,
 }
 
 impl Embedded {
@@ -141,6 +143,12 @@ impl Engine {
     pub unsafe fn evict(&'static self) {
         sys::raise_priority();
         Evictor::live(self);
+        // A mapping that is registered is taken away only when somebody reads the event of that, and nobody will: a copy of the descriptor may be
+        // left where threads of the program serve faults, or in a child of it.
+        self.arena.for_pieces(0, usize::MAX, |start, end| {
+            // SAFETY: nothing of the arena is ever swapped out.
+            let _ = unsafe { self.userfault().unregister(start, end - start) };
+        });
         // SAFETY: open as long as the threads.
         let control = unsafe { BorrowedFd::borrow_raw(self.descriptors.control.load(Relaxed)) };
         // Wakes the handler, which waits for this end, and who serves the other one.

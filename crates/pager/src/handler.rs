@@ -466,7 +466,7 @@ impl Handler {
     /// Direct reclaim, the last resort: while the group is at its limit, a fault waits for the evictors: for a while, and on the
     /// brink without end. Events go on being read, since an unread one stops every move. True: still no memory, look
     /// again later.
-    fn wait_for_memory(&mut self, thread: u32) -> bool {
+    pub(crate) fn wait_for_memory(&mut self, thread: u32) -> bool {
         let engine = self.engine;
         let (header, me) = (&engine.segment().header, engine.member());
         let marks = Watermarks::of(header.limit_bytes.load(Relaxed));

@@ -52,6 +52,7 @@ pub mod requests;
 mod row;
 mod row_pages;
 mod shared;
+mod signals;
 pub mod staging;
 mod swap_out;
 pub mod sys;
