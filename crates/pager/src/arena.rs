@@ -15,7 +15,7 @@ use core::sync::atomic::{
 use folioswap_core::lock::SpinLock;
 use folioswap_core::page_table::{BLOCK, Memory, PAGE};
 use folioswap_devices::PageMemory;
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 /// Most pieces that can be on record. Pieces grow with the arena, so this bounds the arena far above any memory.
 const PIECES_MAX: usize = 4096;
@@ -144,6 +144,20 @@ impl Arena {
     pub fn with_pieces_fixed(&self, each: impl FnOnce(&Arena)) {
         let _fixed = self.fresh.lock();
         each(self);
+    }
+
+    /// Unmaps all pieces, the arena itself last.
+    ///
+    /// # Safety
+    /// Nobody uses anything that came from it, or the arena, any more.
+    pub(crate) unsafe fn unmap_all(&self) {
+        let count = self.count.load(Acquire);
+        // The first holds the list of the others.
+        for piece in self.pieces[..count].iter().rev() {
+            let Piece { start, end } = *piece.lock();
+            // SAFETY: a mapping of the arena's, by contract in nobody's use.
+            let _ = unsafe { munmap(start as *mut core::ffi::c_void, end - start) };
+        }
     }
 
     /// Bytes handed out.

@@ -9,6 +9,7 @@
 use crate::advice::Advices;
 use crate::arena::{Arena, Heirs};
 use crate::direct_reclaim::Shares;
+use crate::embed::Embedded;
 use crate::fork::ForkState;
 use crate::futex::{self, Lock, Sharing};
 use crate::link;
@@ -95,6 +96,8 @@ pub struct Engine {
     pub(crate) serve_lock: Lock,
     pub(crate) descriptors: Descriptors,
     pub(crate) staging: UnsafeCell<Staging>,
+    /// What an embedder has said, and how far it is; all-zero where the program is not ours.
+    pub(crate) embedded: Embedded,
     /// Who writes what of staging back.
     pub(crate) shares: Shares,
     /// Huge pages that wait for their next use.

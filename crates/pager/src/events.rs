@@ -105,6 +105,7 @@ impl Engine {
             let pagemap = self.descriptors.pagemap.load(Relaxed);
             let Ok(scan) = crate::pagemap::present(pagemap, address, end, &mut regions) else { break };
             for region in &regions[..scan.regions] {
+                self.embedded.went((region.end - region.start) / PAGE as u64);
                 let mut block = region.start as usize & !(BLOCK - 1);
                 while block < region.end as usize {
                     if self.table.block_or_insert(block, self.arena).is_none() {

@@ -131,6 +131,8 @@ pub(crate) struct Evictor {
     /// How the pages of the last batch lay.
     pub(crate) scattered: Scattered,
     pub(crate) validation_next_ns: u64,
+    /// When an embedder's resident pages are counted anew.
+    pub(crate) count_next_ns: u64,
 }
 
 /// The evictor thread.
@@ -142,74 +144,92 @@ pub(crate) unsafe extern "C" fn run(argument: usize) -> ! {
     sys::raise_priority();
     // SAFETY: by contract.
     let engine: &'static Engine = unsafe { &*(argument as *const Engine) };
-    engine.evictor_thread.store(sys::gettid(), Release);
-    let mut evictor = Evictor {
-        engine,
-        hand: 0,
-        regions: [pagemap::EMPTY; 64],
-        region_next: 0,
-        region_count: 0,
-        regions_of: RegionsOf::Clock,
-        cold: ColdRanges::NONE,
-        advised_last: 0,
-        followed_advice: false,
-        scratch: Scratch::new(),
-        text: [0; 16 << 10],
-        size: ProcessSize::default(),
-        scanned_size: 0,
-        scan_next_ns: 0,
-        scans_in_vain: 0,
-        growing_until_ns: 0,
-        slow_due: Due::at_once(),
-        shmem: 0,
-        shared_seen: 0,
-        announced: Announced::default(),
-        minor_faults_seen: 0,
-        rollup_next_ns: 0,
-        rollup_soonest_ns: 0,
-        rollup_forks: 0,
-        ask_to_measure_due: Due::at_once(),
-        idle_since_ns: sys::now_ns(),
-        faults_seen: 0,
-        standstill: Standstill::new(sys::now_ns()),
-        turns: Turns::new(engine.segment().devices().map(|(device, _)| device)),
-        ask_full_due: Due::at_once(),
-        devices_full: false,
-        rests_until_ns: [0; DEVICES_MAX],
-        reclaiming: false,
-        wraps: 0,
-        aging: Aging::default(),
-        inactive: InactiveSize::new(engine),
-        desperate: false,
-        stuck: false,
-        given_back: 0,
-        demotion: Demotion::new(),
-        recompression: Rounds::new(),
-        clusters_due: Due::at_once(),
-        file_pages_seen: 0,
-        barren_until_ns: 0,
-        compact_due: Due::at_once(),
-        placement: EvictorPlacement::new(),
-        scattered: Scattered::No,
-        validation_next_ns: 0,
-    };
-    evictor.note_devices_below_store();
-    loop {
-        let wake = &engine.member().wake;
-        let observed = wake.load(Relaxed);
-        let interval_ns = evictor.round();
-        if engine.life() == Life::Starting {
-            // Only now may the program go on: what it touches from here on is counted.
-            engine.life.store(Life::Running as u32, Release);
-            let everybody = i32::MAX as u32;
-            let _ =
-                rustix::thread::futex::wake(&engine.life, rustix::thread::futex::Flags::PRIVATE, everybody);
-        }
-        futex::wait(wake, observed, interval_ns, Sharing::Shared);
-    }
+    Evictor::live(engine);
+    // Only an embedder's evictor ends.
+    sys::kill_self()
 }
 
 impl Evictor {
+    /// The work of the calling thread until an embedder's engine is stopped.
+    pub(crate) fn live(engine: &'static Engine) {
+        engine.evictor_thread.store(sys::gettid(), Release);
+        let mut evictor = Self::new(engine);
+        evictor.note_devices_below_store();
+        loop {
+            let wake = &engine.member().wake;
+            let observed = wake.load(Relaxed);
+            let interval_ns = evictor.round();
+            if engine.embedded.is_stopping() {
+                return;
+            }
+            if engine.life() == Life::Starting {
+                // Only now may the program go on: what it touches from here on is counted.
+                engine.life.store(Life::Running as u32, Release);
+                let everybody = i32::MAX as u32;
+                let _ = rustix::thread::futex::wake(
+                    &engine.life,
+                    rustix::thread::futex::Flags::PRIVATE,
+                    everybody,
+                );
+            }
+            futex::wait(wake, observed, interval_ns, Sharing::Shared);
+        }
+    }
+
+    fn new(engine: &'static Engine) -> Self {
+        Evictor {
+            engine,
+            hand: 0,
+            regions: [pagemap::EMPTY; 64],
+            region_next: 0,
+            region_count: 0,
+            regions_of: RegionsOf::Clock,
+            cold: ColdRanges::NONE,
+            advised_last: 0,
+            followed_advice: false,
+            scratch: Scratch::new(),
+            text: [0; 16 << 10],
+            size: ProcessSize::default(),
+            scanned_size: 0,
+            scan_next_ns: 0,
+            scans_in_vain: 0,
+            growing_until_ns: 0,
+            slow_due: Due::at_once(),
+            shmem: 0,
+            shared_seen: 0,
+            announced: Announced::default(),
+            minor_faults_seen: 0,
+            rollup_next_ns: 0,
+            rollup_soonest_ns: 0,
+            rollup_forks: 0,
+            ask_to_measure_due: Due::at_once(),
+            idle_since_ns: sys::now_ns(),
+            faults_seen: 0,
+            standstill: Standstill::new(sys::now_ns()),
+            turns: Turns::new(engine.segment().devices().map(|(device, _)| device)),
+            ask_full_due: Due::at_once(),
+            devices_full: false,
+            rests_until_ns: [0; DEVICES_MAX],
+            reclaiming: false,
+            wraps: 0,
+            aging: Aging::default(),
+            inactive: InactiveSize::new(engine),
+            desperate: false,
+            stuck: false,
+            given_back: 0,
+            demotion: Demotion::new(),
+            recompression: Rounds::new(),
+            clusters_due: Due::at_once(),
+            file_pages_seen: 0,
+            barren_until_ns: 0,
+            compact_due: Due::at_once(),
+            placement: EvictorPlacement::new(),
+            scattered: Scattered::No,
+            validation_next_ns: 0,
+            count_next_ns: 0,
+        }
+    }
+
     /// Measures, and evicts as long as it must. Returns how long it may sleep.
     fn round(&mut self) -> u64 {
         let segment = self.engine.segment();
@@ -223,12 +243,19 @@ impl Evictor {
             if segment.header.state.load(Relaxed) == GroupState::Ending as u32 {
                 return 100_000_000;
             }
+            let is_embedded = self.engine.embedded.is_on();
+            if self.engine.embedded.is_stopping() {
+                return 0;
+            }
             // What somebody is about to take in is made room for, but nobody waits as if it were there.
             let claimed = total + segment.announced_bytes();
             let scan_wanted = self.engine.scan_wanted.load(Acquire) != 0;
-            if claimed >= marks.engage || scan_wanted || self.engine.is_engaged() {
+            if claimed >= marks.engage || scan_wanted || self.engine.is_engaged() || is_embedded {
                 self.engage();
                 self.register_new(total >= marks.low);
+            }
+            if is_embedded {
+                self.engine.follow_command();
             }
             // After the look at the mappings: what is new is not left alone for longer than it must.
             self.validate_if_due();
@@ -413,14 +440,21 @@ impl Evictor {
         unsafe { &mut *engine.staging.get() }.install(base, places);
         engine.around.set_room(limit / PAGE as u64);
         engine.make_pool(limit);
-        let control = engine.descriptors.control.load(Relaxed);
-        link::tell(control, Kind::HoldUserfault, [0; 3], Some(engine.userfault().0));
+        if !engine.embedded.is_on() {
+            let control = engine.descriptors.control.load(Relaxed);
+            link::tell(control, Kind::HoldUserfault, [0; 3], Some(engine.userfault().0));
+        }
         engine.engaged.store(1, Release);
     }
 
     /// Finds mappings that are not registered yet, when the address space has changed, as often as a twentieth of the
     /// thread's time allows (a fifth when memory is short).
     fn register_new(&mut self, short: bool) {
+        if self.engine.embedded.is_on() {
+            // Its embedder says what there is.
+            self.engine.scan_wanted.store(0, Relaxed);
+            return;
+        }
         let now = sys::now_ns();
         let grown = self.size.writable.saturating_sub(self.scanned_size);
         let unchanged = self.size.writable == self.scanned_size;

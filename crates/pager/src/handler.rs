@@ -50,9 +50,11 @@ pub(crate) struct Fault {
     pub(crate) access: Access,
     pub(crate) thread: u32,
     pub(crate) turn: Turn,
+    /// When it was read.
+    pub(crate) since_ns: u64,
 }
 
-const NO_FAULT: Fault = Fault { address: 0, access: Access::Read, thread: 0, turn: Turn::First };
+const NO_FAULT: Fault = Fault { address: 0, access: Access::Read, thread: 0, turn: Turn::First, since_ns: 0 };
 
 /// Whether a fault was in the queue before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -259,7 +261,7 @@ impl Handler {
     }
 
     /// Waits for messages and deals with them.
-    fn round(&mut self) {
+    pub(crate) fn round(&mut self) {
         let engine = self.engine;
         if engine.fork.window_is_shut() && engine.fork.is_preparing() {
             // The forking thread needs our lock.
@@ -285,6 +287,9 @@ impl Handler {
                     engine.ask_for_vigil(cpu);
                 }
                 self.serve(fault);
+                if engine.embedded.is_on() {
+                    engine.embedded.latency.add(sys::now_ns().saturating_sub(fault.since_ns));
+                }
                 served += 1;
             } else {
                 self.queue_fault(fault);
@@ -342,6 +347,9 @@ impl Handler {
         let timeout = Timespec { tv_sec: 0, tv_nsec: nanoseconds };
         let _ = rustix::event::poll(&mut polled, Some(&timeout));
         if polled[1].revents().intersects(PollFlags::HUP | PollFlags::RDHUP | PollFlags::ERR) {
+            if engine.embedded.is_stopping() {
+                return;
+            }
             // The supervisor is gone, and with it everybody who could keep the limit and hold our memory's descriptor.
             sys::kill_self();
         }
@@ -355,11 +363,12 @@ impl Handler {
             let mut messages = [Message::EMPTY; MESSAGES];
             let _moves_wait = engine.move_lock.lock();
             let count = self.read_some(engine.userfault(), &mut messages);
+            let since_ns = if count > 0 { sys::now_ns() } else { 0 };
             for message in &messages[..count] {
                 match message.event() {
                     Event::Fault { address, access, thread } => {
                         self.reads.note_thread(thread);
-                        self.queue_fault(Fault { address, access, thread, turn: Turn::First });
+                        self.queue_fault(Fault { address, access, thread, turn: Turn::First, since_ns });
                     }
                     event if engine.fork.window_is_shut() => self.process(event),
                     event => self.postpone(event),
@@ -458,7 +467,7 @@ impl Handler {
     /// Direct reclaim, the last resort: while the group is at its limit, a fault waits for the evictors: for a while, and on the
     /// brink without end. Events go on being read, since an unread one stops every move. True: still no memory, look
     /// again later.
-    fn wait_for_memory(&mut self, thread: u32) -> bool {
+    pub(crate) fn wait_for_memory(&mut self, thread: u32) -> bool {
         let engine = self.engine;
         let (header, me) = (&engine.segment().header, engine.member());
         let marks = Watermarks::of(header.limit_bytes.load(Relaxed));

@@ -116,6 +116,7 @@ impl Engine {
                 });
                 staging.push();
                 self.note_gone(isolation.moved.count_ones() as u64);
+                self.embedded.went(isolation.moved.count_ones().into());
             }
             let by_one_move = |(number, isolation): (usize, &Isolation)| {
                 isolation.moved == Pages::MAX && isolation.moves == u64::from(number == 0)

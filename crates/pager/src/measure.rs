@@ -1,6 +1,6 @@
 //! What the evictor measures: the process's size, what of it counts, and what is shared with relatives.
 
-use crate::account::{field_bytes, minor_faults, parse_statm, read_proc, read_proc_path};
+use crate::account::{ProcessSize, field_bytes, minor_faults, parse_statm, read_proc, read_proc_path};
 use crate::evictor::Evictor;
 use crate::futex::{self, Sharing};
 use crate::staging::FOLIO;
@@ -31,8 +31,12 @@ impl Evictor {
     pub(crate) fn measure(&mut self) {
         let engine = self.engine;
         let now = sys::now_ns();
-        let text = read_proc(engine.descriptors.statm.load(Relaxed), &mut self.text);
-        if let Some(size) = parse_statm(text) {
+        let size = if engine.embedded.is_on() {
+            Some(ProcessSize { anonymous: self.measure_managed(now), ..ProcessSize::default() })
+        } else {
+            parse_statm(read_proc(engine.descriptors.statm.load(Relaxed), &mut self.text))
+        };
+        if let Some(size) = size {
             let faults = engine.figures().faults_served();
             if size.anonymous > self.size.anonymous + (256 << 10) || faults != self.faults_seen {
                 self.idle_since_ns = now;
@@ -41,7 +45,8 @@ impl Evictor {
             self.size = size;
         }
         let slow = self.slow_due.take(now, SLOW_NS);
-        if slow || self.size.shared.abs_diff(self.shared_seen) >= SHARED_CHANGED_BYTES {
+        let has_shmem = !engine.embedded.is_on();
+        if has_shmem && (slow || self.size.shared.abs_diff(self.shared_seen) >= SHARED_CHANGED_BYTES) {
             let text = read_proc_path(c"/proc/self/status", &mut self.text);
             // Without an answer (no descriptor is left, perhaps) what is known stands, and the next round asks again.
             if let Some(shmem) = field_bytes(text, b"RssShmem:") {
@@ -53,6 +58,9 @@ impl Evictor {
             // SAFETY: the evictor alone uses the ring outside of the write-back lock's sections.
             let staging = unsafe { &*engine.staging.get() };
             engine.publish_gauges(self.size, staging.occupied() * FOLIO as u64);
+            if engine.embedded.is_on() {
+                self.publish_managed();
+            }
             engine.figures().raise(Counter::PagerNanoseconds, sys::thread_cpu_ns());
         }
         let me = engine.member();

@@ -96,6 +96,12 @@ impl Pool {
         self.all().len()
     }
 
+    /// Bytes of huge pages that wait.
+    pub(crate) fn bytes(&self) -> u64 {
+        let holds = |state: &&AtomicU8| state.load(Relaxed) != EMPTY;
+        (self.all().iter().filter(holds).count() * BLOCK) as u64
+    }
+
     /// In a child: nothing is there.
     pub(crate) fn forget(&self) {
         self.states.iter().for_each(|state| state.store(EMPTY, Relaxed));
@@ -175,9 +181,9 @@ impl Engine {
     }
 
     /// Some of it may have been moved: the rest goes to the system. Not before the evictor's next look, where the handler says so: where
-    /// the process has as many mappings as it may have, giving it up raises an event, which the handler would have to read.
+    /// the process has as many mappings as it may have, giving it up raises an event, which the handler (or who stands in its way) would have to read.
     pub(crate) fn give_up_whole(&self, taken: Taken) {
-        if self.handler_thread.load(Relaxed) == sys::gettid() {
+        if self.embedded.serves_signals() || self.handler_thread.load(Relaxed) == sys::gettid() {
             self.pool.leave(taken, SPOILED);
         } else {
             self.empty_whole(taken);

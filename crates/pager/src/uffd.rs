@@ -56,6 +56,25 @@ pub enum Watch {
     MoveTarget,
 }
 
+/// Whose faults are served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origins {
+    /// Those of the program and those that system calls take on its behalf.
+    All,
+    /// Those of the program alone (UFFD_USER_MODE_ONLY): a system call on memory that is away fails with EFAULT.
+    UserOnly,
+}
+
+/// How a fault is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Faults {
+    /// By a message, to whoever reads the descriptor.
+    Messages,
+    /// By SIGBUS, to the thread that faults (UFFD_FEATURE_SIGBUS); a system call on memory that is away fails with EFAULT. Events come as
+    /// messages.
+    Signals,
+}
+
 /// A userfaultfd; the descriptor is in the table of the pager threads.
 #[derive(Clone, Copy, Debug)]
 pub struct Userfault(pub i32);
@@ -66,7 +85,31 @@ impl Userfault {
     /// # Errors
     /// EPERM: no permission by either way; EINVAL: a feature is missing (Linux before 6.8).
     pub fn open() -> Result<Self, Errno> {
-        let flags = (raw::O_CLOEXEC | raw::O_NONBLOCK) as usize;
+        Self::open_with(Origins::All, FEATURES)
+    }
+
+    /// Opens one for an embedder: faults are served as `faults` says, and a fork is not reported, since no child has the memory that is
+    /// managed. Where faults of system calls may not be served, those of the program are, without a permission.
+    ///
+    /// # Errors
+    /// As [`Userfault::open`]; EPERM where a container forbids the system call too.
+    pub fn open_embedded(faults: Faults) -> Result<(Self, Origins), Errno> {
+        let sigbus = match faults {
+            Faults::Messages => 0,
+            Faults::Signals => raw::UFFD_FEATURE_SIGBUS as u64,
+        };
+        let features = FEATURES & !(raw::UFFD_FEATURE_EVENT_FORK as u64) | sigbus;
+        match Self::open_with(Origins::All, features) {
+            Err(Errno::PERM) => {
+                Self::open_with(Origins::UserOnly, features).map(|userfault| (userfault, Origins::UserOnly))
+            }
+            result => result.map(|userfault| (userfault, Origins::All)),
+        }
+    }
+
+    fn open_with(origins: Origins, features: u64) -> Result<Self, Errno> {
+        let user_only = if origins == Origins::UserOnly { raw::UFFD_USER_MODE_ONLY } else { 0 };
+        let flags = (raw::O_CLOEXEC | raw::O_NONBLOCK | user_only) as usize;
         // SAFETY: makes a descriptor.
         let fd = unsafe { sys::syscall(raw::__NR_userfaultfd, [flags, 0, 0, 0, 0, 0]) }.or_else(|errno| {
             let path = c"/dev/userfaultfd";
@@ -82,7 +125,7 @@ impl Userfault {
                 made
             }
         })? as i32;
-        let mut api = raw::uffdio_api { api: 0xAA, features: FEATURES, ioctls: 0 };
+        let mut api = raw::uffdio_api { api: 0xAA, features, ioctls: 0 };
         // SAFETY: the argument is what UFFDIO_API demands.
         match unsafe { sys::ioctl(fd, API, &raw mut api) } {
             Ok(_) => Ok(Userfault(fd)),

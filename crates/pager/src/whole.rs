@@ -66,6 +66,7 @@ impl Handler {
             Some(Err(Stopped { done, .. })) => done / PAGE,
             None => 0,
         };
+        engine.embedded.came(filled as u64);
         for page in 0..claimed {
             let word = block.word(page);
             if let Some(after) = if page < filled { word.filled() } else { word.not_filled() } {
@@ -126,6 +127,7 @@ impl Handler {
             }
         }
         engine.note_returned(returned);
+        engine.embedded.came(returned);
         let figures = engine.figures();
         figures.add(Counter::MinorFaults, u64::from(returned > 0));
         figures.add(Counter::SwapCacheHits, returned);
@@ -204,6 +206,7 @@ impl Handler {
             Err(_) => engine.give_up_whole(taken),
         }
         engine.note_returned(done as u64);
+        engine.embedded.came(done as u64);
         if done > 0 {
             block.history.remember(0, done, WHOLE_ORDER);
         }

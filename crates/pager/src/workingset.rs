@@ -152,7 +152,7 @@ mod tests {
     }
 
     fn touch(handler: &mut Handler, address: usize) {
-        handler.serve(Fault { address, access: Access::Write, thread: 0, turn: Turn::First });
+        handler.serve(Fault { address, access: Access::Write, thread: 0, turn: Turn::First, since_ns: 0 });
     }
 
     #[test]

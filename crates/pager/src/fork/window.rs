@@ -171,7 +171,8 @@ impl Handler {
         let count = self.read_some(child, &mut messages);
         for message in &messages[..count] {
             if let Event::Fault { address, access, thread } = message.event() {
-                self.serve_frozen(child, Fault { address, access, thread, turn: Turn::First }, Whose::Child);
+                let fault = Fault { address, access, thread, turn: Turn::First, since_ns: 0 };
+                self.serve_frozen(child, fault, Whose::Child);
             }
         }
         if count == 0 && sys::now_ns() - fork.opened_ns.load(Relaxed) > 20_000_000 && child.is_gone() {

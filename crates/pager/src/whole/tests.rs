@@ -151,7 +151,7 @@ fn what_waits_in_two_places_does_not_come_back_from_the_older() {
     write_back(engine, 2);
     for page in 0..2 * FOLIO_PAGES {
         let address = start + page * PAGE;
-        handler.serve(Fault { address, access: Access::Write, thread: 0, turn: Turn::First });
+        handler.serve(Fault { address, access: Access::Write, thread: 0, turn: Turn::First, since_ns: 0 });
         assert_eq!(word_at(address), 9 + page as u64);
         // SAFETY: mapped by the test, and there now.
         unsafe { (address as *mut u64).write_volatile(5000 + page as u64) };
@@ -166,7 +166,7 @@ fn what_waits_in_two_places_does_not_come_back_from_the_older() {
     for page in 0..BLOCK_PAGES {
         let address = start + page * PAGE;
         if matches!(here.word(page).state(), PageState::Leaving(_)) {
-            handler.serve(Fault { address, access: Access::Read, thread: 0, turn: Turn::First });
+            handler.serve(Fault { address, access: Access::Read, thread: 0, turn: Turn::First, since_ns: 0 });
         }
         let wanted = if page < 2 * FOLIO_PAGES { 5000 } else { 9 } + page as u64;
         assert_eq!(word_at(address), wanted, "page {page}");

@@ -1,0 +1,200 @@
+//! The devices that memory is swapped out to.
+
+use crate::{Error, IntoBytes};
+use folioswap_devices::create::{create_swap_file, default_swap_max};
+use folioswap_group::devices::{DEVICES_MAX, DeviceDescription, DeviceIo, DeviceKind};
+use folioswap_group::segment::{CLUSTER_BYTES, CLUSTERS_MAX};
+use rustix::fd::OwnedFd;
+use rustix::fs::{MemfdFlags, memfd_create};
+use std::path::PathBuf;
+
+/// Where the built-in file lies.
+const BUILT_IN_DIRECTORY: &str = "/var/tmp";
+/// Of a device without a priority, as in the kernel.
+const PRIORITY_DEFAULT: i32 = -1;
+const PRIORITY_MAX: i32 = i16::MAX as i32;
+
+/// A swap device: compressed RAM, plain RAM, or a temporary file in a directory.
+///
+/// The device with the highest priority takes what is swapped out until it is full, then the next; equals take turns, 2 MiB each; without a
+/// priority all have -1.
+///
+/// ```
+/// use folioswap::{Device, Swap};
+///
+/// let swap = Swap::builder()
+///     .limit("64M")
+///     .device(Device::zram().priority(1))
+///     .device(Device::file("/var/tmp").size("256M").priority(0))
+///     .build()?;
+/// # drop(swap);
+/// # Ok::<(), folioswap::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Device {
+    kind: Kind,
+    size: Option<Result<u64, Error>>,
+    priority: Option<i32>,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Zram,
+    Ram(DeviceIo),
+    File(PathBuf),
+}
+
+impl Device {
+    /// Compressed RAM within the limit, which grows and shrinks as needed. There can be one.
+    ///
+    /// ```
+    /// let device = folioswap::Device::zram().priority(1);
+    /// # drop(device);
+    /// ```
+    pub fn zram() -> Self {
+        Device { kind: Kind::Zram, size: None, priority: None }
+    }
+
+    /// Plain RAM of at most `size` bytes, which counts towards the limit: for comparisons.
+    ///
+    /// ```
+    /// let device = folioswap::Device::ram("64M");
+    /// # drop(device);
+    /// ```
+    pub fn ram(size: impl IntoBytes) -> Self {
+        Device { kind: Kind::Ram(DeviceIo::Synchronous), size: Some(size.into_bytes()), priority: None }
+    }
+
+    /// A temporary file without a name in this directory, which must be on a disk. Without a size it grows to at most half of the disk's free
+    /// space. What is free again is given back to the disk.
+    ///
+    /// ```
+    /// let device = folioswap::Device::file("/var/tmp").size("1G").priority(0);
+    /// # drop(device);
+    /// ```
+    pub fn file(directory: impl Into<PathBuf>) -> Self {
+        Device { kind: Kind::File(directory.into()), size: None, priority: None }
+    }
+
+    /// Most bytes that it takes; of compressed RAM the limit itself is the bound, and nothing is changed.
+    ///
+    /// ```
+    /// let device = folioswap::Device::file("/var/tmp").size(64 << 20);
+    /// # drop(device);
+    /// ```
+    #[must_use]
+    pub fn size(mut self, size: impl IntoBytes) -> Self {
+        if !matches!(self.kind, Kind::Zram) {
+            self.size = Some(size.into_bytes());
+        }
+        self
+    }
+
+    /// 0 to 32767; the highest is used first, as with swapon(8).
+    ///
+    /// ```
+    /// let device = folioswap::Device::zram().priority(100);
+    /// # drop(device);
+    /// ```
+    #[must_use]
+    pub fn priority(mut self, priority: i32) -> Self {
+        self.priority = Some(priority);
+        self
+    }
+}
+
+/// A device that is ready.
+pub(crate) struct Prepared {
+    pub(crate) description: DeviceDescription,
+    pub(crate) file: Option<OwnedFd>,
+}
+
+/// Compressed RAM, and a file behind it.
+pub(crate) fn built_in() -> Vec<Device> {
+    vec![Device::zram().priority(1), Device::file(BUILT_IN_DIRECTORY).priority(0)]
+}
+
+/// Makes them ready, in the order given.
+pub(crate) fn prepare(devices: Vec<Device>) -> Result<Vec<Prepared>, Error> {
+    if devices.len() > DEVICES_MAX {
+        return Err(Error::TooManyDevices(devices.len()));
+    }
+    if devices.iter().filter(|device| matches!(device.kind, Kind::Zram)).count() > 1 {
+        return Err(Error::StoreTwice);
+    }
+    let (mut prepared, mut next) = (Vec::new(), 0u64);
+    for device in devices {
+        if let Some(priority) = device.priority
+            && !(0..=PRIORITY_MAX).contains(&priority)
+        {
+            return Err(Error::Priority(priority));
+        }
+        let priority = device.priority.unwrap_or(PRIORITY_DEFAULT);
+        let left = CLUSTERS_MAX as u64 - DEVICES_MAX as u64 - next;
+        let (kind, io, file, bytes) = match device.kind {
+            Kind::Zram => (DeviceKind::Zram, DeviceIo::Synchronous, None, 0),
+            Kind::Ram(io) => {
+                let file = memfd_create("folioswap-ram", MemfdFlags::CLOEXEC)
+                    .map_err(Error::system("making a device of plain RAM"))?;
+                (DeviceKind::Ram, io, Some(file), device.size.unwrap_or(Ok(0))?)
+            }
+            Kind::File(directory) => {
+                if directory.exists() && !directory.is_dir() {
+                    return Err(Error::NotADirectory(directory));
+                }
+                let file = create_swap_file(&directory).map_err(Error::File)?;
+                let bytes = match device.size {
+                    Some(size) => size?,
+                    None => {
+                        let half = default_swap_max(&directory).map_err(Error::File)?;
+                        half.clamp(CLUSTER_BYTES, left.max(1) * CLUSTER_BYTES)
+                    }
+                };
+                (DeviceKind::File, DeviceIo::Asynchronous, Some(file), bytes)
+            }
+        };
+        let clusters = bytes / CLUSTER_BYTES;
+        if file.is_some() && (clusters == 0 || clusters > left) {
+            return Err(Error::DeviceSize(bytes));
+        }
+        // A number that is nobody's lies between two devices.
+        let description =
+            DeviceDescription { kind, priority, io, first_cluster: next as u32, clusters: clusters as u32 };
+        next += if file.is_some() { clusters + 1 } else { 0 };
+        prepared.push(Prepared { description, file });
+    }
+    Ok(prepared)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clusters_of_two_devices_do_not_touch() {
+        let devices = vec![
+            Device::ram("8M"),
+            Device::zram(),
+            Device::file("/var/tmp").size("7M"),
+            Device::ram(2 << 20),
+        ];
+        let prepared = prepare(devices).expect("devices");
+        let ranges = prepared.iter().map(|device| &device.description);
+        let ranges: Vec<_> = ranges.map(|device| (device.first_cluster, device.clusters)).collect();
+        assert_eq!(ranges, [(0, 4), (5, 0), (5, 3), (9, 1)]);
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        let refused = |devices| prepare(devices).err().expect("an error");
+        assert!(matches!(refused(vec![Device::zram(), Device::zram()]), Error::StoreTwice));
+        assert!(matches!(refused(vec![Device::ram(1)]), Error::DeviceSize(1)));
+        assert!(matches!(refused(vec![Device::ram("8M").size("2T")]), Error::DeviceSize(_)));
+        assert!(matches!(refused(vec![Device::ram("eight")]), Error::Size { .. }));
+        assert!(matches!(refused(vec![Device::zram().priority(-5)]), Error::Priority(-5)));
+        assert!(matches!(refused(vec![Device::file("/proc/self/exe")]), Error::NotADirectory(_)));
+        assert!(matches!(refused(vec![Device::file("/nowhere/at/all")]), Error::File(_)));
+        let many = (0..33).map(|_| Device::ram("2M")).collect();
+        assert!(matches!(refused(many), Error::TooManyDevices(33)));
+    }
+}

@@ -1,0 +1,54 @@
+//! What happens when all devices are full and the limit is reached: nothing can be taken out any more.
+
+use crate::pager::fail;
+use crate::size::show;
+use folioswap_group::segment::Segment;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// What to do when nothing can be swapped out any more: every device is full and the limit is reached.
+///
+/// ```
+/// use folioswap::{Swap, WhenFull};
+///
+/// let swap = Swap::builder().limit("64M").when_full(WhenFull::Abort).build()?;
+/// # drop(swap);
+/// # Ok::<(), folioswap::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WhenFull {
+    /// The limit gives way, a quarter at a time, so that the program goes on; [`crate::Statistics::limit`] and
+    /// [`crate::Statistics::times_exceeded`] say so. [`crate::Swap::set_limit`] sets it back.
+    #[default]
+    Exceed,
+    /// The process is ended by abort(3), with one message: the limit is kept whatever it costs.
+    Abort,
+}
+
+/// What was decided, and what came of it.
+pub(crate) struct Overcommit {
+    when_full: WhenFull,
+    exceeded: AtomicU64,
+}
+
+impl Overcommit {
+    pub(crate) fn new(when_full: WhenFull) -> Self {
+        Overcommit { when_full, exceeded: AtomicU64::new(0) }
+    }
+
+    /// Times that the limit gave way.
+    pub(crate) fn times_exceeded(&self) -> u64 {
+        self.exceeded.load(Relaxed)
+    }
+
+    /// The evictor has found nothing that any device takes.
+    pub(crate) fn out_of_memory(&self, segment: &Segment) {
+        let (limit, charge) = (segment.header.limit_bytes.load(Relaxed), segment.charge_bytes());
+        if self.when_full == WhenFull::Abort {
+            fail(&format!("all swap devices are full and the limit of {} is reached", show(limit)));
+        }
+        if charge >= limit / 16 * 15 {
+            self.exceeded.fetch_add(1, Relaxed);
+            segment.header.limit_bytes.store(charge.max(limit) / 4 * 5, Relaxed);
+        }
+    }
+}

@@ -1,0 +1,457 @@
+//! The swap: a limit, devices, and the engines that keep it.
+
+use crate::clusters::Clusters;
+use crate::device::{self, Device};
+use crate::mapping::{Mapping, SegmentMapping, process};
+use crate::overcommit::{Overcommit, WhenFull};
+use crate::pager::{Descriptors, Pager, Shared};
+use crate::size::show;
+use crate::{Error, IntoBytes, Region, Statistics, sigbus};
+use folioswap_group::folio_orders::FolioOrders;
+use folioswap_group::protocol::GROUP_VARIABLE;
+use folioswap_group::segment::Scope;
+use folioswap_pager::engine::Engine;
+use folioswap_pager::uffd::{Faults, Origins, Userfault};
+use rustix::fd::{AsRawFd, FromRawFd, OwnedFd};
+use rustix::fs::{Mode, OFlags, open};
+use rustix::io::Errno;
+use std::fmt;
+use std::sync::atomic::{
+    AtomicBool, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
+use std::sync::{Arc, Mutex};
+
+/// The least limit: 8 MiB. Below it the engine's working memory does not fit.
+pub const LEAST_LIMIT: u64 = 8 << 20;
+
+/// Managed memory takes at most this part of its size in tables when all of it is swapped out.
+const METADATA_PART: u64 = 128;
+
+/// How the faults on a region's memory are served.
+///
+/// ```
+/// use folioswap::{FaultMode, Swap};
+///
+/// let swap = Swap::builder().limit("64M").build()?;
+/// assert_eq!(swap.region(4096)?.fault_mode(), FaultMode::HandlerThreads);
+/// # Ok::<(), folioswap::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum FaultMode {
+    /// A thread of the engine serves them. System calls on memory that is away wait for it too (but see [`Swap::serves_system_calls`]).
+    #[default]
+    HandlerThreads,
+    /// The thread that faults serves them itself, in a handler of SIGBUS: no other thread has to be woken, so a fault takes about half as long.
+    /// Only in a swap that was made for it ([`SwapBuilder::sigbus`]).
+    ///
+    /// * A system call on memory that is away fails with EFAULT, and a read(2) may be short: [`Region::pin`] before it.
+    /// * The process's SIGBUS is ours; an action that was installed before is called for all that is not a region's fault. Who installs one
+    ///   later must do the same for ours. A thread that blocks SIGBUS must not touch such a region.
+    /// * The handler runs on the stack of the thread, of which it takes up to 64 KiB.
+    /// * The program must leave the swap's descriptors open.
+    Sigbus,
+}
+
+/// Says what a [`Swap`] is to be. Made by [`Swap::builder`].
+///
+/// ```
+/// use folioswap::{Device, Swap};
+///
+/// let swap = Swap::builder().limit("256M").device(Device::zram()).build()?;
+/// # drop(swap);
+/// # Ok::<(), folioswap::Error>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "nothing happens before `build`"]
+pub struct SwapBuilder {
+    limit: Option<Result<u64, Error>>,
+    devices: Vec<Device>,
+    when_full: WhenFull,
+    sigbus: bool,
+    validates: bool,
+}
+
+impl SwapBuilder {
+    /// What managed memory may occupy: resident pages of all regions, the compressed store and the tables. The rest of the process does not
+    /// count. At least [`LEAST_LIMIT`].
+    ///
+    /// It is kept to within a fortieth and 8 MiB.
+    ///
+    /// ```
+    /// let swap = folioswap::Swap::builder().limit(64 << 20).build()?;
+    /// assert_eq!(swap.limit(), 64 << 20);
+    /// # Ok::<(), folioswap::Error>(())
+    /// ```
+    pub fn limit(mut self, limit: impl IntoBytes) -> Self {
+        self.limit = Some(limit.into_bytes());
+        self
+    }
+
+    /// Adds a device. Without any there are compressed RAM, and behind it a file in `/var/tmp` of at most half of that disk's free space.
+    ///
+    /// ```
+    /// use folioswap::{Device, Swap};
+    ///
+    /// let swap = Swap::builder().limit("64M").device(Device::file("/var/tmp").size("1G")).build()?;
+    /// # drop(swap);
+    /// # Ok::<(), folioswap::Error>(())
+    /// ```
+    pub fn device(mut self, device: Device) -> Self {
+        self.devices.push(device);
+        self
+    }
+
+    /// What happens when nothing can be swapped out any more. Unless it is called, the limit gives way.
+    ///
+    /// ```
+    /// use folioswap::{Swap, WhenFull};
+    ///
+    /// let swap = Swap::builder().limit("64M").when_full(WhenFull::Exceed).build()?;
+    /// # drop(swap);
+    /// # Ok::<(), folioswap::Error>(())
+    /// ```
+    pub fn when_full(mut self, when_full: WhenFull) -> Self {
+        self.when_full = when_full;
+        self
+    }
+
+    /// Regions of [`FaultMode::Sigbus`] can be made: takes a second engine, with three threads, under the same limit, and the process's SIGBUS.
+    ///
+    /// ```
+    /// use folioswap::{FaultMode, Swap};
+    ///
+    /// let swap = Swap::builder().limit("64M").sigbus().build()?;
+    /// let mut region = swap.region_with("1M", FaultMode::Sigbus)?;
+    /// region.as_mut_slice().fill(1);
+    /// region.page_out(..)?;
+    /// assert_eq!(region.as_slice()[4096], 1);
+    /// # Ok::<(), folioswap::Error>(())
+    /// ```
+    pub fn sigbus(mut self) -> Self {
+        self.sigbus = true;
+        self
+    }
+
+    /// Has the engine check all its invariants now and then, for tests: `validations` and `violations` among the counters tell.
+    #[doc(hidden)]
+    pub fn validate(mut self) -> Self {
+        self.validates = true;
+        self
+    }
+
+    /// Makes the swap: its files, and three threads that serve it.
+    ///
+    /// # Errors
+    /// What was asked for cannot be had: see [`Error`]. Nothing is left behind.
+    ///
+    /// ```
+    /// use folioswap::{Error, Swap};
+    ///
+    /// assert!(matches!(Swap::builder().build(), Err(Error::NoLimit)));
+    /// ```
+    pub fn build(self) -> Result<Swap, Error> {
+        let limit = self.limit.ok_or(Error::NoLimit)??;
+        if limit < LEAST_LIMIT {
+            return Err(Error::LimitTooSmall { given: limit, least: LEAST_LIMIT });
+        }
+        if Swap::is_managed_already() {
+            return Err(Error::UnderRun);
+        }
+        let devices = if self.devices.is_empty() { device::built_in() } else { self.devices };
+        let devices = device::prepare(devices)?;
+        let segment = SegmentMapping::new()?;
+        let descriptions = devices.iter().map(|device| device.description);
+        segment.segment().initialise(process(), limit, Scope::Total, descriptions);
+        segment.segment().set_folio_orders(FolioOrders::ALL);
+        segment.segment().header.validate.store(u32::from(self.validates), Relaxed);
+        let shared = Arc::new(Shared {
+            segment,
+            clusters: Mutex::new(Clusters::new(&devices)),
+            overcommit: Overcommit::new(self.when_full),
+        });
+        // Threads have copies of all descriptors. Where threads of the program serve faults, ours stay open; else they are closed with `opened`.
+        let (pager, opened, origins) = start(&shared, &devices, Faults::Messages)?;
+        drop(opened);
+        let (mut signals, mut kept) = (None, Vec::new());
+        if self.sigbus {
+            let (pager, opened, _) = start(&shared, &devices, Faults::Signals)?;
+            kept = opened;
+            kept.extend(devices.into_iter().filter_map(|device| device.file));
+            signals = Some(pager);
+            sigbus::install();
+        }
+        Ok(Swap(Arc::new(Inner {
+            pager,
+            signals,
+            _kept: kept,
+            shared,
+            origins,
+            process: process(),
+            closed: AtomicBool::new(false),
+            pinned_bytes: AtomicU64::new(0),
+            limit: AtomicU64::new(limit),
+        })))
+    }
+}
+
+/// Starts an engine; returns what was opened for it besides.
+fn start(
+    shared: &Arc<Shared>,
+    devices: &[device::Prepared],
+    faults: Faults,
+) -> Result<(Pager, Vec<OwnedFd>, Origins), Error> {
+    let (userfault, origins) = Userfault::open_embedded(faults).map_err(|errno| match errno {
+        Errno::PERM | Errno::ACCESS => Error::NoUserfault(errno),
+        Errno::INVAL | Errno::NOSYS => Error::OldKernel(errno),
+        errno => Error::System { doing: "opening a userfaultfd", errno },
+    })?;
+    // SAFETY: just made, and nobody else's.
+    let userfault = unsafe { OwnedFd::from_raw_fd(userfault.0) };
+    let pagemap = open("/proc/self/pagemap", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+        .map_err(Error::system("opening /proc/self/pagemap"))?;
+    let descriptor = |device: &device::Prepared| device.file.as_ref().map_or(-1, AsRawFd::as_raw_fd);
+    let descriptors = Descriptors {
+        faults,
+        userfault: userfault.as_raw_fd(),
+        pagemap: pagemap.as_raw_fd(),
+        devices: devices.iter().map(|device| (device.description, descriptor(device))).collect(),
+    };
+    let member = match faults {
+        Faults::Messages => 0,
+        Faults::Signals => 1,
+    };
+    let pager = Pager::start(shared, member, descriptors)?;
+    Ok((pager, vec![userfault, pagemap], origins))
+}
+
+/// What a swap and its regions share.
+pub(crate) struct Inner {
+    /// First: their threads end before what they use goes.
+    pager: Pager,
+    /// For regions of [`FaultMode::Sigbus`].
+    signals: Option<Pager>,
+    _kept: Vec<OwnedFd>,
+    pub(crate) shared: Arc<Shared>,
+    origins: Origins,
+    process: u32,
+    closed: AtomicBool,
+    pub(crate) pinned_bytes: AtomicU64,
+    limit: AtomicU64,
+}
+
+impl Inner {
+    /// Is the caller in the process that made it?
+    pub(crate) fn check_process(&self) -> Result<(), Error> {
+        if self.process == process() { Ok(()) } else { Err(Error::Forked) }
+    }
+
+    /// Whoever serves regions of this mode.
+    pub(crate) fn engine(&self, mode: FaultMode) -> Result<&'static Engine, Error> {
+        match mode {
+            FaultMode::HandlerThreads => Ok(self.pager.engine()),
+            FaultMode::Sigbus => self.signals.as_ref().map(Pager::engine).ok_or(Error::NoSigbus),
+        }
+    }
+
+    /// All engines.
+    pub(crate) fn engines(&self) -> impl Iterator<Item = &'static Engine> {
+        [Some(&self.pager), self.signals.as_ref()].into_iter().flatten().map(Pager::engine)
+    }
+
+    pub(crate) fn serves_system_calls(&self) -> bool {
+        self.origins == Origins::All
+    }
+
+    /// Would the tables for a region of so many bytes leave room to work?
+    pub(crate) fn check_tables(&self, bytes: u64) -> Result<(), Error> {
+        if bytes / METADATA_PART > self.limit.load(Relaxed) / 2 {
+            return Err(Error::TooLarge {
+                bytes,
+                why: "the tables for it, a 128th of its size, would take more than half of the limit: raise the limit, or ask for less",
+            });
+        }
+        Ok(())
+    }
+}
+
+/// A limit, the devices behind it, and the engine that keeps it. Cheap to clone: all clones are the same swap.
+///
+/// It lives until it and all of its regions are dropped; then its threads end, and its files and memory go back. There may be several in a
+/// process, each with a limit and devices of its own.
+///
+/// **Fork**: a forked child has none of the regions' memory (MADV_DONTFORK): touching it there is a SIGSEGV, never wrong bytes, and every
+/// method says [`Error::Forked`]. It may make a swap of its own.
+///
+/// ```
+/// use folioswap::Swap;
+///
+/// let swap = Swap::builder().limit("32M").build()?;
+/// let mut region = swap.region("64M")?;
+/// region.as_mut_slice().fill(7);
+/// assert!(region.as_slice().iter().all(|&byte| byte == 7));
+/// assert!(swap.statistics().resident_bytes() <= 32 << 20);
+/// # Ok::<(), folioswap::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Swap(pub(crate) Arc<Inner>);
+
+impl fmt::Debug for Swap {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Swap").field("limit", &show(self.limit())).finish_non_exhaustive()
+    }
+}
+
+impl Swap {
+    /// Begins to make a swap. A limit is all that must be given.
+    ///
+    /// ```
+    /// let swap = folioswap::Swap::builder().limit("64M").build()?;
+    /// # drop(swap);
+    /// # Ok::<(), folioswap::Error>(())
+    /// ```
+    pub fn builder() -> SwapBuilder {
+        SwapBuilder {
+            limit: None,
+            devices: Vec::new(),
+            when_full: WhenFull::default(),
+            sigbus: false,
+            validates: false,
+        }
+    }
+
+    /// Does this process run under `folioswap run`, so that all of its memory is managed already and [`SwapBuilder::build`] refuses?
+    ///
+    /// ```
+    /// if !folioswap::Swap::is_managed_already() {
+    ///     let swap = folioswap::Swap::builder().limit("64M").build()?;
+    ///     # drop(swap);
+    /// }
+    /// # Ok::<(), folioswap::Error>(())
+    /// ```
+    pub fn is_managed_already() -> bool {
+        std::env::var_os(GROUP_VARIABLE).is_some()
+    }
+
+    /// Makes a region of `bytes` (rounded up to pages), all zero. It takes memory only where it is touched. Cost: a few system calls, and
+    /// some tens of microseconds until the engine looks after it.
+    ///
+    /// # Errors
+    /// [`Error::ZeroSize`], [`Error::TooLarge`], [`Error::Closed`], [`Error::Forked`]; [`Error::System`] where the system has no address space
+    /// or no further mapping.
+    ///
+    /// ```
+    /// let swap = folioswap::Swap::builder().limit("64M").build()?;
+    /// let region = swap.region("1G")?;
+    /// assert_eq!(region.len(), 1 << 30);
+    /// assert!(swap.region(0).is_err());
+    /// # Ok::<(), folioswap::Error>(())
+    /// ```
+    pub fn region(&self, bytes: impl IntoBytes) -> Result<Region, Error> {
+        self.region_with(bytes, FaultMode::HandlerThreads)
+    }
+
+    /// Makes a region whose faults are served in this way.
+    ///
+    /// # Errors
+    /// As [`Swap::region`]; [`Error::NoSigbus`] where the swap was not made for it.
+    ///
+    /// ```
+    /// use folioswap::{Error, FaultMode, Swap};
+    ///
+    /// let swap = Swap::builder().limit("64M").build()?;
+    /// assert!(matches!(swap.region_with("1M", FaultMode::Sigbus), Err(Error::NoSigbus)));
+    /// # Ok::<(), folioswap::Error>(())
+    /// ```
+    pub fn region_with(&self, bytes: impl IntoBytes, mode: FaultMode) -> Result<Region, Error> {
+        let bytes = bytes.into_bytes()?;
+        self.0.check_process()?;
+        if self.0.closed.load(Acquire) {
+            return Err(Error::Closed);
+        }
+        if bytes == 0 {
+            return Err(Error::ZeroSize);
+        }
+        self.0.check_tables(bytes)?;
+        let engine = self.0.engine(mode)?;
+        let mapping = Mapping::new(bytes as usize)?;
+        Region::new(Arc::clone(&self.0), engine, mode, mapping, bytes as usize)
+    }
+
+    /// What all regions, the store and the tables may occupy now, in bytes: as given, unless devices were full ([`WhenFull::Exceed`]).
+    ///
+    /// ```
+    /// let swap = folioswap::Swap::builder().limit("64M").build()?;
+    /// assert_eq!(swap.limit(), 64 << 20);
+    /// # Ok::<(), folioswap::Error>(())
+    /// ```
+    pub fn limit(&self) -> u64 {
+        self.0.shared.segment.segment().header.limit_bytes.load(Relaxed)
+    }
+
+    /// Changes the limit. Where it becomes smaller, memory is swapped out in the background from now on.
+    ///
+    /// # Errors
+    /// [`Error::LimitTooSmall`], [`Error::Size`], [`Error::Forked`].
+    ///
+    /// ```
+    /// let swap = folioswap::Swap::builder().limit("64M").build()?;
+    /// swap.set_limit("32M")?;
+    /// assert_eq!(swap.limit(), 32 << 20);
+    /// # Ok::<(), folioswap::Error>(())
+    /// ```
+    pub fn set_limit(&self, limit: impl IntoBytes) -> Result<(), Error> {
+        let limit = limit.into_bytes()?;
+        self.0.check_process()?;
+        if limit < LEAST_LIMIT {
+            return Err(Error::LimitTooSmall { given: limit, least: LEAST_LIMIT });
+        }
+        self.0.limit.store(limit, Relaxed);
+        self.0.shared.segment.segment().header.limit_bytes.store(limit, Relaxed);
+        self.0.engines().for_each(Engine::wake_evictor);
+        Ok(())
+    }
+
+    /// Do system calls (read(2) into a region, write(2) from it) work on memory that is away? Not where the process may not use userfaultfd but
+    /// for faults of user mode, as without privilege: there such a call fails with EFAULT, and a read(2) may be short. [`Region::pin`]
+    /// before it makes it work.
+    ///
+    /// ```
+    /// let swap = folioswap::Swap::builder().limit("64M").build()?;
+    /// let region = swap.region("1M")?;
+    /// if !swap.serves_system_calls() {
+    ///     let pinned = region.pin(..4096)?;
+    ///     // ... read(2) into it ...
+    ///     # drop(pinned);
+    /// }
+    /// # Ok::<(), folioswap::Error>(())
+    /// ```
+    pub fn serves_system_calls(&self) -> bool {
+        self.0.serves_system_calls()
+    }
+
+    /// What the engine has done and holds.
+    ///
+    /// ```
+    /// let swap = folioswap::Swap::builder().limit("64M").build()?;
+    /// println!("{}", swap.statistics());
+    /// # Ok::<(), folioswap::Error>(())
+    /// ```
+    pub fn statistics(&self) -> Statistics {
+        Statistics::of(&self.0)
+    }
+
+    /// No region can be made from now on, by any clone. Those there are go on until they are dropped, and the engine with them.
+    ///
+    /// ```
+    /// use folioswap::{Error, Swap};
+    ///
+    /// let swap = Swap::builder().limit("64M").build()?;
+    /// swap.close();
+    /// assert!(matches!(swap.region(1), Err(Error::Closed)));
+    /// # Ok::<(), folioswap::Error>(())
+    /// ```
+    pub fn close(&self) {
+        self.0.closed.store(true, Release);
+    }
+}
