@@ -32,6 +32,7 @@ mod map;
 mod mapping;
 mod object;
 mod options;
+mod outside;
 mod space;
 mod sync;
 mod word;

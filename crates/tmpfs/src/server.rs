@@ -6,7 +6,7 @@ use crate::{
     inode::{Content, Inode},
     kernel_cache::KernelCache,
     namespace::{Flow, Listed, NAME_MAX, RenameMode},
-    tmpfs::{New, NewContent, Tmpfs},
+    tmpfs::{New, NewContent, ROOT, Tmpfs},
     xattr::{SetMode, TrustedNames},
 };
 use fuser::{
@@ -27,6 +27,8 @@ use std::{
 
 /// Nobody but the kernel that asks changes anything, so what it was told holds until it changes it.
 pub const FOREVER: Duration = Duration::from_secs(1 << 30);
+/// The extended attribute of the root that shows the figures. No listing names it, so nothing copies it.
+const FIGURES: &[u8] = b"folioswap.stats";
 /// Inode numbers are not used again.
 const GENERATION: Generation = Generation(0);
 /// An open file has no state of ours.
@@ -616,6 +618,9 @@ impl Filesystem for Server {
 
     fn getxattr(&self, _request: &Request, inode: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
         let inode = answer!(reply, self.tmpfs.inode(inode.0));
+        if inode.number == ROOT && name.as_bytes() == FIGURES {
+            return reply_xattr(self.tmpfs.figures().as_bytes(), size, reply);
+        }
         let state = inode.state();
         let value = answer!(reply, state.xattrs.get(name.as_bytes()).ok_or(Errno::NODATA));
         reply_xattr(value, size, reply);

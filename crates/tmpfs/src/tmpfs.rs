@@ -1,7 +1,7 @@
 //! The file system behind the requests: inodes, directories and what they may use.
 
 use crate::{
-    inode::{Content, Inode},
+    inode::{Content, Inode, PAGE_SIZE},
     kernel_cache::KernelCache,
     limits::Inodes,
     namespace::Namespace,
@@ -75,7 +75,7 @@ pub enum NewContent {
 impl Tmpfs {
     /// An empty one.
     pub fn new(space: Arc<ShmemSpace>, kernel_cache: Arc<KernelCache>, options: TmpfsOptions) -> Arc<Self> {
-        let inodes = Inodes::new(options.inodes_max.max(1));
+        let inodes = Inodes::within(options.inodes_max.max(1), &space);
         let tmpfs = Tmpfs {
             space,
             table: InodeTable::new(),
@@ -134,5 +134,27 @@ impl Tmpfs {
         let inode = Arc::new(Inode::new(number, content, permissions, (uid, gid), device, reservation));
         self.namespace.insert(parent, name, &inode)?;
         Ok(inode)
+    }
+
+    /// Figures for people and programs, a name and a number on each line: sizes in bytes, counters since the mount, with the kernel's names where
+    /// it has one.
+    pub fn figures(&self) -> String {
+        let (space, cache) = (self.space.statistics(), self.kernel_cache.statistics());
+        let rows = [
+            ("memory_limit", space.limit),
+            ("memory_used", space.used),
+            ("folios", space.folios),
+            ("idle", space.idle),
+            ("metadata", space.metadata),
+            ("content", space.content),
+            ("content_max", self.options.size),
+            ("inodes", self.inodes.used()),
+            ("inodes_max", self.inodes.max()),
+            ("inodes_known", self.table.len() as u64),
+            ("page_cache_max", cache.pages * PAGE_SIZE),
+            ("page_cache_taken_back", cache.taken_back),
+            ("page_cache_waits", cache.waits),
+        ];
+        rows.map(|(name, value)| format!("{name} {value}\n")).concat()
     }
 }

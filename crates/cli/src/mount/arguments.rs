@@ -99,8 +99,8 @@ pub struct MountArguments {
     /// Stay in the foreground
     #[arg(short, long)]
     pub foreground: bool,
-    /// Reads and writes go past the kernel's page cache (for measurements)
-    #[arg(long, hide = true)]
+    /// read(2) and write(2) go past the kernel's page cache: faster in large pieces, slower in small ones
+    #[arg(long)]
     pub direct: bool,
 }
 
