@@ -3,6 +3,7 @@
 use crate::bench::arguments::BenchArguments;
 use crate::folio_option::FolioOption;
 use crate::lab::arguments::LabArguments;
+use crate::mount::arguments::{MountArguments, UmountArguments};
 use crate::swap_option::SwapOption;
 use clap::{Args, Parser, Subcommand, ValueEnum, builder::TypedValueParser};
 use folioswap_group::segment::{PAGE_CLUSTER_DEFAULT, PAGE_CLUSTER_MAX, Scope};
@@ -18,6 +19,8 @@ Examples:
         let cold memory that even compressed does not fit go to a file there
   folioswap run -- ./job
         take the limit of the container (cgroup) that we are in
+  folioswap mount /mnt/build --memory 1G --size 8G
+        a tmpfs of up to 8 GiB whose contents live in 1 GiB
   folioswap swapon --show
         the swap devices of everything that runs now
   folioswap doctor
@@ -86,6 +89,10 @@ pub struct Cli {
 pub enum Command {
     /// Run a program, and all that it starts, within a memory limit
     Run(RunArguments),
+    /// Mount a tmpfs whose contents live within a memory limit
+    Mount(MountArguments),
+    /// Unmount it, also when its daemon was killed
+    Umount(UmountArguments),
     /// Show the swap devices of running groups
     Swapon(SwaponArguments),
     /// Prepare a file or block device as a swap device: the one command that writes its header

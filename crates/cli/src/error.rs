@@ -136,6 +136,9 @@ pub enum Error {
     /// A command of the lab.
     #[error("{0}")]
     Lab(#[from] crate::lab::LabError),
+    /// `mount` and `umount`.
+    #[error(transparent)]
+    Mount(#[from] crate::mount::MountCommandError),
     /// Output could not be written.
     #[error("cannot write: {0}")]
     Output(io::Error),
@@ -147,6 +150,8 @@ impl Error {
         match self {
             Error::NotFound { .. } | Error::NoSuchProgram { .. } => 127,
             Error::NotExecutable { .. } => 126,
+            // As mount(8) and umount(8) have it.
+            Error::Mount(_) => 1,
             // As a shell has it for SIGINT.
             Error::Bench(folioswap_bench::engine::RunError::Interrupted) => 130,
             _ => crate::STATUS_REFUSED,

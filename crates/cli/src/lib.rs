@@ -1,4 +1,4 @@
-//! The command line of folioswap: `run` and its supervisor, `doctor`, `swapon`, `mkswap`, `bench`, `lab`.
+//! The command line of folioswap: `run` and its supervisor, `mount`, `mkswap`, `doctor`, `swapon`, `bench`, `lab`.
 //!
 //! A run has three processes besides what the program itself starts (`run.rs` draws them): the *front*, which the user
 //! started and whose exit status is the program's (`front`); the *supervisor*, which owns what the members of the group
@@ -27,6 +27,7 @@ mod limits;
 mod link;
 mod manual;
 mod mkswap;
+mod mount;
 mod process;
 mod program;
 mod report;
@@ -67,6 +68,8 @@ pub fn main() -> i32 {
         Command::Doctor(arguments) => doctor::doctor(&arguments),
         Command::Bench(arguments) => bench::bench(&arguments),
         Command::Lab(arguments) => lab::lab(&arguments),
+        Command::Mount(arguments) => mount::mount(&arguments),
+        Command::Umount(arguments) => mount::umount(&arguments),
         Command::Completions(arguments) => manual::completions(&arguments),
         Command::Man(arguments) => manual::man(&arguments),
     };

@@ -1,0 +1,43 @@
+//! Shmem objects: contents by index, in folios of every order that swap as folios, within a memory limit (spec §5, §2.7, §6).
+//!
+//! A [`ShmemSpace`] is what one mount has: folio memory, swap space (compressed RAM, and a file behind it) and reclaim. A
+//! [`ShmemObject`] is one file's content. All of it may be used from many threads at once.
+//!
+//! ```
+//! use folioswap_shmem::{HugePolicy, Options, ShmemObject, ShmemSpace};
+//! let space = ShmemSpace::new(Options::within(16 << 20))?;
+//! let object = ShmemObject::new(&space, HugePolicy::Always);
+//! object.write(1 << 20, b"content")?;
+//! let mut bytes = [1; 8];
+//! assert_eq!(object.read((1 << 20) - 1, &mut bytes)?, 8);
+//! assert_eq!(&bytes, b"\0content");
+//! assert_eq!(object.pages(), 1);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! | Module | Concept |
+//! |---|---|
+//! | `map`, `word` | index -> folio or swap entry of any order |
+//! | `folio` | what is known of a folio, and its lock |
+//! | `frames` | the memory of folios |
+//! | `lru` | which folio is the coldest |
+//! | `space` | the limit, and what all objects share |
+//! | `object` | one object: read, write, allocate, truncate, seek |
+
+mod error;
+mod folio;
+mod frames;
+mod lru;
+mod map;
+mod mapping;
+mod object;
+mod options;
+mod outside;
+mod space;
+mod sync;
+mod word;
+
+pub use error::{CreateError, ShmemError};
+pub use object::{Allocation, Lent, ShmemObject};
+pub use options::{HugePolicy, Options, SwapFile};
+pub use space::{ShmemSpace, Statistics};

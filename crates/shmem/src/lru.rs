@@ -1,0 +1,116 @@
+//! The lists of reclaim: active and inactive folios, by last use.
+//!
+//! A folio is new to the inactive list; one that was used since it came there goes on to the active list when reclaim comes to it, and
+//! active ones go back as the active list outgrows the other. Who takes a folio off holds it exclusively, which is tried under the
+//! lists' lock: what is on a list is alive.
+
+use crate::folio::{Folio, Folios, NONE, flag};
+use crate::sync::{AtomicU64, Mutex, Relaxed, lock};
+
+/// The two lists.
+pub(crate) struct Lru {
+    lists: Mutex<[List; 2]>,
+    pages: [AtomicU64; 2],
+}
+
+#[derive(Clone, Copy)]
+struct List {
+    head: u32,
+    tail: u32,
+}
+
+const INACTIVE: usize = 0;
+const ACTIVE: usize = 1;
+
+fn list_of(folio: &Folio) -> usize {
+    if folio.has(flag::ACTIVE) { ACTIVE } else { INACTIVE }
+}
+
+impl Lru {
+    pub(crate) fn new() -> Lru {
+        let none = List { head: NONE, tail: NONE };
+        Lru { lists: Mutex::new([none; 2]), pages: [const { AtomicU64::new(0) }; 2] }
+    }
+
+    /// Pages on both lists.
+    pub(crate) fn pages(&self) -> u64 {
+        self.pages.iter().map(|pages| pages.load(Relaxed)).sum()
+    }
+
+    /// Puts a folio at the head of its list. The caller holds it exclusively.
+    pub(crate) fn add(&self, folios: &Folios, frame: u32) {
+        let mut lists = lock(&self.lists);
+        self.link(&mut lists, folios, frame);
+    }
+
+    /// Takes a folio off, if it is on a list. The caller holds it exclusively.
+    pub(crate) fn remove(&self, folios: &Folios, frame: u32) {
+        let mut lists = lock(&self.lists);
+        if folios.of(frame).has(flag::LISTED) {
+            self.unlink(&mut lists, folios, frame);
+        }
+    }
+
+    /// Takes the coldest folio off that nobody has just now; it is then held exclusively by the caller. Looks at `looks` folios at most.
+    pub(crate) fn coldest(&self, folios: &Folios, looks: u32) -> Option<u32> {
+        let mut lists = lock(&self.lists);
+        for _ in 0..looks {
+            let pages = |list: usize| self.pages[list].load(Relaxed);
+            let list = if pages(ACTIVE) > pages(INACTIVE) * 2 || lists[INACTIVE].tail == NONE {
+                ACTIVE
+            } else {
+                INACTIVE
+            };
+            let frame = lists[list].tail;
+            if frame == NONE {
+                return None;
+            }
+            let folio = folios.of(frame);
+            let referenced = folio.has(flag::REFERENCED);
+            let free = (list == INACTIVE && !referenced) && folio.try_lock();
+            self.unlink(&mut lists, folios, frame);
+            if free {
+                return Some(frame);
+            }
+            if list == INACTIVE && referenced {
+                folio.set(flag::ACTIVE);
+            } else if list == ACTIVE {
+                folio.clear(flag::ACTIVE);
+            }
+            folio.clear(flag::REFERENCED);
+            self.link(&mut lists, folios, frame);
+        }
+        None
+    }
+
+    fn link(&self, lists: &mut [List; 2], folios: &Folios, frame: u32) {
+        let folio = folios.of(frame);
+        let list = list_of(folio);
+        let head = lists[list].head;
+        folio.previous.store(NONE, Relaxed);
+        folio.next.store(head, Relaxed);
+        match head {
+            NONE => lists[list].tail = frame,
+            head => folios.of(head).previous.store(frame, Relaxed),
+        }
+        lists[list].head = frame;
+        folio.set(flag::LISTED);
+        self.pages[list].fetch_add(folio.order().slots().into(), Relaxed);
+    }
+
+    fn unlink(&self, lists: &mut [List; 2], folios: &Folios, frame: u32) {
+        let folio = folios.of(frame);
+        let list = list_of(folio);
+        let (previous, next) = (folio.previous.load(Relaxed), folio.next.load(Relaxed));
+        match previous {
+            NONE => lists[list].head = next,
+            previous => folios.of(previous).next.store(next, Relaxed),
+        }
+        match next {
+            NONE => lists[list].tail = previous,
+            next => folios.of(next).previous.store(previous, Relaxed),
+        }
+        folio.clear(flag::LISTED);
+        self.pages[list].fetch_sub(folio.order().slots().into(), Relaxed);
+    }
+}

@@ -1,0 +1,111 @@
+//! One object: an index of folios and swap entries, and its size.
+
+mod allocate;
+mod find;
+mod read;
+mod remove;
+mod seek;
+mod write;
+
+pub use allocate::Allocation;
+pub use read::Lent;
+
+use crate::error::ShmemError;
+use crate::folio::Folio;
+use crate::frames::PAGE;
+use crate::map::Map;
+use crate::options::HugePolicy;
+use crate::space::ShmemSpace;
+use std::sync::atomic::{
+    AtomicBool, AtomicU64,
+    Ordering::{AcqRel, Acquire, Relaxed},
+};
+use std::sync::{Arc, RwLock};
+
+/// The content of one file. Dropping it frees its folios and its swap entries.
+///
+/// Reads and writes of one page exclude each other; a longer read or write is not one step for others. Sizes and offsets are in bytes.
+pub struct ShmemObject {
+    pub(crate) space: Arc<ShmemSpace>,
+    pub(crate) inner: Arc<Inner>,
+}
+
+/// What the index of an object is, for reclaim too.
+pub(crate) struct Inner {
+    pub(crate) map: Map,
+    size: AtomicU64,
+    /// Pages in the map, resident or swapped out.
+    pub(crate) pages: AtomicU64,
+    /// Writers share it; truncation and holes have it alone.
+    content: RwLock<()>,
+    huge: HugePolicy,
+    advised: AtomicBool,
+}
+
+/// The largest size, 2^63 - 1.
+const SIZE_MAX: u64 = i64::MAX as u64;
+
+pub(crate) fn index_of(offset: u64) -> u64 {
+    offset / PAGE as u64
+}
+
+/// The end of a range, if it is one.
+pub(crate) fn end_of(offset: u64, len: u64) -> Result<u64, ShmemError> {
+    offset.checked_add(len).filter(|&end| end <= SIZE_MAX).ok_or(ShmemError::TooLarge)
+}
+
+impl ShmemObject {
+    /// An empty object of size 0.
+    pub fn new(space: &Arc<ShmemSpace>, huge: HugePolicy) -> ShmemObject {
+        let inner = Inner {
+            map: Map::new(space.nodes.clone()),
+            size: AtomicU64::new(0),
+            pages: AtomicU64::new(0),
+            content: RwLock::new(()),
+            huge,
+            advised: AtomicBool::new(false),
+        };
+        ShmemObject { space: space.clone(), inner: Arc::new(inner) }
+    }
+
+    /// Its size, in bytes.
+    pub fn size(&self) -> u64 {
+        self.inner.size.load(Acquire)
+    }
+
+    /// Pages that it has, resident or swapped out; `st_blocks` is eight times that.
+    pub fn pages(&self) -> u64 {
+        self.inner.pages.load(Relaxed)
+    }
+
+    /// With [`HugePolicy::Advise`]: whether new pages come in large folios from now on.
+    pub fn advise(&self, huge: bool) {
+        self.inner.advised.store(huge, Relaxed);
+    }
+
+    /// The space that it belongs to.
+    pub fn space(&self) -> &Arc<ShmemSpace> {
+        &self.space
+    }
+
+    fn folio(&self, frame: u32) -> &Folio {
+        self.space.folios.of(frame)
+    }
+
+    fn grow_to(&self, size: u64) {
+        self.inner.size.fetch_max(size, AcqRel);
+    }
+}
+
+impl std::fmt::Debug for ShmemObject {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ShmemObject").field("size", &self.size()).field("pages", &self.pages()).finish()
+    }
+}
+
+impl Drop for ShmemObject {
+    fn drop(&mut self) {
+        self.inner.size.store(0, Relaxed);
+        self.remove_pages(0, u64::MAX);
+    }
+}

@@ -1,0 +1,110 @@
+//! Reading: copied, or lent.
+
+use super::ShmemObject;
+use super::find::{Held, Hold};
+use super::index_of;
+use crate::error::ShmemError;
+use crate::frames::PAGE;
+use crate::map::Look;
+
+/// What holes are lent from.
+static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
+
+/// A range of an object, held for reading: its folios stay where they are, and nobody writes to them, until this is dropped. To be dropped
+/// soon, and before the same thread writes to or truncates the object.
+pub struct Lent<'o> {
+    pieces: Vec<Piece<'o>>,
+    len: usize,
+}
+
+enum Piece<'o> {
+    Folio { held: Held<'o>, offset: u64, end: u64 },
+    Zeroes(usize),
+}
+
+impl Lent<'_> {
+    /// The bytes, in order.
+    pub fn pieces(&self) -> impl Iterator<Item = &[u8]> {
+        self.pieces.iter().map(|piece| match piece {
+            Piece::Folio { held, offset, end } => held.bytes(*offset, *end),
+            Piece::Zeroes(len) => &ZEROES[..*len],
+        })
+    }
+    /// How many bytes in all.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+    /// Are there none?
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+impl ShmemObject {
+    /// Copies bytes from `offset` on into `into`; returns how many: fewer at the object's end. Holes are zeroes.
+    ///
+    /// # Errors
+    /// [`ShmemError::Io`], [`ShmemError::NoSpace`] when a page is swapped out and there is no room to bring it back.
+    pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<usize, ShmemError> {
+        let mut done = 0;
+        self.read_with(offset, into.len(), |piece| {
+            into[done..done + piece.len()].copy_from_slice(piece);
+            done += piece.len();
+        })
+    }
+
+    /// Lends the bytes from `offset` on, up to `len` of them, piece by piece, without a copy; returns how many. Each piece is held while
+    /// `lend` has it.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read); what was lent before the error is right.
+    pub fn read_with(
+        &self,
+        offset: u64,
+        len: usize,
+        mut lend: impl FnMut(&[u8]),
+    ) -> Result<usize, ShmemError> {
+        self.each_piece(offset, len, |piece| match &piece {
+            Piece::Folio { held, offset, end } => lend(held.bytes(*offset, *end)),
+            Piece::Zeroes(len) => lend(&ZEROES[..*len]),
+        })
+    }
+
+    /// Lends the bytes from `offset` on, up to `len` of them, all at once (for writev(2)).
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn lend(&self, offset: u64, len: usize) -> Result<Lent<'_>, ShmemError> {
+        let mut pieces = Vec::new();
+        let len = self.each_piece(offset, len, |piece| pieces.push(piece))?;
+        Ok(Lent { pieces, len })
+    }
+
+    fn each_piece<'o>(
+        &'o self,
+        offset: u64,
+        len: usize,
+        mut each: impl FnMut(Piece<'o>),
+    ) -> Result<usize, ShmemError> {
+        let end = self.size().min(offset.saturating_add(len as u64));
+        let mut at = offset;
+        while at < end {
+            let index = index_of(at);
+            if let Some(held) = self.existing(index, Hold::Shared)? {
+                let to = held.end().min(end);
+                each(Piece::Folio { held, offset: at, end: to });
+                at = to;
+                continue;
+            }
+            let next = self.inner.map.next(index, Look::Present).map_or(u64::MAX, |(first, _)| first);
+            // At least this page is a hole, or was when we looked.
+            let hole = next.max(index + 1).saturating_mul(PAGE as u64).min(end);
+            while at < hole {
+                let step = (hole - at).min(ZEROES.len() as u64);
+                each(Piece::Zeroes(step as usize));
+                at += step;
+            }
+        }
+        Ok(at.saturating_sub(offset) as usize)
+    }
+}

@@ -1,0 +1,44 @@
+//! Writing.
+
+use super::{ShmemObject, end_of, index_of};
+use crate::error::ShmemError;
+use crate::frames::PAGE;
+use std::sync::PoisonError;
+
+impl ShmemObject {
+    /// Copies `bytes` to `offset`; the object grows if they end behind its end. Returns how many were written: fewer only where space ran
+    /// out on the way.
+    ///
+    /// # Errors
+    /// [`ShmemError`]; nothing was written then.
+    pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<usize, ShmemError> {
+        let end = end_of(offset, bytes.len() as u64)?;
+        let _writing = self.inner.content.read().unwrap_or_else(PoisonError::into_inner);
+        let mut at = offset;
+        while at < end {
+            match self.existing_or_new(index_of(at), offset..end, offset..end) {
+                Ok((mut held, _)) => {
+                    let to = held.end().min(end);
+                    let from = &bytes[(at - offset) as usize..(to - offset) as usize];
+                    held.bytes_mut(at, to).copy_from_slice(from);
+                    at = to;
+                }
+                Err(error) if at == offset => return Err(error),
+                Err(_) => break,
+            }
+            self.grow_to(at);
+        }
+        Ok((at - offset) as usize)
+    }
+
+    /// Zeroes what there is of a range within one page. The caller has the content alone.
+    pub(super) fn zero_within_page(&self, from: u64, to: u64) -> Result<(), ShmemError> {
+        debug_assert!(to - from <= PAGE as u64);
+        if from < to {
+            if let Some(mut held) = self.existing(index_of(from), super::find::Hold::Exclusive)? {
+                held.bytes_mut(from, to).fill(0);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,349 @@
+//! Directories: which name leads to which inode.
+//!
+//! One lock holds all of them. The kernel has locked the directories of a request and checked permissions, types and the sticky bit before
+//! it asks; what is checked here is what only we can know: whether a name is there, and whether a directory is empty.
+
+use crate::inode::Inode;
+use parking_lot::RwLock;
+use rustix::io::Errno;
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+/// Cookies of `.` and `..`, where a listing begins.
+pub const COOKIE_DOT: u64 = 1;
+/// See [`COOKIE_DOT`].
+pub const COOKIE_DOT_DOT: u64 = 2;
+/// The longest name, as everywhere.
+pub const NAME_MAX: usize = 255;
+
+/// A name and what it leads to.
+#[derive(Clone)]
+pub struct Entry {
+    /// The name.
+    pub name: Arc<[u8]>,
+    /// What it leads to.
+    pub inode: Arc<Inode>,
+}
+
+/// The names of one directory. A cookie is the place of a name in a listing; it is never used again, so that a listing that was
+/// begun goes on right whatever happens in between.
+struct Directory {
+    parent: u64,
+    cookies: HashMap<Arc<[u8]>, u64>,
+    entries: BTreeMap<u64, Entry>,
+    next_cookie: u64,
+}
+
+/// All directories, by the number of their inode.
+pub struct Namespace {
+    directories: RwLock<HashMap<u64, Directory>>,
+}
+
+/// What happens to a name that is there already when another is renamed to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RenameMode {
+    /// It is replaced.
+    Replace,
+    /// `RENAME_NOREPLACE`: nothing is done.
+    Keep,
+    /// `RENAME_EXCHANGE`: both change places.
+    Exchange,
+}
+
+impl Directory {
+    fn new(parent: u64) -> Self {
+        Directory {
+            parent,
+            cookies: HashMap::new(),
+            entries: BTreeMap::new(),
+            next_cookie: COOKIE_DOT_DOT + 1,
+        }
+    }
+
+    fn get(&self, name: &[u8]) -> Option<&Arc<Inode>> {
+        self.cookies.get(name).map(|cookie| &self.entries[cookie].inode)
+    }
+
+    fn insert(&mut self, name: &[u8], inode: Arc<Inode>) {
+        let name: Arc<[u8]> = name.into();
+        let cookie = self.next_cookie;
+        self.next_cookie += 1;
+        let replaced = self.cookies.insert(Arc::clone(&name), cookie);
+        debug_assert!(replaced.is_none(), "a name is there once");
+        self.entries.insert(cookie, Entry { name, inode });
+    }
+
+    fn remove(&mut self, name: &[u8]) -> Option<Arc<Inode>> {
+        let cookie = self.cookies.remove(name)?;
+        self.entries.remove(&cookie).map(|entry| entry.inode)
+    }
+
+    /// Puts another inode in the place of the one that a name leads to.
+    fn exchange(&mut self, name: &[u8], inode: Arc<Inode>) {
+        if let Some(entry) = self.cookies.get(name).and_then(|cookie| self.entries.get_mut(cookie)) {
+            entry.inode = inode;
+        }
+    }
+}
+
+type Directories = HashMap<u64, Directory>;
+
+fn directory(all: &mut Directories, number: u64) -> Result<&mut Directory, Errno> {
+    // It has been removed, and is still open somewhere.
+    all.get_mut(&number).ok_or(Errno::NOENT)
+}
+
+impl Namespace {
+    /// A root directory without names.
+    pub fn new(root: u64) -> Self {
+        Namespace { directories: RwLock::new(HashMap::from([(root, Directory::new(root))])) }
+    }
+
+    /// What a name leads to.
+    ///
+    /// # Errors
+    /// `ENOENT`, `ENAMETOOLONG`.
+    pub fn lookup(&self, parent: u64, name: &[u8]) -> Result<Arc<Inode>, Errno> {
+        check_name(name)?;
+        let all = self.directories.read();
+        all.get(&parent).and_then(|directory| directory.get(name)).cloned().ok_or(Errno::NOENT)
+    }
+
+    /// Is this a directory that still has a place in the tree?
+    pub fn is_live(&self, number: u64) -> bool {
+        self.directories.read().contains_key(&number)
+    }
+
+    /// Gives an inode a name: a new one, or one more for an old one.
+    ///
+    /// # Errors
+    /// `EEXIST`, `ENOENT` when the directory was removed, `ENAMETOOLONG`.
+    pub fn insert(&self, parent: &Inode, name: &[u8], inode: &Arc<Inode>) -> Result<(), Errno> {
+        check_name(name)?;
+        let mut all = self.directories.write();
+        let place = directory(&mut all, parent.number)?;
+        if place.get(name).is_some() {
+            return Err(Errno::EXIST);
+        }
+        place.insert(name, Arc::clone(inode));
+        count_entry(parent, inode, Change::Added);
+        if inode.is_directory() {
+            all.insert(inode.number, Directory::new(parent.number));
+        } else {
+            let mut state = inode.state();
+            state.links += 1;
+            state.touch_attributes();
+        }
+        Ok(())
+    }
+
+    /// Takes a name of something that is no directory away.
+    ///
+    /// # Errors
+    /// `ENOENT`, `EISDIR`.
+    pub fn unlink(&self, parent: &Inode, name: &[u8]) -> Result<(), Errno> {
+        let mut all = self.directories.write();
+        let place = directory(&mut all, parent.number)?;
+        if place.get(name).ok_or(Errno::NOENT)?.is_directory() {
+            return Err(Errno::ISDIR);
+        }
+        let inode = place.remove(name).ok_or(Errno::NOENT)?;
+        drop_link(parent, &inode);
+        drop(all);
+        // What this was the last hold of goes here, outside of the lock: a large file takes a while.
+        drop(inode);
+        Ok(())
+    }
+
+    /// Takes an empty directory away.
+    ///
+    /// # Errors
+    /// `ENOENT`, `ENOTDIR`, `ENOTEMPTY`.
+    pub fn rmdir(&self, parent: &Inode, name: &[u8]) -> Result<(), Errno> {
+        let mut all = self.directories.write();
+        let child = Arc::clone(directory(&mut all, parent.number)?.get(name).ok_or(Errno::NOENT)?);
+        if !child.is_directory() {
+            return Err(Errno::NOTDIR);
+        }
+        if !directory(&mut all, child.number)?.entries.is_empty() {
+            return Err(Errno::NOTEMPTY);
+        }
+        directory(&mut all, parent.number)?.remove(name);
+        all.remove(&child.number);
+        drop_link(parent, &child);
+        Ok(())
+    }
+
+    /// Renames.
+    ///
+    /// # Errors
+    /// `ENOENT`, `EEXIST`, `ENOTEMPTY`, `EISDIR`, `ENOTDIR`, `EINVAL` when a directory would get into itself.
+    pub fn rename(
+        &self,
+        (from, from_name): (&Inode, &[u8]),
+        (to, to_name): (&Inode, &[u8]),
+        mode: RenameMode,
+    ) -> Result<(), Errno> {
+        check_name(to_name)?;
+        let mut all = self.directories.write();
+        let moved = Arc::clone(directory(&mut all, from.number)?.get(from_name).ok_or(Errno::NOENT)?);
+        let there = directory(&mut all, to.number)?.get(to_name).cloned();
+        if is_within(&all, to.number, moved.number) {
+            return Err(Errno::INVAL);
+        }
+        match (&there, mode) {
+            (Some(_), RenameMode::Keep) => return Err(Errno::EXIST),
+            (None, RenameMode::Exchange) => return Err(Errno::NOENT),
+            (Some(there), RenameMode::Exchange) => {
+                if is_within(&all, from.number, there.number) {
+                    return Err(Errno::INVAL);
+                }
+                return exchange(&mut all, (from, from_name, &moved), (to, to_name, there));
+            }
+            (Some(there), RenameMode::Replace) => {
+                if Arc::ptr_eq(there, &moved) {
+                    return Ok(()); // Two names of one file: as POSIX has it, both stay.
+                }
+                match (moved.is_directory(), there.is_directory()) {
+                    (true, false) => return Err(Errno::NOTDIR),
+                    (false, true) => return Err(Errno::ISDIR),
+                    (true, true) if !directory(&mut all, there.number)?.entries.is_empty() => {
+                        return Err(Errno::NOTEMPTY);
+                    }
+                    _ => {}
+                }
+                directory(&mut all, to.number)?.remove(to_name);
+                if there.is_directory() {
+                    all.remove(&there.number);
+                }
+                drop_link(to, there);
+            }
+            (None, _) => {}
+        }
+        directory(&mut all, from.number)?.remove(from_name);
+        count_entry(from, &moved, Change::Removed);
+        directory(&mut all, to.number)?.insert(to_name, Arc::clone(&moved));
+        count_entry(to, &moved, Change::Added);
+        if moved.is_directory() {
+            directory(&mut all, moved.number)?.parent = to.number;
+        }
+        moved.state().touch_attributes();
+        drop(all);
+        drop(there);
+        Ok(())
+    }
+
+    /// Calls `each` with cookie and entry of every name behind the place `after`, until it says that this suffices; first `.` and `..` with
+    /// their numbers.
+    ///
+    /// # Errors
+    /// `ENOENT`: the directory was removed.
+    pub fn list(
+        &self,
+        number: u64,
+        after: u64,
+        mut each: impl FnMut(u64, Listed<'_>) -> Flow,
+    ) -> Result<(), Errno> {
+        let all = self.directories.read();
+        let directory = all.get(&number).ok_or(Errno::NOENT)?;
+        for (cookie, name, number) in
+            [(COOKIE_DOT, &b"."[..], number), (COOKIE_DOT_DOT, &b".."[..], directory.parent)]
+        {
+            if cookie > after && each(cookie, Listed::Directory { name, number }) == Flow::Enough {
+                return Ok(());
+            }
+        }
+        for (&cookie, entry) in directory.entries.range(after + 1..) {
+            if each(cookie, Listed::Entry(entry)) == Flow::Enough {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// One line of a listing.
+pub enum Listed<'a> {
+    /// `.` or `..`.
+    Directory {
+        /// The name.
+        name: &'a [u8],
+        /// Of its inode.
+        number: u64,
+    },
+    /// A name.
+    Entry(&'a Entry),
+}
+
+/// Does a listing go on?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flow {
+    /// Yes.
+    More,
+    /// No.
+    Enough,
+}
+
+fn check_name(name: &[u8]) -> Result<(), Errno> {
+    if name.len() > NAME_MAX { Err(Errno::NAMETOOLONG) } else { Ok(()) }
+}
+
+#[derive(Clone, Copy)]
+enum Change {
+    Added,
+    Removed,
+}
+
+/// A name was added to a directory or removed from it.
+fn count_entry(parent: &Inode, child: &Inode, change: Change) {
+    let mut state = parent.state();
+    let subdirectories = u32::from(child.is_directory());
+    match change {
+        Change::Added => (state.entries, state.links) = (state.entries + 1, state.links + subdirectories),
+        Change::Removed => (state.entries, state.links) = (state.entries - 1, state.links - subdirectories),
+    }
+    state.touch_contents();
+}
+
+/// A name was removed for good.
+fn drop_link(parent: &Inode, child: &Inode) {
+    count_entry(parent, child, Change::Removed);
+    let mut state = child.state();
+    state.links = if child.is_directory() { 0 } else { state.links - 1 };
+    state.touch_attributes();
+}
+
+/// Is `number` the directory `ancestor` or somewhere below it?
+fn is_within(all: &Directories, mut number: u64, ancestor: u64) -> bool {
+    loop {
+        if number == ancestor {
+            return true;
+        }
+        match all.get(&number) {
+            Some(directory) if directory.parent != number => number = directory.parent,
+            _ => return false,
+        }
+    }
+}
+
+fn exchange(
+    all: &mut Directories,
+    (from, from_name, moved): (&Inode, &[u8], &Arc<Inode>),
+    (to, to_name, there): (&Inode, &[u8], &Arc<Inode>),
+) -> Result<(), Errno> {
+    directory(all, from.number)?.exchange(from_name, Arc::clone(there));
+    directory(all, to.number)?.exchange(to_name, Arc::clone(moved));
+    for (parent, gone, come) in [(from, moved, there), (to, there, moved)] {
+        count_entry(parent, gone, Change::Removed);
+        count_entry(parent, come, Change::Added);
+    }
+    for (inode, parent) in [(moved, to), (there, from)] {
+        if inode.is_directory() {
+            directory(all, inode.number)?.parent = parent.number;
+        }
+        inode.state().touch_attributes();
+    }
+    Ok(())
+}

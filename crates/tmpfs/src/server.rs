@@ -1,0 +1,674 @@
+//! The requests of the kernel: each is answered from the file system behind it. Names and directories are here; what concerns contents is in
+//! [`crate::io`].
+
+use crate::{
+    contents::{self, errno},
+    inode::{Content, Inode},
+    kernel_cache::KernelCache,
+    namespace::{Flow, Listed, NAME_MAX, RenameMode},
+    tmpfs::{New, NewContent, ROOT, Tmpfs},
+    xattr::{SetMode, TrustedNames},
+};
+use fuser::{
+    BsdFileFlags, CopyFileRangeFlags, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
+    InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
+    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs,
+    ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+};
+use rustix::io::Errno;
+use std::{
+    ffi::OsStr,
+    io,
+    os::unix::ffi::OsStrExt,
+    path::Path,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+/// Nobody but the kernel that asks changes anything, so what it was told holds until it changes it.
+pub const FOREVER: Duration = Duration::from_secs(1 << 30);
+/// The extended attribute of the root that shows the figures. No listing names it, so nothing copies it.
+const FIGURES: &[u8] = b"folioswap.stats";
+/// Inode numbers are not used again.
+const GENERATION: Generation = Generation(0);
+/// An open file has no state of ours.
+const NO_HANDLE: FileHandle = FileHandle(0);
+/// Requests in the background (readahead) that the kernel may have under way.
+const BACKGROUND_MAX: u16 = 32;
+
+/// How read(2) and write(2) go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Caching {
+    /// Through the kernel's page cache, which [`KernelCache`] bounds.
+    #[default]
+    Kernel,
+    /// Past it. Only what is mapped is in the page cache.
+    Direct,
+}
+
+/// What answers the kernel.
+pub struct Server {
+    tmpfs: Arc<Tmpfs>,
+    caching: Caching,
+    /// Files need not be opened: the kernel was told so, and holds them by their inode.
+    opens: Opens,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Opens {
+    Told,
+    Silent,
+}
+
+/// For fuser.
+fn fuse(error: Errno) -> fuser::Errno {
+    fuser::Errno::from_i32(error.raw_os_error())
+}
+
+/// Answers with an error when there is one.
+macro_rules! answer {
+    ($reply:expr, $result:expr) => {
+        match $result {
+            Ok(value) => value,
+            Err(error) => return $reply.error(fuse(error)),
+        }
+    };
+}
+
+impl Server {
+    /// For this file system.
+    pub fn new(tmpfs: Arc<Tmpfs>, caching: Caching) -> Self {
+        Server { tmpfs, caching, opens: Opens::Told }
+    }
+
+    fn cache(&self) -> &Arc<KernelCache> {
+        &self.tmpfs.kernel_cache
+    }
+
+    fn open_flags(&self) -> FopenFlags {
+        match self.caching {
+            Caching::Kernel => FopenFlags::FOPEN_KEEP_CACHE,
+            Caching::Direct => FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES,
+        }
+    }
+
+    fn make(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        content: NewContent,
+    ) -> Result<Arc<Inode>, Errno> {
+        let parent = self.tmpfs.inode(parent.0)?;
+        let new = New { content, permissions: (mode & 0o7777) as u16, owner: (request.uid(), request.gid()) };
+        self.tmpfs.make(&parent, name.as_bytes(), new)
+    }
+
+    fn reply_entry(&self, inode: Result<Arc<Inode>, Errno>, reply: ReplyEntry) {
+        let inode = answer!(reply, inode);
+        reply.entry(&FOREVER, &self.tmpfs.table.remember(&inode), GENERATION);
+    }
+
+    /// Set-user-id and the like go when somebody without privilege changes a file; the kernel is to ask for the mode again then.
+    fn drop_privileges(&self, inode: &Inode) {
+        if inode.state().drop_privileges(inode.kind()) {
+            self.cache().refresh_attributes(inode.number);
+        }
+    }
+}
+
+/// The content of a new node of this type.
+fn node(mode: u32, device: u32) -> Result<NewContent, Errno> {
+    Ok(match mode & libc::S_IFMT {
+        libc::S_IFREG | 0 => NewContent::File,
+        libc::S_IFIFO => NewContent::Node(FileType::NamedPipe, 0),
+        libc::S_IFSOCK => NewContent::Node(FileType::Socket, 0),
+        libc::S_IFCHR => NewContent::Node(FileType::CharDevice, device),
+        libc::S_IFBLK => NewContent::Node(FileType::BlockDevice, device),
+        _ => return Err(Errno::INVAL),
+    })
+}
+
+/// A time as the caller gave it. What lies before 1970 comes from fuser with its fraction counted the wrong way: seconds are negative,
+/// nanoseconds always count forward.
+fn time(time: TimeOrNow) -> SystemTime {
+    match time {
+        TimeOrNow::Now => SystemTime::now(),
+        TimeOrNow::SpecificTime(time) => match SystemTime::UNIX_EPOCH.duration_since(time) {
+            Ok(before) => SystemTime::UNIX_EPOCH
+                .checked_sub(Duration::from_secs(before.as_secs()))
+                .and_then(|time| time.checked_add(Duration::from_nanos(before.subsec_nanos().into())))
+                .unwrap_or(time),
+            Err(_) => time,
+        },
+    }
+}
+
+impl Filesystem for Server {
+    fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        let wanted = [
+            InitFlags::FUSE_PARALLEL_DIROPS,
+            InitFlags::FUSE_DO_READDIRPLUS,
+            InitFlags::FUSE_READDIRPLUS_AUTO,
+            InitFlags::FUSE_CACHE_SYMLINKS,
+            InitFlags::FUSE_ASYNC_DIO,
+            InitFlags::FUSE_HANDLE_KILLPRIV_V2,
+            InitFlags::FUSE_EXPLICIT_INVAL_DATA,
+            InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
+        ];
+        for flag in wanted {
+            // A kernel without it does more itself, or asks more often.
+            let _ = config.add_capabilities(flag);
+        }
+        if self.caching == Caching::Kernel && config.capabilities().contains(InitFlags::FUSE_NO_OPEN_SUPPORT)
+        {
+            self.opens = Opens::Silent;
+        }
+        let _ = config.set_max_write(1 << 20);
+        let _ = config.set_max_background(BACKGROUND_MAX);
+        Ok(())
+    }
+
+    fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        match self.tmpfs.namespace.lookup(parent.0, name.as_bytes()) {
+            Err(Errno::NOENT) if self.tmpfs.namespace.is_live(parent.0) => {
+                // The kernel may remember that too: number 0 is nothing.
+                reply.entry(&FOREVER, &nothing(), GENERATION);
+            }
+            found => self.reply_entry(found, reply),
+        }
+    }
+
+    fn forget(&self, _request: &Request, inode: INodeNo, lookups: u64) {
+        if self.tmpfs.table.forget(inode.0, lookups) {
+            self.cache().gone(inode.0, 0);
+        }
+    }
+
+    fn getattr(&self, _request: &Request, inode: INodeNo, _handle: Option<FileHandle>, reply: ReplyAttr) {
+        let inode = answer!(reply, self.tmpfs.inode(inode.0));
+        reply.attr(&FOREVER, &inode.attributes());
+    }
+
+    fn setattr(
+        &self,
+        request: &Request,
+        inode: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        size: Option<u64>,
+        atime: Option<TimeOrNow>,
+        mtime: Option<TimeOrNow>,
+        _ctime: Option<SystemTime>,
+        _handle: Option<FileHandle>,
+        _crtime: Option<SystemTime>,
+        _chgtime: Option<SystemTime>,
+        _bkuptime: Option<SystemTime>,
+        _flags: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        let inode = answer!(reply, self.tmpfs.inode(inode.0));
+        let mut contents_changed = false;
+        if let Some(size) = size {
+            let object = answer!(reply, inode.object().ok_or(Errno::INVAL));
+            let before = object.size();
+            answer!(reply, object.set_size(size).map_err(errno));
+            self.cache().gone(inode.number, contents::pages(0, size).end);
+            contents_changed = before != size;
+        }
+        let mut state = inode.state();
+        if let Some(mode) = mode {
+            state.permissions = (mode & 0o7777) as u16;
+        }
+        if uid.is_some() || gid.is_some() || (size.is_some() && request.uid() != 0) {
+            state.drop_privileges(inode.kind());
+        }
+        state.uid = uid.unwrap_or(state.uid);
+        state.gid = gid.unwrap_or(state.gid);
+        state.touch_attributes();
+        if contents_changed {
+            state.mtime = state.ctime;
+        }
+        state.atime = atime.map_or(state.atime, time);
+        state.mtime = mtime.map_or(state.mtime, time);
+        let attributes = inode.attributes_of(&state);
+        drop(state);
+        reply.attr(&FOREVER, &attributes);
+    }
+
+    fn readlink(&self, _request: &Request, inode: INodeNo, reply: ReplyData) {
+        let inode = answer!(reply, self.tmpfs.inode(inode.0));
+        match &inode.content {
+            Content::Symlink(target) => {
+                inode.state().touch_access();
+                reply.data(target);
+            }
+            _ => reply.error(fuse(Errno::INVAL)),
+        }
+    }
+
+    fn mknod(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _umask: u32,
+        device: u32,
+        reply: ReplyEntry,
+    ) {
+        let made = node(mode, device).and_then(|content| self.make(request, parent, name, mode, content));
+        self.reply_entry(made, reply);
+    }
+
+    fn mkdir(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _umask: u32,
+        reply: ReplyEntry,
+    ) {
+        self.reply_entry(self.make(request, parent, name, mode, NewContent::Directory), reply);
+    }
+
+    fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
+        let target = NewContent::Symlink(target.as_os_str().as_bytes().into());
+        self.reply_entry(self.make(request, parent, name, 0o777, target), reply);
+    }
+
+    fn link(&self, _request: &Request, inode: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let linked = self.tmpfs.inode(inode.0).and_then(|inode| {
+            let parent = self.tmpfs.inode(parent.0)?;
+            self.tmpfs.namespace.insert(&parent, name.as_bytes(), &inode)?;
+            Ok(inode)
+        });
+        self.reply_entry(linked, reply);
+    }
+
+    fn unlink(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let parent = answer!(reply, self.tmpfs.inode(parent.0));
+        answer!(reply, self.tmpfs.namespace.unlink(&parent, name.as_bytes()));
+        reply.ok();
+    }
+
+    fn rmdir(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let parent = answer!(reply, self.tmpfs.inode(parent.0));
+        answer!(reply, self.tmpfs.namespace.rmdir(&parent, name.as_bytes()));
+        reply.ok();
+    }
+
+    fn rename(
+        &self,
+        request: &Request,
+        from: INodeNo,
+        from_name: &OsStr,
+        to: INodeNo,
+        to_name: &OsStr,
+        flags: RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        let from = answer!(reply, self.tmpfs.inode(from.0));
+        let to = answer!(reply, self.tmpfs.inode(to.0));
+        let whiteout = flags.contains(RenameFlags::RENAME_WHITEOUT);
+        let mode = match flags - RenameFlags::RENAME_WHITEOUT {
+            flags if flags.is_empty() => RenameMode::Replace,
+            RenameFlags::RENAME_NOREPLACE => RenameMode::Keep,
+            RenameFlags::RENAME_EXCHANGE if !whiteout => RenameMode::Exchange,
+            _ => return reply.error(fuse(Errno::INVAL)),
+        };
+        // What stands where the file was for an overlay: made beforehand, so that the rename cannot fail after it was done.
+        let reservation = if whiteout {
+            Some(answer!(reply, self.tmpfs.inodes.reserve().ok_or(Errno::NOSPC)))
+        } else {
+            None
+        };
+        let renamed =
+            self.tmpfs.namespace.rename((&from, from_name.as_bytes()), (&to, to_name.as_bytes()), mode);
+        answer!(reply, renamed);
+        if let Some(reservation) = reservation {
+            drop(reservation);
+            let owner = (request.uid(), request.gid());
+            let new = New { content: NewContent::Node(FileType::CharDevice, 0), permissions: 0, owner };
+            answer!(reply, self.tmpfs.make(&from, from_name.as_bytes(), new));
+        }
+        reply.ok();
+    }
+
+    fn open(&self, _request: &Request, _inode: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        match self.opens {
+            Opens::Silent => reply.error(fuser::Errno::ENOSYS),
+            Opens::Told => reply.opened(NO_HANDLE, self.open_flags()),
+        }
+    }
+
+    fn create(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _umask: u32,
+        _flags: i32,
+        reply: ReplyCreate,
+    ) {
+        let inode = answer!(reply, self.make(request, parent, name, mode, NewContent::File));
+        let attributes = self.tmpfs.table.remember(&inode);
+        reply.created(&FOREVER, &attributes, GENERATION, NO_HANDLE, self.open_flags());
+    }
+
+    fn read(
+        &self,
+        _request: &Request,
+        inode: INodeNo,
+        _handle: FileHandle,
+        offset: u64,
+        size: u32,
+        flags: OpenFlags,
+        owner: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        let inode = answer!(reply, self.tmpfs.inode(inode.0));
+        let object = answer!(reply, inode.object().ok_or(Errno::INVAL));
+        if flags.0 & libc::O_NOATIME == 0 {
+            inode.state().touch_access();
+        }
+        // Who reads past the page cache says whose locks are to be kept; the page cache itself has no owner.
+        if owner.is_none() {
+            self.cache().hand_out(inode.number, contents::pages(offset, size.into()));
+        }
+        contents::read(object, offset, size as usize, reply);
+    }
+
+    fn write(
+        &self,
+        _request: &Request,
+        inode: INodeNo,
+        _handle: FileHandle,
+        offset: u64,
+        data: &[u8],
+        write: WriteFlags,
+        flags: OpenFlags,
+        _owner: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        let inode = answer!(reply, self.tmpfs.inode(inode.0));
+        let object = answer!(reply, inode.object().ok_or(Errno::INVAL));
+        let cached = self.caching == Caching::Kernel && flags.0 & libc::O_DIRECT == 0;
+        // What comes from the page cache was handed out before; waiting for room with it would wait for itself.
+        if cached && !write.contains(WriteFlags::FUSE_WRITE_CACHE) {
+            self.cache().hand_out(inode.number, contents::pages(offset, data.len() as u64));
+        }
+        let written = answer!(reply, object.write(offset, data).map_err(errno));
+        if write.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
+            self.drop_privileges(&inode);
+        }
+        inode.state().touch_contents();
+        reply.written(written as u32);
+    }
+
+    fn flush(
+        &self,
+        _request: &Request,
+        _inode: INodeNo,
+        _handle: FileHandle,
+        _owner: LockOwner,
+        reply: ReplyEmpty,
+    ) {
+        // Nothing is delayed here; the kernel need not say it again.
+        reply.error(fuser::Errno::ENOSYS);
+    }
+
+    fn fsync(
+        &self,
+        _request: &Request,
+        _inode: INodeNo,
+        _handle: FileHandle,
+        _data: bool,
+        reply: ReplyEmpty,
+    ) {
+        // The kernel writes its dirty pages to us before it asks, and goes on doing that.
+        reply.error(fuser::Errno::ENOSYS);
+    }
+
+    fn fsyncdir(
+        &self,
+        _request: &Request,
+        _inode: INodeNo,
+        _handle: FileHandle,
+        _data: bool,
+        reply: ReplyEmpty,
+    ) {
+        reply.error(fuser::Errno::ENOSYS);
+    }
+
+    fn fallocate(
+        &self,
+        _request: &Request,
+        inode: INodeNo,
+        _handle: FileHandle,
+        offset: u64,
+        length: u64,
+        mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        let inode = answer!(reply, self.tmpfs.inode(inode.0));
+        let object = answer!(reply, inode.object().ok_or(Errno::OPNOTSUPP));
+        answer!(reply, contents::fallocate(object, offset, length, mode));
+        inode.state().touch_contents();
+        reply.ok();
+    }
+
+    fn lseek(
+        &self,
+        _request: &Request,
+        inode: INodeNo,
+        _handle: FileHandle,
+        offset: i64,
+        whence: i32,
+        reply: ReplyLseek,
+    ) {
+        let inode = answer!(reply, self.tmpfs.inode(inode.0));
+        // A page that was only stored to in a mapping is a hole as far as we know, until the kernel brings it.
+        self.cache().after_flush(inode.number, move || {
+            let object = answer!(reply, inode.object().ok_or(Errno::INVAL));
+            let found = answer!(reply, contents::seek(object, offset, whence));
+            reply.offset(found);
+        });
+    }
+
+    fn copy_file_range(
+        &self,
+        _request: &Request,
+        from: INodeNo,
+        _from_handle: FileHandle,
+        from_offset: u64,
+        to: INodeNo,
+        _to_handle: FileHandle,
+        to_offset: u64,
+        length: u64,
+        _flags: CopyFileRangeFlags,
+        reply: ReplyWrite,
+    ) {
+        let from = answer!(reply, self.tmpfs.inode(from.0));
+        let to = answer!(reply, self.tmpfs.inode(to.0));
+        let (Some(source), Some(target)) = (from.object(), to.object()) else {
+            return reply.error(fuse(Errno::INVAL));
+        };
+        // The answer has 32 bits; the caller goes on from what was copied.
+        let length = length.min(1 << 30);
+        let copied = answer!(reply, contents::copy((source, from_offset), (target, to_offset), length));
+        from.state().touch_access();
+        self.drop_privileges(&to);
+        to.state().touch_contents();
+        reply.written(copied as u32);
+    }
+
+    fn readdir(
+        &self,
+        _request: &Request,
+        inode: INodeNo,
+        _handle: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectory,
+    ) {
+        let directory = answer!(reply, self.tmpfs.inode(inode.0));
+        let listed = self.tmpfs.namespace.list(inode.0, offset, |cookie, line| {
+            let full = match line {
+                Listed::Directory { name, number } => {
+                    reply.add(INodeNo(number), cookie, FileType::Directory, OsStr::from_bytes(name))
+                }
+                Listed::Entry(entry) => {
+                    let number = INodeNo(entry.inode.number);
+                    reply.add(number, cookie, entry.inode.kind(), OsStr::from_bytes(&entry.name))
+                }
+            };
+            if full { Flow::Enough } else { Flow::More }
+        });
+        answer!(reply, listed);
+        directory.state().touch_access();
+        reply.ok();
+    }
+
+    fn readdirplus(
+        &self,
+        _request: &Request,
+        inode: INodeNo,
+        _handle: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectoryPlus,
+    ) {
+        let directory = answer!(reply, self.tmpfs.inode(inode.0));
+        let listed = self.tmpfs.namespace.list(inode.0, offset, |cookie, line| {
+            let full = match line {
+                Listed::Directory { name, number } => {
+                    // The kernel takes no more than the number of these, and counts no lookup.
+                    let attributes =
+                        fuser::FileAttr { ino: INodeNo(number), kind: FileType::Directory, ..nothing() };
+                    reply.add(
+                        INodeNo(number),
+                        cookie,
+                        OsStr::from_bytes(name),
+                        &Duration::ZERO,
+                        &attributes,
+                        GENERATION,
+                    )
+                }
+                Listed::Entry(entry) => {
+                    let attributes = self.tmpfs.table.remember(&entry.inode);
+                    let name = OsStr::from_bytes(&entry.name);
+                    let full = reply.add(attributes.ino, cookie, name, &FOREVER, &attributes, GENERATION);
+                    if full {
+                        // It was not told after all.
+                        self.tmpfs.table.forget(entry.inode.number, 1);
+                    }
+                    full
+                }
+            };
+            if full { Flow::Enough } else { Flow::More }
+        });
+        answer!(reply, listed);
+        directory.state().touch_access();
+        reply.ok();
+    }
+
+    fn statfs(&self, _request: &Request, _inode: INodeNo, reply: ReplyStatfs) {
+        let block = crate::inode::PAGE_SIZE;
+        let (blocks, used) = (self.tmpfs.options.size / block, self.tmpfs.space.statistics().content / block);
+        let free = blocks.saturating_sub(used);
+        let inodes = &self.tmpfs.inodes;
+        let inodes_free = inodes.max().saturating_sub(inodes.used());
+        reply.statfs(
+            blocks,
+            free,
+            free,
+            inodes.max(),
+            inodes_free,
+            block as u32,
+            NAME_MAX as u32,
+            block as u32,
+        );
+    }
+
+    fn setxattr(
+        &self,
+        _request: &Request,
+        inode: INodeNo,
+        name: &OsStr,
+        value: &[u8],
+        flags: i32,
+        _position: u32,
+        reply: ReplyEmpty,
+    ) {
+        let inode = answer!(reply, self.tmpfs.inode(inode.0));
+        let mode = match flags & (libc::XATTR_CREATE | libc::XATTR_REPLACE) {
+            0 => SetMode::Any,
+            libc::XATTR_CREATE => SetMode::Create,
+            libc::XATTR_REPLACE => SetMode::Replace,
+            _ => return reply.error(fuse(Errno::INVAL)),
+        };
+        let mut state = inode.state();
+        answer!(reply, state.xattrs.set(name.as_bytes(), value, mode));
+        state.touch_attributes();
+        reply.ok();
+    }
+
+    fn getxattr(&self, _request: &Request, inode: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        let inode = answer!(reply, self.tmpfs.inode(inode.0));
+        if inode.number == ROOT && name.as_bytes() == FIGURES {
+            return reply_xattr(self.tmpfs.figures().as_bytes(), size, reply);
+        }
+        let state = inode.state();
+        let value = answer!(reply, state.xattrs.get(name.as_bytes()).ok_or(Errno::NODATA));
+        reply_xattr(value, size, reply);
+    }
+
+    fn listxattr(&self, request: &Request, inode: INodeNo, size: u32, reply: ReplyXattr) {
+        let inode = answer!(reply, self.tmpfs.inode(inode.0));
+        let trusted = if request.uid() == 0 { TrustedNames::Shown } else { TrustedNames::Hidden };
+        let names = inode.state().xattrs.names(trusted);
+        reply_xattr(&names, size, reply);
+    }
+
+    fn removexattr(&self, _request: &Request, inode: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let inode = answer!(reply, self.tmpfs.inode(inode.0));
+        let mut state = inode.state();
+        answer!(reply, state.xattrs.remove(name.as_bytes()));
+        state.touch_attributes();
+        reply.ok();
+    }
+}
+
+/// Value, or size of it where 0 bytes are asked for.
+fn reply_xattr(value: &[u8], size: u32, reply: ReplyXattr) {
+    match size {
+        0 => reply.size(value.len() as u32),
+        size if value.len() <= size as usize => reply.data(value),
+        _ => reply.error(fuse(Errno::RANGE)),
+    }
+}
+
+/// Attributes of number 0: there is no such name.
+fn nothing() -> fuser::FileAttr {
+    let time = SystemTime::UNIX_EPOCH;
+    fuser::FileAttr {
+        ino: INodeNo(0),
+        size: 0,
+        blocks: 0,
+        atime: time,
+        mtime: time,
+        ctime: time,
+        crtime: time,
+        kind: FileType::RegularFile,
+        perm: 0,
+        nlink: 0,
+        uid: 0,
+        gid: 0,
+        rdev: 0,
+        blksize: 0,
+        flags: 0,
+    }
+}

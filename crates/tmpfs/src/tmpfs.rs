@@ -1,0 +1,160 @@
+//! The file system behind the requests: inodes, directories and what they may use.
+
+use crate::{
+    inode::{Content, Inode, PAGE_SIZE},
+    kernel_cache::KernelCache,
+    limits::Inodes,
+    namespace::Namespace,
+    table::InodeTable,
+};
+use folioswap_shmem::{HugePolicy, ShmemObject, ShmemSpace};
+use fuser::FileType;
+use rustix::io::Errno;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+/// The number of the root directory.
+pub const ROOT: u64 = 1;
+
+/// What a file system is made with.
+#[derive(Clone, Copy, Debug)]
+pub struct TmpfsOptions {
+    /// The most inodes.
+    pub inodes_max: u64,
+    /// The most contents that statfs(2) tells, in bytes. (The shmem space keeps it.)
+    pub size: u64,
+    /// In which folios contents come.
+    pub huge: HugePolicy,
+    /// Permissions of the root directory.
+    pub root_permissions: u16,
+    /// Owner and group of the root directory.
+    pub root_owner: (u32, u32),
+}
+
+/// A file system.
+pub struct Tmpfs {
+    /// As it was made.
+    pub options: TmpfsOptions,
+    /// Where contents are.
+    pub space: Arc<ShmemSpace>,
+    /// What the kernel knows.
+    pub table: InodeTable,
+    /// Directories.
+    pub namespace: Namespace,
+    /// How many inodes there are.
+    pub inodes: Arc<Inodes>,
+    /// The bound on the kernel's page cache.
+    pub kernel_cache: Arc<KernelCache>,
+    next_number: AtomicU64,
+}
+
+/// What a new inode is to be.
+pub struct New {
+    /// Type and contents.
+    pub content: NewContent,
+    /// Permissions, the umask applied.
+    pub permissions: u16,
+    /// Who makes it.
+    pub owner: (u32, u32),
+}
+
+/// What a new inode is to hold.
+pub enum NewContent {
+    /// An empty regular file.
+    File,
+    /// An empty directory.
+    Directory,
+    /// A symbolic link to this.
+    Symlink(Box<[u8]>),
+    /// A fifo, socket or device, with its number.
+    Node(FileType, u32),
+}
+
+impl Tmpfs {
+    /// An empty one.
+    pub fn new(space: Arc<ShmemSpace>, kernel_cache: Arc<KernelCache>, options: TmpfsOptions) -> Arc<Self> {
+        let inodes = Inodes::within(options.inodes_max.max(1), &space);
+        let tmpfs = Tmpfs {
+            space,
+            table: InodeTable::new(),
+            namespace: Namespace::new(ROOT),
+            kernel_cache,
+            next_number: AtomicU64::new(ROOT + 1),
+            inodes: Arc::clone(&inodes),
+            options,
+        };
+        // There is always room for the first.
+        if let Some(reservation) = inodes.reserve() {
+            let root = Inode::new(
+                ROOT,
+                Content::Directory,
+                options.root_permissions,
+                options.root_owner,
+                0,
+                reservation,
+            );
+            // The kernel knows the root as long as it is mounted, and never forgets it.
+            tmpfs.table.remember(&Arc::new(root));
+        }
+        Arc::new(tmpfs)
+    }
+
+    /// The inode of this number.
+    ///
+    /// # Errors
+    /// `ESTALE`: the kernel does not know it.
+    pub fn inode(&self, number: u64) -> Result<Arc<Inode>, Errno> {
+        self.table.get(number).ok_or(Errno::STALE)
+    }
+
+    /// Makes an inode and gives it a name. In a directory whose set-group-id bit is set it gets the directory's group, and the bit if it is
+    /// a directory itself.
+    ///
+    /// # Errors
+    /// `ENOSPC`: no inode is left; those of [`Namespace::insert`].
+    pub fn make(&self, parent: &Inode, name: &[u8], new: New) -> Result<Arc<Inode>, Errno> {
+        let reservation = self.inodes.reserve().ok_or(Errno::NOSPC)?;
+        let (mut permissions, (uid, mut gid)) = (new.permissions, new.owner);
+        {
+            let state = parent.state();
+            if state.permissions & 0o2000 != 0 {
+                gid = state.gid;
+                permissions |= if matches!(new.content, NewContent::Directory) { 0o2000 } else { 0 };
+            }
+        }
+        let number = self.next_number.fetch_add(1, Relaxed);
+        let (content, device) = match new.content {
+            NewContent::File => (Content::File(ShmemObject::new(&self.space, self.options.huge)), 0),
+            NewContent::Directory => (Content::Directory, 0),
+            NewContent::Symlink(target) => (Content::Symlink(target), 0),
+            NewContent::Node(kind, device) => (Content::Node(kind), device),
+        };
+        let inode = Arc::new(Inode::new(number, content, permissions, (uid, gid), device, reservation));
+        self.namespace.insert(parent, name, &inode)?;
+        Ok(inode)
+    }
+
+    /// Figures for people and programs, a name and a number on each line: sizes in bytes, counters since the mount, with the kernel's names where
+    /// it has one.
+    pub fn figures(&self) -> String {
+        let (space, cache) = (self.space.statistics(), self.kernel_cache.statistics());
+        let rows = [
+            ("memory_limit", space.limit),
+            ("memory_used", space.used),
+            ("folios", space.folios),
+            ("idle", space.idle),
+            ("metadata", space.metadata),
+            ("content", space.content),
+            ("content_max", self.options.size),
+            ("inodes", self.inodes.used()),
+            ("inodes_max", self.inodes.max()),
+            ("inodes_known", self.table.len() as u64),
+            ("page_cache_max", cache.pages * PAGE_SIZE),
+            ("page_cache_taken_back", cache.taken_back),
+            ("page_cache_waits", cache.waits),
+        ];
+        rows.map(|(name, value)| format!("{name} {value}\n")).concat()
+    }
+}

@@ -1,0 +1,124 @@
+//! The extended attributes of an inode, as tmpfs has them: `user.`, `trusted.` and `security.` (the kernel has checked who may).
+
+use rustix::io::Errno;
+use std::collections::BTreeMap;
+
+/// What `setxattr` may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetMode {
+    /// Make or replace.
+    Any,
+    /// `XATTR_CREATE`: it must not be there.
+    Create,
+    /// `XATTR_REPLACE`: it must be there.
+    Replace,
+}
+
+/// Name and value of each.
+#[derive(Debug, Default)]
+pub struct Xattrs(Option<Box<BTreeMap<Box<[u8]>, Box<[u8]>>>>);
+
+const CAPABILITIES: &[u8] = b"security.capability";
+
+impl Xattrs {
+    /// The value of one.
+    pub fn get(&self, name: &[u8]) -> Option<&[u8]> {
+        self.0.as_ref()?.get(name).map(|value| &**value)
+    }
+
+    /// Sets one.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` for a family that tmpfs without ACLs does not have, `EEXIST` and `ENODATA` as the mode asks.
+    pub fn set(&mut self, name: &[u8], value: &[u8], mode: SetMode) -> Result<(), Errno> {
+        let family =
+            [&b"user."[..], b"trusted.", b"security."].into_iter().any(|family| name.starts_with(family));
+        if !family {
+            return Err(Errno::OPNOTSUPP);
+        }
+        match (mode, self.get(name)) {
+            (SetMode::Create, Some(_)) => return Err(Errno::EXIST),
+            (SetMode::Replace, None) => return Err(Errno::NODATA),
+            _ => {}
+        }
+        self.0.get_or_insert_default().insert(name.into(), value.into());
+        Ok(())
+    }
+
+    /// Removes one.
+    ///
+    /// # Errors
+    /// `ENODATA`: it is not there.
+    pub fn remove(&mut self, name: &[u8]) -> Result<(), Errno> {
+        let found = self.0.as_mut().and_then(|all| all.remove(name));
+        if self.0.as_ref().is_some_and(|all| all.is_empty()) {
+            self.0 = None;
+        }
+        found.map(drop).ok_or(Errno::NODATA)
+    }
+
+    /// Removes file capabilities; were there any?
+    pub fn remove_capabilities(&mut self) -> bool {
+        self.0.is_some() && self.remove(CAPABILITIES).is_ok()
+    }
+
+    /// All names, each with a zero behind it, as listxattr(2) has them. Those of `trusted.` only where `trusted` says so.
+    pub fn names(&self, trusted: TrustedNames) -> Vec<u8> {
+        let mut list = Vec::new();
+        for name in self.0.iter().flat_map(|all| all.keys()) {
+            if trusted == TrustedNames::Shown || !name.starts_with(b"trusted.") {
+                list.extend_from_slice(name);
+                list.push(0);
+            }
+        }
+        list
+    }
+}
+
+/// Are names that only the administrator may read listed?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TrustedNames {
+    /// Yes.
+    Shown,
+    /// No.
+    Hidden,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modes_are_kept() {
+        let mut all = Xattrs::default();
+        assert_eq!(all.set(b"user.a", b"1", SetMode::Replace), Err(Errno::NODATA));
+        assert_eq!(all.set(b"user.a", b"1", SetMode::Create), Ok(()));
+        assert_eq!(all.set(b"user.a", b"2", SetMode::Create), Err(Errno::EXIST));
+        assert_eq!(all.get(b"user.a"), Some(&b"1"[..]));
+        assert_eq!(all.set(b"user.a", b"", SetMode::Any), Ok(()));
+        assert_eq!(all.get(b"user.a"), Some(&b""[..]));
+        assert_eq!(all.remove(b"user.a"), Ok(()));
+        assert_eq!(all.remove(b"user.a"), Err(Errno::NODATA));
+        assert!(all.0.is_none(), "nothing is left behind");
+    }
+
+    #[test]
+    fn only_known_families() {
+        let mut all = Xattrs::default();
+        for name in [&b"system.posix_acl_access"[..], b"user", b"other.x", b""] {
+            assert_eq!(all.set(name, b"", SetMode::Any), Err(Errno::OPNOTSUPP));
+        }
+    }
+
+    #[test]
+    fn trusted_names_are_hidden_from_others() {
+        let mut all = Xattrs::default();
+        all.set(b"user.a", b"", SetMode::Any).expect("set");
+        all.set(b"trusted.b", b"", SetMode::Any).expect("set");
+        all.set(b"security.capability", b"x", SetMode::Any).expect("set");
+        assert_eq!(all.names(TrustedNames::Hidden), b"security.capability\0user.a\0");
+        assert!(all.remove_capabilities());
+        assert!(!all.remove_capabilities());
+        assert_eq!(all.names(TrustedNames::Shown), b"trusted.b\0user.a\0");
+    }
+}
