@@ -352,6 +352,9 @@ impl Process {
         let (at, length) = self.range(self.files[from].bytes.len().max(1));
         let to = self.random.below(self.size);
         let length = length.min(self.files[from].bytes.len().saturating_sub(at));
+        if length == 0 {
+            return Ok(());
+        }
         let mut done = 0;
         while done < length {
             let (mut source, mut target) = ((at + done) as i64, (to + done) as i64);
@@ -374,10 +377,10 @@ impl Process {
         }
         let bytes = self.files[from].bytes[at..at + length].to_vec();
         let known = &mut self.files[which];
-        if length > 0 && known.bytes.len() < to + length {
+        if known.bytes.len() < to + length {
             known.bytes.resize(to + length, 0);
         }
-        known.bytes[to.min(to + length)..to + length].copy_from_slice(&bytes);
+        known.bytes[to..to + length].copy_from_slice(&bytes);
         Ok(())
     }
 
