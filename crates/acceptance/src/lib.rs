@@ -11,6 +11,7 @@
 
 pub mod job;
 pub mod killer;
+pub mod mount;
 pub mod programs;
 pub mod ratio;
 pub mod skipping;

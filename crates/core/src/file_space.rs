@@ -116,7 +116,10 @@ impl FileSpace {
     pub fn free(&self, slot: FileSlot) {
         let (number, index) = ((slot.raw() / CLUSTER_SLOTS) as u32, (slot.raw() % CLUSTER_SLOTS) as usize);
         let mut clusters = self.0.lock();
-        if let Some(cluster) = clusters.all().iter_mut().find(|cluster| cluster.number == number) {
+        // Where all clusters from 0 on are ours, each stands where its number says.
+        let likely = clusters.all().get(number as usize).is_some_and(|cluster| cluster.number == number);
+        let first = if likely { number as usize } else { 0 };
+        if let Some(cluster) = clusters.all()[first..].iter_mut().find(|cluster| cluster.number == number) {
             let bit = 1 << (index % 64);
             debug_assert!(cluster.used[index / 64] & bit != 0, "the slot is in use");
             if cluster.used[index / 64] & bit != 0 {

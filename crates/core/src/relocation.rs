@@ -30,8 +30,8 @@ impl<M: Memory + PageMemory> Space<'_, M> {
     }
 
     /// Moves the bytes of these entries from the compressed store to consecutive slots of one of `devices`; returns how many
-    /// were moved. An entry that was freed, or is being read or freed just now, is passed over. The caller is the
-    /// only one that allocates entries, so none can have become another page's. `pages` is page aligned, `decoder` the calling
+    /// were moved. An entry that was freed, or is being read or freed just now, is passed over. None may become another page's meanwhile: the caller is the
+    /// only one that allocates entries, or holds a count of each ([`Space::duplicate`]). `pages` is page aligned, `decoder` the calling
     /// thread's.
     ///
     /// # Errors

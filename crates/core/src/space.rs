@@ -179,7 +179,16 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
     /// # Errors
     /// [`NoMemory`].
     pub fn create(memory: &'m M) -> Result<Self, NoMemory> {
-        let config = Config { cpus: 1, clusters_max: (ZRAM_SLOTS / 512) as u32, frame_chunks_max: 8192 };
+        Self::create_for(memory, 1)
+    }
+
+    /// As [`create`](Self::create), for allocations on `cpus` logical CPUs at once ([`allocate_on`](Self::allocate_on)), each with a cluster
+    /// of its own for each order.
+    ///
+    /// # Errors
+    /// [`NoMemory`].
+    pub fn create_for(memory: &'m M, cpus: u32) -> Result<Self, NoMemory> {
+        let config = Config { cpus, clusters_max: (ZRAM_SLOTS / 512) as u32, frame_chunks_max: 8192 };
         let bytes = Slots::<PAYLOAD>::bytes_needed(config);
         let place = memory.take(bytes).ok_or(NoMemory)?;
         // SAFETY: fresh zeroed memory of the size asked for, page aligned, never given back.
@@ -256,7 +265,20 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
     /// # Errors
     /// The allocator's.
     pub fn allocate(&self, order: Order, folio: FolioId) -> Result<SwapEntry, AllocError> {
-        let outcome = self.slots.alloc_folio(LogicalCpu(0), order, folio, DeviceMask::only(self.device));
+        self.allocate_on(LogicalCpu(0), order, folio)
+    }
+
+    /// As [`allocate`](Self::allocate), from the cluster that this CPU drains. From any number of threads.
+    ///
+    /// # Errors
+    /// The allocator's.
+    pub fn allocate_on(
+        &self,
+        cpu: LogicalCpu,
+        order: Order,
+        folio: FolioId,
+    ) -> Result<SwapEntry, AllocError> {
+        let outcome = self.slots.alloc_folio(cpu, order, folio, DeviceMask::only(self.device));
         match outcome {
             Ok(entry) => {
                 self.trace(|cpu| Event::Alloc { cpu, order: order.index() as u8, entry: entry.to_raw() })
@@ -423,6 +445,11 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
         Ok(())
     }
 
+    /// The compressed RAM device, which every entry is on; the place of its bytes may be another one.
+    pub fn device(&self) -> DeviceId {
+        self.device
+    }
+
     /// The page of this entry, whose bytes are stored, is in `folio` from now on: it enters the swap cache. False: it cannot, and
     /// nothing is changed.
     pub fn enter_cache(&self, entry: SwapEntry, folio: FolioId) -> bool {
@@ -439,6 +466,16 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
                 self.release(unsafe { &*payload.cast::<Beside>() });
             });
         }
+    }
+
+    /// `folio` came back: it leaves the swap cache, one holder of each of its `slots` entries is gone, and what nobody holds any more is freed,
+    /// stored bytes and all. What [`leave_cache`](Self::leave_cache) and [`put`](Self::put) do together, under one lock.
+    pub fn free_folio(&self, entry: SwapEntry, slots: u32, folio: FolioId) {
+        let _ = self.slots.free_folio(entry, slots, folio, |freed, payload| {
+            self.trace_free(freed);
+            // SAFETY: as in `put`.
+            self.release(unsafe { &*payload.cast::<Beside>() });
+        });
     }
 
     /// The shadow that an entry's slot word keeps; [`Shadow::EMPTY`] while it is in the swap cache. Cost: two loads.

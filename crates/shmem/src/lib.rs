@@ -22,8 +22,15 @@
 //! | `frames` | the memory of folios |
 //! | `lru` | which folio is the coldest |
 //! | `space` | the limit, and what all objects share |
+//! | `swap` | the swap space: compressed RAM, and the file behind it |
+//! | `swapin`, `read_in` | how a page comes back |
+//! | `swapout`, `swap_list` | how a folio leaves |
+//! | `reclaim` | what leaves when, and the thread that sees to it |
+//! | [`variant`], [`before`] | swap-in as it was before each patch |
 //! | `object` | one object: read, write, allocate, truncate, seek |
 
+pub mod before;
+mod counters;
 mod error;
 mod folio;
 mod frames;
@@ -33,11 +40,21 @@ mod mapping;
 mod object;
 mod options;
 mod outside;
+#[cfg(test)]
+mod races;
+mod read_in;
+mod reclaim;
 mod space;
+mod swap;
+mod swap_list;
+mod swapin;
+mod swapout;
 mod sync;
+pub mod variant;
 mod word;
 
+pub use counters::Counts;
 pub use error::{CreateError, ShmemError};
-pub use object::{Allocation, Lent, ShmemObject};
+pub use object::{Allocation, Lent, ObjectOf, ShmemObject};
 pub use options::{HugePolicy, Options, SwapFile};
 pub use space::{ShmemSpace, Statistics};

@@ -11,6 +11,18 @@ use crate::sync::{AtomicU64, Mutex, Relaxed, lock};
 pub(crate) struct Lru {
     lists: Mutex<[List; 2]>,
     pages: [AtomicU64; 2],
+    folios: AtomicU64,
+}
+
+/// What [`Lru::coldest`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Coldest {
+    /// This one; off the lists, and held exclusively.
+    Folio(u32),
+    /// All that were looked at were used lately or are held: look again.
+    NotNow,
+    /// The lists are empty.
+    None,
 }
 
 #[derive(Clone, Copy)]
@@ -29,12 +41,16 @@ fn list_of(folio: &Folio) -> usize {
 impl Lru {
     pub(crate) fn new() -> Lru {
         let none = List { head: NONE, tail: NONE };
-        Lru { lists: Mutex::new([none; 2]), pages: [const { AtomicU64::new(0) }; 2] }
+        Lru {
+            lists: Mutex::new([none; 2]),
+            pages: [const { AtomicU64::new(0) }; 2],
+            folios: AtomicU64::new(0),
+        }
     }
 
-    /// Pages on both lists.
-    pub(crate) fn pages(&self) -> u64 {
-        self.pages.iter().map(|pages| pages.load(Relaxed)).sum()
+    /// Folios on both lists.
+    pub(crate) fn folios(&self) -> u64 {
+        self.folios.load(Relaxed)
     }
 
     /// Puts a folio at the head of its list. The caller holds it exclusively.
@@ -52,7 +68,7 @@ impl Lru {
     }
 
     /// Takes the coldest folio off that nobody has just now; it is then held exclusively by the caller. Looks at `looks` folios at most.
-    pub(crate) fn coldest(&self, folios: &Folios, looks: u32) -> Option<u32> {
+    pub(crate) fn coldest(&self, folios: &Folios, looks: u32) -> Coldest {
         let mut lists = lock(&self.lists);
         for _ in 0..looks {
             let pages = |list: usize| self.pages[list].load(Relaxed);
@@ -63,14 +79,14 @@ impl Lru {
             };
             let frame = lists[list].tail;
             if frame == NONE {
-                return None;
+                return Coldest::None;
             }
             let folio = folios.of(frame);
             let referenced = folio.has(flag::REFERENCED);
             let free = (list == INACTIVE && !referenced) && folio.try_lock();
             self.unlink(&mut lists, folios, frame);
             if free {
-                return Some(frame);
+                return Coldest::Folio(frame);
             }
             if list == INACTIVE && referenced {
                 folio.set(flag::ACTIVE);
@@ -80,7 +96,7 @@ impl Lru {
             folio.clear(flag::REFERENCED);
             self.link(&mut lists, folios, frame);
         }
-        None
+        Coldest::NotNow
     }
 
     fn link(&self, lists: &mut [List; 2], folios: &Folios, frame: u32) {
@@ -95,6 +111,7 @@ impl Lru {
         }
         lists[list].head = frame;
         folio.set(flag::LISTED);
+        self.folios.fetch_add(1, Relaxed);
         self.pages[list].fetch_add(folio.order().slots().into(), Relaxed);
     }
 
@@ -111,6 +128,7 @@ impl Lru {
             next => folios.of(next).previous.store(previous, Relaxed),
         }
         folio.clear(flag::LISTED);
+        self.folios.fetch_sub(1, Relaxed);
         self.pages[list].fetch_sub(folio.order().slots().into(), Relaxed);
     }
 }

@@ -15,8 +15,6 @@ use std::sync::Arc;
 
 const BITS: u32 = 6;
 const SLOTS: usize = 1 << BITS;
-/// 2^51 pages are 2^63 bytes.
-pub(crate) const INDEX_BITS: u32 = 51;
 
 struct Node {
     slots: [AtomicU64; SLOTS],
@@ -184,11 +182,11 @@ fn walk(at: &Node, base: u64, from: u64, look: Look) -> Option<(u64, Found)> {
             if found.is_some() {
                 return found;
             }
-        } else if let Some(found) = unpack(word) {
-            if look == Look::Present || matches!(found.item, Item::Swap(_)) {
-                let first = start & !(u64::from(found.order.slots()) - 1);
-                return Some((first, Found { item: found.item.round_down(found.order), ..found }));
-            }
+        } else if let Some(found) = unpack(word)
+            && (look == Look::Present || matches!(found.item, Item::Swap(_)))
+        {
+            let first = start & !(u64::from(found.order.slots()) - 1);
+            return Some((first, Found { item: found.item.round_down(found.order), ..found }));
         }
     }
     None
@@ -259,8 +257,8 @@ impl Writer<'_> {
         let Some(found) = self.get(index).filter(|found| found.order > to) else { return false };
         let level = found.order.index() as u32 / BITS;
         let mut word = self.map.root.load(Relaxed);
-        // SAFETY: in the map, which only we change; an item larger than a page lies in a node.
         let at = loop {
+            // SAFETY: in the map, which only we change; an item larger than a page lies in a node.
             let at = unsafe { node(word) };
             if at.level == level {
                 break at;

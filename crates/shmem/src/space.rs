@@ -1,19 +1,32 @@
 //! What all objects of one mount share: the limit, folio memory, swap space.
 
+use crate::counters::{Counters, Counts};
 use crate::error::{CreateError, ShmemError};
-use crate::folio::{Folios, flag};
+use crate::folio::Folios;
 use crate::frames::{Frames, PAGE};
 use crate::lru::Lru;
 use crate::options::Options;
-use folioswap_slots::Order;
-use std::sync::Arc;
+use crate::reclaim::{Demotion, Reclaimer};
+use crate::swap::Swap;
+use crate::swap_list::SwapList;
+use crate::sync::lock;
+use folioswap_core::reclaim::watermarks::{Watermarks, grace};
+use folioswap_core::swapin_readahead::SwapinReadahead;
+use folioswap_slots::{Order, SlotWord, SwapEntry};
 use std::sync::atomic::{
     AtomicU64,
     Ordering::{AcqRel, Relaxed},
 };
+use std::sync::{Arc, Mutex};
 
 /// Addresses for folios, as a multiple of the limit: see [`crate::frames`].
 const ADDRESSES: u64 = 4;
+/// Bytes that who must reclaim frees beyond what is needed.
+const BATCH: u64 = 128 << 10;
+/// Free folio memory that is kept for reuse: this part of the limit.
+const IDLE_SHARE: u64 = 16;
+/// Rounds of reclaim without any success after which there is no room.
+const ROUNDS: u32 = 8;
 
 /// Folio memory, swap space and reclaim of one mount; shared by its objects.
 pub struct ShmemSpace {
@@ -26,6 +39,35 @@ pub struct ShmemSpace {
     content_max: u64,
     /// Bytes of the nodes of all maps.
     pub(crate) nodes: Arc<AtomicU64>,
+    pub(crate) swap: Swap,
+    pub(crate) swap_list: SwapList,
+    pub(crate) counters: Counters,
+    pub(crate) readahead: Mutex<SwapinReadahead>,
+    pub(crate) demotion: Mutex<Demotion>,
+    pub(crate) marks: Watermarks,
+    /// None in tests that want nobody else at work.
+    reclaimer: Option<Reclaimer>,
+}
+
+/// How badly a folio is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Urgency {
+    /// Only if there is room as it is.
+    Spare,
+    /// Memory is reclaimed for it.
+    Large,
+    /// Also a few times over if others take it.
+    Write,
+    /// And a little beyond the limit rather than not at all: it is content that has a right to be read.
+    SwapIn,
+}
+
+/// Whether a space has a thread of its own that reclaims.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Background {
+    Thread,
+    #[cfg_attr(not(test), allow(dead_code, reason = "for tests that go step by step"))]
+    Nobody,
 }
 
 /// Figures of a space. Counters carry the kernel's names and count since the space was made; sizes are in bytes.
@@ -42,10 +84,18 @@ pub struct Statistics {
     pub idle: u64,
     /// Of it: tables.
     pub metadata: u64,
+    /// Of it: the compressed store, holes and tables of it included.
+    pub store: u64,
+    /// Content in the compressed store, uncompressed size.
+    pub stored: u64,
+    /// Content on the file.
+    pub on_file: u64,
     /// Content of all objects, resident or not.
     pub content: u64,
     /// The most content there may be (tmpfs `size=`); `None`: as much as finds a place.
     pub content_max: Option<u64>,
+    /// What happened.
+    pub counts: Counts,
 }
 
 impl ShmemSpace {
@@ -54,6 +104,10 @@ impl ShmemSpace {
     /// # Errors
     /// [`CreateError`], which says what to do.
     pub fn new(options: Options) -> Result<Arc<ShmemSpace>, CreateError> {
+        ShmemSpace::with(options, Background::Thread)
+    }
+
+    pub(crate) fn with(options: Options, background: Background) -> Result<Arc<ShmemSpace>, CreateError> {
         if options.limit < Options::LEAST_LIMIT {
             return Err(CreateError::LimitTooSmall { given: options.limit, least: Options::LEAST_LIMIT });
         }
@@ -63,15 +117,36 @@ impl ShmemSpace {
         };
         let blocks = (options.limit * ADDRESSES).div_ceil(2 << 20);
         let count = u32::try_from(blocks * 512).map_err(|_| no_addresses())?;
-        Ok(Arc::new(ShmemSpace {
+        let mut space = ShmemSpace {
             folios: Folios::new(count).ok_or_else(no_addresses)?,
             frames: Frames::new(count).ok_or_else(no_addresses)?,
             lru: Lru::new(),
             content: AtomicU64::new(0),
             content_max: options.size.map_or(u64::MAX, |size| size / PAGE as u64),
             nodes: Arc::new(AtomicU64::new(0)),
+            swap: Swap::new(options.swap_file.as_ref())?,
+            swap_list: SwapList::default(),
+            counters: Counters::default(),
+            readahead: Mutex::new(SwapinReadahead::new()),
+            demotion: Mutex::new(Demotion::default()),
+            marks: Watermarks::of(options.limit),
+            reclaimer: None,
             options,
-        }))
+        };
+        let mut failed = None;
+        let space = Arc::new_cyclic(|own| {
+            if background == Background::Thread {
+                match Reclaimer::start(own.clone()) {
+                    Ok(reclaimer) => space.reclaimer = Some(reclaimer),
+                    Err(error) => failed = Some(error),
+                }
+            }
+            space
+        });
+        match failed {
+            Some(error) => Err(CreateError::System { doing: "starting a thread", error }),
+            None => Ok(space),
+        }
     }
 
     /// The figures now. Each is exact; together they are a moment's picture only while nobody else is at work.
@@ -82,18 +157,41 @@ impl ShmemSpace {
             folios: self.frames.used_pages() * PAGE as u64,
             idle: self.frames.idle_pages() * PAGE as u64,
             metadata: self.metadata(),
+            store: self.swap.space().mm_stat().mem_used_total,
+            stored: self.swap.space().mm_stat().orig_data_size,
+            on_file: self.swap.file_bytes(),
             content: self.content.load(Relaxed) * PAGE as u64,
             content_max: self.options.size,
+            counts: self.counters.now(),
         }
     }
 
     fn metadata(&self) -> u64 {
-        self.nodes.load(Relaxed) + self.frames.metadata()
+        let space = self.swap.space();
+        self.nodes.load(Relaxed)
+            + self.frames.metadata()
+            + space.metadata_bytes()
+            + self.swap.working_memory()
     }
 
     /// Memory in use without what could be given back at once.
-    fn used(&self) -> u64 {
-        self.frames.used_pages() * PAGE as u64 + self.metadata()
+    pub(crate) fn used(&self) -> u64 {
+        let store = self.swap.space().mm_stat().mem_used_total;
+        self.frames.used_pages() * PAGE as u64 + self.metadata() + store
+    }
+
+    pub(crate) fn limit(&self) -> u64 {
+        self.options.limit
+    }
+
+    /// Checks the invariants of the swap space, for tests: nobody else may be at work (the thread that reclaims stops for it). Cost: a walk of
+    /// all slots.
+    ///
+    /// # Errors
+    /// What does not hold.
+    pub fn validate(&self) -> Result<(), folioswap_core::space::validate::Broken> {
+        let _stopped = self.reclaimer.as_ref().map(|reclaimer| lock(&reclaimer.signal.working));
+        self.swap.space().validate().map(|_| ())
     }
 
     /// Room for more content under `size`.
@@ -107,18 +205,75 @@ impl ShmemSpace {
     }
 
     /// A new folio within the limit, held exclusively by the caller, in no map; its contents are anything. `None`: there is no room for
-    /// it.
-    pub(crate) fn new_folio(&self, order: Order) -> Option<u32> {
-        let bytes = (PAGE as u64) << order.index();
-        if self.used() + bytes > self.options.limit {
+    /// it, and none could be made.
+    pub(crate) fn new_folio(&self, order: Order, urgency: Urgency) -> Option<u32> {
+        // Counted from here on, so that nobody else takes the same room; the memory is touched later.
+        let frame = self.frames.take(&self.folios, order)?;
+        if !self.make_room(urgency) {
+            self.frames.free(&self.folios, frame, order);
             return None;
         }
-        let frame = self.frames.take(&self.folios, order)?;
         // Who still has an old number of this frame may hold it for a moment, to find that it is another folio's.
         self.folios.lock(frame);
-        self.folios.of(frame).begin(order, flag::REFERENCED);
+        self.folios.of(frame).begin(order, 0);
         self.give_idle_back();
         Some(frame)
+    }
+
+    fn make_room(&self, urgency: Urgency) -> bool {
+        let used = self.used();
+        if used > self.marks.high
+            && let Some(reclaimer) = &self.reclaimer
+        {
+            reclaimer.signal.wake();
+        }
+        if used <= self.limit() {
+            return true;
+        }
+        if urgency == Urgency::Spare {
+            return false;
+        }
+        let mut round = 0;
+        while self.used() > self.limit() {
+            if self.shrink(self.limit() - BATCH) > 0 {
+                continue;
+            }
+            round += 1;
+            let enough = match urgency {
+                Urgency::SwapIn if self.used() <= self.limit() + grace(self.limit()) => return true,
+                Urgency::SwapIn | Urgency::Write => round >= ROUNDS,
+                Urgency::Spare | Urgency::Large => true,
+            };
+            if enough {
+                return false;
+            }
+            // Somebody may hold what could go, or room that is not needed in the end.
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        true
+    }
+
+    /// Frees the slots of entries that are in no map any more, and what is cached of them.
+    pub(crate) fn free_swap(&self, entry: SwapEntry, pages: u32) {
+        let space = self.swap.space();
+        space.put(entry, pages);
+        for step in 0..pages {
+            let Some(entry) = entry.checked_add(step.into()) else { continue };
+            let SlotWord::Cached { folio, count: 0, .. } = space.slots().word(entry) else { continue };
+            // Nobody's by now, unless somebody has it just now, who will find that it is not wanted: then reclaim comes to it.
+            let cached = self.folios.of(folio.0);
+            if !cached.try_lock() {
+                continue;
+            }
+            let first = entry.round_down(cached.order());
+            let is_unused =
+                cached.object.load(Relaxed) == 0 && cached.entry().is_some() && cached.entry() == first;
+            if is_unused {
+                self.drop_cached(folio.0);
+            } else {
+                self.folios.unlock(folio.0);
+            }
+        }
     }
 
     /// Frees a folio that is in no map and not in the swap cache. The caller holds it exclusively, and then no more.
@@ -129,6 +284,10 @@ impl ShmemSpace {
         folio.begin(Order::ZERO, 0);
         self.folios.unlock(frame);
         self.frames.free(&self.folios, frame, order);
+        let keep = self.limit() / IDLE_SHARE + (1 << 20);
+        if self.frames.idle_pages() * PAGE as u64 > keep {
+            self.frames.trim(&self.folios, keep / 2 / PAGE as u64);
+        }
     }
 
     fn give_idle_back(&self) {

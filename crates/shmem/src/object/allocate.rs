@@ -1,8 +1,9 @@
 //! Pages ahead of need (fallocate).
 
-use super::{ShmemObject, end_of, index_of};
+use super::{ObjectOf, end_of, index_of};
 use crate::error::ShmemError;
 use crate::frames::PAGE;
+use crate::variant::Variant;
 use std::sync::PoisonError;
 
 /// What becomes of the size.
@@ -14,7 +15,7 @@ pub enum Allocation {
     Extend,
 }
 
-impl ShmemObject {
+impl<V: Variant> ObjectOf<V> {
     /// Makes sure that every page of a range of bytes is there; new ones are zeroes.
     ///
     /// # Errors

@@ -1,13 +1,16 @@
 //! Finding the folio of a page: resident, swapped in, or new.
 
-use super::{Inner, ShmemObject};
+use super::{Inner, ObjectOf};
+use crate::counters::count;
 use crate::error::ShmemError;
 use crate::folio::flag;
 use crate::frames::PAGE;
 use crate::map::Changed;
 use crate::options::HugePolicy;
-use crate::space::ShmemSpace;
+use crate::space::{ShmemSpace, Urgency};
+use crate::swapin::Failed;
 use crate::sync::Relaxed;
+use crate::variant::Variant;
 use crate::word::{Found, Item};
 use folioswap_slots::Order;
 
@@ -84,7 +87,7 @@ impl Drop for Held<'_> {
     }
 }
 
-impl ShmemObject {
+impl<V: Variant> ObjectOf<V> {
     /// Holds the folio that the map had at `index`, if it still has it.
     pub(crate) fn hold(&self, index: u64, found: Found, hold: Hold) -> Option<Held<'_>> {
         let Item::Folio(frame) = found.item.round_down(found.order) else { return None };
@@ -105,8 +108,13 @@ impl ShmemObject {
         None
     }
 
-    /// The folio of a page that has one; `None` for a hole.
-    pub(crate) fn existing(&self, index: u64, hold: Hold) -> Result<Option<Held<'_>>, ShmemError> {
+    /// The folio of a page that has one; `None` for a hole. `wanted` is how many pages from it on will be asked for.
+    pub(crate) fn existing(
+        &self,
+        index: u64,
+        hold: Hold,
+        wanted: u64,
+    ) -> Result<Option<Held<'_>>, ShmemError> {
         loop {
             let Some(found) = self.inner.map.get(index) else { return Ok(None) };
             match found.item {
@@ -115,7 +123,15 @@ impl ShmemObject {
                         return Ok(Some(held));
                     }
                 }
-                Item::Swap(entry) => return Err(ShmemError::DeviceGone { entry }),
+                Item::Swap(_) => match self.swap_in(index, found, wanted) {
+                    Ok(held) if hold == Hold::Shared => return Ok(Some(held.downgrade())),
+                    Ok(held) => return Ok(Some(held)),
+                    Err(Failed::Again) => {
+                        count(&self.space.counters.retries);
+                        std::thread::yield_now();
+                    }
+                    Err(Failed::Error(error)) => return Err(error),
+                },
                 Item::Poison => return Err(ShmemError::Io { index }),
             }
         }
@@ -130,8 +146,16 @@ impl ShmemObject {
         written: std::ops::Range<u64>,
     ) -> Result<(Held<'_>, bool), ShmemError> {
         loop {
-            if let Some(held) = self.existing(index, Hold::Exclusive)? {
-                return Ok((held, false));
+            let wanted_pages = wanted.end.div_ceil(PAGE as u64).saturating_sub(index);
+            match self.existing(index, Hold::Exclusive, wanted_pages) {
+                Ok(Some(held)) => return Ok((held, false)),
+                Ok(None) => {}
+                Err(ShmemError::Io { .. }) if covers(&written, index) => {
+                    // What was lost is overwritten as a whole.
+                    self.remove_poison(index);
+                    continue;
+                }
+                Err(error) => return Err(error),
             }
             let mut order = self.order_for(index, &wanted);
             loop {
@@ -152,11 +176,12 @@ impl ShmemObject {
         written: &std::ops::Range<u64>,
     ) -> Result<Held<'_>, NewError> {
         let pages = u64::from(order.slots());
+        let urgency = if order == Order::ZERO { Urgency::Write } else { Urgency::Large };
         let first = index & !(pages - 1);
         // A look before the work; the one that counts is made under the lock.
         self.inner.map.lock().expect_empty(first, order)?;
         self.space.charge_content(pages).map_err(|_| NewError::NoSpace)?;
-        let Some(frame) = self.space.new_folio(order) else {
+        let Some(frame) = self.space.new_folio(order, urgency) else {
             self.space.uncharge_content(pages);
             return Err(NewError::NoSpace);
         };
@@ -208,6 +233,12 @@ impl ShmemObject {
         };
         Order::all().rev().find(fits).unwrap_or(Order::ZERO)
     }
+}
+
+/// Is the whole page within the range of bytes?
+fn covers(bytes: &std::ops::Range<u64>, index: u64) -> bool {
+    let start = index * PAGE as u64;
+    bytes.start <= start && start + PAGE as u64 <= bytes.end
 }
 
 enum NewError {

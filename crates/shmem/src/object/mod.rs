@@ -16,19 +16,26 @@ use crate::frames::PAGE;
 use crate::map::Map;
 use crate::options::HugePolicy;
 use crate::space::ShmemSpace;
+use crate::variant::{Current, Variant};
+pub(crate) use find::{Held, Hold};
+use std::marker::PhantomData;
 use std::sync::atomic::{
     AtomicBool, AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed},
 };
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, RwLock, Weak};
 
 /// The content of one file. Dropping it frees its folios and its swap entries.
 ///
 /// Reads and writes of one page exclude each other; a longer read or write is not one step for others. Sizes and offsets are in bytes.
-pub struct ShmemObject {
+pub struct ObjectOf<V: Variant> {
     pub(crate) space: Arc<ShmemSpace>,
     pub(crate) inner: Arc<Inner>,
+    variant: PhantomData<fn() -> V>,
 }
+
+/// The content of one file, as it is today.
+pub type ShmemObject = ObjectOf<Current>;
 
 /// What the index of an object is, for reclaim too.
 pub(crate) struct Inner {
@@ -40,6 +47,10 @@ pub(crate) struct Inner {
     content: RwLock<()>,
     huge: HugePolicy,
     advised: AtomicBool,
+    /// Pages that are swapped out or about to be, and whether it is on the swap list.
+    pub(crate) swapped: AtomicU64,
+    pub(crate) listed: AtomicBool,
+    pub(crate) weak: Weak<Inner>,
 }
 
 /// The largest size, 2^63 - 1.
@@ -54,18 +65,21 @@ pub(crate) fn end_of(offset: u64, len: u64) -> Result<u64, ShmemError> {
     offset.checked_add(len).filter(|&end| end <= SIZE_MAX).ok_or(ShmemError::TooLarge)
 }
 
-impl ShmemObject {
+impl<V: Variant> ObjectOf<V> {
     /// An empty object of size 0.
-    pub fn new(space: &Arc<ShmemSpace>, huge: HugePolicy) -> ShmemObject {
-        let inner = Inner {
+    pub fn new(space: &Arc<ShmemSpace>, huge: HugePolicy) -> ObjectOf<V> {
+        let inner = |weak: &Weak<Inner>| Inner {
             map: Map::new(space.nodes.clone()),
             size: AtomicU64::new(0),
             pages: AtomicU64::new(0),
             content: RwLock::new(()),
             huge,
             advised: AtomicBool::new(false),
+            swapped: AtomicU64::new(0),
+            listed: AtomicBool::new(false),
+            weak: weak.clone(),
         };
-        ShmemObject { space: space.clone(), inner: Arc::new(inner) }
+        ObjectOf { space: space.clone(), inner: Arc::new_cyclic(inner), variant: PhantomData }
     }
 
     /// Its size, in bytes.
@@ -88,7 +102,7 @@ impl ShmemObject {
         &self.space
     }
 
-    fn folio(&self, frame: u32) -> &Folio {
+    pub(crate) fn folio(&self, frame: u32) -> &Folio {
         self.space.folios.of(frame)
     }
 
@@ -97,15 +111,18 @@ impl ShmemObject {
     }
 }
 
-impl std::fmt::Debug for ShmemObject {
+impl<V: Variant> std::fmt::Debug for ObjectOf<V> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ShmemObject").field("size", &self.size()).field("pages", &self.pages()).finish()
     }
 }
 
-impl Drop for ShmemObject {
+impl<V: Variant> Drop for ObjectOf<V> {
     fn drop(&mut self) {
         self.inner.size.store(0, Relaxed);
         self.remove_pages(0, u64::MAX);
+        if self.inner.listed.load(Relaxed) {
+            self.space.swap_list.prune(&self.inner);
+        }
     }
 }

@@ -1,11 +1,12 @@
 //! Reading: copied, or lent.
 
-use super::ShmemObject;
+use super::ObjectOf;
 use super::find::{Held, Hold};
 use super::index_of;
 use crate::error::ShmemError;
 use crate::frames::PAGE;
 use crate::map::Look;
+use crate::variant::Variant;
 
 /// What holes are lent from.
 static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
@@ -40,7 +41,7 @@ impl Lent<'_> {
     }
 }
 
-impl ShmemObject {
+impl<V: Variant> ObjectOf<V> {
     /// Copies bytes from `offset` on into `into`; returns how many: fewer at the object's end. Holes are zeroes.
     ///
     /// # Errors
@@ -90,7 +91,7 @@ impl ShmemObject {
         let mut at = offset;
         while at < end {
             let index = index_of(at);
-            if let Some(held) = self.existing(index, Hold::Shared)? {
+            if let Some(held) = self.existing(index, Hold::Shared, end.div_ceil(PAGE as u64) - index)? {
                 let to = held.end().min(end);
                 each(Piece::Folio { held, offset: at, end: to });
                 at = to;

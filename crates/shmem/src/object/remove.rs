@@ -1,17 +1,18 @@
 //! Taking pages out of an object: truncation, holes.
 
 use super::find::{Held, Hold};
-use super::{ShmemObject, end_of};
+use super::{ObjectOf, end_of};
 use crate::error::ShmemError;
 use crate::frames::PAGE;
 use crate::map::Look;
 use crate::sync::Relaxed;
+use crate::variant::Variant;
 use crate::word::{Found, Item};
 use folioswap_slots::Order;
 use std::sync::PoisonError;
-use std::sync::atomic::Ordering::Release;
+use std::sync::atomic::Ordering::{Release, SeqCst};
 
-impl ShmemObject {
+impl<V: Variant> ObjectOf<V> {
     /// Sets the size. What lies behind a smaller one is freed, and reads as zeroes if the object grows again.
     ///
     /// # Errors
@@ -91,8 +92,19 @@ impl ShmemObject {
         map.store(first, found.order, None);
         drop(map);
         let pages = u64::from(found.order.slots());
+        if let Item::Swap(entry) = found.item {
+            self.inner.swapped.fetch_sub(pages, SeqCst);
+            self.space.free_swap(entry, found.order.slots());
+        }
         self.inner.pages.fetch_sub(pages, Relaxed);
         self.space.uncharge_content(pages);
+    }
+
+    /// A page that was lost becomes a hole.
+    pub(super) fn remove_poison(&self, index: u64) {
+        if let Some(found) = self.inner.map.get(index).filter(|found| found.item == Item::Poison) {
+            self.remove_swapped(index, found);
+        }
     }
 
     /// Splits an item into single pages, if it is still there.

@@ -1,10 +1,11 @@
 //! Where there is content.
 
-use super::{ShmemObject, index_of};
+use super::{ObjectOf, index_of};
 use crate::frames::PAGE;
 use crate::map::Look;
+use crate::variant::Variant;
 
-impl ShmemObject {
+impl<V: Variant> ObjectOf<V> {
     /// The first offset at or behind `offset` with content (SEEK_DATA); `None`: there is none before the end (ENXIO).
     pub fn seek_data(&self, offset: u64) -> Option<u64> {
         let size = self.size();

@@ -1,11 +1,12 @@
 //! Writing.
 
-use super::{ShmemObject, end_of, index_of};
+use super::{ObjectOf, end_of, index_of};
 use crate::error::ShmemError;
 use crate::frames::PAGE;
+use crate::variant::Variant;
 use std::sync::PoisonError;
 
-impl ShmemObject {
+impl<V: Variant> ObjectOf<V> {
     /// Copies `bytes` to `offset`; the object grows if they end behind its end. Returns how many were written: fewer only where space ran
     /// out on the way.
     ///
@@ -34,10 +35,10 @@ impl ShmemObject {
     /// Zeroes what there is of a range within one page. The caller has the content alone.
     pub(super) fn zero_within_page(&self, from: u64, to: u64) -> Result<(), ShmemError> {
         debug_assert!(to - from <= PAGE as u64);
-        if from < to {
-            if let Some(mut held) = self.existing(index_of(from), super::find::Hold::Exclusive)? {
-                held.bytes_mut(from, to).fill(0);
-            }
+        if from < to
+            && let Some(mut held) = self.existing(index_of(from), super::find::Hold::Exclusive, 1)?
+        {
+            held.bytes_mut(from, to).fill(0);
         }
         Ok(())
     }

@@ -1,0 +1,206 @@
+//! Reclaim: what leaves when memory is needed. Folios go to the compressed store, and what has been there the longest to the file, so that
+//! resident folios keep a part of the limit for themselves. A thread of its own keeps some memory free; who needs more than that helps.
+
+use crate::counters::add;
+use crate::frames::PAGE;
+use crate::lru::Coldest;
+use crate::space::ShmemSpace;
+use crate::swap::{Context, RUN, Swap};
+use crate::sync::lock;
+use folioswap_core::space::WriteError;
+use folioswap_slots::SwapEntry;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::thread::JoinHandle;
+
+/// Resident folios keep this part of the limit, as long as the file takes what is in the store.
+const RESIDENT_SHARE: u64 = 8;
+/// The store is compacted when this part of it is holes.
+const HOLES_SHARE: u64 = 4;
+const COMPACTION_BUDGET: u64 = 1 << 20;
+const LOOKS: u32 = 64;
+
+/// Where the next demotion looks; held by who demotes.
+#[derive(Debug, Default)]
+pub(crate) struct Demotion {
+    cursor: u64,
+}
+
+impl ShmemSpace {
+    /// Frees memory until at most `to` bytes are in use; returns the pages that were freed or moved to the file. 0: there is nothing that
+    /// could go just now.
+    pub(crate) fn shrink(&self, to: u64) -> u64 {
+        let mut done = 0;
+        let mut looks = 4 * self.lru.folios() + u64::from(LOOKS);
+        let mut refused = 0;
+        while self.used() > to {
+            let scarce = self.frames.used_pages() * (PAGE as u64) < self.limit() / RESIDENT_SHARE;
+            if scarce {
+                let moved = self.demote();
+                done += moved;
+                if moved > 0 {
+                    continue;
+                }
+            }
+            match self.lru.coldest(&self.folios, LOOKS) {
+                Coldest::Folio(frame) => {
+                    let freed = self.swap_out(frame);
+                    done += freed;
+                    refused += u32::from(freed == 0);
+                    if refused > 16 {
+                        // What is left does not compress, or finds no slots.
+                        done += self.demote();
+                        break;
+                    }
+                }
+                Coldest::NotNow if looks > 0 => looks = looks.saturating_sub(LOOKS.into()),
+                Coldest::NotNow | Coldest::None => {
+                    let moved = if scarce { 0 } else { self.demote() };
+                    done += moved;
+                    if moved == 0 {
+                        break;
+                    }
+                }
+            }
+        }
+        if done == 0 {
+            self.swap.space().trim();
+        }
+        done
+    }
+
+    /// Moves a run of the oldest pages of the compressed store to the file; returns how many.
+    pub(crate) fn demote(&self) -> u64 {
+        if !self.swap.has_file() {
+            return 0;
+        }
+        let mut demotion = lock(&self.demotion);
+        let space = self.swap.space();
+        let mut entries = [None; RUN];
+        let count = self.oldest(&mut demotion, &mut entries);
+        let mut run = &entries[..count];
+        let mut moved = 0;
+        let mut size = run.len();
+        while !run.is_empty() {
+            size = size.min(run.len());
+            let result = self.swap.with(|context| {
+                let (decoder, pages) = context.split();
+                let pages = Context::pages(pages, size).ok_or(WriteError::NoMemory)?;
+                space.demote_run(&run[..size], decoder, pages, Swap::files())
+            });
+            match result {
+                Ok(number) => {
+                    moved += number;
+                    run = &run[size..];
+                }
+                Err(WriteError::NoSlots) if self.swap.grow_file() => {}
+                Err(WriteError::NoSlots) if size > 1 => size /= 2,
+                Err(_) => break,
+            }
+        }
+        entries.iter().flatten().for_each(|&entry| space.put(entry, 1));
+        add(&self.counters.demoted, moved);
+        let store = space.mm_stat();
+        if (store.mem_used_total - store.compr_data_size) * HOLES_SHARE > store.mem_used_total + (8 << 20) {
+            space.compact(COMPACTION_BUDGET);
+        }
+        moved
+    }
+
+    /// Finds pages of the oldest generation, and takes a count of each, so that it stays the page that it is.
+    fn oldest(&self, demotion: &mut Demotion, entries: &mut [Option<SwapEntry>; RUN]) -> usize {
+        let space = self.swap.space();
+        let Some(oldest) = space.ages().oldest() else { return 0 };
+        let (start, mut wrapped, mut count) = (demotion.cursor, false, 0);
+        while count < RUN {
+            let Some((entry, _)) = space.slots().swapoff_next(space.device(), demotion.cursor) else {
+                if wrapped {
+                    break;
+                }
+                (wrapped, demotion.cursor) = (true, 0);
+                continue;
+            };
+            if wrapped && entry.offset() >= start {
+                break;
+            }
+            demotion.cursor = entry.offset() + 1;
+            let is_old =
+                |age: folioswap_core::space::ages::Generation| age == oldest || age.is_older_than(oldest);
+            if space.generation(entry).is_some_and(is_old) && space.duplicate(entry).is_ok() {
+                entries[count] = Some(entry);
+                count += 1;
+            }
+        }
+        count
+    }
+}
+
+/// How the thread is woken and stopped.
+#[derive(Debug, Default)]
+pub(crate) struct Signal {
+    wanted: AtomicBool,
+    state: Mutex<bool>,
+    changed: Condvar,
+    /// Held while the thread is at it.
+    pub(crate) working: Mutex<()>,
+}
+
+impl Signal {
+    /// Memory is short. Costs one load while the thread is at it.
+    pub(crate) fn wake(&self) {
+        if !self.wanted.load(SeqCst) && !self.wanted.swap(true, SeqCst) {
+            drop(self.state.lock().unwrap_or_else(PoisonError::into_inner));
+            self.changed.notify_one();
+        }
+    }
+
+    fn stop(&self) {
+        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.changed.notify_all();
+    }
+
+    /// Sleeps until there is something to do; false: the end.
+    fn wait(&self) -> bool {
+        let mut stop = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        while !*stop && !self.wanted.load(SeqCst) {
+            stop = self.changed.wait(stop).unwrap_or_else(PoisonError::into_inner);
+        }
+        !*stop
+    }
+}
+
+/// The thread that keeps some memory free.
+#[derive(Debug)]
+pub(crate) struct Reclaimer {
+    pub(crate) signal: Arc<Signal>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Reclaimer {
+    pub(crate) fn start(space: Weak<ShmemSpace>) -> std::io::Result<Reclaimer> {
+        let signal = Arc::<Signal>::default();
+        let own = signal.clone();
+        let work = move || {
+            while own.wait() {
+                own.wanted.store(false, SeqCst);
+                let Some(space) = space.upgrade() else { break };
+                let _working = lock(&own.working);
+                space.shrink(space.marks.low);
+            }
+        };
+        let thread = std::thread::Builder::new().name("folioswap-evict".into()).spawn(work)?;
+        Ok(Reclaimer { signal, thread: Some(thread) })
+    }
+}
+
+impl Drop for Reclaimer {
+    fn drop(&mut self) {
+        self.signal.stop();
+        if let Some(thread) = self.thread.take() {
+            // The thread itself may be the last to have the space.
+            if thread.thread().id() != std::thread::current().id() {
+                let _ = thread.join();
+            }
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! Swap-out: a folio leaves as it is, whole (spec §2.7, §3.5, §3.6).
+//!
+//! The object goes on the swap list before slots are taken, and off it again if none are to be had; then a large folio is split and its pages
+//! try on their own. The map names the entry from the moment when the folio has its slots; until its bytes are stored, the folio is in
+//! the swap cache, held by us, and whoever wants the page waits for it there.
+
+use crate::counters::{add, count_order};
+use crate::folio::flag;
+use crate::object::Inner;
+use crate::space::ShmemSpace;
+use crate::swap::{Context, RUN, Swap};
+use crate::sync::Relaxed;
+use crate::word::Item;
+use folioswap_core::space::WriteError;
+use folioswap_devices::{IncompressiblePolicy, Page};
+use folioswap_slots::{AllocError, FolioId, Order, Shadow, SwapEntry};
+
+/// The bytes of a folio could not be stored anywhere.
+pub(crate) struct NotStored;
+
+/// What becomes of a folio once its bytes are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Afterwards {
+    /// It is freed.
+    Freed,
+    /// It stays in the swap cache until reclaim comes to it again, as in the kernel.
+    #[cfg_attr(not(test), allow(dead_code, reason = "the races of cached folios need it"))]
+    Cached,
+}
+
+impl ShmemSpace {
+    /// Takes a folio out. The caller holds it exclusively and has taken it off the lists; afterwards it does not have it any more. Returns the
+    /// pages that were freed.
+    pub(crate) fn swap_out(&self, frame: u32) -> u64 {
+        let folio = self.folios.of(frame);
+        if folio.object.load(Relaxed) == 0 {
+            return self.drop_cached(frame);
+        }
+        // SAFETY: while a folio names an object and is held exclusively, the object has it in its map, and so is alive: who
+        // drops an object takes each of its folios out of the map first, holding it exclusively.
+        let inner = unsafe { &*(folio.object.load(Relaxed) as *const Inner) };
+        let (index, order) = (folio.index.load(Relaxed), folio.order());
+        match self.swap_out_whole(inner, frame, index, order, Afterwards::Freed) {
+            Ok(()) => {
+                count_order(&self.counters.swpout, order);
+                order.slots().into()
+            }
+            Err(_) if order == Order::ZERO => {
+                self.keep(frame);
+                0
+            }
+            Err(NotStored) => {
+                count_order(&self.counters.swpout_fallback, order);
+                inner.split_folio(self, frame, index, order.slots());
+                let page_by_page = |page| match self.swap_out_whole(
+                    inner,
+                    frame + page,
+                    index + u64::from(page),
+                    Order::ZERO,
+                    Afterwards::Freed,
+                ) {
+                    Ok(()) => {
+                        count_order(&self.counters.swpout, Order::ZERO);
+                        1
+                    }
+                    Err(NotStored) => {
+                        self.keep(frame + page);
+                        0
+                    }
+                };
+                (0..order.slots()).map(page_by_page).sum()
+            }
+        }
+    }
+
+    /// Back on the lists, where it is not looked at again soon.
+    fn keep(&self, frame: u32) {
+        self.folios.of(frame).set(flag::ACTIVE);
+        self.lru.add(&self.folios, frame);
+        self.folios.unlock(frame);
+    }
+
+    /// A folio that is in the swap cache alone (read ahead, and never asked for) is dropped: its bytes are stored.
+    pub(crate) fn drop_cached(&self, frame: u32) -> u64 {
+        let folio = self.folios.of(frame);
+        let pages = folio.order().slots();
+        if let Some(entry) = folio.entry() {
+            self.swap.space().leave_cache(entry, pages, Shadow::EMPTY);
+            folio.set_entry(None);
+        }
+        self.free_folio(frame);
+        pages.into()
+    }
+
+    /// Frees the folio on success. Else it is as it was, still held; but its pages may have become single folios of which some are gone,
+    /// if the object was truncated meanwhile: then the others are on the lists, and this is a success.
+    pub(crate) fn swap_out_whole(
+        &self,
+        inner: &Inner,
+        frame: u32,
+        index: u64,
+        order: Order,
+        afterwards: Afterwards,
+    ) -> Result<(), NotStored> {
+        let (folio, pages) = (self.folios.of(frame), order.slots());
+        self.swap_list.add(inner, pages.into());
+        let Some(entry) = self.take_slots(order, frame) else {
+            self.swap_list.failed(inner, pages.into());
+            return Err(NotStored);
+        };
+        folio.set_entry(Some(entry));
+        let mut map = inner.map.lock();
+        debug_assert!(
+            map.expect_folio(index, order, frame).is_ok(),
+            "a folio held exclusively is in the map"
+        );
+        map.store(index, order, Some(Item::Swap(entry)));
+        drop(map);
+        let stored = self.swap.with(|context| self.store(context, frame, pages, entry));
+        if stored.is_err() {
+            return self.put_back(inner, frame, index, order, entry);
+        }
+        add(&self.counters.pswpout, pages.into());
+        folio.object.store(0, Relaxed);
+        if afterwards == Afterwards::Cached {
+            self.lru.add(&self.folios, frame);
+            self.folios.unlock(frame);
+            return Ok(());
+        }
+        self.swap.space().leave_cache(entry, pages, Shadow::EMPTY);
+        folio.set_entry(None);
+        self.free_folio(frame);
+        Ok(())
+    }
+
+    fn take_slots(&self, order: Order, frame: u32) -> Option<SwapEntry> {
+        for _ in 0..3 {
+            // The next allocation finds its tables. If the system gives no memory, it goes on with what it has.
+            let _ = self.swap.space().reserve_frames();
+            match self.swap.space().allocate_on(Swap::cpu(), order, FolioId(frame)) {
+                Ok(entry) => return Some(entry),
+                Err(AllocError::NoFrame) => {}
+                Err(_) => return None,
+            }
+        }
+        None
+    }
+
+    /// Writes all pages of a folio: to the compressed store, or what does not compress to the file.
+    fn store(
+        &self,
+        context: &mut Context,
+        frame: u32,
+        pages: u32,
+        entry: SwapEntry,
+    ) -> Result<(), NotStored> {
+        let start = self.frames.address(frame).cast::<Page>();
+        // SAFETY: the folio's memory, held exclusively by our caller; any bytes are a page.
+        let memory = unsafe { std::slice::from_raw_parts(start.as_ptr(), pages as usize) };
+        let entries = |page: usize| entry.checked_add(page as u64);
+        let mut loose = 0;
+        let mut page = 0;
+        while page < memory.len() {
+            let Some(at) = entries(page) else { return Err(NotStored) };
+            match self.swap.space().write(
+                &mut context.scratch,
+                at,
+                &memory[page],
+                IncompressiblePolicy::Refuse,
+            ) {
+                Ok(()) => page += 1,
+                Err(WriteError::Incompressible) => {
+                    // What follows is most likely of the same kind: it is tried, and goes along as far as it is.
+                    let mut end = page + 1;
+                    while end < memory.len() && end - page < RUN && is_random(&memory[end]) {
+                        end += 1;
+                    }
+                    page += self.store_on_file(&memory[page..end], page, &entries);
+                    loose += end - page;
+                    // Kept as they are they free nothing: only worth it where most of the folio does compress.
+                    if loose * 4 > memory.len() {
+                        return Err(NotStored);
+                    }
+                    for (step, bytes) in memory[page..end].iter().enumerate() {
+                        let Some(at) = entries(page + step) else { return Err(NotStored) };
+                        self.swap
+                            .space()
+                            .write(&mut context.scratch, at, bytes, IncompressiblePolicy::Keep)
+                            .map_err(|_| NotStored)?;
+                    }
+                    page = end;
+                }
+                Err(_) => return Err(NotStored),
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes pages to consecutive slots of the file, as far as there are such; returns how many of them, from the first on.
+    fn store_on_file(
+        &self,
+        memory: &[Page],
+        first: usize,
+        entries: &impl Fn(usize) -> Option<SwapEntry>,
+    ) -> usize {
+        let mut run = [None; RUN];
+        let mut done = 0;
+        let mut size = memory.len();
+        while done < memory.len() && self.swap.has_file() {
+            size = size.min(memory.len() - done);
+            for (step, entry) in run.iter_mut().enumerate().take(size) {
+                *entry = entries(first + done + step);
+            }
+            let bytes = memory[done..done + size].as_flattened();
+            match self.swap.space().write_run(&run[..size], bytes, Swap::files()) {
+                Ok(()) => done += size,
+                Err(WriteError::NoSlots) if self.swap.grow_file() => {}
+                Err(WriteError::NoSlots) if size > 1 => size /= 2,
+                Err(_) => break,
+            }
+        }
+        done
+    }
+
+    /// Storing failed: the folio takes its place in the map again.
+    fn put_back(
+        &self,
+        inner: &Inner,
+        frame: u32,
+        index: u64,
+        order: Order,
+        entry: SwapEntry,
+    ) -> Result<(), NotStored> {
+        let (folio, pages) = (self.folios.of(frame), order.slots());
+        let space = self.swap.space();
+        let mut map = inner.map.lock();
+        if map.expect_swapped(index, order, entry).is_ok() {
+            map.store(index, order, Some(Item::Folio(frame)));
+            drop(map);
+            folio.set_entry(None);
+            space.free_folio(entry, pages, FolioId(frame));
+            self.swap_list.failed(inner, pages.into());
+            return Err(NotStored);
+        }
+        // Part of the range was truncated meanwhile: each page for itself.
+        for page in 1..pages {
+            self.folios.lock(frame + page);
+        }
+        for page in 0..pages {
+            self.folios.of(frame + page).begin(Order::ZERO, flag::UPTODATE | flag::ACTIVE);
+        }
+        let mut kept = [false; 512];
+        for page in 0..pages {
+            let at = index + u64::from(page);
+            let Some(slot) = entry.checked_add(page.into()) else { continue };
+            kept[page as usize] = map.get(at).is_some_and(|found| found.item == Item::Swap(slot));
+            if kept[page as usize] {
+                map.split(at, Order::ZERO);
+                inner.adopt(self, frame + page, at);
+                map.store(at, Order::ZERO, Some(Item::Folio(frame + page)));
+            }
+        }
+        drop(map);
+        for page in 0..pages {
+            let Some(slot) = entry.checked_add(page.into()) else { continue };
+            if kept[page as usize] {
+                space.free_folio(slot, 1, FolioId(frame));
+                self.swap_list.failed(inner, 1);
+                self.lru.add(&self.folios, frame + page);
+                self.folios.unlock(frame + page);
+            } else {
+                space.leave_cache(slot, 1, Shadow::EMPTY);
+                self.free_folio(frame + page);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A cheap guess whether a page that follows an incompressible one is incompressible too: its words hardly repeat.
+fn is_random(page: &Page) -> bool {
+    let mut seen = [0u64; 4];
+    let mut distinct = 0;
+    for bytes in page.chunks_exact(16).map(|chunk| chunk[0]) {
+        let (word, bit) = ((bytes / 64) as usize, bytes % 64);
+        distinct += u32::from(seen[word] >> bit & 1 == 0);
+        seen[word] |= 1 << bit;
+    }
+    // 256 samples of uniform bytes hit about 162 values.
+    distinct > 140
+}

@@ -1,0 +1,118 @@
+//! The limit: content far beyond it, what happens when everything is full, and that memory is given back.
+
+use folioswap_shmem::{HugePolicy, Options, ShmemError, ShmemObject, ShmemSpace, SwapFile};
+use std::sync::Arc;
+
+const MIB: usize = 1 << 20;
+
+fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut word = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.wrapping_mul(0x2545_f491_4f6c_dd1d).to_le_bytes()
+    };
+    (0..len / 8).flat_map(|_| word()).collect()
+}
+
+fn with_file(limit: usize, max: usize) -> Arc<ShmemSpace> {
+    let file = SwapFile { directory: "/var/tmp".into(), max: Some(max as u64) };
+    ShmemSpace::new(Options { swap_file: Some(file), ..Options::within(limit as u64) }).unwrap()
+}
+
+fn resident() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
+}
+
+/// Noise, four times the limit, written and read twice by two threads: it goes to the file, and the limit is kept.
+#[test]
+fn content_of_four_times_the_limit_that_does_not_compress() {
+    let limit = 24 * MIB;
+    for huge in [HugePolicy::Never, HugePolicy::Always] {
+        let before = resident();
+        let space = with_file(limit, 256 * MIB);
+        let objects: Vec<ShmemObject> = (0..2).map(|_| ShmemObject::new(&space, huge)).collect();
+        let most = std::sync::atomic::AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            for (number, object) in objects.iter().enumerate() {
+                let (space, most) = (&space, &most);
+                scope.spawn(move || {
+                    for round in 0..3 {
+                        for at in 0..48 {
+                            let expected = noise((number * 100 + at) as u64, MIB);
+                            if round == 0 {
+                                assert_eq!(object.write((at * MIB) as u64, &expected), Ok(MIB));
+                            } else {
+                                let mut found = vec![0; MIB];
+                                assert_eq!(object.read((at * MIB) as u64, &mut found), Ok(MIB));
+                                assert!(found == expected, "{huge:?} object {number} MiB {at} round {round}");
+                            }
+                            let statistics = space.statistics();
+                            let used = statistics.used + statistics.idle;
+                            most.fetch_max(used, std::sync::atomic::Ordering::Relaxed);
+                        }
+                    }
+                });
+            }
+        });
+        let most = most.into_inner();
+        let slack = (limit / 20 + 16 * MIB) as u64;
+        assert!(most <= limit as u64 + (4 << 20), "{most} by its own count");
+        let grown = resident().saturating_sub(before);
+        assert!(grown <= limit as u64 + slack, "{grown} by the system's");
+        assert!(space.statistics().on_file > 60 << 20);
+        drop(objects);
+        let after = space.statistics();
+        assert_eq!((after.content, after.on_file, after.folios), (0, 0, 0));
+        assert!(after.idle <= (limit / 16 + MIB) as u64, "{after:?}");
+        space.validate().unwrap();
+    }
+}
+
+/// Memory and file are full: it is said, nothing hangs, nothing is lost, and what is freed can be used again.
+#[test]
+fn when_everything_is_full_writing_says_so() {
+    for (space, least) in
+        [(with_file(8 * MIB, 16 * MIB), 18), (ShmemSpace::new(Options::within(8 * MIB as u64)).unwrap(), 3)]
+    {
+        let object = ShmemObject::new(&space, HugePolicy::Always);
+        let mut end = 0;
+        let refused = loop {
+            match object.write(end as u64, &noise((end / MIB) as u64, MIB)) {
+                Ok(MIB) => end += MIB,
+                other => break other,
+            }
+            assert!(end < 100 * MIB, "it is full some day");
+        };
+        assert!(matches!(refused, Err(ShmemError::NoSpace) | Ok(1..MIB)), "{refused:?}");
+        assert!(end >= least * MIB, "{end}");
+        for at in (0..end / MIB).rev() {
+            let mut found = vec![0; MIB];
+            assert_eq!(object.read((at * MIB) as u64, &mut found), Ok(MIB));
+            assert!(found == noise(at as u64, MIB), "MiB {at} of {end}");
+        }
+        assert_eq!(object.write((end + MIB) as u64, &noise(1, 8 * MIB)).unwrap_or(0) / (8 * MIB), 0);
+        object.set_size(0).unwrap();
+        assert_eq!(object.write(0, &noise(7, 2 * MIB)), Ok(2 * MIB));
+        space.validate().unwrap();
+    }
+}
+
+/// Content of zeroes costs next to nothing, and much of it fits.
+#[test]
+fn zeroes_take_no_room() {
+    let space = ShmemSpace::new(Options::within(8 * MIB as u64)).unwrap();
+    let object = ShmemObject::new(&space, HugePolicy::Always);
+    let zeroes = vec![0; MIB];
+    (0..64).for_each(|at| assert_eq!(object.write((at * MIB) as u64, &zeroes), Ok(MIB)));
+    let statistics = space.statistics();
+    assert!(statistics.used + statistics.idle <= 9 << 20, "{statistics:?}");
+    assert_eq!(statistics.content, 64 << 20);
+    object.write(40 << 20, b"here").unwrap();
+    let mut found = vec![1; 64 * MIB];
+    object.read(0, &mut found).unwrap();
+    assert_eq!(&found[40 << 20..(40 << 20) + 4], b"here");
+    assert_eq!(found.iter().filter(|&&byte| byte != 0).count(), 4);
+}
