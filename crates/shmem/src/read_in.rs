@@ -163,15 +163,14 @@ impl ShmemSpace {
             let mut entries = [None; RUN];
             now.iter().zip(&mut entries).for_each(|(&(entry, _), into)| *into = Some(entry));
             let mut good = [true; RUN];
-            let read = space.read_run(&entries[..run], slot, pages, |bad| good[bad] = false);
-            for (step, &(entry, frame)) in now.iter().enumerate() {
-                if read.is_ok() && good[step] {
+            // What fails is not up to date: who wants it reads it alone, and learns why.
+            space.read_run(&entries[..run], slot, pages, |bad, _| good[bad] = false);
+            for (step, &(_, frame)) in now.iter().enumerate() {
+                if good[step] {
                     let mut start = self.frames.address(frame).cast::<Page>();
                     // SAFETY: a page of our own folio, which is held.
                     *unsafe { start.as_mut() } = pages[step];
                     self.folios.of(frame).set(flag::UPTODATE);
-                } else {
-                    let _ = entry;
                 }
             }
         }

@@ -201,7 +201,7 @@ fn swap_file(arguments: &MountArguments) -> Result<Option<SwapFile>, MountComman
         let refused = || MountCommandError::Swap(option.text.clone());
         match &option.device {
             DeviceOption::Zram if store.is_none() => store = Some(option),
-            DeviceOption::File { target, size, discard }
+            DeviceOption::File { target, size, discard, uuid: None }
                 if file.is_none() && *discard == DiscardOption::No =>
             {
                 if !target.is_dir() {
