@@ -110,6 +110,7 @@ pub struct Supervisor {
     census: Census,
     unmanaged_peak: u64,
     excess_walks: u32,
+    pages_lost: u64,
     totals: Totals,
     recording: Option<Recording>,
     next_drain: Instant,
@@ -168,6 +169,7 @@ pub fn run(mut settings: Settings, start: Start, link: Link, inherited: &Inherit
         census: Census::new(now),
         unmanaged_peak: 0,
         excess_walks: 0,
+        pages_lost: 0,
         totals: Totals::new(),
         recording,
         next_drain: now,
@@ -242,6 +244,8 @@ impl Supervisor {
                 self.report(outcome, if alone { Remains::Nothing } else { Remains::Descendants });
             }
             if alone && self.reported {
+                // A prepared file stays, and what `discard` promises with it.
+                self.clusters.punch(&self.settings.segment.mapped);
                 std::process::exit(0);
             }
         }
