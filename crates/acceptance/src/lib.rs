@@ -9,6 +9,7 @@
 //!
 //! The programs are in `src/bin` and `c`; each verifies its own data and prints a result that does not depend on timing.
 
+pub mod disk;
 pub mod job;
 pub mod killer;
 pub mod mount;

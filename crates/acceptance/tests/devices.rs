@@ -298,7 +298,7 @@ fn devices_that_are_none() {
         (&["--swap", "file:/nowhere/at/all"], "Make that directory"),
         (&["--swap", "file:/dev/shm"], "tmpfs"),
         (&["--swap", "file:/proc"], "/proc"),
-        (&["--swap", &plain_file], "name a directory"),
+        (&["--swap", &plain_file], "too few"),
         (&["--swap", &format!("{a},size=1K")], "too small"),
         (&["--swap", &format!("{a},discard=sometimes")], "discard=once"),
         (&["--swap", "zram", "--swap-dir", "/var/tmp"], "--swap file:DIR"),

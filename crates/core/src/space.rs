@@ -169,6 +169,8 @@ pub struct Space<'m, M: Memory + PageMemory> {
     frame_bytes: AtomicU64,
     /// Reads of shared devices that succeeded when tried again, as far as nobody has taken note of them.
     read_retries: AtomicU64,
+    /// Reads of them that failed since the last that did not.
+    reads_failed: AtomicU32,
     /// Null: nothing is recorded.
     tracer: AtomicPtr<Tracer>,
 }
@@ -214,6 +216,7 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
             memory,
             frame_bytes: AtomicU64::new((FRAME * FRAMES_ADDED) as u64),
             read_retries: AtomicU64::new(0),
+            reads_failed: AtomicU32::new(0),
             tracer: AtomicPtr::new(core::ptr::null_mut()),
         })
     }

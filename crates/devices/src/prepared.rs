@@ -10,6 +10,7 @@ use std::num::NonZeroU32;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{
     FileType, FlockOperation, IFlags, Mode, OFlags, SeekFrom, flock, fstat, fstatfs, ioctl_getflags, major,
@@ -234,6 +235,19 @@ pub fn make(path: &Path, overwrite: Overwrite) -> Result<Header, PreparedError> 
     Ok(header)
 }
 
+/// How long one that is in use is waited for: a run that has returned lets go of its devices a moment later.
+const PATIENCE: Duration = Duration::from_millis(700);
+
+fn with_patience<T>(busy: Errno, mut attempt: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    let begin = Instant::now();
+    loop {
+        match attempt() {
+            Err(errno) if errno == busy && begin.elapsed() < PATIENCE => std::thread::sleep(PATIENCE / 50),
+            result => return result,
+        }
+    }
+}
+
 /// A file or block device that we hold.
 struct Target {
     fd: OwnedFd,
@@ -256,7 +270,8 @@ impl Target {
         }
         let alone = if medium == Medium::Block { OFlags::EXCL } else { OFlags::empty() };
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::DIRECT | alone;
-        let fd = open_file(path, flags, Mode::empty()).map_err(|errno| match errno {
+        let opened = with_patience(Errno::BUSY, || open_file(path, flags, Mode::empty()));
+        let fd = opened.map_err(|errno| match errno {
             Errno::BUSY => {
                 PreparedError::InUse { by: " (mounted, part of a volume, or another run's)".into() }
             }
@@ -264,11 +279,13 @@ impl Target {
             Errno::INVAL if medium == Medium::File => in_memory(path).unwrap_or(PreparedError::NoDirectIo),
             errno => system("opening it")(errno),
         })?;
-        if let Some(error) = in_memory(path).filter(|_| medium == Medium::File) {
-            return Err(error);
-        }
         if medium == Medium::File {
-            flock(&fd, FlockOperation::NonBlockingLockExclusive).map_err(|errno| match errno {
+            if let Some(error) = in_memory(path) {
+                return Err(error);
+            }
+            let locked =
+                with_patience(Errno::WOULDBLOCK, || flock(&fd, FlockOperation::NonBlockingLockExclusive));
+            locked.map_err(|errno| match errno {
                 Errno::WOULDBLOCK => PreparedError::Locked,
                 errno => system("locking it")(errno),
             })?;

@@ -121,6 +121,14 @@ impl Lost {
     const SLOT_BITS: u32 = 44;
     const KIND_SHIFT: u32 = 60;
 
+    /// The slot of a shared device, if it was there.
+    pub const fn slot(self) -> Option<u64> {
+        match self {
+            Lost::CorruptOnDevice { slot } | Lost::Unreadable { slot, .. } => Some(slot),
+            Lost::Corrupt | Lost::Missing => None,
+        }
+    }
+
     /// As one word. Slots have up to 44 bits (2^32 clusters), error numbers 12.
     pub const fn pack(self) -> u64 {
         let (kind, errno, slot) = match self {

@@ -88,9 +88,6 @@ impl Evictor {
             };
             let (Tier::Shared(devices) | Tier::Store(devices)) = tier;
             let written = self.whole_or_in_pieces(devices, FOLIO_PAGES, |evictor, pieces| {
-                if pieces == Pieces::Any {
-                    engine.figures().add_size(SizeCounter::SwapOutFallback, FOLIO_ORDER, 1);
-                }
                 engine.write_back_oldest(&mut evictor.scratch, tier, pieces)
             });
             match written {
@@ -120,7 +117,13 @@ impl Evictor {
         loop {
             match write(self, Pieces::Whole) {
                 Err(Stuck::WantClusters) if self.want_clusters(large) => {}
-                Err(Stuck::WantClusters | Stuck::Split) => break,
+                Err(Stuck::Split) => {
+                    // What is demoted is a run of single pages by now, no folio.
+                    let folios = u64::from(pages == FOLIO_PAGES);
+                    self.engine.figures().add_size(SizeCounter::SwapOutFallback, FOLIO_ORDER, folios);
+                    break;
+                }
+                Err(Stuck::WantClusters) => break,
                 result => return result,
             }
         }

@@ -12,10 +12,15 @@ use folioswap_group::{
     devices::{DEVICES_MAX, DeviceDescription},
     segment::{CLUSTER_BYTES, Segment},
 };
-use rustix::fd::OwnedFd;
+use rustix::{fd::OwnedFd, io::Errno};
 use std::sync::atomic::Ordering::Relaxed;
 
 const CLUSTER_SLOTS: u64 = CLUSTER_BYTES / 4096;
+
+/// Does this error only say that there is no room?
+pub fn is_full(errno: Errno) -> bool {
+    matches!(errno, Errno::NOSPC | Errno::DQUOT | Errno::FBIG)
+}
 
 /// Its books do not agree with what its owners hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -51,6 +56,8 @@ pub struct Clusters {
     turns: Vec<usize>,
     /// Owners of each cluster, by the group's numbers; as long as the highest that was ever used.
     owners: Vec<u32>,
+    /// Devices, by number, that could not reserve a cluster for another reason than that they are full.
+    failures: Vec<(usize, Errno)>,
 }
 
 impl Clusters {
@@ -58,7 +65,7 @@ impl Clusters {
     pub fn new(devices: Vec<(DeviceDescription, Option<SharedDevice>)>) -> Self {
         let area = |(description, device): (_, Option<_>)| Some(Area::new(device?, description));
         let areas: Vec<_> = devices.into_iter().map(area).collect();
-        Clusters { turns: (0..areas.len()).collect(), areas, owners: Vec::new() }
+        Clusters { turns: (0..areas.len()).collect(), areas, owners: Vec::new(), failures: Vec::new() }
     }
 
     /// The files, for members, by device number.
@@ -98,7 +105,10 @@ impl Clusters {
                 continue;
             }
             let Some(area) = &mut self.areas[device] else { break };
-            let Ok(cluster) = area.take() else {
+            let taken = area.take();
+            let Ok(cluster) = taken else {
+                self.failures
+                    .extend(taken.err().filter(|errno| !is_full(*errno)).map(|errno| (device, errno)));
                 wanted &= !(1 << device);
                 segment.devices[device].full.store(1, Relaxed);
                 continue;
@@ -114,6 +124,11 @@ impl Clusters {
         }
         self.publish(segment);
         granted
+    }
+
+    /// Devices that failed when a cluster was asked for, and how, since the last call.
+    pub fn take_failures(&mut self) -> Vec<(usize, Errno)> {
+        std::mem::take(&mut self.failures)
     }
 
     /// The device whose turn it is, moved behind its equals.

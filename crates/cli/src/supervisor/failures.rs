@@ -1,15 +1,30 @@
 //! What devices fail at: named, counted, and too often for one that stays in the rotation.
 
-use super::Supervisor;
+use super::{Supervisor, clusters::is_full};
 use folioswap_group::{devices::ERRORS_MAX, protocol::Lost};
+use rustix::io::Errno;
 use std::{io, path::Path, sync::atomic::Ordering::Relaxed};
 
 /// Refused writes of a device that are told one by one.
 const TOLD: u32 = 4;
+/// Lost pages that are named one by one; a device that is gone may hold any number of them.
+const NAMED: u64 = 32;
 
 impl Supervisor {
     /// A page's bytes are lost; its process has poisoned it.
     pub(super) fn page_lost(&mut self, pid: u32, address: u64, lost: Lost) {
+        self.pages_lost += 1;
+        if self.pages_lost > NAMED {
+            if self.pages_lost == NAMED + 1 {
+                self.say(
+                    "folioswap: more pages are lost; they are counted (pages_poisoned) and no longer named\n",
+                );
+            }
+            if let Some((device, _)) = lost.slot().and_then(|slot| self.clusters.locate(slot)) {
+                self.count_error(device);
+            }
+            return;
+        }
         let page = format!("folioswap: process {pid}: its page at {address:#x} is lost");
         let then = "it gets SIGBUS if it touches that page";
         let (slot, what) = match lost {
@@ -36,7 +51,7 @@ impl Supervisor {
         let Some((device, within)) = self.clusters.locate(slot) else { return };
         let (name, error) =
             (self.device_name(device).display().to_string(), io::Error::from_raw_os_error(errno));
-        if matches!(errno, libc::ENOSPC | libc::EDQUOT | libc::EFBIG) {
+        if is_full(Errno::from_raw_os_error(errno)) {
             // Its file has holes that its disk cannot fill: until a cluster is free it takes no more.
             let was_full = self.settings.segment.mapped.devices[device].full.swap(1, Relaxed);
             if was_full == 0 {
@@ -51,6 +66,19 @@ impl Supervisor {
             ));
         }
         self.count_error(device);
+    }
+
+    /// Devices that could not even reserve a cluster: the same as a refused write.
+    pub(super) fn reserve_failed(&mut self) {
+        for (device, errno) in self.clusters.take_failures() {
+            if self.settings.segment.mapped.devices[device].errors.load(Relaxed) < TOLD {
+                let (name, error) = (self.device_name(device).display(), io::Error::from(errno));
+                self.say(&format!(
+                    "folioswap: {name} cannot give room for more pages: {error}; nothing is lost\n"
+                ));
+            }
+            self.count_error(device);
+        }
     }
 
     /// Takes the device out of the rotation when it has failed too often.

@@ -152,7 +152,9 @@ impl Supervisor {
                 let granted = self.clusters.grant(segment, &mut connection.clusters, message.words[1], count);
                 let reply =
                     Message::new(Kind::Clusters, [granted.len() as u64, 0, 0]).with_clusters(&granted);
-                sent(wire::send(&connection.socket, &reply, &[]))
+                let after = sent(wire::send(&connection.socket, &reply, &[]));
+                self.reserve_failed();
+                after
             }
             (Kind::DropClusters, Role::Member(_), _) => {
                 self.clusters.drop_some(segment, &mut connection.clusters, message.clusters());

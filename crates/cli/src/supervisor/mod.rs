@@ -113,6 +113,7 @@ pub struct Supervisor {
     census: Census,
     unmanaged_peak: u64,
     excess_walks: u32,
+    pages_lost: u64,
     totals: Totals,
     recording: Option<Recording>,
     next_drain: Instant,
@@ -172,6 +173,7 @@ pub fn run(mut settings: Settings, start: Start, link: Link, inherited: &Inherit
         census: Census::new(now),
         unmanaged_peak: 0,
         excess_walks: 0,
+        pages_lost: 0,
         totals: Totals::new(),
         recording,
         next_drain: now,
@@ -266,6 +268,8 @@ impl Supervisor {
             }
             if alone && self.reported {
                 self.networks.finish();
+                // A prepared file stays, and what `discard` promises with it.
+                self.clusters.punch(&self.settings.segment.mapped);
                 std::process::exit(0);
             }
         }

@@ -13,6 +13,8 @@ use rustix::thread::{Timespec, nanosleep};
 
 /// Between two attempts to read a page.
 const RETRY_AFTER_NS: i64 = 1_000_000;
+/// Reads that failed without one between them that did not: after so many no more time is spent on another.
+const GONE_AFTER_READS: u32 = 16;
 
 impl<M: Memory + PageMemory> Space<'_, M> {
     /// Reads an entry's page. `page` is page aligned (the file device reads into it directly); `decoder` is the calling thread's.
@@ -76,17 +78,35 @@ impl<M: Memory + PageMemory> Space<'_, M> {
     /// One page of a shared device. What fails is asked for once more after a moment: a path that was interrupted may be back, and bytes
     /// that were damaged on their way are right on the medium.
     fn read_slot(&self, slot: FileSlot, checksum: Checksum, page: &mut Page) -> Result<(), ReadError> {
-        let read = |page: &mut Page| {
-            let (device, within) = self.shared.open(slot).ok_or(ReadError::Corrupt)?;
-            device.read(within, page).map_err(ReadError::File)?;
-            if Checksum::of(page) == checksum { Ok(()) } else { Err(ReadError::Corrupt) }
-        };
-        if read(page).is_ok() {
-            return Ok(());
+        let first = self.read_slot_once(slot, checksum, page);
+        if first.is_ok() || !self.wait_before_retry() {
+            return first;
         }
-        let _ = nanosleep(&Timespec { tv_sec: 0, tv_nsec: RETRY_AFTER_NS });
-        read(page)?;
+        self.read_slot_once(slot, checksum, page)?;
         self.read_retries.fetch_add(1, Relaxed);
+        Ok(())
+    }
+
+    /// A pause after a failed read, unless reads fail again and again: then the device is gone, and nobody is to wait for it. False:
+    /// there was none.
+    fn wait_before_retry(&self) -> bool {
+        if self.reads_failed.fetch_add(1, Relaxed) >= GONE_AFTER_READS {
+            return false;
+        }
+        // Cut short by a signal: then it is tried a little earlier.
+        let _ = nanosleep(&Timespec { tv_sec: 0, tv_nsec: RETRY_AFTER_NS });
+        true
+    }
+
+    fn read_slot_once(&self, slot: FileSlot, checksum: Checksum, page: &mut Page) -> Result<(), ReadError> {
+        let (device, within) = self.shared.open(slot).ok_or(ReadError::Corrupt)?;
+        device.read(within, page).map_err(ReadError::File)?;
+        if Checksum::of(page) != checksum {
+            return Err(ReadError::Corrupt);
+        }
+        if self.reads_failed.load(Relaxed) != 0 {
+            self.reads_failed.store(0, Relaxed);
+        }
         Ok(())
     }
 
@@ -108,7 +128,7 @@ impl<M: Memory + PageMemory> Space<'_, M> {
     ) {
         let read =
             self.shared.open(first).map(|(device, within)| device.read(within, pages.as_flattened_mut()));
-        let is_read = matches!(read, Some(Ok(())));
+        let (is_read, mut waited) = (matches!(read, Some(Ok(()))), false);
         for (index, (entry, page)) in entries.iter().zip(pages).enumerate() {
             let expected =
                 entry.and_then(|entry| self.beside(entry)).map(|beside| beside.check.load(Relaxed));
@@ -120,8 +140,16 @@ impl<M: Memory + PageMemory> Space<'_, M> {
             if is_read && Checksum::of(page) == checksum {
                 continue;
             }
-            if let Err(error) = self.read_slot(slot, checksum, page) {
-                bad(index, error);
+            // All of them after one pause.
+            if !waited {
+                self.wait_before_retry();
+                waited = true;
+            }
+            match self.read_slot_once(slot, checksum, page) {
+                Ok(()) => {
+                    self.read_retries.fetch_add(1, Relaxed);
+                }
+                Err(error) => bad(index, error),
             }
         }
     }

@@ -1,0 +1,86 @@
+//! Fills memory, waits, and looks at every page through process_vm_readv(2), which says of a lost page what a touch would say with
+//! SIGBUS.
+//!
+//! `acc-lost MIB GO`: prints `ready` when all is filled, waits for the file GO, and prints `right R lost L wrong W` (pages). Lost pages are
+//! no failure of its own; wrong ones are.
+//!
+//! `acc-lost hot HOT_MIB COLD_MIB`: touches a hot set again and again at random while it writes a cold stream once, and prints `ok`.
+
+use folioswap_acceptance::data::{self, Kind, Random};
+use folioswap_acceptance::memory::Mapping;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+const PAGE: usize = 4096;
+const SEED: u64 = 11;
+const KIND: Kind = Kind::Incompressible;
+
+fn filled(pages: usize, first: usize) -> Mapping {
+    let mut memory = Mapping::new(pages * PAGE);
+    for (number, page) in memory.chunks_exact_mut(PAGE).enumerate() {
+        data::fill(page, KIND, SEED, 0, (first + number) as u64);
+    }
+    memory
+}
+
+/// A page of ours as another process would read it; `None` if it is poisoned.
+fn read_page(page: &[u8]) -> Option<[u8; PAGE]> {
+    let mut copy = [0; PAGE];
+    let local = libc::iovec { iov_base: copy.as_mut_ptr().cast(), iov_len: PAGE };
+    let remote = libc::iovec { iov_base: page.as_ptr().cast_mut().cast(), iov_len: PAGE };
+    // SAFETY: both describe a page of ours; it writes to the copy alone.
+    let read =
+        unsafe { libc::process_vm_readv(libc::getpid(), &raw const local, 1, &raw const remote, 1, 0) };
+    (read == PAGE as isize).then_some(copy)
+}
+
+fn lost(pages: usize, go: &Path) -> ExitCode {
+    let memory = filled(pages, 0);
+    println!("ready");
+    while !go.exists() {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let (mut right, mut lost, mut wrong) = (0, 0, 0);
+    for (number, page) in memory.chunks_exact(PAGE).enumerate() {
+        match read_page(page) {
+            None => lost += 1,
+            Some(copy) if data::check(&copy, KIND, SEED, 0, number as u64).is_ok() => right += 1,
+            Some(_) => wrong += 1,
+        }
+    }
+    println!("right {right} lost {lost} wrong {wrong}");
+    if wrong > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+fn hot(hot_pages: usize, cold_pages: usize) -> ExitCode {
+    let hot = filled(hot_pages, 0);
+    let mut cold = Mapping::new(cold_pages * PAGE);
+    let mut random = Random::new(SEED);
+    for (number, page) in cold.chunks_exact_mut(PAGE).enumerate() {
+        data::fill(page, KIND, SEED, 0, (hot_pages + number) as u64);
+        for _ in 0..4 {
+            let touched = random.below(hot_pages as u64) as usize;
+            let page = &hot[touched * PAGE..][..PAGE];
+            if let Err(why) = data::check(page, KIND, SEED, 0, touched as u64) {
+                eprintln!("acc-lost: {why}");
+                return ExitCode::FAILURE;
+            }
+        }
+    }
+    println!("ok");
+    ExitCode::SUCCESS
+}
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let pages = |word: &str| word.parse::<usize>().ok().map(|mib| mib << 8);
+    match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["hot", hot_mib, cold_mib] => match (pages(hot_mib), pages(cold_mib)) {
+            (Some(hot_pages), Some(cold_pages)) => hot(hot_pages, cold_pages),
+            _ => ExitCode::from(2),
+        },
+        [mib, go] => pages(mib).map_or(ExitCode::from(2), |pages| lost(pages, Path::new(go))),
+        _ => ExitCode::from(2),
+    }
+}

@@ -1,0 +1,119 @@
+//! Disks to be spoilt: files under loop devices and small file systems, undone on drop. They need root, losetup(8) and mkfs.ext4(8).
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+/// A new path of this test's in /var/tmp; whatever is there goes on drop.
+#[derive(Debug)]
+pub struct Scratch(pub PathBuf);
+
+impl Scratch {
+    /// Nothing is there yet.
+    pub fn new(name: &str) -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Relaxed);
+        Scratch(PathBuf::from(format!("/var/tmp/spoilt-disk-{}-{number}-{name}", std::process::id())))
+    }
+
+    /// A file of so many zero bytes, without blocks.
+    ///
+    /// # Panics
+    /// When it cannot be made.
+    pub fn file(name: &str, bytes: u64) -> Self {
+        let scratch = Self::new(name);
+        File::create_new(&scratch.0).and_then(|file| file.set_len(bytes)).expect("a file in /var/tmp");
+        scratch
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+fn run(command: &mut Command) -> Result<String, String> {
+    let output = command.output().map_err(|error| format!("{}: {error}", command.get_program().display()))?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).trim().to_owned());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+/// A loop device over a file.
+#[derive(Debug)]
+pub struct LoopDevice {
+    /// `/dev/loopN`.
+    pub path: PathBuf,
+}
+
+impl LoopDevice {
+    /// Over this file, past its page cache.
+    ///
+    /// # Errors
+    /// Why there is none here.
+    pub fn new(backing: &Path) -> Result<Self, String> {
+        let made = run(Command::new("losetup").args(["--direct-io=on", "--find", "--show"]).arg(backing))?;
+        Ok(LoopDevice { path: made.into() })
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        let _ = run(Command::new("losetup").arg("--detach").arg(&self.path));
+    }
+}
+
+/// A mounted ext4 file system in a file.
+#[derive(Debug)]
+pub struct FileSystem {
+    /// Where it is mounted.
+    pub point: Scratch,
+    device: Option<LoopDevice>,
+    _image: Scratch,
+}
+
+/// `EXT4_IOC_SHUTDOWN`: `_IOR('X', 125, __u32)`; with 2 nothing is written out any more.
+const SHUTDOWN: libc::c_ulong = 0x8004_587d;
+
+impl FileSystem {
+    /// Of so many bytes.
+    ///
+    /// # Errors
+    /// Why there is none here.
+    pub fn new(bytes: u64) -> Result<Self, String> {
+        let image = Scratch::file("image", bytes);
+        run(Command::new("mkfs.ext4").args(["-q", "-m", "0", "-O", "^has_journal"]).arg(&image.0))?;
+        let device = LoopDevice::new(&image.0)?;
+        let point = Scratch::new("mounted");
+        fs::create_dir(&point.0).map_err(|error| error.to_string())?;
+        run(Command::new("mount").arg(&device.path).arg(&point.0))?;
+        Ok(FileSystem { point, device: Some(device), _image: image })
+    }
+
+    /// From now on every read and write of its files fails with EIO, as if its disk had been pulled out.
+    ///
+    /// # Errors
+    /// ioctl(2)'s.
+    pub fn shut_down(&self) -> io::Result<()> {
+        let root = File::open(&self.point.0)?;
+        let how: u32 = 2;
+        // SAFETY: reads one 32-bit word.
+        match unsafe { libc::ioctl(root.as_raw_fd(), SHUTDOWN, &raw const how) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
+impl Drop for FileSystem {
+    fn drop(&mut self) {
+        let _ = run(Command::new("umount").arg("--lazy").arg(&self.point.0));
+        drop(self.device.take());
+    }
+}
