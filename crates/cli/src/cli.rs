@@ -37,6 +37,7 @@ Examples:
                                                      (each process that swaps takes up to 2 MiB more meanwhile)
   folioswap run -m 1G --swap zram,prio=1 --swap file:/var/tmp,size=20G,prio=0 -- ./job
   folioswap run -m 1G --swap file:/mnt/a --swap file:/mnt/b -- ./job          (two disks in turn)
+  folioswap run -m 1G --swap zram,prio=1 --swap nbd://host/export,prio=0 -- ./job
 
 DEVICE is TYPE[:TARGET][,KEY[=VALUE]]...:
   zram[,prio=P]
@@ -44,6 +45,9 @@ DEVICE is TYPE[:TARGET][,KEY[=VALUE]]...:
   file:DIR[,size=SIZE][,prio=P][,discard[=once|pages]]
         a temporary file without a name in DIR, of at most SIZE (else half of the free space of its disk);
         discard: its clusters are given back to the disk when they are free
+  nbd://HOST[:PORT]/EXPORT or nbd+unix:///EXPORT?socket=PATH (with TLS nbds://, nbds+unix://, and ?tls-certificates=DIR)
+    [,size=SIZE][,prio=P][,discard[=once|pages]][,encrypt=yes|no][,timeout=SECONDS][,connections=N]
+        an export of an NBD server; encrypted unless encrypt=no; a page is waited for 30 s unless timeout says otherwise
   ram,size=SIZE[,prio=P][,synchronous=yes|no]
         plain RAM, not compressed, for comparisons; it counts to the limit in scope total
 Higher priorities (0 to 32767) are used first, the next one when they are full; equal ones take turns of
@@ -136,7 +140,7 @@ pub struct RunArguments {
     /// Record every allocation and free of swap slots into FILE, for `folioswap lab replay` and `lab fit`
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
-    /// Swap device, in place of the built-in ones: zram | ram,size=SIZE | file:DIR; repeatable (see below)
+    /// Swap device, in place of the built-in ones: zram | ram,size=SIZE | file:DIR | nbd://...; repeatable (see below)
     #[arg(long, value_name = "DEVICE", value_parser = clap::builder::OsStringValueParser::new().try_map(|value| crate::swap_option::parse(&value)))]
     pub swap: Vec<SwapOption>,
     /// Directory of the built-in (unlinked) swap file [default: /var/tmp]
