@@ -40,6 +40,7 @@ Examples:
                                                      (each process that swaps takes up to 2 MiB more meanwhile)
   folioswap run -m 1G --swap zram,prio=1 --swap file:/var/tmp,size=20G,prio=0 -- ./job
   folioswap run -m 1G --swap file:/mnt/a --swap file:/mnt/b -- ./job          (two disks in turn)
+  folioswap run -m 1G --swap zram,prio=1 --swap nbd://host/export,prio=0 -- ./job
 
 DEVICE is TYPE[:TARGET][,KEY[=VALUE]]...:
   zram[,prio=P]
@@ -49,6 +50,9 @@ DEVICE is TYPE[:TARGET][,KEY[=VALUE]]...:
         discard: its clusters are given back to the disk when they are free
   file:PATH[,uuid=UUID][,size=SIZE][,prio=P][,discard[=once|pages]]
         a file or block device that `folioswap mkswap` has prepared, used by one run at a time; uuid: refuse another one
+  nbd://HOST[:PORT]/EXPORT or nbd+unix:///EXPORT?socket=PATH (with TLS nbds://, nbds+unix://, and ?tls-certificates=DIR)
+    [,size=SIZE][,prio=P][,discard[=once|pages]][,encrypt=yes|no][,timeout=SECONDS][,connections=N]
+        an export of an NBD server; encrypted unless encrypt=no; a page is waited for 30 s unless timeout says otherwise
   ram,size=SIZE[,prio=P][,synchronous=yes|no][,orders=all|0]
         plain RAM, not compressed, for comparisons; it counts to the limit in scope total. orders=0: it takes single
         pages only, so larger folios are split (swpout_fallback), as the kernel does for swap files
@@ -148,7 +152,7 @@ pub struct RunArguments {
     /// Record every allocation and free of swap slots into FILE, for `folioswap lab replay` and `lab fit`
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
-    /// Swap device, in place of the built-in ones: zram | ram,size=SIZE | file:DIR | file:PATH; repeatable (see below)
+    /// Swap device, in place of the built-in ones: zram | ram,size=SIZE | file:DIR | file:PATH | nbd://...; repeatable (see below)
     #[arg(long, value_name = "DEVICE", value_parser = clap::builder::OsStringValueParser::new().try_map(|value| crate::swap_option::parse(&value)))]
     pub swap: Vec<SwapOption>,
     /// Directory of the built-in (unlinked) swap file [default: /var/tmp]

@@ -26,6 +26,8 @@ const BACKOFF_MAX: Duration = Duration::from_secs(1);
 /// Between two looks of the keeper while requests are under way, and while none is.
 const TICK_BUSY: Duration = Duration::from_millis(10);
 const TICK_IDLE: Duration = Duration::from_millis(100);
+/// The same while a request waits to be sent again.
+const TICK_RETRY: Duration = Duration::from_millis(1);
 /// A request that the server fails is sent so many times in all.
 const ATTEMPTS: u32 = 4;
 /// Before the second attempt; each further one waits four times as long.
@@ -146,6 +148,8 @@ struct State {
     away_was_told: bool,
     replaced: Option<Replaced>,
     stopping: bool,
+    /// A request waits to be sent again.
+    retrying: bool,
     events: Vec<Event>,
 }
 
@@ -604,25 +608,31 @@ impl Shared {
     fn keep(&self) {
         loop {
             {
-                let state = lock(&self.state);
+                let mut state = lock(&self.state);
                 if state.refuses_all() {
                     break;
                 }
-                let tick = if state.in_flight > 0 { TICK_BUSY } else { TICK_IDLE };
-                let _ = self.changed.wait_timeout_while(state, tick, |state| !state.refuses_all());
+                let tick = match (std::mem::take(&mut state.retrying), state.in_flight) {
+                    (true, _) => TICK_RETRY,
+                    (false, 0) => TICK_IDLE,
+                    (false, _) => TICK_BUSY,
+                };
+                let quiet = |state: &mut State| !state.refuses_all() && !state.retrying;
+                let _ = self.changed.wait_timeout_while(state, tick, quiet);
             }
             let now = Instant::now();
-            for lane in &self.lanes {
-                self.look_after(lane, now);
-            }
+            let retrying =
+                self.lanes.iter().map(|lane| self.look_after(lane, now)).fold(false, |any, one| any | one);
+            lock(&self.state).retrying |= retrying;
         }
         self.fail_all();
     }
 
-    fn look_after(&self, lane: &Lane, now: Instant) {
+    /// True: a request waits to be sent again.
+    fn look_after(&self, lane: &Lane, now: Instant) -> bool {
         let mut ended = Vec::new();
         let mut due = Vec::new();
-        {
+        let retrying = {
             let mut waiting = lock(&lane.waiting);
             for (cookie, pending) in waiting.iter_mut() {
                 if pending.not_before.is_some_and(|at| at <= now) {
@@ -636,7 +646,8 @@ impl Shared {
                 .map(|(cookie, _)| *cookie)
                 .collect();
             ended.extend(late.iter().filter_map(|cookie| waiting.remove(cookie)));
-        }
+            waiting.values().any(|pending| pending.not_before.is_some())
+        };
         if ended.iter().any(|pending| pending.sent) {
             // Whoever does not answer one does not answer the others either, and a late answer would belong to nobody.
             lane.end_connection();
@@ -652,6 +663,7 @@ impl Shared {
                 due.into_iter().for_each(|cookie| self.send_one(lane, requests, cookie));
             }
         }
+        retrying
     }
 
     fn give_up(&self, replaced: Replaced) {
@@ -766,6 +778,9 @@ impl Waiting for Table<'_> {
                 pending.not_before = Some(Instant::now() + RETRY_FIRST * 4_u32.pow(pending.attempts - 1));
                 pending.attempts += 1;
                 pending.sent = false;
+                drop(waiting);
+                lock(&self.shared.state).retrying = true;
+                self.shared.changed.notify_all();
                 return;
             }
         }

@@ -230,7 +230,7 @@ mod tests {
         let smaps = fs::read_to_string("/proc/self/smaps").expect("it");
         let start = format!("{address:x}-");
         let of_it = smaps.lines().skip_while(|line| !line.starts_with(&start));
-        let flags = of_it.skip_while(|line| !line.starts_with("VmFlags")).next().expect("flags");
+        let flags = of_it.skip(1).find(|line| line.starts_with("VmFlags")).expect("flags");
         for flag in ["lo", "dd", "dc"] {
             assert!(flags.split_whitespace().any(|found| found == flag), "{flag} in {flags}");
         }

@@ -281,10 +281,12 @@ mod tests {
 
     const OFFSET: u64 = 1 << 20;
 
+    type Finished = Result<Result<Vec<u8>, u32>, ProtocolError>;
+
     #[derive(Default)]
     struct Table {
         waiting: BTreeMap<u64, Expected>,
-        done: Vec<(u64, Result<Result<Vec<u8>, u32>, ProtocolError>)>,
+        done: Vec<(u64, Finished)>,
     }
     impl Waiting for Table {
         fn lend(&mut self, cookie: u64) -> Option<Expected> {

@@ -118,25 +118,31 @@ fn nbd_server_over_tcp() {
     }
     let place = Place::new();
     let disk = place.disk(64 * MIB).display().to_string();
-    let socket = place.path("socket");
-    // A port that nobody has; the socket tells when it listens.
-    let port = std::net::TcpListener::bind("127.0.0.1:0")
-        .and_then(|listener| listener.local_addr())
-        .expect("a port")
-        .port();
+    let port = free_port();
     let configuration = format!(
-        "[generic]\nlistenaddr = 127.0.0.1\nport = {port}\nunixsock = {}\n[swap]\nexportname = {disk}\nflush = true\nfua = true\ntrim = \
-         true\nmulticonn = true\n",
-        socket.display()
+        "[generic]\nlistenaddr = 127.0.0.1\nport = {port}\n[swap]\nexportname = {disk}\nfilesize = {}\nflush = true\nfua = true\ntrim = \
+         true\n",
+        64 * MIB
     );
     let file = place.path("configuration");
     std::fs::write(&file, configuration).expect("written");
     let pid = place.path("pid");
     let words = ["-C", &file.display().to_string(), "-p", &pid.display().to_string()];
-    let _server = Daemon::start("nbd-server", &words, &socket, &pid);
+    let _server = Daemon::start("nbd-server", &words, &pid);
+    // By name: it may stand for two addresses, of which one answers.
     let uri = Uri::parse(&format!("nbd://localhost:{port}/swap")).expect("a URI");
+    until("it listens", || plain_client(&uri, Settings::default()).is_ok());
     let client = plain_client(&uri, Settings::default()).expect("connected");
+    assert_eq!(client.agreed().size, 64 * MIB);
     exercise(&client, 30);
+}
+
+/// A port that nobody has.
+fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0")
+        .and_then(|listener| listener.local_addr())
+        .expect("a port")
+        .port()
 }
 
 #[test]
@@ -267,10 +273,7 @@ fn nobody_and_nothing_are_told_apart() {
     };
     let unknown = refused("nbd://no-such-host.invalid/");
     assert!(matches!(unknown, ConnectError::Resolve { .. }), "{unknown}");
-    let port = std::net::TcpListener::bind("127.0.0.1:0")
-        .and_then(|listener| listener.local_addr())
-        .expect("a port")
-        .port();
+    let port = free_port();
     let nobody = refused(&format!("nbd://127.0.0.1:{port}/"));
     assert!(matches!(nobody, ConnectError::Connect { .. }), "{nobody}");
     let nothing = refused("nbd+unix:///?socket=/nowhere");

@@ -111,7 +111,7 @@ pub struct Daemon(String);
 
 impl Daemon {
     /// Starts a program that writes its process id to a file.
-    pub fn start(program: &str, words: &[&str], socket: &Path, pid: &Path) -> Self {
+    pub fn start(program: &str, words: &[&str], pid: &Path) -> Self {
         let started = Command::new(program)
             .args(words)
             .stdin(Stdio::null())
@@ -119,7 +119,6 @@ impl Daemon {
             .stderr(Stdio::null())
             .status();
         assert!(started.expect("started").success(), "{program} {words:?}");
-        listens(program, socket);
         until("its process id", || fs::read_to_string(pid).is_ok_and(|text| text.ends_with('\n')));
         Daemon(fs::read_to_string(pid).expect("it").trim().to_owned())
     }
