@@ -390,6 +390,16 @@ impl Region {
         Ok(())
     }
 
+    /// Gives whole pages up, best effort.
+    ///
+    /// # Safety
+    /// `start..start + bytes` are whole pages of the region, and nobody relies on what they hold.
+    #[cfg(feature = "allocator-api2")]
+    pub(crate) unsafe fn give_up(&self, start: usize, bytes: usize) {
+        // SAFETY: by contract.
+        let _ = unsafe { self.mapping.give_up(start, bytes) };
+    }
+
     fn advise(&self, range: impl RangeBounds<usize>, advice: Advice) -> Result<(), Error> {
         let Range { start, end } = self.pages(range)?;
         self.engine.advise(advice, start, end - start);
