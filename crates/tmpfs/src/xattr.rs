@@ -14,9 +14,11 @@ pub enum SetMode {
     Replace,
 }
 
-/// Name and value of each.
+type Bytes = Box<[u8]>;
+
+/// Name and value of each; most files have none.
 #[derive(Debug, Default)]
-pub struct Xattrs(Option<Box<BTreeMap<Box<[u8]>, Box<[u8]>>>>);
+pub struct Xattrs(Option<Box<BTreeMap<Bytes, Bytes>>>);
 
 const CAPABILITIES: &[u8] = b"security.capability";
 
