@@ -18,14 +18,14 @@ type Bytes = Box<[u8]>;
 
 /// Name and value of each; most files have none.
 #[derive(Debug, Default)]
-pub struct Xattrs(Option<Box<BTreeMap<Bytes, Bytes>>>);
+pub struct Xattrs(BTreeMap<Bytes, Bytes>);
 
 const CAPABILITIES: &[u8] = b"security.capability";
 
 impl Xattrs {
     /// The value of one.
     pub fn get(&self, name: &[u8]) -> Option<&[u8]> {
-        self.0.as_ref()?.get(name).map(|value| &**value)
+        self.0.get(name).map(|value| &**value)
     }
 
     /// Sets one.
@@ -43,7 +43,7 @@ impl Xattrs {
             (SetMode::Replace, None) => return Err(Errno::NODATA),
             _ => {}
         }
-        self.0.get_or_insert_default().insert(name.into(), value.into());
+        self.0.insert(name.into(), value.into());
         Ok(())
     }
 
@@ -52,22 +52,18 @@ impl Xattrs {
     /// # Errors
     /// `ENODATA`: it is not there.
     pub fn remove(&mut self, name: &[u8]) -> Result<(), Errno> {
-        let found = self.0.as_mut().and_then(|all| all.remove(name));
-        if self.0.as_ref().is_some_and(|all| all.is_empty()) {
-            self.0 = None;
-        }
-        found.map(drop).ok_or(Errno::NODATA)
+        self.0.remove(name).map(drop).ok_or(Errno::NODATA)
     }
 
     /// Removes file capabilities; were there any?
     pub fn remove_capabilities(&mut self) -> bool {
-        self.0.is_some() && self.remove(CAPABILITIES).is_ok()
+        self.remove(CAPABILITIES).is_ok()
     }
 
     /// All names, each with a zero behind it, as listxattr(2) has them. Those of `trusted.` only where `trusted` says so.
     pub fn names(&self, trusted: TrustedNames) -> Vec<u8> {
         let mut list = Vec::new();
-        for name in self.0.iter().flat_map(|all| all.keys()) {
+        for name in self.0.keys() {
             if trusted == TrustedNames::Shown || !name.starts_with(b"trusted.") {
                 list.extend_from_slice(name);
                 list.push(0);
@@ -101,7 +97,7 @@ mod tests {
         assert_eq!(all.get(b"user.a"), Some(&b""[..]));
         assert_eq!(all.remove(b"user.a"), Ok(()));
         assert_eq!(all.remove(b"user.a"), Err(Errno::NODATA));
-        assert!(all.0.is_none(), "nothing is left behind");
+        assert!(all.0.is_empty(), "nothing is left behind");
     }
 
     #[test]
