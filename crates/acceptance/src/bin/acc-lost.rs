@@ -14,12 +14,15 @@ use std::time::Duration;
 
 const PAGE: usize = 4096;
 const SEED: u64 = 11;
-const KIND: Kind = Kind::Incompressible;
+/// What is lost is to lie on the device itself, whatever compresses.
+const LOST: Kind = Kind::Incompressible;
+/// The fast tier of a hot set is compressed RAM.
+const HOT: Kind = Kind::Two;
 
-fn filled(pages: usize, first: usize) -> Mapping {
+fn filled(pages: usize, kind: Kind) -> Mapping {
     let mut memory = Mapping::new(pages * PAGE);
     for (number, page) in memory.chunks_exact_mut(PAGE).enumerate() {
-        data::fill(page, KIND, SEED, 0, (first + number) as u64);
+        data::fill(page, kind, SEED, 0, number as u64);
     }
     memory
 }
@@ -36,7 +39,7 @@ fn read_page(page: &[u8]) -> Option<[u8; PAGE]> {
 }
 
 fn lost(pages: usize, go: &Path) -> ExitCode {
-    let memory = filled(pages, 0);
+    let memory = filled(pages, LOST);
     println!("ready");
     while !go.exists() {
         std::thread::sleep(Duration::from_millis(20));
@@ -45,7 +48,7 @@ fn lost(pages: usize, go: &Path) -> ExitCode {
     for (number, page) in memory.chunks_exact(PAGE).enumerate() {
         match read_page(page) {
             None => lost += 1,
-            Some(copy) if data::check(&copy, KIND, SEED, 0, number as u64).is_ok() => right += 1,
+            Some(copy) if data::check(&copy, LOST, SEED, 0, number as u64).is_ok() => right += 1,
             Some(_) => wrong += 1,
         }
     }
@@ -54,15 +57,15 @@ fn lost(pages: usize, go: &Path) -> ExitCode {
 }
 
 fn hot(hot_pages: usize, cold_pages: usize) -> ExitCode {
-    let hot = filled(hot_pages, 0);
+    let hot = filled(hot_pages, HOT);
     let mut cold = Mapping::new(cold_pages * PAGE);
     let mut random = Random::new(SEED);
     for (number, page) in cold.chunks_exact_mut(PAGE).enumerate() {
-        data::fill(page, KIND, SEED, 0, (hot_pages + number) as u64);
+        data::fill(page, HOT, SEED, 0, (hot_pages + number) as u64);
         for _ in 0..4 {
             let touched = random.below(hot_pages as u64) as usize;
             let page = &hot[touched * PAGE..][..PAGE];
-            if let Err(why) = data::check(page, KIND, SEED, 0, touched as u64) {
+            if let Err(why) = data::check(page, HOT, SEED, 0, touched as u64) {
                 eprintln!("acc-lost: {why}");
                 return ExitCode::FAILURE;
             }
