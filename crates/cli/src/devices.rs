@@ -44,6 +44,9 @@ const PRIORITY_DEFAULT: i32 = -1;
 /// Descriptors that a member needs besides one for each device.
 const MEMBER_FILES: u64 = 12;
 
+/// And for each network device: its sockets, and those of the supervisor, which may open no fewer files.
+const NETWORK_FILES: u64 = 48;
+
 /// Why the devices cannot be had.
 #[derive(Debug, thiserror::Error)]
 pub enum DeviceError {
@@ -264,7 +267,9 @@ pub fn prepare(arguments: &RunArguments, limits: &Limits) -> Result<PreparedDevi
         (from_options(&arguments.swap)?, Chosen::ByOption)
     };
     // One descriptor each is what a member of the built-in devices always had.
-    let needed = MEMBER_FILES + devices.iter().filter(|device| device.shared.is_some()).count() as u64;
+    let shared = devices.iter().filter(|device| device.shared.is_some()).count() as u64;
+    let networks = devices.iter().filter(|device| device.network.is_some()).count() as u64;
+    let needed = MEMBER_FILES + shared + NETWORK_FILES * networks;
     if chosen == Chosen::ByOption && limits.files() < needed {
         return Err(DeviceError::FewFiles { found: limits.files(), needed });
     }

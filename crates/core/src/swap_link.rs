@@ -25,6 +25,9 @@ pub const READS_MAX: usize = 24;
 /// Between two looks at a socket that another thread uses.
 const WAIT_NS: i64 = 50_000;
 
+/// In the place of a socket that nobody serves, and that is not to be made again.
+const UNSERVED: i32 = -2;
+
 /// Sockets that are used for one request at a time, waited for by who makes it.
 #[derive(Clone, Copy)]
 enum Waited {
@@ -98,6 +101,9 @@ impl Links {
     /// A socket, which is made if there is none. One thread at a time for each.
     fn open<'l>(&'l self, place: &'l AtomicI32) -> Result<BorrowedFd<'l>, Errno> {
         let mut descriptor = place.load(Acquire);
+        if descriptor == UNSERVED {
+            return Err(Errno::NOTCONN);
+        }
         if descriptor < 0 {
             let first = self.waited[Waited::Writes as usize].descriptor.load(Acquire);
             if first < 0 {
@@ -109,6 +115,20 @@ impl Links {
         }
         // SAFETY: as above.
         Ok(unsafe { BorrowedFd::borrow_raw(descriptor) })
+    }
+}
+
+/// Nobody serves a further socket: its other end could not be taken, for want of descriptors there.
+fn is_unserved(errno: Errno) -> bool {
+    matches!(errno, Errno::CONNRESET | Errno::PIPE)
+}
+
+/// Closes a socket that nobody uses any more.
+fn close(place: &AtomicI32, next: i32) {
+    let unused = place.swap(next, Relaxed);
+    if unused >= 0 {
+        // SAFETY: the caller is the only one that uses this place, and nobody finds the descriptor there any more.
+        drop(unsafe { <OwnedFd as rustix::fd::FromRawFd>::from_raw_fd(unused) });
     }
 }
 
@@ -165,11 +185,25 @@ impl LinkDevice<'_> {
     }
 
     fn read(self, slot: FileSlot, pages: &mut [u8]) -> Result<(), FileError> {
-        self.read_all(slot, pages).map_err(|errno| FileError::Read { slot, errno })
+        let read = match self.read_all(Waited::Reads, slot, pages) {
+            // The first socket came from who serves.
+            Err(errno) if is_unserved(errno) => self.read_all(Waited::Writes, slot, pages),
+            read => read,
+        };
+        read.map_err(|errno| FileError::Read { slot, errno })
     }
 
-    fn read_all(self, slot: FileSlot, pages: &mut [u8]) -> Result<(), Errno> {
-        let (_held, socket) = self.0.hold(Waited::Reads)?;
+    fn read_all(self, over: Waited, slot: FileSlot, pages: &mut [u8]) -> Result<(), Errno> {
+        let (held, socket) = self.0.hold(over)?;
+        let read = self.read_over(socket, slot, pages);
+        let is_first = core::ptr::eq(held.0, &raw const self.0.waited[Waited::Writes as usize]);
+        if !is_first && read.is_err_and(is_unserved) {
+            close(&held.0.descriptor, UNSERVED);
+        }
+        read
+    }
+
+    fn read_over(self, socket: BorrowedFd<'_>, slot: FileSlot, pages: &mut [u8]) -> Result<(), Errno> {
         let mut offset = slot.offset_bytes();
         for part in pages.chunks_mut(DATA_MAX) {
             let (cookie, length) = (self.0.cookie(), part.len() as u32);
@@ -196,14 +230,13 @@ impl LinkDevice<'_> {
         let place = self.0.reads.get(tag as usize).ok_or(Errno::AGAIN)?;
         let socket = self.0.open(place)?;
         let (cookie, offset, length) = (self.0.cookie(), slot.offset_bytes(), bytes as u32);
-        send(socket, Request { command: Command::Read, cookie, offset, length }, &[])?;
+        let request = Request { command: Command::Read, cookie, offset, length };
+        send(socket, request, &[]).inspect_err(|_| close(place, UNSERVED))?;
         // SAFETY: the caller's.
         let begun = unsafe { ring.begin_receive(socket, pages, bytes, tag) };
         if begun.is_err() {
             // Its answer comes to nobody, and nobody may take it for another's.
-            let unused = place.swap(-1, Relaxed);
-            // SAFETY: nobody uses it any more: a place is used by one thread at a time.
-            drop(unsafe { <OwnedFd as rustix::fd::FromRawFd>::from_raw_fd(unused) });
+            close(place, -1);
         }
         begun
     }

@@ -8,12 +8,13 @@ use crate::store::{PAGE, Store};
 use folioswap_group::swap_link::{Command, DATA_MAX, REQUEST_BYTES, Reply, Request};
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll;
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketFlags, SocketType,
     recvmsg, send, socketpair, sockopt,
 };
+use rustix::process::{Resource, getrlimit};
 use std::collections::HashMap;
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -23,6 +24,8 @@ use std::time::Duration;
 
 /// Links that are ready and looked at together.
 const READY: usize = 64;
+/// Descriptors that no link takes: connections are to be made again with them.
+const SPARE_DESCRIPTORS: u64 = 32;
 /// How long a server may take to hear of the end.
 const FAREWELL: Duration = Duration::from_millis(500);
 
@@ -34,6 +37,8 @@ pub struct Service {
 struct Shared {
     store: Arc<Store>,
     epoll: OwnedFd,
+    /// A link with a descriptor from here on is refused.
+    descriptors_max: u64,
     links: Mutex<Links>,
 }
 
@@ -54,7 +59,9 @@ impl Service {
     /// No descriptor or no thread can be had.
     pub fn start(store: Arc<Store>) -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let shared = Arc::new(Shared { store, epoll, links: Mutex::default() });
+        let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        let descriptors_max = files.saturating_sub(SPARE_DESCRIPTORS);
+        let shared = Arc::new(Shared { store, epoll, descriptors_max, links: Mutex::default() });
         let serving = Arc::clone(&shared);
         thread::Builder::new()
             .name("nbd-links".into())
@@ -115,6 +122,10 @@ pub enum Told {
 
 impl Shared {
     fn add(&self, link: OwnedFd) -> io::Result<()> {
+        // The kernel gives the lowest number that is free.
+        if link.as_raw_fd() as u64 >= self.descriptors_max {
+            return Err(Errno::MFILE.into());
+        }
         let _ = sockopt::set_socket_send_buffer_size(&link, DATA_MAX);
         let link = Arc::new(link);
         let mut links = lock(&self.links);
