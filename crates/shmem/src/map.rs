@@ -343,7 +343,13 @@ impl Writer<'_> {
             if !storing && height.is_none_or(|height| height >= level) {
                 return false;
             }
-            let made = self.map.make(height.map_or(0, |height| height + 1));
+            // An empty tree is made as high as it must be, so that no empty nodes hang below its top.
+            let enough = |height: &u32| *height >= level && last >> covered(*height).min(63) == 0;
+            let height = match (root, height) {
+                (0, _) => (0..10).find(enough).unwrap_or(9),
+                (_, height) => height.map_or(0, |height| height + 1),
+            };
+            let made = self.map.make(height);
             if root != 0 {
                 made.set(0, root);
             }

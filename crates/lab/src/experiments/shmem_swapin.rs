@@ -5,7 +5,8 @@ use crate::report::{Bar, Chart, Report, Table};
 use crate::statistics::Summary;
 use folioswap_shmem::before::{After1, After2, After5, After7, Before, Series};
 use folioswap_shmem::variant::{
-    Current, EntrySplit, Fallback, Insertion, LargerCached, Lookup, MajorFault, OrderWalk, UnderLock, Variant,
+    Current, EntrySplit, Fallback, Insertion, LargerCached, Lookup, MajorFault, OrderWalk, StoredCopy,
+    UnderLock, Variant,
 };
 use folioswap_shmem::{
     Counts, CreateError, HugePolicy, ObjectOf, Options as SpaceOptions, ShmemError, ShmemSpace,
@@ -80,6 +81,7 @@ impl<V: Variant> Variant for Refused<V> {
     const LOOKUP: Lookup = V::LOOKUP;
     const MAJOR_FAULT: MajorFault = V::MAJOR_FAULT;
     const UNDER_LOCK: UnderLock = V::UNDER_LOCK;
+    const STORED_COPY: StoredCopy = V::STORED_COPY;
 
     fn may_allocate_large() -> bool {
         ASKED.set(ASKED.get() + 1);
