@@ -76,9 +76,17 @@ fn trace(place: &Place) -> String {
 #[test]
 fn every_command_explains_itself() {
     let all = good(&["--help"]);
-    for command in
-        ["cluster-scan", "slot-cache", "thp-swapout", "round-robin", "replay", "generate", "fit", "policies"]
-    {
+    for command in [
+        "cluster-scan",
+        "slot-cache",
+        "thp-swapout",
+        "round-robin",
+        "shmem-swapin",
+        "replay",
+        "generate",
+        "fit",
+        "policies",
+    ] {
         assert!(all.contains(command), "{all}");
         let help = good(&[command, "--help"]);
         assert!(help.contains("Usage: folioswap lab"), "{help}");

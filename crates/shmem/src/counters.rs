@@ -50,6 +50,8 @@ counters! {
     ;
     /// Folios swapped out whole.
     swpout,
+    /// Folios that left without being written, since their stored copies were kept.
+    clean,
     /// Folios that were split because they could not be swapped out whole.
     swpout_fallback,
     /// Folios swapped in whole.

@@ -46,6 +46,8 @@ pub(crate) mod flag {
     pub(crate) const LISTED: u32 = 1 << 10;
     /// Its contents are valid.
     pub(crate) const UPTODATE: u32 = 1 << 11;
+    /// In a map, and its swap entries, which it still has, hold the same bytes. Whoever changes them gives the entries up first.
+    pub(crate) const CLEAN: u32 = 1 << 13;
     /// Was read ahead and not yet asked for.
     pub(crate) const READAHEAD: u32 = 1 << 12;
 }

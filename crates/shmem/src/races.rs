@@ -13,8 +13,8 @@ use crate::space::{Background, ShmemSpace};
 use crate::swapin::Failed;
 use crate::swapout::Afterwards;
 use crate::variant::{
-    Current, EntrySplit, Fallback, Insertion, LargerCached, Lookup, MajorFault, OrderWalk, Step, UnderLock,
-    Variant,
+    Current, EntrySplit, Fallback, Insertion, LargerCached, Lookup, MajorFault, OrderWalk, Step, StoredCopy,
+    UnderLock, Variant,
 };
 use crate::word::Item;
 use folioswap_slots::{Order, SlotWord, SwapEntry};
@@ -41,6 +41,7 @@ impl<V: Variant> Variant for Interrupted<V> {
     const LOOKUP: Lookup = V::LOOKUP;
     const MAJOR_FAULT: MajorFault = V::MAJOR_FAULT;
     const UNDER_LOCK: UnderLock = V::UNDER_LOCK;
+    const STORED_COPY: StoredCopy = V::STORED_COPY;
 
     fn at(step: Step) {
         let due = AT.with_borrow_mut(|at| at.take_if(|(when, _)| *when == step));
@@ -86,6 +87,7 @@ fn page_of(page: u64) -> Vec<u8> {
 fn out<V: Variant>(object: &Object<V>, index: u64, afterwards: Afterwards) {
     let space = &object.space;
     let held = object.existing(index, Hold::Exclusive, 1).map_err(drop).unwrap().unwrap();
+    space.give_copy_up(held.frame);
     let (first, order) = (held.index, held.order);
     let frame = held.into_frame();
     space.lru.remove(&space.folios, frame);
@@ -419,6 +421,40 @@ fn what_is_damaged_on_the_file_is_named_and_nothing_else_is_lost() {
     let counts = space.counters.now();
     assert_eq!(counts.poisoned, 1);
     assert!(counts.swap_ra > 0 && counts.swap_ra_hit > 0, "{counts:?}");
+}
+
+/// Race 13, a clean copy must go before the folio changes, and stays as long as it does not.
+#[test]
+fn what_is_clean_leaves_without_being_written_and_what_was_written_to_does_not() {
+    let object = object::<Current>();
+    out(&object, 0, Afterwards::Freed);
+    let written = || object.space.counters.now().pswpout;
+    let leave = || {
+        let crate::lru::Coldest::Folio(frame) = object.space.lru.coldest(&object.space.folios, 64) else {
+            panic!("no folio can leave");
+        };
+        object.space.swap_out(frame);
+    };
+    let (entry, _) = entry_at(&object, 0);
+    assert_eq!(written(), PAGES);
+    for _ in 0..3 {
+        assert_eq!(attempt(&object, 7), Ok(()));
+        leave();
+        assert_eq!((written(), entry_at(&object, 0).0), (PAGES, entry), "the same entry, not written again");
+    }
+    all_pages_are_right(&object);
+    object.write(3 * PAGE as u64 + 9, b"new").unwrap();
+    leave();
+    assert_eq!(written(), 2 * PAGES);
+    let mut bytes = [0; 3];
+    object.read(3 * PAGE as u64 + 9, &mut bytes).unwrap();
+    assert_eq!(&bytes, b"new");
+    // Clean again, then cut: the copy goes with what is cut off.
+    object.set_size(5 * PAGE as u64).unwrap();
+    object.set_size(0).unwrap();
+    let space = object.space.swap.space();
+    assert_eq!(space.slots().device_info(space.device()).unwrap().inuse, 0);
+    object.space.validate().unwrap();
 }
 
 /// Two threads at two pages of one large entry: the second finds the folio of the first, cached or in the map.

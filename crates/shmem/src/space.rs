@@ -2,7 +2,7 @@
 
 use crate::counters::{Counters, Counts};
 use crate::error::{CreateError, ShmemError};
-use crate::folio::Folios;
+use crate::folio::{Folios, flag};
 use crate::frames::{Frames, PAGE};
 use crate::lru::Lru;
 use crate::options::Options;
@@ -12,7 +12,7 @@ use crate::swap_list::SwapList;
 use crate::sync::lock;
 use folioswap_core::reclaim::watermarks::{Watermarks, grace};
 use folioswap_core::swapin_readahead::SwapinReadahead;
-use folioswap_slots::{Order, SlotWord, SwapEntry};
+use folioswap_slots::{FolioId, Order, SlotWord, SwapEntry};
 use std::sync::atomic::{
     AtomicU64,
     Ordering::{AcqRel, Relaxed},
@@ -253,6 +253,18 @@ impl ShmemSpace {
         true
     }
 
+    /// A folio is about to be written to, split or freed: its stored copy, if it has one, goes. The caller holds it exclusively.
+    pub(crate) fn give_copy_up(&self, frame: u32) {
+        let folio = self.folios.of(frame);
+        if folio.has(flag::CLEAN) {
+            folio.clear(flag::CLEAN);
+            if let Some(entry) = folio.entry() {
+                folio.set_entry(None);
+                self.swap.space().free_folio(entry, folio.order().slots(), FolioId(frame));
+            }
+        }
+    }
+
     /// Frees the slots of entries that are in no map any more, and what is cached of them.
     pub(crate) fn free_swap(&self, entry: SwapEntry, pages: u32) {
         let space = self.swap.space();
@@ -281,6 +293,7 @@ impl ShmemSpace {
         let folio = self.folios.of(frame);
         self.lru.remove(&self.folios, frame);
         let order = folio.order();
+        debug_assert!(folio.entry().is_none(), "its slots are free, or another's");
         folio.begin(Order::ZERO, 0);
         self.folios.unlock(frame);
         self.frames.free(&self.folios, frame, order);

@@ -8,7 +8,7 @@
 //! | the folio is locked, and must still be the entry's; the first entry is still in the map | 1 (none today) |
 //! | a smaller folio than the entry: the entry is split | |
 //! | the folio is inserted if the whole range holds exactly its entries | 1 |
-//! | it leaves the swap cache, and its slots are freed | |
+//! | it leaves the swap cache, and its slots are freed (today: when it is first written to) | |
 //!
 //! Whatever turns out to have changed on the way means: begin again (EEXIST). Any other error is returned as it is.
 
@@ -20,7 +20,8 @@ use crate::space::Urgency;
 use crate::swap::Swap;
 
 use crate::variant::{
-    EntrySplit, Fallback, Insertion, LargerCached, Lookup, MajorFault, OrderWalk, Step, UnderLock, Variant,
+    EntrySplit, Fallback, Insertion, LargerCached, Lookup, MajorFault, OrderWalk, Step, StoredCopy,
+    UnderLock, Variant,
 };
 use crate::word::{Found, Item};
 use folioswap_slots::{FolioId, Order, SlotWord, SwapEntry};
@@ -229,8 +230,13 @@ impl<V: Variant> ObjectOf<V> {
         map.store(start, order, Some(Item::Folio(frame)));
         drop(map);
         self.inner.swapped.fetch_sub(pages, std::sync::atomic::Ordering::SeqCst);
-        folio.set_entry(None);
-        swap.free_folio(first, order.slots(), FolioId(frame));
+        match V::STORED_COPY {
+            StoredCopy::Freed => {
+                folio.set_entry(None);
+                swap.free_folio(first, order.slots(), FolioId(frame));
+            }
+            StoredCopy::KeptWhileClean => folio.set(flag::CLEAN),
+        }
         if folio.has(flag::READAHEAD) {
             folio.clear(flag::READAHEAD);
             count(&space.counters.swap_ra_hit);

@@ -40,6 +40,9 @@ impl ShmemSpace {
         // drops an object takes each of its folios out of the map first, holding it exclusively.
         let inner = unsafe { &*(folio.object.load(Relaxed) as *const Inner) };
         let (index, order) = (folio.index.load(Relaxed), folio.order());
+        if folio.has(flag::CLEAN) {
+            return self.leave_clean(inner, frame, index, order);
+        }
         match self.swap_out_whole(inner, frame, index, order, Afterwards::Freed) {
             Ok(()) => {
                 count_order(&self.counters.swpout, order);
@@ -71,6 +74,26 @@ impl ShmemSpace {
                 (0..order.slots()).map(page_by_page).sum()
             }
         }
+    }
+
+    /// A folio that was not written to since it came back leaves: its stored copy stands for it.
+    fn leave_clean(&self, inner: &Inner, frame: u32, index: u64, order: Order) -> u64 {
+        let (folio, pages) = (self.folios.of(frame), order.slots());
+        let Some(entry) = folio.entry() else { return 0 };
+        self.swap_list.add(inner, pages.into());
+        let mut map = inner.map.lock();
+        debug_assert!(
+            map.expect_folio(index, order, frame).is_ok(),
+            "a folio held exclusively is in the map"
+        );
+        map.store(index, order, Some(Item::Swap(entry)));
+        drop(map);
+        self.swap.space().leave_cache(entry, pages, Shadow::EMPTY);
+        folio.set_entry(None);
+        folio.object.store(0, Relaxed);
+        count_order(&self.counters.clean, order);
+        self.free_folio(frame);
+        pages.into()
     }
 
     /// Back on the lists, where it is not looked at again soon.

@@ -17,7 +17,8 @@ Examples:
   folioswap lab slot-cache --quick
   folioswap lab thp-swapout --quick
   folioswap lab round-robin --quick
-        the same for series 2, 3 and 4
+  folioswap lab shmem-swapin --quick
+        the same for series 2, 3, 4 and 5
   folioswap lab generate build.trace --scale 4 && folioswap lab replay build.trace --policy scan-all --device zram,size=2G
         make a trace of allocations, and replay it through a policy from before
   folioswap lab policies
@@ -42,6 +43,8 @@ pub enum LabCommand {
     ThpSwapout(ThpSwapoutArguments),
     /// Series 4: do devices of equal priority share the load? Also by the running kernel
     RoundRobin(RoundRobinArguments),
+    /// Series 5: what does a large object cost that comes back from swap? Before the series and after its patches
+    ShmemSwapin(ShmemSwapinArguments),
     /// Replay a trace through any policy, on any devices
     Replay(ReplayArguments),
     /// Make a trace of a build
@@ -292,6 +295,27 @@ pub struct RoundRobinArguments {
     /// Runs of each kind, with different seeds
     #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub runs: u32,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+An object in folios of 2 MB is written, swapped out whole to compressed RAM, and read back from start to end: before series 5, after its patches
+1, 2, 5 and 7, after all of it, and as it is today. Once with large folios always to be had, and once with every second one refused, so that
+the fallbacks differ. Counted are walks of the map, fallbacks, splits and major faults. One byte of each page is read, and compared with what was
+written. Memory needed: one and a half times the object.
+
+Examples:
+  folioswap lab shmem-swapin --quick
+  folioswap lab shmem-swapin --mib 2048 --rounds 6 --json")]
+pub struct ShmemSwapinArguments {
+    #[command(flatten)]
+    pub output: OutputArguments,
+    /// Size of the object in MiB, rounded down to 2 MiB [default: 1024; quick: 256; published: 24576]
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(2..=65536))]
+    pub mib: Option<u32>,
+    /// Rounds, in each of which every variant runs once [default: 24, as published; quick: 3]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: Option<u32>,
 }
 
 #[derive(Args)]

@@ -6,11 +6,11 @@ mod traces;
 use crate::error::Error;
 use arguments::{
     ClusterScanArguments, LabArguments, LabCommand, OutputArguments, PeerArgument, RoundRobinArguments,
-    SlotCacheArguments, ThpSwapoutArguments,
+    ShmemSwapinArguments, SlotCacheArguments, ThpSwapoutArguments,
 };
 use folioswap_lab::{
     build::Scale,
-    experiments::{cluster_scan, on_trace, round_robin, slot_cache, thp_swapout},
+    experiments::{cluster_scan, on_trace, round_robin, shmem_swapin, slot_cache, thp_swapout},
     peer,
     policies::PolicyName,
     progress::Show,
@@ -40,6 +40,9 @@ pub enum LabError {
     /// The experiment of series 4.
     #[error(transparent)]
     RoundRobin(#[from] round_robin::RoundRobinError),
+    /// The experiment of series 5.
+    #[error(transparent)]
+    ShmemSwapin(#[from] shmem_swapin::ShmemSwapinError),
     /// The running kernel beside it.
     #[error(transparent)]
     Peer(#[from] peer::PeerError),
@@ -94,6 +97,7 @@ pub fn lab(arguments: &LabArguments) -> Result<i32, Error> {
         LabCommand::SlotCache(arguments) => run_slot_cache(arguments),
         LabCommand::ThpSwapout(arguments) => run_thp_swapout(arguments),
         LabCommand::RoundRobin(arguments) => run_round_robin(arguments),
+        LabCommand::ShmemSwapin(arguments) => run_shmem_swapin(arguments),
         LabCommand::Hog(arguments) => {
             peer::hog(arguments.bytes, &arguments.group).map_err(Error::system("entering the cgroup"))?;
             Ok(0)
@@ -177,6 +181,17 @@ fn run_round_robin(arguments: &RoundRobinArguments) -> Result<i32, Error> {
     };
     let outcomes = round_robin::run(&options, Show::Yes).map_err(LabError::from)?;
     show(&round_robin::report(&options, &outcomes, peer.as_ref()), &arguments.output)
+}
+
+fn run_shmem_swapin(arguments: &ShmemSwapinArguments) -> Result<i32, Error> {
+    let defaults =
+        if arguments.output.quick { shmem_swapin::Options::quick() } else { shmem_swapin::Options::full() };
+    let options = shmem_swapin::Options {
+        mib: arguments.mib.map_or(defaults.mib, |mib| u64::from(mib & !1)),
+        rounds: arguments.rounds.unwrap_or(defaults.rounds),
+    };
+    let outcomes = shmem_swapin::run(&options, Show::Yes).map_err(LabError::from)?;
+    show(&shmem_swapin::report(&options, &outcomes), &arguments.output)
 }
 
 /// An experiment on a trace.

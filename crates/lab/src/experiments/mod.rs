@@ -3,6 +3,7 @@
 pub mod cluster_scan;
 pub mod on_trace;
 pub mod round_robin;
+pub mod shmem_swapin;
 pub mod slot_cache;
 pub mod thp_swapout;
 

@@ -55,6 +55,7 @@ impl<'s> Held<'s> {
     /// The same, to be written.
     pub(crate) fn bytes_mut(&mut self, offset: u64, end: u64) -> &mut [u8] {
         assert!(self.hold == Hold::Exclusive);
+        self.space.give_copy_up(self.frame);
         let (from, to) = (offset - self.start(), end.min(self.end()) - self.start());
         let start = self.space.frames.address(self.frame);
         // SAFETY: within the folio, and held by us alone.

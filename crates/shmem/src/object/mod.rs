@@ -2,6 +2,7 @@
 
 mod allocate;
 mod find;
+mod page_out;
 mod read;
 mod remove;
 mod seek;

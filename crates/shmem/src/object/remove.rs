@@ -81,6 +81,7 @@ impl<V: Variant> ObjectOf<V> {
         self.inner.map.lock().store(first, held.order, None);
         self.inner.pages.fetch_sub(pages, Relaxed);
         self.space.uncharge_content(pages);
+        self.space.give_copy_up(held.frame);
         self.space.free_folio(held.into_frame());
     }
 
@@ -127,6 +128,7 @@ impl<V: Variant> ObjectOf<V> {
     /// A large folio becomes single pages. It must not be in the swap cache.
     pub(crate) fn split_folio(&self, held: Held<'_>) {
         let (frame, index, pages) = (held.frame, held.index, held.order.slots());
+        self.space.give_copy_up(frame);
         self.space.lru.remove(&self.space.folios, frame);
         let first = held.into_frame();
         self.inner.split_folio(&self.space, first, index, pages);

@@ -1,0 +1,391 @@
+//! Series 5: what does a large object cost that comes back from swap? (spec §5)
+
+use crate::progress::{Progress, Show};
+use crate::report::{Bar, Chart, Report, Table};
+use crate::statistics::Summary;
+use folioswap_shmem::before::{After1, After2, After5, After7, Before, Series};
+use folioswap_shmem::variant::{
+    Current, EntrySplit, Fallback, Insertion, LargerCached, Lookup, MajorFault, OrderWalk, StoredCopy,
+    UnderLock, Variant,
+};
+use folioswap_shmem::{
+    Counts, CreateError, HugePolicy, ObjectOf, Options as SpaceOptions, ShmemError, ShmemSpace,
+};
+use serde::Serialize;
+use std::cell::Cell;
+use std::marker::PhantomData;
+use std::time::Instant;
+
+const PAGE: usize = 4096;
+const MIB: u64 = 1 << 20;
+/// A folio of 2 MiB.
+const LARGE: u64 = 2 * MIB;
+/// The published object, MiB.
+const PUBLISHED_MIB: u64 = 24 << 10;
+
+/// What to run.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Options {
+    /// Size of the object.
+    pub mib: u64,
+    /// Rounds, in each of which every variant swaps the object in once.
+    pub rounds: u32,
+}
+
+impl Options {
+    /// 1/24 of the published size; as many samples as were published.
+    pub fn full() -> Options {
+        Options { mib: 1024, rounds: 24 }
+    }
+
+    /// Half a minute.
+    pub fn quick() -> Options {
+        Options { mib: 256, rounds: 3 }
+    }
+}
+
+/// Whether large folios are to be had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub enum Supply {
+    /// Always.
+    Plenty,
+    /// Every second time not.
+    EverySecond,
+}
+
+impl Supply {
+    /// In the tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Supply::Plenty => "large folios are always to be had",
+            Supply::EverySecond => "every second large folio is not to be had",
+        }
+    }
+}
+
+thread_local! {
+    /// Refuse large folios: never, or every second time; and how often one was asked for.
+    static REFUSE: Cell<bool> = const { Cell::new(false) };
+    static ASKED: Cell<u64> = const { Cell::new(0) };
+}
+
+/// A variant that is refused large folios as the experiment wants it.
+struct Refused<V>(PhantomData<V>);
+
+impl<V: Variant> Variant for Refused<V> {
+    const LARGER_CACHED: LargerCached = V::LARGER_CACHED;
+    const INSERTION: Insertion = V::INSERTION;
+    const ENTRY_SPLIT: EntrySplit = V::ENTRY_SPLIT;
+    const ORDER_WALK: OrderWalk = V::ORDER_WALK;
+    const FALLBACK: Fallback = V::FALLBACK;
+    const LOOKUP: Lookup = V::LOOKUP;
+    const MAJOR_FAULT: MajorFault = V::MAJOR_FAULT;
+    const UNDER_LOCK: UnderLock = V::UNDER_LOCK;
+    const STORED_COPY: StoredCopy = V::STORED_COPY;
+
+    fn may_allocate_large() -> bool {
+        ASKED.set(ASKED.get() + 1);
+        !REFUSE.get() || ASKED.get().is_multiple_of(2)
+    }
+}
+
+/// What swap-in did in one round.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Sample {
+    /// For the whole object.
+    pub seconds: f64,
+    /// Folios that came back.
+    pub swapins: u64,
+    /// Walks of the map for them.
+    pub walks: u64,
+    /// Of the folios, those of 2 MiB.
+    pub large: u64,
+    /// Swap-ins that fell back to single pages.
+    pub fallbacks: u64,
+    /// Large entries that were split.
+    pub splits: u64,
+    /// Pages read ahead.
+    pub read_ahead: u64,
+    /// Major faults.
+    pub major_faults: u64,
+    /// Swap-ins begun again.
+    pub retries: u64,
+}
+
+impl Sample {
+    fn between(seconds: f64, before: &Counts, after: &Counts) -> Sample {
+        Sample {
+            seconds,
+            swapins: after.swapins - before.swapins,
+            walks: after.walks - before.walks,
+            large: after.swpin[9] - before.swpin[9],
+            fallbacks: after.swpin_fallback.iter().sum::<u64>() - before.swpin_fallback.iter().sum::<u64>(),
+            splits: after.entry_splits - before.entry_splits,
+            read_ahead: after.swap_ra - before.swap_ra,
+            major_faults: after.pgmajfault - before.pgmajfault,
+            retries: after.retries - before.retries,
+        }
+    }
+
+    /// Walks of the map for each swap-in.
+    pub fn walks_each(&self) -> f64 {
+        self.walks as f64 / self.swapins.max(1) as f64
+    }
+}
+
+/// One variant with one supply.
+#[derive(Debug, Clone, Serialize)]
+pub struct Outcome {
+    /// In the table.
+    pub variant: &'static str,
+    /// Large folios.
+    pub supply: Supply,
+    /// One for each round.
+    pub samples: Vec<Sample>,
+}
+
+impl Outcome {
+    /// Of the time, seconds.
+    pub fn seconds(&self) -> Summary {
+        Summary::of(&self.samples.iter().map(|sample| sample.seconds).collect::<Vec<_>>())
+    }
+}
+
+/// Why there is no result.
+#[derive(Debug, thiserror::Error)]
+pub enum ShmemSwapinError {
+    /// No memory, most likely.
+    #[error(transparent)]
+    Create(#[from] CreateError),
+    /// The object cannot be written or read.
+    #[error(transparent)]
+    Shmem(#[from] ShmemError),
+    /// The object is not what was written to it.
+    #[error("page {page} came back wrong with the variant {variant:?}: a lost page")]
+    Wrong {
+        /// Of the object.
+        page: u64,
+        /// Which.
+        variant: &'static str,
+    },
+    /// It did not leave.
+    #[error("only {left} of {pages} pages were swapped out: memory is short")]
+    Stayed {
+        /// Pages that left.
+        left: u64,
+        /// Pages that were to.
+        pages: u64,
+    },
+}
+
+/// One kind of object, so that variants stand in one list.
+trait Subject {
+    fn name(&self) -> &'static str;
+    fn write(&self, mib: u64) -> Result<(), ShmemSwapinError>;
+    fn round(&self, mib: u64, supply: Supply) -> Result<Sample, ShmemSwapinError>;
+}
+
+struct Object<V: Variant> {
+    name: &'static str,
+    object: ObjectOf<Refused<V>>,
+}
+
+/// The object's content: about as compressible as memory is, different in each page.
+fn fill(page: u64, bytes: &mut [u8]) {
+    let mut state = page.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    for (at, word) in bytes.chunks_exact_mut(8).enumerate() {
+        if at % 8 < 3 {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+        }
+        word.copy_from_slice(&state.to_le_bytes());
+    }
+}
+
+impl<V: Variant> Subject for Object<V> {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn write(&self, mib: u64) -> Result<(), ShmemSwapinError> {
+        let mut piece = vec![0; LARGE as usize];
+        for start in (0..mib * MIB).step_by(LARGE as usize) {
+            for (number, page) in piece.chunks_exact_mut(PAGE).enumerate() {
+                fill(start / PAGE as u64 + number as u64, page);
+            }
+            self.object.write(start, &piece)?;
+        }
+        Ok(())
+    }
+
+    fn round(&self, mib: u64, supply: Supply) -> Result<Sample, ShmemSwapinError> {
+        let pages = mib * MIB / PAGE as u64;
+        let left = self.object.page_out();
+        if left < pages {
+            return Err(ShmemSwapinError::Stayed { left, pages });
+        }
+        REFUSE.set(supply == Supply::EverySecond);
+        ASKED.set(0);
+        let before = self.object.space().statistics().counts;
+        let mut firsts = Vec::with_capacity(pages as usize);
+        let start = Instant::now();
+        for page in 0..pages {
+            let mut touch = |piece: &[u8]| firsts.push(piece[page as usize % PAGE]);
+            self.object.read_with(page * PAGE as u64, PAGE, &mut touch)?;
+        }
+        let seconds = start.elapsed().as_secs_f64();
+        REFUSE.set(false);
+        let after = self.object.space().statistics().counts;
+        let mut expected = [0; PAGE];
+        for (page, &byte) in firsts.iter().enumerate() {
+            fill(page as u64, &mut expected);
+            if expected[page % PAGE] != byte {
+                return Err(ShmemSwapinError::Wrong { page: page as u64, variant: self.name });
+            }
+        }
+        Ok(Sample::between(seconds, &before, &after))
+    }
+}
+
+/// The variants, with the published times of what each stands for: seconds for 24 GiB.
+const VARIANTS: [(&str, &str); 7] = [
+    ("before", "10.66"),
+    ("after 1", "10.58"),
+    ("after 2", "10.65"),
+    ("after 5", "9.79"),
+    ("after 7", "9.78"),
+    ("all", "9.79"),
+    ("today", "-"),
+];
+
+fn subject(name: &'static str, mib: u64) -> Result<Box<dyn Subject>, ShmemSwapinError> {
+    fn of<V: Variant>(name: &'static str, mib: u64) -> Result<Box<dyn Subject>, ShmemSwapinError> {
+        // Resident and stored at once, so that nothing but the swap-in takes time.
+        let space = ShmemSpace::new(SpaceOptions::within(2 * mib * MIB + 64 * MIB))?;
+        let object = ObjectOf::<Refused<V>>::new(&space, HugePolicy::Always);
+        Ok(Box::new(Object::<V> { name, object }))
+    }
+    match name {
+        "before" => of::<Before>(name, mib),
+        "after 1" => of::<After1>(name, mib),
+        "after 2" => of::<After2>(name, mib),
+        "after 5" => of::<After5>(name, mib),
+        "after 7" => of::<After7>(name, mib),
+        "all" => of::<Series>(name, mib),
+        _ => of::<Current>(name, mib),
+    }
+}
+
+/// Runs all variants, each once a round, one at a time.
+///
+/// # Errors
+/// [`ShmemSwapinError`].
+pub fn run(options: &Options, show: Show) -> Result<Vec<Outcome>, ShmemSwapinError> {
+    let supplies = [Supply::Plenty, Supply::EverySecond];
+    let progress = Progress::new(show, supplies.len() * VARIANTS.len() * options.rounds as usize);
+    let mut outcomes: Vec<Outcome> = Vec::new();
+    for supply in supplies {
+        let first = outcomes.len();
+        outcomes.extend(VARIANTS.iter().map(|&(variant, _)| Outcome {
+            variant,
+            supply,
+            samples: Vec::new(),
+        }));
+        for _ in 0..options.rounds {
+            for outcome in &mut outcomes[first..] {
+                // One at a time, so that memory for one is enough.
+                let subject = subject(outcome.variant, options.mib)?;
+                subject.write(options.mib)?;
+                outcome.samples.push(subject.round(options.mib, supply)?);
+                progress.done(subject.name());
+            }
+        }
+    }
+    Ok(outcomes)
+}
+
+/// The tables.
+pub fn report(options: &Options, outcomes: &[Outcome]) -> Report {
+    let mut published = Table::new(
+        "Published: sequential swap-in of 24 GiB from zram, huge=always, mean of 24, seconds (sigma 0.04-0.05)",
+        &["before", "after 1", "after 2", "after 3", "after 4", "after 5", "after 6", "after 7", "after 8"],
+    );
+    let nine = ["10.66", "10.58", "10.65", "10.65", "10.67", "9.79", "9.79", "9.78", "9.79"];
+    published.rows.push(nine.map(str::to_owned).to_vec());
+    let mut tables = vec![published];
+    let scaled = |seconds: f64| seconds * PUBLISHED_MIB as f64 / options.mib as f64;
+    for supply in [Supply::Plenty, Supply::EverySecond] {
+        let of: Vec<&Outcome> = outcomes.iter().filter(|outcome| outcome.supply == supply).collect();
+        let mut head = vec![supply.name()];
+        head.extend(of.iter().map(|outcome| outcome.variant));
+        let mut table = Table::new(
+            format!(
+                "Ours: {} MiB in the compressed RAM device, read from start to end, page by page",
+                options.mib
+            ),
+            &head,
+        );
+        let mut row = |name: &str, cell: &dyn Fn(&Outcome) -> String| {
+            let mut cells = vec![name.to_owned()];
+            cells.extend(of.iter().map(|outcome| cell(outcome)));
+            table.rows.push(cells);
+        };
+        row("published, s", &|outcome| {
+            let of_variant = VARIANTS.iter().find(|(name, _)| *name == outcome.variant);
+            of_variant.map_or("-", |(_, published)| published).to_owned()
+        });
+        row("ours, s for 24 GiB (mean)", &|outcome| format!("{:.2}", scaled(outcome.seconds().mean)));
+        row("lowest and highest", &|outcome| {
+            let seconds = outcome.seconds();
+            format!("{:.2}-{:.2}", scaled(seconds.min), scaled(seconds.max))
+        });
+        let last = |outcome: &Outcome| outcome.samples.last().copied();
+        let figure = |get: fn(&Sample) -> u64| {
+            move |outcome: &Outcome| last(outcome).map_or_else(String::new, |sample| get(&sample).to_string())
+        };
+        row("walks for each swap-in", &|outcome| {
+            last(outcome).map_or_else(String::new, |sample| format!("{:.2}", sample.walks_each()))
+        });
+        row("swap-ins", &figure(|sample| sample.swapins));
+        row("swpin, 2 MB", &figure(|sample| sample.large));
+        row("swpin_fallback", &figure(|sample| sample.fallbacks));
+        row("entries split", &figure(|sample| sample.splits));
+        row("swap_ra", &figure(|sample| sample.read_ahead));
+        row("pgmajfault", &figure(|sample| sample.major_faults));
+        row("begun again", &figure(|sample| sample.retries));
+        tables.push(table);
+    }
+    let bar = |outcome: &Outcome| {
+        let seconds = outcome.seconds();
+        Bar {
+            group: outcome.supply.name().to_owned(),
+            label: outcome.variant.to_owned(),
+            value: scaled(seconds.mean),
+            spread: (scaled(seconds.min), scaled(seconds.max)),
+        }
+    };
+    Report {
+        experiment: "shmem-swapin",
+        setup: vec![
+            format!(
+                "Series 5 (large objects swap in): an object of {} MiB in folios of 2 MiB is swapped out whole and read back, n = {}; times scaled to 24 GiB.",
+                options.mib, options.rounds
+            ),
+            "Patches 3 and 4 behave as after 2, 6 as after 5, and 8 counts major faults otherwise: they share columns. today: the walks that the insertion makes needless are gone.".to_owned(),
+            "One byte of each page is read, and compared with what was written.".to_owned(),
+        ],
+        tables,
+        not_comparable: vec![
+            "Times in seconds: another machine, and reading by calls and not by page faults. The ratio of the columns is what is to be compared.".to_owned(),
+            "The published runs do not say how many large folios were not to be had; that is why there are two tables.".to_owned(),
+            "There is no bypass of the swap cache in any column: the cache is the only synchronisation (section 6 of the specification), so the columns differ in policy alone.".to_owned(),
+        ],
+        results: serde_json::json!({ "options": options, "outcomes": outcomes }),
+        chart: Chart {
+            title: "Sequential swap-in of a large object".to_owned(),
+            axis: "seconds for 24 GiB".to_owned(),
+            bars: outcomes.iter().map(bar).collect(),
+        },
+    }
+}

@@ -1,0 +1,26 @@
+//! Swapping an object out on request.
+
+use super::{Hold, ObjectOf};
+use crate::map::Look;
+use crate::variant::Variant;
+use crate::word::Item;
+
+impl<V: Variant> ObjectOf<V> {
+    /// Swaps its resident folios out, as MADV_PAGEOUT does; returns the pages that left. What finds no place stays. Costs what writing them
+    /// to swap costs.
+    pub fn page_out(&self) -> u64 {
+        let (mut index, mut left) = (0, 0);
+        while let Some((first, found)) = self.inner.map.next(index, Look::Present) {
+            index = first + u64::from(found.order.slots());
+            if !matches!(found.item, Item::Folio(_)) {
+                continue;
+            }
+            if let Some(held) = self.hold(first, found, Hold::Exclusive) {
+                let frame = held.into_frame();
+                self.space.lru.remove(&self.space.folios, frame);
+                left += self.space.swap_out(frame);
+            }
+        }
+        left
+    }
+}
