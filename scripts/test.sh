@@ -76,7 +76,8 @@ tests() { # NAME COMMAND...: a run of test binaries, whose sums are added
 install() {
     local wanted=() command package pair
     for pair in cc:gcc python3:python3 sqlite3:sqlite3 redis-server:redis-server redis-benchmark:redis-tools \
-        stress-ng:stress-ng sha256sum:coreutils setpriv:util-linux; do
+        stress-ng:stress-ng sha256sum:coreutils setpriv:util-linux \
+        fio:fio rsync:rsync fusermount3:fuse3; do
         command=${pair%%:*} package=${pair#*:}
         command -v "$command" >/dev/null || wanted+=("$package")
     done
