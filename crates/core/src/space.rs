@@ -215,6 +215,10 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
     pub fn mm_stat(&self) -> MmStat {
         self.zram.mm_stat()
     }
+    /// Memory of the compressed RAM device alone, bytes; a few ns.
+    pub fn store_bytes(&self) -> u64 {
+        self.zram.mem_used_total()
+    }
     /// Gives emptied spans back to the system; returns the bytes.
     pub fn trim(&self) -> u64 {
         self.zram.trim()

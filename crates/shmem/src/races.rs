@@ -423,6 +423,44 @@ fn what_is_damaged_on_the_file_is_named_and_nothing_else_is_lost() {
     assert!(counts.swap_ra > 0 && counts.swap_ra_hit > 0, "{counts:?}");
 }
 
+/// Race 8, write-back fails, and meanwhile a part of the range was cut off: what is left takes its place again, page by page.
+#[test]
+fn write_back_fails_while_a_part_is_truncated() {
+    for kept in [0, 1, 5, 15, 16] {
+        let object = object::<Current>();
+        let space = &object.space;
+        let held = object.existing(0, Hold::Exclusive, 1).map_err(drop).unwrap().unwrap();
+        let order = held.order;
+        let frame = held.into_frame();
+        space.lru.remove(&space.folios, frame);
+        // As swap-out begins.
+        space.swap_list.add(&object.inner, PAGES);
+        let entry = space.take_slots(order, frame).unwrap();
+        space.folios.of(frame).set_entry(Some(entry));
+        object.inner.map.lock().store(0, order, Some(Item::Swap(entry)));
+        if kept < PAGES {
+            object.set_size(kept * PAGE as u64).unwrap();
+        }
+        match space.put_back(&object.inner, frame, 0, order, entry) {
+            Ok(()) => assert!(kept < PAGES),
+            Err(_) => {
+                assert_eq!(kept, PAGES, "the folio is whole, and still held");
+                space.lru.add(&space.folios, frame);
+                space.folios.unlock(frame);
+            }
+        }
+        let mut bytes = vec![0; (kept * PAGE as u64) as usize];
+        assert_eq!(object.read(0, &mut bytes), Ok(bytes.len()));
+        assert!(bytes == (0..kept).flat_map(page_of).collect::<Vec<_>>());
+        assert_eq!((object.pages(), space.frames.used_pages()), (kept, kept));
+        // Truncation leaves it there until somebody looks, as in the kernel.
+        assert!(kept == 0 || !space.swap_list.has(&object.inner), "nothing of it is in swap space");
+        let swap = space.swap.space();
+        assert_eq!(swap.slots().device_info(swap.device()).unwrap().inuse, 0);
+        space.validate().unwrap();
+    }
+}
+
 /// Race 13, a clean copy must go before the folio changes, and stays as long as it does not.
 #[test]
 fn what_is_clean_leaves_without_being_written_and_what_was_written_to_does_not() {

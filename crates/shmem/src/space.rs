@@ -176,8 +176,7 @@ impl ShmemSpace {
 
     /// Memory in use without what could be given back at once.
     pub(crate) fn used(&self) -> u64 {
-        let store = self.swap.space().mm_stat().mem_used_total;
-        self.frames.used_pages() * PAGE as u64 + self.metadata() + store
+        self.frames.used_pages() * PAGE as u64 + self.metadata() + self.swap.space().store_bytes()
     }
 
     pub(crate) fn limit(&self) -> u64 {

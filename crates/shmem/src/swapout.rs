@@ -156,7 +156,7 @@ impl ShmemSpace {
         Ok(())
     }
 
-    fn take_slots(&self, order: Order, frame: u32) -> Option<SwapEntry> {
+    pub(crate) fn take_slots(&self, order: Order, frame: u32) -> Option<SwapEntry> {
         for _ in 0..3 {
             // The next allocation finds its tables. If the system gives no memory, it goes on with what it has.
             let _ = self.swap.space().reserve_frames();
@@ -246,7 +246,7 @@ impl ShmemSpace {
     }
 
     /// Storing failed: the folio takes its place in the map again.
-    fn put_back(
+    pub(crate) fn put_back(
         &self,
         inner: &Inner,
         frame: u32,

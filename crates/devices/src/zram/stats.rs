@@ -39,6 +39,11 @@ pub struct MmStat {
 }
 
 impl<M: PageMemory> Zram<M> {
+    /// [`MmStat::mem_used_total`] alone; a few ns.
+    pub fn mem_used_total(&self) -> u64 {
+        self.pool.used_pages() * PAGE_SIZE as u64 + self.directory.metadata_bytes() as u64
+    }
+
     /// The figures now. Each is exact; together they are a moment's picture only while nobody stores or frees. Takes
     /// no lock; about 100 ns.
     pub fn mm_stat(&self) -> MmStat {
@@ -54,7 +59,7 @@ impl<M: PageMemory> Zram<M> {
         MmStat {
             orig_data_size: (objects + same_pages) * PAGE_SIZE as u64,
             compr_data_size: stored_bytes,
-            mem_used_total: self.pool.used_pages() * PAGE_SIZE as u64 + metadata_bytes,
+            mem_used_total: self.mem_used_total(),
             mem_limit: self.options.mem_limit,
             mem_used_max: self.pool.used_pages_max() * PAGE_SIZE as u64,
             same_pages,
