@@ -78,6 +78,11 @@ pub enum MountError {
         "/dev/fuse: {0}; load the module with `modprobe fuse`, or give the container the device (`--device /dev/fuse`)"
     )]
     NoFuse(io::Error),
+    /// There is, but not for us.
+    #[error(
+        "/dev/fuse: {0}; mount as root, or let everybody open it, as udev does by default: `chmod 666 /dev/fuse` (mounting is checked by fusermount3)"
+    )]
+    FuseForbidden(io::Error),
     /// The mount point cannot be looked at.
     #[error("{}: {source}", directory.display())]
     Directory {
@@ -129,7 +134,10 @@ pub fn mount(options: &MountOptions) -> Result<Mounted, MountError> {
         size: Some(options.size),
         swap_file: options.swap_file.clone(),
     })?;
-    fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").map_err(MountError::NoFuse)?;
+    fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").map_err(|error| match error.kind() {
+        io::ErrorKind::PermissionDenied => MountError::FuseForbidden(error),
+        _ => MountError::NoFuse(error),
+    })?;
     let directory = options.directory.clone();
     // As with tmpfs, the root belongs to who mounts.
     let root_owner = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());

@@ -2,6 +2,8 @@
 //!
 //! `acc-tmpfs DIR --seconds N [--processes N] [--seed N] [--size BYTES]`
 //!
+//! `acc-tmpfs fill|check|map FILE MEBIBYTES SEED`: writes a file; verifies every byte of it with read(2); or through a mapping.
+//!
 //! Each process has files of its own, whose whole contents, sizes and names it knows, and stripes of one file that all share. What it does:
 //! write(2), read(2), stores and loads through shared mappings (kept while other operations go on), private mappings, ftruncate, fallocate, punched
 //! holes, SEEK_DATA and SEEK_HOLE, copy_file_range, rename, link, unlink while open, fsync. Every difference is named with the seed and ends
@@ -178,7 +180,14 @@ impl Process {
             .create_new(true)
             .open(&path)
             .map_err(failed("create"))?;
-        Ok(Known { path, file, bytes: Vec::new(), mapping: None, unlinked: false })
+        // As large as any, so that all together are far more than fits.
+        let mut bytes = Vec::new();
+        for _ in 0..self.random.below(self.size) >> 18 {
+            let more = self.random.bytes(1 << 18);
+            file.write_all_at(&more, bytes.len() as u64).map_err(failed("write"))?;
+            bytes.extend(more);
+        }
+        Ok(Known { path, file, bytes, mapping: None, unlinked: false })
     }
 
     /// A range within `length`.
@@ -498,7 +507,67 @@ fn fallocate(file: &File, mode: i32, at: usize, length: usize) -> io::Result<()>
     }
 }
 
+/// Mebibyte `number` of a file that is filled: half of each page is random.
+fn block(seed: u64, number: u64) -> Vec<u8> {
+    let mut random = Random((seed << 32 | number).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let mut bytes = vec![0; 1 << 20];
+    for page in bytes.chunks_mut(PAGE) {
+        for word in page[..PAGE / 2].chunks_mut(8) {
+            word.copy_from_slice(&random.next().to_ne_bytes());
+        }
+        page[PAGE / 2..].fill(number as u8);
+    }
+    bytes
+}
+
+fn whole_file(action: &str, path: &str, blocks: u64, seed: u64) -> Done {
+    let mut options = OpenOptions::new();
+    let file = options
+        .read(true)
+        .write(true)
+        .create(action == "fill")
+        .truncate(false)
+        .open(path)
+        .map_err(failed("open"))?;
+    let mapping = match action {
+        "map" => {
+            Some(Mapping::new(&file, (blocks << 20) as usize, libc::MAP_SHARED).map_err(failed("mmap"))?)
+        }
+        _ => None,
+    };
+    for number in 0..blocks {
+        let expected = block(seed, number);
+        let found = match (action, &mapping) {
+            ("fill", _) => {
+                file.write_all_at(&expected, number << 20).map_err(failed("write"))?;
+                continue;
+            }
+            (_, Some(mapping)) => mapping.read((number << 20) as usize, 1 << 20),
+            _ => {
+                let mut found = vec![0; 1 << 20];
+                file.read_exact_at(&mut found, number << 20).map_err(failed("read"))?;
+                found
+            }
+        };
+        compare(&format!("{action} of mebibyte {number}"), &found, &expected)?;
+    }
+    Ok(())
+}
+
 fn main() -> ExitCode {
+    let whole: Vec<String> = std::env::args().skip(1).collect();
+    if let [action @ ("fill" | "check" | "map"), path, blocks, seed] =
+        &whole.iter().map(String::as_str).collect::<Vec<_>>()[..]
+    {
+        let number = |text: &str| text.parse().expect("a number");
+        return match whole_file(action, path, number(blocks), number(seed)) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("{action} {path}: {error}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     let mut words = std::env::args().skip(1);
     let usage = "acc-tmpfs DIR --seconds N [--processes N] [--seed N] [--size BYTES]";
     let directory = PathBuf::from(words.next().expect(usage));
