@@ -32,6 +32,7 @@ mod overcommit;
 mod pager;
 mod pin;
 mod region;
+mod restore;
 mod sigbus;
 mod size;
 mod statistics;
