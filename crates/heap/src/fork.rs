@@ -23,15 +23,15 @@ const CHUNK: usize = 1 << 20;
 pub enum ForkError {
     /// The child could not make a swap, or map the arenas.
     Swap(Error),
-    /// The other process ended, or the socket failed.
-    Socket(io::Error),
+    /// The parent ended, the socket failed, or something else lies where the arenas were.
+    Copy(io::Error),
 }
 
 impl std::fmt::Display for ForkError {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             ForkError::Swap(error) => write!(formatter, "{error}"),
-            ForkError::Socket(error) => {
+            ForkError::Copy(error) => {
                 write!(formatter, "the copy of the parent's memory broke off: {error}")
             }
         }
@@ -96,11 +96,15 @@ impl Receiver {
     ) -> Result<(), ForkError> {
         let Sender { mut state, stream } = sender;
         drop(stream);
+        for (&start, arena) in &state.arenas {
+            reserve(start, arena.bytes).map_err(ForkError::Copy)?;
+        }
         let swap = make().map_err(ForkError::Swap)?;
         let mut arenas = Vec::new();
         for (&start, arena) in &state.arenas {
-            let region = swap.region_at(start, arena.bytes).map_err(ForkError::Swap)?;
-            arenas.push(Arena::new(region));
+            // SAFETY: reserved for it just now.
+            let region = unsafe { swap.region_at(start, arena.bytes) };
+            arenas.push(Arena::new(region.map_err(ForkError::Swap)?));
         }
         for mut arena in arenas {
             let start = arena.start();
@@ -120,11 +124,19 @@ impl Receiver {
                 // SAFETY: an arena of ours.
                 unsafe { libc::mprotect(arena.start() as *mut libc::c_void, arena.bytes, libc::PROT_NONE) };
             }
-            return Err(ForkError::Socket(error));
+            return Err(ForkError::Copy(error));
         }
         state.process = std::process::id();
         Ok(())
     }
+}
+
+/// Takes the addresses, without access, before anything else of this process gets them.
+fn reserve(start: usize, bytes: usize) -> io::Result<()> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
+    // SAFETY: replaces nothing.
+    let mapped = unsafe { libc::mmap(start as *mut libc::c_void, bytes, libc::PROT_NONE, flags, -1, 0) };
+    if mapped == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// Fills the pieces with what comes, and says that it came.
