@@ -26,6 +26,7 @@
 
 mod clusters;
 mod device;
+mod device_text;
 mod error;
 mod mapping;
 mod overcommit;

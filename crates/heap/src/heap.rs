@@ -4,6 +4,7 @@ use crate::arena::{Arena, give_up};
 use crate::extents::{Contents, PAGE};
 use folioswap::{Error, Region, Swap};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -79,6 +80,11 @@ impl Heap {
     /// The swap whose limit holds.
     pub fn swap(&self) -> Swap {
         self.state().swap.clone()
+    }
+
+    /// Is the caller in the process that it works in? In a forked child without a copy nothing can be allocated.
+    pub fn is_at_home(&self) -> bool {
+        self.state().is_at_home()
     }
 
     /// A piece of `bytes`, rounded up to pages, at the beginning of a page. Cost: below a microsecond where something that was freed fits; a hundred
@@ -171,14 +177,24 @@ impl Heap {
         address.is_multiple_of(PAGE).then(|| self.state().arena(address)?.pieces.get(&address).copied())?
     }
 
-    /// Calls `work` with the region that a piece lies in, and the place of its first byte there; `None`: no piece of this heap begins there.
-    /// Nothing is allocated or freed meanwhile.
-    pub fn with_region<R>(&self, piece: NonNull<u8>, work: impl FnOnce(&Region, usize) -> R) -> Option<R> {
-        let address = piece.as_ptr() as usize;
+    /// Calls `work` with the region that this memory lies in, and its place there; `None`: it is not within one piece of this heap. Nothing is
+    /// allocated or freed meanwhile.
+    pub fn with_region<R>(
+        &self,
+        first: NonNull<u8>,
+        bytes: usize,
+        work: impl FnOnce(&Region, Range<usize>) -> R,
+    ) -> Option<R> {
+        let address = first.as_ptr() as usize;
         let mut state = self.state();
+        if !state.is_at_home() {
+            return None;
+        }
         let arena = state.arena(address)?;
-        arena.pieces.get(&address)?;
-        Some(work(&arena.region, address - arena.start()))
+        let (start, length) = arena.pieces.range(..=address).next_back()?;
+        let end = address.checked_add(bytes)?;
+        let within = end <= start + length;
+        within.then(|| work(&arena.region, address - arena.start()..end - arena.start()))
     }
 
     /// How much there is now.
