@@ -41,7 +41,7 @@ def test_it_is_like_a_bytearray(limit):
 def test_larger_than_the_limit_through_every_door(limit):
     buffer = folioswap.buffer("40M")
     numbers = np.frombuffer(buffer, np.int64)
-    numbers[:] = np.random.default_rng(1).integers(0, 1 << 60, len(numbers))
+    numbers[:] = np.random.default_rng(1).integers(0, 1 << 20, len(numbers))
     with tempfile.TemporaryFile() as file:
         file.write(buffer)
         file.seek(0)

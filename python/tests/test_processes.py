@@ -15,7 +15,7 @@ SHARED = None
 
 
 def pattern(seed=1):
-    return np.random.default_rng(seed).integers(0, 1 << 60, 5 * MiB, dtype=np.int64)
+    return np.random.default_rng(seed).integers(0, 1 << 20, 5 * MiB // 2, dtype=np.int64)
 
 
 def in_child(work):
@@ -105,7 +105,7 @@ def buffer_of(buffer):
 
 def test_pools_that_fork_and_pools_that_spawn():
     global SHARED
-    bounds = [(start, start + MiB) for start in range(0, 5 * MiB, MiB)]
+    bounds = [(start, start + MiB) for start in range(0, 5 * MiB // 2, MiB)]
     expected = [total(pattern()[slice(*one)]) for one in bounds]
     with folioswap.limit("16M"):
         SHARED = folioswap.array(pattern())
