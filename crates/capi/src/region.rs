@@ -19,13 +19,13 @@ pub struct FolioswapPin {
     _region: Arc<Region>,
 }
 
-/// What a program says of a range.
+/// Advice: the range is not needed for long, its pages leave now.
 pub const FOLIOSWAP_PAGE_OUT: c_int = 1;
-/// It leaves before anything else when memory is short.
+/// Advice: it leaves before anything else when memory is short.
 pub const FOLIOSWAP_COLD: c_int = 2;
-/// It is brought back now, in order, as far as there is room.
+/// Advice: it is brought back now, in order, as far as there is room.
 pub const FOLIOSWAP_WILL_NEED: c_int = 3;
-/// It is brought back now, ready to be written, whether there is room or not; it may leave again.
+/// Advice: it is brought back now, ready to be written, whether there is room or not; it may leave again.
 pub const FOLIOSWAP_POPULATE: c_int = 4;
 
 fn end(offset: usize, bytes: usize) -> Result<usize, Refusal> {

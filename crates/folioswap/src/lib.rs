@@ -24,6 +24,8 @@
 #![warn(missing_docs)]
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
+#[cfg(feature = "allocator-api2")]
+mod allocator;
 mod clusters;
 mod device;
 mod device_text;
@@ -40,6 +42,8 @@ mod statistics;
 mod swap;
 mod touch;
 
+#[cfg(feature = "allocator-api2")]
+pub use allocator::RegionAllocator;
 pub use device::Device;
 pub use error::Error;
 pub use overcommit::WhenFull;

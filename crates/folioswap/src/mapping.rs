@@ -11,7 +11,7 @@ pub(crate) const PAGE: usize = 4096;
 /// What the kernel's largest folio spans: regions begin at a multiple of it.
 const BLOCK: usize = 2 << 20;
 
-/// Private anonymous memory, page-aligned; unmapped when dropped, in the process that made it. A forked child has none of it.
+/// Private anonymous memory, page-aligned; unmapped when dropped, in the process that made it. A forked child has none of it (but of the segment).
 #[derive(Debug)]
 pub(crate) struct Mapping {
     start: NonNull<u8>,
@@ -143,7 +143,12 @@ pub(crate) struct SegmentMapping(Mapping);
 impl SegmentMapping {
     /// All zero.
     pub(crate) fn new() -> Result<Self, Error> {
-        Mapping::new(Segment::BYTES).map(SegmentMapping)
+        let mapping = Mapping::new(Segment::BYTES)?;
+        // A forked child finds the figures as they were.
+        // SAFETY: our own mapping; what it holds does not change.
+        unsafe { madvise(mapping.start().as_ptr().cast(), mapping.bytes(), Advice::LinuxDoFork) }
+            .map_err(Error::system("making the segment"))?;
+        Ok(SegmentMapping(mapping))
     }
 
     pub(crate) fn segment(&self) -> &Segment {

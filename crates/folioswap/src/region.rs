@@ -2,8 +2,9 @@
 
 use crate::mapping::{Mapping, PAGE};
 use crate::pin::{Pin, Pins};
+use crate::sigbus::Registration;
 use crate::swap::Inner;
-use crate::{Error, FaultMode, IntoBytes, sigbus, touch};
+use crate::{Error, FaultMode, IntoBytes, touch};
 use folioswap_pager::advice::Advice;
 use folioswap_pager::engine::Engine;
 use folioswap_pager::managed::Command;
@@ -37,6 +38,8 @@ use std::sync::Arc;
 /// ```
 pub struct Region {
     mapping: Mapping,
+    /// With [`FaultMode::Sigbus`]. Behind the mapping, which goes first.
+    registration: Option<Registration>,
     length: usize,
     mode: FaultMode,
     pub(crate) engine: &'static Engine,
@@ -63,24 +66,19 @@ impl Region {
         mapping: Mapping,
         length: usize,
     ) -> Result<Self, Error> {
-        let region = Region { mapping, length, mode, engine, pins: Pins::default(), inner };
+        let mut region =
+            Region { mapping, registration: None, length, mode, engine, pins: Pins::default(), inner };
         region.manage()?;
         Ok(region)
     }
 
     /// Has the engine look after the mapping, all of which is zero or managed already.
-    fn manage(&self) -> Result<(), Error> {
+    fn manage(&mut self) -> Result<(), Error> {
         let (start, end) = (self.mapping.address(), self.mapping.address() + self.mapping.bytes());
         if self.mode == FaultMode::Sigbus {
-            sigbus::add(start, end, self.engine);
+            self.registration = Some(Registration::new(start, end, self.engine));
         }
         self.engine.command(Command::Manage, start, end).map_err(Error::system("having memory managed"))
-    }
-
-    fn forget(&self) {
-        if self.mode == FaultMode::Sigbus {
-            sigbus::remove(self.mapping.address());
-        }
     }
 
     /// Its length in bytes, as it was asked for.
@@ -380,7 +378,6 @@ impl Region {
         let length = length as usize;
         let bytes = length.next_multiple_of(PAGE);
         if bytes > self.mapping.bytes() {
-            self.forget();
             // SAFETY: borrowed exclusively; raw pointers are documented to end here.
             let grown = unsafe { self.mapping.grow(bytes) };
             self.manage()?;
@@ -388,6 +385,16 @@ impl Region {
         }
         self.length = length;
         Ok(())
+    }
+
+    /// Gives whole pages up, best effort.
+    ///
+    /// # Safety
+    /// `start..start + bytes` are whole pages of the region, and nobody relies on what they hold.
+    #[cfg(feature = "allocator-api2")]
+    pub(crate) unsafe fn give_up(&self, start: usize, bytes: usize) {
+        // SAFETY: by contract.
+        let _ = unsafe { self.mapping.give_up(start, bytes) };
     }
 
     fn advise(&self, range: impl RangeBounds<usize>, advice: Advice) -> Result<(), Error> {
@@ -440,7 +447,6 @@ impl Drop for Region {
             // engine in either call. Without memory for the first, the second does both.
             // SAFETY: nobody uses it any more.
             let _ = unsafe { self.mapping.give_up(self.mapping.address(), self.mapping.bytes()) };
-            self.forget();
         }
     }
 }

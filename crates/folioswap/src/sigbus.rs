@@ -17,6 +17,7 @@ const PLACES: usize = 256;
 
 /// Where a region lies and who serves it. Written under [`WRITING`]; read by signal handlers, without a lock: who reads an odd number, or another
 /// one afterwards, has read nothing.
+#[derive(Debug)]
 struct Place {
     version: AtomicU64,
     start: AtomicUsize,
@@ -77,27 +78,30 @@ fn chunks() -> impl Iterator<Item = &'static Chunk> {
     std::iter::successors(Some(&REGIONS), |chunk| unsafe { chunk.next.load(Acquire).as_ref() })
 }
 
-/// Faults in `start..end` are the engine's from now on.
-pub(crate) fn add(start: usize, end: usize, engine: &'static Engine) {
-    let _one_at_a_time = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
-    let free = chunks().flat_map(|chunk| &chunk.places).find(|place| place.end.load(Relaxed) == 0);
-    let place = free.unwrap_or_else(|| {
-        let chunk: &'static Chunk = Box::leak(Box::new(Chunk::new()));
-        let last = chunks().last().unwrap_or(&REGIONS);
-        last.next.store(std::ptr::from_ref(chunk).cast_mut(), Release);
-        &chunk.places[0]
-    });
-    place.set(start, end, std::ptr::from_ref(engine).cast_mut());
+/// Faults in a range are an engine's, until this is dropped: after the range was unmapped, since a fault just before is still the engine's.
+#[derive(Debug)]
+pub(crate) struct Registration(&'static Place);
+
+impl Registration {
+    /// For `start..end`.
+    pub(crate) fn new(start: usize, end: usize, engine: &'static Engine) -> Self {
+        let _one_at_a_time = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
+        let free = chunks().flat_map(|chunk| &chunk.places).find(|place| place.end.load(Relaxed) == 0);
+        let place = free.unwrap_or_else(|| {
+            let chunk: &'static Chunk = Box::leak(Box::new(Chunk::new()));
+            let last = chunks().last().unwrap_or(&REGIONS);
+            last.next.store(std::ptr::from_ref(chunk).cast_mut(), Release);
+            &chunk.places[0]
+        });
+        place.set(start, end, std::ptr::from_ref(engine).cast_mut());
+        Registration(place)
+    }
 }
 
-/// The region that begins at `start` is gone.
-pub(crate) fn remove(start: usize) {
-    let _one_at_a_time = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut places = chunks().flat_map(|chunk| &chunk.places);
-    if let Some(place) =
-        places.find(|place| place.start.load(Relaxed) == start && place.end.load(Relaxed) != 0)
-    {
-        place.set(0, 0, null_mut());
+impl Drop for Registration {
+    fn drop(&mut self) {
+        let _one_at_a_time = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
+        self.0.set(0, 0, null_mut());
     }
 }
 
@@ -208,18 +212,17 @@ mod tests {
         let found =
             |address| chunks().flat_map(|chunk| &chunk.places).find_map(|place| place.engine_of(address));
         let start = |number: usize| (number + 1) << 30;
-        for number in 0..3 * PLACES {
-            add(start(number), start(number) + 4096, engine);
-        }
-        for number in 0..3 * PLACES {
+        let range = |number| start(number)..start(number) + 4096;
+        let add = |number| Registration::new(range(number).start, range(number).end, engine);
+        let all: Vec<_> = (0..3 * PLACES).map(add).collect();
+        for (number, registration) in all.into_iter().enumerate() {
             assert!(found(start(number)).is_some() && found(start(number) + 4095).is_some());
             assert!(found(start(number) + 4096).is_none() && found(start(number) - 1).is_none());
-            remove(start(number));
+            drop(registration);
             assert!(found(start(number)).is_none());
         }
         let used = chunks().count();
-        add(start(1), start(1) + 4096, engine);
-        remove(start(1));
+        drop(add(1));
         assert_eq!(chunks().count(), used, "places are used again");
     }
 }

@@ -1,7 +1,7 @@
 //! What becomes of a swap in other circumstances: forks, threads that fault while a region goes, a process without privilege, programs that close
 //! all descriptors, `folioswap run` around it.
 
-use folioswap::{Device, Error, FaultMode, Swap};
+use folioswap::{Device, Error, FaultMode, Swap, WhenFull};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -75,13 +75,14 @@ fn a_forked_child_has_none_of_it_and_its_parent_loses_nothing() {
             let refused = matches!(swap.region(1), Err(Error::Forked))
                 && matches!(region.page_out(..), Err(Error::Forked))
                 && matches!(region.pin(..PAGE), Err(Error::Forked))
-                && matches!(swap.set_limit("32M"), Err(Error::Forked));
+                && matches!(swap.set_limit("32M"), Err(Error::Forked))
+                && swap.limit() == 16 << 20
+                && swap.statistics().counter("pswpout").is_some_and(|pages| pages > 0);
             drop(region);
             drop(swap.clone());
             refused
         });
         assert_eq!(status, 0);
-        // `region` went in the child alone: what is dropped there changes nothing here.
         let region = filled(&swap, 32 << 20, mode);
         let status = in_forked_child(|| region.as_slice()[0] == 1);
         assert!(libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGSEGV, "never wrong bytes");
@@ -212,6 +213,46 @@ fn a_program_may_close_what_it_does_not_know() {
         let output = run(again("closes"));
         assert!(output.status.success(), "{output:?}");
     }
+}
+
+#[test]
+fn a_limit_that_must_be_kept_ends_the_process_with_one_message() {
+    if is_child("full") {
+        let file = Device::file("/var/tmp").size("2M");
+        let swap = Swap::builder().limit("8M").device(file).when_full(WhenFull::Abort).build().unwrap();
+        drop(filled(&swap, 20 << 20, FaultMode::HandlerThreads));
+    } else if std::env::var_os(CHILD).is_none() {
+        let output = run(again("full"));
+        assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{output:?}");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(
+            said.matches("all swap devices are full and the limit of 8.0 MiB is reached").count(),
+            1,
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn a_child_that_drops_everything_harms_nobody() {
+    let swap = Swap::builder().limit("16M").sigbus().build().unwrap();
+    let mut all = Some((
+        filled(&swap, 24 << 20, FaultMode::Sigbus),
+        filled(&swap, 1 << 20, FaultMode::HandlerThreads),
+        swap,
+    ));
+    // In the child alone it is taken.
+    assert_eq!(
+        in_forked_child(|| all.take().is_some_and(|all| {
+            drop(all);
+            true
+        })),
+        0
+    );
+    let (in_place, by_thread, swap) = all.expect("the parent's");
+    check(&in_place);
+    check(&by_thread);
+    drop((in_place, by_thread, swap));
 }
 
 #[test]

@@ -88,7 +88,8 @@ impl Engine {
     /// [`Engine::prepare_for_signals`]; no lock of the engine is held by the calling thread.
     pub unsafe fn serve_in_place(&'static self, address: usize, access: Access) {
         let begun = sys::now_ns();
-        let fault = Fault { address, access, thread: sys::gettid(), turn: Turn::First, since_ns: begun };
+        // Which thread it is says only whether it may wait: it is neither the evictor nor one that forks. (To ask costs a system call.)
+        let fault = Fault { address, access, thread: u32::MAX, turn: Turn::First, since_ns: begun };
         loop {
             let _one_at_a_time = self.serve_lock.lock();
             // SAFETY: prepared, and used under the lock alone.

@@ -1,0 +1,124 @@
+//! How long the touch of a page takes that is swapped out: by handler threads and by SIGBUS, from compressed RAM and from plain RAM, and the
+//! kernel's own zram beside it, in turn, in one process and one thread.
+//!
+//! `cargo bench -p folioswap --bench faults [-- ROUNDS]` (3 unless asked otherwise). The row of the kernel takes root and zram. Data: LZ4 makes half
+//! of it. One page of each 64 KiB is touched, in a random order.
+
+use folioswap::{Device, FaultMode, Swap};
+use folioswap_peer::{FolioSizes, HugePages, Turn, Zram};
+use std::ptr::null_mut;
+use std::sync::Arc;
+use std::time::Instant;
+
+const PAGE: usize = 4096;
+const BYTES: usize = 256 << 20;
+/// One of these is touched: its neighbours are not wanted.
+const PIECE: usize = 64 << 10;
+const TOUCHES: usize = BYTES / PIECE;
+/// What takes less is no fault: a touch of a page that is there takes a tenth of it.
+const FAULT_NS: u64 = 700;
+
+/// Half of each page does not compress.
+fn fill(memory: &mut [u8]) {
+    let mut word = 1_u64;
+    for chunk in memory.chunks_exact_mut(16) {
+        word = word.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29) | 1;
+        chunk[..8].copy_from_slice(&word.to_ne_bytes());
+    }
+}
+
+/// Touches a page of each piece in a random order; the durations of the faults, ascending.
+fn touch_all(base: *const u8) -> Vec<u64> {
+    let mut order: Vec<usize> = (0..TOUCHES).collect();
+    let mut word = 7_u64;
+    for place in (1..TOUCHES).rev() {
+        word = word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        order.swap(place, (word >> 33) as usize % (place + 1));
+    }
+    let mut times = Vec::with_capacity(TOUCHES);
+    for piece in order {
+        let begun = Instant::now();
+        // SAFETY: within the memory, which is alive.
+        unsafe { base.add(piece * PIECE + piece % 16 * PAGE).read_volatile() };
+        times.push(begun.elapsed().as_nanos() as u64);
+    }
+    times.retain(|&time| time >= FAULT_NS);
+    times.sort_unstable();
+    times
+}
+
+/// A row, in the order in which they are measured.
+type Row = (&'static str, Vec<Vec<u64>>);
+
+fn ours(device: impl Fn() -> Device, mode: FaultMode) -> Vec<u64> {
+    let swap = Swap::builder().limit("1G").device(device()).sigbus().build().expect("a swap");
+    let mut region = swap.region_with(BYTES, mode).expect("a region");
+    fill(region.as_mut_slice());
+    region.page_out(..).expect("advice");
+    assert_eq!(region.resident_bytes(..).ok(), Some(0));
+    let times = touch_all(region.as_ptr());
+    let read = swap.statistics().counter("pswpin").unwrap_or(0) as usize;
+    assert!((TOUCHES..TOUCHES * 2).contains(&read), "{read} pages came from the device");
+    times
+}
+
+/// The kernel's, without large folios, so that each fault brings one page.
+fn kernel(turn: &Arc<Turn>) -> std::io::Result<Vec<u64>> {
+    let _settings = HugePages::set(turn, FolioSizes::Only4K)?;
+    let _swap = Zram::new(turn, 4 * BYTES as u64, Some(folioswap_peer::HIGHEST_PRIORITY), Some("lz4"))?;
+    // SAFETY: a mapping of our own, which is unmapped at the end.
+    unsafe {
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let memory = libc::mmap(null_mut(), BYTES, access, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0);
+        assert_ne!(memory, libc::MAP_FAILED);
+        fill(std::slice::from_raw_parts_mut(memory.cast(), BYTES));
+        assert_eq!(libc::madvise(memory, BYTES, libc::MADV_PAGEOUT), 0);
+        let times = touch_all(memory.cast());
+        libc::munmap(memory, BYTES);
+        Ok(times)
+    }
+}
+
+fn main() {
+    let rounds = std::env::args().skip(1).find_map(|word| word.parse().ok()).unwrap_or(3);
+    let turn = Turn::take(|| false).map(Arc::new);
+    if let Ok(turn) = &turn {
+        turn.remove_stale();
+    }
+    let mut rows: Vec<Row> = vec![
+        ("SIGBUS, zram (LZ4)", Vec::new()),
+        ("SIGBUS, ram", Vec::new()),
+        ("handler threads, zram (LZ4)", Vec::new()),
+        ("handler threads, ram", Vec::new()),
+        ("kernel, zram (lz4)", Vec::new()),
+    ];
+    for _ in 0..rounds {
+        let (zram, ram) = (Device::zram, || Device::ram("320M"));
+        rows[0].1.push(ours(zram, FaultMode::Sigbus));
+        rows[1].1.push(ours(ram, FaultMode::Sigbus));
+        rows[2].1.push(ours(zram, FaultMode::HandlerThreads));
+        rows[3].1.push(ours(ram, FaultMode::HandlerThreads));
+        match turn
+            .as_ref()
+            .map_err(ToString::to_string)
+            .and_then(|turn| kernel(turn).map_err(|why| why.to_string()))
+        {
+            Ok(times) => rows[4].1.push(times),
+            Err(why) => println!("no row of the kernel: {why}"),
+        }
+    }
+    println!(
+        "| touch of a page that is out ({rounds} rounds of {TOUCHES}, medians) | p50 µs | p90 µs | p99 µs | p99.9 µs |"
+    );
+    println!("|---|---|---|---|---|");
+    for (name, rounds) in rows.iter().filter(|(_, rounds)| !rounds.is_empty()) {
+        let median = |of: &dyn Fn(&[u64]) -> f64| {
+            let mut each: Vec<f64> = rounds.iter().map(|times| of(times)).collect();
+            each.sort_unstable_by(f64::total_cmp);
+            each[each.len() / 2]
+        };
+        let part =
+            |part: f64| median(&|times| times[((times.len() - 1) as f64 * part) as usize] as f64 / 1000.0);
+        println!("| {name} | {:.1} | {:.1} | {:.1} | {:.1} |", part(0.5), part(0.9), part(0.99), part(0.999));
+    }
+}
