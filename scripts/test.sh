@@ -4,6 +4,7 @@
 #   scripts/test.sh                 everything (about half an hour on two cores)
 #   scripts/test.sh checks          formatting, lints, licences, documentation
 #   scripts/test.sh unit            the tests of the crates
+#   scripts/test.sh python          the Python package: its wheel is built, installed in an environment of its own, and tested
 #   scripts/test.sh acceptance      real programs and hard cases under a limit
 #   FOLIOSWAP_LONG=1 scripts/test.sh ...    timed programs run as long as the requirement says (60 s)
 #   FOLIOSWAP_NO_APT=1              installs nothing
@@ -14,7 +15,7 @@ set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 
 what=${1:-all}
-case $what in all | checks | unit | acceptance) ;; *) sed -n '2,12s/^# \{0,1\}//p' "$0"; exit 2 ;; esac
+case $what in all | checks | unit | python | acceptance) ;; *) sed -n '2,13s/^# \{0,1\}//p' "$0"; exit 2 ;; esac
 
 passed=0 failed=0 skipped=0
 logs=$(mktemp -d /var/tmp/folioswap-acc-test-XXXXXX)
@@ -75,7 +76,7 @@ tests() { # NAME COMMAND...: a run of test binaries, whose sums are added
 
 install() {
     local wanted=() command package pair
-    for pair in cc:gcc python3:python3 sqlite3:sqlite3 redis-server:redis-server redis-benchmark:redis-tools \
+    for pair in cc:gcc c++:g++ python3:python3 sqlite3:sqlite3 redis-server:redis-server redis-benchmark:redis-tools \
         stress-ng:stress-ng mkfs.ext4:e2fsprogs losetup:mount nbdkit:nbdkit nbd-server:nbd-server qemu-nbd:qemu-utils \
         openssl:openssl sha256sum:coreutils setpriv:util-linux fio:fio rsync:rsync fusermount3:fuse3; do
         command=${pair%%:*} package=${pair#*:}
@@ -135,7 +136,7 @@ def fine(expression):
         return token in allowed
     return either()
 bad, seen = [], {}
-for manifest in ["Cargo.toml", "crates/agent/Cargo.toml"]:
+for manifest in ["Cargo.toml", "crates/agent/Cargo.toml", "python/Cargo.toml"]:
     text = subprocess.run(["cargo", "metadata", "--format-version", "1", "--manifest-path", manifest],
                           check=True, stdout=subprocess.PIPE).stdout
     for package in json.loads(text)["packages"]:
@@ -152,12 +153,14 @@ PYTHON
 checks() {
     if cargo fmt --version >/dev/null 2>&1; then
         check "formatting" cargo fmt --all --check
+        check "formatting of the Python extension" cargo fmt --manifest-path python/Cargo.toml --check
         check "formatting of the agent" cargo fmt --manifest-path crates/agent/Cargo.toml --check
     else
         skip "cargo fmt is not installed (rustup component add rustfmt)"
     fi
     if cargo clippy --version >/dev/null 2>&1; then
         check "lints" cargo clippy --release --workspace --all-targets -- -D warnings
+        check "lints of the Python extension" cargo clippy --release --manifest-path python/Cargo.toml -- -D warnings
         check "lints of the agent" cargo clippy --release --manifest-path crates/agent/Cargo.toml -- -D warnings
     else
         skip "cargo clippy is not installed (rustup component add clippy)"
@@ -194,6 +197,34 @@ unit() {
     fi
 }
 
+python() {
+    local target=${CARGO_TARGET_DIR:-target} status python
+    say "building the Python package"
+    python=$(bash python/build.sh "$target/python-tests" 2>"$logs/build")
+    status=$?
+    if [ $status -eq 77 ]; then # pip or Python is missing
+        skip "the Python package: $(tail -n 1 "$logs/build")"
+    elif [ $status -ne 0 ]; then
+        tail -n 30 "$logs/build"
+        failed=$((failed + 1))
+        failures+=("building the Python package")
+    else
+        say "tests of the Python package"
+        (cd python/tests && timeout 300 "$python" -m pytest -q -rs --tb=short -p no:cacheprovider -o faulthandler_timeout=100 .) 2>&1 |
+            tee "$logs/tests"
+        status=${PIPESTATUS[0]}
+        read -r ok bad left < <(awk '/ in [0-9.]+s/ { for (i = 2; i <= NF; i++) {
+            if ($i ~ /^passed/) p = $(i-1); if ($i ~ /^(failed|error)/) f += $(i-1); if ($i ~ /^skipped/) s = $(i-1) }
+            } END { gsub(/=/, "", p); print p + 0, f + 0, s + 0 }' "$logs/tests")
+        passed=$((passed + ok)) failed=$((failed + bad)) skipped=$((skipped + left))
+        [ "$bad" -eq 0 ] || failures+=("tests of the Python package")
+        if [ "$status" -ne 0 ] && [ "$bad" -eq 0 ]; then
+            failed=$((failed + 1))
+            failures+=("tests of the Python package: exit status $status")
+        fi
+    fi
+}
+
 acceptance() {
     check "the demonstration of the README" bash scripts/demo.sh
     echo "host: $(uname -sr), $(nproc) processors, $(awk '/MemTotal/ {printf "%d MiB", $2 / 1024}' /proc/meminfo)"
@@ -219,6 +250,7 @@ if ! cargo build --release --workspace; then
 fi
 [ "$what" != all ] && [ "$what" != checks ] || checks
 [ "$what" != all ] && [ "$what" != unit ] || unit
+[ "$what" != all ] && [ "$what" != python ] || python
 [ "$what" != all ] && [ "$what" != acceptance ] || acceptance
 
 say "done"

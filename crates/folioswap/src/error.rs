@@ -44,6 +44,14 @@ pub enum Error {
     /// There is one compressed store.
     #[error("`Device::zram` is given twice: there is one compressed store in a `Swap`")]
     StoreTwice,
+    /// A device in words that cannot be read.
+    #[error("{given:?} is not a device: {why}")]
+    DeviceText {
+        /// As it was given.
+        given: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
     /// A device's size is below 2 MiB, or all together are above 1 TiB.
     #[error("a device of {}: give at least 2 MiB for each and at most 1 TiB for all together", show(*.0))]
     DeviceSize(u64),

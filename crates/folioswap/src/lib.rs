@@ -28,12 +28,14 @@
 mod allocator;
 mod clusters;
 mod device;
+mod device_text;
 mod error;
 mod mapping;
 mod overcommit;
 mod pager;
 mod pin;
 mod region;
+mod restore;
 mod sigbus;
 mod size;
 mod statistics;

@@ -59,6 +59,26 @@ impl Mapping {
         }
     }
 
+    /// Maps `bytes`, whole pages, at this address, instead of what is there.
+    ///
+    /// # Safety
+    /// What is mapped there is the caller's, and nobody refers to it.
+    pub(crate) unsafe fn new_at(address: usize, bytes: usize) -> Result<Self, Error> {
+        let doing = "mapping memory at an address";
+        let (place, all) = (NonNull::new(address as *mut u8), ProtFlags::READ | ProtFlags::WRITE);
+        let place =
+            place.filter(|_| address.is_multiple_of(BLOCK) && bytes.is_multiple_of(PAGE) && bytes > 0);
+        let start = place.ok_or(Error::System { doing, errno: rustix::io::Errno::INVAL })?;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
+        // SAFETY: by contract.
+        unsafe {
+            mmap_anonymous(start.as_ptr().cast(), bytes, all, flags).map_err(Error::system(doing))?;
+            let mapping = Mapping { start, bytes, process: process() };
+            madvise(start.as_ptr().cast(), bytes, Advice::LinuxDontFork).map_err(Error::system(doing))?;
+            Ok(mapping)
+        }
+    }
+
     pub(crate) fn start(&self) -> NonNull<u8> {
         self.start
     }

@@ -1,0 +1,60 @@
+//! Codes of errors.
+
+use folioswap::Error;
+
+/// What a function returns: 0, or why it did not do what it was asked. Whatever was refused has changed nothing. New codes may come.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(
+    non_camel_case_types,
+    clippy::upper_case_acronyms,
+    missing_docs,
+    reason = "C's names; the text says it"
+)]
+pub enum FolioswapCode {
+    /// Done.
+    FOLIOSWAP_OK = 0,
+    /// An argument is a null pointer, is not UTF-8, or is not a size, device, priority, range or option.
+    FOLIOSWAP_EINVAL = -1,
+    /// The limit is below the least, FOLIOSWAP_LEAST_LIMIT.
+    FOLIOSWAP_ELIMIT = -2,
+    /// There is no memory, address space, mapping, descriptor or thread left, or more was asked for than can be.
+    FOLIOSWAP_ENOMEM = -3,
+    /// The process may not use userfaultfd.
+    FOLIOSWAP_EPERM = -4,
+    /// The kernel is too old.
+    FOLIOSWAP_ENOSYS = -5,
+    /// The swap file cannot be made.
+    FOLIOSWAP_EFILE = -6,
+    /// The swap is closed.
+    FOLIOSWAP_ECLOSED = -7,
+    /// This process is a fork of the one that made the swap.
+    FOLIOSWAP_EFORKED = -8,
+    /// The process runs under `folioswap run`.
+    FOLIOSWAP_EMANAGED = -9,
+    /// The system refused something else.
+    FOLIOSWAP_ESYSTEM = -10,
+    /// A bug in the library; please report the message.
+    FOLIOSWAP_EBUG = -11,
+}
+
+impl FolioswapCode {
+    pub(crate) fn of(error: &Error) -> Self {
+        match error {
+            Error::LimitTooSmall { .. } => Self::FOLIOSWAP_ELIMIT,
+            Error::TooLarge { .. } | Error::PinTooLarge { .. } => Self::FOLIOSWAP_ENOMEM,
+            Error::NoUserfault(_) => Self::FOLIOSWAP_EPERM,
+            Error::OldKernel(_) => Self::FOLIOSWAP_ENOSYS,
+            Error::File(_) | Error::NotADirectory(_) => Self::FOLIOSWAP_EFILE,
+            Error::Closed => Self::FOLIOSWAP_ECLOSED,
+            Error::Forked => Self::FOLIOSWAP_EFORKED,
+            Error::UnderRun => Self::FOLIOSWAP_EMANAGED,
+            // ENOMEM, EAGAIN (threads), ENFILE, EMFILE: something has run out.
+            Error::System { errno, .. } if matches!(errno.raw_os_error(), 12 | 11 | 23 | 24) => {
+                Self::FOLIOSWAP_ENOMEM
+            }
+            Error::System { .. } => Self::FOLIOSWAP_ESYSTEM,
+            _ => Self::FOLIOSWAP_EINVAL,
+        }
+    }
+}

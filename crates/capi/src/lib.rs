@@ -1,0 +1,16 @@
+//! folioswap for C. Each function is a thin border: it checks its arguments, calls the Rust crate, and turns errors and panics into codes.
+//! Nothing unwinds across it.
+#![warn(missing_docs)]
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+
+mod border;
+mod code;
+mod region;
+mod statistics;
+mod swap;
+
+pub use border::folioswap_last_error;
+pub use code::FolioswapCode;
+pub use region::*;
+pub use statistics::*;
+pub use swap::*;

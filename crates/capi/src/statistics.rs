@@ -1,0 +1,70 @@
+//! Figures of a swap at one moment.
+
+use crate::FolioswapCode;
+use crate::border::{Refusal, guarded, invalid, known, place, text};
+use crate::swap::FolioswapSwap;
+use std::ffi::c_char;
+
+/// Stores a figure in `*value`: "limit", "charge", "resident", "faults", "fault_p50_ns", "fault_p99_ns", or a counter by the kernel's name ("pswpin",
+/// "pswpout", "pgmajfault", "64kB/swpout", ...).
+///
+/// # Safety
+/// The handle is null or valid; `name` is null or a string; `value` is null or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn folioswap_swap_figure(
+    swap: *const FolioswapSwap,
+    name: *const c_char,
+    value: *mut u64,
+) -> FolioswapCode {
+    guarded(|| {
+        // SAFETY: by contract.
+        let (swap, name, value) = unsafe { (known(swap)?, text(name)?, place(value)?) };
+        let statistics = swap.0.statistics();
+        let latency = |part| statistics.latency(part).map_or(0, |duration| duration.as_nanos() as u64);
+        *value = match name {
+            "limit" => statistics.limit(),
+            "charge" => statistics.charge(),
+            "resident" => statistics.resident_bytes(),
+            "faults" => statistics.faults(),
+            "fault_p50_ns" => latency(0.5),
+            "fault_p99_ns" => latency(0.99),
+            name => statistics.counter(name).ok_or_else(|| invalid("there is no figure of this name"))?,
+        };
+        Ok(())
+    })
+}
+
+/// Writes a few lines for people into `text`, at most `bytes` with the zero byte at the end, and stores in `*needed` (unless it is NULL) how many
+/// would hold all of it.
+///
+/// # Safety
+/// The handle is null or valid; `text` is null and `bytes` 0, or so many bytes may be written; `needed` is null or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn folioswap_swap_describe(
+    swap: *const FolioswapSwap,
+    text: *mut c_char,
+    bytes: usize,
+    needed: *mut usize,
+) -> FolioswapCode {
+    guarded(|| {
+        // SAFETY: by contract.
+        let swap = unsafe { known(swap) }?;
+        let lines = swap.0.statistics().to_string();
+        if text.is_null() && bytes > 0 {
+            return Err::<(), Refusal>(invalid("a pointer for an answer is NULL"));
+        }
+        if bytes > 0 {
+            let written = lines.len().min(bytes - 1);
+            // SAFETY: by contract.
+            unsafe {
+                std::ptr::copy_nonoverlapping(lines.as_ptr(), text.cast(), written);
+                text.add(written).write(0);
+            }
+        }
+        // SAFETY: by contract.
+        if let Some(needed) = unsafe { needed.as_mut() } {
+            *needed = lines.len() + 1;
+        }
+        Ok(())
+    })
+}

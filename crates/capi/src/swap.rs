@@ -1,0 +1,113 @@
+//! A limit, and the devices behind it.
+
+use crate::FolioswapCode;
+use crate::border::{Refusal, figure, guarded, invalid, known, place, text};
+use folioswap::{Device, Swap, WhenFull};
+use std::ffi::{c_char, c_int};
+
+/// The least limit in bytes.
+pub const FOLIOSWAP_LEAST_LIMIT: u64 = 8 << 20;
+/// `when_full`: the limit gives way, so that the program goes on.
+pub const FOLIOSWAP_WHEN_FULL_EXCEED: c_int = 0;
+/// `when_full`: the process is ended by abort(3), with a message.
+pub const FOLIOSWAP_WHEN_FULL_ABORT: c_int = 1;
+
+const _: () = assert!(FOLIOSWAP_LEAST_LIMIT == folioswap::LEAST_LIMIT);
+
+/// A limit, devices, and the engine that keeps it. Threads may share it.
+pub struct FolioswapSwap(pub(crate) Swap);
+
+/// Makes a swap whose regions, compressed store and tables may take `limit` bytes in all, and stores it in `*swap`. `devices` holds `device_count`
+/// strings such as "zram,prio=1" and "file:/var/tmp,size=10G,prio=0", as `folioswap run --swap` takes them; with none there are compressed RAM
+/// and a file without a name in /var/tmp behind it. `when_full` is FOLIOSWAP_WHEN_FULL_EXCEED or FOLIOSWAP_WHEN_FULL_ABORT. It starts three threads.
+///
+/// # Safety
+/// Pointers are null or valid for this call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn folioswap_swap_new(
+    limit: u64,
+    devices: *const *const c_char,
+    device_count: usize,
+    when_full: c_int,
+    swap: *mut *mut FolioswapSwap,
+) -> FolioswapCode {
+    guarded(|| {
+        // SAFETY: by contract.
+        let swap = unsafe { place(swap) }?;
+        let when_full = match when_full {
+            FOLIOSWAP_WHEN_FULL_EXCEED => WhenFull::Exceed,
+            FOLIOSWAP_WHEN_FULL_ABORT => WhenFull::Abort,
+            _ => return Err(invalid("when_full is neither of its constants")),
+        };
+        let mut builder = Swap::builder().limit(limit).when_full(when_full);
+        if device_count > 0 && devices.is_null() {
+            return Err(invalid("there are devices, and their array is NULL"));
+        }
+        for number in 0..device_count {
+            // SAFETY: by contract.
+            let device = unsafe { text(*devices.add(number)) }?;
+            builder = builder.device(device.parse::<Device>()?);
+        }
+        *swap = Box::into_raw(Box::new(FolioswapSwap(builder.build()?)));
+        Ok(())
+    })
+}
+
+/// Gives a swap back; NULL does nothing. Its regions go on, and its threads end with the last of them.
+///
+/// # Safety
+/// The handle is not used afterwards.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn folioswap_swap_free(swap: *mut FolioswapSwap) {
+    guarded(|| {
+        if !swap.is_null() {
+            // SAFETY: by contract; made by `folioswap_swap_new`.
+            drop(unsafe { Box::from_raw(swap) });
+        }
+        Ok(())
+    });
+}
+
+/// No region can be made from now on. Those there are go on.
+///
+/// # Safety
+/// The handle is null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn folioswap_swap_close(swap: *const FolioswapSwap) -> FolioswapCode {
+    guarded(|| {
+        // SAFETY: by contract.
+        unsafe { known(swap) }?.0.close();
+        Ok(())
+    })
+}
+
+/// Changes the limit. Where it becomes smaller, memory is swapped out in the background from now on.
+///
+/// # Safety
+/// The handle is null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn folioswap_swap_set_limit(swap: *const FolioswapSwap, limit: u64) -> FolioswapCode {
+    // SAFETY: by contract.
+    guarded(|| Ok(unsafe { known(swap) }?.0.set_limit(limit)?))
+}
+
+/// What may be occupied, in bytes: as given, unless all devices were full. 0: the handle is NULL.
+///
+/// # Safety
+/// The handle is null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn folioswap_swap_limit(swap: *const FolioswapSwap) -> u64 {
+    // SAFETY: by contract.
+    figure(0, || Ok::<_, Refusal>(unsafe { known(swap) }?.0.limit()))
+}
+
+/// 1: system calls such as read(2) work on memory that is swapped out. 0: they fail with EFAULT, since the process may use userfaultfd for its
+/// own accesses only; folioswap_region_pin before such a call makes it work.
+///
+/// # Safety
+/// The handle is null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn folioswap_swap_serves_system_calls(swap: *const FolioswapSwap) -> c_int {
+    // SAFETY: by contract.
+    figure(0, || Ok::<_, Refusal>(c_int::from(unsafe { known(swap) }?.0.serves_system_calls())))
+}

@@ -1,0 +1,110 @@
+//! The header is what the sources say; a program in C and C++ builds against what is installed, and runs.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn here() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Set `FOLIOSWAP_HEADER=write` to make it anew.
+#[test]
+fn the_header_is_not_stale() {
+    let config = cbindgen::Config::from_file(here().join("cbindgen.toml")).unwrap();
+    let mut made = Vec::new();
+    cbindgen::generate_with_config(here(), config).unwrap().write(&mut made);
+    let path = here().join("include/folioswap.h");
+    if std::env::var_os("FOLIOSWAP_HEADER").is_some_and(|wish| wish == "write") {
+        std::fs::write(&path, &made).unwrap();
+    }
+    let committed = std::fs::read(&path).unwrap_or_default();
+    assert!(
+        committed == made,
+        "crates/capi/include/folioswap.h is stale: FOLIOSWAP_HEADER=write cargo test -p folioswap-capi --test c header"
+    );
+}
+
+/// A directory that goes with its test.
+struct Scratch(PathBuf);
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn run(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        output.status.success(),
+        "{command:?}: {}\n{text}{}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
+    text
+}
+
+fn is_there(program: &str) -> bool {
+    let there = Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success());
+    if !there {
+        eprintln!("SKIP: no {program} for the C API");
+        if let Some(file) = std::env::var_os("FOLIOSWAP_SKIP_FILE") {
+            use std::io::Write;
+            let file = std::fs::File::options().append(true).open(file);
+            let _ = file.map(|mut file| writeln!(file, "SKIP folioswap-capi: no {program}"));
+        }
+    }
+    there
+}
+
+/// Installs what was built for this test below `root`.
+fn install(root: &Path) {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
+    let mut make = Command::new("make");
+    make.arg("-s")
+        .arg("-C")
+        .arg(here())
+        .args(["install", "PREFIX=/usr"])
+        .arg(format!("DESTDIR={}", root.display()));
+    run(make.env("CARGO_TARGET_DIR", target));
+}
+
+#[test]
+fn a_program_in_c_and_one_in_cpp_build_against_what_is_installed_and_run() {
+    if !is_there("make") || !is_there("gcc") {
+        return;
+    }
+    let root = Scratch(std::env::temp_dir().join(format!("folioswap-capi-{}", std::process::id())));
+    install(&root.0);
+    let (include, lib) = (root.0.join("usr/include"), root.0.join("usr/lib"));
+    for file in ["lib/libfolioswap.so.0", "lib/libfolioswap.a", "share/man/man3/folioswap.3"] {
+        assert!(root.0.join("usr").join(file).exists(), "{file}");
+    }
+    let pc = std::fs::read_to_string(lib.join("pkgconfig/folioswap.pc")).unwrap();
+    assert!(pc.contains("libdir=/usr/lib\n") && !pc.contains('@'), "{pc}");
+    let libs = pc.lines().find_map(|line| line.strip_prefix("Libs.private: ")).unwrap();
+    let shared = vec!["-lfolioswap"];
+    let archive: Vec<_> = ["-l:libfolioswap.a"].into_iter().chain(libs.split_whitespace()).collect();
+    let builds: [(&str, &[&str], &[&str]); 4] = [
+        ("gcc", &["-std=c99", "-pedantic"], &shared),
+        ("gcc", &["-std=c99", "-pedantic"], &archive),
+        ("g++", &["-xc++", "-std=c++11"], &shared),
+        ("gcc", &["-std=c99", "-fsanitize=address,undefined", "-fno-sanitize-recover"], &shared),
+    ];
+    for (number, (compiler, options, libraries)) in builds.into_iter().enumerate() {
+        if !is_there(compiler) {
+            continue;
+        }
+        let program = root.0.join(format!("sort-{number}"));
+        let mut compile = Command::new(compiler);
+        compile
+            .args(["-O1", "-Wall", "-Wextra", "-Werror"])
+            .args(options)
+            .arg(here().join("examples/sort.c"));
+        compile.args(["-xnone".into(), format!("-I{}", include.display()), format!("-L{}", lib.display())]);
+        run(compile.args(libraries).arg("-o").arg(&program));
+        let output = run(Command::new(&program).env("LD_LIBRARY_PATH", &lib));
+        assert_eq!(output, "sorted\n", "{compiler} {options:?}");
+    }
+}

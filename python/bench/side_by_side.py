@@ -1,0 +1,287 @@
+#!/usr/bin/env python3
+"""The same NumPy job within a quarter of its need, four ways, and without a limit: one table and one plot.
+
+    python/bench/side_by_side.py                  all jobs, three rounds (root; about four minutes)
+    python/bench/side_by_side.py --jobs sort fft --rounds 1
+    python/bench/side_by_side.py --write docs/python.md docs/python-side-by-side.svg     puts both where the documentation has them
+
+* kernel zram: plain NumPy in a memory cgroup, zram with LZ4 as swap, which the kernel does not charge to the group
+* memmap: numpy.memmap on disk in the same memory cgroup, whose page cache the kernel does charge
+* allocator: folioswap.numpy_allocator; the limit holds for the arrays, compressed store and tables
+* run: `folioswap run python`; the limit holds for everything, store and interpreter included
+
+The limit is a quarter of what the job's arrays take; where it holds for the interpreter too, what that takes after `import numpy` is added.
+Runs with python's folioswap package (python/build.sh) and with the command (cargo build --release -p folioswap-cli).
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.join(HERE, "..", "..")
+MIB = 1 << 20
+NEED = 128 * MIB
+WAYS = ["no limit", "kernel zram", "memmap", "allocator", "run"]
+BEGIN, END = "<!-- side by side: begin -->", "<!-- side by side: end -->"
+
+
+# What a job does: `make` makes an array, everything large is made by it.
+
+
+def fill(array, seed, below=1 << 20):
+    import numpy as np
+
+    random, flat = np.random.default_rng(seed), array.reshape(-1)
+    for start in range(0, len(flat), 1 << 16):
+        part = flat[start : start + (1 << 16)]
+        part[:] = random.integers(0, below, len(part))
+
+
+def digest(array):
+    flat, sha = array.reshape(-1), hashlib.sha256()
+    for start in range(0, len(flat), 1 << 16):
+        sha.update(flat[start : start + (1 << 16)].tobytes())
+    return sha.hexdigest()
+
+
+def sort(make):
+    data = make((NEED // 8,), "i8")
+    fill(data, 1)
+    yield
+    data.sort()
+    yield digest(data)
+
+
+def fft(make):
+    import numpy as np
+
+    data, result = make((2048, NEED // 2 // 16 // 2048), "c16"), make((2048, NEED // 2 // 16 // 2048), "c16")
+    fill(data, 2)
+    yield
+    np.fft.fft(data, axis=1, out=result)
+    np.fft.fft(result, axis=0, out=data)
+    yield digest(data)
+
+
+def product(make):
+    import numpy as np
+
+    side = int((NEED / 3 / 8) ** 0.5) // 8 * 8
+    left, right, result = (make((side, side), "f8") for _ in range(3))
+    fill(left, 3, 1000)
+    fill(right, 4, 1000)
+    yield
+    np.matmul(left, right, out=result)
+    yield digest(result)
+
+
+def indexing(make):
+    import numpy as np
+
+    data = make((NEED // 8 - (1 << 17),), "i8")
+    order = np.random.default_rng(5).integers(0, len(data), 1 << 16)
+    fill(data, 6)
+    yield
+    taken = data[order]
+    data[order] = taken[::-1]
+    yield digest(taken)
+
+
+def group_by(make):
+    import numpy as np
+
+    keys, values = make((NEED // 16,), "i8"), make((NEED // 16,), "f8")
+    fill(keys, 7, 1000)
+    fill(values, 8)
+    yield
+    count, total = np.bincount(keys, minlength=1000), np.bincount(keys, values, minlength=1000)
+    np.subtract(values, np.take(total / count, keys, out=values, mode="clip"), out=values)
+    yield digest(np.concatenate([count, total, np.bincount(keys, values, minlength=1000)]))
+
+
+JOBS = {"sort": sort, "fft": fft, "product": product, "indexing": indexing, "group-by": group_by}
+
+
+def job(name, way, limit):
+    """In a process of its own: prints the seconds of the work, without the filling, and what came out."""
+    import contextlib
+
+    import numpy as np
+
+    context = contextlib.ExitStack()
+    if way == "memmap":
+        directory = context.enter_context(tempfile.TemporaryDirectory(dir="/var/tmp"))
+        number = iter(range(100))
+        make = lambda shape, dtype: np.memmap(f"{directory}/{next(number)}", dtype, "w+", shape=shape)
+    else:
+        make = np.empty
+    if way == "allocator":
+        import folioswap
+
+        context.enter_context(folioswap.limit(limit))
+        context.enter_context(folioswap.numpy_allocator())
+    with context:
+        steps = JOBS[name](make)
+        next(steps)
+        began = time.monotonic()
+        result = next(steps)
+        print(json.dumps({"seconds": time.monotonic() - began, "result": result}))
+
+
+def measure(name, way, options, baseline):
+    from machine import Groups, Zram, read
+
+    limit = NEED // 4
+    whole = limit + baseline
+    command = [sys.executable, __file__, "--job", name, way, str(limit)]
+    if way == "run":
+        command = [options.folioswap, "run", "--memory", str(whole), "--", *command]
+    zram = Zram(4 * NEED) if way == "kernel zram" else None
+    group = Groups(whole if way in ("kernel zram", "memmap") else None)
+    peak, stop = [0], threading.Event()
+
+    def watch():
+        while not stop.wait(0.01):
+            figures = dict(line.split() for line in read(f"{group.memory}/memory.stat").splitlines())
+            now = sum(int(figures.get(f"total_{one}", 0)) for one in ("rss", "shmem", "mapped_file"))
+            peak[0] = max(peak[0], now)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        process = subprocess.run(command, capture_output=True, text=True, preexec_fn=group.enter, timeout=options.timeout)
+        ending = "" if process.returncode == 0 else f"status {process.returncode}"
+        if ending:
+            print(process.stderr[-2000:], file=sys.stderr)
+    except subprocess.TimeoutExpired:
+        process, ending = None, f"above {options.timeout:.0f} s"
+    finally:
+        stop.set()
+        watcher.join()
+        group.close()
+        if zram:
+            zram.close()
+    if ending:
+        return {"ending": ending, "peak": peak[0]}
+    return json.loads(process.stdout) | {"ending": "", "peak": peak[0]}
+
+
+def baseline_bytes():
+    program = "import numpy, numpy.fft; print([l for l in open('/proc/self/status') if l.startswith('VmRSS')][0].split()[1])"
+    return int(subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout) * 1024
+
+
+def figure_of(runs):
+    """Seconds (median, lowest, highest), peak in MiB; or how it ended."""
+    endings = [run["ending"] for run in runs if run["ending"]]
+    if endings:
+        return None, endings[0]
+    seconds = [run["seconds"] for run in runs]
+    peak = statistics.median(run["peak"] for run in runs) / MIB
+    middle = statistics.median(seconds)
+    spread = f" ({min(seconds):.2f}-{max(seconds):.2f})" if len(seconds) > 1 else ""
+    return middle, f"{middle:.2f}{spread}; {peak:.0f}"
+
+
+def table(results, options, baseline):
+    lines = [
+        f"Seconds of the work (lowest-highest); peak of resident memory in MiB. Arrays of {NEED // MIB} MiB within {NEED // 4 // MIB} MiB"
+        f" (interpreter and NumPy: {baseline / MIB:.0f} MiB more), {options.rounds} rounds, {os.cpu_count()} CPUs; results equal.",
+        "",
+        "| | " + " | ".join(WAYS) + " |",
+        "|---" * (len(WAYS) + 1) + "|",
+    ]
+    for name in options.jobs:
+        lines.append(f"| {name} | " + " | ".join(figure_of(results[name, way])[1] for way in WAYS) + " |")
+    return "\n".join(lines)
+
+
+def plot(results, options):
+    """Bars, a group for each job: seconds, logarithmic."""
+    import math
+
+    colours = dict(zip(WAYS, ["#9e9e9e", "#d1495b", "#edae49", "#00798c", "#30638e"]))
+    width, height, left, top = 760, 320, 50, 40
+    seconds = {key: figure_of(runs)[0] for key, runs in results.items()}
+    known = [value for value in seconds.values() if value]
+    low, high = math.floor(math.log10(min(known))), math.ceil(math.log10(max(known)))
+    level = lambda value: top + (height - top - 30) * (high - math.log10(value)) / max(high - low, 1)
+    svg = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12">']
+    svg.append(f'<rect width="{width}" height="{height}" fill="white"/>')
+    for power in range(low, high + 1):
+        y = level(10**power)
+        svg.append(f'<line x1="{left}" x2="{width - 10}" y1="{y:.1f}" y2="{y:.1f}" stroke="#ddd"/>')
+        svg.append(f'<text x="{left - 6}" y="{y + 4:.1f}" text-anchor="end">{10.0**power:g} s</text>')
+    group = (width - left - 10) / len(options.jobs)
+    bar = group * 0.8 / len(WAYS)
+    for place, name in enumerate(options.jobs):
+        for number, way in enumerate(WAYS):
+            x, value = left + group * place + group * 0.1 + bar * number, seconds[name, way]
+            if value:
+                y = level(value)
+                bottom = height - 30 - y
+                svg.append(f'<rect x="{x:.1f}" y="{y:.1f}" width="{bar - 1:.1f}" height="{bottom:.1f}" fill="{colours[way]}"/>')
+            else:
+                svg.append(f'<text x="{x + bar / 2:.1f}" y="{height - 34}" text-anchor="middle" fill="{colours[way]}">×</text>')
+        svg.append(f'<text x="{left + group * (place + 0.5):.1f}" y="{height - 12}" text-anchor="middle">{name}</text>')
+    for number, way in enumerate(WAYS):
+        x = left + number * 130
+        svg.append(f'<rect x="{x}" y="12" width="12" height="12" fill="{colours[way]}"/><text x="{x + 18}" y="22">{way}</text>')
+    return "\n".join([*svg, "</svg>"]) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--jobs", nargs="+", choices=JOBS, default=list(JOBS))
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--timeout", type=float, default=60, help="seconds for one run")
+    parser.add_argument("--json")
+    parser.add_argument("--write", nargs=2, metavar=("DOCUMENT", "PLOT"))
+    parser.add_argument("--job", nargs=3, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.job:
+        return job(*options.job[:2], int(options.job[2]))
+    if os.geteuid() != 0:
+        sys.exit("this comparison sets up cgroups and zram: run it as root")
+    sys.path.insert(0, os.path.join(ROOT, "bench"))
+    target = os.environ.get("CARGO_TARGET_DIR", os.path.join(ROOT, "target"))
+    options.folioswap = os.environ.get("FOLIOSWAP_BIN") or os.path.join(target, "release", "folioswap")
+    if not os.path.exists(options.folioswap):
+        options.folioswap = shutil.which("folioswap") or sys.exit("no folioswap command: cargo build --release -p folioswap-cli")
+    baseline, results = baseline_bytes(), {}
+    for _ in range(options.rounds):
+        for name in options.jobs:
+            for way in WAYS:
+                run = measure(name, way, options, baseline)
+                results.setdefault((name, way), []).append(run)
+                print(f"{name}, {way}: {run['ending'] or round(run['seconds'], 2)}", file=sys.stderr)
+    for name in options.jobs:
+        found = {run["result"] for way in WAYS for run in results[name, way] if not run["ending"]}
+        if len(found) > 1:
+            sys.exit(f"{name}: results differ: {results}")
+    text = table(results, options, baseline)
+    print(text)
+    if options.json:
+        with open(options.json, "w") as file:
+            json.dump([{"job": name, "way": way, "runs": runs} for (name, way), runs in results.items()], file, indent=1)
+    if options.write:
+        document, picture = options.write
+        with open(document) as file:
+            before, rest = file.read().split(BEGIN)
+        with open(document, "w") as file:
+            file.write(f"{before}{BEGIN}\n{text}\n{END}{rest.split(END)[1]}")
+        with open(picture, "w") as file:
+            file.write(plot(results, options))
+
+
+if __name__ == "__main__":
+    main()

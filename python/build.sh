@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Makes a virtual environment in DIRECTORY (if it is not there), builds the package from this checkout, and installs it there, with what the
+# tests need. Prints the environment's python.
+#
+#   python/build.sh DIRECTORY [PACKAGE...]      PACKAGEs besides: pandas, scikit-learn, ...
+set -euo pipefail
+cd "$(dirname "$0")/.."
+directory=$1
+shift
+python=
+for candidate in "${PYTHON:-python3}" /usr/bin/python3; do
+    if "$candidate" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+        python=$candidate
+        break
+    fi
+done
+[ -n "$python" ] || { echo "no Python 3.11 or later with venv and ensurepip (apt-get install python3-venv)" >&2; exit 77; }
+[ -x "$directory/bin/python" ] || "$python" -m venv "$directory"
+"$directory/bin/python" -m pip --disable-pip-version-check install -q 'maturin>=1.9.4,<2' numpy pytest "$@" >&2 ||
+    { echo "pip cannot install what the tests need" >&2; exit 77; }
+# What pip itself would do, but with the build's directory kept.
+VIRTUAL_ENV=$directory "$directory/bin/maturin" build --quiet --release --locked --interpreter "$directory/bin/python" \
+    --out "$directory/wheels" >&2
+"$directory/bin/python" -m pip --disable-pip-version-check install -q --no-deps --force-reinstall "$directory"/wheels/folioswap-*.whl >&2
+echo "$directory/bin/python"

@@ -1,0 +1,115 @@
+#!/usr/bin/env python3
+"""The long tests of the Python package: other people's test suites on managed memory.
+
+    python/long_tests.py numpy              NumPy's own tests under the allocator, at a limit that forces swapping (10 minutes)
+    python/long_tests.py libraries          pandas and scikit-learn, unchanged, on arrays four times as large as the limit
+    python/long_tests.py                    both
+
+It makes an environment of its own (--environment, target/python-long) with python/build.sh, and installs pandas, scikit-learn and what the suites need
+from the package index.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import textwrap
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TARGET = os.environ.get("CARGO_TARGET_DIR", os.path.join(HERE, "..", "target"))
+
+# A plugin for pytest: the allocator around the whole run, each large array swapped out now and then by a small limit.
+PLUGIN = '''
+import folioswap
+
+limit = folioswap.limit("8M")
+folioswap._folioswap.set_handler(limit._engine.handler())
+handler = folioswap._folioswap.get_handler()
+
+
+def pytest_runtest_setup(item):
+    folioswap._folioswap.set_handler(handler)
+
+
+def pytest_unconfigure(config):
+    print("\\n" + repr(limit.stats()))
+    assert limit.stats()["pswpout"] > 0, "the limit was never reached"
+
+
+# Something that is always larger than the limit: what the tests make pushes it out, and it comes back.
+import numpy
+
+ballast = numpy.arange(3 << 20)
+
+
+def pytest_runtest_teardown(item):
+    assert ballast[-1] == (3 << 20) - 1 and ballast[:: 1 << 14].sum() == numpy.arange(0, 3 << 20, 1 << 14).sum()
+'''
+
+LIBRARIES = """
+import numpy as np, pandas as pd, folioswap
+from sklearn.linear_model import LinearRegression
+from sklearn.cluster import MiniBatchKMeans
+from sklearn.decomposition import PCA
+
+def work():
+    random = np.random.default_rng(1)
+    frame = pd.DataFrame({"key": random.integers(0, 100, 800_000), "value": random.integers(0, 1000, 800_000).astype(float)})
+    grouped = frame.groupby("key")["value"].agg(["sum", "mean", "max"])
+    merged = frame.merge(grouped.reset_index(), on="key").sort_values(["key", "value"], kind="stable")
+    rolled = merged["value"].rolling(50).mean().dropna()
+    features = random.integers(0, 100, (120_000, 40)).astype(float)
+    target = features @ np.arange(40.0)
+    model = LinearRegression().fit(features, target)
+    parts = PCA(3, svd_solver="covariance_eigh").fit_transform(features)
+    clusters = MiniBatchKMeans(5, random_state=1, n_init=1).fit_predict(features)
+    return [grouped.to_numpy(), merged.to_numpy(), rolled.to_numpy(), model.coef_, np.abs(parts), clusters]
+
+plain = work()
+with folioswap.limit("16M") as limit, folioswap.numpy_allocator():
+    managed = work()
+    stats = limit.stats()
+for one, other in zip(plain, managed):
+    assert np.allclose(one, other, rtol=1e-9, equal_nan=True)
+assert stats["pswpin"] > 0
+print(stats)
+print("equal")
+"""
+
+
+def environment(path, *packages):
+    build = subprocess.run([os.path.join(HERE, "build.sh"), path, *packages], stdout=subprocess.PIPE, text=True)
+    if build.returncode:
+        sys.exit(build.returncode)
+    return build.stdout.strip()
+
+
+def numpy_tests(path, arguments):
+    python = environment(path, "hypothesis", "pytest-timeout")
+    plugins = os.path.join(path, "plugins")
+    os.makedirs(plugins, exist_ok=True)
+    with open(os.path.join(plugins, "folioswap_plugin.py"), "w") as file:
+        file.write(textwrap.dedent(PLUGIN))
+    return subprocess.run(
+        [python, "-m", "pytest", "-q", "--pyargs", "numpy", "-m", "not slow", "-p", "folioswap_plugin", "-p", "no:cacheprovider",
+         "--timeout", "120", "-rfE", "--tb=short", *arguments],
+        env={**os.environ, "PYTHONPATH": plugins},
+        cwd=path,
+    ).returncode
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("which", nargs="?", choices=["numpy", "libraries", "all"], default="all")
+    parser.add_argument("--environment", default=os.path.join(TARGET, "python-long"))
+    options, arguments = parser.parse_known_args()
+    status, path = 0, os.path.abspath(options.environment)
+    if options.which != "numpy":
+        status |= subprocess.run([environment(path, "pandas", "scikit-learn"), "-c", LIBRARIES]).returncode
+    if options.which != "libraries":
+        status |= numpy_tests(path, arguments)
+    sys.exit(status)
+
+
+if __name__ == "__main__":
+    main()
