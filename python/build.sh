@@ -4,9 +4,10 @@
 #
 #   python/build.sh DIRECTORY [PACKAGE...]      PACKAGEs besides: pandas, scikit-learn, ...
 set -euo pipefail
-cd "$(dirname "$0")/.."
-directory=$1
+directory=$(realpath -m "$1")
 shift
+cd "$(dirname "$0")/.."
+export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/target}
 python=
 for candidate in "${PYTHON:-python3}" /usr/bin/python3; do
     if "$candidate" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then

@@ -8,9 +8,9 @@
 * kernel zram: plain NumPy in a memory cgroup, zram with LZ4 as swap, which the kernel does not charge to the group
 * memmap: numpy.memmap on disk in the same memory cgroup, whose page cache the kernel does charge
 * allocator: folioswap.numpy_allocator; the limit holds for the arrays, compressed store and tables
-* run: `folioswap run python`; the limit holds for everything, store and interpreter included
+* run: `folioswap run --memory-scope resident python`: as under the kernel, what is resident of everything, and not the compressed store
 
-The limit is a quarter of what the job's arrays take; where it holds for the interpreter too, what that takes after `import numpy` is added.
+The limit is a quarter of what the job's arrays take; where it holds for the interpreter too, its own anonymous memory after `import numpy` is added.
 Runs with python's folioswap package (python/build.sh) and with the command (cargo build --release -p folioswap-cli).
 """
 
@@ -144,7 +144,7 @@ def measure(name, way, options, baseline):
     whole = limit + baseline
     command = [sys.executable, __file__, "--job", name, way, str(limit)]
     if way == "run":
-        command = [options.folioswap, "run", "--memory", str(whole), "--", *command]
+        command = [options.folioswap, "run", "--memory", str(whole), "--memory-scope", "resident", "--", *command]
     zram = Zram(4 * NEED) if way == "kernel zram" else None
     group = Groups(whole if way in ("kernel zram", "memmap") else None)
     peak, stop = [0], threading.Event()
@@ -176,7 +176,7 @@ def measure(name, way, options, baseline):
 
 
 def baseline_bytes():
-    program = "import numpy, numpy.fft; print([l for l in open('/proc/self/status') if l.startswith('VmRSS')][0].split()[1])"
+    program = "import numpy, numpy.fft; print([l for l in open('/proc/self/status') if l.startswith('RssAnon')][0].split()[1])"
     return int(subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout) * 1024
 
 

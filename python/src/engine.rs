@@ -12,7 +12,7 @@ use pyo3::types::{PyCapsule, PyDict};
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// What a swap was made from, so that a forked child can make one like it.
 pub(crate) struct Recipe {
@@ -60,11 +60,19 @@ impl Managed {
 /// All that live.
 static ALL: Mutex<Vec<Weak<Managed>>> = Mutex::new(Vec::new());
 
+/// The lock of the list of all. Taken before that of any heap.
+pub(crate) type AllLocked = MutexGuard<'static, Vec<Weak<Managed>>>;
+
 /// All that live now.
 pub(crate) fn all() -> Vec<Arc<Managed>> {
+    lock_all().0
+}
+
+/// The same, and nobody changes the list, or holds its lock, until the guard is dropped.
+pub(crate) fn lock_all() -> (Vec<Arc<Managed>>, AllLocked) {
     let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
     all.retain(|managed| managed.strong_count() > 0);
-    all.iter().filter_map(Weak::upgrade).collect()
+    (all.iter().filter_map(Weak::upgrade).collect(), all)
 }
 
 /// Sizes as Python gives them.

@@ -1,6 +1,6 @@
 //! Around fork(2), by `os.register_at_fork`: a child gets a copy of what is managed.
 
-use crate::engine::{Managed, all};
+use crate::engine::{AllLocked, Managed, lock_all};
 use folioswap_heap::{Heap, Receiver, Sender};
 use pyo3::exceptions::PyRuntimeWarning;
 use pyo3::prelude::*;
@@ -25,6 +25,8 @@ struct Pending {
 }
 
 thread_local! {
+    /// Held over fork(2), so that the child does not find it locked by a thread that it does not have.
+    static LOCKED: RefCell<Option<AllLocked>> = const { RefCell::new(None) };
     /// All hooks run in the thread that forks, which is the one that the child has.
     static PENDING: RefCell<Vec<Pending>> = const { RefCell::new(Vec::new()) };
 }
@@ -37,8 +39,10 @@ fn warn(py: Python<'_>, text: &str) -> PyResult<()> {
 /// Before: holds the heaps' locks.
 #[pyfunction]
 pub(crate) fn before_fork(py: Python<'_>) -> PyResult<()> {
-    for managed in all() {
-        if managed.recipe.fork == Policy::Leave || !managed.heap.is_at_home() {
+    let (all, locked) = lock_all();
+    LOCKED.set(Some(locked));
+    for managed in all {
+        if !managed.heap.is_at_home() {
             continue;
         }
         let heap: *const Heap = &raw const managed.heap;
@@ -58,9 +62,14 @@ pub(crate) fn before_fork(py: Python<'_>) -> PyResult<()> {
 /// After, in the parent: sends, and waits. The interpreter's lock is kept, so that no other thread's Python code changes what is sent.
 #[pyfunction]
 pub(crate) fn after_fork_in_parent() {
+    LOCKED.take();
     for Pending { sender, receiver, managed } in PENDING.take() {
-        // An error is the child's end, or that there is none; it says so itself.
-        let _ = sender.send(receiver);
+        if managed.recipe.fork == Policy::Copy {
+            // An error is the child's end, or that there is none; it says so itself.
+            let _ = sender.send(receiver);
+        } else {
+            drop(sender);
+        }
         drop(managed);
     }
 }
@@ -68,7 +77,12 @@ pub(crate) fn after_fork_in_parent() {
 /// After, in the child: makes a swap of its own, and takes what comes.
 #[pyfunction]
 pub(crate) fn after_fork_in_child(py: Python<'_>) -> PyResult<()> {
+    LOCKED.take();
     for Pending { sender, receiver, managed } in PENDING.take() {
+        if managed.recipe.fork == Policy::Leave {
+            drop(sender);
+            continue;
+        }
         if let Err(error) = receiver.receive(sender, || managed.recipe.make()) {
             warn(
                 py,

@@ -11,16 +11,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// What a program says of a range.
+// Advice: the range is not needed for long, its pages leave now.
 #define FOLIOSWAP_PAGE_OUT 1
 
-// It leaves before anything else when memory is short.
+// Advice: it leaves before anything else when memory is short.
 #define FOLIOSWAP_COLD 2
 
-// It is brought back now, in order, as far as there is room.
+// Advice: it is brought back now, in order, as far as there is room.
 #define FOLIOSWAP_WILL_NEED 3
 
-// It is brought back now, ready to be written, whether there is room or not; it may leave again.
+// Advice: it is brought back now, ready to be written, whether there is room or not; it may leave again.
 #define FOLIOSWAP_POPULATE 4
 
 // The least limit in bytes.

@@ -1,4 +1,8 @@
 //! Pieces hold what was written to them, under a limit, freed and used again, and in a forked child.
+#![allow(
+    clippy::undocumented_unsafe_blocks,
+    reason = "each test uses the pieces that it has made, and no others"
+)]
 
 use folioswap::Swap;
 use folioswap_heap::{Fill, Heap, PAGE, Sender};
@@ -40,7 +44,7 @@ fn pieces_of_any_size_keep_what_was_written() {
             continue;
         }
         let bytes = (PAGE << (random % 11)) + random as usize / 16 % 5000;
-        let zero = random / 4096 % 2 == 0;
+        let zero = (random / 4096).is_multiple_of(2);
         let piece = heap.allocate(bytes, if zero { Fill::Zero } else { Fill::Any }).unwrap();
         unsafe {
             if zero {
