@@ -5,8 +5,9 @@
 
 use crate::next;
 use crate::start::engine;
+use core::arch::asm;
 use core::ffi::{c_int, c_void};
-use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use folioswap_pager::announce::Intent;
 use folioswap_pager::sys;
 
@@ -53,8 +54,9 @@ extern "C" fn launch(argument: *mut c_void) -> *mut c_void {
         // A fork that did not know of this range yet may have protected it: what the kernel writes at the thread's end is
         // written to before.
         for place in [control_block, control_block + CONTROL_BLOCK_BYTES - 1] {
+            // One instruction, since the compiler may leave out an atomic access that changes nothing.
             // SAFETY: the control block is mapped for the life of the thread; or with 0 changes nothing, whoever writes there.
-            unsafe { AtomicU8::from_ptr(place as *mut u8) }.fetch_or(0, Relaxed);
+            unsafe { asm!("lock or byte ptr [{}], 0", in(reg) place, options(nostack)) };
         }
     }
     start(argument)
