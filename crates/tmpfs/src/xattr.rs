@@ -16,7 +16,9 @@ pub enum SetMode {
 
 /// Name and value of each.
 #[derive(Debug, Default)]
-pub struct Xattrs(Option<Box<BTreeMap<Box<[u8]>, Box<[u8]>>>>);
+pub struct Xattrs(Option<Box<Map>>);
+
+type Map = BTreeMap<Box<[u8]>, Box<[u8]>>;
 
 const CAPABILITIES: &[u8] = b"security.capability";
 
