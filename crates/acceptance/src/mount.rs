@@ -145,7 +145,10 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        self.signal(libc::SIGTERM);
+        // Who was waited for has no number any more, which may be somebody else's by now.
+        if matches!(self.daemon.try_wait(), Ok(None)) {
+            self.signal(libc::SIGTERM);
+        }
         let start = Instant::now();
         while matches!(self.daemon.try_wait(), Ok(None)) && start.elapsed() < PATIENCE / 4 {
             std::thread::sleep(Duration::from_millis(5));

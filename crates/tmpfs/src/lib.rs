@@ -10,6 +10,7 @@
 //! Start reading at [`mount`]; `docs/tmpfs.md` says which of the kernel's ways are used, and why.
 
 mod account;
+mod answers;
 mod contents;
 mod inode;
 mod kernel_cache;

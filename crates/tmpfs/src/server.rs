@@ -1,7 +1,8 @@
 //! The requests of the kernel: each is answered from the file system behind it. Names and directories are here; what concerns contents is in
-//! [`crate::io`].
+//! [`crate::contents`].
 
 use crate::{
+    answers::{fuse, node, nothing, reply_xattr, time},
     contents::{self, errno},
     inode::{Content, Inode},
     kernel_cache::KernelCache,
@@ -60,11 +61,6 @@ enum Opens {
     Silent,
 }
 
-/// For fuser.
-fn fuse(error: Errno) -> fuser::Errno {
-    fuser::Errno::from_i32(error.raw_os_error())
-}
-
 /// Answers with an error when there is one.
 macro_rules! answer {
     ($reply:expr, $result:expr) => {
@@ -115,33 +111,6 @@ impl Server {
         if inode.state().drop_privileges(inode.kind()) {
             self.cache().refresh_attributes(inode.number);
         }
-    }
-}
-
-/// The content of a new node of this type.
-fn node(mode: u32, device: u32) -> Result<NewContent, Errno> {
-    Ok(match mode & libc::S_IFMT {
-        libc::S_IFREG | 0 => NewContent::File,
-        libc::S_IFIFO => NewContent::Node(FileType::NamedPipe, 0),
-        libc::S_IFSOCK => NewContent::Node(FileType::Socket, 0),
-        libc::S_IFCHR => NewContent::Node(FileType::CharDevice, device),
-        libc::S_IFBLK => NewContent::Node(FileType::BlockDevice, device),
-        _ => return Err(Errno::INVAL),
-    })
-}
-
-/// A time as the caller gave it. What lies before 1970 comes from fuser with its fraction counted the wrong way: seconds are negative,
-/// nanoseconds always count forward.
-fn time(time: TimeOrNow) -> SystemTime {
-    match time {
-        TimeOrNow::Now => SystemTime::now(),
-        TimeOrNow::SpecificTime(time) => match SystemTime::UNIX_EPOCH.duration_since(time) {
-            Ok(before) => SystemTime::UNIX_EPOCH
-                .checked_sub(Duration::from_secs(before.as_secs()))
-                .and_then(|time| time.checked_add(Duration::from_nanos(before.subsec_nanos().into())))
-                .unwrap_or(time),
-            Err(_) => time,
-        },
     }
 }
 
@@ -639,36 +608,5 @@ impl Filesystem for Server {
         answer!(reply, state.xattrs.remove(name.as_bytes()));
         state.touch_attributes();
         reply.ok();
-    }
-}
-
-/// Value, or size of it where 0 bytes are asked for.
-fn reply_xattr(value: &[u8], size: u32, reply: ReplyXattr) {
-    match size {
-        0 => reply.size(value.len() as u32),
-        size if value.len() <= size as usize => reply.data(value),
-        _ => reply.error(fuse(Errno::RANGE)),
-    }
-}
-
-/// Attributes of number 0: there is no such name.
-fn nothing() -> fuser::FileAttr {
-    let time = SystemTime::UNIX_EPOCH;
-    fuser::FileAttr {
-        ino: INodeNo(0),
-        size: 0,
-        blocks: 0,
-        atime: time,
-        mtime: time,
-        ctime: time,
-        crtime: time,
-        kind: FileType::RegularFile,
-        perm: 0,
-        nlink: 0,
-        uid: 0,
-        gid: 0,
-        rdev: 0,
-        blksize: 0,
-        flags: 0,
     }
 }

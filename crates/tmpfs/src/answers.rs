@@ -1,0 +1,69 @@
+//! What requests say and answers are made of.
+
+use crate::tmpfs::NewContent;
+use fuser::{FileType, INodeNo, ReplyXattr, TimeOrNow};
+use rustix::io::Errno;
+use std::time::{Duration, SystemTime};
+
+/// For fuser.
+pub fn fuse(error: Errno) -> fuser::Errno {
+    fuser::Errno::from_i32(error.raw_os_error())
+}
+
+/// The content of a new node of this type.
+pub fn node(mode: u32, device: u32) -> Result<NewContent, Errno> {
+    Ok(match mode & libc::S_IFMT {
+        libc::S_IFREG | 0 => NewContent::File,
+        libc::S_IFIFO => NewContent::Node(FileType::NamedPipe, 0),
+        libc::S_IFSOCK => NewContent::Node(FileType::Socket, 0),
+        libc::S_IFCHR => NewContent::Node(FileType::CharDevice, device),
+        libc::S_IFBLK => NewContent::Node(FileType::BlockDevice, device),
+        _ => return Err(Errno::INVAL),
+    })
+}
+
+/// A time as the caller gave it. What lies before 1970 comes from fuser with its fraction counted the wrong way: seconds are negative,
+/// nanoseconds always count forward.
+pub fn time(time: TimeOrNow) -> SystemTime {
+    match time {
+        TimeOrNow::Now => SystemTime::now(),
+        TimeOrNow::SpecificTime(time) => match SystemTime::UNIX_EPOCH.duration_since(time) {
+            Ok(before) => SystemTime::UNIX_EPOCH
+                .checked_sub(Duration::from_secs(before.as_secs()))
+                .and_then(|time| time.checked_add(Duration::from_nanos(before.subsec_nanos().into())))
+                .unwrap_or(time),
+            Err(_) => time,
+        },
+    }
+}
+
+/// Value, or size of it where 0 bytes are asked for.
+pub fn reply_xattr(value: &[u8], size: u32, reply: ReplyXattr) {
+    match size {
+        0 => reply.size(value.len() as u32),
+        size if value.len() <= size as usize => reply.data(value),
+        _ => reply.error(fuse(Errno::RANGE)),
+    }
+}
+
+/// Attributes of number 0: there is no such name.
+pub fn nothing() -> fuser::FileAttr {
+    let time = SystemTime::UNIX_EPOCH;
+    fuser::FileAttr {
+        ino: INodeNo(0),
+        size: 0,
+        blocks: 0,
+        atime: time,
+        mtime: time,
+        ctime: time,
+        crtime: time,
+        kind: FileType::RegularFile,
+        perm: 0,
+        nlink: 0,
+        uid: 0,
+        gid: 0,
+        rdev: 0,
+        blksize: 0,
+        flags: 0,
+    }
+}
