@@ -84,14 +84,14 @@ def environment(path, *packages):
     return build.stdout.strip()
 
 
-def numpy_tests(path, arguments):
+def numpy_tests(path, packages, arguments):
     python = environment(path, "hypothesis", "pytest-timeout")
     plugins = os.path.join(path, "plugins")
     os.makedirs(plugins, exist_ok=True)
     with open(os.path.join(plugins, "folioswap_plugin.py"), "w") as file:
         file.write(textwrap.dedent(PLUGIN))
     return subprocess.run(
-        [python, "-m", "pytest", "-q", "--pyargs", "numpy", "-m", "not slow", "-p", "folioswap_plugin", "-p", "no:cacheprovider",
+        [python, "-m", "pytest", "-q", "--pyargs", *packages, "-m", "not slow", "-p", "folioswap_plugin", "-p", "no:cacheprovider",
          "--timeout", "120", "-rfE", "--tb=short", *arguments],
         env={**os.environ, "PYTHONPATH": plugins},
         cwd=path,
@@ -102,12 +102,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("which", nargs="?", choices=["numpy", "libraries", "all"], default="all")
     parser.add_argument("--environment", default=os.path.join(TARGET, "python-long"))
+    parser.add_argument("--packages", nargs="+", default=["numpy"], help="parts of NumPy's tests, such as numpy._core numpy.fft")
     options, arguments = parser.parse_known_args()
     status, path = 0, os.path.abspath(options.environment)
     if options.which != "numpy":
         status |= subprocess.run([environment(path, "pandas", "scikit-learn"), "-c", LIBRARIES]).returncode
     if options.which != "libraries":
-        status |= numpy_tests(path, arguments)
+        status |= numpy_tests(path, options.packages, arguments)
     sys.exit(status)
 
 
