@@ -22,7 +22,7 @@ TARGET = os.environ.get("CARGO_TARGET_DIR", os.path.join(HERE, "..", "target"))
 PLUGIN = '''
 import folioswap
 
-limit = folioswap.limit("8M")
+limit = folioswap.limit("24M")
 folioswap._folioswap.set_handler(limit._engine.handler())
 handler = folioswap._folioswap.get_handler()
 
@@ -39,11 +39,11 @@ def pytest_unconfigure(config):
 # Something that is always larger than the limit: what the tests make pushes it out, and it comes back.
 import numpy
 
-ballast = numpy.arange(3 << 20)
+ballast = numpy.arange(6 << 20)
 
 
 def pytest_runtest_teardown(item):
-    assert ballast[-1] == (3 << 20) - 1 and ballast[:: 1 << 14].sum() == numpy.arange(0, 3 << 20, 1 << 14).sum()
+    assert ballast[-1] == (6 << 20) - 1 and ballast[:: 1 << 14].sum() == numpy.arange(0, 6 << 20, 1 << 14).sum()
 '''
 
 LIBRARIES = """
