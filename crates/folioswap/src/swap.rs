@@ -42,7 +42,7 @@ pub enum FaultMode {
     /// A thread of the engine serves them. System calls on memory that is away wait for it too (but see [`Swap::serves_system_calls`]).
     #[default]
     HandlerThreads,
-    /// The thread that faults serves them itself, in a handler of SIGBUS: no other thread has to be woken, so a fault takes about half as long.
+    /// The thread that faults serves them itself, in a handler of SIGBUS: no other thread has to be woken, so a fault takes some six tenths of the time.
     /// Only in a swap that was made for it ([`SwapBuilder::sigbus`]).
     ///
     /// * A system call on memory that is away fails with EFAULT, and a read(2) may be short: [`Region::pin`] before it.
@@ -334,7 +334,7 @@ impl Swap {
     }
 
     /// Makes a region of `bytes` (rounded up to pages), all zero. It takes memory only where it is touched. Cost: a few system calls, and
-    /// some tens of microseconds until the engine looks after it.
+    /// a wait until the evictor has noted it.
     ///
     /// # Errors
     /// [`Error::ZeroSize`], [`Error::TooLarge`], [`Error::Closed`], [`Error::Forked`]; [`Error::System`] where the system has no address space

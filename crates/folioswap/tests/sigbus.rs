@@ -92,6 +92,19 @@ fn threads_that_fault_at_once_lose_nothing() {
     is_sound(&swap);
 }
 
+/// What the documentation says of the stack that a fault takes, and what the test itself needs.
+#[test]
+fn a_thread_with_a_small_stack_serves_its_faults() {
+    let swap = swap("8M");
+    let mut region = swap.region_with("24M", FaultMode::Sigbus).unwrap();
+    fill(region.as_mut_slice(), 21);
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size((64 + 16) << 10);
+        thread.spawn_scoped(scope, || check(region.as_slice(), 21)).unwrap().join().unwrap();
+    });
+    is_sound(&swap);
+}
+
 #[test]
 fn system_calls_need_what_is_pinned() {
     let swap = swap("32M");

@@ -52,8 +52,8 @@ const COUNT_NS: u64 = 200_000_000;
 const COUNT_PACE: u64 = 50;
 
 impl Engine {
-    /// Has the evictor follow a command for the whole pages of `start..end`, and waits until it did: some tens of microseconds, or as long as
-    /// a batch takes. Any thread of the embedder.
+    /// Has the evictor follow a command for the whole pages of `start..end`, and waits until it did: until its present
+    /// batch is over. Any thread of the embedder.
     ///
     /// # Errors
     /// Of [`Command::Manage`]: NOMEM, where the system allows no further mapping, or 16384 ranges are managed; BUSY, where another userfaultfd
