@@ -22,7 +22,7 @@ TARGET = os.environ.get("CARGO_TARGET_DIR", os.path.join(HERE, "..", "target"))
 PLUGIN = '''
 import folioswap
 
-limit = folioswap.limit("8M")
+limit = folioswap.limit("24M")
 folioswap._folioswap.set_handler(limit._engine.handler())
 handler = folioswap._folioswap.get_handler()
 
@@ -39,11 +39,11 @@ def pytest_unconfigure(config):
 # Something that is always larger than the limit: what the tests make pushes it out, and it comes back.
 import numpy
 
-ballast = numpy.arange(3 << 20)
+ballast = numpy.arange(6 << 20)
 
 
 def pytest_runtest_teardown(item):
-    assert ballast[-1] == (3 << 20) - 1 and ballast[:: 1 << 14].sum() == numpy.arange(0, 3 << 20, 1 << 14).sum()
+    assert ballast[-1] == (6 << 20) - 1 and ballast[:: 1 << 14].sum() == numpy.arange(0, 6 << 20, 1 << 14).sum()
 '''
 
 LIBRARIES = """
@@ -84,14 +84,14 @@ def environment(path, *packages):
     return build.stdout.strip()
 
 
-def numpy_tests(path, arguments):
+def numpy_tests(path, packages, arguments):
     python = environment(path, "hypothesis", "pytest-timeout")
     plugins = os.path.join(path, "plugins")
     os.makedirs(plugins, exist_ok=True)
     with open(os.path.join(plugins, "folioswap_plugin.py"), "w") as file:
         file.write(textwrap.dedent(PLUGIN))
     return subprocess.run(
-        [python, "-m", "pytest", "-q", "--pyargs", "numpy", "-m", "not slow", "-p", "folioswap_plugin", "-p", "no:cacheprovider",
+        [python, "-m", "pytest", "-q", "--pyargs", *packages, "-m", "not slow", "-p", "folioswap_plugin", "-p", "no:cacheprovider",
          "--timeout", "120", "-rfE", "--tb=short", *arguments],
         env={**os.environ, "PYTHONPATH": plugins},
         cwd=path,
@@ -102,12 +102,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("which", nargs="?", choices=["numpy", "libraries", "all"], default="all")
     parser.add_argument("--environment", default=os.path.join(TARGET, "python-long"))
+    parser.add_argument("--packages", nargs="+", default=["numpy"], help="parts of NumPy's tests, such as numpy._core numpy.fft")
     options, arguments = parser.parse_known_args()
     status, path = 0, os.path.abspath(options.environment)
     if options.which != "numpy":
         status |= subprocess.run([environment(path, "pandas", "scikit-learn"), "-c", LIBRARIES]).returncode
     if options.which != "libraries":
-        status |= numpy_tests(path, arguments)
+        status |= numpy_tests(path, options.packages, arguments)
     sys.exit(status)
 
 
