@@ -242,9 +242,7 @@ impl<V: Variant> ObjectOf<V> {
             count(&space.counters.swap_ra_hit);
             space.readahead_hit(entry);
         }
-        if !folio.has(flag::LISTED) {
-            space.lru.add(&space.folios, frame);
-        }
+        space.lru.add(&space.folios, frame);
         count(&space.counters.swapins);
         count_order(&space.counters.swpin, order);
         Ok(Held::new(space, frame, start, Hold::Exclusive))
