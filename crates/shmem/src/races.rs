@@ -423,6 +423,43 @@ fn what_is_damaged_on_the_file_is_named_and_nothing_else_is_lost() {
     assert!(counts.swap_ra > 0 && counts.swap_ra_hit > 0, "{counts:?}");
 }
 
+/// Without memory for a run of pages, each page is read alone: nothing is lost for that.
+#[test]
+fn without_memory_to_read_a_run_the_pages_come_back_one_by_one() {
+    let file = crate::options::SwapFile { directory: "/var/tmp".into(), max: Some(64 << 20) };
+    let options = Options { swap_file: Some(file), ..Options::within(32 << 20) };
+    let space = ShmemSpace::with(options, Background::Nobody).unwrap();
+    let object = Arc::new(ObjectOf::<Interrupted<Current>>::new(&space, HugePolicy::Always));
+    let bytes: Vec<u8> = (0..PAGES).flat_map(page_of).collect();
+    object.write(0, &bytes).unwrap();
+    out(&object, 0, Afterwards::Freed);
+    assert_eq!(space.demote(), PAGES);
+    crate::swap::NO_MEMORY_FOR_RUNS.set(true);
+    all_pages_are_right(&object);
+    crate::swap::NO_MEMORY_FOR_RUNS.set(false);
+    let counts = space.counters.now();
+    assert!(counts.poisoned == 0 && counts.swap_ra > 0, "{counts:?}");
+}
+
+/// Race 3 where there is no room to bring the page back: what was cut off needs none, so that is no error.
+#[test]
+fn no_room_for_a_page_that_is_gone_is_no_error() {
+    let object = object::<Current>();
+    let space = &object.space;
+    object.set_size(PAGE as u64).unwrap();
+    out(&object, 0, Afterwards::Freed);
+    let mut taken = Vec::new();
+    while space.used() <= 2 * space.limit() {
+        taken.push(space.frames.take(&space.folios, Order::MAX).unwrap());
+    }
+    assert_eq!(attempt(&object, 0), Err(Some(ShmemError::NoSpace)), "as long as it is there");
+    let other = object.clone();
+    interrupt(Step::Missed, move || other.set_size(0).unwrap());
+    assert_eq!(attempt(&object, 0), Err(None), "begin again");
+    nothing_is_left_to_happen();
+    taken.into_iter().for_each(|frame| space.frames.free(&space.folios, frame, Order::MAX));
+}
+
 /// Race 8, write-back fails, and meanwhile a part of the range was cut off: what is left takes its place again, page by page.
 #[test]
 fn write_back_fails_while_a_part_is_truncated() {
