@@ -30,7 +30,8 @@ impl<M: Memory + PageMemory> Space<'_, M> {
     }
 
     /// Moves the bytes of these entries from the compressed store to consecutive slots of one of `devices`; returns how many
-    /// were moved. An entry that was freed, or is being read or freed just now, is passed over. None may become another page's meanwhile: the caller is the
+    /// were moved. An entry that was freed, or is being read or freed just now, is passed over; one that cannot be read too, and counts as
+    /// stored just now. None may become another page's meanwhile: the caller is the
     /// only one that allocates entries, or holds a count of each ([`Space::duplicate`]). `pages` is page aligned, `decoder` the calling
     /// thread's.
     ///
@@ -49,10 +50,13 @@ impl<M: Memory + PageMemory> Space<'_, M> {
             let Some(beside) = entry.and_then(|entry| self.beside(entry)) else { continue };
             let Some(location) = beside.location.try_lock() else { continue };
             let check = beside.check.load(Relaxed);
-            if matches!(Place::unpack(location, check), Some(Place::Zram { .. }))
-                && self.read_place(location, check, decoder, page).is_ok()
-            {
-                olds[index] = location;
+            if matches!(Place::unpack(location, check), Some(Place::Zram { .. })) {
+                if self.read_place(location, check, decoder, page).is_ok() {
+                    olds[index] = location;
+                } else {
+                    // It stays for ever: as the oldest it would hide all others from who moves the oldest.
+                    self.rejuvenate(beside);
+                }
             }
             beside.location.unlock_with(location);
         }

@@ -10,12 +10,32 @@ use folioswap_group::devices::{DeviceDescription, DeviceIo, DeviceKind};
 use folioswap_slots::{DeviceId, DeviceMask, FolioId, Order, Shadow, SwapEntry};
 use std::alloc::{Layout, alloc_zeroed};
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 /// The heap, and how many bytes were given back.
 #[derive(Default)]
 struct Heap {
     given_back: AtomicUsize,
+    /// Start and length of what the compressed store has.
+    mapped: Mutex<Vec<(usize, usize)>>,
+}
+
+impl Heap {
+    /// Changes a byte of this page where it is stored. Nobody else may be at work.
+    fn damage(&self, page: &Page) {
+        // Random bytes are stored as they are.
+        let bytes = &page[1024..1056];
+        for &(start, len) in &*self.mapped.lock().unwrap() {
+            // SAFETY: mapped by `map`, never freed, and used by nobody else just now.
+            let memory = unsafe { std::slice::from_raw_parts_mut(start as *mut u8, len) };
+            if let Some(at) = memory.windows(bytes.len()).position(|found| found == bytes) {
+                memory[at] ^= 1;
+                return;
+            }
+        }
+        panic!("the page is not in the store");
+    }
 }
 
 fn zeroed(bytes: usize, align: usize) -> Option<NonNull<u8>> {
@@ -32,7 +52,9 @@ impl Memory for Heap {
 // SAFETY: zeroed memory that is never freed; what is given back is cleared, so that a late reader would notice.
 unsafe impl PageMemory for Heap {
     fn map(&self, bytes: usize) -> Option<NonNull<u8>> {
-        zeroed(bytes, 2 << 20)
+        let start = zeroed(bytes, 2 << 20)?;
+        self.mapped.lock().unwrap().push((start.as_ptr() as usize, bytes));
+        Some(start)
     }
     unsafe fn give_back(&self, start: NonNull<u8>, bytes: usize) {
         self.given_back.fetch_add(bytes, Relaxed);
@@ -279,6 +301,35 @@ fn with_file(heap: &Heap) -> (Space<'_, Heap>, OwnedFd, Vec<SwapEntry>) {
     assert_eq!(space.file_space().add((0..CLUSTERS).map(|number| (number, FILE))), CLUSTERS as usize);
     let entries = filled(&space);
     (space, file, entries)
+}
+
+/// What cannot be read stays where it is; it does not stay the oldest, or nothing younger would ever be found.
+#[test]
+fn what_is_damaged_does_not_stay_the_oldest() {
+    let heap = Heap::default();
+    let (space, _file, entries) = with_file(&heap);
+    let oldest = space.ages().oldest().unwrap();
+    let is_oldest = |entry: &&SwapEntry| space.generation(**entry) == Some(oldest);
+    heap.damage(&page(0));
+    assert_eq!(space.generation(entries[0]), Some(oldest));
+    let (mut run, mut decoder) = (Box::new(Run([[0; 4096]; 64])), Decoder::new());
+    let all: Vec<_> = entries.iter().filter(is_oldest).copied().map(Some).collect();
+    let mut moved = 0;
+    for part in all.chunks(64) {
+        moved += space.demote_run(part, &mut decoder, &mut run.0[..part.len()], DeviceMask::ALL).unwrap();
+    }
+    assert_eq!(moved, all.len() as u64 - 1, "the damaged one alone stays");
+    assert!(space.file_slot(entries[0]).is_none());
+    let next = space.ages().oldest().unwrap();
+    assert!(oldest.is_older_than(next), "the next generation is the oldest now");
+    assert!(next.is_older_than(space.generation(entries[0]).unwrap()));
+    assert_eq!(space.ages().total(), PAGES - moved);
+    assert!(
+        space.read(entries[0], &mut decoder, &mut run.0[0], Movers::Running).is_err(),
+        "and it is still told"
+    );
+    entries.iter().for_each(|&entry| space.put(entry, 1));
+    assert_eq!(space.ages().total(), 0);
 }
 
 #[test]

@@ -53,10 +53,13 @@ impl Lru {
         self.folios.load(Relaxed)
     }
 
-    /// Puts a folio at the head of its list. The caller holds it exclusively.
+    /// Puts a folio at the head of its list, unless it is on one. The caller holds it exclusively.
     pub(crate) fn add(&self, folios: &Folios, frame: u32) {
         let mut lists = lock(&self.lists);
-        self.link(&mut lists, folios, frame);
+        // Only the lists' lock says whether it is on one: [`Lru::coldest`] moves folios that it does not hold.
+        if !folios.of(frame).has(flag::LISTED) {
+            self.link(&mut lists, folios, frame);
+        }
     }
 
     /// Takes a folio off, if it is on a list. The caller holds it exclusively.
@@ -130,5 +133,29 @@ impl Lru {
         folio.clear(flag::LISTED);
         self.folios.fetch_sub(1, Relaxed);
         self.pages[list].fetch_sub(folio.order().slots().into(), Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use folioswap_slots::Order;
+
+    #[test]
+    fn a_folio_is_on_a_list_once_however_often_it_is_added() {
+        let (folios, lru) = (Folios::new(512).unwrap(), Lru::new());
+        for frame in [1, 2, 3, 2, 1, 3, 3] {
+            folios.lock(frame);
+            if !folios.of(frame).has(flag::LISTED) {
+                folios.of(frame).begin(Order::ZERO, 0);
+            }
+            lru.add(&folios, frame);
+            folios.unlock(frame);
+        }
+        assert_eq!(lru.folios(), 3);
+        for frame in [1, 2, 3] {
+            assert_eq!(lru.coldest(&folios, 4), Coldest::Folio(frame));
+        }
+        assert_eq!((lru.coldest(&folios, 4), lru.folios()), (Coldest::None, 0));
     }
 }

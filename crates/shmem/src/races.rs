@@ -423,6 +423,43 @@ fn what_is_damaged_on_the_file_is_named_and_nothing_else_is_lost() {
     assert!(counts.swap_ra > 0 && counts.swap_ra_hit > 0, "{counts:?}");
 }
 
+/// Without memory for a run of pages, each page is read alone: nothing is lost for that.
+#[test]
+fn without_memory_to_read_a_run_the_pages_come_back_one_by_one() {
+    let file = crate::options::SwapFile { directory: "/var/tmp".into(), max: Some(64 << 20) };
+    let options = Options { swap_file: Some(file), ..Options::within(32 << 20) };
+    let space = ShmemSpace::with(options, Background::Nobody).unwrap();
+    let object = Arc::new(ObjectOf::<Interrupted<Current>>::new(&space, HugePolicy::Always));
+    let bytes: Vec<u8> = (0..PAGES).flat_map(page_of).collect();
+    object.write(0, &bytes).unwrap();
+    out(&object, 0, Afterwards::Freed);
+    assert_eq!(space.demote(), PAGES);
+    crate::swap::NO_MEMORY_FOR_RUNS.set(true);
+    all_pages_are_right(&object);
+    crate::swap::NO_MEMORY_FOR_RUNS.set(false);
+    let counts = space.counters.now();
+    assert!(counts.poisoned == 0 && counts.swap_ra > 0, "{counts:?}");
+}
+
+/// Race 3 where there is no room to bring the page back: what was cut off needs none, so that is no error.
+#[test]
+fn no_room_for_a_page_that_is_gone_is_no_error() {
+    let object = object::<Current>();
+    let space = &object.space;
+    object.set_size(PAGE as u64).unwrap();
+    out(&object, 0, Afterwards::Freed);
+    let mut taken = Vec::new();
+    while space.used() <= 2 * space.limit() {
+        taken.push(space.frames.take(&space.folios, Order::MAX).unwrap());
+    }
+    assert_eq!(attempt(&object, 0), Err(Some(ShmemError::NoSpace)), "as long as it is there");
+    let other = object.clone();
+    interrupt(Step::Missed, move || other.set_size(0).unwrap());
+    assert_eq!(attempt(&object, 0), Err(None), "begin again");
+    nothing_is_left_to_happen();
+    taken.into_iter().for_each(|frame| space.frames.free(&space.folios, frame, Order::MAX));
+}
+
 /// Race 8, write-back fails, and meanwhile a part of the range was cut off: what is left takes its place again, page by page.
 #[test]
 fn write_back_fails_while_a_part_is_truncated() {
@@ -459,6 +496,55 @@ fn write_back_fails_while_a_part_is_truncated() {
         assert_eq!(swap.slots().device_info(swap.device()).unwrap().inuse, 0);
         space.validate().unwrap();
     }
+}
+
+/// Race 8 with the object dropped: nothing but the swap-out keeps its map until write-back has failed.
+#[test]
+fn write_back_fails_while_the_object_is_dropped() {
+    let object = object::<Current>();
+    let space = object.space.clone();
+    let held = object.existing(0, Hold::Exclusive, 1).map_err(drop).unwrap().unwrap();
+    let order = held.order;
+    let frame = held.into_frame();
+    space.lru.remove(&space.folios, frame);
+    // As swap-out begins.
+    let owner = space.owner(frame).unwrap();
+    let weak = Arc::downgrade(&owner);
+    space.swap_list.add(&owner, PAGES);
+    let entry = space.take_slots(order, frame).unwrap();
+    space.folios.of(frame).set_entry(Some(entry));
+    owner.map.lock().store(0, order, Some(Item::Swap(entry)));
+    drop(object);
+    assert_eq!(weak.strong_count(), 1, "the swap-out alone has it");
+    assert!(space.put_back(&owner, frame, 0, order, entry).is_ok(), "no page is wanted any more");
+    assert!(!space.swap_list.has(&owner));
+    drop(owner);
+    assert!(weak.upgrade().is_none());
+    assert_eq!((space.frames.used_pages(), space.lru.folios()), (0, 0));
+    let swap = space.swap.space();
+    assert_eq!(swap.slots().device_info(swap.device()).unwrap().inuse, 0);
+    space.validate().unwrap();
+}
+
+/// What a write has already passed may be gone (a lost page was removed by another writer) when it makes a folio that reaches back to it.
+#[test]
+fn a_new_folio_that_reaches_back_behind_the_write_is_zeroed_there() {
+    let object = object::<Current>();
+    object.set_size(0).unwrap();
+    for index in [0, 1] {
+        object.write(index * PAGE as u64, &page_of(index)).unwrap();
+    }
+    out(&object, 1, Afterwards::Freed);
+    let other = object.clone();
+    interrupt(Step::Begun, move || other.remove_pages(0, 2));
+    let bytes = [page_of(2), page_of(3)].concat();
+    assert_eq!(object.write(0, &bytes), Ok(2 * PAGE));
+    nothing_is_left_to_happen();
+    assert_eq!(object.inner.map.get(0).unwrap().order.slots(), 2, "one folio for both");
+    let mut found = vec![1; 2 * PAGE];
+    object.read(0, &mut found).unwrap();
+    assert!(found[..PAGE].iter().all(|&byte| byte == 0), "nothing of what was in its memory before");
+    assert!(found[PAGE..] == page_of(3));
 }
 
 /// Race 13, a clean copy must go before the folio changes, and stays as long as it does not.

@@ -158,18 +158,22 @@ impl ShmemSpace {
                 }
                 continue;
             };
-            let (_, pages) = context.split();
-            let Some(pages) = Context::pages(pages, run) else { continue };
-            let mut entries = [None; RUN];
-            now.iter().zip(&mut entries).for_each(|(&(entry, _), into)| *into = Some(entry));
-            let mut good = [true; RUN];
-            // What fails is not up to date: who wants it reads it alone, and learns why.
-            space.read_run(&entries[..run], slot, pages, |bad, _| good[bad] = false);
-            for (step, &(_, frame)) in now.iter().enumerate() {
-                if good[step] {
+            let mut good = [false; RUN];
+            if let Some(pages) = Context::pages(context.split().1, run) {
+                let mut entries = [None; RUN];
+                now.iter().zip(&mut entries).for_each(|(&(entry, _), into)| *into = Some(entry));
+                good[..run].fill(true);
+                space.read_run(&entries[..run], slot, pages, |bad, _| good[bad] = false);
+                for (step, &(_, frame)) in now.iter().enumerate().filter(|&(step, _)| good[step]) {
                     let mut start = self.frames.address(frame).cast::<Page>();
                     // SAFETY: a page of our own folio, which is held.
                     *unsafe { start.as_mut() } = pages[step];
+                    self.folios.of(frame).set(flag::UPTODATE);
+                }
+            }
+            // What did not come along is tried alone, so that nothing is lost which could be read.
+            for (step, &(entry, frame)) in now.iter().enumerate() {
+                if !good[step] && self.read_pages(context, entry, frame, 1) {
                     self.folios.of(frame).set(flag::UPTODATE);
                 }
             }

@@ -101,7 +101,9 @@ impl ShmemSpace {
         entries.iter().flatten().for_each(|&entry| space.put(entry, 1));
         add(&self.counters.demoted, moved);
         let store = space.mm_stat();
-        if (store.mem_used_total - store.compr_data_size) * HOLES_SHARE > store.mem_used_total + (8 << 20) {
+        if store.mem_used_total.saturating_sub(store.compr_data_size) * HOLES_SHARE
+            > store.mem_used_total + (8 << 20)
+        {
             space.compact(COMPACTION_BUDGET);
         }
         moved

@@ -199,6 +199,16 @@ impl ShmemSpace {
         self.content.fetch_update(AcqRel, Relaxed, fits).map(|_| ()).map_err(|_| ShmemError::NoSpace)
     }
 
+    /// Could all pages of a range of bytes be there at once, with nothing else? Each is resident or has a slot.
+    pub(crate) fn check_range(&self, offset: u64, end: u64) -> Result<(), ShmemError> {
+        let page = PAGE as u64;
+        let space = self.swap.space();
+        let slots = space.slots().device_info(space.device()).map_or(0, |info| info.pages);
+        let most = self.content_max.min(slots.saturating_add(self.limit() / page));
+        let pages = end.div_ceil(page).saturating_sub(offset / page);
+        if pages > most { Err(ShmemError::NoSpace) } else { Ok(()) }
+    }
+
     pub(crate) fn uncharge_content(&self, pages: u64) {
         self.content.fetch_sub(pages, Relaxed);
     }

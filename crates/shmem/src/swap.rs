@@ -55,12 +55,22 @@ pub(crate) struct Context {
     pages: Option<Mapping>,
 }
 
+#[cfg(test)]
+std::thread_local! {
+    /// The system has no memory for [`Context::pages`], for tests of what happens then.
+    pub(crate) static NO_MEMORY_FOR_RUNS: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
 /// Pages of [`Context::pages`].
 pub(crate) const RUN: usize = 64;
 
 impl Context {
     /// Pages to read into or to write from in one go. `None`: the system has no memory.
     pub(crate) fn pages(pages: &mut Option<Mapping>, count: usize) -> Option<&mut [Page]> {
+        #[cfg(test)]
+        if NO_MEMORY_FOR_RUNS.get() {
+            return None;
+        }
         if pages.is_none() {
             *pages = Some(Mapping::new(RUN * PAGE, PAGE)?);
         }

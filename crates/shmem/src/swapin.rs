@@ -117,30 +117,44 @@ impl<V: Variant> ObjectOf<V> {
             count(&counters.pgmajfault);
         }
         V::at(Step::Missed);
-        let arrived = if !self.space.is_synchronous(entry) {
-            self.read_ahead(index, entry, order, wanted)?
-        } else if order == Order::ZERO {
-            self.space.read_directly(entry, order, Urgency::SwapIn)?
-        } else {
-            match self.read_large(entry, order) {
-                Ok(arrived) => arrived,
-                Err(Failed::Error(ShmemError::NoSpace)) => {
-                    count_order(&counters.swpin_fallback, order);
-                    V::at(Step::NoLargeFolio);
-                    match V::FALLBACK {
-                        Fallback::DirectOrderZero => {
-                            self.space.read_directly(entry, Order::ZERO, Urgency::SwapIn)?
-                        }
-                        Fallback::CachedReadahead => self.read_ahead(index, entry, order, wanted)?,
-                    }
-                }
-                Err(failed) => return Err(failed),
-            }
+        let arrived = match self.fetch(index, entry, order, wanted) {
+            // An error that this entry has caused is one for who asks only while the page is still there.
+            Err(Failed::Error(_)) if !self.is_still(index, entry) => return Err(Failed::Again),
+            arrived => arrived?,
         };
         if V::MAJOR_FAULT == MajorFault::ReadingStarts && matches!(arrived, Arrived::New(_)) {
             count(&counters.pgmajfault);
         }
         Ok(arrived)
+    }
+
+    /// Does the map have this entry for the page?
+    fn is_still(&self, index: u64, entry: SwapEntry) -> bool {
+        self.inner.map.get(index).is_some_and(|found| found.item == Item::Swap(entry))
+    }
+
+    /// Reads a folio with the page: as large as the entry, or a single page.
+    fn fetch(&self, index: u64, entry: SwapEntry, order: Order, wanted: u64) -> Result<Arrived, Failed> {
+        let counters = &self.space.counters;
+        if !self.space.is_synchronous(entry) {
+            self.read_ahead(index, entry, order, wanted)
+        } else if order == Order::ZERO {
+            self.space.read_directly(entry, order, Urgency::SwapIn)
+        } else {
+            match self.read_large(entry, order) {
+                Err(Failed::Error(ShmemError::NoSpace)) => {
+                    count_order(&counters.swpin_fallback, order);
+                    V::at(Step::NoLargeFolio);
+                    match V::FALLBACK {
+                        Fallback::DirectOrderZero => {
+                            self.space.read_directly(entry, Order::ZERO, Urgency::SwapIn)
+                        }
+                        Fallback::CachedReadahead => self.read_ahead(index, entry, order, wanted),
+                    }
+                }
+                arrived => arrived,
+            }
+        }
     }
 
     /// The one place where a large swap-in is refused: no large folio is to be had, a slot of the range is cached or the locations are
@@ -242,9 +256,7 @@ impl<V: Variant> ObjectOf<V> {
             count(&space.counters.swap_ra_hit);
             space.readahead_hit(entry);
         }
-        if !folio.has(flag::LISTED) {
-            space.lru.add(&space.folios, frame);
-        }
+        space.lru.add(&space.folios, frame);
         count(&space.counters.swapins);
         count_order(&space.counters.swpin, order);
         Ok(Held::new(space, frame, start, Hold::Exclusive))

@@ -14,6 +14,7 @@ use crate::word::Item;
 use folioswap_core::space::WriteError;
 use folioswap_devices::{IncompressiblePolicy, Page};
 use folioswap_slots::{AllocError, FolioId, Order, Shadow, SwapEntry};
+use std::sync::Arc;
 
 /// The bytes of a folio could not be stored anywhere.
 pub(crate) struct NotStored;
@@ -36,9 +37,11 @@ impl ShmemSpace {
         if folio.object.load(Relaxed) == 0 {
             return self.drop_cached(frame);
         }
-        // SAFETY: while a folio names an object and is held exclusively, the object has it in its map, and so is alive: who
-        // drops an object takes each of its folios out of the map first, holding it exclusively.
-        let inner = unsafe { &*(folio.object.load(Relaxed) as *const Inner) };
+        let Some(owner) = self.owner(frame) else {
+            self.keep(frame);
+            return 0;
+        };
+        let inner = &*owner;
         let (index, order) = (folio.index.load(Relaxed), folio.order());
         if folio.has(flag::CLEAN) {
             return self.leave_clean(inner, frame, index, order);
@@ -74,6 +77,15 @@ impl ShmemSpace {
                 (0..order.slots()).map(page_by_page).sum()
             }
         }
+    }
+
+    /// The object that has a folio in its map. The caller holds the folio exclusively, and it is still in the map. The object may be dropped
+    /// as soon as the map has an entry in place of the folio, which does not wait for who holds the folio: what is returned keeps its map.
+    pub(crate) fn owner(&self, frame: u32) -> Option<Arc<Inner>> {
+        let inner = self.folios.of(frame).object.load(Relaxed) as *const Inner;
+        // SAFETY: null, or while a folio names an object, is held exclusively and was not taken out of the map, the object is alive: who drops
+        // an object takes each of its folios out of the map first, holding it exclusively.
+        unsafe { inner.as_ref() }?.weak.upgrade()
     }
 
     /// A folio that was not written to since it came back leaves: its stored copy stands for it.

@@ -1,6 +1,6 @@
 //! The limit: content far beyond it, what happens when everything is full, and that memory is given back.
 
-use folioswap_shmem::{HugePolicy, Options, ShmemError, ShmemObject, ShmemSpace, SwapFile};
+use folioswap_shmem::{Allocation, HugePolicy, Options, ShmemError, ShmemObject, ShmemSpace, SwapFile};
 use std::sync::Arc;
 
 const MIB: usize = 1 << 20;
@@ -115,4 +115,21 @@ fn zeroes_take_no_room() {
     object.read(0, &mut found).unwrap();
     assert_eq!(&found[40 << 20..(40 << 20) + 4], b"here");
     assert_eq!(found.iter().filter(|&&byte| byte != 0).count(), 4);
+}
+
+/// A range that can never have a place is refused at once, and nothing of what was there has to leave for it.
+#[test]
+fn an_allocation_without_end_is_refused_before_it_begins() {
+    let space = ShmemSpace::new(Options::within(8 * MIB as u64)).unwrap();
+    let object = ShmemObject::new(&space, HugePolicy::Always);
+    object.write(0, &noise(1, 4 * MIB)).unwrap();
+    for len in [1 << 50, i64::MAX as u64] {
+        assert_eq!(object.allocate(0, len, Allocation::Extend), Err(ShmemError::NoSpace));
+        assert_eq!(object.zero_range(0, len, Allocation::Extend), Err(ShmemError::NoSpace));
+    }
+    assert_eq!(space.statistics().counts, Default::default(), "nothing was tried");
+    let mut found = vec![0; 4 * MIB];
+    assert_eq!((object.size(), object.read(0, &mut found)), (found.len() as u64, Ok(found.len())));
+    assert!(found == noise(1, 4 * MIB));
+    assert_eq!(object.allocate(4 * MIB as u64, MIB as u64, Allocation::Extend), Ok(()));
 }

@@ -100,6 +100,12 @@ impl<M: Memory + PageMemory> Space<'_, M> {
         self.ages.gone(Generation::from_raw(beside.age.load(Relaxed)));
     }
 
+    /// What is stored beside counts as stored just now. Under the location's lock.
+    pub(crate) fn rejuvenate(&self, beside: &Beside) {
+        self.aged_out(beside);
+        beside.age.store(self.ages.stored().raw(), Relaxed);
+    }
+
     /// The ages of what is in the compressed store.
     pub fn ages(&self) -> &Ages {
         &self.ages

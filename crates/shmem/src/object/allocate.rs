@@ -19,9 +19,11 @@ impl<V: Variant> ObjectOf<V> {
     /// Makes sure that every page of a range of bytes is there; new ones are zeroes.
     ///
     /// # Errors
-    /// [`ShmemError`]; the pages that it had made are freed again, and the size is as before.
+    /// [`ShmemError`]; the pages that it had made are freed again, and the size is as before. A range that can never have a place as a whole
+    /// is refused before anything is done.
     pub fn allocate(&self, offset: u64, len: u64, size: Allocation) -> Result<(), ShmemError> {
         let end = end_of(offset, len)?;
+        self.space.check_range(offset, end)?;
         let _alone = self.inner.content.write().unwrap_or_else(PoisonError::into_inner);
         self.allocate_alone(offset, end)?;
         if size == Allocation::Extend {
@@ -36,6 +38,7 @@ impl<V: Variant> ObjectOf<V> {
     /// [`ShmemError`]; a part of the range may be zeroed then.
     pub fn zero_range(&self, offset: u64, len: u64, size: Allocation) -> Result<(), ShmemError> {
         let end = end_of(offset, len)?;
+        self.space.check_range(offset, end)?;
         let _alone = self.inner.content.write().unwrap_or_else(PoisonError::into_inner);
         self.punch(offset, end)?;
         self.allocate_alone(offset, end)?;

@@ -55,7 +55,7 @@ impl<V: Variant> ObjectOf<V> {
     }
 
     /// Takes the pages `from..to` out of the map, and frees them.
-    pub(super) fn remove_pages(&self, from: u64, to: u64) {
+    pub(crate) fn remove_pages(&self, from: u64, to: u64) {
         let mut index = from;
         while let Some((first, found)) = self.inner.map.next(index, Look::Present) {
             if first >= to {

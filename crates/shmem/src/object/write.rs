@@ -17,7 +17,7 @@ impl<V: Variant> ObjectOf<V> {
         let _writing = self.inner.content.read().unwrap_or_else(PoisonError::into_inner);
         let mut at = offset;
         while at < end {
-            match self.existing_or_new(index_of(at), offset..end, offset..end) {
+            match self.existing_or_new(index_of(at), offset..end, at..end) {
                 Ok((mut held, _)) => {
                     let to = held.end().min(end);
                     let from = &bytes[(at - offset) as usize..(to - offset) as usize];
