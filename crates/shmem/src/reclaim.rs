@@ -20,6 +20,18 @@ const HOLES_SHARE: u64 = 4;
 const COMPACTION_BUDGET: u64 = 1 << 20;
 const LOOKS: u32 = 64;
 
+/// How much is tried before reclaim gives up on folios that find no place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effort {
+    /// A few of them.
+    Some,
+    /// All that are on the lists; those that were used lately get their second chance.
+    WholeTurn,
+}
+
+/// Folios without a place that are tried with [`Effort::Some`].
+const REFUSED: u64 = 16;
+
 /// Where the next demotion looks; held by who demotes.
 #[derive(Debug, Default)]
 pub(crate) struct Demotion {
@@ -29,7 +41,7 @@ pub(crate) struct Demotion {
 impl ShmemSpace {
     /// Frees memory until at most `to` bytes are in use; returns the pages that were freed or moved to the file. 0: there is nothing that
     /// could go just now.
-    pub(crate) fn shrink(&self, to: u64) -> u64 {
+    pub(crate) fn shrink(&self, to: u64, effort: Effort) -> u64 {
         let mut done = 0;
         let mut looks = 4 * self.lru.folios() + u64::from(LOOKS);
         let mut refused = 0;
@@ -46,8 +58,12 @@ impl ShmemSpace {
                 Coldest::Folio(frame) => {
                     let freed = self.swap_out(frame);
                     done += freed;
-                    refused += u32::from(freed == 0);
-                    if refused > 16 {
+                    refused += u64::from(freed == 0);
+                    let most = match effort {
+                        Effort::Some => REFUSED,
+                        Effort::WholeTurn => REFUSED.max(2 * self.lru.folios()),
+                    };
+                    if refused > most {
                         // What is left does not compress, or finds no slots.
                         done += self.demote();
                         break;
@@ -187,7 +203,7 @@ impl Reclaimer {
                 own.wanted.store(false, SeqCst);
                 let Some(space) = space.upgrade() else { break };
                 let _working = lock(&own.working);
-                space.shrink(space.marks.low);
+                space.shrink(space.marks.low, Effort::Some);
             }
         };
         let thread = std::thread::Builder::new().name("folioswap-evict".into()).spawn(work)?;

@@ -6,7 +6,7 @@ use crate::folio::{Folios, flag};
 use crate::frames::{Frames, PAGE};
 use crate::lru::Lru;
 use crate::options::Options;
-use crate::reclaim::{Demotion, Reclaimer};
+use crate::reclaim::{Demotion, Effort, Reclaimer};
 use crate::swap::Swap;
 use crate::swap_list::SwapList;
 use crate::sync::lock;
@@ -18,6 +18,7 @@ use std::sync::atomic::{
     Ordering::{AcqRel, Relaxed},
 };
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 /// Addresses for folios, as a multiple of the limit: see [`crate::frames`].
 const ADDRESSES: u64 = 4;
@@ -25,7 +26,7 @@ const ADDRESSES: u64 = 4;
 const BATCH: u64 = 128 << 10;
 /// Free folio memory that is kept for reuse: this part of the limit.
 const IDLE_SHARE: u64 = 16;
-/// Rounds of reclaim without any success after which there is no room.
+/// Rounds of reclaim without any success after which there is no room, unless a whole turn of the lists finds some.
 const ROUNDS: u32 = 8;
 
 /// Folio memory, swap space and reclaim of one mount; shared by its objects.
@@ -45,6 +46,8 @@ pub struct ShmemSpace {
     pub(crate) readahead: Mutex<SwapinReadahead>,
     pub(crate) demotion: Mutex<Demotion>,
     pub(crate) marks: Watermarks,
+    /// A whole turn of the lists freed nothing: until then it is not tried again.
+    full_until: Mutex<Option<Instant>>,
     /// None in tests that want nobody else at work.
     reclaimer: Option<Reclaimer>,
 }
@@ -130,6 +133,7 @@ impl ShmemSpace {
             readahead: Mutex::new(SwapinReadahead::new()),
             demotion: Mutex::new(Demotion::default()),
             marks: Watermarks::of(options.limit),
+            full_until: Mutex::new(None),
             reclaimer: None,
             options,
         };
@@ -244,7 +248,7 @@ impl ShmemSpace {
         }
         let mut round = 0;
         while self.used() > self.limit() {
-            if self.shrink(self.limit() - BATCH) > 0 {
+            if self.shrink(self.limit() - BATCH, Effort::Some) > 0 {
                 continue;
             }
             round += 1;
@@ -254,12 +258,26 @@ impl ShmemSpace {
                 Urgency::Spare | Urgency::Large => true,
             };
             if enough {
-                return false;
+                if urgency == Urgency::Large || !self.free_by_a_whole_turn() {
+                    return false;
+                }
+                continue;
             }
             // Somebody may hold what could go, or room that is not needed in the end.
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
         true
+    }
+
+    /// There is no room until every folio was tried. Where that has just been found, it is not looked at again for as long as it took.
+    fn free_by_a_whole_turn(&self) -> bool {
+        let now = Instant::now();
+        if lock(&self.full_until).is_some_and(|until| now < until) {
+            return false;
+        }
+        let freed = self.shrink(self.limit() - BATCH, Effort::WholeTurn) > 0;
+        *lock(&self.full_until) = (!freed).then(|| Instant::now() + now.elapsed());
+        freed
     }
 
     /// A folio is about to be written to, split or freed: its stored copy, if it has one, goes. The caller holds it exclusively.

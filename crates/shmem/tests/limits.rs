@@ -133,3 +133,22 @@ fn an_allocation_without_end_is_refused_before_it_begins() {
     assert!(found == noise(1, 4 * MIB));
     assert_eq!(object.allocate(4 * MIB as u64, MIB as u64, Allocation::Extend), Ok(()));
 }
+
+/// What does not compress lies before what does, in the order of reclaim: there is room as long as any of it could leave.
+#[test]
+fn what_finds_no_place_does_not_hide_what_would() {
+    let space = ShmemSpace::new(Options::within(8 * MIB as u64)).unwrap();
+    let object = ShmemObject::new(&space, HugePolicy::Never);
+    assert_eq!(object.write(0, &noise(1, 4 * MIB)), Ok(4 * MIB));
+    let words: Vec<u8> = (0..MIB).map(|at| if at % 64 == 0 { (at / 64) as u8 } else { 7 }).collect();
+    for at in 4..20 {
+        assert_eq!(object.write((at * MIB) as u64, &words), Ok(MIB), "MiB {at}");
+    }
+    let mut found = vec![0; 4 * MIB];
+    object.read(0, &mut found).unwrap();
+    assert!(found == noise(1, 4 * MIB));
+    for at in 4..20 {
+        object.read((at * MIB) as u64, &mut found[..MIB]).unwrap();
+        assert!(found[..MIB] == words, "MiB {at}");
+    }
+}

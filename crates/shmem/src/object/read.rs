@@ -12,7 +12,8 @@ use crate::variant::Variant;
 static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
 
 /// A range of an object, held for reading: its folios stay where they are, and nobody writes to them, until this is dropped. To be dropped
-/// soon, and before the same thread writes to or truncates the object.
+/// soon. Until then the thread that has it must not write to, truncate, punch or allocate any object, not only this one: a writer waits for
+/// who has the folio, and two threads that copy in opposite directions would wait for each other for ever. Copies go through a buffer.
 pub struct Lent<'o> {
     pieces: Vec<Piece<'o>>,
     len: usize,
@@ -55,7 +56,7 @@ impl<V: Variant> ObjectOf<V> {
     }
 
     /// Lends the bytes from `offset` on, up to `len` of them, piece by piece, without a copy; returns how many. Each piece is held while
-    /// `lend` has it.
+    /// `lend` has it, which must not write to, truncate, punch or allocate any object meanwhile: see [`Lent`].
     ///
     /// # Errors
     /// As [`read`](Self::read); what was lent before the error is right.
