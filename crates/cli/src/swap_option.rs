@@ -443,7 +443,7 @@ mod tests {
             ("nbd://h/,connections=17", number("connections", "17", 16)),
             (
                 "file:.,encrypt=yes",
-                E::UnknownKey { kind: "file", key: "encrypt".into(), known: "size, prio and discard" },
+                E::UnknownKey { kind: "file", key: "encrypt".into(), known: "size, prio, discard and uuid" },
             ),
         ] {
             assert_eq!(read(value), Err(error), "{value:?}");
