@@ -127,6 +127,8 @@ struct Pending {
     attempts: u32,
     /// It went out over the lane's present connection.
     sent: bool,
+    /// It went out over some connection: the server may do it, however late.
+    may_be_done: bool,
     /// Not to be sent before.
     not_before: Option<Instant>,
     done: Done,
@@ -400,7 +402,7 @@ impl Shared {
             true => flags | command_flags::DF,
             false => flags,
         };
-        let (data, attempts, sent, not_before) = (Arc::new(data), 1, false, None);
+        let (data, attempts, sent, may_be_done, not_before) = (Arc::new(data), 1, false, false, None);
         let pending = Pending {
             command,
             flags,
@@ -411,6 +413,7 @@ impl Shared {
             deadline,
             attempts,
             sent,
+            may_be_done,
             not_before,
             done,
         };
@@ -448,6 +451,7 @@ impl Shared {
                 return;
             }
             pending.sent = true;
+            pending.may_be_done = true;
             let Pending { command, flags, offset, length, .. } = *pending;
             (Request { flags, command, cookie, offset, length }.encode(), Arc::clone(&pending.data))
         };
@@ -688,9 +692,19 @@ impl Shared {
             lane.end_connection();
         }
         let is_away = lock(&self.state).away_since.is_some();
-        let why = if is_away { RequestError::Away } else { RequestError::TimedOut };
+        // A write that the server may do still is not forgotten because the connection is.
+        let why = |pending: &Pending| match is_away
+            && !(pending.command == Command::Write && pending.may_be_done)
+        {
+            true => RequestError::Away,
+            false => RequestError::TimedOut,
+        };
         self.counters.timeouts.fetch_add(ended.len() as u64, Relaxed);
-        self.end_all(&mut ended.into_iter().map(|pending| Ended(pending, Err(why))).collect());
+        let end = |pending: Pending| {
+            let why = why(&pending);
+            Ended(pending, Err(why))
+        };
+        self.end_all(&mut ended.into_iter().map(end).collect());
         if !due.is_empty() {
             let mut requests = lock(&lane.requests);
             if let Some(requests) = &mut *requests {
