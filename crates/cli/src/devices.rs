@@ -23,7 +23,7 @@ use folioswap_nbd::{
     client::Settings as NbdSettings,
     error::ConnectError,
     service::Told,
-    store::Prepared,
+    store::{Prepared, Suitable},
     uri::{Address, Uri},
 };
 use rustix::{
@@ -337,8 +337,8 @@ fn from_options(options: &[SwapOption]) -> Result<Vec<PreparedDevice>, DeviceErr
             }
             DeviceOption::Nbd(option) => nbd(option, priority)?,
             DeviceOption::File { target, size, discard, uuid } => {
-                if let Some(found) = prepared_target(target) {
-                    devices.push(prepared(target, &found, *size, priority, (discard, *uuid))?);
+                if prepared_target(target).is_some() {
+                    devices.push(prepared(target, *size, priority, (discard, *uuid))?);
                     continue;
                 }
                 if uuid.is_some() && target.is_dir() {
@@ -390,14 +390,14 @@ fn refuse_same_targets(options: &[SwapOption]) -> Result<(), DeviceError> {
 
 fn prepared(
     target: &Path,
-    found: &fs::Metadata,
     size: Option<u64>,
     priority: i32,
     (discard, uuid): (&DiscardOption, Option<Uuid>),
 ) -> Result<PreparedDevice, DeviceError> {
     let failed = |source| DeviceError::Prepared { target: target.to_owned(), source };
     let opened = prepared::open(target, uuid).map_err(failed)?;
-    let kind = if found.file_type().is_block_device() { DeviceKind::Block } else { DeviceKind::File };
+    // Of what was opened: the name may have come to mean something else.
+    let kind = if opened.medium == Medium::Block { DeviceKind::Block } else { DeviceKind::File };
     let io = DeviceIo::Asynchronous;
     let discard_at_start = matches!(discard, DiscardOption::Once | DiscardOption::Both);
     let bytes = size.map_or(u64::MAX, |size| size.saturating_add(DATA_START)).min(opened.header.size);
@@ -462,12 +462,13 @@ fn nbd(option: &NbdOption, priority: i32) -> Result<PreparedDevice, DeviceError>
     let settings =
         NbdSettings { timeout: option.timeout, connections: option.connections, ..NbdSettings::default() };
     let encryption = option.encryption;
-    let export = Prepared::new(uri, encryption, settings)
-        .map_err(|source| DeviceError::Nbd { name: name.clone(), source })?;
+    let failed = |source| DeviceError::Nbd { name: name.clone(), source };
+    let export = Suitable::new(uri, encryption, settings).map_err(failed)?;
     if let Some(asked) = option.size.filter(|&asked| asked > export.bytes()) {
         let (asked, has) = (size::show(asked), size::show(export.bytes()));
         return Err(DeviceError::ExportSize { name, asked, has });
     }
+    let export = export.mark().map_err(failed)?;
     let (kind, io) = (DeviceKind::Nbd, DeviceIo::Asynchronous);
     let bytes = option.size.unwrap_or_else(|| export.bytes());
     let told = match option.discard {

@@ -10,6 +10,7 @@ use folioswap_devices::{FileDevice, FileSlot, Medium, Orders};
 use folioswap_group::devices::{DeviceDescription, DeviceIo, DeviceKind};
 use folioswap_slots::{DEVICES_MAX, DeviceId, DeviceMask};
 use rustix::fd::BorrowedFd;
+use rustix::io::Errno;
 
 /// One of them; without clusters it is none.
 struct SharedDevice {
@@ -53,6 +54,15 @@ impl SharedDevice {
     fn is_link(&self) -> bool {
         self.kind.load(Relaxed) == DeviceKind::Nbd as u32
     }
+}
+
+/// Why a server's answer to a write is not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Silence {
+    /// It was not asked, or is not the one any more that has the slots: what it does there matters to nobody.
+    NotAsked,
+    /// It was asked, and may do it at any time.
+    MayBeDone,
 }
 
 /// All of them. Set when the process joins its group, and anew in a forked child, whose descriptors are others.
@@ -136,6 +146,16 @@ impl SharedDevices {
         Some((OpenDevice::File(open), within))
     }
 
+    /// Does this error of a write say of a network device that its server is not there (and nothing of the slot)?
+    pub(crate) fn silence(&self, slot: FileSlot, errno: Errno) -> Option<Silence> {
+        let (_, device) = self.find(cluster_of(slot))?;
+        match (device.is_link(), errno) {
+            (true, Errno::HOSTDOWN | Errno::NODEV) => Some(Silence::NotAsked),
+            (true, Errno::TIMEDOUT | Errno::CONNRESET) => Some(Silence::MayBeDone),
+            _ => None,
+        }
+    }
+
     fn find(&self, cluster: u64) -> Option<(DeviceId, &SharedDevice)> {
         self.all().find(|(_, device)| {
             let first = u64::from(device.first_cluster.load(Relaxed));
@@ -184,8 +204,16 @@ mod tests {
         assert_eq!(devices.open(slot).unwrap().1.raw(), CLUSTER_SLOTS + 7);
         assert!(devices.open(FileSlot::new(10 * CLUSTER_SLOTS).unwrap()).is_none());
         assert!(devices.of_slot(FileSlot::new((1 << FileSlot::BITS) - 1).unwrap()).is_none());
+        let nbd = DeviceDescription { kind: DeviceKind::Nbd, ..file(17, 5) };
+        devices.set(DeviceId::new(5).unwrap(), nbd, -1);
+        let of_server = FileSlot::new(17 * CLUSTER_SLOTS).unwrap();
+        assert_eq!(devices.silence(of_server, Errno::HOSTDOWN), Some(Silence::NotAsked));
+        assert_eq!(devices.silence(of_server, Errno::TIMEDOUT), Some(Silence::MayBeDone));
+        assert_eq!(devices.silence(of_server, Errno::IO), None, "it has answered");
+        assert_eq!(devices.silence(slot, Errno::TIMEDOUT), None, "a disk's time-out is an error of the disk");
+        let both = DeviceMask::only(one).with(two);
         devices.set_orders(two, Orders::ONLY_ZERO);
-        assert_eq!(devices.taking(devices.mask(), 1), devices.mask());
-        assert_eq!(devices.taking(devices.mask(), 2), DeviceMask::only(one));
+        assert_eq!(devices.taking(both, 1), both);
+        assert_eq!(devices.taking(both, 2), DeviceMask::only(one));
     }
 }

@@ -14,7 +14,7 @@ pub mod validate;
 use self::ages::Ages;
 use crate::file_space::FileSpace;
 use crate::page_table::{Memory, PAGE};
-use crate::shared_devices::SharedDevices;
+use crate::shared_devices::{SharedDevices, Silence};
 use core::fmt;
 use core::ptr::NonNull;
 use core::sync::atomic::{
@@ -103,7 +103,7 @@ pub enum WriteError {
 pub struct WriteFailure {
     /// Which.
     pub device: DeviceId,
-    /// The first slot that is bad, by the group's numbers; that of the run when none is (its disk is full).
+    /// The first slot that is bad, by the group's numbers; that of the run when none is (its disk is full, its server is away).
     pub slot: FileSlot,
     /// What it said.
     pub errno: Errno,
@@ -396,6 +396,9 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
 
     /// The device refused the run: page by page, to learn which slots are bad. Where none is, the run is written now.
     fn write_again(&self, first: FileSlot, pages: &[u8], errno: Errno) -> Result<(), WriteError> {
+        if let Some(silence) = self.shared.silence(first, errno) {
+            return Err(self.unanswered(first, pages.len() / PAGE, silence, errno));
+        }
         // Not the slots' fault; nor would the next page find room.
         let is_full = matches!(errno, Errno::NOSPC | Errno::DQUOT | Errno::FBIG);
         let mut bad = [None; BAD_SLOTS_FOUND];
@@ -422,6 +425,19 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
         }
         let device = self.shared.of_slot(first).ok_or(WriteError::NoSlots)?;
         Err(WriteError::Device(WriteFailure { device, slot: bad[0].unwrap_or(first), errno }))
+    }
+
+    /// A server did not take the run, which is no fault of its slots: they are free again, unless it may write them still.
+    fn unanswered(&self, first: FileSlot, pages: usize, silence: Silence, errno: Errno) -> WriteError {
+        for slot in slots_from(first, pages) {
+            match silence {
+                Silence::NotAsked => self.file_space.free(slot),
+                // Whatever else is written there could be overwritten at any time.
+                Silence::MayBeDone => self.file_space.mark_bad(slot),
+            }
+        }
+        let failure = |device| WriteError::Device(WriteFailure { device, slot: first, errno });
+        self.shared.of_slot(first).map_or(WriteError::NoSlots, failure)
     }
 
     /// Writes consecutive pages to consecutive slots of one of `devices` in one go, and sets the location of each entry

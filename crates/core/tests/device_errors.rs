@@ -6,11 +6,14 @@ use folioswap_core::space::{Movers, ReadError, Space, WriteError, Written};
 use folioswap_devices::zstd::Decoder;
 use folioswap_devices::{FileError, FileSlot, IncompressiblePolicy, Orders, Page, PageMemory, Scratch};
 use folioswap_group::devices::{DeviceDescription, DeviceIo, DeviceKind};
+use folioswap_group::swap_link::{Command, REQUEST_BYTES, Reply, Request};
 use folioswap_slots::{DeviceId, DeviceMask, FolioId, Order, Shadow, SwapEntry};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::io::{Errno, pwrite};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair};
 use std::alloc::{Layout, alloc_zeroed};
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::{Arc, Mutex};
 
 struct Heap;
 
@@ -238,4 +241,88 @@ fn a_folio_on_several_tiers_comes_back() {
     assert!(room.0[..5] == compressible[2..7], "what lies together comes together");
     give_up(&space, &folio);
     assert_eq!((space.file_space().used_slots(), space.mm_stat().objects), (0, 0));
+}
+
+/// What a network device's server says next, and what it has.
+#[derive(Default)]
+struct Served {
+    refuses_with: Option<Errno>,
+    forged: Option<usize>,
+    bytes: Vec<u8>,
+}
+
+/// A network device, and who serves it until the device's socket ends.
+fn network_device(space: &Space<'_, Heap>) -> (OwnedFd, Arc<Mutex<Served>>) {
+    let (ours, theirs) =
+        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+    let served = Arc::new(Mutex::new(Served { bytes: vec![0; 2 << 20], ..Served::default() }));
+    let server = Arc::clone(&served);
+    std::thread::spawn(move || {
+        let mut message = vec![0; 512 << 10];
+        while let Ok((_, received @ 1..)) = recv(&theirs, &mut message[..], RecvFlags::empty()) {
+            let request = Request::decode(&message[..received]).unwrap();
+            let (start, length) = (request.offset as usize, request.length as usize);
+            let mut served = server.lock().unwrap();
+            let is_forged = served.forged.is_some_and(|at| (start..start + length).contains(&at));
+            let error = match request.command {
+                // A further socket, which is not taken: all goes over this one.
+                Command::Attach => continue,
+                Command::Read if is_forged => Some(Errno::BADMSG),
+                _ => served.refuses_with,
+            };
+            let reply = match (error, request.command) {
+                (None, Command::Read) => served.bytes[start..start + length].to_vec(),
+                (error, _) => {
+                    if error.is_none() {
+                        served.bytes[start..start + length]
+                            .copy_from_slice(&message[REQUEST_BYTES..received]);
+                    }
+                    let error = error.map_or(0, |errno| errno.raw_os_error() as u32);
+                    Reply { error, cookie: request.cookie }.encode().to_vec()
+                }
+            };
+            send(&theirs, &reply, SendFlags::NOSIGNAL).unwrap();
+        }
+    });
+    let (kind, io) = (DeviceKind::Nbd, DeviceIo::Asynchronous);
+    let description = DeviceDescription { kind, priority: 0, io, first_cluster: 0, clusters: 1 };
+    space.shared_devices().set(ONE, description, ours.as_raw_fd());
+    assert_eq!(space.file_space().add([(0, ONE)].into_iter()), 1);
+    (ours, served)
+}
+
+/// A server that is away spoils no slot; one that was asked and did not answer may write yet, so its slots are nobody's.
+#[test]
+fn an_outage_costs_no_slots_but_those_whose_write_was_not_answered() {
+    let space = Space::create(&Heap).unwrap();
+    let (_device, served) = network_device(&space);
+    let (folio, run) = (entries(&space), Run::new(5));
+    let refuses = |errno| {
+        served.lock().unwrap().refuses_with = Some(errno);
+        let refused = space.write_run(&folio, run.0.as_flattened(), DeviceMask::ALL).unwrap_err();
+        assert!(matches!(refused, WriteError::Device(failure) if failure.errno == errno), "{refused:?}");
+        (space.file_space().used_slots(), space.file_space().bad_slots())
+    };
+    assert_eq!([Errno::HOSTDOWN, Errno::NODEV].map(refuses), [(0, 0); 2]);
+    assert_eq!(refuses(Errno::TIMEDOUT), (0, 16));
+    served.lock().unwrap().refuses_with = None;
+    space.write_run(&folio, run.0.as_flattened(), DeviceMask::ALL).unwrap();
+    assert_eq!(space.file_slot(folio[0].unwrap()).unwrap().raw(), 16, "not where the late write may come");
+    give_up(&space, &folio);
+}
+
+/// Of a run in which one page does not open, one page is lost.
+#[test]
+fn a_forged_page_on_a_server_costs_one_page() {
+    let space = Space::create(&Heap).unwrap();
+    let (_device, served) = network_device(&space);
+    let (folio, run) = (entries(&space), Run::new(11));
+    space.write_run(&folio, run.0.as_flattened(), DeviceMask::ALL).unwrap();
+    served.lock().unwrap().forged = Some(6 * 4096);
+    let (mut read, mut bad) = (Run::new(0), Vec::new());
+    space.read_run(&folio, FileSlot::new(0).unwrap(), &mut read.0, |page, why| bad.push((page, why)));
+    let slot = FileSlot::new(6).unwrap();
+    assert_eq!(bad, [(6, ReadError::File(FileError::Read { slot, errno: Errno::BADMSG }))]);
+    assert!((0..16).filter(|&page| page != 6).all(|page| read.0[page] == run.0[page]));
+    give_up(&space, &folio);
 }

@@ -4,7 +4,8 @@
 //! is sent again the export must prove that it is the one that it was ([`Known`]). Every request can be sent twice without harm: reads,
 //! and writes that nobody else overlaps (whoever writes sees to that, see [`crate::store`]).
 //!
-//! Threads: one for each lane, which reads its replies, and one *keeper* that watches deadlines. Requests are sent by whoever makes them.
+//! Threads: one for each lane, which reads its replies, and one *keeper* that watches deadlines. Requests are sent by whoever makes them;
+//! what waited for a lane's connection is sent by a thread that lives as long as that takes.
 
 use crate::error::{ConnectError, Replaced, RequestError};
 use crate::reply::{Expected, ReplyError, ReplyStyle, Waiting, read_reply};
@@ -126,6 +127,8 @@ struct Pending {
     attempts: u32,
     /// It went out over the lane's present connection.
     sent: bool,
+    /// It went out over some connection: the server may do it, however late.
+    may_be_done: bool,
     /// Not to be sent before.
     not_before: Option<Instant>,
     done: Done,
@@ -312,6 +315,11 @@ impl Client {
         self.simple(Command::WriteZeroes, 0, offset, length).map(drop)
     }
 
+    /// The export is not the one that it was: what is under way fails, and so does whatever comes.
+    pub fn give_up(&self, replaced: Replaced) {
+        self.shared.give_up(replaced);
+    }
+
     /// Takes leave of the server. What is under way fails.
     pub fn stop(&mut self) {
         self.shared.stop();
@@ -394,7 +402,7 @@ impl Shared {
             true => flags | command_flags::DF,
             false => flags,
         };
-        let (data, attempts, sent, not_before) = (Arc::new(data), 1, false, None);
+        let (data, attempts, sent, may_be_done, not_before) = (Arc::new(data), 1, false, false, None);
         let pending = Pending {
             command,
             flags,
@@ -405,6 +413,7 @@ impl Shared {
             deadline,
             attempts,
             sent,
+            may_be_done,
             not_before,
             done,
         };
@@ -442,6 +451,7 @@ impl Shared {
                 return;
             }
             pending.sent = true;
+            pending.may_be_done = true;
             let Pending { command, flags, offset, length, .. } = *pending;
             (Request { flags, command, cookie, offset, length }.encode(), Arc::clone(&pending.data))
         };
@@ -461,12 +471,27 @@ impl Shared {
                 Some(session) => Ok(session),
                 None => self.connect_again(),
             };
-            let split = opened.and_then(|session| session.split().map_err(ConnectError::Broken));
+            let split = opened.and_then(|session| {
+                // Another server may answer in the place of the first one, in its own way.
+                let style = session.agreed.style;
+                session.split().map(|parts| (style, parts)).map_err(ConnectError::Broken)
+            });
             match split {
-                Ok((requests, mut replies, end)) => {
-                    self.install(index, requests, end, was_connected);
+                Ok((style, (requests, mut replies, end))) => {
+                    let cookies = self.install(index, requests, end, was_connected);
                     was_connected = true;
-                    let (served, error) = self.read_replies(index, &mut replies);
+                    let (served, error) = thread::scope(|scope| {
+                        // Not before replies are read: both directions could be full, and then nothing would go on.
+                        let sends = || self.send_waiting(index, &cookies);
+                        let sender = thread::Builder::new().name("nbd-again".into()).stack_size(STACK);
+                        if !cookies.is_empty() && sender.spawn_scoped(scope, sends).is_err() {
+                            self.lanes[index].end_connection();
+                        }
+                        let read = self.read_replies(index, style, &mut replies);
+                        // So that the sender ends, too.
+                        self.lanes[index].end_connection();
+                        read
+                    });
                     if served {
                         backoff = BACKOFF_FIRST;
                     }
@@ -516,12 +541,12 @@ impl Shared {
         Ok(session)
     }
 
-    /// A lane has a connection: what waits for it is sent, oldest first.
-    fn install(&self, index: usize, requests: Requests, end: Socket, again: bool) {
+    /// A lane has a connection. Returns what waits for it, oldest first: it is to be sent while replies are read.
+    fn install(&self, index: usize, requests: Requests, end: Socket, again: bool) -> Vec<u64> {
         let lane = &self.lanes[index];
         let mut place = lock(&lane.requests);
         *lock(&lane.end) = Some(end);
-        let requests = place.insert(requests);
+        *place = Some(requests);
         let cookies: Vec<u64> = lock(&lane.waiting).keys().copied().collect();
         if again {
             self.counters.reconnects.fetch_add(1, Relaxed);
@@ -540,8 +565,17 @@ impl Shared {
                 lane.end_connection();
             }
         }
-        for cookie in cookies {
-            self.send_one(lane, requests, cookie);
+        cookies
+    }
+
+    /// Sends what waited for a lane's connection. Others may send between.
+    fn send_waiting(&self, index: usize, cookies: &[u64]) {
+        let lane = &self.lanes[index];
+        for &cookie in cookies {
+            match &mut *lock(&lane.requests) {
+                Some(requests) => self.send_one(lane, requests, cookie),
+                None => return,
+            }
         }
     }
 
@@ -579,11 +613,16 @@ impl Shared {
     }
 
     /// Reads replies until the connection fails. Says whether any came.
-    fn read_replies(&self, index: usize, replies: &mut crate::session::Replies) -> (bool, ReplyError) {
+    fn read_replies(
+        &self,
+        index: usize,
+        style: ReplyStyle,
+        replies: &mut crate::session::Replies,
+    ) -> (bool, ReplyError) {
         let mut table = Table { shared: self, lane: &self.lanes[index], ended: Vec::new() };
         let mut served = false;
         loop {
-            let read = read_reply(replies, self.agreed.style, &mut table);
+            let read = read_reply(replies, style, &mut table);
             self.end_all(&mut table.ended);
             match read {
                 Ok(()) => served = true,
@@ -653,9 +692,19 @@ impl Shared {
             lane.end_connection();
         }
         let is_away = lock(&self.state).away_since.is_some();
-        let why = if is_away { RequestError::Away } else { RequestError::TimedOut };
+        // A write that the server may do still is not forgotten because the connection is.
+        let why = |pending: &Pending| match is_away
+            && !(pending.command == Command::Write && pending.may_be_done)
+        {
+            true => RequestError::Away,
+            false => RequestError::TimedOut,
+        };
         self.counters.timeouts.fetch_add(ended.len() as u64, Relaxed);
-        self.end_all(&mut ended.into_iter().map(|pending| Ended(pending, Err(why))).collect());
+        let end = |pending: Pending| {
+            let why = why(&pending);
+            Ended(pending, Err(why))
+        };
+        self.end_all(&mut ended.into_iter().map(end).collect());
         if !due.is_empty() {
             let mut requests = lock(&lane.requests);
             if let Some(requests) = &mut *requests {

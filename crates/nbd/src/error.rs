@@ -103,6 +103,9 @@ pub enum ConnectError {
         "the export is in use as swap by somebody else at this moment: each run needs an export of its own"
     )]
     InUse,
+    /// This run swaps to it already.
+    #[error("the export is the one of another --swap of this run, under another name: give it once")]
+    Twice,
     /// A request failed while the export was being looked at.
     #[error("looking at the export fails: {0}")]
     Request(#[from] RequestError),

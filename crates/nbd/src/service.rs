@@ -218,7 +218,8 @@ fn answer(link: &OwnedFd, cookie: u64, result: &Result<Vec<u8>, RequestError>) {
 const fn errno(error: RequestError) -> Errno {
     match error {
         RequestError::Server(28) => Errno::NOSPC,
-        RequestError::Server(_) | RequestError::Stopped => Errno::IO,
+        RequestError::Server(_) => Errno::IO,
+        RequestError::Stopped => Errno::CONNRESET,
         RequestError::TimedOut => Errno::TIMEDOUT,
         RequestError::Away => Errno::HOSTDOWN,
         RequestError::Replaced(_) => Errno::NODEV,

@@ -37,6 +37,60 @@ pub enum Encryption {
     None,
 }
 
+/// An export that was looked at, and can serve. Nothing was written to it.
+pub struct Suitable {
+    uri: Uri,
+    tls: Option<Tls>,
+    session: Session,
+    encryption: Encryption,
+    settings: Settings,
+}
+
+impl Suitable {
+    /// Connects, and makes sure that the export can serve.
+    ///
+    /// # Errors
+    /// [`ConnectError`], whose message says what to do.
+    pub fn new(uri: Uri, encryption: Encryption, settings: Settings) -> Result<Self, ConnectError> {
+        if encryption == Encryption::Random {
+            // Whether there can be a key is better known now than when the program runs.
+            Sealer::new([0; 16])?;
+        }
+        let tls = uri.tls.as_ref().map(|names| Tls::new(&uri, names)).transpose()?;
+        let session = Session::connect(&uri, tls.as_ref(), PATIENCE)?;
+        let agreed = &session.agreed;
+        let least = FIRST + CLUSTER_PAGES * PAGE as u64;
+        if agreed.flags.has(ExportFlags::READ_ONLY) {
+            return Err(ConnectError::ReadOnly);
+        }
+        if agreed.size < least {
+            return Err(ConnectError::TooSmall { bytes: agreed.size, least });
+        }
+        if agreed.block > PAGE as u32 {
+            return Err(ConnectError::LargeBlocks(agreed.block));
+        }
+        if agreed.request_max < (PAGES_MAX * PAGE) as u32 {
+            return Err(ConnectError::SmallRequests(agreed.request_max));
+        }
+        Ok(Suitable { uri, tls, session, encryption, settings })
+    }
+
+    /// Bytes of slots that the export has.
+    pub fn bytes(&self) -> u64 {
+        self.session.agreed.size - FIRST
+    }
+
+    /// Marks it as ours.
+    ///
+    /// # Errors
+    /// Those of [`Mark::take`].
+    pub fn mark(self) -> Result<Prepared, ConnectError> {
+        let Suitable { uri, tls, mut session, encryption, settings } = self;
+        let mark = Mark::take(&mut session)?;
+        Ok(Prepared { uri, tls, session, mark, encryption, settings })
+    }
+}
+
 /// An export that was looked at, is marked as ours, and is still connected. Holds no thread, so it may be carried over a fork.
 pub struct Prepared {
     uri: Uri,
@@ -53,28 +107,7 @@ impl Prepared {
     /// # Errors
     /// [`ConnectError`], whose message says what to do.
     pub fn new(uri: Uri, encryption: Encryption, settings: Settings) -> Result<Self, ConnectError> {
-        if encryption == Encryption::Random {
-            // Whether there can be a key is better known now than when the program runs.
-            Sealer::new([0; 16])?;
-        }
-        let tls = uri.tls.as_ref().map(|names| Tls::new(&uri, names)).transpose()?;
-        let mut session = Session::connect(&uri, tls.as_ref(), PATIENCE)?;
-        let agreed = &session.agreed;
-        let least = FIRST + CLUSTER_PAGES * PAGE as u64;
-        if agreed.flags.has(ExportFlags::READ_ONLY) {
-            return Err(ConnectError::ReadOnly);
-        }
-        if agreed.size < least {
-            return Err(ConnectError::TooSmall { bytes: agreed.size, least });
-        }
-        if agreed.block > PAGE as u32 {
-            return Err(ConnectError::LargeBlocks(agreed.block));
-        }
-        if agreed.request_max < (PAGES_MAX * PAGE) as u32 {
-            return Err(ConnectError::SmallRequests(agreed.request_max));
-        }
-        let mark = Mark::take(&mut session)?;
-        Ok(Prepared { uri, tls, session, mark, encryption, settings })
+        Suitable::new(uri, encryption, settings)?.mark()
     }
 
     /// Bytes of slots that the export has.
@@ -135,7 +168,7 @@ impl Prepared {
             while pulse.wait() == Beating::Yes
                 && let Some(store) = beating.upgrade()
             {
-                // One that fails is followed by the next.
+                // One that fails is followed by the next; if the export is another run's the client knows it from now on.
                 let _ = store.mark.beat(&store.client);
             }
         });

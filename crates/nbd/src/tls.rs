@@ -108,6 +108,9 @@ pub struct TlsReader<S> {
     state: State,
     socket: S,
     record: Box<[u8; RECORD]>,
+    /// What came from the socket and was not yet looked at.
+    start: usize,
+    end: usize,
 }
 
 /// The writing direction.
@@ -120,29 +123,41 @@ pub struct TlsWriter<S> {
 /// Divides a connection.
 pub fn split<S>(connection: ClientConnection, reads: S, writes: S) -> (TlsReader<S>, TlsWriter<S>) {
     let state = Arc::new(Mutex::new(connection));
-    let reader = TlsReader { state: Arc::clone(&state), socket: reads, record: Box::new([0; RECORD]) };
+    let reader = TlsReader {
+        state: Arc::clone(&state),
+        socket: reads,
+        record: Box::new([0; RECORD]),
+        start: 0,
+        end: 0,
+    };
     (reader, TlsWriter { state, socket: writes, records: Vec::new() })
 }
 
 impl<S: Read> Read for TlsReader<S> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
-            match self.state.lock().unwrap_or_else(PoisonError::into_inner).reader().read(buffer) {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            // First what was decrypted: of more than one record at a time the library takes nothing further.
+            match state.reader().read(buffer) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 read => return read,
             }
+            if self.start < self.end {
+                let mut rest = &self.record[self.start..self.end];
+                let taken = state.read_tls(&mut rest)?;
+                if taken == 0 {
+                    return Err(io::ErrorKind::InvalidData.into());
+                }
+                self.start += taken;
+                state.process_new_packets().map_err(io::Error::other)?;
+                continue;
+            }
+            drop(state);
             let count = self.socket.read(&mut self.record[..])?;
-            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             if count == 0 {
                 return Ok(0);
             }
-            let mut rest = &self.record[..count];
-            while !rest.is_empty() {
-                if state.read_tls(&mut rest)? == 0 {
-                    return Err(io::ErrorKind::InvalidData.into());
-                }
-                state.process_new_packets().map_err(io::Error::other)?;
-            }
+            (self.start, self.end) = (0, count);
         }
     }
 }

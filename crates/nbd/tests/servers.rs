@@ -76,6 +76,27 @@ fn exercise(client: &Client, rounds: u64) {
     assert!(whole == copy[BLOCK as usize..]);
 }
 
+/// Reads of 64 KiB and of a page in turn, sixteen under way at any time.
+fn read_many(client: &Client) {
+    let filled = |offset: u64| vec![(offset >> 16) as u8 | 1; 64 << 10];
+    for offset in (0..16).map(|index| index << 16) {
+        client.write(offset, filled(offset), 0).expect("written");
+    }
+    for _ in 0..20 {
+        let (sender, receiver) = mpsc::channel();
+        for index in 0..32_u64 {
+            let (offset, length) = ((index / 2) << 16, if index % 2 == 0 { 64 << 10 } else { 4096 });
+            let operation = Operation { command: Command::Read, flags: 0, offset, length, data: vec![] };
+            let sender = sender.clone();
+            client.submit(operation, Box::new(move |result| drop(sender.send((offset, length, result)))));
+        }
+        for _ in 0..32 {
+            let (offset, length, result) = receiver.recv().expect("an answer");
+            assert!(result.expect("read") == filled(offset)[..length as usize], "at {offset}");
+        }
+    }
+}
+
 #[test]
 fn nbdkit_with_memory_and_with_a_file() {
     if !has("nbdkit") {
@@ -151,10 +172,10 @@ fn errors_are_tried_again_and_then_said() {
         return;
     }
     let place = Place::new();
-    let words = ["--filter=error", "memory", "64M", "error=EIO", "error-rate=10%"];
+    let words = ["--filter=error", "memory", "64M", "error=EIO", "error-rate=3%"];
     let server = Server::nbdkit(&place, &words);
     let client = connect(&place, Settings::default());
-    exercise(&client, 8);
+    exercise(&client, 24);
     let counted = client.statistics();
     assert!(counted.server_errors > 2 && counted.resent >= counted.server_errors, "{counted:?}");
     drop((client, server));
@@ -230,6 +251,46 @@ fn a_restarted_server_is_found_again_with_all_that_was_under_way() {
     assert!(client.statistics().reconnects >= 1, "{:?}", client.statistics());
 }
 
+/// Everything that waits for a connection goes out while the answers come in: neither direction may wait for the other.
+#[test]
+fn much_that_waited_is_sent_and_answered_at_once() {
+    if !has("nbdkit") {
+        return;
+    }
+    let place = Place::new();
+    let disk = place.disk(64 * MIB).display().to_string();
+    let server = Server::nbdkit(&place, &["file", &disk]);
+    let client = connect(&place, Settings { connections: 1, ..Settings::default() });
+    let (length, half) = (256_u32 << 10, 30);
+    let offset = |index: u64| index * u64::from(length);
+    for index in 0..half {
+        client.write(offset(index), vec![index as u8; length as usize], 0).expect("written");
+    }
+    drop(server);
+    until("it is away", || client.connected() == 0);
+    let (sender, receiver) = mpsc::channel();
+    for index in 0..2 * half {
+        let (command, data) = match index < half {
+            true => (Command::Read, vec![]),
+            false => (Command::Write, vec![index as u8; length as usize]),
+        };
+        let operation = Operation { command, flags: 0, offset: offset(index), length, data };
+        let sender = sender.clone();
+        client.submit(operation, Box::new(move |result| drop(sender.send((index, result)))));
+    }
+    let _server = Server::nbdkit(&place, &["file", &disk]);
+    for _ in 0..2 * half {
+        let (index, result) = receiver.recv_timeout(Duration::from_secs(4)).expect("an answer");
+        let data = result.expect("done");
+        assert!(data.iter().all(|&byte| u64::from(byte) == index), "{index}");
+    }
+    for index in half..2 * half {
+        assert!(client.read(offset(index), length).expect("read") == vec![index as u8; length as usize]);
+    }
+    // The socket is there a moment before the server is.
+    assert!(client.statistics().reconnects <= 2, "{:?}", client.statistics());
+}
+
 #[test]
 fn tls_with_the_right_certificate_and_with_wrong_ones() {
     let place = Place::new();
@@ -246,6 +307,12 @@ fn tls_with_the_right_certificate_and_with_wrong_ones() {
     let right = uri(&format!("tls-certificates={pki}&tls-hostname=localhost"));
     let client = plain_client(&right, Settings::default()).expect("connected");
     exercise(&client, 20);
+    assert_eq!(client.statistics().reconnects, 0);
+    drop(client);
+    // More than one record waits to be read.
+    let client = plain_client(&right, Settings { connections: 1, ..Settings::default() }).expect("connected");
+    read_many(&client);
+    assert_eq!(client.statistics().reconnects, 0);
     let refused = |uri: &Uri| plain_client(uri, Settings::default()).err().expect("refused");
     let other =
         refused(&uri(&format!("tls-certificates={}&tls-hostname=localhost", place.path("other").display())));

@@ -12,7 +12,9 @@ use rustix::fd::OwnedFd;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use std::fs;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::sync::{Arc, mpsc};
+use std::thread;
 use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
@@ -137,7 +139,7 @@ fn an_empty_or_older_export_is_not_the_one_that_was() {
     let old = fs::read(&disk).expect("it");
     until("a beat", || fs::read(&disk).expect("it")[..4096] != old[..4096]);
     // The beat that was just seen may not be confirmed yet.
-    std::thread::sleep(Duration::from_millis(50));
+    thread::sleep(Duration::from_millis(50));
     drop(server);
     fs::write(&disk, old).expect("written");
     let _server = Server::nbdkit(&place, &words);
@@ -187,13 +189,77 @@ fn an_export_that_cannot_serve_is_refused_and_not_touched() {
     let server = Server::nbdkit(&place, &["file", &disk.display().to_string()]);
     assert!(matches!(prepare(&place, Encryption::None).err(), Some(ConnectError::Foreign)));
     assert!(fs::read(&disk).expect("it") == before);
-    // One that another run has, and one that a run left behind.
+    // One that this run has under another name, one that another run has, and one that a run left behind.
     file.write_all_at(&[0; 8], 512).expect("written");
     let store = open(&place, Encryption::None);
-    assert!(matches!(prepare(&place, Encryption::None).err(), Some(ConnectError::InUse)));
+    let first = mark(&disk);
+    assert!(matches!(prepare(&place, Encryption::None).err(), Some(ConnectError::Twice)));
+    until("a beat", || mark(&disk) != first);
+    let second = mark(&disk);
     drop((store, server));
+    file.write_all_at(&first, 0).expect("written");
+    let server = Server::nbdkit(&place, &["file", &disk.display().to_string()]);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            thread::sleep(Duration::from_secs(1));
+            file.write_all_at(&second, 0).expect("written");
+        });
+        assert!(matches!(prepare(&place, Encryption::None).err(), Some(ConnectError::InUse)));
+    });
+    drop(server);
     let _server = Server::nbdkit(&place, &["file", &disk.display().to_string()]);
     prepare(&place, Encryption::None).expect("taken over");
+}
+
+/// The first block.
+fn mark(disk: &Path) -> Vec<u8> {
+    fs::read(disk).expect("it")[..PAGE].to_vec()
+}
+
+#[test]
+fn of_those_who_find_an_export_free_at_the_same_time_one_has_it() {
+    if !has("nbdkit") {
+        return;
+    }
+    let place = Place::new();
+    // All of them have looked before the first has written.
+    let _server = Server::nbdkit(&place, &["--filter=delay", "memory", "64M", "wdelay=60ms"]);
+    let winners = thread::scope(|scope| {
+        let runs: Vec<_> = (0..4).map(|_| scope.spawn(|| prepare(&place, Encryption::None))).collect();
+        let prepared: Vec<_> = runs.into_iter().map(|run| run.join().expect("it ends")).collect();
+        for refused in prepared.iter().filter_map(|prepared| prepared.as_ref().err()) {
+            assert!(matches!(refused, ConnectError::InUse | ConnectError::Twice), "{refused}");
+        }
+        prepared.iter().filter(|prepared| prepared.is_ok()).count()
+    });
+    assert_eq!(winners, 1);
+}
+
+#[test]
+fn a_run_whose_export_was_taken_over_gives_it_up() {
+    if !has("nbdkit") {
+        return;
+    }
+    let (place, other) = (Place::new(), Place::new());
+    let (disk, other_disk) = (place.disk(64 * MIB), other.disk(64 * MIB));
+    let _server = Server::nbdkit(&place, &["file", &disk.display().to_string()]);
+    let _other = Server::nbdkit(&other, &["file", &other_disk.display().to_string()]);
+    let store = open(&place, Encryption::None);
+    let _prepared = prepare(&other, Encryption::None).expect("prepared");
+    let taken = mark(&other_disk);
+    let file = fs::OpenOptions::new().write(true).open(&disk).expect("it");
+    // Between two beats.
+    let before = mark(&disk);
+    until("a beat", || mark(&disk) != before);
+    file.write_all_at(&taken, 0).expect("written");
+    let mut events = Vec::new();
+    until("it notices", || {
+        events.extend(store.take_events());
+        events.contains(&Event::Replaced(Replaced::Mark))
+    });
+    assert_eq!(write(&store, 0, planted(0)), Err(RequestError::Replaced(Replaced::Mark)));
+    store.finish(Duration::from_secs(5));
+    assert!(mark(&disk) == taken, "the other's mark stays");
 }
 
 #[test]

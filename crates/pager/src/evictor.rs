@@ -111,6 +111,8 @@ pub(crate) struct Evictor {
     pub(crate) devices_full: bool,
     /// A device that failed is not written to before, by number.
     pub(crate) rests_until_ns: [u64; DEVICES_MAX],
+    /// For how long it rested last.
+    pub(crate) rest_ns: [u64; DEVICES_MAX],
     pub(crate) reclaiming: bool,
     pub(crate) wraps: u64,
     pub(crate) aging: Aging,
@@ -210,6 +212,7 @@ impl Evictor {
             ask_full_due: Due::at_once(),
             devices_full: false,
             rests_until_ns: [0; DEVICES_MAX],
+            rest_ns: [0; DEVICES_MAX],
             reclaiming: false,
             wraps: 0,
             aging: Aging::default(),

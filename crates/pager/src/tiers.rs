@@ -18,8 +18,9 @@ use folioswap_slots::{DeviceId, DeviceMask};
 
 /// Order of the folios that wait in staging: 64 KiB.
 const FOLIO_ORDER: usize = FOLIO_PAGES.ilog2() as usize;
-/// A device that refused a write is left alone for so long.
+/// A device that refused a write is left alone for so long, and twice as long each time that it refuses the next one, too.
 const REST_NS: u64 = 100_000_000;
+const REST_MAX_NS: u64 = 3_200_000_000;
 /// Clusters asked for at a time: 32 MiB.
 const CLUSTERS_WANTED: u64 = 16;
 const _: () = assert!(CLUSTERS_WANTED as usize <= CLUSTERS_PER_MESSAGE);
@@ -137,7 +138,12 @@ impl Evictor {
 
     /// A device that failed is left alone for a moment: it may be back then, or be taken out of the rotation.
     fn let_rest(&mut self, device: DeviceId) {
-        self.rests_until_ns[device.index()] = sys::now_ns() + REST_NS;
+        let (now, index) = (sys::now_ns(), device.index());
+        // Whoever was written to for longer than it rested has recovered.
+        let is_again = now < self.rests_until_ns[index] + self.rest_ns[index].max(REST_NS);
+        self.rest_ns[index] =
+            if is_again { (self.rest_ns[index] * 2).clamp(REST_NS, REST_MAX_NS) } else { REST_NS };
+        self.rests_until_ns[index] = now + self.rest_ns[index];
     }
 
     /// Says which devices what is old in the store goes on to. Once, at the start: devices do not change their place.

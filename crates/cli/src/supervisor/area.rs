@@ -69,6 +69,8 @@ pub struct Area {
 impl Area {
     /// All free.
     pub fn new(device: SharedDevice, description: DeviceDescription) -> Self {
+        // A prepared file is as long as it was made, which is at least as long as this.
+        let length = if device.reserved > 0 { description.clusters } else { 0 };
         let area = Area {
             lowest_free: device.reserved,
             device,
@@ -83,7 +85,7 @@ impl Area {
             bad: Bits::default(),
             bad_count: 0,
             retiring: Bits::default(),
-            length: 0,
+            length,
         };
         if area.device.discard_at_start {
             area.give_blocks_back(area.device.reserved, area.maximum - area.device.reserved);

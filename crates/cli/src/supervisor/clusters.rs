@@ -424,6 +424,20 @@ mod tests {
         assert_eq!(clusters.validate(std::iter::once(&other)), Ok(()));
     }
 
+    /// Memory stands for a disk that cannot reserve blocks.
+    #[test]
+    fn a_prepared_file_keeps_its_length_where_blocks_cannot_be_reserved() {
+        let segment = SegmentFile::create().expect("memfd");
+        let file = rustix::fs::memfd_create("prepared", rustix::fs::MemfdFlags::CLOEXEC).expect("memory");
+        let bytes = 4 * CLUSTER_BYTES;
+        rustix::fs::ftruncate(&file, bytes).expect("its length");
+        let device = SharedDevice { reserved: 1, ..SharedDevice::new(file, Discard::Never) };
+        let mut clusters = Clusters::new(vec![(description(DeviceKind::Ram, 0, 4), Some(device))]);
+        assert_eq!(clusters.grant(&segment.mapped, &mut Bits::default(), FIRST, 1), [1]);
+        let length = fstat(clusters.files().next().expect("a file")).expect("open").st_size;
+        assert_eq!(length as u64, bytes);
+    }
+
     #[test]
     fn books_that_do_not_agree_with_the_owners_are_found() {
         let (segment, mut clusters) = device(10);

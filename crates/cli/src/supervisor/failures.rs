@@ -1,7 +1,10 @@
 //! What devices fail at: named, counted, and too often for one that stays in the rotation.
 
 use super::{Supervisor, clusters::is_full};
-use folioswap_group::{devices::ERRORS_MAX, protocol::Lost};
+use folioswap_group::{
+    devices::{DeviceKind, ERRORS_MAX},
+    protocol::Lost,
+};
 use rustix::io::Errno;
 use std::{io, path::Path, sync::atomic::Ordering::Relaxed};
 
@@ -9,6 +12,17 @@ use std::{io, path::Path, sync::atomic::Ordering::Relaxed};
 const TOLD: u32 = 4;
 /// Lost pages that are named one by one; a device that is gone may hold any number of them.
 const NAMED: u64 = 32;
+
+/// How a server is not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Absence {
+    /// It is away, and was not asked.
+    NotAsked,
+    /// It was asked, and may still do what it was asked for.
+    Unanswered,
+    /// What answers is another export: for good.
+    Replaced,
+}
 
 impl Supervisor {
     /// A page's bytes are lost; its process has poisoned it.
@@ -21,7 +35,7 @@ impl Supervisor {
                 );
             }
             if let Some((device, _)) = lost.slot().and_then(|slot| self.clusters.locate(slot)) {
-                self.count_error(device);
+                self.count_lost(device, lost);
             }
             return;
         }
@@ -43,7 +57,7 @@ impl Supervisor {
         };
         let name = self.device_name(device).display().to_string();
         self.say(&format!("{page}: {name} {what} (slot {within}); {then}\n"));
-        self.count_error(device);
+        self.count_lost(device, lost);
     }
 
     /// A device refused a write. Its pages went elsewhere, or stay in memory.
@@ -58,6 +72,13 @@ impl Supervisor {
                 self.say(&format!("folioswap: {name} has no room left ({error}); nothing is lost\n"));
             }
             return;
+        }
+        match self.absence(device, Errno::from_raw_os_error(errno)) {
+            // The connection says when it is lost and back.
+            Some(Absence::NotAsked) => return,
+            Some(Absence::Unanswered) => return self.clusters.retire(slot),
+            Some(Absence::Replaced) => return self.fail(device),
+            None => {}
         }
         self.clusters.retire(slot);
         if self.settings.segment.mapped.devices[device].errors.load(Relaxed) < TOLD {
@@ -79,6 +100,37 @@ impl Supervisor {
             }
             self.count_error(device);
         }
+    }
+
+    /// A lost page is an error of its device, unless its server is only away.
+    fn count_lost(&mut self, device: usize, lost: Lost) {
+        let absence = match lost {
+            Lost::Unreadable { errno, .. } => {
+                self.absence(device, Errno::from_raw_os_error(i32::from(errno)))
+            }
+            _ => None,
+        };
+        match absence {
+            None => self.count_error(device),
+            Some(Absence::Replaced) => self.fail(device),
+            Some(Absence::NotAsked | Absence::Unanswered) => {}
+        }
+    }
+
+    /// What this error says of a network device's server.
+    fn absence(&self, device: usize, errno: Errno) -> Option<Absence> {
+        let (description, _) = self.settings.segment.mapped.devices().nth(device)?;
+        match (description.kind, errno) {
+            (DeviceKind::Nbd, Errno::HOSTDOWN) => Some(Absence::NotAsked),
+            (DeviceKind::Nbd, Errno::TIMEDOUT | Errno::CONNRESET) => Some(Absence::Unanswered),
+            (DeviceKind::Nbd, Errno::NODEV) => Some(Absence::Replaced),
+            _ => None,
+        }
+    }
+
+    /// Nothing more is written to it.
+    fn fail(&mut self, device: usize) {
+        self.settings.segment.mapped.devices[device].failed.store(1, Relaxed);
     }
 
     /// Takes the device out of the rotation when it has failed too often.
