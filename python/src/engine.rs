@@ -244,7 +244,8 @@ fn in_region<R: Send>(
     let address = first.as_ptr() as usize;
     let found = py.detach(|| {
         let first = NonNull::new(address as *mut u8)?;
-        all().iter().find_map(|managed| managed.heap.with_region(first, bytes, &work))
+        // SAFETY: the callers below advise and count, and take no slice.
+        all().iter().find_map(|managed| unsafe { managed.heap.with_region(first, bytes, &work) })
     });
     drop(buffer);
     Ok(found)

@@ -73,18 +73,51 @@ impl RegionAllocator {
         Ok(RegionAllocator(Arc::new(Managed { heap: Mutex::new(heap), region })))
     }
 
-    /// The region in which everything lies, for advice and figures.
+    /// Swaps out what lies in the region: [`Region::page_out`] of all of it.
+    ///
+    /// # Errors
+    /// [`Region::page_out`]'s.
     ///
     /// ```
     /// use folioswap::{RegionAllocator, Swap};
     ///
     /// let swap = Swap::builder().limit("64M").build()?;
     /// let allocator = RegionAllocator::new(&swap, "16M")?;
-    /// allocator.region().page_out(..)?;
+    /// allocator.page_out()?;
+    /// assert!(allocator.resident_bytes()? < 1 << 20);
     /// # Ok::<(), folioswap::Error>(())
     /// ```
-    pub fn region(&self) -> &Region {
-        &self.0.region
+    pub fn page_out(&self) -> Result<(), Error> {
+        self.0.region.page_out(..)
+    }
+
+    /// Says that what lies in the region is not needed for a while: [`Region::cold`] of all of it.
+    ///
+    /// # Errors
+    /// [`Region::cold`]'s.
+    pub fn cold(&self) -> Result<(), Error> {
+        self.0.region.cold(..)
+    }
+
+    /// Brings back what lies in the region, as far as there is room: [`Region::will_need`] of all of it.
+    ///
+    /// # Errors
+    /// [`Region::will_need`]'s.
+    pub fn will_need(&self) -> Result<(), Error> {
+        self.0.region.will_need(..)
+    }
+
+    /// Bytes of the region that are resident now.
+    ///
+    /// # Errors
+    /// [`Region::resident_bytes`]'s.
+    pub fn resident_bytes(&self) -> Result<usize, Error> {
+        self.0.region.resident_bytes(..)
+    }
+
+    /// Bytes that it hands out at most, its bookkeeping included.
+    pub fn capacity(&self) -> usize {
+        self.0.region.len()
     }
 }
 
@@ -96,13 +129,15 @@ unsafe impl Allocator for RegionAllocator {
                 NonNull::new(std::ptr::without_provenance_mut(layout.align())).ok_or(AllocError)?;
             return Ok(NonNull::slice_from_raw_parts(dangling, 0));
         }
+        // A forked child has neither the region nor, perhaps, the lock.
+        self.0.region.inner.check_process().map_err(|_| AllocError)?;
         let mut heap = self.0.heap.lock().unwrap_or_else(PoisonError::into_inner);
         let place = heap.allocate(layout).ok_or(AllocError)?;
         Ok(NonNull::slice_from_raw_parts(place, layout.size()))
     }
 
     unsafe fn deallocate(&self, place: NonNull<u8>, layout: Layout) {
-        if layout.size() == 0 {
+        if layout.size() == 0 || self.0.region.inner.check_process().is_err() {
             return;
         }
         if layout.size() >= GIVEN_BACK_BYTES {

@@ -7,7 +7,7 @@ use folioswap_pager::engine::Engine;
 use std::mem::{transmute, zeroed};
 use std::ptr::null_mut;
 use std::sync::atomic::{
-    AtomicPtr, AtomicU64, AtomicUsize,
+    AtomicPtr, AtomicU32, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release, SeqCst},
 };
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -23,6 +23,8 @@ struct Place {
     start: AtomicUsize,
     end: AtomicUsize,
     engine: AtomicPtr<Engine>,
+    /// Whose region it is. A forked child has places of its parent's, whose regions it does not have: something else may lie there.
+    process: AtomicU32,
 }
 
 /// Places, and where there are more. Never freed.
@@ -47,6 +49,7 @@ impl Place {
             start: AtomicUsize::new(0),
             end: AtomicUsize::new(0),
             engine: AtomicPtr::new(null_mut()),
+            process: AtomicU32::new(0),
         }
     }
 
@@ -55,6 +58,7 @@ impl Place {
         self.start.store(start, SeqCst);
         self.end.store(end, SeqCst);
         self.engine.store(engine, SeqCst);
+        self.process.store(std::process::id(), SeqCst);
         self.version.fetch_add(1, SeqCst);
     }
 
@@ -64,6 +68,10 @@ impl Place {
             return None;
         }
         let engine = self.engine.load(SeqCst);
+        // A system call that takes no lock: fit for a signal handler.
+        if self.process.load(SeqCst) != std::process::id() {
+            return None;
+        }
         if !version.is_multiple_of(2) || self.version.load(SeqCst) != version {
             return None;
         }
@@ -100,6 +108,10 @@ impl Registration {
 
 impl Drop for Registration {
     fn drop(&mut self) {
+        if self.0.process.load(SeqCst) != std::process::id() {
+            // The copy of a forked child: nobody looks at it, and the lock may have been held when it was made.
+            return;
+        }
         let _one_at_a_time = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
         self.0.set(0, 0, null_mut());
     }

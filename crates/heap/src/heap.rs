@@ -179,7 +179,10 @@ impl Heap {
 
     /// Calls `work` with the region that this memory lies in, and its place there; `None`: it is not within one piece of this heap. Nothing is
     /// allocated or freed meanwhile.
-    pub fn with_region<R>(
+    ///
+    /// # Safety
+    /// `work` takes no slice of the region: others hold pieces of it, and write there.
+    pub unsafe fn with_region<R>(
         &self,
         first: NonNull<u8>,
         bytes: usize,
