@@ -40,7 +40,7 @@ const BACKGROUND_MAX: u16 = 32;
 /// How read(2) and write(2) go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Caching {
-    /// Through the kernel's page cache, which [`KernelCache`] bounds.
+    /// Through the kernel's page cache, which `KernelCache` bounds.
     #[default]
     Kernel,
     /// Past it. Only what is mapped is in the page cache.
