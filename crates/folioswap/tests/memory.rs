@@ -80,7 +80,7 @@ fn four_times_the_limit_is_read_as_it_was_written_and_the_limit_is_kept() {
     // What is promised, and what the test itself takes.
     let allowed = limit + limit / 40 + (8 << 20) + (2 << 20);
     assert!(most > before + limit / 2, "{most} with {before} before: nothing was measured");
-    assert!(most <= before + allowed, "{} bytes of {allowed}", most - before);
+    assert!(most <= before + allowed, "{} bytes of {allowed}; {}", most - before, swap.statistics());
     is_sound(&swap);
     drop((region, swap));
     assert!(anonymous_bytes() < before + (8 << 20), "{} and {before} before", anonymous_bytes());
@@ -211,15 +211,24 @@ fn advice_does_what_it_says() {
     assert_eq!(region.resident_bytes(4 << 20..8 << 20).unwrap(), 4 << 20);
     let pinned = region.pin(1000..3 << 20).unwrap();
     let inner = region.pin(8192..9000).unwrap();
-    region.page_out(..).unwrap();
+    // What was wanted above is read ahead of for a while: that may come back once more.
+    let leaves = |range: std::ops::Range<usize>, stays: usize| {
+        let until = Instant::now() + Duration::from_secs(5);
+        loop {
+            region.page_out(..).unwrap();
+            let resident = region.resident_bytes(range.clone()).unwrap();
+            if resident == stays || Instant::now() > until {
+                return resident;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    assert_eq!(leaves(3 << 20..16 << 20, 0), 0);
     assert_eq!(region.resident_bytes(..3 << 20).unwrap(), 3 << 20);
-    assert_eq!(region.resident_bytes(3 << 20..).unwrap(), 0);
     drop(pinned);
-    region.page_out(..).unwrap();
-    assert_eq!(region.resident_bytes(..).unwrap(), PAGE, "the inner one stays");
+    assert_eq!(leaves(0..16 << 20, PAGE), PAGE, "the inner one stays");
     drop(inner);
-    region.page_out(..).unwrap();
-    assert_eq!(region.resident_bytes(..).unwrap(), 0);
+    assert_eq!(leaves(0..16 << 20, 0), 0);
     check(region.as_slice(), 5);
     is_sound(&swap);
 }
