@@ -3,7 +3,7 @@
 use crate::{
     inode::{Content, Inode, PAGE_SIZE},
     kernel_cache::KernelCache,
-    limits::Inodes,
+    limits::{InodeReservation, Inodes},
     namespace::Namespace,
     table::InodeTable,
 };
@@ -116,6 +116,20 @@ impl Tmpfs {
     /// `ENOSPC`: no inode is left; those of [`Namespace::insert`].
     pub fn make(&self, parent: &Inode, name: &[u8], new: New) -> Result<Arc<Inode>, Errno> {
         let reservation = self.inodes.reserve().ok_or(Errno::NOSPC)?;
+        self.make_in(reservation, parent, name, new)
+    }
+
+    /// As [`Self::make`], in a place that was reserved before.
+    ///
+    /// # Errors
+    /// Those of [`Namespace::insert`].
+    pub fn make_in(
+        &self,
+        reservation: InodeReservation,
+        parent: &Inode,
+        name: &[u8],
+        new: New,
+    ) -> Result<Arc<Inode>, Errno> {
         let (mut permissions, (uid, mut gid)) = (new.permissions, new.owner);
         {
             let state = parent.state();
