@@ -227,6 +227,12 @@ fn contents_are_as_on_tmpfs() {
 /// What was stored through a mapping where there is no room is an error of msync, also when the kernel brings it together with pages that fit.
 #[track_caller]
 fn stores_that_find_no_room_are_told(mount: &Mount) {
+    // What was removed is given back when the kernel has forgotten it.
+    let start = Instant::now();
+    while mount.figures()["content"] > 4 * MIB {
+        assert!(start.elapsed() < Duration::from_secs(5), "{:?}", mount.figures());
+        std::thread::sleep(Duration::from_millis(5));
+    }
     let filler = new_file(&mount.file("filler"));
     // All but 64 KiB.
     let figures = mount.figures();
@@ -329,6 +335,62 @@ fn inodes_are_limited_and_none_is_left_behind() {
         std::thread::sleep(Duration::from_millis(20));
     }
     assert_eq!(mount.figures()["content"], 0);
+}
+
+/// Links, their names, attributes and link targets count towards the limit, and are refused when it is full; what is there can be removed then.
+#[test]
+fn names_and_attributes_keep_the_limit() {
+    needs_fuse!();
+    let mount = Mount::new("names", &["--memory", "32M", "--swap-max", "0"]);
+    let limit = mount.figures()["memory_limit"];
+    let file = new_file(&mount.file("file"));
+    let empty = mount.figures()["metadata"];
+    let value = vec![7_u8; 60_000];
+    let set = |number: u64| {
+        let name = std::ffi::CString::new(format!("user.{number}")).expect("a name");
+        // SAFETY: a C string, and as many bytes as said.
+        match unsafe {
+            libc::fsetxattr(file.as_raw_fd(), name.as_ptr(), value.as_ptr().cast(), value.len(), 0)
+        } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    };
+    let attributes = (0..).find(|&number| match set(number) {
+        Ok(()) => false,
+        Err(error) => {
+            assert_eq!(error.raw_os_error(), Some(libc::ENOSPC));
+            true
+        }
+    });
+    let attributes = attributes.expect("an end");
+    let figures = mount.figures();
+    assert!(attributes * 60_000 <= limit && figures["memory_used"] <= limit, "{attributes}: {figures:?}");
+    assert!(attributes * 60_000 > limit / 2, "{attributes}: {figures:?}");
+    // The rest is filled in small pieces, until no name has room.
+    let name = |number: u64| mount.file(&format!("{number:0>200}"));
+    let links = (0..200_000).find(|&number| fs::hard_link(mount.file("file"), name(number)).is_err());
+    let links = links.expect("an end");
+    assert!(links < 200, "{links} links where no attribute had room");
+    assert_eq!(error(fs::hard_link(mount.file("file"), name(links))), libc::ENOSPC);
+    assert_eq!(error(symlink("x".repeat(4000), mount.file("symlink"))), libc::ENOSPC);
+    assert_eq!(error(fs::create_dir(mount.file("directory"))), libc::ENOSPC);
+    fs::rename(mount.file("file"), mount.file("same")).expect("a rename needs no room");
+    for number in 0..links {
+        fs::remove_file(name(number)).expect("unlink");
+    }
+    for number in 0..attributes {
+        let name = std::ffi::CString::new(format!("user.{number}")).expect("a name");
+        // SAFETY: a C string.
+        assert_eq!(unsafe { libc::fremovexattr(file.as_raw_fd(), name.as_ptr()) }, 0);
+    }
+    symlink("x".repeat(4000), mount.file("symlink")).expect("there is room again");
+    fs::remove_file(mount.file("symlink")).expect("unlink");
+    let start = Instant::now();
+    while mount.figures()["metadata"] != empty {
+        assert!(start.elapsed() < Duration::from_secs(5), "{empty}: {:?}", mount.figures());
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 /// One inode is left: threads make files in it and remove them, while another renames.
@@ -541,7 +603,8 @@ fn the_end_of_a_mount_is_its_own() {
     fs::create_dir_all(&other).expect("mkdir");
     // A mount table of its own, so that nothing is left behind; each path is mounted on in layers.
     let script = "set -e
-        mounted() { for i in $(seq 200); do findmnt -n -S folioswap \"$1\" >/dev/null && return; sleep 0.05; done; false; }
+        trap 'kill -9 $first $second $third 2>/dev/null || :' EXIT
+        mounted() { for i in $(seq 200); do grep -q \" $1 .* folioswap \" /proc/self/mountinfo && return; sleep 0.05; done; false; }
         mount -t tmpfs below $2; echo kept > $2/file
         $1 mount $2 -m 32M --foreground & first=$!
         mounted $2

@@ -6,6 +6,7 @@ use crate::{
     contents::{self, errno},
     inode::{Content, Inode},
     kernel_cache::KernelCache,
+    limits::{XATTR_MEMORY, entry_memory},
     namespace::{Flow, Listed, NAME_MAX, RenameMode},
     tmpfs::{New, NewContent, ROOT, Tmpfs},
     xattr::{SetMode, TrustedNames},
@@ -258,7 +259,8 @@ impl Filesystem for Server {
     fn link(&self, _request: &Request, inode: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let linked = self.tmpfs.inode(inode.0).and_then(|inode| {
             let parent = self.tmpfs.inode(parent.0)?;
-            self.tmpfs.namespace.insert(&parent, name.as_bytes(), &inode)?;
+            let charge = self.tmpfs.memory.charge(entry_memory(name.as_bytes()))?;
+            self.tmpfs.namespace.insert(&parent, name.as_bytes(), &inode, charge)?;
             Ok(inode)
         });
         self.reply_entry(linked, reply);
@@ -296,18 +298,21 @@ impl Filesystem for Server {
             _ => return reply.error(fuse(Errno::INVAL)),
         };
         // What stands where the file was for an overlay: its place is taken beforehand, so that the rename cannot fail after it was done.
-        let reservation = if whiteout {
-            Some(answer!(reply, self.tmpfs.inodes.reserve().ok_or(Errno::NOSPC)))
+        let (from_name, to_name) = (from_name.as_bytes(), to_name.as_bytes());
+        let place = if whiteout { Some(answer!(reply, self.tmpfs.place(from_name))) } else { None };
+        let memory = entry_memory(to_name);
+        // A name that is no longer takes the old one's memory.
+        let charge = if to_name.len() > from_name.len() {
+            answer!(reply, self.tmpfs.memory.charge(memory))
         } else {
-            None
+            self.tmpfs.memory.charge_anyway(memory)
         };
-        let renamed =
-            self.tmpfs.namespace.rename((&from, from_name.as_bytes()), (&to, to_name.as_bytes()), mode);
+        let renamed = self.tmpfs.namespace.rename((&from, from_name), (&to, to_name), mode, charge);
         answer!(reply, renamed);
-        if let Some(reservation) = reservation {
+        if let Some(place) = place {
             let owner = (request.uid(), request.gid());
             let new = New { content: NewContent::Node(FileType::CharDevice, 0), permissions: 0, owner };
-            answer!(reply, self.tmpfs.make_in(reservation, &from, from_name.as_bytes(), new));
+            answer!(reply, self.tmpfs.make_in(place, &from, from_name, new));
         }
         reply.ok();
     }
@@ -596,8 +601,10 @@ impl Filesystem for Server {
             libc::XATTR_REPLACE => SetMode::Replace,
             _ => return reply.error(fuse(Errno::INVAL)),
         };
+        let memory = XATTR_MEMORY + (name.len() + value.len()) as u64;
+        let charge = answer!(reply, self.tmpfs.memory.charge(memory));
         let mut state = inode.state();
-        answer!(reply, state.xattrs.set(name.as_bytes(), value, mode));
+        answer!(reply, state.xattrs.set(name.as_bytes(), value, mode, charge));
         state.touch_attributes();
         reply.ok();
     }
