@@ -213,12 +213,79 @@ fn contents_are_as_on_tmpfs() {
     drop(big);
     assert_eq!(error(File::options().custom(libc::O_TMPFILE, mount.path())), libc::EOPNOTSUPP);
 
+    stores_that_find_no_room_are_told(&mount);
+    set_user_id_is_gone_at_once(&mount);
+
     // Locks.
     let other = File::options().read(true).write(true).open(mount.file("sparse")).expect("open");
     file.lock().expect("flock");
     assert!(matches!(other.try_lock(), Err(fs::TryLockError::WouldBlock)));
     file.unlock().expect("unlock");
     other.try_lock().expect("flock");
+}
+
+/// What was stored through a mapping where there is no room is an error of msync, also when the kernel brings it together with pages that fit.
+#[track_caller]
+fn stores_that_find_no_room_are_told(mount: &Mount) {
+    // What was removed is given back when the kernel has forgotten it.
+    let start = Instant::now();
+    while mount.figures()["content"] > 4 * MIB {
+        assert!(start.elapsed() < Duration::from_secs(5), "{:?}", mount.figures());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let filler = new_file(&mount.file("filler"));
+    // All but 64 KiB.
+    let figures = mount.figures();
+    let room = figures["content_max"] - figures["content"] - (64 << 10);
+    fallocate(&filler, 0, 0, room).expect("allocate");
+    let file = new_file(&mount.file("mapped"));
+    let length = 128 << 10;
+    file.set_len(length as u64).expect("grow");
+    let both = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: a new mapping.
+    let start =
+        unsafe { libc::mmap(std::ptr::null_mut(), length, both, libc::MAP_SHARED, file.as_raw_fd(), 0) };
+    assert_ne!(start, libc::MAP_FAILED);
+    // SAFETY: the mapping is this long.
+    unsafe { start.cast::<u8>().write_bytes(9, length) };
+    // SAFETY: the whole mapping.
+    let written = unsafe { libc::msync(start, length, libc::MS_SYNC) };
+    let error = io::Error::last_os_error();
+    // SAFETY: it is ours.
+    unsafe { libc::munmap(start, length) };
+    assert_eq!((written, error.raw_os_error()), (-1, Some(libc::ENOSPC)), "{:?}", mount.figures());
+    drop((file, filler));
+    fs::remove_file(mount.file("mapped")).expect("unlink");
+    fs::remove_file(mount.file("filler")).expect("unlink");
+}
+
+/// Who writes without privilege takes set-user-id away, and nobody sees it any more when write(2) has returned. What root copies keeps it, as
+/// with write(2).
+#[track_caller]
+fn set_user_id_is_gone_at_once(mount: &Mount) {
+    let path = mount.file("set user id");
+    let file = new_file(&path);
+    let mode = || fs::metadata(&path).expect("stat").permissions().mode() & 0o7777;
+    for _ in 0..50 {
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o4777)).expect("chmod");
+        file.write_all_at(b"root", 0).expect("write");
+        assert_eq!(mode(), 0o4777);
+        // SAFETY: of this thread alone, and back again; both calls return who it was.
+        unsafe { libc::syscall(libc::SYS_setfsuid, 65534) };
+        let result = file.write_all_at(b"user", 0);
+        // SAFETY: as above.
+        unsafe { libc::syscall(libc::SYS_setfsuid, 0) };
+        result.expect("write");
+        assert_eq!(mode(), 0o777);
+    }
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o4777)).expect("chmod");
+    // SAFETY: plain system call on files of ours; no offsets are kept.
+    let copied = unsafe {
+        let (mut from, mut to) = (0, 100);
+        libc::copy_file_range(file.as_raw_fd(), &raw mut from, file.as_raw_fd(), &raw mut to, 4, 0)
+    };
+    assert_eq!((copied, mode()), (4, 0o4777));
+    fs::remove_file(&path).expect("unlink");
 }
 
 /// `open` with flags of our own.
@@ -245,6 +312,9 @@ fn inodes_are_limited_and_none_is_left_behind() {
         }
     });
     assert_eq!(made, Some(499), "and the root");
+    // A rename that leaves a whiteout is done, or not at all.
+    assert_eq!(error(rename2(&mount.file("1"), &mount.file("x"), libc::RENAME_WHITEOUT)), libc::ENOSPC);
+    assert!(mount.file("1").is_file() && !mount.file("x").exists());
     for number in 0..499 {
         fs::remove_file(mount.file(&format!("{number}"))).expect("unlink");
     }
@@ -257,6 +327,62 @@ fn inodes_are_limited_and_none_is_left_behind() {
         std::thread::sleep(Duration::from_millis(20));
     }
     assert_eq!(mount.figures()["content"], 0);
+}
+
+/// Links, their names, attributes and link targets count towards the limit, and are refused when it is full; what is there can be removed then.
+#[test]
+fn names_and_attributes_keep_the_limit() {
+    needs_fuse!();
+    let mount = Mount::new("names", &["--memory", "32M", "--swap-max", "0"]);
+    let limit = mount.figures()["memory_limit"];
+    let file = new_file(&mount.file("file"));
+    let empty = mount.figures()["metadata"];
+    let value = vec![7_u8; 60_000];
+    let set = |number: u64| {
+        let name = std::ffi::CString::new(format!("user.{number}")).expect("a name");
+        // SAFETY: a C string, and as many bytes as said.
+        match unsafe {
+            libc::fsetxattr(file.as_raw_fd(), name.as_ptr(), value.as_ptr().cast(), value.len(), 0)
+        } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    };
+    let attributes = (0..).find(|&number| match set(number) {
+        Ok(()) => false,
+        Err(error) => {
+            assert_eq!(error.raw_os_error(), Some(libc::ENOSPC));
+            true
+        }
+    });
+    let attributes = attributes.expect("an end");
+    let figures = mount.figures();
+    assert!(attributes * 60_000 <= limit && figures["memory_used"] <= limit, "{attributes}: {figures:?}");
+    assert!(attributes * 60_000 > limit / 2, "{attributes}: {figures:?}");
+    // The rest is filled in small pieces, until no name has room.
+    let name = |number: u64| mount.file(&format!("{number:0>200}"));
+    let links = (0..200_000).find(|&number| fs::hard_link(mount.file("file"), name(number)).is_err());
+    let links = links.expect("an end");
+    assert!(links < 200, "{links} links where no attribute had room");
+    assert_eq!(error(fs::hard_link(mount.file("file"), name(links))), libc::ENOSPC);
+    assert_eq!(error(symlink("x".repeat(4000), mount.file("symlink"))), libc::ENOSPC);
+    assert_eq!(error(fs::create_dir(mount.file("directory"))), libc::ENOSPC);
+    fs::rename(mount.file("file"), mount.file("same")).expect("a rename needs no room");
+    for number in 0..links {
+        fs::remove_file(name(number)).expect("unlink");
+    }
+    for number in 0..attributes {
+        let name = std::ffi::CString::new(format!("user.{number}")).expect("a name");
+        // SAFETY: a C string.
+        assert_eq!(unsafe { libc::fremovexattr(file.as_raw_fd(), name.as_ptr()) }, 0);
+    }
+    symlink("x".repeat(4000), mount.file("symlink")).expect("there is room again");
+    fs::remove_file(mount.file("symlink")).expect("unlink");
+    let start = Instant::now();
+    while mount.figures()["metadata"] != empty {
+        assert!(start.elapsed() < Duration::from_secs(5), "{empty}: {:?}", mount.figures());
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 /// Daemon and page cache in a cgroup with what reads and writes, contents four times the limit.
@@ -406,6 +532,61 @@ fn signals_and_umount_end_it() {
     assert_eq!(&found, b"kept");
     drop(file);
     assert_eq!(mount.wait().code(), Some(0));
+}
+
+/// The swap file lies where the caller meant, not where the daemon works.
+#[test]
+fn a_relative_swap_directory_is_the_callers() {
+    needs_fuse!();
+    let place = PathBuf::from(format!("/var/tmp/folioswap-acc-relative-{}", std::process::id()));
+    fs::create_dir_all(place.join("mount")).expect("mkdir");
+    fs::create_dir_all(place.join("swap here")).expect("mkdir");
+    let both: [&[&str]; 2] = [&["--swap-dir", "swap here"], &["--swap", "zram", "--swap", "file:swap here"]];
+    let outputs = both.map(|words| {
+        let mut command = Command::new(programs::folioswap());
+        let output = command.args(["mount", "mount", "-m", "32M"]).args(words).current_dir(&place).output();
+        drop(folioswap(&["umount", place.join("mount").to_str().expect("UTF-8")]));
+        output.expect("folioswap can be run")
+    });
+    drop(fs::remove_dir_all(&place));
+    for output in outputs {
+        assert!(output.status.success(), "{output:?}");
+    }
+}
+
+/// What lies under a mount stays when the mount ends, and what lies over it too.
+#[test]
+fn the_end_of_a_mount_is_its_own() {
+    needs_fuse!();
+    let place = PathBuf::from(format!("/var/tmp/folioswap-acc-under-{}", std::process::id()));
+    let other = place.join("mount");
+    fs::create_dir_all(&other).expect("mkdir");
+    // A mount table of its own, so that nothing is left behind; each path is mounted on in layers.
+    let script = "set -e
+        trap 'kill -9 $first $second $third 2>/dev/null || :' EXIT
+        mounted() { for i in $(seq 200); do grep -q \" $1 .* folioswap \" /proc/self/mountinfo && return; sleep 0.05; done; false; }
+        mount -t tmpfs below $2; echo kept > $2/file
+        $1 mount $2 -m 32M --foreground & first=$!
+        mounted $2
+        echo over > $2/file; $1 umount $2; wait $first; cat $2/file
+        $1 mount $2 -m 32M --foreground & second=$!
+        mounted $2
+        kill -TERM $second; wait $second; cat $2/file
+        $1 mount $2 -m 32M --foreground & third=$!
+        mounted $2
+        echo third > $2/file
+        mount -t tmpfs above $2; echo above > $2/file
+        kill -TERM $third; sleep 0.3; cat $2/file
+        umount $2; cat $2/file; $1 umount $2; wait $third; cat $2/file";
+    let output = Command::new("unshare")
+        .args(["-m", "sh", "-c", script, "sh"])
+        .arg(programs::folioswap())
+        .arg(&other)
+        .output()
+        .expect("unshare");
+    drop(fs::remove_dir_all(&place));
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "kept\nkept\nabove\nthird\nkept\n", "{output:?}");
 }
 
 /// As most people use it: the command returns, and a daemon goes on.

@@ -1,15 +1,36 @@
 //! Memory beside contents that counts towards the same limit, such as the inodes of a file system.
 
-use crate::space::ShmemSpace;
+use crate::error::ShmemError;
+use crate::space::{ShmemSpace, Urgency};
 use std::sync::atomic::Ordering::Relaxed;
 
+/// This part of the limit stays for contents, so that they can always be read in.
+const CONTENTS_SHARE: u64 = 8;
+
 impl ShmemSpace {
-    /// Counts memory that the caller takes elsewhere towards the limit, in bytes; contents leave to make room for it.
+    /// Counts memory that the caller takes elsewhere towards the limit, in bytes, if there is room; contents leave to make it. At least an eighth
+    /// of the limit stays for contents. Cost: as a write of a page when there is no room, else an addition. To be called without locks
+    /// that reclaim may need.
+    ///
+    /// # Errors
+    /// `NoSpace`; nothing is counted then.
+    pub fn try_charge_outside(&self, bytes: u64) -> Result<(), ShmemError> {
+        let most = self.limit() - self.limit() / CONTENTS_SHARE;
+        let fits = |now: u64| now.checked_add(bytes).filter(|&then| then <= most);
+        self.nodes.fetch_update(Relaxed, Relaxed, fits).map_err(|_| ShmemError::NoSpace)?;
+        if self.make_room(Urgency::Write) {
+            return Ok(());
+        }
+        self.uncharge_outside(bytes);
+        Err(ShmemError::NoSpace)
+    }
+
+    /// Counts memory that the caller takes elsewhere in any case, in bytes; contents leave to make room for it.
     pub fn charge_outside(&self, bytes: u64) {
         self.nodes.fetch_add(bytes, Relaxed);
     }
 
-    /// Takes back what [`charge_outside`](Self::charge_outside) counted.
+    /// Takes back what was counted.
     pub fn uncharge_outside(&self, bytes: u64) {
         self.nodes.fetch_sub(bytes, Relaxed);
     }

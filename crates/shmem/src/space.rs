@@ -233,7 +233,7 @@ impl ShmemSpace {
         Some(frame)
     }
 
-    fn make_room(&self, urgency: Urgency) -> bool {
+    pub(crate) fn make_room(&self, urgency: Urgency) -> bool {
         let used = self.used();
         if used > self.marks.high
             && let Some(reclaimer) = &self.reclaimer

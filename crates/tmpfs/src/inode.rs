@@ -195,10 +195,10 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limits::Inodes;
+    use crate::limits::{Inodes, Memory};
 
     fn fifo(permissions: u16) -> Inode {
-        let reservation = Inodes::new(8).reserve().expect("room");
+        let reservation = Inodes::new(8, Memory::default()).reserve().expect("room");
         Inode::new(1, Content::Node(FileType::NamedPipe), permissions, (1, 2), 0, reservation)
     }
 

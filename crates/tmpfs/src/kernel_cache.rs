@@ -30,8 +30,6 @@ pub const SHORT: Duration = Duration::from_millis(2);
 pub trait Invalidate: Send {
     /// Drops the pages of a file from the kernel's cache, after their changes have come to us. `length` 0: to the end.
     fn pages(&self, inode: u64, offset: u64, length: u64);
-    /// Drops the attributes of an inode from the kernel's cache.
-    fn attributes(&self, inode: u64);
 }
 
 impl Invalidate for Notifier {
@@ -39,18 +37,10 @@ impl Invalidate for Notifier {
         // An error means that the kernel does not know the inode any more, or that the mount is gone.
         let _ = self.inval_inode(INodeNo(inode), offset as i64, length as i64);
     }
-    fn attributes(&self, inode: u64) {
-        let _ = self.inval_inode(INodeNo(inode), -1, 0);
-    }
 }
 
-/// Something for the invalidator besides the bound.
-enum Job {
-    /// Bring all changes of a file to us, then call.
-    Flush(u64, Box<dyn FnOnce() + Send>),
-    /// Drop attributes.
-    Attributes(u64),
-}
+/// Something for the invalidator besides the bound: to bring all changes of a file to us, then call.
+struct Flush(u64, Box<dyn FnOnce() + Send>);
 
 /// What is being taken back at this moment.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -66,7 +56,7 @@ struct Inner {
     awaited: HashMap<ChunkId, u32>,
     waiting: usize,
     current: Current,
-    jobs: VecDeque<Job>,
+    jobs: VecDeque<Flush>,
     stopping: bool,
     /// How often the invalidator found that all that is left lies where requests wait: these then go on.
     exhausted: u64,
@@ -182,13 +172,7 @@ impl KernelCache {
             drop(inner);
             return then();
         }
-        inner.jobs.push_back(Job::Flush(inode, Box::new(then)));
-        self.work.notify_one();
-    }
-
-    /// Lets the kernel ask for the attributes of an inode again. Does not wait.
-    pub fn refresh_attributes(&self, inode: u64) {
-        self.inner.lock().jobs.push_back(Job::Attributes(inode));
+        inner.jobs.push_back(Flush(inode, Box::new(then)));
         self.work.notify_one();
     }
 
@@ -210,26 +194,17 @@ impl KernelCache {
     pub fn run(&self, kernel: &dyn Invalidate) {
         let mut inner = self.inner.lock();
         loop {
-            if let Some(job) = inner.jobs.pop_front() {
-                match job {
-                    Job::Attributes(inode) => {
-                        drop(inner);
-                        kernel.attributes(inode);
-                        inner = self.inner.lock();
-                    }
-                    Job::Flush(inode, then) => {
-                        // Those that wait with pages of this file go on at once.
-                        inner.account.remove_from(inode, 0);
-                        inner.current = Current::File(inode);
-                        self.room.notify_all();
-                        drop(inner);
-                        kernel.pages(inode, 0, 0);
-                        then();
-                        inner = self.inner.lock();
-                        inner.current = Current::Nothing;
-                        self.room.notify_all();
-                    }
-                }
+            if let Some(Flush(inode, then)) = inner.jobs.pop_front() {
+                // Those that wait with pages of this file go on at once.
+                inner.account.remove_from(inode, 0);
+                inner.current = Current::File(inode);
+                self.room.notify_all();
+                drop(inner);
+                kernel.pages(inode, 0, 0);
+                then();
+                inner = self.inner.lock();
+                inner.current = Current::Nothing;
+                self.room.notify_all();
                 continue;
             }
             if inner.stopping {
@@ -291,7 +266,6 @@ mod tests {
             self.held.lock().retain(|other, _| !within(other));
             self.slowest.fetch_max(start.elapsed().as_millis() as u64, Relaxed);
         }
-        fn attributes(&self, _inode: u64) {}
     }
 
     impl Kernel {

@@ -11,6 +11,7 @@
 
 mod account;
 mod answers;
+mod attach;
 mod contents;
 mod inode;
 mod kernel_cache;

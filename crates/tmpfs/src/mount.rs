@@ -1,16 +1,17 @@
 //! A mounted file system: the session with the kernel, its threads, and how it ends.
 
 use crate::{
+    attach::{attach, detach},
     kernel_cache::{Invalidate, KernelCache, KernelCacheStatistics},
     server::{Caching, Server},
     tmpfs::{Tmpfs, TmpfsOptions},
 };
 use folioswap_shmem::{HugePolicy, ShmemSpace, SwapFile};
-use fuser::{Config, MountOption, Session, SessionACL};
+use fuser::{Config, Session, SessionACL};
 use std::{
     fs, io,
-    path::{Path, PathBuf},
-    sync::Arc,
+    path::PathBuf,
+    sync::{Arc, OnceLock},
     thread::{Builder, JoinHandle},
 };
 
@@ -118,6 +119,7 @@ fn advice(error: &io::Error) -> &'static str {
 pub struct Mounted {
     tmpfs: Arc<Tmpfs>,
     cache: Arc<KernelCache>,
+    number: Option<(u32, u32)>,
     session: JoinHandle<io::Result<()>>,
     invalidator: JoinHandle<()>,
 }
@@ -134,7 +136,8 @@ pub fn mount(options: &MountOptions) -> Result<Mounted, MountError> {
         size: Some(options.size),
         swap_file: options.swap_file.clone(),
     })?;
-    fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").map_err(|error| match error.kind() {
+    let device = fs::OpenOptions::new().read(true).write(true).open("/dev/fuse");
+    let device = device.map_err(|error| match error.kind() {
         io::ErrorKind::PermissionDenied => MountError::FuseForbidden(error),
         _ => MountError::NoFuse(error),
     })?;
@@ -153,39 +156,43 @@ pub fn mount(options: &MountOptions) -> Result<Mounted, MountError> {
     };
     let tmpfs = Tmpfs::new(space, Arc::clone(&cache), made);
     let mut config = Config::default();
-    config.mount_options = vec![MountOption::FSName(SOURCE.to_owned()), MountOption::DefaultPermissions];
-    if root_owner.0 == 0 {
-        config.mount_options.extend([MountOption::Dev, MountOption::Suid]);
-        config.acl = SessionACL::All;
-    } else {
-        config.mount_options.push(MountOption::Subtype(SOURCE.to_owned()));
-    }
     config.n_threads = Some(shares.threads);
     config.clone_fd = true;
-    let server = Server::new(Arc::clone(&tmpfs), options.caching);
-    let mut session = Session::new(server, &directory, &config)
-        .map_err(|source| MountError::Mount { directory: directory.clone(), source })?;
+    let acl = if root_owner.0 == 0 { SessionACL::All } else { SessionACL::Owner };
+    let kernel = Arc::new(OnceLock::new());
+    let server = Server::new(Arc::clone(&tmpfs), options.caching, Arc::clone(&kernel));
+    let failed = |source| MountError::Mount { directory: directory.clone(), source };
+    let requests = attach(&directory, device).map_err(failed)?;
+    let session = Session::from_fd(server, requests, acl, config).map_err(|source| {
+        detach(&directory);
+        failed(source)
+    })?;
     let notifier = session.notifier();
+    // Before the first request is served, so that each finds it.
+    let _ = kernel.set(notifier.clone());
     let run = Arc::clone(&cache);
     let invalidator = Builder::new().name("invalidator".to_owned()).spawn(move || {
         let kernel: &dyn Invalidate = &notifier;
         run.run(kernel);
     });
-    let invalidator = invalidator.map_err(|error| {
-        drop(session.unmount());
+    let no_thread = |error| {
+        detach(&directory);
         MountError::Thread(error)
-    })?;
+    };
+    let invalidator = invalidator.map_err(no_thread)?;
     let session = Builder::new().name("session".to_owned()).spawn(move || session.run());
-    let session = session.map_err(MountError::Thread)?;
-    read_far_ahead(&directory);
-    Ok(Mounted { tmpfs, cache, session, invalidator })
+    let session = session.map_err(no_thread)?;
+    // Asks the mount for its number, so it must be served already.
+    let number = rustix::fs::stat(&directory).ok();
+    let number = number.map(|root| (rustix::fs::major(root.st_dev), rustix::fs::minor(root.st_dev)));
+    if let Some(number) = number {
+        read_far_ahead(number);
+    }
+    Ok(Mounted { tmpfs, cache, number, session, invalidator })
 }
 
-/// Lets the kernel read ahead as much as one request takes. Needs root; without it 128 KiB are read ahead. Asks the mount for its number, so it
-/// must be served already.
-fn read_far_ahead(directory: &Path) {
-    let Ok(found) = rustix::fs::stat(directory) else { return };
-    let (major, minor) = (rustix::fs::major(found.st_dev), rustix::fs::minor(found.st_dev));
+/// Lets the kernel read ahead as much as one request takes. Needs root; without it 128 KiB are read ahead.
+fn read_far_ahead((major, minor): (u32, u32)) {
     drop(fs::write(format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb"), "1024"));
 }
 
@@ -199,6 +206,12 @@ impl Mounted {
         self.cache.stop();
         drop(self.invalidator.join());
         ended
+    }
+
+    /// Major and minor number of the mount's device, as the third field of /proc/self/mountinfo has them: what tells it from another
+    /// mount on the same directory. `None` when it was gone before it could be asked.
+    pub fn number(&self) -> Option<(u32, u32)> {
+        self.number
     }
 
     /// The file system behind it.

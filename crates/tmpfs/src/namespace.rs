@@ -3,7 +3,7 @@
 //! One lock holds all of them. The kernel has locked the directories of a request and checked permissions, types and the sticky bit before
 //! it asks; what is checked here is what only we can know: whether a name is there, and whether a directory is empty.
 
-use crate::inode::Inode;
+use crate::{inode::Inode, limits::Charge};
 use parking_lot::RwLock;
 use rustix::io::Errno;
 use std::{
@@ -19,12 +19,13 @@ pub const COOKIE_DOT_DOT: u64 = 2;
 pub const NAME_MAX: usize = 255;
 
 /// A name and what it leads to.
-#[derive(Clone)]
 pub struct Entry {
     /// The name.
     pub name: Arc<[u8]>,
     /// What it leads to.
     pub inode: Arc<Inode>,
+    /// The memory of the name.
+    _charge: Charge,
 }
 
 /// The names of one directory. A cookie is the place of a name in a listing; it is never used again, so that a listing that was
@@ -66,13 +67,13 @@ impl Directory {
         self.cookies.get(name).map(|cookie| &self.entries[cookie].inode)
     }
 
-    fn insert(&mut self, name: &[u8], inode: Arc<Inode>) {
+    fn insert(&mut self, name: &[u8], inode: Arc<Inode>, charge: Charge) {
         let name: Arc<[u8]> = name.into();
         let cookie = self.next_cookie;
         self.next_cookie += 1;
         let replaced = self.cookies.insert(Arc::clone(&name), cookie);
         debug_assert!(replaced.is_none(), "a name is there once");
-        self.entries.insert(cookie, Entry { name, inode });
+        self.entries.insert(cookie, Entry { name, inode, _charge: charge });
     }
 
     fn remove(&mut self, name: &[u8]) -> Option<Arc<Inode>> {
@@ -116,18 +117,24 @@ impl Namespace {
         self.directories.read().contains_key(&number)
     }
 
-    /// Gives an inode a name: a new one, or one more for an old one.
+    /// Gives an inode a name: a new one, or one more for an old one. `charge` is the name's memory.
     ///
     /// # Errors
     /// `EEXIST`, `ENOENT` when the directory was removed, `ENAMETOOLONG`.
-    pub fn insert(&self, parent: &Inode, name: &[u8], inode: &Arc<Inode>) -> Result<(), Errno> {
+    pub fn insert(
+        &self,
+        parent: &Inode,
+        name: &[u8],
+        inode: &Arc<Inode>,
+        charge: Charge,
+    ) -> Result<(), Errno> {
         check_name(name)?;
         let mut all = self.directories.write();
         let place = directory(&mut all, parent.number)?;
         if place.get(name).is_some() {
             return Err(Errno::EXIST);
         }
-        place.insert(name, Arc::clone(inode));
+        place.insert(name, Arc::clone(inode), charge);
         count_entry(parent, inode, Change::Added);
         if inode.is_directory() {
             all.insert(inode.number, Directory::new(parent.number));
@@ -176,7 +183,7 @@ impl Namespace {
         Ok(())
     }
 
-    /// Renames.
+    /// Renames. `charge` is the memory of the new name.
     ///
     /// # Errors
     /// `ENOENT`, `EEXIST`, `ENOTEMPTY`, `EISDIR`, `ENOTDIR`, `EINVAL` when a directory would get into itself.
@@ -185,6 +192,7 @@ impl Namespace {
         (from, from_name): (&Inode, &[u8]),
         (to, to_name): (&Inode, &[u8]),
         mode: RenameMode,
+        charge: Charge,
     ) -> Result<(), Errno> {
         check_name(to_name)?;
         let mut all = self.directories.write();
@@ -224,7 +232,7 @@ impl Namespace {
         }
         directory(&mut all, from.number)?.remove(from_name);
         count_entry(from, &moved, Change::Removed);
-        directory(&mut all, to.number)?.insert(to_name, Arc::clone(&moved));
+        directory(&mut all, to.number)?.insert(to_name, Arc::clone(&moved), charge);
         count_entry(to, &moved, Change::Added);
         if moved.is_directory() {
             directory(&mut all, moved.number)?.parent = to.number;

@@ -6,13 +6,14 @@ use crate::{
     contents::{self, errno},
     inode::{Content, Inode},
     kernel_cache::KernelCache,
+    limits::{XATTR_MEMORY, entry_memory},
     namespace::{Flow, Listed, NAME_MAX, RenameMode},
     tmpfs::{New, NewContent, ROOT, Tmpfs},
     xattr::{SetMode, TrustedNames},
 };
 use fuser::{
     BsdFileFlags, CopyFileRangeFlags, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
-    InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
+    InitFlags, KernelConfig, LockOwner, Notifier, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
     ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs,
     ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
@@ -22,7 +23,7 @@ use std::{
     io,
     os::unix::ffi::OsStrExt,
     path::Path,
-    sync::Arc,
+    sync::{Arc, OnceLock},
     time::{Duration, SystemTime},
 };
 
@@ -51,6 +52,8 @@ pub enum Caching {
 pub struct Server {
     tmpfs: Arc<Tmpfs>,
     caching: Caching,
+    /// What tells the kernel something unasked. Set before the first request is served.
+    kernel: Arc<OnceLock<Notifier>>,
     /// Files need not be opened: the kernel was told so, and holds them by their inode.
     opens: Opens,
 }
@@ -72,9 +75,9 @@ macro_rules! answer {
 }
 
 impl Server {
-    /// For this file system.
-    pub fn new(tmpfs: Arc<Tmpfs>, caching: Caching) -> Self {
-        Server { tmpfs, caching, opens: Opens::Told }
+    /// For this file system. `kernel` is set before the first request is served.
+    pub fn new(tmpfs: Arc<Tmpfs>, caching: Caching, kernel: Arc<OnceLock<Notifier>>) -> Self {
+        Server { tmpfs, caching, kernel, opens: Opens::Told }
     }
 
     fn cache(&self) -> &Arc<KernelCache> {
@@ -106,10 +109,14 @@ impl Server {
         reply.entry(&FOREVER, &self.tmpfs.table.remember(&inode), GENERATION);
     }
 
-    /// Set-user-id and the like go when somebody without privilege changes a file; the kernel is to ask for the mode again then.
+    /// Set-user-id and the like go when somebody without privilege changes a file. The kernel is told to ask for the mode again, before the
+    /// answer: who then runs the file must not find the old mode. Told without a range of pages it takes no lock that the request
+    /// may hold.
     fn drop_privileges(&self, inode: &Inode) {
-        if inode.state().drop_privileges(inode.kind()) {
-            self.cache().refresh_attributes(inode.number);
+        let dropped = inode.state().drop_privileges(inode.kind());
+        if let (true, Some(kernel)) = (dropped, self.kernel.get()) {
+            // An error means that the mount is gone.
+            let _ = kernel.inval_inode(INodeNo(inode.number), -1, 0);
         }
     }
 }
@@ -252,7 +259,8 @@ impl Filesystem for Server {
     fn link(&self, _request: &Request, inode: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let linked = self.tmpfs.inode(inode.0).and_then(|inode| {
             let parent = self.tmpfs.inode(parent.0)?;
-            self.tmpfs.namespace.insert(&parent, name.as_bytes(), &inode)?;
+            let charge = self.tmpfs.memory.charge(entry_memory(name.as_bytes()))?;
+            self.tmpfs.namespace.insert(&parent, name.as_bytes(), &inode, charge)?;
             Ok(inode)
         });
         self.reply_entry(linked, reply);
@@ -289,20 +297,22 @@ impl Filesystem for Server {
             RenameFlags::RENAME_EXCHANGE if !whiteout => RenameMode::Exchange,
             _ => return reply.error(fuse(Errno::INVAL)),
         };
-        // What stands where the file was for an overlay: made beforehand, so that the rename cannot fail after it was done.
-        let reservation = if whiteout {
-            Some(answer!(reply, self.tmpfs.inodes.reserve().ok_or(Errno::NOSPC)))
+        // What stands where the file was for an overlay: its place is taken beforehand, so that the rename cannot fail after it was done.
+        let (from_name, to_name) = (from_name.as_bytes(), to_name.as_bytes());
+        let place = if whiteout { Some(answer!(reply, self.tmpfs.place(from_name))) } else { None };
+        let memory = entry_memory(to_name);
+        // A name that is no longer takes the old one's memory.
+        let charge = if to_name.len() > from_name.len() {
+            answer!(reply, self.tmpfs.memory.charge(memory))
         } else {
-            None
+            self.tmpfs.memory.charge_anyway(memory)
         };
-        let renamed =
-            self.tmpfs.namespace.rename((&from, from_name.as_bytes()), (&to, to_name.as_bytes()), mode);
+        let renamed = self.tmpfs.namespace.rename((&from, from_name), (&to, to_name), mode, charge);
         answer!(reply, renamed);
-        if let Some(reservation) = reservation {
-            drop(reservation);
+        if let Some(place) = place {
             let owner = (request.uid(), request.gid());
             let new = New { content: NewContent::Node(FileType::CharDevice, 0), permissions: 0, owner };
-            answer!(reply, self.tmpfs.make(&from, from_name.as_bytes(), new));
+            answer!(reply, self.tmpfs.make_in(place, &from, from_name, new));
         }
         reply.ok();
     }
@@ -371,7 +381,13 @@ impl Filesystem for Server {
         if cached && !write.contains(WriteFlags::FUSE_WRITE_CACHE) {
             self.cache().hand_out(inode.number, contents::pages(offset, data.len() as u64));
         }
-        let written = answer!(reply, object.write(offset, data).map_err(errno));
+        let mut written = answer!(reply, object.write(offset, data).map_err(errno));
+        // What comes back from mappings is dropped by the kernel when we are done with it, however much of it we say that we took: only an
+        // error reaches msync and fsync.
+        while write.contains(WriteFlags::FUSE_WRITE_CACHE) && written < data.len() {
+            let rest = object.write(offset + written as u64, &data[written..]);
+            written += answer!(reply, rest.map_err(errno));
+        }
         if write.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
             self.drop_privileges(&inode);
         }
@@ -416,7 +432,7 @@ impl Filesystem for Server {
 
     fn fallocate(
         &self,
-        _request: &Request,
+        request: &Request,
         inode: INodeNo,
         _handle: FileHandle,
         offset: u64,
@@ -427,6 +443,9 @@ impl Filesystem for Server {
         let inode = answer!(reply, self.tmpfs.inode(inode.0));
         let object = answer!(reply, inode.object().ok_or(Errno::OPNOTSUPP));
         answer!(reply, contents::fallocate(object, offset, length, mode));
+        if request.uid() != 0 {
+            self.drop_privileges(&inode);
+        }
         inode.state().touch_contents();
         reply.ok();
     }
@@ -451,7 +470,7 @@ impl Filesystem for Server {
 
     fn copy_file_range(
         &self,
-        _request: &Request,
+        request: &Request,
         from: INodeNo,
         _from_handle: FileHandle,
         from_offset: u64,
@@ -471,7 +490,10 @@ impl Filesystem for Server {
         let length = length.min(1 << 30);
         let copied = answer!(reply, contents::copy((source, from_offset), (target, to_offset), length));
         from.state().touch_access();
-        self.drop_privileges(&to);
+        // Nothing in this request says whether the caller may keep them; write(2) lets root.
+        if request.uid() != 0 {
+            self.drop_privileges(&to);
+        }
         to.state().touch_contents();
         reply.written(copied as u32);
     }
@@ -579,8 +601,10 @@ impl Filesystem for Server {
             libc::XATTR_REPLACE => SetMode::Replace,
             _ => return reply.error(fuse(Errno::INVAL)),
         };
+        let memory = XATTR_MEMORY + (name.len() + value.len()) as u64;
+        let charge = answer!(reply, self.tmpfs.memory.charge(memory));
         let mut state = inode.state();
-        answer!(reply, state.xattrs.set(name.as_bytes(), value, mode));
+        answer!(reply, state.xattrs.set(name.as_bytes(), value, mode, charge));
         state.touch_attributes();
         reply.ok();
     }

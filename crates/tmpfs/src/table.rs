@@ -64,12 +64,15 @@ impl InodeTable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{inode::Content, limits::Inodes};
+    use crate::{
+        inode::Content,
+        limits::{Inodes, Memory},
+    };
     use fuser::FileType;
 
     #[test]
     fn an_inode_lives_until_it_is_forgotten_as_often_as_it_was_told() {
-        let (table, inodes) = (InodeTable::new(), Inodes::new(10));
+        let (table, inodes) = (InodeTable::new(), Inodes::new(10, Memory::default()));
         let reservation = inodes.reserve().expect("room");
         let inode = Arc::new(Inode::new(7, Content::Node(FileType::Socket), 0, (0, 0), 0, reservation));
         for _ in 0..3 {
@@ -85,7 +88,7 @@ mod tests {
 
     #[test]
     fn threads_that_look_up_and_forget_leave_nothing() {
-        let (table, inodes) = (InodeTable::new(), Inodes::new(10));
+        let (table, inodes) = (InodeTable::new(), Inodes::new(10, Memory::default()));
         let reservation = inodes.reserve().expect("room");
         // A name holds it.
         let named = Arc::new(Inode::new(7, Content::Node(FileType::Socket), 0, (0, 0), 0, reservation));

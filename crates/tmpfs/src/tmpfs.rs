@@ -3,7 +3,7 @@
 use crate::{
     inode::{Content, Inode, PAGE_SIZE},
     kernel_cache::KernelCache,
-    limits::Inodes,
+    limits::{Charge, DIRECTORY_MEMORY, InodeReservation, Inodes, Memory, entry_memory},
     namespace::Namespace,
     table::InodeTable,
 };
@@ -45,9 +45,17 @@ pub struct Tmpfs {
     pub namespace: Namespace,
     /// How many inodes there are.
     pub inodes: Arc<Inodes>,
+    /// What their memory counts towards.
+    pub memory: Memory,
     /// The bound on the kernel's page cache.
     pub kernel_cache: Arc<KernelCache>,
     next_number: AtomicU64,
+}
+
+/// Room for an inode and its first name.
+pub struct Place {
+    inode: InodeReservation,
+    name: Charge,
 }
 
 /// What a new inode is to be.
@@ -75,7 +83,8 @@ pub enum NewContent {
 impl Tmpfs {
     /// An empty one.
     pub fn new(space: Arc<ShmemSpace>, kernel_cache: Arc<KernelCache>, options: TmpfsOptions) -> Arc<Self> {
-        let inodes = Inodes::within(options.inodes_max.max(1), &space);
+        let memory = Memory::within(&space);
+        let inodes = Inodes::new(options.inodes_max.max(1), memory.clone());
         let tmpfs = Tmpfs {
             space,
             table: InodeTable::new(),
@@ -83,6 +92,7 @@ impl Tmpfs {
             kernel_cache,
             next_number: AtomicU64::new(ROOT + 1),
             inodes: Arc::clone(&inodes),
+            memory,
             options,
         };
         // There is always room for the first.
@@ -113,9 +123,31 @@ impl Tmpfs {
     /// a directory itself.
     ///
     /// # Errors
-    /// `ENOSPC`: no inode is left; those of [`Namespace::insert`].
+    /// `ENOSPC`: no inode is left, or no memory for it; those of [`Namespace::insert`].
     pub fn make(&self, parent: &Inode, name: &[u8], new: New) -> Result<Arc<Inode>, Errno> {
-        let reservation = self.inodes.reserve().ok_or(Errno::NOSPC)?;
+        let mut place = self.place(name)?;
+        match &new.content {
+            NewContent::Directory => place.inode.charge.grow(DIRECTORY_MEMORY)?,
+            NewContent::Symlink(target) => place.inode.charge.grow(target.len() as u64)?,
+            NewContent::File | NewContent::Node(..) => {}
+        }
+        self.make_in(place, parent, name, new)
+    }
+
+    /// Room for an inode of this name.
+    ///
+    /// # Errors
+    /// `ENOSPC`: no inode is left, or no memory for it.
+    pub fn place(&self, name: &[u8]) -> Result<Place, Errno> {
+        let inode = self.inodes.reserve().ok_or(Errno::NOSPC)?;
+        Ok(Place { inode, name: self.memory.charge(entry_memory(name))? })
+    }
+
+    /// As [`Self::make`], in a place that was reserved before.
+    ///
+    /// # Errors
+    /// Those of [`Namespace::insert`].
+    pub fn make_in(&self, place: Place, parent: &Inode, name: &[u8], new: New) -> Result<Arc<Inode>, Errno> {
         let (mut permissions, (uid, mut gid)) = (new.permissions, new.owner);
         {
             let state = parent.state();
@@ -131,8 +163,8 @@ impl Tmpfs {
             NewContent::Symlink(target) => (Content::Symlink(target), 0),
             NewContent::Node(kind, device) => (Content::Node(kind), device),
         };
-        let inode = Arc::new(Inode::new(number, content, permissions, (uid, gid), device, reservation));
-        self.namespace.insert(parent, name, &inode)?;
+        let inode = Arc::new(Inode::new(number, content, permissions, (uid, gid), device, place.inode));
+        self.namespace.insert(parent, name, &inode, place.name)?;
         Ok(inode)
     }
 

@@ -1,5 +1,6 @@
 //! The extended attributes of an inode, as tmpfs has them: `user.`, `trusted.` and `security.` (the kernel has checked who may).
 
+use crate::limits::Charge;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 
@@ -16,23 +17,23 @@ pub enum SetMode {
 
 type Bytes = Box<[u8]>;
 
-/// Name and value of each; most files have none.
+/// Name, value and memory of each; most files have none.
 #[derive(Debug, Default)]
-pub struct Xattrs(BTreeMap<Bytes, Bytes>);
+pub struct Xattrs(BTreeMap<Bytes, (Bytes, Charge)>);
 
 const CAPABILITIES: &[u8] = b"security.capability";
 
 impl Xattrs {
     /// The value of one.
     pub fn get(&self, name: &[u8]) -> Option<&[u8]> {
-        self.0.get(name).map(|value| &**value)
+        self.0.get(name).map(|(value, _)| &**value)
     }
 
-    /// Sets one.
+    /// Sets one. `charge` is its memory.
     ///
     /// # Errors
     /// `EOPNOTSUPP` for a family that tmpfs without ACLs does not have, `EEXIST` and `ENODATA` as the mode asks.
-    pub fn set(&mut self, name: &[u8], value: &[u8], mode: SetMode) -> Result<(), Errno> {
+    pub fn set(&mut self, name: &[u8], value: &[u8], mode: SetMode, charge: Charge) -> Result<(), Errno> {
         let family =
             [&b"user."[..], b"trusted.", b"security."].into_iter().any(|family| name.starts_with(family));
         if !family {
@@ -43,7 +44,7 @@ impl Xattrs {
             (SetMode::Replace, None) => return Err(Errno::NODATA),
             _ => {}
         }
-        self.0.insert(name.into(), value.into());
+        self.0.insert(name.into(), (value.into(), charge));
         Ok(())
     }
 
@@ -85,15 +86,20 @@ pub enum TrustedNames {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::Memory;
+
+    fn free() -> Charge {
+        Memory::default().charge_anyway(0)
+    }
 
     #[test]
     fn modes_are_kept() {
         let mut all = Xattrs::default();
-        assert_eq!(all.set(b"user.a", b"1", SetMode::Replace), Err(Errno::NODATA));
-        assert_eq!(all.set(b"user.a", b"1", SetMode::Create), Ok(()));
-        assert_eq!(all.set(b"user.a", b"2", SetMode::Create), Err(Errno::EXIST));
+        assert_eq!(all.set(b"user.a", b"1", SetMode::Replace, free()), Err(Errno::NODATA));
+        assert_eq!(all.set(b"user.a", b"1", SetMode::Create, free()), Ok(()));
+        assert_eq!(all.set(b"user.a", b"2", SetMode::Create, free()), Err(Errno::EXIST));
         assert_eq!(all.get(b"user.a"), Some(&b"1"[..]));
-        assert_eq!(all.set(b"user.a", b"", SetMode::Any), Ok(()));
+        assert_eq!(all.set(b"user.a", b"", SetMode::Any, free()), Ok(()));
         assert_eq!(all.get(b"user.a"), Some(&b""[..]));
         assert_eq!(all.remove(b"user.a"), Ok(()));
         assert_eq!(all.remove(b"user.a"), Err(Errno::NODATA));
@@ -104,16 +110,16 @@ mod tests {
     fn only_known_families() {
         let mut all = Xattrs::default();
         for name in [&b"system.posix_acl_access"[..], b"user", b"other.x", b""] {
-            assert_eq!(all.set(name, b"", SetMode::Any), Err(Errno::OPNOTSUPP));
+            assert_eq!(all.set(name, b"", SetMode::Any, free()), Err(Errno::OPNOTSUPP));
         }
     }
 
     #[test]
     fn trusted_names_are_hidden_from_others() {
         let mut all = Xattrs::default();
-        all.set(b"user.a", b"", SetMode::Any).expect("set");
-        all.set(b"trusted.b", b"", SetMode::Any).expect("set");
-        all.set(b"security.capability", b"x", SetMode::Any).expect("set");
+        all.set(b"user.a", b"", SetMode::Any, free()).expect("set");
+        all.set(b"trusted.b", b"", SetMode::Any, free()).expect("set");
+        all.set(b"security.capability", b"x", SetMode::Any, free()).expect("set");
         assert_eq!(all.names(TrustedNames::Hidden), b"security.capability\0user.a\0");
         assert!(all.remove_capabilities());
         assert!(!all.remove_capabilities());

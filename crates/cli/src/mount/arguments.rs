@@ -51,7 +51,7 @@ pub enum HugeArgument {
     Always,
     /// The same, but not beyond the end of the file
     WithinSize,
-    /// Large folios for files that ask for it
+    /// As never: over FUSE a program's advice does not reach the daemon
     Advise,
 }
 

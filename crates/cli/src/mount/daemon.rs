@@ -1,7 +1,7 @@
 //! The process that serves a mount: how it starts, and how signals end it.
 
 use super::{
-    MountCommandError,
+    MountCommandError, mounts,
     umount::{InUse, take_down},
 };
 use folioswap_tmpfs::{MountOptions, Mounted};
@@ -114,9 +114,13 @@ fn prepare() {
 /// Waits for the end of the mount; signals bring it about.
 fn serve(mounted: Mounted, ending: Ending, directory: &Path) -> Result<(), MountCommandError> {
     let directory = directory.to_owned();
+    let number = mounted.number();
     let signals = std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
         ending.wait();
-        if take_down(&directory, InUse::Refused).is_err() {
+        // What else is mounted there by now is not ours to take down.
+        let is_there =
+            || number.is_some() && mounts::ours_at(&directory).is_some_and(|top| top.number == number);
+        if is_there() && take_down(&directory, InUse::Refused).is_err() && is_there() {
             // Somebody has files open: they keep them, nobody else gets in, and it ends with the last.
             let _ = take_down(&directory, InUse::Detached);
         }

@@ -178,9 +178,15 @@ fn mount_point(given: &Path) -> Result<PathBuf, MountCommandError> {
         Ok(_) => {
             let path = fs::canonicalize(given)
                 .map_err(|source| MountCommandError::Directory { directory: directory(), source })?;
-            if mounts::is_ours(&path) { Err(MountCommandError::Mounted(path)) } else { Ok(path) }
+            if mounts::ours_at(&path).is_some() { Err(MountCommandError::Mounted(path)) } else { Ok(path) }
         }
     }
+}
+
+/// The directory of the swap file, as a path that means the same from everywhere: the daemon works in another directory than its caller.
+fn swap_directory(given: &Path) -> Result<PathBuf, MountCommandError> {
+    let refused = || MountCommandError::SwapDirectory(given.to_owned());
+    fs::canonicalize(given).ok().filter(|path| path.is_dir()).ok_or_else(refused)
 }
 
 /// The file behind the compressed store.
@@ -189,8 +195,7 @@ fn swap_file(arguments: &MountArguments) -> Result<Option<SwapFile>, MountComman
         let directory = arguments.swap_dir.clone().unwrap_or_else(|| BUILT_IN_DIRECTORY.into());
         return match arguments.swap_max {
             Some(0) => Ok(None),
-            _ if !directory.is_dir() => Err(MountCommandError::SwapDirectory(directory)),
-            max => Ok(Some(SwapFile { directory, max })),
+            max => Ok(Some(SwapFile { directory: swap_directory(&directory)?, max })),
         };
     }
     if arguments.swap_dir.is_some() || arguments.swap_max.is_some() {
@@ -204,10 +209,7 @@ fn swap_file(arguments: &MountArguments) -> Result<Option<SwapFile>, MountComman
             DeviceOption::File { target, size, discard, uuid: None }
                 if file.is_none() && *discard == DiscardOption::No =>
             {
-                if !target.is_dir() {
-                    return Err(MountCommandError::SwapDirectory(target.clone()));
-                }
-                file = Some((option, SwapFile { directory: target.clone(), max: *size }));
+                file = Some((option, SwapFile { directory: swap_directory(target)?, max: *size }));
             }
             _ => return Err(refused()),
         }

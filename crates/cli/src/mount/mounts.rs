@@ -7,27 +7,40 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Is the topmost mount on this path one of ours? The path is absolute and without links.
-pub fn is_ours(path: &Path) -> bool {
-    let text = fs::read("/proc/self/mountinfo").unwrap_or_default();
-    topmost_is_ours(&text, path)
+/// A mount of ours, as it stands in the mount table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OurMount {
+    /// Major and minor number of its device, which no other file system has at the same time. `None` when they are not told.
+    pub number: Option<(u32, u32)>,
 }
 
-fn topmost_is_ours(mountinfo: &[u8], path: &Path) -> bool {
-    let mut ours = false;
+/// Is the topmost mount on this path one of ours? Which? The path is absolute and without links.
+pub fn ours_at(path: &Path) -> Option<OurMount> {
+    let text = fs::read("/proc/self/mountinfo").unwrap_or_default();
+    topmost(&text, path)
+}
+
+fn topmost(mountinfo: &[u8], path: &Path) -> Option<OurMount> {
+    let mut found = None;
     for line in mountinfo.split(|&byte| byte == b'\n') {
         let words: Vec<&[u8]> = line.split(|&byte| byte == b' ').collect();
         let Some(separator) = words.iter().position(|word| *word == b"-") else { continue };
-        let (Some(point), Some(kind), Some(source)) =
-            (words.get(4), words.get(separator + 1), words.get(separator + 2))
+        let (Some(number), Some(point), Some(kind), Some(source)) =
+            (words.get(2), words.get(4), words.get(separator + 1), words.get(separator + 2))
         else {
             continue;
         };
         if unescape(point) == path {
-            ours = kind.starts_with(b"fuse") && *source == folioswap_tmpfs::SOURCE.as_bytes();
+            let ours = kind.starts_with(b"fuse") && *source == folioswap_tmpfs::SOURCE.as_bytes();
+            found = ours.then(|| OurMount { number: device_number(number) });
         }
     }
-    ours
+    found
+}
+
+fn device_number(word: &[u8]) -> Option<(u32, u32)> {
+    let (major, minor) = std::str::from_utf8(word).ok()?.split_once(':')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
 /// Blanks and the like are three octal digits after a backslash.
@@ -80,12 +93,15 @@ mod tests {
         let text = b"22 1 0:20 / /mnt/a\\040b rw - fuse folioswap rw\n\
             23 1 0:21 / /mnt/c rw shared:1 - fuse.folioswap folioswap rw\n\
             24 23 0:22 / /mnt/c rw - tmpfs folioswap rw\n\
-            25 1 0:23 / /mnt/d rw - fuse sshfs rw\n";
-        let ours = |path: &str| topmost_is_ours(text, Path::new(path));
-        assert!(ours("/mnt/a b"));
-        assert!(!ours("/mnt/c"), "something else lies over it");
-        assert!(!ours("/mnt/d"));
-        assert!(!ours("/mnt"));
+            25 1 0:23 / /mnt/d rw - fuse sshfs rw\n\
+            26 1 0:24 / /mnt/e rw - fuse folioswap rw\n\
+            27 26 0:25 / /mnt/e rw - fuse folioswap rw\n";
+        let number = |path: &str| topmost(text, Path::new(path)).map(|ours| ours.number);
+        assert_eq!(number("/mnt/a b"), Some(Some((0, 20))));
+        assert_eq!(number("/mnt/c"), None, "something else lies over it");
+        assert_eq!(number("/mnt/d"), None);
+        assert_eq!(number("/mnt/e"), Some(Some((0, 25))), "a newer one of ours lies over it");
+        assert_eq!(number("/mnt"), None);
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub fn umount(arguments: &UmountArguments) -> Result<i32, Error> {
     let given = || arguments.directory.clone();
     let directory = mounts::resolve(&arguments.directory)
         .map_err(|source| MountCommandError::Directory { directory: given(), source })?;
-    if !mounts::is_ours(&directory) {
+    if mounts::ours_at(&directory).is_none() {
         return Err(MountCommandError::NotMounted(given()).into());
     }
     let in_use = if arguments.lazy { InUse::Detached } else { InUse::Refused };
