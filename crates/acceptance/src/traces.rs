@@ -20,8 +20,8 @@ pub fn present() -> BTreeSet<String> {
         }
     }
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    found
-        .extend(mounts.lines().filter(|line| line.contains("folioswap")).map(|line| format!("mount {line}")));
+    let ours = |line: &&str| line.contains("folioswap") && !is_of_another_test(line);
+    found.extend(mounts.lines().filter(ours).map(|line| format!("mount {line}")));
     let segments = fs::read_to_string("/proc/sysvipc/shm").unwrap_or_default();
     found.extend(segments.lines().skip(1).filter_map(|line| {
         let fields: Vec<&str> = line.split_whitespace().collect();
@@ -32,9 +32,21 @@ pub fn present() -> BTreeSet<String> {
     found
 }
 
+fn processes_named(name: &str) -> impl Iterator<Item = &str> {
+    let numbers = name.split(|c: char| !c.is_ascii_digit()).filter(|digits| digits.len() > 1);
+    numbers.filter(|digits| Path::new("/proc").join(digits).exists())
+}
+
 fn names_a_process(name: &str) -> bool {
-    let mut numbers = name.split(|c: char| !c.is_ascii_digit()).filter(|digits| digits.len() > 1);
-    numbers.any(|digits| Path::new("/proc").join(digits).exists())
+    processes_named(name).next().is_some()
+}
+
+/// A mount of a test process that runs beside this one: its place is named after it.
+fn is_of_another_test(mount: &str) -> bool {
+    let own = std::process::id().to_string();
+    let place =
+        mount.split_whitespace().nth(1).and_then(|place| place.strip_prefix("/var/tmp/folioswap-acc-"));
+    place.is_some_and(|place| processes_named(place).any(|process| process != own))
 }
 
 /// Removes the directories of test processes that were killed.
