@@ -232,15 +232,21 @@ python() {
 acceptance() {
     check "the demonstration of the README" bash scripts/demo.sh
     echo "host: $(uname -sr), $(nproc) processors, $(awk '/MemTotal/ {printf "%d MiB", $2 / 1024}' /proc/meminfo)"
-    # Real programs go in a lane of their own beside the rest: they judge output and peak memory, and leave much of a processor idle.
+    # In two lanes of about the same length: the first judges output and peak memory alone, and leaves much of a processor idle.
     tests "acceptance: real programs and hard cases under a limit" bash -c '
         export RUST_TEST_THREADS=1
         run() { cargo test --release --no-fail-fast -p folioswap-acceptance "$@" -- --nocapture 2>&1; }
         cargo test --release -p folioswap-acceptance --no-run || exit
-        real="--test real_programs"
-        others=$(for file in crates/acceptance/tests/*.rs; do name=$(basename "$file" .rs); [ "$name" = real_programs ] || echo "--test $name"; done)
-        run $real >"$0" & lane=$!
-        run --lib --bins $others; status=$?
+        first=() second=()
+        for file in crates/acceptance/tests/*.rs; do
+            name=$(basename "$file" .rs)
+            case $name in
+                exec | exec_forms | forks | orders | real_programs | trace) first+=(--test "$name") ;;
+                *) second+=(--test "$name") ;;
+            esac
+        done
+        run "${first[@]}" >"$0" & lane=$!
+        run --lib --bins "${second[@]}"; status=$?
         wait "$lane" || status=$?
         cat "$0"; exit "$status"' "$logs/lane"
 }
