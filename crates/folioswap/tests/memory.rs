@@ -4,9 +4,21 @@ use folioswap::{Device, Error, Region, Swap, SwapBuilder, WhenFull};
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 const PAGE: usize = 4096;
+
+/// Tests run beside one another, but for the one that measures the memory of the process.
+static PROCESS: RwLock<()> = RwLock::new(());
+
+fn among_others() -> RwLockReadGuard<'static, ()> {
+    PROCESS.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn alone() -> RwLockWriteGuard<'static, ()> {
+    PROCESS.write().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Numbers that look random and are the same each time.
 struct Numbers(u64);
@@ -57,6 +69,7 @@ fn anonymous_bytes() -> u64 {
 
 #[test]
 fn four_times_the_limit_is_read_as_it_was_written_and_the_limit_is_kept() {
+    let _turn = alone();
     let before = anonymous_bytes();
     let (limit, swap) = (16 << 20, in_ram_and_file("16M").build().unwrap());
     let mut region = swap.region("64M").unwrap();
@@ -89,6 +102,7 @@ fn four_times_the_limit_is_read_as_it_was_written_and_the_limit_is_kept() {
 /// Each thread has a part of the region, and a copy of it in ordinary memory.
 #[test]
 fn random_reads_writes_and_advice_of_several_threads_agree_with_an_oracle() {
+    let _turn = among_others();
     const THREADS: usize = 4;
     const PART: usize = 6 << 20;
     let swap = in_ram_and_file("8M").build().unwrap();
@@ -151,6 +165,7 @@ fn random_reads_writes_and_advice_of_several_threads_agree_with_an_oracle() {
 
 #[test]
 fn many_regions_come_and_go_and_leave_nothing() {
+    let _turn = among_others();
     let swap = in_ram_and_file("8M").build().unwrap();
     let mut regions: Vec<(Region, u64)> = Vec::new();
     let mut numbers = Numbers(3);
@@ -183,6 +198,7 @@ fn many_regions_come_and_go_and_leave_nothing() {
 
 #[test]
 fn several_swaps_keep_a_limit_each() {
+    let _turn = among_others();
     let swaps: Vec<Swap> = (0..3).map(|_| in_ram_and_file("8M").build().unwrap()).collect();
     std::thread::scope(|scope| {
         for (number, swap) in swaps.iter().enumerate() {
@@ -201,6 +217,7 @@ fn several_swaps_keep_a_limit_each() {
 
 #[test]
 fn advice_does_what_it_says() {
+    let _turn = among_others();
     let swap = in_ram_and_file("64M").build().unwrap();
     let mut region = swap.region("16M").unwrap();
     fill(region.as_mut_slice(), 5);
@@ -235,6 +252,7 @@ fn advice_does_what_it_says() {
 
 #[test]
 fn what_is_cold_leaves_first() {
+    let _turn = among_others();
     let swap = in_ram_and_file("32M").build().unwrap();
     let mut region = swap.region("16M").unwrap();
     fill(region.as_mut_slice(), 5);
@@ -252,6 +270,7 @@ fn what_is_cold_leaves_first() {
 
 #[test]
 fn system_calls_read_and_write_what_is_away() {
+    let _turn = among_others();
     let swap = in_ram_and_file("16M").build().unwrap();
     assert!(swap.serves_system_calls(), "these tests need the permission");
     let mut region = swap.region("48M").unwrap();
@@ -271,6 +290,7 @@ fn system_calls_read_and_write_what_is_away() {
 
 #[test]
 fn when_all_devices_are_full_the_limit_gives_way() {
+    let _turn = among_others();
     let swap = Swap::builder()
         .limit("8M")
         .when_full(WhenFull::Exceed)
@@ -288,6 +308,7 @@ fn when_all_devices_are_full_the_limit_gives_way() {
 
 #[test]
 fn what_cannot_be_is_refused_and_changes_nothing() {
+    let _turn = among_others();
     let swap = Swap::builder().limit("16M").build().unwrap();
     assert!(matches!(swap.region(0), Err(Error::ZeroSize)));
     assert!(matches!(swap.region(u64::MAX), Err(Error::TooLarge { .. })));
