@@ -48,6 +48,7 @@ mod readahead;
 mod reading;
 mod reads;
 mod recompress;
+mod registration;
 pub mod requests;
 mod row;
 mod row_pages;
