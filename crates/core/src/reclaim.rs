@@ -5,5 +5,6 @@ pub mod division;
 pub mod inactive;
 pub mod shares;
 pub mod standstill;
+pub mod store_share;
 pub mod watermarks;
 pub mod workingset;

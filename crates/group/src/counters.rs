@@ -133,6 +133,9 @@ named! {
         MemUsedTotal = "mem_used_total",
         /// The most that it may occupy; 0 for no bound of its own.
         MemLimit = "mem_limit",
+        /// Compressed bytes that it may take before its oldest goes on to a slower device (as zswap's `max_pool_percent`); 0 where there is
+        /// none.
+        MaxPool = "max_pool_bytes",
         /// The highest value of what it occupied.
         MemUsedMax = "mem_used_max",
         /// Pages stored as zero or same-filled, without storage.

@@ -16,7 +16,7 @@ use core::sync::atomic::{
 /// "folioswp" in ASCII.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"folioswp");
 /// Layout version; a member refuses a segment of another version.
-pub const VERSION: u32 = 8;
+pub const VERSION: u32 = 9;
 /// Members that one group can have at a time.
 pub const MEMBERS_MAX: usize = 4096;
 /// What a process counts before it has measured itself: its own data, stacks, and what its pager takes to begin.

@@ -31,6 +31,7 @@ use core::sync::atomic::{
 use folioswap_core::around::Around;
 use folioswap_core::page::PageWord;
 use folioswap_core::page_table::{Memory, PAGE, PageTable};
+use folioswap_core::reclaim::store_share::{Costs, Distances};
 use folioswap_core::reclaim::workingset::Workingset;
 use folioswap_core::space::Space;
 use folioswap_group::counters::Figures;
@@ -106,6 +107,9 @@ pub struct Engine {
     pub(crate) around: Around,
     /// How long what comes back was away.
     pub(crate) workingset: Workingset,
+    /// How long that was, and what it cost, for who says how large the compressed store may be.
+    pub(crate) distances: Distances,
+    pub(crate) costs: Costs,
     pub(crate) registered: UnsafeCell<Ranges>,
     /// Ranges of the program that must stay resident (thread control blocks, stacks). Under `kept_lock`, which only the
     /// pager threads take.

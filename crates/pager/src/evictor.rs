@@ -28,6 +28,7 @@ use folioswap_core::page_table::PAGE;
 use folioswap_core::reclaim::aging::Aging;
 use folioswap_core::reclaim::shares::own_share;
 use folioswap_core::reclaim::standstill::{Standstill, nothing_is_evictable};
+use folioswap_core::reclaim::store_share::StoreShare;
 use folioswap_core::reclaim::watermarks::{Watermarks, grace};
 use folioswap_core::turns::Turns;
 use folioswap_devices::Scratch;
@@ -108,6 +109,8 @@ pub(crate) struct Evictor {
     /// Bytes of staging that the system got since it gave a huge page: as much may be taken from it in its stead.
     pub(crate) given_back: u64,
     pub(crate) demotion: Demotion,
+    pub(crate) store_share: StoreShare,
+    pub(crate) share_due: Due,
     pub(crate) recompression: Rounds,
     pub(crate) clusters_due: Due,
     /// Pages that had been written to files at the last look at empty clusters.
@@ -206,6 +209,8 @@ impl Evictor {
             stuck: false,
             given_back: 0,
             demotion: Demotion::new(),
+            store_share: StoreShare::default(),
+            share_due: Due::at_once(),
             recompression: Rounds::new(),
             clusters_due: Due::at_once(),
             file_pages_seen: 0,

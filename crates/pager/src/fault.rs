@@ -9,12 +9,14 @@ use crate::read_around::Found;
 use crate::readahead::Readahead;
 use crate::reading::Purpose;
 use crate::staging::{FOLIO, FOLIO_PAGES};
+use crate::sys;
 use crate::uffd::Access;
 use crate::whole::{WHOLE_ORDER, Whole};
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_core::history::Window;
 use folioswap_core::page::{Heat, PageState, PageWord};
 use folioswap_core::page_table::{BLOCK, Block, PAGE};
+use folioswap_core::reclaim::store_share::Source;
 use folioswap_core::space::{Movers, ReadError};
 use folioswap_devices::zstd::Decoder;
 use folioswap_devices::{FileError, FileSlot, Page};
@@ -53,6 +55,9 @@ impl Buffers {
         self.zeroes.as_ptr().cast()
     }
 }
+
+/// What a fault takes until the handler has it, and until its thread runs again.
+const ROUND_TRIP_NS: u64 = 10_000;
 
 /// The pages of a piece that the handler has claimed: where each comes from.
 type Claimed = [Option<PageState>; FOLIO_PAGES];
@@ -165,6 +170,8 @@ impl Handler {
         if whole != Whole::Refused {
             return whole == Whole::Done;
         }
+        let began_ns = sys::now_ns();
+        self.waited_ns = 0;
         let (index, readahead) = (page_index(address), engine.readahead(block, address, window));
         let (first, order) = (index & !(FOLIO_PAGES - 1), readahead.order);
         let base = address - (index - first) * PAGE;
@@ -263,6 +270,10 @@ impl Handler {
             }
             figures.add(Counter::SwapCacheHits, from_cache);
             engine.note_activated(from_cache);
+            if purpose == Purpose::Fault && from_store > 0 {
+                let source = if from_file > 0 || read_ahead != 0 { Source::Below } else { Source::Store };
+                engine.costs.add(source, sys::now_ns() - began_ns + self.waited_ns + ROUND_TRIP_NS, pages);
+            }
             readahead.remember(block);
             if let Some(slot) = slot {
                 let found = match read_ahead >> (index - first) & 1 {
@@ -323,6 +334,7 @@ impl Handler {
                 let waited_ns =
                     taken.waited_since_ns.map_or(0, |since| self.round_began_ns.saturating_sub(since));
                 self.engine.figures().add(Counter::FaultNanoseconds, waited_ns);
+                self.waited_ns += waited_ns;
                 return (run, taken.purpose);
             }
         }

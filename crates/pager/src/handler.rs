@@ -74,6 +74,8 @@ pub(crate) struct Handler {
     pub(crate) raw_children: RawChildren,
     pub(crate) reads: Reads,
     pub(crate) round_began_ns: u64,
+    /// What the faults of this round have waited in earlier ones for what was being read.
+    pub(crate) waited_ns: u64,
     /// Of the swap-in that is under way.
     pub(crate) refaults: Refaults,
     pub(crate) placement: HandlerPlacement,
@@ -249,6 +251,7 @@ impl Handler {
             raw_children: RawChildren::new(),
             reads: Reads::new(),
             round_began_ns: 0,
+            waited_ns: 0,
             refaults: Refaults::default(),
             placement: HandlerPlacement::new(),
             queue: [NO_FAULT; QUEUE],

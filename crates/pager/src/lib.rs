@@ -55,6 +55,7 @@ mod row_pages;
 mod shared;
 mod signals;
 pub mod staging;
+mod store_share;
 mod swap_out;
 pub mod sys;
 #[cfg(test)]

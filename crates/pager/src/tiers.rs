@@ -10,7 +10,7 @@ use crate::sys;
 use crate::write_back::{Stuck, Tier};
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_core::turns::Choice;
-use folioswap_group::counters::{Counter, Gauge, SizeCounter};
+use folioswap_group::counters::{Counter, SizeCounter};
 use folioswap_group::devices::{DeviceDescription, DeviceEntry};
 use folioswap_group::protocol::{CLUSTERS_PER_MESSAGE, Kind, Message};
 use folioswap_group::segment::Scope;
@@ -26,11 +26,8 @@ const CLUSTERS_WANTED: u64 = 16;
 const _: () = assert!(CLUSTERS_WANTED as usize <= CLUSTERS_PER_MESSAGE);
 /// Between two requests for devices that are full.
 const ASK_FULL_NS: u64 = 100_000_000;
-/// Of the limit, what the compressed store may take before its oldest goes on, in compressed bytes. With the holes that packing leaves
-/// (an eighth) it is just not full then (half of the limit).
-const STORE_SHARE_PERCENT: u64 = 44;
 /// Pages that a step of demotion moves, as many as a batch evicts: about a millisecond. In small pieces fewer, each a write of its own.
-const DEMOTED_AT_ONCE: u64 = 128;
+pub(crate) const DEMOTED_AT_ONCE: u64 = 128;
 const DEMOTED_IN_PIECES: u64 = 16;
 /// Pages that are worth the fruitless round of the clock after which they are demoted: it passes all that is present.
 const DEMOTED_FOR_A_ROUND: u64 = 512;
@@ -146,41 +143,6 @@ impl Evictor {
         self.rests_until_ns[index] = now + self.rest_ns[index];
     }
 
-    /// Says which devices what is old in the store goes on to. Once, at the start: devices do not change their place.
-    pub(crate) fn note_devices_below_store(&self) {
-        let engine = self.engine;
-        if engine.segment().scope() == Scope::Total {
-            let below = self.turns.below_store(self.on_disk(DeviceMask::ALL));
-            engine.refilled_from.store(below.bits(), Relaxed);
-        }
-    }
-
-    /// Keeps the compressed store within its share of the limit: what was stored longest ago goes on to the devices below it. Under the
-    /// gate, a little at a time. Returns how many pages went.
-    ///
-    /// Nothing of a store that relatives share after a fork: it would be written once by each of them, and what one demotes frees
-    /// nothing, but makes the store's memory its own.
-    pub(crate) fn demote_excess(&mut self) -> u64 {
-        let engine = self.engine;
-        let segment = engine.segment();
-        if segment.scope() == Scope::Resident || engine.shares_memory() {
-            return 0;
-        }
-        let own = engine.space.mm_stat();
-        let limit = segment.header.limit_bytes.load(Relaxed);
-        // Not what the store occupies: it keeps some empty memory, which no demotion gives back.
-        let published = engine.figures().gauge(Gauge::ComprDataSize);
-        let group = engine.sum_of_group(Gauge::ComprDataSize).saturating_sub(published) + own.compr_data_size;
-        let excess = group.saturating_sub(limit / 100 * STORE_SHARE_PERCENT);
-        // Each member gives its part of it.
-        let pages = (u128::from(excess) * u128::from(own.objects) / u128::from(group.max(1))) as u64;
-        if pages < RUN_PAGES as u64 {
-            return 0;
-        }
-        let below = DeviceMask::from_bits(engine.refilled_from.load(Relaxed));
-        self.demote_to(below, pages.min(DEMOTED_AT_ONCE))
-    }
-
     /// Nothing of the program is left to take: pages of the compressed store go on to a file. Returns how many.
     pub(crate) fn demote(&mut self) -> u64 {
         let engine = self.engine;
@@ -204,7 +166,7 @@ impl Evictor {
     }
 
     /// Demotes about `most` of the oldest pages to those of these devices that are on a disk, by priority. Under the gate.
-    fn demote_to(&mut self, devices: DeviceMask, most: u64) -> u64 {
+    pub(crate) fn demote_to(&mut self, devices: DeviceMask, most: u64) -> u64 {
         let engine = self.engine;
         let mut available = self.on_disk(self.available());
         let pages = loop {
@@ -276,7 +238,7 @@ impl Evictor {
     }
 
     /// Those of these devices that take no memory.
-    fn on_disk(&self, devices: DeviceMask) -> DeviceMask {
+    pub(crate) fn on_disk(&self, devices: DeviceMask) -> DeviceMask {
         self.devices_that(|number, device, _| devices.contains(number) && !device.kind.is_in_memory())
     }
 

@@ -29,7 +29,11 @@ impl InactiveSize {
 impl Engine {
     /// What it says that the page of this entry comes back from a device. To be asked before the entry is given up. Cost: some loads.
     pub(crate) fn refault(&self, entry: SwapEntry) -> Refault {
-        self.workingset.refault(self.space.shadow(entry))
+        let distance = self.workingset.distance(self.space.shadow(entry));
+        if let Some(distance) = distance {
+            self.distances.add(distance);
+        }
+        self.workingset.refault(distance)
     }
 
     /// These came back from a device with one swap-in.

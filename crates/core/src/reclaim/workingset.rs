@@ -119,10 +119,14 @@ impl Workingset {
         self.room.store(pages, Relaxed);
     }
 
-    /// What it says that a page with this shadow comes back. Cost: three loads.
-    pub fn refault(&self, shadow: Shadow) -> Refault {
-        let Some(then) = age_of(shadow) else { return Refault::Unknown };
-        let distance = self.age.load(Relaxed).wrapping_sub(then) & AGE_MASK;
+    /// How many pages have left or were activated since the page with this shadow left. Cost: a load.
+    pub fn distance(&self, shadow: Shadow) -> Option<u64> {
+        age_of(shadow).map(|then| self.age.load(Relaxed).wrapping_sub(then) & AGE_MASK)
+    }
+
+    /// What it says that a page comes back from this [`Workingset::distance`]. Cost: two loads.
+    pub fn refault(&self, distance: Option<u64>) -> Refault {
+        let Some(distance) = distance else { return Refault::Unknown };
         if distance > self.active.load(Relaxed) {
             Refault::Far
         } else if distance > self.room.load(Relaxed) {
@@ -178,7 +182,7 @@ mod tests {
         let workingset = Workingset::default();
         workingset.set_active(100);
         workingset.set_room(10);
-        assert_eq!(workingset.refault(Shadow::EMPTY), Refault::Unknown);
+        assert_eq!(workingset.refault(workingset.distance(Shadow::EMPTY)), Refault::Unknown);
         let shadow = workingset.shadow();
         for (evicted, activated, expected) in [
             (0, 0, Refault::Spared),
@@ -189,7 +193,7 @@ mod tests {
         ] {
             workingset.evicted(evicted);
             workingset.activated(activated);
-            assert_eq!(workingset.refault(shadow), expected, "{evicted} {activated}");
+            assert_eq!(workingset.refault(workingset.distance(shadow)), expected, "{evicted} {activated}");
         }
     }
 
@@ -200,10 +204,10 @@ mod tests {
         workingset.evicted(AGE_MASK - 20);
         let shadow = workingset.shadow();
         workingset.evicted(50);
-        assert_eq!(workingset.refault(shadow), Refault::Active);
+        assert_eq!(workingset.refault(workingset.distance(shadow)), Refault::Active);
         assert!(workingset.is_sound(shadow));
         workingset.evicted(51);
-        assert_eq!(workingset.refault(shadow), Refault::Far);
+        assert_eq!(workingset.refault(workingset.distance(shadow)), Refault::Far);
     }
 
     #[test]
@@ -227,7 +231,7 @@ mod tests {
         let shadow = workingset.shadow();
         workingset.came_back(refaults);
         assert_eq!((workingset.spared(), age_of(workingset.shadow())), (1, Some(2)));
-        assert_eq!(workingset.refault(shadow), Refault::Spared);
+        assert_eq!(workingset.refault(workingset.distance(shadow)), Refault::Spared);
     }
 
     /// Pages in use in a loop, in a memory that gives up what was used longest ago: returns the refaults of the second half.
@@ -244,7 +248,7 @@ mod tests {
             }
             if let Some(shadow) = shadows[page] {
                 let mut one = Refaults::default();
-                one.add(workingset.refault(shadow));
+                one.add(workingset.refault(workingset.distance(shadow)));
                 workingset.came_back(one);
                 if step > 10 * pages {
                     refaults.pages += one.pages;

@@ -1,0 +1,372 @@
+//! How much of a process's memory its compressed store may take, where a slower device is below it (kernel: zswap's `max_pool_percent`, which
+//! is fixed).
+//!
+//! A larger store keeps more pages from the slow device; but the limit counts it, so that the program has less memory for what it uses
+//! as it is, and more of that comes and goes. Which of both costs less the *refault distances* tell
+//! ([`workingset`](super::workingset)): a page that comes back after `d` others have left would have stayed with `d` pages more of
+//! memory, would have come from a store that holds `d` pages, and comes from below otherwise. So what any other share would have cost
+//! lately can be counted from the same distances:
+//!
+//! ```text
+//!   refaults                           with a share smaller by x pages of memory, of which the store holds reach pages:
+//!      |##                                 d <= x               no refault at all
+//!      |######                             d <= x + reach       from the store
+//!      |############  ####                 beyond               from below
+//!      +-----------------------> distance d
+//! ```
+//!
+//! For a larger share, of what would leave the program nothing is known, for that is no refault; it is taken to be as many as the
+//! refaults of the same distance beyond. Judged when enough pages came back; a step at a time, and only for a quarter less cost:
+//! afterwards all distances are others.
+
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// What the store may take, in percent of the memory of its process, in compressed bytes: from what it may take unless its refaults say
+/// otherwise to what is little more than a way through. With the holes that packing leaves (an eighth) the first is just not half.
+pub const SHARES: [u64; 5] = [44, 33, 22, 11, 4];
+
+/// Distances are told apart by this part of the process's memory, up to four times that memory.
+const PART: u64 = 64;
+const BUCKETS: usize = 4 * PART as usize + 1;
+/// A judgement takes so many refaults, and this part of the pages of the process's memory.
+const REFAULTS_MIN: u64 = 1024;
+const REFAULTS_PART: u64 = 32;
+/// A share is left for one that costs less than this part of it, in percent.
+const BETTER_PERCENT: u128 = 75;
+
+/// How many pages came back at which distance, since the last judgement. Any thread may add; advisory. All-zero: none.
+#[derive(Debug)]
+pub struct Distances {
+    /// Pages in a bucket's width; 0: not known yet, nothing is counted.
+    width: AtomicU64,
+    buckets: [AtomicU64; BUCKETS],
+}
+
+impl Default for Distances {
+    fn default() -> Self {
+        Distances { width: AtomicU64::new(0), buckets: [const { AtomicU64::new(0) }; BUCKETS] }
+    }
+}
+
+impl Distances {
+    /// A page came back at this distance. Cost: a load, a division, an atomic addition.
+    pub fn add(&self, distance: u64) {
+        if let Some(bucket) = distance.checked_div(self.width.load(Relaxed)) {
+            self.buckets[(bucket as usize).min(BUCKETS - 1)].fetch_add(1, Relaxed);
+        }
+    }
+
+    /// How many there are.
+    fn total(&self) -> u64 {
+        self.buckets.iter().map(|bucket| bucket.load(Relaxed)).sum()
+    }
+
+    /// None any more, and from now on they are counted for a memory of so many pages.
+    fn clear(&self, memory: u64) {
+        self.width.store((memory / PART).max(1), Relaxed);
+        self.buckets.iter().for_each(|bucket| bucket.store(0, Relaxed));
+    }
+}
+
+/// What the pages that came back have cost, by where they came from. Any thread may add; advisory. All-zero: nothing is known.
+#[derive(Debug, Default)]
+pub struct Costs {
+    store: Cost,
+    below: Cost,
+}
+
+/// Where pages came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The compressed store.
+    Store,
+    /// A slower device.
+    Below,
+}
+
+#[derive(Debug, Default)]
+struct Cost {
+    nanoseconds: AtomicU64,
+    pages: AtomicU64,
+}
+
+impl Cost {
+    /// Nanoseconds a page; `expected` as long as few have come.
+    fn of_page(&self, expected: u64) -> u64 {
+        const EXPECTED_PAGES: u64 = 64;
+        let (nanoseconds, pages) = (self.nanoseconds.load(Relaxed), self.pages.load(Relaxed));
+        (nanoseconds + expected * EXPECTED_PAGES) / (pages + EXPECTED_PAGES)
+    }
+
+    /// What is old counts half.
+    fn fade(&self) {
+        self.nanoseconds.store(self.nanoseconds.load(Relaxed) / 2, Relaxed);
+        self.pages.store(self.pages.load(Relaxed) / 2, Relaxed);
+    }
+}
+
+impl Costs {
+    /// What a page costs that comes from the store, or from below, until that is known.
+    const EXPECTED_NS: (u64, u64) = (15_000, 100_000);
+    /// What a page costs besides: to be compressed when it leaves; to be compressed, expanded again and written.
+    const LEAVING_NS: (u64, u64) = (5_000, 10_000);
+
+    /// A fault has brought so many pages, and taken so long. Cost: two atomic additions.
+    pub fn add(&self, source: Source, nanoseconds: u64, pages: u64) {
+        let cost = match source {
+            Source::Store => &self.store,
+            Source::Below => &self.below,
+        };
+        cost.nanoseconds.fetch_add(nanoseconds, Relaxed);
+        cost.pages.fetch_add(pages, Relaxed);
+    }
+
+    fn of_pages(&self) -> (u64, u64) {
+        (
+            self.store.of_page(Self::EXPECTED_NS.0) + Self::LEAVING_NS.0,
+            self.below.of_page(Self::EXPECTED_NS.1) + Self::LEAVING_NS.1,
+        )
+    }
+}
+
+/// The store as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Store {
+    /// The process's memory, the store included, in pages.
+    pub memory: u64,
+    /// Pages that are stored.
+    pub stored: u64,
+    /// Pages of memory that they take, compressed.
+    pub taken: u64,
+}
+
+/// The share of the store. Default: what it may take at most. Lost without harm at a fork.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoreShare {
+    step: usize,
+}
+
+impl StoreShare {
+    /// What the store may take, in percent of the process's memory.
+    pub fn percent(self) -> u64 {
+        SHARES[self.step]
+    }
+
+    /// Is it the most that it may be? Then only the group's share counts.
+    pub fn is_most(self) -> bool {
+        self.step == 0
+    }
+
+    /// Goes a step towards the share that would have cost least, if enough came back since the last time and it is worth it. Cost: two
+    /// passes over the distances.
+    pub fn judge(&mut self, distances: &Distances, costs: &Costs, store: Store) {
+        if distances.width.load(Relaxed) == 0 {
+            distances.clear(store.memory);
+        }
+        if distances.total() < REFAULTS_MIN.max(store.memory / REFAULTS_PART) {
+            return;
+        }
+        let all = self.costs(distances, costs.of_pages(), store);
+        let least = (0..SHARES.len()).min_by_key(|&step| all[step]).unwrap_or(self.step);
+        if all[least] * 100 < all[self.step] * BETTER_PERCENT {
+            self.step = if least > self.step { self.step + 1 } else { self.step - 1 };
+        }
+        distances.clear(store.memory);
+        costs.store.fade();
+        costs.below.fade();
+    }
+
+    /// What each share would have cost, in nanoseconds.
+    fn costs(
+        self,
+        distances: &Distances,
+        (store_ns, below_ns): (u64, u64),
+        store: Store,
+    ) -> [u128; SHARES.len()] {
+        let width = distances.width.load(Relaxed);
+        let taken_by = |step: usize| store.memory * SHARES[step] / 100;
+        // What a page of the store holds; one of a store that is empty, three.
+        let held_by = |pages: u64| match store.taken {
+            0 => 3 * pages,
+            taken => (u128::from(pages) * u128::from(store.stored) / u128::from(taken)) as u64,
+        };
+        core::array::from_fn(|step| {
+            let (now, then) = (taken_by(self.step), taken_by(step));
+            // Memory for the program more than now, or less.
+            let (more, less) = (now.saturating_sub(then), then.saturating_sub(now));
+            let reach = (more + held_by(then)).saturating_sub(less);
+            let buckets = distances.buckets.iter().enumerate();
+            buckets.fold(0, |cost, (bucket, count)| {
+                let (distance, count) = (bucket as u64 * width + width / 2, u128::from(count.load(Relaxed)));
+                let of_refault = match distance {
+                    distance if distance <= more => 0,
+                    distance if distance <= reach => store_ns,
+                    _ => below_ns,
+                };
+                let of_what_leaves = if distance <= less { store_ns } else { 0 };
+                cost + count * u128::from(of_refault + of_what_leaves)
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec::Vec;
+
+    const MEMORY: u64 = 64_000;
+    /// A store of the largest share, full of what compresses to a third.
+    const STORE: Store = Store { memory: MEMORY, stored: 84_480, taken: 28_160 };
+
+    /// So many refaults at each of these distances, in percent of the memory.
+    fn refaults(distances: &Distances, all: &[(u64, u64)]) {
+        for &(percent, count) in all {
+            (0..count).for_each(|_| distances.add(MEMORY * percent / 100));
+        }
+    }
+
+    fn disk() -> Costs {
+        let costs = Costs::default();
+        costs.add(Source::Store, 15_000_000, 1000);
+        costs.add(Source::Below, 80_000_000, 1000);
+        costs
+    }
+
+    /// The shares that it takes one after the other, each time that this comes back.
+    fn shares(share: &mut StoreShare, costs: &Costs, all: &[(u64, u64)]) -> Vec<u64> {
+        let distances = Distances::default();
+        distances.clear(MEMORY);
+        (0..6)
+            .map(|_| {
+                refaults(&distances, all);
+                share.judge(&distances, costs, STORE);
+                share.percent()
+            })
+            .collect()
+    }
+
+    #[test]
+    fn what_would_have_stayed_with_a_little_more_memory_makes_it_smaller() {
+        let mut share = StoreShare::default();
+        assert_eq!(shares(&mut share, &disk(), &[(3, 9000), (20, 900)])[0], 33);
+        // As long as it does.
+        let all = [(3, 4000), (12, 4000), (20, 2000), (30, 2000)];
+        assert_eq!(shares(&mut StoreShare::default(), &disk(), &all)[..2], [33, 22]);
+    }
+
+    #[test]
+    fn a_loop_that_fits_into_the_largest_store_leaves_it_as_it_is() {
+        let mut share = StoreShare::default();
+        assert_eq!(shares(&mut share, &disk(), &[(120, 9000)]), [44; 6]);
+        // And it comes back to it.
+        let mut share = StoreShare { step: 4 };
+        assert_eq!(shares(&mut share, &disk(), &[(80, 9000)])[..4], [11, 22, 33, 33]);
+    }
+
+    #[test]
+    fn a_slow_device_is_not_worth_it() {
+        let costs = disk();
+        costs.add(Source::Below, 10_000_000_000, 1000);
+        let mut share = StoreShare::default();
+        assert_eq!(shares(&mut share, &costs, &[(3, 9000), (110, 900)]), [44; 6]);
+        // The same where it is a fast one.
+        let mut share = StoreShare::default();
+        assert_eq!(shares(&mut share, &disk(), &[(3, 9000), (110, 900)])[0], 33);
+    }
+
+    #[test]
+    fn few_refaults_say_nothing() {
+        let (distances, costs) = (Distances::default(), disk());
+        let mut share = StoreShare::default();
+        share.judge(&distances, &costs, STORE);
+        refaults(&distances, &[(3, MEMORY / REFAULTS_PART - 1)]);
+        share.judge(&distances, &costs, STORE);
+        assert_eq!(share, StoreShare::default());
+        refaults(&distances, &[(3, 1)]);
+        share.judge(&distances, &costs, STORE);
+        assert_eq!((share.percent(), distances.total()), (33, 0));
+    }
+
+    #[test]
+    fn whatever_comes_back_it_goes_by_single_steps() {
+        let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut next = |below: u64| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (random >> 33) % below
+        };
+        let (distances, mut share) = (Distances::default(), StoreShare::default());
+        let mut seen = [false; SHARES.len()];
+        for _ in 0..3000 {
+            let costs = Costs::default();
+            costs.add(Source::Store, next(1 << 30), next(1 << 16));
+            costs.add(Source::Below, next(1 << 34), next(1 << 16));
+            let memory = next(100_000);
+            let (all, around) = (next(4000), 1 + next(300_000));
+            (0..all).for_each(|_| distances.add(next(around)));
+            let before = share.step;
+            share.judge(&distances, &costs, Store { memory, stored: next(1 << 18), taken: next(1 << 16) });
+            assert!(share.step.abs_diff(before) <= 1);
+            seen[share.step] = true;
+        }
+        assert_eq!(seen, [true; SHARES.len()], "all are within reach");
+    }
+
+    /// Which part of all pages is used next, for a random number and the number of the touch.
+    type Law = fn(f64, u64) -> f64;
+
+    /// A process that uses pages by a law, in memory that gives up what was used longest ago, with a store and a file below it: what its
+    /// refaults cost in all with a fixed share, and with one that is judged.
+    fn run(step: Option<usize>, law: Law, pages: usize) -> u64 {
+        const TOTAL: u64 = 4000;
+        let (mut used, mut now) = (std::vec![0_u64; pages], 0);
+        let (distances, costs) = (Distances::default(), disk());
+        let mut share = StoreShare { step: step.unwrap_or(0) };
+        // Ordered by last use: a page's place in the order is what memory it takes to keep it.
+        let mut order = std::collections::VecDeque::new();
+        let (mut nanoseconds, mut random) = (0, 7_u64);
+        for touch in 0..40_000 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let number = (random >> 33) as f64 / (1_u64 << 31) as f64;
+            let page = (law(number, touch) * pages as f64) as usize;
+            let taken = TOTAL * share.percent() / 100;
+            let (resident, reach) = (TOTAL - taken, TOTAL - taken + 3 * taken);
+            let depth = match used[page] {
+                0 => None,
+                _ => order.iter().rposition(|&other| other == page).map(|at| (order.len() - 1 - at) as u64),
+            };
+            if let Some(depth) = depth {
+                order.remove(order.len() - 1 - depth as usize);
+                if depth >= resident {
+                    distances.add(depth - resident);
+                    if touch > 28_000 {
+                        nanoseconds += if depth < reach { 20_000 } else { 90_000 };
+                    }
+                }
+            }
+            now += 1;
+            used[page] = now;
+            order.push_back(page);
+            if touch % 500 == 0 && step.is_none() {
+                share.judge(&distances, &costs, Store { memory: TOTAL, stored: 3 * taken, taken });
+            }
+        }
+        nanoseconds
+    }
+
+    #[test]
+    fn it_finds_a_share_that_costs_little_more_than_the_best() {
+        // A working set a little larger than what the largest store leaves; a loop; what is used by a power law.
+        let laws: [(&str, usize, Law); 3] = [
+            ("a set", 3500, |number, _| number),
+            ("a loop", 6000, |_, touch| (touch % 6000) as f64 / 6000.0),
+            ("a power law", 12_000, |number, _| number.powi(6)),
+        ];
+        for (name, pages, law) in laws {
+            let fixed = core::array::from_fn::<_, { SHARES.len() }, _>(|step| run(Some(step), law, pages));
+            let judged = run(None, law, pages);
+            let best = *fixed.iter().min().unwrap();
+            assert!(judged <= best + best / 4 + 10_000_000, "{name}: {judged} judged, {fixed:?} fixed");
+        }
+    }
+}
