@@ -194,3 +194,34 @@ fn eight_threads_lose_no_update_in_units_of_64k() {
         assert!(folios >= 3 * LAST_LOOK, "{folios} folios of 64K: {}", outcome.describe());
     }
 }
+
+/// 160 MiB that nobody touches again, and 48 MiB that are touched at random. With a store of the largest share 40 MiB are left for these, and a
+/// third of the touches miss for ever: some 130 000 pages in.
+#[test]
+fn a_store_that_costs_more_than_it_spares_gives_its_memory_to_the_program() {
+    if !job::judging_folioswap() {
+        skip!("only for folioswap");
+    }
+    let program = "
+import mmap, random
+r = random.Random(1)
+def fill(mib):
+    memory = mmap.mmap(-1, mib << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    for at in range(0, mib << 20, 4096):
+        memory[at:at + 1300] = r.randbytes(1300)
+    return memory
+cold, hot, total = fill(160), fill(48), 0
+for _ in range(400000):
+    total += hot[r.randrange(48 << 8) * 4096]
+print(total, sum(cold[at] for at in range(0, 160 << 20, 4096)))
+";
+    let job = Job::new(["/usr/bin/python3", "-c", program]).timeout(Duration::from_secs(120));
+    let (free, outcome) = (job.unlimited(), job.within(80 * MIB));
+    job::report("48 MiB in use beside 160 that are not", &outcome);
+    assert_eq!(outcome.text(), free.text());
+    let figure = |name| outcome.figure(name).unwrap_or_else(|| panic!("no {name}: {}", outcome.describe()));
+    println!("{} pages in, {} from the file", figure("pswpin"), figure("file_pswpin"));
+    // What nobody touched comes back once, at the end.
+    let expected = 40960.0 + 40_000.0;
+    assert!(figure("pswpin") < expected, "{}", outcome.describe());
+}

@@ -61,11 +61,8 @@ impl Evictor {
         }
         let (engine, page) = (self.engine, PAGE as u64);
         let (memory, taken) = (self.size.anonymous / page, own.compr_data_size / page);
-        self.store_share.judge(
-            &engine.distances,
-            &engine.costs,
-            Store { memory, stored: own.objects, taken },
-        );
+        let store = Store { memory, stored: own.objects, taken };
+        self.store_share.judge(&engine.distances, &engine.costs, store, engine.workingset.ages());
         engine.figures().set(Gauge::MaxPool, self.own_share_bytes());
         self.note_devices_below_store();
     }

@@ -19,6 +19,7 @@
 //! refaults of the same distance beyond. Judged when enough pages came back; a step at a time, and only for a quarter less cost:
 //! afterwards all distances are others.
 
+use super::workingset::Ages;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// What the store may take, in percent of the memory of its process, in compressed bytes: from what it may take unless its refaults say
@@ -61,9 +62,12 @@ impl Distances {
         self.buckets.iter().map(|bucket| bucket.load(Relaxed)).sum()
     }
 
-    /// None any more, and from now on they are counted for a memory of so many pages.
-    fn clear(&self, memory: u64) {
-        self.width.store((memory / PART).max(1), Relaxed);
+    /// None any more, and from now on they are counted for a memory of so many pages, by an age that goes on by `passed.age` while
+    /// `passed.evictions` pages leave. Only as many would have stayed with so much more memory.
+    fn clear(&self, memory: u64, passed: Ages) {
+        let pages = (memory / PART).max(1);
+        let width = u128::from(pages) * u128::from(passed.age) / u128::from(passed.evictions.max(1));
+        self.width.store((width as u64).max(pages), Relaxed);
         self.buckets.iter().for_each(|bucket| bucket.store(0, Relaxed));
     }
 }
@@ -144,6 +148,8 @@ pub struct Store {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreShare {
     step: usize,
+    /// At the last judgement.
+    then: Ages,
 }
 
 impl StoreShare {
@@ -159,9 +165,9 @@ impl StoreShare {
 
     /// Goes a step towards the share that would have cost least, if enough came back since the last time and it is worth it. Cost: two
     /// passes over the distances.
-    pub fn judge(&mut self, distances: &Distances, costs: &Costs, store: Store) {
+    pub fn judge(&mut self, distances: &Distances, costs: &Costs, store: Store, now: Ages) {
         if distances.width.load(Relaxed) == 0 {
-            distances.clear(store.memory);
+            distances.clear(store.memory, Ages { age: 1, evictions: 1 });
         }
         if distances.total() < REFAULTS_MIN.max(store.memory / REFAULTS_PART) {
             return;
@@ -171,7 +177,12 @@ impl StoreShare {
         if all[least] * 100 < all[self.step] * BETTER_PERCENT {
             self.step = if least > self.step { self.step + 1 } else { self.step - 1 };
         }
-        distances.clear(store.memory);
+        let passed = Ages {
+            age: now.age.wrapping_sub(self.then.age),
+            evictions: now.evictions.wrapping_sub(self.then.evictions),
+        };
+        distances.clear(store.memory, passed);
+        self.then = now;
         costs.store.fade();
         costs.below.fade();
     }
@@ -183,7 +194,7 @@ impl StoreShare {
         (store_ns, below_ns): (u64, u64),
         store: Store,
     ) -> [u128; SHARES.len()] {
-        let width = distances.width.load(Relaxed);
+        let width = (store.memory / PART).max(1);
         let taken_by = |step: usize| store.memory * SHARES[step] / 100;
         // What a page of the store holds; one of a store that is empty, three.
         let held_by = |pages: u64| match store.taken {
@@ -219,6 +230,9 @@ mod tests {
     /// A store of the largest share, full of what compresses to a third.
     const STORE: Store = Store { memory: MEMORY, stored: 84_480, taken: 28_160 };
 
+    /// Nothing was activated.
+    const EVICTIONS: Ages = Ages { age: 0, evictions: 0 };
+
     /// So many refaults at each of these distances, in percent of the memory.
     fn refaults(distances: &Distances, all: &[(u64, u64)]) {
         for &(percent, count) in all {
@@ -236,11 +250,11 @@ mod tests {
     /// The shares that it takes one after the other, each time that this comes back.
     fn shares(share: &mut StoreShare, costs: &Costs, all: &[(u64, u64)]) -> Vec<u64> {
         let distances = Distances::default();
-        distances.clear(MEMORY);
+        distances.clear(MEMORY, EVICTIONS);
         (0..6)
             .map(|_| {
                 refaults(&distances, all);
-                share.judge(&distances, costs, STORE);
+                share.judge(&distances, costs, STORE, EVICTIONS);
                 share.percent()
             })
             .collect()
@@ -260,7 +274,7 @@ mod tests {
         let mut share = StoreShare::default();
         assert_eq!(shares(&mut share, &disk(), &[(120, 9000)]), [44; 6]);
         // And it comes back to it.
-        let mut share = StoreShare { step: 4 };
+        let mut share = StoreShare { step: 4, ..StoreShare::default() };
         assert_eq!(shares(&mut share, &disk(), &[(80, 9000)])[..4], [11, 22, 33, 33]);
     }
 
@@ -279,13 +293,28 @@ mod tests {
     fn few_refaults_say_nothing() {
         let (distances, costs) = (Distances::default(), disk());
         let mut share = StoreShare::default();
-        share.judge(&distances, &costs, STORE);
+        share.judge(&distances, &costs, STORE, EVICTIONS);
         refaults(&distances, &[(3, MEMORY / REFAULTS_PART - 1)]);
-        share.judge(&distances, &costs, STORE);
+        share.judge(&distances, &costs, STORE, EVICTIONS);
         assert_eq!(share, StoreShare::default());
         refaults(&distances, &[(3, 1)]);
-        share.judge(&distances, &costs, STORE);
+        share.judge(&distances, &costs, STORE, EVICTIONS);
         assert_eq!((share.percent(), distances.total()), (33, 0));
+    }
+
+    #[test]
+    fn what_is_activated_ages_what_is_away_but_needs_no_memory() {
+        let (distances, costs) = (Distances::default(), disk());
+        let mut share = StoreShare::default();
+        // Five times as far as memory goes: too far for any share, as long as nothing is known of activations.
+        let far = &[(90, 4000)];
+        distances.clear(MEMORY, EVICTIONS);
+        refaults(&distances, far);
+        share.judge(&distances, &costs, STORE, Ages { age: 500_000, evictions: 50_000 });
+        assert_eq!(share.percent(), 44);
+        refaults(&distances, far);
+        share.judge(&distances, &costs, STORE, Ages { age: 1_000_000, evictions: 100_000 });
+        assert_eq!(share.percent(), 33);
     }
 
     #[test]
@@ -296,7 +325,7 @@ mod tests {
             (random >> 33) % below
         };
         let (distances, mut share) = (Distances::default(), StoreShare::default());
-        let mut seen = [false; SHARES.len()];
+        let (mut seen, mut ages) = ([false; SHARES.len()], Ages::default());
         for _ in 0..3000 {
             let costs = Costs::default();
             costs.add(Source::Store, next(1 << 30), next(1 << 16));
@@ -305,7 +334,13 @@ mod tests {
             let (all, around) = (next(4000), 1 + next(300_000));
             (0..all).for_each(|_| distances.add(next(around)));
             let before = share.step;
-            share.judge(&distances, &costs, Store { memory, stored: next(1 << 18), taken: next(1 << 16) });
+            ages = Ages { age: ages.age + next(9000), evictions: ages.evictions + next(5000) };
+            share.judge(
+                &distances,
+                &costs,
+                Store { memory, stored: next(1 << 18), taken: next(1 << 16) },
+                ages,
+            );
             assert!(share.step.abs_diff(before) <= 1);
             seen[share.step] = true;
         }
@@ -321,7 +356,7 @@ mod tests {
         const TOTAL: u64 = 4000;
         let (mut used, mut now) = (std::vec![0_u64; pages], 0);
         let (distances, costs) = (Distances::default(), disk());
-        let mut share = StoreShare { step: step.unwrap_or(0) };
+        let mut share = StoreShare { step: step.unwrap_or(0), ..StoreShare::default() };
         // Ordered by last use: a page's place in the order is what memory it takes to keep it.
         let mut order = std::collections::VecDeque::new();
         let (mut nanoseconds, mut random) = (0, 7_u64);
@@ -348,7 +383,7 @@ mod tests {
             used[page] = now;
             order.push_back(page);
             if touch % 500 == 0 && step.is_none() {
-                share.judge(&distances, &costs, Store { memory: TOTAL, stored: 3 * taken, taken });
+                share.judge(&distances, &costs, Store { memory: TOTAL, stored: 3 * taken, taken }, EVICTIONS);
             }
         }
         nanoseconds

@@ -81,11 +81,22 @@ impl Refaults {
     }
 }
 
+/// How far a nonresident age has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ages {
+    /// Evictions and activations.
+    pub age: u64,
+    /// Evictions alone.
+    pub evictions: u64,
+}
+
 /// A process's nonresident age, and what distances are compared with. All figures are pages. Advisory: any thread may read; what
 /// races costs a distance a few pages. All-zero: nothing has left yet.
 #[derive(Debug, Default)]
 pub struct Workingset {
     age: AtomicU64,
+    /// The part of the age that is evictions.
+    evictions: AtomicU64,
     /// What is resident outside of the inactive list.
     active: AtomicU64,
     /// By how much the inactive list may still grow.
@@ -99,9 +110,10 @@ impl Workingset {
         shadow_of(self.age.load(Relaxed))
     }
 
-    /// So many pages have left staging for a device. Once for each folio: cost, an atomic addition.
+    /// So many pages have left staging for a device. Once for each folio: cost, two atomic additions.
     pub fn evicted(&self, pages: u64) {
         self.age.fetch_add(pages, Relaxed);
+        self.evictions.fetch_add(pages, Relaxed);
     }
 
     /// So many pages were touched in staging. Once for each swap-in: cost, an atomic addition.
@@ -117,6 +129,11 @@ impl Workingset {
     /// The inactive list may grow by so many pages. Evictor.
     pub fn set_room(&self, pages: u64) {
         self.room.store(pages, Relaxed);
+    }
+
+    /// The age now, and how much of it is evictions: the rest is activations.
+    pub fn ages(&self) -> Ages {
+        Ages { age: self.age.load(Relaxed), evictions: self.evictions.load(Relaxed) }
     }
 
     /// How many pages have left or were activated since the page with this shadow left. Cost: a load.
