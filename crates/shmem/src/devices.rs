@@ -236,16 +236,16 @@ impl Devices {
         lock(&self.turns).used(pages);
     }
 
-    /// The devices with clusters that come first: for what the compressed store does not want.
-    pub(crate) fn beside_store(&self) -> DeviceMask {
-        lock(&self.turns).shared(self.on())
+    /// The devices with clusters that come first, if these have no room: for what the compressed store does not want. Empty: none is left.
+    pub(crate) fn beside_store(&self, full: DeviceMask) -> DeviceMask {
+        lock(&self.turns).shared(self.on().minus(full))
     }
 
-    /// Where what is cold in the compressed store goes: below it, or where nothing is below, anywhere else.
-    pub(crate) fn behind_store(&self) -> DeviceMask {
+    /// Where what is cold in the compressed store goes, if these have no room: below it, or where nothing is below, anywhere else. Empty: nowhere.
+    pub(crate) fn behind_store(&self, full: DeviceMask) -> DeviceMask {
         let turns = lock(&self.turns);
         let below = turns.below_store(self.on());
-        turns.shared(if below.is_empty() { self.on() } else { below })
+        turns.shared(if below.is_empty() { self.on() } else { below }.minus(full))
     }
 
     /// The compressed store, if it is one of them.

@@ -8,7 +8,7 @@ use crate::space::ShmemSpace;
 use crate::swap::{Context, RUN};
 use crate::sync::{AtomicBool, Condvar, Mutex, SeqCst, lock};
 use folioswap_core::space::WriteError;
-use folioswap_slots::SwapEntry;
+use folioswap_slots::{DeviceMask, SwapEntry};
 use std::sync::{Arc, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -89,7 +89,7 @@ impl ShmemSpace {
     pub(crate) fn demote(&self) -> u64 {
         let mut demotion = lock(&self.demotion);
         let _writing = self.swap.devices().write();
-        let devices = self.swap.devices().behind_store();
+        let (mut full, mut devices) = (DeviceMask::NONE, self.swap.devices().behind_store(DeviceMask::NONE));
         if devices.is_empty() {
             return 0;
         }
@@ -112,8 +112,15 @@ impl ShmemSpace {
                     run = &run[size..];
                 }
                 Err(WriteError::NoSlots) if self.swap.grow(devices) => {}
-                Err(WriteError::NoSlots) if size > 1 => size /= 2,
-                Err(_) => break,
+                Err(WriteError::NoSlots | WriteError::OrderNotTaken) if size > 1 => size /= 2,
+                Err(_) => {
+                    full = devices.iter().fold(full, DeviceMask::with);
+                    devices = self.swap.devices().behind_store(full);
+                    size = run.len();
+                    if devices.is_empty() {
+                        break;
+                    }
+                }
             }
         }
         entries.iter().flatten().for_each(|&entry| space.put(entry, 1));

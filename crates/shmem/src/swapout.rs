@@ -238,8 +238,15 @@ impl ShmemSpace {
                     while end < memory.len() && end - page < RUN && is_random(&memory[end]) {
                         end += 1;
                     }
-                    let beside = self.swap.devices().beside_store();
-                    page += self.store_on_devices(&memory[page..end], page, entries, beside);
+                    let mut full = DeviceMask::NONE;
+                    loop {
+                        let beside = self.swap.devices().beside_store(full);
+                        page += self.store_on_devices(&memory[page..end], page, entries, beside);
+                        if page == end || beside.is_empty() {
+                            break;
+                        }
+                        full = beside.iter().fold(full, DeviceMask::with);
+                    }
                     *loose += end - page;
                     // Kept as they are they free nothing: only worth it where most of the folio does compress.
                     if *loose * 4 > memory.len() {

@@ -226,8 +226,8 @@ fn without_a_file_too() {
 /// swapoff against everything that the oracle does.
 #[test]
 fn while_devices_are_taken_off() {
-    run::<Current>(operations(600), 8, Devices::TakenOff);
-    run::<Series>(operations(100), 9, Devices::TakenOff);
+    run::<Current>(operations(400), 8, Devices::TakenOff);
+    run::<Series>(operations(50), 9, Devices::TakenOff);
 }
 
 #[test]

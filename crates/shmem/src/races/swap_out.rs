@@ -132,3 +132,38 @@ fn what_is_clean_leaves_without_being_written_and_what_was_written_to_does_not()
     assert_eq!(space.slots().device_info(space.device()).unwrap().inuse, 0);
     object.space.validate().unwrap();
 }
+
+/// What the compressed store does not want, and what is cold in it, goes to the next device that has room.
+#[test]
+fn a_full_device_is_passed_over() {
+    let file = |name: &str, clusters: u32, priority: i32| {
+        let device = SwapDevice::temporary(Path::new(DISK), Some(64 << 20), priority).unwrap();
+        SwapDevice { name: name.into(), clusters, ..device }
+    };
+    let used = |space: &ShmemSpace| -> Vec<u64> {
+        space.devices().iter().map(|device| device.used / PAGE as u64).collect()
+    };
+    let mut state = 1u64;
+    let mut random = || {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 56) as u8
+    };
+    // Behind the store a file of one cluster, and another one.
+    let options = Options { devices: vec![SwapDevice::store(5)], ..Options::within(32 << 20) };
+    let options = options.and(file("one", 1, 3)).and(file("two", 4, 2));
+    let space = ShmemSpace::with(options, Background::Nobody).unwrap();
+    let object = ObjectOf::<Interrupted<Current>>::new(&space, HugePolicy::Always);
+    let noise: Vec<u8> = (0..(4 << 20)).map(|_| random()).collect();
+    object.write(0, &noise).unwrap();
+    assert_eq!(object.page_out(), 1024);
+    assert_eq!(used(&space), [0, 512, 512], "of noise the second half goes to the second file");
+    let text: Vec<u8> = (0..1024).flat_map(page_of).collect();
+    object.write(4 << 20, &text).unwrap();
+    assert_eq!(object.page_out(), 1024);
+    (0..200).for_each(|_| _ = space.demote());
+    assert_eq!(used(&space), [0, 512, 512 + 1024], "what is cold passes over the full one");
+    let mut found = vec![0; 8 << 20];
+    object.read(0, &mut found).unwrap();
+    assert!(found[..4 << 20] == noise && found[4 << 20..] == text);
+    space.validate().unwrap();
+}
