@@ -633,7 +633,7 @@ fn what_cannot_be_mounted_is_refused() {
         (&[directory, "-m", "64M", "--inodes", "0"], 125, &["--inodes"]),
         (&[directory, "-m", "64M", "--swap", "ram,size=900T"], 1, &["more than this machine's ram"]),
         (&[directory, "-m", "64M", "--swap", "zram", "--swap", "zram"], 1, &["given twice"]),
-        (&[directory, "-m", "64M", "--swap", &format!("file:{file}")], 1, &["mkswap"]),
+        (&[directory, "-m", "64M", "--swap", &format!("file:{file}")], 1, &["give it room first"]),
         (&[directory, "-m", "64M", "--swap", "zram", "--swap-max", "1G"], 1, &["--swap-max", "size=SIZE"]),
         (&[directory, "-m", "64M", "--swap-dir", missing], 1, &["--swap-dir", "--swap-max 0"]),
         (
