@@ -620,7 +620,7 @@ fn what_cannot_be_mounted_is_refused() {
         (place.to_str().expect("UTF-8"), place.join("missing"), place.join("file"));
     fs::write(&file, b"").expect("write");
     let (missing, file) = (missing.to_str().expect("UTF-8"), file.to_str().expect("UTF-8"));
-    let refusals: [(&[&str], i32, &[&str]); 15] = [
+    let refusals: [(&[&str], i32, &[&str]); 16] = [
         (&[missing, "-m", "64M"], 1, &["does not exist", "mkdir"]),
         (&[file, "-m", "64M"], 1, &["not a directory"]),
         (&[directory], 125, &["--memory"]),
@@ -631,14 +631,15 @@ fn what_cannot_be_mounted_is_refused() {
         (&[directory, "-m", "64M", "--huge", "sometimes"], 125, &["within_size"]),
         (&[directory, "-m", "64M", "--mode", "999"], 125, &["octal"]),
         (&[directory, "-m", "64M", "--inodes", "0"], 125, &["--inodes"]),
-        (&[directory, "-m", "64M", "--swap", "ram,size=1G"], 1, &["zram", "file"]),
-        (&[directory, "-m", "64M", "--swap", "file:/var/tmp"], 1, &["--swap zram"]),
+        (&[directory, "-m", "64M", "--swap", "ram,size=900T"], 1, &["more than this machine's ram"]),
+        (&[directory, "-m", "64M", "--swap", "zram", "--swap", "zram"], 1, &["given twice"]),
+        (&[directory, "-m", "64M", "--swap", &format!("file:{file}")], 1, &["give it room first"]),
         (&[directory, "-m", "64M", "--swap", "zram", "--swap-max", "1G"], 1, &["--swap-max", "size=SIZE"]),
         (&[directory, "-m", "64M", "--swap-dir", missing], 1, &["--swap-dir", "--swap-max 0"]),
         (
-            &[directory, "-m", "64M", "--swap", "zram,prio=0", "--swap", "file:/var/tmp,prio=1"],
+            &[directory, "-m", "64M", "--swap", "file:/var/tmp", "--swap", "file:/var/tmp/."],
             1,
-            &["behind"],
+            &["one directory"],
         ),
     ];
     let results =

@@ -3,7 +3,7 @@
 use crate::bench::arguments::BenchArguments;
 use crate::folio_option::FolioOption;
 use crate::lab::arguments::LabArguments;
-use crate::mount::arguments::{MountArguments, UmountArguments};
+use crate::mount::arguments::{MountArguments, SwapoffArguments, UmountArguments};
 use crate::swap_option::SwapOption;
 use clap::{Args, Parser, Subcommand, ValueEnum, builder::TypedValueParser};
 use folioswap_group::segment::{PAGE_CLUSTER_DEFAULT, PAGE_CLUSTER_MAX, Scope};
@@ -97,6 +97,8 @@ pub enum Command {
     Mount(MountArguments),
     /// Unmount it, also when its daemon was killed
     Umount(UmountArguments),
+    /// Take a swap device of such a mount out of use
+    Swapoff(SwapoffArguments),
     /// Show the swap devices of running groups
     Swapon(SwaponArguments),
     /// Prepare a file or block device as a swap device: the one command that writes its header

@@ -254,18 +254,24 @@ impl PreparedDevice {
     }
 }
 
+/// What a command line says of devices.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// `--swap`.
+    pub swap: &'a [SwapOption],
+    /// `--swap-dir`.
+    pub swap_dir: Option<&'a Path>,
+    /// `--swap-max`.
+    pub swap_max: Option<u64>,
+}
+
 /// Prepares what the arguments ask for. Nothing is left behind when it fails.
 ///
 /// # Errors
 /// [`DeviceError`].
 pub fn prepare(arguments: &RunArguments, limits: &Limits) -> Result<PreparedDevices, DeviceError> {
-    let (mut devices, chosen) = if arguments.swap.is_empty() {
-        (built_in(arguments)?, Chosen::BuiltIn)
-    } else if arguments.swap_dir.is_some() || arguments.swap_max.is_some() {
-        return Err(DeviceError::Mixed);
-    } else {
-        (from_options(&arguments.swap)?, Chosen::ByOption)
-    };
+    let (swap_dir, swap_max) = (arguments.swap_dir.as_deref(), arguments.swap_max);
+    let (devices, chosen) = wanted(Wanted { swap: &arguments.swap, swap_dir, swap_max })?;
     // One descriptor each is what a member of the built-in devices always had.
     let shared = devices.iter().filter(|device| device.shared.is_some()).count() as u64;
     let networks = devices.iter().filter(|device| device.network.is_some()).count() as u64;
@@ -273,6 +279,34 @@ pub fn prepare(arguments: &RunArguments, limits: &Limits) -> Result<PreparedDevi
     if chosen == Chosen::ByOption && limits.files() < needed {
         return Err(DeviceError::FewFiles { found: limits.files(), needed });
     }
+    numbered(devices, chosen, limits)
+}
+
+/// The same for one process that serves itself, and has a descriptor for each.
+///
+/// # Errors
+/// [`DeviceError`].
+pub fn prepare_for_one(asked: Wanted<'_>, limits: &Limits) -> Result<PreparedDevices, DeviceError> {
+    let (devices, chosen) = wanted(asked)?;
+    numbered(devices, chosen, limits)
+}
+
+fn wanted(asked: Wanted<'_>) -> Result<(Vec<PreparedDevice>, Chosen), DeviceError> {
+    if asked.swap.is_empty() {
+        Ok((built_in(asked)?, Chosen::BuiltIn))
+    } else if asked.swap_dir.is_some() || asked.swap_max.is_some() {
+        Err(DeviceError::Mixed)
+    } else {
+        Ok((from_options(asked.swap)?, Chosen::ByOption))
+    }
+}
+
+/// With their sizes and cluster numbers.
+fn numbered(
+    mut devices: Vec<PreparedDevice>,
+    chosen: Chosen,
+    limits: &Limits,
+) -> Result<PreparedDevices, DeviceError> {
     for device in &mut devices {
         if device.network.is_none() {
             device.bytes = device.bytes.min(limits.file_bytes());
@@ -287,11 +321,11 @@ pub fn prepare(arguments: &RunArguments, limits: &Limits) -> Result<PreparedDevi
     Ok(PreparedDevices { devices, chosen })
 }
 
-fn built_in(arguments: &RunArguments) -> Result<Vec<PreparedDevice>, DeviceError> {
+fn built_in(asked: Wanted<'_>) -> Result<Vec<PreparedDevice>, DeviceError> {
     let mut devices = vec![store(1)];
-    if arguments.swap_max.is_none_or(|most| most >= CLUSTER_BYTES) {
-        let directory = arguments.swap_dir.as_deref().unwrap_or(Path::new(BUILT_IN_DIRECTORY));
-        let device = file(directory, arguments.swap_max, 0, Discard::Freed).map_err(DeviceError::BuiltIn)?;
+    if asked.swap_max.is_none_or(|most| most >= CLUSTER_BYTES) {
+        let directory = asked.swap_dir.unwrap_or(Path::new(BUILT_IN_DIRECTORY));
+        let device = file(directory, asked.swap_max, 0, Discard::Freed).map_err(DeviceError::BuiltIn)?;
         devices.push(device);
     }
     Ok(devices)

@@ -70,6 +70,7 @@ pub fn main() -> i32 {
         Command::Lab(arguments) => lab::lab(&arguments),
         Command::Mount(arguments) => mount::mount(&arguments),
         Command::Umount(arguments) => mount::umount(&arguments),
+        Command::Swapoff(arguments) => mount::swapoff(&arguments),
         Command::Completions(arguments) => manual::completions(&arguments),
         Command::Man(arguments) => manual::man(&arguments),
     };

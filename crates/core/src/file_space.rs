@@ -195,6 +195,17 @@ impl FileSpace {
         self.0.lock().all().iter().filter(in_use).count()
     }
 
+    /// Slots in use on these devices, bad ones included. Cost: a look at each cluster.
+    pub fn used_on(&self, devices: DeviceMask) -> u64 {
+        let mut clusters = self.0.lock();
+        clusters
+            .all()
+            .iter()
+            .filter(|cluster| cluster.is_on(devices))
+            .map(|cluster| u64::from(cluster.used_slots))
+            .sum()
+    }
+
     /// Has a shared cluster no used slot? It could be given back if nobody else owns it any more.
     pub fn has_empty_shared(&self) -> bool {
         self.0.lock().all().iter().any(|cluster| cluster.shared && cluster.used_slots == 0)

@@ -90,6 +90,13 @@ impl SharedDevices {
         self.count.fetch_max(id.index() as u32 + 1, Release);
     }
 
+    /// A device is no more: no entry's bytes are on it, and nobody reads or writes it. Its descriptor may be closed afterwards.
+    pub fn clear(&self, id: DeviceId) {
+        let device = &self.devices[id.index()];
+        device.clusters.store(0, Relaxed);
+        device.descriptor.store(-1, Release);
+    }
+
     /// Says which orders a device takes; all, unless this was called. As [`SharedDevices::set`].
     pub fn set_orders(&self, id: DeviceId, orders: Orders) {
         self.devices[id.index()].orders.store(orders.bits().into(), Relaxed);

@@ -528,6 +528,11 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
         }
     }
 
+    /// Are an entry's bytes on this shared device?
+    pub fn is_on_shared(&self, entry: SwapEntry, device: DeviceId) -> bool {
+        self.file_slot(entry).is_some_and(|slot| self.shared.of_slot(slot) == Some(device))
+    }
+
     /// Are an entry's bytes on a file or block device?
     pub fn is_on_file(&self, entry: SwapEntry) -> bool {
         self.file_slot(entry).is_some_and(|slot| self.shared.is_on_disk(slot))

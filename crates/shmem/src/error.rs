@@ -48,6 +48,11 @@ pub enum CreateError {
         /// What the system said.
         error: std::io::Error,
     },
+    /// The devices cannot be those of one space.
+    #[error(
+        "a space has at most one compressed store and 32 devices, and each other device is written to something"
+    )]
+    Devices,
     /// No swap file can be made.
     #[error(transparent)]
     SwapFile(#[from] folioswap_devices::create::CreateError),

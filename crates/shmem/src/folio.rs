@@ -5,7 +5,9 @@
 //! leaves the map, and its frames are freed, only by who holds its lock exclusively.
 
 use crate::mapping::Mapping;
-use crate::sync::{AcqRel, Acquire, AtomicU32, AtomicU64, Condvar, Mutex, Relaxed, Release, lock};
+use crate::sync::{
+    AcqRel, Acquire, AtomicU32, AtomicU64, Condvar, Mutex, Relaxed, Release, SPINS, lock, spin_loop,
+};
 use folioswap_slots::{Order, SwapEntry};
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
@@ -120,8 +122,6 @@ struct Bucket {
 }
 
 const BUCKETS: usize = 64;
-/// Looks at a lock before going to sleep.
-const SPINS: u32 = 200;
 
 /// Tries for a moment, before there is a need to sleep.
 fn spin(mut take: impl FnMut() -> bool) -> bool {
@@ -129,7 +129,7 @@ fn spin(mut take: impl FnMut() -> bool) -> bool {
         if take() {
             return true;
         }
-        std::hint::spin_loop();
+        spin_loop();
     }
     false
 }

@@ -22,15 +22,17 @@
 //! | `frames` | the memory of folios |
 //! | `lru` | which folio is the coldest |
 //! | `space` | the limit, and what all objects share |
-//! | `swap` | the swap space: compressed RAM, and the file behind it |
+//! | `swap`, `devices` | the swap space, and the devices that it is on |
 //! | `swapin`, `read_in` | how a page comes back |
 //! | `swapout`, `swap_list` | how a folio leaves |
+//! | `swapoff` | how a device is taken out of use |
 //! | `reclaim` | what leaves when, and the thread that sees to it |
 //! | [`variant`], [`before`] | swap-in as it was before each patch |
 //! | `object` | one object: read, write, allocate, truncate, seek |
 
 pub mod before;
 mod counters;
+mod devices;
 mod error;
 mod folio;
 mod frames;
@@ -48,13 +50,17 @@ mod space;
 mod swap;
 mod swap_list;
 mod swapin;
+mod swapoff;
 mod swapout;
 mod sync;
 pub mod variant;
 mod word;
 
 pub use counters::Counts;
+pub use devices::{CLUSTER_BYTES, DeviceFigures, DeviceIo, DeviceKind, Discard, SwapDevice};
 pub use error::{CreateError, ShmemError};
+pub use folioswap_devices::Orders;
 pub use object::{Allocation, Lent, ObjectOf, ShmemObject};
-pub use options::{HugePolicy, Options, SwapFile};
+pub use options::{HugePolicy, Options};
 pub use space::{ShmemSpace, Statistics};
+pub use swapoff::{SwapoffError, SwapoffReport};

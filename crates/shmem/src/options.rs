@@ -1,25 +1,16 @@
 //! How a space is set up.
 
-use std::path::PathBuf;
+use crate::devices::SwapDevice;
 
 /// What a space may use. Sizes are in bytes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Options {
-    /// Memory in all: resident folios, compressed store, metadata. At least [`Options::LEAST_LIMIT`].
+    /// Memory in all: resident folios, compressed store, metadata. At least [`Options::LEAST_LIMIT`]. Devices in plain RAM are beside it.
     pub limit: u64,
     /// The most content of all objects together, resident or not (tmpfs `size=`); `None`: as much as finds a place.
     pub size: Option<u64>,
-    /// Behind the compressed store; `None`: what does not compress stays within the limit, and content ends where memory does.
-    pub swap_file: Option<SwapFile>,
-}
-
-/// A file without a name that takes what is cold or does not compress.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SwapFile {
-    /// Where it is made; not in memory (tmpfs).
-    pub directory: PathBuf,
-    /// The most it may grow to; `None`: half of what the file system has free.
-    pub max: Option<u64>,
+    /// Where content goes that leaves. Without any it stays, and ends where memory does.
+    pub devices: Vec<SwapDevice>,
 }
 
 impl Options {
@@ -27,8 +18,15 @@ impl Options {
     pub const LEAST_LIMIT: u64 = 4 << 20;
 
     /// Nothing but memory, compressed as it fills.
-    pub const fn within(limit: u64) -> Options {
-        Options { limit, size: None, swap_file: None }
+    pub fn within(limit: u64) -> Options {
+        Options { limit, size: None, devices: vec![SwapDevice::store(1)] }
+    }
+
+    /// Another device.
+    #[must_use]
+    pub fn and(mut self, device: SwapDevice) -> Options {
+        self.devices.push(device);
+        self
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::error::ShmemError;
 use crate::space::{ShmemSpace, Urgency};
-use std::sync::atomic::Ordering::Relaxed;
+use crate::sync::Relaxed;
 
 /// This part of the limit stays for contents, so that they can always be read in.
 const CONTENTS_SHARE: u64 = 8;

@@ -21,13 +21,17 @@ impl ShmemSpace {
         space.file_slot(entry).is_none_or(|slot| space.shared_devices().is_synchronous(slot))
     }
 
-    /// Is no slot of the range cached, and all of it in memory?
+    /// Is no slot of the range cached, and all of it in the compressed store, or all on devices that are read as fast as memory?
     pub(crate) fn is_uniform(&self, entry: SwapEntry, order: Order) -> bool {
         let Some(first) = entry.round_down(order) else { return false };
         let swap = self.swap.space();
+        let is_on_device = |entry| swap.file_slot(entry).is_some();
+        let expected = is_on_device(first);
         (0..order.slots()).all(|step| {
             first.checked_add(step.into()).is_some_and(|entry| {
-                matches!(swap.slots().word(entry), SlotWord::Shadow { .. }) && swap.file_slot(entry).is_none()
+                matches!(swap.slots().word(entry), SlotWord::Shadow { .. })
+                    && is_on_device(entry) == expected
+                    && self.is_synchronous(entry)
             })
         })
     }

@@ -5,13 +5,13 @@ use crate::counters::add;
 use crate::frames::PAGE;
 use crate::lru::Coldest;
 use crate::space::ShmemSpace;
-use crate::swap::{Context, RUN, Swap};
-use crate::sync::lock;
+use crate::swap::{Context, RUN};
+use crate::sync::{AtomicBool, Condvar, Mutex, SeqCst, lock};
 use folioswap_core::space::WriteError;
-use folioswap_slots::SwapEntry;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use folioswap_slots::{DeviceMask, SwapEntry};
+use std::sync::{Arc, PoisonError, Weak};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// Resident folios keep this part of the limit, as long as the file takes what is in the store.
 const RESIDENT_SHARE: u64 = 8;
@@ -87,10 +87,12 @@ impl ShmemSpace {
 
     /// Moves a run of the oldest pages of the compressed store to the file; returns how many.
     pub(crate) fn demote(&self) -> u64 {
-        if !self.swap.has_file() {
+        let mut demotion = lock(&self.demotion);
+        let _writing = self.swap.devices().write();
+        let (mut full, mut devices) = (DeviceMask::NONE, self.swap.devices().behind_store(DeviceMask::NONE));
+        if devices.is_empty() {
             return 0;
         }
-        let mut demotion = lock(&self.demotion);
         let space = self.swap.space();
         let mut entries = [None; RUN];
         let count = self.oldest(&mut demotion, &mut entries);
@@ -102,16 +104,23 @@ impl ShmemSpace {
             let result = self.swap.with(|context| {
                 let (decoder, pages) = context.split();
                 let pages = Context::pages(pages, size).ok_or(WriteError::NoMemory)?;
-                space.demote_run(&run[..size], decoder, pages, Swap::files())
+                space.demote_run(&run[..size], decoder, pages, devices)
             });
             match result {
                 Ok(number) => {
                     moved += number;
                     run = &run[size..];
                 }
-                Err(WriteError::NoSlots) if self.swap.grow_file() => {}
-                Err(WriteError::NoSlots) if size > 1 => size /= 2,
-                Err(_) => break,
+                Err(WriteError::NoSlots) if self.swap.grow(devices) => {}
+                Err(WriteError::NoSlots | WriteError::OrderNotTaken) if size > 1 => size /= 2,
+                Err(_) => {
+                    full = devices.iter().fold(full, DeviceMask::with);
+                    devices = self.swap.devices().behind_store(full);
+                    size = run.len();
+                    if devices.is_empty() {
+                        break;
+                    }
+                }
             }
         }
         entries.iter().flatten().for_each(|&entry| space.put(entry, 1));
@@ -153,6 +162,22 @@ impl ShmemSpace {
     }
 }
 
+/// What the thread is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Due {
+    /// Memory is short.
+    Memory,
+    /// For a while it was not: empty clusters of devices may go back.
+    Clusters,
+    /// Nothing more.
+    End,
+}
+
+/// Time without a shortage after which empty clusters go back, and between two looks for them.
+const GIVE_BACK: Duration = Duration::from_secs(1);
+/// Empty clusters of a device that are kept for what comes next.
+const CLUSTERS_KEPT: usize = 2;
+
 /// How the thread is woken and stopped.
 #[derive(Debug, Default)]
 pub(crate) struct Signal {
@@ -177,13 +202,23 @@ impl Signal {
         self.changed.notify_all();
     }
 
-    /// Sleeps until there is something to do; false: the end.
-    fn wait(&self) -> bool {
+    /// Sleeps until there is something to do.
+    fn wait(&self) -> Due {
         let mut stop = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        while !*stop && !self.wanted.load(SeqCst) {
-            stop = self.changed.wait(stop).unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if *stop {
+                return Due::End;
+            }
+            if self.wanted.load(SeqCst) {
+                return Due::Memory;
+            }
+            let (held, waited) =
+                self.changed.wait_timeout(stop, GIVE_BACK).unwrap_or_else(PoisonError::into_inner);
+            stop = held;
+            if waited.timed_out() {
+                return Due::Clusters;
+            }
         }
-        !*stop
     }
 }
 
@@ -199,11 +234,20 @@ impl Reclaimer {
         let signal = Arc::<Signal>::default();
         let own = signal.clone();
         let work = move || {
-            while own.wait() {
-                own.wanted.store(false, SeqCst);
+            loop {
+                let due = own.wait();
                 let Some(space) = space.upgrade() else { break };
                 let _working = lock(&own.working);
-                space.shrink(space.marks.low, Effort::Some);
+                match due {
+                    Due::Memory => {
+                        own.wanted.store(false, SeqCst);
+                        space.shrink(space.marks.low, Effort::Some);
+                    }
+                    Due::Clusters => {
+                        space.swap.devices().give_back(CLUSTERS_KEPT, space.swap.space().file_space());
+                    }
+                    Due::End => break,
+                }
             }
         };
         let thread = std::thread::Builder::new().name("folioswap-evict".into()).spawn(work)?;

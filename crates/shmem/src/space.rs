@@ -1,6 +1,7 @@
 //! What all objects of one mount share: the limit, folio memory, swap space.
 
 use crate::counters::{Counters, Counts};
+use crate::devices::DeviceFigures;
 use crate::error::{CreateError, ShmemError};
 use crate::folio::{Folios, flag};
 use crate::frames::{Frames, PAGE};
@@ -9,15 +10,11 @@ use crate::options::Options;
 use crate::reclaim::{Demotion, Effort, Reclaimer};
 use crate::swap::Swap;
 use crate::swap_list::SwapList;
-use crate::sync::lock;
+use crate::sync::{AcqRel, AtomicU64, Mutex, Relaxed, lock, sleep};
 use folioswap_core::reclaim::watermarks::{Watermarks, grace};
 use folioswap_core::swapin_readahead::SwapinReadahead;
 use folioswap_slots::{FolioId, Order, SlotWord, SwapEntry};
-use std::sync::atomic::{
-    AtomicU64,
-    Ordering::{AcqRel, Relaxed},
-};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Addresses for folios, as a multiple of the limit: see [`crate::frames`].
@@ -31,7 +28,8 @@ const ROUNDS: u32 = 8;
 
 /// Folio memory, swap space and reclaim of one mount; shared by its objects.
 pub struct ShmemSpace {
-    options: Options,
+    limit: u64,
+    size: Option<u64>,
     pub(crate) folios: Folios,
     pub(crate) frames: Frames,
     pub(crate) lru: Lru,
@@ -42,6 +40,8 @@ pub struct ShmemSpace {
     pub(crate) nodes: Arc<AtomicU64>,
     pub(crate) swap: Swap,
     pub(crate) swap_list: SwapList,
+    /// Held by who takes a device off: one after the other.
+    pub(crate) swapoffs: Mutex<()>,
     pub(crate) counters: Counters,
     pub(crate) readahead: Mutex<SwapinReadahead>,
     pub(crate) demotion: Mutex<Demotion>,
@@ -91,7 +91,7 @@ pub struct Statistics {
     pub store: u64,
     /// Content in the compressed store, uncompressed size.
     pub stored: u64,
-    /// Content on the file.
+    /// Content on devices with clusters: files, block devices, plain RAM.
     pub on_file: u64,
     /// Content of all objects, resident or not.
     pub content: u64,
@@ -127,7 +127,8 @@ impl ShmemSpace {
             content: AtomicU64::new(0),
             content_max: options.size.map_or(u64::MAX, |size| size / PAGE as u64),
             nodes: Arc::new(AtomicU64::new(0)),
-            swap: Swap::new(options.swap_file.as_ref())?,
+            swap: Swap::new(options.devices)?,
+            swapoffs: Mutex::new(()),
             swap_list: SwapList::default(),
             counters: Counters::default(),
             readahead: Mutex::new(SwapinReadahead::new()),
@@ -135,7 +136,8 @@ impl ShmemSpace {
             marks: Watermarks::of(options.limit),
             full_until: Mutex::new(None),
             reclaimer: None,
-            options,
+            limit: options.limit,
+            size: options.size,
         };
         let mut failed = None;
         let space = Arc::new_cyclic(|own| {
@@ -157,7 +159,7 @@ impl ShmemSpace {
     pub fn statistics(&self) -> Statistics {
         Statistics {
             used: self.used(),
-            limit: self.options.limit,
+            limit: self.limit,
             folios: self.frames.used_pages() * PAGE as u64,
             idle: self.frames.idle_pages() * PAGE as u64,
             metadata: self.metadata(),
@@ -165,12 +167,18 @@ impl ShmemSpace {
             stored: self.swap.space().mm_stat().orig_data_size,
             on_file: self.swap.file_bytes(),
             content: self.content.load(Relaxed) * PAGE as u64,
-            content_max: self.options.size,
+            content_max: self.size,
             counts: self.counters.now(),
         }
     }
 
-    fn metadata(&self) -> u64 {
+    /// How each of its devices stands, in the order in which they were given.
+    pub fn devices(&self) -> Vec<DeviceFigures> {
+        let space = self.swap.space();
+        self.swap.devices().figures(space.mm_stat().objects * PAGE as u64, space.file_space())
+    }
+
+    pub(crate) fn metadata(&self) -> u64 {
         let space = self.swap.space();
         self.nodes.load(Relaxed)
             + self.frames.metadata()
@@ -184,7 +192,7 @@ impl ShmemSpace {
     }
 
     pub(crate) fn limit(&self) -> u64 {
-        self.options.limit
+        self.limit
     }
 
     /// Checks the invariants of the swap space, for tests: nobody else may be at work (the thread that reclaims stops for it). Cost: a walk of
@@ -264,7 +272,7 @@ impl ShmemSpace {
                 continue;
             }
             // Somebody may hold what could go, or room that is not needed in the end.
-            std::thread::sleep(std::time::Duration::from_millis(1));
+            sleep(std::time::Duration::from_millis(1));
         }
         true
     }
@@ -331,7 +339,7 @@ impl ShmemSpace {
     }
 
     fn give_idle_back(&self) {
-        let room = self.options.limit.saturating_sub(self.used()) / PAGE as u64;
+        let room = self.limit.saturating_sub(self.used()) / PAGE as u64;
         if self.frames.idle_pages() > room {
             self.frames.trim(&self.folios, room / 2);
         }
@@ -340,6 +348,6 @@ impl ShmemSpace {
 
 impl std::fmt::Debug for ShmemSpace {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ShmemSpace").field("options", &self.options).finish_non_exhaustive()
+        f.debug_struct("ShmemSpace").field("limit", &self.limit).finish_non_exhaustive()
     }
 }

@@ -1,19 +1,15 @@
-//! The swap space of one mount: the engine's [`Space`] with memory of its own, a file behind it, and what each thread needs to use it.
+//! The swap space of one mount: the engine's [`Space`] with memory of its own, its devices, and what each thread needs to use it.
 
+use crate::devices::{DeviceKind, Devices, SwapDevice};
 use crate::error::CreateError;
 use crate::frames::PAGE;
 use crate::mapping::{Mapping, give_back};
-use crate::options::SwapFile;
 use folioswap_core::page_table::Memory;
 use folioswap_core::space::Space;
-use folioswap_devices::create::{create_swap_file, default_swap_max};
 use folioswap_devices::zstd::Decoder;
 use folioswap_devices::{Page, PageMemory, Scratch};
-use folioswap_group::devices::{DeviceDescription, DeviceIo, DeviceKind};
-use folioswap_slots::{DeviceId, DeviceMask, LogicalCpu};
-use std::fs::File;
+use folioswap_slots::{DeviceId, DeviceMask, LogicalCpu, SwapEntry};
 use std::mem::ManuallyDrop;
-use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
@@ -85,19 +81,12 @@ impl Context {
     }
 }
 
-/// The file behind the compressed store.
-struct Behind {
-    file: File,
-    clusters: u32,
-    granted: Mutex<u32>,
-}
-
 /// The swap space.
 pub(crate) struct Swap {
     /// Lives in `memory`, and goes first.
     space: ManuallyDrop<Space<'static, SpaceMemory>>,
     memory: NonNull<SpaceMemory>,
-    behind: Option<Behind>,
+    devices: Devices,
     contexts: Mutex<Vec<Box<Context>>>,
     contexts_made: AtomicU64,
     runs_made: AtomicU64,
@@ -108,19 +97,12 @@ unsafe impl Send for Swap {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for Swap {}
 
-/// The number of the file among the devices.
-const FILE: DeviceId = DeviceId::new(1).unwrap();
-/// Clusters of the file that are added at a time: 32 MiB.
-const GRANT: u32 = 16;
-const CLUSTER_BYTES: u64 = 2 << 20;
-
 impl Swap {
-    pub(crate) fn new(file: Option<&SwapFile>) -> Result<Swap, CreateError> {
+    pub(crate) fn new(devices: Vec<SwapDevice>) -> Result<Swap, CreateError> {
         let no_memory = || CreateError::System {
             doing: "making swap space",
             error: std::io::Error::from(std::io::ErrorKind::OutOfMemory),
         };
-        let behind = file.map(behind).transpose()?;
         let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u32).min(64);
         let memory = NonNull::from(Box::leak(Box::<SpaceMemory>::default()));
         // SAFETY: leaked just now; dropped by `Swap::drop`, after the space.
@@ -132,24 +114,22 @@ impl Swap {
                 return Err(no_memory());
             }
         };
-        if let Some(behind) = &behind {
-            let description = DeviceDescription {
-                kind: DeviceKind::File,
-                priority: 0,
-                io: DeviceIo::Asynchronous,
-                first_cluster: 0,
-                clusters: behind.clusters,
-            };
-            space.shared_devices().set(FILE, description, behind.file.as_raw_fd());
-        }
-        Ok(Swap {
+        let made = Devices::new(devices, space.shared_devices());
+        let mut swap = Swap {
             space,
             memory,
-            behind,
+            devices: Devices::none(),
             contexts: Mutex::new(Vec::new()),
             contexts_made: AtomicU64::new(0),
             runs_made: AtomicU64::new(0),
-        })
+        };
+        swap.devices = made?;
+        Ok(swap)
+    }
+
+    /// The devices that it is on.
+    pub(crate) fn devices(&self) -> &Devices {
+        &self.devices
     }
 
     pub(crate) fn space(&self) -> &Space<'static, SpaceMemory> {
@@ -182,50 +162,23 @@ impl Swap {
         self.contexts_made.load(Relaxed) * size_of::<Context>() as u64 + runs
     }
 
-    /// Is there a file behind the compressed store?
-    pub(crate) fn has_file(&self) -> bool {
-        self.behind.is_some()
-    }
-
-    /// The devices behind the compressed store.
-    pub(crate) fn files() -> DeviceMask {
-        DeviceMask::only(FILE)
-    }
-
-    /// The file itself, for tests that damage it.
-    #[cfg(test)]
-    pub(crate) fn file(&self) -> Option<&File> {
-        self.behind.as_ref().map(|behind| &behind.file)
-    }
-
-    /// Bytes in use on the file.
+    /// Bytes in use on devices with clusters.
     pub(crate) fn file_bytes(&self) -> u64 {
-        if self.has_file() { self.space.file_space().used_slots() * PAGE as u64 } else { 0 }
+        self.space.file_space().used_slots() * PAGE as u64
     }
 
-    /// More clusters of the file; false: it is as large as it may be.
-    pub(crate) fn grow_file(&self) -> bool {
-        let Some(behind) = &self.behind else { return false };
-        let mut granted = behind.granted.lock().unwrap_or_else(PoisonError::into_inner);
-        let next = *granted..(*granted + GRANT).min(behind.clusters);
-        if next.is_empty() {
-            return false;
+    /// More clusters of these devices; false: they are as large as they may be.
+    pub(crate) fn grow(&self, devices: DeviceMask) -> bool {
+        self.devices.grow(devices, self.space.file_space())
+    }
+
+    /// Are the bytes of an entry on this device? What is zero or of one word is on none.
+    pub(crate) fn is_on(&self, entry: SwapEntry, device: DeviceId) -> bool {
+        match self.devices.kind(device) {
+            Some(DeviceKind::Zram) => self.space.is_in_zram(entry),
+            _ => self.space.is_on_shared(entry, device),
         }
-        let added = self.space.file_space().add(next.map(|number| (number, FILE)));
-        *granted += added as u32;
-        added > 0
     }
-}
-
-fn behind(file: &SwapFile) -> Result<Behind, CreateError> {
-    let descriptor = create_swap_file(&file.directory)?;
-    let max = match file.max {
-        Some(max) => max,
-        None => default_swap_max(&file.directory)?,
-    };
-    let most = folioswap_core::file_space::CLUSTERS_MAX as u64;
-    let clusters = max.div_ceil(CLUSTER_BYTES).min(most) as u32;
-    Ok(Behind { file: File::from(descriptor), clusters, granted: Mutex::new(0) })
 }
 
 impl Drop for Swap {

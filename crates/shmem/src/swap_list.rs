@@ -1,9 +1,9 @@
 //! The swap list: objects with something in swap space, for who must find the entries of a device (swapoff).
 
 use crate::object::Inner;
+use crate::sync::{Mutex, MutexGuard, SeqCst, lock};
 use std::collections::HashMap;
-use std::sync::atomic::Ordering::SeqCst;
-use std::sync::{Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 /// The list. An object is on it whenever it has a swap entry.
 #[derive(Default)]
@@ -14,8 +14,8 @@ fn key(inner: &Inner) -> usize {
 }
 
 impl SwapList {
-    fn held(&self) -> std::sync::MutexGuard<'_, HashMap<usize, Weak<Inner>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn held(&self) -> MutexGuard<'_, HashMap<usize, Weak<Inner>>> {
+        lock(&self.0)
     }
 
     /// `pages` of the object are about to get slots: it is on the list from now on. Costs a lock for the first.
@@ -45,6 +45,11 @@ impl SwapList {
         } else if list.contains_key(&key(inner)) {
             inner.listed.store(true, SeqCst);
         }
+    }
+
+    /// All objects on it. Each may have lost its last entry, or be dropped, by the time it is looked at.
+    pub(crate) fn objects(&self) -> Vec<Arc<Inner>> {
+        self.held().values().filter_map(Weak::upgrade).collect()
     }
 
     /// Is an object on it?

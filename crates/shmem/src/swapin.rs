@@ -18,7 +18,7 @@ use crate::folio::flag;
 use crate::object::{Held, Hold, ObjectOf};
 use crate::space::Urgency;
 use crate::swap::Swap;
-
+use crate::sync::SeqCst;
 use crate::variant::{
     EntrySplit, Fallback, Insertion, LargerCached, Lookup, MajorFault, OrderWalk, Step, StoredCopy,
     UnderLock, Variant,
@@ -243,7 +243,7 @@ impl<V: Variant> ObjectOf<V> {
         self.inner.adopt(space, frame, start);
         map.store(start, order, Some(Item::Folio(frame)));
         drop(map);
-        self.inner.swapped.fetch_sub(pages, std::sync::atomic::Ordering::SeqCst);
+        self.inner.swapped.fetch_sub(pages, SeqCst);
         match V::STORED_COPY {
             StoredCopy::Freed => {
                 folio.set_entry(None);
@@ -270,7 +270,7 @@ impl<V: Variant> ObjectOf<V> {
         }
         map.store(index, Order::ZERO, Some(Item::Poison));
         drop(map);
-        self.inner.swapped.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
+        self.inner.swapped.fetch_sub(1, SeqCst);
         self.space.swap.space().put(entry, 1);
         add(&self.space.counters.poisoned, 1);
         Failed::Error(ShmemError::Io { index })

@@ -12,8 +12,9 @@ use crate::swap::{Context, RUN, Swap};
 use crate::sync::Relaxed;
 use crate::word::Item;
 use folioswap_core::space::WriteError;
+use folioswap_core::turns::Choice;
 use folioswap_devices::{IncompressiblePolicy, Page};
-use folioswap_slots::{AllocError, FolioId, Order, Shadow, SwapEntry};
+use folioswap_slots::{AllocError, DeviceMask, FolioId, Order, Shadow, SwapEntry};
 use std::sync::Arc;
 
 /// The bytes of a folio could not be stored anywhere.
@@ -181,7 +182,7 @@ impl ShmemSpace {
         None
     }
 
-    /// Writes all pages of a folio: to the compressed store, or what does not compress to the file.
+    /// Writes all pages of a folio, to the devices whose turn it is.
     fn store(
         &self,
         context: &mut Context,
@@ -193,16 +194,43 @@ impl ShmemSpace {
         // SAFETY: the folio's memory, held exclusively by our caller; any bytes are a page.
         let memory = unsafe { std::slice::from_raw_parts(start.as_ptr(), pages as usize) };
         let entries = |page: usize| entry.checked_add(page as u64);
-        let mut loose = 0;
-        let mut page = 0;
+        let devices = self.swap.devices();
+        let _writing = devices.write();
+        let (mut page, mut loose, mut full) = (0, 0, DeviceMask::NONE);
         while page < memory.len() {
-            let Some(at) = entries(page) else { return Err(NotStored) };
-            match self.swap.space().write(
-                &mut context.scratch,
-                at,
-                &memory[page],
-                IncompressiblePolicy::Refuse,
-            ) {
+            let end = memory.len().min(page + RUN);
+            let done = match devices.next(full).ok_or(NotStored)? {
+                Choice::Store => self.store_compressed(context, memory, page..end, &entries, &mut loose)?,
+                Choice::Shared(shared) => {
+                    let done = self.store_on_devices(&memory[page..end], page, &entries, shared);
+                    if done < end - page {
+                        // The rest of this folio goes elsewhere.
+                        full = shared.iter().fold(full, DeviceMask::with);
+                    }
+                    done
+                }
+            };
+            devices.used(done as u64);
+            page += done;
+        }
+        Ok(())
+    }
+
+    /// Writes the pages of a range to the compressed store, and runs among them that do not compress to the devices beside it; `loose`
+    /// counts those of the folio that find no place there. Returns how many were written, all of them or as far as a run goes.
+    fn store_compressed(
+        &self,
+        context: &mut Context,
+        memory: &[Page],
+        range: std::ops::Range<usize>,
+        entries: &impl Fn(usize) -> Option<SwapEntry>,
+        loose: &mut usize,
+    ) -> Result<usize, NotStored> {
+        let space = self.swap.space();
+        let mut page = range.start;
+        while page < range.end {
+            let at = entries(page).ok_or(NotStored)?;
+            match space.write(&mut context.scratch, at, &memory[page], IncompressiblePolicy::Refuse) {
                 Ok(()) => page += 1,
                 Err(WriteError::Incompressible) => {
                     // What follows is most likely of the same kind: it is tried, and goes along as far as it is.
@@ -210,16 +238,23 @@ impl ShmemSpace {
                     while end < memory.len() && end - page < RUN && is_random(&memory[end]) {
                         end += 1;
                     }
-                    page += self.store_on_file(&memory[page..end], page, &entries);
-                    loose += end - page;
+                    let mut full = DeviceMask::NONE;
+                    loop {
+                        let beside = self.swap.devices().beside_store(full);
+                        page += self.store_on_devices(&memory[page..end], page, entries, beside);
+                        if page == end || beside.is_empty() {
+                            break;
+                        }
+                        full = beside.iter().fold(full, DeviceMask::with);
+                    }
+                    *loose += end - page;
                     // Kept as they are they free nothing: only worth it where most of the folio does compress.
-                    if loose * 4 > memory.len() {
+                    if *loose * 4 > memory.len() {
                         return Err(NotStored);
                     }
                     for (step, bytes) in memory[page..end].iter().enumerate() {
-                        let Some(at) = entries(page + step) else { return Err(NotStored) };
-                        self.swap
-                            .space()
+                        let at = entries(page + step).ok_or(NotStored)?;
+                        space
                             .write(&mut context.scratch, at, bytes, IncompressiblePolicy::Keep)
                             .map_err(|_| NotStored)?;
                     }
@@ -228,29 +263,30 @@ impl ShmemSpace {
                 Err(_) => return Err(NotStored),
             }
         }
-        Ok(())
+        Ok(page - range.start)
     }
 
-    /// Writes pages to consecutive slots of the file, as far as there are such; returns how many of them, from the first on.
-    fn store_on_file(
+    /// Writes pages to consecutive slots of these devices, as far as there are such; returns how many of them, from the first on.
+    fn store_on_devices(
         &self,
         memory: &[Page],
         first: usize,
         entries: &impl Fn(usize) -> Option<SwapEntry>,
+        devices: DeviceMask,
     ) -> usize {
         let mut run = [None; RUN];
         let mut done = 0;
         let mut size = memory.len();
-        while done < memory.len() && self.swap.has_file() {
+        while done < memory.len() && !devices.is_empty() {
             size = size.min(memory.len() - done);
             for (step, entry) in run.iter_mut().enumerate().take(size) {
                 *entry = entries(first + done + step);
             }
             let bytes = memory[done..done + size].as_flattened();
-            match self.swap.space().write_run(&run[..size], bytes, Swap::files()) {
+            match self.swap.space().write_run(&run[..size], bytes, devices) {
                 Ok(()) => done += size,
-                Err(WriteError::NoSlots) if self.swap.grow_file() => {}
-                Err(WriteError::NoSlots) if size > 1 => size /= 2,
+                Err(WriteError::NoSlots) if self.swap.grow(devices) => {}
+                Err(WriteError::NoSlots | WriteError::OrderNotTaken) if size > 1 => size /= 2,
                 Err(_) => break,
             }
         }

@@ -3,6 +3,8 @@
 //! A variant is a type; its constants are folded at compile time, so that what is not chosen costs nothing. The ones from before are in
 //! [`crate::before`].
 
+use std::marker::PhantomData;
+
 /// A cached folio that is larger than the entry (patch 1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LargerCached {
@@ -125,16 +127,57 @@ pub trait Variant: 'static {
     /// See [`StoredCopy`].
     const STORED_COPY: StoredCopy = StoredCopy::Freed;
 
-    /// Called at each [`Step`], for tests that let others go on just there. Does nothing.
+    /// Called at each [`Step`]: see [`Hooks::at`].
     #[inline]
     fn at(step: Step) {
         let _ = step;
     }
 
-    /// Whether a large folio can be had, for tests of what happens if not. It can.
+    /// Whether a large folio can be had: see [`Hooks::may_allocate_large`].
     #[inline]
     fn may_allocate_large() -> bool {
         true
+    }
+}
+
+/// What a test or an experiment puts into a swap-in: see [`Hooked`].
+pub trait Hooks: 'static {
+    /// Called at each [`Step`], so that others go on just there.
+    #[inline]
+    fn at(step: Step) {
+        let _ = step;
+    }
+
+    /// Whether a large folio can be had, to see what happens if not.
+    #[inline]
+    fn may_allocate_large() -> bool {
+        true
+    }
+}
+
+/// A variant with hooks.
+#[derive(Clone, Copy, Debug)]
+pub struct Hooked<V, H>(PhantomData<(V, H)>);
+
+impl<V: Variant, H: Hooks> Variant for Hooked<V, H> {
+    const LARGER_CACHED: LargerCached = V::LARGER_CACHED;
+    const INSERTION: Insertion = V::INSERTION;
+    const ENTRY_SPLIT: EntrySplit = V::ENTRY_SPLIT;
+    const ORDER_WALK: OrderWalk = V::ORDER_WALK;
+    const FALLBACK: Fallback = V::FALLBACK;
+    const LOOKUP: Lookup = V::LOOKUP;
+    const MAJOR_FAULT: MajorFault = V::MAJOR_FAULT;
+    const UNDER_LOCK: UnderLock = V::UNDER_LOCK;
+    const STORED_COPY: StoredCopy = V::STORED_COPY;
+
+    #[inline]
+    fn at(step: Step) {
+        H::at(step);
+    }
+
+    #[inline]
+    fn may_allocate_large() -> bool {
+        H::may_allocate_large()
     }
 }
 

@@ -1,6 +1,6 @@
 //! The limit: content far beyond it, what happens when everything is full, and that memory is given back.
 
-use folioswap_shmem::{Allocation, HugePolicy, Options, ShmemError, ShmemObject, ShmemSpace, SwapFile};
+use folioswap_shmem::{Allocation, HugePolicy, Options, ShmemError, ShmemObject, ShmemSpace, SwapDevice};
 use std::sync::Arc;
 
 const MIB: usize = 1 << 20;
@@ -17,8 +17,8 @@ fn noise(seed: u64, len: usize) -> Vec<u8> {
 }
 
 fn with_file(limit: usize, max: usize) -> Arc<ShmemSpace> {
-    let file = SwapFile { directory: "/var/tmp".into(), max: Some(max as u64) };
-    ShmemSpace::new(Options { swap_file: Some(file), ..Options::within(limit as u64) }).unwrap()
+    let file = SwapDevice::temporary("/var/tmp".as_ref(), Some(max as u64), 0).unwrap();
+    ShmemSpace::new(Options::within(limit as u64).and(file)).unwrap()
 }
 
 fn resident() -> u64 {

@@ -4,8 +4,11 @@
 
 use folioswap_shmem::before::{After1, After2, After5, After7, Series};
 use folioswap_shmem::variant::{Current, Variant};
-use folioswap_shmem::{Allocation, HugePolicy, ObjectOf, Options, ShmemError, ShmemSpace, SwapFile};
+use folioswap_shmem::{
+    Allocation, DeviceIo, HugePolicy, ObjectOf, Options, ShmemError, ShmemSpace, SwapDevice,
+};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 const PAGE: u64 = 4096;
 
@@ -131,26 +134,75 @@ fn operations(short: u64) -> u64 {
     std::env::var("FOLIOSWAP_SHMEM_OPERATIONS").map_or(short, |text| text.parse().expect("a number"))
 }
 
-fn run<V: Variant>(operations: u64, seed: u64, file: bool) {
-    let directory = std::path::PathBuf::from("/var/tmp");
-    let swap_file = file.then_some(SwapFile { directory, max: Some(256 << 20) });
-    let options = Options { swap_file, ..Options::within(6 << 20) };
+/// The devices of a run, and who takes some of them off while it goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Devices {
+    Store,
+    StoreAndFile,
+    /// Files before, beside and behind the store, which are taken off one by one, and then the store.
+    TakenOff,
+}
+
+fn file(name: &str, priority: i32) -> SwapDevice {
+    let file = SwapDevice::temporary("/var/tmp".as_ref(), Some(256 << 20), priority).unwrap();
+    SwapDevice { name: name.into(), ..file }
+}
+
+/// Those who wait for this thread wait no longer, however it ends.
+struct Over<'l>(&'l AtomicU64);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(0, Relaxed);
+    }
+}
+
+fn run<V: Variant>(operations: u64, seed: u64, devices: Devices) {
+    let options = Options::within(6 << 20);
+    let options = match devices {
+        Devices::Store => options,
+        Devices::StoreAndFile => options.and(file("file", 0)),
+        Devices::TakenOff => {
+            let ram = SwapDevice::ram("ram".as_ref(), 8 << 20, 2, DeviceIo::Synchronous).unwrap();
+            options.and(file("before", 2)).and(ram).and(file("beside", 1)).and(file("behind", 0))
+        }
+    };
     let space = ShmemSpace::new(options).unwrap();
+    let left = AtomicU64::new(1);
     std::thread::scope(|scope| {
         for thread in 0..3 {
-            let space = &space;
+            let (space, left) = (&space, &left);
             scope.spawn(move || {
                 let mut random = Random((seed * 31 + thread + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-                let max = if file { 5 << 20 } else { 2 << 20 };
+                let max = if devices == Devices::Store { 2 << 20 } else { 5 << 20 };
                 let policies = [HugePolicy::Always, HugePolicy::Never, HugePolicy::WithinSize];
                 let mut objects = policies.map(|huge| Checked::<V>::new(space, huge, max - PAGE / 3));
-                for operation in 0..operations {
+                let mut operation = 0;
+                // As long as others go on, too: there is always something to race with.
+                while operation < operations || devices == Devices::TakenOff && left.load(Relaxed) > 0 {
                     objects[random.below(3) as usize].step(&mut random);
                     if operation % 64 == 0 {
                         let limit = space.statistics().limit;
                         let used = space.statistics().used;
                         assert!(used <= limit + (8 << 20), "{used} of {limit}");
                     }
+                    operation += 1;
+                }
+            });
+        }
+        if devices == Devices::TakenOff {
+            let (space, left) = (&space, &left);
+            scope.spawn(move || {
+                let _over = Over(left);
+                for name in ["before", "ram", "zram", "beside"] {
+                    let until = space.statistics().counts.pswpout + 4 * operations;
+                    while space.statistics().counts.pswpout < until {
+                        std::thread::sleep(std::time::Duration::from_millis(1));
+                    }
+                    let report = space.swapoff(name.as_ref(), || true).unwrap();
+                    assert!(report.pages > 0 && report.lost == 0, "{name}: {report:?}");
+                    let device = space.devices().into_iter().find(|device| device.name.as_os_str() == name);
+                    assert!(device.is_some_and(|device| device.is_off && device.used == 0), "{name}");
                 }
             });
         }
@@ -163,19 +215,26 @@ fn run<V: Variant>(operations: u64, seed: u64, file: bool) {
 
 #[test]
 fn objects_are_what_a_plain_vector_is() {
-    run::<Current>(operations(600), 1, true);
+    run::<Current>(operations(600), 1, Devices::StoreAndFile);
 }
 
 #[test]
 fn without_a_file_too() {
-    run::<Current>(operations(600), 2, false);
+    run::<Current>(operations(600), 2, Devices::Store);
+}
+
+/// swapoff against everything that the oracle does.
+#[test]
+fn while_devices_are_taken_off() {
+    run::<Current>(operations(400), 8, Devices::TakenOff);
+    run::<Series>(operations(50), 9, Devices::TakenOff);
 }
 
 #[test]
 fn as_the_series_had_it_after_each_patch() {
-    run::<After1>(operations(100), 3, true);
-    run::<After2>(operations(100), 4, true);
-    run::<After5>(operations(100), 5, true);
-    run::<After7>(operations(100), 6, true);
-    run::<Series>(operations(100), 7, true);
+    run::<After1>(operations(100), 3, Devices::StoreAndFile);
+    run::<After2>(operations(100), 4, Devices::StoreAndFile);
+    run::<After5>(operations(100), 5, Devices::StoreAndFile);
+    run::<After7>(operations(100), 6, Devices::StoreAndFile);
+    run::<Series>(operations(100), 7, Devices::StoreAndFile);
 }

@@ -13,6 +13,7 @@ mod account;
 mod answers;
 mod attach;
 mod contents;
+mod control;
 mod inode;
 mod kernel_cache;
 mod limits;
@@ -23,7 +24,8 @@ mod table;
 mod tmpfs;
 mod xattr;
 
-pub use folioswap_shmem::{HugePolicy, SwapFile};
+pub use control::{SWAPOFF, Swapoff};
+pub use folioswap_shmem::{Discard, HugePolicy, SwapDevice};
 pub use kernel_cache::KernelCacheStatistics;
 pub use mount::{MEMORY_MIN, MountError, MountOptions, Mounted, SOURCE, Shares, mount, shares};
 pub use server::Caching;

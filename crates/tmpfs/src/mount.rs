@@ -6,7 +6,7 @@ use crate::{
     server::{Caching, Server},
     tmpfs::{Tmpfs, TmpfsOptions},
 };
-use folioswap_shmem::{HugePolicy, ShmemSpace, SwapFile};
+use folioswap_shmem::{HugePolicy, ShmemSpace, SwapDevice};
 use fuser::{Config, Session, SessionACL};
 use std::{
     fs, io,
@@ -28,7 +28,7 @@ const WINDOW_MIN: u64 = 4 << 20;
 const WINDOW_MAX: u64 = 256 << 20;
 
 /// What is to be mounted.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct MountOptions {
     /// Where. An existing directory.
     pub directory: PathBuf,
@@ -40,8 +40,8 @@ pub struct MountOptions {
     pub inodes: u64,
     /// In which folios contents come.
     pub huge: HugePolicy,
-    /// The file behind the compressed store.
-    pub swap_file: Option<SwapFile>,
+    /// Where contents go that leave memory.
+    pub devices: Vec<SwapDevice>,
     /// Permissions of the root directory.
     pub mode: u16,
     /// Through the page cache, or past it.
@@ -128,20 +128,20 @@ pub struct Mounted {
 ///
 /// # Errors
 /// [`MountError`]; nothing is mounted then.
-pub fn mount(options: &MountOptions) -> Result<Mounted, MountError> {
+pub fn mount(options: MountOptions) -> Result<Mounted, MountError> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let shares = shares(options.memory, processors);
     let space = ShmemSpace::new(folioswap_shmem::Options {
         limit: shares.contents,
         size: Some(options.size),
-        swap_file: options.swap_file.clone(),
+        devices: options.devices,
     })?;
     let device = fs::OpenOptions::new().read(true).write(true).open("/dev/fuse");
     let device = device.map_err(|error| match error.kind() {
         io::ErrorKind::PermissionDenied => MountError::FuseForbidden(error),
         _ => MountError::NoFuse(error),
     })?;
-    let directory = options.directory.clone();
+    let directory = options.directory;
     // As with tmpfs, the root belongs to who mounts.
     let root_owner = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     fs::metadata(&directory)
@@ -204,6 +204,7 @@ impl Mounted {
     pub fn wait(self) -> io::Result<()> {
         let ended = self.session.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked")));
         self.cache.stop();
+        self.tmpfs.control.stop();
         drop(self.invalidator.join());
         ended
     }

@@ -1,6 +1,7 @@
 //! The file system behind the requests: inodes, directories and what they may use.
 
 use crate::{
+    control::Control,
     inode::{Content, Inode, PAGE_SIZE},
     kernel_cache::KernelCache,
     limits::{Charge, DIRECTORY_MEMORY, InodeReservation, Inodes, Memory, entry_memory},
@@ -49,6 +50,8 @@ pub struct Tmpfs {
     pub memory: Memory,
     /// The bound on the kernel's page cache.
     pub kernel_cache: Arc<KernelCache>,
+    /// The attributes of the root that are no content.
+    pub control: Control,
     next_number: AtomicU64,
 }
 
@@ -90,6 +93,7 @@ impl Tmpfs {
             table: InodeTable::new(),
             namespace: Namespace::new(ROOT),
             kernel_cache,
+            control: Control::default(),
             next_number: AtomicU64::new(ROOT + 1),
             inodes: Arc::clone(&inodes),
             memory,

@@ -13,8 +13,12 @@ Examples:
         ... of at most 8 GiB of contents, in large folios
   folioswap mount ~/scratch -m 256M --swap-max 0
         compressed memory only, no file; without root it takes fusermount3 (package fuse3)
-  folioswap mount /mnt/db -m 1G --swap zram --swap file:/mnt/fast,size=20G
+  folioswap mount /mnt/db -m 1G --swap zram,prio=1 --swap file:/mnt/fast,size=20G,prio=0
         the file behind the compressed memory lies there
+  folioswap mount /mnt/db -m 1G --swap file:/dev/nvme1n1,prio=2 --swap file:/var/tmp,prio=1
+        a block device prepared with `folioswap mkswap`, then a file; nothing is compressed
+  folioswap swapoff /mnt/db /dev/nvme1n1
+        what is on it is read back, and it is closed, while the mount is in use
   folioswap mount /mnt/x -m 1G --foreground
         stay in the foreground; Ctrl-C unmounts
   getfattr --only-values -n folioswap.stats /mnt/build
@@ -25,7 +29,8 @@ Examples:
 The limit holds for the daemon and for what the kernel's page cache has of the mount. When contents find no room in
 memory, in the compressed store or in the file, or would be more than SIZE, a write fails with ENOSPC, as on any tmpfs.
 
-DEVICE is zram, and file:DIR[,size=SIZE] behind it (write \\, for a comma in DIR).
+DEVICE is written as for `folioswap run`: zram, ram,size=SIZE, file:TARGET or nbd://HOST/EXPORT, with size=, prio= and so on. Higher
+priorities are used first, equal ones in turn. ram is memory beside --memory.
 SIZE is bytes or has a unit: 512M, 1.5G, 1GiB (all of them binary: 512M is 512 MiB).
 
 SIGTERM and SIGINT to the daemon unmount; where files are still open, it serves them to their end.
@@ -39,6 +44,18 @@ Examples:
 
 It also removes what is left when a daemon was killed (accesses then end with \"Transport endpoint is not connected\").
 Exit status: 0 when it is unmounted, 1 when not.";
+
+const SWAPOFF_EXAMPLES: &str = "\
+Examples:
+  getfattr --only-values -n folioswap.swaps /mnt/build
+        the devices of a mount, as /proc/swaps shows the kernel's
+  folioswap swapoff /mnt/build /var/tmp
+        everything in the swap file there is read back; it goes where there is room, and the file is given up
+  folioswap swapoff /mnt/build zram
+        nothing is compressed any more
+
+The mount can be used meanwhile. When what is on the device finds no room, or on Ctrl-C, the device stays in use, and nothing is lost.
+Exit status: 0 when it is off, 1 when not, or when pages of it could not be read (one message says which).";
 
 /// In which folios contents come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -84,7 +101,7 @@ pub struct MountArguments {
     /// Folios that contents come in, as the mount option of tmpfs
     #[arg(long, value_enum, default_value_t, value_name = "WHEN")]
     pub huge: HugeArgument,
-    /// Swap device, in place of the built-in ones: zram | file:DIR; repeatable (see below)
+    /// Swap device, in place of the built-in ones: zram | ram,size=S | file:TARGET | nbd://HOST/EXPORT; repeatable (see below)
     #[arg(long, value_name = "DEVICE", value_parser = clap::builder::OsStringValueParser::new().try_map(|value| crate::swap_option::parse(&value)))]
     pub swap: Vec<SwapOption>,
     /// Directory of the built-in (unlinked) swap file [default: /var/tmp]
@@ -113,6 +130,17 @@ pub struct UmountArguments {
     /// Take it out of the tree now, even when files in it are open
     #[arg(short, long)]
     pub lazy: bool,
+}
+
+#[derive(Args)]
+#[command(after_help = SWAPOFF_EXAMPLES)]
+pub struct SwapoffArguments {
+    /// Directory of the mount
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
+    /// One of its devices, as --swap named it: a directory, a file or block device, zram, ram0, nbd://...
+    #[arg(value_name = "DEVICE")]
+    pub device: PathBuf,
 }
 
 fn parse_mode(text: &str) -> Result<u16, String> {

@@ -1,9 +1,12 @@
 //! The process that serves a mount: how it starts, and how signals end it.
 
 use super::{
-    MountCommandError, mounts,
+    MountCommandError,
+    devices::MountDevices,
+    mounts,
     umount::{InUse, take_down},
 };
+use crate::supervisor::networks::Networks;
 use folioswap_tmpfs::{MountOptions, Mounted};
 use std::{
     fs::{self, File},
@@ -23,18 +26,25 @@ const OOM_SCORE_ADJ: &str = "-500";
 ///
 /// # Errors
 /// [`MountCommandError`]; nothing is mounted then.
-pub fn foreground(options: &MountOptions) -> Result<(), MountCommandError> {
+pub fn foreground(options: MountOptions, devices: MountDevices) -> Result<(), MountCommandError> {
     let ending = Ending::new(EndingSignals::Terminal);
     prepare();
-    let mounted = folioswap_tmpfs::mount(options)?;
-    serve(mounted, ending, &options.directory)
+    let directory = options.directory.clone();
+    let (mounted, _networks) = start(options, devices)?;
+    serve(mounted, ending, &directory)
+}
+
+/// Mounts. What is returned beside it serves its network devices as long as it lives.
+fn start(options: MountOptions, devices: MountDevices) -> Result<(Mounted, Networks), MountCommandError> {
+    let (devices, networks) = devices.start()?;
+    Ok((folioswap_tmpfs::mount(MountOptions { devices, ..options })?, networks))
 }
 
 /// Starts a process that does that; returns when it is mounted.
 ///
 /// # Errors
 /// [`MountCommandError`], also the child's; nothing is mounted then.
-pub fn background(options: &MountOptions) -> Result<(), MountCommandError> {
+pub fn background(options: MountOptions, devices: MountDevices) -> Result<(), MountCommandError> {
     let failed = |doing| move |source| MountCommandError::System { doing, source };
     let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
         .map_err(|error| failed("making a pipe")(error.into()))?;
@@ -43,7 +53,7 @@ pub fn background(options: &MountOptions) -> Result<(), MountCommandError> {
         -1 => Err(failed("fork")(io::Error::last_os_error())),
         0 => {
             drop(reader);
-            child(options, File::from(writer))
+            child(options, devices, File::from(writer))
         }
         _ => {
             drop(writer);
@@ -62,14 +72,15 @@ pub fn background(options: &MountOptions) -> Result<(), MountCommandError> {
 const READY: u8 = 0;
 const FAILED: u8 = 1;
 
-fn child(options: &MountOptions, mut parent: File) -> ! {
+fn child(options: MountOptions, devices: MountDevices, mut parent: File) -> ! {
     // A session of its own: no terminal, and no signals meant for our caller's processes.
     let _ = rustix::process::setsid();
     let _ = rustix::process::chdir("/");
     let ending = Ending::new(EndingSignals::Daemon);
     prepare();
-    let mounted = match folioswap_tmpfs::mount(options) {
-        Ok(mounted) => mounted,
+    let directory = options.directory.clone();
+    let (mounted, _networks) = match start(options, devices) {
+        Ok(started) => started,
         Err(error) => {
             let mut said = vec![FAILED];
             said.extend(error.to_string().into_bytes());
@@ -80,7 +91,7 @@ fn child(options: &MountOptions, mut parent: File) -> ! {
     silence();
     let _ = parent.write_all(&[READY]);
     drop(parent);
-    let status = i32::from(serve(mounted, ending, &options.directory).is_err());
+    let status = i32::from(serve(mounted, ending, &directory).is_err());
     process::exit(status);
 }
 

@@ -5,25 +5,25 @@
 
 pub mod arguments;
 mod daemon;
+mod devices;
 mod mounts;
+mod swapoff;
 mod umount;
 
+pub use swapoff::swapoff;
 pub use umount::umount;
 
 use crate::{
-    error::Error,
-    host, size,
-    swap_option::{DeviceOption, DiscardOption},
+    devices::DeviceError, error::Error, host, limits::Limits, size, supervisor::networks::NetworkError,
 };
 use arguments::MountArguments;
-use folioswap_tmpfs::{Caching, MountError, MountOptions, SwapFile};
+use devices::MountDevices;
+use folioswap_tmpfs::{Caching, MountError, MountOptions};
 use std::{
     fs, io,
     path::{Path, PathBuf},
 };
 
-/// Where the built-in file lies.
-const BUILT_IN_DIRECTORY: &str = "/var/tmp";
 /// Pages of the machine.
 const PAGE_SIZE: u64 = 4096;
 
@@ -72,22 +72,17 @@ pub enum MountCommandError {
     /// No contents.
     #[error("--size {0} leaves no room for contents: give at least 4K, e.g. 8G")]
     Size(u64),
-    /// Not for a mount.
+    /// Its swap devices.
+    #[error(transparent)]
+    Devices(#[from] DeviceError),
+    /// A network device cannot be served.
+    #[error(transparent)]
+    Network(#[from] NetworkError),
+    /// A server that would have to be told.
     #[error(
-        "--swap {0}: a mount swaps to zram, and to one file behind it: e.g. --swap zram --swap file:/var/tmp,size=20G"
+        "--swap {0}: a mount does not tell the server what it does not need any more: leave discard away"
     )]
-    Swap(String),
-    /// Without the compressed store.
-    #[error("--swap {0}: a file stands behind the compressed store here: add --swap zram")]
-    FileAlone(String),
-    /// Both forms.
-    #[error(
-        "--swap replaces the built-in devices, to which --swap-dir and --swap-max belong: write --swap file:DIR,size=SIZE instead"
-    )]
-    Mixed,
-    /// The swap file would lie in memory.
-    #[error("--swap-dir {}: not a directory: name one on a disk, or say --swap-max 0 for compressed memory only", .0.display())]
-    SwapDirectory(PathBuf),
+    NetworkDiscard(String),
     /// The mount failed.
     #[error(transparent)]
     Mount(#[from] MountError),
@@ -104,6 +99,34 @@ pub enum MountCommandError {
         doing: &'static str,
         /// Why it failed.
         source: io::Error,
+    },
+    /// No such device there.
+    #[error("{} has no swap device {}; it has {have}", directory.display(), device.display())]
+    NoDevice {
+        /// The mount.
+        directory: PathBuf,
+        /// As given.
+        device: PathBuf,
+        /// What there is.
+        have: String,
+    },
+    /// A device stays in use.
+    #[error("swapoff of {}: {reason}", device.display())]
+    Swapoff {
+        /// Which.
+        device: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// It is off, at a price.
+    #[error(
+        "swapoff of {}: it is off, but {pages} pages of it could not be read: whoever touches one gets EIO until it is overwritten as a whole or freed", device.display()
+    )]
+    Lost {
+        /// Which.
+        device: PathBuf,
+        /// How many.
+        pages: u64,
     },
     /// Nothing to unmount.
     #[error("{} is not a folioswap mount; `findmnt -S folioswap` lists them", .0.display())]
@@ -129,15 +152,19 @@ pub enum MountCommandError {
 /// [`MountCommandError`]; nothing is mounted then.
 pub fn mount(arguments: &MountArguments) -> Result<i32, Error> {
     let options = options(arguments)?;
+    let limits = Limits::capture();
+    limits.raise()?;
+    let devices = MountDevices::prepare(arguments, &limits)?;
+    devices.warnings(arguments).iter().for_each(|line| eprint!("{line}"));
     if arguments.foreground {
-        daemon::foreground(&options)?
+        daemon::foreground(options, devices)?
     } else {
-        daemon::background(&options)?
+        daemon::background(options, devices)?
     }
     Ok(0)
 }
 
-/// Everything that can be refused before a process is started.
+/// Everything but the devices that can be refused before a process is started.
 fn options(arguments: &MountArguments) -> Result<MountOptions, MountCommandError> {
     let ram = host::memory_bytes();
     if arguments.memory < folioswap_tmpfs::MEMORY_MIN {
@@ -159,7 +186,7 @@ fn options(arguments: &MountArguments) -> Result<MountOptions, MountCommandError
         size: contents,
         inodes: arguments.inodes.unwrap_or(ram / PAGE_SIZE / 2),
         huge: arguments.huge.into(),
-        swap_file: swap_file(arguments)?,
+        devices: Vec::new(),
         mode: arguments.mode,
         caching: if arguments.direct { Caching::Direct } else { Caching::Kernel },
     })
@@ -180,46 +207,5 @@ fn mount_point(given: &Path) -> Result<PathBuf, MountCommandError> {
                 .map_err(|source| MountCommandError::Directory { directory: directory(), source })?;
             if mounts::ours_at(&path).is_some() { Err(MountCommandError::Mounted(path)) } else { Ok(path) }
         }
-    }
-}
-
-/// The directory of the swap file, as a path that means the same from everywhere: the daemon works in another directory than its caller.
-fn swap_directory(given: &Path) -> Result<PathBuf, MountCommandError> {
-    let refused = || MountCommandError::SwapDirectory(given.to_owned());
-    fs::canonicalize(given).ok().filter(|path| path.is_dir()).ok_or_else(refused)
-}
-
-/// The file behind the compressed store.
-fn swap_file(arguments: &MountArguments) -> Result<Option<SwapFile>, MountCommandError> {
-    if arguments.swap.is_empty() {
-        let directory = arguments.swap_dir.clone().unwrap_or_else(|| BUILT_IN_DIRECTORY.into());
-        return match arguments.swap_max {
-            Some(0) => Ok(None),
-            max => Ok(Some(SwapFile { directory: swap_directory(&directory)?, max })),
-        };
-    }
-    if arguments.swap_dir.is_some() || arguments.swap_max.is_some() {
-        return Err(MountCommandError::Mixed);
-    }
-    let (mut store, mut file) = (None, None);
-    for option in &arguments.swap {
-        let refused = || MountCommandError::Swap(option.text.clone());
-        match &option.device {
-            DeviceOption::Zram if store.is_none() => store = Some(option),
-            DeviceOption::File { target, size, discard, uuid: None }
-                if file.is_none() && *discard == DiscardOption::No =>
-            {
-                file = Some((option, SwapFile { directory: swap_directory(target)?, max: *size }));
-            }
-            _ => return Err(refused()),
-        }
-    }
-    match (store, file) {
-        (None, Some((option, _))) => Err(MountCommandError::FileAlone(option.text.clone())),
-        // Its priority would have to be higher than that of the store, which comes first here.
-        (Some(store), Some((option, _))) if option.priority > store.priority => {
-            Err(MountCommandError::Swap(option.text.clone()))
-        }
-        (_, file) => Ok(file.map(|(_, file)| file)),
     }
 }

@@ -11,7 +11,7 @@ mod ending;
 mod failures;
 mod forwards;
 mod members;
-mod networks;
+pub mod networks;
 mod orphans;
 mod outcome;
 pub mod recording;

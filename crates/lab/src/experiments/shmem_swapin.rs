@@ -4,16 +4,12 @@ use crate::progress::{Progress, Show};
 use crate::report::{Bar, Chart, Report, Table};
 use crate::statistics::Summary;
 use folioswap_shmem::before::{After1, After2, After5, After7, Before, Series};
-use folioswap_shmem::variant::{
-    Current, EntrySplit, Fallback, Insertion, LargerCached, Lookup, MajorFault, OrderWalk, StoredCopy,
-    UnderLock, Variant,
-};
+use folioswap_shmem::variant::{Current, Hooked, Hooks, Variant};
 use folioswap_shmem::{
     Counts, CreateError, HugePolicy, ObjectOf, Options as SpaceOptions, ShmemError, ShmemSpace,
 };
 use serde::Serialize;
 use std::cell::Cell;
-use std::marker::PhantomData;
 use std::time::Instant;
 
 const PAGE: usize = 4096;
@@ -69,25 +65,17 @@ thread_local! {
     static ASKED: Cell<u64> = const { Cell::new(0) };
 }
 
-/// A variant that is refused large folios as the experiment wants it.
-struct Refused<V>(PhantomData<V>);
+/// Refuses large folios as the experiment wants it.
+struct Refusal;
 
-impl<V: Variant> Variant for Refused<V> {
-    const LARGER_CACHED: LargerCached = V::LARGER_CACHED;
-    const INSERTION: Insertion = V::INSERTION;
-    const ENTRY_SPLIT: EntrySplit = V::ENTRY_SPLIT;
-    const ORDER_WALK: OrderWalk = V::ORDER_WALK;
-    const FALLBACK: Fallback = V::FALLBACK;
-    const LOOKUP: Lookup = V::LOOKUP;
-    const MAJOR_FAULT: MajorFault = V::MAJOR_FAULT;
-    const UNDER_LOCK: UnderLock = V::UNDER_LOCK;
-    const STORED_COPY: StoredCopy = V::STORED_COPY;
-
+impl Hooks for Refusal {
     fn may_allocate_large() -> bool {
         ASKED.set(ASKED.get() + 1);
         !REFUSE.get() || ASKED.get().is_multiple_of(2)
     }
 }
+
+type Refused<V> = Hooked<V, Refusal>;
 
 /// What swap-in did in one round.
 #[derive(Debug, Clone, Copy, Serialize)]

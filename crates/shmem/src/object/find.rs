@@ -9,7 +9,7 @@ use crate::map::Changed;
 use crate::options::HugePolicy;
 use crate::space::{ShmemSpace, Urgency};
 use crate::swapin::Failed;
-use crate::sync::Relaxed;
+use crate::sync::{Relaxed, yield_now};
 use crate::variant::Variant;
 use crate::word::{Found, Item};
 use folioswap_slots::Order;
@@ -129,7 +129,7 @@ impl<V: Variant> ObjectOf<V> {
                     Ok(held) => return Ok(Some(held)),
                     Err(Failed::Again) => {
                         count(&self.space.counters.retries);
-                        std::thread::yield_now();
+                        yield_now();
                     }
                     Err(Failed::Error(error)) => return Err(error),
                 },

@@ -17,14 +17,11 @@ use crate::frames::PAGE;
 use crate::map::Map;
 use crate::options::HugePolicy;
 use crate::space::ShmemSpace;
+use crate::sync::{AcqRel, Acquire, AtomicBool, AtomicU64, Relaxed, RwLock};
 use crate::variant::{Current, Variant};
 pub(crate) use find::{Held, Hold};
 use std::marker::PhantomData;
-use std::sync::atomic::{
-    AtomicBool, AtomicU64,
-    Ordering::{AcqRel, Acquire, Relaxed},
-};
-use std::sync::{Arc, RwLock, Weak};
+use std::sync::{Arc, Weak};
 
 /// The content of one file. Dropping it frees its folios and its swap entries.
 ///
@@ -32,7 +29,17 @@ use std::sync::{Arc, RwLock, Weak};
 pub struct ObjectOf<V: Variant> {
     pub(crate) space: Arc<ShmemSpace>,
     pub(crate) inner: Arc<Inner>,
+    role: Role,
     variant: PhantomData<fn() -> V>,
+}
+
+/// Whose an object is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    /// Its content goes when this is dropped.
+    Owner,
+    /// Somebody else has it, and may drop it at any time; then nothing is in its map any more, and nothing comes into it.
+    Visitor,
 }
 
 /// The content of one file, as it is today.
@@ -80,7 +87,13 @@ impl<V: Variant> ObjectOf<V> {
             listed: AtomicBool::new(false),
             weak: weak.clone(),
         };
-        ObjectOf { space: space.clone(), inner: Arc::new_cyclic(inner), variant: PhantomData }
+        let inner = Arc::new_cyclic(inner);
+        ObjectOf { space: space.clone(), inner, role: Role::Owner, variant: PhantomData }
+    }
+
+    /// An object that is somebody else's, to swap in what it has. A visitor never writes or makes pages.
+    pub(crate) fn visit(space: &Arc<ShmemSpace>, inner: Arc<Inner>) -> ObjectOf<V> {
+        ObjectOf { space: space.clone(), inner, role: Role::Visitor, variant: PhantomData }
     }
 
     /// Its size, in bytes.
@@ -120,6 +133,9 @@ impl<V: Variant> std::fmt::Debug for ObjectOf<V> {
 
 impl<V: Variant> Drop for ObjectOf<V> {
     fn drop(&mut self) {
+        if self.role == Role::Visitor {
+            return;
+        }
         self.inner.size.store(0, Relaxed);
         self.remove_pages(0, u64::MAX);
         if self.inner.listed.load(Relaxed) {

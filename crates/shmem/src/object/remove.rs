@@ -5,12 +5,10 @@ use super::{ObjectOf, end_of};
 use crate::error::ShmemError;
 use crate::frames::PAGE;
 use crate::map::Look;
-use crate::sync::Relaxed;
+use crate::sync::{Relaxed, Release, SeqCst, alone};
 use crate::variant::Variant;
 use crate::word::{Found, Item};
 use folioswap_slots::Order;
-use std::sync::PoisonError;
-use std::sync::atomic::Ordering::{Release, SeqCst};
 
 impl<V: Variant> ObjectOf<V> {
     /// Sets the size. What lies behind a smaller one is freed, and reads as zeroes if the object grows again.
@@ -19,7 +17,7 @@ impl<V: Variant> ObjectOf<V> {
     /// [`ShmemError`] when the page in which the new end lies is swapped out and cannot come back; nothing is changed then.
     pub fn set_size(&self, size: u64) -> Result<(), ShmemError> {
         end_of(0, size)?;
-        let _alone = self.inner.content.write().unwrap_or_else(PoisonError::into_inner);
+        let _alone = alone(&self.inner.content);
         let page = PAGE as u64;
         if size > self.size() {
             self.grow_to(size);
@@ -37,7 +35,7 @@ impl<V: Variant> ObjectOf<V> {
     /// As [`set_size`](Self::set_size), for the pages at both ends.
     pub fn punch_hole(&self, offset: u64, len: u64) -> Result<(), ShmemError> {
         let end = end_of(offset, len)?;
-        let _alone = self.inner.content.write().unwrap_or_else(PoisonError::into_inner);
+        let _alone = alone(&self.inner.content);
         self.punch(offset, end)
     }
 

@@ -3,8 +3,8 @@
 use super::{ObjectOf, end_of, index_of};
 use crate::error::ShmemError;
 use crate::frames::PAGE;
+use crate::sync::share;
 use crate::variant::Variant;
-use std::sync::PoisonError;
 
 impl<V: Variant> ObjectOf<V> {
     /// Copies `bytes` to `offset`; the object grows if they end behind its end. Returns how many were written: fewer only where space ran
@@ -14,7 +14,7 @@ impl<V: Variant> ObjectOf<V> {
     /// [`ShmemError`]; nothing was written then.
     pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<usize, ShmemError> {
         let end = end_of(offset, bytes.len() as u64)?;
-        let _writing = self.inner.content.read().unwrap_or_else(PoisonError::into_inner);
+        let _writing = share(&self.inner.content);
         let mut at = offset;
         while at < end {
             match self.existing_or_new(index_of(at), offset..end, at..end) {

@@ -1,91 +1,19 @@
-//! Random operations on files of a directory, by several processes, each against an oracle in its own memory.
-//!
-//! `acc-tmpfs DIR --seconds N [--processes N] [--seed N] [--size BYTES]`
-//!
-//! `acc-tmpfs fill|check|map FILE MEBIBYTES SEED`: writes a file; verifies every byte of it with read(2); or through a mapping.
-//!
-//! Each process has files of its own, whose whole contents, sizes and names it knows, and stripes of one file that all share. What it does:
-//! write(2), read(2), stores and loads through shared mappings (kept while other operations go on), private mappings, ftruncate, fallocate, punched
-//! holes, SEEK_DATA and SEEK_HOLE, copy_file_range, rename, link, unlink while open, fsync. Every difference is named with the seed and ends
-//! it with status 1.
+//! One process: its files, what must be in them, and what it does to them.
 
+use crate::mapping::Mapping;
+use crate::random::Random;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
-const PAGE: usize = 4096;
+pub const PAGE: usize = 4096;
 /// Files of each process.
 const FILES: usize = 6;
 /// Bytes of the shared file that one process has at a time.
 const STRIPE: usize = 3000;
-
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-    fn below(&mut self, bound: usize) -> usize {
-        (self.next() >> 16) as usize % bound.max(1)
-    }
-    /// Bytes that compress about as text does, or not at all, or zeroes.
-    fn bytes(&mut self, length: usize) -> Vec<u8> {
-        match self.below(4) {
-            0 => vec![0; length],
-            1 => (0..length).map(|_| (self.next() >> 24) as u8).collect(),
-            _ => {
-                let word = self.next().to_le_bytes();
-                (0..length).map(|at| word[at % 8].wrapping_add((at / 512) as u8)).collect()
-            }
-        }
-    }
-}
-
-/// A shared mapping of a whole file.
-struct Mapping {
-    start: *mut u8,
-    length: usize,
-}
-
-impl Mapping {
-    fn new(file: &File, length: usize, flags: i32) -> io::Result<Self> {
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new mapping at an address of the kernel's choice.
-        let start =
-            unsafe { libc::mmap(std::ptr::null_mut(), length, protection, flags, file.as_raw_fd(), 0) };
-        if start == libc::MAP_FAILED {
-            Err(io::Error::last_os_error())
-        } else {
-            Ok(Mapping { start: start.cast(), length })
-        }
-    }
-    fn write(&self, at: usize, bytes: &[u8]) {
-        assert!(at + bytes.len() <= self.length);
-        // SAFETY: within the mapping; nobody holds a reference into it.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.start.add(at), bytes.len()) };
-    }
-    fn read(&self, at: usize, length: usize) -> Vec<u8> {
-        assert!(at + length <= self.length);
-        let mut bytes = vec![0; length];
-        // SAFETY: within the mapping; the target is our own.
-        unsafe { std::ptr::copy_nonoverlapping(self.start.add(at), bytes.as_mut_ptr(), length) };
-        bytes
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: it is ours.
-        unsafe { libc::munmap(self.start.cast(), self.length) };
-    }
-}
 
 /// A file and what must be in it.
 struct Known {
@@ -98,7 +26,7 @@ struct Known {
     unlinked: bool,
 }
 
-struct Process {
+pub struct Process {
     directory: PathBuf,
     random: Random,
     files: Vec<Known>,
@@ -111,15 +39,15 @@ struct Process {
     stripes: Vec<Vec<u8>>,
 }
 
-type Done = Result<(), String>;
+pub type Done = Result<(), String>;
 
-fn failed(what: &str) -> impl FnOnce(io::Error) -> String {
+pub fn failed(what: &str) -> impl FnOnce(io::Error) -> String {
     let what = what.to_owned();
     move |error| format!("{what}: {error}")
 }
 
 /// Where two are different first.
-fn compare(what: &str, found: &[u8], expected: &[u8]) -> Done {
+pub fn compare(what: &str, found: &[u8], expected: &[u8]) -> Done {
     if found == expected {
         return Ok(());
     }
@@ -134,7 +62,13 @@ fn compare(what: &str, found: &[u8], expected: &[u8]) -> Done {
 }
 
 impl Process {
-    fn new(directory: &Path, index: usize, processes: usize, seed: u64, size: usize) -> Result<Self, String> {
+    pub fn new(
+        directory: &Path,
+        index: usize,
+        processes: usize,
+        seed: u64,
+        size: usize,
+    ) -> Result<Self, String> {
         let own = directory.join(format!("p{index}"));
         fs::create_dir_all(&own).map_err(failed("mkdir"))?;
         let shared = OpenOptions::new()
@@ -483,7 +417,7 @@ impl Process {
         Ok(())
     }
 
-    fn run(&mut self, time: Duration) -> Result<u64, String> {
+    pub fn run(&mut self, time: Duration) -> Result<u64, String> {
         let start = Instant::now();
         let mut steps = 0;
         while start.elapsed() < time {
@@ -505,114 +439,4 @@ fn fallocate(file: &File, mode: i32, at: usize, length: usize) -> io::Result<()>
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
-}
-
-/// Mebibyte `number` of a file that is filled: half of each page is random.
-fn block(seed: u64, number: u64) -> Vec<u8> {
-    let mut random = Random((seed << 32 | number).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-    let mut bytes = vec![0; 1 << 20];
-    for page in bytes.chunks_mut(PAGE) {
-        for word in page[..PAGE / 2].chunks_mut(8) {
-            word.copy_from_slice(&random.next().to_ne_bytes());
-        }
-        page[PAGE / 2..].fill(number as u8);
-    }
-    bytes
-}
-
-fn whole_file(action: &str, path: &str, blocks: u64, seed: u64) -> Done {
-    let mut options = OpenOptions::new();
-    let file = options
-        .read(true)
-        .write(true)
-        .create(action == "fill")
-        .truncate(false)
-        .open(path)
-        .map_err(failed("open"))?;
-    let mapping = match action {
-        "map" => {
-            Some(Mapping::new(&file, (blocks << 20) as usize, libc::MAP_SHARED).map_err(failed("mmap"))?)
-        }
-        _ => None,
-    };
-    for number in 0..blocks {
-        let expected = block(seed, number);
-        let found = match (action, &mapping) {
-            ("fill", _) => {
-                file.write_all_at(&expected, number << 20).map_err(failed("write"))?;
-                continue;
-            }
-            (_, Some(mapping)) => mapping.read((number << 20) as usize, 1 << 20),
-            _ => {
-                let mut found = vec![0; 1 << 20];
-                file.read_exact_at(&mut found, number << 20).map_err(failed("read"))?;
-                found
-            }
-        };
-        compare(&format!("{action} of mebibyte {number}"), &found, &expected)?;
-    }
-    Ok(())
-}
-
-fn main() -> ExitCode {
-    let whole: Vec<String> = std::env::args().skip(1).collect();
-    if let [action @ ("fill" | "check" | "map"), path, blocks, seed] =
-        &whole.iter().map(String::as_str).collect::<Vec<_>>()[..]
-    {
-        let number = |text: &str| text.parse().expect("a number");
-        return match whole_file(action, path, number(blocks), number(seed)) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("{action} {path}: {error}");
-                ExitCode::FAILURE
-            }
-        };
-    }
-    let mut words = std::env::args().skip(1);
-    let usage = "acc-tmpfs DIR --seconds N [--processes N] [--seed N] [--size BYTES]";
-    let directory = PathBuf::from(words.next().expect(usage));
-    let (mut seconds, mut processes, mut seed, mut size, mut index) = (10, 4, 1, 4 << 20, None);
-    while let Some(word) = words.next() {
-        let value: u64 = words.next().and_then(|value| value.parse().ok()).expect(usage);
-        match word.as_str() {
-            "--seconds" => seconds = value,
-            "--processes" => processes = value as usize,
-            "--seed" => seed = value,
-            "--size" => size = value as usize,
-            "--index" => index = Some(value as usize),
-            _ => panic!("{usage}"),
-        }
-    }
-    if let Some(index) = index {
-        let own_seed = seed * 1000 + index as u64;
-        let done = Process::new(&directory, index, processes, own_seed, size)
-            .and_then(|mut process| process.run(Duration::from_secs(seconds)));
-        return match done {
-            Ok(steps) => {
-                println!("process {index}: {steps} steps");
-                ExitCode::SUCCESS
-            }
-            Err(error) => {
-                eprintln!("process {index}, seed {seed}: {error}");
-                ExitCode::FAILURE
-            }
-        };
-    }
-    let me = std::env::current_exe().expect("own path");
-    let children: Vec<_> = (0..processes)
-        .map(|index| {
-            let numbers =
-                [seconds, processes as u64, seed, size as u64, index as u64].map(|number| number.to_string());
-            let names = ["--seconds", "--processes", "--seed", "--size", "--index"];
-            let mut command = Command::new(&me);
-            command.arg(&directory);
-            names.iter().zip(&numbers).for_each(|(name, number)| {
-                command.arg(name).arg(number);
-            });
-            command.spawn().expect("start myself")
-        })
-        .collect();
-    let all = children.into_iter().map(|mut child| child.wait().expect("wait").success());
-    // Every one is waited for.
-    if all.fold(true, |all, one| all & one) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

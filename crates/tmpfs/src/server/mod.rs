@@ -1,19 +1,33 @@
-//! The requests of the kernel: each is answered from the file system behind it. Names and directories are here; what concerns contents is in
-//! [`crate::contents`].
+//! The requests of the kernel: each is answered from the file system behind it. What concerns contents is in [`crate::contents`]; renames,
+//! listings and attributes are in modules of their own.
+
+/// Answers with an error when there is one.
+macro_rules! answer {
+    ($reply:expr, $result:expr) => {
+        match $result {
+            Ok(value) => value,
+            Err(error) => return $reply.error($crate::answers::fuse(error)),
+        }
+    };
+}
+
+mod attributes;
+mod listing;
+mod names;
 
 use crate::{
-    answers::{fuse, node, nothing, reply_xattr, time},
+    answers::{fuse, node, nothing},
     contents::{self, errno},
     inode::{Content, Inode},
     kernel_cache::KernelCache,
-    limits::{XATTR_MEMORY, entry_memory},
-    namespace::{Flow, Listed, NAME_MAX, RenameMode},
-    tmpfs::{New, NewContent, ROOT, Tmpfs},
-    xattr::{SetMode, TrustedNames},
+    limits::entry_memory,
+    namespace::NAME_MAX,
+    tmpfs::{New, NewContent, Tmpfs},
 };
+use attributes::Changes;
 use fuser::{
-    BsdFileFlags, CopyFileRangeFlags, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
-    InitFlags, KernelConfig, LockOwner, Notifier, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
+    BsdFileFlags, CopyFileRangeFlags, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
+    KernelConfig, LockOwner, Notifier, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
     ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs,
     ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
@@ -29,8 +43,6 @@ use std::{
 
 /// Nobody but the kernel that asks changes anything, so what it was told holds until it changes it.
 pub const FOREVER: Duration = Duration::from_secs(1 << 30);
-/// The extended attribute of the root that shows the figures. No listing names it, so nothing copies it.
-const FIGURES: &[u8] = b"folioswap.stats";
 /// Inode numbers are not used again.
 const GENERATION: Generation = Generation(0);
 /// An open file has no state of ours.
@@ -62,16 +74,6 @@ pub struct Server {
 enum Opens {
     Told,
     Silent,
-}
-
-/// Answers with an error when there is one.
-macro_rules! answer {
-    ($reply:expr, $result:expr) => {
-        match $result {
-            Ok(value) => value,
-            Err(error) => return $reply.error(fuse(error)),
-        }
-    };
 }
 
 impl Server {
@@ -185,33 +187,8 @@ impl Filesystem for Server {
         _flags: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        let inode = answer!(reply, self.tmpfs.inode(inode.0));
-        let mut contents_changed = false;
-        if let Some(size) = size {
-            let object = answer!(reply, inode.object().ok_or(Errno::INVAL));
-            let before = object.size();
-            answer!(reply, object.set_size(size).map_err(errno));
-            self.cache().gone(inode.number, contents::pages(0, size).end);
-            contents_changed = before != size;
-        }
-        let mut state = inode.state();
-        if let Some(mode) = mode {
-            state.permissions = (mode & 0o7777) as u16;
-        }
-        if uid.is_some() || gid.is_some() || (size.is_some() && request.uid() != 0) {
-            state.drop_privileges(inode.kind());
-        }
-        state.uid = uid.unwrap_or(state.uid);
-        state.gid = gid.unwrap_or(state.gid);
-        state.touch_attributes();
-        if contents_changed {
-            state.mtime = state.ctime;
-        }
-        state.atime = atime.map_or(state.atime, time);
-        state.mtime = mtime.map_or(state.mtime, time);
-        let attributes = inode.attributes_of(&state);
-        drop(state);
-        reply.attr(&FOREVER, &attributes);
+        let changes = Changes { mode, uid, gid, size, atime, mtime };
+        attributes::set(self, request, inode, changes, reply);
     }
 
     fn readlink(&self, _request: &Request, inode: INodeNo, reply: ReplyData) {
@@ -288,33 +265,7 @@ impl Filesystem for Server {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
-        let from = answer!(reply, self.tmpfs.inode(from.0));
-        let to = answer!(reply, self.tmpfs.inode(to.0));
-        let whiteout = flags.contains(RenameFlags::RENAME_WHITEOUT);
-        let mode = match flags - RenameFlags::RENAME_WHITEOUT {
-            flags if flags.is_empty() => RenameMode::Replace,
-            RenameFlags::RENAME_NOREPLACE => RenameMode::Keep,
-            RenameFlags::RENAME_EXCHANGE if !whiteout => RenameMode::Exchange,
-            _ => return reply.error(fuse(Errno::INVAL)),
-        };
-        // What stands where the file was for an overlay: its place is taken beforehand, so that the rename cannot fail after it was done.
-        let (from_name, to_name) = (from_name.as_bytes(), to_name.as_bytes());
-        let place = if whiteout { Some(answer!(reply, self.tmpfs.place(from_name))) } else { None };
-        let memory = entry_memory(to_name);
-        // A name that is no longer takes the old one's memory.
-        let charge = if to_name.len() > from_name.len() {
-            answer!(reply, self.tmpfs.memory.charge(memory))
-        } else {
-            self.tmpfs.memory.charge_anyway(memory)
-        };
-        let renamed = self.tmpfs.namespace.rename((&from, from_name), (&to, to_name), mode, charge);
-        answer!(reply, renamed);
-        if let Some(place) = place {
-            let owner = (request.uid(), request.gid());
-            let new = New { content: NewContent::Node(FileType::CharDevice, 0), permissions: 0, owner };
-            answer!(reply, self.tmpfs.make_in(place, &from, from_name, new));
-        }
-        reply.ok();
+        names::rename(self, request, (from, from_name), (to, to_name), flags, reply);
     }
 
     fn open(&self, _request: &Request, _inode: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
@@ -504,24 +455,9 @@ impl Filesystem for Server {
         inode: INodeNo,
         _handle: FileHandle,
         offset: u64,
-        mut reply: ReplyDirectory,
+        reply: ReplyDirectory,
     ) {
-        let directory = answer!(reply, self.tmpfs.inode(inode.0));
-        let listed = self.tmpfs.namespace.list(inode.0, offset, |cookie, line| {
-            let full = match line {
-                Listed::Directory { name, number } => {
-                    reply.add(INodeNo(number), cookie, FileType::Directory, OsStr::from_bytes(name))
-                }
-                Listed::Entry(entry) => {
-                    let number = INodeNo(entry.inode.number);
-                    reply.add(number, cookie, entry.inode.kind(), OsStr::from_bytes(&entry.name))
-                }
-            };
-            if full { Flow::Enough } else { Flow::More }
-        });
-        answer!(reply, listed);
-        directory.state().touch_access();
-        reply.ok();
+        listing::names(self, inode, offset, reply);
     }
 
     fn readdirplus(
@@ -530,40 +466,9 @@ impl Filesystem for Server {
         inode: INodeNo,
         _handle: FileHandle,
         offset: u64,
-        mut reply: ReplyDirectoryPlus,
+        reply: ReplyDirectoryPlus,
     ) {
-        let directory = answer!(reply, self.tmpfs.inode(inode.0));
-        let listed = self.tmpfs.namespace.list(inode.0, offset, |cookie, line| {
-            let full = match line {
-                Listed::Directory { name, number } => {
-                    // The kernel takes no more than the number of these, and counts no lookup.
-                    let attributes =
-                        fuser::FileAttr { ino: INodeNo(number), kind: FileType::Directory, ..nothing() };
-                    reply.add(
-                        INodeNo(number),
-                        cookie,
-                        OsStr::from_bytes(name),
-                        &Duration::ZERO,
-                        &attributes,
-                        GENERATION,
-                    )
-                }
-                Listed::Entry(entry) => {
-                    let attributes = self.tmpfs.table.remember(&entry.inode);
-                    let name = OsStr::from_bytes(&entry.name);
-                    let full = reply.add(attributes.ino, cookie, name, &FOREVER, &attributes, GENERATION);
-                    if full {
-                        // It was not told after all.
-                        self.tmpfs.table.forget(entry.inode.number, 1);
-                    }
-                    full
-                }
-            };
-            if full { Flow::Enough } else { Flow::More }
-        });
-        answer!(reply, listed);
-        directory.state().touch_access();
-        reply.ok();
+        listing::entries(self, inode, offset, reply);
     }
 
     fn statfs(&self, _request: &Request, _inode: INodeNo, reply: ReplyStatfs) {
@@ -586,7 +491,7 @@ impl Filesystem for Server {
 
     fn setxattr(
         &self,
-        _request: &Request,
+        request: &Request,
         inode: INodeNo,
         name: &OsStr,
         value: &[u8],
@@ -594,43 +499,18 @@ impl Filesystem for Server {
         _position: u32,
         reply: ReplyEmpty,
     ) {
-        let inode = answer!(reply, self.tmpfs.inode(inode.0));
-        let mode = match flags & (libc::XATTR_CREATE | libc::XATTR_REPLACE) {
-            0 => SetMode::Any,
-            libc::XATTR_CREATE => SetMode::Create,
-            libc::XATTR_REPLACE => SetMode::Replace,
-            _ => return reply.error(fuse(Errno::INVAL)),
-        };
-        let memory = XATTR_MEMORY + (name.len() + value.len()) as u64;
-        let charge = answer!(reply, self.tmpfs.memory.charge(memory));
-        let mut state = inode.state();
-        answer!(reply, state.xattrs.set(name.as_bytes(), value, mode, charge));
-        state.touch_attributes();
-        reply.ok();
+        attributes::set_extended(self, request, inode, (name, value), flags, reply);
     }
 
     fn getxattr(&self, _request: &Request, inode: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        let inode = answer!(reply, self.tmpfs.inode(inode.0));
-        if inode.number == ROOT && name.as_bytes() == FIGURES {
-            return reply_xattr(self.tmpfs.figures().as_bytes(), size, reply);
-        }
-        let state = inode.state();
-        let value = answer!(reply, state.xattrs.get(name.as_bytes()).ok_or(Errno::NODATA));
-        reply_xattr(value, size, reply);
+        attributes::extended(self, inode, name, size, reply);
     }
 
     fn listxattr(&self, request: &Request, inode: INodeNo, size: u32, reply: ReplyXattr) {
-        let inode = answer!(reply, self.tmpfs.inode(inode.0));
-        let trusted = if request.uid() == 0 { TrustedNames::Shown } else { TrustedNames::Hidden };
-        let names = inode.state().xattrs.names(trusted);
-        reply_xattr(&names, size, reply);
+        attributes::list_extended(self, request, inode, size, reply);
     }
 
-    fn removexattr(&self, _request: &Request, inode: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let inode = answer!(reply, self.tmpfs.inode(inode.0));
-        let mut state = inode.state();
-        answer!(reply, state.xattrs.remove(name.as_bytes()));
-        state.touch_attributes();
-        reply.ok();
+    fn removexattr(&self, request: &Request, inode: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        attributes::remove_extended(self, request, inode, name, reply);
     }
 }

@@ -1,0 +1,64 @@
+//! Nodes of the map.
+
+use crate::sync::{AtomicU64, Relaxed, Release};
+use crate::word::{Found, Item, is_node, unpack};
+
+pub(super) const BITS: u32 = 6;
+pub(super) const SLOTS: usize = 1 << BITS;
+
+pub(super) struct Node {
+    pub(super) slots: [AtomicU64; SLOTS],
+    /// Marks: slots below which something is resident, or swapped out.
+    pub(super) resident: AtomicU64,
+    pub(super) swapped: AtomicU64,
+    pub(super) level: u32,
+}
+
+pub(super) fn covered(level: u32) -> u32 {
+    BITS * (level + 1)
+}
+
+/// The slot of `index` in a node of this level.
+pub(super) fn slot_of(index: u64, level: u32) -> usize {
+    (index >> (BITS * level)) as usize & (SLOTS - 1)
+}
+
+/// # Safety
+/// `word` is the address of a node that is in the map now, or was when this thread's epoch was pinned.
+pub(super) unsafe fn node<'n>(word: u64) -> &'n Node {
+    // SAFETY: the caller's.
+    unsafe { &*(word as *const Node) }
+}
+
+impl Node {
+    pub(super) fn kinds(word: u64) -> (bool, bool) {
+        match unpack(word) {
+            Some(Found { item: Item::Folio(_), .. }) => (true, false),
+            Some(Found { item: Item::Swap(_), .. }) => (false, true),
+            Some(_) => (false, false),
+            None if is_node(word) => {
+                // SAFETY: asked by the writer alone, of what is in the map or was just made.
+                let child = unsafe { node(word) };
+                (child.resident.load(Relaxed) != 0, child.swapped.load(Relaxed) != 0)
+            }
+            None => (false, false),
+        }
+    }
+
+    pub(super) fn set(&self, slot: usize, word: u64) {
+        self.slots[slot].store(word, Release);
+        self.mark(slot, word);
+    }
+
+    pub(super) fn mark(&self, slot: usize, word: u64) {
+        let (resident, swapped) = Node::kinds(word);
+        for (marks, is) in [(&self.resident, resident), (&self.swapped, swapped)] {
+            let bits = marks.load(Relaxed) & !(1 << slot) | u64::from(is) << slot;
+            marks.store(bits, Release);
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.slots.iter().all(|slot| slot.load(Relaxed) == 0)
+    }
+}

@@ -1,0 +1,50 @@
+//! Renames.
+
+use super::Server;
+use crate::{
+    answers::fuse,
+    limits::entry_memory,
+    namespace::RenameMode,
+    tmpfs::{New, NewContent},
+};
+use fuser::{FileType, INodeNo, RenameFlags, ReplyEmpty, Request};
+use rustix::io::Errno;
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
+
+/// renameat2(2): each side is a directory and a name in it.
+pub fn rename(
+    server: &Server,
+    request: &Request,
+    (from, from_name): (INodeNo, &OsStr),
+    (to, to_name): (INodeNo, &OsStr),
+    flags: RenameFlags,
+    reply: ReplyEmpty,
+) {
+    let from = answer!(reply, server.tmpfs.inode(from.0));
+    let to = answer!(reply, server.tmpfs.inode(to.0));
+    let whiteout = flags.contains(RenameFlags::RENAME_WHITEOUT);
+    let mode = match flags - RenameFlags::RENAME_WHITEOUT {
+        flags if flags.is_empty() => RenameMode::Replace,
+        RenameFlags::RENAME_NOREPLACE => RenameMode::Keep,
+        RenameFlags::RENAME_EXCHANGE if !whiteout => RenameMode::Exchange,
+        _ => return reply.error(fuse(Errno::INVAL)),
+    };
+    // What stands where the file was for an overlay: its place is taken beforehand, so that the rename cannot fail after it was done.
+    let (from_name, to_name) = (from_name.as_bytes(), to_name.as_bytes());
+    let place = if whiteout { Some(answer!(reply, server.tmpfs.place(from_name))) } else { None };
+    let memory = entry_memory(to_name);
+    // A name that is no longer takes the old one's memory.
+    let charge = if to_name.len() > from_name.len() {
+        answer!(reply, server.tmpfs.memory.charge(memory))
+    } else {
+        server.tmpfs.memory.charge_anyway(memory)
+    };
+    let renamed = server.tmpfs.namespace.rename((&from, from_name), (&to, to_name), mode, charge);
+    answer!(reply, renamed);
+    if let Some(place) = place {
+        let owner = (request.uid(), request.gid());
+        let new = New { content: NewContent::Node(FileType::CharDevice, 0), permissions: 0, owner };
+        answer!(reply, server.tmpfs.make_in(place, &from, from_name, new));
+    }
+    reply.ok();
+}
