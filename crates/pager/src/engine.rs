@@ -110,8 +110,6 @@ pub struct Engine {
     /// Ranges of the program that must stay resident (thread control blocks, stacks). Under `kept_lock`, which only the
     /// pager threads take.
     pub(crate) kept: UnsafeCell<Ranges>,
-    /// Ranges that a child does not inherit (MADV_DONTFORK) or inherits empty (MADV_WIPEONFORK). Under `kept_lock`.
-    pub(crate) not_inherited: UnsafeCell<Ranges>,
     /// Ranges of which the program said that it wants huge pages, and that it wants none. Under `kept_lock`.
     pub(crate) huge_pages: UnsafeCell<Ranges>,
     pub(crate) no_huge_pages: UnsafeCell<Ranges>,
@@ -359,14 +357,6 @@ impl Engine {
     pub fn keep_resident(&self, start: usize, end: usize) {
         self.request(Request::KeepResident, start & !0xfff, end.next_multiple_of(4096));
     }
-    /// A child made by a fork will not find the contents of this range (MADV_DONTFORK, MADV_WIPEONFORK).
-    pub fn not_inherited(&self, start: usize, bytes: usize) {
-        self.request(Request::NotInherited, start, start + bytes.next_multiple_of(4096));
-    }
-    /// The opposite of [`Engine::not_inherited`].
-    pub fn inherited(&self, start: usize, bytes: usize) {
-        self.request(Request::Inherited, start, start + bytes.next_multiple_of(4096));
-    }
 
     pub(crate) fn request(&self, kind: Request, start: usize, end: usize) {
         if self.is_ours() {
@@ -380,14 +370,12 @@ impl Engine {
     pub(crate) fn apply_requests(&self) {
         let _guard = self.kept_lock.lock();
         // SAFETY: under their lock. A full set can only mean sixteen thousand stacks; then a stack may be swapped.
-        let (kept, not_inherited) = unsafe { (&mut *self.kept.get(), &mut *self.not_inherited.get()) };
+        let kept = unsafe { &mut *self.kept.get() };
         // SAFETY: as above.
         let (huge, single) = unsafe { (&mut *self.huge_pages.get(), &mut *self.no_huge_pages.get()) };
         self.requests.take(|kind, start, end| {
             let _ = match kind {
                 Request::KeepResident => kept.insert(start, end),
-                Request::NotInherited => not_inherited.insert(start, end),
-                Request::Inherited => not_inherited.remove(start, end),
                 Request::HugePages | Request::NoHugePages => {
                     self.huge_advised.store(1, Relaxed);
                     let (said, other) = if kind == Request::HugePages {

@@ -7,11 +7,16 @@ use crate::engine::Engine;
 use crate::freeing::Freeing;
 use crate::futex::{self, Sharing};
 use crate::handler::Handler;
+use crate::maps;
+use crate::ranges::Range;
 use crate::sys;
 use crate::uffd::{Event, Message, Userfault};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use folioswap_core::page::{PageState, PageWord};
 use folioswap_core::page_table::{BLOCK, BLOCK_PAGES, Block, PAGE};
+use rustix::fd::AsFd;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 
 /// How often the descriptor of a forked child is asked for again where there is no room for it, and after what time.
 const READ_ATTEMPTS: u32 = 200;
@@ -20,10 +25,16 @@ const READ_AGAIN_NS: u64 = 500_000;
 impl Handler {
     /// Reads messages without waiting; returns how many. Where a fork's descriptor finds no room, what can be done without makes it.
     pub(crate) fn read_some(&mut self, userfault: Userfault, messages: &mut [Message]) -> usize {
+        self.obtain(|| userfault.read(messages))
+    }
+
+    /// The answer to a question that takes a descriptor, and which no page can be served without: where there is no room for one, what can be
+    /// done without makes it; without an answer this process ends.
+    pub(crate) fn obtain<T>(&mut self, mut ask: impl FnMut() -> Result<T, Errno>) -> T {
         let mut attempts = 0;
         loop {
-            match userfault.read(messages) {
-                Ok(count) => return count,
+            match ask() {
+                Ok(answer) => return answer,
                 Err(_) if self.placement.spare_descriptor() || self.reads.give_up_ring() => {}
                 // The evictor, which has the same table, may have a file open just now; the event stays where it is.
                 Err(_) if attempts < READ_ATTEMPTS => {
@@ -36,6 +47,18 @@ impl Handler {
                 }
             }
         }
+    }
+
+    /// Calls `each` with what of this process a child made now does not find, or finds empty: as the kernel has it, since the advice may have come
+    /// by a system call that nobody saw, and holds for the mapping wherever it moves and however it grows. It may be called more
+    /// than once for a range.
+    pub(crate) fn for_not_inherited(&mut self, mut each: impl FnMut(Range)) {
+        let mut buffer = [0; 8192];
+        self.obtain(|| {
+            let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+            let file = rustix::fs::open(c"/proc/self/smaps", flags, Mode::empty())?;
+            maps::not_inherited(file.as_fd(), &mut buffer, &mut each)
+        });
     }
 
     /// Applies an event. Under the move lock, outside of a fork's window.
@@ -137,8 +160,6 @@ impl Engine {
         let _guard = self.kept_lock.lock();
         // SAFETY: under its lock.
         let _ = unsafe { &mut *self.kept.get() }.remove(start, end);
-        // SAFETY: under its lock.
-        let _ = unsafe { &mut *self.not_inherited.get() }.remove(start, end);
         if self.huge_advised.load(Relaxed) != 0 {
             // SAFETY: under its lock.
             let _ = unsafe { &mut *self.huge_pages.get() }.remove(start, end);

@@ -130,21 +130,30 @@ impl Handler {
         engine.protect_in_child(Userfault(descriptor));
         engine.fork.set_shared(Shared::Unprotected);
         self.write_back_range(0, 1 << 47);
-        self.adopt(&engine.table, descriptor);
+        let table = self.table_of_child();
+        self.adopt(table, descriptor);
         engine.space.file_space().share_all();
         engine.figures().add(Counter::RawForks, 1);
         engine.raw_forked.store(1, Relaxed);
         engine.fork.gain_relative(engine);
     }
 
-    /// Serves one more child, which inherits what `parent` says is stored.
-    fn adopt(&mut self, parent: &PageTable, descriptor: i32) {
+    /// What a child that this process makes by a bare clone(2) finds stored.
+    fn table_of_child(&mut self) -> PageTable {
         let engine = self.engine;
-        let table = PageTable::new();
-        let copied = copy_table(engine, parent, &table);
+        let table = copy_table(engine, &engine.table);
+        // Its thread stands in clone(2) until the event is read: what the mappings say now they said then, unless another thread, which knows
+        // nothing of the moment of that call, has just changed it.
+        self.for_not_inherited(|range| drop_table(engine, &table, range.start, range.end));
+        table
+    }
+
+    /// Serves one more child, which inherits what its table says is stored.
+    fn adopt(&mut self, table: PageTable, descriptor: i32) {
+        let engine = self.engine;
         let place = self.raw_children.children.iter_mut().find(|place| place.is_none());
         let memory = engine.arena.own_mapping(size_of::<RawChild>());
-        let (true, Some(place), Some(memory)) = (copied, place, memory) else { sys::kill_self() };
+        let (Some(place), Some(memory)) = (place, memory) else { sys::kill_self() };
         // SAFETY: fresh memory of the right size, for ever.
         *place = Some(unsafe {
             let memory = memory.cast::<RawChild>();
@@ -219,7 +228,11 @@ impl Handler {
                 Event::Remap { from, to, bytes } => {
                     move_words(engine, &child.table, from, to, bytes);
                 }
-                Event::Fork { child: descriptor } => self.adopt(&child.table, descriptor),
+                // What such a child has advised by itself is not known here: its own children are taken to inherit all.
+                Event::Fork { child: descriptor } => {
+                    let table = copy_table(engine, &child.table);
+                    self.adopt(table, descriptor);
+                }
                 Event::Fault { .. } | Event::Unknown => {}
             }
         }
@@ -292,9 +305,9 @@ impl Handler {
     }
 }
 
-/// Copies every stored page's word, holding its entry once more. Clean pages are present in the child: it needs no copy.
-fn copy_table(engine: &Engine, from: &PageTable, to: &PageTable) -> bool {
-    let mut complete = true;
+/// A copy of every stored page's word, each of which holds its entry once more. Clean pages are present in the child: it needs none.
+fn copy_table(engine: &Engine, from: &PageTable) -> PageTable {
+    let to = PageTable::new();
     from.for_blocks(0, 1 << 47, |base, block| {
         for index in 0..BLOCK / PAGE {
             let word = block.word(index);
@@ -302,12 +315,13 @@ fn copy_table(engine: &Engine, from: &PageTable, to: &PageTable) -> bool {
                 let held = engine.space.duplicate(entry).is_ok();
                 match to.block_or_insert(base, engine.arena).filter(|_| held) {
                     Some(copy) => copy.set(index, word),
-                    None => complete = false,
+                    // No memory: what the child does not find it would read as zeroes.
+                    None => sys::kill_self(),
                 }
             }
         }
     });
-    complete
+    to
 }
 
 /// Gives up the entries of a child's range.
@@ -339,4 +353,82 @@ pub(crate) fn move_words(engine: &Engine, table: &PageTable, from: usize, to: us
             }
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fault::Buffers;
+    use crate::test_memory::{map, store_page, watching_engine};
+    use rustix::mm::{Advice, MremapFlags, madvise, mremap_fixed};
+    use std::vec::Vec;
+
+    const PAGES: usize = 8;
+
+    /// Memory of the program whose pages are all stored, which nothing of ours was told about.
+    fn stored(engine: &'static Engine) -> usize {
+        let start = map(PAGES * PAGE);
+        engine.register_pieces(start, start + PAGES * PAGE);
+        for page in 0..PAGES {
+            store_page(engine, start + page * PAGE, &[page as u8 + 1; PAGE]);
+        }
+        start
+    }
+
+    fn advise(start: usize, pages: usize, advice: Advice) {
+        // SAFETY: mapped by the test; nothing of it is changed for this process.
+        unsafe { madvise(start as *mut _, pages * PAGE, advice) }.unwrap();
+    }
+
+    /// Which pages from `start` on such a table says are stored.
+    fn stored_pages(table: &PageTable, start: usize) -> Vec<usize> {
+        let is_stored = |&page: &usize| {
+            let address = start + page * PAGE;
+            let block = table.block(address);
+            matches!(block.map(|block| block.word(page_index(address)).state()), Some(PageState::Stored(_)))
+        };
+        (0..PAGES).filter(is_stored).collect()
+    }
+
+    /// The advice is not seen: it is asked for by a system call, holds where the mapping has moved, and not for what is mapped in its place.
+    #[test]
+    fn what_a_child_does_not_inherit_is_not_served_to_it() {
+        let Some(engine) = watching_engine() else { return };
+        let mut handler = Handler::new(engine, Buffers::of(engine).unwrap());
+        let [kept, wiped, absent, in_part, moved, renewed] = [(); 6].map(|()| stored(engine));
+        advise(wiped, PAGES, Advice::LinuxWipeOnFork);
+        advise(absent, PAGES, Advice::LinuxDontFork);
+        advise(in_part + 2 * PAGE, 3, Advice::LinuxWipeOnFork);
+        advise(moved, PAGES, Advice::LinuxWipeOnFork);
+        advise(renewed, PAGES, Advice::LinuxWipeOnFork);
+        advise(renewed, PAGES, Advice::LinuxKeepOnFork);
+        let place = map(PAGES * PAGE);
+        // SAFETY: both are the test's. What moves was never present; the place is replaced by it.
+        unsafe {
+            engine.userfault().unregister(moved, PAGES * PAGE).unwrap();
+            let flags = MremapFlags::MAYMOVE;
+            mremap_fixed(moved as *mut _, PAGES * PAGE, PAGES * PAGE, flags, place as *mut _)
+        }
+        .unwrap();
+        engine.move_words(moved, place, PAGES * PAGE);
+        let all: Vec<usize> = (0..PAGES).collect();
+        let in_use = engine.space.slots().stats().inuse;
+        let table = handler.table_of_child();
+        assert_eq!(stored_pages(&table, kept), all);
+        assert_eq!(stored_pages(&table, renewed), all, "the advice was taken back");
+        assert_eq!(stored_pages(&table, in_part), [0, 1, 5, 6, 7]);
+        for (start, name) in [(wiped, "wiped"), (absent, "absent"), (moved, "moved"), (place, "moved to")] {
+            assert_eq!(stored_pages(&table, start), [0; 0], "{name}");
+        }
+        assert_eq!(stored_pages(&engine.table, place), all, "they are this process's");
+        drop_table(engine, &table, 0, 1 << 47);
+        assert_eq!(engine.space.slots().stats().inuse, in_use);
+        // As in a child that the C library forked: of this process's own words.
+        handler.for_not_inherited(|range| engine.remove_pages(range.start, range.end));
+        assert_eq!(stored_pages(&engine.table, kept), all);
+        assert_eq!(stored_pages(&engine.table, in_part), [0, 1, 5, 6, 7]);
+        for start in [wiped, absent, place] {
+            assert_eq!(stored_pages(&engine.table, start), [0; 0]);
+        }
+    }
 }
