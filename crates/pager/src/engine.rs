@@ -136,7 +136,7 @@ pub struct Engine {
     pub(crate) life: AtomicU32,
     /// 0 until memory is registered with userfaultfd for the first time.
     pub(crate) engaged: AtomicU32,
-    /// Seconds-like epoch for removals, advanced by the evictor.
+    /// Epoch of removals, a second long or longer; see [`Engine::pass_epoch`].
     pub(crate) epoch: AtomicU32,
     /// Wakes the evictor while the member's place in the segment is not known yet.
     pub(crate) segment: AtomicPtr<Segment>,
