@@ -17,6 +17,7 @@ use crate::pagemap;
 use crate::placement::NO_CPU;
 use crate::pool::Pool;
 use crate::ranges::Ranges;
+use crate::raw_child::RawTables;
 use crate::requests::{Request, Requests};
 use crate::staging::Staging;
 use crate::sys;
@@ -147,8 +148,8 @@ pub struct Engine {
     pub(crate) raw_children: AtomicU32,
     /// Bytes of the engine's own memory that may still be shared with the youngest of them.
     pub(crate) shared_with_raw_children: AtomicU64,
-    /// 1 once this process, or one that it was forked from, served a child that holds entries by a table of its own.
-    pub(crate) raw_forked: AtomicU32,
+    /// What they hold.
+    pub(crate) raw_tables: RawTables,
     /// Pages swapped out now.
     pub(crate) swapped_pages: AtomicU64,
     /// Pages in the program's memory that keep their stored copy ([`folioswap_core::page::PageState::Clean`]).

@@ -32,6 +32,7 @@ impl Handler {
     pub(crate) fn apply_inherited(&mut self) {
         let engine = self.engine;
         engine.space.file_space().share_all();
+        engine.forget_raw_children();
         let _moves_wait = engine.move_lock.lock();
         self.process_log();
         engine.apply_requests();
