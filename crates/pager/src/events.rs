@@ -126,22 +126,33 @@ impl Engine {
         let mut address = start;
         while address < end {
             let pagemap = self.descriptors.pagemap.load(Relaxed);
-            let Ok(scan) = crate::pagemap::present(pagemap, address, end, &mut regions) else { break };
-            for region in &regions[..scan.regions] {
-                self.embedded.went((region.end - region.start) / PAGE as u64);
-                let mut block = region.start as usize & !(BLOCK - 1);
-                while block < region.end as usize {
-                    if self.table.block_or_insert(block, self.arena).is_none() {
-                        sys::kill_self();
+            match crate::pagemap::present(pagemap, address, end, &mut regions) {
+                Ok(scan) if scan.end > address => {
+                    for region in &regions[..scan.regions] {
+                        self.embedded.went((region.end - region.start) / PAGE as u64);
+                        self.make_blocks(region.start as usize, region.end as usize);
                     }
-                    block += BLOCK;
+                    address = scan.end;
+                }
+                // The kernel does not say (it had no memory for the answer): all of these 2 MiB may be present.
+                _ => {
+                    self.make_blocks(address, address + 1);
+                    address = (address & !(BLOCK - 1)) + BLOCK;
                 }
             }
-            address = if scan.end > address { scan.end } else { end };
         }
         self.table.for_blocks(start, end, |base, block| {
             self.remove_in_block(block, pages_within(base, start, end), |word| word.remove(epoch));
         });
+    }
+
+    /// Has words made for all of the range. Without memory for them nothing of it would be safe: then this process ends.
+    fn make_blocks(&self, start: usize, end: usize) {
+        for block in (start & !(BLOCK - 1)..end).step_by(BLOCK) {
+            if self.table.block_or_insert(block, self.arena).is_none() {
+                sys::kill_self();
+            }
+        }
     }
 
     /// The range is no longer mapped.
@@ -197,6 +208,28 @@ impl Engine {
                 }
                 break;
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_memory::engine;
+
+    const PROGRAM: usize = 0x7000_0000_0000;
+
+    /// Without a table there would be nothing that keeps the evictor from what the kernel is about to zap.
+    #[test]
+    fn what_is_given_up_is_marked_although_the_kernel_does_not_say_what_is_there() {
+        // This one has no pagemap to ask.
+        let engine = engine();
+        let (start, end) = (PROGRAM + 3 * PAGE, PROGRAM + 2 * BLOCK + 5 * PAGE);
+        engine.remove_pages(start, end);
+        for address in (PROGRAM..PROGRAM + 3 * BLOCK).step_by(PAGE) {
+            let word = engine.table.block(address).map(|block| block.word(address / PAGE % BLOCK_PAGES));
+            let is_marked = word.is_some_and(|word| matches!(word.state(), PageState::Removed { .. }));
+            assert_eq!(is_marked, (start..end).contains(&address), "{address:#x}");
         }
     }
 }
