@@ -114,7 +114,7 @@ impl Engine {
         crate::raw_child::move_words(self, &self.table, from, to, bytes);
         // SAFETY: the set is used under the move lock, which our caller holds (or it is a child's only thread).
         let registered = unsafe { &mut *self.registered.get() };
-        let _ = registered.remove(from, from + bytes);
+        registered.forget(from, from + bytes);
         let _ = registered.insert(to, to + bytes);
     }
 
@@ -167,8 +167,9 @@ impl Engine {
         });
         // SAFETY: the set is used under the move lock, which our caller holds.
         let registered = unsafe { &mut *self.registered.get() };
-        let _ = registered.remove(start, end);
+        registered.forget(start, end);
         let _guard = self.kept_lock.lock();
+        // A full set keeps all of the range: what is mapped there later stays resident, and so do the stacks around it.
         // SAFETY: under its lock.
         let _ = unsafe { &mut *self.kept.get() }.remove(start, end);
         if self.huge_advised.load(Relaxed) != 0 {
@@ -215,6 +216,7 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ranges::RANGES_MAX;
     use crate::test_memory::engine;
 
     const PROGRAM: usize = 0x7000_0000_0000;
@@ -231,5 +233,20 @@ mod tests {
             let is_marked = word.is_some_and(|word| matches!(word.state(), PageState::Removed { .. }));
             assert_eq!(is_marked, (start..end).contains(&address), "{address:#x}");
         }
+    }
+
+    #[test]
+    fn an_unmapping_that_finds_no_room_in_the_set_unprotects_nobodys_stack() {
+        let engine = engine();
+        // SAFETY: nobody else uses them.
+        let (kept, registered) = unsafe { (&mut *engine.kept.get(), &mut *engine.registered.get()) };
+        for number in 0..RANGES_MAX {
+            let start = PROGRAM + number * 4 * PAGE;
+            kept.insert(start, start + 3 * PAGE).unwrap();
+            registered.insert(start, start + 3 * PAGE).unwrap();
+        }
+        engine.unmap_pages(PROGRAM + PAGE, PROGRAM + 2 * PAGE);
+        assert!(kept.covers(PROGRAM, PROGRAM + PAGE) && kept.covers(PROGRAM + 2 * PAGE, PROGRAM + 3 * PAGE));
+        assert!(!registered.covers(PROGRAM + PAGE, PROGRAM + 2 * PAGE), "it would never be registered again");
     }
 }
