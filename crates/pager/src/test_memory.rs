@@ -59,6 +59,11 @@ pub(crate) fn engine() -> &'static Engine {
 /// An engine with a file as its first device, whose pages are filled with their number and one.
 pub(crate) fn engine_with_file(slots: u64) -> (&'static Engine, OwnedFd) {
     let engine = engine();
+    (engine, attach_file(engine, slots))
+}
+
+/// Such a file, as the first device of an engine.
+pub(crate) fn attach_file(engine: &Engine, slots: u64) -> OwnedFd {
     let file = rustix::fs::memfd_create("reads", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
     for number in 0..slots {
         rustix::io::pwrite(&file, &[number as u8 + 1; PAGE], number * PAGE as u64).unwrap();
@@ -66,7 +71,7 @@ pub(crate) fn engine_with_file(slots: u64) -> (&'static Engine, OwnedFd) {
     let (kind, io) = (DeviceKind::File, DeviceIo::Asynchronous);
     let description = DeviceDescription { kind, priority: 0, io, first_cluster: 0, clusters: 4 };
     engine.space.shared_devices().set(DeviceId::new(0).unwrap(), description, file.as_raw_fd());
-    (engine, file)
+    file
 }
 
 /// Leaves a page of the program in the compressed store, as the evictor and the write-back do.
