@@ -320,6 +320,57 @@ static void advice(size_t bytes) {
     }
 }
 
+// What a child looks at of memory that it shall find empty, or as it was: every eighth page.
+static void sample(const char *at, size_t bytes, uint64_t version) {
+    for (size_t page = 0; page < bytes / PAGE; page += 8)
+        if (version) check_page(at + page * PAGE, page, version);
+        else check_zero(at + page * PAGE, page);
+}
+
+// The same advice where nobody sees it, or where it does not hold any more: asked for by a system call of its own, for memory that moves or
+// grows afterwards, or that is given back before anything is swapped out, with new memory in its place. The C library's fork, and a bare clone.
+static void wiped(size_t bytes) {
+    size_t part = bytes / 8;
+    char *again = map(part);
+    CHECK(madvise(again, part, MADV_WIPEONFORK) == 0);
+    CHECK(munmap(again, part) == 0);
+    CHECK(mmap(again, part, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) == again);
+    char *unseen = map(part), *moves = map(part), *grows = map(2 * part), *place = map(part), *kept = map(part);
+    CHECK(syscall(SYS_madvise, unseen, part, MADV_WIPEONFORK) == 0);
+    CHECK(madvise(moves, part, MADV_WIPEONFORK) == 0);
+    CHECK(madvise(grows, part, MADV_WIPEONFORK) == 0);
+    fill_all(again, part, 1);
+    fill_all(unseen, part, 2);
+    fill_all(moves, part, 3);
+    fill_all(grows, part, 4);
+    fill_all(kept, part, 5);
+    press(bytes / 2);
+    CHECK(mremap(moves, part, part, MREMAP_MAYMOVE | MREMAP_FIXED, place) == place);
+    CHECK(munmap(grows + part, part) == 0);
+    CHECK(mremap(grows, part, 2 * part, 0) == grows);
+    fill_all(grows + part, part, 6);
+    for (int round = 0; round < 4; round++) {
+        press(bytes / 2);
+        pid_t child = round % 2 ? bare_clone() : fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            sample(unseen, part, 0);
+            sample(place, part, 0);
+            sample(grows, 2 * part, 0);
+            sample(again, part, 1);
+            sample(kept, part, 5);
+            syscall(SYS_exit_group, 0);
+        }
+        wait_ok(child);
+    }
+    check_all(again, part, 1);
+    check_all(unseen, part, 2);
+    check_all(place, part, 3);
+    check_all(grows, part, 4);
+    check_all(grows + part, part, 6);
+    check_all(kept, part, 5);
+}
+
 // Many short children at once, each of which looks at a little.
 static void burst(size_t bytes) {
     size = bytes;
@@ -377,7 +428,7 @@ int main(int argc, char **argv) {
         {"storm", storm},         {"grandchildren", grandchildren}, {"generations", generations},
         {"orphan", orphan},       {"threads", threads},             {"spawn", spawn},
         {"raw-clone", raw_clone}, {"raw-clone-too-much", raw_clone_too_much}, {"raw-orphan", raw_orphan},       {"advice", advice},
-        {"burst", burst},         {"often", often},               {0, 0},
+        {"wiped", wiped},         {"burst", burst},         {"often", often},               {0, 0},
     };
     return run_case(tests, argc, argv);
 }

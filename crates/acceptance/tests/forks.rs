@@ -75,6 +75,16 @@ fn wipe_on_fork_and_dont_fork() {
     case("advice");
 }
 
+/// Whoever asked for it, wherever the memory is by now; and nothing is wiped that only lies where such memory was. Half of the children are
+/// bare clones, with room as in [`a_bare_clone`].
+#[test]
+fn wipe_on_fork_that_nobody_saw_and_that_moved() {
+    let outcome = job("wiped").within(80 * MIB);
+    job::report("wiped", &outcome);
+    job::check_swapped(&outcome, 100 * MIB);
+    assert_eq!(outcome.text(), "ok wiped\n", "{}", outcome.describe());
+}
+
 /// Each of them is known to its parent's pager as what it is: none is taken for a bare clone.
 #[test]
 fn short_forks_of_several_threads_at_once() {

@@ -12,7 +12,7 @@ use folioswap_pager::sys;
 use linux_raw_sys::errno::ENOMEM;
 use linux_raw_sys::general as raw;
 
-/// madvise(2): what a child will not inherit is remembered for the fork; what is to leave or to come back does so.
+/// madvise(2): what is to leave or to come back does so; what the program wants in huge pages is remembered.
 ///
 /// # Safety
 /// As madvise.
@@ -31,10 +31,6 @@ pub unsafe extern "C" fn madvise(start: *mut c_void, bytes: usize, advice: c_int
     if let Some(engine) = engine {
         let address = start as usize;
         match advice as u32 {
-            raw::MADV_DONTFORK | raw::MADV_WIPEONFORK if result.is_ok() => {
-                engine.not_inherited(address, bytes);
-            }
-            raw::MADV_DOFORK | raw::MADV_KEEPONFORK if result.is_ok() => engine.inherited(address, bytes),
             raw::MADV_HUGEPAGE if result.is_ok() => {
                 engine.advise_huge_pages(address, bytes, Advised::HugePages);
             }

@@ -118,7 +118,7 @@ fn each_folio_is_written_once() {
 }
 
 #[test]
-#[should_panic]
+#[should_panic(expected = "Concurrent write accesses to `UnsafeCell`")]
 fn an_evictor_that_does_not_wait_is_caught() {
     model(Comes::WithoutWaiting);
 }

@@ -172,7 +172,7 @@ fn recompressed_while_it_is_freed() {
 }
 
 #[test]
-#[should_panic]
+#[should_panic(expected = "freed twice")]
 fn wrong_exchanged_without_looking() {
     run(Exchange::WithoutLooking, Frees::Yes);
 }

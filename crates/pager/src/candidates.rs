@@ -1,5 +1,6 @@
 //! Which pages of a piece may leave the program now.
 
+use crate::due::Due;
 use crate::engine::Engine;
 use crate::isolate::{Pages, page_index};
 use crate::staging::{FOLIO, FOLIO_PAGES};
@@ -29,8 +30,10 @@ impl Candidates {
     }
 }
 
-/// A removal is trusted to have been carried out after this many epochs of the evictor (a second each).
+/// A removal is trusted to have been carried out after this many epochs of the evictor.
 const REMOVAL_EPOCHS: u32 = 3;
+/// The shortest that an epoch lasts.
+const EPOCH_NS: u64 = 1 << 30;
 
 pub(crate) fn is_carried_out(now: u32, removal: u32) -> bool {
     now.wrapping_sub(removal) >= REMOVAL_EPOCHS
@@ -66,6 +69,16 @@ pub(crate) enum WholeLook {
 }
 
 impl Engine {
+    /// Begins the next epoch of removals, if the present one has lasted long enough. Evictor, at each measurement.
+    ///
+    /// One at a time, however long nobody came here: what is given up while the evictor stands still (it waits for a device, or the whole
+    /// machine stood still) is of the epoch in which it came to a stand, and has all of its margin still before it.
+    pub(crate) fn pass_epoch(&self, due: &mut Due, now_ns: u64) {
+        if due.take(now_ns, EPOCH_NS) {
+            self.epoch.fetch_add(1, Relaxed);
+        }
+    }
+
     /// Which of the present pages of a piece may be taken now. The clock passes and cools hot ones (second chance).
     pub(crate) fn candidates(
         &self,
@@ -144,5 +157,33 @@ impl Engine {
             from = range.end;
         }
         pages
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_memory::{fill, map, watching_engine};
+
+    /// What the kernel is about to zap is present for a while under its `Removed`.
+    #[test]
+    fn what_was_given_up_while_the_evictor_stood_still_is_no_candidate_when_it_goes_on() {
+        let Some(engine) = watching_engine() else { return };
+        let piece = map(2 * FOLIO).next_multiple_of(FOLIO);
+        fill(piece);
+        let taken = || {
+            let block = engine.table.block(piece).expect("made by the removal");
+            engine.candidates(block, piece, Pages::MAX, Asks::Program).written
+        };
+        let (mut due, began) = (Due::at_once(), 7 << 40);
+        engine.pass_epoch(&mut due, began);
+        engine.remove_pages(piece, piece + FOLIO);
+        let resumed = began + 40 * EPOCH_NS;
+        for now in [resumed, resumed + 1, resumed + EPOCH_NS, resumed + 2 * EPOCH_NS - 1] {
+            engine.pass_epoch(&mut due, now);
+            assert_eq!(taken(), 0, "{} ms later", (now - resumed) / 1_000_000);
+        }
+        engine.pass_epoch(&mut due, resumed + 2 * EPOCH_NS);
+        assert_eq!(taken(), Pages::MAX);
     }
 }

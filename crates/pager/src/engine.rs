@@ -17,6 +17,7 @@ use crate::pagemap;
 use crate::placement::NO_CPU;
 use crate::pool::Pool;
 use crate::ranges::Ranges;
+use crate::raw_child::RawTables;
 use crate::requests::{Request, Requests};
 use crate::staging::Staging;
 use crate::sys;
@@ -114,8 +115,6 @@ pub struct Engine {
     /// Ranges of the program that must stay resident (thread control blocks, stacks). Under `kept_lock`, which only the
     /// pager threads take.
     pub(crate) kept: UnsafeCell<Ranges>,
-    /// Ranges that a child does not inherit (MADV_DONTFORK) or inherits empty (MADV_WIPEONFORK). Under `kept_lock`.
-    pub(crate) not_inherited: UnsafeCell<Ranges>,
     /// Ranges of which the program said that it wants huge pages, and that it wants none. Under `kept_lock`.
     pub(crate) huge_pages: UnsafeCell<Ranges>,
     pub(crate) no_huge_pages: UnsafeCell<Ranges>,
@@ -142,7 +141,7 @@ pub struct Engine {
     pub(crate) life: AtomicU32,
     /// 0 until memory is registered with userfaultfd for the first time.
     pub(crate) engaged: AtomicU32,
-    /// Seconds-like epoch for removals, advanced by the evictor.
+    /// Epoch of removals, a second long or longer; see [`Engine::pass_epoch`].
     pub(crate) epoch: AtomicU32,
     /// Wakes the evictor while the member's place in the segment is not known yet.
     pub(crate) segment: AtomicPtr<Segment>,
@@ -153,8 +152,8 @@ pub struct Engine {
     pub(crate) raw_children: AtomicU32,
     /// Bytes of the engine's own memory that may still be shared with the youngest of them.
     pub(crate) shared_with_raw_children: AtomicU64,
-    /// 1 once this process, or one that it was forked from, served a child that holds entries by a table of its own.
-    pub(crate) raw_forked: AtomicU32,
+    /// What they hold.
+    pub(crate) raw_tables: RawTables,
     /// Pages swapped out now.
     pub(crate) swapped_pages: AtomicU64,
     /// Pages in the program's memory that keep their stored copy ([`folioswap_core::page::PageState::Clean`]).
@@ -363,14 +362,6 @@ impl Engine {
     pub fn keep_resident(&self, start: usize, end: usize) {
         self.request(Request::KeepResident, start & !0xfff, end.next_multiple_of(4096));
     }
-    /// A child made by a fork will not find the contents of this range (MADV_DONTFORK, MADV_WIPEONFORK).
-    pub fn not_inherited(&self, start: usize, bytes: usize) {
-        self.request(Request::NotInherited, start, start + bytes.next_multiple_of(4096));
-    }
-    /// The opposite of [`Engine::not_inherited`].
-    pub fn inherited(&self, start: usize, bytes: usize) {
-        self.request(Request::Inherited, start, start + bytes.next_multiple_of(4096));
-    }
 
     pub(crate) fn request(&self, kind: Request, start: usize, end: usize) {
         if self.is_ours() {
@@ -384,14 +375,12 @@ impl Engine {
     pub(crate) fn apply_requests(&self) {
         let _guard = self.kept_lock.lock();
         // SAFETY: under their lock. A full set can only mean sixteen thousand stacks; then a stack may be swapped.
-        let (kept, not_inherited) = unsafe { (&mut *self.kept.get(), &mut *self.not_inherited.get()) };
+        let kept = unsafe { &mut *self.kept.get() };
         // SAFETY: as above.
         let (huge, single) = unsafe { (&mut *self.huge_pages.get(), &mut *self.no_huge_pages.get()) };
         self.requests.take(|kind, start, end| {
             let _ = match kind {
                 Request::KeepResident => kept.insert(start, end),
-                Request::NotInherited => not_inherited.insert(start, end),
-                Request::Inherited => not_inherited.remove(start, end),
                 Request::HugePages | Request::NoHugePages => {
                     self.huge_advised.store(1, Relaxed);
                     let (said, other) = if kind == Request::HugePages {

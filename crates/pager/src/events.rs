@@ -7,11 +7,16 @@ use crate::engine::Engine;
 use crate::freeing::Freeing;
 use crate::futex::{self, Sharing};
 use crate::handler::Handler;
+use crate::maps;
+use crate::ranges::Range;
 use crate::sys;
 use crate::uffd::{Event, Message, Userfault};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use folioswap_core::page::{PageState, PageWord};
 use folioswap_core::page_table::{BLOCK, BLOCK_PAGES, Block, PAGE};
+use rustix::fd::AsFd;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 
 /// How often the descriptor of a forked child is asked for again where there is no room for it, and after what time.
 const READ_ATTEMPTS: u32 = 200;
@@ -20,10 +25,16 @@ const READ_AGAIN_NS: u64 = 500_000;
 impl Handler {
     /// Reads messages without waiting; returns how many. Where a fork's descriptor finds no room, what can be done without makes it.
     pub(crate) fn read_some(&mut self, userfault: Userfault, messages: &mut [Message]) -> usize {
+        self.obtain(|| userfault.read(messages))
+    }
+
+    /// The answer to a question that takes a descriptor, and which no page can be served without: where there is no room for one, what can be
+    /// done without makes it; without an answer this process ends.
+    pub(crate) fn obtain<T>(&mut self, mut ask: impl FnMut() -> Result<T, Errno>) -> T {
         let mut attempts = 0;
         loop {
-            match userfault.read(messages) {
-                Ok(count) => return count,
+            match ask() {
+                Ok(answer) => return answer,
                 Err(_) if self.placement.spare_descriptor() || self.reads.give_up_ring() => {}
                 // The evictor, which has the same table, may have a file open just now; the event stays where it is.
                 Err(_) if attempts < READ_ATTEMPTS => {
@@ -36,6 +47,18 @@ impl Handler {
                 }
             }
         }
+    }
+
+    /// Calls `each` with what of this process a child made now does not find, or finds empty: as the kernel has it, since the advice may have come
+    /// by a system call that nobody saw, and holds for the mapping wherever it moves and however it grows. It may be called more
+    /// than once for a range.
+    pub(crate) fn for_not_inherited(&mut self, mut each: impl FnMut(Range)) {
+        let mut buffer = [0; 8192];
+        self.obtain(|| {
+            let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+            let file = rustix::fs::open(c"/proc/self/smaps", flags, Mode::empty())?;
+            maps::not_inherited(file.as_fd(), &mut buffer, &mut each)
+        });
     }
 
     /// Applies an event. Under the move lock, outside of a fork's window.
@@ -91,7 +114,7 @@ impl Engine {
         crate::raw_child::move_words(self, &self.table, from, to, bytes);
         // SAFETY: the set is used under the move lock, which our caller holds (or it is a child's only thread).
         let registered = unsafe { &mut *self.registered.get() };
-        let _ = registered.remove(from, from + bytes);
+        registered.forget(from, from + bytes);
         let _ = registered.insert(to, to + bytes);
     }
 
@@ -103,22 +126,33 @@ impl Engine {
         let mut address = start;
         while address < end {
             let pagemap = self.descriptors.pagemap.load(Relaxed);
-            let Ok(scan) = crate::pagemap::present(pagemap, address, end, &mut regions) else { break };
-            for region in &regions[..scan.regions] {
-                self.embedded.went((region.end - region.start) / PAGE as u64);
-                let mut block = region.start as usize & !(BLOCK - 1);
-                while block < region.end as usize {
-                    if self.table.block_or_insert(block, self.arena).is_none() {
-                        sys::kill_self();
+            match crate::pagemap::present(pagemap, address, end, &mut regions) {
+                Ok(scan) if scan.end > address => {
+                    for region in &regions[..scan.regions] {
+                        self.embedded.went((region.end - region.start) / PAGE as u64);
+                        self.make_blocks(region.start as usize, region.end as usize);
                     }
-                    block += BLOCK;
+                    address = scan.end;
+                }
+                // The kernel does not say (it had no memory for the answer): all of these 2 MiB may be present.
+                _ => {
+                    self.make_blocks(address, address + 1);
+                    address = (address & !(BLOCK - 1)) + BLOCK;
                 }
             }
-            address = if scan.end > address { scan.end } else { end };
         }
         self.table.for_blocks(start, end, |base, block| {
             self.remove_in_block(block, pages_within(base, start, end), |word| word.remove(epoch));
         });
+    }
+
+    /// Has words made for all of the range. Without memory for them nothing of it would be safe: then this process ends.
+    fn make_blocks(&self, start: usize, end: usize) {
+        for block in (start & !(BLOCK - 1)..end).step_by(BLOCK) {
+            if self.table.block_or_insert(block, self.arena).is_none() {
+                sys::kill_self();
+            }
+        }
     }
 
     /// The range is no longer mapped.
@@ -133,12 +167,11 @@ impl Engine {
         });
         // SAFETY: the set is used under the move lock, which our caller holds.
         let registered = unsafe { &mut *self.registered.get() };
-        let _ = registered.remove(start, end);
+        registered.forget(start, end);
         let _guard = self.kept_lock.lock();
+        // A full set keeps all of the range: what is mapped there later stays resident, and so do the stacks around it.
         // SAFETY: under its lock.
         let _ = unsafe { &mut *self.kept.get() }.remove(start, end);
-        // SAFETY: under its lock.
-        let _ = unsafe { &mut *self.not_inherited.get() }.remove(start, end);
         if self.huge_advised.load(Relaxed) != 0 {
             // SAFETY: under its lock.
             let _ = unsafe { &mut *self.huge_pages.get() }.remove(start, end);
@@ -177,5 +210,43 @@ impl Engine {
                 break;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ranges::RANGES_MAX;
+    use crate::test_memory::engine;
+
+    const PROGRAM: usize = 0x7000_0000_0000;
+
+    /// Without a table there would be nothing that keeps the evictor from what the kernel is about to zap.
+    #[test]
+    fn what_is_given_up_is_marked_although_the_kernel_does_not_say_what_is_there() {
+        // This one has no pagemap to ask.
+        let engine = engine();
+        let (start, end) = (PROGRAM + 3 * PAGE, PROGRAM + 2 * BLOCK + 5 * PAGE);
+        engine.remove_pages(start, end);
+        for address in (PROGRAM..PROGRAM + 3 * BLOCK).step_by(PAGE) {
+            let word = engine.table.block(address).map(|block| block.word(address / PAGE % BLOCK_PAGES));
+            let is_marked = word.is_some_and(|word| matches!(word.state(), PageState::Removed { .. }));
+            assert_eq!(is_marked, (start..end).contains(&address), "{address:#x}");
+        }
+    }
+
+    #[test]
+    fn an_unmapping_that_finds_no_room_in_the_set_unprotects_nobodys_stack() {
+        let engine = engine();
+        // SAFETY: nobody else uses them.
+        let (kept, registered) = unsafe { (&mut *engine.kept.get(), &mut *engine.registered.get()) };
+        for number in 0..RANGES_MAX {
+            let start = PROGRAM + number * 4 * PAGE;
+            kept.insert(start, start + 3 * PAGE).unwrap();
+            registered.insert(start, start + 3 * PAGE).unwrap();
+        }
+        engine.unmap_pages(PROGRAM + PAGE, PROGRAM + 2 * PAGE);
+        assert!(kept.covers(PROGRAM, PROGRAM + PAGE) && kept.covers(PROGRAM + 2 * PAGE, PROGRAM + 3 * PAGE));
+        assert!(!registered.covers(PROGRAM + PAGE, PROGRAM + 2 * PAGE), "it would never be registered again");
     }
 }

@@ -78,6 +78,7 @@ pub(crate) struct Evictor {
     /// Until when the program counts as growing.
     pub(crate) growing_until_ns: u64,
     pub(crate) slow_due: Due,
+    pub(crate) epoch_due: Due,
     pub(crate) shmem: u64,
     /// Shared and file memory when shared memory was measured last.
     pub(crate) shared_seen: u64,
@@ -185,6 +186,7 @@ impl Evictor {
             scans_in_vain: 0,
             growing_until_ns: 0,
             slow_due: Due::at_once(),
+            epoch_due: Due::at_once(),
             shmem: 0,
             shared_seen: 0,
             announced: Announced::default(),

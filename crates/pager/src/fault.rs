@@ -226,13 +226,13 @@ impl Handler {
         }
         for page in 0..FOLIO_PAGES {
             if let Some(why) = failed[page]
-                && claimed[page].take().is_some()
+                && let Some(from) = claimed[page].take()
             {
-                unclaim(block, first + page);
                 if first + page == index {
                     self.unclaim_all(block, first, &claimed);
-                    return self.poison(block, address, why);
+                    return self.poison(block, address, from, why);
                 }
+                unclaim(block, first + page);
             }
         }
         let slot = match claimed[index - first] {
@@ -471,29 +471,25 @@ impl Handler {
         }
     }
 
-    /// The page's bytes are lost: who touches it gets SIGBUS, and nobody else is harmed. False: not now, an event waits.
-    fn poison(&mut self, block: &Block, address: usize, why: ReadError) -> bool {
-        let engine = self.engine;
+    /// The bytes of this page, which is claimed, are lost: who touches it gets SIGBUS, and nobody else is harmed. False: not now, an event waits.
+    fn poison(&mut self, block: &Block, address: usize, from: PageState, why: ReadError) -> bool {
+        let (engine, index) = (self.engine, page_index(address));
         match engine.userfault().poison(address) {
-            Err(Errno::AGAIN | Errno::NOMEM) => {
-                self.read_messages();
-                return false;
+            Err(errno) => {
+                unclaim(block, index);
+                if matches!(errno, Errno::AGAIN | Errno::NOMEM) {
+                    self.read_messages();
+                    return false;
+                }
+                // Something stands there, or the mapping is gone: let the thread look for itself.
             }
-            // Something stands there, or the mapping is gone: let the thread look for itself.
-            Err(_) => {}
             Ok(()) => {
-                let index = page_index(address);
-                let word = block.word(index);
-                let mut lost = Lost::Missing;
-                if let PageState::Stored(entry) = word.state() {
-                    lost = engine.why_lost(entry, why);
-                }
-                if let PageState::Stored(entry) = word.state()
-                    && block.replace(index, word, PageWord::PRESENT).is_ok()
-                {
-                    engine.space.put(entry, 1);
-                    engine.note_returned(1);
-                }
+                let (PageState::Leaving(entry) | PageState::Stored(entry)) = from else {
+                    unreachable!("nothing else is claimed")
+                };
+                // Before it is given up, by us or by the evictor, which waits for its word.
+                let lost = engine.why_lost(entry, why);
+                self.give_up_copy(&mut Freeing::new(engine), block, (index, from), Heat::Cold);
                 engine.tell_poisoned(address, lost);
             }
         }

@@ -126,7 +126,6 @@ pub(crate) unsafe extern "C" fn run(argument: usize) -> ! {
     let Some(buffers) = buffers else { leave(engine, Errno::NOMEM) };
     let mut handler = Handler::new(engine, buffers);
     if engine.fork.inherited_token() != 0 {
-        engine.raw_children.store(0, Relaxed);
         handler.apply_inherited();
         // Whoever waits for a fault that the parent read but did not serve looks again.
         engine.userfault().wake(0x1000, (1 << 47) - 0x2000);

@@ -53,8 +53,8 @@ impl Evictor {
                 (self.shmem, self.shared_seen) = (shmem, self.size.shared);
             }
         }
+        engine.pass_epoch(&mut self.epoch_due, now);
         if slow {
-            engine.epoch.store((now >> 30) as u32, Relaxed);
             // SAFETY: the evictor alone uses the ring outside of the write-back lock's sections.
             let staging = unsafe { &*engine.staging.get() };
             engine.publish_gauges(self.size, staging.occupied() * FOLIO as u64);

@@ -141,8 +141,8 @@ impl Engine {
     /// What was registered as one range had a hole just then, which is mapped by now: the next look at the mappings finds it.
     /// Under the move lock.
     fn not_registered(&self, start: usize, bytes: usize) {
-        // SAFETY: the set is used under the move lock. A full set keeps the range, and is asked again.
-        let _ = unsafe { &mut *self.registered.get() }.remove(start, start + bytes);
+        // SAFETY: the set is used under the move lock.
+        unsafe { &mut *self.registered.get() }.forget(start, start + bytes);
         self.scan_wanted.store(1, Release);
     }
 }

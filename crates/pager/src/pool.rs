@@ -261,7 +261,7 @@ fn clear(taken: Taken) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_memory::{map, moving_engine};
+    use crate::test_memory::{map, moving_engine, skip_without_huge_page};
 
     const LIMIT: u64 = 1 << 30;
 
@@ -285,7 +285,7 @@ mod tests {
         assert_eq!(engine.take_whole(For::FirstTouch), None, "there was no room");
         engine.prepare_whole(BLOCK as u64);
         let Some(first) = engine.take_whole(For::FirstTouch) else {
-            std::eprintln!("skipped: the system has no huge page now");
+            skip_without_huge_page();
             return;
         };
         assert!(holds(first.address, 0));

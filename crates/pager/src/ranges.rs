@@ -70,7 +70,7 @@ impl Ranges {
     /// Takes `start..end` out. A hole in the middle of a range makes two of one.
     ///
     /// # Errors
-    /// [`Full`] when the hole finds no room; the whole range around it is then taken out.
+    /// [`Full`] when the hole finds no room: nothing is taken out.
     pub fn remove(&mut self, start: usize, end: usize) -> Result<(), Full> {
         let first = self.first_ending_above(start);
         let last = self.as_slice().partition_point(|range| range.start < end);
@@ -88,9 +88,17 @@ impl Ranges {
                 count += 1;
             }
         }
-        self.splice(first, last, &rest[..count]).inspect_err(|_| {
-            let _ = self.splice(first, last, &[]);
-        })
+        self.splice(first, last, &rest[..count])
+    }
+
+    /// Takes `start..end` out. When the hole finds no room, the whole range around it is taken out: for a set of what is known to be so, of which
+    /// less may be known, but never more.
+    pub fn forget(&mut self, start: usize, end: usize) {
+        if self.remove(start, end).is_err()
+            && let Some(around) = self.next(start)
+        {
+            let _ = self.remove(around.start, around.end);
+        }
     }
 
     /// Empties it.
@@ -113,6 +121,19 @@ impl Ranges {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_full_set_changes_only_where_it_says_so() {
+        let mut set = empty();
+        (0..RANGES_MAX).for_each(|number| set.insert(number * 10, number * 10 + 5).unwrap());
+        let before: Vec<Range> = set.as_slice().to_vec();
+        assert_eq!((set.remove(12, 13), set.insert(7, 8)), (Err(Full), Err(Full)));
+        assert_eq!(set.as_slice(), before);
+        set.forget(12, 13);
+        assert_eq!((set.as_slice().len(), set.covers(10, 12)), (RANGES_MAX - 1, false));
+        set.forget(22, 23);
+        assert!(set.covers(20, 22) && set.covers(23, 25) && !set.covers(22, 23));
+    }
     use std::boxed::Box;
     use std::collections::BTreeSet;
     use std::vec::Vec;

@@ -5,6 +5,7 @@
 //! is served through the userfaultfd that came with the event, until it execs or ends. If the parent ends first, the
 //! supervisor, which holds a duplicate of that descriptor, ends the child at its first fault.
 
+use crate::arena::Arena;
 use crate::due::Due;
 use crate::engine::Engine;
 use crate::events::pages_within;
@@ -15,7 +16,7 @@ use crate::isolate::page_index;
 use crate::link;
 use crate::sys;
 use crate::uffd::{Access, Event, Message, Stopped, Userfault};
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use folioswap_core::page::{PageState, PageWord};
 use folioswap_core::page_table::{BLOCK, PAGE, PageTable};
 use folioswap_core::reclaim::watermarks::Watermarks;
@@ -30,14 +31,41 @@ const PROBE_NS: u64 = 500_000_000;
 /// So long a child's faults wait for memory, short of the brink.
 const PATIENCE_NS: u64 = 20_000_000;
 
+#[derive(Clone, Copy)]
 struct RawChild {
     userfault: Userfault,
-    table: PageTable,
+    table: &'static PageTable,
+}
+
+/// The tables of such children, by their place: of nobody, with nothing stored in it, when the child is gone. They stay for the next child, and
+/// are the engine's, so that a forked child finds what it has inherited of them. All-zero: none was made.
+#[repr(C)]
+pub(crate) struct RawTables([AtomicUsize; CHILDREN_MAX]);
+
+impl RawTables {
+    /// The table with this number, made if there is none. `None` without memory.
+    fn table(&self, arena: &Arena, number: usize) -> Option<&'static PageTable> {
+        let place = &self.0[number];
+        let is_new = place.load(Relaxed) == 0;
+        let table = arena.room::<PageTable>(place)?;
+        // SAFETY: memory of the arena's for a table, there for ever; if it is new, nobody else knows of it.
+        unsafe {
+            if is_new {
+                table.write(PageTable::new());
+            }
+            Some(table.as_ref())
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &'static PageTable> {
+        // SAFETY: as above.
+        self.0.iter().filter_map(|place| unsafe { (place.load(Relaxed) as *const PageTable).as_ref() })
+    }
 }
 
 /// The children that this process serves.
 pub(crate) struct RawChildren {
-    children: [Option<&'static mut RawChild>; CHILDREN_MAX],
+    children: [Option<RawChild>; CHILDREN_MAX],
     waiting: [i32; CHILDREN_MAX],
     waiting_count: usize,
     probe_due: Due,
@@ -130,27 +158,37 @@ impl Handler {
         engine.protect_in_child(Userfault(descriptor));
         engine.fork.set_shared(Shared::Unprotected);
         self.write_back_range(0, 1 << 47);
-        self.adopt(&engine.table, descriptor);
+        let (place, table) = self.table_of_child();
+        self.adopt(place, table, descriptor);
         engine.space.file_space().share_all();
         engine.figures().add(Counter::RawForks, 1);
-        engine.raw_forked.store(1, Relaxed);
         engine.fork.gain_relative(engine);
     }
 
-    /// Serves one more child, which inherits what `parent` says is stored.
-    fn adopt(&mut self, parent: &PageTable, descriptor: i32) {
+    /// A place for one more child, and its table, which is empty.
+    fn next_place(&self) -> (usize, &'static PageTable) {
         let engine = self.engine;
-        let table = PageTable::new();
-        let copied = copy_table(engine, parent, &table);
-        let place = self.raw_children.children.iter_mut().find(|place| place.is_none());
-        let memory = engine.arena.own_mapping(size_of::<RawChild>());
-        let (true, Some(place), Some(memory)) = (copied, place, memory) else { sys::kill_self() };
-        // SAFETY: fresh memory of the right size, for ever.
-        *place = Some(unsafe {
-            let memory = memory.cast::<RawChild>();
-            memory.write(RawChild { userfault: Userfault(descriptor), table });
-            &mut *memory.as_ptr()
-        });
+        let place = self.raw_children.children.iter().position(Option::is_none);
+        let table = place.and_then(|place| Some((place, engine.raw_tables.table(engine.arena, place)?)));
+        // Without one the child would read zeroes.
+        table.unwrap_or_else(|| sys::kill_self())
+    }
+
+    /// What a child that this process makes by a bare clone(2) finds stored, and the child's place.
+    fn table_of_child(&mut self) -> (usize, &'static PageTable) {
+        let engine = self.engine;
+        let (place, table) = self.next_place();
+        copy_table(engine, &engine.table, table);
+        // Its thread stands in clone(2) until the event is read: what the mappings say now they said then, unless another thread, which knows
+        // nothing of the moment of that call, has just changed it.
+        self.for_not_inherited(|range| drop_table(engine, table, range.start, range.end));
+        (place, table)
+    }
+
+    /// Serves one more child, which inherits what its table says is stored.
+    fn adopt(&mut self, place: usize, table: &'static PageTable, descriptor: i32) {
+        let engine = self.engine;
+        self.raw_children.children[place] = Some(RawChild { userfault: Userfault(descriptor), table });
         self.raw_children.unfound.begin(engine);
         if engine.raw_children.fetch_add(1, Relaxed) == 0 {
             self.raw_children.unfound.clear(engine);
@@ -190,23 +228,22 @@ impl Handler {
         }
         let probe = self.raw_children.probe_due.take(now, PROBE_NS);
         for index in 0..CHILDREN_MAX {
-            let Some(child) = self.raw_children.children[index].take() else { continue };
+            let Some(RawChild { userfault, table }) = self.raw_children.children[index] else { continue };
             if has_room {
-                self.serve_raw_child(child);
+                self.serve_raw_child(RawChild { userfault, table });
             }
-            if probe && child.userfault.is_gone() {
-                drop_table(self.engine, &child.table, 0, 1 << 47);
-                sys::close_range(child.userfault.0 as u32, child.userfault.0 as u32);
+            if probe && userfault.is_gone() {
+                drop_table(self.engine, table, 0, 1 << 47);
+                self.raw_children.children[index] = None;
+                sys::close_range(userfault.0 as u32, userfault.0 as u32);
                 if self.engine.raw_children.fetch_sub(1, Relaxed) == 1 {
                     self.raw_children.unfound.clear(self.engine);
                 }
-            } else {
-                self.raw_children.children[index] = Some(child);
             }
         }
     }
 
-    fn serve_raw_child(&mut self, child: &mut RawChild) {
+    fn serve_raw_child(&mut self, child: RawChild) {
         let engine = self.engine;
         let mut messages = [Message::EMPTY; 16];
         let count = self.read_some(child.userfault, &mut messages);
@@ -214,12 +251,17 @@ impl Handler {
         for message in &messages[..count] {
             match message.event() {
                 Event::Remove { start, end } | Event::Unmap { start, end } => {
-                    drop_table(engine, &child.table, start, end)
+                    drop_table(engine, child.table, start, end)
                 }
                 Event::Remap { from, to, bytes } => {
-                    move_words(engine, &child.table, from, to, bytes);
+                    move_words(engine, child.table, from, to, bytes);
                 }
-                Event::Fork { child: descriptor } => self.adopt(&child.table, descriptor),
+                // What such a child has advised by itself is not known here: its own children are taken to inherit all.
+                Event::Fork { child: descriptor } => {
+                    let (place, table) = self.next_place();
+                    copy_table(engine, child.table, table);
+                    self.adopt(place, table, descriptor);
+                }
                 Event::Fault { .. } | Event::Unknown => {}
             }
         }
@@ -230,7 +272,7 @@ impl Handler {
         }
     }
 
-    fn serve_child_fault(&mut self, child: &mut RawChild, address: usize, access: Access) {
+    fn serve_child_fault(&mut self, child: RawChild, address: usize, access: Access) {
         let engine = self.engine;
         if access == Access::WriteProtected {
             // It inherited the protection of what is clean here. Nothing is ever taken out of it, so nothing depends on it.
@@ -292,9 +334,17 @@ impl Handler {
     }
 }
 
-/// Copies every stored page's word, holding its entry once more. Clean pages are present in the child: it needs no copy.
-fn copy_table(engine: &Engine, from: &PageTable, to: &PageTable) -> bool {
-    let mut complete = true;
+impl Engine {
+    /// In a forked child: the bare clones' children that its parent serves are none of its own. It gives up what it has inherited of their tables,
+    /// each word of which holds an entry of its copy of the engine.
+    pub(crate) fn forget_raw_children(&self) {
+        self.raw_tables.iter().for_each(|table| drop_table(self, table, 0, 1 << 47));
+        self.raw_children.store(0, Relaxed);
+    }
+}
+
+/// Copies every stored page's word, each of which holds its entry once more. Clean pages are present in the child: it needs none.
+fn copy_table(engine: &Engine, from: &PageTable, to: &PageTable) {
     from.for_blocks(0, 1 << 47, |base, block| {
         for index in 0..BLOCK / PAGE {
             let word = block.word(index);
@@ -302,12 +352,12 @@ fn copy_table(engine: &Engine, from: &PageTable, to: &PageTable) -> bool {
                 let held = engine.space.duplicate(entry).is_ok();
                 match to.block_or_insert(base, engine.arena).filter(|_| held) {
                     Some(copy) => copy.set(index, word),
-                    None => complete = false,
+                    // No memory: what the child does not find it would read as zeroes.
+                    None => sys::kill_self(),
                 }
             }
         }
     });
-    complete
 }
 
 /// Gives up the entries of a child's range.
@@ -339,4 +389,109 @@ pub(crate) fn move_words(engine: &Engine, table: &PageTable, from: usize, to: us
             }
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fault::Buffers;
+    use crate::test_memory::{map, store_page, watching_engine};
+    use rustix::mm::{Advice, MremapFlags, madvise, mremap_fixed};
+    use std::os::fd::AsRawFd;
+    use std::os::unix::net::UnixDatagram;
+    use std::vec::Vec;
+
+    const PAGES: usize = 8;
+
+    /// Memory of the program whose pages are all stored, which nothing of ours was told about.
+    fn stored(engine: &'static Engine) -> usize {
+        let start = map(PAGES * PAGE);
+        engine.register_pieces(start, start + PAGES * PAGE);
+        for page in 0..PAGES {
+            store_page(engine, start + page * PAGE, &[page as u8 + 1; PAGE]);
+        }
+        start
+    }
+
+    fn advise(start: usize, pages: usize, advice: Advice) {
+        // SAFETY: mapped by the test; nothing of it is changed for this process.
+        unsafe { madvise(start as *mut _, pages * PAGE, advice) }.unwrap();
+    }
+
+    /// Which pages from `start` on such a table says are stored.
+    fn stored_pages(table: &PageTable, start: usize) -> Vec<usize> {
+        let is_stored = |&page: &usize| {
+            let address = start + page * PAGE;
+            let block = table.block(address);
+            matches!(block.map(|block| block.word(page_index(address)).state()), Some(PageState::Stored(_)))
+        };
+        (0..PAGES).filter(is_stored).collect()
+    }
+
+    /// The advice is not seen: it is asked for by a system call, holds where the mapping has moved, and not for what is mapped in its place.
+    #[test]
+    fn what_a_child_does_not_inherit_is_not_served_to_it() {
+        let Some(engine) = watching_engine() else { return };
+        let mut handler = Handler::new(engine, Buffers::of(engine).unwrap());
+        let [kept, wiped, absent, in_part, moved, renewed] = [(); 6].map(|()| stored(engine));
+        advise(wiped, PAGES, Advice::LinuxWipeOnFork);
+        advise(absent, PAGES, Advice::LinuxDontFork);
+        advise(in_part + 2 * PAGE, 3, Advice::LinuxWipeOnFork);
+        advise(moved, PAGES, Advice::LinuxWipeOnFork);
+        advise(renewed, PAGES, Advice::LinuxWipeOnFork);
+        advise(renewed, PAGES, Advice::LinuxKeepOnFork);
+        let place = map(PAGES * PAGE);
+        // SAFETY: both are the test's. What moves was never present; the place is replaced by it.
+        unsafe {
+            engine.userfault().unregister(moved, PAGES * PAGE).unwrap();
+            let flags = MremapFlags::MAYMOVE;
+            mremap_fixed(moved as *mut _, PAGES * PAGE, PAGES * PAGE, flags, place as *mut _)
+        }
+        .unwrap();
+        engine.move_words(moved, place, PAGES * PAGE);
+        let all: Vec<usize> = (0..PAGES).collect();
+        let in_use = engine.space.slots().stats().inuse;
+        let (_, table) = handler.table_of_child();
+        assert_eq!(stored_pages(table, kept), all);
+        assert_eq!(stored_pages(table, renewed), all, "the advice was taken back");
+        assert_eq!(stored_pages(table, in_part), [0, 1, 5, 6, 7]);
+        for (start, name) in [(wiped, "wiped"), (absent, "absent"), (moved, "moved"), (place, "moved to")] {
+            assert_eq!(stored_pages(table, start), [0; 0], "{name}");
+        }
+        assert_eq!(stored_pages(&engine.table, place), all, "they are this process's");
+        drop_table(engine, table, 0, 1 << 47);
+        assert_eq!(engine.space.slots().stats().inuse, in_use);
+        // As in a child that the C library forked: of this process's own words.
+        handler.for_not_inherited(|range| engine.remove_pages(range.start, range.end));
+        assert_eq!(stored_pages(&engine.table, kept), all);
+        assert_eq!(stored_pages(&engine.table, in_part), [0, 1, 5, 6, 7]);
+        for start in [wiped, absent, place] {
+            assert_eq!(stored_pages(&engine.table, start), [0; 0]);
+        }
+    }
+
+    /// What a forked child inherits of its parent's bare clones' tables holds entries that nobody would ever give up.
+    #[test]
+    fn a_forked_child_holds_nothing_for_its_parents_bare_clones() {
+        let Some(engine) = watching_engine() else { return };
+        let mut parent = Handler::new(engine, Buffers::of(engine).unwrap());
+        let start = stored(engine);
+        let (control, _supervisor) = UnixDatagram::pair().unwrap();
+        engine.descriptors.control.store(control.as_raw_fd(), Relaxed);
+        for _ in 0..2 {
+            let (place, table) = parent.table_of_child();
+            parent.adopt(place, table, engine.userfault().0);
+            assert_eq!(stored_pages(table, start).len(), PAGES);
+        }
+        engine.note_gone(PAGES as u64);
+        assert_eq!(engine.validate(), Ok(PAGES as u64), "with two bare clones");
+        engine.unmap_pages(start, start + PAGE);
+        assert_eq!(engine.space.slots().stats().inuse, PAGES as u64, "they hold it still");
+        // From here on as in a forked child: with a handler of its own.
+        engine.forget_raw_children();
+        assert_eq!(engine.validate(), Ok(PAGES as u64 - 1));
+        let mut handler = Handler::new(engine, Buffers::of(engine).unwrap());
+        let (place, table) = handler.table_of_child();
+        assert_eq!((place, stored_pages(table, start)), (0, (1..PAGES).collect()), "a table is used again");
+    }
 }

@@ -170,7 +170,7 @@ mod tests {
             let slot = self.slot(page);
             self.reads.read_around(self.engine, self.block, PROGRAM + page * PAGE, slot, found);
             if !self.reads.has_means() {
-                std::eprintln!("skipped: io_uring is not allowed");
+                test_memory::skip("io_uring is not allowed");
                 return false;
             }
             self.wait();

@@ -340,7 +340,7 @@ mod tests {
     fn begin(reads: &mut Reads, engine: &Engine, first: u64, count: usize) -> bool {
         let begun = reads.begin(engine, slot(first), count, engine.stale_copies.load(Relaxed));
         if matches!(reads.means, Means::None) {
-            std::eprintln!("skipped: io_uring is not allowed");
+            test_memory::skip("io_uring is not allowed");
         }
         begun
     }

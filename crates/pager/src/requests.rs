@@ -15,14 +15,10 @@ const PLACES: usize = 128;
 pub enum Request {
     /// The range stays resident.
     KeepResident = 1,
-    /// A forked child does not find the range's contents.
-    NotInherited = 2,
-    /// A forked child finds them again.
-    Inherited = 3,
     /// The program wants huge pages there.
-    HugePages = 4,
+    HugePages = 2,
     /// It wants none there.
-    NoHugePages = 5,
+    NoHugePages = 3,
 }
 
 #[repr(C)]
@@ -57,10 +53,8 @@ impl Requests {
         for place in &self.0 {
             let request = match place.state.load(Acquire) {
                 1 => Request::KeepResident,
-                2 => Request::NotInherited,
-                3 => Request::Inherited,
-                4 => Request::HugePages,
-                5 => Request::NoHugePages,
+                2 => Request::HugePages,
+                3 => Request::NoHugePages,
                 _ => continue,
             };
             each(request, place.start.load(Relaxed), place.end.load(Relaxed));

@@ -16,6 +16,7 @@ use folioswap_slots::{DeviceId, FolioId, Order, SwapEntry};
 use rustix::fs::{Mode, OFlags};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 use std::alloc::{Layout, alloc_zeroed};
+use std::io::Write;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 
 impl Candidates {
@@ -41,9 +42,25 @@ pub(crate) fn map_at(hole: usize, bytes: usize) -> usize {
     map_with(hole, bytes, MapFlags::FIXED_NOREPLACE)
 }
 
-/// `None` where it is not allowed, as `folioswap doctor` tells.
+/// The calling test cannot be made here, and ends: counted by `scripts/test.sh`, as skipped instead of passed, from the file that
+/// `$FOLIOSWAP_SKIP_FILE` names. Once for each test.
+pub(crate) fn skip(reason: &str) {
+    std::println!("SKIP: {reason}");
+    let Some(path) = std::env::var_os("FOLIOSWAP_SKIP_FILE") else { return };
+    let thread = std::thread::current();
+    let line = std::format!("SKIP {}: {reason}\n", thread.name().unwrap_or("?"));
+    let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
+    file.and_then(|mut file| file.write_all(line.as_bytes())).expect("FOLIOSWAP_SKIP_FILE is written to");
+}
+
+/// The same for the want of a huge page.
+pub(crate) fn skip_without_huge_page() {
+    skip("the system has no huge page now");
+}
+
+/// `None` where it is not allowed, as `folioswap doctor` tells; then the test is skipped.
 pub(crate) fn userfault() -> Option<Userfault> {
-    Userfault::open().inspect_err(|why| std::eprintln!("skipped: userfaultfd: {why}")).ok()
+    Userfault::open().inspect_err(|why| skip(&std::format!("userfaultfd: {why}"))).ok()
 }
 
 /// An engine with a segment of its own, a member of no group.
@@ -59,6 +76,11 @@ pub(crate) fn engine() -> &'static Engine {
 /// An engine with a file as its first device, whose pages are filled with their number and one.
 pub(crate) fn engine_with_file(slots: u64) -> (&'static Engine, OwnedFd) {
     let engine = engine();
+    (engine, attach_file(engine, slots))
+}
+
+/// Such a file, as the first device of an engine.
+pub(crate) fn attach_file(engine: &Engine, slots: u64) -> OwnedFd {
     let file = rustix::fs::memfd_create("reads", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
     for number in 0..slots {
         rustix::io::pwrite(&file, &[number as u8 + 1; PAGE], number * PAGE as u64).unwrap();
@@ -66,7 +88,7 @@ pub(crate) fn engine_with_file(slots: u64) -> (&'static Engine, OwnedFd) {
     let (kind, io) = (DeviceKind::File, DeviceIo::Asynchronous);
     let description = DeviceDescription { kind, priority: 0, io, first_cluster: 0, clusters: 4 };
     engine.space.shared_devices().set(DeviceId::new(0).unwrap(), description, file.as_raw_fd());
-    (engine, file)
+    file
 }
 
 /// Leaves a page of the program in the compressed store, as the evictor and the write-back do.

@@ -104,7 +104,7 @@ impl Engine {
         if said != tally.clean {
             return Err((Invariant::CleanPages, said));
         }
-        if self.raw_forked.load(Relaxed) != 0 {
+        if self.raw_children.load(Relaxed) != 0 {
             return Ok(report.inuse);
         }
         let named = tally.out + tally.clean + tally.taken_back;
@@ -129,7 +129,7 @@ impl Engine {
     }
 
     fn validate_word(&self, address: usize, state: PageState, tally: &mut Tally) -> Result<(), Violation> {
-        let alone = self.raw_forked.load(Relaxed) == 0;
+        let alone = self.raw_children.load(Relaxed) == 0;
         let held_once = |count: u64| if alone { count == 1 } else { count >= 1 };
         match state {
             PageState::Present(_) | PageState::Removed { .. } => return Ok(()),

@@ -16,7 +16,8 @@ pub fn has(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).any(|place| place.join(program).exists());
     if !found {
-        let skipped = format!("skipped: {program} is not installed");
+        let skipped =
+            format!("SKIP {}: {program} is not installed", std::thread::current().name().unwrap_or("?"));
         eprintln!("{skipped}");
         if let Some(file) = std::env::var_os("FOLIOSWAP_SKIP_FILE") {
             use std::io::Write;

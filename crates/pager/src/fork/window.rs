@@ -32,15 +32,12 @@ impl Handler {
     pub(crate) fn apply_inherited(&mut self) {
         let engine = self.engine;
         engine.space.file_space().share_all();
+        engine.forget_raw_children();
         let _moves_wait = engine.move_lock.lock();
         self.process_log();
         engine.apply_requests();
-        for index in 0.. {
-            // SAFETY: no other thread of ours exists yet.
-            let range = unsafe { &*engine.not_inherited.get() }.as_slice().get(index).copied();
-            let Some(range) = range else { break };
-            engine.remove_pages(range.start, range.end);
-        }
+        // What was not inherited at all (`dc`) is in nobody's list, and falls to the next step.
+        self.for_not_inherited(|range| engine.remove_pages(range.start, range.end));
         engine.adopt_mappings();
     }
 

@@ -7,7 +7,7 @@ use crate::fault::Buffers;
 use crate::handler::{Fault, Turn};
 use crate::row::Row;
 use crate::staging::{FOLIO, FOLIO_PAGES, WHOLE_PLACES};
-use crate::test_memory::{map, moving_engine, word_at};
+use crate::test_memory::{map, moving_engine, skip_without_huge_page, word_at};
 use crate::write_back::Tier;
 use folioswap_devices::Scratch;
 use folioswap_devices::zstd::Decoder;
@@ -55,7 +55,7 @@ fn is_huge(engine: &Engine, start: usize) -> bool {
 fn take_out(engine: &Engine, start: usize) -> bool {
     write_words(start);
     if !is_huge(engine, start) {
-        std::eprintln!("skipped: the system has no huge page now");
+        skip_without_huge_page();
         return false;
     }
     engine.register_pieces(start - BLOCK, start + 2 * BLOCK);
@@ -84,7 +84,7 @@ fn a_first_touch_gets_a_huge_page_of_zeroes() {
     engine.register_pieces(start - BLOCK, start + 2 * BLOCK);
     let came = handler.first_touch_whole(block(engine, start), start);
     if came == Whole::Refused && engine.take_whole(For::FirstTouch).is_none() {
-        std::eprintln!("skipped: the system has no huge page now");
+        skip_without_huge_page();
         return;
     }
     assert_eq!(came, Whole::Done);
@@ -212,7 +212,7 @@ fn what_goes_back_while_it_is_written_back_is_where_its_words_say() {
         engine.table.block_or_insert(start, engine.arena).unwrap();
         write_words(start);
         if !is_huge(engine, start) {
-            std::eprintln!("skipped: the system has no huge page now");
+            skip_without_huge_page();
             return;
         }
         engine.register_pieces(start - BLOCK, start + 2 * BLOCK);
