@@ -1,7 +1,7 @@
 //! The shared devices whose slots lie in clusters (`file`, `ram`, `nbd`), by cluster number: which one a slot is on, and its descriptor.
 
 use crate::file_space::CLUSTER_SLOTS;
-use crate::swap_link::{LinkDevice, Links, OpenDevice};
+use crate::swap_link::{LinkDevice, Links, OpenDevice, Silence, silence_of};
 use core::sync::atomic::{
     AtomicI32, AtomicU32,
     Ordering::{Acquire, Relaxed, Release},
@@ -54,15 +54,6 @@ impl SharedDevice {
     fn is_link(&self) -> bool {
         self.kind.load(Relaxed) == DeviceKind::Nbd as u32
     }
-}
-
-/// Why a server's answer to a write is not known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Silence {
-    /// It was not asked, or is not the one any more that has the slots: what it does there matters to nobody.
-    NotAsked,
-    /// It was asked, and may do it at any time.
-    MayBeDone,
 }
 
 /// All of them. Set when the process joins its group, and anew in a forked child, whose descriptors are others.
@@ -149,11 +140,7 @@ impl SharedDevices {
     /// Does this error of a write say of a network device that its server is not there (and nothing of the slot)?
     pub(crate) fn silence(&self, slot: FileSlot, errno: Errno) -> Option<Silence> {
         let (_, device) = self.find(cluster_of(slot))?;
-        match (device.is_link(), errno) {
-            (true, Errno::HOSTDOWN | Errno::NODEV) => Some(Silence::NotAsked),
-            (true, Errno::TIMEDOUT | Errno::CONNRESET) => Some(Silence::MayBeDone),
-            _ => None,
-        }
+        device.is_link().then(|| silence_of(errno)).flatten()
     }
 
     fn find(&self, cluster: u64) -> Option<(DeviceId, &SharedDevice)> {

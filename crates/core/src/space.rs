@@ -14,6 +14,7 @@ pub mod validate;
 mod writing;
 
 pub use self::error::{ReadError, WriteError, WriteFailure};
+pub use self::writing::{PARTS_MAX, WrittenRun};
 
 use self::ages::Ages;
 use crate::file_space::FileSpace;

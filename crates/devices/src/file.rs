@@ -5,7 +5,7 @@ use core::num::NonZeroU32;
 
 use rustix::fd::{AsRawFd, BorrowedFd};
 use rustix::fs::{FallocateFlags, fallocate};
-use rustix::io::{Errno, pread, pwrite};
+use rustix::io::{Errno, IoSlice, pread, pwritev};
 use rustix::ioctl;
 
 use crate::device::{Characteristics, Device, Orders, Synchrony};
@@ -44,10 +44,13 @@ impl Medium {
 /// Nominal costs: orders of magnitude of a solid-state disk and of a copy. What chooses between kinds of devices compares them.
 const DISK_READ_NS: u32 = 100_000;
 const MEMORY_READ_NS: u32 = 1_000;
-/// From 256 KiB on a disk's throughput hardly grows (`docs/devices.md`).
-const DISK_BATCH_PAGES: u32 = 64;
+/// From 512 KiB on a disk's throughput hardly grows, one write after the other (`docs/measurements.md`, *Files beside fio*).
+const DISK_BATCH_PAGES: u32 = 128;
 const MEMORY_BATCH_PAGES: u32 = 16;
 const PAGE_BYTES: NonZeroU32 = NonZeroU32::new(PAGE_SIZE as u32).unwrap();
+
+/// Places from which pages are written together, at most.
+pub const PARTS_MAX: usize = 8;
 
 /// `BLKDISCARD`: `_IO(0x12, 119)` of `linux/fs.h`.
 const BLKDISCARD: ioctl::Opcode = ioctl::opcode::none(0x12, 119);
@@ -86,14 +89,14 @@ pub enum FileError {
         /// Pages of the run.
         pages: usize,
     },
-    /// `pwrite` failed at this slot; earlier slots of the run are written, this and later ones are undefined.
+    /// `pwritev` failed at this slot; earlier slots of the run are written, this and later ones are undefined.
     Write {
         /// The slot that failed.
         slot: FileSlot,
         /// Why (`NOSPC`: the file system is full).
         errno: Errno,
     },
-    /// `pwrite` wrote less than one page and gave no reason.
+    /// `pwritev` wrote less than one page and gave no reason.
     ShortWrite {
         /// The slot that failed.
         slot: FileSlot,
@@ -172,7 +175,7 @@ impl<'fd> FileDevice<'fd> {
         self.fd.as_raw_fd()
     }
 
-    /// Writes whole pages to consecutive slots: one `pwrite`, more after a short one. The file grows as needed.
+    /// Writes whole pages to consecutive slots: one `pwritev`, more after a short one. The file grows as needed.
     ///
     /// `pages` is aligned to 4096 and a multiple of 4096 long, as `O_DIRECT` asks.
     ///
@@ -181,22 +184,41 @@ impl<'fd> FileDevice<'fd> {
     /// [`FileError::BadBuffer`], [`FileError::SlotRange`], [`FileError::OrderNotTaken`], [`FileError::Write`],
     /// [`FileError::ShortWrite`].
     pub fn write(&self, slot: FileSlot, pages: &[u8]) -> Result<(), FileError> {
-        check_run(slot, pages.as_ptr(), pages.len())?;
-        let count = pages.len() / PAGE_SIZE;
+        self.write_parts(slot, &[pages])
+    }
+
+    /// As [`FileDevice::write`], of pages that lie in several places: one `pwritev`. `parts` are at most [`PARTS_MAX`], each of them whole
+    /// aligned pages.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`FileDevice::write`]; [`FileError::BadBuffer`] also for too many parts.
+    pub fn write_parts(&self, slot: FileSlot, parts: &[&[u8]]) -> Result<(), FileError> {
+        let bytes = parts.iter().map(|part| part.len()).sum();
+        if parts.is_empty() || parts.len() > PARTS_MAX {
+            return Err(FileError::BadBuffer { slot });
+        }
+        for part in parts {
+            check_run(slot, part.as_ptr(), part.len())?;
+        }
+        check_run(slot, parts[0].as_ptr(), bytes)?;
+        let count = bytes / PAGE_SIZE;
         if !self.orders.take_run(count) {
             return Err(FileError::OrderNotTaken { slot, pages: count });
         }
+        let mut slices = [IoSlice::new(&[]); PARTS_MAX];
         let mut done = 0;
-        while done < pages.len() {
+        while done < bytes {
             let at = slot.offset_bytes() + done as u64;
-            match pwrite(self.fd, &pages[done..], at) {
+            let left = slices_from(parts, done, &mut slices);
+            match pwritev(self.fd, left, at) {
                 Ok(0) => return Err(FileError::ShortWrite { slot: slot_at(slot, done) }),
                 // A short write may end inside a page: go on from that page's start, so that O_DIRECT stays aligned;
                 // one that ends in its first page would go on for ever, so it is an error.
-                Ok(n) if n < PAGE_SIZE && done + n < pages.len() => {
+                Ok(n) if n < PAGE_SIZE && done + n < bytes => {
                     return Err(FileError::ShortWrite { slot: slot_at(slot, done) });
                 }
-                Ok(n) => done += whole_pages(n.min(pages.len() - done)),
+                Ok(n) => done += whole_pages(n.min(bytes - done)),
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(FileError::Write { slot: slot_at(slot, done), errno }),
             }
@@ -305,6 +327,23 @@ fn check_run(slot: FileSlot, start: *const u8, bytes: usize) -> Result<(), FileE
 /// Where a run that started at `slot` has got to; in range, since [`check_run`] saw the whole run.
 fn slot_at(slot: FileSlot, done_bytes: usize) -> FileSlot {
     FileSlot::new(slot.raw() + (done_bytes / PAGE_SIZE) as u64).unwrap_or(slot)
+}
+
+/// What of `parts` is left after their first `done` bytes.
+fn slices_from<'a, 's>(
+    parts: &[&'a [u8]],
+    mut done: usize,
+    slices: &'s mut [IoSlice<'a>; PARTS_MAX],
+) -> &'s [IoSlice<'a>] {
+    let mut count = 0;
+    for &part in parts {
+        if done < part.len() {
+            slices[count] = IoSlice::new(&part[done..]);
+            count += 1;
+        }
+        done = done.saturating_sub(part.len());
+    }
+    &slices[..count]
 }
 
 fn whole_pages(bytes: usize) -> usize {

@@ -3,7 +3,7 @@
 use super::error::errno_of;
 use super::{Space, WriteError, WriteFailure};
 use crate::page_table::{Memory, PAGE};
-use crate::shared_devices::Silence;
+use crate::swap_link::Silence;
 use folioswap_devices::{Checksum, FileSlot, PageMemory, Place};
 use folioswap_slots::{DeviceMask, SwapEntry};
 use rustix::io::Errno;
@@ -13,6 +13,20 @@ const BAD_SLOTS_FOUND: usize = 3;
 
 fn slots_from(first: FileSlot, count: usize) -> impl Iterator<Item = FileSlot> {
     (0..count as u64).filter_map(move |index| FileSlot::new(first.raw() + index))
+}
+
+/// Parts that are written together, at most.
+pub const PARTS_MAX: usize = folioswap_devices::file::PARTS_MAX;
+
+fn page_count(parts: &[&[u8]]) -> usize {
+    parts.iter().map(|part| part.len() / PAGE).sum()
+}
+
+/// Pages that are on a device, and that no entry names yet.
+#[derive(Debug)]
+#[must_use = "its slots are nobody's"]
+pub struct WrittenRun {
+    first: FileSlot,
 }
 
 impl<M: Memory + PageMemory> Space<'_, M> {
@@ -28,28 +42,30 @@ impl<M: Memory + PageMemory> Space<'_, M> {
         self.file_space.allocate(count as u32, taking).ok_or(WriteError::NoSlots)
     }
 
-    /// Writes to slots that were taken together.
+    /// Writes to slots that were taken together; `parts` are the pages one after the other.
     ///
     /// # Errors
     /// [`WriteError::NoSlots`], [`WriteError::Device`]; the slots are free again then, but for bad ones.
-    pub(crate) fn write_slots(&self, first: FileSlot, pages: &[u8]) -> Result<(), WriteError> {
+    pub(crate) fn write_slots(&self, first: FileSlot, parts: &[&[u8]]) -> Result<(), WriteError> {
         let Some((device, within)) = self.shared.open(first) else {
-            slots_from(first, pages.len() / PAGE).for_each(|slot| self.file_space.free(slot));
+            self.free_slots(first, page_count(parts));
             return Err(WriteError::NoSlots);
         };
-        device.write(within, pages).or_else(|error| self.write_again(first, pages, errno_of(error)))
+        device.write_parts(within, parts).or_else(|error| self.write_again(first, parts, errno_of(error)))
     }
 
     /// The device refused the run: page by page, to learn which slots are bad. Where none is, the run is written now.
-    fn write_again(&self, first: FileSlot, pages: &[u8], errno: Errno) -> Result<(), WriteError> {
+    fn write_again(&self, first: FileSlot, parts: &[&[u8]], errno: Errno) -> Result<(), WriteError> {
+        let count = page_count(parts);
         if let Some(silence) = self.shared.silence(first, errno) {
-            return Err(self.unanswered(first, pages.len() / PAGE, silence, errno));
+            return Err(self.unanswered(first, count, silence, errno));
         }
         // Not the slots' fault; nor would the next page find room.
         let is_full = matches!(errno, Errno::NOSPC | Errno::DQUOT | Errno::FBIG);
         let mut bad = [None; BAD_SLOTS_FOUND];
         let mut found = 0;
-        for (slot, page) in slots_from(first, pages.len() / PAGE).zip(pages.chunks_exact(PAGE)) {
+        let pages = parts.iter().flat_map(|part| part.chunks_exact(PAGE));
+        for (slot, page) in slots_from(first, count).zip(pages) {
             if is_full || found == BAD_SLOTS_FOUND {
                 break;
             }
@@ -62,7 +78,7 @@ impl<M: Memory + PageMemory> Space<'_, M> {
         if found == 0 && !is_full {
             return Ok(());
         }
-        for slot in slots_from(first, pages.len() / PAGE) {
+        for slot in slots_from(first, count) {
             if bad.contains(&Some(slot)) {
                 self.file_space.mark_bad(slot);
             } else {
@@ -99,10 +115,29 @@ impl<M: Memory + PageMemory> Space<'_, M> {
         devices: DeviceMask,
     ) -> Result<(), WriteError> {
         debug_assert_eq!(entries.len() * PAGE, pages.len());
-        let first = self.take_slots(entries.len(), devices)?;
-        self.write_slots(first, pages)?;
-        for (index, (entry, page)) in entries.iter().zip(pages.chunks_exact(PAGE)).enumerate() {
-            let Some(slot) = FileSlot::new(first.raw() + index as u64) else { continue };
+        let written = self.write_parts(&[pages], devices)?;
+        self.settle(written, entries, &[pages]);
+        Ok(())
+    }
+
+    /// Writes pages to consecutive slots of one of `devices` in one go; `parts` are the pages one after the other, each page aligned, at most
+    /// [`PARTS_MAX`] of at most [`PART_PAGES_MAX`](crate::swap_link::PART_PAGES_MAX) pages where a device may be on the network. What becomes of the slots is said
+    /// by [`Space::settle`], which must follow. No lock is needed meanwhile, but that the bytes stay.
+    ///
+    /// # Errors
+    /// As [`Space::write_run`]; nothing needs to be settled then.
+    pub fn write_parts(&self, parts: &[&[u8]], devices: DeviceMask) -> Result<WrittenRun, WriteError> {
+        let first = self.take_slots(page_count(parts), devices)?;
+        self.write_slots(first, parts)?;
+        Ok(WrittenRun { first })
+    }
+
+    /// Sets the locations of these entries, whose pages were written as `parts`, which have not changed since. `None`: the page is not
+    /// wanted (any more); its slot is given back.
+    pub fn settle(&self, written: WrittenRun, entries: &[Option<SwapEntry>], parts: &[&[u8]]) {
+        debug_assert_eq!(entries.len(), page_count(parts));
+        let pages = parts.iter().flat_map(|part| part.chunks_exact(PAGE));
+        for ((slot, entry), page) in slots_from(written.first, entries.len()).zip(entries).zip(pages) {
             let placed = match entry {
                 Some(entry) => self.set_place(*entry, Place::File { slot, checksum: Checksum::of(page) }),
                 None => false,
@@ -111,6 +146,9 @@ impl<M: Memory + PageMemory> Space<'_, M> {
                 self.file_space.free(slot);
             }
         }
-        Ok(())
+    }
+
+    fn free_slots(&self, first: FileSlot, count: usize) {
+        slots_from(first, count).for_each(|slot| self.file_space.free(slot));
     }
 }
