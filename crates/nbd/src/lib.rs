@@ -15,6 +15,7 @@
 //! | [`identity`] | the mark by which an export is known again |
 //! | [`key`], [`seal`] | encryption |
 //! | [`store`] | pages of swap on an export |
+//! | `queue` | which writes may be under way together |
 //! | [`service`] | the sockets by which the members of a group reach a store |
 //! | [`error`] | what can go wrong |
 
@@ -22,6 +23,7 @@ pub mod client;
 pub mod error;
 pub mod identity;
 pub mod key;
+mod queue;
 pub mod reply;
 pub mod seal;
 pub mod service;

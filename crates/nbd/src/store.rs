@@ -7,6 +7,7 @@ use crate::client::{AnyContents, Client, Event, Operation, Settings, Statistics}
 use crate::error::{ConnectError, RequestError};
 use crate::identity::{BEAT, Mark};
 use crate::key::KeyError;
+use crate::queue::{Span, WriteQueue};
 use crate::seal::{Seal, Sealer};
 use crate::session::Session;
 use crate::tls::Tls;
@@ -25,6 +26,9 @@ pub const FIRST: u64 = 1 << 20;
 pub const CLUSTER_PAGES: u64 = 512;
 /// Most pages of one request.
 pub const PAGES_MAX: usize = 64;
+/// Bytes of writes under way. What comes beyond that waits, but nobody with it; so reads always find room in the client
+/// ([`Settings::in_flight_max`]), where they are few: members make one on each link.
+const WRITING_MAX: u64 = 8 << 20;
 /// How long a step of connecting may take at the start.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -148,8 +152,7 @@ impl Prepared {
             mark,
             sealer,
             seals: Mutex::default(),
-            writing: Mutex::default(),
-            written: Condvar::new(),
+            writes: Arc::new(WriteQueue::new(WRITING_MAX)),
             pulse: Arc::default(),
             beats: Mutex::new(None),
             trims,
@@ -162,6 +165,20 @@ impl Prepared {
             }
         };
         let _ = thread::Builder::new().name("nbd-trim".into()).stack_size(64 << 10).spawn(trim);
+        // What waited is sent by a thread of its own: one that reads replies may not wait for a server to take more.
+        let (sending, writes) = (Arc::downgrade(&store), Arc::clone(&store.writes));
+        let send = move || {
+            while let Some(write) = writes.next()
+                && let Some(store) = sending.upgrade()
+            {
+                store.send(write);
+            }
+        };
+        thread::Builder::new()
+            .name("nbd-writes".into())
+            .stack_size(128 << 10)
+            .spawn(send)
+            .map_err(|_| KeyError::Thread)?;
         let (beating, pulse) = (Arc::downgrade(&store), Arc::clone(&store.pulse));
         let beats = thread::Builder::new().name("nbd-mark".into()).stack_size(64 << 10).spawn(move || {
             // It does not keep the store while it waits.
@@ -211,19 +228,30 @@ pub type Done = Box<dyn FnOnce(Result<Vec<u8>, RequestError>) + Send>;
 /// Seals of a cluster's pages.
 type Seals = Box<[Seal; CLUSTER_PAGES as usize]>;
 
+/// Pages on their way.
+struct Write {
+    first: u64,
+    pages: Vec<u8>,
+    done: Done,
+}
+
+impl Write {
+    fn span(&self) -> Span {
+        Span { first: self.first, count: (self.pages.len() / PAGE) as u64, bytes: self.pages.len() as u64 }
+    }
+}
+
 /// The pages.
 pub struct Store {
     client: Client,
     mark: Arc<Mark>,
     sealer: Option<Sealer>,
     seals: Mutex<HashMap<u64, Seals>>,
-    /// Ranges of slots that are being written or given up. Two that overlap are not sent at a time: a server may do them in
-    /// any order, and one that is sent again must not come after a later one.
-    writing: Mutex<Vec<(u64, u64)>>,
-    written: Condvar,
+    /// Ranges of slots that are being written or given up.
+    writes: Arc<WriteQueue<Write>>,
     pulse: Arc<Pulse>,
     beats: Mutex<Option<JoinHandle<()>>>,
-    /// Clusters that the server is to be told of; their ranges are in `writing`.
+    /// Clusters that the server is to be told of; their ranges are under way in `writes`.
     trims: mpsc::Sender<u64>,
 }
 
@@ -247,14 +275,24 @@ impl Store {
         self.client.statistics()
     }
 
-    /// Writes whole pages, [`PAGES_MAX`] at most, to slots from `first` on. Waits while an overlapping write is under way, and while too
-    /// much is. If it fails nothing can be read there.
-    pub fn write(self: &Arc<Self>, first: u64, mut pages: Vec<u8>, done: Done) {
-        let count = (pages.len() / PAGE) as u64;
-        let Some(offset) = place(first, count, pages.len()) else {
+    /// Writes whole pages, [`PAGES_MAX`] at most, to slots from `first` on. While an overlapping write is under way, or too much is, it
+    /// waits, and the caller does not. If it fails nothing can be read there.
+    pub fn write(self: &Arc<Self>, first: u64, pages: Vec<u8>, done: Done) {
+        if place(first, (pages.len() / PAGE) as u64, pages.len()).is_none() {
             return done(Err(RequestError::Range { offset: first, length: pages.len() as u64 }));
-        };
-        self.begin_writing(first, count);
+        }
+        let write = Write { first, pages, done };
+        if let Some(write) = self.writes.enter(write.span(), write) {
+            self.send(write);
+        }
+    }
+
+    /// Seals and sends pages, which are under way.
+    fn send(self: &Arc<Self>, write: Write) {
+        let span = write.span();
+        let Write { first, mut pages, done } = write;
+        let Some(offset) = place(first, span.count, pages.len()) else { return };
+        let count = span.count;
         let mut seals = [Seal::default(); PAGES_MAX];
         if let Some(sealer) = &self.sealer {
             // What was there can be read no more from now on.
@@ -271,7 +309,7 @@ impl Store {
                 if result.is_ok() && store.sealer.is_some() {
                     store.set_seals(first, &seals[..count as usize]);
                 }
-                store.end_writing(first, count);
+                store.writes.leave(span);
                 done(result);
             }),
         );
@@ -308,50 +346,27 @@ impl Store {
     /// waits for the server to have forgotten it.
     pub fn trim_cluster(&self, cluster: u64) {
         self.forget_cluster(cluster);
-        let (first, count) = (cluster * CLUSTER_PAGES, CLUSTER_PAGES);
         if !self.client.agreed().flags.has(ExportFlags::TRIM) {
             return;
         }
-        let mut writing = lock(&self.writing);
         // What a member that was killed is still writing there will be overwritten or stay: only space is lost.
-        if !writing.iter().any(|range| overlap(*range, first, count)) {
-            writing.push((first, first + count));
-            drop(writing);
-            if self.trims.send(cluster).is_err() {
-                self.end_writing(first, count);
-            }
+        let span = cluster_span(cluster);
+        if self.writes.take(span) && self.trims.send(cluster).is_err() {
+            self.writes.leave(span);
         }
     }
 
     fn trim(self: &Arc<Self>, cluster: u64) {
-        let (first, count) = (cluster * CLUSTER_PAGES, CLUSTER_PAGES);
-        let store = Arc::clone(self);
-        let (offset, length) = (FIRST + first * PAGE as u64, (CLUSTER_PAGES as usize * PAGE) as u32);
+        let (span, store) = (cluster_span(cluster), Arc::clone(self));
+        let (offset, length) = (FIRST + span.first * PAGE as u64, (CLUSTER_PAGES as usize * PAGE) as u32);
         let operation = Operation { command: Command::Trim, flags: 0, offset, length, data: Vec::new() };
         // A server that does not do it keeps the space until the end.
-        self.client.submit(operation, Box::new(move |_| store.end_writing(first, count)));
+        self.client.submit(operation, Box::new(move |_| store.writes.leave(span)));
     }
 
     /// Forgets what a cluster held, without a word to the server.
     pub fn forget_cluster(&self, cluster: u64) {
         lock(&self.seals).remove(&cluster);
-    }
-
-    fn begin_writing(&self, first: u64, count: u64) {
-        let mut writing = lock(&self.writing);
-        while writing.iter().any(|range| overlap(*range, first, count)) {
-            writing = self.written.wait(writing).unwrap_or_else(PoisonError::into_inner);
-        }
-        writing.push((first, first + count));
-    }
-
-    fn end_writing(&self, first: u64, count: u64) {
-        let mut writing = lock(&self.writing);
-        if let Some(index) = writing.iter().position(|range| *range == (first, first + count)) {
-            writing.swap_remove(index);
-        }
-        drop(writing);
-        self.written.notify_all();
     }
 
     fn set_seals(&self, first: u64, seals: &[Seal]) {
@@ -394,11 +409,13 @@ impl Store {
 impl Drop for Store {
     fn drop(&mut self) {
         self.pulse.stop();
+        self.writes.end();
     }
 }
 
-fn overlap((from, to): (u64, u64), first: u64, count: u64) -> bool {
-    from < first + count && first < to
+/// All of a cluster; it holds no bytes.
+const fn cluster_span(cluster: u64) -> Span {
+    Span { first: cluster * CLUSTER_PAGES, count: CLUSTER_PAGES, bytes: 0 }
 }
 
 /// Where slots lie on the export; `None` for what no request may be.
