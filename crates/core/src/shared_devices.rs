@@ -17,7 +17,8 @@ struct SharedDevice {
     first_cluster: AtomicU32,
     clusters: AtomicU32,
     descriptor: AtomicI32,
-    synchronous: AtomicU32,
+    /// [`DeviceIo`].
+    io: AtomicU32,
     kind: AtomicU32,
     orders: AtomicU32,
     links: Links,
@@ -29,7 +30,7 @@ impl SharedDevice {
             first_cluster: AtomicU32::new(0),
             clusters: AtomicU32::new(0),
             descriptor: AtomicI32::new(-1),
-            synchronous: AtomicU32::new(0),
+            io: AtomicU32::new(DeviceIo::Asynchronous as u32),
             kind: AtomicU32::new(0),
             orders: AtomicU32::new(Orders::ALL.bits() as u32),
             links: Links::none(),
@@ -52,7 +53,7 @@ impl SharedDevice {
     }
 
     fn is_link(&self) -> bool {
-        self.kind.load(Relaxed) == DeviceKind::Nbd as u32
+        self.io.load(Relaxed) == DeviceIo::Served as u32
     }
 }
 
@@ -74,9 +75,9 @@ impl SharedDevices {
         let device = &self.devices[id.index()];
         device.first_cluster.store(description.first_cluster, Relaxed);
         device.clusters.store(description.clusters, Relaxed);
-        device.synchronous.store(u32::from(description.io == DeviceIo::Synchronous), Relaxed);
+        device.io.store(description.io as u32, Relaxed);
         device.kind.store(description.kind as u32, Relaxed);
-        device.links.set(if description.kind == DeviceKind::Nbd { descriptor } else { -1 });
+        device.links.set(if description.io == DeviceIo::Served { descriptor } else { -1 });
         device.descriptor.store(descriptor, Release);
         self.count.fetch_max(id.index() as u32 + 1, Release);
     }
@@ -97,6 +98,12 @@ impl SharedDevices {
         self.all().fold(DeviceMask::NONE, |mask, (id, _)| mask.with(id))
     }
 
+    /// Those of them that this process writes to by itself, without waiting for anybody but a disk.
+    pub fn local(&self) -> DeviceMask {
+        let local = self.all().filter(|(_, device)| !device.is_link());
+        local.fold(DeviceMask::NONE, |mask, (id, _)| mask.with(id))
+    }
+
     /// The device that a cluster lies on.
     pub fn of_cluster(&self, cluster: u32) -> Option<DeviceId> {
         self.find(cluster.into()).map(|(id, _)| id)
@@ -109,7 +116,8 @@ impl SharedDevices {
 
     /// Is a slot on a device from which reading costs as little as copying?
     pub fn is_synchronous(&self, slot: FileSlot) -> bool {
-        self.find(cluster_of(slot)).is_some_and(|(_, device)| device.synchronous.load(Relaxed) != 0)
+        self.find(cluster_of(slot))
+            .is_some_and(|(_, device)| device.io.load(Relaxed) == DeviceIo::Synchronous as u32)
     }
 
     /// Is a slot on a file or block device, or on a server's disk?
@@ -117,7 +125,7 @@ impl SharedDevices {
         self.find(cluster_of(slot)).is_some_and(|(_, device)| device.medium() != Medium::Memory)
     }
 
-    /// Is a slot on another machine, which may not answer for a while?
+    /// Is a slot on another machine, which may not answer for a while, or behind a cipher?
     pub fn is_remote(&self, slot: FileSlot) -> bool {
         self.find(cluster_of(slot)).is_some_and(|(_, device)| device.is_link())
     }
@@ -191,9 +199,10 @@ mod tests {
         assert_eq!(devices.open(slot).unwrap().1.raw(), CLUSTER_SLOTS + 7);
         assert!(devices.open(FileSlot::new(10 * CLUSTER_SLOTS).unwrap()).is_none());
         assert!(devices.of_slot(FileSlot::new((1 << FileSlot::BITS) - 1).unwrap()).is_none());
-        let nbd = DeviceDescription { kind: DeviceKind::Nbd, ..file(17, 5) };
+        let nbd = DeviceDescription { kind: DeviceKind::Nbd, io: DeviceIo::Served, ..file(17, 5) };
         devices.set(DeviceId::new(5).unwrap(), nbd, -1);
         let of_server = FileSlot::new(17 * CLUSTER_SLOTS).unwrap();
+        assert_eq!((devices.mask().len(), devices.local()), (3, DeviceMask::only(one).with(two)));
         assert_eq!(devices.silence(of_server, Errno::HOSTDOWN), Some(Silence::NotAsked));
         assert_eq!(devices.silence(of_server, Errno::TIMEDOUT), Some(Silence::MayBeDone));
         assert_eq!(devices.silence(of_server, Errno::IO), None, "it has answered");

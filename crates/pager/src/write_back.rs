@@ -418,7 +418,8 @@ impl Engine {
         // SAFETY: the page is in staging: its word says Leaving, and the evictor cannot pop it now.
         let bytes = unsafe { &*(staged as *const Page) };
         // The reader of events cannot ask for clusters. Where it finds no slot the store takes the page, be it a device or not.
-        let anywhere = self.space.shared_devices().mask();
+        // Nor can it wait for a server, while the program's mappings wait for it.
+        let anywhere = self.space.shared_devices().local();
         let mut store = |policy| self.space.write(scratch, entry, bytes, policy);
         let refused = if self.has_store() {
             store(IncompressiblePolicy::Refuse)

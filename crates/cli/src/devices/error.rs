@@ -2,7 +2,7 @@
 
 use folioswap_devices::{create::CreateError, prepared::PreparedError};
 use folioswap_group::devices::DEVICES_MAX;
-use folioswap_nbd::error::ConnectError;
+use folioswap_nbd::{error::ConnectError, key::KeyError};
 use rustix::io::Errno;
 use std::path::PathBuf;
 
@@ -85,6 +85,24 @@ pub enum DeviceError {
         name: String,
         /// Why not.
         source: ConnectError,
+    },
+    /// No memory for a key.
+    #[error(
+        "--swap {name}: {source}: raise the limit of locked memory with `ulimit -l`, or write encrypt=no"
+    )]
+    Key {
+        /// Which.
+        name: String,
+        /// Why not.
+        source: KeyError,
+    },
+    /// No descriptor.
+    #[error("--swap {name}: {error}")]
+    Clone {
+        /// Which.
+        name: String,
+        /// Why not.
+        error: std::io::Error,
     },
     /// One export twice.
     #[error("--swap {0} is given twice: each device needs an export of its own")]

@@ -18,7 +18,12 @@ use folioswap_group::{
     segment::CLUSTER_BYTES,
 };
 use folioswap_nbd::{
-    client::Settings as NbdSettings, error::ConnectError, service::Told, store::Suitable, uri::Address,
+    client::Settings as NbdSettings,
+    error::ConnectError,
+    seal::Sealer,
+    service::Told,
+    store::{Encryption, Suitable},
+    uri::Address,
 };
 use rustix::{
     fd::OwnedFd,
@@ -93,6 +98,22 @@ pub(super) fn ram_device(
     })
 }
 
+/// The same device, whose pages are sealed on their way, if they are to be.
+pub(super) fn with_encryption(
+    mut device: PreparedDevice,
+    encryption: Encryption,
+) -> Result<PreparedDevice, DeviceError> {
+    let (Encryption::Random, Some(shared)) = (encryption, &device.shared) else { return Ok(device) };
+    let name = format!("file:{}", device.name.display());
+    let failed = |source| DeviceError::Key { name: name.clone(), source };
+    // Whether there can be a key is better known now than when the program runs.
+    Sealer::new([0; 16]).map_err(failed)?;
+    let file = shared.file.try_clone().map_err(|error| DeviceError::Clone { name: name.clone(), error })?;
+    device.network = Some(PreparedNetwork::File { name, file });
+    device.description.io = DeviceIo::Served;
+    Ok(device)
+}
+
 /// Connects to an export and marks it.
 pub(super) fn nbd(option: &NbdOption, priority: i32) -> Result<PreparedDevice, DeviceError> {
     let mut uri = option.uri.clone();
@@ -113,7 +134,7 @@ pub(super) fn nbd(option: &NbdOption, priority: i32) -> Result<PreparedDevice, D
         return Err(DeviceError::ExportSize { name, asked, has });
     }
     let export = export.mark().map_err(failed)?;
-    let (kind, io) = (DeviceKind::Nbd, DeviceIo::Asynchronous);
+    let (kind, io) = (DeviceKind::Nbd, DeviceIo::Served);
     let bytes = option.size.unwrap_or_else(|| export.bytes());
     let told = match option.discard {
         DiscardOption::Pages | DiscardOption::Both => Told::Server,
@@ -130,7 +151,7 @@ pub(super) fn nbd(option: &NbdOption, priority: i32) -> Result<PreparedDevice, D
         directory: None,
         orders: Orders::ALL,
         origin: Origin::Temporary,
-        network: Some(PreparedNetwork { export, told }),
+        network: Some(PreparedNetwork::Export { export: Box::new(export), told }),
         bytes,
         sized: Sized::Given,
     })

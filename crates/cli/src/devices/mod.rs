@@ -11,7 +11,7 @@ pub use self::{
 };
 
 use self::{
-    kinds::{file, nbd, prepared, ram_device, store},
+    kinds::{file, nbd, prepared, ram_device, store, with_encryption},
     numbering::{number_clusters, share_disks},
 };
 use crate::{
@@ -28,7 +28,10 @@ use folioswap_group::{
     segment::CLUSTER_BYTES,
 };
 use folioswap_nbd::{service::Told, store::Prepared, uri::Uri};
-use rustix::{fd::OwnedFd, fs::fstat};
+use rustix::{
+    fd::{AsFd, BorrowedFd, OwnedFd},
+    fs::fstat,
+};
 use std::{
     fs,
     os::unix::fs::{FileTypeExt, MetadataExt},
@@ -58,19 +61,39 @@ pub struct PreparedDevice {
     pub orders: Orders,
     /// A temporary file, or one that was there before.
     origin: Origin,
-    /// The export behind it, if it is on the network.
+    /// What stands behind the links by which members reach it, if they do.
     pub network: Option<PreparedNetwork>,
     /// Bytes that it may have at most; of a device without a size, what it may have of its disk.
     bytes: u64,
     sized: Sized,
 }
 
-/// An export, ready for use.
-pub struct PreparedNetwork {
-    /// Connected and marked.
-    pub export: Prepared,
-    /// Who hears of clusters that became free.
-    pub told: Told,
+/// What the supervisor serves to members, ready for use.
+pub enum PreparedNetwork {
+    /// An export.
+    Export {
+        /// Connected and marked.
+        export: Box<Prepared>,
+        /// Who hears of clusters that became free.
+        told: Told,
+    },
+    /// A file whose pages are sealed.
+    File {
+        /// For messages.
+        name: String,
+        /// The same open file as the device's.
+        file: OwnedFd,
+    },
+}
+
+impl PreparedNetwork {
+    /// Its descriptor, to be kept open.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        match self {
+            PreparedNetwork::Export { export, .. } => export.descriptor(),
+            PreparedNetwork::File { file, .. } => file.as_fd(),
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -171,7 +194,7 @@ pub fn prepare(arguments: &RunArguments, limits: &Limits) -> Result<PreparedDevi
         return Err(DeviceError::FewFiles { found: limits.files(), needed });
     }
     for device in &mut devices {
-        if device.network.is_none() {
+        if device.description.kind != DeviceKind::Nbd {
             device.bytes = device.bytes.min(limits.file_bytes());
         }
     }
@@ -233,9 +256,10 @@ fn from_options(options: &[SwapOption]) -> Result<Vec<PreparedDevice>, DeviceErr
                 PreparedDevice { orders: *orders, ..device }
             }
             DeviceOption::Nbd(option) => nbd(option, priority)?,
-            DeviceOption::File { target, size, discard, uuid } => {
+            DeviceOption::File { target, size, discard, uuid, encryption } => {
                 if prepared_target(target).is_some() {
-                    devices.push(prepared(target, *size, priority, (discard, *uuid))?);
+                    let device = prepared(target, *size, priority, (discard, *uuid))?;
+                    devices.push(with_encryption(device, *encryption)?);
                     continue;
                 }
                 if uuid.is_some() && target.is_dir() {
@@ -249,7 +273,7 @@ fn from_options(options: &[SwapOption]) -> Result<Vec<PreparedDevice>, DeviceErr
                 if let Some(other) = devices.iter().find(same) {
                     return Err(DeviceError::DirectoryTwice(other.name.clone(), target.clone()));
                 }
-                device
+                with_encryption(device, *encryption)?
             }
         });
     }

@@ -16,6 +16,7 @@ use crate::{
     swap_option::{DeviceOption, DiscardOption},
 };
 use arguments::MountArguments;
+use folioswap_nbd::store::Encryption;
 use folioswap_tmpfs::{Caching, MountError, MountOptions, SwapFile};
 use std::{
     fs, io,
@@ -206,7 +207,7 @@ fn swap_file(arguments: &MountArguments) -> Result<Option<SwapFile>, MountComman
         let refused = || MountCommandError::Swap(option.text.clone());
         match &option.device {
             DeviceOption::Zram if store.is_none() => store = Some(option),
-            DeviceOption::File { target, size, discard, uuid: None }
+            DeviceOption::File { target, size, discard, uuid: None, encryption: Encryption::None }
                 if file.is_none() && *discard == DiscardOption::No =>
             {
                 file = Some((option, SwapFile { directory: swap_directory(target)?, max: *size }));

@@ -5,6 +5,7 @@ use folioswap_nbd::{
     client::Event,
     key::KeyError,
     service::{LinkOwner, Service, Told},
+    store::Store,
 };
 use rustix::fd::OwnedFd;
 
@@ -57,9 +58,13 @@ impl Networks {
     /// [`NetworkError`].
     pub fn start(prepared: impl Iterator<Item = (usize, PreparedNetwork)>) -> Result<Self, NetworkError> {
         let mut networks = Vec::new();
-        for (number, PreparedNetwork { export, told }) in prepared {
-            let name = export.uri().to_string();
-            let store = export.start().map_err(|source| NetworkError::Key { name: name.clone(), source })?;
+        for (number, prepared) in prepared {
+            let (name, told, store) = match prepared {
+                PreparedNetwork::Export { export, told } => (export.uri().to_string(), told, export.start()),
+                // Its free clusters are punched where its blocks are reserved.
+                PreparedNetwork::File { name, file } => (name, Told::Nobody, Store::on_file(file)),
+            };
+            let store = store.map_err(|source| NetworkError::Key { name: name.clone(), source })?;
             let service = Service::start(store)
                 .map_err(|source| NetworkError::System { name: name.clone(), source })?;
             networks.push(Network { number, name, service, told });

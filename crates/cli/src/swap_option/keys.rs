@@ -44,7 +44,7 @@ impl Keys {
                 (b"uuid", "file") => once(&mut keys.uuid, "uuid", uuid(value)?)?,
                 (b"orders", "ram") => once(&mut keys.orders, "orders", orders(value)?)?,
                 (b"synchronous", "ram") => once(&mut keys.io, "synchronous", synchronous(value)?)?,
-                (b"encrypt", "nbd") => once(&mut keys.encryption, "encrypt", encryption(value)?)?,
+                (b"encrypt", "file" | "nbd") => once(&mut keys.encryption, "encrypt", encryption(value)?)?,
                 (b"timeout", "nbd") => {
                     once(&mut keys.timeout, "timeout", number("timeout", value, TIMEOUT_MAX)?)?;
                 }

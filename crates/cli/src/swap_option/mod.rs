@@ -58,6 +58,8 @@ pub enum DeviceOption {
         discard: DiscardOption,
         /// `uuid=U`: what the header of a prepared target must say.
         uuid: Option<Uuid>,
+        /// `encrypt=yes|no`.
+        encryption: Encryption,
     },
     /// `nbd://...`, `nbds://...`, `nbd+unix://...`, `nbds+unix://...`.
     Nbd(Box<NbdOption>),
@@ -121,9 +123,13 @@ pub fn parse(value: &OsStr) -> Result<SwapOption, SwapOptionError> {
         b"file" => {
             let target = target.filter(|target| !target.is_empty()).ok_or(SwapOptionError::NoTarget)?;
             let target = PathBuf::from(OsString::from_vec(target.to_vec()));
-            let keys = Keys::read("file", "size, prio, discard and uuid", parts)?;
+            let keys = Keys::read("file", "size, prio, discard, encrypt and uuid", parts)?;
             let discard = keys.discard.unwrap_or(DiscardOption::No);
-            (DeviceOption::File { target, size: keys.size, discard, uuid: keys.uuid }, keys.priority)
+            let encryption = keys.encryption.unwrap_or(Encryption::None);
+            (
+                DeviceOption::File { target, size: keys.size, discard, uuid: keys.uuid, encryption },
+                keys.priority,
+            )
         }
         b"nbd" | b"nbds" | b"nbd+unix" | b"nbds+unix" => {
             let whole = text(&head);

@@ -14,7 +14,10 @@ fn read(value: &str) -> Result<Read, SwapOptionError> {
 }
 
 fn file(target: &str, size: Option<u64>, discard: DiscardOption, priority: Option<i16>) -> Read {
-    (DeviceOption::File { target: target.into(), size, discard, uuid: None }, priority)
+    (
+        DeviceOption::File { target: target.into(), size, discard, uuid: None, encryption: Encryption::None },
+        priority,
+    )
 }
 
 #[test]
@@ -34,12 +37,18 @@ fn what_the_manual_shows_is_understood() {
     let named = read("file:/swap,uuid=01234567-89AB-cdef-0123-456789abcdef").expect("a UUID");
     let uuid = Some(Uuid::from_u128(0x0123_4567_89ab_cdef_0123_4567_89ab_cdef));
     let (target, size, discard) = ("/swap".into(), None, DiscardOption::No);
-    assert_eq!(named, (DeviceOption::File { target, size, discard, uuid }, None));
+    assert_eq!(
+        named,
+        (DeviceOption::File { target, size, discard, uuid, encryption: Encryption::None }, None)
+    );
     assert_eq!(read("file:/var/tmp"), Ok(file("/var/tmp", None, DiscardOption::No, None)));
     let all = read("file:/a b,discard=pages,prio=7,size=1.5G");
     assert_eq!(all, Ok(file("/a b", Some(3 << 29), DiscardOption::Pages, Some(7))));
     assert_eq!(read("file:.,discard"), Ok(file(".", None, DiscardOption::Both, None)));
     assert_eq!(read("file:.,discard=once"), Ok(file(".", None, DiscardOption::Once, None)));
+    assert_eq!(read("file:.,encrypt=no"), Ok(file(".", None, DiscardOption::No, None)));
+    let sealed = read("file:.,encrypt=yes").expect("a file").0;
+    assert!(matches!(sealed, DeviceOption::File { encryption: Encryption::Random, .. }));
 }
 
 #[test]
@@ -66,9 +75,10 @@ fn an_export_is_named_by_its_uri() {
         ("nbd://h/,timeout=0", number("timeout", "0", 3600)),
         ("nbd://h/,timeout=+1", number("timeout", "+1", 3600)),
         ("nbd://h/,connections=17", number("connections", "17", 16)),
+        ("file:.,encrypt=maybe", E::Encrypt("maybe".into())),
         (
-            "file:.,encrypt=yes",
-            E::UnknownKey { kind: "file", key: "encrypt".into(), known: "size, prio, discard and uuid" },
+            "ram,size=2M,encrypt=yes",
+            E::UnknownKey { kind: "ram", key: "encrypt".into(), known: "size, prio, synchronous and orders" },
         ),
     ] {
         assert_eq!(read(value), Err(error), "{value:?}");
@@ -101,7 +111,7 @@ fn each_mistake_has_its_message() {
         ("zram,", unknown("zram", "", "prio")),
         ("zram,prio=1,colour=red", unknown("zram", "colour", "prio")),
         ("ram,size=1G,discard", unknown("ram", "discard", "size, prio, synchronous and orders")),
-        ("file:.,synchronous=yes", unknown("file", "synchronous", "size, prio, discard and uuid")),
+        ("file:.,synchronous=yes", unknown("file", "synchronous", "size, prio, discard, encrypt and uuid")),
         ("zram,prio", E::NoValue("prio")),
         ("ram,size", E::NoValue("size")),
         ("ram,size=1G,synchronous", E::NoValue("synchronous")),
@@ -159,6 +169,7 @@ proptest! {
             size: Some(clusters * CLUSTER_BYTES),
             discard: DiscardOption::No,
             uuid: None,
+            encryption: Encryption::None,
         };
         let found = parse(OsStr::from_bytes(&value)).map(|option| (option.device, option.priority));
         prop_assert_eq!(found, Ok((expected, Some(priority))));

@@ -15,13 +15,16 @@ use folioswap_group::swap_link::{Command, REQUEST_BYTES, Reply, Request};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 use std::sync::Mutex;
 use std::vec::Vec;
 
 const FOLIOS: usize = RUN_FOLIOS + 2;
 const FILE: DeviceId = DeviceId::new(0).unwrap();
 const TIER: Tier = Tier::Shared(DeviceMask::only(FILE));
+
+#[repr(align(4096))]
+struct Aligned(Page);
 
 fn contents(page: usize) -> Page {
     let mut bytes = [0; PAGE];
@@ -34,7 +37,8 @@ fn contents(page: usize) -> Page {
 }
 
 fn describe(engine: &Engine, kind: DeviceKind, descriptor: &OwnedFd) {
-    let (io, clusters) = (DeviceIo::Asynchronous, 2);
+    let io = if kind == DeviceKind::Nbd { DeviceIo::Served } else { DeviceIo::Asynchronous };
+    let clusters = 2;
     let description = DeviceDescription { kind, priority: 0, io, first_cluster: 0, clusters };
     engine.space.shared_devices().set(FILE, description, descriptor.as_raw_fd());
 }
@@ -79,6 +83,14 @@ fn state(engine: &Engine, start: usize, page: usize) -> PageState {
     engine.table.block(start + page * PAGE).unwrap().word(page_index(start + page * PAGE)).state()
 }
 
+/// Somebody who is told of failures.
+fn supervisor(engine: &Engine) -> OwnedFd {
+    let (ours, theirs) =
+        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+    engine.descriptors.control.store(ours.into_raw_fd(), Relaxed);
+    theirs
+}
+
 fn write_back(engine: &Engine, tier: Tier, pieces: Pieces) -> Result<WrittenBack, Stuck> {
     engine.write_back_oldest(&mut Scratch::new(), tier, pieces, RUN_FOLIOS)
 }
@@ -96,9 +108,9 @@ fn check_and_free(engine: &Engine, start: usize, touched: &[usize]) {
         let PageState::Stored(entry) = state(engine, start, page) else {
             panic!("page {page} is not stored")
         };
-        let mut found = [0; PAGE];
-        engine.space.read(entry, &mut Decoder::new(), &mut found, Movers::Running).unwrap();
-        assert!(found == contents(page), "page {page}");
+        let mut found = Aligned([0; PAGE]);
+        engine.space.read(entry, &mut Decoder::new(), &mut found.0, Movers::Running).unwrap();
+        assert!(found.0 == contents(page), "page {page}");
         engine.space.put(entry, 1);
     }
     assert_eq!(engine.space.slots().stats().inuse, 0);
@@ -117,7 +129,7 @@ fn folios_go_together_each_page_to_its_place() {
     let Some(engine) = moving_engine() else { return };
     let _file = file_device(engine);
     let start = take_out(engine);
-    let touched = [5, 3 * FOLIO_PAGES + 4];
+    let touched = [6, 3 * FOLIO_PAGES + 4];
     touched.iter().for_each(|page| touch(engine, start + page * PAGE));
     let in_run =
         (0..RUN_FOLIOS * FOLIO_PAGES).filter(|page| is_out(*page) && !touched.contains(page)).count();
@@ -149,7 +161,7 @@ fn where_long_runs_of_slots_are_rare_shorter_ones_are_used_and_single_ones_at_la
     let start = take_out(engine);
     let mut sizes = Vec::new();
     while let Ok(back @ WrittenBack { folios: 1.., .. }) = write_back(engine, TIER, Pieces::Whole) {
-        assert!(back.was_cut);
+        assert!(back.was_cut || waiting(engine) == 0);
         sizes.push(back.folios);
     }
     assert!(sizes[..3].iter().all(|&folios| folios == 2), "{sizes:?}");
@@ -165,7 +177,7 @@ fn where_long_runs_of_slots_are_rare_shorter_ones_are_used_and_single_ones_at_la
 #[test]
 fn what_a_device_refuses_waits_and_goes_elsewhere() {
     let Some(engine) = moving_engine() else { return };
-    let file = file_device(engine);
+    let (file, _told) = (file_device(engine), supervisor(engine));
     let start = take_out(engine);
     let read_only =
         rustix::fs::open("/dev/zero", rustix::fs::OFlags::RDONLY, rustix::fs::Mode::empty()).unwrap();
@@ -271,7 +283,7 @@ fn one_part_that_may_still_be_written_keeps_all_slots_of_its_run_from_others() {
         socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
     describe(engine, DeviceKind::Nbd, &ours);
     engine.space.file_space().add([(0, FILE), (1, FILE)].into_iter());
-    let start = take_out(engine);
+    let (start, _told) = (take_out(engine), supervisor(engine));
     std::thread::scope(|scope| {
         scope.spawn(move || {
             let mut message = std::vec![0; 512 << 10];
