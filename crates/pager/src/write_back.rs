@@ -232,7 +232,7 @@ impl Engine {
     }
 
     /// Where the pages of a run lie.
-    fn parts<'p>(&self, run: &Run, parts: &mut [&'p [u8]; RUN_FOLIOS]) -> usize {
+    fn parts(&self, run: &Run, parts: &mut [&[u8]; RUN_FOLIOS]) -> usize {
         let mut count = 0;
         for looked in run.looked().iter().filter(|looked| looked.count > 0) {
             // SAFETY: only the evictor, which we are, changes the ring's base.
