@@ -4,8 +4,8 @@
     bench/devices.py [--path PATH] [--size MIB] [--seconds S]
 
 PATH (default: a new file in /var/tmp, removed afterwards) is overwritten. Needs fio(1) and cargo. Prints one table; in each cell MB/s. The last
-lines say what part of fio's best the device reaches with the sizes that the engine uses: it writes runs of 64 KiB (what it evicts) and 256 KiB
-(what it demotes) one after the other, and reads up to 64 KiB with up to 8 under way.
+lines say what part of fio's best the device reaches with the sizes that the engine uses: it writes runs of up to 512 KiB one after the other, and reads up to
+64 KiB with up to 8 under way.
 """
 import argparse, json, os, subprocess, tempfile
 
@@ -73,7 +73,7 @@ def compare(path, arguments):
             mine = " ".join(f"{ours[operation, kib, depth]:6.0f}" for depth in depths)
             print(f"{kib:5} KiB  {fios}  |  {mine}")
         best = max(value for (which, _, _), value in theirs.items() if which == operation)
-        used = {"write": [(64, 1), (256, 1)], "read": [(64, 1), (64, 8)]}[operation]
+        used = {"write": [(64, 1), (512, 1)], "read": [(64, 1), (64, 8)]}[operation]
         parts = ", ".join(f"{kib} KiB at depth {depth}: {ours[operation, kib, depth] / best:.2f}" for kib, depth in used)
         mine = max(value for key, value in ours.items() if key[0] == operation)
         print(f"fio's best {best:.0f}; ours at best {mine:.0f} ({mine / best:.2f} of it); {parts}")

@@ -3,10 +3,10 @@
 
 use folioswap_acceptance::disk::{FileSystem, LoopDevice, Scratch};
 use folioswap_acceptance::job::{self, Engine, Job, Outcome, Running};
-use folioswap_acceptance::{MIB, programs, skip};
+use folioswap_acceptance::{MIB, need, programs, skip};
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 const LOST: &str = env!("CARGO_BIN_EXE_acc-lost");
@@ -29,6 +29,15 @@ fn folioswap(words: &[&str]) -> Output {
 fn mkswap(path: &Path) {
     let made = folioswap(&["mkswap", &path.display().to_string()]);
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+}
+
+/// A file system of its own that can be pulled out, with a prepared file.
+fn disk_with_swap_file() -> Result<(FileSystem, PathBuf), String> {
+    let disk = FileSystem::new(160 * MIB).map_err(|why| why.to_string())?;
+    let file = disk.point.0.join("swap");
+    File::create_new(&file).and_then(|file| file.set_len(128 * MIB)).expect("a file");
+    mkswap(&file);
+    Ok((disk, file))
 }
 
 fn device(path: &Path, rest: &str) -> String {
@@ -165,13 +174,10 @@ fn a_full_disk_sends_pages_elsewhere() {
 #[test]
 fn a_disk_that_refuses_everything_is_left_alone() {
     only_folioswap!();
-    let disk = match FileSystem::new(160 * MIB) {
-        Ok(disk) => disk,
+    let (disk, file) = match disk_with_swap_file() {
+        Ok(found) => found,
         Err(why) => skip!("no file system: {why}"),
     };
-    let file = disk.point.0.join("swap");
-    File::create_new(&file).and_then(|file| file.set_len(128 * MIB)).expect("a file");
-    mkswap(&file);
     let (behind, go) = (Scratch::new("behind"), Scratch::new("go"));
     fs::create_dir(&behind.0).expect("a directory");
     let devices = [device(&file, ",prio=5"), device(&behind.0, ",prio=0")];
@@ -205,13 +211,10 @@ fn a_disk_that_refuses_everything_is_left_alone() {
 #[test]
 fn what_lay_on_a_disk_that_was_pulled_out_is_lost_and_nothing_else() {
     only_folioswap!();
-    let disk = match FileSystem::new(160 * MIB) {
-        Ok(disk) => disk,
+    let (disk, file) = match disk_with_swap_file() {
+        Ok(found) => found,
         Err(why) => skip!("no file system: {why}"),
     };
-    let file = disk.point.0.join("swap");
-    File::create_new(&file).and_then(|file| file.set_len(128 * MIB)).expect("a file");
-    mkswap(&file);
     let behind = Scratch::new("behind");
     fs::create_dir(&behind.0).expect("a directory");
     let devices = [device(&file, ",prio=5"), device(&behind.0, ",prio=0")];
@@ -263,6 +266,41 @@ fn a_swap_file_that_others_wrote_to_costs_the_pages_that_they_hit() {
     // What is written meanwhile makes the file longer again, with holes: then it is the checksum that tells.
     let told = ["ends before it", "gives other bytes"].iter().any(|word| outcome.stderr.contains(word));
     assert!(told, "{}", outcome.describe());
+}
+
+/// Nothing of the program's is readable on an encrypted file, the other file shows that the search finds it; and what was moved behind our
+/// back does not open.
+#[test]
+fn an_encrypted_file_shows_nothing_and_loses_what_was_moved() {
+    only_folioswap!();
+    need!("python3");
+    let program = "import os\nb=[bytearray(b'planted-pattern %7d '%i+os.urandom(3900)) for i in range(16000)]\nfor i,x in \
+                   enumerate(b): assert x.startswith(b'planted-pattern %7d '%i)\n";
+    for (more, readable) in [("", true), (",encrypt=yes", false)] {
+        let file = Scratch::file("swap", 128 * MIB);
+        mkswap(&file.0);
+        let outcome = start(&job(&["python3", "-c", program], &[device(&file.0, more)])).finish();
+        outcome.check();
+        assert_eq!(of_device(&outcome, 0)["type"], "file");
+        assert!(
+            of_device(&outcome, 0)["used_peak_bytes"].as_u64() >= Some(16 * MIB),
+            "{}",
+            outcome.describe()
+        );
+        let bytes = fs::read(&file.0).expect("readable");
+        assert_eq!(bytes.windows(15).any(|window| window == b"planted-pattern"), readable, "{more}");
+    }
+    let file = Scratch::file("swap", 128 * MIB);
+    mkswap(&file.0);
+    let (outcome, pages) = spoilt(64, &[device(&file.0, ",encrypt=yes")], |_| {
+        let opened = File::options().read(true).write(true).open(&file.0).expect("writable");
+        let mut bytes = vec![0; 1 << 20];
+        opened.read_exact_at(&mut bytes, 4 << 20).expect("read");
+        opened.write_all_at(&bytes, 8 << 20).expect("written");
+        opened.sync_all().expect("written");
+    });
+    let hit = MIB / PAGE;
+    assert!((hit / 2..=hit).contains(&pages.lost), "{} of {hit}: {}", pages.lost, outcome.describe());
 }
 
 /// A device that takes single pages only: larger folios are split, and counted.

@@ -45,10 +45,11 @@ Examples:
 DEVICE is TYPE[:TARGET][,KEY[=VALUE]]...:
   zram[,prio=P]
         compressed RAM, which grows within the limit
-  file:DIR[,size=SIZE][,prio=P][,discard[=once|pages]]
+  file:DIR[,size=SIZE][,prio=P][,discard[=once|pages]][,encrypt=yes|no]
         a temporary file without a name in DIR, of at most SIZE (else half of the free space of its disk);
-        discard: its clusters are given back to the disk when they are free
-  file:PATH[,uuid=UUID][,size=SIZE][,prio=P][,discard[=once|pages]]
+        discard: its clusters are given back to the disk when they are free; encrypt=yes: its pages are encrypted under a
+        random key that is kept in locked memory and nowhere else
+  file:PATH[,uuid=UUID][,size=SIZE][,prio=P][,discard[=once|pages]][,encrypt=yes|no]
         a file or block device that `folioswap mkswap` has prepared, used by one run at a time; uuid: refuse another one
   nbd://HOST[:PORT]/EXPORT or nbd+unix:///EXPORT?socket=PATH (with TLS nbds://, nbds+unix://, and ?tls-certificates=DIR)
     [,size=SIZE][,prio=P][,discard[=once|pages]][,encrypt=yes|no][,timeout=SECONDS][,connections=N]

@@ -78,8 +78,8 @@ impl FileSpace {
         clusters.count - first
     }
 
-    /// `count` (1..=64) consecutive free slots of one cluster that is not shared and lies on one of `devices`. `None`: a
-    /// cluster must be asked for.
+    /// `count` (1 to [`CLUSTER_SLOTS`]) consecutive free slots of one cluster that is not shared and lies on one of `devices`. `None`: a
+    /// cluster must be asked for. More than 64 begin at a multiple of 64.
     pub fn allocate(&self, count: u32, devices: DeviceMask) -> Option<FileSlot> {
         let mut clusters = self.0.lock();
         let free: u64 = devices.iter().map(|device| clusters.free[device.index()]).sum();
@@ -247,6 +247,9 @@ impl Cluster {
         if self.shared || self.free_slots() < count as u64 {
             return None;
         }
+        if count > 64 {
+            return self.take_words(count);
+        }
         let mask = if count == 64 { u64::MAX } else { (1 << count) - 1 };
         for (index, word) in self.used.iter_mut().enumerate() {
             let mut shift = 0;
@@ -261,6 +264,19 @@ impl Cluster {
             }
         }
         None
+    }
+}
+
+impl Cluster {
+    /// More than 64 slots: whole words of free ones, of the last of which the rest stays free.
+    fn take_words(&mut self, count: u32) -> Option<u32> {
+        let words = count.div_ceil(64) as usize;
+        let first = self.used.windows(words).position(|words| words.iter().all(|word| *word == 0))?;
+        let taken = &mut self.used[first..first + words];
+        taken.fill(u64::MAX);
+        taken[words - 1] >>= words as u32 * 64 - count;
+        self.used_slots += count as u16;
+        Some(first as u32 * 64)
     }
 }
 
@@ -408,6 +424,31 @@ mod tests {
         let expected: Vec<u64> = [20, 40, 21, 41].into_iter().flat_map(|number| [number; 8]).collect();
         assert_eq!(order, expected);
         assert_eq!(cluster_of(space.allocate(64, ANY).unwrap()), 9, "then what the older ones have left");
+    }
+
+    #[test]
+    fn long_runs_take_whole_words_and_leave_the_rest() {
+        let space = space();
+        add(&space, &[4], ONE);
+        let single = space.allocate(1, ANY).unwrap();
+        let within = |slot: FileSlot| slot.raw() % CLUSTER_SLOTS;
+        let long = space.allocate(117, ANY).unwrap();
+        assert_eq!((within(single), within(long)), (0, 64));
+        assert_eq!(within(space.allocate(11, ANY).unwrap()), 1, "before it");
+        assert_eq!(within(space.allocate(60, ANY).unwrap()), 192);
+        assert!(space.allocate(257, ANY).is_none(), "only 256 are left in a row");
+        assert_eq!(within(space.allocate(256, ANY).unwrap()), 256);
+        assert_eq!(space.used_slots(), 1 + 117 + 11 + 60 + 256);
+        let mut left: HashSet<u64> = (12..64).chain(64 + 117..192).chain(252..256).collect();
+        while let Some(slot) = space.allocate(1, ANY) {
+            assert!(left.remove(&within(slot)), "{}", within(slot));
+        }
+        assert!(left.is_empty());
+        for slot in 0..CLUSTER_SLOTS {
+            space.free(FileSlot::new(4 * CLUSTER_SLOTS + slot).unwrap());
+        }
+        assert_eq!(within(space.allocate(512, ANY).unwrap()), 0, "a whole cluster");
+        assert_eq!(space.used_slots(), 512);
     }
 
     #[test]

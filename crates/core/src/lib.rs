@@ -11,7 +11,7 @@ pub mod page;
 pub mod page_table;
 pub mod reclaim;
 pub mod recompression;
-mod relocation;
+pub mod relocation;
 pub mod shared_devices;
 pub mod space;
 pub mod swap_link;

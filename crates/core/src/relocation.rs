@@ -2,12 +2,16 @@
 //! (compaction; recompression has a module of its own). Locations change, entries and page words do not: whoever reads meanwhile finds the one place or the other,
 //! under the location's lock.
 
-use crate::page_table::Memory;
-use crate::space::{Beside, Space, WriteError};
+use crate::page_table::{Memory, PAGE};
+use crate::space::{Beside, PARTS_MAX, Space, WriteError};
+use crate::swap_link::PART_PAGES_MAX;
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_devices::zstd::Decoder;
 use folioswap_devices::{Checksum, CompactReport, FileSlot, Location, Page, PageMemory, Place, Verdict};
 use folioswap_slots::{DeviceMask, SwapEntry};
+
+/// Pages that are demoted together, at most.
+pub const DEMOTED_MAX: usize = PARTS_MAX * PART_PAGES_MAX;
 
 impl<M: Memory + PageMemory> Space<'_, M> {
     /// Empties sparse spans of the compressed RAM device into fuller ones, moving about `budget_bytes` of stored bytes at most, and
@@ -30,7 +34,7 @@ impl<M: Memory + PageMemory> Space<'_, M> {
     }
 
     /// Moves the bytes of these entries from the compressed store to consecutive slots of one of `devices`; returns how many
-    /// were moved. An entry that was freed, or is being read or freed just now, is passed over; one that cannot be read too, and counts as
+    /// were moved; there are at most [`DEMOTED_MAX`]. An entry that was freed, or is being read or freed just now, is passed over; one that cannot be read too, and counts as
     /// stored just now. None may become another page's meanwhile: the caller is the
     /// only one that allocates entries, or holds a count of each ([`Space::duplicate`]). `pages` is page aligned, `decoder` the calling
     /// thread's.
@@ -44,7 +48,7 @@ impl<M: Memory + PageMemory> Space<'_, M> {
         pages: &mut [Page],
         devices: DeviceMask,
     ) -> Result<u64, WriteError> {
-        let mut olds = [Location::NONE; 64];
+        let mut olds = [Location::NONE; DEMOTED_MAX];
         let first = self.take_slots(entries.len(), devices)?;
         for (index, (entry, page)) in entries.iter().zip(pages.iter_mut()).enumerate() {
             let Some(beside) = entry.and_then(|entry| self.beside(entry)) else { continue };
@@ -60,7 +64,10 @@ impl<M: Memory + PageMemory> Space<'_, M> {
             }
             beside.location.unlock_with(location);
         }
-        self.write_slots(first, pages.as_flattened())?;
+        let mut parts = [&[][..]; PARTS_MAX];
+        let chunks = pages.as_flattened().chunks(PART_PAGES_MAX * PAGE);
+        let count = parts.iter_mut().zip(chunks).map(|(part, chunk)| *part = chunk).count();
+        self.write_slots(first, &parts[..count])?;
         let mut moved = 0;
         for (index, (entry, page)) in entries.iter().zip(pages.iter()).enumerate() {
             let Some(slot) = FileSlot::new(first.raw() + index as u64) else { continue };

@@ -1,7 +1,7 @@
 //! The shared devices whose slots lie in clusters (`file`, `ram`, `nbd`), by cluster number: which one a slot is on, and its descriptor.
 
 use crate::file_space::CLUSTER_SLOTS;
-use crate::swap_link::{LinkDevice, Links, OpenDevice};
+use crate::swap_link::{LinkDevice, Links, OpenDevice, Silence, silence_of};
 use core::sync::atomic::{
     AtomicI32, AtomicU32,
     Ordering::{Acquire, Relaxed, Release},
@@ -17,7 +17,8 @@ struct SharedDevice {
     first_cluster: AtomicU32,
     clusters: AtomicU32,
     descriptor: AtomicI32,
-    synchronous: AtomicU32,
+    /// [`DeviceIo`].
+    io: AtomicU32,
     kind: AtomicU32,
     orders: AtomicU32,
     links: Links,
@@ -29,7 +30,7 @@ impl SharedDevice {
             first_cluster: AtomicU32::new(0),
             clusters: AtomicU32::new(0),
             descriptor: AtomicI32::new(-1),
-            synchronous: AtomicU32::new(0),
+            io: AtomicU32::new(DeviceIo::Asynchronous as u32),
             kind: AtomicU32::new(0),
             orders: AtomicU32::new(Orders::ALL.bits() as u32),
             links: Links::none(),
@@ -52,17 +53,8 @@ impl SharedDevice {
     }
 
     fn is_link(&self) -> bool {
-        self.kind.load(Relaxed) == DeviceKind::Nbd as u32
+        self.io.load(Relaxed) == DeviceIo::Served as u32
     }
-}
-
-/// Why a server's answer to a write is not known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Silence {
-    /// It was not asked, or is not the one any more that has the slots: what it does there matters to nobody.
-    NotAsked,
-    /// It was asked, and may do it at any time.
-    MayBeDone,
 }
 
 /// All of them. Set when the process joins its group, and anew in a forked child, whose descriptors are others.
@@ -83,9 +75,9 @@ impl SharedDevices {
         let device = &self.devices[id.index()];
         device.first_cluster.store(description.first_cluster, Relaxed);
         device.clusters.store(description.clusters, Relaxed);
-        device.synchronous.store(u32::from(description.io == DeviceIo::Synchronous), Relaxed);
+        device.io.store(description.io as u32, Relaxed);
         device.kind.store(description.kind as u32, Relaxed);
-        device.links.set(if description.kind == DeviceKind::Nbd { descriptor } else { -1 });
+        device.links.set(if description.io == DeviceIo::Served { descriptor } else { -1 });
         device.descriptor.store(descriptor, Release);
         self.count.fetch_max(id.index() as u32 + 1, Release);
     }
@@ -113,6 +105,12 @@ impl SharedDevices {
         self.all().fold(DeviceMask::NONE, |mask, (id, _)| mask.with(id))
     }
 
+    /// Those of them that this process writes to by itself, without waiting for anybody but a disk.
+    pub fn local(&self) -> DeviceMask {
+        let local = self.all().filter(|(_, device)| !device.is_link());
+        local.fold(DeviceMask::NONE, |mask, (id, _)| mask.with(id))
+    }
+
     /// The device that a cluster lies on.
     pub fn of_cluster(&self, cluster: u32) -> Option<DeviceId> {
         self.find(cluster.into()).map(|(id, _)| id)
@@ -125,7 +123,8 @@ impl SharedDevices {
 
     /// Is a slot on a device from which reading costs as little as copying?
     pub fn is_synchronous(&self, slot: FileSlot) -> bool {
-        self.find(cluster_of(slot)).is_some_and(|(_, device)| device.synchronous.load(Relaxed) != 0)
+        self.find(cluster_of(slot))
+            .is_some_and(|(_, device)| device.io.load(Relaxed) == DeviceIo::Synchronous as u32)
     }
 
     /// Is a slot on a file or block device, or on a server's disk?
@@ -133,7 +132,7 @@ impl SharedDevices {
         self.find(cluster_of(slot)).is_some_and(|(_, device)| device.medium() != Medium::Memory)
     }
 
-    /// Is a slot on another machine, which may not answer for a while?
+    /// Is a slot on another machine, which may not answer for a while, or behind a cipher?
     pub fn is_remote(&self, slot: FileSlot) -> bool {
         self.find(cluster_of(slot)).is_some_and(|(_, device)| device.is_link())
     }
@@ -156,11 +155,7 @@ impl SharedDevices {
     /// Does this error of a write say of a network device that its server is not there (and nothing of the slot)?
     pub(crate) fn silence(&self, slot: FileSlot, errno: Errno) -> Option<Silence> {
         let (_, device) = self.find(cluster_of(slot))?;
-        match (device.is_link(), errno) {
-            (true, Errno::HOSTDOWN | Errno::NODEV) => Some(Silence::NotAsked),
-            (true, Errno::TIMEDOUT | Errno::CONNRESET) => Some(Silence::MayBeDone),
-            _ => None,
-        }
+        device.is_link().then(|| silence_of(errno)).flatten()
     }
 
     fn find(&self, cluster: u64) -> Option<(DeviceId, &SharedDevice)> {
@@ -211,9 +206,10 @@ mod tests {
         assert_eq!(devices.open(slot).unwrap().1.raw(), CLUSTER_SLOTS + 7);
         assert!(devices.open(FileSlot::new(10 * CLUSTER_SLOTS).unwrap()).is_none());
         assert!(devices.of_slot(FileSlot::new((1 << FileSlot::BITS) - 1).unwrap()).is_none());
-        let nbd = DeviceDescription { kind: DeviceKind::Nbd, ..file(17, 5) };
+        let nbd = DeviceDescription { kind: DeviceKind::Nbd, io: DeviceIo::Served, ..file(17, 5) };
         devices.set(DeviceId::new(5).unwrap(), nbd, -1);
         let of_server = FileSlot::new(17 * CLUSTER_SLOTS).unwrap();
+        assert_eq!((devices.mask().len(), devices.local()), (3, DeviceMask::only(one).with(two)));
         assert_eq!(devices.silence(of_server, Errno::HOSTDOWN), Some(Silence::NotAsked));
         assert_eq!(devices.silence(of_server, Errno::TIMEDOUT), Some(Silence::MayBeDone));
         assert_eq!(devices.silence(of_server, Errno::IO), None, "it has answered");

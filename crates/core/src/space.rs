@@ -8,29 +8,32 @@
 //! events. Whoever calls has the entry's page word in a state that gives it the right to (see [`crate::page`]).
 
 pub mod ages;
+mod error;
 mod reading;
 pub mod validate;
+mod writing;
+
+pub use self::error::{ReadError, WriteError, WriteFailure};
+pub use self::writing::{PARTS_MAX, WrittenRun};
 
 use self::ages::Ages;
 use crate::file_space::FileSpace;
-use crate::page_table::{Memory, PAGE};
-use crate::shared_devices::{SharedDevices, Silence};
-use core::fmt;
+use crate::page_table::Memory;
+use crate::shared_devices::SharedDevices;
 use core::ptr::NonNull;
 use core::sync::atomic::{
     AtomicPtr, AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
 use folioswap_devices::{
-    Checksum, FileError, FileSlot, IncompressiblePolicy, Location, LocationCell, MmStat, Owner, Page,
-    PageMemory, Place, Scratch, StoreOptions, Stored, Zram,
+    FileSlot, IncompressiblePolicy, Location, LocationCell, MmStat, Owner, Page, PageMemory, Place, Scratch,
+    StoreOptions, Stored, Zram,
 };
 use folioswap_slots::{
     AllocError, Config, DeviceFlags, DeviceId, DeviceMask, DeviceSpec, FolioId, LogicalCpu, Order, Shadow,
     SlotWord, Slots, SwapEntry,
 };
 use folioswap_trace::{Event, Tracer};
-use rustix::io::Errno;
 
 /// What stands beside each slot word.
 #[repr(C)]
@@ -53,25 +56,6 @@ const ZRAM_SLOTS: u64 = 32 << 20;
 /// Memory of emptied spans that the store keeps for reuse, bytes.
 const EMPTY_RESERVE: u64 = 1 << 20;
 
-/// Bad slots that are looked for in a run that a device refused: one that refuses so many will refuse the others.
-const BAD_SLOTS_FOUND: usize = 3;
-
-fn slots_from(first: FileSlot, count: usize) -> impl Iterator<Item = FileSlot> {
-    (0..count as u64).filter_map(move |index| FileSlot::new(first.raw() + index))
-}
-
-fn errno_of(error: FileError) -> Errno {
-    match error {
-        FileError::Write { errno, .. } | FileError::Read { errno, .. } | FileError::Punch { errno, .. } => {
-            errno
-        }
-        FileError::ShortWrite { .. } | FileError::EndOfFile { .. } => Errno::IO,
-        FileError::BadBuffer { .. } | FileError::SlotRange { .. } | FileError::OrderNotTaken { .. } => {
-            Errno::INVAL
-        }
-    }
-}
-
 /// Where a written page went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {
@@ -81,53 +65,6 @@ pub enum Written {
     Zram,
     /// On a shared device.
     Shared,
-}
-
-/// Why a page could not be written. Its entry is as before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WriteError {
-    /// It does not compress, and is not to be kept as it is.
-    Incompressible,
-    /// No run of slots is free here on the shared devices that it could go to: ask for clusters, or write page by page.
-    NoSlots,
-    /// The store got no memory.
-    NoMemory,
-    /// The devices that it could go to do not take so many pages at once: write them apart.
-    OrderNotTaken,
-    /// The shared device failed. Slots that refused a page by themselves are bad now and are not handed out again.
-    Device(WriteFailure),
-}
-
-/// A shared device did not take a run of pages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WriteFailure {
-    /// Which.
-    pub device: DeviceId,
-    /// The first slot that is bad, by the group's numbers; that of the run when none is (its disk is full, its server is away).
-    pub slot: FileSlot,
-    /// What it said.
-    pub errno: Errno,
-}
-
-/// Why a page could not be read back. It must be poisoned, by name; nothing else is lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReadError {
-    /// The stored bytes fail their checksum, or the location is not one.
-    Corrupt,
-    /// The shared device failed, also when asked again.
-    File(FileError),
-    /// There is no location: the entry was never written.
-    Missing,
-}
-
-impl fmt::Display for ReadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ReadError::Corrupt => f.write_str("the stored bytes fail their checksum"),
-            ReadError::File(error) => error.fmt(f),
-            ReadError::Missing => f.write_str("the swap entry has no location"),
-        }
-    }
 }
 
 /// Who else could move bytes while one reads them.
@@ -367,104 +304,6 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
             Err(_) => return Err(WriteError::NoMemory),
         };
         self.set_place(entry, place);
-        Ok(())
-    }
-
-    /// Takes so many consecutive slots on one of `devices`.
-    ///
-    /// # Errors
-    /// [`WriteError::OrderNotTaken`], [`WriteError::NoSlots`].
-    pub(crate) fn take_slots(&self, count: usize, devices: DeviceMask) -> Result<FileSlot, WriteError> {
-        let taking = self.shared.taking(devices, count);
-        if taking.is_empty() && !devices.is_empty() {
-            return Err(WriteError::OrderNotTaken);
-        }
-        self.file_space.allocate(count as u32, taking).ok_or(WriteError::NoSlots)
-    }
-
-    /// Writes to slots that were taken together.
-    ///
-    /// # Errors
-    /// [`WriteError::NoSlots`], [`WriteError::Device`]; the slots are free again then, but for bad ones.
-    pub(crate) fn write_slots(&self, first: FileSlot, pages: &[u8]) -> Result<(), WriteError> {
-        let Some((device, within)) = self.shared.open(first) else {
-            slots_from(first, pages.len() / PAGE).for_each(|slot| self.file_space.free(slot));
-            return Err(WriteError::NoSlots);
-        };
-        device.write(within, pages).or_else(|error| self.write_again(first, pages, errno_of(error)))
-    }
-
-    /// The device refused the run: page by page, to learn which slots are bad. Where none is, the run is written now.
-    fn write_again(&self, first: FileSlot, pages: &[u8], errno: Errno) -> Result<(), WriteError> {
-        if let Some(silence) = self.shared.silence(first, errno) {
-            return Err(self.unanswered(first, pages.len() / PAGE, silence, errno));
-        }
-        // Not the slots' fault; nor would the next page find room.
-        let is_full = matches!(errno, Errno::NOSPC | Errno::DQUOT | Errno::FBIG);
-        let mut bad = [None; BAD_SLOTS_FOUND];
-        let mut found = 0;
-        for (slot, page) in slots_from(first, pages.len() / PAGE).zip(pages.chunks_exact(PAGE)) {
-            if is_full || found == BAD_SLOTS_FOUND {
-                break;
-            }
-            let written = self.shared.open(slot).map(|(device, within)| device.write(within, page));
-            if !matches!(written, Some(Ok(()))) {
-                bad[found] = Some(slot);
-                found += 1;
-            }
-        }
-        if found == 0 && !is_full {
-            return Ok(());
-        }
-        for slot in slots_from(first, pages.len() / PAGE) {
-            if bad.contains(&Some(slot)) {
-                self.file_space.mark_bad(slot);
-            } else {
-                self.file_space.free(slot);
-            }
-        }
-        let device = self.shared.of_slot(first).ok_or(WriteError::NoSlots)?;
-        Err(WriteError::Device(WriteFailure { device, slot: bad[0].unwrap_or(first), errno }))
-    }
-
-    /// A server did not take the run, which is no fault of its slots: they are free again, unless it may write them still.
-    fn unanswered(&self, first: FileSlot, pages: usize, silence: Silence, errno: Errno) -> WriteError {
-        for slot in slots_from(first, pages) {
-            match silence {
-                Silence::NotAsked => self.file_space.free(slot),
-                // Whatever else is written there could be overwritten at any time.
-                Silence::MayBeDone => self.file_space.mark_bad(slot),
-            }
-        }
-        let failure = |device| WriteError::Device(WriteFailure { device, slot: first, errno });
-        self.shared.of_slot(first).map_or(WriteError::NoSlots, failure)
-    }
-
-    /// Writes consecutive pages to consecutive slots of one of `devices` in one go, and sets the location of each entry
-    /// (`None`: the page is not wanted; its slot is given back). `pages` is page aligned.
-    ///
-    /// # Errors
-    /// [`WriteError::NoSlots`] when no run of slots is free: ask for a cluster; [`WriteError::OrderNotTaken`];
-    /// [`WriteError::Device`]. No entry has a location then.
-    pub fn write_run(
-        &self,
-        entries: &[Option<SwapEntry>],
-        pages: &[u8],
-        devices: DeviceMask,
-    ) -> Result<(), WriteError> {
-        debug_assert_eq!(entries.len() * PAGE, pages.len());
-        let first = self.take_slots(entries.len(), devices)?;
-        self.write_slots(first, pages)?;
-        for (index, (entry, page)) in entries.iter().zip(pages.chunks_exact(PAGE)).enumerate() {
-            let Some(slot) = FileSlot::new(first.raw() + index as u64) else { continue };
-            let placed = match entry {
-                Some(entry) => self.set_place(*entry, Place::File { slot, checksum: Checksum::of(page) }),
-                None => false,
-            };
-            if !placed {
-                self.file_space.free(slot);
-            }
-        }
         Ok(())
     }
 

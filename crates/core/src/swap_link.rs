@@ -22,6 +22,10 @@ use rustix::thread::{Timespec, nanosleep};
 
 /// Reads that can go on at a time; their tags are below this.
 pub const READS_MAX: usize = 24;
+/// Pages of one part of a run that is written at once: requests of 64 KiB, several under way, are what servers answer fastest
+/// (`docs/measurements.md`, *Pages over NBD*).
+pub const PART_PAGES_MAX: usize = 16;
+const _: () = assert!(PART_PAGES_MAX * PAGE_SIZE <= DATA_MAX);
 /// Between two looks at a socket that another thread uses.
 const WAIT_NS: i64 = 50_000;
 
@@ -77,7 +81,12 @@ impl Links {
     }
 
     fn cookie(&self) -> u64 {
-        self.next_cookie.fetch_add(1, Relaxed)
+        self.cookies(1)
+    }
+
+    /// The first of so many that follow each other.
+    fn cookies(&self, count: u64) -> u64 {
+        self.next_cookie.fetch_add(count, Relaxed)
     }
 
     /// The socket of these requests, when no other thread uses it any more.
@@ -159,29 +168,68 @@ fn reply_error(received: &[u8]) -> Errno {
     }
 }
 
+/// Of two answers to parts of one run, the one that says what has to be done about its slots: what may be done still counts for all of
+/// them, and what a part of them was refused for more than that the others were not asked for.
+fn worse(one: Option<Errno>, error: u32) -> Option<Errno> {
+    let other = (error != 0).then(|| Errno::from_raw_os_error(error as i32));
+    let weight = |errno: &Errno| match silence_of(*errno) {
+        Some(Silence::MayBeDone) => 2,
+        None => 1,
+        Some(Silence::NotAsked) => 0,
+    };
+    [one, other].into_iter().flatten().max_by_key(weight)
+}
+
+/// Does this error say that a server is not there (and nothing of the slot)?
+pub(crate) fn silence_of(errno: Errno) -> Option<Silence> {
+    match errno {
+        Errno::HOSTDOWN | Errno::NODEV => Some(Silence::NotAsked),
+        Errno::TIMEDOUT | Errno::CONNRESET => Some(Silence::MayBeDone),
+        _ => None,
+    }
+}
+
+/// Why a server's answer to a write is not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Silence {
+    /// It was not asked, or is not the one any more that has the slots: what it does there matters to nobody.
+    NotAsked,
+    /// It was asked, and may do it at any time.
+    MayBeDone,
+}
+
 /// A network device, open.
 #[derive(Clone, Copy)]
 pub(crate) struct LinkDevice<'l>(pub(crate) &'l Links);
 
 impl LinkDevice<'_> {
-    fn write(self, slot: FileSlot, pages: &[u8]) -> Result<(), FileError> {
-        self.write_all(slot, pages).map_err(|errno| FileError::Write { slot, errno })
+    fn write(self, slot: FileSlot, parts: &[&[u8]]) -> Result<(), FileError> {
+        self.write_all(slot, parts).map_err(|errno| FileError::Write { slot, errno })
     }
 
-    fn write_all(self, slot: FileSlot, pages: &[u8]) -> Result<(), Errno> {
+    /// All parts are under way at a time.
+    fn write_all(self, slot: FileSlot, parts: &[&[u8]]) -> Result<(), Errno> {
+        debug_assert!(parts.iter().all(|part| part.len() <= DATA_MAX));
         let (_held, socket) = self.0.hold(Waited::Writes)?;
-        let mut offset = slot.offset_bytes();
-        for part in pages.chunks(DATA_MAX) {
-            let (cookie, length) = (self.0.cookie(), part.len() as u32);
+        let (first_cookie, mut offset) = (self.0.cookies(parts.len() as u64), slot.offset_bytes());
+        for (cookie, part) in (first_cookie..).zip(parts) {
+            let length = part.len() as u32;
             send(socket, Request { command: Command::Write, cookie, offset, length }, part)?;
-            let mut reply = [0; REPLY_BYTES];
-            let (_, received) = recv(socket, &mut reply, RecvFlags::empty())?;
-            if Reply::decode(&reply[..received]) != Some(Reply { error: 0, cookie }) {
-                return Err(reply_error(&reply[..received]));
-            }
             offset += u64::from(length);
         }
-        Ok(())
+        let mut failed = None;
+        for _ in parts {
+            let mut reply = [0; REPLY_BYTES];
+            let (_, received) = recv(socket, &mut reply, RecvFlags::empty())?;
+            match Reply::decode(&reply[..received]) {
+                Some(Reply { error, cookie }) if cookie.wrapping_sub(first_cookie) < parts.len() as u64 => {
+                    failed = worse(failed, error);
+                }
+                // Whoever serves the device is gone, or says what nobody says.
+                _ => return Err(Errno::CONNRESET),
+            }
+        }
+        failed.map_or(Ok(()), Err)
     }
 
     fn read(self, slot: FileSlot, pages: &mut [u8]) -> Result<(), FileError> {
@@ -254,9 +302,14 @@ pub(crate) enum OpenDevice<'d> {
 impl OpenDevice<'_> {
     /// As [`FileDevice::write`].
     pub(crate) fn write(self, slot: FileSlot, pages: &[u8]) -> Result<(), FileError> {
+        self.write_parts(slot, &[pages])
+    }
+
+    /// As [`FileDevice::write_parts`]; of a network device no part has more than [`DATA_MAX`] bytes.
+    pub(crate) fn write_parts(self, slot: FileSlot, parts: &[&[u8]]) -> Result<(), FileError> {
         match self {
-            OpenDevice::File(device) => device.write(slot, pages),
-            OpenDevice::Link(device) => device.write(slot, pages),
+            OpenDevice::File(device) => device.write_parts(slot, parts),
+            OpenDevice::Link(device) => device.write(slot, parts),
         }
     }
 

@@ -1,43 +1,19 @@
 //! What the swap space makes of devices that fail: a bad slot costs a page or another place, never more, and is not used again.
 
-use core::ptr::NonNull;
-use folioswap_core::page_table::Memory;
+mod heap;
+
 use folioswap_core::space::{Movers, ReadError, Space, WriteError, Written};
 use folioswap_devices::zstd::Decoder;
-use folioswap_devices::{FileError, FileSlot, IncompressiblePolicy, Orders, Page, PageMemory, Scratch};
+use folioswap_devices::{FileError, FileSlot, IncompressiblePolicy, Orders, Page, Scratch};
 use folioswap_group::devices::{DeviceDescription, DeviceIo, DeviceKind};
 use folioswap_group::swap_link::{Command, REQUEST_BYTES, Reply, Request};
 use folioswap_slots::{DeviceId, DeviceMask, FolioId, Order, Shadow, SwapEntry};
+use heap::Heap;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::io::{Errno, pwrite};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair};
-use std::alloc::{Layout, alloc_zeroed};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::{Arc, Mutex};
-
-struct Heap;
-
-fn zeroed(bytes: usize, align: usize) -> Option<NonNull<u8>> {
-    // SAFETY: the size is not zero.
-    NonNull::new(unsafe { alloc_zeroed(Layout::from_size_align(bytes, align).unwrap()) })
-}
-
-impl Memory for Heap {
-    fn take(&self, bytes: usize) -> Option<NonNull<u8>> {
-        zeroed(bytes, 4096)
-    }
-}
-
-// SAFETY: zeroed memory that is never freed; what is given back is cleared.
-unsafe impl PageMemory for Heap {
-    fn map(&self, bytes: usize) -> Option<NonNull<u8>> {
-        zeroed(bytes, 2 << 20)
-    }
-    unsafe fn give_back(&self, start: NonNull<u8>, bytes: usize) {
-        // SAFETY: by contract.
-        unsafe { start.write_bytes(0, bytes) };
-    }
-}
 
 #[repr(align(4096))]
 struct Run([Page; 16]);
@@ -84,7 +60,8 @@ fn give_up(space: &Space<'_, Heap>, entries: &[Option<SwapEntry>]) {
 
 #[test]
 fn slots_that_refuse_a_write_are_bad_and_the_others_are_used() {
-    let space = Space::create(&Heap).unwrap();
+    let heap = Heap::default();
+    let space = Space::create(&heap).unwrap();
     let file = device(&space, ONE, 0);
     // The device ends after 20 pages, and cannot grow.
     ftruncate(&file, 20 * 4096).unwrap();
@@ -125,7 +102,8 @@ fn slots_that_refuse_a_write_are_bad_and_the_others_are_used() {
 
 #[test]
 fn a_full_disk_makes_no_slot_bad() {
-    let space = Space::create(&Heap).unwrap();
+    let heap = Heap::default();
+    let space = Space::create(&heap).unwrap();
     let file = device(&space, ONE, 0);
     let full = std::fs::File::options().read(true).write(true).open("/dev/full").unwrap();
     let mut taken = file;
@@ -140,7 +118,8 @@ fn a_full_disk_makes_no_slot_bad() {
 /// A bad place in the middle of a run costs the pages in it: damaged ones, and those behind the end.
 #[test]
 fn what_cannot_be_read_is_named_page_by_page() {
-    let space = Space::create(&Heap).unwrap();
+    let heap = Heap::default();
+    let space = Space::create(&heap).unwrap();
     let file = device(&space, ONE, 0);
     let (folio, run) = (entries(&space), Run::new(7));
     space.write_run(&folio, run.0.as_flattened(), DeviceMask::ALL).unwrap();
@@ -164,7 +143,8 @@ fn what_cannot_be_read_is_named_page_by_page() {
 /// Damaged on its way, right on the medium: the second read is believed, by its checksum, and counted.
 #[test]
 fn a_read_that_succeeds_when_tried_again_loses_nothing() {
-    let space = Space::create(&Heap).unwrap();
+    let heap = Heap::default();
+    let space = Space::create(&heap).unwrap();
     let file = device(&space, ONE, 0);
     let (folio, run) = (entries(&space), Run::new(3));
     space.write_run(&folio, run.0.as_flattened(), DeviceMask::ALL).unwrap();
@@ -198,7 +178,8 @@ fn a_read_that_succeeds_when_tried_again_loses_nothing() {
 /// Single pages only: larger runs are refused before a slot is taken, and a device that takes them is preferred for them.
 #[test]
 fn devices_are_asked_for_what_they_take() {
-    let space = Space::create(&Heap).unwrap();
+    let heap = Heap::default();
+    let space = Space::create(&heap).unwrap();
     let (_one, _two) = (device(&space, ONE, 0), device(&space, TWO, 2));
     space.shared_devices().set_orders(ONE, Orders::ONLY_ZERO);
     let (folio, run) = (entries(&space), Run::new(9));
@@ -216,7 +197,8 @@ fn devices_are_asked_for_what_they_take() {
 /// A folio whose pages lie in the compressed store and on two files, some of them moved on meanwhile, comes back whole, page by page.
 #[test]
 fn a_folio_on_several_tiers_comes_back() {
-    let space = Space::create(&Heap).unwrap();
+    let heap = Heap::default();
+    let space = Space::create(&heap).unwrap();
     let (_one, _two) = (device(&space, ONE, 0), device(&space, TWO, 2));
     let (folio, run) = (entries(&space), Run::new(40));
     let mut compressible = run.0;
@@ -284,7 +266,7 @@ fn network_device(space: &Space<'_, Heap>) -> (OwnedFd, Arc<Mutex<Served>>) {
             send(&theirs, &reply, SendFlags::NOSIGNAL).unwrap();
         }
     });
-    let (kind, io) = (DeviceKind::Nbd, DeviceIo::Asynchronous);
+    let (kind, io) = (DeviceKind::Nbd, DeviceIo::Served);
     let description = DeviceDescription { kind, priority: 0, io, first_cluster: 0, clusters: 1 };
     space.shared_devices().set(ONE, description, ours.as_raw_fd());
     assert_eq!(space.file_space().add([(0, ONE)].into_iter()), 1);
@@ -294,7 +276,8 @@ fn network_device(space: &Space<'_, Heap>) -> (OwnedFd, Arc<Mutex<Served>>) {
 /// A server that is away spoils no slot; one that was asked and did not answer may write yet, so its slots are nobody's.
 #[test]
 fn an_outage_costs_no_slots_but_those_whose_write_was_not_answered() {
-    let space = Space::create(&Heap).unwrap();
+    let heap = Heap::default();
+    let space = Space::create(&heap).unwrap();
     let (_device, served) = network_device(&space);
     let (folio, run) = (entries(&space), Run::new(5));
     let refuses = |errno| {
@@ -314,7 +297,8 @@ fn an_outage_costs_no_slots_but_those_whose_write_was_not_answered() {
 /// Of a run in which one page does not open, one page is lost.
 #[test]
 fn a_forged_page_on_a_server_costs_one_page() {
-    let space = Space::create(&Heap).unwrap();
+    let heap = Heap::default();
+    let space = Space::create(&heap).unwrap();
     let (_device, served) = network_device(&space);
     let (folio, run) = (entries(&space), Run::new(11));
     space.write_run(&folio, run.0.as_flattened(), DeviceMask::ALL).unwrap();

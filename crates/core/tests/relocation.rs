@@ -1,66 +1,30 @@
 //! Bytes move while pages are read and freed: every page reads back what was stored, and the memory goes back.
 
-use core::ptr::NonNull;
-use folioswap_core::page_table::Memory;
+mod heap;
+
 use folioswap_core::recompression::{Recompression, Room};
 use folioswap_core::space::{Movers, Space};
 use folioswap_devices::zstd::Decoder;
-use folioswap_devices::{IncompressiblePolicy, Page, PageMemory, Scratch};
+use folioswap_devices::{IncompressiblePolicy, Page, Scratch};
 use folioswap_group::devices::{DeviceDescription, DeviceIo, DeviceKind};
 use folioswap_slots::{DeviceId, DeviceMask, FolioId, Order, Shadow, SwapEntry};
-use std::alloc::{Layout, alloc_zeroed};
+use heap::Heap;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// The heap, and how many bytes were given back.
-#[derive(Default)]
-struct Heap {
-    given_back: AtomicUsize,
-    /// Start and length of what the compressed store has.
-    mapped: Mutex<Vec<(usize, usize)>>,
-}
-
-impl Heap {
-    /// Changes a byte of this page where it is stored. Nobody else may be at work.
-    fn damage(&self, page: &Page) {
-        // Random bytes are stored as they are.
-        let bytes = &page[1024..1056];
-        for &(start, len) in &*self.mapped.lock().unwrap() {
-            // SAFETY: mapped by `map`, never freed, and used by nobody else just now.
-            let memory = unsafe { std::slice::from_raw_parts_mut(start as *mut u8, len) };
-            if let Some(at) = memory.windows(bytes.len()).position(|found| found == bytes) {
-                memory[at] ^= 1;
-                return;
-            }
+/// Damages a byte of this page where it is stored. Nobody else may be at work.
+fn damage(heap: &Heap, page: &Page) {
+    // Random bytes are stored as they are.
+    let bytes = &page[1024..1056];
+    for &(start, len) in &*heap.mapped.lock().unwrap() {
+        // SAFETY: mapped by `map`, never freed, and used by nobody else just now.
+        let memory = unsafe { std::slice::from_raw_parts_mut(start as *mut u8, len) };
+        if let Some(at) = memory.windows(bytes.len()).position(|found| found == bytes) {
+            memory[at] ^= 1;
+            return;
         }
-        panic!("the page is not in the store");
     }
-}
-
-fn zeroed(bytes: usize, align: usize) -> Option<NonNull<u8>> {
-    // SAFETY: the size is not zero.
-    NonNull::new(unsafe { alloc_zeroed(Layout::from_size_align(bytes, align).unwrap()) })
-}
-
-impl Memory for Heap {
-    fn take(&self, bytes: usize) -> Option<NonNull<u8>> {
-        zeroed(bytes, 4096)
-    }
-}
-
-// SAFETY: zeroed memory that is never freed; what is given back is cleared, so that a late reader would notice.
-unsafe impl PageMemory for Heap {
-    fn map(&self, bytes: usize) -> Option<NonNull<u8>> {
-        let start = zeroed(bytes, 2 << 20)?;
-        self.mapped.lock().unwrap().push((start.as_ptr() as usize, bytes));
-        Some(start)
-    }
-    unsafe fn give_back(&self, start: NonNull<u8>, bytes: usize) {
-        self.given_back.fetch_add(bytes, Relaxed);
-        // SAFETY: by contract.
-        unsafe { start.write_bytes(0, bytes) };
-    }
+    panic!("the page is not in the store");
 }
 
 /// A page that half compresses, other for every number.
@@ -313,7 +277,7 @@ fn what_is_damaged_does_not_stay_the_oldest() {
     let (space, _file, entries) = with_file(&heap);
     let oldest = space.ages().oldest().unwrap();
     let is_oldest = |entry: &&SwapEntry| space.generation(**entry) == Some(oldest);
-    heap.damage(&page(0));
+    damage(&heap, &page(0));
     assert_eq!(space.generation(entries[0]), Some(oldest));
     let (mut run, mut decoder) = (Box::new(Run([[0; 4096]; 64])), Decoder::new());
     let all: Vec<_> = entries.iter().filter(is_oldest).copied().map(Some).collect();

@@ -5,7 +5,7 @@ use core::num::NonZeroU32;
 
 use rustix::fd::{AsRawFd, BorrowedFd};
 use rustix::fs::{FallocateFlags, fallocate};
-use rustix::io::{Errno, pread, pwrite};
+use rustix::io::{Errno, IoSlice, pread, pwritev};
 use rustix::ioctl;
 
 use crate::device::{Characteristics, Device, Orders, Synchrony};
@@ -44,10 +44,13 @@ impl Medium {
 /// Nominal costs: orders of magnitude of a solid-state disk and of a copy. What chooses between kinds of devices compares them.
 const DISK_READ_NS: u32 = 100_000;
 const MEMORY_READ_NS: u32 = 1_000;
-/// From 256 KiB on a disk's throughput hardly grows (`docs/devices.md`).
-const DISK_BATCH_PAGES: u32 = 64;
+/// From 512 KiB on a disk's throughput hardly grows, one write after the other (`docs/measurements.md`, *Files beside fio*).
+const DISK_BATCH_PAGES: u32 = 128;
 const MEMORY_BATCH_PAGES: u32 = 16;
 const PAGE_BYTES: NonZeroU32 = NonZeroU32::new(PAGE_SIZE as u32).unwrap();
+
+/// Places from which pages are written together, at most.
+pub const PARTS_MAX: usize = 8;
 
 /// `BLKDISCARD`: `_IO(0x12, 119)` of `linux/fs.h`.
 const BLKDISCARD: ioctl::Opcode = ioctl::opcode::none(0x12, 119);
@@ -86,14 +89,14 @@ pub enum FileError {
         /// Pages of the run.
         pages: usize,
     },
-    /// `pwrite` failed at this slot; earlier slots of the run are written, this and later ones are undefined.
+    /// `pwritev` failed at this slot; earlier slots of the run are written, this and later ones are undefined.
     Write {
         /// The slot that failed.
         slot: FileSlot,
         /// Why (`NOSPC`: the file system is full).
         errno: Errno,
     },
-    /// `pwrite` wrote less than one page and gave no reason.
+    /// `pwritev` wrote less than one page and gave no reason.
     ShortWrite {
         /// The slot that failed.
         slot: FileSlot,
@@ -172,7 +175,7 @@ impl<'fd> FileDevice<'fd> {
         self.fd.as_raw_fd()
     }
 
-    /// Writes whole pages to consecutive slots: one `pwrite`, more after a short one. The file grows as needed.
+    /// Writes whole pages to consecutive slots: one `pwritev`, more after a short one. The file grows as needed.
     ///
     /// `pages` is aligned to 4096 and a multiple of 4096 long, as `O_DIRECT` asks.
     ///
@@ -181,22 +184,41 @@ impl<'fd> FileDevice<'fd> {
     /// [`FileError::BadBuffer`], [`FileError::SlotRange`], [`FileError::OrderNotTaken`], [`FileError::Write`],
     /// [`FileError::ShortWrite`].
     pub fn write(&self, slot: FileSlot, pages: &[u8]) -> Result<(), FileError> {
-        check_run(slot, pages.as_ptr(), pages.len())?;
-        let count = pages.len() / PAGE_SIZE;
+        self.write_parts(slot, &[pages])
+    }
+
+    /// As [`FileDevice::write`], of pages that lie in several places: one `pwritev`. `parts` are at most [`PARTS_MAX`], each of them whole
+    /// aligned pages.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`FileDevice::write`]; [`FileError::BadBuffer`] also for too many parts.
+    pub fn write_parts(&self, slot: FileSlot, parts: &[&[u8]]) -> Result<(), FileError> {
+        let bytes = parts.iter().map(|part| part.len()).sum();
+        if parts.is_empty() || parts.len() > PARTS_MAX {
+            return Err(FileError::BadBuffer { slot });
+        }
+        for part in parts {
+            check_run(slot, part.as_ptr(), part.len())?;
+        }
+        check_run(slot, parts[0].as_ptr(), bytes)?;
+        let count = bytes / PAGE_SIZE;
         if !self.orders.take_run(count) {
             return Err(FileError::OrderNotTaken { slot, pages: count });
         }
+        let mut slices = [IoSlice::new(&[]); PARTS_MAX];
         let mut done = 0;
-        while done < pages.len() {
+        while done < bytes {
             let at = slot.offset_bytes() + done as u64;
-            match pwrite(self.fd, &pages[done..], at) {
+            let left = slices_from(parts, done, &mut slices);
+            match pwritev(self.fd, left, at) {
                 Ok(0) => return Err(FileError::ShortWrite { slot: slot_at(slot, done) }),
                 // A short write may end inside a page: go on from that page's start, so that O_DIRECT stays aligned;
                 // one that ends in its first page would go on for ever, so it is an error.
-                Ok(n) if n < PAGE_SIZE && done + n < pages.len() => {
+                Ok(n) if n < PAGE_SIZE && done + n < bytes => {
                     return Err(FileError::ShortWrite { slot: slot_at(slot, done) });
                 }
-                Ok(n) => done += whole_pages(n.min(pages.len() - done)),
+                Ok(n) => done += whole_pages(n.min(bytes - done)),
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(FileError::Write { slot: slot_at(slot, done), errno }),
             }
@@ -307,6 +329,78 @@ fn slot_at(slot: FileSlot, done_bytes: usize) -> FileSlot {
     FileSlot::new(slot.raw() + (done_bytes / PAGE_SIZE) as u64).unwrap_or(slot)
 }
 
+/// What of `parts` is left after their first `done` bytes.
+fn slices_from<'a, 's>(
+    parts: &[&'a [u8]],
+    mut done: usize,
+    slices: &'s mut [IoSlice<'a>; PARTS_MAX],
+) -> &'s [IoSlice<'a>] {
+    let mut count = 0;
+    for &part in parts {
+        if done < part.len() {
+            slices[count] = IoSlice::new(&part[done..]);
+            count += 1;
+        }
+        done = done.saturating_sub(part.len());
+    }
+    &slices[..count]
+}
+
 fn whole_pages(bytes: usize) -> usize {
     bytes - bytes % PAGE_SIZE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fd::AsFd;
+    use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+
+    #[repr(C, align(4096))]
+    struct Pages([[u8; PAGE_SIZE]; 8]);
+
+    fn pages() -> Pages {
+        let mut pages = Pages([[0; PAGE_SIZE]; 8]);
+        pages.0.iter_mut().zip(1..).for_each(|(page, number)| page.fill(number));
+        pages
+    }
+
+    /// Pages 6 and 7, 0, and 2 to 4.
+    fn parts(pages: &Pages) -> [&[u8]; 3] {
+        [pages.0[6..8].as_flattened(), &pages.0[0], pages.0[2..5].as_flattened()]
+    }
+
+    #[test]
+    fn parts_from_several_places_become_one_run() {
+        let file = memfd_create("parts", MemfdFlags::CLOEXEC).unwrap();
+        let (device, pages) = (FileDevice::new(file.as_fd()), pages());
+        let slot = FileSlot::new(5).unwrap();
+        device.write_parts(slot, &parts(&pages)).unwrap();
+        let mut read = Pages([[0; PAGE_SIZE]; 8]);
+        device.read(slot, read.0[..6].as_flattened_mut()).unwrap();
+        for (page, number) in read.0.iter().zip([7, 8, 1, 3, 4, 5]) {
+            assert!(page.iter().all(|&byte| byte == number), "{number}");
+        }
+        let bad = Err(FileError::BadBuffer { slot });
+        assert_eq!(device.write_parts(slot, &[]), bad);
+        assert_eq!(device.write_parts(slot, &[&pages.0[0][..]; PARTS_MAX + 1]), bad);
+        assert_eq!(device.write_parts(slot, &[&pages.0[0], &pages.0[1][..512]]), bad);
+        assert_eq!(device.write_parts(slot, &[&pages.0[0], &pages.0.as_flattened()[8..][..PAGE_SIZE]]), bad);
+        let single = device.taking(Orders::ONLY_ZERO).write_parts(slot, &parts(&pages));
+        assert_eq!(single, Err(FileError::OrderNotTaken { slot, pages: 6 }));
+    }
+
+    /// What was written before the end of the room counts, and the slot at which it ends is named.
+    #[test]
+    fn a_short_write_goes_on_in_the_middle_of_its_parts() {
+        let file = memfd_create("parts", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
+        ftruncate(&file, 4 * PAGE_SIZE as u64).unwrap();
+        fcntl_add_seals(&file, SealFlags::GROW).unwrap();
+        let (device, pages) = (FileDevice::new(file.as_fd()), pages());
+        let refused = device.write_parts(FileSlot::new(0).unwrap(), &parts(&pages));
+        assert_eq!(refused, Err(FileError::Write { slot: FileSlot::new(4).unwrap(), errno: Errno::PERM }));
+        let mut read = Pages([[0; PAGE_SIZE]; 8]);
+        device.read(FileSlot::new(0).unwrap(), read.0[..4].as_flattened_mut()).unwrap();
+        assert_eq!(read.0[..4].iter().map(|page| page[0]).collect::<std::vec::Vec<_>>(), [7, 8, 1, 3]);
+    }
 }

@@ -66,6 +66,8 @@ pub enum DeviceIo {
     Synchronous = 0,
     /// Reading waits for a medium: neighbours are read ahead, and what came back unchanged keeps its copy.
     Asynchronous = 1,
+    /// The same, but by way of the supervisor ([`crate::swap_link`]): an export of a server, or what only it can read.
+    Served = 2,
 }
 
 /// One device as it was given.
@@ -116,10 +118,10 @@ impl DeviceEntry {
     /// What it says; `None` when there is no device here.
     pub fn description(&self) -> Option<DeviceDescription> {
         let kind = DeviceKind::from_number(self.kind.load(Relaxed))?;
-        let io = if self.io.load(Relaxed) == DeviceIo::Asynchronous as u32 {
-            DeviceIo::Asynchronous
-        } else {
-            DeviceIo::Synchronous
+        let io = match self.io.load(Relaxed) {
+            0 => DeviceIo::Synchronous,
+            1 => DeviceIo::Asynchronous,
+            _ => DeviceIo::Served,
         };
         Some(DeviceDescription {
             kind,

@@ -8,7 +8,8 @@
 //! | server | to a write, and to whatever fails: a reply of 16 bytes |
 //! | server | to a read: its pages, and nothing else, so that they come into their place without a copy |
 //!
-//! On one socket a request is answered before the next is made. The end of a socket ends nothing but itself.
+//! On one socket a read is answered before the next request is made. Writes may follow each other, and are answered in any order. The end of
+//! a socket ends nothing but itself.
 //!
 //! Source: the NBD project's `doc/proto.md`.
 
@@ -19,8 +20,10 @@ pub const REPLY_BYTES: usize = 16;
 /// Most bytes of data in one message.
 pub const DATA_MAX: usize = 256 << 10;
 
-const REQUEST_MAGIC: u32 = 0x2560_9513;
-const REPLY_MAGIC: u32 = 0x6744_6698;
+/// First word of a request.
+pub const REQUEST_MAGIC: u32 = 0x2560_9513;
+/// First word of a simple reply.
+pub const REPLY_MAGIC: u32 = 0x6744_6698;
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,16 +50,29 @@ pub struct Request {
     pub length: u32,
 }
 
+/// The bytes of a request of the NBD protocol, by its numbers.
+pub fn encode_request(
+    flags: u16,
+    command: u16,
+    cookie: u64,
+    offset: u64,
+    length: u32,
+) -> [u8; REQUEST_BYTES] {
+    let mut bytes = [0; REQUEST_BYTES];
+    bytes[..4].copy_from_slice(&REQUEST_MAGIC.to_be_bytes());
+    bytes[4..6].copy_from_slice(&flags.to_be_bytes());
+    bytes[6..8].copy_from_slice(&command.to_be_bytes());
+    bytes[8..16].copy_from_slice(&cookie.to_be_bytes());
+    bytes[16..24].copy_from_slice(&offset.to_be_bytes());
+    bytes[24..].copy_from_slice(&length.to_be_bytes());
+    bytes
+}
+
 impl Request {
     /// Its bytes.
     pub fn encode(&self) -> [u8; REQUEST_BYTES] {
-        let mut bytes = [0; REQUEST_BYTES];
-        bytes[..4].copy_from_slice(&REQUEST_MAGIC.to_be_bytes());
-        bytes[6..8].copy_from_slice(&(self.command as u16).to_be_bytes());
-        bytes[8..16].copy_from_slice(&self.cookie.to_be_bytes());
-        bytes[16..24].copy_from_slice(&self.offset.to_be_bytes());
-        bytes[24..].copy_from_slice(&self.length.to_be_bytes());
-        bytes
+        let Request { command, cookie, offset, length } = *self;
+        encode_request(0, command as u16, cookie, offset, length)
     }
 
     /// The request that these bytes begin with; `None` if it is none.

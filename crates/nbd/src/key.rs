@@ -23,6 +23,9 @@ pub enum KeyError {
     /// The system gives no random bytes.
     #[error("random bytes: {0}")]
     Random(Errno),
+    /// No thread can be had.
+    #[error("no further thread can be started")]
+    Thread,
 }
 
 /// A value in memory of its own that is kept from everybody else.

@@ -15,13 +15,17 @@
 //! | [`identity`] | the mark by which an export is known again |
 //! | [`key`], [`seal`] | encryption |
 //! | [`store`] | pages of swap on an export |
+//! | `queue` | which writes may be under way together |
+//! | [`file`] | a local file in the place of an export |
 //! | [`service`] | the sockets by which the members of a group reach a store |
 //! | [`error`] | what can go wrong |
 
 pub mod client;
 pub mod error;
+pub mod file;
 pub mod identity;
 pub mod key;
+mod queue;
 pub mod reply;
 pub mod seal;
 pub mod service;

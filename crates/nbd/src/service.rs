@@ -40,16 +40,29 @@ struct Shared {
     /// A link with a descriptor from here on is refused.
     descriptors_max: u64,
     links: Mutex<Links>,
+    /// Held while a request is taken from a link, until it is under way or waits in the store.
+    taking: Mutex<()>,
+}
+
+/// Whose links they are: a member's first one, and those that it made itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkOwner(u64);
+
+#[derive(Clone)]
+struct Link {
+    socket: Arc<OwnedFd>,
+    owner: LinkOwner,
 }
 
 #[derive(Default)]
 struct Links {
     next: u64,
-    open: HashMap<u64, Arc<OwnedFd>>,
+    next_owner: u64,
+    open: HashMap<u64, Link>,
 }
 
-fn lock(links: &Mutex<Links>) -> MutexGuard<'_, Links> {
-    links.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Service {
@@ -61,7 +74,13 @@ impl Service {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         let descriptors_max = files.saturating_sub(SPARE_DESCRIPTORS);
-        let shared = Arc::new(Shared { store, epoll, descriptors_max, links: Mutex::default() });
+        let shared = Arc::new(Shared {
+            store,
+            epoll,
+            descriptors_max,
+            links: Mutex::default(),
+            taking: Mutex::new(()),
+        });
         let serving = Arc::clone(&shared);
         thread::Builder::new()
             .name("nbd-links".into())
@@ -70,16 +89,35 @@ impl Service {
         Ok(Service { shared })
     }
 
-    /// A new link; what is returned is the member's end.
+    /// A first link for a new member; what is returned is the member's end.
     ///
     /// # Errors
     /// No descriptor is free.
-    pub fn new_link(&self) -> io::Result<OwnedFd> {
+    pub fn new_link(&self) -> io::Result<(OwnedFd, LinkOwner)> {
         let (ours, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         let _ = sockopt::set_socket_send_buffer_size(&theirs, DATA_MAX);
-        self.shared.add(ours)?;
-        Ok(theirs)
+        let owner = {
+            let mut links = lock(&self.shared.links);
+            links.next_owner += 1;
+            LinkOwner(links.next_owner)
+        };
+        self.shared.add(ours, owner, self.shared.descriptors_max)?;
+        Ok((theirs, owner))
+    }
+
+    /// A member has ended. What it had asked for and was not yet taken is nobody's wish any more: when this returns, no request of it
+    /// comes after those of who gets its slots. What was taken goes on, before them.
+    pub fn forget(&self, owner: LinkOwner) {
+        let shared = &self.shared;
+        {
+            let mut links = lock(&shared.links);
+            for (_, link) in links.open.extract_if(|_, link| link.owner == owner) {
+                let _ = epoll::delete(&shared.epoll, &*link.socket);
+            }
+        }
+        // Whoever has found a link before takes one request of it at most, and has done so by now.
+        drop(lock(&shared.taking));
     }
 
     /// Links that are open.
@@ -121,18 +159,18 @@ pub enum Told {
 }
 
 impl Shared {
-    fn add(&self, link: OwnedFd) -> io::Result<()> {
+    fn add(&self, link: OwnedFd, owner: LinkOwner, descriptors_max: u64) -> io::Result<()> {
         // The kernel gives the lowest number that is free.
-        if link.as_raw_fd() as u64 >= self.descriptors_max {
+        if link.as_raw_fd() as u64 >= descriptors_max {
             return Err(Errno::MFILE.into());
         }
         let _ = sockopt::set_socket_send_buffer_size(&link, DATA_MAX);
-        let link = Arc::new(link);
+        let socket = Arc::new(link);
         let mut links = lock(&self.links);
         let token = links.next;
         links.next += 1;
-        epoll::add(&self.epoll, &*link, epoll::EventData::new_u64(token), epoll::EventFlags::IN)?;
-        links.open.insert(token, link);
+        epoll::add(&self.epoll, &*socket, epoll::EventData::new_u64(token), epoll::EventFlags::IN)?;
+        links.open.insert(token, Link { socket, owner });
         Ok(())
     }
 
@@ -147,18 +185,20 @@ impl Shared {
             }
             for event in &events {
                 let token = event.data.u64();
+                let _is_taken = lock(&self.taking);
                 let Some(link) = lock(&self.links).open.get(&token).cloned() else { continue };
-                if self.take_request(&link, &mut message).is_none() {
+                if self.take_request(&link, &mut message).is_none()
                     // It has ended, or says what nobody says.
-                    lock(&self.links).open.remove(&token);
-                    let _ = epoll::delete(&self.epoll, &*link);
+                    && lock(&self.links).open.remove(&token).is_some()
+                {
+                    let _ = epoll::delete(&self.epoll, &*link.socket);
                 }
             }
         }
     }
 
     /// Takes one request. `None`: the link is of no use any more.
-    fn take_request(&self, link: &Arc<OwnedFd>, message: &mut [u8]) -> Option<()> {
+    fn take_request(&self, Link { socket: link, owner }: &Link, message: &mut [u8]) -> Option<()> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
@@ -180,7 +220,11 @@ impl Shared {
         let is_pages = offset.is_multiple_of(PAGE as u64) && (length as usize).is_multiple_of(PAGE);
         match request.command {
             // Without a socket there is nothing to attach; the member's end fails at its first use.
-            Command::Attach => carried.into_iter().for_each(|link| drop(self.add(link))),
+            Command::Attach => {
+                // Half of the descriptors are for first links: a new member cannot do without.
+                let descriptors_max = self.descriptors_max / 2;
+                carried.into_iter().for_each(|link| drop(self.add(link, *owner, descriptors_max)));
+            }
             Command::Read if is_pages && data.is_empty() => {
                 self.store.read(page, count, Box::new(move |result| answer(&link, cookie, &result)));
             }

@@ -5,13 +5,16 @@
 
 use crate::client::{AnyContents, Client, Event, Operation, Settings, Statistics};
 use crate::error::{ConnectError, RequestError};
+use crate::file::FileServer;
 use crate::identity::{BEAT, Mark};
 use crate::key::KeyError;
+use crate::queue::{Span, WriteQueue};
 use crate::seal::{Seal, Sealer};
 use crate::session::Session;
 use crate::tls::Tls;
 use crate::uri::Uri;
 use crate::wire::{Command, ExportFlags};
+use rustix::fd::OwnedFd;
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
@@ -25,6 +28,9 @@ pub const FIRST: u64 = 1 << 20;
 pub const CLUSTER_PAGES: u64 = 512;
 /// Most pages of one request.
 pub const PAGES_MAX: usize = 64;
+/// Bytes of writes under way. What comes beyond that waits, but nobody with it; so reads always find room in the client
+/// ([`Settings::in_flight_max`]), where they are few: members make one on each link.
+const WRITING_MAX: u64 = 8 << 20;
 /// How long a step of connecting may take at the start.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -141,27 +147,8 @@ impl Prepared {
         };
         let mark = Arc::new(self.mark);
         let known = Arc::clone(&mark);
-        let (trims, trimmed) = mpsc::channel();
         let client = Client::start(self.uri, self.tls, self.session, self.settings, known);
-        let store = Arc::new(Store {
-            client,
-            mark,
-            sealer,
-            seals: Mutex::default(),
-            writing: Mutex::default(),
-            written: Condvar::new(),
-            pulse: Arc::default(),
-            beats: Mutex::new(None),
-            trims,
-        });
-        let trimming = Arc::downgrade(&store);
-        let trim = move || {
-            for cluster in trimmed {
-                let Some(store) = trimming.upgrade() else { return };
-                store.trim(cluster);
-            }
-        };
-        let _ = thread::Builder::new().name("nbd-trim".into()).stack_size(64 << 10).spawn(trim);
+        let store = Store::new(Behind::Export { client, mark }, sealer)?;
         let (beating, pulse) = (Arc::downgrade(&store), Arc::clone(&store.pulse));
         let beats = thread::Builder::new().name("nbd-mark".into()).stack_size(64 << 10).spawn(move || {
             // It does not keep the store while it waits.
@@ -169,7 +156,9 @@ impl Prepared {
                 && let Some(store) = beating.upgrade()
             {
                 // One that fails is followed by the next; if the export is another run's the client knows it from now on.
-                let _ = store.mark.beat(&store.client);
+                if let Behind::Export { client, mark } = &store.behind {
+                    let _ = mark.beat(client);
+                }
             }
         });
         *lock(&store.beats) = beats.ok();
@@ -211,19 +200,52 @@ pub type Done = Box<dyn FnOnce(Result<Vec<u8>, RequestError>) + Send>;
 /// Seals of a cluster's pages.
 type Seals = Box<[Seal; CLUSTER_PAGES as usize]>;
 
+/// Pages on their way.
+struct Write {
+    first: u64,
+    pages: Vec<u8>,
+    done: Done,
+}
+
+impl Write {
+    fn span(&self) -> Span {
+        Span { first: self.first, count: (self.pages.len() / PAGE) as u64, bytes: self.pages.len() as u64 }
+    }
+}
+
+/// What holds the pages.
+enum Behind {
+    Export { client: Client, mark: Arc<Mark> },
+    File(FileServer),
+}
+
+impl Behind {
+    fn submit(&self, operation: Operation, done: Done) {
+        match self {
+            Behind::Export { client, .. } => client.submit(operation, done),
+            Behind::File(file) => file.submit(operation, done),
+        }
+    }
+
+    /// Where the first slot lies.
+    const fn first(&self) -> u64 {
+        match self {
+            Behind::Export { .. } => FIRST,
+            Behind::File(_) => 0,
+        }
+    }
+}
+
 /// The pages.
 pub struct Store {
-    client: Client,
-    mark: Arc<Mark>,
+    behind: Behind,
     sealer: Option<Sealer>,
     seals: Mutex<HashMap<u64, Seals>>,
-    /// Ranges of slots that are being written or given up. Two that overlap are not sent at a time: a server may do them in
-    /// any order, and one that is sent again must not come after a later one.
-    writing: Mutex<Vec<(u64, u64)>>,
-    written: Condvar,
+    /// Ranges of slots that are being written or given up.
+    writes: Arc<WriteQueue<Write>>,
     pulse: Arc<Pulse>,
     beats: Mutex<Option<JoinHandle<()>>>,
-    /// Clusters that the server is to be told of; their ranges are in `writing`.
+    /// Clusters that the server is to be told of; their ranges are under way in `writes`.
     trims: mpsc::Sender<u64>,
 }
 
@@ -232,6 +254,49 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Store {
+    /// Pages on a file that is open for reading and writing, sealed under a new random key. Its threads are started.
+    ///
+    /// # Errors
+    /// [`KeyError`].
+    pub fn on_file(file: OwnedFd) -> Result<Arc<Self>, KeyError> {
+        let sealer = Sealer::new([0; 16])?;
+        let file = FileServer::start(file).map_err(|_| KeyError::Thread)?;
+        Self::new(Behind::File(file), Some(sealer))
+    }
+
+    fn new(behind: Behind, sealer: Option<Sealer>) -> Result<Arc<Self>, KeyError> {
+        let (trims, trimmed) = mpsc::channel();
+        let store = Arc::new(Store {
+            behind,
+            sealer,
+            seals: Mutex::default(),
+            writes: Arc::new(WriteQueue::new(WRITING_MAX)),
+            pulse: Arc::default(),
+            beats: Mutex::new(None),
+            trims,
+        });
+        let trimming = Arc::downgrade(&store);
+        let trim = move || {
+            for cluster in trimmed {
+                let Some(store) = trimming.upgrade() else { return };
+                store.trim(cluster);
+            }
+        };
+        let _ = thread::Builder::new().name("nbd-trim".into()).stack_size(64 << 10).spawn(trim);
+        // What waited is sent by a thread of its own: one that reads replies may not wait for a server to take more.
+        let (sending, writes) = (Arc::downgrade(&store), Arc::clone(&store.writes));
+        let send = move || {
+            while let Some(write) = writes.next()
+                && let Some(store) = sending.upgrade()
+            {
+                store.send(write);
+            }
+        };
+        let thread = thread::Builder::new().name("nbd-writes".into()).stack_size(128 << 10);
+        thread.spawn(send).map_err(|_| KeyError::Thread)?;
+        Ok(store)
+    }
+
     /// Bytes of tables in memory.
     pub fn table_bytes(&self) -> usize {
         lock(&self.seals).len() * size_of::<[Seal; CLUSTER_PAGES as usize]>()
@@ -239,22 +304,38 @@ impl Store {
 
     /// What happened since it was last asked.
     pub fn take_events(&self) -> Vec<Event> {
-        self.client.take_events()
+        match &self.behind {
+            Behind::Export { client, .. } => client.take_events(),
+            Behind::File(_) => Vec::new(),
+        }
     }
 
     /// What was counted.
     pub fn statistics(&self) -> Statistics {
-        self.client.statistics()
+        match &self.behind {
+            Behind::Export { client, .. } => client.statistics(),
+            Behind::File(_) => Statistics::default(),
+        }
     }
 
-    /// Writes whole pages, [`PAGES_MAX`] at most, to slots from `first` on. Waits while an overlapping write is under way, and while too
-    /// much is. If it fails nothing can be read there.
-    pub fn write(self: &Arc<Self>, first: u64, mut pages: Vec<u8>, done: Done) {
-        let count = (pages.len() / PAGE) as u64;
-        let Some(offset) = place(first, count, pages.len()) else {
+    /// Writes whole pages, [`PAGES_MAX`] at most, to slots from `first` on. While an overlapping write is under way, or too much is, it
+    /// waits, and the caller does not. If it fails nothing can be read there.
+    pub fn write(self: &Arc<Self>, first: u64, pages: Vec<u8>, done: Done) {
+        if self.place(first, (pages.len() / PAGE) as u64, pages.len()).is_none() {
             return done(Err(RequestError::Range { offset: first, length: pages.len() as u64 }));
-        };
-        self.begin_writing(first, count);
+        }
+        let write = Write { first, pages, done };
+        if let Some(write) = self.writes.enter(write.span(), write) {
+            self.send(write);
+        }
+    }
+
+    /// Seals and sends pages, which are under way.
+    fn send(self: &Arc<Self>, write: Write) {
+        let span = write.span();
+        let Write { first, mut pages, done } = write;
+        let Some(offset) = self.place(first, span.count, pages.len()) else { return };
+        let count = span.count;
         let mut seals = [Seal::default(); PAGES_MAX];
         if let Some(sealer) = &self.sealer {
             // What was there can be read no more from now on.
@@ -265,13 +346,13 @@ impl Store {
         }
         let (store, length) = (Arc::clone(self), pages.len() as u32);
         let operation = Operation { command: Command::Write, flags: 0, offset, length, data: pages };
-        self.client.submit(
+        self.behind.submit(
             operation,
             Box::new(move |result| {
                 if result.is_ok() && store.sealer.is_some() {
                     store.set_seals(first, &seals[..count as usize]);
                 }
-                store.end_writing(first, count);
+                store.writes.leave(span);
                 done(result);
             }),
         );
@@ -280,13 +361,13 @@ impl Store {
     /// Reads pages, [`PAGES_MAX`] at most, from slots from `first` on.
     pub fn read(self: &Arc<Self>, first: u64, count: u64, done: Done) {
         let bytes = (count as usize).saturating_mul(PAGE);
-        let Some(offset) = place(first, count, bytes) else {
+        let Some(offset) = self.place(first, count, bytes) else {
             return done(Err(RequestError::Range { offset: first, length: bytes as u64 }));
         };
         let store = Arc::clone(self);
         let length = bytes as u32;
         let operation = Operation { command: Command::Read, flags: 0, offset, length, data: Vec::new() };
-        self.client.submit(
+        self.behind.submit(
             operation,
             Box::new(move |result| done(result.and_then(|pages| store.open(first, count, pages)))),
         );
@@ -308,28 +389,24 @@ impl Store {
     /// waits for the server to have forgotten it.
     pub fn trim_cluster(&self, cluster: u64) {
         self.forget_cluster(cluster);
-        let (first, count) = (cluster * CLUSTER_PAGES, CLUSTER_PAGES);
-        if !self.client.agreed().flags.has(ExportFlags::TRIM) {
+        let can_trim = |client: &Client| client.agreed().flags.has(ExportFlags::TRIM);
+        if !matches!(&self.behind, Behind::Export { client, .. } if can_trim(client)) {
             return;
         }
-        let mut writing = lock(&self.writing);
         // What a member that was killed is still writing there will be overwritten or stay: only space is lost.
-        if !writing.iter().any(|range| overlap(*range, first, count)) {
-            writing.push((first, first + count));
-            drop(writing);
-            if self.trims.send(cluster).is_err() {
-                self.end_writing(first, count);
-            }
+        let span = cluster_span(cluster);
+        if self.writes.take(span) && self.trims.send(cluster).is_err() {
+            self.writes.leave(span);
         }
     }
 
     fn trim(self: &Arc<Self>, cluster: u64) {
-        let (first, count) = (cluster * CLUSTER_PAGES, CLUSTER_PAGES);
-        let store = Arc::clone(self);
-        let (offset, length) = (FIRST + first * PAGE as u64, (CLUSTER_PAGES as usize * PAGE) as u32);
+        let (span, store) = (cluster_span(cluster), Arc::clone(self));
+        let (offset, length) =
+            (self.behind.first() + span.first * PAGE as u64, (CLUSTER_PAGES as usize * PAGE) as u32);
         let operation = Operation { command: Command::Trim, flags: 0, offset, length, data: Vec::new() };
         // A server that does not do it keeps the space until the end.
-        self.client.submit(operation, Box::new(move |_| store.end_writing(first, count)));
+        self.behind.submit(operation, Box::new(move |_| store.writes.leave(span)));
     }
 
     /// Forgets what a cluster held, without a word to the server.
@@ -337,21 +414,10 @@ impl Store {
         lock(&self.seals).remove(&cluster);
     }
 
-    fn begin_writing(&self, first: u64, count: u64) {
-        let mut writing = lock(&self.writing);
-        while writing.iter().any(|range| overlap(*range, first, count)) {
-            writing = self.written.wait(writing).unwrap_or_else(PoisonError::into_inner);
-        }
-        writing.push((first, first + count));
-    }
-
-    fn end_writing(&self, first: u64, count: u64) {
-        let mut writing = lock(&self.writing);
-        if let Some(index) = writing.iter().position(|range| *range == (first, first + count)) {
-            writing.swap_remove(index);
-        }
-        drop(writing);
-        self.written.notify_all();
+    /// Where slots lie; `None` for what no request may be.
+    fn place(&self, first: u64, count: u64, bytes: usize) -> Option<u64> {
+        let fits = count > 0 && count <= PAGES_MAX as u64 && bytes == count as usize * PAGE;
+        first.checked_mul(PAGE as u64)?.checked_add(self.behind.first()).filter(|_| fits)
     }
 
     fn set_seals(&self, first: u64, seals: &[Seal]) {
@@ -382,7 +448,9 @@ impl Store {
         let ends = thread::spawn(move || {
             // The last count must not come after the end of the mark.
             let _ = beats.map(JoinHandle::join);
-            let _ = store.mark.erase(&store.client);
+            if let Behind::Export { client, mark } = &store.behind {
+                let _ = mark.erase(client);
+            }
             let _ = sender.send(());
         });
         if receiver.recv_timeout(patience).is_ok() {
@@ -394,17 +462,13 @@ impl Store {
 impl Drop for Store {
     fn drop(&mut self) {
         self.pulse.stop();
+        self.writes.end();
     }
 }
 
-fn overlap((from, to): (u64, u64), first: u64, count: u64) -> bool {
-    from < first + count && first < to
-}
-
-/// Where slots lie on the export; `None` for what no request may be.
-fn place(first: u64, count: u64, bytes: usize) -> Option<u64> {
-    let fits = count > 0 && count <= PAGES_MAX as u64 && bytes == count as usize * PAGE;
-    first.checked_mul(PAGE as u64)?.checked_add(FIRST).filter(|_| fits)
+/// All of a cluster; it holds no bytes.
+const fn cluster_span(cluster: u64) -> Span {
+    Span { first: cluster * CLUSTER_PAGES, count: CLUSTER_PAGES, bytes: 0 }
 }
 
 /// A client of an export whose contents are nobody's business, for measurements and tests of the protocol alone.

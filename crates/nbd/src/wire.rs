@@ -2,6 +2,7 @@
 //!
 //! Everything is big-endian. Source: the NBD project's `doc/proto.md` (baseline, structured replies, fixed newstyle).
 
+use folioswap_group::swap_link::{REPLY_MAGIC, REQUEST_MAGIC, encode_request};
 use std::fmt;
 
 /// First word of a server's greeting, "NBDMAGIC".
@@ -11,14 +12,13 @@ pub const MAGIC_OPTION: u64 = 0x4948_4156_454f_5054;
 /// First word of an option's reply.
 pub const MAGIC_OPTION_REPLY: u64 = 0x0003_e889_0455_65a9;
 /// First word of a request.
-pub const MAGIC_REQUEST: u32 = 0x2560_9513;
+pub const MAGIC_REQUEST: u32 = REQUEST_MAGIC;
 /// First word of a simple reply.
-pub const MAGIC_SIMPLE: u32 = 0x6744_6698;
+pub const MAGIC_SIMPLE: u32 = REPLY_MAGIC;
 /// First word of a chunk of a structured reply.
 pub const MAGIC_CHUNK: u32 = 0x668e_33ef;
 
-/// Bytes of a request without its data.
-pub const REQUEST_BYTES: usize = 28;
+pub use folioswap_group::swap_link::REQUEST_BYTES;
 /// Bytes of a simple reply without its data.
 pub const SIMPLE_BYTES: usize = 16;
 /// Bytes of a chunk's header.
@@ -161,14 +161,8 @@ pub struct Request {
 impl Request {
     /// Its bytes.
     pub fn encode(&self) -> [u8; REQUEST_BYTES] {
-        let mut bytes = [0; REQUEST_BYTES];
-        bytes[..4].copy_from_slice(&MAGIC_REQUEST.to_be_bytes());
-        bytes[4..6].copy_from_slice(&self.flags.to_be_bytes());
-        bytes[6..8].copy_from_slice(&(self.command as u16).to_be_bytes());
-        bytes[8..16].copy_from_slice(&self.cookie.to_be_bytes());
-        bytes[16..24].copy_from_slice(&self.offset.to_be_bytes());
-        bytes[24..].copy_from_slice(&self.length.to_be_bytes());
-        bytes
+        let Request { flags, command, cookie, offset, length } = *self;
+        encode_request(flags, command as u16, cookie, offset, length)
     }
 }
 

@@ -15,7 +15,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{Arc, mpsc};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const MIB: u64 = 1 << 20;
 const PLANTED: &[u8] = b"planted: nobody may find this anywhere ";
@@ -262,6 +262,74 @@ fn a_run_whose_export_was_taken_over_gives_it_up() {
     assert!(mark(&disk) == taken, "the other's mark stays");
 }
 
+fn post(link: &OwnedFd, command: Command, cookie: u64, slot: u64, pages: &[u8]) {
+    let (offset, length) = (slot * PAGE as u64, if pages.is_empty() { PAGE } else { pages.len() } as u32);
+    let request = Request { command, cookie, offset, length }.encode();
+    send(link, &[&request[..], pages].concat(), SendFlags::NOSIGNAL).expect("sent");
+}
+
+fn answer(link: &OwnedFd) -> Vec<u8> {
+    let mut answer = vec![0; 256 << 10];
+    let (_, received) = recv(link, &mut answer[..], RecvFlags::empty()).expect("an answer");
+    answer.truncate(received);
+    answer
+}
+
+/// What a member had asked for before it was killed does not come after what the next owner of its slots writes.
+#[test]
+fn the_last_wishes_of_a_dead_member_are_not_carried_out_after_its_heirs() {
+    if !has("nbdkit") {
+        return;
+    }
+    let place = Place::new();
+    let _server = Server::nbdkit(&place, &["memory", "64M"]);
+    let service = Service::start(open(&place, Encryption::Random)).expect("started");
+    let (heir, _) = service.new_link().expect("a link");
+    for round in 0..8 {
+        let (killed, owner) = service.new_link().expect("a link");
+        // More than one look at the link takes.
+        (0..24).for_each(|cookie| post(&killed, Command::Write, cookie, 7, &planted(1000 + cookie)));
+        service.forget(owner);
+        post(&heir, Command::Write, 1, 7, &planted(round));
+        assert_eq!(Reply::decode(&answer(&heir)), Some(Reply { error: 0, cookie: 1 }));
+        // As long as a request of it could take.
+        thread::sleep(Duration::from_millis(5));
+        post(&heir, Command::Read, 2, 7, &[]);
+        assert!(answer(&heir) == planted(round), "round {round}");
+        assert_eq!(service.links(), 1);
+    }
+    service.finish();
+}
+
+/// Two writes to one slot, of which the second waits for the first: members that read do not wait with it.
+#[test]
+fn a_write_that_waits_for_another_keeps_nobody_from_reading() {
+    if !has("nbdkit") {
+        return;
+    }
+    let place = Place::new();
+    let words = ["--filter=delay", "memory", "64M", "delay-write=400ms", "delay-fast-zero=0"];
+    let _server = Server::nbdkit(&place, &words);
+    let service = Service::start(open(&place, Encryption::Random)).expect("started");
+    let links: Vec<OwnedFd> = (0..3).map(|_| service.new_link().expect("a link").0).collect();
+    post(&links[2], Command::Write, 1, 3, &planted(3));
+    assert_eq!(Reply::decode(&answer(&links[2])), Some(Reply { error: 0, cookie: 1 }));
+    post(&links[0], Command::Write, 1, 7, &planted(1));
+    post(&links[1], Command::Write, 1, 7, &planted(2));
+    thread::sleep(Duration::from_millis(20));
+    let began = Instant::now();
+    post(&links[2], Command::Read, 2, 3, &[]);
+    assert!(answer(&links[2]) == planted(3));
+    assert!(began.elapsed() < Duration::from_millis(250), "{:?}", began.elapsed());
+    for link in &links[..2] {
+        assert_eq!(Reply::decode(&answer(link)), Some(Reply { error: 0, cookie: 1 }));
+    }
+    assert!(began.elapsed() > Duration::from_millis(600), "one after the other: {:?}", began.elapsed());
+    post(&links[2], Command::Read, 3, 7, &[]);
+    assert!(answer(&links[2]) == planted(2), "the one that came later");
+    service.finish();
+}
+
 #[test]
 fn members_are_answered_on_each_of_their_links() {
     if !has("nbdkit") {
@@ -270,7 +338,7 @@ fn members_are_answered_on_each_of_their_links() {
     let place = Place::new();
     let _server = Server::nbdkit(&place, &["memory", "64M"]);
     let service = Service::start(open(&place, Encryption::Random)).expect("started");
-    let link = service.new_link().expect("a link");
+    let (link, _) = service.new_link().expect("a link");
     let ask = |link: &OwnedFd, command, cookie, offset, length, data: &[u8]| {
         let request = Request { command, cookie, offset, length }.encode();
         send(link, &[&request[..], data].concat(), SendFlags::NOSIGNAL).expect("sent");
@@ -283,7 +351,7 @@ fn members_are_answered_on_each_of_their_links() {
     let done = ask(&link, Command::Write, 9, 8 << 20, 256 << 10, &pages);
     assert_eq!(Reply::decode(&done), Some(Reply { error: 0, cookie: 9 }));
     assert!(ask(&link, Command::Read, 10, 8 << 20, 256 << 10, &[]) == pages);
-    let other = service.new_link().expect("a link");
+    let (other, _) = service.new_link().expect("a link");
     assert!(ask(&other, Command::Read, 1, (8 << 20) + 4096, 4096, &[]) == planted(1));
     for (offset, length) in [(1, 4096), (0, 100), (1 << 50, 4096)] {
         let refused = Reply::decode(&ask(&link, Command::Read, 2, offset, length, &[])).expect("a reply");
@@ -292,11 +360,11 @@ fn members_are_answered_on_each_of_their_links() {
     let missing = Reply::decode(&ask(&link, Command::Read, 3, 0, 4096, &[])).expect("a reply");
     assert_eq!(missing.error, 61, "ENODATA");
     // Who dies in the middle, or talks nonsense, ends nothing but its own links.
-    let dying = service.new_link().expect("a link");
+    let (dying, _) = service.new_link().expect("a link");
     let request = Request { command: Command::Read, cookie: 1, offset: 8 << 20, length: 4096 }.encode();
     send(&dying, &request, SendFlags::NOSIGNAL).expect("sent");
     drop(dying);
-    let mad = service.new_link().expect("a link");
+    let (mad, _) = service.new_link().expect("a link");
     send(&mad, &[7; 28], SendFlags::NOSIGNAL).expect("sent");
     until("two links", || service.links() == 2);
     assert!(ask(&other, Command::Read, 4, 8 << 20, 4096, &[]) == planted(0));

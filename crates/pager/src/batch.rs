@@ -155,7 +155,12 @@ impl Evictor {
             let staging = self.staging();
             let due = staging.waiting() > wanted_waiting
                 || staging.places() - staging.occupied() < 2 * SEGMENT_FOLIOS;
-            if staging.waiting() == 0 || !(due || drain) || self.write_back_next(batch).is_err() {
+            // No more than is due, so that what waits in its turn can still be touched.
+            let beyond =
+                if drain { staging.waiting() } else { staging.waiting().saturating_sub(wanted_waiting) };
+            let left = (BATCH_PAGES - batch.written).div_ceil(FOLIO_PAGES as u64);
+            let most = beyond.min(left).max(1) as usize;
+            if staging.waiting() == 0 || !(due || drain) || self.write_back_next(batch, most).is_err() {
                 break;
             }
         }
@@ -167,15 +172,16 @@ impl Evictor {
         self.given_back = (self.given_back + given_back).min(BLOCK as u64);
     }
 
-    /// Writes the oldest folio of staging back.
+    /// Writes the oldest folios of staging back, up to `most` together.
     ///
     /// # Errors
-    /// No device takes it: the batch is stuck.
-    pub(crate) fn write_back_next(&mut self, batch: &mut Batch) -> Result<(), ()> {
-        let result = self.write_back();
+    /// No device takes them: the batch is stuck.
+    pub(crate) fn write_back_next(&mut self, batch: &mut Batch, most: usize) -> Result<(), ()> {
+        let result = self.write_back(most);
         batch.stuck |= result.is_err();
-        batch.written += result?;
-        batch.folios += 1;
+        let back = result?;
+        batch.written += back.pages;
+        batch.folios += back.folios;
         Ok(())
     }
 

@@ -450,8 +450,8 @@ mod tests {
         block.set(page_index(start) + 3, PageWord::PRESENT_HOT);
         engine.note_returned(1);
         let tier = Tier::Store(DeviceMask::NONE);
-        let left = engine.write_back_oldest(&mut Scratch::new(), tier, Pieces::Any);
-        assert_eq!(left, Ok(FOLIO_PAGES as u64 - 1));
+        let left = engine.write_back_oldest(&mut Scratch::new(), tier, Pieces::Any, 1);
+        assert_eq!(left.unwrap().pages, FOLIO_PAGES as u64 - 1);
         let now = states(engine, start);
         for (page, entry) in entries.into_iter().enumerate().filter(|&(page, _)| page != 3) {
             assert_eq!(now[page], PageState::Stored(entry));

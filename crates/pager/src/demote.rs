@@ -11,6 +11,7 @@ use core::ops::ControlFlow;
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_core::page::PageState;
 use folioswap_core::page_table::{BLOCK, PAGE};
+use folioswap_core::relocation::DEMOTED_MAX;
 use folioswap_core::space::WriteError;
 use folioswap_core::space::ages::Generation;
 use folioswap_devices::zstd::Decoder;
@@ -18,8 +19,9 @@ use folioswap_devices::{Medium, Page};
 use folioswap_group::counters::Counter;
 use folioswap_slots::{DeviceMask, SwapEntry};
 
-/// Pages that are written together at most: 256 KiB, which takes little longer than 64 KiB do.
+/// Pages that are written together at most: 512 KiB.
 pub(crate) const RUN_PAGES: usize = Medium::File.batch_pages() as usize;
+const _: () = assert!(RUN_PAGES <= DEMOTED_MAX);
 /// Blocks looked at in one step, so that neither a fork nor the look at new mappings waits long.
 const BLOCKS_AT_ONCE: usize = 16;
 /// A round that found fewer pages than this was not worth its way: the next takes younger ones too.
@@ -99,7 +101,7 @@ impl Collected<'_> {
                 Err(WriteError::NoSlots | WriteError::OrderNotTaken)
                     if self.below.pieces == Pieces::Any && piece > 1 =>
                 {
-                    piece /= 4;
+                    piece = (piece / 4).max(1);
                 }
                 Err(error) => {
                     engine.tell_of_failure(error);

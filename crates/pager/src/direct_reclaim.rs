@@ -211,7 +211,7 @@ mod tests {
     fn write_back(engine: &Engine) {
         for _ in 0..FOLIOS {
             engine
-                .write_back_oldest(&mut Scratch::new(), Tier::Store(DeviceMask::NONE), Pieces::Any)
+                .write_back_oldest(&mut Scratch::new(), Tier::Store(DeviceMask::NONE), Pieces::Any, 1)
                 .unwrap();
         }
         engine.shares.withdraw();

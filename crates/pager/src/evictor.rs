@@ -21,6 +21,7 @@ use crate::recompress::Rounds;
 use crate::registration::Memory;
 use crate::staging::{FOLIO, WHOLE_PLACES};
 use crate::sys;
+use crate::tiers::RunFolios;
 use crate::uffd::Watch;
 use crate::workingset::InactiveSize;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -93,6 +94,7 @@ pub(crate) struct Evictor {
     pub(crate) faults_seen: u64,
     pub(crate) standstill: Standstill,
     pub(crate) turns: Turns,
+    pub(crate) run_folios: RunFolios,
     pub(crate) ask_full_due: Due,
     /// No device took the last folio.
     pub(crate) devices_full: bool,
@@ -199,6 +201,7 @@ impl Evictor {
             faults_seen: 0,
             standstill: Standstill::new(sys::now_ns()),
             turns: Turns::new(engine.segment().devices().map(|(device, _)| device)),
+            run_folios: RunFolios::new(),
             ask_full_due: Due::at_once(),
             devices_full: false,
             rests_until_ns: [0; DEVICES_MAX],

@@ -12,6 +12,7 @@ use crate::pagemap;
 use crate::ranges::Range;
 use crate::row::Row;
 use crate::staging::FOLIO;
+use crate::write_back::RUN_FOLIOS;
 use core::ops::ControlFlow;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use folioswap_core::page_table::{BLOCK, PAGE};
@@ -174,7 +175,8 @@ impl Evictor {
     fn drain_staging(&mut self, batch: &mut Batch) -> Result<(), ()> {
         let mut result = Ok(());
         while self.staging().waiting() > 0 && batch.folios < STEP_FOLIOS && result.is_ok() {
-            result = self.write_back_next(batch);
+            let most = (STEP_FOLIOS - batch.folios).min(RUN_FOLIOS as u64) as usize;
+            result = self.write_back_next(batch, most);
         }
         self.stuck = batch.stuck;
         self.staging().recycle(self.engine.userfault(), 1, |address| self.engine.keep_whole(address));

@@ -7,7 +7,7 @@ use crate::futex::{self, Sharing};
 use crate::link;
 use crate::staging::FOLIO_PAGES;
 use crate::sys;
-use crate::write_back::{Stuck, Tier};
+use crate::write_back::{RUN_FOLIOS, Stuck, Tier, WrittenBack};
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_core::turns::Choice;
 use folioswap_group::counters::{Counter, SizeCounter};
@@ -42,6 +42,39 @@ const COMPACT_NS: u64 = 10_000_000;
 /// Free room inside the store that is not worth moving objects for: an eighth of what is stored, and this.
 const LOOSE_BYTES: u64 = 1 << 20;
 
+/// How many folios are written together: fewer where the devices have no long runs of slots any more, so that these are not looked for
+/// in vain each time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RunFolios {
+    now: usize,
+    /// Runs that found their slots since it was changed.
+    found: u32,
+}
+
+/// So many runs in a row that found their slots are worth the search for longer ones.
+const RUNS_FOUND: u32 = 16;
+
+impl RunFolios {
+    /// As many as there can be.
+    pub(crate) const fn new() -> Self {
+        RunFolios { now: RUN_FOLIOS, found: 0 }
+    }
+
+    fn folios(self) -> usize {
+        self.now
+    }
+
+    fn note(&mut self, back: WrittenBack) {
+        if back.was_cut {
+            *self = RunFolios { now: (back.folios as usize).clamp(1, RUN_FOLIOS), found: 0 };
+        } else if self.found < RUNS_FOUND {
+            self.found += 1;
+        } else {
+            *self = RunFolios { now: (2 * self.now).min(RUN_FOLIOS), found: 0 };
+        }
+    }
+}
+
 impl Evictor {
     /// Keeps the compressed store tight: what frees have left sparse is moved together, a little at a time, and the memory of
     /// what is emptied goes back. Under the gate.
@@ -61,15 +94,16 @@ impl Evictor {
         !self.desperate && !self.stuck && self.turns.store_is_first(self.available())
     }
 
-    /// Writes the oldest folio back, to the device whose turn it is.
-    pub(crate) fn write_back(&mut self) -> Result<u64, ()> {
-        let result = self.write_back_in_turn();
+    /// Writes up to `most` of the oldest folios back, to the device whose turn it is.
+    pub(crate) fn write_back(&mut self, most: usize) -> Result<WrittenBack, ()> {
+        let result = self.write_back_in_turn(most);
         self.devices_full = result.is_err();
         result
     }
 
-    fn write_back_in_turn(&mut self) -> Result<u64, ()> {
+    fn write_back_in_turn(&mut self, most: usize) -> Result<WrittenBack, ()> {
         let engine = self.engine;
+        let most = most.min(self.run_folios.folios());
         let mut available = self.available();
         loop {
             // What relatives share is stored by each of them: compressed it would take more than the page that they share.
@@ -86,12 +120,13 @@ impl Evictor {
             };
             let (Tier::Shared(devices) | Tier::Store(devices)) = tier;
             let written = self.whole_or_in_pieces(devices, FOLIO_PAGES, |evictor, pieces| {
-                engine.write_back_oldest(&mut evictor.scratch, tier, pieces)
+                engine.write_back_oldest(&mut evictor.scratch, tier, pieces, most)
             });
             match written {
-                Ok(pages) => {
-                    self.turns.used(pages);
-                    return Ok(pages);
+                Ok(back) => {
+                    self.turns.used(back.pages);
+                    self.run_folios.note(back);
+                    return Ok(back);
                 }
                 Err(Stuck::Failed(device)) => {
                     self.let_rest(device);
@@ -105,12 +140,12 @@ impl Evictor {
 
     /// Writes `pages` or fewer to these shared devices: whole, with more clusters if there is no room for that, and where there are none, or where a
     /// device does not take so much at once, in pieces.
-    fn whole_or_in_pieces(
+    fn whole_or_in_pieces<T>(
         &mut self,
         devices: DeviceMask,
         pages: usize,
-        mut write: impl FnMut(&mut Self, Pieces) -> Result<u64, Stuck>,
-    ) -> Result<u64, Stuck> {
+        mut write: impl FnMut(&mut Self, Pieces) -> Result<T, Stuck>,
+    ) -> Result<T, Stuck> {
         let large = self.engine.space.shared_devices().taking(devices, pages);
         loop {
             match write(self, Pieces::Whole) {
@@ -281,7 +316,11 @@ impl Evictor {
         let takes_memory =
             self.devices_that(|number, device, _| wanted.contains(number) && device.kind.is_in_memory());
         let count = if takes_memory.is_empty() { CLUSTERS_WANTED } else { 1 };
-        self.exchange_clusters(count, wanted) > 0
+        let some_came = self.exchange_clusters(count, wanted) > 0;
+        if some_came {
+            self.run_folios = RunFolios::new();
+        }
+        some_came
     }
 
     /// Asks the supervisor for clusters of these devices, and learns which shared ones are this process's alone by now. Returns how

@@ -139,7 +139,7 @@ mod tests {
     }
 
     fn write_back(engine: &Engine) {
-        engine.write_back_oldest(&mut Scratch::new(), Tier::Store(DeviceMask::NONE), Pieces::Any).unwrap();
+        engine.write_back_oldest(&mut Scratch::new(), Tier::Store(DeviceMask::NONE), Pieces::Any, 1).unwrap();
     }
 
     fn word(engine: &Engine, address: usize) -> PageWord {

@@ -1,5 +1,8 @@
 //! From staging to the devices: the write-back of a folio, after which it leaves the swap cache.
 
+#[cfg(test)]
+mod tests;
+
 use crate::demote::Pieces;
 use crate::engine::Engine;
 use crate::folio::StagedFolio;
@@ -8,7 +11,8 @@ use crate::staging::{FOLIO, FOLIO_PAGES, Folio};
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_core::page::{PageState, PageWord};
 use folioswap_core::page_table::{Block, PAGE};
-use folioswap_core::space::WriteError;
+use folioswap_core::space::{PARTS_MAX, WriteError, WrittenRun};
+use folioswap_core::swap_link::PART_PAGES_MAX;
 use folioswap_devices::{IncompressiblePolicy, Page, Scratch};
 use folioswap_group::counters::Counter;
 use folioswap_group::devices::DeviceKind;
@@ -49,9 +53,75 @@ impl From<WriteError> for Stuck {
     }
 }
 
+/// Folios that are written to a shared device together, at most: as much as a batch brings in, 512 KiB.
+pub(crate) const RUN_FOLIOS: usize = PARTS_MAX;
+const _: () = assert!(FOLIO_PAGES <= PART_PAGES_MAX);
+const RUN_PAGES: usize = RUN_FOLIOS * FOLIO_PAGES;
+
+/// What was achieved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct WrittenBack {
+    /// Pages that are stored now.
+    pub(crate) pages: u64,
+    /// Folios that left staging.
+    pub(crate) folios: u64,
+    /// There was no run of slots for all that were to be written together.
+    pub(crate) was_cut: bool,
+}
+
+/// A folio that was looked at.
+#[derive(Clone, Copy)]
+struct Looked {
+    place: u32,
+    /// Its first page that goes to a shared device, and how many from there on; those between that do not go go too, for nothing.
+    first: usize,
+    count: usize,
+    /// Pages of it that are stored by now.
+    stored: Pages,
+}
+
+/// The oldest folios of staging, as far as they are written back together: what of them goes to a shared device is one run there.
+struct Run {
+    entries: [Option<SwapEntry>; RUN_PAGES],
+    pages: usize,
+    looked: [Looked; RUN_FOLIOS],
+    folios: usize,
+}
+
+impl Run {
+    const fn new() -> Self {
+        let none = Looked { place: 0, first: 0, count: 0, stored: 0 };
+        Run { entries: [None; RUN_PAGES], pages: 0, looked: [none; RUN_FOLIOS], folios: 0 }
+    }
+
+    /// Adds a folio of which these entries' pages go to a shared device.
+    fn push(&mut self, place: u32, wanted: &[Option<SwapEntry>; FOLIO_PAGES], stored: Pages) {
+        let first = wanted.iter().position(Option::is_some).unwrap_or(0);
+        let end = wanted.iter().rposition(Option::is_some).map_or(first, |last| last + 1);
+        let count = end - first;
+        self.entries[self.pages..self.pages + count].copy_from_slice(&wanted[first..end]);
+        self.pages += count;
+        self.looked[self.folios] = Looked { place, first, count, stored };
+        self.folios += 1;
+    }
+
+    /// Takes the youngest folio out.
+    fn pop(&mut self) -> Option<Looked> {
+        self.folios = self.folios.checked_sub(1)?;
+        let looked = self.looked[self.folios];
+        self.pages -= looked.count;
+        Some(looked)
+    }
+
+    fn looked(&self) -> &[Looked] {
+        &self.looked[..self.folios]
+    }
+}
+
 impl Engine {
-    /// Writes the oldest folio of staging back; says how many of its pages were still there. Evictor only, under the gate. `Ok`
-    /// also when nothing waits.
+    /// Writes up to `most` (1 to [`RUN_FOLIOS`]) of the oldest folios of staging back; what goes to a shared device goes there in one write.
+    /// Evictor only, under the gate. `Ok` also when nothing waits. While a device writes, no lock is held but the gate: pages may be taken
+    /// back, and the reader of events may write one elsewhere.
     ///
     /// # Errors
     /// [`Stuck`]: what is not written yet stays the oldest; nothing is lost.
@@ -60,12 +130,62 @@ impl Engine {
         scratch: &mut Scratch,
         tier: Tier,
         pieces: Pieces,
-    ) -> Result<u64, Stuck> {
+        most: usize,
+    ) -> Result<WrittenBack, Stuck> {
+        let mut run = Run::new();
+        let mut stuck = None;
+        let most = if pieces == Pieces::Any { 1 } else { most };
+        while run.folios < most && stuck.is_none() {
+            let (before, result) = (run.folios, self.look_at(scratch, tier, &mut run));
+            stuck = result.err();
+            // What compresses goes one folio at a time, so that who waits for the lock does not wait long.
+            let all_refused = run.looked()[before..].iter().all(|folio| folio.stored == 0 && folio.count > 0);
+            if run.folios == before || matches!(tier, Tier::Store(_)) && !all_refused {
+                break;
+            }
+        }
+        let (Tier::Store(devices) | Tier::Shared(devices)) = tier;
+        let (mut was_cut, mut written) = (false, None);
+        while run.pages > 0 && pieces == Pieces::Whole {
+            match self.write_run(&run, devices) {
+                Ok(done) => {
+                    written = Some(done);
+                    break;
+                }
+                // Slots for fewer of them may be there.
+                Err(WriteError::NoSlots | WriteError::OrderNotTaken) if run.folios > 1 => {
+                    was_cut = true;
+                    for _ in 0..run.folios / 2 {
+                        run.pop().into_iter().for_each(|folio| self.leave_for_later(folio));
+                    }
+                    stuck = None;
+                }
+                Err(error) => {
+                    self.tell_of_failure(error);
+                    while run.folios > 1 {
+                        run.pop().into_iter().for_each(|folio| self.leave_for_later(folio));
+                    }
+                    stuck = Some(error.into());
+                    break;
+                }
+            }
+        }
+        let singly = run.pages > 0 && pieces == Pieces::Any;
+        let mut back = self.settle_run(&run, written, stuck.is_none() && !singly);
+        if singly {
+            stuck = stuck.or(self.write_singly(&run, devices, &mut back).err());
+        }
+        back.was_cut = was_cut;
+        stuck.map_or(Ok(back), Err)
+    }
+
+    /// Looks at the next folio: what goes to the store goes there now, and the others join the run. Nothing waits: no folio joins.
+    fn look_at(&self, scratch: &mut Scratch, tier: Tier, run: &mut Run) -> Result<(), Stuck> {
         let _takers_wait = self.write_back_lock.lock();
         // SAFETY: the ring is used by the evictor, which we are, with the lock held.
         let staging = unsafe { &mut *self.staging.get() };
-        let Some(place) = staging.oldest() else { return Ok(0) };
-        self.shares.take(staging.written());
+        let Some(place) = staging.waiting_places().nth(run.folios) else { return Ok(()) };
+        self.shares.take(staging.written() + run.folios as u64);
         let staged = staging.address(place);
         let folio = staging.folio_mut(place);
         let block = self.table.block(folio.address);
@@ -92,42 +212,114 @@ impl Engine {
             }
             stored |= self.end_page(block, folio, page);
         }
-        let (Tier::Store(devices) | Tier::Shared(devices)) = tier;
-        let together = match pieces {
-            Pieces::Whole => FOLIO_PAGES,
-            Pieces::Any => 1,
-        };
-        for first in (0..FOLIO_PAGES).step_by(together) {
-            let wanted = &refused[first..first + together];
-            let (Some(start), Some(end)) =
-                (wanted.iter().position(Option::is_some), wanted.iter().rposition(Option::is_some))
-            else {
-                continue;
+        run.push(place, &refused, stored);
+        stuck.map_or(Ok(()), Err)
+    }
+
+    /// A folio was looked at, and is not written now after all.
+    fn leave_for_later(&self, looked: Looked) {
+        let _takers_wait = self.write_back_lock.lock();
+        // SAFETY: the ring is used by the evictor, which we are, with the lock held.
+        let folio = unsafe { &*self.staging.get() }.folio(looked.place);
+        self.account(folio, looked.stored, self.shares.stored(looked.place));
+    }
+
+    /// Writes a run to one of `devices`.
+    fn write_run(&self, run: &Run, devices: DeviceMask) -> Result<WrittenRun, WriteError> {
+        let mut parts = [&[][..]; RUN_FOLIOS];
+        let count = self.parts(run, &mut parts);
+        self.space.write_parts(&parts[..count], devices)
+    }
+
+    /// Where the pages of a run lie.
+    fn parts(&self, run: &Run, parts: &mut [&[u8]; RUN_FOLIOS]) -> usize {
+        let mut count = 0;
+        for looked in run.looked().iter().filter(|looked| looked.count > 0) {
+            // SAFETY: only the evictor, which we are, changes the ring's base.
+            let staged = unsafe { &*self.staging.get() }.address(looked.place);
+            // SAFETY: the place belongs to this folio until it is popped, which is ours to do, and nobody writes there; a page taken back
+            // meanwhile leaves its contents, a hole reads as zeroes, and its entry is `None`.
+            parts[count] = unsafe {
+                let first = (staged + looked.first * PAGE) as *const u8;
+                core::slice::from_raw_parts(first, looked.count * PAGE)
             };
-            let (first, wanted) = (first + start, &wanted[start..=end]);
-            // SAFETY: as above; a hole reads as zeroes, and its entry is `None`.
-            let pages = unsafe {
-                core::slice::from_raw_parts((staged + first * PAGE) as *const u8, wanted.len() * PAGE)
-            };
-            if let Err(error) = self.space.write_run(wanted, pages, devices) {
+            count += 1;
+        }
+        count
+    }
+
+    /// The pages of the run that were `written` are stored now, as far as they still wait. `pop`: its folios leave staging.
+    fn settle_run(&self, run: &Run, written: Option<WrittenRun>, pop: bool) -> WrittenBack {
+        let mut parts = [&[][..]; RUN_FOLIOS];
+        let count = self.parts(run, &mut parts);
+        let _takers_wait = self.write_back_lock.lock();
+        // SAFETY: the ring is used by the evictor, which we are, with the lock held.
+        let staging = unsafe { &mut *self.staging.get() };
+        let (is_written, mut entries, mut at) = (written.is_some(), run.entries, 0);
+        for looked in run.looked() {
+            let folio = staging.folio(looked.place);
+            for page in looked.first..looked.first + looked.count {
+                // The reader of events may have written it elsewhere meanwhile.
+                entries[at] = entries[at].filter(|_| folio.entries[page] == entries[at]);
+                at += 1;
+            }
+        }
+        if let Some(written) = written {
+            self.space.settle(written, &entries[..run.pages], &parts[..count]);
+            self.count_shared(entries[..run.pages].iter().copied().flatten());
+        }
+        let (mut back, mut at) = (WrittenBack::default(), 0);
+        for looked in run.looked() {
+            let folio = staging.folio_mut(looked.place);
+            let block = self.table.block(folio.address);
+            let mut stored = looked.stored;
+            for page in looked.first..looked.first + looked.count {
+                if is_written && entries[at].is_some() {
+                    stored |= self.end_page(block, folio, page);
+                }
+                at += 1;
+            }
+            self.account(folio, stored, self.shares.stored(looked.place));
+            back.pages += u64::from(stored.count_ones());
+            if pop {
+                self.shares.forget(looked.place);
+                staging.pop();
+                back.folios += 1;
+            }
+        }
+        back
+    }
+
+    /// There is no run of slots for a folio: its pages go one by one. It leaves staging when all have gone.
+    fn write_singly(&self, run: &Run, devices: DeviceMask, back: &mut WrittenBack) -> Result<(), Stuck> {
+        let Some(&Looked { place, first, count, .. }) = run.looked().first() else { return Ok(()) };
+        let _takers_wait = self.write_back_lock.lock();
+        // SAFETY: as in `settle_run`.
+        let staging = unsafe { &mut *self.staging.get() };
+        let staged = staging.address(place);
+        let folio = staging.folio_mut(place);
+        let block = self.table.block(folio.address);
+        let (mut stored, mut result) = (0, Ok(()));
+        for (page, entry) in (first..first + count).zip(run.entries) {
+            let Some(entry) = entry.filter(|_| folio.entries[page] == entry) else { continue };
+            // SAFETY: as in `parts`.
+            let bytes = unsafe { &*((staged + page * PAGE) as *const Page) };
+            if let Err(error) = self.space.write_run(&[Some(entry)], bytes, devices) {
                 self.tell_of_failure(error);
-                stuck = Some(error.into());
+                result = Err(error.into());
                 break;
             }
-            self.count_shared(wanted.iter().copied().flatten());
-            for (page, _) in (first..).zip(wanted).filter(|(_, entry)| entry.is_some()) {
-                stored |= self.end_page(block, folio, page);
-            }
+            self.count_shared([entry]);
+            stored |= self.end_page(block, folio, page);
         }
         self.account(folio, stored, self.shares.stored(place));
-        match stuck {
-            Some(stuck) => Err(stuck),
-            None => {
-                self.shares.forget(place);
-                staging.pop();
-                Ok(u64::from(stored.count_ones()))
-            }
+        back.pages += u64::from(stored.count_ones());
+        if result.is_ok() {
+            self.shares.forget(place);
+            staging.pop();
+            back.folios += 1;
         }
+        result
     }
 
     /// A page to the compressed store, if that is where it is to go.
@@ -231,7 +423,8 @@ impl Engine {
         // SAFETY: the page is in staging: its word says Leaving, and the evictor cannot pop it now.
         let bytes = unsafe { &*(staged as *const Page) };
         // The reader of events cannot ask for clusters. Where it finds no slot the store takes the page, be it a device or not.
-        let anywhere = self.space.shared_devices().mask();
+        // Nor can it wait for a server, while the program's mappings wait for it.
+        let anywhere = self.space.shared_devices().local();
         let mut store = |policy| self.space.write(scratch, entry, bytes, policy);
         let refused = if self.has_store() {
             store(IncompressiblePolicy::Refuse)

@@ -12,6 +12,7 @@ use crate::{
 };
 use folioswap_devices::{FileDevice, FileSlot, Medium, PAGE_SIZE};
 use folioswap_group::{devices::DeviceKind, segment::CLUSTER_BYTES};
+use folioswap_nbd::store::Encryption;
 use folioswap_tmpfs::SwapDevice;
 use std::os::fd::AsFd;
 
@@ -28,6 +29,9 @@ impl MountDevices {
             match &option.device {
                 DeviceOption::Nbd(nbd) if nbd.discard != DiscardOption::No => {
                     return Err(MountCommandError::NetworkDiscard(option.text.clone()));
+                }
+                DeviceOption::File { encryption, .. } if *encryption != Encryption::None => {
+                    return Err(MountCommandError::EncryptedFile(option.text.clone()));
                 }
                 _ => {}
             }
@@ -58,7 +62,7 @@ impl MountDevices {
             exports.filter_map(|(number, device)| Some((number, device.network.take()?))).collect();
         let networks = Networks::start(exports.into_iter())?;
         let device = |(number, device): (usize, PreparedDevice)| {
-            let link = networks.new_link(number);
+            let link = networks.new_link(number).map(|(socket, _)| socket);
             swap_device(device, link)
         };
         Ok((prepared.into_iter().enumerate().map(device).collect(), networks))

@@ -1,6 +1,6 @@
 //! One connection to the group's socket.
 
-use super::{bits::Bits, recording::MemberRing};
+use super::{bits::Bits, networks::MemberLink, recording::MemberRing};
 use rustix::fd::OwnedFd;
 use std::time::Instant;
 
@@ -40,6 +40,8 @@ pub struct Connection {
     pub userfaults: Vec<OwnedFd>,
     /// Where its allocations and frees arrive, with `--trace`.
     pub ring: Option<MemberRing>,
+    /// By which it reaches network devices.
+    pub links: Vec<MemberLink>,
 }
 
 /// Where the process behind a connection stands.

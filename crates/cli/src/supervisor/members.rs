@@ -65,6 +65,7 @@ impl Supervisor {
                 clusters: Bits::default(),
                 userfaults: Vec::new(),
                 ring: None,
+                links: Vec::new(),
             });
             self.next_serial += 1;
         }
@@ -185,8 +186,10 @@ impl Supervisor {
         let mut descriptors = vec![self.settings.segment.fd.as_fd()];
         // Of a network device a member gets a link of its own. Where none can be made, its file fails each request.
         let links: Vec<_> = self.clusters.numbers().map(|number| self.networks.new_link(number)).collect();
+        connection.links.extend(links.iter().flatten().map(|(_, link)| *link));
         let shared = self.clusters.files().zip(&links);
-        descriptors.extend(shared.map(|(file, link)| link.as_ref().unwrap_or(file).as_fd()));
+        descriptors
+            .extend(shared.map(|(file, link)| link.as_ref().map_or(file, |(socket, _)| socket).as_fd()));
         let devices = descriptors.len() as u64 - 1;
         if let Some(recording) = &mut self.recording {
             let inherited = fork.as_ref().and_then(|fork| fork.recorded);
@@ -269,6 +272,7 @@ impl Supervisor {
             self.totals.sample(segment, self.clusters.used());
             self.totals.ended(&segment.members[id as usize].figures);
             segment.release(id);
+            self.networks.forget(&connection.links);
             self.clusters.drop_all(segment, &connection.clusters);
             self.orphans.server_left(connection.serial, connection.pid, connection.userfaults);
             self.validate();

@@ -214,7 +214,7 @@ impl Supervisor {
             settings.devices.devices.iter().filter_map(|device| device.directory.as_ref()).map(AsFd::as_fd),
         );
         let networks = settings.devices.devices.iter().filter_map(|device| device.network.as_ref());
-        kept.extend(networks.map(|network| network.export.descriptor()));
+        kept.extend(networks.map(|network| network.descriptor()));
         kept.extend(settings.json.as_ref().map(AsFd::as_fd));
         kept.extend(self.recording.as_ref().map(Recording::fd));
         kept.extend(self.agent.as_ref().map(AsFd::as_fd));

@@ -4,7 +4,8 @@ use crate::devices::PreparedNetwork;
 use folioswap_nbd::{
     client::Event,
     key::KeyError,
-    service::{Service, Told},
+    service::{LinkOwner, Service, Told},
+    store::Store,
 };
 use rustix::fd::OwnedFd;
 
@@ -16,6 +17,13 @@ struct Network {
     name: String,
     service: Service,
     told: Told,
+}
+
+/// A member's links to one device.
+#[derive(Clone, Copy, Debug)]
+pub struct MemberLink {
+    number: usize,
+    owner: LinkOwner,
 }
 
 /// Why a device cannot be served.
@@ -50,9 +58,13 @@ impl Networks {
     /// [`NetworkError`].
     pub fn start(prepared: impl Iterator<Item = (usize, PreparedNetwork)>) -> Result<Self, NetworkError> {
         let mut networks = Vec::new();
-        for (number, PreparedNetwork { export, told }) in prepared {
-            let name = export.uri().to_string();
-            let store = export.start().map_err(|source| NetworkError::Key { name: name.clone(), source })?;
+        for (number, prepared) in prepared {
+            let (name, told, store) = match prepared {
+                PreparedNetwork::Export { export, told } => (export.uri().to_string(), told, export.start()),
+                // Its free clusters are punched where its blocks are reserved.
+                PreparedNetwork::File { name, file } => (name, Told::Nobody, Store::on_file(file)),
+            };
+            let store = store.map_err(|source| NetworkError::Key { name: name.clone(), source })?;
             let service = Service::start(store)
                 .map_err(|source| NetworkError::System { name: name.clone(), source })?;
             networks.push(Network { number, name, service, told });
@@ -61,8 +73,19 @@ impl Networks {
     }
 
     /// A link for a new member to the device of this number; `None`: it is no network device, or no descriptor is free.
-    pub fn new_link(&self, number: usize) -> Option<OwnedFd> {
-        self.0.iter().find(|network| network.number == number)?.service.new_link().ok()
+    pub fn new_link(&self, number: usize) -> Option<(OwnedFd, MemberLink)> {
+        let network = self.0.iter().find(|network| network.number == number)?;
+        let (socket, owner) = network.service.new_link().ok()?;
+        Some((socket, MemberLink { number, owner }))
+    }
+
+    /// A member has ended. To be said before its clusters are given to others.
+    pub fn forget(&self, links: &[MemberLink]) {
+        for link in links {
+            if let Some(network) = self.0.iter().find(|network| network.number == link.number) {
+                network.service.forget(link.owner);
+            }
+        }
     }
 
     /// Clusters of a device that are nobody's any more, by the device's own numbers.

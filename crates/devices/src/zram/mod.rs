@@ -21,6 +21,7 @@ mod bin;
 mod class;
 mod compact;
 mod directory;
+mod error;
 mod geometry;
 mod header;
 mod pool;
@@ -35,6 +36,7 @@ use core::slice;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 pub use compact::{CompactReport, Relocation, Verdict};
+pub use error::{FreeError, LoadError, StoreError};
 pub use recompress::Recompressed;
 pub use stats::MmStat;
 pub use validate::{Invalid, Wrong};
@@ -151,76 +153,6 @@ pub enum Stored {
     /// It did not shrink, and the policy is to refuse: nothing is stored.
     Incompressible,
 }
-
-/// Why a page could not be stored. The store is as before.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StoreError {
-    /// The system gave no memory.
-    NoMemory,
-    /// It would take more than [`StoreOptions::mem_limit`].
-    LimitReached,
-}
-
-impl fmt::Display for StoreError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NoMemory => "the compressed store got no memory from the system",
-            Self::LimitReached => "the compressed store has reached its memory limit",
-        })
-    }
-}
-
-impl core::error::Error for StoreError {}
-
-/// Why a page could not be loaded. The output page holds rubbish.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LoadError {
-    /// The handle names no object of that length: the caller's table or the object's header was overwritten.
-    NotAnObject,
-    /// The stored bytes are not those that were stored.
-    Corrupt {
-        /// What the caller kept.
-        expected: Checksum,
-        /// What the bytes have now.
-        found: Checksum,
-    },
-    /// The checksum is right, but the bytes are no page: the caller's length and checksum belong to something else.
-    Malformed,
-}
-
-impl fmt::Display for LoadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotAnObject => f.write_str("no such object in the compressed store"),
-            Self::Corrupt { expected, found } => {
-                write!(f, "stored bytes are corrupt: checksum {found}, expected {expected}")
-            }
-            Self::Malformed => f.write_str("stored bytes do not expand to a page"),
-        }
-    }
-}
-
-impl core::error::Error for LoadError {}
-
-/// Why an object could not be freed. Nothing was done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FreeError {
-    /// The handle names no object: it was freed before, or never stored.
-    NotAnObject,
-    /// The object's header was overwritten, or it has another length.
-    HeaderDamaged,
-}
-
-impl fmt::Display for FreeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NotAnObject => "freeing what is no object of the compressed store",
-            Self::HeaderDamaged => "freeing an object whose header was overwritten",
-        })
-    }
-}
-
-impl core::error::Error for FreeError {}
 
 /// The store. About 21 KiB, all of its state by address in the caller's memory or in what `M` mapped.
 pub struct Zram<M> {

@@ -70,7 +70,7 @@ fn take_out(engine: &Engine, start: usize) -> bool {
 
 fn write_back(engine: &Engine, folios: u64) {
     for _ in 0..folios {
-        engine.write_back_oldest(&mut Scratch::new(), Tier::Store(DeviceMask::NONE), Pieces::Any).unwrap();
+        engine.write_back_oldest(&mut Scratch::new(), Tier::Store(DeviceMask::NONE), Pieces::Any, 1).unwrap();
     }
 }
 

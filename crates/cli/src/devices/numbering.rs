@@ -1,0 +1,44 @@
+//! Which cluster numbers each device has, and how much of a disk.
+
+use super::{DeviceError, PreparedDevice, Sized, identity};
+use folioswap_group::{
+    devices::DEVICES_MAX,
+    segment::{CLUSTER_BYTES, CLUSTERS_MAX},
+};
+
+/// Files without a size share what one of them would have had of their disk.
+pub(super) fn share_disks(devices: &mut [PreparedDevice]) {
+    let disk = |device: &PreparedDevice| identity(device).map(|(disk, _)| disk);
+    let unsized_on: Vec<_> =
+        devices.iter().filter(|device| device.sized == Sized::ByItsDisk).filter_map(disk).collect();
+    for device in devices.iter_mut().filter(|device| device.sized == Sized::ByItsDisk) {
+        let on = disk(device);
+        let sharers = unsized_on.iter().filter(|other| Some(**other) == on).count();
+        device.bytes /= sharers.max(1) as u64;
+    }
+}
+
+/// Gives each shared device its cluster numbers: one after the other, with a number that is nobody's between two. Those
+/// without a size take no more than what the others leave.
+pub(super) fn number_clusters(devices: &mut [PreparedDevice]) -> Result<(), DeviceError> {
+    let shared = |device: &&mut PreparedDevice| device.shared.is_some();
+    let wanted = |device: &PreparedDevice| device.bytes / CLUSTER_BYTES;
+    let all = CLUSTERS_MAX as u64 - DEVICES_MAX as u64;
+    let given = devices.iter().filter(|device| device.shared.is_some() && device.sized == Sized::Given);
+    let given: u64 = given.map(wanted).fold(0, u64::saturating_add);
+    let alone = devices.iter().filter(|device| device.shared.is_some()).count() == 1;
+    if given > all && !alone {
+        return Err(DeviceError::TooLarge);
+    }
+    let unsized_count = devices.iter().filter(|device| device.sized == Sized::ByItsDisk).count() as u64;
+    let left_for_each = (all - given.min(all)) / unsized_count.max(1);
+    let mut next = 0;
+    for device in devices.iter_mut().filter(shared) {
+        let most = if device.sized == Sized::Given { all } else { left_for_each };
+        let clusters = wanted(device).min(most) as u32;
+        device.description.first_cluster = next;
+        device.description.clusters = clusters;
+        next += clusters + 1;
+    }
+    Ok(())
+}

@@ -1,0 +1,98 @@
+//! A local file in the place of an export: where its pages are to be sealed, members reach it as they reach an export, so that the key is
+//! in none of them.
+//!
+//! A few threads, each with a request at a time in a buffer of its own, as `O_DIRECT` wants it.
+
+use crate::client::{Done, Operation};
+use crate::error::RequestError;
+use crate::store::{PAGE, PAGES_MAX};
+use crate::wire::Command;
+use rustix::fd::OwnedFd;
+use rustix::io::{Errno, pread, pwrite};
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread;
+
+/// Requests under way at a time.
+const THREADS: usize = 4;
+
+#[derive(Clone, Copy)]
+#[repr(C, align(4096))]
+struct Aligned([u8; PAGE]);
+
+type Requests = mpsc::Sender<(Operation, Done)>;
+
+/// The file, served. Its threads end when it is dropped and what was asked for is done.
+pub struct FileServer {
+    requests: Mutex<Requests>,
+}
+
+impl FileServer {
+    /// Serves a file that is open for reading and writing.
+    ///
+    /// # Errors
+    /// No thread can be had.
+    pub fn start(file: OwnedFd) -> io::Result<Self> {
+        let (sender, receiver) = mpsc::channel::<(Operation, Done)>();
+        let (file, receiver) = (Arc::new(file), Arc::new(Mutex::new(receiver)));
+        for _ in 0..THREADS {
+            let (file, receiver) = (Arc::clone(&file), Arc::clone(&receiver));
+            let serve = move || {
+                let mut room = vec![Aligned([0; PAGE]); PAGES_MAX];
+                loop {
+                    let next = receiver.lock().unwrap_or_else(PoisonError::into_inner).recv();
+                    let Ok((operation, done)) = next else { return };
+                    done(carry_out(&file, room.as_mut_slice(), operation));
+                }
+            };
+            thread::Builder::new().name("swap-file".into()).stack_size(128 << 10).spawn(serve)?;
+        }
+        Ok(FileServer { requests: Mutex::new(sender) })
+    }
+
+    /// Makes a request: reading or writing of whole pages, [`PAGES_MAX`] at most. Does not wait.
+    pub fn submit(&self, operation: Operation, done: Done) {
+        let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Err(mpsc::SendError((_, done))) = requests.send((operation, done)) {
+            done(Err(RequestError::Stopped));
+        }
+    }
+}
+
+fn carry_out(file: &OwnedFd, room: &mut [Aligned], operation: Operation) -> Result<Vec<u8>, RequestError> {
+    let Operation { command, offset, length, data, .. } = operation;
+    // SAFETY: an aligned page is as many bytes, without any between; both are valid whatever they are.
+    let room = unsafe { std::slice::from_raw_parts_mut(room.as_mut_ptr().cast::<u8>(), size_of_val(room)) };
+    let Some(room) = room.get_mut(..length as usize) else {
+        return Err(RequestError::Range { offset, length: length.into() });
+    };
+    let failed = |errno: Errno| RequestError::Server(errno.raw_os_error() as u32);
+    match command {
+        Command::Read => {
+            transfer(room.len(), |done| pread(file, &mut room[done..], offset + done as u64))
+                .map_err(failed)?;
+            Ok(room.to_vec())
+        }
+        Command::Write if data.len() == room.len() => {
+            room.copy_from_slice(&data);
+            transfer(room.len(), |done| pwrite(file, &room[done..], offset + done as u64)).map_err(failed)?;
+            Ok(Vec::new())
+        }
+        _ => Err(RequestError::Unsupported),
+    }
+}
+
+/// Goes on after what was done in part, from the start of the page in which it ended.
+fn transfer(bytes: usize, mut step: impl FnMut(usize) -> Result<usize, Errno>) -> Result<(), Errno> {
+    let mut done = 0;
+    while done < bytes {
+        match step(done) {
+            Ok(count) if count >= PAGE => done += count - count % PAGE,
+            // The file ends there, or nothing more can be written.
+            Ok(_) => return Err(Errno::IO),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}

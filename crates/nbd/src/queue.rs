@@ -1,0 +1,215 @@
+//! Which writes may be under way together, and what waits for that: nobody who makes a request does.
+//!
+//! Two that overlap are not sent at a time: a server may do them in any order, and one that is sent again must not come after a later one.
+//! Those that overlap begin in the order in which they came.
+
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+/// A range of slots, and the bytes that its write holds in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) first: u64,
+    pub(crate) count: u64,
+    /// 0 for what holds none.
+    pub(crate) bytes: u64,
+}
+
+impl Span {
+    fn overlaps(&self, other: &Span) -> bool {
+        self.first < other.first + other.count && other.first < self.first + self.count
+    }
+}
+
+/// What is under way, and what waits. Pure.
+#[derive(Debug)]
+struct Writes<T> {
+    under_way: Vec<Span>,
+    waiting: VecDeque<(Span, T)>,
+    bytes: u64,
+    bytes_max: u64,
+    ended: bool,
+}
+
+impl<T> Writes<T> {
+    /// Can this begin, which comes after the first `before` that wait?
+    fn can_begin(&self, span: &Span, before: usize) -> bool {
+        let has_room = self.bytes == 0 || self.bytes + span.bytes <= self.bytes_max;
+        has_room
+            && !self.under_way.iter().any(|other| other.overlaps(span))
+            && !self.waiting.iter().take(before).any(|(other, _)| other.overlaps(span))
+    }
+
+    fn begin(&mut self, span: Span) {
+        self.under_way.push(span);
+        self.bytes += span.bytes;
+    }
+
+    /// Gives back what can begin at once; the other waits.
+    fn enter(&mut self, span: Span, write: T) -> Option<T> {
+        // What comes while others wait for room would overtake them for ever.
+        if (span.bytes > 0 && !self.waiting.is_empty()) || !self.can_begin(&span, self.waiting.len()) {
+            self.waiting.push_back((span, write));
+            return None;
+        }
+        self.begin(span);
+        Some(write)
+    }
+
+    fn next(&mut self) -> Option<(Span, T)> {
+        let index = (0..self.waiting.len()).find(|&index| self.can_begin(&self.waiting[index].0, index))?;
+        let (span, write) = self.waiting.remove(index)?;
+        self.begin(span);
+        Some((span, write))
+    }
+
+    fn leave(&mut self, span: Span) {
+        if let Some(index) = self.under_way.iter().position(|other| *other == span) {
+            self.under_way.swap_remove(index);
+            self.bytes -= span.bytes;
+        }
+    }
+}
+
+/// The same for several threads.
+pub(crate) struct WriteQueue<T> {
+    writes: Mutex<Writes<T>>,
+    changed: Condvar,
+}
+
+impl<T> WriteQueue<T> {
+    /// Empty; at most so many bytes are under way (or one write, however large).
+    pub(crate) fn new(bytes_max: u64) -> Self {
+        let writes =
+            Writes { under_way: Vec::new(), waiting: VecDeque::new(), bytes: 0, bytes_max, ended: false };
+        WriteQueue { writes: Mutex::new(writes), changed: Condvar::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Writes<T>> {
+        self.writes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A write comes: given back, it is under way; else it waits for [`WriteQueue::next`]. Does not block.
+    pub(crate) fn enter(&self, span: Span, write: T) -> Option<T> {
+        self.lock().enter(span, write)
+    }
+
+    /// Takes a range if nothing overlaps with it, neither under way nor waiting.
+    pub(crate) fn take(&self, span: Span) -> bool {
+        let mut writes = self.lock();
+        let free = writes.can_begin(&span, writes.waiting.len());
+        if free {
+            writes.begin(span);
+        }
+        free
+    }
+
+    /// What was under way has ended.
+    pub(crate) fn leave(&self, span: Span) {
+        let mut writes = self.lock();
+        writes.leave(span);
+        if !writes.waiting.is_empty() {
+            self.changed.notify_all();
+        }
+    }
+
+    /// The next write that waited and can begin; it is under way then. Blocks until there is one. `None`: it is the end.
+    pub(crate) fn next(&self) -> Option<T> {
+        let mut writes = self.lock();
+        loop {
+            if writes.ended {
+                return None;
+            }
+            match writes.next() {
+                Some((_, write)) => return Some(write),
+                None => writes = self.changed.wait(writes).unwrap_or_else(PoisonError::into_inner),
+            }
+        }
+    }
+
+    /// Nothing that waits begins any more.
+    pub(crate) fn end(&self) {
+        self.lock().ended = true;
+        self.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const MAX: u64 = 100;
+
+    fn writes() -> Writes<usize> {
+        Writes { under_way: Vec::new(), waiting: VecDeque::new(), bytes: 0, bytes_max: MAX, ended: false }
+    }
+
+    proptest! {
+        /// Whatever comes and ends in whatever order: what is under way never overlaps, there is no more of it than may be, those that
+        /// overlap begin in their order, and in the end everything has begun.
+        #[test]
+        fn order_and_room_are_kept(
+            steps in proptest::collection::vec((0..40_u64, 1..12_u64, 0..120_u64, any::<prop::sample::Index>(), any::<bool>()), 1..60)
+        ) {
+            let mut writes = writes();
+            let mut spans: Vec<Span> = Vec::new();
+            let mut begun: Vec<usize> = Vec::new();
+            let mut running: Vec<usize> = Vec::new();
+            let run = |writes: &mut Writes<usize>, running: &mut Vec<usize>, begun: &mut Vec<usize>| {
+                while let Some((_, number)) = writes.next() {
+                    running.push(number);
+                    begun.push(number);
+                }
+            };
+            for (first, count, bytes, which, end) in steps {
+                if end && !running.is_empty() {
+                    let number = running.swap_remove(which.index(running.len()));
+                    writes.leave(spans[number]);
+                    run(&mut writes, &mut running, &mut begun);
+                } else {
+                    spans.push(Span { first, count, bytes });
+                    let number = spans.len() - 1;
+                    if let Some(number) = writes.enter(spans[number], number) {
+                        running.push(number);
+                        begun.push(number);
+                    }
+                }
+                for (at, &one) in running.iter().enumerate() {
+                    prop_assert!(running[at + 1..].iter().all(|&other| !spans[one].overlaps(&spans[other])));
+                }
+                let bytes: u64 = running.iter().map(|&number| spans[number].bytes).sum();
+                prop_assert!(bytes <= MAX || running.iter().filter(|&&number| spans[number].bytes > 0).count() <= 1);
+                prop_assert_eq!(bytes, writes.bytes);
+            }
+            while let Some(number) = running.pop() {
+                writes.leave(spans[number]);
+                run(&mut writes, &mut running, &mut begun);
+            }
+            prop_assert_eq!(begun.len(), spans.len());
+            for (at, &one) in begun.iter().enumerate() {
+                let earlier = |other: &&usize| **other < one && spans[**other].overlaps(&spans[one]);
+                prop_assert!(!begun[at + 1..].iter().any(|other| earlier(&other)));
+            }
+        }
+    }
+
+    #[test]
+    fn who_waits_is_woken_and_at_the_end_let_go() {
+        let queue = WriteQueue::new(MAX);
+        let span = Span { first: 3, count: 2, bytes: 10 };
+        assert_eq!(queue.enter(span, 1), Some(1));
+        assert_eq!(queue.enter(Span { first: 4, count: 1, bytes: 10 }, 2), None);
+        assert!(!queue.take(Span { first: 0, count: 512, bytes: 0 }), "both overlap");
+        assert!(queue.take(Span { first: 512, count: 512, bytes: 0 }));
+        std::thread::scope(|scope| {
+            let sender = scope.spawn(|| (queue.next(), queue.next()));
+            queue.leave(span);
+            while !queue.lock().waiting.is_empty() {
+                std::thread::yield_now();
+            }
+            queue.end();
+            assert_eq!(sender.join().expect("no panic"), (Some(2), None));
+        });
+    }
+}

@@ -1,0 +1,104 @@
+//! Pages on a local file, sealed: nothing can be read there, and what was changed, moved or is old does not open.
+
+mod common;
+
+use common::Place;
+use folioswap_nbd::error::RequestError;
+use folioswap_nbd::store::{PAGE, Store};
+use rustix::fd::OwnedFd;
+use rustix::fs::{Mode, OFlags, open};
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::{Arc, mpsc};
+
+const PLANTED: &[u8] = b"planted: nobody may find this anywhere ";
+
+fn planted(number: u64) -> Vec<u8> {
+    let text = [PLANTED, format!("{number:8} ").as_bytes()].concat();
+    text.iter().copied().cycle().take(PAGE).collect()
+}
+
+fn store(path: &Path) -> Arc<Store> {
+    let file: OwnedFd =
+        open(path, OFlags::RDWR | OFlags::DIRECT | OFlags::CLOEXEC, Mode::empty()).expect("it");
+    Store::on_file(file).expect("a key")
+}
+
+fn write(store: &Arc<Store>, slot: u64, pages: Vec<u8>) -> Result<(), RequestError> {
+    let (sender, receiver) = mpsc::channel();
+    store.write(slot, pages, Box::new(move |result| drop(sender.send(result))));
+    receiver.recv().expect("an answer").map(drop)
+}
+
+fn read(store: &Arc<Store>, slot: u64, count: u64) -> Result<Vec<u8>, RequestError> {
+    let (sender, receiver) = mpsc::channel();
+    store.read(slot, count, Box::new(move |result| drop(sender.send(result))));
+    receiver.recv().expect("an answer")
+}
+
+#[test]
+fn what_is_sealed_is_readable_nowhere_and_opens_only_in_its_place() {
+    let place = Place::new();
+    let disk = place.disk(8 << 20);
+    let store = store(&disk);
+    for slot in 0..100 {
+        write(&store, slot, planted(slot)).expect("written");
+    }
+    write(&store, 512, (0..64).flat_map(planted).collect()).expect("written");
+    assert!((0..100).all(|slot| read(&store, slot, 1) == Ok(planted(slot))));
+    assert!(read(&store, 512, 64) == Ok((0..64).flat_map(planted).collect()));
+    let bytes = fs::read(&disk).expect("it");
+    assert!(!bytes.windows(PLANTED.len()).any(|window| window == PLANTED), "readable on the disk");
+    assert!(bytes[..100 * PAGE].chunks_exact(PAGE).all(|page| page.iter().any(|&byte| byte != 0)));
+    let file = File::options().read(true).write(true).open(&disk).expect("it");
+    let at = |slot: u64| slot * PAGE as u64;
+    let mut page = vec![0; PAGE];
+    // Moved, damaged, lost, and old.
+    file.read_exact_at(&mut page, at(1)).expect("read");
+    file.write_all_at(&page, at(2)).expect("written");
+    file.write_all_at(&[0xff], at(3) + 77).expect("written");
+    file.write_all_at(&[0; PAGE], at(4)).expect("written");
+    file.read_exact_at(&mut page, at(5)).expect("read");
+    write(&store, 5, planted(5)).expect("written");
+    let mut again = vec![0; PAGE];
+    file.read_exact_at(&mut again, at(5)).expect("read");
+    assert!(page != again, "the same page under another nonce");
+    file.write_all_at(&page, at(5)).expect("written");
+    for slot in 2..=5 {
+        assert_eq!(read(&store, slot, 1), Err(RequestError::Forged), "{slot}");
+    }
+    assert_eq!(read(&store, 1, 1), Ok(planted(1)));
+    assert_eq!(read(&store, 200, 1), Err(RequestError::Missing));
+    // Another store, with another key.
+    assert_eq!(read(&self::store(&disk), 1, 1), Err(RequestError::Missing));
+    store.forget_cluster(1);
+    assert_eq!(read(&store, 512, 1), Err(RequestError::Missing));
+}
+
+#[test]
+fn what_the_disk_refuses_is_said_and_many_are_served_at_a_time() {
+    let place = Place::new();
+    let disk = place.disk(4 << 20);
+    let read_only = open(&disk, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).expect("it");
+    let refusing = Store::on_file(read_only).expect("a key");
+    assert_eq!(write(&refusing, 0, planted(0)), Err(RequestError::Server(9)), "EBADF");
+    assert!(matches!(write(&refusing, 0, vec![0; 65 * PAGE]), Err(RequestError::Range { .. })));
+    let store = store(&disk);
+    let (sender, receiver) = mpsc::channel();
+    // To each slot again and again: the last one counts.
+    for round in 0..16 {
+        for slot in 0..64 {
+            let sender = sender.clone();
+            store.write(
+                slot,
+                planted(round),
+                Box::new(move |result| sender.send(result.is_ok()).expect("it waits")),
+            );
+        }
+    }
+    assert!((0..16 * 64).all(|_| receiver.recv().expect("an answer")));
+    assert!((0..64).all(|slot| read(&store, slot, 1) == Ok(planted(15))));
+    File::options().write(true).open(&disk).and_then(|file| file.set_len(0)).expect("cut off");
+    assert_eq!(read(&store, 3, 1), Err(RequestError::Server(5)));
+}
