@@ -131,6 +131,24 @@ pub enum Error {
     /// [`crate::Swap::close`] was called.
     #[error("the swap is closed: make regions before `close`, or another `Swap`")]
     Closed,
+    /// A device that a space of objects cannot have.
+    #[error(
+        "{0}: a space of objects has compressed RAM and at most one file behind it, without priorities; leave this device out"
+    )]
+    ShmemDevice(&'static str),
+    /// The limit has no room for what is to be set aside of it.
+    #[error(
+        "setting {} aside besides {} would leave less than {} of the limit of {}: ask for less, or raise the limit",
+        show(*bytes), show(*aside), show(crate::LEAST_LIMIT), show(*limit)
+    )]
+    SetAside {
+        /// What was asked for.
+        bytes: u64,
+        /// What is set aside already.
+        aside: u64,
+        /// The limit.
+        limit: u64,
+    },
     /// The calling process is a fork of the one that made the swap.
     #[error(
         "this process is a fork of the one that made the swap, and did not inherit its regions: make a `Swap` of its own"

@@ -26,6 +26,7 @@
 
 #[cfg(feature = "allocator-api2")]
 mod allocator;
+mod aside;
 mod clusters;
 mod device;
 mod device_text;
@@ -36,6 +37,7 @@ mod pager;
 mod pin;
 mod region;
 mod restore;
+mod shmem;
 mod sigbus;
 mod size;
 mod statistics;
@@ -49,6 +51,7 @@ pub use error::Error;
 pub use overcommit::WhenFull;
 pub use pin::Pin;
 pub use region::Region;
+pub use shmem::{HugePolicy, ShmemBuilder, ShmemError, ShmemObject, ShmemSpace, ShmemStatistics};
 pub use size::IntoBytes;
 pub use statistics::Statistics;
 pub use swap::{FaultMode, LEAST_LIMIT, Swap, SwapBuilder};

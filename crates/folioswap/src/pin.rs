@@ -46,9 +46,10 @@ impl<'region> Pin<'region> {
         let inner = &region.inner;
         let (bytes, limit) =
             (range.len() as u64, inner.shared.segment.segment().header.limit_bytes.load(Relaxed));
+        let most = limit.saturating_sub(inner.aside_bytes.load(Relaxed)) / 2;
         inner
             .pinned_bytes
-            .fetch_update(AcqRel, Relaxed, |pinned| Some(pinned + bytes).filter(|all| *all <= limit / 2))
+            .fetch_update(AcqRel, Relaxed, |pinned| Some(pinned + bytes).filter(|all| *all <= most))
             .map_err(|pinned| Error::PinTooLarge { bytes, pinned, limit })?;
         let mut pins = region.pins.0.lock().unwrap_or_else(PoisonError::into_inner);
         if !range.is_empty()

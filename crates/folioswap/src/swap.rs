@@ -190,6 +190,7 @@ impl SwapBuilder {
             process: process(),
             closed: AtomicBool::new(false),
             pinned_bytes: AtomicU64::new(0),
+            aside_bytes: AtomicU64::new(0),
             limit: AtomicU64::new(limit),
         })))
     }
@@ -237,6 +238,8 @@ pub(crate) struct Inner {
     process: u32,
     closed: AtomicBool,
     pub(crate) pinned_bytes: AtomicU64,
+    /// What of the limit is set aside.
+    pub(crate) aside_bytes: AtomicU64,
     limit: AtomicU64,
 }
 
@@ -244,6 +247,21 @@ impl Inner {
     /// Is the caller in the process that made it?
     pub(crate) fn check_process(&self) -> Result<(), Error> {
         if self.process == process() { Ok(()) } else { Err(Error::Forked) }
+    }
+
+    /// May anything still be made in it?
+    pub(crate) fn check_open(&self) -> Result<(), Error> {
+        if self.closed.load(Acquire) { Err(Error::Closed) } else { Ok(()) }
+    }
+
+    /// The limit that was asked for, in bytes.
+    pub(crate) fn limit(&self) -> u64 {
+        self.limit.load(Relaxed)
+    }
+
+    /// Has the engines look at once, after the limit or what is set aside of it was changed.
+    pub(crate) fn wake_evictors(&self) {
+        self.engines().for_each(Engine::wake_evictor);
     }
 
     /// Whoever serves regions of this mode.
@@ -265,7 +283,7 @@ impl Inner {
 
     /// Would the tables for a region of so many bytes leave room to work?
     pub(crate) fn check_tables(&self, bytes: u64) -> Result<(), Error> {
-        if bytes / METADATA_PART > self.limit.load(Relaxed) / 2 {
+        if bytes / METADATA_PART > (self.limit() - self.aside_bytes.load(Relaxed)) / 2 {
             return Err(Error::TooLarge {
                 bytes,
                 why: "the tables for it, a 128th of its size, would take more than half of the limit: raise the limit, or ask for less",
@@ -366,9 +384,7 @@ impl Swap {
     pub fn region_with(&self, bytes: impl IntoBytes, mode: FaultMode) -> Result<Region, Error> {
         let bytes = bytes.into_bytes()?;
         self.0.check_process()?;
-        if self.0.closed.load(Acquire) {
-            return Err(Error::Closed);
-        }
+        self.0.check_open()?;
         if bytes == 0 {
             return Err(Error::ZeroSize);
         }
@@ -392,7 +408,7 @@ impl Swap {
     /// Changes the limit. Where it becomes smaller, memory is swapped out in the background from now on.
     ///
     /// # Errors
-    /// [`Error::LimitTooSmall`], [`Error::Size`], [`Error::Forked`].
+    /// [`Error::LimitTooSmall`] (also where more is set aside of it: [`crate::ShmemBuilder::within`]), [`Error::Size`], [`Error::Forked`].
     ///
     /// ```
     /// let swap = folioswap::Swap::builder().limit("64M").build()?;
@@ -403,12 +419,13 @@ impl Swap {
     pub fn set_limit(&self, limit: impl IntoBytes) -> Result<(), Error> {
         let limit = limit.into_bytes()?;
         self.0.check_process()?;
-        if limit < LEAST_LIMIT {
-            return Err(Error::LimitTooSmall { given: limit, least: LEAST_LIMIT });
+        let least = LEAST_LIMIT + self.0.aside_bytes.load(Relaxed);
+        if limit < least {
+            return Err(Error::LimitTooSmall { given: limit, least });
         }
         self.0.limit.store(limit, Relaxed);
         self.0.shared.segment.segment().header.limit_bytes.store(limit, Relaxed);
-        self.0.engines().for_each(Engine::wake_evictor);
+        self.0.wake_evictors();
         Ok(())
     }
 
