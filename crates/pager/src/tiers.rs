@@ -167,13 +167,17 @@ impl Evictor {
             return 0;
         }
         let own = engine.space.mm_stat();
-        let limit = segment.header.limit_bytes.load(Relaxed);
         // Not what the store occupies: it keeps some empty memory, which no demotion gives back.
         let published = engine.figures().gauge(Gauge::ComprDataSize);
-        let group = engine.sum_of_group(Gauge::ComprDataSize).saturating_sub(published) + own.compr_data_size;
-        let excess = group.saturating_sub(limit / 100 * STORE_SHARE_PERCENT);
-        // Each member gives its part of it.
-        let pages = (u128::from(excess) * u128::from(own.objects) / u128::from(group.max(1))) as u64;
+        // Each member of a group gives its part of what that has too much.
+        let part = |group| {
+            let limit = segment.limit_of(group).load(Relaxed);
+            let all =
+                engine.sum_over(group, Gauge::ComprDataSize).saturating_sub(published) + own.compr_data_size;
+            let excess = all.saturating_sub(limit / 100 * STORE_SHARE_PERCENT);
+            (u128::from(excess) * u128::from(own.objects) / u128::from(all.max(1))) as u64
+        };
+        let pages = segment.around(engine.member().group.load(Relaxed)).map(part).max().unwrap_or(0);
         if pages < RUN_PAGES as u64 {
             return 0;
         }
@@ -281,19 +285,15 @@ impl Evictor {
     }
 
     fn devices_that(&self, wanted: impl Fn(DeviceId, DeviceDescription, &DeviceEntry) -> bool) -> DeviceMask {
-        let numbered = DeviceMask::ALL.iter().zip(self.engine.segment().devices());
-        numbered
-            .filter(|(number, (device, entry))| wanted(*number, *device, entry))
-            .fold(DeviceMask::NONE, |mask, (number, _)| mask.with(number))
+        let permitted = self.engine.permitted_devices();
+        permitted
+            .filter(|(number, device, entry)| wanted(*number, *device, entry))
+            .fold(DeviceMask::NONE, |mask, (number, ..)| mask.with(number))
     }
 
     /// In scope total what devices keep in memory is part of the limit: beyond half of it, what is evicted goes elsewhere.
     fn memory_is_full(&self) -> bool {
-        let segment = self.engine.segment();
-        if segment.scope() == Scope::Resident {
-            return false;
-        }
-        self.engine.stored_by_group() > segment.header.limit_bytes.load(Relaxed) / 2
+        self.engine.segment().scope() == Scope::Total && self.engine.store_exceeds(2)
     }
 
     /// Asks the supervisor for room on one of these shared devices. True: there is some. Those that are known to be full are

@@ -41,8 +41,8 @@ pub enum ShmemError {
     Forked,
 }
 
-impl From<folioswap_shmem::ShmemError> for ShmemError {
-    fn from(error: folioswap_shmem::ShmemError) -> Self {
+impl ShmemError {
+    pub(super) fn of(error: folioswap_shmem::ShmemError) -> Self {
         match error {
             folioswap_shmem::ShmemError::NoSpace => ShmemError::NoSpace,
             folioswap_shmem::ShmemError::Io { index } => ShmemError::Io { index },

@@ -152,7 +152,7 @@ impl ShmemObject {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<usize, ShmemError> {
-        Ok(self.to_read()?.read(offset, into)?)
+        self.to_read()?.read(offset, into).map_err(ShmemError::of)
     }
 
     /// Lends the bytes from `offset` on, up to `length` of them, piece by piece, without a copy; returns how many. Nobody writes to a piece
@@ -178,7 +178,7 @@ impl ShmemObject {
     ) -> Result<usize, ShmemError> {
         let object = self.to_read()?;
         let _lending = Lending::new();
-        Ok(object.read_with(offset, length, lend)?)
+        object.read_with(offset, length, lend).map_err(ShmemError::of)
     }
 
     /// Copies `bytes` to `offset`; the object grows if they end behind its end. Returns how many were written: fewer only where space ran
@@ -195,7 +195,7 @@ impl ShmemObject {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<usize, ShmemError> {
-        Ok(self.to_change()?.write(offset, bytes)?)
+        self.to_change()?.write(offset, bytes).map_err(ShmemError::of)
     }
 
     /// Sets the size (ftruncate(2)). What lies behind a smaller one is freed, and reads as zeroes if the object grows again.
@@ -215,7 +215,7 @@ impl ShmemObject {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn set_size(&self, size: u64) -> Result<(), ShmemError> {
-        Ok(self.to_change()?.set_size(size)?)
+        self.to_change()?.set_size(size).map_err(ShmemError::of)
     }
 
     /// Frees what lies in a range of bytes (fallocate(2) with FALLOC_FL_PUNCH_HOLE): it reads as zeroes from now on. The size stays.
@@ -233,7 +233,7 @@ impl ShmemObject {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn punch_hole(&self, offset: u64, length: u64) -> Result<(), ShmemError> {
-        Ok(self.to_change()?.punch_hole(offset, length)?)
+        self.to_change()?.punch_hole(offset, length).map_err(ShmemError::of)
     }
 
     /// Makes sure that every page of a range of bytes is there (posix_fallocate(3)); new ones are zeroes, and the size grows to the end of the
@@ -250,7 +250,7 @@ impl ShmemObject {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn allocate(&self, offset: u64, length: u64) -> Result<(), ShmemError> {
-        Ok(self.to_change()?.allocate(offset, length, Allocation::Extend)?)
+        self.to_change()?.allocate(offset, length, Allocation::Extend).map_err(ShmemError::of)
     }
 
     /// The first offset at or behind `offset` with content (lseek(2) with SEEK_DATA); `None`: there is none before the end.
