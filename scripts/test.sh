@@ -212,8 +212,8 @@ msrv() {
     fi
     # A directory of its own: what is there was built by another compiler.
     export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/msrv
-    check "the command and all libraries build with Rust $version" \
-        cargo "+$version" build --release -p folioswap-cli -p folioswap -p folioswap-heap -p folioswap-capi
+    check "the command and all libraries compile with Rust $version" \
+        cargo "+$version" check --release -p folioswap-cli -p folioswap -p folioswap-heap -p folioswap-capi
     tests "unit tests of the library with Rust $version" cargo "+$version" test --release -p folioswap --lib
 }
 
