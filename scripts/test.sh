@@ -6,6 +6,7 @@
 #   scripts/test.sh unit            the tests of the crates
 #   scripts/test.sh python          the Python package: its wheel is built, installed in an environment of its own, and tested
 #   scripts/test.sh acceptance      real programs and hard cases under a limit
+#   scripts/test.sh msrv            only on request: builds with the Rust version that Cargo.toml states, and runs the library's unit tests with it
 #   FOLIOSWAP_LONG=1 scripts/test.sh ...    timed programs run as long as the requirement says (60 s)
 #   FOLIOSWAP_NO_APT=1              installs nothing
 #   FOLIOSWAP_NO_MIRI=1             leaves Miri out
@@ -15,7 +16,7 @@ set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 
 what=${1:-all}
-case $what in all | checks | unit | python | acceptance) ;; *) sed -n '2,13s/^# \{0,1\}//p' "$0"; exit 2 ;; esac
+case $what in all | checks | unit | python | acceptance | msrv) ;; *) sed -n '2,14s/^# \{0,1\}//p' "$0"; exit 2 ;; esac
 
 passed=0 failed=0 skipped=0
 logs=$(mktemp -d /var/tmp/folioswap-acc-test-XXXXXX)
@@ -201,6 +202,21 @@ unit() {
     fi
 }
 
+msrv() {
+    local version
+    version=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+    if ! rustup run "$version" cargo --version >/dev/null 2>&1 &&
+        ! timeout 300 rustup toolchain install "$version" --profile minimal >/dev/null 2>&1; then
+        skip "Rust $version is not there (rustup toolchain install $version)"
+        return
+    fi
+    # A directory of its own: what is there was built by another compiler.
+    export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/msrv
+    check "the command and all libraries compile with Rust $version" \
+        cargo "+$version" check --release -p folioswap-cli -p folioswap -p folioswap-heap -p folioswap-capi
+    tests "unit tests of the library with Rust $version" cargo "+$version" test --release -p folioswap --lib
+}
+
 python() {
     local target=${CARGO_TARGET_DIR:-target} status python
     say "building the Python package"
@@ -251,6 +267,12 @@ acceptance() {
         cat "$0"; exit "$status"' "$logs/lane"
 }
 
+if [ "$what" = msrv ]; then
+    msrv
+    echo "$passed passed, $failed failed, $skipped skipped"
+    [ "$failed" -eq 0 ]
+    exit
+fi
 install
 say "building"
 if ! cargo build --release --workspace; then

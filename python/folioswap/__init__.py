@@ -62,6 +62,8 @@ class limit:
     swap: devices as `folioswap run --swap` takes them: "zram,prio=1", "file:/var/tmp,size=10G,prio=0", "ram,size=64M". Without it compressed
         RAM, and a file without a name in /var/tmp behind it.
     when_full: "exceed" lets the limit give way when every device is full (`stats()["times_exceeded"]`); "abort" ends the process.
+    scope: "total" counts everything that arrays and buffers take; "resident" leaves out the compressed store and the tables, as the kernel does with
+        zram in a memory cgroup: for comparisons, since the store then has no bound.
     user_faults_only: "refuse" raises PermissionError where system calls could not be served; "allow" goes on without them.
     fork: "copy" gives a forked child a copy of everything, under a limit of its own; "leave" gives it nothing, and touching is SIGSEGV.
     """
@@ -72,6 +74,7 @@ class limit:
         *,
         swap: list[str] | tuple[str, ...] | None = None,
         when_full: str = "exceed",
+        scope: str = "total",
         user_faults_only: str = "refuse",
         fork: str = "copy",
     ) -> None:
@@ -79,7 +82,7 @@ class limit:
             raise TypeError("swap is a list of devices: swap=[%r]" % swap)
         self._tokens: list[contextvars.Token[limit | None]] = []
         self._engine = _folioswap.Engine(
-            size, swap=list(swap or ()), when_full=when_full, user_faults_only=user_faults_only, fork=fork
+            size, swap=list(swap or ()), when_full=when_full, scope=scope, user_faults_only=user_faults_only, fork=fork
         )
         _open.append(self)
 

@@ -5,7 +5,7 @@ MANAGED_BYTES: int
 
 class Engine:
     def __new__(
-        cls, limit: int | str, *, swap: list[str], when_full: str, user_faults_only: str, fork: str
+        cls, limit: int | str, *, swap: list[str], when_full: str, scope: str, user_faults_only: str, fork: str
     ) -> Engine: ...
     def handler(self) -> Any: ...
     @property

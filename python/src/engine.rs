@@ -3,7 +3,7 @@
 use crate::error::exception;
 use crate::fork::Policy;
 use crate::numpy;
-use folioswap::{Device, Error, IntoBytes, Region, Swap, WhenFull};
+use folioswap::{Device, Error, IntoBytes, MemoryScope, Region, Swap, WhenFull};
 use folioswap_heap::{Fill, Heap};
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyPermissionError, PyTypeError, PyValueError};
@@ -19,6 +19,7 @@ pub(crate) struct Recipe {
     limit: AtomicU64,
     devices: Vec<String>,
     when_full: WhenFull,
+    scope: MemoryScope,
     user_faults_only: UserFaultsOnly,
     pub(crate) fork: Policy,
 }
@@ -32,7 +33,8 @@ enum UserFaultsOnly {
 
 impl Recipe {
     pub(crate) fn make(&self) -> Result<Swap, Error> {
-        let mut builder = Swap::builder().limit(self.limit.load(Relaxed)).when_full(self.when_full);
+        let builder = Swap::builder().limit(self.limit.load(Relaxed));
+        let mut builder = builder.when_full(self.when_full).scope(self.scope);
         for device in &self.devices {
             builder = builder.device(device.parse::<Device>()?);
         }
@@ -101,12 +103,13 @@ pub(crate) struct Engine(Arc<Managed>);
 #[pymethods]
 impl Engine {
     #[new]
-    #[pyo3(signature = (limit, *, swap, when_full, user_faults_only, fork))]
+    #[pyo3(signature = (limit, *, swap, when_full, scope, user_faults_only, fork))]
     fn new(
         py: Python<'_>,
         limit: Size,
         swap: Vec<String>,
         when_full: &str,
+        scope: &str,
         user_faults_only: &str,
         fork: &str,
     ) -> PyResult<Self> {
@@ -120,6 +123,11 @@ impl Engine {
                 "exceed" => WhenFull::Exceed,
                 "abort" => WhenFull::Abort,
                 other => return choice("when_full", other, "\"exceed\" or \"abort\""),
+            },
+            scope: match scope {
+                "total" => MemoryScope::Total,
+                "resident" => MemoryScope::Resident,
+                other => return choice("scope", other, "\"total\" or \"resident\""),
             },
             user_faults_only: match user_faults_only {
                 "refuse" => UserFaultsOnly::Refuse,

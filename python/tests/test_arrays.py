@@ -240,6 +240,7 @@ def test_what_cannot_be_is_refused(sixteen):
         ({"size": "1G", "swap": "zram"}, TypeError),
         ({"size": "1G", "swap": ["file:/nowhere"]}, OSError),
         ({"size": "1G", "when_full": "panic"}, ValueError),
+        ({"size": "1G", "scope": "some"}, ValueError),
         ({"size": "1G", "fork": "maybe"}, ValueError),
     ]:
         with pytest.raises(error):

@@ -48,6 +48,15 @@ impl Turns {
         turns
     }
 
+    /// The same for who may use only these of the devices.
+    pub fn among(mut self, permitted: DeviceMask) -> Self {
+        for id in DeviceMask::ALL.minus(permitted).iter() {
+            self.priorities[id.index()] = None;
+        }
+        self.store = self.store.intersection(permitted);
+        self
+    }
+
     /// Is there a compressed store among the devices?
     pub fn has_store(&self) -> bool {
         !self.store.is_empty()
@@ -126,6 +135,20 @@ mod tests {
 
     fn mask(numbers: &[u32]) -> DeviceMask {
         numbers.iter().filter_map(|&number| DeviceId::new(number)).fold(DeviceMask::NONE, DeviceMask::with)
+    }
+
+    #[test]
+    fn what_is_not_permitted_is_as_if_it_were_not_there() {
+        let kinds = [(DeviceKind::File, 0), (DeviceKind::Zram, 1), (DeviceKind::File, 5)];
+        let devices = || Turns::new(kinds.map(|(kind, priority)| device(kind, priority)));
+        let mut turns = devices().among(mask(&[0, 1]));
+        assert!(turns.has_store());
+        assert_eq!(turns.next(mask(&[0, 1, 2])), Some(Choice::Store));
+        assert_eq!(turns.below_store(DeviceMask::ALL), mask(&[0]));
+        let mut turns = devices().among(mask(&[0]));
+        assert!(!turns.has_store());
+        assert_eq!(turns.next(DeviceMask::ALL), Some(Choice::Shared(mask(&[0]))));
+        assert_eq!(turns.next(mask(&[1, 2])), None);
     }
 
     #[test]

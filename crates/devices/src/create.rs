@@ -2,10 +2,11 @@
 
 use std::fmt;
 use std::fs;
+use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags, fstatfs, ftruncate, open, statvfs, unlink};
+use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate, fstatfs, ftruncate, open, statvfs, unlink};
 use rustix::io::Errno;
 
 use crate::file::{FileDevice, FileError};
@@ -100,6 +101,32 @@ pub fn create_swap_file(dir: &Path) -> Result<OwnedFd, CreateError> {
     refuse_memory(dir, &fd)?;
     probe(dir, &fd)?;
     Ok(fd)
+}
+
+/// When a part of a device's file takes its place on the medium.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reserve {
+    /// At once, so that a full disk shows here and not in the middle of an eviction. (Where the file system cannot: when it is written.)
+    Now,
+    /// When it is written: memory.
+    WhenWritten,
+}
+
+/// Makes the bytes `range` a part of the file, which is `length` bytes long as far as the caller knows; returns how long it is then. Costs a system call.
+///
+/// # Errors
+/// The system's: NOSPC where the disk is full.
+pub fn reserve(file: impl AsFd, how: Reserve, range: Range<u64>, length: u64) -> Result<u64, Errno> {
+    let allocated = match how {
+        Reserve::Now => fallocate(&file, FallocateFlags::empty(), range.start, range.end - range.start),
+        Reserve::WhenWritten => Err(Errno::OPNOTSUPP),
+    };
+    match allocated {
+        Err(Errno::OPNOTSUPP) if range.end > length => ftruncate(&file, range.end)?,
+        Err(Errno::OPNOTSUPP) => {}
+        other => other?,
+    }
+    Ok(length.max(range.end))
 }
 
 /// Half the free space of the file system that `dir` is on, in bytes: what `--swap-max` is when not given.

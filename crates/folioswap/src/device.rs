@@ -4,6 +4,7 @@ use crate::{Error, IntoBytes};
 use folioswap_devices::create::{create_swap_file, default_swap_max};
 use folioswap_group::devices::{DEVICES_MAX, DeviceDescription, DeviceIo, DeviceKind};
 use folioswap_group::segment::{CLUSTER_BYTES, CLUSTERS_MAX};
+use folioswap_shmem::SwapFile;
 use rustix::fd::OwnedFd;
 use rustix::fs::{MemfdFlags, memfd_create};
 use std::path::PathBuf;
@@ -166,9 +167,55 @@ pub(crate) fn prepare(devices: Vec<Device>) -> Result<Vec<Prepared>, Error> {
     Ok(prepared)
 }
 
+/// The file behind a space of objects, if there is to be one.
+pub(crate) fn behind_shmem(devices: Vec<Device>) -> Result<Option<SwapFile>, Error> {
+    let has_built_in = devices.is_empty();
+    let (mut stores, mut file) = (0, None);
+    for device in devices {
+        if device.priority.is_some() {
+            return Err(Error::ShmemDevice("a device with a priority"));
+        }
+        match device.kind {
+            Kind::Zram if stores > 0 => return Err(Error::StoreTwice),
+            Kind::Zram => stores += 1,
+            Kind::Ram(_) => return Err(Error::ShmemDevice("a device of plain RAM")),
+            Kind::File(_) if file.is_some() => return Err(Error::ShmemDevice("a second file")),
+            Kind::File(directory) => {
+                if directory.exists() && !directory.is_dir() {
+                    return Err(Error::NotADirectory(directory));
+                }
+                let max = device.size.transpose()?;
+                if let Some(bytes) = max.filter(|bytes| *bytes < CLUSTER_BYTES) {
+                    return Err(Error::DeviceSize(bytes));
+                }
+                file = Some(SwapFile { directory, max });
+            }
+        }
+    }
+    let built_in = SwapFile { directory: BUILT_IN_DIRECTORY.into(), max: None };
+    Ok(file.or(has_built_in.then_some(built_in)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_space_of_objects_has_one_file_at_most() {
+        let behind = |devices| behind_shmem(devices).expect("devices");
+        assert_eq!(behind(vec![Device::zram()]), None);
+        let named = SwapFile { directory: "/var/tmp".into(), max: Some(4 << 20) };
+        assert_eq!(behind(vec![Device::file("/var/tmp").size("4M"), Device::zram()]), Some(named));
+        assert_eq!(behind(vec![]), Some(SwapFile { directory: "/var/tmp".into(), max: None }));
+        let refused = |devices| behind_shmem(devices).expect_err("an error");
+        assert!(matches!(refused(vec![Device::ram("8M")]), Error::ShmemDevice(_)));
+        let file = || Device::file("/var/tmp");
+        assert!(matches!(refused(vec![file(), file()]), Error::ShmemDevice(_)));
+        assert!(matches!(refused(vec![file().priority(3)]), Error::ShmemDevice(_)));
+        assert!(matches!(refused(vec![file().size(1)]), Error::DeviceSize(1)));
+        assert!(matches!(refused(vec![Device::zram(), Device::zram()]), Error::StoreTwice));
+        assert!(matches!(refused(vec![Device::file("/proc/self/exe")]), Error::NotADirectory(_)));
+    }
 
     #[test]
     fn clusters_of_two_devices_do_not_touch() {

@@ -3,6 +3,7 @@
 use crate::size::show;
 use folioswap_devices::create::CreateError;
 use folioswap_group::devices::DEVICES_MAX;
+use folioswap_group::nested::{DEPTH_MAX, GROUPS_MAX};
 use rustix::io::Errno;
 use std::path::PathBuf;
 
@@ -131,6 +132,41 @@ pub enum Error {
     /// [`crate::Swap::close`] was called.
     #[error("the swap is closed: make regions before `close`, or another `Swap`")]
     Closed,
+    /// A group may not use a device that there is not, or that the swap around it may not use.
+    #[error(
+        "there is no device {number} that the swap around it may use: they are numbered from 0 on, in the order in which they were given, \
+         {devices} in all"
+    )]
+    NoSuchDevice {
+        /// The number.
+        number: usize,
+        /// How many devices the swap has.
+        devices: usize,
+    },
+    /// A group that may use no device.
+    #[error("a group that may use no device cannot swap out: name at least one")]
+    NoDevices,
+    /// There are too many groups, or they are too deep.
+    #[error("too many groups: there can be {} within a swap at a time, {} deep", GROUPS_MAX - 1, DEPTH_MAX - 1)]
+    TooManyGroups,
+    /// A device that a space of objects cannot have.
+    #[error(
+        "{0}: a space of objects has compressed RAM and at most one file behind it, without priorities; leave this device out"
+    )]
+    ShmemDevice(&'static str),
+    /// The limit has no room for what is to be set aside of it.
+    #[error(
+        "setting {} aside besides {} would leave less than {} of the limit of {}: ask for less, or raise the limit",
+        show(*bytes), show(*aside), show(crate::LEAST_LIMIT), show(*limit)
+    )]
+    SetAside {
+        /// What was asked for.
+        bytes: u64,
+        /// What is set aside already.
+        aside: u64,
+        /// The limit.
+        limit: u64,
+    },
     /// The calling process is a fork of the one that made the swap.
     #[error(
         "this process is a fork of the one that made the swap, and did not inherit its regions: make a `Swap` of its own"

@@ -26,16 +26,21 @@
 
 #[cfg(feature = "allocator-api2")]
 mod allocator;
+mod aside;
 mod clusters;
 mod device;
 mod device_text;
 mod error;
+mod group;
+mod inner;
 mod mapping;
 mod overcommit;
 mod pager;
 mod pin;
 mod region;
 mod restore;
+mod scope;
+mod shmem;
 mod sigbus;
 mod size;
 mod statistics;
@@ -46,9 +51,12 @@ mod touch;
 pub use allocator::RegionAllocator;
 pub use device::Device;
 pub use error::Error;
+pub use group::GroupBuilder;
 pub use overcommit::WhenFull;
 pub use pin::Pin;
 pub use region::Region;
+pub use scope::MemoryScope;
+pub use shmem::{HugePolicy, ShmemBuilder, ShmemError, ShmemObject, ShmemSpace, ShmemStatistics};
 pub use size::IntoBytes;
 pub use statistics::Statistics;
 pub use swap::{FaultMode, LEAST_LIMIT, Swap, SwapBuilder};

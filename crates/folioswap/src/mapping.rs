@@ -151,6 +151,11 @@ impl SegmentMapping {
         Ok(SegmentMapping(mapping))
     }
 
+    /// Was it made by the calling process, and not by one that it was forked from?
+    pub(crate) fn is_of_this_process(&self) -> bool {
+        self.0.is_of_this_process()
+    }
+
     pub(crate) fn segment(&self) -> &Segment {
         // SAFETY: zeroed memory of the right size and alignment is a segment, which has only atomics.
         unsafe { self.0.start.cast().as_ref() }

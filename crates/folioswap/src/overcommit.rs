@@ -40,15 +40,17 @@ impl Overcommit {
         self.exceeded.load(Relaxed)
     }
 
-    /// The evictor has found nothing that any device takes.
-    pub(crate) fn out_of_memory(&self, segment: &Segment) {
-        let (limit, charge) = (segment.header.limit_bytes.load(Relaxed), segment.charge_bytes());
+    /// The evictor has found nothing that any device takes, for this group.
+    pub(crate) fn out_of_memory(&self, segment: &Segment, group: u32) {
+        let limit_of = segment.limit_of(group);
+        let (limit, charge) = (limit_of.load(Relaxed), segment.charge_within(group));
+        if charge < limit / 16 * 15 {
+            return;
+        }
         if self.when_full == WhenFull::Abort {
             fail(&format!("all swap devices are full and the limit of {} is reached", show(limit)));
         }
-        if charge >= limit / 16 * 15 {
-            self.exceeded.fetch_add(1, Relaxed);
-            segment.header.limit_bytes.store(charge.max(limit) / 4 * 5, Relaxed);
-        }
+        self.exceeded.fetch_add(1, Relaxed);
+        limit_of.store(charge.max(limit) / 4 * 5, Relaxed);
     }
 }

@@ -1,50 +1,129 @@
 //! An engine and its threads inside this process.
 //!
-//! Three threads: one that grants clusters of the devices, as the supervisor of `folioswap run` does, and the engine's handler and evictor.
+//! Three threads for each: one that grants clusters of the devices, as the supervisor of `folioswap run` does, and the engine's handler and evictor.
 //! They take no signals, and have a descriptor table of their own, in which there is nothing but what they need: the program may close
 //! whatever it likes, and no pipe or file of its own stays open because of them.
 
 use crate::Error;
-use crate::clusters::Clusters;
-use crate::mapping::SegmentMapping;
+use crate::clusters::{Clusters, Files};
+use crate::mapping::{SegmentMapping, process};
 use crate::overcommit::Overcommit;
 use folioswap_group::devices::DeviceDescription;
+use folioswap_group::nested::WHOLE;
 use folioswap_group::protocol::{Kind, Message, OutOfMemory};
+use folioswap_group::segment::Scope;
 use folioswap_pager::embed::Embedding;
 use folioswap_pager::engine::Engine;
 use folioswap_pager::link;
 use folioswap_pager::sys::close_range;
 use folioswap_pager::uffd::{Faults, Userfault};
-use rustix::fd::{AsRawFd, OwnedFd, RawFd};
+use folioswap_slots::DeviceMask;
+use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering::Release;
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
-/// What the engines of one swap share.
+/// What the engines of one swap and of the groups within it share.
 pub(crate) struct Shared {
     pub(crate) segment: SegmentMapping,
     pub(crate) clusters: Mutex<Clusters>,
-    pub(crate) overcommit: Overcommit,
+    /// Held by who makes or ends members and groups.
+    pub(crate) places: Mutex<()>,
 }
+
+impl Shared {
+    fn places(&self) -> MutexGuard<'_, ()> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A group's place in the segment, until it is dropped.
+pub(crate) struct GroupPlace {
+    shared: Arc<Shared>,
+    pub(crate) number: u32,
+}
+
+impl GroupPlace {
+    /// Within the group `parent`. `None`: there are too many, or they are too deep.
+    pub(crate) fn new(shared: &Arc<Shared>, parent: u32, limit: u64) -> Option<Self> {
+        let _alone = shared.places();
+        let number = shared.segment.segment().begin_group(parent, limit)?;
+        Some(GroupPlace { shared: Arc::clone(shared), number })
+    }
+}
+
+impl Drop for GroupPlace {
+    fn drop(&mut self) {
+        if !self.shared.segment.is_of_this_process() {
+            return;
+        }
+        let _alone = self.shared.places();
+        self.shared.segment.segment().end_group(self.number);
+    }
+}
+
+/// A member's place in the segment, until it is dropped.
+struct MemberPlace {
+    shared: Arc<Shared>,
+    number: u32,
+}
+
+impl MemberPlace {
+    fn new(shared: &Arc<Shared>, group: u32) -> Result<Self, Error> {
+        let _alone = shared.places();
+        let segment = shared.segment.segment();
+        let number = segment.assign(process()).ok_or(Error::TooManyGroups)?;
+        segment.members[number as usize].group.store(group, Release);
+        Ok(MemberPlace { shared: Arc::clone(shared), number })
+    }
+}
+
+impl Drop for MemberPlace {
+    fn drop(&mut self) {
+        // In a forked child the lock may be held by a thread that it has not.
+        if !self.shared.segment.is_of_this_process() {
+            return;
+        }
+        let _alone = self.shared.places();
+        self.shared.segment.segment().release(self.number);
+    }
+}
+
+/// Whose engine it is: a group, and what is done when it, or one around it, is full; from the inside out.
+pub(crate) type Owners = Vec<(u32, Arc<Overcommit>)>;
 
 /// What an engine's threads find open, by number.
 pub(crate) struct Descriptors {
     pub(crate) faults: Faults,
     pub(crate) userfault: RawFd,
     pub(crate) pagemap: RawFd,
-    /// Of each device; -1 for those without a file.
+    /// Of each device; -1 for those without a file, or that are not to be used.
     pub(crate) devices: Vec<(DeviceDescription, RawFd)>,
+    /// Those that are to be used.
+    pub(crate) permitted: DeviceMask,
+}
+
+impl Files for Descriptors {
+    fn of(&self, number: usize) -> BorrowedFd<'_> {
+        // SAFETY: in the table of the thread that grants, which keeps it open.
+        unsafe { BorrowedFd::borrow_raw(self.devices[number].1) }
+    }
 }
 
 /// A running engine. Its threads end when it is dropped: nothing may be managed any more.
 pub(crate) struct Pager {
     engine: &'static Engine,
     granting: Option<JoinHandle<()>>,
+    /// The thread that grants, in whose table the devices' files are open.
+    granting_thread: u32,
     /// Where threads of the program serve faults, they find descriptors in the program's table.
     _control: Option<OwnedFd>,
+    _place: MemberPlace,
 }
 
 /// The two ends of the control connection.
@@ -56,8 +135,14 @@ struct Control {
 const STACK_BYTES: usize = 1 << 20;
 
 impl Pager {
-    /// Starts an engine as member number `member`. The descriptors must be open here; the threads keep copies.
-    pub(crate) fn start(shared: &Arc<Shared>, member: u32, descriptors: Descriptors) -> Result<Self, Error> {
+    /// Starts an engine as a member of the first of these groups. The descriptors must be open here; the threads keep copies.
+    pub(crate) fn start(
+        shared: &Arc<Shared>,
+        owners: Owners,
+        descriptors: Descriptors,
+    ) -> Result<Self, Error> {
+        let group = owners.first().map_or(WHOLE, |(group, _)| *group);
+        let place = MemberPlace::new(shared, group)?;
         let no_memory = |_| Error::System { doing: "making the engine", errno: Errno::NOMEM };
         let (engines, ours) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
@@ -68,7 +153,8 @@ impl Pager {
         let threads = Threads {
             engine,
             shared: Arc::clone(shared),
-            member,
+            owners,
+            member: place.number,
             control: control.engines.as_raw_fd(),
             ours: control.ours.as_raw_fd(),
             descriptors,
@@ -77,14 +163,14 @@ impl Pager {
         let granting = start_thread("folioswap-group", move || threads.run(&tell));
         drop(masked);
         let started = match granting {
-            Ok(granting) => told.recv().unwrap_or(Err(Errno::AGAIN)).map(|()| granting),
+            Ok(granting) => told.recv().unwrap_or(Err(Errno::AGAIN)).map(|thread| (granting, thread)),
             Err(errno) => Err(errno),
         };
         match started {
-            Ok(granting) => {
+            Ok((granting, granting_thread)) => {
                 engine.wait_until_running();
-                let keeps = faults == Faults::Signals;
-                Ok(Pager { engine, granting: Some(granting), _control: keeps.then_some(control.engines) })
+                let _control = (faults == Faults::Signals).then_some(control.engines);
+                Ok(Pager { engine, granting: Some(granting), granting_thread, _control, _place: place })
             }
             Err(errno) => {
                 // SAFETY: no thread uses it, and nothing is managed.
@@ -96,6 +182,11 @@ impl Pager {
 
     pub(crate) fn engine(&self) -> &'static Engine {
         self.engine
+    }
+
+    /// A thread that has the devices' files open, under the numbers with which it was started.
+    pub(crate) fn granting_thread(&self) -> u32 {
+        self.granting_thread
     }
 }
 
@@ -119,6 +210,7 @@ impl Drop for Pager {
 struct Threads {
     engine: &'static Engine,
     shared: Arc<Shared>,
+    owners: Owners,
     member: u32,
     control: RawFd,
     ours: RawFd,
@@ -127,7 +219,7 @@ struct Threads {
 
 impl Threads {
     /// The granting thread: leaves the process's descriptor table, starts the two others, and serves until the engine is stopped.
-    fn run(self, tell: &SyncSender<Result<(), Errno>>) {
+    fn run(self, tell: &SyncSender<Result<u32, Errno>>) {
         if let Err(errno) = self.leave_table() {
             let _ = tell.send(Err(errno));
             return;
@@ -140,6 +232,7 @@ impl Threads {
             userfault: Userfault(self.descriptors.userfault),
             pagemap: self.descriptors.pagemap,
             devices: &self.descriptors.devices,
+            permitted: self.descriptors.permitted,
         });
         let faults = self.descriptors.faults;
         if faults == Faults::Signals && engine.prepare_for_signals().is_err() {
@@ -175,7 +268,7 @@ impl Threads {
                 return;
             }
         };
-        let _ = tell.send(Ok(()));
+        let _ = tell.send(Ok(rustix::thread::gettid().as_raw_nonzero().get() as u32));
         self.grant();
         let _ = evictor.join();
         let _ = handler.join();
@@ -202,30 +295,66 @@ impl Threads {
         Ok(())
     }
 
-    /// Answers the engine until it is stopped.
+    /// Answers the engine until it is stopped; then the clusters that it still has are free.
     fn grant(&self) {
         let segment = self.shared.segment.segment();
+        let group = self.owners.first().map_or(WHOLE, |(group, _)| *group);
         let clusters = || self.shared.clusters.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut granted = HashSet::new();
         while let Ok((message, _)) = link::receive(self.ours) {
             let [first, second, _] = message.words;
             match message.kind() {
                 Some(Kind::WantClusters) => {
-                    let granted = clusters().grant(segment, second, first as usize);
-                    let answer =
-                        Message::new(Kind::Clusters, [granted.len() as u64, 0, 0]).with_clusters(&granted);
+                    let wanted = second & u64::from(self.descriptors.permitted.bits());
+                    let new = clusters().grant(segment, &self.descriptors, wanted, first as usize);
+                    segment.charge_outside(group, self.counted_bytes(&new));
+                    granted.extend(&new);
+                    let answer = Message::new(Kind::Clusters, [new.len() as u64, 0, 0]).with_clusters(&new);
                     if link::send(self.ours, &answer, None).is_err() {
-                        return;
+                        break;
                     }
                 }
-                Some(Kind::DropClusters) => clusters().give_back(segment, message.clusters()),
+                Some(Kind::DropClusters) => {
+                    let dropped: Vec<u32> = message
+                        .clusters()
+                        .iter()
+                        .copied()
+                        .filter(|cluster| granted.remove(cluster))
+                        .collect();
+                    self.give_back(&dropped);
+                }
                 Some(Kind::OutOfMemory) if first == OutOfMemory::PagerFailed as u64 => {
                     fail(&format!("error {second} of a system call that may not fail"));
                 }
-                Some(Kind::OutOfMemory) => self.shared.overcommit.out_of_memory(segment),
+                Some(Kind::OutOfMemory) => {
+                    self.owners
+                        .iter()
+                        .for_each(|(group, overcommit)| overcommit.out_of_memory(segment, *group));
+                }
                 // A lost page, or a broken invariant, is in the figures.
                 _ => {}
             }
         }
+        self.give_back(&granted.into_iter().collect::<Vec<_>>());
+    }
+
+    /// Of these clusters, the bytes of memory that the group's limit counts. (The whole's counts are in the header.)
+    fn counted_bytes(&self, of: &[u32]) -> u64 {
+        match self.shared.segment.segment().scope() {
+            Scope::Total => {
+                self.shared.clusters.lock().unwrap_or_else(PoisonError::into_inner).bytes_in_memory(of)
+            }
+            Scope::Resident => 0,
+        }
+    }
+
+    /// Clusters of the engine's are free.
+    fn give_back(&self, dropped: &[u32]) {
+        let segment = self.shared.segment.segment();
+        let group = self.owners.first().map_or(WHOLE, |(group, _)| *group);
+        segment.uncharge_outside(group, self.counted_bytes(dropped));
+        let mut clusters = self.shared.clusters.lock().unwrap_or_else(PoisonError::into_inner);
+        clusters.give_back(segment, &self.descriptors, dropped);
     }
 }
 

@@ -3,7 +3,6 @@
 use crate::{Error, Region};
 use folioswap_pager::managed::Command;
 use std::ops::Range;
-use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 /// The ranges of a region that are pinned now, one for each guard; they may overlap.
@@ -44,17 +43,13 @@ fn without(range: Range<usize>, others: &[Range<usize>]) -> Vec<Range<usize>> {
 impl<'region> Pin<'region> {
     pub(crate) fn new(region: &'region Region, range: Range<usize>) -> Result<Self, Error> {
         let inner = &region.inner;
-        let (bytes, limit) =
-            (range.len() as u64, inner.shared.segment.segment().header.limit_bytes.load(Relaxed));
-        inner
-            .pinned_bytes
-            .fetch_update(AcqRel, Relaxed, |pinned| Some(pinned + bytes).filter(|all| *all <= limit / 2))
-            .map_err(|pinned| Error::PinTooLarge { bytes, pinned, limit })?;
+        let bytes = range.len() as u64;
+        inner.add_pinned(bytes)?;
         let mut pins = region.pins.0.lock().unwrap_or_else(PoisonError::into_inner);
         if !range.is_empty()
             && let Err(errno) = region.engine.command(Command::Keep, range.start, range.end)
         {
-            inner.pinned_bytes.fetch_sub(bytes, AcqRel);
+            inner.take_pinned(bytes);
             return Err(Error::System { doing: "pinning", errno });
         }
         pins.push(range.clone());
@@ -76,7 +71,7 @@ impl Drop for Pin<'_> {
             // Without room for one more hole it stays pinned until the region is dropped.
             let _ = self.region.engine.command(Command::Release, piece.start, piece.end);
         }
-        inner.pinned_bytes.fetch_sub(self.range.len() as u64, AcqRel);
+        inner.take_pinned(self.range.len() as u64);
     }
 }
 

@@ -1,9 +1,9 @@
 //! A region: memory that may be larger than the limit.
 
+use crate::inner::Inner;
 use crate::mapping::{Mapping, PAGE};
 use crate::pin::{Pin, Pins};
 use crate::sigbus::Registration;
-use crate::swap::Inner;
 use crate::{Error, FaultMode, IntoBytes, touch};
 use folioswap_pager::advice::Advice;
 use folioswap_pager::engine::Engine;

@@ -1,12 +1,11 @@
 //! What an engine has done and holds.
 
+use crate::inner::Inner;
 use crate::size::show;
-use crate::swap::Inner;
 use folioswap_group::counters::{Counter, Gauge, SIZE_NAMES, SizeCounter};
 use folioswap_pager::engine::Engine;
 use folioswap_pager::latency::{BUCKETS, bucket_end_ns};
 use std::fmt;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 /// Figures of a swap at one moment. Counters have the kernel's names (`pswpin`, `pswpout`, `pgmajfault`, ...), and those of each folio size the
@@ -53,10 +52,10 @@ impl Statistics {
             }
         }
         Statistics {
-            limit: segment.header.limit_bytes.load(Relaxed),
-            charge: segment.charge_bytes(),
+            limit: inner.limit_now(),
+            charge: segment.charge_within(inner.group()),
             resident: inner.engines().map(Engine::managed_bytes).sum(),
-            exceeded: inner.shared.overcommit.times_exceeded(),
+            exceeded: inner.times_exceeded(),
             counters,
             gauges: Gauge::ALL.iter().map(|&of| (of.name(), gauge(of))).collect(),
             latency,
@@ -74,7 +73,8 @@ impl Statistics {
         self.limit
     }
 
-    /// What is occupied, in bytes: resident memory of the regions, the store, the tables.
+    /// What is occupied, in bytes: resident memory of the regions, the store, the tables, of all groups within it too, and what is set aside.
+    /// (All other figures are of the swap without the groups within it.)
     ///
     /// ```
     /// # let swap = folioswap::Swap::builder().limit("64M").build()?;

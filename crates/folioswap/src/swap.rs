@@ -2,31 +2,21 @@
 
 use crate::clusters::Clusters;
 use crate::device::{self, Device};
+use crate::inner::{Inner, Parts, ServedBy};
 use crate::mapping::{Mapping, SegmentMapping, process};
-use crate::overcommit::{Overcommit, WhenFull};
-use crate::pager::{Descriptors, Pager, Shared};
+use crate::overcommit::WhenFull;
+use crate::pager::Shared;
 use crate::size::show;
-use crate::{Error, IntoBytes, Region, Statistics, sigbus};
+use crate::{Error, GroupBuilder, IntoBytes, MemoryScope, Region, Statistics};
 use folioswap_group::folio_orders::FolioOrders;
 use folioswap_group::protocol::GROUP_VARIABLE;
-use folioswap_group::segment::Scope;
-use folioswap_pager::engine::Engine;
-use folioswap_pager::uffd::{Faults, Origins, Userfault};
-use rustix::fd::{AsRawFd, FromRawFd, OwnedFd};
-use rustix::fs::{Mode, OFlags, open};
-use rustix::io::Errno;
+use folioswap_slots::DeviceMask;
 use std::fmt;
-use std::sync::atomic::{
-    AtomicBool, AtomicU64,
-    Ordering::{Acquire, Relaxed, Release},
-};
+use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::{Arc, Mutex};
 
 /// The least limit: 8 MiB. Below it the engine's working memory does not fit.
 pub const LEAST_LIMIT: u64 = 8 << 20;
-
-/// Managed memory takes at most this part of its size in tables when all of it is swapped out.
-const METADATA_PART: u64 = 128;
 
 /// How the faults on a region's memory are served.
 ///
@@ -68,13 +58,14 @@ pub struct SwapBuilder {
     limit: Option<Result<u64, Error>>,
     devices: Vec<Device>,
     when_full: WhenFull,
+    scope: MemoryScope,
     sigbus: bool,
     validates: bool,
 }
 
 impl SwapBuilder {
-    /// What managed memory may occupy: resident pages of all regions, the compressed store and the tables. The rest of the process does not
-    /// count. At least [`LEAST_LIMIT`].
+    /// What managed memory may occupy: resident pages of all regions, the compressed store and the tables ([`MemoryScope`] can leave these out). The
+    /// rest of the process does not count. At least [`LEAST_LIMIT`].
     ///
     /// It is kept to within a fortieth and 8 MiB.
     ///
@@ -113,6 +104,22 @@ impl SwapBuilder {
     /// ```
     pub fn when_full(mut self, when_full: WhenFull) -> Self {
         self.when_full = when_full;
+        self
+    }
+
+    /// What the limit counts, that of groups within it too. Unless it is called, everything that the swap takes.
+    ///
+    /// ```
+    /// use folioswap::{MemoryScope, Swap};
+    ///
+    /// let swap = Swap::builder().limit("16M").scope(MemoryScope::Resident).build()?;
+    /// let mut region = swap.region("48M")?;
+    /// region.as_mut_slice().fill(1);
+    /// assert!(swap.statistics().charge() <= 16 << 20);
+    /// # Ok::<(), folioswap::Error>(())
+    /// ```
+    pub fn scope(mut self, scope: MemoryScope) -> Self {
+        self.scope = scope;
         self
     }
 
@@ -162,123 +169,21 @@ impl SwapBuilder {
         let devices = device::prepare(devices)?;
         let segment = SegmentMapping::new()?;
         let descriptions = devices.iter().map(|device| device.description);
-        segment.segment().initialise(process(), limit, Scope::Total, descriptions);
+        segment.segment().initialise(process(), limit, self.scope.of_segment(), descriptions);
         segment.segment().set_folio_orders(FolioOrders::ALL);
         segment.segment().header.validate.store(u32::from(self.validates), Relaxed);
-        let shared = Arc::new(Shared {
-            segment,
-            clusters: Mutex::new(Clusters::new(&devices)),
-            overcommit: Overcommit::new(self.when_full),
-        });
-        // Threads have copies of all descriptors. Where threads of the program serve faults, ours stay open; else they are closed with `opened`.
-        let (pager, opened, origins) = start(&shared, &devices, Faults::Messages)?;
-        drop(opened);
-        let (mut signals, mut kept) = (None, Vec::new());
-        if self.sigbus {
-            let (pager, opened, _) = start(&shared, &devices, Faults::Signals)?;
-            kept = opened;
-            kept.extend(devices.into_iter().filter_map(|device| device.file));
-            signals = Some(pager);
-            sigbus::install();
-        }
-        Ok(Swap(Arc::new(Inner {
-            pager,
-            signals,
-            _kept: kept,
-            shared,
-            origins,
-            process: process(),
-            closed: AtomicBool::new(false),
-            pinned_bytes: AtomicU64::new(0),
-            limit: AtomicU64::new(limit),
-        })))
-    }
-}
-
-/// Starts an engine; returns what was opened for it besides.
-fn start(
-    shared: &Arc<Shared>,
-    devices: &[device::Prepared],
-    faults: Faults,
-) -> Result<(Pager, Vec<OwnedFd>, Origins), Error> {
-    let (userfault, origins) = Userfault::open_embedded(faults).map_err(|errno| match errno {
-        Errno::PERM | Errno::ACCESS => Error::NoUserfault(errno),
-        Errno::INVAL | Errno::NOSYS => Error::OldKernel(errno),
-        errno => Error::System { doing: "opening a userfaultfd", errno },
-    })?;
-    // SAFETY: just made, and nobody else's.
-    let userfault = unsafe { OwnedFd::from_raw_fd(userfault.0) };
-    let pagemap = open("/proc/self/pagemap", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
-        .map_err(Error::system("opening /proc/self/pagemap"))?;
-    let descriptor = |device: &device::Prepared| device.file.as_ref().map_or(-1, AsRawFd::as_raw_fd);
-    let descriptors = Descriptors {
-        faults,
-        userfault: userfault.as_raw_fd(),
-        pagemap: pagemap.as_raw_fd(),
-        devices: devices.iter().map(|device| (device.description, descriptor(device))).collect(),
-    };
-    let member = match faults {
-        Faults::Messages => 0,
-        Faults::Signals => 1,
-    };
-    let pager = Pager::start(shared, member, descriptors)?;
-    Ok((pager, vec![userfault, pagemap], origins))
-}
-
-/// What a swap and its regions share.
-pub(crate) struct Inner {
-    /// First: their threads end before what they use goes.
-    pager: Pager,
-    /// For regions of [`FaultMode::Sigbus`].
-    signals: Option<Pager>,
-    _kept: Vec<OwnedFd>,
-    pub(crate) shared: Arc<Shared>,
-    origins: Origins,
-    process: u32,
-    closed: AtomicBool,
-    pub(crate) pinned_bytes: AtomicU64,
-    limit: AtomicU64,
-}
-
-impl Inner {
-    /// Is the caller in the process that made it?
-    pub(crate) fn check_process(&self) -> Result<(), Error> {
-        if self.process == process() { Ok(()) } else { Err(Error::Forked) }
-    }
-
-    /// Whoever serves regions of this mode.
-    pub(crate) fn engine(&self, mode: FaultMode) -> Result<&'static Engine, Error> {
-        match mode {
-            FaultMode::HandlerThreads => Ok(self.pager.engine()),
-            FaultMode::Sigbus => self.signals.as_ref().map(Pager::engine).ok_or(Error::NoSigbus),
-        }
-    }
-
-    /// All engines.
-    pub(crate) fn engines(&self) -> impl Iterator<Item = &'static Engine> {
-        [Some(&self.pager), self.signals.as_ref()].into_iter().flatten().map(Pager::engine)
-    }
-
-    pub(crate) fn serves_system_calls(&self) -> bool {
-        self.origins == Origins::All
-    }
-
-    /// Would the tables for a region of so many bytes leave room to work?
-    pub(crate) fn check_tables(&self, bytes: u64) -> Result<(), Error> {
-        if bytes / METADATA_PART > self.limit.load(Relaxed) / 2 {
-            return Err(Error::TooLarge {
-                bytes,
-                why: "the tables for it, a 128th of its size, would take more than half of the limit: raise the limit, or ask for less",
-            });
-        }
-        Ok(())
+        let clusters = Mutex::new(Clusters::new(&devices));
+        let shared = Arc::new(Shared { segment, clusters, places: Mutex::new(()) });
+        let faults = if self.sigbus { ServedBy::Both } else { ServedBy::Threads };
+        let parts = Parts { limit, when_full: self.when_full, faults, permitted: DeviceMask::ALL, devices };
+        Ok(Swap(Arc::new(Inner::new(shared, None, parts)?)))
     }
 }
 
 /// A limit, the devices behind it, and the engine that keeps it. Cheap to clone: all clones are the same swap.
 ///
-/// It lives until it and all of its regions are dropped; then its threads end, and its files and memory go back. There may be several in a
-/// process, each with a limit and devices of its own.
+/// It lives until it, all of its regions and all groups within it are dropped; then its threads end, and its files and memory go back. There may
+/// be several in a process, each with a limit and devices of its own; [`Swap::group`] makes one within another.
 ///
 /// **Fork**: a forked child has none of the regions' memory (MADV_DONTFORK): touching it there is a SIGSEGV, never wrong bytes, and every
 /// method says [`Error::Forked`]. It may make a swap of its own.
@@ -315,6 +220,7 @@ impl Swap {
             limit: None,
             devices: Vec::new(),
             when_full: WhenFull::default(),
+            scope: MemoryScope::default(),
             sigbus: false,
             validates: false,
         }
@@ -331,6 +237,23 @@ impl Swap {
     /// ```
     pub fn is_managed_already() -> bool {
         std::env::var_os(GROUP_VARIABLE).is_some()
+    }
+
+    /// Begins to make a group within it: a swap with a limit of its own, whose memory counts towards the limits of both, and which may use only
+    /// some of the devices.
+    ///
+    /// ```
+    /// use folioswap::Swap;
+    ///
+    /// let swap = Swap::builder().limit("64M").build()?;
+    /// let guests = swap.group().limit("24M").build()?;
+    /// let mut region = guests.region("48M")?;
+    /// region.as_mut_slice().fill(1);
+    /// assert!(swap.statistics().charge() >= guests.statistics().charge());
+    /// # Ok::<(), folioswap::Error>(())
+    /// ```
+    pub fn group(&self) -> GroupBuilder {
+        GroupBuilder::new(self.clone())
     }
 
     /// Makes a region of `bytes` (rounded up to pages), all zero. It takes memory only where it is touched. Cost: a few system calls, and
@@ -366,9 +289,7 @@ impl Swap {
     pub fn region_with(&self, bytes: impl IntoBytes, mode: FaultMode) -> Result<Region, Error> {
         let bytes = bytes.into_bytes()?;
         self.0.check_process()?;
-        if self.0.closed.load(Acquire) {
-            return Err(Error::Closed);
-        }
+        self.0.check_open()?;
         if bytes == 0 {
             return Err(Error::ZeroSize);
         }
@@ -386,13 +307,13 @@ impl Swap {
     /// # Ok::<(), folioswap::Error>(())
     /// ```
     pub fn limit(&self) -> u64 {
-        self.0.shared.segment.segment().header.limit_bytes.load(Relaxed)
+        self.0.limit_now()
     }
 
     /// Changes the limit. Where it becomes smaller, memory is swapped out in the background from now on.
     ///
     /// # Errors
-    /// [`Error::LimitTooSmall`], [`Error::Size`], [`Error::Forked`].
+    /// [`Error::LimitTooSmall`] (also where more is set aside of it: [`crate::ShmemBuilder::within`]), [`Error::Size`], [`Error::Forked`].
     ///
     /// ```
     /// let swap = folioswap::Swap::builder().limit("64M").build()?;
@@ -403,13 +324,7 @@ impl Swap {
     pub fn set_limit(&self, limit: impl IntoBytes) -> Result<(), Error> {
         let limit = limit.into_bytes()?;
         self.0.check_process()?;
-        if limit < LEAST_LIMIT {
-            return Err(Error::LimitTooSmall { given: limit, least: LEAST_LIMIT });
-        }
-        self.0.limit.store(limit, Relaxed);
-        self.0.shared.segment.segment().header.limit_bytes.store(limit, Relaxed);
-        self.0.engines().for_each(Engine::wake_evictor);
-        Ok(())
+        self.0.set_limit(limit)
     }
 
     /// Do system calls (read(2) into a region, write(2) from it) work on memory that is away? Not where the process may not use userfaultfd but

@@ -5,6 +5,7 @@
 //!
 //! * the **segment** ([`segment::Segment`]): a memfd of fixed layout, atomics only, no locks, created and sized by the
 //!   supervisor. A member writes only its own [`segment::Member`]; everybody may read all of it.
+//! * the **groups within it** ([`nested`]), which only an embedder makes;
 //! * which **folio sizes** its members may make ([`folio_orders`]);
 //! * the table of **devices** in it ([`devices`]), by which a member knows where its clusters lie;
 //! * the **control protocol** ([`protocol`]): fixed-size messages over one `SOCK_SEQPACKET` connection per member. The
@@ -17,6 +18,7 @@
 pub mod counters;
 pub mod devices;
 pub mod folio_orders;
+pub mod nested;
 pub mod protocol;
 pub mod segment;
 pub mod sharing;

@@ -7,6 +7,7 @@
 use crate::counters::Figures;
 use crate::devices::{DEVICES_MAX, DeviceDescription, DeviceEntry};
 use crate::folio_orders::FolioOrders;
+use crate::nested::{GROUPS_MAX, Group};
 use crate::sharing::{self, Sharing};
 use core::sync::atomic::{
     AtomicU32, AtomicU64,
@@ -16,7 +17,7 @@ use core::sync::atomic::{
 /// "folioswp" in ASCII.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"folioswp");
 /// Layout version; a member refuses a segment of another version.
-pub const VERSION: u32 = 9;
+pub const VERSION: u32 = 10;
 /// Members that one group can have at a time.
 pub const MEMBERS_MAX: usize = 4096;
 /// What a process counts before it has measured itself: its own data, stacks, and what its pager takes to begin.
@@ -142,6 +143,8 @@ pub struct Member {
     pub pid: AtomicU32,
     /// Counts up to wake the member's evictor (futex).
     pub wake: AtomicU32,
+    /// The group within the whole that it is in; 0: none. Written by who makes it a member, before its threads begin.
+    pub group: AtomicU32,
     /// 1 while the member's threads take in memory (faults or growth in the last interval), else 0.
     pub active: AtomicU32,
     /// Bytes that others ask this member to evict.
@@ -181,6 +184,8 @@ pub struct Segment {
     pub devices: [DeviceEntry; DEVICES_MAX],
     /// The places, indexed by member id.
     pub members: [Member; MEMBERS_MAX],
+    /// The groups within this one, by number; the first place is nobody's. All-zero elsewhere than in an embedder.
+    pub groups: [Group; GROUPS_MAX],
     /// Owners of each cluster of the shared devices. Written by the supervisor.
     pub cluster_owners: [AtomicU32; CLUSTERS_MAX],
 }
@@ -291,6 +296,7 @@ impl Segment {
         let member = &self.members[index];
         member.figures.clear();
         member.wake.store(0, Relaxed);
+        member.group.store(0, Relaxed);
         member.active.store(1, Relaxed);
         member.reclaim_request_bytes.store(0, Relaxed);
         member.charge_bytes.store(UNMEASURED_BYTES, Relaxed);

@@ -4,6 +4,7 @@ use crate::engine::Engine;
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_core::page_table::PAGE;
 use folioswap_group::counters::{Counter, Gauge};
+use folioswap_group::nested::{Bound, WHOLE};
 use folioswap_group::segment::Scope;
 use rustix::fd::BorrowedFd;
 
@@ -96,10 +97,19 @@ pub fn read_proc(descriptor: i32, buffer: &mut [u8]) -> &[u8] {
 const SHARED_BYTES_MIN: u64 = 1 << 20;
 
 impl Engine {
-    /// Has the group reached its limit?
+    /// The limit that leaves the least room, of those that hold here.
+    pub(crate) fn bound(&self) -> Bound {
+        self.segment().tightest(self.member())
+    }
+
+    /// The least of the limits that hold here, in bytes.
+    pub(crate) fn least_limit(&self) -> u64 {
+        self.segment().least_limit(self.member())
+    }
+
+    /// Has a group that we are in reached its limit?
     pub(crate) fn is_at_limit(&self) -> bool {
-        let segment = self.segment();
-        segment.charge_bytes() >= segment.header.limit_bytes.load(Relaxed)
+        self.bound().is_reached()
     }
 
     /// What of the process's anonymous memory counts towards the limit: all of it, or all but the engine's own.
@@ -122,14 +132,26 @@ impl Engine {
         self.member().sharing.discount() > SHARED_BYTES_MIN
     }
 
-    /// Memory that the group's devices occupy: the compressed stores of all members, as last published, and plain RAM.
-    pub(crate) fn stored_by_group(&self) -> u64 {
-        self.sum_of_group(Gauge::MemUsedTotal) + self.segment().header.device_bytes.load(Relaxed)
+    /// Memory that the devices of a group occupy: the compressed stores of its members, as last published, and plain RAM (of the whole: that of
+    /// groups within it is not looked at apart).
+    pub(crate) fn stored_by(&self, group: u32) -> u64 {
+        let segment = self.segment();
+        let in_memory = if group == WHOLE { segment.header.device_bytes.load(Relaxed) } else { 0 };
+        self.sum_over(group, Gauge::MemUsedTotal) + in_memory
     }
 
-    /// The sum of a figure over all members, as last published.
-    pub(crate) fn sum_of_group(&self, gauge: Gauge) -> u64 {
-        self.segment().live_members().map(|member| member.figures.gauge(gauge)).sum()
+    /// The sum of a figure over the members of a group, as last published.
+    pub(crate) fn sum_over(&self, group: u32, gauge: Gauge) -> u64 {
+        self.segment().members_within(group).map(|member| member.figures.gauge(gauge)).sum()
+    }
+
+    /// Do the devices of any group that we are in occupy more than this part of its limit (2: half)?
+    pub(crate) fn store_exceeds(&self, part: u64) -> bool {
+        let segment = self.segment();
+        let groups = segment.around(self.member().group.load(Relaxed));
+        let mut exceeding =
+            groups.filter(|&group| self.stored_by(group) > segment.limit_of(group).load(Relaxed) / part);
+        exceeding.next().is_some()
     }
 
     /// Publishes the store's figures.

@@ -5,16 +5,12 @@
 
 use crate::engine::{Engine, Life};
 use crate::futex::{self, Sharing};
-use crate::isolate::page_index;
 use crate::sys;
-use core::ops::ControlFlow;
 use core::sync::atomic::{
     AtomicU32, AtomicUsize,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
-use folioswap_core::page::PageState;
-use folioswap_core::page_table::{BLOCK, PAGE};
-use folioswap_core::reclaim::watermarks::Watermarks;
+use folioswap_core::page_table::PAGE;
 
 /// What the program says of a range of its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -173,20 +169,9 @@ impl Engine {
     /// Touches what of the range is away, in the way of other processes: a page that goes away meanwhile is no fault of the program's. Each
     /// brings its neighbours along as if the program went through the range.
     fn bring_back(&self, start: usize, end: usize) {
-        let segment = self.segment();
-        let marks = Watermarks::of(segment.header.limit_bytes.load(Relaxed));
         // Where the range is unmapped meanwhile, a block may come to describe other memory: then a page is touched for nothing, or not.
-        self.table.for_blocks_while(start, end, |first, block| {
-            for address in (first.max(start)..end.min(first + BLOCK)).step_by(PAGE) {
-                let state = block.word(page_index(address)).state();
-                if matches!(state, PageState::Stored(_) | PageState::Leaving(_)) {
-                    if segment.charge_bytes() >= marks.low {
-                        return ControlFlow::Break(());
-                    }
-                    sys::read_bytes(&[address]);
-                }
-            }
-            ControlFlow::Continue(())
+        self.for_pages_away(start, end, |page| {
+            sys::read_bytes(&[page]);
         });
     }
 }

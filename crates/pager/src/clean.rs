@@ -72,9 +72,7 @@ impl Engine {
     /// frees nothing there, and makes pages of the store this process's own by writing to them. Evictor.
     pub(crate) fn look_at_swap_space(&self) {
         let (segment, stats) = (self.segment(), self.space.slots().stats());
-        let memory_full = segment.scope() == Scope::Total
-            && !self.shares_memory()
-            && self.stored_by_group() > segment.header.limit_bytes.load(Relaxed) / 8;
+        let memory_full = segment.scope() == Scope::Total && !self.shares_memory() && self.store_exceeds(8);
         let store_full = memory_full || stats.inuse > stats.slots / 2;
         let mut full = if store_full { STORE_FULL } else { 0 };
         for (number, (device, entry)) in

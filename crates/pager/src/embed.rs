@@ -20,9 +20,9 @@ use core::sync::atomic::{
 };
 use folioswap_core::page_table::PAGE;
 use folioswap_group::counters::Figures;
-use folioswap_group::devices::DeviceDescription;
+use folioswap_group::devices::{DeviceDescription, DeviceEntry};
 use folioswap_group::segment::{Member, MemberState, Segment};
-use folioswap_slots::DeviceMask;
+use folioswap_slots::{DeviceId, DeviceMask};
 use rustix::fd::BorrowedFd;
 use rustix::net::{Shutdown, shutdown};
 
@@ -34,6 +34,8 @@ const STOPPING: u32 = 2;
 #[repr(C)]
 pub(crate) struct Embedded {
     state: AtomicU32,
+    /// Devices that are not to be used, a bit each.
+    forbidden: AtomicU32,
     /// Resident pages of what is managed: added to where pages come, taken from where they go, counted anew now and then.
     managed_pages: AtomicI64,
     pub(crate) commands: Commands,
@@ -88,6 +90,8 @@ pub struct Embedding<'a> {
     pub userfault: Userfault,
     /// The devices, by number, with the descriptor of each that has clusters.
     pub devices: &'a [(DeviceDescription, i32)],
+    /// Those of them that are to be used.
+    pub permitted: DeviceMask,
 }
 
 impl Engine {
@@ -109,12 +113,29 @@ impl Engine {
         member.pid.store(sys::getpid(), Relaxed);
         member.state.store(MemberState::Live as u32, Release);
         embedding.segment.header.members_high.fetch_max(embedding.member + 1, Release);
-        let shared = DeviceMask::ALL.iter().zip(embedding.devices);
+        self.embedded.forbidden.store(DeviceMask::ALL.minus(embedding.permitted).bits(), Relaxed);
+        let shared =
+            embedding.permitted.iter().filter_map(|id| Some((id, embedding.devices.get(id.index())?)));
         for (number, &(device, descriptor)) in shared.filter(|(_, (device, _))| device.clusters > 0) {
             self.space.shared_devices().set(number, device, descriptor);
         }
         self.member.store(embedding.member, Release);
         self.embedded.state.store(EMBEDDED, Release);
+    }
+
+    /// The devices that may be used.
+    pub(crate) fn permitted(&self) -> DeviceMask {
+        DeviceMask::ALL.minus(DeviceMask::from_bits(self.embedded.forbidden.load(Relaxed)))
+    }
+
+    /// The group's devices that may be used, with their numbers.
+    pub(crate) fn permitted_devices(
+        &self,
+    ) -> impl Iterator<Item = (DeviceId, DeviceDescription, &'static DeviceEntry)> {
+        let permitted = self.permitted();
+        let numbered = DeviceMask::ALL.iter().zip(self.segment().devices());
+        let of = |(number, (device, entry))| (number, device, entry);
+        numbered.map(of).filter(move |(number, ..)| permitted.contains(*number))
     }
 
     /// The handler thread's work. Returns when [`Engine::stop`] was called and the evictor has ended; `NoMemory`, at once, without memory for

@@ -34,6 +34,7 @@ use folioswap_core::reclaim::watermarks::{Watermarks, grace};
 use folioswap_core::turns::Turns;
 use folioswap_devices::Scratch;
 use folioswap_group::devices::DEVICES_MAX;
+use folioswap_group::nested::{Bound, DEPTH_MAX, WHOLE};
 use folioswap_group::protocol::{Kind, OutOfMemory};
 use folioswap_group::segment::{GroupState, Scope};
 
@@ -102,7 +103,8 @@ pub(crate) struct Evictor {
     pub(crate) rests_until_ns: [u64; DEVICES_MAX],
     /// For how long it rested last.
     pub(crate) rest_ns: [u64; DEVICES_MAX],
-    pub(crate) reclaiming: bool,
+    /// Of our own group, and of those around it: charged beyond its high mark, and not down to its low mark since.
+    pub(crate) reclaiming: [bool; DEPTH_MAX],
     pub(crate) wraps: u64,
     pub(crate) aging: Aging,
     pub(crate) inactive: InactiveSize,
@@ -200,13 +202,13 @@ impl Evictor {
             idle_since_ns: sys::now_ns(),
             faults_seen: 0,
             standstill: Standstill::new(sys::now_ns()),
-            turns: Turns::new(engine.segment().devices().map(|(device, _)| device)),
+            turns: Turns::new(engine.segment().devices().map(|(device, _)| device)).among(engine.permitted()),
             run_folios: RunFolios::new(),
             ask_full_due: Due::at_once(),
             devices_full: false,
             rests_until_ns: [0; DEVICES_MAX],
             rest_ns: [0; DEVICES_MAX],
-            reclaiming: false,
+            reclaiming: [false; DEPTH_MAX],
             wraps: 0,
             aging: Aging::default(),
             inactive: InactiveSize::new(engine),
@@ -232,12 +234,12 @@ impl Evictor {
     fn round(&mut self) -> u64 {
         let segment = self.engine.segment();
         loop {
-            let marks = Watermarks::of(segment.header.limit_bytes.load(Relaxed));
             self.let_pass();
             let gate = self.engine.gate.lock();
             self.engine.apply_requests();
             self.measure();
-            let total = segment.charge_bytes();
+            let bound = self.engine.bound();
+            let (marks, total) = (Watermarks::of(bound.limit), bound.charge);
             if segment.header.state.load(Relaxed) == GroupState::Ending as u32 {
                 return 100_000_000;
             }
@@ -273,13 +275,13 @@ impl Evictor {
             if self.engine.prepare_whole(room) == Prepared::FromSystem {
                 self.given_back = 0;
             }
-            let wanted = self.wanted(claimed, marks);
+            let wanted = self.wanted();
             // Where memory is short, advice and reclaim take turns.
             let advised = if wanted == 0 || !self.followed_advice { self.follow_advice() } else { None };
             self.followed_advice = advised.is_some();
             if let Some(batch) = advised {
                 drop(gate);
-                self.after(batch, total, marks);
+                self.after(batch, bound);
                 if batch.event_pending {
                     rustix::thread::sched_yield();
                 }
@@ -293,11 +295,12 @@ impl Evictor {
                 let is_quiet = is_near_limit && demoted == 0 && sys::now_ns() >= self.growing_until_ns;
                 let rest_ns = if is_quiet { self.recompress_idle() } else { u64::MAX };
                 drop(gate);
-                self.after(Batch::default(), total, marks);
+                self.after(Batch::default(), bound);
                 // What nobody can take out of the program, the stored part may make room for.
                 // Not where a round just found nothing: it has done so already, and looks again in a while.
                 let is_barren = sys::now_ns() < self.barren_until_ns;
-                let last_resort = total >= marks.limit && !is_barren && nothing_is_evictable(segment);
+                let last_resort =
+                    total >= marks.limit && !is_barren && nothing_is_evictable(segment, bound.group);
                 if demoted > 0 || last_resort && self.demote() > 0 {
                     continue;
                 }
@@ -306,7 +309,7 @@ impl Evictor {
             }
             let batch = self.evict_batch();
             drop(gate);
-            self.after(batch, total, marks);
+            self.after(batch, bound);
             if batch.event_pending {
                 rustix::thread::sched_yield();
             }
@@ -330,9 +333,8 @@ impl Evictor {
     pub(crate) fn let_pass(&mut self) {
         let engine = self.engine;
         engine.fork.let_pass(|| {
-            let marks = Watermarks::of(engine.segment().header.limit_bytes.load(Relaxed));
-            let total = engine.segment().charge_bytes();
-            if engine.has_room_for_copies(total, marks) {
+            let Bound { limit, charge, .. } = engine.bound();
+            if engine.has_room_for_copies(charge, Watermarks::of(limit)) {
                 return Shared::Unprotected;
             }
             engine.protect_shared();
@@ -358,28 +360,44 @@ impl Evictor {
         (self.region_next, self.region_count) = (0, 0);
     }
 
-    /// Bytes that this process should give up now.
-    fn wanted(&mut self, total: u64, marks: Watermarks) -> u64 {
+    /// Bytes that this process should give up now: the most that any of the groups that it is in has too much.
+    fn wanted(&mut self) -> u64 {
         let (segment, me) = (self.engine.segment(), self.engine.member());
         let asked = me.reclaim_request_bytes.load(Relaxed);
-        if total <= marks.low {
-            me.reclaim_request_bytes.store(0, Relaxed);
-            self.reclaiming = false;
-        }
-        self.reclaiming |= total > marks.high || asked > 0;
-        if !self.reclaiming || total <= marks.low {
-            return 0;
-        }
-        self.have_sharing_measured();
-        let own = own_share(segment, me, total - marks.low, |member, bytes| {
-            if member.reclaim_request_bytes.swap(bytes, Relaxed) == 0 {
-                futex::post(&member.wake, Sharing::Shared);
+        let (mut wanted, mut is_short) = (0, false);
+        for (depth, Bound { group, limit, charge }) in segment.bounds(me).enumerate() {
+            let marks = Watermarks::of(limit);
+            // What somebody is about to take in is made room for.
+            let total = charge + if group == WHOLE { segment.announced_bytes() } else { 0 };
+            let reclaiming = &mut self.reclaiming[depth];
+            if total <= marks.low {
+                *reclaiming = false;
+                continue;
             }
-        });
-        own.max(asked)
+            is_short = true;
+            *reclaiming |= total > marks.high || asked > 0;
+            if !*reclaiming {
+                continue;
+            }
+            if group == WHOLE {
+                self.have_sharing_measured();
+            }
+            let own = own_share(segment, group, me, total - marks.low, |member, bytes| {
+                if member.reclaim_request_bytes.swap(bytes, Relaxed) == 0 {
+                    futex::post(&member.wake, Sharing::Shared);
+                }
+            });
+            wanted = wanted.max(own).max(asked);
+        }
+        if !is_short {
+            me.reclaim_request_bytes.store(0, Relaxed);
+        }
+        wanted
     }
 
-    fn after(&mut self, batch: Batch, total: u64, marks: Watermarks) {
+    /// Looks at what came of a round, which began with this limit as the tightest.
+    fn after(&mut self, batch: Batch, bound: Bound) {
+        let (total, limit) = (bound.charge, bound.limit);
         let (segment, me) = (self.engine.segment(), self.engine.member());
         let freed = batch.written * PAGE as u64;
         let _ = me
@@ -388,24 +406,24 @@ impl Evictor {
         if freed > 0 {
             futex::post(&segment.header.charge_sank, Sharing::Shared);
         }
-        let (sight, now) = (self.standstill.look(segment, total, marks.limit, freed), sys::now_ns());
-        let certain = total.min(segment.certain_charge_bytes());
+        let (sight, now) = (self.standstill.look(segment, bound, freed), sys::now_ns());
+        let certain = total.min(segment.certain_charge_within(bound.group));
         let crawls = segment.scope() == Scope::Total
-            && self.standstill.crawls(certain, self.engine.stored_by_group(), marks.limit, now);
+            && self.standstill.crawls(certain, self.engine.stored_by(bound.group), limit, now);
         if self.standstill.is_final(sight, now) || crawls {
             // What fills the limit: pages that no device takes any more, or what never could be swapped?
             let stored = self.engine.space.mm_stat().mem_used_total;
-            let full = batch.stuck || self.devices_full || stored > marks.limit / 8;
+            let full = batch.stuck || self.devices_full || stored > limit / 8;
             let reason = if full { OutOfMemory::SwapFull } else { OutOfMemory::Unmanaged };
             let control = self.engine.descriptors.control.load(Relaxed);
-            link::tell(control, Kind::OutOfMemory, [reason as u64, total, marks.limit], None);
+            link::tell(control, Kind::OutOfMemory, [reason as u64, total, limit], None);
         }
     }
 
     /// Time in which the fastest first touches could use up `headroom` and what may be overshot.
     fn interval(&self, headroom: u64) -> u64 {
         let now = sys::now_ns();
-        let grace = grace(self.engine.segment().header.limit_bytes.load(Relaxed));
+        let grace = grace(self.engine.least_limit());
         let until_full = ((headroom + grace) as u128 * 1_000_000_000 / TOUCH_BYTES_PER_SECOND as u128) as u64;
         let idle_ns = now.saturating_sub(self.idle_since_ns);
         if idle_ns > 1_000_000_000 {
@@ -425,7 +443,7 @@ impl Evictor {
         if engine.is_engaged() {
             return;
         }
-        let limit = engine.segment().header.limit_bytes.load(Relaxed);
+        let limit = engine.least_limit();
         let places = (limit / 8 / FOLIO as u64).clamp(2 * WHOLE_PLACES, crate::staging::PLACES_MAX as u64)
             / WHOLE_PLACES
             * WHOLE_PLACES;

@@ -21,6 +21,7 @@ use folioswap_core::reclaim::workingset::Refaults;
 use folioswap_devices::{Orders, Scratch};
 use folioswap_group::counters::Counter;
 use folioswap_group::devices::DEVICES_MAX;
+use folioswap_group::nested::Bound;
 use folioswap_group::protocol::{Kind, Message as Control, Note, welcome};
 use folioswap_group::segment::{GroupState, Segment};
 use folioswap_slots::DeviceMask;
@@ -452,8 +453,8 @@ impl Handler {
     /// limit others' faults are served, but so slowly that it does not matter.
     fn may_be_served_in_window(&mut self, fault: &Fault) -> bool {
         let engine = self.engine;
-        let marks = Watermarks::of(engine.segment().header.limit_bytes.load(Relaxed));
-        let charge = engine.segment().charge_bytes();
+        let Bound { limit, charge, .. } = engine.bound();
+        let marks = Watermarks::of(limit);
         if self.is_urgent(fault.thread) || charge < marks.limit || !self.needs_memory(fault) {
             return true;
         }
@@ -472,17 +473,14 @@ impl Handler {
     pub(crate) fn wait_for_memory(&mut self, thread: u32) -> bool {
         let engine = self.engine;
         let (header, me) = (&engine.segment().header, engine.member());
-        let marks = Watermarks::of(header.limit_bytes.load(Relaxed));
-        if engine.segment().charge_bytes() < marks.limit || !engine.is_engaged() || self.is_urgent(thread) {
+        if !engine.is_at_limit() || !engine.is_engaged() || self.is_urgent(thread) {
             return false;
         }
         engine.figures().add(Counter::DirectReclaims, 1);
         let until_ns = sys::now_ns() + LOOKS * LOOK_AGAIN_NS;
         while sys::now_ns() < until_ns {
             let observed = header.charge_sank.load(Acquire);
-            if engine.segment().charge_bytes() < marks.limit
-                || header.state.load(Relaxed) == GroupState::Ending as u32
-            {
+            if !engine.is_at_limit() || header.state.load(Relaxed) == GroupState::Ending as u32 {
                 return false;
             }
             if self.place_of_urgent().is_some() || engine.fork.is_preparing() {
@@ -498,6 +496,7 @@ impl Handler {
                 return true;
             }
         }
-        engine.segment().charge_bytes() >= marks.brink
+        let bound = engine.bound();
+        bound.charge >= Watermarks::of(bound.limit).brink
     }
 }

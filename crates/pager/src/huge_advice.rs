@@ -64,6 +64,6 @@ impl Engine {
 
     /// Is the group's limit so large that a huge page more or less does not matter?
     pub(crate) fn has_room_for_whole(&self) -> bool {
-        self.segment().header.limit_bytes.load(Relaxed) >= LIMIT_OF_WHOLE * BLOCK as u64
+        self.least_limit() >= LIMIT_OF_WHOLE * BLOCK as u64
     }
 }

@@ -124,13 +124,12 @@ impl Engine {
 
     /// Calls `touch` with each page of `start..end` that is away, in order: it touches it. Ends where the limit is near.
     pub fn for_pages_away(&self, start: usize, end: usize, mut touch: impl FnMut(usize)) {
-        let segment = self.segment();
-        let marks = Watermarks::of(segment.header.limit_bytes.load(Relaxed));
         self.table.for_blocks_while(start, end, |first, block| {
             for address in (first.max(start)..end.min(first + BLOCK)).step_by(PAGE) {
                 let state = block.word(page_index(address)).state();
                 if matches!(state, PageState::Stored(_) | PageState::Leaving(_)) {
-                    if segment.charge_bytes() >= marks.low {
+                    let bound = self.bound();
+                    if bound.charge >= Watermarks::of(bound.limit).low {
                         return ControlFlow::Break(());
                     }
                     touch(address);

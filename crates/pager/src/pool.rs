@@ -144,8 +144,8 @@ impl Engine {
 
     /// Bytes that the group may take before it is beyond its limit by more than a huge page: a fraction of what that may be exceeded by.
     fn headroom(&self) -> u64 {
-        let segment = self.segment();
-        (segment.header.limit_bytes.load(Relaxed) + BLOCK as u64).saturating_sub(segment.charge_bytes())
+        let bound = self.bound();
+        (bound.limit + BLOCK as u64).saturating_sub(bound.charge)
     }
 
     /// A huge page of zeroes from the system, where that has one and there is room for it.

@@ -67,15 +67,19 @@ impl Evictor {
         self.note_devices_below_store();
     }
 
-    /// Pages of ours beyond what the stores of all members may take. Not what they occupy: a store keeps some empty memory, which no
-    /// demotion gives back.
+    /// Pages of ours beyond what the stores of all members of a group that we are in may take. Not what they occupy: a store keeps some
+    /// empty memory, which no demotion gives back.
     fn beyond_group_share(&self, own: MmStat) -> u64 {
-        let engine = self.engine;
-        let limit = engine.segment().header.limit_bytes.load(Relaxed);
+        let (engine, segment) = (self.engine, self.engine.segment());
         let published = engine.figures().gauge(Gauge::ComprDataSize);
-        let group = engine.sum_of_group(Gauge::ComprDataSize).saturating_sub(published) + own.compr_data_size;
-        // Each member gives its part of it.
-        part_of(own.objects, group.saturating_sub(limit / 100 * SHARES[0]), group)
+        // Each member of a group gives its part of what that has too much.
+        let part = |group| {
+            let limit = segment.limit_of(group).load(Relaxed);
+            let all =
+                engine.sum_over(group, Gauge::ComprDataSize).saturating_sub(published) + own.compr_data_size;
+            part_of(own.objects, all.saturating_sub(limit / 100 * SHARES[0]), all)
+        };
+        segment.around(engine.member().group.load(Relaxed)).map(part).max().unwrap_or(0)
     }
 
     /// Pages beyond what our own refaults allow.

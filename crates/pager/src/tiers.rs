@@ -278,19 +278,15 @@ impl Evictor {
     }
 
     fn devices_that(&self, wanted: impl Fn(DeviceId, DeviceDescription, &DeviceEntry) -> bool) -> DeviceMask {
-        let numbered = DeviceMask::ALL.iter().zip(self.engine.segment().devices());
-        numbered
-            .filter(|(number, (device, entry))| wanted(*number, *device, entry))
-            .fold(DeviceMask::NONE, |mask, (number, _)| mask.with(number))
+        let permitted = self.engine.permitted_devices();
+        permitted
+            .filter(|(number, device, entry)| wanted(*number, *device, entry))
+            .fold(DeviceMask::NONE, |mask, (number, ..)| mask.with(number))
     }
 
     /// In scope total what devices keep in memory is part of the limit: beyond half of it, what is evicted goes elsewhere.
     fn memory_is_full(&self) -> bool {
-        let segment = self.engine.segment();
-        if segment.scope() == Scope::Resident {
-            return false;
-        }
-        self.engine.stored_by_group() > segment.header.limit_bytes.load(Relaxed) / 2
+        self.engine.segment().scope() == Scope::Total && self.engine.store_exceeds(2)
     }
 
     /// Asks the supervisor for room on one of these shared devices. True: there is some. Those that are known to be full are

@@ -475,9 +475,10 @@ impl Engine {
         u64::from(stored.count_ones())
     }
 
-    /// Is the compressed store one of the group's devices?
+    /// Is the compressed store one of the devices that we may use?
     pub(crate) fn has_store(&self) -> bool {
-        self.segment().devices().any(|(device, _)| device.kind == DeviceKind::Zram)
+        let mut permitted = self.permitted_devices();
+        permitted.any(|(_, device, _)| device.kind == DeviceKind::Zram)
     }
 
     /// Where in staging the page of a cached entry is.

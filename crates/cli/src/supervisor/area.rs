@@ -1,6 +1,7 @@
 //! The clusters of one shared device, numbered from 0: which are used, what of its file has blocks.
 
 use super::bits::Bits;
+use folioswap_devices::create::{Reserve, reserve};
 use folioswap_devices::{FileDevice, FileSlot, Medium, PAGE_SIZE};
 use folioswap_group::{
     devices::{DeviceDescription, DeviceKind},
@@ -8,7 +9,6 @@ use folioswap_group::{
 };
 use rustix::{
     fd::{AsFd, OwnedFd},
-    fs::{FallocateFlags, fallocate, ftruncate},
     io::Errno,
 };
 
@@ -221,22 +221,15 @@ impl Area {
             self.unpunched_count -= 1;
             return Ok(());
         }
-        let (file, start) = (&self.device.file, u64::from(cluster) * CLUSTER_BYTES);
-        let allocated = match self.kind {
-            // It has the blocks that it has.
-            DeviceKind::Block => Ok(()),
-            DeviceKind::Ram => Err(Errno::OPNOTSUPP),
-            // A server has the room that its export says.
-            DeviceKind::Nbd => return Ok(()),
-            DeviceKind::File | DeviceKind::Zram => {
-                fallocate(file, FallocateFlags::empty(), start, CLUSTER_BYTES)
-            }
+        let how = match self.kind {
+            DeviceKind::File | DeviceKind::Zram => Reserve::Now,
+            DeviceKind::Ram => Reserve::WhenWritten,
+            // It has the blocks that it has; a server has the room that its export says.
+            DeviceKind::Block | DeviceKind::Nbd => return Ok(()),
         };
-        match allocated {
-            Err(Errno::OPNOTSUPP) if cluster >= self.length => ftruncate(file, start + CLUSTER_BYTES)?,
-            Err(Errno::OPNOTSUPP) => {}
-            other => other?,
-        }
+        let start = u64::from(cluster) * CLUSTER_BYTES;
+        let length = u64::from(self.length) * CLUSTER_BYTES;
+        reserve(&self.device.file, how, start..start + CLUSTER_BYTES, length)?;
         self.length = self.length.max(cluster + 1);
         Ok(())
     }

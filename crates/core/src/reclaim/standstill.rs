@@ -3,6 +3,7 @@
 //! Time alone proves nothing: on a loaded machine an evictor that has work to do may not run for seconds.
 
 use core::sync::atomic::Ordering::Relaxed;
+use folioswap_group::nested::Bound;
 use folioswap_group::segment::Segment;
 
 /// How long the group must be at its limit without any progress anywhere.
@@ -41,16 +42,17 @@ impl Standstill {
         Standstill { since_ns: now_ns, witnesses: 0, served: 0, at_limit_since_ns: now_ns }
     }
 
-    /// What there is to see at a charge of `total` bytes after `freed` were taken.
+    /// What there is to see of the group of this limit, after `freed` bytes were taken.
     ///
     /// What may be counted twice keeps faults waiting until somebody has measured, and is no reason to end anything.
-    pub fn look(&mut self, segment: &Segment, total: u64, limit: u64, freed: u64) -> Sight {
-        let served = segment.faults_served();
-        if total < limit || freed > 0 || served != self.served || segment.certain_charge_bytes() < limit {
+    pub fn look(&mut self, segment: &Segment, bound: Bound, freed: u64) -> Sight {
+        let served = segment.members_within(bound.group).map(|member| member.figures.faults_served()).sum();
+        let is_certain = segment.certain_charge_within(bound.group) >= bound.limit;
+        if !bound.is_reached() || freed > 0 || served != self.served || !is_certain {
             self.served = served;
             return Sight::Progress;
         }
-        if nothing_is_evictable(segment) { Sight::NothingLeft } else { Sight::Waiting }
+        if nothing_is_evictable(segment, bound.group) { Sight::NothingLeft } else { Sight::Waiting }
     }
 
     /// Does the group only crawl, at a charge of `total` bytes of which `stored` are swapped out? True when there is no hope left; then it begins
@@ -83,9 +85,9 @@ impl Standstill {
     }
 }
 
-/// Has no member anything left to give, as last measured?
-pub fn nothing_is_evictable(segment: &Segment) -> bool {
-    segment.live_members().all(|member| member.evictable_bytes.load(Relaxed) == 0)
+/// Has no member of the group anything left to give, as last measured?
+pub fn nothing_is_evictable(segment: &Segment, group: u32) -> bool {
+    segment.members_within(group).all(|member| member.evictable_bytes.load(Relaxed) == 0)
 }
 
 #[cfg(test)]

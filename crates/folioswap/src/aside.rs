@@ -1,0 +1,30 @@
+//! A part of a swap's limit that is set aside for something else within it.
+
+use crate::inner::Inner;
+use crate::{Error, Swap};
+use std::sync::Arc;
+
+/// Counts towards the limit of a swap until it is dropped.
+pub(crate) struct Aside {
+    inner: Arc<Inner>,
+    bytes: u64,
+}
+
+impl Swap {
+    /// Sets so much of the limit, and of those around it, aside: what regions have of it is swapped out in the background.
+    pub(crate) fn set_aside(&self, bytes: u64) -> Result<Aside, Error> {
+        let inner = &self.0;
+        inner.check_process()?;
+        inner.check_open()?;
+        inner.add_aside(bytes)?;
+        Ok(Aside { inner: Arc::clone(inner), bytes })
+    }
+}
+
+impl Drop for Aside {
+    fn drop(&mut self) {
+        if self.inner.check_process().is_ok() {
+            self.inner.take_aside(self.bytes);
+        }
+    }
+}
