@@ -4,7 +4,6 @@ use crate::{Error, IntoBytes};
 use folioswap_devices::create::{create_swap_file, default_swap_max};
 use folioswap_group::devices::{DEVICES_MAX, DeviceDescription, DeviceIo, DeviceKind};
 use folioswap_group::segment::{CLUSTER_BYTES, CLUSTERS_MAX};
-use folioswap_shmem::SwapFile;
 use rustix::fd::OwnedFd;
 use rustix::fs::{MemfdFlags, memfd_create};
 use std::path::PathBuf;
@@ -165,6 +164,15 @@ pub(crate) fn prepare(devices: Vec<Device>) -> Result<Vec<Prepared>, Error> {
         prepared.push(Prepared { description, file });
     }
     Ok(prepared)
+}
+
+/// The file behind a shmem space's compressed store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SwapFile {
+    /// Where it is made.
+    pub(crate) directory: PathBuf,
+    /// The most bytes that it may have; `None`: half of what the file system has free.
+    pub(crate) max: Option<u64>,
 }
 
 /// The file behind a space of objects, if there is to be one.

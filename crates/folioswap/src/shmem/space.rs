@@ -2,10 +2,10 @@
 
 use super::{HugePolicy, ShmemObject, ShmemStatistics};
 use crate::aside::Aside;
-use crate::device::{self, Device};
+use crate::device::{self, Device, SwapFile};
 use crate::mapping::process;
 use crate::{Error, IntoBytes, Swap};
-use folioswap_shmem::{CreateError, Options};
+use folioswap_shmem::{CreateError, Options, SwapDevice};
 use rustix::io::Errno;
 use std::fmt;
 use std::mem::ManuallyDrop;
@@ -114,15 +114,22 @@ impl ShmemBuilder {
         }
         let swap_file = device::behind_shmem(self.devices)?;
         let aside = self.within.map(|swap| swap.set_aside(limit)).transpose()?;
-        let options = Options { limit, size, swap_file };
-        let space = folioswap_shmem::ShmemSpace::new(options).map_err(|error| match error {
+        let failed = |error| match error {
             CreateError::LimitTooSmall { given, least } => Error::LimitTooSmall { given, least },
             CreateError::SwapFile(error) => Error::File(error),
+            // It never gets more than a store and a file.
+            CreateError::Devices => Error::TooManyDevices(2),
             CreateError::System { doing, error } => Error::System {
                 doing,
                 errno: error.raw_os_error().map_or(Errno::NOMEM, Errno::from_raw_os_error),
             },
-        })?;
+        };
+        let mut devices = vec![SwapDevice::store(1)];
+        if let Some(SwapFile { directory, max }) = swap_file {
+            devices.push(SwapDevice::temporary(&directory, max, 0).map_err(failed)?);
+        }
+        let options = Options { limit, size, devices };
+        let space = folioswap_shmem::ShmemSpace::new(options).map_err(failed)?;
         Ok(ShmemSpace(Arc::new(Inner { space: ManuallyDrop::new(space), process: process(), _aside: aside })))
     }
 }
