@@ -165,7 +165,8 @@ fn a_read_that_succeeds_when_tried_again_loses_nothing() {
         space.read_run(&folio, FileSlot::new(0).unwrap(), &mut read.0, |_, _| bad += 1);
         mender.join().unwrap();
         let retries = space.take_read_retries();
-        assert_eq!(bad == 0, read.0 == run.0, "what is called right is right");
+        // What is called bad may have come a moment later.
+        assert!(bad > 0 || read.0 == run.0, "what is called right is right");
         if bad == 0 && retries > 0 {
             break;
         }

@@ -16,7 +16,7 @@
 //! | [`key`], [`seal`] | encryption |
 //! | [`store`] | pages of swap on an export |
 //! | `queue` | which writes may be under way together |
-//! | [`file`] | a local file in the place of an export |
+//! | [`file`](mod@file) | a local file in the place of an export |
 //! | [`service`] | the sockets by which the members of a group reach a store |
 //! | [`error`] | what can go wrong |
 
