@@ -8,7 +8,7 @@ use core::fmt;
 pub enum StoreError {
     /// The system gave no memory.
     NoMemory,
-    /// It would take more than [`StoreOptions::mem_limit`].
+    /// It would take more than [`StoreOptions::mem_limit`](super::StoreOptions::mem_limit).
     LimitReached,
 }
 
