@@ -257,7 +257,7 @@ acceptance() {
         for file in crates/acceptance/tests/*.rs; do
             name=$(basename "$file" .rs)
             case $name in
-                exec | exec_forms | forks | orders | real_programs | trace) first+=(--test "$name") ;;
+                advice | exec | exec_forms | forks | orders | real_programs | recompression | trace) first+=(--test "$name") ;;
                 *) second+=(--test "$name") ;;
             esac
         done
