@@ -1,22 +1,14 @@
 //! Groups within a swap: every limit is kept, devices that are not permitted are not used, and what a group had is free when it ends.
 
+mod common;
+
+use common::Numbers;
 use folioswap::{Device, Error, FaultMode, Region, ShmemSpace, Swap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 const PAGE: usize = 4096;
 const MIB: u64 = 1 << 20;
-
-struct Numbers(u64);
-
-impl Numbers {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-}
 
 /// A seed of this round for each page.
 fn seed_of(round: u64, page: usize) -> u64 {

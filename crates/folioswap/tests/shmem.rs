@@ -1,19 +1,14 @@
 //! Objects hold what was written to them at a limit that makes them swap, alone and beside the regions of a swap.
 
+mod common;
+
+use common::Numbers;
 use folioswap::{Device, Error, HugePolicy, ShmemError, ShmemObject, ShmemSpace, Swap};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 const PAGE: usize = 4096;
 
-struct Numbers(u64);
-
 impl Numbers {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
     fn below(&mut self, end: usize) -> usize {
         (self.next() >> 8) as usize % end.max(1)
     }

@@ -3,6 +3,7 @@
 mod common;
 
 use common::Place;
+use common::pages::{holds_planted, planted, read, write};
 use folioswap_nbd::error::RequestError;
 use folioswap_nbd::store::{PAGE, Store};
 use rustix::fd::OwnedFd;
@@ -12,29 +13,10 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{Arc, mpsc};
 
-const PLANTED: &[u8] = b"planted: nobody may find this anywhere ";
-
-fn planted(number: u64) -> Vec<u8> {
-    let text = [PLANTED, format!("{number:8} ").as_bytes()].concat();
-    text.iter().copied().cycle().take(PAGE).collect()
-}
-
 fn store(path: &Path) -> Arc<Store> {
     let file: OwnedFd =
         open(path, OFlags::RDWR | OFlags::DIRECT | OFlags::CLOEXEC, Mode::empty()).expect("it");
     Store::on_file(file).expect("a key")
-}
-
-fn write(store: &Arc<Store>, slot: u64, pages: Vec<u8>) -> Result<(), RequestError> {
-    let (sender, receiver) = mpsc::channel();
-    store.write(slot, pages, Box::new(move |result| drop(sender.send(result))));
-    receiver.recv().expect("an answer").map(drop)
-}
-
-fn read(store: &Arc<Store>, slot: u64, count: u64) -> Result<Vec<u8>, RequestError> {
-    let (sender, receiver) = mpsc::channel();
-    store.read(slot, count, Box::new(move |result| drop(sender.send(result))));
-    receiver.recv().expect("an answer")
 }
 
 #[test]
@@ -49,7 +31,7 @@ fn what_is_sealed_is_readable_nowhere_and_opens_only_in_its_place() {
     assert!((0..100).all(|slot| read(&store, slot, 1) == Ok(planted(slot))));
     assert!(read(&store, 512, 64) == Ok((0..64).flat_map(planted).collect()));
     let bytes = fs::read(&disk).expect("it");
-    assert!(!bytes.windows(PLANTED.len()).any(|window| window == PLANTED), "readable on the disk");
+    assert!(!holds_planted(&bytes), "readable on the disk");
     assert!(bytes[..100 * PAGE].chunks_exact(PAGE).all(|page| page.iter().any(|&byte| byte != 0)));
     let file = File::options().read(true).write(true).open(&disk).expect("it");
     let at = |slot: u64| slot * PAGE as u64;

@@ -2,6 +2,7 @@
 
 mod common;
 
+use common::pages::{holds_planted, planted, read, write};
 use common::{Place, Server, has, until};
 use folioswap_group::swap_link::{Command, Reply, Request};
 use folioswap_nbd::client::{Event, Settings};
@@ -13,13 +14,11 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 const MIB: u64 = 1 << 20;
-const PLANTED: &[u8] = b"planted: nobody may find this anywhere ";
-
 fn prepare(place: &Place, encryption: Encryption) -> Result<Prepared, ConnectError> {
     let settings = Settings { timeout: Duration::from_secs(2), ..Settings::default() };
     Prepared::new(place.uri(""), encryption, settings)
@@ -27,27 +26,6 @@ fn prepare(place: &Place, encryption: Encryption) -> Result<Prepared, ConnectErr
 
 fn open(place: &Place, encryption: Encryption) -> Arc<Store> {
     prepare(place, encryption).expect("prepared").start().expect("a key")
-}
-
-fn write(store: &Arc<Store>, slot: u64, pages: Vec<u8>) -> Result<(), RequestError> {
-    let (sender, receiver) = mpsc::channel();
-    store.write(slot, pages, Box::new(move |result| drop(sender.send(result))));
-    receiver.recv().expect("an answer").map(drop)
-}
-
-fn read(store: &Arc<Store>, slot: u64, count: u64) -> Result<Vec<u8>, RequestError> {
-    let (sender, receiver) = mpsc::channel();
-    store.read(slot, count, Box::new(move |result| drop(sender.send(result))));
-    receiver.recv().expect("an answer")
-}
-
-fn planted(number: u64) -> Vec<u8> {
-    let text = [PLANTED, format!("{number:8} ").as_bytes()].concat();
-    text.iter().copied().cycle().take(PAGE).collect()
-}
-
-fn holds_planted(bytes: &[u8]) -> bool {
-    bytes.windows(PLANTED.len()).any(|window| window == PLANTED)
 }
 
 #[test]

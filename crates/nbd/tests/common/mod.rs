@@ -1,6 +1,8 @@
 //! Real servers for the tests: started in a directory of their own, ended and removed with it.
 #![allow(dead_code, reason = "each test program uses some of it")]
 
+pub mod pages;
+
 use folioswap_nbd::uri::Uri;
 use std::fs;
 use std::path::{Path, PathBuf};

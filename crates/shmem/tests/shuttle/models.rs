@@ -10,7 +10,7 @@ use crate::space::{Background, ShmemSpace};
 use crate::swapoff::SwapoffError;
 use crate::sync::{SeqCst, model};
 use folioswap_slots::{DeviceId, DeviceMask};
-use shuttle::thread::spawn;
+use shuttle::thread::{JoinHandle, spawn};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -178,16 +178,21 @@ fn swapoff_against_a_swap_in_and_a_hole() {
     });
 }
 
+/// One that may have chosen the device, and one that comes later.
+fn swaps_out_twice(object: &Arc<ShmemObject>) -> JoinHandle<()> {
+    let own = object.clone();
+    spawn(move || {
+        swap_out_one(&own);
+        swap_out_one(&own);
+    })
+}
+
 /// S17: swapoff against a swap-out that has chosen the device, and one that comes later.
 #[test]
 fn swapoff_against_swap_out() {
     model(schedules(), || {
         let object = object(with_ram());
-        let own = object.clone();
-        let evictor = spawn(move || {
-            swap_out_one(&own);
-            swap_out_one(&own);
-        });
+        let evictor = swaps_out_twice(&object);
         object.space.swapoff(Path::new("ram"), || true).unwrap();
         assert!(nothing_is_on_ram(&object.space));
         evictor.join().unwrap();
@@ -222,11 +227,7 @@ fn swapoff_against_a_drop() {
 fn wrong_everything_is_read_back_while_the_device_is_still_on() {
     model(schedules(), || {
         let object = object(with_ram());
-        let own = object.clone();
-        let evictor = spawn(move || {
-            swap_out_one(&own);
-            swap_out_one(&own);
-        });
+        let evictor = swaps_out_twice(&object);
         let id = DeviceId::new(1).unwrap();
         let done: Result<_, SwapoffError> = object.space.unuse(id, &mut || true);
         done.unwrap();
