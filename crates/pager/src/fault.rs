@@ -170,7 +170,8 @@ impl Handler {
         if whole != Whole::Refused {
             return whole == Whole::Done;
         }
-        let began_ns = sys::now_ns();
+        // Only where the store's share is judged by it.
+        let began_ns = engine.distances.are_counted().then(sys::now_ns);
         self.waited_ns = 0;
         let (index, readahead) = (page_index(address), engine.readahead(block, address, window));
         let (first, order) = (index & !(FOLIO_PAGES - 1), readahead.order);
@@ -270,7 +271,7 @@ impl Handler {
             }
             figures.add(Counter::SwapCacheHits, from_cache);
             engine.note_activated(from_cache);
-            if purpose == Purpose::Fault && from_store > 0 {
+            if let Some(began_ns) = began_ns.filter(|_| purpose == Purpose::Fault && from_store > 0) {
                 let source = if from_file > 0 || read_ahead != 0 { Source::Below } else { Source::Store };
                 engine.costs.add(source, sys::now_ns() - began_ns + self.waited_ns + ROUND_TRIP_NS, pages);
             }

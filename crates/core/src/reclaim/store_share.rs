@@ -50,6 +50,11 @@ impl Default for Distances {
 }
 
 impl Distances {
+    /// Does anybody judge by them? From the first judgement on.
+    pub fn are_counted(&self) -> bool {
+        self.width.load(Relaxed) != 0
+    }
+
     /// A page came back at this distance. Cost: a load, a division, an atomic addition.
     pub fn add(&self, distance: u64) {
         if let Some(bucket) = distance.checked_div(self.width.load(Relaxed)) {
@@ -166,7 +171,7 @@ impl StoreShare {
     /// Goes a step towards the share that would have cost least, if enough came back since the last time and it is worth it. Cost: two
     /// passes over the distances.
     pub fn judge(&mut self, distances: &Distances, costs: &Costs, store: Store, now: Ages) {
-        if distances.width.load(Relaxed) == 0 {
+        if !distances.are_counted() {
             distances.clear(store.memory, Ages { age: 1, evictions: 1 });
         }
         if distances.total() < REFAULTS_MIN.max(store.memory / REFAULTS_PART) {
