@@ -16,7 +16,7 @@ use crate::freeing::Freeing;
 use crate::handler::Handler;
 use crate::isolate::page_index;
 use crate::pagemap;
-use crate::pool::{For, Taken};
+use crate::pool::{For, NoWhole, Taken};
 use crate::reading::Purpose;
 use crate::uffd::{Access, Stopped};
 use core::sync::atomic::Ordering::Relaxed;
@@ -54,7 +54,7 @@ impl Handler {
         if (0..BLOCK_PAGES).any(|page| block.word(page).fill().is_none()) {
             return Whole::Refused;
         }
-        let Some(zeroes) = engine.take_whole(For::FirstTouch) else { return Whole::Refused };
+        let Ok(zeroes) = engine.take_whole(For::FirstTouch) else { return Whole::Refused };
         let claimed = (0..BLOCK_PAGES).take_while(|&page| begin_filling(block, page)).count();
         let result = (claimed == BLOCK_PAGES).then(|| {
             // SAFETY: all pages of the target are claimed, and the source is a page of the pool that we have taken.
@@ -164,9 +164,19 @@ impl Handler {
             engine.figures().add_size(SizeCounter::SwapInFallback, WHOLE_ORDER as usize, 1);
             Whole::Refused
         };
-        let Some(taken) = engine.take_whole(For::SwapIn) else {
+        let taken = match engine.take_whole(For::SwapIn) {
+            Ok(taken) => taken,
             // Ahead of a walk nobody waits for one: its pieces come then.
-            return if purpose == Purpose::Fault { refused() } else { Whole::Refused };
+            Err(_) if purpose == Purpose::Ahead => return Whole::Refused,
+            Err(why) => {
+                let not_charged = u64::from(why == NoWhole::NotCharged);
+                engine.figures().add_size(
+                    SizeCounter::SwapInFallbackCharge,
+                    WHOLE_ORDER as usize,
+                    not_charged,
+                );
+                return refused();
+            }
         };
         if !claim_all(block, is_stored) {
             engine.put_whole_back(taken);

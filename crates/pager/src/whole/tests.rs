@@ -83,7 +83,7 @@ fn a_first_touch_gets_a_huge_page_of_zeroes() {
     let Some((engine, mut handler, start)) = scene() else { return };
     engine.register_pieces(start - BLOCK, start + 2 * BLOCK);
     let came = handler.first_touch_whole(block(engine, start), start);
-    if came == Whole::Refused && engine.take_whole(For::FirstTouch).is_none() {
+    if came == Whole::Refused && engine.take_whole(For::FirstTouch).is_err() {
         std::eprintln!("skipped: the system has no huge page now");
         return;
     }
@@ -196,6 +196,31 @@ fn what_is_stored_comes_back_as_a_huge_page_and_frees_its_slots() {
         engine.keep_whole(address)
     });
     assert_eq!((kept, staging.occupied()), (1, 0));
+}
+
+/// As in the kernel, what the group may not be charged for falls back, and is counted as that besides.
+#[test]
+fn what_cannot_be_charged_falls_back_and_is_counted_as_that() {
+    let Some((engine, mut handler, start)) = scene() else { return };
+    if !take_out(engine, start) {
+        return;
+    }
+    write_back(engine, WHOLE_PLACES);
+    let here = block(engine, start);
+    let fallbacks = || {
+        [SizeCounter::SwapInFallback, SizeCounter::SwapInFallbackCharge]
+            .map(|counter| engine.figures().size(counter, WHOLE_ORDER as usize))
+    };
+    engine.segment().header.device_bytes.store(LIMIT + 1, Relaxed);
+    assert_eq!(handler.swap_in_whole(here, start, Access::Write, Purpose::Fault), Whole::Refused);
+    assert_eq!(fallbacks(), [1, 1]);
+    assert!((0..BLOCK_PAGES).all(|page| matches!(here.word(page).state(), PageState::Stored(_))));
+    // There would be room, but the system has just had no huge page: that is no failed charge.
+    engine.segment().header.device_bytes.store(0, Relaxed);
+    engine.pool.pretend_barren();
+    assert_eq!(handler.swap_in_whole(here, start, Access::Write, Purpose::Fault), Whole::Refused);
+    assert_eq!(fallbacks(), [2, 1]);
+    assert_eq!(engine.figures().size(SizeCounter::SwapIn, WHOLE_ORDER as usize), 0);
 }
 
 /// The race: it goes back while the evictor writes it back, whose look at a page may find that it has just gone.
