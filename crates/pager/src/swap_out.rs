@@ -1,20 +1,20 @@
 //! Slots for what leaves: a run for each whole folio, of every order (spec §3.5, §3.6).
 //!
 //! A folio is here what of a row is aligned to its own length and leaves as a whole; the largest come first. Where a device has no run
-//! for one, it is split: into pieces of 64 KiB, and such a piece, or a smaller folio, into single pages. Each time that is counted as a fallback
-//! of that size.
+//! for one, it is split into folios of the next smaller size that is allowed, down to single pages. Each size that was asked for in vain is
+//! counted once for it, as a fallback of that size.
 
 use crate::engine::Engine;
 use crate::folio::StagedFolio;
-use crate::isolate::{Isolation, Part, Refused, page_index};
+use crate::isolate::{Isolation, Pages, Part, Refused, page_index};
 use crate::row::ROW_PIECES;
 use crate::staging::FOLIO_PAGES;
 use folioswap_core::page_table::PAGE;
 use folioswap_group::counters::SizeCounter;
-use folioswap_slots::{AllocError, Order};
+use folioswap_slots::{AllocError, Order, SlotWord};
 
 /// Order of a piece.
-const PIECE_ORDER: usize = FOLIO_PAGES.ilog2() as usize;
+const PIECE_ORDER: u32 = FOLIO_PAGES.ilog2();
 
 impl Engine {
     /// Slots for the pages of a row that are to be written. Where there are none (left), the pieces from there on say so, and hold none: of
@@ -34,10 +34,10 @@ impl Engine {
             let order = Order::new(u32::from(order)).unwrap_or(Order::ZERO);
             match self.allocate_folio(parts, page, order) {
                 Ok(()) => page += order.slots() as usize,
-                Err(AllocError::SplitAndRetry) => {
+                Err(AllocError::SplitAndRetry) if order != Order::ZERO => {
                     self.figures().add_size(SizeCounter::SwapOutFallback, order.index(), 1);
-                    split_until = page + order.slots() as usize;
-                    order_most = if order.index() > PIECE_ORDER { PIECE_ORDER } else { 0 };
+                    split_until = split_until.max(page + order.slots() as usize);
+                    order_most = order.index() - 1;
                 }
                 Err(_) => {
                     let first = page / FOLIO_PAGES;
@@ -69,6 +69,28 @@ impl Engine {
             part.orders[at] = order.index() as u8;
         }
         Ok(())
+    }
+
+    /// What of the oldest place in staging has yet to be written: how many pages, and the order (64 KiB at most, which is what is written at
+    /// a time) of the largest folio of which that is all. Evictor, outside of the write-back.
+    pub(crate) fn to_write(&self) -> (u32, Order) {
+        // SAFETY: the evictor alone uses the ring outside of the write-back lock's sections.
+        let staging = unsafe { &*self.staging.get() };
+        let Some(place) = staging.oldest() else { return (0, Order::ZERO) };
+        let folio = staging.folio(place);
+        let is_left = |page: &usize| folio.entries[*page].is_some() && folio.clean >> page & 1 == 0;
+        let left = (0..FOLIO_PAGES).filter(is_left).fold(0, |pages: Pages, page| pages | 1 << page);
+        let order_of = |page: usize| {
+            let of = folio.entries[page].and_then(|entry| match self.space.slots().word(entry) {
+                SlotWord::Cached { folio, .. } => Some(StagedFolio::of(folio).order),
+                _ => None,
+            })?;
+            let order = of.min(Order::new(PIECE_ORDER)?);
+            let pages = (page..page + order.slots() as usize).fold(0, |pages: Pages, page| pages | 1 << page);
+            (page.is_multiple_of(order.slots() as usize) && left & pages == pages).then_some(order)
+        };
+        let largest = (0..FOLIO_PAGES).filter_map(order_of).max();
+        (left.count_ones(), largest.unwrap_or(Order::ZERO))
     }
 
     /// Slots of what has not moved are given up, and what has is counted: as a folio where all of it moved.
@@ -193,6 +215,58 @@ mod tests {
         assert_eq!(engine.figures().size(SizeCounter::SwapOut, 0), 511, "it was split");
         assert_eq!(parts[31].entries[15], None);
         assert_eq!(engine.space.slots().stats().inuse, 511);
+    }
+
+    /// Takes every slot in folios of this order, and gives every other one up: there is room for as large ones, and for smaller ones, alone.
+    fn fragment(engine: &Engine, order: u32) {
+        let order = Order::new(order).unwrap();
+        let mut taken = Vec::new();
+        loop {
+            engine.space.reserve_frames().unwrap();
+            match engine.space.allocate(order, StagedFolio { place: 0, order }.id()) {
+                Ok(entry) => taken.push(entry),
+                Err(_) => break,
+            }
+        }
+        for first in taken.into_iter().step_by(2) {
+            (0..order.slots().into()).for_each(|slot| engine.space.abandon(first.checked_add(slot).unwrap()));
+        }
+    }
+
+    fn fallbacks(engine: &Engine) -> [u64; 10] {
+        core::array::from_fn(|order| engine.figures().size(SizeCounter::SwapOutFallback, order))
+    }
+
+    #[test]
+    fn where_there_is_no_run_a_folio_is_split_step_by_step_and_each_size_counts() {
+        for largest in [0, 2, 5, 8] {
+            let engine = test_memory::engine_with_slots(6 * 512);
+            fragment(engine, largest);
+            let mut parts = parts(0, &[u16::MAX; 32]);
+            let mut done = [Isolation::default(); ROW_PIECES];
+            engine.allocate_entries(&mut parts, &mut done);
+            assert!(done.iter().all(|isolation| isolation.refused.is_none()), "{largest}");
+            assert!(parts.iter().all(|part| part.orders == [largest as u8; FOLIO_PAGES]), "{largest}");
+            assert!(parts.iter().all(|part| part.entries.iter().all(Option::is_some)), "{largest}");
+            let expected = core::array::from_fn(|order| u64::from(order > largest as usize));
+            assert_eq!(fallbacks(engine), expected, "{largest}: once for each size");
+            done.iter_mut().for_each(|isolation| isolation.moved = u16::MAX);
+            engine.account_for(&mut parts, &done);
+            assert_eq!(engine.figures().size(SizeCounter::SwapOut, largest as usize), 512 >> largest);
+        }
+    }
+
+    #[test]
+    fn a_size_that_is_not_allowed_is_not_asked_for() {
+        let engine = test_memory::engine_with_slots(6 * 512);
+        let allowed = folioswap_group::folio_orders::FolioOrders { always: 1 << 8 | 1 << 6 | 1 << 2, madvise: 0 };
+        engine.segment().set_folio_orders(allowed);
+        fragment(engine, 2);
+        let mut parts = parts(0, &[u16::MAX; 16]);
+        let mut done = [Isolation::default(); ROW_PIECES];
+        engine.allocate_entries(&mut parts, &mut done);
+        assert_eq!(fallbacks(engine), [0, 0, 0, 0, 0, 0, 1, 0, 1, 0]);
+        assert!(parts.iter().all(|part| part.orders == [2; FOLIO_PAGES]));
     }
 
     #[test]

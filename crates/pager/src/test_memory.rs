@@ -8,6 +8,7 @@ use crate::uffd::{Userfault, Watch};
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use folioswap_core::page::{Heat, PageWord};
 use folioswap_core::page_table::{BLOCK, PAGE};
+use folioswap_core::space::Space;
 use folioswap_devices::{IncompressiblePolicy, Page, Scratch};
 use folioswap_group::devices::{DeviceDescription, DeviceIo, DeviceKind};
 use folioswap_group::folio_orders::FolioOrders;
@@ -48,7 +49,16 @@ pub(crate) fn userfault() -> Option<Userfault> {
 
 /// An engine with a segment of its own, a member of no group.
 pub(crate) fn engine() -> &'static Engine {
-    let engine = Engine::create(b"test", b"").expect("an engine");
+    in_a_group(Engine::create(b"test", b"").expect("an engine"))
+}
+
+/// The same with so many slots, the header's included.
+pub(crate) fn engine_with_slots(slots: u64) -> &'static Engine {
+    let engine = Engine::create_with(b"test", b"", |arena| Space::create_of(arena, 1, slots));
+    in_a_group(engine.expect("an engine"))
+}
+
+fn in_a_group(engine: &'static Engine) -> &'static Engine {
     // SAFETY: a segment is a zeroed page-aligned piece of memory, for ever.
     let segment = unsafe { alloc_zeroed(Layout::from_size_align(Segment::BYTES, PAGE).expect("a layout")) };
     engine.segment.store(segment.cast(), Release);
@@ -59,6 +69,12 @@ pub(crate) fn engine() -> &'static Engine {
 /// An engine with a file as its first device, whose pages are filled with their number and one.
 pub(crate) fn engine_with_file(slots: u64) -> (&'static Engine, OwnedFd) {
     let engine = engine();
+    let file = add_file(engine, slots);
+    (engine, file)
+}
+
+/// Gives an engine such a file as its first device.
+pub(crate) fn add_file(engine: &Engine, slots: u64) -> OwnedFd {
     let file = rustix::fs::memfd_create("reads", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
     for number in 0..slots {
         rustix::io::pwrite(&file, &[number as u8 + 1; PAGE], number * PAGE as u64).unwrap();
@@ -66,7 +82,7 @@ pub(crate) fn engine_with_file(slots: u64) -> (&'static Engine, OwnedFd) {
     let (kind, io) = (DeviceKind::File, DeviceIo::Asynchronous);
     let description = DeviceDescription { kind, priority: 0, io, first_cluster: 0, clusters: 4 };
     engine.space.shared_devices().set(DeviceId::new(0).unwrap(), description, file.as_raw_fd());
-    (engine, file)
+    file
 }
 
 /// Leaves a page of the program in the compressed store, as the evictor and the write-back do.
