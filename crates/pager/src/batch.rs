@@ -7,7 +7,7 @@ use crate::isolate::{Isolation, Pages, Refused, page_index};
 use crate::pagemap;
 use crate::placement::NO_CPU;
 use crate::ranges::Range;
-use crate::row::{ROW_PIECES, Row};
+use crate::row::{LONG_PAGES, ROW_PIECES, Row, Rows};
 use crate::staging::{FOLIO, FOLIO_PAGES, SEGMENT_FOLIOS};
 use crate::sys;
 use crate::whole_batch::WholeTaken;
@@ -106,8 +106,10 @@ impl Evictor {
         let mut looked_at = 0;
         while looked_at < BATCH_PIECES {
             looked_at += 1;
-            // Perhaps nothing of it can be moved: then the batch goes on.
-            if batch.isolated + row.pages() >= BATCH_PAGES
+            // Perhaps nothing of it can be moved: then the batch goes on. A folio of 1 MiB is not cut off for it.
+            let is_open = row.is_open(Rows::Long) && self.engine.rows_at(row.start()) == Rows::Long;
+            let enough = if is_open { LONG_PAGES } else { BATCH_PAGES };
+            if batch.isolated + row.pages() >= enough
                 && self.take_row(core::mem::take(&mut row), batch).is_some()
             {
                 return;
@@ -137,7 +139,7 @@ impl Evictor {
             let (piece, present) = self.piece_of_regions();
             self.aging.note(u64::from(present.count_ones()), 0);
             let Ok(wanted) = self.wanted_of(piece, present, batch) else { break };
-            if wanted.all() != 0 && !row.append(piece, wanted) {
+            if wanted.all() != 0 && !row.append(piece, wanted, self.engine.rows_at(piece)) {
                 let before = core::mem::replace(&mut row, Row::of(piece, wanted));
                 if self.take_row(before, batch).is_some() {
                     return;
@@ -151,7 +153,8 @@ impl Evictor {
         let wanted_waiting = self.inactive_length();
         let recycled_together = (wanted_waiting / 2).clamp(2, SEGMENT_FOLIOS);
         let drain = batch.isolated == 0 && !batch.event_pending && !batch.staging_full;
-        while batch.written < BATCH_PAGES {
+        // What came in at once goes out at once, or staging would fill up.
+        while batch.written < batch.isolated.max(BATCH_PAGES) {
             let staging = self.staging();
             let due = staging.waiting() > wanted_waiting
                 || staging.places() - staging.occupied() < 2 * SEGMENT_FOLIOS;

@@ -136,7 +136,7 @@ impl Evictor {
             }
             let (piece, present) = self.piece_of_regions();
             let wanted = self.advised_of(piece, present, batch);
-            if wanted.all() != 0 && !row.append(piece, wanted) {
+            if wanted.all() != 0 && !row.append(piece, wanted, self.engine.rows_at(piece)) {
                 let before = core::mem::replace(&mut row, Row::of(piece, wanted));
                 if let Some(step) = self.take_advised(before, batch) {
                     return step;
