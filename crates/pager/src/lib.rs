@@ -55,6 +55,7 @@ mod row_pages;
 mod shared;
 mod signals;
 pub mod staging;
+mod swap_in;
 mod swap_out;
 pub mod sys;
 #[cfg(test)]

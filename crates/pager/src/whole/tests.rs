@@ -4,6 +4,7 @@ use super::*;
 use crate::candidates::Candidates;
 use crate::demote::Pieces;
 use crate::fault::Buffers;
+use crate::freeing::FREED;
 use crate::handler::{Fault, Turn};
 use crate::row::Row;
 use crate::staging::{FOLIO, FOLIO_PAGES, WHOLE_PLACES};
@@ -181,8 +182,10 @@ fn what_is_stored_comes_back_as_a_huge_page_and_frees_its_slots() {
     }
     write_back(engine, WHOLE_PLACES);
     assert_eq!(engine.validate(), Ok(BLOCK_PAGES as u64));
-    let here = block(engine, start);
+    let (here, freed) = (block(engine, start), FREED.get());
     assert_eq!(handler.swap_in_whole(here, start, Access::Read, Purpose::Fault), Whole::Done);
+    let freed = (FREED.get().0 - freed.0, FREED.get().1 - freed.1);
+    assert_eq!(freed, (BLOCK_PAGES as u32 / 64, BLOCK_PAGES as u32), "64 with each lock, not one");
     assert!(is_huge(engine, start) && has_its_words(start));
     assert!((0..BLOCK_PAGES).all(|page| here.word(page) == PageWord::PRESENT));
     assert_eq!(engine.figures().size(SizeCounter::SwapIn, WHOLE_ORDER as usize), 1);
@@ -221,6 +224,37 @@ fn what_cannot_be_charged_falls_back_and_is_counted_as_that() {
     assert_eq!(handler.swap_in_whole(here, start, Access::Write, Purpose::Fault), Whole::Refused);
     assert_eq!(fallbacks(), [2, 1]);
     assert_eq!(engine.figures().size(SizeCounter::SwapIn, WHOLE_ORDER as usize), 0);
+}
+
+/// Ahead of a walk nobody waits for it, and the walk asks again and again: it is asked for all the same, and counts once.
+#[test]
+fn what_falls_back_ahead_of_a_walk_counts_once() {
+    let Some((engine, mut handler, start)) = scene() else { return };
+    if !take_out(engine, start) {
+        return;
+    }
+    write_back(engine, WHOLE_PLACES);
+    let here = block(engine, start);
+    let fallbacks = || engine.figures().size(SizeCounter::SwapInFallback, WHOLE_ORDER as usize);
+    engine.pool.pretend_barren();
+    for _ in 0..3 {
+        assert_eq!(handler.swap_in_whole(here, start, Access::Write, Purpose::Ahead), Whole::Refused);
+    }
+    assert_eq!(fallbacks(), 1);
+    assert_eq!(handler.swap_in_whole(here, start, Access::Write, Purpose::Fault), Whole::Refused);
+    assert_eq!(fallbacks(), 2, "by a fault each time");
+    // What is not all away is not asked for.
+    let single = start + 7 * PAGE;
+    engine.segment().set_folio_orders(folioswap_group::folio_orders::FolioOrders::NONE);
+    handler.serve(Fault {
+        address: single,
+        access: Access::Write,
+        thread: 0,
+        turn: Turn::First,
+        since_ns: 0,
+    });
+    assert_eq!(handler.swap_in_whole(here, start, Access::Write, Purpose::Fault), Whole::Refused);
+    assert_eq!(fallbacks(), 2);
 }
 
 /// The race: it goes back while the evictor writes it back, whose look at a page may find that it has just gone.
