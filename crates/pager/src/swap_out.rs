@@ -26,7 +26,7 @@ impl Engine {
             if page >= split_until {
                 order_most = Order::MAX.index();
             }
-            let Some(natural) = folio_at(parts, page, order_most) else {
+            let Some(natural) = folio_at(parts, page, order_most.min(self.order_advised(parts, page))) else {
                 page += 1;
                 continue;
             };
@@ -55,6 +55,15 @@ impl Engine {
                 }
             }
         }
+    }
+
+    /// The largest order in which the region's history advises to take this page of a row out: what was touched at random of late leaves in
+    /// single pages. What is one of the kernel's huge pages came as one, and leaves as one.
+    fn order_advised(&self, parts: &[Part], page: usize) -> usize {
+        let is_whole = parts.len() == ROW_PIECES;
+        let block = self.table.block(parts[page / FOLIO_PAGES].piece);
+        let is_at_random = !is_whole && block.is_some_and(|block| block.history.is_at_random());
+        if is_at_random { 0 } else { Order::MAX.index() }
     }
 
     /// One run of slots for the folio of this order that begins at `page` of the row.
@@ -259,7 +268,8 @@ mod tests {
     #[test]
     fn a_size_that_is_not_allowed_is_not_asked_for() {
         let engine = test_memory::engine_with_slots(6 * 512);
-        let allowed = folioswap_group::folio_orders::FolioOrders { always: 1 << 8 | 1 << 6 | 1 << 2, madvise: 0 };
+        let allowed =
+            folioswap_group::folio_orders::FolioOrders { always: 1 << 8 | 1 << 6 | 1 << 2, madvise: 0 };
         engine.segment().set_folio_orders(allowed);
         fragment(engine, 2);
         let mut parts = parts(0, &[u16::MAX; 16]);
@@ -267,6 +277,36 @@ mod tests {
         engine.allocate_entries(&mut parts, &mut done);
         assert_eq!(fallbacks(engine), [0, 0, 0, 0, 0, 0, 1, 0, 1, 0]);
         assert!(parts.iter().all(|part| part.orders == [2; FOLIO_PAGES]));
+    }
+
+    #[test]
+    fn what_was_touched_at_random_leaves_in_single_pages_and_what_was_walked_through_in_large_folios() {
+        let engine = test_memory::engine();
+        let out = |wanted: &[u16]| {
+            let mut parts = parts(0, wanted);
+            let mut done = [Isolation::default(); ROW_PIECES];
+            engine.allocate_entries(&mut parts, &mut done);
+            parts
+                .iter()
+                .flat_map(|part| part.entries)
+                .flatten()
+                .for_each(|entry| engine.space.abandon(entry));
+            let mut orders: Vec<_> = parts.iter().flat_map(|part| part.orders).collect();
+            orders.dedup();
+            orders
+        };
+        let block = engine.table.block_or_insert(parts(0, &[1])[0].piece, engine.arena).unwrap();
+        assert_eq!(out(&[u16::MAX; 16]), [8], "nothing is known of it");
+        for page in (0..10).map(|number| number * number * 5 % 511) {
+            block.history.remember(page, page + 1, 0);
+        }
+        assert_eq!(out(&[u16::MAX; 16]), [0]);
+        assert_eq!(out(&[u16::MAX; 32]), [9], "a huge page");
+        // A walk comes by.
+        for (first, order) in [(64, 2), (68, 4), (80, 6)] {
+            block.history.remember(first, first + (1 << order), order);
+        }
+        assert_eq!(out(&[u16::MAX; 16]), [8]);
     }
 
     #[test]
