@@ -109,12 +109,17 @@ pub(crate) fn watching_engine() -> Option<&'static Engine> {
 
 /// The same with a staging area.
 pub(crate) fn moving_engine() -> Option<&'static Engine> {
+    moving_engine_of(4 * SEGMENT_FOLIOS)
+}
+
+/// The same with so many places in it (a multiple of 32).
+pub(crate) fn moving_engine_of(places: u64) -> Option<&'static Engine> {
     let engine = watching_engine()?;
-    let bytes = 4 * SEGMENT_FOLIOS as usize * FOLIO;
+    let bytes = places as usize * FOLIO;
     let base = engine.arena.move_target(bytes).unwrap();
     engine.userfault().register(base.as_ptr() as usize, bytes, Watch::MoveTarget).unwrap();
     // SAFETY: nobody else uses the engine.
-    unsafe { (&mut *engine.staging.get()).install(base, 4 * SEGMENT_FOLIOS) };
+    unsafe { (&mut *engine.staging.get()).install(base, places) };
     Some(engine)
 }
 
