@@ -204,7 +204,8 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
         let place = memory.take(bytes).ok_or(NoMemory)?;
         // SAFETY: fresh zeroed memory of the size asked for, page aligned, never given back.
         let words = unsafe { Slots::init(place, bytes, config) }.map_err(|_| NoMemory)?;
-        let spec = DeviceSpec { priority: Some(1), flags: DeviceFlags::SYNCHRONOUS, ..DeviceSpec::new(slots) };
+        let spec =
+            DeviceSpec { priority: Some(1), flags: DeviceFlags::SYNCHRONOUS, ..DeviceSpec::new(slots) };
         let frames = memory.take(FRAME * FRAMES_ADDED).ok_or(NoMemory)?;
         // SAFETY: fresh zeroed memory of ours, never given back.
         unsafe { words.add_frames(frames, FRAME * FRAMES_ADDED) }.map_err(|_| NoMemory)?;
