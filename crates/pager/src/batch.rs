@@ -106,17 +106,20 @@ impl Evictor {
         let mut looked_at = 0;
         while looked_at < BATCH_PIECES {
             looked_at += 1;
-            // Perhaps nothing of it can be moved: then the batch goes on. A folio of 1 MiB is not cut off for it.
-            let is_open = row.is_open(Rows::Long) && self.engine.rows_at(row.start()) == Rows::Long;
-            let enough = if is_open { LONG_PAGES } else { BATCH_PAGES };
-            if batch.isolated + row.pages() >= enough
+            // A folio of 1 MiB is not cut off.
+            let is_open = batch.isolated < LONG_PAGES
+                && row.is_open(Rows::Long)
+                && self.engine.rows_at(row.start()) == Rows::Long;
+            // Perhaps nothing of it can be moved: then the batch goes on.
+            if !is_open
+                && batch.isolated + row.pages() >= BATCH_PAGES
                 && self.take_row(core::mem::take(&mut row), batch).is_some()
             {
                 return;
             }
             // What is left of the round; a whole one, which may cool no more than was paid for; one that cools all; one that takes what
             // is cold by then. Nothing then: there is nothing.
-            if batch.isolated >= BATCH_PAGES || self.wraps >= wraps + ROUNDS {
+            if !is_open && batch.isolated >= BATCH_PAGES || self.wraps >= wraps + ROUNDS {
                 break;
             }
             // Before the hand comes round: what is taken counts in its round.
@@ -153,8 +156,12 @@ impl Evictor {
         let wanted_waiting = self.inactive_length();
         let recycled_together = (wanted_waiting / 2).clamp(2, SEGMENT_FOLIOS);
         let drain = batch.isolated == 0 && !batch.event_pending && !batch.staging_full;
-        // What came in at once goes out at once, or staging would fill up.
-        while batch.written < batch.isolated.max(BATCH_PAGES) {
+        let most = match self.engine.rows_at(self.hand) {
+            Rows::Joined => BATCH_PAGES,
+            // What came in at once goes out at once, or staging would fill up.
+            Rows::Long => batch.isolated.max(BATCH_PAGES),
+        };
+        while batch.written < most {
             let staging = self.staging();
             let due = staging.waiting() > wanted_waiting
                 || staging.places() - staging.occupied() < 2 * SEGMENT_FOLIOS;

@@ -204,7 +204,7 @@ impl Engine {
     /// # Errors
     /// See [`CreateError`].
     pub fn create(group_name: &[u8], agent_path: &[u8]) -> Result<&'static Engine, CreateError> {
-        Self::create_with(group_name, agent_path, |arena| Space::create(arena))
+        Self::create_with(group_name, agent_path, Space::create)
     }
 
     /// The same with a swap space of the caller's choice.

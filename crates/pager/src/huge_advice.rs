@@ -66,13 +66,14 @@ impl Engine {
         orders.largest_allowed(at_most, advised)
     }
 
-    /// How long rows of what is taken out at `address` become. Long ones where 1 MiB is a small part of the limit, or nothing smaller may
-    /// leave as a whole.
+    /// How long rows of what is taken out at `address` become. Long ones only where 1 MiB may leave as a whole and 512 KiB may not: batches of the
+    /// evictor become longer with them, for which faults at the limit wait. And where 1 MiB is a small part of the limit, or nothing smaller
+    /// may leave as a whole.
     pub(crate) fn rows_at(&self, address: usize) -> Rows {
         let (orders, advised) = self.folio_orders(address);
-        let is_allowed = orders.allows(LONG_ORDER, advised);
+        let is_wanted = orders.allows(LONG_ORDER, advised) && !orders.allows(LONG_ORDER - 1, advised);
         let is_only_one = || orders.largest_allowed(LONG_ORDER - 1, advised) == 0;
-        if is_allowed && (self.has_room_for_whole() || is_only_one()) { Rows::Long } else { Rows::Joined }
+        if is_wanted && (self.has_room_for_whole() || is_only_one()) { Rows::Long } else { Rows::Joined }
     }
 
     /// Is the group's limit so large that a huge page more or less does not matter?

@@ -1,7 +1,7 @@
 //! In which size comes back what is away (spec §6, phase IV).
 //!
 //! *Asked for* is the largest folio that the region's history advises, that `--thp` allows, and all of which is away: of more than 64 KiB, in
-//! the compressed store. Where it cannot be had (the group may not be charged for it, the kernel has no memory, a part of it is taken by
+//! the compressed store (on a file too, where nothing smaller is allowed). Where it cannot be had (the group may not be charged for it, the kernel has no memory, a part of it is taken by
 //! somebody else meanwhile, others wait) that is a fallback of its size, and the next smaller one that is allowed is asked for,
 //! down to the page alone.
 //!
@@ -19,10 +19,30 @@ use crate::staging::{FOLIO, FOLIO_PAGES};
 use crate::uffd::Access;
 use crate::whole::{WHOLE_ORDER, Whole};
 use core::ops::Range;
+use core::sync::atomic::Ordering::Relaxed;
 use folioswap_core::history::{Direction, Stride, Window};
 use folioswap_core::page::PageState;
 use folioswap_core::page_table::{BLOCK, Block, PAGE};
 use folioswap_group::counters::SizeCounter;
+
+/// How far the group may be charged for what comes along with a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Room {
+    /// Up to its limit.
+    BelowLimit,
+    /// Beyond it by a huge page.
+    Beyond,
+}
+
+/// A folio of more than 64 KiB that is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Large {
+    /// Its order, and where the walk goes.
+    window: Window,
+    /// The order that the history advises.
+    advised: u8,
+    room: Room,
+}
 
 impl Handler {
     /// Brings a page back that is away, with what should come along of `window`. True: resolved.
@@ -47,9 +67,14 @@ impl Handler {
         {
             return self.swap_in_strided(block, address, access, stride);
         }
-        let order = engine.order_to_ask_for(block, address, at_most);
+        let (order, room) = engine.order_to_ask_for(block, address, at_most);
         if order > PIECE_ORDER {
-            self.swap_in_large(block, address, access, Window { order, ..window }, window.order)
+            self.swap_in_large(
+                block,
+                address,
+                access,
+                Large { window: Window { order, ..window }, advised: window.order, room },
+            )
         } else {
             self.swap_in_piece(block, address, access, window)
         }
@@ -85,16 +110,9 @@ impl Handler {
         }
     }
 
-    /// Brings back a folio of more than 64 KiB, all of which is stored, or as much of it as can be had. `advised` is the order that the
-    /// history advises.
-    fn swap_in_large(
-        &mut self,
-        block: &Block,
-        address: usize,
-        access: Access,
-        window: Window,
-        advised: u8,
-    ) -> bool {
+    /// Brings back a folio of more than 64 KiB, all of which is stored, or as much of it as can be had.
+    fn swap_in_large(&mut self, block: &Block, address: usize, access: Access, large: Large) -> bool {
+        let Large { window, advised, room } = large;
         let (engine, order) = (self.engine, window.order);
         let (index, base) = (page_index(address), address & !(BLOCK - 1));
         let pages = aligned(index, order);
@@ -121,7 +139,7 @@ impl Handler {
         let within = base + pages.start * PAGE..base + pages.end * PAGE;
         for side in sides {
             for piece in side {
-                let Some(pages) = self.bring_next(base, piece, access, &within) else { break };
+                let Some(pages) = self.bring_next(base + piece * FOLIO, access, &within, room) else { break };
                 copied += pages;
                 came_pieces = came_pieces.start.min(piece)..came_pieces.end.max(piece + 1);
                 if pages < FOLIO_PAGES {
@@ -133,7 +151,8 @@ impl Handler {
         if is_whole {
             engine.figures().add_size(SizeCounter::SwapIn, order.into(), 1);
         } else {
-            self.fall_back(order, None);
+            let not_charged = room == Room::BelowLimit && engine.is_at_limit();
+            self.fall_back(order, not_charged.then_some(NoWhole::NotCharged));
             let by_piece = engine.allows_order(address, PIECE_ORDER);
             let (whole, single) =
                 if by_piece { (copied / FOLIO_PAGES, copied % FOLIO_PAGES) } else { (0, copied) };
@@ -148,31 +167,41 @@ impl Handler {
         true
     }
 
-    /// The next piece of a large folio, if all of it is still in the store and may come: how many of its pages came. `within` is the
+    /// The next piece of a large folio, if all of it is still away and may come: how many of its pages came. `within` is the
     /// folio: who waits for another part of it does not wait in vain.
     fn bring_next(
         &mut self,
-        base: usize,
-        piece: usize,
+        address: usize,
         access: Access,
         within: &Range<usize>,
+        room: Room,
     ) -> Option<usize> {
-        let block = self.may_bring_more(base, FOLIO, within)?;
-        let mut pages = piece * FOLIO_PAGES..(piece + 1) * FOLIO_PAGES;
-        if !pages.all(|page| self.engine.is_in_store(block, page)) {
+        let block = self.may_bring_more(address, within, room)?;
+        let (engine, first) = (self.engine, page_index(address));
+        let mut pages = first..first + FOLIO_PAGES;
+        if !pages.all(|page| engine.may_come_in_large(block, address, page)) {
             return None;
         }
-        let address = base + piece * FOLIO;
-        let came = self.bring(block, address, access, &Readahead::of_walk(piece), Purpose::Ahead);
+        let readahead = Readahead::of_walk(first / FOLIO_PAGES);
+        let came = self.bring(block, address, access, &readahead, Purpose::Ahead);
         (came.next == Next::Done).then_some(came.copied)
     }
 
-    /// The block at `base`, if more of it may come ahead of its faults: nobody waits but for what is `within`, and the group may be
-    /// charged for so many bytes. Reads messages: what was known of the block before is old.
-    fn may_bring_more(&mut self, base: usize, bytes: usize, within: &Range<usize>) -> Option<&'static Block> {
+    /// The block of `address`, if more of it may come ahead of its faults: nobody waits but for what is `within`, and the group has room.
+    /// Reads messages: what was known of the block before is old.
+    fn may_bring_more(
+        &mut self,
+        address: usize,
+        within: &Range<usize>,
+        room: Room,
+    ) -> Option<&'static Block> {
         self.read_messages();
-        let may = !self.others_wait(within) && self.engine.headroom() >= bytes as u64;
-        self.engine.table.block(base).filter(|_| may)
+        let has_room = match room {
+            Room::BelowLimit => !self.engine.is_at_limit(),
+            Room::Beyond => self.engine.headroom() >= FOLIO as u64,
+        };
+        let may = has_room && !self.others_wait(within);
+        self.engine.table.block(address).filter(|_| may)
     }
 
     /// Brings a page back that is one of a stride, and those that it will come to next, each by itself.
@@ -187,7 +216,9 @@ impl Handler {
         }
         let (mut copied, mut passed) = (came.copied, 0);
         for page in stride.pages(index) {
-            let Some(block) = self.may_bring_more(base, PAGE, &(base..base + BLOCK)) else { break };
+            let Some(block) = self.may_bring_more(base, &(base..base + BLOCK), Room::BelowLimit) else {
+                break;
+            };
             passed += 1;
             // What is there already, or elsewhere, is passed over.
             if engine.is_in_store(block, page) {
@@ -220,22 +251,40 @@ impl Handler {
 
 impl Engine {
     /// The largest order up to `at_most` that is allowed for the page at `address`, which is away, and that can be had: of more than
-    /// 64 KiB, all of it has to be in the compressed store, and the group has to have room for it.
-    fn order_to_ask_for(&self, block: &Block, address: usize, at_most: u8) -> u8 {
+    /// 64 KiB, all of it has to be away. A window is no larger than the group has room for below its limit, where something smaller is
+    /// allowed; what comes in one size alone may exceed it, as a huge page may.
+    fn order_to_ask_for(&self, block: &Block, address: usize, at_most: u8) -> (u8, Room) {
         let mut order = self.largest_order(address, at_most);
+        let segment = self.segment();
+        let room = segment.header.limit_bytes.load(Relaxed).saturating_sub(segment.charge_bytes());
+        let may_come = |page| self.may_come_in_large(block, address, page);
         while order > PIECE_ORDER {
-            if aligned(page_index(address), order).all(|page| self.is_in_store(block, page)) {
-                if self.headroom() >= (PAGE as u64) << order {
-                    break;
+            let (bytes, smaller) = ((PAGE as u64) << order, self.largest_order(address, order - 1));
+            if aligned(page_index(address), order).all(may_come) {
+                if room >= bytes {
+                    return (order, Room::BelowLimit);
                 }
-                // As in the kernel, what may not be charged was asked for, and falls back.
-                for counter in [SizeCounter::SwapInFallback, SizeCounter::SwapInFallbackCharge] {
-                    self.figures().add_size(counter, order.into(), 1);
+                if smaller == 0 {
+                    if self.headroom() >= bytes {
+                        return (order, Room::Beyond);
+                    }
+                    // As in the kernel, what may not be charged was asked for, and falls back.
+                    for counter in [SizeCounter::SwapInFallback, SizeCounter::SwapInFallbackCharge] {
+                        self.figures().add_size(counter, order.into(), 1);
+                    }
                 }
             }
-            order = self.largest_order(address, order - 1);
+            order = smaller;
         }
-        order
+        (order, Room::BelowLimit)
+    }
+
+    /// Is this page of a block away so that a folio of more than 64 KiB may bring it, for the fault at `address`? What is on a file only where nothing
+    /// smaller is allowed: there each piece is a wait.
+    fn may_come_in_large(&self, block: &Block, address: usize, page: usize) -> bool {
+        self.is_in_store(block, page)
+            || matches!(block.word(page).state(), PageState::Stored(_))
+                && self.largest_order(address, PIECE_ORDER) == 0
     }
 
     /// Is this page of a block in the compressed store? A hint: it is not claimed.

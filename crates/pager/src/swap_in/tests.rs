@@ -73,7 +73,7 @@ fn what_may_come_in_one_size_alone_comes_in_that() {
             let freed = (FREED.get().0 - freed.0, FREED.get().1 - freed.1);
             // With one lock for each copy, not for each page.
             let (locks, slots) =
-                if access == Access::Read { (0, 0) } else { (1 << order.max(4) - 4, 1 << order) };
+                if access == Access::Read { (0, 0) } else { (1 << (order.max(4) - 4), 1 << order) };
             assert_eq!(freed, (locks, slots), "{order}");
             assert_eq!(present(engine, start), pages(0..1 << order), "{order}");
             assert_eq!(figures(engine, SizeCounter::SwapIn), once(&[order]), "{order}");
@@ -84,6 +84,29 @@ fn what_may_come_in_one_size_alone_comes_in_that() {
                 (0..1 << order).filter(|&page| matches!(block.word(page).state(), PageState::Clean(..)));
             assert_eq!(clean.count(), if access == Access::Read { 1 << order } else { 0 }, "{order}");
         }
+    }
+}
+
+#[test]
+fn a_walk_goes_on_in_the_size_that_is_allowed() {
+    for order in 1..=8 {
+        let Some((engine, mut handler, start)) = scene(FolioOrders { always: 1 << order, madvise: 0 }) else {
+            return;
+        };
+        // It begins in the middle of a folio.
+        let first = 3;
+        for page in first..BLOCK_PAGES {
+            if !present(engine, start).contains(&page) {
+                touch(&mut handler, start + page * PAGE, Access::Read);
+            }
+        }
+        // Within 64 KiB, what a window reaches of what is there in part comes along.
+        let before_it = (first..BLOCK_PAGES).take_while(|page| page % (1 << order) != 0).count();
+        let single = if matches!(order, 3 | 4) { 1 << order } else { before_it };
+        let mut expected = [0; 10];
+        expected[order] = ((BLOCK_PAGES - first - before_it) >> order) as u64;
+        expected[0] = single as u64;
+        assert_eq!(figures(engine, SizeCounter::SwapIn), expected, "{order}");
     }
 }
 
@@ -100,16 +123,34 @@ fn backwards_it_is_the_folio_below() {
 }
 
 #[test]
-fn what_may_not_be_charged_comes_in_the_next_size_that_may() {
-    let Some((engine, mut handler, start)) = scene(FolioOrders::ALL) else { return };
-    // Room for 100 pages.
-    let charged = LIMIT + BLOCK as u64 - 100 * PAGE as u64 - engine.segment().charge_bytes();
-    engine.segment().header.device_bytes.store(charged, Relaxed);
-    touch(&mut handler, start, Access::Write);
-    assert_eq!(present(engine, start), pages(0..64));
-    assert_eq!(figures(engine, SizeCounter::SwapIn), once(&[6]));
-    assert_eq!(figures(engine, SizeCounter::SwapInFallback), once(&[7, 8, 9]));
-    assert_eq!(figures(engine, SizeCounter::SwapInFallbackCharge), once(&[7, 8, 9]));
+fn a_window_is_no_larger_than_the_room_below_the_limit() {
+    for (pages_left, order) in [(600, 9), (300, 8), (100, 6), (0, 4)] {
+        let Some((engine, mut handler, start)) = scene(FolioOrders::ALL) else { return };
+        let charged = LIMIT - pages_left * PAGE as u64 - engine.segment().charge_bytes();
+        engine.segment().header.device_bytes.store(charged, Relaxed);
+        touch(&mut handler, start, Access::Write);
+        assert_eq!(present(engine, start), pages(0..1 << order));
+        assert_eq!(figures(engine, SizeCounter::SwapIn), once(&[order]));
+        assert_eq!(figures(engine, SizeCounter::SwapInFallback), [0; 10]);
+    }
+}
+
+#[test]
+fn what_comes_in_large_sizes_alone_may_exceed_the_limit_by_a_huge_page_and_else_falls_back() {
+    // Pages beyond the limit, what comes, and what falls back.
+    let cases: [(u64, usize, &[usize]); 3] = [(0, 9, &[]), (300, 0, &[9]), (512, 0, &[9])];
+    for (beyond, came, fell_back) in cases {
+        let Some((engine, mut handler, start)) = scene(FolioOrders { always: 1 << 9, madvise: 0 }) else {
+            return;
+        };
+        let charged = LIMIT + beyond * PAGE as u64 - engine.segment().charge_bytes();
+        engine.segment().header.device_bytes.store(charged, Relaxed);
+        touch(&mut handler, start, Access::Write);
+        assert_eq!(present(engine, start), pages(0..1 << came), "{beyond}");
+        assert_eq!(figures(engine, SizeCounter::SwapIn), once(&[came]), "{beyond}");
+        assert_eq!(figures(engine, SizeCounter::SwapInFallback), once(fell_back), "{beyond}");
+        assert_eq!(figures(engine, SizeCounter::SwapInFallbackCharge), once(fell_back), "{beyond}");
+    }
 }
 
 #[test]
