@@ -259,7 +259,10 @@ impl Handler {
             let faults = if from_store > 0 { Counter::MajorFaults } else { Counter::MinorFaults };
             figures.add(faults, u64::from(purpose == Purpose::Fault));
             if is_read {
-                engine.around.came_back(address / FOLIO, index - first, readahead.pages);
+                if purpose == Purpose::Fault || order > 0 {
+                    // A page that a stride gets ahead was not touched: it says nothing about its neighbours.
+                    engine.around.came_back(address / FOLIO, index - first, readahead.pages);
+                }
                 figures.add(Counter::PagesIn, from_store);
                 figures.add(Counter::FilePagesIn, from_file);
             }
