@@ -47,6 +47,13 @@ static void walk(size_t bytes) {
     check_all(a, bytes, 3);
 }
 
+// It leaves, and comes back in order: what may leave and come back in one size alone does so in that.
+static void there_and_back(size_t bytes) {
+    char *a = map_aligned(bytes);
+    fill_all(a, bytes, 1);
+    check_all(a, bytes, 1);
+}
+
 // Memory of huge pages leaves and comes back: what is resident then is huge.
 static void huge(size_t bytes) {
     char *a = map_aligned(bytes);
@@ -237,7 +244,7 @@ static void oracle(size_t bytes) {
 
 int main(int argc, char **argv) {
     static const struct test tests[] = {
-        {"walk", walk}, {"huge", huge}, {"forked", forked}, {"counters", counters}, {"oracle", oracle}, {0, 0},
+        {"walk", walk}, {"there_and_back", there_and_back}, {"huge", huge}, {"forked", forked}, {"counters", counters}, {"oracle", oracle}, {0, 0},
     };
     return run_case(tests, argc, argv);
 }

@@ -64,6 +64,29 @@ fn only_the_sizes_that_are_allowed() {
     }
 }
 
+/// Each size by itself: it leaves in folios of that, comes back in them, and in none of another. (2 MiB leave as a whole where they are one of the
+/// kernel's huge pages, of which the other tests have some; they come back together in any case.)
+#[test]
+fn each_size_alone_leaves_and_comes_back_whole() {
+    let sizes = [8, 16, 32, 64, 128, 256, 512, 1024, 2048];
+    for size in sizes {
+        let allowed =
+            if size < 1024 { format!("{size}k=always") } else { format!("{}m=always", size / 1024) };
+        let Some(outcome) = case("there_and_back", 160, 128, &["--thp", &allowed]) else { return };
+        let pages = size / 4;
+        for counter in ["swpout", "swpin"] {
+            let here = |size: u64| swapped(&outcome, &format!("{size}kB"), counter);
+            let others: u64 = sizes.iter().filter(|&&other| other != size).map(|&other| here(other)).sum();
+            assert_eq!(others, 0, "{size}k {counter}: {}", outcome.describe());
+            let (whole, single) = (here(size) * pages, here(4));
+            if size < 2048 || counter == "swpin" {
+                // Most of it: what is cut off at borders, and the first pages of a walk, are single.
+                assert!(whole > single, "{size}k {counter}: {whole} pages, and {single} single ones");
+            }
+        }
+    }
+}
+
 #[test]
 fn what_the_program_wants_huge_is_huge_after_it_was_away() {
     let Some(outcome) = case("huge", 640, 256, &[]) else { return };

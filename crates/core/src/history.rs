@@ -1,16 +1,29 @@
-//! How a program went through a block lately, and what follows from it: how many pages a fault brings along, and on which side.
+//! How a program went through a block lately, and what follows from it: how many pages a fault brings along, on which side or at which
+//! stride, and in folios of which size the block leaves.
 //!
-//! A fault beside what the last one brought in goes on in that direction; the window then grows fourfold up to 2 MiB. Any other
-//! fault is out of order and brings one page.
+//! A fault beside what the last one of a walk brought in goes on in that direction; the window then grows fourfold up to 2 MiB. Faults that
+//! lie equally far apart three times are a stride: the pages that it will come to next come along, twice as many each time. Any other
+//! fault is out of order: it brings one page, makes the windows of walk and stride smaller by a step each, and begins a walk if the next one
+//! is beside it. So a single fault elsewhere does not end a walk, and one that is over is forgotten after a few.
 
 use crate::page_table::BLOCK_PAGES;
 use core::ops::Range;
-use core::sync::atomic::{AtomicU8, AtomicU16, Ordering::Relaxed};
+use core::sync::atomic::{AtomicI16, AtomicU8, AtomicU16, Ordering::Relaxed};
 
 /// Largest window, as a power of two of pages: a block of 2 MiB.
 pub const WINDOW_ORDER_MAX: u8 = 9;
-/// How much the window grows at each fault that continues where the last one ended.
-const WINDOW_GROWTH: u8 = 2;
+/// How much the window grows at each fault that continues where the last one ended, and by how much it shrinks at each out of order.
+const WINDOW_STEP: u8 = 2;
+/// Pages that come along the first time that a stride is recognised, and at most.
+const STRIDE_BEGINS: u8 = 2;
+const STRIDE_MAX: u8 = 64;
+/// Nearer than this it is a walk.
+const STEP_MIN: u16 = 2;
+/// Faults out of order from which on a block is touched at random, and the most that are counted. What a fault in order takes away from
+/// them: twice its window's order, or so many for a stride.
+const AT_RANDOM: u8 = 8;
+const OUT_OF_ORDER_MAX: u8 = 16;
+const STRIDED: u8 = 4;
 
 /// On which side of a fault the pages lie that will be wanted next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,15 +64,70 @@ impl Window {
     }
 }
 
-/// What the last fault in a block brought in. All-zero: there was none. Advisory: any thread may read it, the handler writes.
+/// A stride that a fault continues: which pages it will come to next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stride {
+    /// From one page to the next, 2 to 511 in either direction.
+    step: i16,
+    /// How many come along, at most.
+    ahead: u8,
+}
+
+impl Stride {
+    /// The pages of the block that come along with its page `index`, in their order.
+    pub fn pages(self, index: usize) -> impl Iterator<Item = usize> {
+        let at = move |number: isize| index.checked_add_signed(number * isize::from(self.step));
+        (1..=isize::from(self.ahead)).map_while(at).take_while(|&page| page < BLOCK_PAGES)
+    }
+
+    fn grown(self) -> Self {
+        Stride { ahead: (self.ahead * 2).clamp(STRIDE_BEGINS, STRIDE_MAX), ..self }
+    }
+}
+
+/// Pages `first..next`, in two halves that are read and written apart. All-zero: none.
+#[derive(Debug, Default)]
+struct Pages {
+    first: AtomicU16,
+    next: AtomicU16,
+}
+
+impl Pages {
+    fn set(&self, first: usize, next: usize) {
+        self.first.store(first as u16, Relaxed);
+        self.next.store(next as u16, Relaxed);
+    }
+    fn end(&self) -> usize {
+        self.next.load(Relaxed).into()
+    }
+    fn starts_at(&self, index: usize) -> bool {
+        self.end() != 0 && usize::from(self.first.load(Relaxed)) == index
+    }
+    /// In which direction a fault at `index` goes on from them.
+    fn continued_by(&self, index: usize) -> Option<Direction> {
+        match self.end() {
+            0 => None,
+            end if end == index => Some(Direction::Forwards),
+            _ => self.starts_at(index + 1).then_some(Direction::Backwards),
+        }
+    }
+}
+
+/// What the last faults in a block brought in. All-zero: there were none. Advisory: any thread may read it, the handler writes.
 #[derive(Debug, Default)]
 pub struct History {
-    /// First page that it brought in.
-    first: AtomicU16,
-    /// Page after the last one; 0: there was no fault.
-    next: AtomicU16,
-    /// Its window's order.
+    /// What the last window of the walk brought in, and its order; 0: there is no walk.
+    walk: Pages,
     order: AtomicU8,
+    /// What the last fault out of order brought in.
+    apart: Pages,
+    /// How far its page was from that of the one before it; 0: there was none.
+    apart_step: AtomicI16,
+    /// The stride: the last page that it brought in, how far from one to the next, and how many at a time; 0: there is none.
+    stride_last: AtomicU16,
+    stride_step: AtomicI16,
+    stride_ahead: AtomicU8,
+    out_of_order: AtomicU8,
 }
 
 impl History {
@@ -71,122 +139,133 @@ impl History {
         before: impl FnOnce() -> Option<&'h History>,
         after: impl FnOnce() -> Option<&'h History>,
     ) -> Window {
-        let (first, next) = (self.first.load(Relaxed) as usize, self.next.load(Relaxed) as usize);
-        if next != 0 && next == index {
-            return self.goes_on(Direction::Forwards);
+        if let Some(direction) = self.walk.continued_by(index) {
+            return self.goes_on(direction);
         }
-        if next != 0 && first == index + 1 {
-            return self.goes_on(Direction::Backwards);
+        if let Some(direction) = self.apart.continued_by(index) {
+            return Window { order: WINDOW_STEP, direction };
         }
         if index == 0
             && let Some(before) = before()
-            && before.next.load(Relaxed) as usize == BLOCK_PAGES
+            && let Some(window) = before.goes_on_behind(BLOCK_PAGES)
         {
-            return before.goes_on(Direction::Forwards);
+            return window;
         }
         if index == BLOCK_PAGES - 1
             && let Some(after) = after()
-            && after.next.load(Relaxed) != 0
-            && after.first.load(Relaxed) == 0
+            && let Some(window) = after.goes_on_before_first()
         {
-            return after.goes_on(Direction::Backwards);
+            return window;
         }
         Window::ONE
     }
 
+    /// The stride that a fault out of order at page `index` continues. `before` and `after` as in [`window`](Self::window).
+    pub fn stride<'h>(
+        &self,
+        index: usize,
+        before: impl FnOnce() -> Option<&'h History>,
+        after: impl FnOnce() -> Option<&'h History>,
+    ) -> Option<Stride> {
+        let (here, block) = (index as isize, BLOCK_PAGES as isize);
+        if let Some(stride) = self.stride_to(here) {
+            return Some(stride.grown());
+        }
+        let step = self.apart_step.load(Relaxed);
+        if step != 0 && self.apart.end() != 0 && self.apart_page() + isize::from(step) == here {
+            return Some(Stride { step, ahead: 0 }.grown());
+        }
+        let came_up = before().and_then(|before| before.stride_to(here + block));
+        came_up.or_else(|| after()?.stride_to(here - block)).map(Stride::grown)
+    }
+
     /// Was all of the block brought in at once?
     pub fn is_walked_through(&self) -> bool {
-        self.first.load(Relaxed) == 0 && self.next.load(Relaxed) as usize == BLOCK_PAGES
+        self.walk.starts_at(0) && self.walk.end() == BLOCK_PAGES
+    }
+
+    /// Are its pages touched at random, so that it should leave in single pages? Until that is known: no.
+    pub fn is_at_random(&self) -> bool {
+        self.out_of_order.load(Relaxed) >= AT_RANDOM
+    }
+
+    /// A fault brought in the pages `first..next` of the block, by a window of this order; 0: it was out of order.
+    pub fn remember(&self, first: usize, next: usize, order: u8) {
+        if order > 0 {
+            self.walk.set(first, next);
+            self.order.store(order, Relaxed);
+            self.apart.set(0, 0);
+            self.apart_step.store(0, Relaxed);
+            self.in_order(2 * order);
+            return;
+        }
+        let (page, last) = (first as isize, self.apart_page());
+        let step = if self.apart.end() != 0 { (page - last) as i16 } else { 0 };
+        self.apart_step.store(if step.unsigned_abs() < STEP_MIN { 0 } else { step }, Relaxed);
+        self.apart.set(first, next);
+        let out_of_order = self.out_of_order.load(Relaxed);
+        self.out_of_order.store((out_of_order + 1).min(OUT_OF_ORDER_MAX), Relaxed);
+        let order = self.order.load(Relaxed).saturating_sub(WINDOW_STEP);
+        self.order.store(order, Relaxed);
+        if order == 0 {
+            self.walk.set(0, 0);
+        }
+        self.stride_ahead.store(self.stride_ahead.load(Relaxed) / 2, Relaxed);
+    }
+
+    /// A fault at page `index` has brought in the first `came` of the pages that this stride comes to next: all of those within the block,
+    /// or as many as nobody had to wait for; then its window is that.
+    pub fn remember_stride(&self, index: usize, stride: Stride, came: usize) {
+        let wanted = stride.pages(index).count();
+        let last = stride.pages(index).take(came).last().unwrap_or(index);
+        let ahead = if came < wanted { (came as u8).max(1) } else { stride.ahead };
+        self.stride_last.store(last as u16, Relaxed);
+        self.stride_step.store(stride.step, Relaxed);
+        self.stride_ahead.store(ahead, Relaxed);
+        self.apart.set(0, 0);
+        self.apart_step.store(0, Relaxed);
+        self.in_order(STRIDED);
+    }
+
+    fn in_order(&self, weight: u8) {
+        let out_of_order = self.out_of_order.load(Relaxed);
+        self.out_of_order.store(out_of_order.saturating_sub(weight), Relaxed);
+    }
+
+    fn apart_page(&self) -> isize {
+        self.apart.first.load(Relaxed) as isize
+    }
+
+    /// The stride, if it comes to this page soon: it may be the next but one, where the next is there already.
+    fn stride_to(&self, index: isize) -> Option<Stride> {
+        let stride = Stride { step: self.stride_step.load(Relaxed), ahead: self.stride_ahead.load(Relaxed) };
+        let (last, step) = (self.stride_last.load(Relaxed) as isize, isize::from(stride.step));
+        let is_near = index == last + step || index == last + 2 * step;
+        (stride.ahead != 0 && is_near).then_some(stride)
     }
 
     fn goes_on(&self, direction: Direction) -> Window {
-        Window { order: (self.order.load(Relaxed) + WINDOW_GROWTH).min(WINDOW_ORDER_MAX), direction }
+        Window { order: (self.order.load(Relaxed) + WINDOW_STEP).min(WINDOW_ORDER_MAX), direction }
     }
 
-    /// A fault brought in the pages `first..next` of the block, by a window of this order.
-    pub fn remember(&self, first: usize, next: usize, order: u8) {
-        self.first.store(first as u16, Relaxed);
-        self.next.store(next as u16, Relaxed);
-        self.order.store(order, Relaxed);
+    /// For a fault on the first page of the next block.
+    fn goes_on_behind(&self, end: usize) -> Option<Window> {
+        if self.walk.end() == end {
+            return Some(self.goes_on(Direction::Forwards));
+        }
+        let ends_there = self.apart.end() == end;
+        ends_there.then_some(Window { order: WINDOW_STEP, direction: Direction::Forwards })
+    }
+
+    /// For a fault on the last page of the block before.
+    fn goes_on_before_first(&self) -> Option<Window> {
+        if self.walk.starts_at(0) {
+            return Some(self.goes_on(Direction::Backwards));
+        }
+        let starts_there = self.apart.starts_at(0);
+        starts_there.then_some(Window { order: WINDOW_STEP, direction: Direction::Backwards })
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::vec::Vec;
-
-    fn alone(history: &History, index: usize) -> Window {
-        history.window(index, || None, || None)
-    }
-
-    /// Orders of the windows that a walk over these pages gets, each window aligned to its size.
-    fn walk(pages: impl Iterator<Item = usize>) -> Vec<u8> {
-        let history = History::default();
-        let mut present = [false; BLOCK_PAGES];
-        let mut orders = Vec::new();
-        for index in pages {
-            if !present[index] {
-                let window = alone(&history, index);
-                let first = index & !((1 << window.order) - 1);
-                present[first..first + (1 << window.order)].fill(true);
-                history.remember(first, first + (1 << window.order), window.order);
-                orders.push(window.order);
-            }
-        }
-        orders
-    }
-
-    #[test]
-    fn a_walk_in_either_direction_gets_large_windows() {
-        // Each four times as large as the last one, until one reaches the border of the block.
-        assert_eq!(walk(0..BLOCK_PAGES), [0, 2, 4, 6, 8, 9]);
-        assert_eq!(walk((0..BLOCK_PAGES).rev()), [0, 2, 4, 6, 8, 9]);
-    }
-
-    #[test]
-    fn a_run_goes_as_far_as_its_window_the_border_and_what_is_wanted() {
-        let window = |order, direction| Window { order, direction };
-        let (up, down) = (window(2, Direction::Forwards), window(2, Direction::Backwards));
-        assert_eq!((up.run(5, 16, |_| true), down.run(5, 16, |_| true)), (5..9, 2..6));
-        assert_eq!((up.run(14, 16, |_| true), down.run(1, 16, |_| true)), (14..16, 0..2));
-        assert_eq!((up.run(5, 16, |page| page < 7), down.run(5, 16, |page| page > 4)), (5..7, 5..6));
-        assert_eq!((up.run(15, 16, |_| true), down.run(0, 16, |_| true)), (15..16, 0..1));
-        assert_eq!(Window::ONE.run(5, 16, |_| true), 5..6);
-    }
-
-    #[test]
-    fn what_is_out_of_order_brings_one_page() {
-        assert!(
-            walk((0..BLOCK_PAGES).map(|step| step * 37 % BLOCK_PAGES).take(100))
-                .iter()
-                .all(|&order| order == 0)
-        );
-        assert_eq!(alone(&History::default(), 0), Window::ONE);
-        assert_eq!(alone(&History::default(), BLOCK_PAGES - 1), Window::ONE);
-    }
-
-    #[test]
-    fn a_walk_goes_on_over_the_border_of_a_block() {
-        let (before, here, after) = (History::default(), History::default(), History::default());
-        let at = |index| here.window(index, || Some(&before), || Some(&after));
-        assert_eq!((at(0), at(BLOCK_PAGES - 1)), (Window::ONE, Window::ONE), "nothing is known there");
-        before.remember(496, BLOCK_PAGES, 4);
-        assert_eq!(at(0), Window { order: 6, direction: Direction::Forwards });
-        before.remember(0, BLOCK_PAGES, WINDOW_ORDER_MAX);
-        assert_eq!(at(0), Window { order: WINDOW_ORDER_MAX, direction: Direction::Forwards });
-        after.remember(0, 4, 2);
-        assert_eq!(at(BLOCK_PAGES - 1), Window { order: 4, direction: Direction::Backwards });
-        assert_eq!(at(1), Window::ONE);
-    }
-
-    #[test]
-    fn both_ends_of_what_was_brought_in_go_on() {
-        let history = History::default();
-        history.remember(100, 104, 2);
-        assert_eq!(alone(&history, 104), Window { order: 4, direction: Direction::Forwards });
-        assert_eq!(alone(&history, 99), Window { order: 4, direction: Direction::Backwards });
-        assert_eq!(alone(&history, 105), Window::ONE);
-        assert_eq!(alone(&history, 98), Window::ONE);
-    }
-}
+mod tests;

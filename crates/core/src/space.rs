@@ -127,23 +127,32 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
     /// # Errors
     /// [`NoMemory`].
     pub fn create_for(memory: &'m M, cpus: u32) -> Result<Self, NoMemory> {
-        let config = Config { cpus, clusters_max: (ZRAM_SLOTS / 512) as u32, frame_chunks_max: 8192 };
+        Self::create_of(memory, cpus, ZRAM_SLOTS)
+    }
+
+    /// As [`create_for`](Self::create_for), with so many slots (the first is the header's), where the end of the space is to be seen.
+    ///
+    /// # Errors
+    /// [`NoMemory`].
+    pub fn create_of(memory: &'m M, cpus: u32, slots: u64) -> Result<Self, NoMemory> {
+        let clusters_max = slots.div_ceil(512) as u32;
+        let config = Config { cpus, clusters_max, frame_chunks_max: 8192 };
         let bytes = Slots::<PAYLOAD>::bytes_needed(config);
         let place = memory.take(bytes).ok_or(NoMemory)?;
         // SAFETY: fresh zeroed memory of the size asked for, page aligned, never given back.
-        let slots = unsafe { Slots::init(place, bytes, config) }.map_err(|_| NoMemory)?;
+        let words = unsafe { Slots::init(place, bytes, config) }.map_err(|_| NoMemory)?;
         let spec =
-            DeviceSpec { priority: Some(1), flags: DeviceFlags::SYNCHRONOUS, ..DeviceSpec::new(ZRAM_SLOTS) };
+            DeviceSpec { priority: Some(1), flags: DeviceFlags::SYNCHRONOUS, ..DeviceSpec::new(slots) };
         let frames = memory.take(FRAME * FRAMES_ADDED).ok_or(NoMemory)?;
         // SAFETY: fresh zeroed memory of ours, never given back.
-        unsafe { slots.add_frames(frames, FRAME * FRAMES_ADDED) }.map_err(|_| NoMemory)?;
-        let device = slots.swapon(spec).map_err(|_| NoMemory)?;
+        unsafe { words.add_frames(frames, FRAME * FRAMES_ADDED) }.map_err(|_| NoMemory)?;
+        let device = words.swapon(spec).map_err(|_| NoMemory)?;
         let files = memory.take(FileSpace::BYTES).ok_or(NoMemory)?;
         // Two threads store at once: one that maps memory for the store meanwhile may have lost its CPU.
         let relax = || rustix::thread::sched_yield();
         let options = StoreOptions { empty_reserve: EMPTY_RESERVE, relax, ..StoreOptions::DEFAULT };
         Ok(Space {
-            slots,
+            slots: words,
             device,
             zram: Zram::new(StoreMemory(memory), options),
             shared: SharedDevices::new(),

@@ -109,13 +109,13 @@ named! {
     SizeCounter, SIZE_COUNTERS, ALL_SIZE_COUNTERS {
         /// Folios of this order written out whole.
         SwapOut = "swpout",
-        /// Folios of this order that had to be split because no slots were found.
+        /// Folios of this order that had to be split because no slots were found, be it for their entries or on the device that they go to.
         SwapOutFallback = "swpout_fallback",
         /// Folios of this order brought back whole.
         SwapIn = "swpin",
-        /// Swap-ins of folios of this order, all of them away, of which only pages came back.
+        /// Folios of this order that were asked for, all of them being away, and did not come back as a whole (docs/design.md, section 7).
         SwapInFallback = "swpin_fallback",
-        /// The same, because the charge failed.
+        /// Those of them for which the charge failed.
         SwapInFallbackCharge = "swpin_fallback_charge",
     }
 }

@@ -7,7 +7,7 @@ use crate::isolate::{Isolation, Pages, Refused, page_index};
 use crate::pagemap;
 use crate::placement::NO_CPU;
 use crate::ranges::Range;
-use crate::row::{ROW_PIECES, Row};
+use crate::row::{LONG_PAGES, ROW_PIECES, Row, Rows};
 use crate::staging::{FOLIO, FOLIO_PAGES, SEGMENT_FOLIOS};
 use crate::sys;
 use crate::whole_batch::WholeTaken;
@@ -106,15 +106,20 @@ impl Evictor {
         let mut looked_at = 0;
         while looked_at < BATCH_PIECES {
             looked_at += 1;
+            // A folio of 1 MiB is not cut off.
+            let is_open = batch.isolated < LONG_PAGES
+                && row.is_open(Rows::Long)
+                && self.engine.rows_at(row.start()) == Rows::Long;
             // Perhaps nothing of it can be moved: then the batch goes on.
-            if batch.isolated + row.pages() >= BATCH_PAGES
+            if !is_open
+                && batch.isolated + row.pages() >= BATCH_PAGES
                 && self.take_row(core::mem::take(&mut row), batch).is_some()
             {
                 return;
             }
             // What is left of the round; a whole one, which may cool no more than was paid for; one that cools all; one that takes what
             // is cold by then. Nothing then: there is nothing.
-            if batch.isolated >= BATCH_PAGES || self.wraps >= wraps + ROUNDS {
+            if !is_open && batch.isolated >= BATCH_PAGES || self.wraps >= wraps + ROUNDS {
                 break;
             }
             // Before the hand comes round: what is taken counts in its round.
@@ -137,7 +142,7 @@ impl Evictor {
             let (piece, present) = self.piece_of_regions();
             self.aging.note(u64::from(present.count_ones()), 0);
             let Ok(wanted) = self.wanted_of(piece, present, batch) else { break };
-            if wanted.all() != 0 && !row.append(piece, wanted) {
+            if wanted.all() != 0 && !row.append(piece, wanted, self.engine.rows_at(piece)) {
                 let before = core::mem::replace(&mut row, Row::of(piece, wanted));
                 if self.take_row(before, batch).is_some() {
                     return;
@@ -151,7 +156,12 @@ impl Evictor {
         let wanted_waiting = self.inactive_length();
         let recycled_together = (wanted_waiting / 2).clamp(2, SEGMENT_FOLIOS);
         let drain = batch.isolated == 0 && !batch.event_pending && !batch.staging_full;
-        while batch.written < BATCH_PAGES {
+        let most = match self.engine.rows_at(self.hand) {
+            Rows::Joined => BATCH_PAGES,
+            // What came in at once goes out at once, or staging would fill up.
+            Rows::Long => batch.isolated.max(BATCH_PAGES),
+        };
+        while batch.written < most {
             let staging = self.staging();
             let due = staging.waiting() > wanted_waiting
                 || staging.places() - staging.occupied() < 2 * SEGMENT_FOLIOS;

@@ -34,7 +34,7 @@ use folioswap_core::page::PageWord;
 use folioswap_core::page_table::{Memory, PAGE, PageTable};
 use folioswap_core::reclaim::store_share::{Costs, Distances};
 use folioswap_core::reclaim::workingset::Workingset;
-use folioswap_core::space::Space;
+use folioswap_core::space::{NoMemory, Space};
 use folioswap_group::counters::Figures;
 use folioswap_group::protocol::{Kind, OutOfMemory};
 use folioswap_group::segment::{CLUSTER_BYTES, Faulting, Member, Segment};
@@ -207,6 +207,15 @@ impl Engine {
     /// # Errors
     /// See [`CreateError`].
     pub fn create(group_name: &[u8], agent_path: &[u8]) -> Result<&'static Engine, CreateError> {
+        Self::create_with(group_name, agent_path, Space::create)
+    }
+
+    /// The same with a swap space of the caller's choice.
+    pub(crate) fn create_with(
+        group_name: &[u8],
+        agent_path: &[u8],
+        space: impl FnOnce(&'static Arena) -> Result<Space<'static, Arena>, NoMemory>,
+    ) -> Result<&'static Engine, CreateError> {
         if group_name.len().max(agent_path.len()) > GROUP_NAME_MAX {
             return Err(CreateError::NameTooLong);
         }
@@ -217,7 +226,7 @@ impl Engine {
         let place: NonNull<Engine> = take(size_of::<Engine>())?.cast();
         let handler_stack = arena.own_mapping(STACK_BYTES).ok_or(CreateError::NoMemory)?;
         let evictor_stack = arena.own_mapping(STACK_BYTES).ok_or(CreateError::NoMemory)?;
-        let space = Space::create(arena).map_err(|_| CreateError::NoMemory)?;
+        let space = space(arena).map_err(|_| CreateError::NoMemory)?;
         let engine = place.as_ptr();
         // SAFETY: zeroed exclusive memory; all-zero is valid for every field but the references, the space and the
         // tables' constants, which are written here.

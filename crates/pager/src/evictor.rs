@@ -171,7 +171,8 @@ impl Evictor {
         }
     }
 
-    fn new(engine: &'static Engine) -> Self {
+    /// With nothing done yet.
+    pub(crate) fn new(engine: &'static Engine) -> Self {
         Evictor {
             engine,
             hand: 0,

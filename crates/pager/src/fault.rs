@@ -11,16 +11,14 @@ use crate::reading::Purpose;
 use crate::staging::{FOLIO, FOLIO_PAGES};
 use crate::sys;
 use crate::uffd::Access;
-use crate::whole::{WHOLE_ORDER, Whole};
 use core::sync::atomic::Ordering::Relaxed;
-use folioswap_core::history::Window;
 use folioswap_core::page::{Heat, PageState, PageWord};
-use folioswap_core::page_table::{BLOCK, Block, PAGE};
+use folioswap_core::page_table::{Block, PAGE};
 use folioswap_core::reclaim::store_share::Source;
 use folioswap_core::space::{Movers, ReadError};
 use folioswap_devices::zstd::Decoder;
 use folioswap_devices::{FileError, FileSlot, Page};
-use folioswap_group::counters::{Counter, SizeCounter};
+use folioswap_group::counters::Counter;
 use folioswap_group::protocol::{Kind, Lost, Note};
 use folioswap_slots::SwapEntry;
 use rustix::io::Errno;
@@ -58,6 +56,33 @@ impl Buffers {
 
 /// What a fault takes until the handler has it, and until its thread runs again.
 const ROUND_TRIP_NS: u64 = 10_000;
+
+/// What is to be done after pages of a piece came back, or did not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// The fault is resolved.
+    Done,
+    /// Look at the page's word again: somebody was faster, or an event waited, which is read now.
+    LookAgain,
+    /// The kernel had no memory for so many pages at once: fewer, then.
+    Fewer,
+}
+
+/// What came back of a piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Brought {
+    pub(crate) next: Next,
+    /// Pages that were away, of those that should come.
+    pub(crate) away: usize,
+    /// Those that came.
+    pub(crate) copied: usize,
+    /// Some were read from a device, now or ahead.
+    pub(crate) is_read: bool,
+}
+
+impl Brought {
+    const AGAIN: Brought = Brought { next: Next::LookAgain, away: 0, copied: 0, is_read: false };
+}
 
 /// The pages of a piece that the handler has claimed: where each comes from.
 type Claimed = [Option<PageState>; FOLIO_PAGES];
@@ -120,9 +145,8 @@ impl Handler {
                 _ if fault.access == Access::WriteProtected => self.write_to_protected(block, address),
                 PageState::Leaving(_) | PageState::Stored(_) => {
                     let window = engine.window(block, address);
-                    let resolved = self.swap_in(block, address, fault.access, window, Purpose::Fault);
+                    let resolved = self.swap_in(block, address, fault.access, window);
                     if resolved {
-                        self.swap_in_ahead(address, fault.access, window);
                         self.bring_blocks_ahead(address, fault.access, window);
                     }
                     resolved
@@ -147,34 +171,22 @@ impl Handler {
         }
     }
 
-    /// Brings a page back, with what should come along of `window`. True: resolved.
-    pub(crate) fn swap_in(
+    /// Brings back what `readahead` says of the 64 KiB piece of `address`, of which that page must be one. What came is counted as pages and
+    /// faults, not as folios.
+    pub(crate) fn bring(
         &mut self,
         block: &Block,
         address: usize,
         access: Access,
-        window: Window,
+        readahead: &Readahead,
         purpose: Purpose,
-    ) -> bool {
+    ) -> Brought {
         let engine = self.engine;
-        let whole = match block.word(page_index(address)).state() {
-            PageState::Leaving(entry) => self.return_whole(block, address, entry),
-            _ if purpose == Purpose::Fault
-                && window.order == WHOLE_ORDER
-                && engine.wants_huge_pages(address & !(BLOCK - 1)) =>
-            {
-                self.swap_in_whole(block, address, access, purpose)
-            }
-            _ => Whole::Refused,
-        };
-        if whole != Whole::Refused {
-            return whole == Whole::Done;
-        }
         // Only where the store's share is judged by it.
         let began_ns = engine.distances.are_counted().then(sys::now_ns);
         self.waited_ns = 0;
-        let (index, readahead) = (page_index(address), engine.readahead(block, address, window));
-        let (first, order) = (index & !(FOLIO_PAGES - 1), readahead.order);
+        let (index, order) = (page_index(address), readahead.order);
+        let first = index & !(FOLIO_PAGES - 1);
         let base = address - (index - first) * PAGE;
         let mut claimed: Claimed = [None; FOLIO_PAGES];
         let mut failed: [Option<ReadError>; FOLIO_PAGES] = [None; FOLIO_PAGES];
@@ -188,11 +200,9 @@ impl Handler {
         if claimed[index - first].is_none() {
             // The evictor was faster with this word: look at it again.
             self.unclaim_all(block, first, &claimed);
-            return false;
+            return Brought::AGAIN;
         }
-        // As in the kernel, a folio of an order is asked for where all of it is away (spec §6, the range check): what a window brings
-        // of pieces that are there in part are single pages, and nothing fell back.
-        let asked_for = claimed.iter().flatten().count() >= 1 << order;
+        let away = claimed.iter().flatten().count();
         let mut page = 0;
         while page < FOLIO_PAGES {
             let Some(from) = claimed[page] else {
@@ -231,7 +241,9 @@ impl Handler {
             {
                 if first + page == index {
                     self.unclaim_all(block, first, &claimed);
-                    return self.poison(block, address, from, why);
+                    let next =
+                        if self.poison(block, address, from, why) { Next::Done } else { Next::LookAgain };
+                    return Brought { next, ..Brought::AGAIN };
                 }
                 unclaim(block, first + page);
             }
@@ -244,10 +256,10 @@ impl Handler {
             PageState::Stored(entry) => Some(entry),
             _ => None,
         });
-        let outcome = self.copy_back(block, base, first, &readahead, keep, &mut claimed);
+        let (next, copied) = self.copy_back(block, base, first, readahead, keep, &mut claimed);
         self.unclaim_all(block, first, &claimed);
         engine.note_refaults(core::mem::take(&mut self.refaults));
-        let (resolved, copied) = outcome;
+        let is_read = from_store > 0 || read_ahead != 0;
         if copied > 0 {
             let (figures, pages) = (engine.figures(), copied as u64);
             engine.member().charge_bytes.fetch_add(pages * PAGE as u64, Relaxed);
@@ -255,19 +267,13 @@ impl Handler {
             // What was read ahead is counted as read already, and nothing was read for it now.
             let faults = if from_store > 0 { Counter::MajorFaults } else { Counter::MinorFaults };
             figures.add(faults, u64::from(purpose == Purpose::Fault));
-            if from_store > 0 || read_ahead != 0 {
-                engine.around.came_back(address / FOLIO, index - first, readahead.pages);
+            if is_read {
+                if purpose == Purpose::Fault || order > 0 {
+                    // A page that a stride gets ahead was not touched: it says nothing about its neighbours.
+                    engine.around.came_back(address / FOLIO, index - first, readahead.pages);
+                }
                 figures.add(Counter::PagesIn, from_store);
                 figures.add(Counter::FilePagesIn, from_file);
-                let whole = copied >= 1 << order;
-                figures.add_size(
-                    SizeCounter::SwapIn,
-                    if whole { order as usize } else { 0 },
-                    if whole { 1 } else { pages },
-                );
-                if asked_for && !whole {
-                    figures.add_size(SizeCounter::SwapInFallback, order as usize, 1);
-                }
             }
             figures.add(Counter::SwapCacheHits, from_cache);
             engine.note_activated(from_cache);
@@ -275,7 +281,6 @@ impl Handler {
                 let source = if from_file > 0 || read_ahead != 0 { Source::Below } else { Source::Store };
                 engine.costs.add(source, sys::now_ns() - began_ns + self.waited_ns + ROUND_TRIP_NS, pages);
             }
-            readahead.remember(block);
             if let Some(slot) = slot {
                 let found = match read_ahead >> (index - first) & 1 {
                     0 if order == 0 => Found::Away,
@@ -285,7 +290,7 @@ impl Handler {
                 self.reads.read_around(engine, block, address, slot, found);
             }
         }
-        resolved
+        Brought { next, away, copied, is_read }
     }
 
     /// Reads the stored page `page` of the window into its buffer, and with it those that follow it on the file device.
@@ -351,8 +356,8 @@ impl Handler {
         *self.buffers.page(page) = unsafe { *(staged as *const Page) };
     }
 
-    /// Copies the claimed pages into the program, run by run; those in `keep` keep their stored copy. Says whether the fault
-    /// is resolved, and how many pages are back; the claims of those are gone from the list.
+    /// Copies the claimed pages into the program, run by run; those in `keep` keep their stored copy. Says what is to be done next,
+    /// and how many pages are back; the claims of those are gone from the list.
     fn copy_back(
         &mut self,
         block: &Block,
@@ -361,7 +366,7 @@ impl Handler {
         readahead: &Readahead,
         keep: Pages,
         claimed: &mut Claimed,
-    ) -> (bool, usize) {
+    ) -> (Next, usize) {
         let engine = self.engine;
         let (mut page, mut copied) = (0, 0);
         let (mut run_most, mut freeing) = (FOLIO_PAGES, Freeing::new(engine));
@@ -411,12 +416,15 @@ impl Handler {
                     engine.userfault().wake(base + page * PAGE, PAGE);
                     page += 1;
                 }
-                Some(Errno::AGAIN | Errno::NOMEM) => {
+                Some(why @ (Errno::AGAIN | Errno::NOMEM)) => {
                     self.unclaim_all(block, first, claimed);
                     claimed.fill(None);
+                    if why == Errno::NOMEM {
+                        return (Next::Fewer, copied);
+                    }
                     rustix::thread::sched_yield();
                     self.read_messages();
-                    return (false, copied);
+                    return (Next::LookAgain, copied);
                 }
                 // The run reaches past the end of a mapping: page by page then.
                 Some(_) if run - done > 1 => run_most = 1,
@@ -430,7 +438,7 @@ impl Handler {
                 }
             }
         }
-        (true, copied)
+        (Next::Done, copied)
     }
 
     /// The page is in the program: its entry is given up. One that was still in staging is the evictor's to free.

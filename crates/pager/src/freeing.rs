@@ -15,6 +15,12 @@ pub(crate) struct Freeing<'e> {
     slots: u32,
 }
 
+#[cfg(test)]
+std::thread_local! {
+    /// How often this thread has freed entries here, and how many.
+    pub(crate) static FREED: core::cell::Cell<(u32, u32)> = const { core::cell::Cell::new((0, 0)) };
+}
+
 impl<'e> Freeing<'e> {
     pub(crate) fn new(engine: &'e Engine) -> Self {
         Freeing { engine, first: None, slots: 0 }
@@ -32,6 +38,8 @@ impl<'e> Freeing<'e> {
 
     fn flush(&mut self) {
         if let Some(first) = self.first.take() {
+            #[cfg(test)]
+            FREED.set((FREED.get().0 + 1, FREED.get().1 + self.slots));
             self.engine.space.put(first, core::mem::take(&mut self.slots));
         }
     }
@@ -66,5 +74,27 @@ mod tests {
             assert_eq!(engine.space.slots().stats().inuse, 0, "{order:?}");
             assert_eq!(engine.space.mm_stat().same_pages, 0);
         }
+    }
+
+    /// Nothing is freed before the run ends, or is as long as may be; then all of it at once.
+    #[test]
+    fn entries_in_a_row_are_freed_together() {
+        let engine = test_memory::engine();
+        let entries: Vec<_> = (0..200)
+            .map(|page| test_memory::store_page(engine, PROGRAM + page * PAGE, &[page as u8 + 1; PAGE]))
+            .collect();
+        let in_use = || engine.space.slots().stats().inuse;
+        let before = FREED.get();
+        let mut freeing = Freeing::new(engine);
+        for (put, &entry) in entries.iter().enumerate() {
+            let together = TOGETHER as usize;
+            // The one that begins the next run ends the last one.
+            freeing.put(entry);
+            assert_eq!(in_use(), (200 - put / together * together) as u64, "{put}");
+        }
+        drop(freeing);
+        assert_eq!(in_use(), 0);
+        let (locks, slots) = (FREED.get().0 - before.0, FREED.get().1 - before.1);
+        assert_eq!((locks, slots), (200u32.div_ceil(TOGETHER), 200));
     }
 }

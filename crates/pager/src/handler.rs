@@ -15,6 +15,7 @@ use crate::reads::Reads;
 use crate::sys;
 use crate::thread::{self, Descriptors};
 use crate::uffd::{Access, Event, Message, Userfault};
+use core::ops::Range;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use folioswap_core::reclaim::watermarks::Watermarks;
 use folioswap_core::reclaim::workingset::Refaults;
@@ -79,6 +80,8 @@ pub(crate) struct Handler {
     pub(crate) waited_ns: u64,
     /// Of the swap-in that is under way.
     pub(crate) refaults: Refaults,
+    /// The 2 MiB for which there was no huge page ahead of a walk, last of all; 0: none.
+    pub(crate) missed_ahead: usize,
     pub(crate) placement: HandlerPlacement,
     queue: [Fault; QUEUE],
     first: usize,
@@ -253,6 +256,7 @@ impl Handler {
             round_began_ns: 0,
             waited_ns: 0,
             refaults: Refaults::default(),
+            missed_ahead: 0,
             placement: HandlerPlacement::new(),
             queue: [NO_FAULT; QUEUE],
             first: 0,
@@ -388,7 +392,15 @@ impl Handler {
         self.queued > 0 || self.engine.fork.is_preparing() || !self.engine.fork.window_is_shut()
     }
 
-    fn queue_fault(&mut self, fault: Fault) {
+    /// Does anybody wait but for pages in this range?
+    pub(crate) fn others_wait(&self, but_for: &Range<usize>) -> bool {
+        let mut waiting = (0..self.queued).map(|place| self.queue[(self.first + place) % QUEUE]);
+        self.engine.fork.is_preparing()
+            || !self.engine.fork.window_is_shut()
+            || waiting.any(|fault| !but_for.contains(&fault.address))
+    }
+
+    pub(crate) fn queue_fault(&mut self, fault: Fault) {
         let mut waiting = (0..self.queued).map(|place| self.queue[(self.first + place) % QUEUE]);
         // A thread that took a signal faults again: once is enough.
         if waiting.any(|other| (other.address, other.thread) == (fault.address, fault.thread)) {

@@ -3,11 +3,15 @@
 
 use crate::engine::Engine;
 use crate::requests::Request;
+use crate::row::{LONG_PIECES, Rows};
+use crate::staging::FOLIO_PAGES;
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_core::page_table::{BLOCK, PAGE};
 pub use folioswap_group::folio_orders::Advised;
 use folioswap_group::folio_orders::FolioOrders;
 
+/// Order of a folio that fills a long row.
+const LONG_ORDER: u8 = (LONG_PIECES * FOLIO_PAGES).ilog2() as u8;
 /// Huge pages are made where the limit is at least so many times as large.
 const LIMIT_OF_WHOLE: u64 = 64;
 
@@ -60,6 +64,16 @@ impl Engine {
     pub(crate) fn largest_order(&self, address: usize, at_most: u8) -> u8 {
         let (orders, advised) = self.folio_orders(address);
         orders.largest_allowed(at_most, advised)
+    }
+
+    /// How long rows of what is taken out at `address` become. Long ones only where 1 MiB may leave as a whole and 512 KiB may not: batches of the
+    /// evictor become longer with them, for which faults at the limit wait. And where 1 MiB is a small part of the limit, or nothing smaller
+    /// may leave as a whole.
+    pub(crate) fn rows_at(&self, address: usize) -> Rows {
+        let (orders, advised) = self.folio_orders(address);
+        let is_wanted = orders.allows(LONG_ORDER, advised) && !orders.allows(LONG_ORDER - 1, advised);
+        let is_only_one = || orders.largest_allowed(LONG_ORDER - 1, advised) == 0;
+        if is_wanted && (self.has_room_for_whole() || is_only_one()) { Rows::Long } else { Rows::Joined }
     }
 
     /// Is the group's limit so large that a huge page more or less does not matter?

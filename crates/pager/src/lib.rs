@@ -56,6 +56,7 @@ mod shared;
 mod signals;
 pub mod staging;
 mod store_share;
+mod swap_in;
 mod swap_out;
 pub mod sys;
 #[cfg(test)]

@@ -152,7 +152,7 @@ mod tests {
     use super::*;
     use crate::candidates::Candidates;
     use crate::isolate::page_index;
-    use crate::row::{JOINED_PIECES, Row};
+    use crate::row::{JOINED_PIECES, Row, Rows};
     use crate::staging::FOLIO;
     use crate::test_memory::{fill, map, moving_engine, word_at};
     use core::sync::atomic::AtomicBool;
@@ -181,7 +181,7 @@ mod tests {
         engine.register_pieces(start, start + JOINED_PIECES * FOLIO);
         let mut row = Row::of(start, Candidates::ALL_DIRTY);
         for piece in (start..).step_by(FOLIO).take(JOINED_PIECES).skip(1) {
-            assert!(row.append(piece, Candidates::ALL_DIRTY));
+            assert!(row.append(piece, Candidates::ALL_DIRTY, Rows::Joined));
         }
         for (piece, _) in row.pieces() {
             engine.table.block_or_insert(piece, engine.arena).unwrap();

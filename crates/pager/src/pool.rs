@@ -66,6 +66,15 @@ pub(crate) enum For {
     SwapIn,
 }
 
+/// Why there is no huge page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoWhole {
+    /// The group is charged so much that one more would be too many.
+    NotCharged,
+    /// The system has none, or all slots of the pool are in use.
+    NoMemory,
+}
+
 /// What the evictor has done for the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Prepared {
@@ -102,6 +111,12 @@ impl Pool {
         (self.all().iter().filter(holds).count() * BLOCK) as u64
     }
 
+    /// As after the system had none.
+    #[cfg(test)]
+    pub(crate) fn pretend_barren(&self) {
+        self.barren.store(BARREN_LOOKS, Relaxed);
+    }
+
     /// In a child: nothing is there.
     pub(crate) fn forget(&self) {
         self.states.iter().for_each(|state| state.store(EMPTY, Relaxed));
@@ -129,8 +144,11 @@ impl Engine {
         }
     }
 
-    /// A huge page for the program; `None`: there is none now. Handler.
-    pub(crate) fn take_whole(&self, purpose: For) -> Option<Taken> {
+    /// A huge page for the program. Handler.
+    ///
+    /// # Errors
+    /// [`NoWhole`]: there is none now.
+    pub(crate) fn take_whole(&self, purpose: For) -> Result<Taken, NoWhole> {
         let pool = &self.pool;
         pool.wanted.store(IDLE_LOOKS, Relaxed);
         let kept = match purpose {
@@ -139,35 +157,38 @@ impl Engine {
             }
             For::SwapIn => pool.change(USED, BUSY).or_else(|| pool.change(CLEARED, BUSY)),
         };
-        kept.or_else(|| self.whole_from_system(self.headroom()))
+        kept.map_or_else(|| self.whole_from_system(self.headroom()), Ok)
     }
 
     /// Bytes that the group may take before it is beyond its limit by more than a huge page: a fraction of what that may be exceeded by.
-    fn headroom(&self) -> u64 {
+    pub(crate) fn headroom(&self) -> u64 {
         let bound = self.bound();
         (bound.limit + BLOCK as u64).saturating_sub(bound.charge)
     }
 
     /// A huge page of zeroes from the system, where that has one and there is room for it.
-    fn whole_from_system(&self, room: u64) -> Option<Taken> {
+    fn whole_from_system(&self, room: u64) -> Result<Taken, NoWhole> {
         let pool = &self.pool;
-        if room < BLOCK as u64 || pool.barren.load(Relaxed) > 0 {
-            return None;
+        if room < BLOCK as u64 {
+            return Err(NoWhole::NotCharged);
+        }
+        if pool.barren.load(Relaxed) > 0 {
+            return Err(NoWhole::NoMemory);
         }
         // Where single pages were moved away an empty page table is left, under which there is no huge page: giving all of it up frees it.
         for _ in 0..2 {
-            let empty = pool.change(EMPTY, BUSY)?;
+            let empty = pool.change(EMPTY, BUSY).ok_or(NoWhole::NoMemory)?;
             // SAFETY: a slot of ours, which holds nothing.
             let made = unsafe { madvise(empty.address as *mut _, BLOCK, Advice::LinuxPopulateWrite) };
             if made.is_ok() && pagemap::is_huge(self.descriptors.pagemap.load(Relaxed), empty.address) {
                 self.member().charge_bytes.fetch_add(BLOCK as u64, Relaxed);
-                return Some(empty);
+                return Ok(empty);
             }
             // Single pages are no use here.
             self.give_up_whole(empty);
         }
         pool.barren.store(BARREN_LOOKS, Relaxed);
-        None
+        Err(NoWhole::NoMemory)
     }
 
     /// It has been moved to the program.
@@ -230,7 +251,7 @@ impl Engine {
         if let Some(used) = pool.change(USED, BUSY) {
             clear(used);
             pool.leave(used, CLEARED);
-        } else if let Some(fresh) = self.whole_from_system(room) {
+        } else if let Ok(fresh) = self.whole_from_system(room) {
             pool.leave(fresh, CLEARED);
             return Prepared::FromSystem;
         }
@@ -280,11 +301,11 @@ mod tests {
         // The group is far beyond it: nobody takes more from the system by himself.
         engine.segment().header.device_bytes.store(LIMIT + BLOCK as u64, Relaxed);
         engine.prepare_whole(LIMIT);
-        assert_eq!(engine.take_whole(For::FirstTouch), None, "nobody had asked");
+        assert_eq!(engine.take_whole(For::FirstTouch), Err(NoWhole::NotCharged), "nobody had asked");
         engine.prepare_whole(BLOCK as u64 - 1);
-        assert_eq!(engine.take_whole(For::FirstTouch), None, "there was no room");
+        assert_eq!(engine.take_whole(For::FirstTouch), Err(NoWhole::NotCharged), "there was no room");
         engine.prepare_whole(BLOCK as u64);
-        let Some(first) = engine.take_whole(For::FirstTouch) else {
+        let Ok(first) = engine.take_whole(For::FirstTouch) else {
             skip_without_huge_page();
             return;
         };
@@ -299,7 +320,7 @@ mod tests {
         assert!(holds(third.address, 0));
         engine.put_whole_back(third);
         (0..=IDLE_LOOKS).for_each(|_| engine.look_at_pool());
-        assert_eq!(engine.take_whole(For::SwapIn), None, "it was given to the system");
+        assert_eq!(engine.take_whole(For::SwapIn), Err(NoWhole::NotCharged), "it was given to the system");
     }
 
     #[test]
@@ -316,7 +337,7 @@ mod tests {
             (staged as *mut u8).write_bytes(5, BLOCK);
         }
         assert!(!engine.keep_whole(staged), "nobody has asked");
-        assert_eq!(engine.take_whole(For::SwapIn), None);
+        assert_eq!(engine.take_whole(For::SwapIn), Err(NoWhole::NotCharged));
         assert!(engine.keep_whole(staged));
         let pagemap = engine.descriptors.pagemap.load(Relaxed);
         assert!(pagemap::is_empty(pagemap, staged, staged + BLOCK));

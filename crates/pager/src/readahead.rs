@@ -7,16 +7,22 @@
 //!   the folio, as one accessed page does in the kernel.
 
 use crate::engine::Engine;
+use crate::huge_advice::Advised;
 use crate::isolate::{Pages, page_index};
 use crate::staging::{FOLIO, FOLIO_PAGES};
 use core::ops::Range;
-use folioswap_core::history::{WINDOW_ORDER_MAX, Window};
+use core::sync::atomic::Ordering::Relaxed;
+use folioswap_core::history::{Stride, WINDOW_ORDER_MAX, Window};
 use folioswap_core::page::{Heat, PageState, PageWord};
-use folioswap_core::page_table::{BLOCK_PAGES, Block, PAGE};
+use folioswap_core::page_table::{BLOCK, BLOCK_PAGES, Block, PAGE};
+use folioswap_group::folio_orders::FolioOrders;
 
 /// Order of a piece: what is served at a time.
-const PIECE_ORDER: u8 = FOLIO_PAGES.ilog2() as u8;
+pub(crate) const PIECE_ORDER: u8 = FOLIO_PAGES.ilog2() as u8;
 const _: () = assert!(WINDOW_ORDER_MAX as usize == BLOCK_PAGES.ilog2() as usize);
+
+/// What part of the limit a large window may be, where no smaller one is allowed.
+const LIMIT_OF_WINDOW: u64 = 64;
 
 /// What a fault on a page that is away should bring back of its 64 KiB piece.
 #[derive(Clone, Debug)]
@@ -25,8 +31,8 @@ pub(crate) struct Readahead {
     pub(crate) pages: Pages,
     /// The order of what is read from a device.
     pub(crate) order: u8,
-    /// The order of the window that the region's history advises, of which this is the piece with the page.
-    pub(crate) walked: u8,
+    /// For the history: the order that it advised.
+    walked: u8,
     /// For the history: the pages of the block that are its window.
     window: Range<usize>,
     reason: Reason,
@@ -44,6 +50,33 @@ enum Reason {
 }
 
 impl Readahead {
+    /// All of piece number `piece` of a block, by which a walk goes on.
+    pub(crate) fn of_walk(piece: usize) -> Self {
+        let window = piece * FOLIO_PAGES..(piece + 1) * FOLIO_PAGES;
+        Readahead {
+            pages: Pages::MAX,
+            order: PIECE_ORDER,
+            walked: PIECE_ORDER,
+            window,
+            reason: Reason::InOrder,
+        }
+    }
+
+    /// Page `index` of a block, which a stride comes to.
+    pub(crate) fn of_stride(index: usize) -> Self {
+        let pages = 1 << (index % FOLIO_PAGES);
+        Readahead { pages, order: 0, walked: 0, window: index..index + 1, reason: Reason::InOrder }
+    }
+
+    /// What of it lies in the folio of this smaller order that contains page `index` of the block.
+    pub(crate) fn smaller(&self, index: usize, order: u8) -> Self {
+        let first = index & !((1 << order) - 1);
+        let window = first..first + (1 << order);
+        let piece = index & !(FOLIO_PAGES - 1);
+        let pages = self.pages & pages_that(piece, |page| window.contains(&page));
+        Readahead { pages, order, walked: self.walked.min(order), window, reason: self.reason }
+    }
+
     /// It was done.
     pub(crate) fn remember(&self, block: &Block) {
         let order = if self.reason == Reason::InOrder { self.walked } else { 0 };
@@ -66,23 +99,39 @@ impl Engine {
         let beside = |address| self.table.block(address).map(|block| &block.history);
         let before = || beside(address.wrapping_sub(PAGE));
         let window = block.history.window(page_index(address), before, || beside(address + PAGE));
-        let at_most = if self.has_room_for_whole() { WINDOW_ORDER_MAX } else { PIECE_ORDER };
         let (orders, advised) = self.folio_orders(address);
+        let at_most = self.largest_window(orders, advised);
         // A window that grows in steps which are not allowed would never come to the one that is.
         Window { order: orders.nearest_allowed(window.order, at_most, advised), ..window }
     }
 
-    /// What a fault on the page at `address`, which is away, should bring back, where the history advises `advised`. Handler only.
+    /// The stride that a fault out of order at `address`, in `block`, continues.
+    pub(crate) fn stride(&self, block: &Block, address: usize) -> Option<Stride> {
+        let start = address & !(BLOCK - 1);
+        let beside = |address| self.table.block(address).map(|block| &block.history);
+        let before = || beside(start.wrapping_sub(PAGE));
+        block.history.stride(page_index(address), before, || beside(start + BLOCK))
+    }
+
+    /// The largest window: 2 MiB, or 64 KiB where the limit is small. Where no size up to that is allowed, as much as a 64th of the limit.
+    fn largest_window(&self, orders: FolioOrders, advised: Advised) -> u8 {
+        if self.has_room_for_whole() {
+            return WINDOW_ORDER_MAX;
+        }
+        if orders.largest_allowed(PIECE_ORDER, advised) > 0 {
+            return PIECE_ORDER;
+        }
+        let pages = self.segment().header.limit_bytes.load(Relaxed) / LIMIT_OF_WINDOW / PAGE as u64;
+        pages.checked_ilog2().map_or(0, |order| (order as u8).min(WINDOW_ORDER_MAX))
+    }
+
+    /// What a fault on the page at `address`, which is away, should bring back of its piece, where the history advises `advised`. Handler only.
     pub(crate) fn readahead(&self, block: &Block, address: usize, advised: Window) -> Readahead {
         let index = page_index(address);
         let mut order = self.largest_order(address, advised.order.min(PIECE_ORDER));
         let first = index & !(FOLIO_PAGES - 1);
-        let in_store = |page| match block.word(page).state() {
-            // A hint: the page is not claimed, and its entry may be given up just now.
-            PageState::Stored(entry) => self.space.file_slot(entry).is_none(),
-            _ => false,
-        };
-        let mut reason = if order > 0 { Reason::InOrder } else { Reason::Touched };
+        let in_store = |page| self.is_in_store(block, page);
+        let mut reason = if advised.order > 0 { Reason::InOrder } else { Reason::Touched };
         let mut pages: Pages = 1 << (index - first);
         if reason == Reason::Touched && in_store(index) {
             let neighbours = pages_that(first, |page| page != index && in_store(page));

@@ -13,8 +13,21 @@ use folioswap_core::page_table::BLOCK;
 
 /// Most pieces of a row: 2 MiB, one of the kernel's huge pages.
 pub(crate) const ROW_PIECES: usize = BLOCK / FOLIO;
-/// Most pieces of a row of single pages: 512 KiB. Longer ones would gain little, and the move lock is held meanwhile.
+/// Most pieces of a row of single pages: 512 KiB. Longer ones would gain little for the move, and its lock is held meanwhile.
 pub(crate) const JOINED_PIECES: usize = 8;
+/// The same where folios of 1 MiB may leave: such rows end where 1 MiB does, or hardly any would lie in one.
+pub(crate) const LONG_PIECES: usize = 16;
+/// Pages of them.
+pub(crate) const LONG_PAGES: u64 = (LONG_PIECES * FOLIO_PAGES) as u64;
+
+/// How long rows of single pages become.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rows {
+    /// [`JOINED_PIECES`], wherever they begin.
+    Joined,
+    /// [`LONG_PIECES`], to the next multiple of their length.
+    Long,
+}
 
 /// Consecutive pieces, and which of their pages may be taken.
 #[derive(Clone, Copy, Debug, Default)]
@@ -46,10 +59,21 @@ impl Row {
         self.pieces == ROW_PIECES
     }
 
+    /// May it become longer?
+    pub(crate) fn is_open(&self, rows: Rows) -> bool {
+        match rows {
+            Rows::Joined => (1..JOINED_PIECES).contains(&self.pieces),
+            Rows::Long => {
+                let end = self.start / FOLIO + self.pieces;
+                self.pieces > 0 && !end.is_multiple_of(LONG_PIECES)
+            }
+        }
+    }
+
     /// Adds the piece, if one move can take pages of it together with some of the last piece. False: it begins a row of its own.
-    pub(crate) fn append(&mut self, piece: usize, wanted: Candidates) -> bool {
+    pub(crate) fn append(&mut self, piece: usize, wanted: Candidates, rows: Rows) -> bool {
         const LAST: Pages = 1 << (FOLIO_PAGES - 1);
-        let goes_on = (1..JOINED_PIECES).contains(&self.pieces)
+        let goes_on = self.is_open(rows)
             && piece == self.start + self.pieces * FOLIO
             && self.wanted[self.pieces - 1].all() & LAST != 0
             && wanted.all() & 1 != 0;
@@ -118,25 +142,38 @@ mod tests {
             (first + 2 * FOLIO, wanted(1, 0), false),
             (first, wanted(1, 0), false),
         ] {
-            assert_eq!(row().append(piece, next), goes_on, "{piece:x} {next:?}");
+            for rows in [Rows::Joined, Rows::Long] {
+                assert_eq!(row().append(piece, next, rows), goes_on, "{piece:x} {next:?}");
+            }
         }
-        assert!(!Row::of(first, wanted(0x7fff, 0)).append(first + FOLIO, wanted(1, 0)));
-        assert!(!Row::default().append(0, wanted(1, 0)), "an empty one has no end");
+        assert!(!Row::of(first, wanted(0x7fff, 0)).append(first + FOLIO, wanted(1, 0), Rows::Joined));
+        assert!(!Row::default().append(0, wanted(1, 0), Rows::Joined), "an empty one has no end");
+        assert!(!Row::default().append(0, wanted(1, 0), Rows::Long), "an empty one has no end");
     }
 
     #[test]
     fn a_row_has_an_end_and_is_taken_from_the_front() {
         let mut row = Row::of(FOLIO, wanted(Pages::MAX, 0));
         for piece in 2..=JOINED_PIECES {
-            assert!(row.append(piece * FOLIO, wanted(Pages::MAX, 0)));
+            assert!(row.append(piece * FOLIO, wanted(Pages::MAX, 0), Rows::Joined));
         }
-        assert!(!row.append((JOINED_PIECES + 1) * FOLIO, wanted(Pages::MAX, 0)));
+        assert!(!row.append((JOINED_PIECES + 1) * FOLIO, wanted(Pages::MAX, 0), Rows::Joined));
         assert_eq!(row.pages(), (JOINED_PIECES * FOLIO_PAGES) as u64);
         let addresses = |row: Row| row.pieces().map(|(piece, _)| piece / FOLIO).collect::<Vec<_>>();
         assert_eq!(row.take(3).map(addresses), Some(std::vec![1, 2, 3]));
         assert_eq!(row.take(0).map(addresses), Some(std::vec![4]));
         assert_eq!(row.take(JOINED_PIECES).map(addresses), Some((5..=JOINED_PIECES).collect()));
         assert!(row.take(4).is_none());
+    }
+
+    #[test]
+    fn a_long_row_ends_where_its_folio_would() {
+        for (first, pieces) in [(0, 16), (1, 15), (15, 1), (16, 16), (40, 8)] {
+            let mut row = Row::of(first * FOLIO, wanted(Pages::MAX, 0));
+            let further = (first + 1..)
+                .take_while(|piece| row.append(piece * FOLIO, wanted(Pages::MAX, 0), Rows::Long));
+            assert_eq!(1 + further.count(), pieces, "{first}");
+        }
     }
 
     /// Two full rows of memory, each page with contents of its own, registered.

@@ -1,20 +1,20 @@
 //! Slots for what leaves: a run for each whole folio, of every order (spec §3.5, §3.6).
 //!
 //! A folio is here what of a row is aligned to its own length and leaves as a whole; the largest come first. Where a device has no run
-//! for one, it is split: into pieces of 64 KiB, and such a piece, or a smaller folio, into single pages. Each time that is counted as a fallback
-//! of that size.
+//! for one, it is split into folios of the next smaller size that is allowed, down to single pages. Each size that was asked for in vain is
+//! counted once for it, as a fallback of that size.
 
 use crate::engine::Engine;
 use crate::folio::StagedFolio;
-use crate::isolate::{Isolation, Part, Refused, page_index};
+use crate::isolate::{Isolation, Pages, Part, Refused, page_index};
 use crate::row::ROW_PIECES;
 use crate::staging::FOLIO_PAGES;
 use folioswap_core::page_table::PAGE;
 use folioswap_group::counters::SizeCounter;
-use folioswap_slots::{AllocError, Order};
+use folioswap_slots::{AllocError, Order, SlotWord};
 
 /// Order of a piece.
-const PIECE_ORDER: usize = FOLIO_PAGES.ilog2() as usize;
+const PIECE_ORDER: u32 = FOLIO_PAGES.ilog2();
 
 impl Engine {
     /// Slots for the pages of a row that are to be written. Where there are none (left), the pieces from there on say so, and hold none: of
@@ -26,7 +26,7 @@ impl Engine {
             if page >= split_until {
                 order_most = Order::MAX.index();
             }
-            let Some(natural) = folio_at(parts, page, order_most) else {
+            let Some(natural) = folio_at(parts, page, order_most.min(self.order_advised(parts, page))) else {
                 page += 1;
                 continue;
             };
@@ -34,10 +34,10 @@ impl Engine {
             let order = Order::new(u32::from(order)).unwrap_or(Order::ZERO);
             match self.allocate_folio(parts, page, order) {
                 Ok(()) => page += order.slots() as usize,
-                Err(AllocError::SplitAndRetry) => {
+                Err(AllocError::SplitAndRetry) if order != Order::ZERO => {
                     self.figures().add_size(SizeCounter::SwapOutFallback, order.index(), 1);
-                    split_until = page + order.slots() as usize;
-                    order_most = if order.index() > PIECE_ORDER { PIECE_ORDER } else { 0 };
+                    split_until = split_until.max(page + order.slots() as usize);
+                    order_most = order.index() - 1;
                 }
                 Err(_) => {
                     let first = page / FOLIO_PAGES;
@@ -57,6 +57,15 @@ impl Engine {
         }
     }
 
+    /// The largest order in which the region's history advises to take this page of a row out: what was touched at random of late leaves in
+    /// single pages. What is one of the kernel's huge pages came as one, and leaves as one.
+    fn order_advised(&self, parts: &[Part], page: usize) -> usize {
+        let is_whole = parts.len() == ROW_PIECES;
+        let block = self.table.block(parts[page / FOLIO_PAGES].piece);
+        let is_at_random = !is_whole && block.is_some_and(|block| block.history.is_at_random());
+        if is_at_random { 0 } else { Order::MAX.index() }
+    }
+
     /// One run of slots for the folio of this order that begins at `page` of the row.
     fn allocate_folio(&self, parts: &mut [Part], page: usize, order: Order) -> Result<(), AllocError> {
         self.space.reserve_frames().map_err(|_| AllocError::NoFrame)?;
@@ -69,6 +78,30 @@ impl Engine {
             part.orders[at] = order.index() as u8;
         }
         Ok(())
+    }
+
+    /// What of the oldest place in staging has yet to be written: how many pages, and the order (64 KiB at most, which is what is written at
+    /// a time) of the largest folio of which that is all. Evictor only; takes the write-back lock.
+    pub(crate) fn to_write(&self) -> (u32, Order) {
+        let _takers_wait = self.write_back_lock.lock();
+        // SAFETY: the ring is used by the evictor, which we are, with the lock held.
+        let staging = unsafe { &*self.staging.get() };
+        let Some(place) = staging.oldest() else { return (0, Order::ZERO) };
+        let folio = staging.folio(place);
+        let is_left =
+            |page: &usize| folio.entries[*page].is_some() && !self.is_stored(place, folio.clean, *page);
+        let left = (0..FOLIO_PAGES).filter(is_left).fold(0, |pages: Pages, page| pages | 1 << page);
+        let order_of = |page: usize| {
+            let of = folio.entries[page].and_then(|entry| match self.space.slots().word(entry) {
+                SlotWord::Cached { folio, .. } => Some(StagedFolio::of(folio).order),
+                _ => None,
+            })?;
+            let order = of.min(Order::new(PIECE_ORDER)?);
+            let pages = (page..page + order.slots() as usize).fold(0, |pages: Pages, page| pages | 1 << page);
+            (page.is_multiple_of(order.slots() as usize) && left & pages == pages).then_some(order)
+        };
+        let largest = (0..FOLIO_PAGES).filter_map(order_of).max();
+        (left.count_ones(), largest.unwrap_or(Order::ZERO))
     }
 
     /// Slots of what has not moved are given up, and what has is counted: as a folio where all of it moved.
@@ -193,6 +226,89 @@ mod tests {
         assert_eq!(engine.figures().size(SizeCounter::SwapOut, 0), 511, "it was split");
         assert_eq!(parts[31].entries[15], None);
         assert_eq!(engine.space.slots().stats().inuse, 511);
+    }
+
+    /// Takes every slot in folios of this order, and gives every other one up: there is room for as large ones, and for smaller ones, alone.
+    fn fragment(engine: &Engine, order: u32) {
+        let order = Order::new(order).unwrap();
+        let mut taken = Vec::new();
+        loop {
+            engine.space.reserve_frames().unwrap();
+            match engine.space.allocate(order, StagedFolio { place: 0, order }.id()) {
+                Ok(entry) => taken.push(entry),
+                Err(_) => break,
+            }
+        }
+        for first in taken.into_iter().step_by(2) {
+            (0..order.slots().into()).for_each(|slot| engine.space.abandon(first.checked_add(slot).unwrap()));
+        }
+    }
+
+    fn fallbacks(engine: &Engine) -> [u64; 10] {
+        core::array::from_fn(|order| engine.figures().size(SizeCounter::SwapOutFallback, order))
+    }
+
+    #[test]
+    fn where_there_is_no_run_a_folio_is_split_step_by_step_and_each_size_counts() {
+        for largest in [0, 2, 5, 8] {
+            let engine = test_memory::engine_with_slots(6 * 512);
+            fragment(engine, largest);
+            let mut parts = parts(0, &[u16::MAX; 32]);
+            let mut done = [Isolation::default(); ROW_PIECES];
+            engine.allocate_entries(&mut parts, &mut done);
+            assert!(done.iter().all(|isolation| isolation.refused.is_none()), "{largest}");
+            assert!(parts.iter().all(|part| part.orders == [largest as u8; FOLIO_PAGES]), "{largest}");
+            assert!(parts.iter().all(|part| part.entries.iter().all(Option::is_some)), "{largest}");
+            let expected = core::array::from_fn(|order| u64::from(order > largest as usize));
+            assert_eq!(fallbacks(engine), expected, "{largest}: once for each size");
+            done.iter_mut().for_each(|isolation| isolation.moved = u16::MAX);
+            engine.account_for(&mut parts, &done);
+            assert_eq!(engine.figures().size(SizeCounter::SwapOut, largest as usize), 512 >> largest);
+        }
+    }
+
+    #[test]
+    fn a_size_that_is_not_allowed_is_not_asked_for() {
+        let engine = test_memory::engine_with_slots(6 * 512);
+        let allowed =
+            folioswap_group::folio_orders::FolioOrders { always: 1 << 8 | 1 << 6 | 1 << 2, madvise: 0 };
+        engine.segment().set_folio_orders(allowed);
+        fragment(engine, 2);
+        let mut parts = parts(0, &[u16::MAX; 16]);
+        let mut done = [Isolation::default(); ROW_PIECES];
+        engine.allocate_entries(&mut parts, &mut done);
+        assert_eq!(fallbacks(engine), [0, 0, 0, 0, 0, 0, 1, 0, 1, 0]);
+        assert!(parts.iter().all(|part| part.orders == [2; FOLIO_PAGES]));
+    }
+
+    #[test]
+    fn what_was_touched_at_random_leaves_in_single_pages_and_what_was_walked_through_in_large_folios() {
+        let engine = test_memory::engine();
+        let out = |wanted: &[u16]| {
+            let mut parts = parts(0, wanted);
+            let mut done = [Isolation::default(); ROW_PIECES];
+            engine.allocate_entries(&mut parts, &mut done);
+            parts
+                .iter()
+                .flat_map(|part| part.entries)
+                .flatten()
+                .for_each(|entry| engine.space.abandon(entry));
+            let mut orders: Vec<_> = parts.iter().flat_map(|part| part.orders).collect();
+            orders.dedup();
+            orders
+        };
+        let block = engine.table.block_or_insert(parts(0, &[1])[0].piece, engine.arena).unwrap();
+        assert_eq!(out(&[u16::MAX; 16]), [8], "nothing is known of it");
+        for page in (0..10).map(|number| number * number * 5 % 511) {
+            block.history.remember(page, page + 1, 0);
+        }
+        assert_eq!(out(&[u16::MAX; 16]), [0]);
+        assert_eq!(out(&[u16::MAX; 32]), [9], "a huge page");
+        // A walk comes by.
+        for (first, order) in [(64, 2), (68, 4), (80, 6)] {
+            block.history.remember(first, first + (1 << order), order);
+        }
+        assert_eq!(out(&[u16::MAX; 16]), [8]);
     }
 
     #[test]

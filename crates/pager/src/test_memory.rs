@@ -8,6 +8,7 @@ use crate::uffd::{Userfault, Watch};
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use folioswap_core::page::{Heat, PageWord};
 use folioswap_core::page_table::{BLOCK, PAGE};
+use folioswap_core::space::Space;
 use folioswap_devices::{IncompressiblePolicy, Page, Scratch};
 use folioswap_group::devices::{DeviceDescription, DeviceIo, DeviceKind};
 use folioswap_group::folio_orders::FolioOrders;
@@ -65,7 +66,16 @@ pub(crate) fn userfault() -> Option<Userfault> {
 
 /// An engine with a segment of its own, a member of no group.
 pub(crate) fn engine() -> &'static Engine {
-    let engine = Engine::create(b"test", b"").expect("an engine");
+    in_a_group(Engine::create(b"test", b"").expect("an engine"))
+}
+
+/// The same with so many slots, the header's included.
+pub(crate) fn engine_with_slots(slots: u64) -> &'static Engine {
+    let engine = Engine::create_with(b"test", b"", |arena| Space::create_of(arena, 1, slots));
+    in_a_group(engine.expect("an engine"))
+}
+
+fn in_a_group(engine: &'static Engine) -> &'static Engine {
     // SAFETY: a segment is a zeroed page-aligned piece of memory, for ever.
     let segment = unsafe { alloc_zeroed(Layout::from_size_align(Segment::BYTES, PAGE).expect("a layout")) };
     engine.segment.store(segment.cast(), Release);
@@ -115,12 +125,17 @@ pub(crate) fn watching_engine() -> Option<&'static Engine> {
 
 /// The same with a staging area.
 pub(crate) fn moving_engine() -> Option<&'static Engine> {
+    moving_engine_of(4 * SEGMENT_FOLIOS)
+}
+
+/// The same with so many places in it (a multiple of 32).
+pub(crate) fn moving_engine_of(places: u64) -> Option<&'static Engine> {
     let engine = watching_engine()?;
-    let bytes = 4 * SEGMENT_FOLIOS as usize * FOLIO;
+    let bytes = places as usize * FOLIO;
     let base = engine.arena.move_target(bytes).unwrap();
     engine.userfault().register(base.as_ptr() as usize, bytes, Watch::MoveTarget).unwrap();
     // SAFETY: nobody else uses the engine.
-    unsafe { (&mut *engine.staging.get()).install(base, 4 * SEGMENT_FOLIOS) };
+    unsafe { (&mut *engine.staging.get()).install(base, places) };
     Some(engine)
 }
 

@@ -14,10 +14,8 @@ use folioswap_group::counters::{Counter, SizeCounter};
 use folioswap_group::devices::{DeviceDescription, DeviceEntry};
 use folioswap_group::protocol::{CLUSTERS_PER_MESSAGE, Kind, Message};
 use folioswap_group::segment::Scope;
-use folioswap_slots::{DeviceId, DeviceMask};
+use folioswap_slots::{DeviceId, DeviceMask, Order};
 
-/// Order of the folios that wait in staging: 64 KiB.
-const FOLIO_ORDER: usize = FOLIO_PAGES.ilog2() as usize;
 /// A device that refused a write is left alone for so long, and twice as long each time that it refuses the next one, too.
 const REST_NS: u64 = 100_000_000;
 const REST_MAX_NS: u64 = 3_200_000_000;
@@ -150,20 +148,22 @@ impl Evictor {
         loop {
             match write(self, Pieces::Whole) {
                 Err(Stuck::WantClusters) if self.want_clusters(large) => {}
-                Err(Stuck::Split) => {
-                    // What is demoted is a run of single pages by now, no folio.
-                    let folios = u64::from(pages == FOLIO_PAGES);
-                    self.engine.figures().add_size(SizeCounter::SwapOutFallback, FOLIO_ORDER, folios);
-                    break;
-                }
-                Err(Stuck::WantClusters) => break,
+                Err(Stuck::Split | Stuck::WantClusters) => break,
                 result => return result,
             }
         }
+        let (waiting, order) = self.engine.to_write();
         loop {
             match write(self, Pieces::Any) {
                 Err(Stuck::WantClusters) if large != devices && self.want_clusters(devices) => {}
-                result => return result,
+                result => {
+                    // A folio that another device takes whole has not fallen back; what is demoted is a run of single pages by now.
+                    let is_split = result.is_ok() || self.engine.to_write().0 < waiting;
+                    if is_split && pages == FOLIO_PAGES && order != Order::ZERO {
+                        self.engine.figures().add_size(SizeCounter::SwapOutFallback, order.index(), 1);
+                    }
+                    return result;
+                }
             }
         }
     }
@@ -346,4 +346,81 @@ impl Evictor {
 /// Can the supervisor grant a cluster of it (or, of the store, is it within its share)?
 fn has_room(device: DeviceDescription, entry: &DeviceEntry, memory_is_full: bool) -> bool {
     !(entry.is_full() || entry.is_failed() || device.kind.is_in_memory() && memory_is_full)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::candidates::Candidates;
+    use crate::engine::Engine;
+    use crate::isolate::page_index;
+    use crate::staging::FOLIO;
+    use crate::test_memory::{attach_file, fill, map, moving_engine};
+    use folioswap_core::page::PageState;
+    use std::os::fd::OwnedFd;
+    use std::vec::Vec;
+
+    const FILE: DeviceId = DeviceId::new(0).unwrap();
+
+    /// An engine with a folio in staging and one cluster of a file, in which the slots are free that `is_free` says.
+    fn scene(is_free: impl Fn(usize) -> bool) -> Option<(Evictor, usize, OwnedFd)> {
+        let engine: &'static Engine = moving_engine()?;
+        let file = attach_file(engine, 512);
+        let (files, devices) = (engine.space.file_space(), DeviceMask::only(FILE));
+        files.add([(0, FILE)].into_iter());
+        let taken: Vec<_> = core::iter::from_fn(|| files.allocate(1, devices)).collect();
+        let free = taken.into_iter().enumerate().filter(|(number, _)| is_free(*number));
+        free.for_each(|(_, slot)| files.free(slot));
+        let start = map(2 * FOLIO).next_multiple_of(FOLIO);
+        fill(start);
+        engine.table.block_or_insert(start, engine.arena)?;
+        engine.register_pieces(start, start + FOLIO);
+        assert_eq!(engine.isolate(start, Candidates::ALL_DIRTY).moved, u16::MAX);
+        assert_eq!(engine.to_write(), (16, Order::new(4).unwrap()));
+        let mut evictor = Evictor::new(engine);
+        // There is no supervisor to ask.
+        evictor.ask_full_due.take(sys::now_ns(), 1 << 60);
+        Some((evictor, start, file))
+    }
+
+    fn write(evictor: &mut Evictor) -> Result<u64, Stuck> {
+        let devices = DeviceMask::only(FILE);
+        evictor.whole_or_in_pieces(devices, FOLIO_PAGES, |evictor, pieces| {
+            let engine = evictor.engine;
+            let back =
+                engine.write_back_oldest(&mut evictor.scratch, Tier::Shared(devices), pieces, RUN_FOLIOS)?;
+            Ok(back.pages)
+        })
+    }
+
+    fn fallbacks(evictor: &Evictor) -> Vec<u64> {
+        let figures = evictor.engine.figures();
+        (0..10).map(|order| figures.size(SizeCounter::SwapOutFallback, order)).collect()
+    }
+
+    #[test]
+    fn a_device_without_room_for_the_run_is_a_fallback() {
+        let Some((mut evictor, start, _file)) = scene(|number| number % 2 == 0) else { return };
+        assert_eq!(write(&mut evictor), Ok(16));
+        assert_eq!(fallbacks(&evictor), [0, 0, 0, 0, 1, 0, 0, 0, 0, 0]);
+        let block = evictor.engine.table.block(start).unwrap();
+        let stored = |page| matches!(block.word(page_index(start) + page).state(), PageState::Stored(entry) if evictor.engine.space.is_on_file(entry));
+        assert!((0..FOLIO_PAGES).all(stored));
+    }
+
+    #[test]
+    fn a_device_with_room_takes_it_whole_and_one_without_any_has_split_nothing() {
+        let Some((mut evictor, _, _file)) = scene(|number| number >= 16) else { return };
+        assert_eq!(write(&mut evictor), Ok(16));
+        assert_eq!(fallbacks(&evictor), [0; 10]);
+        let Some((mut evictor, _, _file)) = scene(|_| false) else { return };
+        assert_eq!(write(&mut evictor), Err(Stuck::WantClusters));
+        assert_eq!(fallbacks(&evictor), [0; 10]);
+        assert_eq!(evictor.engine.to_write().0, 16);
+        // A part of it has gone apart, where the device has room for a part of it.
+        let Some((mut evictor, _, _file)) = scene(|number| number < 5) else { return };
+        assert_eq!(write(&mut evictor), Err(Stuck::WantClusters));
+        assert_eq!(fallbacks(&evictor)[4], 1);
+        assert_eq!(evictor.engine.to_write().0, 11);
+    }
 }

@@ -79,6 +79,12 @@ pub enum Faults {
 #[derive(Clone, Copy, Debug)]
 pub struct Userfault(pub i32);
 
+#[cfg(test)]
+std::thread_local! {
+    /// The kernel has no memory for more bytes than this at once, as far as this thread's tests are told.
+    pub(crate) static COPIED_AT_ONCE: core::cell::Cell<usize> = const { core::cell::Cell::new(usize::MAX) };
+}
+
 impl Userfault {
     /// Opens one for the calling process, by the system call or by `/dev/userfaultfd`, with [`FEATURES`].
     ///
@@ -188,6 +194,10 @@ impl Userfault {
     }
 
     unsafe fn copy_with(self, to: usize, from: *const u8, bytes: usize, mode: u64) -> Result<(), Stopped> {
+        #[cfg(test)]
+        if bytes > COPIED_AT_ONCE.get() {
+            return Err(Stopped { done: 0, why: Errno::NOMEM });
+        }
         let mut argument =
             raw::uffdio_copy { dst: to as u64, src: from as u64, len: bytes as u64, mode, copy: 0 };
         // SAFETY: as demanded.

@@ -54,7 +54,7 @@ impl Handler {
         if (0..BLOCK_PAGES).any(|page| block.word(page).fill().is_none()) {
             return Whole::Refused;
         }
-        let Some(zeroes) = engine.take_whole(For::FirstTouch) else { return Whole::Refused };
+        let Ok(zeroes) = engine.take_whole(For::FirstTouch) else { return Whole::Refused };
         let claimed = (0..BLOCK_PAGES).take_while(|&page| begin_filling(block, page)).count();
         let result = (claimed == BLOCK_PAGES).then(|| {
             // SAFETY: all pages of the target are claimed, and the source is a page of the pool that we have taken.
@@ -135,8 +135,8 @@ impl Handler {
         self.end_whole(block, address, result)
     }
 
-    /// Brings the 2 MiB of which `address` is a page, if all of them are on devices, and what comes back cannot, or need not, keep its
-    /// stored copy.
+    /// Brings the 2 MiB of which `address` is a page as one huge page, if all of them are on devices, and what comes back cannot, or need not,
+    /// keep its stored copy. Otherwise no huge page is asked for, and none falls back: what keeps its copies is copied (`swap_in.rs`).
     pub(crate) fn swap_in_whole(
         &mut self,
         block: &Block,
@@ -160,23 +160,30 @@ impl Handler {
         if !(0..BLOCK_PAGES).all(|page| is_stored(block.word(page).state())) {
             return Whole::Refused;
         }
-        let refused = || {
-            engine.figures().add_size(SizeCounter::SwapInFallback, WHOLE_ORDER as usize, 1);
-            Whole::Refused
-        };
-        let Some(taken) = engine.take_whole(For::SwapIn) else {
-            // Ahead of a walk nobody waits for one: its pieces come then.
-            return if purpose == Purpose::Fault { refused() } else { Whole::Refused };
+        let taken = match engine.take_whole(For::SwapIn) {
+            Ok(taken) => taken,
+            Err(why) => {
+                // Ahead of a walk nobody waits for it, and it is asked for again: it counts once.
+                if purpose == Purpose::Fault || self.missed_ahead != start {
+                    self.fall_back(WHOLE_ORDER, Some(why));
+                }
+                if purpose == Purpose::Ahead {
+                    self.missed_ahead = start;
+                }
+                return Whole::Refused;
+            }
         };
         if !claim_all(block, is_stored) {
             engine.put_whole_back(taken);
-            return refused();
+            self.fall_back(WHOLE_ORDER, None);
+            return Whole::Refused;
         }
         if !self.read_whole(block, taken) {
             (0..BLOCK_PAGES).for_each(|page| unclaim(block, page));
             engine.put_whole_back(taken);
             // The piece finds out which page it was.
-            return refused();
+            self.fall_back(WHOLE_ORDER, None);
+            return Whole::Refused;
         }
         // SAFETY: all pages of the target are claimed, and the source is a page of the pool that we have taken.
         let result = unsafe { engine.userfault().move_pages(start, taken.address, BLOCK) };
@@ -218,7 +225,7 @@ impl Handler {
             Ok(()) => figures.add_size(SizeCounter::SwapIn, WHOLE_ORDER as usize, 1),
             Err(_) => {
                 figures.add_size(SizeCounter::SwapIn, 0, done as u64);
-                figures.add_size(SizeCounter::SwapInFallback, WHOLE_ORDER as usize, 1);
+                self.fall_back(WHOLE_ORDER, None);
             }
         }
         self.end_whole(block, address, result)

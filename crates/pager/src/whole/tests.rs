@@ -4,6 +4,7 @@ use super::*;
 use crate::candidates::Candidates;
 use crate::demote::Pieces;
 use crate::fault::Buffers;
+use crate::freeing::FREED;
 use crate::handler::{Fault, Turn};
 use crate::row::Row;
 use crate::staging::{FOLIO, FOLIO_PAGES, WHOLE_PLACES};
@@ -83,7 +84,7 @@ fn a_first_touch_gets_a_huge_page_of_zeroes() {
     let Some((engine, mut handler, start)) = scene() else { return };
     engine.register_pieces(start - BLOCK, start + 2 * BLOCK);
     let came = handler.first_touch_whole(block(engine, start), start);
-    if came == Whole::Refused && engine.take_whole(For::FirstTouch).is_none() {
+    if came == Whole::Refused && engine.take_whole(For::FirstTouch).is_err() {
         skip_without_huge_page();
         return;
     }
@@ -181,8 +182,10 @@ fn what_is_stored_comes_back_as_a_huge_page_and_frees_its_slots() {
     }
     write_back(engine, WHOLE_PLACES);
     assert_eq!(engine.validate(), Ok(BLOCK_PAGES as u64));
-    let here = block(engine, start);
+    let (here, freed) = (block(engine, start), FREED.get());
     assert_eq!(handler.swap_in_whole(here, start, Access::Read, Purpose::Fault), Whole::Done);
+    let freed = (FREED.get().0 - freed.0, FREED.get().1 - freed.1);
+    assert_eq!(freed, (BLOCK_PAGES as u32 / 64, BLOCK_PAGES as u32), "64 with each lock, not one");
     assert!(is_huge(engine, start) && has_its_words(start));
     assert!((0..BLOCK_PAGES).all(|page| here.word(page) == PageWord::PRESENT));
     assert_eq!(engine.figures().size(SizeCounter::SwapIn, WHOLE_ORDER as usize), 1);
@@ -196,6 +199,62 @@ fn what_is_stored_comes_back_as_a_huge_page_and_frees_its_slots() {
         engine.keep_whole(address)
     });
     assert_eq!((kept, staging.occupied()), (1, 0));
+}
+
+/// As in the kernel, what the group may not be charged for falls back, and is counted as that besides.
+#[test]
+fn what_cannot_be_charged_falls_back_and_is_counted_as_that() {
+    let Some((engine, mut handler, start)) = scene() else { return };
+    if !take_out(engine, start) {
+        return;
+    }
+    write_back(engine, WHOLE_PLACES);
+    let here = block(engine, start);
+    let fallbacks = || {
+        [SizeCounter::SwapInFallback, SizeCounter::SwapInFallbackCharge]
+            .map(|counter| engine.figures().size(counter, WHOLE_ORDER as usize))
+    };
+    engine.segment().header.device_bytes.store(LIMIT + 1, Relaxed);
+    assert_eq!(handler.swap_in_whole(here, start, Access::Write, Purpose::Fault), Whole::Refused);
+    assert_eq!(fallbacks(), [1, 1]);
+    assert!((0..BLOCK_PAGES).all(|page| matches!(here.word(page).state(), PageState::Stored(_))));
+    // There would be room, but the system has just had no huge page: that is no failed charge.
+    engine.segment().header.device_bytes.store(0, Relaxed);
+    engine.pool.pretend_barren();
+    assert_eq!(handler.swap_in_whole(here, start, Access::Write, Purpose::Fault), Whole::Refused);
+    assert_eq!(fallbacks(), [2, 1]);
+    assert_eq!(engine.figures().size(SizeCounter::SwapIn, WHOLE_ORDER as usize), 0);
+}
+
+/// Ahead of a walk nobody waits for it, and the walk asks again and again: it is asked for all the same, and counts once.
+#[test]
+fn what_falls_back_ahead_of_a_walk_counts_once() {
+    let Some((engine, mut handler, start)) = scene() else { return };
+    if !take_out(engine, start) {
+        return;
+    }
+    write_back(engine, WHOLE_PLACES);
+    let here = block(engine, start);
+    let fallbacks = || engine.figures().size(SizeCounter::SwapInFallback, WHOLE_ORDER as usize);
+    engine.pool.pretend_barren();
+    for _ in 0..3 {
+        assert_eq!(handler.swap_in_whole(here, start, Access::Write, Purpose::Ahead), Whole::Refused);
+    }
+    assert_eq!(fallbacks(), 1);
+    assert_eq!(handler.swap_in_whole(here, start, Access::Write, Purpose::Fault), Whole::Refused);
+    assert_eq!(fallbacks(), 2, "by a fault each time");
+    // What is not all away is not asked for.
+    let single = start + 7 * PAGE;
+    engine.segment().set_folio_orders(folioswap_group::folio_orders::FolioOrders::NONE);
+    handler.serve(Fault {
+        address: single,
+        access: Access::Write,
+        thread: 0,
+        turn: Turn::First,
+        since_ns: 0,
+    });
+    assert_eq!(handler.swap_in_whole(here, start, Access::Write, Purpose::Fault), Whole::Refused);
+    assert_eq!(fallbacks(), 2);
 }
 
 /// The race: it goes back while the evictor writes it back, whose look at a page may find that it has just gone.
