@@ -17,8 +17,8 @@ const WINDOW_STEP: u8 = 2;
 /// Pages that come along the first time that a stride is recognised, and at most.
 const STRIDE_BEGINS: u8 = 2;
 const STRIDE_MAX: u8 = 64;
-/// Nearer than this it is a walk.
-const STEP_MIN: u16 = 2;
+/// Nearer than this it is a walk with gaps: much of each piece is wanted, and what lies around comes along as one.
+const STEP_MIN: u16 = 8;
 /// Faults out of order from which on a block is touched at random, and the most that are counted. What a fault in order takes away from
 /// them: twice its window's order, or so many for a stride.
 const AT_RANDOM: u8 = 8;
@@ -67,7 +67,7 @@ impl Window {
 /// A stride that a fault continues: which pages it will come to next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stride {
-    /// From one page to the next, 2 to 511 in either direction.
+    /// From one page to the next, 8 to 511 in either direction.
     step: i16,
     /// How many come along, at most.
     ahead: u8,
