@@ -311,11 +311,14 @@ impl Engine {
         &self.member().figures
     }
 
-    /// One thread of this process faults again and again, on `cpu`: the supervisor's vigil keeps other CPUs awake. Costs a load
+    /// One thread of this process faults again and again, on `cpu`: the supervisor's vigil keeps other CPUs awake. Costs two loads
     /// while that is at work, a system call where it slept.
     pub(crate) fn ask_for_vigil(&self, cpu: u32) {
         let header = &self.segment().header;
-        header.faulting.store(Faulting { member: self.member.load(Relaxed), cpu }.pack(), Relaxed);
+        let faulting = Faulting { member: self.member.load(Relaxed), cpu }.pack();
+        if header.faulting.load(Relaxed) != faulting {
+            header.faulting.store(faulting, Relaxed);
+        }
         if header.vigil_sleeps.load(Relaxed) == 1 && header.vigil_sleeps.swap(0, AcqRel) == 1 {
             futex::wake(&header.vigil_sleeps, Sharing::Shared);
         }

@@ -19,6 +19,8 @@ const LOOK_LATE_NS: u64 = 2_000_000;
 /// This many looks in a row that each found another CPU: there is none to follow, for a while.
 const ASTRAY_LOOKS: u32 = 6;
 const ASTRAY_NS: u64 = 20_000_000;
+/// Faults that come in less than this are served one after the other.
+const AGAIN_NS: u64 = 50_000;
 
 /// Words of a CPU mask: as many CPUs as the kernel can be built for.
 const MASK_WORDS: usize = 8192 / 64;
@@ -67,6 +69,7 @@ pub(crate) struct HandlerPlacement {
     missed: u32,
     look_after_ns: u64,
     look_next_ns: u64,
+    last_ns: u64,
 }
 
 impl HandlerPlacement {
@@ -79,6 +82,7 @@ impl HandlerPlacement {
             missed: 0,
             look_after_ns: LOOK_SOON_NS,
             look_next_ns: 0,
+            last_ns: 0,
         }
     }
 
@@ -89,10 +93,13 @@ impl HandlerPlacement {
     }
 
     /// A fault of `thread` is about to be served, at `now`: the calling handler follows it. `told` is where the evictor learns of it.
-    /// Returns the CPU where a look has found the thread again, if there was one.
+    /// Returns the CPU of a thread that faults again and again: the last look has found it there again, or the last fault was a moment ago.
     pub(crate) fn follow(&mut self, thread: u32, told: &AtomicU32, now: u64) -> Option<u32> {
+        let since_last_ns = now.saturating_sub(core::mem::replace(&mut self.last_ns, now));
         if now < self.look_next_ns {
-            return None;
+            // Whoever keeps other CPUs awake goes to sleep when an eviction takes long, and is wanted again at once.
+            return (self.bound_to != NO_CPU && self.missed == 0 && since_last_ns < AGAIN_NS)
+                .then_some(self.bound_to);
         }
         let cpu = self.looks.cpu_of(thread)?;
         let found_again = (self.bound_to == cpu).then_some(cpu);
@@ -227,6 +234,31 @@ mod tests {
         assert_eq!([0; 2].map(|_| looks.cpu_of(sys::gettid())), [Some(cpu); 2]);
         sys::set_affinity(&before).unwrap();
         assert_eq!(looks.cpu_of(u32::MAX), None);
+    }
+
+    /// Between two looks a thread is known to be there as long as its faults come one after the other.
+    #[test]
+    fn who_faults_again_at_once_is_followed_between_two_looks_too() {
+        std::thread::spawn(|| {
+            let (mut placement, told) = (HandlerPlacement::new(), AtomicU32::new(NO_CPU));
+            assert!(placement.places.only(sys::current_cpu()));
+            let (thread, mut now) = (sys::gettid(), 1 << 40);
+            assert_eq!(placement.follow(thread, &told, now), None, "the first look");
+            let cpu = told.load(Relaxed);
+            // It has not been found there again yet.
+            assert_eq!(placement.follow(thread, &told, now + 1), None);
+            now += LOOK_SOON_NS;
+            assert_eq!(placement.follow(thread, &told, now), Some(cpu), "the second look");
+            assert_eq!(placement.follow(thread, &told, now + AGAIN_NS - 1), Some(cpu));
+            assert_eq!(
+                placement.follow(thread, &told, now + 3 * AGAIN_NS),
+                None,
+                "it was elsewhere meanwhile"
+            );
+            assert_eq!(placement.follow(thread, &told, now + 3 * AGAIN_NS + 1), Some(cpu));
+        })
+        .join()
+        .unwrap();
     }
 
     /// One after the other, each looked at while it is there and after it has ended.
