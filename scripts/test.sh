@@ -24,7 +24,9 @@ export FOLIOSWAP_SKIP_FILE=$logs/skipped
 : >"$FOLIOSWAP_SKIP_FILE"
 failures=()
 policy=
+wheel= # the process that builds the Python package, if one does
 clean() {
+    [ -z "$wheel" ] || kill "$wheel" 2>/dev/null
     rm -rf "$logs"
     [ -z "$policy" ] || rm -f "$policy"
 }
@@ -188,6 +190,7 @@ unit() {
     if [ -n "${FOLIOSWAP_NO_MIRI:-}" ]; then
         skip "Miri is not wanted (FOLIOSWAP_NO_MIRI)"
     elif miri_is_there; then
+        [ "$what" != all ] || build_python_meanwhile
         # Two at a time: each runs one thread after the other, whatever the machine has.
         tests "slots under Miri" bash -c '
             run() { timeout 600 cargo +nightly miri test -p folioswap-slots "$@" \
@@ -217,11 +220,19 @@ msrv() {
     tests "unit tests of the library with Rust $version" cargo "+$version" test --release -p folioswap --lib
 }
 
+build_python_meanwhile() { # Miri leaves a processor idle for half of its time
+    bash python/build.sh "${CARGO_TARGET_DIR:-target}/python-tests" >"$logs/wheel" 2>"$logs/build" &
+    wheel=$!
+}
+
 python() {
-    local target=${CARGO_TARGET_DIR:-target} status python
+    local status python
     say "building the Python package"
-    python=$(bash python/build.sh "$target/python-tests" 2>"$logs/build")
+    [ -n "$wheel" ] || build_python_meanwhile
+    wait "$wheel"
     status=$?
+    wheel=
+    python=$(cat "$logs/wheel")
     if [ $status -eq 77 ]; then # pip or Python is missing
         skip "the Python package: $(tail -n 1 "$logs/build")"
     elif [ $status -ne 0 ]; then
