@@ -107,21 +107,40 @@ fn what_a_child_has_shared_leaves_when_it_has_ended() {
 
 #[test]
 fn no_update_is_lost_while_huge_pages_come_and_go() {
-    case("counters", 480, 192, &[]);
+    let Some(outcome) = case("counters", 480, 192, &[]) else { return };
+    if has_huge_pages() {
+        assert!(large_folios(&outcome) > 0, "{}", outcome.describe());
+    }
 }
+
+/// Folios of 64 KiB and more that left.
+fn large_folios(outcome: &Outcome) -> u64 {
+    let sizes = ["64kB", "128kB", "256kB", "512kB", "1024kB", "2048kB"];
+    sizes.iter().map(|size| swapped(outcome, size, "swpout")).sum()
+}
+
+/// What may leave and come back, from seed to seed: the default, single pages alone, some sizes.
+const ALLOWED: [&[&str]; 4] =
+    [&[], &["--thp", "16k=always,512k=always"], &["--thp", "all=never"], &["--thp", "1m=always,2m=always"]];
 
 /// Three threads, random operations: writes, reads, all advice, unmappings, moves, protections, forks.
 #[test]
 fn random_operations_against_an_oracle() {
     let (began, mut seed) = (Instant::now(), 0);
     while seed == 0 || began.elapsed() < Duration::from_secs(job::seconds(1, 1800)) {
+        let allowed = ALLOWED[seed as usize % ALLOWED.len()];
         seed += 1;
-        case_from(seed, "oracle", 480, 192, &[]);
+        let Some(outcome) = case_from(seed, "oracle", 480, 192, allowed) else { return };
+        if allowed.is_empty() {
+            assert!(large_folios(&outcome) > 0, "{}", outcome.describe());
+        }
     }
 }
 
 /// The same where pages leave to a file.
 #[test]
 fn random_operations_with_data_on_a_file() {
-    case("oracle", 360, 160, &["--swap", "file:/var/tmp,size=1G"]);
+    let on_file = ["--swap", "file:/var/tmp,size=1G"];
+    case("oracle", 360, 160, &on_file);
+    case_from(2, "oracle", 300, 130, &[ALLOWED[1], &on_file].concat());
 }

@@ -123,7 +123,7 @@ fn run_options(text: &str) -> Result<RunOptions, String> {
 One program fills memory with data that LZ4 compresses as their name says, and touches it phase by phase, within a limit: under folioswap,
 and with --peer kernel under the kernel's own swap (memory cgroup and zram with LZ4), which needs root. All engines take turns, round
 after round; medians are shown, and the fastest and slowest run. The first word of every page that is read is checked,
-in phase verify all of it. What is set up on the machine (zram device, swap, cgroup, settings of huge pages) is put back, also after Ctrl-C; what a kill -9 leaves behind the next run removes.
+in phase verify, the last one unless you say otherwise, all of it. What is set up on the machine (zram device, swap, cgroup, settings of huge pages) is put back, also after Ctrl-C; what a kill -9 leaves behind the next run removes.
 
 PHASE is fill, rewrite, reread, verify (each also as fill-down, ...), strided, random, islands or changes: in order, at random and in order
 again, each timed by itself. Other changes are measured by naming phases in turn: --phases fill,random,strided,random.
@@ -153,7 +153,7 @@ pub struct TouchArguments {
     #[arg(long, value_name = "KIND,...", value_delimiter = ',', value_enum, default_value = "2:1,3:1")]
     pub kind: Vec<KindArgument>,
     /// What is done, in this order
-    #[arg(long, value_name = "PHASE,...", value_delimiter = ',', value_parser = phase, default_value = "fill,reread,strided,random,changes")]
+    #[arg(long, value_name = "PHASE,...", value_delimiter = ',', value_parser = phase, default_value = "fill,reread,strided,random,changes,verify")]
     pub phases: Vec<String>,
     /// Threads of the program, each with a part of the memory
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
