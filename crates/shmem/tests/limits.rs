@@ -1,9 +1,15 @@
 //! The limit: content far beyond it, what happens when everything is full, and that memory is given back.
 
 use folioswap_shmem::{Allocation, HugePolicy, Options, ShmemError, ShmemObject, ShmemSpace, SwapDevice};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 const MIB: usize = 1 << 20;
+
+/// One test at a time: the first measures the memory of the whole process, in which the others' would count.
+fn alone() -> MutexGuard<'static, ()> {
+    static TESTS: Mutex<()> = Mutex::new(());
+    TESTS.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
@@ -29,6 +35,7 @@ fn resident() -> u64 {
 /// Noise, four times the limit, written and read twice by two threads: it goes to the file, and the limit is kept.
 #[test]
 fn content_of_four_times_the_limit_that_does_not_compress() {
+    let _alone = alone();
     let limit = 24 * MIB;
     for huge in [HugePolicy::Never, HugePolicy::Always] {
         let before = resident();
@@ -74,6 +81,7 @@ fn content_of_four_times_the_limit_that_does_not_compress() {
 /// Memory and file are full: it is said, nothing hangs, nothing is lost, and what is freed can be used again.
 #[test]
 fn when_everything_is_full_writing_says_so() {
+    let _alone = alone();
     for (space, least) in
         [(with_file(8 * MIB, 16 * MIB), 18), (ShmemSpace::new(Options::within(8 * MIB as u64)).unwrap(), 3)]
     {
@@ -103,6 +111,7 @@ fn when_everything_is_full_writing_says_so() {
 /// Content of zeroes costs next to nothing, and much of it fits.
 #[test]
 fn zeroes_take_no_room() {
+    let _alone = alone();
     let space = ShmemSpace::new(Options::within(8 * MIB as u64)).unwrap();
     let object = ShmemObject::new(&space, HugePolicy::Always);
     let zeroes = vec![0; MIB];
@@ -120,6 +129,7 @@ fn zeroes_take_no_room() {
 /// A range that can never have a place is refused at once, and nothing of what was there has to leave for it.
 #[test]
 fn an_allocation_without_end_is_refused_before_it_begins() {
+    let _alone = alone();
     let space = ShmemSpace::new(Options::within(8 * MIB as u64)).unwrap();
     let object = ShmemObject::new(&space, HugePolicy::Always);
     object.write(0, &noise(1, 4 * MIB)).unwrap();
@@ -137,6 +147,7 @@ fn an_allocation_without_end_is_refused_before_it_begins() {
 /// What does not compress lies before what does, in the order of reclaim: there is room as long as any of it could leave.
 #[test]
 fn what_finds_no_place_does_not_hide_what_would() {
+    let _alone = alone();
     let space = ShmemSpace::new(Options::within(8 * MIB as u64)).unwrap();
     let object = ShmemObject::new(&space, HugePolicy::Never);
     assert_eq!(object.write(0, &noise(1, 4 * MIB)), Ok(4 * MIB));
