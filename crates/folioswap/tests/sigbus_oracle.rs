@@ -1,16 +1,18 @@
 //! Random operations on regions whose faults come as SIGBUS, against a simple oracle: what each page was last written with.
 
+mod common;
+
+use common::Numbers;
 use folioswap::{Device, FaultMode, Swap};
 use std::ops::Range;
 
 const PAGE: usize = 4096;
 
-struct Random(u64);
+struct Random(Numbers);
 
 impl Random {
     fn below(&mut self, limit: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % limit
+        self.0.next() as usize % limit
     }
     /// Pages of a region of so many: single ones, folios of every order, aligned to their size or not.
     fn range(&mut self, pages: usize) -> Range<usize> {
@@ -50,7 +52,7 @@ fn operate(seed: u64, limit: &str, mebibytes: usize, operations: usize) -> u64 {
     let builder = Swap::builder().limit(limit).device(Device::zram().priority(1)).device(file);
     let swap = builder.sigbus().validate().build().unwrap();
     let mut region = swap.region_with(mebibytes << 20, FaultMode::Sigbus).unwrap();
-    let mut random = Random(seed);
+    let mut random = Random(Numbers(seed));
     let mut written: Vec<u32> = vec![0; region.len() / PAGE];
     for number in 1..=operations as u32 {
         let pages = random.range(written.len());

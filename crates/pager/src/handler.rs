@@ -389,15 +389,18 @@ impl Handler {
 
     /// Does a fault wait besides the one that is being served, or a fork?
     pub(crate) fn has_more_to_do(&self) -> bool {
-        self.queued > 0 || self.engine.fork.is_preparing() || !self.engine.fork.window_is_shut()
+        self.queued > 0 || self.fork_waits()
+    }
+
+    /// Is a fork under way?
+    fn fork_waits(&self) -> bool {
+        self.engine.fork.is_preparing() || !self.engine.fork.window_is_shut()
     }
 
     /// Does anybody wait but for pages in this range?
     pub(crate) fn others_wait(&self, but_for: &Range<usize>) -> bool {
         let mut waiting = (0..self.queued).map(|place| self.queue[(self.first + place) % QUEUE]);
-        self.engine.fork.is_preparing()
-            || !self.engine.fork.window_is_shut()
-            || waiting.any(|fault| !but_for.contains(&fault.address))
+        self.fork_waits() || waiting.any(|fault| !but_for.contains(&fault.address))
     }
 
     pub(crate) fn queue_fault(&mut self, fault: Fault) {

@@ -189,7 +189,7 @@ mod tests {
     use super::*;
     use crate::engine::Engine;
     use crate::staging::FOLIO_PAGES;
-    use crate::test_memory::{map, moving_engine_of};
+    use crate::test_memory::{map, moving_engine_of, skip_without_huge_page};
     use folioswap_core::page::PageState;
     use folioswap_core::page_table::BLOCK_PAGES;
     use folioswap_group::counters::SizeCounter;
@@ -258,7 +258,7 @@ mod tests {
         for (pages, expected) in out {
             let Some((engine, mut evictor, start)) = scene(Madvise::LinuxHugepage) else { return };
             if !pagemap::is_huge(engine.descriptors.pagemap.load(Relaxed), start) {
-                std::eprintln!("skipped: the system has no huge page now");
+                skip_without_huge_page();
                 return;
             }
             let block = engine.table.block_or_insert(start, engine.arena).unwrap();

@@ -11,7 +11,6 @@ use crate::huge_advice::Advised;
 use crate::isolate::{Pages, page_index};
 use crate::staging::{FOLIO, FOLIO_PAGES};
 use core::ops::Range;
-use core::sync::atomic::Ordering::Relaxed;
 use folioswap_core::history::{Stride, WINDOW_ORDER_MAX, Window};
 use folioswap_core::page::{Heat, PageState, PageWord};
 use folioswap_core::page_table::{BLOCK, BLOCK_PAGES, Block, PAGE};
@@ -121,7 +120,7 @@ impl Engine {
         if orders.largest_allowed(PIECE_ORDER, advised) > 0 {
             return PIECE_ORDER;
         }
-        let pages = self.segment().header.limit_bytes.load(Relaxed) / LIMIT_OF_WINDOW / PAGE as u64;
+        let pages = self.least_limit() / LIMIT_OF_WINDOW / PAGE as u64;
         pages.checked_ilog2().map_or(0, |order| (order as u8).min(WINDOW_ORDER_MAX))
     }
 

@@ -92,7 +92,7 @@ impl Handler {
                 engine.figures().add_size(SizeCounter::SwapIn, order.into(), folios);
             }
             if came.is_read && is_asked_for && !is_whole && (came.copied > 0 || came.next == Next::Fewer) {
-                engine.figures().add_size(SizeCounter::SwapInFallback, readahead.order.into(), 1);
+                engine.fall_back(readahead.order, None);
             }
             if came.copied > 0 {
                 readahead.remember(block);
@@ -123,7 +123,7 @@ impl Handler {
             Next::Done => return true,
             Next::LookAgain => return false,
             Next::Fewer => {
-                self.fall_back(order, None);
+                engine.fall_back(order, None);
                 let order = engine.largest_order(address, PIECE_ORDER);
                 return self.swap_in_piece(block, address, access, Window { order, ..window });
             }
@@ -151,7 +151,7 @@ impl Handler {
             engine.figures().add_size(SizeCounter::SwapIn, order.into(), 1);
         } else {
             let not_charged = room == Room::BelowLimit && engine.is_at_limit();
-            self.fall_back(order, not_charged.then_some(NoWhole::NotCharged));
+            engine.fall_back(order, not_charged.then_some(NoWhole::NotCharged));
             let by_piece = engine.allows_order(address, PIECE_ORDER);
             let (whole, single) =
                 if by_piece { (copied / FOLIO_PAGES, copied % FOLIO_PAGES) } else { (0, copied) };
@@ -232,14 +232,6 @@ impl Handler {
         true
     }
 
-    /// A folio of this order was asked for and does not come as one; `why`, if it is a huge page.
-    pub(crate) fn fall_back(&self, order: u8, why: Option<NoWhole>) {
-        let figures = self.engine.figures();
-        let not_charged = u64::from(why == Some(NoWhole::NotCharged));
-        figures.add_size(SizeCounter::SwapInFallback, order.into(), 1);
-        figures.add_size(SizeCounter::SwapInFallbackCharge, order.into(), not_charged);
-    }
-
     /// The kernel has not even a page.
     fn wait_for_kernel(&mut self) -> bool {
         rustix::thread::sched_yield();
@@ -249,6 +241,14 @@ impl Handler {
 }
 
 impl Engine {
+    /// A folio of this order was asked for and does not come as one; `why`, if that is known.
+    pub(crate) fn fall_back(&self, order: u8, why: Option<NoWhole>) {
+        let figures = self.figures();
+        let not_charged = u64::from(why == Some(NoWhole::NotCharged));
+        figures.add_size(SizeCounter::SwapInFallback, order.into(), 1);
+        figures.add_size(SizeCounter::SwapInFallbackCharge, order.into(), not_charged);
+    }
+
     /// The largest order up to `at_most` that is allowed for the page at `address`, which is away, and that can be had: of more than
     /// 64 KiB, all of it has to be away. A window is no larger than the group has room for below its limit, where something smaller is
     /// allowed; what comes in one size alone may exceed it, as a huge page may.
@@ -268,9 +268,7 @@ impl Engine {
                         return (order, Room::Beyond);
                     }
                     // As in the kernel, what may not be charged was asked for, and falls back.
-                    for counter in [SizeCounter::SwapInFallback, SizeCounter::SwapInFallbackCharge] {
-                        self.figures().add_size(counter, order.into(), 1);
-                    }
+                    self.fall_back(order, Some(NoWhole::NotCharged));
                 }
             }
             order = smaller;

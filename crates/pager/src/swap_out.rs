@@ -7,14 +7,12 @@
 use crate::engine::Engine;
 use crate::folio::StagedFolio;
 use crate::isolate::{Isolation, Pages, Part, Refused, page_index};
+use crate::readahead::PIECE_ORDER;
 use crate::row::ROW_PIECES;
 use crate::staging::FOLIO_PAGES;
 use folioswap_core::page_table::PAGE;
 use folioswap_group::counters::SizeCounter;
 use folioswap_slots::{AllocError, Order, SlotWord};
-
-/// Order of a piece.
-const PIECE_ORDER: u32 = FOLIO_PAGES.ilog2();
 
 impl Engine {
     /// Slots for the pages of a row that are to be written. Where there are none (left), the pieces from there on say so, and hold none: of
@@ -96,7 +94,7 @@ impl Engine {
                 SlotWord::Cached { folio, .. } => Some(StagedFolio::of(folio).order),
                 _ => None,
             })?;
-            let order = of.min(Order::new(PIECE_ORDER)?);
+            let order = of.min(Order::new(PIECE_ORDER.into())?);
             let pages = (page..page + order.slots() as usize).fold(0, |pages: Pages, page| pages | 1 << page);
             (page.is_multiple_of(order.slots() as usize) && left & pages == pages).then_some(order)
         };

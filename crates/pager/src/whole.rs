@@ -165,7 +165,7 @@ impl Handler {
             Err(why) => {
                 // Ahead of a walk nobody waits for it, and it is asked for again: it counts once.
                 if purpose == Purpose::Fault || self.missed_ahead != start {
-                    self.fall_back(WHOLE_ORDER, Some(why));
+                    engine.fall_back(WHOLE_ORDER, Some(why));
                 }
                 if purpose == Purpose::Ahead {
                     self.missed_ahead = start;
@@ -175,14 +175,14 @@ impl Handler {
         };
         if !claim_all(block, is_stored) {
             engine.put_whole_back(taken);
-            self.fall_back(WHOLE_ORDER, None);
+            engine.fall_back(WHOLE_ORDER, None);
             return Whole::Refused;
         }
         if !self.read_whole(block, taken) {
             (0..BLOCK_PAGES).for_each(|page| unclaim(block, page));
             engine.put_whole_back(taken);
             // The piece finds out which page it was.
-            self.fall_back(WHOLE_ORDER, None);
+            engine.fall_back(WHOLE_ORDER, None);
             return Whole::Refused;
         }
         // SAFETY: all pages of the target are claimed, and the source is a page of the pool that we have taken.
@@ -225,7 +225,7 @@ impl Handler {
             Ok(()) => figures.add_size(SizeCounter::SwapIn, WHOLE_ORDER as usize, 1),
             Err(_) => {
                 figures.add_size(SizeCounter::SwapIn, 0, done as u64);
-                self.fall_back(WHOLE_ORDER, None);
+                engine.fall_back(WHOLE_ORDER, None);
             }
         }
         self.end_whole(block, address, result)

@@ -79,6 +79,16 @@ fn entry(engine: &Engine, start: usize) -> SwapEntry {
     block(engine, start).word(0).entry().expect("it is away")
 }
 
+/// The same with a huge page of the program in staging.
+fn staged() -> Option<(&'static Engine, Handler, usize)> {
+    scene().filter(|&(engine, _, start)| take_out(engine, start))
+}
+
+/// The same with all of it written back.
+fn stored() -> Option<(&'static Engine, Handler, usize)> {
+    staged().inspect(|&(engine, ..)| write_back(engine, WHOLE_PLACES))
+}
+
 #[test]
 fn a_first_touch_gets_a_huge_page_of_zeroes() {
     let Some((engine, mut handler, start)) = scene() else { return };
@@ -111,10 +121,7 @@ fn a_first_touch_is_no_whole_one_where_a_page_is_away() {
 
 #[test]
 fn what_is_touched_in_staging_comes_back_as_it_went() {
-    let Some((engine, mut handler, start)) = scene() else { return };
-    if !take_out(engine, start) {
-        return;
-    }
+    let Some((engine, mut handler, start)) = staged() else { return };
     let here = block(engine, start);
     assert_eq!(handler.return_whole(here, start + 5 * PAGE, entry(engine, start)), Whole::Done);
     assert!(is_huge(engine, start) && has_its_words(start));
@@ -128,10 +135,7 @@ fn what_is_touched_in_staging_comes_back_as_it_went() {
 
 #[test]
 fn what_is_written_back_in_part_does_not_come_back_as_a_whole() {
-    let Some((engine, mut handler, start)) = scene() else { return };
-    if !take_out(engine, start) {
-        return;
-    }
+    let Some((engine, mut handler, start)) = staged() else { return };
     write_back(engine, 3);
     let (here, last) = (block(engine, start), start + (BLOCK_PAGES - 1) * PAGE);
     let entry = here.word(BLOCK_PAGES - 1).entry().unwrap();
@@ -145,10 +149,7 @@ fn what_is_written_back_in_part_does_not_come_back_as_a_whole() {
 /// A part was written back, touched, written to, and waits elsewhere in staging: what lies in the old place is what it was before.
 #[test]
 fn what_waits_in_two_places_does_not_come_back_from_the_older() {
-    let Some((engine, mut handler, start)) = scene() else { return };
-    if !take_out(engine, start) {
-        return;
-    }
+    let Some((engine, mut handler, start)) = staged() else { return };
     write_back(engine, 2);
     for page in 0..2 * FOLIO_PAGES {
         let address = start + page * PAGE;
@@ -176,11 +177,7 @@ fn what_waits_in_two_places_does_not_come_back_from_the_older() {
 
 #[test]
 fn what_is_stored_comes_back_as_a_huge_page_and_frees_its_slots() {
-    let Some((engine, mut handler, start)) = scene() else { return };
-    if !take_out(engine, start) {
-        return;
-    }
-    write_back(engine, WHOLE_PLACES);
+    let Some((engine, mut handler, start)) = stored() else { return };
     assert_eq!(engine.validate(), Ok(BLOCK_PAGES as u64));
     let (here, freed) = (block(engine, start), FREED.get());
     assert_eq!(handler.swap_in_whole(here, start, Access::Read, Purpose::Fault), Whole::Done);
@@ -204,11 +201,7 @@ fn what_is_stored_comes_back_as_a_huge_page_and_frees_its_slots() {
 /// As in the kernel, what the group may not be charged for falls back, and is counted as that besides.
 #[test]
 fn what_cannot_be_charged_falls_back_and_is_counted_as_that() {
-    let Some((engine, mut handler, start)) = scene() else { return };
-    if !take_out(engine, start) {
-        return;
-    }
-    write_back(engine, WHOLE_PLACES);
+    let Some((engine, mut handler, start)) = stored() else { return };
     let here = block(engine, start);
     let fallbacks = || {
         [SizeCounter::SwapInFallback, SizeCounter::SwapInFallbackCharge]
@@ -229,11 +222,7 @@ fn what_cannot_be_charged_falls_back_and_is_counted_as_that() {
 /// Ahead of a walk nobody waits for it, and the walk asks again and again: it is asked for all the same, and counts once.
 #[test]
 fn what_falls_back_ahead_of_a_walk_counts_once() {
-    let Some((engine, mut handler, start)) = scene() else { return };
-    if !take_out(engine, start) {
-        return;
-    }
-    write_back(engine, WHOLE_PLACES);
+    let Some((engine, mut handler, start)) = stored() else { return };
     let here = block(engine, start);
     let fallbacks = || engine.figures().size(SizeCounter::SwapInFallback, WHOLE_ORDER as usize);
     engine.pool.pretend_barren();
