@@ -106,16 +106,19 @@ fn slots_of_what_is_unmapped_or_given_up_are_free() {
         skip!("only for folioswap");
     }
     let program = c_program("tree", "", &[]);
-    let job = Job::new([program.as_os_str(), "shrink".as_ref(), "96".as_ref()]);
+    let job = Job::new([program.as_os_str(), "shrink".as_ref(), "192".as_ref()]);
     let mut running = job.start(job::engine(48 * MIB));
     running.wait_for_output("full");
     let before = used(running.pid).expect("swapon --show while it runs");
-    assert!(before > 72 * MIB, "only {before} bytes in use: nothing is shown by their absence");
+    assert!(before > 144 * MIB, "only {before} bytes in use: nothing is shown by their absence");
     running.wait_for_output("given up");
     let given_up = Instant::now();
-    // An eighth of it is still there, and a few clusters of the file are kept for what will be written next.
-    let left = used_within_a_second(running.pid, given_up, 28 * MIB);
-    assert!(left <= 28 * MIB, "{left} of {before} bytes are still in use a second later");
+    // An eighth of it is still there: 12 clusters of the file, and one more for each of the ten orders, for what is counted is whole clusters
+    // and each order has its own. A quarter as many empty ones are kept for what will be written next. (What was unmapped is 96 MiB, what was
+    // given up by advice 72 MiB: either one would be beyond this.)
+    let allowed = (12 + 10) * 5 / 4 * 2 * MIB + 4 * MIB;
+    let left = used_within_a_second(running.pid, given_up, allowed);
+    assert!(left <= allowed, "{left} of {before} bytes are still in use a second later");
     running.finish().check();
 }
 
