@@ -1,7 +1,8 @@
 //! Finds and makes the programs that the tests run.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 use std::sync::Mutex;
 
 /// Looks a program up in `$PATH`.
@@ -36,6 +37,24 @@ pub fn folioswap() -> PathBuf {
         path.display()
     );
     path
+}
+
+/// Runs `folioswap` with these words to its end.
+pub fn run_folioswap<S: AsRef<OsStr>>(words: &[S]) -> Output {
+    Command::new(folioswap()).args(words).output().expect("folioswap can be run")
+}
+
+/// It ended with this status and one message that holds each of the words, whatever their case.
+#[track_caller]
+pub fn refused(output: &Output, status: i32, words: &[&str]) {
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(status), "{text}");
+    assert!(!text.trim().is_empty(), "no message");
+    assert!(!text.contains("panicked") && !text.contains("RUST_BACKTRACE"), "{text}");
+    let lower = text.to_lowercase();
+    for word in words {
+        assert!(lower.contains(&word.to_lowercase()), "{word:?} is missing in: {text}");
+    }
 }
 
 /// The directory of this crate.

@@ -1,16 +1,12 @@
 //! Whatever is asked wrongly is refused with a clear message, and nothing is started half.
 
 use folioswap_acceptance::job::{self, Engine, Job, Outcome};
-use folioswap_acceptance::programs::{self, c_program};
+use folioswap_acceptance::programs::{self, c_program, refused, run_folioswap};
 use folioswap_acceptance::{MIB, skip};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-
-fn folioswap<S: AsRef<std::ffi::OsStr>>(words: &[S]) -> Output {
-    Command::new(programs::folioswap()).args(words).output().expect("folioswap can be run")
-}
 
 /// A place for files of one test, removed afterwards.
 struct Place(PathBuf);
@@ -29,18 +25,6 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         drop(fs::remove_dir_all(&self.0));
-    }
-}
-
-#[track_caller]
-fn refused(output: &Output, status: i32, words: &[&str]) {
-    let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(status), "{text}");
-    assert!(!text.trim().is_empty(), "no message");
-    assert!(!text.contains("panicked") && !text.contains("RUST_BACKTRACE"), "{text}");
-    let lower = text.to_lowercase();
-    for word in words {
-        assert!(lower.contains(&word.to_lowercase()), "{word:?} is missing in: {text}");
     }
 }
 
@@ -72,7 +56,7 @@ fn sizes_that_are_none() {
         "\u{663}M",
     ] {
         let words = ["run", "--memory", size, "--", "touch", marker.to_str().expect("UTF-8")];
-        let output = folioswap(&words);
+        let output = run_folioswap(&words);
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(125), "--memory {size:?}: {text}");
         assert!(!text.trim().is_empty() && !text.contains("panicked"), "--memory {size:?}: {text}");
@@ -95,7 +79,7 @@ fn options_that_are_wrong() {
         &["run", "--memory", "64M", "--stats-json", "/nowhere/at/all/stats.json", "--", "touch", &marker],
     ];
     for words in cases {
-        refused(&folioswap(words), 125, &[]);
+        refused(&run_folioswap(words), 125, &[]);
         assert!(!Path::new(&marker).exists(), "{words:?}: the program was started");
     }
 }
@@ -116,15 +100,15 @@ fn folio_sizes_that_are_none() {
         ("all=never,all=never", &["all", "twice"]),
     ] {
         let option = format!("--thp={value}");
-        let output = folioswap(&["run", "--memory", "64M", &option, "--", "touch", &marker]);
+        let output = run_folioswap(&["run", "--memory", "64M", &option, "--", "touch", &marker]);
         refused(&output, 125, &[words, &["--thp"]].concat());
         assert!(!Path::new(&marker).exists(), "{value}: the program was started");
     }
     let twice = ["run", "--memory", "64M", "--thp=all=never", "--thp=all=never", "--", "touch", &marker];
-    refused(&folioswap(&twice), 125, &["--thp"]);
+    refused(&run_folioswap(&twice), 125, &["--thp"]);
     assert!(!Path::new(&marker).exists());
     let right = ["run", "--memory", "64M", "--thp=64K=always,2m=inherit,all=never", "--", "true"];
-    assert!(folioswap(&right).status.success());
+    assert!(run_folioswap(&right).status.success());
 }
 
 #[test]
@@ -135,11 +119,11 @@ fn page_clusters_that_are_none() {
         [("6", "0..=5"), ("-1", "0..=5"), ("4294967296", "0..=5"), ("x", ""), ("", ""), ("1.5", "")]
     {
         let option = format!("--page-cluster={value}");
-        let output = folioswap(&["run", "--memory", "64M", &option, "--", "touch", &marker]);
+        let output = run_folioswap(&["run", "--memory", "64M", &option, "--", "touch", &marker]);
         refused(&output, 125, &["--page-cluster", range]);
         assert!(!Path::new(&marker).exists(), "{value}: the program was started");
     }
-    assert!(folioswap(&["run", "--memory", "64M", "--page-cluster", "0", "--", "true"]).status.success());
+    assert!(run_folioswap(&["run", "--memory", "64M", "--page-cluster", "0", "--", "true"]).status.success());
 }
 
 /// Directories that cannot hold a swap file: each message names the directory and the option.
@@ -151,17 +135,21 @@ fn swap_directories_that_are_none() {
     let marker = place.file("started").display().to_string();
     for directory in ["/dev/shm", "/proc", "/sys", "/nowhere/at/all", &file.display().to_string()] {
         let words = ["run", "--memory", "64M", "--swap-dir", directory, "--", "touch", &marker];
-        refused(&folioswap(&words), 125, &[directory, "--swap-dir"]);
+        refused(&run_folioswap(&words), 125, &[directory, "--swap-dir"]);
         assert!(!Path::new(&marker).exists(), "{directory}: the program was started");
         // Without a file the directory does not matter.
         let words = ["run", "--memory", "64M", "--swap-dir", directory, "--swap-max", "0", "--", "true"];
-        assert!(folioswap(&words).status.success(), "{directory}");
+        assert!(run_folioswap(&words).status.success(), "{directory}");
     }
     let words = ["run", "--memory", "64M", "--swap-dir", "", "--", "touch", &marker];
-    refused(&folioswap(&words), 125, &["--swap-dir"]);
+    refused(&run_folioswap(&words), 125, &["--swap-dir"]);
     for most in ["-1", "", "x", "99999999999T"] {
         let most = format!("--swap-max={most}");
-        refused(&folioswap(&["run", "--memory", "64M", &most, "--", "touch", &marker]), 125, &["--swap-max"]);
+        refused(
+            &run_folioswap(&["run", "--memory", "64M", &most, "--", "touch", &marker]),
+            125,
+            &["--swap-max"],
+        );
     }
     assert!(!Path::new(&marker).exists());
 }
@@ -174,14 +162,14 @@ fn statistics_that_cannot_be_written() {
     for path in ["/", "/proc/statistics", ""] {
         let path = format!("--stats-json={path}");
         refused(
-            &folioswap(&["run", "--memory", "64M", &path, "--", "touch", &marker]),
+            &run_folioswap(&["run", "--memory", "64M", &path, "--", "touch", &marker]),
             125,
             &["--stats-json"],
         );
     }
     assert!(!Path::new(&marker).exists());
     let words = ["run", "--memory", "64M", "--stats-json", "/dev/full", "--", "sh", "-c", "exit 7"];
-    refused(&folioswap(&words), 7, &["--stats-json", "space"]);
+    refused(&run_folioswap(&words), 7, &["--stats-json", "space"]);
 }
 
 /// Runs `folioswap run` after `before` in a shell that sets limits or closes streams.
@@ -236,27 +224,31 @@ fn closed_standard_streams() {
 #[test]
 fn programs_that_cannot_be_run() {
     let place = Place::new("programs");
-    refused(&folioswap(&["run", "--memory", "64M", "--", "/nowhere/nothing"]), 127, &["/nowhere/nothing"]);
     refused(
-        &folioswap(&["run", "--memory", "64M", "--", "no-such-program-anywhere"]),
+        &run_folioswap(&["run", "--memory", "64M", "--", "/nowhere/nothing"]),
+        127,
+        &["/nowhere/nothing"],
+    );
+    refused(
+        &run_folioswap(&["run", "--memory", "64M", "--", "no-such-program-anywhere"]),
         127,
         &["no-such-program"],
     );
     let plain = place.file("plain");
     fs::write(&plain, "text").expect("file");
     let plain = plain.display().to_string();
-    refused(&folioswap(&["run", "--memory", "64M", "--", &plain]), 126, &["plain"]);
-    refused(&folioswap(&["run", "--memory", "64M", "--", "/var"]), 126, &["/var"]);
+    refused(&run_folioswap(&["run", "--memory", "64M", "--", &plain]), 126, &["plain"]);
+    refused(&run_folioswap(&["run", "--memory", "64M", "--", "/var"]), 126, &["/var"]);
     let broken = place.file("broken");
     fs::write(&broken, b"\x7fELF and nothing that follows").expect("file");
     fs::set_permissions(&broken, fs::Permissions::from_mode(0o755)).expect("chmod");
-    let output = folioswap(&["run", "--memory", "64M", "--", &broken.display().to_string()]);
+    let output = run_folioswap(&["run", "--memory", "64M", "--", &broken.display().to_string()]);
     // As execvp(3) does it, a shell may be given what the kernel does not know; it then says 126 or 127.
     assert!(matches!(output.status.code(), Some(125..=127)), "{output:?}");
     let interpreter = place.file("script");
     fs::write(&interpreter, "#!/nowhere/interpreter\n").expect("file");
     fs::set_permissions(&interpreter, fs::Permissions::from_mode(0o755)).expect("chmod");
-    let output = folioswap(&["run", "--memory", "64M", "--", &interpreter.display().to_string()]);
+    let output = run_folioswap(&["run", "--memory", "64M", "--", &interpreter.display().to_string()]);
     assert!(matches!(output.status.code(), Some(126 | 127)), "{output:?}");
 }
 
@@ -264,7 +256,7 @@ fn programs_that_cannot_be_run() {
 fn static_programs_are_refused() {
     let program = c_program("static", "", &["-static"]).display().to_string();
     assert!(Command::new(&program).output().expect("it runs alone").status.success());
-    let output = folioswap(&["run", "--memory", "64M", "--", &program]);
+    let output = run_folioswap(&["run", "--memory", "64M", "--", &program]);
     refused(&output, 125, &["static"]);
     assert!(output.stdout.is_empty(), "it was started");
 }
@@ -296,7 +288,7 @@ fn set_user_id_programs_are_refused() {
     fs::copy("/bin/true", &program).expect("copy");
     chown(&program, Some(65534), Some(65534)).expect("chown");
     fs::set_permissions(&program, fs::Permissions::from_mode(0o4755)).expect("chmod");
-    let output = folioswap(&["run", "--memory", "64M", "--", &program.display().to_string()]);
+    let output = run_folioswap(&["run", "--memory", "64M", "--", &program.display().to_string()]);
     refused(&output, 125, &["set-user-id"]);
 }
 
@@ -421,11 +413,11 @@ fn the_doctor_is_content_here() {
     if unsafe { libc::geteuid() } != 0 {
         skip!("only root is known to be allowed");
     }
-    let output = folioswap(&["doctor", "--json"]);
+    let output = run_folioswap(&["doctor", "--json"]);
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let json: serde_json::Value = serde_json::from_str(&text).expect("JSON");
     assert!(json.is_object(), "{text}");
-    let output = folioswap(&["doctor"]);
+    let output = run_folioswap(&["doctor"]);
     assert!(output.status.success() && !output.stdout.is_empty());
 }

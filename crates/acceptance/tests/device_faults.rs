@@ -3,11 +3,11 @@
 
 use folioswap_acceptance::disk::{FileSystem, LoopDevice, Scratch};
 use folioswap_acceptance::job::{self, Engine, Job, Outcome, Running};
-use folioswap_acceptance::{MIB, need, programs, skip};
+use folioswap_acceptance::programs::run_folioswap;
+use folioswap_acceptance::{MIB, need, skip};
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 
 const LOST: &str = env!("CARGO_BIN_EXE_acc-lost");
 const TOUCH: &str = env!("CARGO_BIN_EXE_acc-touch");
@@ -22,12 +22,8 @@ macro_rules! only_folioswap {
     };
 }
 
-fn folioswap(words: &[&str]) -> Output {
-    Command::new(programs::folioswap()).args(words).output().expect("folioswap can be run")
-}
-
 fn mkswap(path: &Path) {
-    let made = folioswap(&["mkswap", &path.display().to_string()]);
+    let made = run_folioswap(&["mkswap", &path.display().to_string()]);
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
 }
 
@@ -103,11 +99,11 @@ fn a_prepared_file_is_used_by_one_run_at_a_time_and_keeps_its_header() {
     let header = fs::read(&file.0).expect("readable")[..4096].to_vec();
     let devices = [device(&file.0, ",discard")];
     let (outcome, pages) = spoilt(64, &devices, |_| {
-        let second = folioswap(&["run", "-m", "64M", "--swap", &devices[0], "--", "true"]);
+        let second = run_folioswap(&["run", "-m", "64M", "--swap", &devices[0], "--", "true"]);
         let text = String::from_utf8_lossy(&second.stderr);
         assert_eq!(second.status.code(), Some(125), "{text}");
         assert!(text.contains("another run uses it"), "{text}");
-        let forced = folioswap(&["mkswap", "--force", &file.0.display().to_string()]);
+        let forced = run_folioswap(&["mkswap", "--force", &file.0.display().to_string()]);
         assert_eq!(forced.status.code(), Some(125), "not even by force");
     });
     assert_eq!(pages.lost, 0);
@@ -127,14 +123,14 @@ fn a_block_device_takes_what_is_cold() {
         Err(why) => skip!("no loop device: {why}"),
     };
     let devices = [device(&block.path, ",discard")];
-    let refused = folioswap(&["run", "-m", "64M", "--swap", &devices[0], "--", "true"]);
+    let refused = run_folioswap(&["run", "-m", "64M", "--swap", &devices[0], "--", "true"]);
     assert_eq!(refused.status.code(), Some(125), "it was not prepared");
     mkswap(&block.path);
     let words = [TOUCH, "--size", "96M", "--kind", "random", "--phases", "fill,verify"];
     let mut running =
         start(&job(&[&["sh", "-c", "echo ready; exec \"$0\" \"$@\""], &words[..]].concat(), &devices));
     running.wait_for_output("ready");
-    let shown = folioswap(&["swapon", "--show", &running.pid.to_string()]);
+    let shown = run_folioswap(&["swapon", "--show", &running.pid.to_string()]);
     let text = String::from_utf8_lossy(&shown.stdout).into_owned();
     let row: Vec<&str> = text.lines().nth(1).unwrap_or_default().split_whitespace().collect();
     assert_eq!(row[..2], [&*block.path.display().to_string(), "block"], "{text}");
@@ -190,7 +186,7 @@ fn a_disk_that_refuses_everything_is_left_alone() {
     disk.shut_down().expect("ext4 can be shut down");
     File::create(&go.0).expect("a file");
     running.wait_for_output("ok ");
-    let shown = folioswap(&["swapon", "--show", &running.pid.to_string()]);
+    let shown = run_folioswap(&["swapon", "--show", &running.pid.to_string()]);
     let text = String::from_utf8_lossy(&shown.stdout).into_owned();
     let outcome = running.finish();
     job::report("pulled out before", &outcome);
@@ -354,7 +350,7 @@ fn targets_that_are_none() {
         let mut line = vec!["run", "--memory", "64M"];
         line.extend(words);
         line.extend(["--", "true"]);
-        let output = folioswap(&line);
+        let output = run_folioswap(&line);
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(125), "{words:?}: {text}");
         assert!(text.contains(expected) && !text.contains("panicked"), "{words:?}: {text}");
@@ -365,7 +361,7 @@ fn targets_that_are_none() {
     let opened = File::options().write(true).open(&foreign.0).expect("writable");
     opened.write_all_at(b"SWAPSPACE2", 4086).expect("written");
     refused(&["--swap", &device(&foreign.0, ",discard")], "swap space of the kernel");
-    let made = folioswap(&["mkswap", &foreign.0.display().to_string()]);
+    let made = run_folioswap(&["mkswap", &foreign.0.display().to_string()]);
     assert_eq!(made.status.code(), Some(125));
     assert!(String::from_utf8_lossy(&made.stderr).contains("--force"));
     let mut expected = vec![0; 8 << 20];
@@ -389,7 +385,7 @@ fn targets_that_are_none() {
             let line = mounts.lines().find(|line| line.split(' ').nth(1) == Some(&*point)).expect("mounted");
             let block = line.split(' ').next().unwrap_or_default().to_owned();
             refused(&["--swap", &format!("file:{block}")], "mounted on");
-            let forced = folioswap(&["mkswap", "--force", &block]);
+            let forced = run_folioswap(&["mkswap", "--force", &block]);
             assert_eq!(forced.status.code(), Some(125), "not even by force");
         }
         Err(why) => folioswap_acceptance::skipping::note_part(&format!("no mounted target: {why}")),

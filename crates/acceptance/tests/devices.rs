@@ -1,10 +1,10 @@
 //! The swap devices of `--swap`: real programs on each of them and on several, in the order that was asked for.
 
 use folioswap_acceptance::job::{self, Engine, Job, Outcome};
-use folioswap_acceptance::{MIB, programs, skip};
+use folioswap_acceptance::programs::run_folioswap;
+use folioswap_acceptance::{MIB, skip};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 use std::time::Duration;
 
 const TOUCH: &str = env!("CARGO_BIN_EXE_acc-touch");
@@ -234,10 +234,6 @@ fn out_of_swap_when_all_are_full() {
     }
 }
 
-fn folioswap(words: &[&str]) -> Output {
-    Command::new(programs::folioswap()).args(words).output().expect("folioswap can be run")
-}
-
 #[test]
 fn the_table_shows_each_device() {
     only_folioswap!();
@@ -255,7 +251,7 @@ fn the_table_shows_each_device() {
     }
     let mut running = job.start(Engine::Folioswap { memory: Some(64 * MIB), scope: "resident" });
     running.wait_for_output("ready");
-    let output = folioswap(&["swapon", "--show", "--bytes", &running.pid.to_string()]);
+    let output = run_folioswap(&["swapon", "--show", "--bytes", &running.pid.to_string()]);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
     let path = places.0.display().to_string() + "/a\\040b";
@@ -309,7 +305,7 @@ fn devices_that_are_none() {
         line.extend(*words);
         let marker_text = marker.display().to_string();
         line.extend(["--", "touch", &marker_text]);
-        let output = folioswap(&line);
+        let output = run_folioswap(&line);
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(125), "{words:?}: {text}");
         assert!(text.contains(expected) && !text.contains("panicked"), "{words:?}: {text}");

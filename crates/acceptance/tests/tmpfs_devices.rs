@@ -1,7 +1,8 @@
 //! The swap devices of a mount: every kind that `run` takes, in their order, and taken off while the mount is in use.
 
 use folioswap_acceptance::disk::{LoopDevice, Scratch};
-use folioswap_acceptance::{mount, mount::Mount, need, programs, skip};
+use folioswap_acceptance::programs::{refused, run_folioswap};
+use folioswap_acceptance::{mount, mount::Mount, need, skip};
 use std::ffi::CString;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -21,22 +22,9 @@ macro_rules! needs_fuse {
     };
 }
 
-fn folioswap(words: &[&str]) -> Output {
-    Command::new(programs::folioswap()).args(words).output().expect("folioswap can be run")
-}
-
 #[track_caller]
 fn done(output: &Output) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-}
-
-#[track_caller]
-fn refused(output: &Output, words: &[&str]) {
-    let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(1), "{text}");
-    for word in words {
-        assert!(text.contains(word), "{word:?} is missing in: {text}");
-    }
 }
 
 fn text(path: &Path) -> &str {
@@ -97,7 +85,7 @@ impl Drop for Directory {
 
 fn prepared(name: &str, bytes: u64) -> Scratch {
     let file = Scratch::new(name);
-    done(&folioswap(&["mkswap", text(&file.0), "--size", &bytes.to_string()]));
+    done(&run_folioswap(&["mkswap", text(&file.0), "--size", &bytes.to_string()]));
     file
 }
 
@@ -110,7 +98,7 @@ fn every_kind_of_device_in_its_order_and_taken_off() {
     let (file, backing, directory) =
         (prepared("prepared", 18 * MIB), Scratch::file("block", 18 * MIB), Directory::new("kinds"));
     let block = LoopDevice::new(&backing.0).expect("a loop device");
-    done(&folioswap(&["mkswap", text(&block.path)]));
+    done(&run_folioswap(&["mkswap", text(&block.path)]));
     let devices = [
         format!("file:{},prio=5", text(&file.0)),
         format!("file:{},prio=4,discard", text(&block.path)),
@@ -134,25 +122,29 @@ fn every_kind_of_device_in_its_order_and_taken_off() {
         assert!(row.2 >= least, "{row:?} of {found:?}");
     }
     // Held by the mount alone.
-    let held = folioswap(&["mkswap", "--force", text(&file.0)]);
+    let held = run_folioswap(&["mkswap", "--force", text(&file.0)]);
     assert!(!held.status.success() && String::from_utf8_lossy(&held.stderr).contains("uses it"), "{held:?}");
     ends_well(whole_file("map", &content, 112));
     let reader = whole_file("check", &content, 112);
     for name in &names[..3] {
-        done(&folioswap(&["swapoff", text(mount.path()), name]));
+        done(&run_folioswap(&["swapoff", text(mount.path()), name]));
     }
     ends_well(reader);
     let left = swaps(&mount);
     assert_eq!(left.iter().map(|row| row.0.as_str()).collect::<Vec<_>>(), &names[3..]);
-    done(&folioswap(&["mkswap", "--force", text(&file.0)]));
+    done(&run_folioswap(&["mkswap", "--force", text(&file.0)]));
     ends_well(whole_file("check", &content, 112));
     // What cannot be taken off stays, and says why.
-    refused(&folioswap(&["swapoff", text(mount.path()), names[0]]), &["no swap device", "it has zram, "]);
-    done(&folioswap(&["swapoff", text(mount.path()), "zram"]));
-    refused(&folioswap(&["swapoff", text(mount.path()), names[4]]), &["there is room for only"]);
+    refused(
+        &run_folioswap(&["swapoff", text(mount.path()), names[0]]),
+        1,
+        &["no swap device", "it has zram, "],
+    );
+    done(&run_folioswap(&["swapoff", text(mount.path()), "zram"]));
+    refused(&run_folioswap(&["swapoff", text(mount.path()), names[4]]), 1, &["there is room for only"]);
     assert!(used(&mount, names[4]) > 32 * MIB);
     ends_well(whole_file("check", &content, 112));
-    refused(&folioswap(&["swapoff", "/", "zram"]), &["not a folioswap mount"]);
+    refused(&run_folioswap(&["swapoff", "/", "zram"]), 1, &["not a folioswap mount"]);
 }
 
 #[test]
@@ -206,11 +198,12 @@ fn an_export_of_an_nbd_server() {
         .open(&content)
         .and_then(|file| file.set_len(16 * MIB))
         .expect("truncate");
-    done(&folioswap(&["swapoff", text(mount.path()), &export.0]));
+    done(&run_folioswap(&["swapoff", text(mount.path()), &export.0]));
     drop(server.kill().and_then(|()| server.wait()));
     ends_well(whole_file("check", &content, 16));
-    let refusal = folioswap(&["mount", text(&place.0), "-m", "32M", "--swap", &format!("{device},discard")]);
-    refused(&refusal, &["discard"]);
+    let refusal =
+        run_folioswap(&["mount", text(&place.0), "-m", "32M", "--swap", &format!("{device},discard")]);
+    refused(&refusal, 1, &["discard"]);
 }
 
 /// Several processes against their oracles, while devices before, beside and behind the compressed store are taken off, and then the store.
@@ -245,7 +238,7 @@ fn random_operations_while_devices_are_taken_off() {
             "seed {seed}: they ended before {name} was taken off"
         );
         let before = swaps(&mount);
-        done(&folioswap(&["swapoff", text(mount.path()), name]));
+        done(&run_folioswap(&["swapoff", text(mount.path()), name]));
         println!("{name}: of {before:?} there are {:?}", swaps(&mount));
     }
     assert!(processes.wait().expect("wait").success(), "seed {seed}");

@@ -399,14 +399,13 @@ impl Handler {
 
     /// Does anybody wait but for pages in this range?
     pub(crate) fn others_wait(&self, but_for: &Range<usize>) -> bool {
-        let mut waiting = (0..self.queued).map(|place| self.queue[(self.first + place) % QUEUE]);
-        self.fork_waits() || waiting.any(|fault| !but_for.contains(&fault.address))
+        self.fork_waits() || self.queue_places().any(|place| !but_for.contains(&self.queue[place].address))
     }
 
     pub(crate) fn queue_fault(&mut self, fault: Fault) {
-        let mut waiting = (0..self.queued).map(|place| self.queue[(self.first + place) % QUEUE]);
         // A thread that took a signal faults again: once is enough.
-        if waiting.any(|other| (other.address, other.thread) == (fault.address, fault.thread)) {
+        let is_same = |other: Fault| (other.address, other.thread) == (fault.address, fault.thread);
+        if self.queue_places().any(|place| is_same(self.queue[place])) {
             return;
         }
         if self.queued == QUEUE {

@@ -1,7 +1,8 @@
 //! How a mount begins, what is refused, and how it ends, whatever ends it.
 
-use crate::{error, folioswap, new_file, refused};
-use folioswap_acceptance::{mount, mount::Mount, programs, skip};
+use crate::{error, new_file};
+use folioswap_acceptance::programs::{self, refused, run_folioswap};
+use folioswap_acceptance::{mount, mount::Mount, skip};
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::PathBuf;
@@ -22,9 +23,9 @@ fn a_killed_daemon_leaves_a_clear_end() {
     assert_eq!(error(File::create(mount.file("other"))), libc::ENOTCONN);
     assert!(start.elapsed() < Duration::from_secs(2), "accesses hang");
     let path = mount.path().to_str().expect("UTF-8").to_owned();
-    refused(&folioswap(&["mount", &path, "--memory", "32M"]), 1, &["daemon is gone", "folioswap umount"]);
+    refused(&run_folioswap(&["mount", &path, "--memory", "32M"]), 1, &["daemon is gone", "folioswap umount"]);
     drop(file);
-    let cleaned = folioswap(&["umount", &path]);
+    let cleaned = run_folioswap(&["umount", &path]);
     assert!(cleaned.status.success(), "{cleaned:?}");
     assert!(!mount.is_mounted() && mount.path().is_dir());
 }
@@ -44,8 +45,8 @@ fn signals_and_umount_end_it() {
     let path = mount.path().to_str().expect("UTF-8").to_owned();
     let file = new_file(&mount.file("file"));
     file.write_all_at(b"kept", 0).expect("write");
-    refused(&folioswap(&["umount", &path]), 1, &["in use", "--lazy"]);
-    refused(&folioswap(&["mount", &path, "--memory", "32M"]), 1, &["already", "folioswap umount"]);
+    refused(&run_folioswap(&["umount", &path]), 1, &["in use", "--lazy"]);
+    refused(&run_folioswap(&["mount", &path, "--memory", "32M"]), 1, &["already", "folioswap umount"]);
     mount.signal(libc::SIGTERM);
     let start = Instant::now();
     while mount.is_mounted() {
@@ -70,7 +71,7 @@ fn a_relative_swap_directory_is_the_callers() {
     let outputs = both.map(|words| {
         let mut command = Command::new(programs::folioswap());
         let output = command.args(["mount", "mount", "-m", "32M"]).args(words).current_dir(&place).output();
-        drop(folioswap(&["umount", place.join("mount").to_str().expect("UTF-8")]));
+        drop(run_folioswap(&["umount", place.join("mount").to_str().expect("UTF-8")]));
         output.expect("folioswap can be run")
     });
     drop(fs::remove_dir_all(&place));
@@ -123,11 +124,11 @@ fn it_goes_on_in_the_background() {
     let words = ["mount", path.to_str().expect("UTF-8"), "--memory", "32M", "--mode", "700"];
     let start = Instant::now();
     // Its output is at its end when it returns, although the daemon goes on.
-    let output = folioswap(&words);
+    let output = run_folioswap(&words);
     let took = start.elapsed();
     let wrote = fs::write(path.join("a"), b"a");
     let mode = fs::metadata(&path).map(|found| found.permissions().mode() & 0o7777);
-    let left = folioswap(&["umount", path.to_str().expect("UTF-8")]);
+    let left = run_folioswap(&["umount", path.to_str().expect("UTF-8")]);
     drop(fs::remove_dir(&path));
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
     assert!(took < Duration::from_secs(5), "it took {took:?}");
@@ -168,15 +169,15 @@ fn what_cannot_be_mounted_is_refused() {
         ),
     ];
     let results =
-        refusals.map(|(words, status, said)| (folioswap(&[&["mount"], words].concat()), status, said));
+        refusals.map(|(words, status, said)| (run_folioswap(&[&["mount"], words].concat()), status, said));
     // Without the device: a namespace of its own with an empty /dev.
     let hidden = Command::new("unshare")
         .args(["-m", "sh", "-c", "mount -t tmpfs none /dev && exec \"$@\"", "sh"])
         .arg(programs::folioswap())
         .args(["mount", directory, "-m", "64M"])
         .output();
-    let nothing = folioswap(&["umount", directory]);
-    let gone = folioswap(&["umount", missing]);
+    let nothing = run_folioswap(&["umount", directory]);
+    let gone = run_folioswap(&["umount", missing]);
     drop(fs::remove_dir_all(&place));
     for (output, status, said) in &results {
         refused(output, *status, said);
@@ -218,7 +219,7 @@ fn somebody_else_may_mount() {
     let output = output.expect("unshare");
     drop(fs::remove_file(command.with_extension("fuse")));
     drop(fs::remove_file(&command));
-    drop(folioswap(&["umount", "--lazy", path.to_str().expect("UTF-8")]));
+    drop(run_folioswap(&["umount", "--lazy", path.to_str().expect("UTF-8")]));
     drop(fs::remove_dir(&path));
     assert!(output.status.success(), "{output:?}");
     assert_eq!(String::from_utf8_lossy(&output.stdout), "mine\n65534\n");

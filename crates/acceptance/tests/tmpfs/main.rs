@@ -1,10 +1,10 @@
 //! `folioswap mount`: that it behaves as a tmpfs, keeps its limit, and ends as it should.
 
-use folioswap_acceptance::{mount, mount::Mount, programs, skip};
+use folioswap_acceptance::{mount, mount::Mount, skip};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 
 /// How long the random operations take in all, unless asked otherwise.
 const SECONDS: u64 = 120;
@@ -16,21 +16,6 @@ macro_rules! needs_fuse {
             skip!("{reason}");
         }
     };
-}
-
-fn folioswap<S: AsRef<std::ffi::OsStr>>(words: &[S]) -> Output {
-    Command::new(programs::folioswap()).args(words).output().expect("folioswap can be run")
-}
-
-#[track_caller]
-fn refused(output: &Output, status: i32, words: &[&str]) {
-    let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(status), "{text}");
-    assert!(!text.contains("panicked"), "{text}");
-    let lower = text.to_lowercase();
-    for word in words {
-        assert!(lower.contains(&word.to_lowercase()), "{word:?} is missing in: {text}");
-    }
 }
 
 /// The error of a system call that must fail.
