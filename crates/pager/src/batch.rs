@@ -18,9 +18,6 @@ use folioswap_group::segment::Member;
 
 /// Pages isolated in one batch, and as many written back.
 pub(crate) const BATCH_PAGES: u64 = 128;
-/// The same where single pages here and there leave. The evictor takes them on the faulting thread's CPU (4 us each), which stands still
-/// meanwhile: half as many halve the longest waits, and even fewer would make the waits so frequent that one touch in a hundred has one.
-const SCATTERED_BATCH_PAGES: u64 = 64;
 /// Pages that one move takes, on average, below which a batch counts as scattered.
 const SCATTERED_RUN: u64 = 4;
 /// Times that the clock's hand may come round in a batch that finds nothing (`folioswap_core::reclaim::aging`).
@@ -97,14 +94,6 @@ impl Evictor {
         batch
     }
 
-    /// How many pages are isolated, and written back, before those that wait for room are woken.
-    fn batch_pages(&self) -> u64 {
-        match self.scattered {
-            Scattered::No => BATCH_PAGES,
-            Scattered::Yes => SCATTERED_BATCH_PAGES,
-        }
-    }
-
     fn others_are_active(&self) -> bool {
         let (segment, me) = (self.engine.segment(), self.engine.member());
         let is_other = |member: &&Member| !core::ptr::eq(*member, me);
@@ -123,14 +112,14 @@ impl Evictor {
                 && self.engine.rows_at(row.start()) == Rows::Long;
             // Perhaps nothing of it can be moved: then the batch goes on.
             if !is_open
-                && batch.isolated + row.pages() >= self.batch_pages()
+                && batch.isolated + row.pages() >= BATCH_PAGES
                 && self.take_row(core::mem::take(&mut row), batch).is_some()
             {
                 return;
             }
             // What is left of the round; a whole one, which may cool no more than was paid for; one that cools all; one that takes what
             // is cold by then. Nothing then: there is nothing.
-            if !is_open && batch.isolated >= self.batch_pages() || self.wraps >= wraps + ROUNDS {
+            if !is_open && batch.isolated >= BATCH_PAGES || self.wraps >= wraps + ROUNDS {
                 break;
             }
             // Before the hand comes round: what is taken counts in its round.
@@ -168,9 +157,9 @@ impl Evictor {
         let recycled_together = (wanted_waiting / 2).clamp(2, SEGMENT_FOLIOS);
         let drain = batch.isolated == 0 && !batch.event_pending && !batch.staging_full;
         let planned = match self.engine.rows_at(self.hand) {
-            Rows::Joined => self.batch_pages(),
+            Rows::Joined => BATCH_PAGES,
             // What came in at once goes out at once, or staging would fill up.
-            Rows::Long => batch.isolated.max(self.batch_pages()),
+            Rows::Long => batch.isolated.max(BATCH_PAGES),
         };
         while batch.written < planned {
             let staging = self.staging();
