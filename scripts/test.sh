@@ -81,7 +81,7 @@ install() {
     local wanted=() command package pair
     for pair in cc:gcc c++:g++ python3:python3 sqlite3:sqlite3 redis-server:redis-server redis-benchmark:redis-tools \
         stress-ng:stress-ng mkfs.ext4:e2fsprogs losetup:mount nbdkit:nbdkit nbd-server:nbd-server qemu-nbd:qemu-utils \
-        openssl:openssl sha256sum:coreutils setpriv:util-linux fio:fio rsync:rsync fusermount3:fuse3; do
+        openssl:openssl sha256sum:coreutils setpriv:util-linux fio:fio rsync:rsync fusermount3:fuse3 setfacl:acl; do
         command=${pair%%:*} package=${pair#*:}
         command -v "$command" >/dev/null || wanted+=("$package")
     done

@@ -4,10 +4,15 @@
 //! holds it while the kernel knows it (its lookup count is above zero, which open files and mappings see to). When neither does, it is
 //! dropped, and its contents with it: a file that was unlinked while it was open goes exactly when the last user goes.
 
-use crate::{limits::InodeReservation, xattr::Xattrs};
+use crate::{
+    acl::{Acl, Extent, Which},
+    limits::{Charge, InodeReservation},
+    xattr::Xattrs,
+};
 use folioswap_shmem::ShmemObject;
 use fuser::{FileAttr, FileType, INodeNo};
 use parking_lot::{Mutex, MutexGuard};
+use rustix::io::Errno;
 use std::time::{Duration, SystemTime};
 
 /// What tmpfs counts for a name in the size of a directory (the kernel's `BOGO_DIRENT_SIZE`).
@@ -167,6 +172,48 @@ impl State {
     /// An attribute has changed.
     pub fn touch_attributes(&mut self) {
         self.ctime = SystemTime::now();
+    }
+
+    /// chmod(2): an access control list says the same afterwards.
+    pub fn set_permissions(&mut self, permissions: u16) {
+        self.permissions = permissions;
+        if let Some(access) = self.xattrs.acl(Which::Access) {
+            self.xattrs.replace_acl(Which::Access, &access.with_mode(permissions));
+        }
+    }
+
+    /// Sets an access control list, or removes it where `value` has no entries. The mode says as much of an access list as it can; one
+    /// that says no more than a mode is not kept. `charge` is the memory of the attribute.
+    ///
+    /// # Errors
+    /// `EINVAL` for what is no list, `EACCES` for a default list of what is no directory, `EOPNOTSUPP` for symbolic links.
+    pub fn set_acl(
+        &mut self,
+        kind: FileType,
+        which: Which,
+        value: &[u8],
+        charge: Charge,
+    ) -> Result<(), Errno> {
+        if kind == FileType::Symlink {
+            return Err(Errno::OPNOTSUPP);
+        }
+        let acl = Acl::parse(value)?;
+        let kept = match (which, acl) {
+            (Which::Default, Some(_)) if kind != FileType::Directory => return Err(Errno::ACCESS),
+            (Which::Default, acl) => acl,
+            (Which::Access, None) => None,
+            (Which::Access, Some(acl)) => {
+                let (bits, extent) = acl.permissions();
+                self.permissions = self.permissions & !0o777 | bits;
+                (extent == Extent::BeyondMode).then_some(acl)
+            }
+        };
+        match kept {
+            Some(acl) => self.xattrs.set_acl(which, acl.value(), charge),
+            // It may not have been there.
+            None => drop(self.xattrs.remove(which.name())),
+        }
+        Ok(())
     }
 
     /// It was read: the access time moves as relatime has it, which is how tmpfs is mounted unless asked otherwise.

@@ -10,6 +10,7 @@
 //! Start reading at [`mount`]; `docs/tmpfs.md` says which of the kernel's ways are used, and why.
 
 mod account;
+mod acl;
 mod answers;
 mod attach;
 mod contents;

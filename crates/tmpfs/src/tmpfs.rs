@@ -1,10 +1,11 @@
 //! The file system behind the requests: inodes, directories and what they may use.
 
 use crate::{
+    acl::{Acl, Extent, Which},
     control::Control,
     inode::{Content, Inode, PAGE_SIZE},
     kernel_cache::KernelCache,
-    limits::{Charge, DIRECTORY_MEMORY, InodeReservation, Inodes, Memory, entry_memory},
+    limits::{Charge, DIRECTORY_MEMORY, InodeReservation, Inodes, Memory, XATTR_MEMORY, entry_memory},
     namespace::Namespace,
     table::InodeTable,
 };
@@ -65,8 +66,10 @@ pub struct Place {
 pub struct New {
     /// Type and contents.
     pub content: NewContent,
-    /// Permissions, the umask applied.
+    /// Permissions that are asked for.
     pub permissions: u16,
+    /// Those that it does not get where the directory has no default list.
+    pub umask: u16,
     /// Who makes it.
     pub owner: (u32, u32),
 }
@@ -124,7 +127,7 @@ impl Tmpfs {
     }
 
     /// Makes an inode and gives it a name. In a directory whose set-group-id bit is set it gets the directory's group, and the bit if it is
-    /// a directory itself.
+    /// a directory itself. In one with a default access control list it gets its lists from there, and its mode as far as that allows.
     ///
     /// # Errors
     /// `ENOSPC`: no inode is left, or no memory for it; those of [`Namespace::insert`].
@@ -153,13 +156,18 @@ impl Tmpfs {
     /// Those of [`Namespace::insert`].
     pub fn make_in(&self, place: Place, parent: &Inode, name: &[u8], new: New) -> Result<Arc<Inode>, Errno> {
         let (mut permissions, (uid, mut gid)) = (new.permissions, new.owner);
-        {
+        let (is_directory, is_symlink) =
+            (matches!(new.content, NewContent::Directory), matches!(new.content, NewContent::Symlink(_)));
+        let default = {
             let state = parent.state();
             if state.permissions & 0o2000 != 0 {
                 gid = state.gid;
-                permissions |= if matches!(new.content, NewContent::Directory) { 0o2000 } else { 0 };
+                permissions |= if is_directory { 0o2000 } else { 0 };
             }
-        }
+            state.xattrs.acl(Which::Default).filter(|_| !is_symlink)
+        };
+        let access = default.as_ref().map(|default| default.inherited(permissions));
+        permissions = access.as_ref().map_or(permissions & !new.umask, |&(_, permissions)| permissions);
         let number = self.next_number.fetch_add(1, Relaxed);
         let (content, device) = match new.content {
             NewContent::File => (Content::File(ShmemObject::new(&self.space, self.options.huge)), 0),
@@ -168,8 +176,21 @@ impl Tmpfs {
             NewContent::Node(kind, device) => (Content::Node(kind), device),
         };
         let inode = Arc::new(Inode::new(number, content, permissions, (uid, gid), device, place.inode));
+        if let Some((access, _)) = access.filter(|(access, _)| access.permissions().1 == Extent::BeyondMode) {
+            self.give_acl(&inode, Which::Access, &access);
+        }
+        if let Some(default) = default.filter(|_| is_directory) {
+            self.give_acl(&inode, Which::Default, &default);
+        }
         self.namespace.insert(parent, name, &inode, place.name)?;
         Ok(inode)
+    }
+
+    fn give_acl(&self, inode: &Inode, which: Which, acl: &Acl) {
+        let value = acl.value();
+        // No more than the directory's own, which had room.
+        let charge = self.memory.charge_anyway(XATTR_MEMORY + (which.name().len() + value.len()) as u64);
+        inode.state().xattrs.set_acl(which, value, charge);
     }
 
     /// Figures for people and programs, a name and a number on each line: sizes in bytes, counters since the mount, with the kernel's names where

@@ -1,5 +1,7 @@
-//! The extended attributes of an inode, as tmpfs has them: `user.`, `trusted.` and `security.` (the kernel has checked who may).
+//! The extended attributes of an inode, as tmpfs has them: `user.`, `trusted.` and `security.` (the kernel has checked who may), and its
+//! access control lists, which are set by [`State::set_acl`](crate::inode::State::set_acl) alone.
 
+use crate::acl::{Acl, Which};
 use crate::limits::Charge;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
@@ -32,7 +34,7 @@ impl Xattrs {
     /// Sets one. `charge` is its memory.
     ///
     /// # Errors
-    /// `EOPNOTSUPP` for a family that tmpfs without ACLs does not have, `EEXIST` and `ENODATA` as the mode asks.
+    /// `EOPNOTSUPP` for a family that cannot be set like this, `EEXIST` and `ENODATA` as the mode asks.
     pub fn set(&mut self, name: &[u8], value: &[u8], mode: SetMode, charge: Charge) -> Result<(), Errno> {
         let family =
             [&b"user."[..], b"trusted.", b"security."].into_iter().any(|family| name.starts_with(family));
@@ -46,6 +48,23 @@ impl Xattrs {
         }
         self.0.insert(name.into(), (value.into(), charge));
         Ok(())
+    }
+
+    /// Sets an access control list, whose value is valid. `charge` is its memory.
+    pub fn set_acl(&mut self, which: Which, value: Vec<u8>, charge: Charge) {
+        self.0.insert(which.name().into(), (value.into(), charge));
+    }
+
+    /// An access control list.
+    pub fn acl(&self, which: Which) -> Option<Acl> {
+        Acl::parse(self.get(which.name())?).ok()?
+    }
+
+    /// Puts another list of the same length in the place of one.
+    pub fn replace_acl(&mut self, which: Which, acl: &Acl) {
+        if let Some((value, _)) = self.0.get_mut(which.name()) {
+            *value = acl.value().into();
+        }
     }
 
     /// Removes one.

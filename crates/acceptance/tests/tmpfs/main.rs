@@ -41,6 +41,7 @@ fn new_file(path: &Path) -> File {
     OpenOptions::new().read(true).write(true).create_new(true).open(path).expect("a new file")
 }
 
+mod acl;
 mod beginning_and_end;
 mod files;
 mod limits;

@@ -1,15 +1,18 @@
-//! Attributes, extended ones among them; and those of the root by which people and programs look at the mount and act on it.
+//! Attributes, extended ones and access control lists among them; and those of the root by which people and programs look at the mount and act on it.
 
 use super::{FOREVER, Server};
 use crate::{
+    acl::Which,
     answers::{reply_xattr, time},
     contents::{self, errno},
     control,
+    inode::PAGE_SIZE,
     limits::XATTR_MEMORY,
-    tmpfs::ROOT,
+    namespace::NAME_MAX,
+    tmpfs::{ROOT, Tmpfs},
     xattr::{SetMode, TrustedNames},
 };
-use fuser::{INodeNo, ReplyAttr, ReplyEmpty, ReplyXattr, Request, TimeOrNow};
+use fuser::{INodeNo, ReplyAttr, ReplyEmpty, ReplyStatfs, ReplyXattr, Request, TimeOrNow};
 use rustix::io::Errno;
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
 
@@ -37,7 +40,7 @@ pub fn set(server: &Server, request: &Request, inode: INodeNo, changes: Changes,
     }
     let mut state = inode.state();
     if let Some(mode) = mode {
-        state.permissions = (mode & 0o7777) as u16;
+        state.set_permissions((mode & 0o7777) as u16);
     }
     if uid.is_some() || gid.is_some() || (size.is_some() && request.uid() != 0) {
         state.drop_privileges(inode.kind());
@@ -77,10 +80,29 @@ pub fn set_extended(
     }
     let memory = XATTR_MEMORY + (name.len() + value.len()) as u64;
     let charge = answer!(reply, server.tmpfs.memory.charge(memory));
+    let acl = Which::of(name.as_bytes());
+    // Asked before the lock is taken: it reads a file.
+    let may_keep_group = acl.is_none() || request.uid() == 0 || is_member(request, inode.state().gid);
     let mut state = inode.state();
-    answer!(reply, state.xattrs.set(name.as_bytes(), value, mode, charge));
+    match acl {
+        Some(which) => answer!(reply, state.set_acl(inode.kind(), which, value, charge)),
+        None => answer!(reply, state.xattrs.set(name.as_bytes(), value, mode, charge)),
+    }
+    if acl == Some(Which::Access) && !may_keep_group {
+        state.permissions &= !0o2000;
+    }
     state.touch_attributes();
     reply.ok();
+}
+
+/// Is the caller in this group? The kernel knows, but has no way to tell `fuser`. Who cannot be looked at is not.
+fn is_member(request: &Request, group: u32) -> bool {
+    let status = || std::fs::read_to_string(format!("/proc/{}/status", request.pid())).ok();
+    let is_listed = |status: String| {
+        let groups = status.lines().find_map(|line| line.strip_prefix("Groups:"));
+        groups.is_some_and(|groups| groups.split_whitespace().any(|other| other.parse() == Ok(group)))
+    };
+    request.gid() == group || status().is_some_and(is_listed)
 }
 
 /// getxattr(2).
@@ -103,6 +125,17 @@ pub fn list_extended(server: &Server, request: &Request, inode: INodeNo, size: u
     reply_xattr(&names, size, reply);
 }
 
+/// statfs(2).
+pub fn of_file_system(tmpfs: &Tmpfs, reply: ReplyStatfs) {
+    let block = PAGE_SIZE;
+    let (blocks, used) = (tmpfs.options.size / block, tmpfs.space.statistics().content / block);
+    let free = blocks.saturating_sub(used);
+    let inodes = &tmpfs.inodes;
+    let inodes_free = inodes.max().saturating_sub(inodes.used());
+    let (size, name_max) = (block as u32, NAME_MAX as u32);
+    reply.statfs(blocks, free, free, inodes.max(), inodes_free, size, name_max, size);
+}
+
 /// removexattr(2).
 pub fn remove_extended(server: &Server, request: &Request, inode: INodeNo, name: &OsStr, reply: ReplyEmpty) {
     let inode = answer!(reply, server.tmpfs.inode(inode.0));
@@ -111,7 +144,11 @@ pub fn remove_extended(server: &Server, request: &Request, inode: INodeNo, name:
         return reply.ok();
     }
     let mut state = inode.state();
-    answer!(reply, state.xattrs.remove(name.as_bytes()));
+    let removed = state.xattrs.remove(name.as_bytes());
+    // An access control list that is not there is as good as removed.
+    if Which::of(name.as_bytes()).is_none() {
+        answer!(reply, removed);
+    }
     state.touch_attributes();
     reply.ok();
 }

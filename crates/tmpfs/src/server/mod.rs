@@ -20,8 +20,6 @@ use crate::{
     contents::{self, errno},
     inode::{Content, Inode},
     kernel_cache::KernelCache,
-    limits::entry_memory,
-    namespace::NAME_MAX,
     tmpfs::{New, NewContent, Tmpfs},
 };
 use attributes::Changes;
@@ -98,11 +96,13 @@ impl Server {
         request: &Request,
         parent: INodeNo,
         name: &OsStr,
-        mode: u32,
+        (mode, umask): (u32, u32),
         content: NewContent,
     ) -> Result<Arc<Inode>, Errno> {
         let parent = self.tmpfs.inode(parent.0)?;
-        let new = New { content, permissions: (mode & 0o7777) as u16, owner: (request.uid(), request.gid()) };
+        let bits = |mode: u32| (mode & 0o7777) as u16;
+        let owner = (request.uid(), request.gid());
+        let new = New { content, permissions: bits(mode), umask: bits(umask), owner };
         self.tmpfs.make(&parent, name.as_bytes(), new)
     }
 
@@ -134,6 +134,9 @@ impl Filesystem for Server {
             InitFlags::FUSE_HANDLE_KILLPRIV_V2,
             InitFlags::FUSE_EXPLICIT_INVAL_DATA,
             InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
+            // The kernel decides by the lists that it asks us for, and leaves the umask to us, which does not count where one is inherited.
+            InitFlags::FUSE_POSIX_ACL,
+            InitFlags::FUSE_DONT_MASK,
         ];
         for flag in wanted {
             // A kernel without it does more itself, or asks more often.
@@ -208,11 +211,12 @@ impl Filesystem for Server {
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
-        _umask: u32,
+        umask: u32,
         device: u32,
         reply: ReplyEntry,
     ) {
-        let made = node(mode, device).and_then(|content| self.make(request, parent, name, mode, content));
+        let made =
+            node(mode, device).and_then(|content| self.make(request, parent, name, (mode, umask), content));
         self.reply_entry(made, reply);
     }
 
@@ -222,25 +226,19 @@ impl Filesystem for Server {
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
-        _umask: u32,
+        umask: u32,
         reply: ReplyEntry,
     ) {
-        self.reply_entry(self.make(request, parent, name, mode, NewContent::Directory), reply);
+        self.reply_entry(self.make(request, parent, name, (mode, umask), NewContent::Directory), reply);
     }
 
     fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
         let target = NewContent::Symlink(target.as_os_str().as_bytes().into());
-        self.reply_entry(self.make(request, parent, name, 0o777, target), reply);
+        self.reply_entry(self.make(request, parent, name, (0o777, 0), target), reply);
     }
 
     fn link(&self, _request: &Request, inode: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let linked = self.tmpfs.inode(inode.0).and_then(|inode| {
-            let parent = self.tmpfs.inode(parent.0)?;
-            let charge = self.tmpfs.memory.charge(entry_memory(name.as_bytes()))?;
-            self.tmpfs.namespace.insert(&parent, name.as_bytes(), &inode, charge)?;
-            Ok(inode)
-        });
-        self.reply_entry(linked, reply);
+        self.reply_entry(names::link(self, inode, parent, name), reply);
     }
 
     fn unlink(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -281,11 +279,11 @@ impl Filesystem for Server {
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
-        _umask: u32,
+        umask: u32,
         _flags: i32,
         reply: ReplyCreate,
     ) {
-        let inode = answer!(reply, self.make(request, parent, name, mode, NewContent::File));
+        let inode = answer!(reply, self.make(request, parent, name, (mode, umask), NewContent::File));
         let attributes = self.tmpfs.table.remember(&inode);
         reply.created(&FOREVER, &attributes, GENERATION, NO_HANDLE, self.open_flags());
     }
@@ -472,21 +470,7 @@ impl Filesystem for Server {
     }
 
     fn statfs(&self, _request: &Request, _inode: INodeNo, reply: ReplyStatfs) {
-        let block = crate::inode::PAGE_SIZE;
-        let (blocks, used) = (self.tmpfs.options.size / block, self.tmpfs.space.statistics().content / block);
-        let free = blocks.saturating_sub(used);
-        let inodes = &self.tmpfs.inodes;
-        let inodes_free = inodes.max().saturating_sub(inodes.used());
-        reply.statfs(
-            blocks,
-            free,
-            free,
-            inodes.max(),
-            inodes_free,
-            block as u32,
-            NAME_MAX as u32,
-            block as u32,
-        );
+        attributes::of_file_system(&self.tmpfs, reply);
     }
 
     fn setxattr(

@@ -1,15 +1,25 @@
-//! Renames.
+//! Renames and further names.
 
 use super::Server;
 use crate::{
     answers::fuse,
+    inode::Inode,
     limits::entry_memory,
     namespace::RenameMode,
     tmpfs::{New, NewContent},
 };
 use fuser::{FileType, INodeNo, RenameFlags, ReplyEmpty, Request};
 use rustix::io::Errno;
-use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt, sync::Arc};
+
+/// link(2).
+pub fn link(server: &Server, inode: INodeNo, parent: INodeNo, name: &OsStr) -> Result<Arc<Inode>, Errno> {
+    let inode = server.tmpfs.inode(inode.0)?;
+    let parent = server.tmpfs.inode(parent.0)?;
+    let charge = server.tmpfs.memory.charge(entry_memory(name.as_bytes()))?;
+    server.tmpfs.namespace.insert(&parent, name.as_bytes(), &inode, charge)?;
+    Ok(inode)
+}
 
 /// renameat2(2): each side is a directory and a name in it.
 pub fn rename(
@@ -43,7 +53,7 @@ pub fn rename(
     answer!(reply, renamed);
     if let Some(place) = place {
         let owner = (request.uid(), request.gid());
-        let new = New { content: NewContent::Node(FileType::CharDevice, 0), permissions: 0, owner };
+        let new = New { content: NewContent::Node(FileType::CharDevice, 0), permissions: 0, umask: 0, owner };
         answer!(reply, server.tmpfs.make_in(place, &from, from_name, new));
     }
     reply.ok();
