@@ -1,7 +1,7 @@
 //! The border between Rust and C: the last error, and panics that end here.
 
 use crate::FolioswapCode;
-use folioswap::Error;
+use folioswap::{Error, ShmemError};
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,6 +16,12 @@ pub(crate) struct Refusal(pub(crate) FolioswapCode, pub(crate) String);
 impl From<Error> for Refusal {
     fn from(error: Error) -> Self {
         Refusal(FolioswapCode::of(&error), error.to_string())
+    }
+}
+
+impl From<ShmemError> for Refusal {
+    fn from(error: ShmemError) -> Self {
+        Refusal(FolioswapCode::of_shmem(error), error.to_string())
     }
 }
 
@@ -79,6 +85,30 @@ pub(crate) unsafe fn known<'a, T>(handle: *const T) -> Result<&'a T, Refusal> {
 pub(crate) unsafe fn place<'a, T>(place: *mut T) -> Result<&'a mut T, Refusal> {
     // SAFETY: by contract.
     unsafe { place.as_mut() }.ok_or_else(|| invalid("a pointer for an answer is NULL"))
+}
+
+/// An array of C's; `None`: it has members, and its pointer is null.
+///
+/// # Safety
+/// The pointer is null, or so many members may be read.
+pub(crate) unsafe fn slice<'a, T>(first: *const T, count: usize) -> Option<&'a [T]> {
+    if count == 0 {
+        return Some(&[]);
+    }
+    // SAFETY: by contract.
+    (!first.is_null()).then(|| unsafe { std::slice::from_raw_parts(first, count) })
+}
+
+/// The same, to be written.
+///
+/// # Safety
+/// The pointer is null, or so many members may be written, and hold something.
+pub(crate) unsafe fn slice_mut<'a, T>(first: *mut T, count: usize) -> Option<&'a mut [T]> {
+    if count == 0 {
+        return Some(&mut []);
+    }
+    // SAFETY: by contract.
+    (!first.is_null()).then(|| unsafe { std::slice::from_raw_parts_mut(first, count) })
 }
 
 /// A string of C's.

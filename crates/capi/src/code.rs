@@ -1,6 +1,6 @@
 //! Codes of errors.
 
-use folioswap::Error;
+use folioswap::{Error, ShmemError};
 
 /// What a function returns: 0, or why it did not do what it was asked. Whatever was refused has changed nothing. New codes may come.
 #[repr(C)]
@@ -36,9 +36,25 @@ pub enum FolioswapCode {
     FOLIOSWAP_ESYSTEM = -10,
     /// A bug in the library; please report the message.
     FOLIOSWAP_EBUG = -11,
+    /// Contents are as large as they may be, or memory and swap are both full. Nothing that was stored is lost.
+    FOLIOSWAP_ENOSPC = -12,
+    /// A page cannot be read back from swap; the message names it. It stays so until it is overwritten as a whole, truncated or punched.
+    FOLIOSWAP_EIO = -13,
+    /// A range ends beyond the largest offset, 2^63 - 1.
+    FOLIOSWAP_EFBIG = -14,
 }
 
 impl FolioswapCode {
+    pub(crate) fn of_shmem(error: ShmemError) -> Self {
+        match error {
+            ShmemError::NoSpace => Self::FOLIOSWAP_ENOSPC,
+            ShmemError::Io { .. } => Self::FOLIOSWAP_EIO,
+            ShmemError::TooLarge => Self::FOLIOSWAP_EFBIG,
+            ShmemError::Forked => Self::FOLIOSWAP_EFORKED,
+            _ => Self::FOLIOSWAP_EINVAL,
+        }
+    }
+
     pub(crate) fn of(error: &Error) -> Self {
         match error {
             Error::LimitTooSmall { .. } => Self::FOLIOSWAP_ELIMIT,

@@ -5,12 +5,16 @@
 
 mod border;
 mod code;
+mod group;
 mod region;
+mod shmem;
 mod statistics;
 mod swap;
 
 pub use border::folioswap_last_error;
 pub use code::FolioswapCode;
+pub use group::*;
 pub use region::*;
+pub use shmem::*;
 pub use statistics::*;
 pub use swap::*;

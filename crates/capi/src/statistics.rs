@@ -34,6 +34,51 @@ pub unsafe extern "C" fn folioswap_swap_figure(
     })
 }
 
+/// A step of the histogram of the time that faults took.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct FolioswapLatency {
+    /// The longest time of the step, in nanoseconds.
+    pub at_most_ns: u64,
+    /// Faults that took no longer, and longer than the step before.
+    pub faults: u64,
+}
+
+/// Writes the histogram of the time that faults took into `steps`, shortest first, at most `count` of them, and stores in `*needed` (unless it is NULL)
+/// how many there are. Steps without faults are left out.
+///
+/// # Safety
+/// The handle is null or valid; `steps` is null and `count` 0, or so many may be written; `needed` is null or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn folioswap_swap_latency_histogram(
+    swap: *const FolioswapSwap,
+    steps: *mut FolioswapLatency,
+    count: usize,
+    needed: *mut usize,
+) -> FolioswapCode {
+    guarded(|| {
+        // SAFETY: by contract.
+        let swap = unsafe { known(swap) }?;
+        if steps.is_null() && count > 0 {
+            return Err::<(), Refusal>(invalid("a pointer for an answer is NULL"));
+        }
+        let mut there = 0;
+        for (at_most, faults) in swap.0.statistics().latency_histogram() {
+            if there < count {
+                let step = FolioswapLatency { at_most_ns: at_most.as_nanos() as u64, faults };
+                // SAFETY: by contract: it is one of `count`.
+                unsafe { steps.add(there).write(step) };
+            }
+            there += 1;
+        }
+        // SAFETY: by contract.
+        if let Some(needed) = unsafe { needed.as_mut() } {
+            *needed = there;
+        }
+        Ok(())
+    })
+}
+
 /// Writes a few lines for people into `text`, at most `bytes` with the zero byte at the end, and stores in `*needed` (unless it is NULL) how many
 /// would hold all of it.
 ///

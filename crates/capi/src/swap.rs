@@ -1,7 +1,7 @@
 //! A limit, and the devices behind it.
 
 use crate::FolioswapCode;
-use crate::border::{Refusal, figure, guarded, invalid, known, place, text};
+use crate::border::{Refusal, figure, guarded, invalid, known, place, slice, text};
 use folioswap::{Device, Swap, WhenFull};
 use std::ffi::{c_char, c_int};
 
@@ -34,23 +34,34 @@ pub unsafe extern "C" fn folioswap_swap_new(
     guarded(|| {
         // SAFETY: by contract.
         let swap = unsafe { place(swap) }?;
-        let when_full = match when_full {
-            FOLIOSWAP_WHEN_FULL_EXCEED => WhenFull::Exceed,
-            FOLIOSWAP_WHEN_FULL_ABORT => WhenFull::Abort,
-            _ => return Err(invalid("when_full is neither of its constants")),
-        };
-        let mut builder = Swap::builder().limit(limit).when_full(when_full);
-        if device_count > 0 && devices.is_null() {
-            return Err(invalid("there are devices, and their array is NULL"));
-        }
-        for number in 0..device_count {
-            // SAFETY: by contract.
-            let device = unsafe { text(*devices.add(number)) }?;
-            builder = builder.device(device.parse::<Device>()?);
-        }
+        let builder = Swap::builder().limit(limit).when_full(self::when_full(when_full)?);
+        // SAFETY: by contract.
+        let devices = unsafe { devices_of(devices, device_count) }?;
+        let builder = devices.into_iter().fold(builder, |builder, device| builder.device(device));
         *swap = Box::into_raw(Box::new(FolioswapSwap(builder.build()?)));
         Ok(())
     })
+}
+
+/// What one of the two constants says.
+pub(crate) fn when_full(constant: c_int) -> Result<WhenFull, Refusal> {
+    match constant {
+        FOLIOSWAP_WHEN_FULL_EXCEED => Ok(WhenFull::Exceed),
+        FOLIOSWAP_WHEN_FULL_ABORT => Ok(WhenFull::Abort),
+        _ => Err(invalid("when_full is neither of its constants")),
+    }
+}
+
+/// The devices that an array of strings names.
+///
+/// # Safety
+/// It is null, or holds so many pointers, each null or to a string.
+pub(crate) unsafe fn devices_of(devices: *const *const c_char, count: usize) -> Result<Vec<Device>, Refusal> {
+    // SAFETY: by contract.
+    let devices = unsafe { slice(devices, count) };
+    let devices = devices.ok_or_else(|| invalid("there are devices, and their array is NULL"))?;
+    // SAFETY: by contract.
+    devices.iter().map(|&device| Ok(unsafe { text(device) }?.parse()?)).collect()
 }
 
 /// Gives a swap back; NULL does nothing. Its regions go on, and its threads end with the last of them.

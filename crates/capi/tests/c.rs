@@ -96,15 +96,21 @@ fn a_program_in_c_and_one_in_cpp_build_against_what_is_installed_and_run() {
         if !is_there(compiler) {
             continue;
         }
-        let program = root.0.join(format!("sort-{number}"));
-        let mut compile = Command::new(compiler);
-        compile
-            .args(["-O1", "-Wall", "-Wextra", "-Werror"])
-            .args(options)
-            .arg(here().join("examples/sort.c"));
-        compile.args(["-xnone".into(), format!("-I{}", include.display()), format!("-L{}", lib.display())]);
-        run(compile.args(libraries).arg("-o").arg(&program));
-        let output = run(Command::new(&program).env("LD_LIBRARY_PATH", &lib));
-        assert_eq!(output, "sorted\n", "{compiler} {options:?}");
+        for (name, said) in [("sort", "sorted\n"), ("objects", "kept\n")] {
+            let program = root.0.join(format!("{name}-{number}"));
+            let mut compile = Command::new(compiler);
+            compile
+                .args(["-O1", "-Wall", "-Wextra", "-Werror"])
+                .args(options)
+                .arg(here().join("examples").join(name).with_extension("c"));
+            compile.args([
+                "-xnone".into(),
+                format!("-I{}", include.display()),
+                format!("-L{}", lib.display()),
+            ]);
+            run(compile.args(libraries).arg("-o").arg(&program));
+            let output = run(Command::new(&program).env("LD_LIBRARY_PATH", &lib));
+            assert_eq!(output, said, "{name}.c, {compiler} {options:?}");
+        }
     }
 }

@@ -1,0 +1,301 @@
+//! Shmem: contents by offset, which swap within the limit of their space.
+
+use crate::FolioswapCode;
+use crate::border::{Refusal, figure, guarded, invalid, known, place, slice, slice_mut, text};
+use crate::swap::{FolioswapSwap, devices_of};
+use folioswap::{HugePolicy, ShmemObject, ShmemSpace};
+use std::ffi::{c_char, c_int};
+
+/// The least limit of a space in bytes.
+pub const FOLIOSWAP_SHMEM_LEAST_LIMIT: u64 = 4 << 20;
+/// `huge`: single pages.
+pub const FOLIOSWAP_HUGE_NEVER: c_int = 0;
+/// `huge`: large folios.
+pub const FOLIOSWAP_HUGE_ALWAYS: c_int = 1;
+/// `huge`: large folios that do not reach beyond the object's size.
+pub const FOLIOSWAP_HUGE_WITHIN_SIZE: c_int = 2;
+/// There is no such offset.
+pub const FOLIOSWAP_NO_OFFSET: u64 = u64::MAX;
+
+const _: () = assert!(FOLIOSWAP_SHMEM_LEAST_LIMIT == ShmemSpace::LEAST_LIMIT);
+
+/// A limit for the contents of objects, and where what is cold goes. Threads may share it.
+pub struct FolioswapShmemSpace(ShmemSpace);
+
+/// Contents by offset: a file without a name, in memory. Any number of threads may use it at once; reads and writes of one page exclude each other.
+pub struct FolioswapShmemObject(ShmemObject);
+
+/// Makes a space whose contents, tables and compressed store may take `limit` bytes in all, and stores it in `*space`. Contents may be `size` bytes, 0
+/// for any number. `devices` are as for folioswap_swap_new, but only one "zram" and one "file:DIRECTORY" can be; with none there are both. Where
+/// `within` is not NULL the limit is a part of that swap's, set aside as long as the space lives. It starts one thread.
+///
+/// # Safety
+/// Pointers are null or valid for this call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn folioswap_shmem_space_new(
+    limit: u64,
+    size: u64,
+    devices: *const *const c_char,
+    device_count: usize,
+    within: *const FolioswapSwap,
+    space: *mut *mut FolioswapShmemSpace,
+) -> FolioswapCode {
+    guarded(|| {
+        // SAFETY: by contract.
+        let (space, devices, within) =
+            unsafe { (place(space)?, devices_of(devices, device_count)?, within.as_ref()) };
+        let mut builder = ShmemSpace::builder().limit(limit);
+        if size > 0 {
+            builder = builder.size(size);
+        }
+        if let Some(within) = within {
+            builder = builder.within(&within.0);
+        }
+        let builder = devices.into_iter().fold(builder, |builder, device| builder.device(device));
+        *space = Box::into_raw(Box::new(FolioswapShmemSpace(builder.build()?)));
+        Ok(())
+    })
+}
+
+/// Gives a space back; NULL does nothing. Its objects go on.
+///
+/// # Safety
+/// The handle is not used afterwards.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn folioswap_shmem_space_free(space: *mut FolioswapShmemSpace) {
+    guarded(|| {
+        if !space.is_null() {
+            // SAFETY: by contract; made by `folioswap_shmem_space_new`.
+            drop(unsafe { Box::from_raw(space) });
+        }
+        Ok(())
+    });
+}
+
+/// Stores a figure in `*value`: "limit", "charge", "resident", "content", or a counter by the kernel's name ("pswpin", "pswpout", ...).
+///
+/// # Safety
+/// The handle is null or valid; `name` is null or a string; `value` is null or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn folioswap_shmem_space_figure(
+    space: *const FolioswapShmemSpace,
+    name: *const c_char,
+    value: *mut u64,
+) -> FolioswapCode {
+    guarded(|| {
+        // SAFETY: by contract.
+        let (space, name, value) = unsafe { (known(space)?, text(name)?, place(value)?) };
+        let statistics = space.0.statistics()?;
+        *value = match name {
+            "limit" => statistics.limit(),
+            "charge" => statistics.charge(),
+            "resident" => statistics.resident_bytes(),
+            "content" => statistics.content_bytes(),
+            name => statistics.counter(name).ok_or_else(|| invalid("there is no figure of this name"))?,
+        };
+        Ok(())
+    })
+}
+
+/// Makes an empty object and stores it in `*object`. `huge` is FOLIOSWAP_HUGE_NEVER, FOLIOSWAP_HUGE_ALWAYS or FOLIOSWAP_HUGE_WITHIN_SIZE: in which
+/// folios its contents come, as the mount options of tmpfs.
+///
+/// # Safety
+/// The handle is null or valid; `object` is null or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn folioswap_shmem_object_new(
+    space: *const FolioswapShmemSpace,
+    huge: c_int,
+    object: *mut *mut FolioswapShmemObject,
+) -> FolioswapCode {
+    guarded(|| {
+        // SAFETY: by contract.
+        let (space, object) = unsafe { (known(space)?, place(object)?) };
+        let huge = match huge {
+            FOLIOSWAP_HUGE_NEVER => HugePolicy::Never,
+            FOLIOSWAP_HUGE_ALWAYS => HugePolicy::Always,
+            FOLIOSWAP_HUGE_WITHIN_SIZE => HugePolicy::WithinSize,
+            _ => return Err(invalid("huge is none of its constants")),
+        };
+        *object = Box::into_raw(Box::new(FolioswapShmemObject(space.0.object_with(huge)?)));
+        Ok(())
+    })
+}
+
+/// Frees an object and all that is in it; NULL does nothing.
+///
+/// # Safety
+/// The handle is not used afterwards.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn folioswap_shmem_object_free(object: *mut FolioswapShmemObject) {
+    guarded(|| {
+        if !object.is_null() {
+            // SAFETY: by contract; made by `folioswap_shmem_object_new`.
+            drop(unsafe { Box::from_raw(object) });
+        }
+        Ok(())
+    });
+}
+
+/// Its size in bytes: the end of what was written, or what folioswap_shmem_set_size said. 0: the handle is NULL.
+///
+/// # Safety
+/// The handle is null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn folioswap_shmem_size(object: *const FolioswapShmemObject) -> u64 {
+    // SAFETY: by contract.
+    figure(0, || Ok::<_, Refusal>(unsafe { known(object) }?.0.size()))
+}
+
+/// What of it is there, resident or swapped out, in bytes: whole pages (`st_blocks` times 512). 0: the handle is NULL.
+///
+/// # Safety
+/// The handle is null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn folioswap_shmem_content_bytes(object: *const FolioswapShmemObject) -> u64 {
+    // SAFETY: by contract.
+    figure(0, || Ok::<_, Refusal>(unsafe { known(object) }?.0.content_bytes()))
+}
+
+/// Copies up to `bytes` bytes from `offset` on into `into`, and stores in `*done` how many: fewer at the object's end. Holes are zeroes.
+/// FOLIOSWAP_EIO: a page cannot be read back from swap.
+///
+/// # Safety
+/// The handle is null or valid; so many bytes may be written at `into`; `done` is null or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn folioswap_shmem_read(
+    object: *const FolioswapShmemObject,
+    offset: u64,
+    into: *mut u8,
+    bytes: usize,
+    done: *mut usize,
+) -> FolioswapCode {
+    guarded(|| {
+        // SAFETY: by contract.
+        let (object, into, done) = unsafe { (known(object)?, slice_mut(into, bytes), place(done)?) };
+        let into = into.ok_or_else(|| invalid("there are bytes to read, and their place is NULL"))?;
+        *done = object.0.read(offset, into)?;
+        Ok(())
+    })
+}
+
+/// Copies `bytes` bytes to `offset`, and stores in `*done` how many: fewer only where space ran out on the way. The object grows if they end behind its
+/// end. FOLIOSWAP_ENOSPC: there is no room for any.
+///
+/// # Safety
+/// The handle is null or valid; so many bytes may be read at `from`; `done` is null or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn folioswap_shmem_write(
+    object: *const FolioswapShmemObject,
+    offset: u64,
+    from: *const u8,
+    bytes: usize,
+    done: *mut usize,
+) -> FolioswapCode {
+    guarded(|| {
+        // SAFETY: by contract.
+        let (object, from, done) = unsafe { (known(object)?, slice(from, bytes), place(done)?) };
+        let from = from.ok_or_else(|| invalid("there are bytes to write, and their place is NULL"))?;
+        *done = object.0.write(offset, from)?;
+        Ok(())
+    })
+}
+
+/// Sets the size, as ftruncate(2): what lies behind a smaller one is freed, and reads as zeroes if the object grows again.
+///
+/// # Safety
+/// The handle is null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn folioswap_shmem_set_size(
+    object: *const FolioswapShmemObject,
+    size: u64,
+) -> FolioswapCode {
+    // SAFETY: by contract.
+    guarded(|| Ok(unsafe { known(object) }?.0.set_size(size)?))
+}
+
+/// Frees what lies in a range of bytes: it reads as zeroes from now on. The size stays.
+///
+/// # Safety
+/// The handle is null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn folioswap_shmem_punch_hole(
+    object: *const FolioswapShmemObject,
+    offset: u64,
+    length: u64,
+) -> FolioswapCode {
+    // SAFETY: by contract.
+    guarded(|| Ok(unsafe { known(object) }?.0.punch_hole(offset, length)?))
+}
+
+/// Makes sure that every page of a range of bytes is there, as posix_fallocate(3); the size grows to its end. Where there is no room
+/// (FOLIOSWAP_ENOSPC) it is as before.
+///
+/// # Safety
+/// The handle is null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn folioswap_shmem_allocate(
+    object: *const FolioswapShmemObject,
+    offset: u64,
+    length: u64,
+) -> FolioswapCode {
+    // SAFETY: by contract.
+    guarded(|| Ok(unsafe { known(object) }?.0.allocate(offset, length)?))
+}
+
+/// Stores in `*found` the first offset at or behind `offset` with content, as lseek(2) with SEEK_DATA; FOLIOSWAP_NO_OFFSET: there is none.
+///
+/// # Safety
+/// The handle is null or valid; `found` is null or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn folioswap_shmem_seek_data(
+    object: *const FolioswapShmemObject,
+    offset: u64,
+    found: *mut u64,
+) -> FolioswapCode {
+    guarded(|| {
+        // SAFETY: by contract.
+        let (object, found) = unsafe { (known(object)?, place(found)?) };
+        *found = object.0.seek_data(offset)?.unwrap_or(FOLIOSWAP_NO_OFFSET);
+        Ok(())
+    })
+}
+
+/// Stores in `*found` the first offset at or behind `offset` in a hole, as lseek(2) with SEEK_HOLE; the end is one. FOLIOSWAP_NO_OFFSET: `offset` is
+/// not before the end.
+///
+/// # Safety
+/// The handle is null or valid; `found` is null or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn folioswap_shmem_seek_hole(
+    object: *const FolioswapShmemObject,
+    offset: u64,
+    found: *mut u64,
+) -> FolioswapCode {
+    guarded(|| {
+        // SAFETY: by contract.
+        let (object, found) = unsafe { (known(object)?, place(found)?) };
+        *found = object.0.seek_hole(offset)?.unwrap_or(FOLIOSWAP_NO_OFFSET);
+        Ok(())
+    })
+}
+
+/// It is not needed for long: its resident folios leave now. Stores in `*left` (unless it is NULL) the bytes that did; what finds no place stays.
+///
+/// # Safety
+/// The handle is null or valid; `left` is null or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn folioswap_shmem_page_out(
+    object: *const FolioswapShmemObject,
+    left: *mut u64,
+) -> FolioswapCode {
+    guarded(|| {
+        // SAFETY: by contract.
+        let (object, left) = unsafe { (known(object)?, left.as_mut()) };
+        let bytes = object.0.page_out()?;
+        if let Some(left) = left {
+            *left = bytes;
+        }
+        Ok(())
+    })
+}
