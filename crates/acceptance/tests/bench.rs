@@ -90,7 +90,14 @@ fn the_kernel_beside_us_in_one_run() {
         assert_eq!(names, ["unlimited", "folioswap resident", "kernel 4k", "kernel all"]);
         for engine in engines {
             let runs = engine["runs"].as_array().expect("runs");
-            assert_eq!((runs.len(), engine["failed"].as_array().map(Vec::len)), (1, Some(0)), "{engine}");
+            let failed = engine["failed"].as_array().expect("failures");
+            assert_eq!(runs.len() + failed.len(), 1, "{engine}");
+            // The kernel kills a program for want of memory now and then that ours lets end; that is a result, and is said.
+            if engine["engine"] == "kernel all" && failed.len() == 1 {
+                assert_eq!(failed[0], "killed by the kernel for want of memory");
+                continue;
+            }
+            assert_eq!(runs.len(), 1, "{engine}");
             let timings = runs[0]["phases"].as_array().expect("phases");
             let phases: Vec<_> =
                 timings.iter().map(|timing| timing["phase"].as_str().expect("a name")).collect();
