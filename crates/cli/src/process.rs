@@ -55,14 +55,26 @@ pub fn state_and_parent(pid: u32) -> Option<(char, u32)> {
 }
 
 /// True when `pid` is a descendant of `ancestor` (or it itself).
-pub fn descends_from(mut pid: u32, ancestor: u32) -> bool {
-    // A bound: chains of processes are far shorter, and /proc may change while it is read.
-    for _ in 0..1024 {
-        if pid == ancestor {
+///
+/// `ancestor` must be alive, and the subreaper of its descendants: one whose parent ends meanwhile is then still below it.
+pub fn descends_from(pid: u32, ancestor: u32) -> bool {
+    descends_by(pid, ancestor, |pid| Some(state_and_parent(pid)?.1))
+}
+
+/// The same by what `parent_of` says at the time of each call: `None` when there is no such process by then.
+///
+/// A parent may end, and be waited for, between the two looks at its child and at itself. Its child has another parent from then
+/// on, so the walk begins anew: taken for a stranger, a forked child would be refused, and it cannot go on without its pages.
+fn descends_by(pid: u32, ancestor: u32, mut parent_of: impl FnMut(u32) -> Option<u32>) -> bool {
+    let mut at = pid;
+    // A bound: chains of processes are far shorter, and only a process that ends right now makes one begin anew.
+    for _ in 0..4096 {
+        if at == ancestor {
             return true;
         }
-        match state_and_parent(pid) {
-            Some((_, parent)) if parent > 0 => pid = parent,
+        match parent_of(at) {
+            Some(parent) if parent > 0 => at = parent,
+            None if at != pid => at = pid,
             _ => return false,
         }
     }
@@ -172,5 +184,30 @@ mod tests {
         }
         child.wait().expect("waited");
         assert!(!descends_from(1, me));
+    }
+
+    #[test]
+    fn a_parent_that_ends_during_the_walk_makes_no_stranger() {
+        // 1 is the ancestor, 9 descends from it by 5, which ends after each of the first looks at 9, and is waited for.
+        for ends in 0..4 {
+            let mut looks = 0;
+            let parent_of = |pid| match pid {
+                9 => {
+                    looks += 1;
+                    Some(if looks <= ends { 5 } else { 1 })
+                }
+                _ => None,
+            };
+            assert!(descends_by(9, 1, parent_of), "it ended {ends} times");
+        }
+    }
+
+    #[test]
+    fn who_is_gone_or_has_other_ancestors_is_a_stranger() {
+        assert!(!descends_by(9, 1, |_| None));
+        assert!(!descends_by(9, 1, |pid| (pid == 9).then_some(0)));
+        assert!(!descends_by(9, 1, |pid| Some(if pid == 9 { 5 } else { 0 })));
+        // /proc that never says anything coherent ends the walk too.
+        assert!(!descends_by(9, 1, |pid| (pid == 9).then_some(5)));
     }
 }

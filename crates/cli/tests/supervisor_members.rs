@@ -345,7 +345,9 @@ fn a_child_that_dies_before_its_hello_owns_nothing() {
 
 #[test]
 fn a_child_whose_parent_ended_without_a_word_is_refused() {
-    succeeds("unknown_token", &[]);
+    let (_, status, text) = play("unknown_token", &[]);
+    assert_eq!(status, 0, "{text}");
+    assert!(text.contains("cannot have what it inherited: its parent has ended"), "it says why: {text}");
 }
 
 /// A raw child of a member touches memory that nobody serves any more.

@@ -110,6 +110,11 @@ impl Supervisor {
                     After::Keep
                 }
             },
+            (Kind::Hello, Role::New, Place::Outside) if message.words[0] != 0 => {
+                let pid = connection.pid;
+                self.cannot_inherit(pid, "it is no descendant of this group's folioswap");
+                After::Close
+            }
             (Kind::Note, _, Place::InTree) => {
                 if message.words[0] == Note::NoUserfault as u64 {
                     self.census.cannot_have_userfault(connection.pid);
@@ -167,6 +172,11 @@ impl Supervisor {
             }
             _ => After::Close,
         }
+    }
+
+    /// Says why a forked child is not taken in. It ends itself: without its pages it would read zeroes.
+    fn cannot_inherit(&mut self, pid: u32, why: &str) {
+        self.say(&format!("folioswap: process {pid} ends, it cannot have what it inherited: {why}\n"));
     }
 
     /// Makes a member of a connection; `fork` is what its parent said of it.
@@ -249,6 +259,10 @@ impl Supervisor {
                 let parentless = (!parent_speaks).then_some(since);
                 self.connections[index].role = Role::Waiting { token, parentless };
                 if !parent_speaks && now.duration_since(since) >= PARENTLESS_PATIENCE {
+                    self.cannot_inherit(
+                        self.connections[index].pid,
+                        "its parent has ended without handing its swapped memory over",
+                    );
                     refuse(&self.connections[index], Refusal::UnknownToken)
                 } else {
                     After::Keep
