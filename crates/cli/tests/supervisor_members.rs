@@ -5,7 +5,7 @@ mod supervisor_support;
 use folioswap_cli::wire::{self, Received};
 use folioswap_group::{
     counters::{Counter, Gauge},
-    protocol::{GROUP_VARIABLE, Kind, Message, OutOfMemory, Refusal, welcome},
+    protocol::{Ending, GROUP_VARIABLE, Kind, Message, Note, OutOfMemory, Refusal, welcome},
     segment::Segment,
 };
 use rustix::{
@@ -157,6 +157,7 @@ fn fake_member() {
         "parent_first" => parent_first(),
         "stillborn" => stillborn(),
         "unknown_token" => unknown_token(),
+        "ends" => Member::join().say(&ends(Ending::NoTable, libc::ENOMEM), &[]),
         "orphan" => orphan(),
         "served" => served(),
         "full" => out_of_memory(OutOfMemory::SwapFull, 0, 0),
@@ -348,6 +349,18 @@ fn a_child_whose_parent_ended_without_a_word_is_refused() {
     let (_, status, text) = play("unknown_token", &[]);
     assert_eq!(status, 0, "{text}");
     assert!(text.contains("cannot have what it inherited: its parent has ended"), "it says why: {text}");
+}
+
+fn ends(why: Ending, errno: i32) -> Message {
+    Message::new(Kind::Note, [Note::Ends as u64, why as u64, errno as u64])
+}
+
+#[test]
+fn a_process_that_ends_itself_is_told_of_with_its_reason() {
+    let (_, status, text) = play("ends", &[]);
+    assert_eq!(status, 0, "{text}");
+    let why = "ends: there is no memory for the table of its pages: Cannot allocate memory";
+    assert!(text.contains(why), "it says why: {text}");
 }
 
 /// A raw child of a member touches memory that nobody serves any more.

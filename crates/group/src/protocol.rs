@@ -94,6 +94,68 @@ pub enum Note {
     Violation = 3,
     /// A device refused a write; nothing is lost (values: the first slot of those that are bad, by the group's numbers; the errno).
     WriteFailed = 4,
+    /// The process ends itself (values: why, an [`Ending`]; what the system said, 0: nothing).
+    Ends = 5,
+}
+
+impl Note {
+    const ALL: [Note; 5] =
+        [Note::NoUserfault, Note::Poisoned, Note::Violation, Note::WriteFailed, Note::Ends];
+
+    /// The one with this number.
+    pub fn from_number(number: u64) -> Option<Self> {
+        Self::ALL.into_iter().find(|note| *note as u64 == number)
+    }
+}
+
+/// Why a process ends itself: it could go on only with bytes that are not what it wrote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub enum Ending {
+    /// A forked child is no member, so it has no way to what it inherited.
+    NotJoined = 1,
+    /// There is no memory for the table of its pages, or of a child's.
+    NoTable = 2,
+    /// A page that was on its way out cannot be stored, and has to be now.
+    NotStored = 3,
+    /// The kernel does not say which pages are present.
+    NoAnswer = 4,
+    /// More of its mappings changed during a fork, or it made more children by bare system calls, than there is room for.
+    TooMany = 5,
+    /// The supervisor does not say where it may write.
+    NoClusters = 6,
+}
+
+impl Ending {
+    /// All of them.
+    pub const ALL: [Ending; 6] = [
+        Ending::NotJoined,
+        Ending::NoTable,
+        Ending::NotStored,
+        Ending::NoAnswer,
+        Ending::TooMany,
+        Ending::NoClusters,
+    ];
+
+    /// The one with this number.
+    pub fn from_number(number: u64) -> Option<Self> {
+        Self::ALL.into_iter().find(|ending| *ending as u64 == number)
+    }
+}
+
+impl core::fmt::Display for Ending {
+    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        formatter.write_str(match self {
+            Ending::NotJoined => "it cannot join the group, and so cannot have what it inherited",
+            Ending::NoTable => "there is no memory for the table of its pages",
+            Ending::NotStored => "a page that was on its way out cannot be stored",
+            Ending::NoAnswer => "the kernel does not say which of its pages are present",
+            Ending::TooMany => {
+                "it changed more mappings during a fork, or made more children, than can be kept account of"
+            }
+            Ending::NoClusters => "it is not told where it may write",
+        })
+    }
 }
 
 /// Why the bytes of a page are lost.
@@ -155,6 +217,13 @@ impl Lost {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_name_notes_and_endings() {
+        Note::ALL.into_iter().for_each(|note| assert_eq!(Note::from_number(note as u64), Some(note)));
+        Ending::ALL.into_iter().for_each(|end| assert_eq!(Ending::from_number(end as u64), Some(end)));
+        assert_eq!((Note::from_number(0), Ending::from_number(u64::MAX)), (None, None));
+    }
 
     #[test]
     fn why_a_page_is_lost_fits_a_word() {

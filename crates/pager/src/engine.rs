@@ -12,7 +12,6 @@ use crate::direct_reclaim::Shares;
 use crate::embed::Embedded;
 use crate::fork::ForkState;
 use crate::futex::{self, Lock, Sharing};
-use crate::link;
 use crate::pagemap;
 use crate::placement::NO_CPU;
 use crate::pool::Pool;
@@ -36,7 +35,6 @@ use folioswap_core::reclaim::store_share::{Costs, Distances};
 use folioswap_core::reclaim::workingset::Workingset;
 use folioswap_core::space::{NoMemory, Space};
 use folioswap_group::counters::Figures;
-use folioswap_group::protocol::{Kind, OutOfMemory};
 use folioswap_group::segment::{CLUSTER_BYTES, Faulting, Member, Segment};
 use folioswap_trace::{Ring, Tracer};
 use rustix::io::Errno;
@@ -344,16 +342,6 @@ impl Engine {
     /// The calling thread has panicked: the supervisor says that the pager failed.
     pub fn report_bug(&self) {
         self.report_failure(Errno::NOTRECOVERABLE);
-    }
-
-    /// The calling thread cannot go on: where it is one of the pager's, whose descriptors the program does not have, the supervisor says so.
-    pub(crate) fn report_failure(&self, why: Errno) {
-        let me = sys::gettid();
-        if [&self.handler_thread, &self.evictor_thread].iter().any(|thread| thread.load(Relaxed) == me) {
-            let control = self.descriptors.control.load(Relaxed);
-            let why = why.raw_os_error() as u64;
-            link::tell(control, Kind::OutOfMemory, [OutOfMemory::PagerFailed as u64, why, 0], None);
-        }
     }
 
     /// No thread could be started: the process runs unmanaged.

@@ -14,6 +14,7 @@ use crate::uffd::{Event, Message, Userfault};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use folioswap_core::page::{PageState, PageWord};
 use folioswap_core::page_table::{BLOCK, BLOCK_PAGES, Block, PAGE};
+use folioswap_group::protocol::Ending;
 use rustix::fd::AsFd;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -94,7 +95,7 @@ impl Handler {
                 if let PageState::Leaving(entry) = word.state()
                     && !engine.write_back_page(scratch, block, index, word, entry)
                 {
-                    sys::kill_self();
+                    engine.end(Ending::NotStored, None);
                 }
             }
         });
@@ -150,7 +151,7 @@ impl Engine {
     fn make_blocks(&self, start: usize, end: usize) {
         for block in (start & !(BLOCK - 1)..end).step_by(BLOCK) {
             if self.table.block_or_insert(block, self.arena).is_none() {
-                sys::kill_self();
+                self.end(Ending::NoTable, None);
             }
         }
     }

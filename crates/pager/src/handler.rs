@@ -23,7 +23,7 @@ use folioswap_devices::{Orders, Scratch};
 use folioswap_group::counters::Counter;
 use folioswap_group::devices::DEVICES_MAX;
 use folioswap_group::nested::Bound;
-use folioswap_group::protocol::{Kind, Message as Control, Note, welcome};
+use folioswap_group::protocol::{Ending, Kind, Message as Control, Note, welcome};
 use folioswap_group::segment::{GroupState, Segment};
 use folioswap_slots::DeviceMask;
 use linux_raw_sys::general as raw;
@@ -231,9 +231,9 @@ fn join(engine: &Engine) -> Result<(), Errno> {
 
 /// This process cannot be managed. If nothing of it was ever swapped out it simply runs on; a child of a managed process
 /// must not.
-fn leave(engine: &Engine, _why: Errno) -> ! {
+fn leave(engine: &Engine, why: Errno) -> ! {
     if engine.is_engaged() {
-        sys::kill_self();
+        engine.end(Ending::NotJoined, Some(why));
     }
     engine.life.store(Life::Unmanaged as u32, Release);
     let _ = rustix::thread::futex::wake(&engine.life, rustix::thread::futex::Flags::PRIVATE, i32::MAX as u32);

@@ -19,6 +19,7 @@ mod demote;
 mod direct_reclaim;
 mod due;
 pub mod embed;
+mod ending;
 pub mod engine;
 mod events;
 mod evictor;

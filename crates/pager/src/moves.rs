@@ -135,7 +135,8 @@ impl Engine {
 
     /// Which of the pages (up to 16) are present.
     fn pages_certainly(&self, address: usize, pages: usize) -> Pages {
-        pagemap::certainly(|| pagemap::now(self.descriptors.pagemap.load(Relaxed), address, pages)).present
+        pagemap::certainly(self, || pagemap::now(self.descriptors.pagemap.load(Relaxed), address, pages))
+            .present
     }
 
     /// What was registered as one range had a hole just then, which is mapped by now: the next look at the mappings finds it.

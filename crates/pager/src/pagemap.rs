@@ -1,8 +1,10 @@
 //! PAGEMAP_SCAN: which pages of a range are in memory, or the shared zero page (5 ns a page). Source: the kernel's
 //! Documentation/admin-guide/mm/pagemap.rst.
 
+use crate::engine::Engine;
 use crate::sys;
 use folioswap_core::page_table::BLOCK;
+use folioswap_group::protocol::Ending;
 use linux_raw_sys::general as raw;
 use rustix::io::Errno;
 
@@ -127,12 +129,14 @@ pub fn is_empty(pagemap: i32, start: usize, end: usize) -> bool {
 }
 
 /// The answer to a question on which a page's bytes depend. Without one no page would be safe any more: then this process ends.
-pub(crate) fn certainly<T>(ask: impl Fn() -> Result<T, Errno>) -> T {
+pub(crate) fn certainly<T>(engine: &Engine, ask: impl Fn() -> Result<T, Errno>) -> T {
+    let mut why = None;
     for _ in 0..ATTEMPTS {
-        if let Ok(answer) = ask() {
-            return answer;
+        match ask() {
+            Ok(answer) => return answer,
+            Err(errno) => why = Some(errno),
         }
         rustix::thread::sched_yield();
     }
-    sys::kill_self()
+    engine.end(Ending::NoAnswer, why)
 }

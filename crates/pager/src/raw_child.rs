@@ -22,7 +22,7 @@ use folioswap_core::page_table::{BLOCK, PAGE, PageTable};
 use folioswap_core::reclaim::watermarks::Watermarks;
 use folioswap_core::space::Movers;
 use folioswap_group::counters::Counter;
-use folioswap_group::protocol::Kind;
+use folioswap_group::protocol::{Ending, Kind};
 use rustix::io::Errno;
 
 /// Most such children at a time; one more ends the process with the supervisor's message, rather than read zeroes.
@@ -142,9 +142,9 @@ impl RawChildren {
         self.waiting_count == 0 && self.children.iter().all(Option::is_none)
     }
     /// A child that came while a fork froze the words: it is adopted when the window closes, and stands still until then.
-    pub(crate) fn wait(&mut self, child: i32) {
+    pub(crate) fn wait(&mut self, engine: &Engine, child: i32) {
         if self.waiting_count == CHILDREN_MAX {
-            sys::kill_self();
+            engine.end(Ending::TooMany, None);
         }
         self.waiting[self.waiting_count] = child;
         self.waiting_count += 1;
@@ -171,7 +171,7 @@ impl Handler {
         let place = self.raw_children.children.iter().position(Option::is_none);
         let table = place.and_then(|place| Some((place, engine.raw_tables.table(engine.arena, place)?)));
         // Without one the child would read zeroes.
-        table.unwrap_or_else(|| sys::kill_self())
+        table.unwrap_or_else(|| engine.end(Ending::NoTable, None))
     }
 
     /// What a child that this process makes by a bare clone(2) finds stored, and the child's place.
@@ -353,7 +353,7 @@ fn copy_table(engine: &Engine, from: &PageTable, to: &PageTable) {
                 match to.block_or_insert(base, engine.arena).filter(|_| held) {
                     Some(copy) => copy.set(index, word),
                     // No memory: what the child does not find it would read as zeroes.
-                    None => sys::kill_self(),
+                    None => engine.end(Ending::NoTable, None),
                 }
             }
         }
@@ -385,7 +385,7 @@ pub(crate) fn move_words(engine: &Engine, table: &PageTable, from: usize, to: us
             match table.block_or_insert(target, engine.arena) {
                 Some(there) => there.set(page_index(target), word),
                 // No memory for a table: the page can only be lost loudly.
-                None => sys::kill_self(),
+                None => engine.end(Ending::NoTable, None),
             }
         }
     });

@@ -12,7 +12,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use folioswap_core::turns::Choice;
 use folioswap_group::counters::{Counter, SizeCounter};
 use folioswap_group::devices::{DeviceDescription, DeviceEntry};
-use folioswap_group::protocol::{CLUSTERS_PER_MESSAGE, Kind, Message};
+use folioswap_group::protocol::{CLUSTERS_PER_MESSAGE, Ending, Kind, Message};
 use folioswap_group::segment::Scope;
 use folioswap_slots::{DeviceId, DeviceMask, Order};
 
@@ -338,7 +338,7 @@ impl Evictor {
                 });
                 added
             }
-            _ => sys::kill_self(),
+            _ => engine.end(Ending::NoClusters, None),
         }
     }
 }

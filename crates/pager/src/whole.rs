@@ -296,7 +296,7 @@ impl Engine {
 
     /// Is nothing (or the shared zero page) at this page of staging?
     fn is_certainly_empty(&self, page: usize) -> bool {
-        pagemap::certainly(|| {
+        pagemap::certainly(self, || {
             let pagemap = self.descriptors.pagemap.load(Relaxed);
             let found = pagemap::present(pagemap, page, page + PAGE, &mut [pagemap::EMPTY; 1])?;
             // A page in the kernel's own swap, or on its way to another frame, is not present, and there all the same.

@@ -3,7 +3,7 @@
 use super::{Supervisor, clusters::is_full};
 use folioswap_group::{
     devices::{DeviceKind, ERRORS_MAX},
-    protocol::Lost,
+    protocol::{Ending, Invariant, Lost, Note},
 };
 use rustix::io::Errno;
 use std::{io, path::Path, sync::atomic::Ordering::Relaxed};
@@ -25,6 +25,30 @@ enum Absence {
 }
 
 impl Supervisor {
+    /// What a member notes: of itself, or of a device.
+    pub(super) fn note(&mut self, pid: u32, [note, first, second]: [u64; 3]) {
+        match Note::from_number(note) {
+            Some(Note::NoUserfault) => self.census.cannot_have_userfault(pid),
+            Some(Note::Poisoned) => self.page_lost(pid, first, Lost::unpack(second)),
+            Some(Note::WriteFailed) => self.write_failed(first, second as i32),
+            Some(Note::Violation) => {
+                let what = Invariant::from_number(first)
+                    .map_or_else(|| first.to_string(), |invariant| format!("{invariant:?}"));
+                self.say(&format!("folioswap: process {pid}: invariant violated: {what} ({second:#x})\n"));
+            }
+            Some(Note::Ends) => {
+                let why =
+                    Ending::from_number(first).map_or_else(|| first.to_string(), |ending| ending.to_string());
+                let system = match second {
+                    0 => String::new(),
+                    errno => format!(": {}", io::Error::from_raw_os_error(errno as i32)),
+                };
+                self.say(&format!("folioswap: process {pid} ends: {why}{system}\n"));
+            }
+            None => {}
+        }
+    }
+
     /// A page's bytes are lost; its process has poisoned it.
     pub(super) fn page_lost(&mut self, pid: u32, address: u64, lost: Lost) {
         self.pages_lost += 1;

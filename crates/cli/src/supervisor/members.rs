@@ -7,9 +7,7 @@ use super::{
     recording::Recording,
 };
 use crate::{process, wire};
-use folioswap_group::protocol::{
-    CLUSTERS_PER_MESSAGE, Invariant, Kind, Lost, Message, Note, Refusal, welcome,
-};
+use folioswap_group::protocol::{CLUSTERS_PER_MESSAGE, Kind, Message, Refusal, welcome};
 use rustix::{
     fd::{AsFd, OwnedFd},
     io::Errno,
@@ -116,22 +114,8 @@ impl Supervisor {
                 After::Close
             }
             (Kind::Note, _, Place::InTree) => {
-                if message.words[0] == Note::NoUserfault as u64 {
-                    self.census.cannot_have_userfault(connection.pid);
-                } else if message.words[0] == Note::Poisoned as u64 {
-                    let (pid, [_, address, why]) = (connection.pid, message.words);
-                    self.page_lost(pid, address, Lost::unpack(why));
-                } else if message.words[0] == Note::WriteFailed as u64 {
-                    let [_, slot, errno] = message.words;
-                    self.write_failed(slot, errno as i32);
-                } else if message.words[0] == Note::Violation as u64 {
-                    let (pid, [_, number, detail]) = (connection.pid, message.words);
-                    let what = Invariant::from_number(number)
-                        .map_or_else(|| number.to_string(), |invariant| format!("{invariant:?}"));
-                    self.say(&format!(
-                        "folioswap: process {pid}: invariant violated: {what} ({detail:#x})\n"
-                    ));
-                }
+                let pid = connection.pid;
+                self.note(pid, message.words);
                 After::Keep
             }
             (Kind::HoldUserfault, Role::Member(_), _) => {

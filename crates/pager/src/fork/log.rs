@@ -2,7 +2,6 @@
 //!
 //! The handler writes it; the child finds a copy of it, in which each entry is complete or absent.
 
-use crate::sys;
 use crate::uffd::Event;
 use core::cell::UnsafeCell;
 use core::sync::atomic::{
@@ -34,6 +33,10 @@ pub(crate) struct EventLog {
     entries: UnsafeCell<[Logged; LOG]>,
 }
 
+/// There is no room for one more event.
+#[derive(Debug)]
+pub(crate) struct Full;
+
 impl EventLog {
     /// Events in it.
     pub(crate) fn len(&self) -> usize {
@@ -60,12 +63,15 @@ impl EventLog {
     }
 
     /// Writes an event down. For the handler alone, while the window is open.
-    pub(crate) fn push(&self, event: Event) {
+    ///
+    /// # Errors
+    /// [`Full`]; nothing is written down.
+    pub(crate) fn push(&self, event: Event) -> Result<(), Full> {
         let (kind, a, b, c) = match event {
             Event::Remove { start, end } => (REMOVED, start, end, 0),
             Event::Unmap { start, end } => (UNMAPPED, start, end, 0),
             Event::Remap { from, to, bytes } => (REMAPPED, from, to, bytes),
-            Event::Fault { .. } | Event::Fork { .. } | Event::Unknown => return,
+            Event::Fault { .. } | Event::Fork { .. } | Event::Unknown => return Ok(()),
         };
         let count = self.len();
         if let Some(last) = self.entries(count).last()
@@ -74,11 +80,10 @@ impl EventLog {
             && last.a <= a
             && b <= last.b
         {
-            return;
+            return Ok(());
         }
         if count == LOG {
-            // More events in one fork than threads can have made: nothing sane does this.
-            sys::kill_self();
+            return Err(Full);
         }
         // SAFETY: the handler alone writes the log, while the window is open.
         let entry = unsafe { &mut (&mut (*self.entries.get()))[count] };
@@ -86,6 +91,7 @@ impl EventLog {
         core::sync::atomic::fence(Release);
         entry.kind = kind;
         self.count.store(count as u32 + 1, Release);
+        Ok(())
     }
 
     /// The first `limit` events of the log.

@@ -14,7 +14,7 @@ use folioswap_core::page_table::PAGE;
 use folioswap_core::space::Movers;
 use folioswap_devices::Page;
 use folioswap_group::counters::Counter;
-use folioswap_group::protocol::Kind;
+use folioswap_group::protocol::{Ending, Kind};
 use rustix::io::Errno;
 
 /// Whose fault is served in the window.
@@ -62,8 +62,10 @@ impl Handler {
                 // Only now may the forking thread go on: it might end this process at once.
                 fork.child_seen.store(1, Release);
             }
-            Event::Fork { child } => self.raw_children.wait(child),
-            event => fork.log.push(event),
+            Event::Fork { child } => self.raw_children.wait(self.engine, child),
+            event if fork.log.push(event).is_ok() => {}
+            // More than threads can have made in one fork: nothing sane does this.
+            _ => self.engine.end(Ending::TooMany, None),
         }
     }
 
