@@ -138,7 +138,7 @@ fn a_member_is_killed_at_every_step_of_taking_sharing_and_giving_back_clusters()
     // Joining, the first clusters and the fork one by one; then, where it is one cluster after the other, in strides.
     let (one_by_one, stride) = (24, job::seconds(5, 1) as usize);
     let mut ends = Vec::new();
-    let (mut step, mut most) = (0, 0);
+    let (mut step, mut most, mut refused) = (0, 0, 0);
     while ends.last().is_none_or(|end| end != "whole") {
         step += if step < one_by_one { 1 } else { stride };
         let number = ends.len() + 1;
@@ -158,16 +158,32 @@ fn a_member_is_killed_at_every_step_of_taking_sharing_and_giving_back_clusters()
         // What the root itself has out, and the clusters that it keeps for what it will write.
         let left = used_within_a_second(running.pid, dead, 40 * MIB);
         assert!(left <= 40 * MIB, "step {step}, {end}: {left} bytes are in use a second later");
-        assert_eq!(running.errors(), "", "step {step}, {end}");
+        refused = only_refused_children(&running.errors())
+            .unwrap_or_else(|other| panic!("step {step}, {end}: {other}"));
         ends.push(end.to_owned());
         signal(number_after(&said, &ended), libc::SIGUSR1);
     }
-    println!("{}; {} MiB in use at most", ends.join(", "), most / MIB);
+    println!("{}; {refused} children refused; {} MiB in use at most", ends.join(", "), most / MIB);
+    // Between its fork and its word to the supervisor, a parent makes few calls.
+    assert!(refused <= 3, "{refused} children are refused what they inherited");
     for wanted in ["killed", "child killed"] {
         assert!(ends.iter().any(|end| end == wanted), "nobody was {wanted}: {ends:?}");
     }
     assert!(most > 100 * MIB, "never more than {most} bytes in use: nothing is shown by their absence");
     running.finish().check();
+}
+
+/// How many forked children ended, as they must, since their parent was killed before it handed over what they inherit.
+///
+/// # Errors
+/// The first line that says anything else.
+fn only_refused_children(errors: &str) -> Result<usize, String> {
+    let expected =
+        "cannot have what it inherited: its parent has ended without handing its swapped memory over";
+    match errors.lines().find(|line| !line.ends_with(expected)) {
+        Some(other) => Err(other.to_owned()),
+        None => Ok(errors.lines().count()),
+    }
 }
 
 fn number_after(text: &str, before: &str) -> i32 {
