@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The same NumPy job within a quarter of its need, five ways, and without a limit: one table and one plot.
+"""The same NumPy job within a quarter of its need, six ways, and without a limit: one table and one plot.
 
-    python/bench/side_by_side.py                  all jobs, three rounds (root; about eight minutes)
+    python/bench/side_by_side.py                  all jobs, three rounds (root; about a quarter of an hour)
     python/bench/side_by_side.py --jobs sort fft --rounds 1
     python/bench/side_by_side.py --write docs/python.md docs/python-side-by-side.svg     puts both where the documentation has them
 
@@ -10,10 +10,11 @@
 * allocator: folioswap.numpy_allocator; the limit holds for the arrays, compressed store and tables
 * resident: the same with scope="resident": what is resident of the arrays, and not the compressed store, as under the kernel
 * run: `folioswap run --memory-scope resident python`: as under the kernel, what is resident of everything, and not the compressed store
+* dask: dask.array in chunks of 2 MiB, from and to numpy.memmap on disk, in a memory cgroup as for memmap; it has no sort
 
 The limit is a quarter of what the job's arrays take; where it holds for the interpreter too, its own anonymous memory after `import numpy` is added.
 A way that was not done within the time in one round is not tried again in the next.
-Runs with python's folioswap package (python/build.sh) and with the command (cargo build --release -p folioswap-cli).
+Runs with python's folioswap package (python/build.sh DIRECTORY dask) and with the command (cargo build --release -p folioswap-cli).
 """
 
 import argparse
@@ -32,7 +33,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.join(HERE, "..", "..")
 MIB = 1 << 20
 NEED = 128 * MIB
-WAYS = ["no limit", "kernel zram", "memmap", "allocator", "resident", "run"]
+CHUNK = 2 * MIB
+WAYS = ["no limit", "kernel zram", "memmap", "allocator", "resident", "run", "dask"]
 BEGIN, END = "<!-- side by side: begin -->", "<!-- side by side: end -->"
 
 
@@ -107,9 +109,97 @@ def group_by(make):
     yield
     count, total = np.bincount(keys, minlength=1000), np.bincount(keys, values, minlength=1000)
     np.subtract(values, np.take(total / count, keys, out=values, mode="clip"), out=values)
-    yield digest(np.concatenate([count, total, np.bincount(keys, values, minlength=1000)]))
+    yield group_digest(count, total, np.bincount(keys, values, minlength=1000))
 
 
+def group_digest(count, total, rest):
+    """What is left of the values is a sum near zero, whose last bits depend on the order of the terms."""
+    import numpy as np
+
+    return digest(np.concatenate([count, total, np.round(rest, 3) + 0.0]))
+
+
+# The same with dask.array: chunk by chunk, large results stored where `make` puts them.
+
+
+class OnDisk:
+    """What dask.array slices when a chunk's turn comes: of an array itself it copies all chunks at once."""
+
+    def __init__(self, array):
+        self.array, self.shape, self.dtype, self.ndim = array, array.shape, array.dtype, array.ndim
+
+    def __getitem__(self, place):
+        return self.array[place]
+
+
+def chunked(array, chunks=None):
+    import dask.array as da
+
+    rows = CHUNK // array.dtype.itemsize // array[:1].size
+    return da.from_array(OnDisk(array), chunks=chunks or (rows, *array.shape[1:]), name=False)
+
+
+def dask_fft(make):
+    import dask.array as da
+
+    data, result = make((2048, NEED // 2 // 16 // 2048), "c16"), make((2048, NEED // 2 // 16 // 2048), "c16")
+    fill(data, 2)
+    yield
+    da.store(da.fft.fft(chunked(data), axis=1), result, lock=False)
+    columns = chunked(result, (2048, CHUNK // 16 // 2048))
+    da.store(da.fft.fft(columns, axis=0), data, lock=False)
+    yield digest(data)
+
+
+def dask_product(make):
+    import dask.array as da
+
+    side = int((NEED / 3 / 8) ** 0.5) // 8 * 8
+    left, right, result = (make((side, side), "f8") for _ in range(3))
+    fill(left, 3, 1000)
+    fill(right, 4, 1000)
+    yield
+    block = int((CHUNK / 8) ** 0.5)
+    da.store(da.matmul(*(chunked(one, (block, block)) for one in (left, right))), result, lock=False)
+    yield digest(result)
+
+
+def dask_indexing(make):
+    import dask.array as da
+    import numpy as np
+
+    data = make((NEED // 8 - (1 << 17),), "i8")
+    order = np.random.default_rng(5).integers(0, len(data), 1 << 16)
+    fill(data, 6)
+    yield
+    taken = chunked(data)[order].compute()
+
+    def put(part, block_info):
+        start, end = block_info[0]["array-location"][0]
+        mine, part = np.flatnonzero((order >= start) & (order < end)), part.copy()
+        part[order[mine] - start] = taken[::-1][mine]
+        return part
+
+    da.store(chunked(data).map_blocks(put, dtype="i8", meta=np.empty(0, "i8")), data, lock=False)
+    yield digest(taken)
+
+
+def dask_group_by(make):
+    import dask.array as da
+    import numpy as np
+
+    keys, values = make((NEED // 16,), "i8"), make((NEED // 16,), "f8")
+    fill(keys, 7, 1000)
+    fill(values, 8)
+    yield
+    key, value = chunked(keys), chunked(values)
+    count, total = da.compute(da.bincount(key, minlength=1000), da.bincount(key, value, minlength=1000))
+    mean = total / count
+    da.store(da.map_blocks(lambda one, group: one - mean[group], value, key, dtype="f8"), values, lock=False)
+    yield group_digest(count, total, da.bincount(key, chunked(values), minlength=1000).compute())
+
+
+DASK_JOBS = {"fft": dask_fft, "product": dask_product, "indexing": dask_indexing, "group-by": dask_group_by}
 JOBS = {"sort": sort, "fft": fft, "product": product, "indexing": indexing, "group-by": group_by}
 
 
@@ -120,7 +210,7 @@ def job(name, way, limit):
     import numpy as np
 
     context = contextlib.ExitStack()
-    if way == "memmap":
+    if way in ("memmap", "dask"):
         directory = context.enter_context(tempfile.TemporaryDirectory(dir="/var/tmp"))
         number = iter(range(100))
         make = lambda shape, dtype: np.memmap(f"{directory}/{next(number)}", dtype, "w+", shape=shape)
@@ -132,23 +222,23 @@ def job(name, way, limit):
         context.enter_context(folioswap.limit(limit, scope="resident" if way == "resident" else "total"))
         context.enter_context(folioswap.numpy_allocator())
     with context:
-        steps = JOBS[name](make)
+        steps = (DASK_JOBS if way == "dask" else JOBS)[name](make)
         next(steps)
         began = time.monotonic()
         result = next(steps)
         print(json.dumps({"seconds": time.monotonic() - began, "result": result}))
 
 
-def measure(name, way, options, baseline):
+def measure(name, way, options, baselines):
     from machine import Groups, Zram, read
 
     limit = NEED // 4
-    whole = limit + baseline
+    whole = limit + baselines["dask" if way == "dask" else "numpy"]
     command = [sys.executable, __file__, "--job", name, way, str(limit)]
     if way == "run":
         command = [options.folioswap, "run", "--memory", str(whole), "--memory-scope", "resident", "--", *command]
     zram = Zram(4 * NEED) if way == "kernel zram" else None
-    group = Groups(whole if way in ("kernel zram", "memmap") else None)
+    group = Groups(whole if way in ("kernel zram", "memmap", "dask") else None)
     peak, stop = [0], threading.Event()
 
     def watch():
@@ -177,14 +267,14 @@ def measure(name, way, options, baseline):
     return json.loads(process.stdout) | {"ending": "", "peak": peak[0]}
 
 
-def baseline_bytes():
-    program = "import numpy, numpy.fft; print([l for l in open('/proc/self/status') if l.startswith('RssAnon')][0].split()[1])"
+def baseline_bytes(modules):
+    program = f"import {modules}; print([l for l in open('/proc/self/status') if l.startswith('RssAnon')][0].split()[1])"
     return int(subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout) * 1024
 
 
 def figure_of(runs):
     """Seconds (median, lowest, highest), peak in MiB; or how it ended."""
-    endings = [run["ending"] for run in runs if run["ending"]]
+    endings = [run["ending"] for run in runs if run["ending"]] if runs else ["none"]
     if endings:
         return None, endings[0]
     seconds = [run["seconds"] for run in runs]
@@ -194,10 +284,10 @@ def figure_of(runs):
     return middle, f"{middle:.2f}{spread}; {peak:.0f}"
 
 
-def table(results, options, baseline):
+def table(results, options, baselines):
     lines = [
         f"Seconds of the work (lowest-highest); peak of resident memory in MiB. Arrays of {NEED // MIB} MiB within {NEED // 4 // MIB} MiB"
-        f" (interpreter and NumPy: {baseline / MIB:.0f} MiB more), {options.rounds} rounds, {os.cpu_count()} CPUs; results equal.",
+        f" (interpreter and NumPy: {baselines['numpy'] / MIB:.0f} MiB more; with Dask {baselines['dask'] / MIB:.0f}), {options.rounds} rounds, {os.cpu_count()} CPUs; results equal.",
         "",
         "| | " + " | ".join(WAYS) + " |",
         "|---" * (len(WAYS) + 1) + "|",
@@ -211,7 +301,7 @@ def plot(results, options):
     """Bars, a group for each job: seconds, logarithmic."""
     import math
 
-    colours = dict(zip(WAYS, ["#9e9e9e", "#d1495b", "#edae49", "#00798c", "#66a182", "#30638e"]))
+    colours = dict(zip(WAYS, ["#9e9e9e", "#d1495b", "#edae49", "#00798c", "#66a182", "#30638e", "#8d6a9f"]))
     width, height, left, top = 760, 320, 50, 40
     seconds = {key: figure_of(runs)[0] for key, runs in results.items()}
     known = [value for value in seconds.values() if value]
@@ -236,7 +326,7 @@ def plot(results, options):
                 svg.append(f'<text x="{x + bar / 2:.1f}" y="{height - 34}" text-anchor="middle" fill="{colours[way]}">×</text>')
         svg.append(f'<text x="{left + group * (place + 0.5):.1f}" y="{height - 12}" text-anchor="middle">{name}</text>')
     for number, way in enumerate(WAYS):
-        x = left + number * 115
+        x = left + number * 100
         svg.append(f'<rect x="{x}" y="12" width="12" height="12" fill="{colours[way]}"/><text x="{x + 18}" y="22">{way}</text>')
     return "\n".join([*svg, "</svg>"]) + "\n"
 
@@ -259,21 +349,22 @@ def main():
     options.folioswap = os.environ.get("FOLIOSWAP_BIN") or os.path.join(target, "release", "folioswap")
     if not os.path.exists(options.folioswap):
         options.folioswap = shutil.which("folioswap") or sys.exit("no folioswap command: cargo build --release -p folioswap-cli")
-    baseline, results = baseline_bytes(), {}
+    baselines, results = {"numpy": baseline_bytes("numpy, numpy.fft"), "dask": baseline_bytes("dask.array")}, {}
     for _ in range(options.rounds):
         for name in options.jobs:
             for way in WAYS:
                 before = results.setdefault((name, way), [])
-                if before and before[-1]["ending"].startswith("above"):
+                has_none = way == "dask" and name not in DASK_JOBS
+                if has_none or before and before[-1]["ending"].startswith("above"):
                     continue
-                run = measure(name, way, options, baseline)
+                run = measure(name, way, options, baselines)
                 before.append(run)
                 print(f"{name}, {way}: {run['ending'] or round(run['seconds'], 2)}", file=sys.stderr)
     for name in options.jobs:
         found = {run["result"] for way in WAYS for run in results[name, way] if not run["ending"]}
         if len(found) > 1:
             sys.exit(f"{name}: results differ: {results}")
-    text = table(results, options, baseline)
+    text = table(results, options, baselines)
     print(text)
     if options.json:
         with open(options.json, "w") as file:
