@@ -276,7 +276,8 @@ def figure_of(runs):
     """Seconds (median, lowest, highest), peak in MiB; or how it ended."""
     endings = [run["ending"] for run in runs if run["ending"]] if runs else ["none"]
     if endings:
-        return None, endings[0]
+        how = "killed at the limit" if endings[0] == "status -9" else endings[0]
+        return None, how if len(endings) == len(runs) or not runs else f"{how} ({len(endings)} of {len(runs)})"
     seconds = [run["seconds"] for run in runs]
     peak = statistics.median(run["peak"] for run in runs) / MIB
     middle = statistics.median(seconds)
