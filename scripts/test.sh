@@ -240,8 +240,10 @@ python() {
         failed=$((failed + 1))
         failures+=("building the Python package")
     else
+        # For what processes share by name: a mount.
+        cargo build --release -q -p folioswap-cli || failures+=("building the command")
         say "tests of the Python package"
-        (cd python/tests && timeout 300 "$python" -m pytest -q -rs --tb=short -p no:cacheprovider -o faulthandler_timeout=100 .) 2>&1 |
+        (cd python/tests && FOLIOSWAP_BIN=$(realpath "../../${CARGO_TARGET_DIR:-target}/release/folioswap" 2>/dev/null || true) timeout 300 "$python" -m pytest -q -rs --tb=short -p no:cacheprovider -o faulthandler_timeout=100 .) 2>&1 |
             tee "$logs/tests"
         status=${PIPESTATUS[0]}
         read -r ok bad left < <(awk '/ in [0-9.]+s/ { for (i = 2; i <= NF; i++) {

@@ -23,11 +23,13 @@ from typing import Any, Iterator
 
 from . import _folioswap
 from ._folioswap import LEAST_LIMIT, MANAGED_BYTES, is_managed, is_under_run, resident_bytes
+from .shared_memory import SharedMemory
 
 __all__ = [
     "LEAST_LIMIT",
     "MANAGED_BYTES",
     "Buffer",
+    "SharedMemory",
     "Stats",
     "array",
     "buffer",

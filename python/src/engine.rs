@@ -96,6 +96,12 @@ impl Size {
     }
 }
 
+/// The bytes of a size.
+#[pyfunction]
+pub(crate) fn parse_size(size: Size) -> PyResult<u64> {
+    size.bytes()
+}
+
 /// A limit with its devices and threads.
 #[pyclass(module = "folioswap._folioswap", frozen)]
 pub(crate) struct Engine(Arc<Managed>);

@@ -18,6 +18,7 @@ fn _folioswap(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(engine::resident_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(engine::is_managed, module)?)?;
     module.add_function(wrap_pyfunction!(engine::is_under_run, module)?)?;
+    module.add_function(wrap_pyfunction!(engine::parse_size, module)?)?;
     module.add_function(wrap_pyfunction!(numpy::set_handler, module)?)?;
     module.add_function(wrap_pyfunction!(numpy::get_handler, module)?)?;
     module.add_function(wrap_pyfunction!(fork::before_fork, module)?)?;

@@ -41,11 +41,11 @@ static void check_groups(void)
     const char *devices[] = {"zram,prio=1", "file:/var/tmp,size=256M,prio=0"};
     const size_t only_the_file[] = {1}, unknown[] = {0, 2};
     FolioswapSwap *swap = NULL, *group = NULL, *inner = NULL, *none = NULL;
-    FolioswapRegion *region = NULL;
-    FolioswapLatency steps[64];
+    FolioswapRegion *region = NULL, *clone = NULL;
+    FolioswapLatency steps[512];
     uint64_t charge = 0, faults = 0, counted = 0;
     size_t at, needed = 0;
-    unsigned char *memory;
+    unsigned char *memory, *copy;
 
     must(folioswap_swap_new(64 * MIB, devices, 2, FOLIOSWAP_WHEN_FULL_EXCEED, &swap), "a swap");
     refused(folioswap_group_new(NULL, 16 * MIB, NULL, 0, 0, &none), FOLIOSWAP_EINVAL, "NULL for the swap");
@@ -65,15 +65,25 @@ static void check_groups(void)
     for (at = 0; at < 40 * MIB; at++)
         if (memory[at] != byte_at(at))
             fail("another byte");
+    refused(folioswap_region_clone(NULL, &clone), FOLIOSWAP_EINVAL, "NULL for the region");
+    refused(folioswap_region_clone(region, NULL), FOLIOSWAP_EINVAL, "NULL for the clone");
+    must(folioswap_region_clone(region, &clone), "a clone");
+    copy = (unsigned char *)folioswap_region_base(clone);
+    for (at = 0; at < 40 * MIB; at += 5000) {
+        memory[at]++;
+        if (copy[at] != byte_at(at) || folioswap_region_length(clone) != 40 * MIB)
+            fail("a clone that is not apart");
+    }
+    folioswap_region_free(clone);
     must(folioswap_swap_figure(group, "charge", &charge), "charge");
     if (charge > 32 * MIB || folioswap_swap_limit(group) != 16 * MIB)
         fail("the group's limit was not kept");
 
     must(folioswap_swap_latency_histogram(group, NULL, 0, &needed), "steps needed");
     refused(folioswap_swap_latency_histogram(group, NULL, 1, NULL), FOLIOSWAP_EINVAL, "NULL for the steps");
-    if (needed == 0 || needed > 64)
+    if (needed == 0 || needed > 512)
         fail("steps");
-    must(folioswap_swap_latency_histogram(group, steps, 64, &needed), "the histogram");
+    must(folioswap_swap_latency_histogram(group, steps, 512, &needed), "the histogram");
     for (at = 0; at < needed; at++) {
         counted += steps[at].faults;
         if (steps[at].faults == 0 || (at > 0 && steps[at].at_most_ns <= steps[at - 1].at_most_ns))

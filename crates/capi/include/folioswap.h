@@ -139,6 +139,14 @@ FolioswapCode folioswap_region_new(const FolioswapSwap *swap,
                                    size_t bytes,
                                    FolioswapRegion **region);
 
+// Makes a copy-on-write clone of a region and stores it in `*clone`: a region of its own with the same contents, of which nothing is stored twice.
+// What is in memory leaves first; what cannot leave is copied. Other threads may read the original meanwhile.
+//
+// # Safety
+// The handle is null or valid; `clone` is null or may be written.
+FolioswapCode folioswap_region_clone(const FolioswapRegion *region,
+                                     FolioswapRegion **clone);
+
 // Gives a region back; NULL does nothing. No thread may use its memory from then on, as after munmap(2).
 //
 // # Safety

@@ -59,6 +59,24 @@ pub unsafe extern "C" fn folioswap_region_new(
     })
 }
 
+/// Makes a copy-on-write clone of a region and stores it in `*clone`: a region of its own with the same contents, of which nothing is stored twice.
+/// What is in memory leaves first; what cannot leave is copied. Other threads may read the original meanwhile.
+///
+/// # Safety
+/// The handle is null or valid; `clone` is null or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn folioswap_region_clone(
+    region: *const FolioswapRegion,
+    clone: *mut *mut FolioswapRegion,
+) -> FolioswapCode {
+    guarded(|| {
+        // SAFETY: by contract.
+        let (region, clone) = unsafe { (known(region)?, place(clone)?) };
+        *clone = Box::into_raw(Box::new(FolioswapRegion(Arc::new(region.0.try_clone()?))));
+        Ok(())
+    })
+}
+
 /// Gives a region back; NULL does nothing. No thread may use its memory from then on, as after munmap(2).
 ///
 /// # Safety

@@ -203,6 +203,14 @@ impl PageWord {
             _ => None,
         }
     }
+    /// Evictor, of a page that holds nothing: it is a copy of another that is stored, and holds its entry once more:
+    /// `Present | Removed -> Stored`.
+    pub const fn duplicate(self, entry: SwapEntry) -> Option<Self> {
+        match self.0 & STATE_BITS {
+            PRESENT | REMOVED => Some(Self::with(STORED, entry)),
+            _ => None,
+        }
+    }
     /// Fault handler: the page is wanted: `Leaving | Stored -> Returning`.
     pub const fn claim(self) -> Option<Self> {
         match self.0 & STATE_BITS {
@@ -398,6 +406,15 @@ mod tests {
             // A new entry for a clean page would forget the old one.
             assert!(!(clean && word.isolate(self::entry(3)).is_some()), "{word:?}");
             assert!(!(clean && word.claim().is_some()), "{word:?}");
+        }
+    }
+
+    #[test]
+    fn only_what_holds_nothing_becomes_a_duplicate() {
+        let stored = PageWord::PRESENT.isolate(entry(9)).unwrap().moved().unwrap().written().unwrap();
+        for word in all() {
+            let is_empty = matches!(word.state(), PageState::Present(_) | PageState::Removed { .. });
+            assert_eq!(word.duplicate(entry(9)), is_empty.then_some(stored), "{word:?}");
         }
     }
 

@@ -425,11 +425,11 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
         beside.location.unlock_with(Location::NONE);
     }
 
-    /// One holder of an entry more.
+    /// One holder more of each of these entries, or of none.
     ///
     /// # Errors
-    /// The count is at its end and no overflow table could be made.
-    pub fn duplicate(&self, entry: SwapEntry) -> Result<(), NoMemory> {
-        self.slots.dup(entry, 1).map_err(|_| NoMemory)
+    /// A count is at its end and no overflow table could be made.
+    pub fn duplicate(&self, entry: SwapEntry, slots: u32) -> Result<(), NoMemory> {
+        self.slots.dup(entry, slots).map_err(|_| NoMemory)
     }
 }

@@ -40,6 +40,8 @@ pub(crate) struct Embedded {
     managed_pages: AtomicI64,
     pub(crate) commands: Commands,
     pub(crate) latency: Latency,
+    /// 1 once a range was duplicated: entries may have several holders.
+    duplicates: AtomicU32,
     /// What serves faults in the threads that take them, under the handler's lock; null where the handler thread does.
     pub(crate) served_in_place: AtomicPtr<Handler>,
 }
@@ -53,6 +55,16 @@ impl Embedded {
     /// Are the threads to end?
     pub(crate) fn is_stopping(&self) -> bool {
         self.state.load(Acquire) == STOPPING
+    }
+
+    /// Was any range duplicated?
+    pub(crate) fn has_duplicates(&self) -> bool {
+        self.duplicates.load(Relaxed) != 0
+    }
+
+    /// A range is about to be.
+    pub(crate) fn note_duplicate(&self) {
+        self.duplicates.store(1, Relaxed);
     }
 
     /// Pages came into managed memory.

@@ -168,8 +168,8 @@ pub struct Engine {
     pub(crate) small_mapped: AtomicUsize,
     /// When the last look at the mappings ended.
     pub(crate) scanned_ns: AtomicU64,
-    /// 1: a check of all invariants waits for the handler's lock (a futex).
-    pub(crate) validation_waits: AtomicU32,
+    /// 1: the evictor waits for the handler's lock (a futex).
+    pub(crate) evictor_waits: AtomicU32,
     /// Stored copies that the evictor has found stale and freed.
     pub(crate) stale_copies: AtomicU32,
     /// Address of the handler's room for what is read meanwhile; 0 before the first time.

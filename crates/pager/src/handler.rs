@@ -276,7 +276,7 @@ impl Handler {
         } else if self.queued == 0 || self.holds != Holds::Nothing {
             self.wait();
         }
-        engine.make_way_for_validation();
+        engine.make_way_for_evictor();
         let _snapshots_wait = engine.serve_lock.lock();
         self.read_messages();
         self.reads.collect();

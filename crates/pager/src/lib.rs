@@ -18,6 +18,7 @@ mod cold;
 mod demote;
 mod direct_reclaim;
 mod due;
+mod duplicate;
 pub mod embed;
 mod ending;
 pub mod engine;

@@ -349,7 +349,7 @@ fn copy_table(engine: &Engine, from: &PageTable, to: &PageTable) {
         for index in 0..BLOCK / PAGE {
             let word = block.word(index);
             if let PageState::Stored(entry) = word.state() {
-                let held = engine.space.duplicate(entry).is_ok();
+                let held = engine.space.duplicate(entry, 1).is_ok();
                 match to.block_or_insert(base, engine.arena).filter(|_| held) {
                     Some(copy) => copy.set(index, word),
                     // No memory: what the child does not find it would read as zeroes.

@@ -54,7 +54,7 @@ impl Engine {
         sys::raise_priority();
         while !self.embedded.is_stopping() {
             self.wait_for_event();
-            self.make_way_for_validation();
+            self.make_way_for_evictor();
             let _one_at_a_time = self.serve_lock.lock();
             // SAFETY: prepared, and used under the lock alone.
             unsafe { &mut *self.embedded.served_in_place.load(Acquire) }.read_messages();

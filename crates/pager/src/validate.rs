@@ -3,12 +3,13 @@
 //!
 //! The evictor checks under the `gate` with the handler outside of its rounds: nobody is half way through anything, so
 //! everything must agree exactly. What a handler holds for children of a bare clone(2) is in tables of its own and not
-//! counted here; then only the other direction is checked, that each word's slot is used.
+//! counted here; then only the other direction is checked, that each word's slot is used. Of an entry that duplicates hold (`duplicate.rs`)
+//! each holder counts its part.
 
 use crate::engine::{Engine, Life};
 use crate::evictor::Evictor;
 use crate::folio::StagedFolio;
-use crate::futex::{self, Sharing};
+use crate::futex::{self, Guard, Sharing};
 use crate::link;
 use crate::staging::FOLIO_PAGES;
 use crate::sys;
@@ -34,27 +35,36 @@ const LAST_WAITS: u32 = 2000;
 /// An invariant that does not hold, and the figure or address that belongs to it.
 type Violation = (Invariant, u64);
 
-/// What the words and the staging area name.
+/// What an entry counts: divisible by every number of holders up to 16, each of which finds its part.
+const ENTRY: u64 = 720_720;
+
+/// What the words and the staging area name: pages, and entries in parts of [`ENTRY`].
 #[derive(Default)]
 struct Tally {
     /// Pages out: in staging, or stored.
     out: u64,
     /// Pages that are in, with a stored copy that still stands for them.
     clean: u64,
-    /// Entries in staging whose page was taken back: the evictor frees them when their turn comes.
-    taken_back: u64,
+    /// Entries that are named. Those in staging whose page was taken back among them: the evictor frees them when their turn comes.
+    entries: u64,
     same_filled: u64,
     in_zram: u64,
     in_file: u64,
+    /// Some entry has more holders than can be counted so.
+    is_inexact: bool,
 }
 
 impl Tally {
-    fn count(&mut self, held: Held) {
+    /// One of so many holders of an entry was found.
+    fn count(&mut self, held: Held, holders: u64) {
+        self.is_inexact |= holders == 0 || !ENTRY.is_multiple_of(holders);
+        let part = ENTRY / holders.max(1);
+        self.entries += part;
         match held {
             Held::Nowhere => {}
-            Held::SameFilled => self.same_filled += 1,
-            Held::Zram => self.in_zram += 1,
-            Held::File => self.in_file += 1,
+            Held::SameFilled => self.same_filled += part,
+            Held::Zram => self.in_zram += part,
+            Held::File => self.in_file += part,
         }
     }
 }
@@ -91,8 +101,11 @@ impl Engine {
                 let Some(entry) = *entry else { continue };
                 let address = folio.address + page * PAGE;
                 if self.state_of(address) != PageState::Leaving(entry) {
-                    tally.taken_back += 1;
-                    tally.count(self.space.held(entry));
+                    let holders = match self.space.slots().word(entry) {
+                        SlotWord::Cached { count, .. } | SlotWord::Shadow { count, .. } => count,
+                        _ => 1,
+                    };
+                    tally.count(self.space.held(entry), holders);
                 }
             }
         }
@@ -104,19 +117,18 @@ impl Engine {
         if said != tally.clean {
             return Err((Invariant::CleanPages, said));
         }
-        if self.raw_children.load(Relaxed) != 0 {
+        if self.raw_children.load(Relaxed) != 0 || tally.is_inexact {
             return Ok(report.inuse);
         }
-        let named = tally.out + tally.clean + tally.taken_back;
-        if report.inuse != named {
-            return Err((Invariant::Unreachable, report.inuse.wrapping_sub(named)));
+        if report.inuse * ENTRY != tally.entries {
+            return Err((Invariant::Unreachable, report.inuse.wrapping_sub(tally.entries / ENTRY)));
         }
         let stat = self.space.mm_stat();
-        if stat.objects != tally.in_zram || stat.same_pages != tally.same_filled {
+        if stat.objects * ENTRY != tally.in_zram || stat.same_pages * ENTRY != tally.same_filled {
             return Err((Invariant::StoreContents, stat.objects));
         }
         let used = self.space.file_space().used_slots();
-        if used != tally.in_file {
+        if used * ENTRY != tally.in_file {
             return Err((Invariant::FileContents, used));
         }
         Ok(report.inuse)
@@ -129,38 +141,44 @@ impl Engine {
     }
 
     fn validate_word(&self, address: usize, state: PageState, tally: &mut Tally) -> Result<(), Violation> {
-        let alone = self.raw_children.load(Relaxed) == 0;
-        let held_once = |count: u64| if alone { count == 1 } else { count >= 1 };
+        let alone = self.raw_children.load(Relaxed) == 0 && !self.embedded.has_duplicates();
+        let holders_of = |count: u64| (if alone { count == 1 } else { count >= 1 }).then_some(count);
         match state {
             PageState::Present(_) | PageState::Removed { .. } => return Ok(()),
             PageState::Isolated(_) | PageState::Returning(_) | PageState::Filling => {
                 return Err((Invariant::HalfWay, address as u64));
             }
             PageState::Leaving(entry) => {
-                let place = match self.space.slots().word(entry) {
-                    SlotWord::Cached { folio, count, .. } if held_once(count) => {
-                        Some(StagedFolio::of(folio).place_of(entry))
+                let found = match self.space.slots().word(entry) {
+                    SlotWord::Cached { folio, count, .. } => {
+                        holders_of(count).map(|holders| (StagedFolio::of(folio).place_of(entry), holders))
                     }
                     _ => None,
                 };
-                if !place.is_some_and(|place| self.waits_in_staging(place, address, entry)) {
+                let found = found.filter(|&(place, _)| self.waits_in_staging(place, address, entry));
+                let Some((_, holders)) = found else {
                     return Err((Invariant::WordWithoutSlot, address as u64));
-                }
-                tally.count(self.space.held(entry));
+                };
+                tally.count(self.space.held(entry), holders);
             }
             PageState::Stored(entry) | PageState::Clean(entry, _) => {
-                match self.space.slots().word(entry) {
+                let holders = match self.space.slots().word(entry) {
                     SlotWord::Shadow { shadow, .. } if !self.workingset.is_sound(shadow) => {
                         return Err((Invariant::Shadow, address as u64));
                     }
-                    SlotWord::Shadow { count, .. } if held_once(count) => {}
-                    _ => return Err((Invariant::WordWithoutSlot, address as u64)),
-                }
+                    SlotWord::Shadow { count, .. } => holders_of(count),
+                    // Another holder's page was clean and waits in staging.
+                    SlotWord::Cached { count, .. } if count > 1 => holders_of(count),
+                    _ => None,
+                };
+                let Some(holders) = holders else {
+                    return Err((Invariant::WordWithoutSlot, address as u64));
+                };
                 let held = self.space.held(entry);
                 if held == Held::Nowhere {
                     return Err((Invariant::Nowhere, address as u64));
                 }
-                tally.count(held);
+                tally.count(held, holders);
             }
         }
         let place = if matches!(state, PageState::Clean(..)) { &mut tally.clean } else { &mut tally.out };
@@ -199,11 +217,27 @@ impl Engine {
 }
 
 impl Engine {
-    /// The evictor waits for the handler's lock to check everything: it gets it now. Handler, between two rounds.
-    pub(crate) fn make_way_for_validation(&self) {
-        if self.validation_waits.load(Acquire) != 0 {
-            futex::wait(&self.validation_waits, 1, HANDLER_PAUSES_NS, Sharing::Private);
-            self.validation_waits.store(0, Relaxed);
+    /// The handler's lock, for the evictor, which does not wait for it: the handler may wait for memory in its round, that is, for the evictor.
+    /// Without it the handler makes way before its next round.
+    pub(crate) fn handler_outside(&self) -> Option<Guard<'_>> {
+        let outside = (0..TRIES).find_map(|_| {
+            self.serve_lock.try_lock().or_else(|| {
+                rustix::thread::sched_yield();
+                None
+            })
+        });
+        self.evictor_waits.store(u32::from(outside.is_none()), Release);
+        if outside.is_some() {
+            futex::wake(&self.evictor_waits, Sharing::Private);
+        }
+        outside
+    }
+
+    /// The evictor waits for the handler's lock: it gets it now. Handler, between two rounds.
+    pub(crate) fn make_way_for_evictor(&self) {
+        if self.evictor_waits.load(Acquire) != 0 {
+            futex::wait(&self.evictor_waits, 1, HANDLER_PAUSES_NS, Sharing::Private);
+            self.evictor_waits.store(0, Relaxed);
         }
     }
 }
@@ -217,18 +251,7 @@ impl Evictor {
         if !engine.wants_validation() || sys::now_ns() < next {
             return;
         }
-        // Not waited for: the handler may wait for memory in its round, that is, for us. It makes way before the next.
-        let Some(_handler_waits) = (0..TRIES).find_map(|_| {
-            engine.serve_lock.try_lock().or_else(|| {
-                rustix::thread::sched_yield();
-                None
-            })
-        }) else {
-            engine.validation_waits.store(1, Release);
-            return;
-        };
-        engine.validation_waits.store(0, Release);
-        futex::wake(&engine.validation_waits, Sharing::Private);
+        let Some(_handler_waits) = engine.handler_outside() else { return };
         let begun = sys::now_ns();
         match engine.validate() {
             // An empty space proves nothing.
@@ -311,7 +334,7 @@ mod tests {
     #[test]
     fn a_slot_that_is_held_twice_is_found() {
         let (engine, entry) = with_one_page_out();
-        engine.space.duplicate(entry).expect("a count");
+        engine.space.duplicate(entry, 1).expect("a count");
         assert_eq!(engine.validate(), Err((Invariant::WordWithoutSlot, PAGE_ADDRESS as u64)));
     }
 

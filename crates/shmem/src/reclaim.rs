@@ -153,7 +153,7 @@ impl ShmemSpace {
             demotion.cursor = entry.offset() + 1;
             let is_old =
                 |age: folioswap_core::space::ages::Generation| age == oldest || age.is_older_than(oldest);
-            if space.generation(entry).is_some_and(is_old) && space.duplicate(entry).is_ok() {
+            if space.generation(entry).is_some_and(is_old) && space.duplicate(entry, 1).is_ok() {
                 entries[count] = Some(entry);
                 count += 1;
             }
