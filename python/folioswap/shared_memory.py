@@ -46,15 +46,15 @@ class SharedMemory:
         descriptor = os.open(path, flags, 0o600)
         try:
             if create:
-                try:
-                    os.ftruncate(descriptor, bytes_)
-                except OSError:
-                    os.unlink(path)
-                    raise
+                os.ftruncate(descriptor, bytes_)
             self._size = os.fstat(descriptor).st_size
             if self._size == 0:
                 raise ValueError(f"{path} is empty")
             self._map = mmap.mmap(descriptor, self._size)
+        except BaseException:
+            if create:
+                os.unlink(path)
+            raise
         finally:
             os.close(descriptor)
         self._name = path
