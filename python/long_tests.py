@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """The long tests of the Python package: other people's test suites on managed memory.
 
-    python/long_tests.py numpy              NumPy's own tests under the allocator, at a limit that forces swapping (10 minutes)
+    python/long_tests.py numpy              NumPy's own tests under the allocator, at a limit that forces swapping
+    python/long_tests.py pandas             a chosen part of pandas' own tests, likewise
     python/long_tests.py libraries          pandas and scikit-learn, unchanged, on arrays four times as large as the limit
-    python/long_tests.py                    both
+    python/long_tests.py                    all of them
 
 It makes an environment of its own (--environment, target/python-long) with python/build.sh, and installs pandas, scikit-learn and what the suites need
 from the package index.
@@ -20,6 +21,8 @@ TARGET = os.environ.get("CARGO_TARGET_DIR", os.path.join(HERE, "..", "target"))
 
 # A plugin for pytest: the allocator around the whole run, each large array swapped out now and then by a small limit.
 PLUGIN = '''
+import os
+
 import folioswap
 
 limit = folioswap.limit("24M")
@@ -42,7 +45,14 @@ import numpy
 ballast = numpy.arange(6 << 20)
 
 
+every, ended = int(os.environ["FOLIOSWAP_EVERY"]), 0
+
+
 def pytest_runtest_teardown(item):
+    global ended
+    ended += 1
+    if ended % every:
+        return
     assert ballast[-1] == (6 << 20) - 1 and ballast[:: 1 << 14].sum() == numpy.arange(0, 6 << 20, 1 << 14).sum()
 '''
 
@@ -84,8 +94,19 @@ def environment(path, *packages):
     return build.stdout.strip()
 
 
-def numpy_tests(path, packages, arguments):
-    python = environment(path, "hypothesis", "pytest-timeout")
+# Of pandas: what works on whole columns. (Its tests of indices, dtypes and files make many small things, and few arrays.)
+PANDAS = [
+    "pandas.tests." + part
+    for part in (
+        "test_algos test_sorting test_take test_nanops reductions reshape.merge reshape.test_cut reshape.test_pivot groupby.test_groupby "
+        "groupby.test_reductions groupby.aggregate groupby.transform window frame.methods.test_sort_values frame.test_arithmetic"
+    ).split()
+]
+
+
+def suite(path, packages, every, arguments):
+    """Somebody's own tests, under the plugin."""
+    python = environment(path, "hypothesis", "pytest-timeout", "pandas")
     plugins = os.path.join(path, "plugins")
     os.makedirs(plugins, exist_ok=True)
     with open(os.path.join(plugins, "folioswap_plugin.py"), "w") as file:
@@ -93,22 +114,25 @@ def numpy_tests(path, packages, arguments):
     return subprocess.run(
         [python, "-m", "pytest", "-q", "--pyargs", *packages, "-m", "not slow", "-p", "folioswap_plugin", "-p", "no:cacheprovider",
          "--timeout", "120", "-rfE", "--tb=short", *arguments],
-        env={**os.environ, "PYTHONPATH": plugins},
+        env={**os.environ, "PYTHONPATH": plugins, "FOLIOSWAP_EVERY": str(every)},
         cwd=path,
     ).returncode
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("which", nargs="?", choices=["numpy", "libraries", "all"], default="all")
+    parser.add_argument("which", nargs="?", choices=["numpy", "pandas", "libraries", "all"], default="all")
     parser.add_argument("--environment", default=os.path.join(TARGET, "python-long"))
-    parser.add_argument("--packages", nargs="+", default=["numpy"], help="parts of NumPy's tests, such as numpy._core numpy.fft")
+    parser.add_argument("--packages", nargs="+", help="in place of the whole suite, or of the chosen part: such as numpy._core numpy.fft")
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="walk through what does not fit after each Nth test alone")
     options, arguments = parser.parse_known_args()
     status, path = 0, os.path.abspath(options.environment)
-    if options.which != "numpy":
+    if options.which in ("libraries", "all"):
         status |= subprocess.run([environment(path, "pandas", "scikit-learn"), "-c", LIBRARIES]).returncode
-    if options.which != "libraries":
-        status |= numpy_tests(path, options.packages, arguments)
+    if options.which in ("numpy", "all"):
+        status |= suite(path, options.packages or ["numpy"], options.every, arguments)
+    if options.which in ("pandas", "all"):
+        status |= suite(path, options.packages or PANDAS, options.every, arguments)
     sys.exit(status)
 
 
