@@ -106,7 +106,7 @@ PANDAS = [
 
 def suite(path, packages, every, arguments):
     """Somebody's own tests, under the plugin."""
-    python = environment(path, "hypothesis", "pytest-timeout", "pandas")
+    python = environment(path, "hypothesis", "pytest-timeout", "pandas", "meson", "ninja")
     plugins = os.path.join(path, "plugins")
     os.makedirs(plugins, exist_ok=True)
     with open(os.path.join(plugins, "folioswap_plugin.py"), "w") as file:
@@ -114,7 +114,13 @@ def suite(path, packages, every, arguments):
     return subprocess.run(
         [python, "-m", "pytest", "-q", "--pyargs", *packages, "-m", "not slow", "-p", "folioswap_plugin", "-p", "no:cacheprovider",
          "--timeout", "120", "-rfE", "--tb=short", *arguments],
-        env={**os.environ, "PYTHONPATH": plugins, "FOLIOSWAP_EVERY": str(every)},
+        # NumPy's tests call its commands, and meson, by name.
+        env={
+            **os.environ,
+            "PATH": f"{os.path.join(path, 'bin')}:{os.environ['PATH']}",
+            "PYTHONPATH": plugins,
+            "FOLIOSWAP_EVERY": str(every),
+        },
         cwd=path,
     ).returncode
 

@@ -1,5 +1,5 @@
 //! How long the touch of a page takes that is swapped out: by handler threads and by SIGBUS, from compressed RAM and from plain RAM, and the
-//! kernel's own zram beside it, in turn, in one process and one thread.
+//! kernel's own zram beside it, in turn, in one process and one thread; and from a file, beside pread(2) with O_DIRECT of another one.
 //!
 //! `cargo bench -p folioswap --bench faults [-- ROUNDS]` (3 unless asked otherwise). The row of the kernel takes root and zram. Data: LZ4 makes half
 //! of it. One page of each 64 KiB is touched, in a random order.
@@ -29,6 +29,14 @@ fn fill(memory: &mut [u8]) {
 
 /// Touches a page of each piece in a random order; the durations of the faults, ascending.
 fn touch_all(base: *const u8) -> Vec<u64> {
+    // SAFETY: within the memory, which is alive.
+    touch_each(|place| unsafe {
+        base.add(place).read_volatile();
+    })
+}
+
+/// Calls `touch` with the place of a page of each piece in a random order.
+fn touch_each(mut touch: impl FnMut(usize)) -> Vec<u64> {
     let mut order: Vec<usize> = (0..TOUCHES).collect();
     let mut word = 7_u64;
     for place in (1..TOUCHES).rev() {
@@ -41,8 +49,7 @@ fn touch_all(base: *const u8) -> Vec<u64> {
         word = word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let page = (word >> 40) as usize % (PIECE / PAGE);
         let begun = Instant::now();
-        // SAFETY: within the memory, which is alive.
-        unsafe { base.add(piece * PIECE + page * PAGE).read_volatile() };
+        touch(piece * PIECE + page * PAGE);
         times.push(begun.elapsed().as_nanos() as u64);
     }
     times.retain(|&time| time >= FAULT_NS);
@@ -59,10 +66,33 @@ fn ours(device: impl Fn() -> Device, mode: FaultMode) -> Vec<u64> {
     fill(region.as_mut_slice());
     region.page_out(..).expect("advice");
     assert_eq!(region.resident_bytes(..).ok(), Some(0));
+    // What the file system has yet to write down is not measured; nor is it of the other file.
+    // SAFETY: without arguments.
+    unsafe { libc::sync() };
     let times = touch_all(region.as_ptr());
     let read = swap.statistics().counter("pswpin").unwrap_or(0) as usize;
-    assert!((TOUCHES..TOUCHES * 2).contains(&read), "{read} pages came from the device");
+    let ahead = swap.statistics().counter("swap_ra").unwrap_or(0) as usize;
+    assert!((TOUCHES..TOUCHES * 2).contains(&(read - ahead)), "{read} pages came, {ahead} of them ahead");
     times
+}
+
+/// The kernel's way to a file: 4 KiB at a time, at the places that `touch_all` would touch, past the page cache.
+fn raw_reads() -> std::io::Result<Vec<u64>> {
+    use std::os::unix::fs::{FileExt, OpenOptionsExt};
+    let path = format!("/var/tmp/folioswap-faults-{}", std::process::id());
+    let mut options = std::fs::OpenOptions::new();
+    let options = options.read(true).write(true).create_new(true);
+    let file = options.custom_flags(libc::O_DIRECT).open(&path)?;
+    std::fs::remove_file(&path)?;
+    let mut memory = vec![0_u8; BYTES + PAGE];
+    let at = memory.as_ptr().align_offset(PAGE);
+    fill(&mut memory[at..at + BYTES]);
+    for (number, part) in memory[at..at + BYTES].chunks(1 << 20).enumerate() {
+        file.write_all_at(part, (number << 20) as u64)?;
+    }
+    file.sync_all()?;
+    let page = &mut memory[at..at + PAGE];
+    Ok(touch_each(|place| assert_eq!(file.read_at(page, place as u64).expect("a read"), PAGE)))
 }
 
 /// The kernel's, without large folios, so that each fault brings one page.
@@ -94,6 +124,9 @@ fn main() {
         ("handler threads, zram (LZ4)", Vec::new()),
         ("handler threads, ram", Vec::new()),
         ("kernel, zram (lz4)", Vec::new()),
+        ("SIGBUS, file", Vec::new()),
+        ("handler threads, file", Vec::new()),
+        ("pread(2), O_DIRECT, file", Vec::new()),
     ];
     for _ in 0..rounds {
         let (zram, ram) = (Device::zram, || Device::ram("320M"));
@@ -109,6 +142,10 @@ fn main() {
             Ok(times) => rows[4].1.push(times),
             Err(why) => println!("no row of the kernel: {why}"),
         }
+        let file = || Device::file("/var/tmp").size("320M");
+        rows[5].1.push(ours(file, FaultMode::Sigbus));
+        rows[6].1.push(ours(file, FaultMode::HandlerThreads));
+        rows[7].1.push(raw_reads().expect("a file in /var/tmp"));
     }
     println!(
         "| touch of a page that is out ({rounds} rounds of {TOUCHES}, medians) | p50 µs | p90 µs | p99 µs | p99.9 µs |"
