@@ -27,6 +27,7 @@
 #[cfg(feature = "allocator-api2")]
 mod allocator;
 mod aside;
+mod clone;
 mod clusters;
 mod device;
 mod device_text;

@@ -156,9 +156,9 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::buffers::Buffers;
     use crate::candidates::Candidates;
     use crate::demote::Pieces;
-    use crate::fault::Buffers;
     use crate::row::Row;
     use crate::staging::FOLIO;
     use crate::test_memory::{map, moving_engine};

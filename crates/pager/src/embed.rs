@@ -5,9 +5,9 @@
 //! The threads are the embedder's to start, and they end when it says so; their descriptors must be in a table of their own, so that the
 //! program cannot close them.
 
+use crate::buffers::Buffers;
 use crate::engine::{CreateError, Engine};
 use crate::evictor::Evictor;
-use crate::fault::Buffers;
 use crate::futex::{self, Sharing};
 use crate::handler::Handler;
 use crate::latency::Latency;

@@ -16,43 +16,11 @@ use folioswap_core::page::{Heat, PageState, PageWord};
 use folioswap_core::page_table::{Block, PAGE};
 use folioswap_core::reclaim::store_share::Source;
 use folioswap_core::space::{Movers, ReadError};
-use folioswap_devices::zstd::Decoder;
 use folioswap_devices::{FileError, FileSlot, Page};
 use folioswap_group::counters::Counter;
 use folioswap_group::protocol::{Kind, Lost, Note};
 use folioswap_slots::SwapEntry;
 use rustix::io::Errno;
-
-/// Page-aligned buffers of the handler: what comes back, and zeroes.
-#[repr(C, align(4096))]
-pub(crate) struct Buffers {
-    pages: [Page; FOLIO_PAGES],
-    zeroes: [Page; FOLIO_PAGES],
-    pub(crate) decoder: Decoder,
-}
-
-impl Buffers {
-    /// The engine's, made at the first call; `None` without memory.
-    pub(crate) fn of(engine: &Engine) -> Option<&'static mut Buffers> {
-        let place = engine.arena.own_mapping(size_of::<Buffers>())?;
-        // SAFETY: fresh zeroed memory, page aligned, for ever.
-        Some(unsafe { place.cast().as_mut() })
-    }
-
-    pub(crate) fn page(&mut self, index: usize) -> &mut Page {
-        &mut self.pages[index]
-    }
-    /// A page, and what expands what is stored into it.
-    pub(crate) fn page_to_read(&mut self, index: usize) -> (&mut Decoder, &mut Page) {
-        (&mut self.decoder, &mut self.pages[index])
-    }
-    fn pages(&mut self, first: usize, count: usize) -> &mut [Page] {
-        &mut self.pages[first..first + count]
-    }
-    pub(crate) fn zeroes(&self) -> *const u8 {
-        self.zeroes.as_ptr().cast()
-    }
-}
 
 /// What a fault takes until the handler has it, and until its thread runs again.
 const ROUND_TRIP_NS: u64 = 10_000;

@@ -394,7 +394,7 @@ pub(crate) fn move_words(engine: &Engine, table: &PageTable, from: usize, to: us
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fault::Buffers;
+    use crate::buffers::Buffers;
     use crate::test_memory::{map, store_page, watching_engine};
     use rustix::mm::{Advice, MremapFlags, madvise, mremap_fixed};
     use std::os::fd::AsRawFd;

@@ -5,9 +5,9 @@
 //! held by a thread that does: so it waits for nobody who waits for it. What it uses of descriptors must be open in its table under the
 //! numbers of the pager threads'; asynchronous reads, whose ring is one thread's, are not made.
 
+use crate::buffers::Buffers;
 use crate::embed::Embedded;
 use crate::engine::{CreateError, Engine};
-use crate::fault::Buffers;
 use crate::handler::{Fault, Handler, Turn};
 use crate::sys;
 use crate::uffd::Access;

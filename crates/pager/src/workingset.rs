@@ -110,9 +110,9 @@ impl Evictor {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::buffers::Buffers;
     use crate::candidates::Candidates;
     use crate::demote::Pieces;
-    use crate::fault::Buffers;
     use crate::handler::{Fault, Turn};
     use crate::isolate::page_index;
     use crate::test_memory::{clean_piece, fill, map, moving_engine, word_at};

@@ -1,7 +1,7 @@
 //! Folios of every order that come back, or do not.
 
 use super::*;
-use crate::fault::Buffers;
+use crate::buffers::Buffers;
 use crate::freeing::FREED;
 use crate::handler::{Fault, Turn};
 use crate::test_memory::{map, store_page, watching_engine, word_at};

@@ -1,9 +1,9 @@
 //! Huge pages that come and go, one step at a time, and one race.
 
 use super::*;
+use crate::buffers::Buffers;
 use crate::candidates::Candidates;
 use crate::demote::Pieces;
-use crate::fault::Buffers;
 use crate::freeing::FREED;
 use crate::handler::{Fault, Turn};
 use crate::row::Row;

@@ -1,7 +1,7 @@
 //! What becomes of a page that its device has lost, between the end of its write-back and what its word says.
 
 use super::*;
-use crate::fault::Buffers;
+use crate::buffers::Buffers;
 use crate::handler::{Fault, Handler, Turn};
 use crate::link;
 use crate::test_memory::{attach_file, map, moving_engine};

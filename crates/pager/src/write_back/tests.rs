@@ -1,8 +1,8 @@
 //! Folios that are written together, and what may happen to them meanwhile.
 
 use super::*;
+use crate::buffers::Buffers;
 use crate::candidates::Candidates;
-use crate::fault::Buffers;
 use crate::handler::Handler;
 use crate::row::Row;
 use crate::staging::FOLIO;
