@@ -154,6 +154,9 @@ pub enum Error {
         "{0}: a space of objects has compressed RAM and at most one file behind it, without priorities; leave this device out"
     )]
     ShmemDevice(&'static str),
+    /// An object's contents could not be read.
+    #[error(transparent)]
+    Object(#[from] crate::ShmemError),
     /// The limit has no room for what is to be set aside of it.
     #[error(
         "setting {} aside besides {} would leave less than {} of the limit of {}: ask for less, or raise the limit",

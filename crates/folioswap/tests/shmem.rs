@@ -236,3 +236,41 @@ fn a_forked_child_is_refused_and_ends_in_peace() {
     assert_eq!(object.read(0, &mut bytes), Ok(3 * PAGE));
     assert_eq!(bytes, [5; 3 * PAGE]);
 }
+
+/// What is there, and nothing for holes; both ways private.
+#[test]
+fn a_private_mapping_holds_what_the_object_held() {
+    let swap = Swap::builder().limit("24M").validate().build().unwrap();
+    let space = ShmemSpace::builder().limit("8M").within(&swap).build().unwrap();
+    let object = space.object().unwrap();
+    let mut numbers = Numbers(31);
+    let noise: Vec<u8> = (0..20 << 16).flat_map(|_| numbers.next().to_ne_bytes()).collect();
+    object.write(5, &noise).unwrap();
+    object.write((64 << 20) + 1, b"behind a hole").unwrap();
+    object.page_out().unwrap();
+    let mut region = object.map(&swap, ..).unwrap();
+    assert_eq!(region.len() as u64, object.size());
+    assert!(region.as_slice()[5..5 + noise.len()] == noise);
+    assert_eq!(region.as_slice()[(64 << 20) + 1..], *b"behind a hole");
+    assert_eq!((region.as_slice()[4], region.as_slice()[40 << 20]), (0, 0));
+    assert!(region.resident_bytes(30 << 20..60 << 20).unwrap() <= 2 << 20, "holes stay holes");
+    region.as_mut_slice()[6] ^= 0xff;
+    object.write(7, &[noise[2] ^ 0xff]).unwrap();
+    let mut found = [0; 3];
+    object.read(5, &mut found).unwrap();
+    assert_eq!(found, [noise[0], noise[1], noise[2] ^ 0xff]);
+    assert_eq!(region.as_slice()[5..8], [noise[0], noise[1] ^ 0xff, noise[2]]);
+    // Taken back.
+    object.write(0, &region.as_slice()[..1 << 20]).unwrap();
+    object.read(5, &mut found).unwrap();
+    assert_eq!(found, [noise[0], noise[1] ^ 0xff, noise[2]]);
+    // Parts, not on borders of pages.
+    let part = object.map(&swap, 4099..=9000).unwrap();
+    assert_eq!(part.as_slice(), &noise[4094..8996]);
+    assert_eq!(object.map(&swap, 1 << 25..(1 << 25) + 3).unwrap().as_slice(), [0; 3]);
+    let end = object.size();
+    assert!(matches!(object.map(&swap, end..end + 1), Err(Error::OutOfRange { .. })));
+    assert!(object.map(&swap, 7..7).is_err());
+    swap.close();
+    assert!(matches!(object.map(&swap, ..), Err(Error::Closed)));
+}

@@ -1,6 +1,7 @@
 //! Shmem objects: contents by offset that swap within a limit, without being mapped.
 
 mod error;
+mod map;
 mod object;
 mod space;
 mod statistics;
