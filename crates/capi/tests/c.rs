@@ -1,4 +1,4 @@
-//! The header is what the sources say; a program in C and C++ builds against what is installed, and runs.
+//! The header is what the sources say; a program in C and C++ builds against what is installed, and runs; so do two copies of the library in one.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -113,4 +113,22 @@ fn a_program_in_c_and_one_in_cpp_build_against_what_is_installed_and_run() {
             assert_eq!(output, said, "{name}.c, {compiler} {options:?}");
         }
     }
+}
+
+/// As a program has it two of whose plugins each bring the library along.
+#[test]
+fn two_copies_in_one_process_do_not_disturb_each_other() {
+    if !is_there("make") || !is_there("gcc") {
+        return;
+    }
+    let root = Scratch(std::env::temp_dir().join(format!("folioswap-capi-twice-{}", std::process::id())));
+    install(&root.0);
+    let (include, lib) = (root.0.join("usr/include"), root.0.join("usr/lib"));
+    let copies = [lib.join("libfolioswap.so.0"), lib.join("libanother.so")];
+    std::fs::copy(&copies[0], &copies[1]).unwrap();
+    let program = root.0.join("twice");
+    let mut compile = Command::new("gcc");
+    compile.args(["-O1", "-Wall", "-Wextra", "-Werror"]).arg(here().join("tests/twice.c"));
+    run(compile.arg(format!("-I{}", include.display())).args(["-ldl", "-lpthread", "-o"]).arg(&program));
+    assert_eq!(run(Command::new(&program).args(&copies)), "both\n");
 }
