@@ -14,7 +14,7 @@ impl Region {
     /// [`Region::page_out`]; what cannot leave (pinned, locked) is copied. The original stays as it is, and may be read meanwhile by any thread;
     /// of what others write to it by raw pointers meanwhile, each page is in the clone as it was at some moment of the call.
     ///
-    /// Cost: that of paging out what is in memory, then some 30 ns for each page. Dropping either frees what only it holds.
+    /// Cost: that of paging out what is in memory, then 0.1 µs for each page. Dropping either frees what only it holds.
     ///
     /// # Errors
     /// [`Error::System`] without memory for the tables, [`Error::TooLarge`], [`Error::Forked`], [`Error::Closed`]. Nothing is left then.

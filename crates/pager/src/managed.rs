@@ -70,8 +70,7 @@ impl Engine {
     /// Makes the managed memory from `target` on, which was never touched, a copy-on-write duplicate of the `bytes` from `source` on: all are
     /// multiples of the page size. What of it is stored is held once more, what is in memory is copied, whatever the limit; a page that changes
     /// meanwhile is copied as it was at some moment. Returns how many bytes were done, from the first on: a page on its way to or from a device
-    /// ends it, and is to be asked for again. Any thread of the embedder. Cost: some 30 ns for a page that is stored, 2 µs for one that is
-    /// in memory; up to 16 MiB are done at a time, and faults wait as long.
+    /// ends it, and is to be asked for again. Any thread of the embedder. Cost: 0.1 µs for a page that is stored; up to 16 MiB are done at a time, and faults wait as long.
     ///
     /// # Errors
     /// NOMEM: the system has no memory for a table or a page; what was done stays. CHILD in a forked child.
