@@ -57,8 +57,8 @@ struct Tally {
 impl Tally {
     /// One of so many holders of an entry was found.
     fn count(&mut self, held: Held, holders: u64) {
-        self.is_inexact |= holders == 0 || !ENTRY.is_multiple_of(holders);
-        let part = ENTRY / holders.max(1);
+        self.is_inexact |= !ENTRY.is_multiple_of(holders);
+        let part = ENTRY / holders;
         self.entries += part;
         match held {
             Held::Nowhere => {}
@@ -102,7 +102,7 @@ impl Engine {
                 let address = folio.address + page * PAGE;
                 if self.state_of(address) != PageState::Leaving(entry) {
                     let holders = match self.space.slots().word(entry) {
-                        SlotWord::Cached { count, .. } | SlotWord::Shadow { count, .. } => count,
+                        SlotWord::Cached { count, .. } | SlotWord::Shadow { count, .. } => count.max(1),
                         _ => 1,
                     };
                     tally.count(self.space.held(entry), holders);
