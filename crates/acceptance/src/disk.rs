@@ -96,6 +96,19 @@ impl FileSystem {
         Ok(FileSystem { point, device: Some(device), _image: image })
     }
 
+    /// Unmounts it, if nobody has anything there open.
+    ///
+    /// # Errors
+    /// umount(2)'s.
+    pub fn unmount(&self) -> io::Result<()> {
+        let path = std::ffi::CString::new(self.point.0.as_os_str().as_encoded_bytes())?;
+        // SAFETY: the path is a C string.
+        match unsafe { libc::umount2(path.as_ptr(), 0) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
     /// From now on every read and write of its files fails with EIO, as if its disk had been pulled out.
     ///
     /// # Errors

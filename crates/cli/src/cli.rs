@@ -3,7 +3,7 @@
 use crate::bench::arguments::BenchArguments;
 use crate::folio_option::FolioOption;
 use crate::lab::arguments::LabArguments;
-use crate::mount::arguments::{MountArguments, SwapoffArguments, UmountArguments};
+use crate::mount::arguments::{MountArguments, UmountArguments};
 use crate::swap_option::SwapOption;
 use clap::{Args, Parser, Subcommand, ValueEnum, builder::TypedValueParser};
 use folioswap_group::segment::{PAGE_CLUSTER_DEFAULT, PAGE_CLUSTER_MAX, Scope};
@@ -98,7 +98,7 @@ pub enum Command {
     Mount(MountArguments),
     /// Unmount it, also when its daemon was killed
     Umount(UmountArguments),
-    /// Take a swap device of such a mount out of use
+    /// Take a swap device of a running group, or of a mount, out of use
     Swapoff(SwapoffArguments),
     /// Show the swap devices of running groups
     Swapon(SwaponArguments),
@@ -199,6 +199,37 @@ pub struct SwaponArguments {
     pub bytes: bool,
     /// Only the group that this process belongs to
     pub pid: Option<u32>,
+}
+
+const SWAPOFF_EXAMPLES: &str = "\
+Examples:
+  folioswap swapon --show
+        the devices of what runs now
+  folioswap swapoff /var/tmp
+        takes that one out of use, of the only group that runs; what is on it goes to the group's other devices
+  folioswap swapoff --pid 4711 nbd0
+        the same of the group that process 4711 belongs to (a process of it, or its `folioswap run`)
+  folioswap swapoff /mnt/build /var/tmp
+        of the mount at /mnt/build; what is on it is read back, and goes where there is room
+  folioswap swapoff /mnt/build zram
+        nothing is compressed there any more
+
+Group and mount can be used meanwhile. When what is on the device finds no room, or on Ctrl-C, the device stays in use, and nothing is lost.
+The zram of a running group is each process's own and cannot be taken out of use; that of a mount can.
+Exit status: 0 when it is off, 1 when not, or when pages of it could not be read (one message says which).";
+
+#[derive(Args)]
+#[command(after_help = SWAPOFF_EXAMPLES, allow_missing_positional = true)]
+pub struct SwapoffArguments {
+    /// The group that this process belongs to [default: the only one that runs]
+    #[arg(long, value_name = "PID", conflicts_with = "directory")]
+    pub pid: Option<u32>,
+    /// Directory of a mount
+    #[arg(value_name = "DIR")]
+    pub directory: Option<PathBuf>,
+    /// A device, as the table shows it or --swap named it: a directory, a file or block device, ram0, nbd0
+    #[arg(value_name = "DEVICE")]
+    pub device: PathBuf,
 }
 
 #[derive(Args)]

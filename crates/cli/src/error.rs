@@ -139,6 +139,9 @@ pub enum Error {
     /// `mount` and `umount`.
     #[error(transparent)]
     Mount(#[from] crate::mount::MountCommandError),
+    /// `swapoff` of a running group.
+    #[error(transparent)]
+    Swapoff(#[from] crate::swapoff::SwapoffError),
     /// Output could not be written.
     #[error("cannot write: {0}")]
     Output(io::Error),
@@ -150,8 +153,8 @@ impl Error {
         match self {
             Error::NotFound { .. } | Error::NoSuchProgram { .. } => 127,
             Error::NotExecutable { .. } => 126,
-            // As mount(8) and umount(8) have it.
-            Error::Mount(_) => 1,
+            // As mount(8), umount(8) and swapoff(8) have it.
+            Error::Mount(_) | Error::Swapoff(_) => 1,
             // As a shell has it for SIGINT.
             Error::Bench(folioswap_bench::engine::RunError::Interrupted) => 130,
             _ => crate::STATUS_REFUSED,

@@ -21,6 +21,7 @@ mod elf;
 mod error;
 mod folio_option;
 mod front;
+mod groups;
 mod host;
 mod lab;
 mod limits;
@@ -37,6 +38,7 @@ mod signals;
 mod size;
 mod supervisor;
 mod swap_option;
+pub mod swapoff;
 mod swapon;
 mod table;
 mod userfault;
@@ -70,7 +72,7 @@ pub fn main() -> i32 {
         Command::Lab(arguments) => lab::lab(&arguments),
         Command::Mount(arguments) => mount::mount(&arguments),
         Command::Umount(arguments) => mount::umount(&arguments),
-        Command::Swapoff(arguments) => mount::swapoff(&arguments),
+        Command::Swapoff(arguments) => swapoff::swapoff(&arguments),
         Command::Completions(arguments) => manual::completions(&arguments),
         Command::Man(arguments) => manual::man(&arguments),
     };

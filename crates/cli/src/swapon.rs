@@ -3,57 +3,27 @@
 use crate::{
     cli::SwaponArguments,
     error::Error,
-    process,
-    shared::Mapped,
+    groups,
     supervisor::totals::Levels,
     table::{self, Device, Health, Sizes},
-    wire,
 };
 use folioswap_group::{
     counters::Gauge,
-    devices::{DeviceDescription, DeviceEntry, DeviceKind},
-    protocol::{Kind, Message},
+    devices::{DeviceDescription, DeviceEntry, DeviceKind, DeviceUsage},
     segment::{CLUSTER_BYTES, Segment},
 };
-use rustix::{
-    fd::{AsRawFd, OwnedFd},
-    net::sockopt::{Timeout, set_socket_timeout},
-};
 use std::{
-    collections::BTreeSet,
-    fs,
     io::Write,
     path::{Path, PathBuf},
     sync::atomic::Ordering::Relaxed,
-    time::Duration,
 };
-
-/// A group that does not answer (its supervisor is stopped) is passed over after this time.
-const PATIENCE: Duration = Duration::from_secs(1);
-
-/// A group that answered.
-struct Group {
-    segment: Mapped,
-    /// Of its devices, by number; empty where we cannot see it.
-    names: Vec<PathBuf>,
-}
 
 /// The command.
 ///
 /// # Errors
 /// The process asked for is in no group; the output cannot be written.
 pub fn swapon(arguments: &SwaponArguments) -> Result<i32, Error> {
-    let mut groups: Vec<Group> = names().iter().filter_map(|name| ask(name)).collect();
-    if let Some(pid) = arguments.pid {
-        groups.retain(|group| {
-            let supervisor = group.segment.header.supervisor_pid.load(Relaxed);
-            process::descends_from(pid, supervisor)
-                || process::state_and_parent(supervisor).is_some_and(|(_, front)| front == pid)
-        });
-        if groups.is_empty() {
-            return Err(Error::NoSuchGroup(pid));
-        }
-    }
+    let groups = groups::running(arguments.pid)?;
     let sizes = if arguments.bytes { Sizes::Bytes } else { Sizes::Readable };
     let mut text = String::new();
     for group in &groups {
@@ -62,7 +32,8 @@ pub fn swapon(arguments: &SwaponArguments) -> Result<i32, Error> {
         }
         let levels = Levels::read(&group.segment);
         let devices = devices(&group.segment, &levels, &group.names);
-        let rows: Vec<Device> = devices.into_iter().map(|(_, device)| device).collect();
+        let rows: Vec<Device> =
+            devices.into_iter().map(|(_, row)| row).filter(|row| row.health != Health::Off).collect();
         text.push_str(&table::render(&rows, sizes));
     }
     std::io::stdout().write_all(text.as_bytes()).map_err(Error::Output)?;
@@ -82,7 +53,12 @@ pub fn devices(segment: &Segment, levels: &Levels, names: &[PathBuf]) -> Vec<(us
             }
         };
         let errors = entry.errors.load(Relaxed);
-        let health = if entry.is_failed() { Health::Failed } else { Health::Good };
+        let health = match entry.usage() {
+            DeviceUsage::Off => Health::Off,
+            DeviceUsage::Leaving => Health::Leaving,
+            DeviceUsage::InUse if entry.is_failed() => Health::Failed,
+            DeviceUsage::InUse => Health::Good,
+        };
         (number, Device { name, kind: device.kind, size, used, prio: device.priority, errors, health })
     };
     let mut devices: Vec<(usize, Device)> = segment.devices().enumerate().map(row).collect();
@@ -105,49 +81,6 @@ fn column(directory: &Path) -> String {
         }
     }
     name
-}
-
-/// Names of the sockets of running groups, as far as this network namespace shows them.
-fn names() -> BTreeSet<String> {
-    let text = fs::read_to_string("/proc/net/unix").unwrap_or_default();
-    text.lines()
-        .filter_map(|line| line.split_whitespace().nth(7)?.strip_prefix('@'))
-        .filter(|name| name.strip_prefix("folioswap-").is_some_and(|rest| rest.len() == 32))
-        .map(str::to_owned)
-        .collect()
-}
-
-fn ask(name: &str) -> Option<Group> {
-    let socket = wire::connect_to(name).ok()?;
-    set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE)).ok()?;
-    wire::send(&socket, &Message::new(Kind::Query, [0; 3]), &[]).ok()?;
-    let answer = wire::receive(&socket).ok()??;
-    if answer.message.kind() != Some(Kind::Answer) {
-        return None;
-    }
-    let mut descriptors = answer.descriptors.into_iter();
-    let segment = Mapped::read_only(descriptors.next()?).ok()?;
-    let mut rams = 0..;
-    let mut exports = 0..;
-    let mut name_of = |number: usize, kind: DeviceKind| match kind {
-        DeviceKind::Zram => None,
-        DeviceKind::Ram => Some(ram_name(rams.next()?)),
-        DeviceKind::Nbd => Some(format!("nbd{}", exports.next()?).into()),
-        DeviceKind::File | DeviceKind::Block if answer.message.words[0] >> number & 1 == 0 => None,
-        DeviceKind::File | DeviceKind::Block => path_of(&descriptors.next()?),
-    };
-    let named = segment.devices().enumerate().map(|(number, (device, _))| name_of(number, device.kind));
-    let names = named.map(Option::unwrap_or_default).collect();
-    Some(Group { segment, names })
-}
-
-/// The name of the RAM device that was given after so many others.
-pub fn ram_name(number: usize) -> PathBuf {
-    format!("ram{number}").into()
-}
-
-fn path_of(fd: &OwnedFd) -> Option<PathBuf> {
-    fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())).ok()
 }
 
 #[cfg(test)]

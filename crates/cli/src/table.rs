@@ -28,6 +28,10 @@ pub enum Health {
     Good,
     /// No: it failed too often and is out of the rotation.
     Failed,
+    /// No: it is being taken out of use.
+    Leaving,
+    /// It was taken out of use.
+    Off,
 }
 
 /// How sizes are printed.
@@ -46,13 +50,15 @@ pub fn render(devices: &[Device], sizes: Sizes) -> String {
         Sizes::Bytes => bytes.to_string(),
     };
     // Usually there is none, and the table is the one that everybody knows.
-    let with_errors = devices.iter().any(|device| device.errors > 0);
+    let with_errors = devices.iter().any(|device| device.errors > 0 || device.health != Health::Good);
     let mut rows = vec![["NAME", "TYPE", "SIZE", "USED", "PRIO", "ERRORS"].map(str::to_owned)];
     rows.extend(devices.iter().map(|device| {
         let size = device.size.map_or_else(|| "-".to_owned(), show);
         let errors = match device.health {
             Health::Good => device.errors.to_string(),
             Health::Failed => format!("{},failed", device.errors),
+            Health::Leaving => format!("{},swapoff", device.errors),
+            Health::Off => format!("{},off", device.errors),
         };
         let (name, kind) = (device.name.clone(), device.kind.name().to_owned());
         [name, kind, size, show(device.used), device.prio.to_string(), errors]

@@ -60,7 +60,7 @@ impl Member {
         let mut descriptors = got.descriptors.into_iter();
         let segment = map(&descriptors.next().expect("the segment"));
         segment.check().expect("of this version");
-        for _ in 0..got.message.words[2] {
+        for _ in 0..got.message.words[2].count_ones() {
             descriptors.next().expect("a device");
         }
         let userfault =

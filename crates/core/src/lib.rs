@@ -16,4 +16,5 @@ pub mod shared_devices;
 pub mod space;
 pub mod swap_link;
 pub mod swapin_readahead;
+pub mod swapoff;
 pub mod turns;

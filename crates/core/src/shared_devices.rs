@@ -4,12 +4,12 @@ use crate::file_space::CLUSTER_SLOTS;
 use crate::swap_link::{LinkDevice, Links, OpenDevice, Silence, silence_of};
 use core::sync::atomic::{
     AtomicI32, AtomicU32,
-    Ordering::{Acquire, Relaxed, Release},
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 use folioswap_devices::{FileDevice, FileSlot, Medium, Orders};
 use folioswap_group::devices::{DeviceDescription, DeviceIo, DeviceKind};
 use folioswap_slots::{DEVICES_MAX, DeviceId, DeviceMask};
-use rustix::fd::BorrowedFd;
+use rustix::fd::{BorrowedFd, FromRawFd, OwnedFd};
 use rustix::io::Errno;
 
 /// One of them; without clusters it is none.
@@ -87,6 +87,19 @@ impl SharedDevices {
         let device = &self.devices[id.index()];
         device.clusters.store(0, Relaxed);
         device.descriptor.store(-1, Release);
+    }
+
+    /// The same, and closes what the calling thread's table of descriptors has of it. Nobody uses it, or will begin to.
+    pub fn close(&self, id: DeviceId) {
+        let device = &self.devices[id.index()];
+        let is_link = device.is_link();
+        device.clusters.store(0, Relaxed);
+        let descriptor = device.descriptor.swap(-1, AcqRel);
+        device.links.close();
+        if descriptor >= 0 && !is_link {
+            // SAFETY: it came to this table for this device alone, and nobody finds it there any more.
+            drop(unsafe { OwnedFd::from_raw_fd(descriptor) });
+        }
     }
 
     /// Says which orders a device takes; all, unless this was called. As [`SharedDevices::set`].

@@ -13,6 +13,7 @@ mod reading;
 pub mod validate;
 mod writing;
 
+pub(crate) use self::error::errno_of;
 pub use self::error::{ReadError, WriteError, WriteFailure};
 pub use self::writing::{PARTS_MAX, WrittenRun};
 

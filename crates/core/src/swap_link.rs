@@ -80,6 +80,12 @@ impl Links {
         self.waited[Waited::Writes as usize].descriptor.store(descriptor, Release);
     }
 
+    /// Closes all of them. Nobody uses one, or will begin to.
+    pub(crate) fn close(&self) {
+        self.waited.iter().for_each(|socket| close(&socket.descriptor, -1));
+        self.reads.iter().for_each(|read| close(read, -1));
+    }
+
     fn cookie(&self) -> u64 {
         self.cookies(1)
     }

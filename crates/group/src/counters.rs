@@ -79,6 +79,10 @@ named! {
         RecompressSavedBytes = "recompress_saved_bytes",
         /// Idle pages that zstd does not make smaller by an eighth; they stay as they are.
         RecompressIncompressible = "recompress_incompressible",
+        /// Pages that went elsewhere because their device was taken out of use (swapoff).
+        SwapoffPages = "swapoff_pages",
+        /// Pages that were lost then: their device did not give them.
+        SwapoffLost = "swapoff_lost",
         /// Pages written to files.
         FilePagesOut = "file_pswpout",
         /// Pages read from files.

@@ -4,7 +4,10 @@
 //! supervisor grants (`ram`, `file`) have each a range of cluster numbers of its own, so that a number says which device it is on; a number
 //! that belongs to nobody lies between two ranges, so that no run of consecutive slots is on two devices.
 
-use core::sync::atomic::{AtomicI32, AtomicU32, Ordering::Relaxed};
+use core::sync::atomic::{
+    AtomicI32, AtomicU32,
+    Ordering::{Acquire, Relaxed, Release},
+};
 
 /// Devices that a group can have, as many as a swap entry can name (spec §0).
 pub const DEVICES_MAX: usize = 32;
@@ -70,6 +73,18 @@ pub enum DeviceIo {
     Served = 2,
 }
 
+/// Is a device used?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum DeviceUsage {
+    /// It takes pages, as long as it has room.
+    InUse = 0,
+    /// It is being taken out of use (swapoff, spec §0): nothing more is written to it, and what lies there goes elsewhere.
+    Leaving = 1,
+    /// It is out of use: nothing lies there, and whoever has it open closes it. For good.
+    Off = 2,
+}
+
 /// One device as it was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceDescription {
@@ -103,6 +118,8 @@ pub struct DeviceEntry {
     pub failed: AtomicU32,
     /// The folio orders that it does *not* take in one write, a bit each.
     orders_refused: AtomicU32,
+    /// [`DeviceUsage`] as a number.
+    usage: AtomicU32,
 }
 
 impl DeviceEntry {
@@ -140,6 +157,25 @@ impl DeviceEntry {
     /// Did it fail too often?
     pub fn is_failed(&self) -> bool {
         self.failed.load(Relaxed) != 0
+    }
+
+    /// Is it used?
+    pub fn usage(&self) -> DeviceUsage {
+        match self.usage.load(Acquire) {
+            0 => DeviceUsage::InUse,
+            1 => DeviceUsage::Leaving,
+            _ => DeviceUsage::Off,
+        }
+    }
+
+    /// Says whether it is used. Members look again when [`Header::devices_changed`](crate::segment::Header::devices_changed) is raised.
+    pub fn set_usage(&self, usage: DeviceUsage) {
+        self.usage.store(usage as u32, Release);
+    }
+
+    /// May anything be written to it: is it in use, and did not fail too often?
+    pub fn takes_pages(&self) -> bool {
+        !self.is_failed() && self.usage() == DeviceUsage::InUse
     }
 
     /// The folio orders that it takes in one write, a bit each. All, unless [`DeviceEntry::take_orders`] said otherwise.

@@ -8,7 +8,7 @@
 //! | from | message | words | descriptors |
 //! |---|---|---|---|
 //! | member | `Hello` | fork token (0: none), abilities | |
-//! | supervisor | `Welcome` | member id, flags, how many devices have a descriptor | segment, those devices by number, [ring for its trace], [userfaultfd of a forked child] |
+//! | supervisor | `Welcome` | member id, flags, which devices have a descriptor (a bit each) | segment, those devices by number, [ring for its trace], [userfaultfd of a forked child] |
 //! | supervisor | `Refused` | [`Refusal`] | |
 //! | member | `HoldUserfault` | | its userfaultfd, for the supervisor to hold |
 //! | member | `Forked` | fork token | userfaultfd of the child, which will say `Hello` with the token |
@@ -19,9 +19,12 @@
 //! | member | `OutOfMemory` | [`OutOfMemory`], bytes it has, bytes it would need | |
 //! | member | `Note` | [`Note`], a value, for some a second one | |
 //! | anybody of the same user | `Query` | | |
+//! | anybody of the same user | `Swapoff` | the number of the device that is to leave | |
+//! | supervisor | `SwapoffEnd` | [`SwapoffEnd`], packed | |
 //! | supervisor | `Answer` | the devices that have a directory (a bit each) | segment, read-only, those directories by number, `O_PATH` |
 //!
-//! Requests are answered in order; a member has at most one unanswered request.
+//! Requests are answered in order; a member has at most one unanswered request. Who asked for a swapoff keeps the connection until it has ended; when
+//! it ends before, the device is in use again.
 
 use crate::devices::DEVICES_MAX;
 
@@ -50,6 +53,8 @@ pub enum Kind {
     Note = 11,
     Query = 12,
     Answer = 13,
+    Swapoff = 14,
+    SwapoffEnd = 15,
 }
 
 /// Bits of the second word of `Welcome`.
@@ -214,9 +219,91 @@ impl Lost {
     }
 }
 
+/// How a swapoff ended. In all cases but [`SwapoffEnd::Done`] the device is in use as before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SwapoffEnd {
+    /// The device is off.
+    Done {
+        /// Pages that it did not give: lost.
+        lost: u64,
+    },
+    /// There is no such device, or it is off already.
+    NoDevice,
+    /// Who asks is neither root nor the user whose group it is.
+    NotPermitted,
+    /// Another device is just leaving.
+    Busy,
+    /// It is each process's own compressed RAM.
+    Store,
+    /// No other device takes anything.
+    NoOther,
+    /// The others have no room for what is there.
+    NoRoom {
+        /// Bytes of its clusters.
+        used: u64,
+        /// Bytes that are free on the others.
+        free: u64,
+    },
+    /// Nothing left it for a while.
+    Stalled {
+        /// Bytes of its clusters.
+        left: u64,
+        /// A process that has some of them; 0: none is known.
+        process: u32,
+    },
+}
+
+impl SwapoffEnd {
+    /// As the words of a message.
+    pub const fn pack(self) -> [u64; 3] {
+        match self {
+            SwapoffEnd::Done { lost } => [0, lost, 0],
+            SwapoffEnd::NoDevice => [1, 0, 0],
+            SwapoffEnd::NotPermitted => [2, 0, 0],
+            SwapoffEnd::Busy => [3, 0, 0],
+            SwapoffEnd::Store => [4, 0, 0],
+            SwapoffEnd::NoOther => [5, 0, 0],
+            SwapoffEnd::NoRoom { used, free } => [6, used, free],
+            SwapoffEnd::Stalled { left, process } => [7, left, process as u64],
+        }
+    }
+
+    /// The opposite of [`SwapoffEnd::pack`]; `None` for what this version does not know.
+    pub const fn unpack(words: [u64; 3]) -> Option<Self> {
+        Some(match words {
+            [0, lost, _] => SwapoffEnd::Done { lost },
+            [1, ..] => SwapoffEnd::NoDevice,
+            [2, ..] => SwapoffEnd::NotPermitted,
+            [3, ..] => SwapoffEnd::Busy,
+            [4, ..] => SwapoffEnd::Store,
+            [5, ..] => SwapoffEnd::NoOther,
+            [6, used, free] => SwapoffEnd::NoRoom { used, free },
+            [7, left, process] => SwapoffEnd::Stalled { left, process: process as u32 },
+            _ => return None,
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn how_a_swapoff_ended_fits_a_message() {
+        for end in [
+            SwapoffEnd::Done { lost: 7 },
+            SwapoffEnd::NoDevice,
+            SwapoffEnd::NotPermitted,
+            SwapoffEnd::Busy,
+            SwapoffEnd::Store,
+            SwapoffEnd::NoOther,
+            SwapoffEnd::NoRoom { used: 1 << 40, free: 3 },
+            SwapoffEnd::Stalled { left: u64::MAX, process: u32::MAX },
+        ] {
+            assert_eq!(SwapoffEnd::unpack(end.pack()), Some(end));
+        }
+        assert_eq!(SwapoffEnd::unpack([8, 0, 0]), None);
+    }
 
     #[test]
     fn numbers_name_notes_and_endings() {
@@ -346,6 +433,8 @@ impl Message {
             11 => Kind::Note,
             12 => Kind::Query,
             13 => Kind::Answer,
+            14 => Kind::Swapoff,
+            15 => Kind::SwapoffEnd,
             _ => return None,
         })
     }

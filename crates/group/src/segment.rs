@@ -17,7 +17,7 @@ use core::sync::atomic::{
 /// "folioswp" in ASCII.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"folioswp");
 /// Layout version; a member refuses a segment of another version.
-pub const VERSION: u32 = 10;
+pub const VERSION: u32 = 11;
 /// Members that one group can have at a time.
 pub const MEMBERS_MAX: usize = 4096;
 /// What a process counts before it has measured itself: its own data, stacks, and what its pager takes to begin.
@@ -101,6 +101,8 @@ pub struct Header {
     pub orders_madvise: AtomicU32,
     /// 0 to [`PAGE_CLUSTER_MAX`]: at most 2^`page_cluster` pages around a fault are read from a slow device; 0: the page alone.
     pub page_cluster: AtomicU32,
+    /// Counts up whenever a device's [`usage`](DeviceEntry::usage) changes.
+    pub devices_changed: AtomicU32,
 }
 
 /// Where one thread faults again and again.

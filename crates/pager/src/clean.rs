@@ -22,7 +22,7 @@ use core::ops::Range;
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_core::page::PageWord;
 use folioswap_core::page_table::{Block, PAGE};
-use folioswap_group::devices::{DEVICES_MAX, DeviceIo};
+use folioswap_group::devices::{DEVICES_MAX, DeviceIo, DeviceUsage};
 use folioswap_group::segment::Scope;
 use folioswap_slots::{DeviceMask, FolioId, Shadow, SwapEntry};
 use rustix::io::Errno;
@@ -78,8 +78,10 @@ impl Engine {
         for (number, (device, entry)) in
             segment.devices().enumerate().filter(|(_, (device, _))| device.clusters > 0)
         {
-            // Where reading costs as little as copying, a copy is not worth its place (spec §6, phase II).
+            // Where reading costs as little as copying, a copy is not worth its place (spec §6, phase II); from a device that leaves it would
+            // have to go on.
             let keeps_none = device.io == DeviceIo::Synchronous
+                || entry.usage() != DeviceUsage::InUse
                 || device.kind.is_in_memory() && memory_full
                 || entry.clusters_used.load(Relaxed) > device.clusters / 2;
             full |= u64::from(keeps_none) << number;

@@ -166,6 +166,11 @@ impl Engine {
         demoted
     }
 
+    /// The evictor's room for the pages of a run, for who has another use for it while nothing is demoted.
+    pub(crate) fn run_room(&self) -> Option<&'static mut [Page]> {
+        self.demotion_room().map(|run| &mut run.pages[..])
+    }
+
     /// The evictor's room for a run; `None` without memory. It becomes resident when it is used, and a forked child inherits it.
     fn demotion_room(&self) -> Option<&'static mut Run> {
         let mut room = self.arena.room(&self.demotion_room)?;

@@ -20,6 +20,7 @@ use crate::pool::Prepared;
 use crate::recompress::Rounds;
 use crate::registration::Memory;
 use crate::staging::{FOLIO, WHOLE_PLACES};
+use crate::swapoff::Swapoff;
 use crate::sys;
 use crate::tiers::RunFolios;
 use crate::uffd::Watch;
@@ -114,6 +115,7 @@ pub(crate) struct Evictor {
     /// Bytes of staging that the system got since it gave a huge page: as much may be taken from it in its stead.
     pub(crate) given_back: u64,
     pub(crate) demotion: Demotion,
+    pub(crate) swapoff: Swapoff,
     pub(crate) store_share: StoreShare,
     pub(crate) share_due: Due,
     pub(crate) recompression: Rounds,
@@ -217,6 +219,7 @@ impl Evictor {
             stuck: false,
             given_back: 0,
             demotion: Demotion::new(),
+            swapoff: Swapoff::new(),
             store_share: StoreShare::default(),
             share_due: Due::at_once(),
             recompression: Rounds::new(),
@@ -239,6 +242,7 @@ impl Evictor {
             let gate = self.engine.gate.lock();
             self.engine.apply_requests();
             self.measure();
+            self.follow_devices();
             let bound = self.engine.bound();
             let (marks, total) = (Watermarks::of(bound.limit), bound.charge);
             if segment.header.state.load(Relaxed) == GroupState::Ending as u32 {
@@ -272,6 +276,7 @@ impl Evictor {
             let may_demote =
                 (marks.low..marks.limit).contains(&total) && sys::now_ns() >= self.growing_until_ns;
             let demoted = if may_demote { self.demote_excess() } else { 0 };
+            let demoted = demoted + if total < marks.limit { self.move_off_leaving() } else { 0 };
             let room = marks.low.saturating_sub(total).max(self.given_back);
             if self.engine.prepare_whole(room) == Prepared::FromSystem {
                 self.given_back = 0;
@@ -306,6 +311,7 @@ impl Evictor {
                     continue;
                 }
                 self.forget_regions();
+                let rest_ns = rest_ns.min(self.leaving_rest_ns());
                 return self.interval(marks.limit.saturating_sub(total)).min(rest_ns);
             }
             let batch = self.evict_batch();

@@ -35,9 +35,10 @@ pub(crate) fn join(engine: &Engine) -> Result<(), Errno> {
         return Err(Errno::CONNREFUSED);
     }
     let [id, flags, devices] = answer.words;
-    let devices = (devices as usize).min(DEVICES_MAX);
-    let (segment, device_descriptors) = (came[0], &came[1..=devices]);
-    let mut others = came[devices + 1..].iter().copied();
+    let devices = DeviceMask::from_bits(devices as u32);
+    let count = (devices.len() as usize).min(DEVICES_MAX);
+    let (segment, device_descriptors) = (came[0], &came[1..=count]);
+    let mut others = came[count + 1..].iter().copied();
     let mut announced = |flag| if flags & flag != 0 { others.next() } else { None };
     let (ring, userfault) = (announced(welcome::TRACE), announced(welcome::USERFAULT));
     if segment < 0 || device_descriptors.contains(&-1) || ring == Some(-1) || userfault == Some(-1) {
@@ -61,7 +62,7 @@ pub(crate) fn join(engine: &Engine) -> Result<(), Errno> {
     }
     sys::close_range(segment as u32, segment as u32);
     let described = DeviceMask::ALL.iter().zip(engine.segment().devices());
-    let shared = described.filter(|(_, (device, _))| device.clusters > 0);
+    let shared = described.filter(|(number, _)| devices.contains(*number));
     for ((number, (device, entry)), &descriptor) in shared.zip(device_descriptors) {
         engine.space.shared_devices().set(number, device, descriptor);
         engine.space.shared_devices().set_orders(number, Orders::from_bits(entry.orders()));

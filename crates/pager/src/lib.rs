@@ -62,6 +62,7 @@ pub mod staging;
 mod store_share;
 mod swap_in;
 mod swap_out;
+mod swapoff;
 pub mod sys;
 #[cfg(test)]
 mod test_memory;

@@ -138,7 +138,7 @@ impl Evictor {
 
     /// Writes `pages` or fewer to these shared devices: whole, with more clusters if there is no room for that, and where there are none, or where a
     /// device does not take so much at once, in pieces.
-    fn whole_or_in_pieces<T>(
+    pub(crate) fn whole_or_in_pieces<T>(
         &mut self,
         devices: DeviceMask,
         pages: usize,
@@ -169,7 +169,7 @@ impl Evictor {
     }
 
     /// A device that failed is left alone for a moment: it may be back then, or be taken out of the rotation.
-    fn let_rest(&mut self, device: DeviceId) {
+    pub(crate) fn let_rest(&mut self, device: DeviceId) {
         let (now, index) = (sys::now_ns(), device.index());
         // Whoever was written to for longer than it rested has recovered.
         let is_again = now < self.rests_until_ns[index] + self.rest_ns[index].max(REST_NS);
@@ -262,11 +262,11 @@ impl Evictor {
 
     /// The devices that take something now: those that have room for the group, within their share of the limit, and those on
     /// which this process has a slot free.
-    fn available(&self) -> DeviceMask {
+    pub(crate) fn available(&self) -> DeviceMask {
         let own = self.engine.space.file_space().with_free_slots();
         let (memory_is_full, now) = (self.memory_is_full(), sys::now_ns());
         self.devices_that(|number, device, entry| {
-            !entry.is_failed()
+            entry.takes_pages()
                 && self.rests_until_ns[number.index()] <= now
                 && (own.contains(number) || has_room(device, entry, memory_is_full))
         })
@@ -304,7 +304,7 @@ impl Evictor {
             }
             wanted = self.devices_that(|number, device, entry| {
                 devices.contains(number)
-                    && !entry.is_failed()
+                    && entry.takes_pages()
                     && !(device.kind.is_in_memory() && memory_is_full)
             });
         }
@@ -345,7 +345,7 @@ impl Evictor {
 
 /// Can the supervisor grant a cluster of it (or, of the store, is it within its share)?
 fn has_room(device: DeviceDescription, entry: &DeviceEntry, memory_is_full: bool) -> bool {
-    !(entry.is_full() || entry.is_failed() || device.kind.is_in_memory() && memory_is_full)
+    entry.takes_pages() && !(entry.is_full() || device.kind.is_in_memory() && memory_is_full)
 }
 
 #[cfg(test)]

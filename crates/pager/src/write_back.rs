@@ -17,7 +17,7 @@ use folioswap_core::space::{PARTS_MAX, WriteError, WrittenRun};
 use folioswap_core::swap_link::PART_PAGES_MAX;
 use folioswap_devices::{IncompressiblePolicy, Page, Scratch};
 use folioswap_group::counters::Counter;
-use folioswap_group::devices::DeviceKind;
+use folioswap_group::devices::{DeviceKind, DeviceUsage};
 use folioswap_group::protocol::{Kind, Note};
 use folioswap_slots::{DeviceId, DeviceMask, SwapEntry};
 
@@ -426,7 +426,9 @@ impl Engine {
         let bytes = unsafe { &*(staged as *const Page) };
         // The reader of events cannot ask for clusters. Where it finds no slot the store takes the page, be it a device or not.
         // Nor can it wait for a server, while the program's mappings wait for it.
-        let anywhere = self.space.shared_devices().local();
+        let takes = self.permitted_devices().filter(|(_, _, device)| device.usage() == DeviceUsage::InUse);
+        let takes = takes.fold(DeviceMask::NONE, |mask, (id, ..)| mask.with(id));
+        let anywhere = self.space.shared_devices().local().intersection(takes);
         let mut store = |policy| self.space.write(scratch, entry, bytes, policy);
         let refused = if self.has_store() {
             store(IncompressiblePolicy::Refuse)

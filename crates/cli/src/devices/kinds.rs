@@ -2,10 +2,10 @@
 
 use super::{DeviceError, Origin, PreparedDevice, PreparedNetwork, Sized, discard_freed};
 use crate::{
+    groups::ram_name,
     size,
     supervisor::area::{Discard, SharedDevice},
     swap_option::{DiscardOption, NbdOption},
-    swapon::ram_name,
 };
 use folioswap_devices::{
     Medium, Orders,

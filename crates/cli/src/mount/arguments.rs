@@ -45,18 +45,6 @@ Examples:
 It also removes what is left when a daemon was killed (accesses then end with \"Transport endpoint is not connected\").
 Exit status: 0 when it is unmounted, 1 when not.";
 
-const SWAPOFF_EXAMPLES: &str = "\
-Examples:
-  getfattr --only-values -n folioswap.swaps /mnt/build
-        the devices of a mount, as /proc/swaps shows the kernel's
-  folioswap swapoff /mnt/build /var/tmp
-        everything in the swap file there is read back; it goes where there is room, and the file is given up
-  folioswap swapoff /mnt/build zram
-        nothing is compressed any more
-
-The mount can be used meanwhile. When what is on the device finds no room, or on Ctrl-C, the device stays in use, and nothing is lost.
-Exit status: 0 when it is off, 1 when not, or when pages of it could not be read (one message says which).";
-
 /// In which folios contents come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "snake_case")]
@@ -130,17 +118,6 @@ pub struct UmountArguments {
     /// Take it out of the tree now, even when files in it are open
     #[arg(short, long)]
     pub lazy: bool,
-}
-
-#[derive(Args)]
-#[command(after_help = SWAPOFF_EXAMPLES)]
-pub struct SwapoffArguments {
-    /// Directory of the mount
-    #[arg(value_name = "DIR")]
-    pub directory: PathBuf,
-    /// One of its devices, as --swap named it: a directory, a file or block device, zram, ram0, nbd://...
-    #[arg(value_name = "DEVICE")]
-    pub device: PathBuf,
 }
 
 fn parse_mode(text: &str) -> Result<u16, String> {

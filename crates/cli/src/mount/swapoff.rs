@@ -3,7 +3,7 @@
 //! The daemon does it, in a thread of its own; here it is told which device, and asked until it is done ([`folioswap_tmpfs::Swapoff`]).
 
 use super::{MountCommandError, mounts};
-use crate::{error::Error, mount::arguments::SwapoffArguments};
+use crate::error::Error;
 use folioswap_tmpfs::{SWAPOFF, Swapoff};
 use rustix::{
     fs::{XattrFlags, getxattr, removexattr, setxattr},
@@ -20,17 +20,17 @@ const PAUSE_NS: i64 = 20_000_000;
 /// The table of devices and any answer fit.
 const ANSWER_MAX: usize = 64 << 10;
 
-/// The command `swapoff`.
+/// The command `swapoff` for a mount.
 ///
 /// # Errors
 /// [`MountCommandError`]; but for `Lost`, the device is in use as before.
-pub fn swapoff(arguments: &SwapoffArguments) -> Result<i32, Error> {
-    let directory = mounts::resolve(&arguments.directory)
-        .map_err(|source| MountCommandError::Directory { directory: arguments.directory.clone(), source })?;
+pub fn swapoff(given: &Path, device: &Path) -> Result<i32, Error> {
+    let directory = mounts::resolve(given)
+        .map_err(|source| MountCommandError::Directory { directory: given.to_owned(), source })?;
     if mounts::ours_at(&directory).is_none() {
-        return Err(MountCommandError::NotMounted(arguments.directory.clone()).into());
+        return Err(MountCommandError::NotMounted(given.to_owned()).into());
     }
-    let device = named(&directory, &arguments.device)?;
+    let device = named(&directory, device)?;
     let failed = |reason: String| MountCommandError::Swapoff { device: device.clone(), reason };
     let signals = Signals::block();
     let begun = setxattr(&directory, SWAPOFF, device.as_os_str().as_bytes(), XattrFlags::empty());

@@ -105,7 +105,12 @@ impl Area {
 
     /// Are all used?
     pub fn is_full(&self) -> bool {
-        self.used_count + self.bad_count + self.device.reserved >= self.maximum
+        self.free() == 0
+    }
+
+    /// Clusters that could be taken.
+    pub fn free(&self) -> u32 {
+        self.maximum.saturating_sub(self.used_count + self.bad_count + self.device.reserved)
     }
 
     /// Is a cluster used, by somebody?

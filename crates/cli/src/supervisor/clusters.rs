@@ -94,13 +94,36 @@ impl Clusters {
         used
     }
 
+    /// Clusters that the others than this device could give now.
+    pub fn free_beside(&self, segment: &Segment, device: usize) -> u64 {
+        let others = self.areas.iter().enumerate().filter(|(number, _)| *number != device);
+        let taking = others.filter(|(number, _)| segment.devices[*number].takes_pages());
+        taking.filter_map(|(_, area)| area.as_ref()).map(|area| u64::from(area.free())).sum()
+    }
+
+    /// The device, none of whose clusters has an owner, is off: its file is closed here.
+    pub fn remove(&mut self, segment: &Segment, device: usize) {
+        self.punch(segment);
+        if let Some(area) = self.areas.get_mut(device) {
+            debug_assert!(area.as_ref().is_none_or(|area| area.used() == 0));
+            *area = None;
+        }
+        self.publish(segment);
+    }
+
+    /// Does this owner have a cluster of that device?
+    pub fn has_some_of(&self, owner: &Bits, device: usize) -> bool {
+        let area = self.areas.get(device).and_then(Option::as_ref);
+        area.is_some_and(|area| owner.iter().any(|cluster| area.holds(cluster)))
+    }
+
     /// Gives up to `count` clusters of the `wanted` devices (a bit each): by priority, equals in turn, of each the lowest first.
     /// Fewer, or none, when all of those are full or their disks are.
     pub fn grant(&mut self, segment: &Segment, owner: &mut Bits, wanted: u64, count: usize) -> Vec<u32> {
         let (mut granted, mut wanted) = (Vec::new(), wanted);
         while granted.len() < count {
             let Some(device) = self.requeue_next(wanted) else { break };
-            if segment.devices[device].is_failed() {
+            if !segment.devices[device].takes_pages() {
                 wanted &= !(1 << device);
                 continue;
             }

@@ -18,6 +18,8 @@ pub enum Role {
     },
     /// A member, with its id.
     Member(u32),
+    /// It has asked for a swapoff, and waits for its end.
+    Swapoff,
 }
 
 /// One connection.

@@ -21,7 +21,7 @@ const PARENTLESS_PATIENCE: Duration = Duration::from_millis(300);
 
 /// What becomes of a connection after a message.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum After {
+pub(super) enum After {
     Keep,
     Close,
 }
@@ -75,7 +75,7 @@ impl Supervisor {
         while index < self.connections.len() {
             match wire::receive(&self.connections[index].socket) {
                 Ok(Some(received)) => {
-                    if self.handle(index, &received.message, received.descriptors) == After::Close {
+                    if self.handle(index, &received.message, received.descriptors, now) == After::Close {
                         self.disconnect(index, now);
                     }
                 }
@@ -94,13 +94,14 @@ impl Supervisor {
         }
     }
 
-    fn handle(&mut self, index: usize, message: &Message, descriptors: Vec<OwnedFd>) -> After {
+    fn handle(&mut self, index: usize, message: &Message, descriptors: Vec<OwnedFd>, now: Instant) -> After {
         let connection = &mut self.connections[index];
         let place = connection.place;
         let segment = &self.settings.segment.mapped;
         let Some(kind) = message.kind() else { return After::Close };
         match (kind, &connection.role, place) {
             (Kind::Query, Role::New, _) => self.answer(index),
+            (Kind::Swapoff, Role::New, _) => self.begin_swapoff(index, message.words[0], now),
             (Kind::Hello, Role::New, Place::InTree) => match message.words[0] {
                 0 => self.welcome(index, None),
                 token => {
@@ -152,7 +153,10 @@ impl Supervisor {
             }
             (Kind::OutOfMemory, Role::Member(_), _) => {
                 let pid = connection.pid;
-                self.out_of_memory(pid, message.words)
+                if !self.is_short_for_swapoff(message.words, now) {
+                    self.out_of_memory(pid, message.words)
+                }
+                After::Keep
             }
             _ => After::Close,
         }
@@ -184,7 +188,7 @@ impl Supervisor {
         let shared = self.clusters.files().zip(&links);
         descriptors
             .extend(shared.map(|(file, link)| link.as_ref().map_or(file, |(socket, _)| socket).as_fd()));
-        let devices = descriptors.len() as u64 - 1;
+        let devices = self.clusters.numbers().fold(0_u64, |mask, number| mask | 1 << number);
         if let Some(recording) = &mut self.recording {
             let inherited = fork.as_ref().and_then(|fork| fork.recorded);
             let member = inherited.unwrap_or_else(|| recording.number());
@@ -275,6 +279,9 @@ impl Supervisor {
             self.orphans.server_left(connection.serial, connection.pid, connection.userfaults);
             self.validate();
         }
+        if matches!(connection.role, Role::Swapoff) {
+            self.cancel_swapoff();
+        }
         if connection.place == Place::InTree {
             self.census.left(connection.pid, now);
         }
@@ -288,7 +295,7 @@ pub(super) fn end_recorded(recording: &mut Option<Recording>, member: Option<u32
     }
 }
 
-fn sent(result: Result<(), Errno>) -> After {
+pub(super) fn sent(result: Result<(), Errno>) -> After {
     if result.is_ok() { After::Keep } else { After::Close }
 }
 

@@ -15,6 +15,7 @@ pub mod networks;
 mod orphans;
 mod outcome;
 pub mod recording;
+mod swapoff;
 pub mod totals;
 mod vigil;
 
@@ -50,6 +51,7 @@ use std::{
     sync::atomic::Ordering::Relaxed,
     time::{Duration, Instant},
 };
+use swapoff::Swapoff;
 use totals::Totals;
 
 /// Between two probes of memory that may be gone.
@@ -116,6 +118,9 @@ pub struct Supervisor {
     pages_lost: u64,
     totals: Totals,
     recording: Option<Recording>,
+    swapoff: Option<Swapoff>,
+    /// When a device that was leaving was put into use again, because swap ran short.
+    given_back: Option<Instant>,
     next_drain: Instant,
     next_serial: u64,
     next_probe: Instant,
@@ -176,6 +181,8 @@ pub fn run(mut settings: Settings, start: Start, link: Link, inherited: &Inherit
         pages_lost: 0,
         totals: Totals::new(),
         recording,
+        swapoff: None,
+        given_back: None,
         next_drain: now,
         next_serial: 1,
         next_probe: now + PROBE_INTERVAL,
@@ -311,6 +318,7 @@ impl Supervisor {
         consider((self.recording.is_some() && !self.connections.is_empty()).then_some(self.next_drain));
         consider(self.clusters.wants_punch().then_some(self.next_punch));
         consider(self.must_probe().then_some(self.next_probe));
+        consider(self.swapoff.as_ref().map(Swapoff::due));
         due
     }
 
@@ -403,6 +411,7 @@ impl Supervisor {
             }
             self.next_probe = now + PROBE_INTERVAL;
         }
+        self.tend_swapoff(now);
         if now >= self.census.due() {
             self.count_unmanaged(now);
         }

@@ -88,6 +88,13 @@ impl Networks {
         }
     }
 
+    /// A device is off: takes leave of its server.
+    pub fn remove(&mut self, number: usize) {
+        for gone in self.0.extract_if(.., |network| network.number == number) {
+            gone.service.finish();
+        }
+    }
+
     /// Clusters of a device that are nobody's any more, by the device's own numbers.
     pub fn freed(&self, number: usize, clusters: impl Iterator<Item = u32>) {
         if let Some(network) = self.0.iter().find(|network| network.number == number) {

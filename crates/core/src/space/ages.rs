@@ -100,10 +100,15 @@ impl<M: Memory + PageMemory> Space<'_, M> {
         self.ages.gone(Generation::from_raw(beside.age.load(Relaxed)));
     }
 
+    /// What is stored beside comes into the compressed store. Under the location's lock.
+    pub(crate) fn aged_in(&self, beside: &Beside) {
+        beside.age.store(self.ages.stored().raw(), Relaxed);
+    }
+
     /// What is stored beside counts as stored just now. Under the location's lock.
     pub(crate) fn rejuvenate(&self, beside: &Beside) {
         self.aged_out(beside);
-        beside.age.store(self.ages.stored().raw(), Relaxed);
+        self.aged_in(beside);
     }
 
     /// The ages of what is in the compressed store.

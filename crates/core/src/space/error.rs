@@ -53,7 +53,7 @@ impl fmt::Display for ReadError {
 }
 
 /// What the system said of a device's operation.
-pub(super) fn errno_of(error: FileError) -> Errno {
+pub(crate) fn errno_of(error: FileError) -> Errno {
     match error {
         FileError::Write { errno, .. } | FileError::Read { errno, .. } | FileError::Punch { errno, .. } => {
             errno

@@ -77,7 +77,12 @@ impl<M: Memory + PageMemory> Space<'_, M> {
 
     /// One page of a shared device. What fails is asked for once more after a moment: a path that was interrupted may be back, and bytes
     /// that were damaged on their way are right on the medium.
-    fn read_slot(&self, slot: FileSlot, checksum: Checksum, page: &mut Page) -> Result<(), ReadError> {
+    pub(crate) fn read_slot(
+        &self,
+        slot: FileSlot,
+        checksum: Checksum,
+        page: &mut Page,
+    ) -> Result<(), ReadError> {
         let first = self.read_slot_once(slot, checksum, page);
         if first.is_ok() || !self.wait_before_retry() {
             return first;

@@ -1,0 +1,265 @@
+//! `folioswap swapoff` of a running group: a device leaves while programs use what is on it, and nothing is lost.
+
+use folioswap_acceptance::disk::{FileSystem, LoopDevice, Scratch};
+use folioswap_acceptance::job::{self, Engine, Job, Running};
+use folioswap_acceptance::programs::{folioswap, refused, run_folioswap};
+use folioswap_acceptance::{MIB, skip};
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const LOST: &str = env!("CARGO_BIN_EXE_acc-lost");
+const TOUCH: &str = env!("CARGO_BIN_EXE_acc-touch");
+const LIMIT: u64 = 32 * MIB;
+const PATIENCE: Duration = Duration::from_secs(60);
+
+macro_rules! only_folioswap {
+    () => {
+        if !job::judging_folioswap() {
+            skip!("only for folioswap");
+        }
+    };
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("UTF-8")
+}
+
+/// A program under these devices.
+fn start(words: &[&str], devices: &[String]) -> Running {
+    let add = |job: Job, device: &String| job.option("--swap").option(device);
+    let job = devices.iter().fold(Job::new(words).timeout(Duration::from_secs(240)), add);
+    job.start(Engine::Folioswap { memory: Some(LIMIT), scope: "resident" })
+}
+
+/// A row of the table: name, bytes used, and all of it.
+struct Row {
+    name: String,
+    used: u64,
+    line: String,
+}
+
+fn table(running: &Running) -> Vec<Row> {
+    let shown = run_folioswap(&["swapon", "--show", "--bytes", &running.pid.to_string()]);
+    let text = String::from_utf8_lossy(&shown.stdout).into_owned();
+    let row = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        Row { name: words[0].to_owned(), used: words[3].parse().expect("bytes"), line: line.to_owned() }
+    };
+    text.lines().skip(1).map(row).collect()
+}
+
+fn used(running: &Running, name: &str) -> Option<u64> {
+    table(running).into_iter().find(|row| row.name == name).map(|row| row.used)
+}
+
+#[track_caller]
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[track_caller]
+fn wait_for_use(running: &mut Running, name: &str, bytes: u64) {
+    wait_until(name, || {
+        assert!(!running.poll(), "it has ended: {}", running.errors());
+        used(running, name).is_some_and(|used| used >= bytes)
+    });
+}
+
+fn swapoff(running: &Running, device: &str) -> Output {
+    run_folioswap(&["swapoff", "--pid", &running.pid.to_string(), device])
+}
+
+#[track_caller]
+fn done(output: &Output) {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// A directory on a file system of its own: as long as somebody has the swap file there open, it cannot be unmounted.
+fn file_system() -> Result<FileSystem, String> {
+    FileSystem::new(400 * MIB).map_err(|why| why.to_string())
+}
+
+/// Several processes that fork, fill, touch and verify their memory; the first disk is taken away in the middle of it, to the last descriptor.
+#[test]
+fn a_disk_is_taken_away_while_processes_fork_and_verify() {
+    only_folioswap!();
+    let disk = match file_system() {
+        Ok(disk) => disk,
+        Err(why) => skip!("no file system of its own: {why}"),
+    };
+    let point = text(&disk.point.0).to_owned();
+    let devices = [format!("file:{point},prio=5"), "file:/var/tmp,size=1G,prio=1".to_owned()];
+    let phases = "fill,random,verify,random,verify,random,verify,random,verify";
+    let words = [
+        TOUCH,
+        "--size",
+        "48M",
+        "--kind",
+        "mixed",
+        "--phases",
+        phases,
+        "--processes",
+        "3",
+        "--touches",
+        "60000",
+    ];
+    let mut running = start(&words, &devices);
+    wait_for_use(&mut running, &point, 24 * MIB);
+    done(&swapoff(&running, &point));
+    let names: Vec<String> = table(&running).into_iter().map(|row| row.name).collect();
+    assert_eq!(names, ["/var/tmp"]);
+    assert!(!running.poll(), "it was taken away while they ran: {}", running.errors());
+    wait_until("the file system can be unmounted", || disk.unmount().is_ok());
+    let outcome = running.finish();
+    job::report("swapoff", &outcome);
+    outcome.check();
+    outcome.check_validated();
+    assert!(outcome.figure("swapoff_pages") >= Some(1024.0), "{}", outcome.describe());
+    assert_eq!(outcome.figure("swapoff_lost"), Some(0.0));
+    outcome.check_clean();
+}
+
+/// From plain RAM into compressed RAM, and from a block device onto a file.
+#[test]
+fn what_is_on_every_kind_of_device_goes_to_another_kind() {
+    only_folioswap!();
+    let backing = Scratch::file("swapoff-block", 256 * MIB);
+    let block = match LoopDevice::new(&backing.0) {
+        Ok(block) => block,
+        Err(why) => skip!("no loop device: {why}"),
+    };
+    done(&run_folioswap(&["mkswap", text(&block.path)]));
+    let cases = [
+        (["ram,size=256M,prio=5".to_owned(), "zram,prio=1".to_owned()], "ram0"),
+        (
+            [
+                format!("file:{},prio=5,encrypt=yes", text(&block.path)),
+                "file:/var/tmp,size=1G,prio=1".to_owned(),
+            ],
+            text(&block.path),
+        ),
+    ];
+    for (devices, leaves) in cases {
+        let go = Scratch::new("swapoff-go");
+        let mut running = start(&[LOST, "96", text(&go.0)], &devices);
+        running.wait_for_output("ready");
+        assert!(used(&running, leaves).expect("a row") >= 48 * MIB);
+        done(&swapoff(&running, leaves));
+        assert_eq!(used(&running, leaves), None);
+        refused(&swapoff(&running, leaves), 1, &["has no swap device", leaves]);
+        File::create(&go.0).expect("a file");
+        let outcome = running.finish();
+        job::report(leaves, &outcome);
+        outcome.check();
+        outcome.check_validated();
+        assert!(
+            outcome.text().contains("wrong 0") && outcome.text().contains("lost 0"),
+            "{}",
+            outcome.describe()
+        );
+    }
+}
+
+/// Whoever holds it up is told; who gives up leaves everything as it was.
+#[test]
+fn an_interrupted_swapoff_leaves_the_device_in_use() {
+    only_folioswap!();
+    let directory = PathBuf::from(format!("/var/tmp/folioswap-acc-swapoff-{}", std::process::id()));
+    fs::create_dir_all(&directory).expect("a directory");
+    let devices = [format!("file:{},prio=5", text(&directory)), "file:/var/tmp,size=1G,prio=1".to_owned()];
+    let go = Scratch::new("swapoff-stopped");
+    let mut running = start(&[LOST, "96", text(&go.0)], &devices);
+    running.wait_for_output("ready");
+    let name = text(&directory);
+    let is_program = |pid: &i32| {
+        fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "acc-lost")
+    };
+    let all: Vec<i32> = running.processes().into_iter().filter(is_program).collect();
+    assert_eq!(all.len(), 1);
+    let stop = |signal| all.iter().for_each(|pid| assert_eq!(unsafe_kill(*pid, signal), 0));
+    stop(libc::SIGSTOP);
+    let words = ["swapoff", "--pid", &running.pid.to_string(), name];
+    let mut waiting = Command::new(folioswap()).args(words).stderr(Stdio::null()).spawn().expect("swapoff");
+    let leaves = |row: Row| row.name == name && row.line.ends_with("swapoff");
+    wait_until("it leaves", || table(&running).into_iter().any(leaves));
+    refused(&swapoff(&running, "/var/tmp"), 1, &["another device", "leaving"]);
+    assert_eq!(unsafe_kill(waiting.id() as i32, libc::SIGINT), 0);
+    assert!(!waiting.wait().expect("ended").success());
+    wait_until("it is in use again", || !table(&running).into_iter().any(leaves));
+    stop(libc::SIGCONT);
+    assert!(used(&running, name).expect("a row") >= 48 * MIB);
+    done(&swapoff(&running, name));
+    File::create(&go.0).expect("a file");
+    let outcome = running.finish();
+    outcome.check();
+    assert!(
+        outcome.text().contains("wrong 0") && outcome.text().contains("lost 0"),
+        "{}",
+        outcome.describe()
+    );
+    drop(fs::remove_dir_all(&directory));
+}
+
+fn unsafe_kill(pid: i32, signal: i32) -> i32 {
+    // SAFETY: a signal to a process that this test has started.
+    unsafe { libc::kill(pid, signal) }
+}
+
+/// Bytes of the swap file are spoilt behind everybody's back: those pages are lost, and said to be; all others are right.
+#[test]
+fn what_the_device_does_not_give_is_lost_and_said_to_be() {
+    only_folioswap!();
+    let file = Scratch::file("swapoff-spoilt", 128 * MIB);
+    done(&run_folioswap(&["mkswap", text(&file.0)]));
+    let devices = [format!("file:{},prio=5", text(&file.0)), "file:/var/tmp,size=1G,prio=1".to_owned()];
+    let go = Scratch::new("swapoff-spoilt-go");
+    let mut running = start(&[LOST, "64", text(&go.0)], &devices);
+    running.wait_for_output("ready");
+    let swap = fs::OpenOptions::new().write(true).open(&file.0).expect("the file");
+    (0..8).for_each(|at| swap.write_all_at(&[0x5a; 4096], (4 + at) * MIB).expect("written"));
+    let output = swapoff(&running, text(&file.0));
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    let lost = message.split_whitespace().find_map(|word| word.parse::<u64>().ok()).expect("how many");
+    assert!(message.contains("it is off, but") && (1..=8).contains(&lost), "{message}");
+    assert_eq!(used(&running, text(&file.0)), None);
+    File::create(&go.0).expect("a file");
+    let outcome = running.finish();
+    job::report("spoilt", &outcome);
+    let said = outcome.text();
+    assert!(said.contains("wrong 0") && said.contains(&format!("lost {lost}")), "{}", outcome.describe());
+    assert_eq!(outcome.figure("swapoff_lost"), Some(lost as f64));
+}
+
+#[test]
+fn what_cannot_leave_stays() {
+    only_folioswap!();
+    let go = Scratch::new("swapoff-refused");
+    let cases: [(&[String], &str, &[&str]); 3] = [
+        (&["file:/var/tmp,size=1G".to_owned()], "/var/tmp", &["no other device", "in use as before"]),
+        (
+            &["ram,size=256M,prio=5".to_owned(), "file:/var/tmp,size=4M,prio=1".to_owned()],
+            "ram0",
+            &["room for only", "try again"],
+        ),
+        (&["zram".to_owned(), "ram,size=64M".to_owned()], "zram", &["each process's own compressed RAM"]),
+    ];
+    for (devices, device, words) in cases {
+        let mut running = start(&[LOST, "64", text(&go.0)], devices);
+        running.wait_for_output("ready");
+        refused(&swapoff(&running, device), 1, words);
+        refused(&swapoff(&running, "/nowhere"), 1, &["has no swap device /nowhere", "it has", device]);
+        assert!(used(&running, device).is_some());
+        File::create(&go.0).expect("a file");
+        running.finish().check();
+        fs::remove_file(&go.0).expect("removed");
+    }
+    refused(&run_folioswap(&["swapoff", "--pid", "1", "zram"]), 125, &["belongs to no running"]);
+}

@@ -1,0 +1,197 @@
+//! `folioswap swapoff`: a device of a running group, or of a mount, is taken out of use while it runs.
+//!
+//! The group's supervisor does it (`supervisor/swapoff.rs`); here it is told which device, and waited for. As long as the connection stands it goes on: killed in
+//! whatever way, this command leaves the device in use.
+
+use crate::{
+    cli::SwapoffArguments,
+    error::Error,
+    groups::{self, Group},
+    mount, process, size, swapon, wire,
+};
+use folioswap_group::{
+    devices::DeviceUsage,
+    protocol::{Kind, Message, SwapoffEnd},
+    segment::CLUSTER_BYTES,
+};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+};
+use std::{
+    io::{self, IsTerminal},
+    path::{Path, PathBuf},
+    sync::atomic::Ordering::Relaxed,
+};
+
+/// Between two lines of progress, on a terminal.
+const PROGRESS: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+
+/// Why a device of a group stays in use; but for `Lost`.
+#[derive(Debug, thiserror::Error)]
+pub enum SwapoffError {
+    /// Nothing runs.
+    #[error("no folioswap group runs that you may look at; of a mount it is `folioswap swapoff DIR DEVICE`")]
+    NoGroup,
+    /// Which one?
+    #[error("{0} groups run: say which with --pid PID (`folioswap swapon --show` lists them)")]
+    SeveralGroups(usize),
+    /// No such device there.
+    #[error("the group has no swap device {}; it has {have}", device.display())]
+    NoDevice {
+        /// As given.
+        device: PathBuf,
+        /// What there is.
+        have: String,
+    },
+    /// The supervisor does not do it, or did not end it.
+    #[error("swapoff of {}: {reason}; it is in use as before", device.display())]
+    Refused {
+        /// Which.
+        device: PathBuf,
+        /// Why, and what to do.
+        reason: String,
+    },
+    /// The group ended meanwhile, and its devices with it.
+    #[error("swapoff of {}: the group has ended", .0.display())]
+    Ended(PathBuf),
+    /// It is off, at a price.
+    #[error(
+        "swapoff of {}: it is off, but {pages} pages of it could not be read: whoever touches one gets SIGBUS", device.display()
+    )]
+    Lost {
+        /// Which.
+        device: PathBuf,
+        /// How many.
+        pages: u64,
+    },
+    /// A system call.
+    #[error("swapoff of {}: {source}", device.display())]
+    System {
+        /// Which.
+        device: PathBuf,
+        /// What it said.
+        source: io::Error,
+    },
+}
+
+/// The command.
+///
+/// # Errors
+/// [`SwapoffError`], or those of a mount.
+pub fn swapoff(arguments: &SwapoffArguments) -> Result<i32, Error> {
+    if let Some(directory) = &arguments.directory {
+        return mount::swapoff(directory, &arguments.device);
+    }
+    let mut groups = groups::running(arguments.pid)?;
+    let group = match groups.len() {
+        0 => return Err(SwapoffError::NoGroup.into()),
+        1 => groups.remove(0),
+        count => return Err(SwapoffError::SeveralGroups(count).into()),
+    };
+    let (number, device) = named(&group, &arguments.device)?;
+    Ok(take_off(&group, number, device)?)
+}
+
+fn take_off(group: &Group, number: usize, device: PathBuf) -> Result<i32, SwapoffError> {
+    let system = |errno: Errno| SwapoffError::System { device: device.clone(), source: errno.into() };
+    let socket = wire::connect_to(&group.socket).map_err(system)?;
+    wire::send(&socket, &Message::new(Kind::Swapoff, [number as u64, 0, 0]), &[]).map_err(system)?;
+    let progress = Progress::new(group, number, &device);
+    let timeout = progress.is_shown.then_some(&PROGRESS);
+    loop {
+        match poll(&mut [PollFd::new(&socket, PollFlags::IN)], timeout) {
+            Ok(0) | Err(Errno::INTR) => progress.show(),
+            Ok(_) => break,
+            Err(errno) => return Err(system(errno)),
+        }
+    }
+    progress.clear();
+    let Some(answer) = wire::receive(&socket).map_err(system)? else {
+        return Err(SwapoffError::Ended(device));
+    };
+    let reason = match SwapoffEnd::unpack(answer.message.words) {
+        Some(SwapoffEnd::Done { lost: 0 }) => return Ok(0),
+        Some(SwapoffEnd::Done { lost }) => return Err(SwapoffError::Lost { device, pages: lost }),
+        Some(why) => reason(why),
+        None => "the group's folioswap speaks another version".to_owned(),
+    };
+    Err(SwapoffError::Refused { device, reason })
+}
+
+fn reason(why: SwapoffEnd) -> String {
+    match why {
+        SwapoffEnd::Done { .. } | SwapoffEnd::NoDevice => "the group has no such device".to_owned(),
+        SwapoffEnd::NotPermitted => "only root or the user whose group it is may do that".to_owned(),
+        SwapoffEnd::Busy => "another device of the group is just leaving".to_owned(),
+        SwapoffEnd::Store => "zram is each process's own compressed RAM".to_owned(),
+        SwapoffEnd::NoOther => "the group has no other device that takes what is on it".to_owned(),
+        SwapoffEnd::NoRoom { used, free } => format!(
+            "up to {} are on it, and the other devices have room for only {}: end something, or let it free memory, and try again",
+            size::show(used),
+            size::show(free)
+        ),
+        SwapoffEnd::Stalled { left, process } => {
+            let who = match process::status(process) {
+                Some(status) => format!("process {process} ({}) has some of it", status.name),
+                None => "a process that has just begun has some of it".to_owned(),
+            };
+            format!(
+                "{} are left on it and find no room elsewhere, or their processes are stopped ({who})",
+                size::show(left)
+            )
+        }
+    }
+}
+
+/// The number of a device and its name: as the table shows it, or a path to it.
+fn named(group: &Group, given: &Path) -> Result<(usize, PathBuf), SwapoffError> {
+    let levels = crate::supervisor::totals::Levels::read(&group.segment);
+    let devices = swapon::devices(&group.segment, &levels, &group.names);
+    let in_use = |number: usize| {
+        group.segment.devices().nth(number).is_some_and(|(_, entry)| entry.usage() != DeviceUsage::Off)
+    };
+    let absolute = std::path::absolute(given).unwrap_or_else(|_| given.to_owned());
+    let resolved = given.canonicalize().unwrap_or_else(|_| given.to_owned());
+    let is_it = |name: &Path| [given, &absolute, &resolved].contains(&name);
+    let name = |number: usize, shown: &str| match group.names.get(number) {
+        Some(name) if !name.as_os_str().is_empty() => name.clone(),
+        _ => shown.into(),
+    };
+    let mut names = devices
+        .iter()
+        .filter(|(number, _)| in_use(*number))
+        .map(|(number, row)| (*number, name(*number, &row.name)));
+    let all: Vec<String> = names.clone().map(|(_, name)| name.display().to_string()).collect();
+    names.find(|(_, name)| is_it(name)).ok_or_else(|| SwapoffError::NoDevice {
+        device: given.to_owned(),
+        have: if all.is_empty() { "none".to_owned() } else { all.join(", ") },
+    })
+}
+
+/// How much is left, for who watches.
+struct Progress<'g> {
+    group: &'g Group,
+    number: usize,
+    device: &'g Path,
+    is_shown: bool,
+}
+
+impl<'g> Progress<'g> {
+    fn new(group: &'g Group, number: usize, device: &'g Path) -> Self {
+        Progress { group, number, device, is_shown: io::stderr().is_terminal() }
+    }
+
+    fn show(&self) {
+        let left = u64::from(self.group.segment.devices[self.number].clusters_used.load(Relaxed));
+        if self.is_shown {
+            eprint!("\r{}: {} left \x1b[K", self.device.display(), size::show(left * CLUSTER_BYTES));
+        }
+    }
+
+    fn clear(&self) {
+        if self.is_shown {
+            eprint!("\r\x1b[K");
+        }
+    }
+}
