@@ -156,6 +156,43 @@ fn a_replaced_server_costs_its_pages() {
     }
 }
 
+/// The server is away when its device is to leave, comes back, and may end for good when it has left; another one takes its place.
+#[test]
+fn a_server_is_let_go_and_another_taken() {
+    need_server!();
+    let mut first = Server::start("leaves", &["file", "disk"]);
+    let second = Server::start("comes", &["memory", "1G"]);
+    let phases = ["reread"; 12].join(",");
+    let phases = format!("fill,{phases},verify");
+    let words = [TOUCH, "--size", "160M", "--kind", "random", "--phases", &phases];
+    let mut running = job(&first, "", words).start(LIMIT);
+    let folioswap = |words: &[&str]| {
+        let done = programs::run_folioswap(words);
+        assert!(done.status.success(), "{words:?}: {}", String::from_utf8_lossy(&done.stderr));
+    };
+    let pid = running.pid.to_string();
+    thread::sleep(Duration::from_millis(1500));
+    folioswap(&["swapon", "--swap", &second.option(",prio=0"), &pid]);
+    first.stop();
+    thread::scope(|scope| {
+        let swapoff = scope.spawn(|| folioswap(&["swapoff", "--pid", &pid, "nbd0"]));
+        thread::sleep(Duration::from_millis(500));
+        assert!(!swapoff.is_finished(), "its pages are not here");
+        first.start_again(&["file", "disk"]);
+        swapoff.join().expect("it has left");
+    });
+    let mark = fs::read(first.disk()).expect("it");
+    assert!(mark[..4096].iter().all(|&byte| byte == 0), "the mark is off");
+    first.stop();
+    assert!(!running.poll(), "they were exchanged under load: {}", running.errors());
+    let outcome = running.finish();
+    job::report("nbd to nbd", &outcome);
+    assert_eq!(outcome.code, Some(0), "{}", outcome.describe());
+    assert_eq!(outcome.figure("pages_poisoned"), Some(0.0), "{}", outcome.describe());
+    let stats = outcome.stats.as_ref().expect("statistics");
+    assert!(stats["devices"][2]["used_peak_bytes"].as_u64() >= Some(32 * MIB), "{}", outcome.describe());
+}
+
 /// A planted pattern is not to be found on the export, unless encryption is off.
 #[test]
 fn nothing_can_be_read_on_the_server() {

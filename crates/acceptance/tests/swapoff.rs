@@ -1,4 +1,4 @@
-//! `folioswap swapoff` of a running group: a device leaves while programs use what is on it, and nothing is lost.
+//! `folioswap swapoff` and `swapon` of a running group: a device leaves, or comes, while programs use what is there, and nothing is lost.
 
 use folioswap_acceptance::disk::{FileSystem, LoopDevice, Scratch};
 use folioswap_acceptance::job::{self, Engine, Job, Running};
@@ -264,4 +264,124 @@ fn what_cannot_leave_stays() {
         fs::remove_file(&go.0).expect("removed");
     }
     refused(&run_folioswap(&["swapoff", "--pid", "1", "zram"]), 125, &["belongs to no running"]);
+}
+
+/// A directory for swap files, on a disk.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new(name: &str) -> Self {
+        let path = PathBuf::from(format!("/var/tmp/folioswap-acc-swapon-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).expect("a directory");
+        Directory(path)
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.0));
+    }
+}
+
+/// In a directory, with which relative names begin.
+fn swapon(running: &Running, directory: &Path, device: &str) -> Output {
+    let words = ["swapon", "--swap", device, &running.pid.to_string()];
+    Command::new(folioswap()).args(words).current_dir(directory).output().expect("folioswap can be run")
+}
+
+/// One file after the other, sealed ones among them, while processes that have forked use them.
+#[test]
+fn devices_come_and_go_while_processes_use_them() {
+    only_folioswap!();
+    let places: Vec<Directory> = ["one", "two", "three"].into_iter().map(Directory::new).collect();
+    let name = |number: usize| text(&places[number].0).to_owned();
+    let phases = ["random,verify"; 12].join(",");
+    let phases = format!("fill,{phases}");
+    let words = [
+        TOUCH,
+        "--size",
+        "40M",
+        "--kind",
+        "mixed",
+        "--phases",
+        &phases,
+        "--processes",
+        "2",
+        "--touches",
+        "60000",
+    ];
+    let mut running = start(&words, &[format!("file:{},size=1G,prio=3", name(0))]);
+    wait_for_use(&mut running, &name(0), 16 * MIB);
+    for (leaves, comes, more) in [(0, 1, ""), (1, 2, ",encrypt=yes"), (2, 0, ""), (0, 1, "")] {
+        let relative = places[comes].0.file_name().and_then(|name| name.to_str()).expect("a name");
+        done(&swapon(&running, Path::new("/var/tmp"), &format!("file:{relative},size=1G,prio=1{more}")));
+        let shown: Vec<String> = table(&running).into_iter().map(|row| row.name).collect();
+        assert_eq!(shown.len(), 2, "{shown:?}");
+        done(&swapoff(&running, &name(leaves)));
+        assert!(!running.poll(), "they were exchanged under load: {}", running.errors());
+        assert!(used(&running, &name(comes)).expect("a row") > 0);
+        assert_eq!(used(&running, &name(leaves)), None);
+    }
+    let outcome = running.finish();
+    job::report("swapon", &outcome);
+    outcome.check();
+    outcome.check_validated();
+    assert_eq!(outcome.figure("swapoff_lost"), Some(0.0));
+    outcome.check_clean();
+}
+
+/// More is wanted than there is: with one device more the program does not end for it.
+#[test]
+fn a_device_that_is_added_takes_what_is_too_much() {
+    only_folioswap!();
+    let (small, large) = (Directory::new("small"), Directory::new("large"));
+    let go = Scratch::new("swapon-go");
+    let script = "echo ready; while [ ! -e \"$1\" ]; do sleep 0.05; done; exec \"$2\" --size 96M --kind random --phases fill,verify";
+    let words = ["sh", "-c", script, "sh", text(&go.0), TOUCH];
+    let mut running = start(&words, &[format!("file:{},size=8M,prio=3", text(&small.0))]);
+    running.wait_for_output("ready");
+    done(&swapon(&running, Path::new("/"), &format!("file:{},size=256M", text(&large.0))));
+    File::create(&go.0).expect("a file");
+    let outcome = running.finish();
+    outcome.check();
+    let peak = |number: usize| {
+        let stats = outcome.stats.as_ref().expect("statistics");
+        stats["devices"][number]["used_peak_bytes"].as_u64().expect("bytes")
+    };
+    assert!(peak(0) >= 6 * MIB && peak(1) >= 48 * MIB, "{}", outcome.describe());
+}
+
+#[test]
+fn what_cannot_be_added_changes_nothing() {
+    only_folioswap!();
+    let directory = Directory::new("refused");
+    let go = Scratch::new("swapon-refused");
+    let devices = [format!("file:{},size=256M", text(&directory.0)), "ram,size=8M".to_owned()];
+    let mut running = start(&[LOST, "40", text(&go.0)], &devices);
+    running.wait_for_output("ready");
+    let rows = || table(&running).iter().map(|row| row.name.clone()).collect::<Vec<_>>();
+    let before = rows();
+    let same = format!("file:{}", text(&directory.0));
+    let blank = Scratch::file("swapon-blank", 8 * MIB);
+    let foreign = format!("file:{}", text(&blank.0));
+    let cases: [(&str, &[&str]); 6] = [
+        ("zram", &["cannot be added", "folioswap run"]),
+        (&same, &["one directory"]),
+        ("file:/nowhere/at/all", &["/nowhere/at/all"]),
+        ("floppy", &["unknown device type"]),
+        ("nbd+unix:///?socket=/nowhere/socket", &["/nowhere/socket"]),
+        (&foreign, &["mkswap"]),
+    ];
+    for (device, words) in cases {
+        let output = swapon(&running, Path::new("/"), device);
+        let message = String::from_utf8_lossy(&output.stderr).to_lowercase();
+        assert_eq!(output.status.code(), Some(125), "{device}: {message}");
+        assert!(words.iter().all(|word| message.contains(&word.to_lowercase())), "{device}: {message}");
+        assert_eq!(rows(), before);
+    }
+    done(&swapon(&running, Path::new("/"), "ram,size=4M"));
+    assert!(rows().contains(&"ram1".to_owned()));
+    File::create(&go.0).expect("a file");
+    running.finish().check();
+    refused(&run_folioswap(&["swapon"]), 125, &["--show", "--swap"]);
 }

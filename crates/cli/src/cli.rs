@@ -100,7 +100,7 @@ pub enum Command {
     Umount(UmountArguments),
     /// Take a swap device of a running group, or of a mount, out of use
     Swapoff(SwapoffArguments),
-    /// Show the swap devices of running groups
+    /// Show the swap devices of running groups, or add one
     Swapon(SwaponArguments),
     /// Prepare a file or block device as a swap device: the one command that writes its header
     Mkswap(MkswapArguments),
@@ -186,16 +186,31 @@ pub struct RunArguments {
     pub command: Vec<OsString>,
 }
 
+const SWAPON_EXAMPLES: &str = "\
+Examples:
+  folioswap swapon --show
+        the devices of everything that runs
+  folioswap swapon --show 4711
+        those of the group that process 4711 belongs to (a process of it, or its `folioswap run`)
+  folioswap swapon --swap file:/mnt/big,prio=0
+        one more device for the only group that runs: it is used at once, by its priority
+  folioswap swapon --swap nbd://host/export,prio=0 4711
+        the same for the group of process 4711
+
+DEVICE is as for `folioswap run --swap`; the supervisor of the group opens it. zram cannot be added, and a group can have 32 devices in its life.
+Exit status: 0; 125 when there is no such group, or the device cannot be had (one message says why): nothing is changed then.";
+
 #[derive(Args)]
-#[command(
-    after_help = "Examples:\n  folioswap swapon --show\n  folioswap swapon --show 4711        (the group that process 4711 belongs to)\n  folioswap swapon --show --bytes"
-)]
+#[command(after_help = SWAPON_EXAMPLES, group = clap::ArgGroup::new("what").required(true).args(["show", "swap"]))]
 pub struct SwaponArguments {
     /// Print NAME TYPE SIZE USED PRIO of each device
-    #[arg(long, required = true)]
-    pub show: bool,
-    /// Print sizes in bytes
     #[arg(long)]
+    pub show: bool,
+    /// Add this device to a group while it runs
+    #[arg(long, value_name = "DEVICE", value_parser = clap::builder::OsStringValueParser::new().try_map(|value| crate::swap_option::parse(&value).map(|_| value)))]
+    pub swap: Option<OsString>,
+    /// Print sizes in bytes
+    #[arg(long, conflicts_with = "swap")]
     pub bytes: bool,
     /// Only the group that this process belongs to
     pub pid: Option<u32>,

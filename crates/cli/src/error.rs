@@ -139,6 +139,12 @@ pub enum Error {
     /// `mount` and `umount`.
     #[error(transparent)]
     Mount(#[from] crate::mount::MountCommandError),
+    /// Which group?
+    #[error(transparent)]
+    Group(#[from] crate::groups::GroupError),
+    /// `swapon` of a running group.
+    #[error(transparent)]
+    Swapon(#[from] crate::swapon::SwaponError),
     /// `swapoff` of a running group.
     #[error(transparent)]
     Swapoff(#[from] crate::swapoff::SwapoffError),

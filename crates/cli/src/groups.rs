@@ -43,6 +43,30 @@ pub fn running(member: Option<u32>) -> Result<Vec<Group>, Error> {
     Ok(groups)
 }
 
+/// Which group is meant?
+#[derive(Debug, thiserror::Error)]
+pub enum GroupError {
+    /// Nothing runs.
+    #[error("no folioswap group runs that you may look at (`folioswap swapon --show`)")]
+    None,
+    /// Which one?
+    #[error("{0} groups run: name a process of the one that is meant (`folioswap swapon --show` lists them)")]
+    Several(usize),
+}
+
+/// The group that this process belongs to, or the only one that runs.
+///
+/// # Errors
+/// [`Error::NoSuchGroup`], [`GroupError`].
+pub fn only(member: Option<u32>) -> Result<Group, Error> {
+    let mut groups = running(member)?;
+    match groups.len() {
+        0 => Err(GroupError::None.into()),
+        1 => Ok(groups.remove(0)),
+        count => Err(GroupError::Several(count).into()),
+    }
+}
+
 /// Names of the sockets of running groups, as far as this network namespace shows them.
 fn names() -> BTreeSet<String> {
     let text = fs::read_to_string("/proc/net/unix").unwrap_or_default();

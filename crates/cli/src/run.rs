@@ -119,6 +119,7 @@ fn prepare(arguments: &RunArguments, limits: &Limits) -> Result<(Settings, Start
         page_cluster: arguments.page_cluster,
         segment,
         devices,
+        file_bytes: limits.file_bytes(),
         listener,
         text_wanted: arguments.stats,
         validate: arguments.validate,

@@ -30,12 +30,6 @@ const PROGRESS: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 /// Why a device of a group stays in use; but for `Lost`.
 #[derive(Debug, thiserror::Error)]
 pub enum SwapoffError {
-    /// Nothing runs.
-    #[error("no folioswap group runs that you may look at; of a mount it is `folioswap swapoff DIR DEVICE`")]
-    NoGroup,
-    /// Which one?
-    #[error("{0} groups run: say which with --pid PID (`folioswap swapon --show` lists them)")]
-    SeveralGroups(usize),
     /// No such device there.
     #[error("the group has no swap device {}; it has {have}", device.display())]
     NoDevice {
@@ -83,12 +77,7 @@ pub fn swapoff(arguments: &SwapoffArguments) -> Result<i32, Error> {
     if let Some(directory) = &arguments.directory {
         return mount::swapoff(directory, &arguments.device);
     }
-    let mut groups = groups::running(arguments.pid)?;
-    let group = match groups.len() {
-        0 => return Err(SwapoffError::NoGroup.into()),
-        1 => groups.remove(0),
-        count => return Err(SwapoffError::SeveralGroups(count).into()),
-    };
+    let group = groups::only(arguments.pid)?;
     let (number, device) = named(&group, &arguments.device)?;
     Ok(take_off(&group, number, device)?)
 }

@@ -1,19 +1,26 @@
-//! `folioswap swapon --show`: asks every running group for its segment and prints its devices.
+//! `folioswap swapon`: asks every running group for its segment and prints its devices, or has one more added to a group
+//! (`supervisor/swapon.rs`).
 
 use crate::{
     cli::SwaponArguments,
     error::Error,
-    groups,
+    groups::{self, Group},
     supervisor::totals::Levels,
     table::{self, Device, Health, Sizes},
+    wire,
 };
 use folioswap_group::{
     counters::Gauge,
     devices::{DeviceDescription, DeviceEntry, DeviceKind, DeviceUsage},
+    protocol::{Kind, Message},
     segment::{CLUSTER_BYTES, Segment},
 };
+use rustix::{fd::AsFd, io::Errno};
 use std::{
-    io::Write,
+    ffi::{OsStr, OsString},
+    fs::File,
+    io::{self, Write},
+    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     sync::atomic::Ordering::Relaxed,
 };
@@ -23,6 +30,9 @@ use std::{
 /// # Errors
 /// The process asked for is in no group; the output cannot be written.
 pub fn swapon(arguments: &SwaponArguments) -> Result<i32, Error> {
+    if let Some(device) = &arguments.swap {
+        return add(device, &groups::only(arguments.pid)?);
+    }
     let groups = groups::running(arguments.pid)?;
     let sizes = if arguments.bytes { Sizes::Bytes } else { Sizes::Readable };
     let mut text = String::new();
@@ -38,6 +48,44 @@ pub fn swapon(arguments: &SwaponArguments) -> Result<i32, Error> {
     }
     std::io::stdout().write_all(text.as_bytes()).map_err(Error::Output)?;
     Ok(0)
+}
+
+/// Has a device added to a group, by its supervisor.
+fn add(device: &OsStr, group: &Group) -> Result<i32, Error> {
+    let failed = |source: io::Error| SwaponError::System { device: device.to_owned(), source };
+    let system = |errno: Errno| failed(errno.into());
+    let socket = wire::connect_to(&group.socket).map_err(system)?;
+    let text = wire::text(device.as_bytes()).map_err(system)?;
+    let directory = File::open(".").map_err(failed)?;
+    let carried = [text.as_fd(), directory.as_fd()];
+    wire::send(&socket, &Message::new(Kind::Swapon, [0; 3]), &carried).map_err(system)?;
+    let Some(answer) = wire::receive(&socket).map_err(system)? else {
+        return Err(SwaponError::Ended(device.to_owned()).into());
+    };
+    if answer.message.words[0] == 1 {
+        return Ok(0);
+    }
+    let why = answer.descriptors.first().and_then(|text| wire::text_in(text).ok()).unwrap_or_default();
+    Err(SwaponError::Refused(String::from_utf8_lossy(&why).into_owned()).into())
+}
+
+/// Why a device was not added. Nothing is changed.
+#[derive(Debug, thiserror::Error)]
+pub enum SwaponError {
+    /// The supervisor says why.
+    #[error("{0}")]
+    Refused(String),
+    /// The group ended meanwhile.
+    #[error("swapon of {}: the group has ended", .0.display())]
+    Ended(OsString),
+    /// A system call.
+    #[error("swapon of {}: {source}", device.display())]
+    System {
+        /// Which.
+        device: OsString,
+        /// What it said.
+        source: io::Error,
+    },
 }
 
 /// The devices of a group with their numbers, in the order of use. `names` are those that are known, by number.

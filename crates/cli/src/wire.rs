@@ -3,6 +3,7 @@
 use folioswap_group::protocol::{DESCRIPTORS_MAX, Message};
 use rustix::{
     fd::{AsFd, BorrowedFd, OwnedFd},
+    fs::{MemfdFlags, memfd_create},
     io::Errno,
     net::{
         AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -90,6 +91,30 @@ pub fn receive(socket: impl AsFd) -> Result<Option<Received>, Errno> {
         Message::BYTES => Ok(Some(Received { message: Message::from_bytes(&bytes), descriptors })),
         _ => Err(Errno::PROTO),
     }
+}
+
+/// Longest text that goes along with a message, in bytes.
+const TEXT_MAX: usize = 64 << 10;
+
+/// A text, to be sent as a descriptor.
+///
+/// # Errors
+/// Of memfd_create(2) and write(2).
+pub fn text(text: &[u8]) -> Result<OwnedFd, Errno> {
+    let file = memfd_create("folioswap-text", MemfdFlags::CLOEXEC)?;
+    rustix::io::write(&file, &text[..text.len().min(TEXT_MAX)])?;
+    Ok(file)
+}
+
+/// The text in such a descriptor.
+///
+/// # Errors
+/// Of pread(2); it is no file.
+pub fn text_in(file: &OwnedFd) -> Result<Vec<u8>, Errno> {
+    let mut text = vec![0; TEXT_MAX];
+    let length = rustix::io::pread(file, &mut text[..], 0)?;
+    text.truncate(length);
+    Ok(text)
 }
 
 #[cfg(test)]

@@ -89,7 +89,16 @@ impl SharedDevices {
         device.descriptor.store(-1, Release);
     }
 
-    /// The same, and closes what the calling thread's table of descriptors has of it. Nobody uses it, or will begin to.
+    /// None is set any more, and nothing is closed: in a forked child, whose table of descriptors is another.
+    pub fn forget_all(&self) {
+        for device in &self.devices {
+            device.clusters.store(0, Relaxed);
+            device.descriptor.store(-1, Release);
+            device.links.set(-1);
+        }
+    }
+
+    /// As [`SharedDevices::clear`], and closes what the calling thread's table of descriptors has of it. Nobody uses it, or will begin to.
     pub fn close(&self, id: DeviceId) {
         let device = &self.devices[id.index()];
         let is_link = device.is_link();

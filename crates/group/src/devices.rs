@@ -123,18 +123,18 @@ pub struct DeviceEntry {
 }
 
 impl DeviceEntry {
-    /// Fills it in. Before any member connects.
+    /// Fills it in, once: from then on it is there.
     pub fn describe(&self, device: DeviceDescription) {
         self.priority.store(device.priority, Relaxed);
         self.io.store(device.io as u32, Relaxed);
         self.first_cluster.store(device.first_cluster, Relaxed);
         self.clusters.store(device.clusters, Relaxed);
-        self.kind.store(device.kind as u32, Relaxed);
+        self.kind.store(device.kind as u32, Release);
     }
 
     /// What it says; `None` when there is no device here.
     pub fn description(&self) -> Option<DeviceDescription> {
-        let kind = DeviceKind::from_number(self.kind.load(Relaxed))?;
+        let kind = DeviceKind::from_number(self.kind.load(Acquire))?;
         let io = match self.io.load(Relaxed) {
             0 => DeviceIo::Synchronous,
             1 => DeviceIo::Asynchronous,
@@ -183,7 +183,7 @@ impl DeviceEntry {
         !self.orders_refused.load(Relaxed) as u16
     }
 
-    /// Says which orders it takes. Before any member connects.
+    /// Says which orders it takes. Before it is described.
     pub fn take_orders(&self, orders: u16) {
         self.orders_refused.store(u32::from(!orders), Relaxed);
     }

@@ -21,6 +21,10 @@
 //! | anybody of the same user | `Query` | | |
 //! | anybody of the same user | `Swapoff` | the number of the device that is to leave | |
 //! | supervisor | `SwapoffEnd` | [`SwapoffEnd`], packed | |
+//! | anybody of the same user | `Swapon` | | text of the device that is to be added, as `--swap` has it; directory in which its names mean something |
+//! | supervisor | `SwaponEnd` | 1: it is in use; 0: it is not | [text that says why not] |
+//! | member | `WantDevice` | the number of a device that was added | |
+//! | supervisor | `Device` | 1: there it is; 0: it is not to be had | [that device] |
 //! | supervisor | `Answer` | the devices that have a directory (a bit each) | segment, read-only, those directories by number, `O_PATH` |
 //!
 //! Requests are answered in order; a member has at most one unanswered request. Who asked for a swapoff keeps the connection until it has ended; when
@@ -55,6 +59,10 @@ pub enum Kind {
     Answer = 13,
     Swapoff = 14,
     SwapoffEnd = 15,
+    Swapon = 16,
+    SwaponEnd = 17,
+    WantDevice = 18,
+    Device = 19,
 }
 
 /// Bits of the second word of `Welcome`.
@@ -435,6 +443,10 @@ impl Message {
             13 => Kind::Answer,
             14 => Kind::Swapoff,
             15 => Kind::SwapoffEnd,
+            16 => Kind::Swapon,
+            17 => Kind::SwaponEnd,
+            18 => Kind::WantDevice,
+            19 => Kind::Device,
             _ => return None,
         })
     }

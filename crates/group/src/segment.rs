@@ -101,7 +101,7 @@ pub struct Header {
     pub orders_madvise: AtomicU32,
     /// 0 to [`PAGE_CLUSTER_MAX`]: at most 2^`page_cluster` pages around a fault are read from a slow device; 0: the page alone.
     pub page_cluster: AtomicU32,
-    /// Counts up whenever a device's [`usage`](DeviceEntry::usage) changes.
+    /// Counts up whenever a device is added, or its [`usage`](DeviceEntry::usage) changes.
     pub devices_changed: AtomicU32,
 }
 

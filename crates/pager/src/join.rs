@@ -63,6 +63,7 @@ pub(crate) fn join(engine: &Engine) -> Result<(), Errno> {
     sys::close_range(segment as u32, segment as u32);
     let described = DeviceMask::ALL.iter().zip(engine.segment().devices());
     let shared = described.filter(|(number, _)| devices.contains(*number));
+    engine.space.shared_devices().forget_all();
     for ((number, (device, entry)), &descriptor) in shared.zip(device_descriptors) {
         engine.space.shared_devices().set(number, device, descriptor);
         engine.space.shared_devices().set_orders(number, Orders::from_bits(entry.orders()));

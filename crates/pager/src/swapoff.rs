@@ -1,9 +1,11 @@
-//! A device of the group is taken out of use (swapoff, spec §0): each member moves what it has there elsewhere, and lets it go.
+//! A device of the group is taken out of use while it runs (swapoff, spec §0): each member moves what it has there elsewhere, and lets it go.
 //!
 //! The supervisor says in the segment which device leaves. From then on nobody chooses it for a write (`tiers.rs`), what comes back from it
 //! keeps no copy there (`clean.rs`), and the evictor, under the gate, goes over the entries in use and moves those that lie there: to the other devices, and where
 //! there is no room, to the compressed store. When nothing is left, this process's clusters go back, shared ones as well: all forks that there were
 //! until then have been told of. When nobody has any, the supervisor says that the device is off, and each member closes it.
+//!
+//! A device that was added (swapon) is asked for, and used by its priority from then on.
 //!
 //! The handler reads runs of slots without locking each location: locations are exchanged while it is outside of its rounds, and what it reads
 //! ahead is forgotten.
@@ -15,14 +17,16 @@ use crate::evictor::Evictor;
 use crate::futex::Guard;
 use crate::link;
 use crate::sys;
+use crate::tiers::RunFolios;
 use crate::write_back::Stuck;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use folioswap_core::space::WriteError;
 use folioswap_core::swapoff::Leaving;
-use folioswap_devices::Page;
+use folioswap_core::turns::Turns;
+use folioswap_devices::{Orders, Page};
 use folioswap_group::counters::Counter;
 use folioswap_group::devices::DeviceUsage;
-use folioswap_group::protocol::{CLUSTERS_PER_MESSAGE, Kind, Message};
+use folioswap_group::protocol::{CLUSTERS_PER_MESSAGE, Ending, Kind, Message};
 use folioswap_slots::{DeviceId, DeviceMask};
 use rustix::thread::{Timespec, nanosleep};
 
@@ -52,7 +56,7 @@ impl Swapoff {
 }
 
 impl Evictor {
-    /// Looks which devices leave, and closes those that are off. Under the gate.
+    /// Looks which devices leave, closes those that are off, and opens those that were added. Under the gate.
     pub(crate) fn follow_devices(&mut self) {
         let engine = self.engine;
         let changed = engine.segment().header.devices_changed.load(Acquire);
@@ -74,7 +78,33 @@ impl Evictor {
             engine.stale_copies.fetch_add(1, Release);
             off.iter().for_each(|id| engine.space.shared_devices().close(id));
         }
+        self.open_added();
         self.swapoff = Swapoff { seen: Some(changed), leaving, ..Swapoff::new() };
+    }
+
+    /// Asks for the devices that this process has not got. One that cannot be had, for want of a descriptor, it does not use.
+    fn open_added(&mut self) {
+        let engine = self.engine;
+        if engine.embedded.is_on() {
+            return;
+        }
+        let known = engine.space.shared_devices().mask();
+        let mut added = DeviceMask::NONE;
+        for (id, (device, entry)) in DeviceMask::ALL.iter().zip(engine.segment().devices()) {
+            if device.clusters == 0 || known.contains(id) || entry.usage() == DeviceUsage::Off {
+                continue;
+            }
+            if let Some(descriptor) = engine.device(id) {
+                engine.space.shared_devices().set_orders(id, Orders::from_bits(entry.orders()));
+                engine.space.shared_devices().set(id, device, descriptor);
+                added = added.with(id);
+            }
+        }
+        if !added.is_empty() {
+            self.turns = Turns::new(engine.segment().devices().map(|(device, _)| device));
+            self.run_folios = RunFolios::new();
+            self.note_devices_below_store();
+        }
     }
 
     /// Moves some of what lies on devices that leave. Under the gate, while the group has room for it. Returns how many pages went.
@@ -175,6 +205,18 @@ impl Evictor {
 }
 
 impl Engine {
+    /// The descriptor of a device that was added to the group.
+    fn device(&self, id: DeviceId) -> Option<i32> {
+        let control = self.descriptors.control.load(Relaxed);
+        let request = Message::new(Kind::WantDevice, [id.index() as u64, 0, 0]);
+        match link::send(control, &request, None).and_then(|()| link::receive(control)) {
+            Ok((answer, came)) if answer.kind() == Some(Kind::Device) => {
+                (answer.words[0] == 1 && came[0] >= 0).then_some(came[0])
+            }
+            _ => self.end(Ending::NoClusters, None),
+        }
+    }
+
     /// Writes what was read, and has no place yet, to one of `devices`: together, or in pieces.
     fn store_leaving_on(
         &self,

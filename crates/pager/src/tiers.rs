@@ -278,7 +278,10 @@ impl Evictor {
     }
 
     fn devices_that(&self, wanted: impl Fn(DeviceId, DeviceDescription, &DeviceEntry) -> bool) -> DeviceMask {
-        let permitted = self.engine.permitted_devices();
+        // One that was just added is not open here yet.
+        let open = self.engine.space.shared_devices().mask();
+        let is_open = |id, device: &DeviceDescription| device.clusters == 0 || open.contains(id);
+        let permitted = self.engine.permitted_devices().filter(|(id, device, _)| is_open(*id, device));
         permitted
             .filter(|(number, device, entry)| wanted(*number, *device, entry))
             .fold(DeviceMask::NONE, |mask, (number, ..)| mask.with(number))

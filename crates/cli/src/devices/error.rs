@@ -20,6 +20,11 @@ pub enum DeviceError {
     /// One store for each process is all that there is.
     #[error("--swap zram is given twice: there is one compressed store")]
     StoreTwice,
+    /// A store cannot be added.
+    #[error(
+        "--swap zram: it is each process's own compressed RAM, and cannot be added to a group that runs: give it to `folioswap run`"
+    )]
+    StoreAdded,
     /// Two files in one directory.
     #[error(
         "--swap file:{} and --swap file:{} are one directory: give it once, with the size of both", .0.display(), .1.display()

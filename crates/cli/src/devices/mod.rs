@@ -3,10 +3,12 @@
 mod error;
 mod kinds;
 mod numbering;
+mod one_more;
 mod warnings;
 
 pub use self::{
     error::DeviceError,
+    one_more::{Existing, prepare_one_more},
     warnings::{ram_warning, warning},
 };
 

@@ -94,6 +94,17 @@ impl Clusters {
         used
     }
 
+    /// One more device: the last, by number.
+    pub fn add(&mut self, description: DeviceDescription, device: Option<SharedDevice>) {
+        self.turns.push(self.areas.len());
+        self.areas.push(device.map(|device| Area::new(device, description)));
+    }
+
+    /// The file of a device, for members.
+    pub fn file(&self, device: usize) -> Option<&OwnedFd> {
+        self.areas.get(device)?.as_ref().map(Area::file)
+    }
+
     /// Clusters that the others than this device could give now.
     pub fn free_beside(&self, segment: &Segment, device: usize) -> u64 {
         let others = self.areas.iter().enumerate().filter(|(number, _)| *number != device);

@@ -20,6 +20,8 @@ pub enum Role {
     Member(u32),
     /// It has asked for a swapoff, and waits for its end.
     Swapoff,
+    /// It has asked for a swapon, and waits for its end.
+    Swapon,
 }
 
 /// One connection.

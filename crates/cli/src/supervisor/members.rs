@@ -114,6 +114,8 @@ impl Supervisor {
                 self.cannot_inherit(pid, "it is no descendant of this group's folioswap");
                 After::Close
             }
+            (Kind::Swapon, Role::New, _) => self.begin_swapon(index, descriptors, now),
+            (Kind::WantDevice, Role::Member(_), _) => self.give_device(index, message.words[0]),
             (Kind::Note, _, Place::InTree) => {
                 let pid = connection.pid;
                 self.note(pid, message.words);

@@ -16,6 +16,7 @@ mod orphans;
 mod outcome;
 pub mod recording;
 mod swapoff;
+mod swapon;
 pub mod totals;
 mod vigil;
 
@@ -52,6 +53,7 @@ use std::{
     time::{Duration, Instant},
 };
 use swapoff::Swapoff;
+use swapon::Swapon;
 use totals::Totals;
 
 /// Between two probes of memory that may be gone.
@@ -82,6 +84,8 @@ pub struct Settings {
     pub segment: SegmentFile,
     /// The swap devices.
     pub devices: PreparedDevices,
+    /// The most bytes that members may write into a file.
+    pub file_bytes: u64,
     /// The group's socket.
     pub listener: OwnedFd,
     /// Print the report.
@@ -119,6 +123,7 @@ pub struct Supervisor {
     totals: Totals,
     recording: Option<Recording>,
     swapoff: Option<Swapoff>,
+    swapon: Option<Swapon>,
     /// When a device that was leaving was put into use again, because swap ran short.
     given_back: Option<Instant>,
     next_drain: Instant,
@@ -182,6 +187,7 @@ pub fn run(mut settings: Settings, start: Start, link: Link, inherited: &Inherit
         totals: Totals::new(),
         recording,
         swapoff: None,
+        swapon: None,
         given_back: None,
         next_drain: now,
         next_serial: 1,
@@ -319,6 +325,7 @@ impl Supervisor {
         consider(self.clusters.wants_punch().then_some(self.next_punch));
         consider(self.must_probe().then_some(self.next_probe));
         consider(self.swapoff.as_ref().map(Swapoff::due));
+        consider(self.swapon.as_ref().map(Swapon::due));
         due
     }
 
@@ -412,6 +419,7 @@ impl Supervisor {
             self.next_probe = now + PROBE_INTERVAL;
         }
         self.tend_swapoff(now);
+        self.tend_swapon(now);
         if now >= self.census.due() {
             self.count_unmanaged(now);
         }

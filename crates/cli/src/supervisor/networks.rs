@@ -52,24 +52,33 @@ pub enum NetworkError {
 pub struct Networks(Vec<Network>);
 
 impl Networks {
-    /// Begins to serve. From here on this process has several threads, and forks no more.
+    /// Begins to serve these devices.
     ///
     /// # Errors
     /// [`NetworkError`].
     pub fn start(prepared: impl Iterator<Item = (usize, PreparedNetwork)>) -> Result<Self, NetworkError> {
-        let mut networks = Vec::new();
+        let mut networks = Networks::default();
         for (number, prepared) in prepared {
-            let (name, told, store) = match prepared {
-                PreparedNetwork::Export { export, told } => (export.uri().to_string(), told, export.start()),
-                // Its free clusters are punched where its blocks are reserved.
-                PreparedNetwork::File { name, file } => (name, Told::Nobody, Store::on_file(file)),
-            };
-            let store = store.map_err(|source| NetworkError::Key { name: name.clone(), source })?;
-            let service = Service::start(store)
-                .map_err(|source| NetworkError::System { name: name.clone(), source })?;
-            networks.push(Network { number, name, service, told });
+            networks.add(number, prepared)?;
         }
-        Ok(Networks(networks))
+        Ok(networks)
+    }
+
+    /// Begins to serve a device. From here on this process has several threads, and forks no more.
+    ///
+    /// # Errors
+    /// [`NetworkError`].
+    pub fn add(&mut self, number: usize, prepared: PreparedNetwork) -> Result<(), NetworkError> {
+        let (name, told, store) = match prepared {
+            PreparedNetwork::Export { export, told } => (export.uri().to_string(), told, export.start()),
+            // Its free clusters are punched where its blocks are reserved.
+            PreparedNetwork::File { name, file } => (name, Told::Nobody, Store::on_file(file)),
+        };
+        let store = store.map_err(|source| NetworkError::Key { name: name.clone(), source })?;
+        let service =
+            Service::start(store).map_err(|source| NetworkError::System { name: name.clone(), source })?;
+        self.0.push(Network { number, name, service, told });
+        Ok(())
     }
 
     /// A link for a new member to the device of this number; `None`: it is no network device, or no descriptor is free.

@@ -64,10 +64,16 @@ impl Supervisor {
         After::Keep
     }
 
+    /// Is the other end root, or the user whose group it is?
+    pub(super) fn may_command(&self, index: usize) -> bool {
+        socket_peercred(&self.connections[index].socket).is_ok_and(|peer| {
+            let user = peer.uid.as_raw();
+            user == 0 || user == rustix::process::geteuid().as_raw()
+        })
+    }
+
     fn may_begin(&self, index: usize, number: u64) -> Result<(), SwapoffEnd> {
-        let peer = socket_peercred(&self.connections[index].socket).map_err(|_| SwapoffEnd::NotPermitted)?;
-        let user = peer.uid.as_raw();
-        if user != 0 && user != rustix::process::geteuid().as_raw() {
+        if !self.may_command(index) {
             return Err(SwapoffEnd::NotPermitted);
         }
         let segment = &self.settings.segment.mapped;
@@ -170,7 +176,7 @@ impl Supervisor {
         self.wake_members();
     }
 
-    fn wake_members(&self) {
+    pub(super) fn wake_members(&self) {
         for member in self.settings.segment.mapped.live_members() {
             member.wake.fetch_add(1, Relaxed);
             let _ = futex::wake(&member.wake, futex::Flags::empty(), i32::MAX as u32);
