@@ -295,7 +295,7 @@ fn devices_come_and_go_while_processes_use_them() {
     only_folioswap!();
     let places: Vec<Directory> = ["one", "two", "three"].into_iter().map(Directory::new).collect();
     let name = |number: usize| text(&places[number].0).to_owned();
-    let phases = ["random,verify"; 12].join(",");
+    let phases = ["random,verify"; 7].join(",");
     let phases = format!("fill,{phases}");
     let words = [
         TOUCH,
