@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+"""How long does it take to take a swap file away from a program that runs? folioswap's swapoff, and the kernel's beside it (root; memory cgroups
+version 1): two files of equal size on one disk, the first with the higher priority; what is on it goes to the second.
+
+    bench/swapoff.py [--rounds N] [--size MIB] [--limit MIB]
+
+The program (acc-lost) fills SIZE with data that do not compress, within LIMIT, waits until the first file is off, and verifies every page.
+Build before: cargo build --release -p folioswap-cli -p folioswap-acceptance
+"""
+import argparse, os, statistics, subprocess, tempfile, time
+
+TARGET = os.environ.get("CARGO_TARGET_DIR", os.path.join(os.path.dirname(__file__), "..", "target")) + "/release/"
+CGROUP = "/sys/fs/cgroup/memory/folioswap-swapoff"
+
+
+def write(path, value):
+    with open(path, "w") as file:
+        file.write(str(value))
+
+
+def run(words, size, place, swapoff, before=None):
+    """Starts the program, has the device taken away when it is full, and has every page verified; seconds of the swapoff, None: the program was killed."""
+    go = place + "/go"
+    program = subprocess.Popen(words + [TARGET + "acc-lost", str(size), go], stdout=subprocess.PIPE, text=True, preexec_fn=before)
+    assert program.stdout.readline() == "ready\n"
+    time.sleep(1)
+    begin = time.monotonic()
+    subprocess.run(swapoff(program.pid), check=True)
+    took = time.monotonic() - begin
+    write(go, "")
+    said = program.stdout.read()
+    if program.wait() == -9:
+        return None
+    assert program.returncode == 0 and f"right {size * 256} lost 0 wrong 0" in said, said
+    return took
+
+
+def ours(size, limit):
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as place:
+        words = [TARGET + "folioswap", "run", "--memory", f"{limit}M"]
+        for name, priority in (("first", 5), ("second", 1)):
+            os.mkdir(f"{place}/{name}")
+            words += ["--swap", f"file:{place}/{name},size={2 * size}M,prio={priority}"]
+        return run(words + ["--"], size, place, lambda pid: [TARGET + "folioswap", "swapoff", "--pid", str(pid), place + "/first"])
+
+
+def kernel(size, limit):
+    undo = []
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as place:
+        try:
+            for name, priority in (("first", 31000), ("second", 30000)):
+                path = f"{place}/{name}"
+                with open(path, "w") as file:
+                    os.posix_fallocate(file.fileno(), 0, 2 * size << 20)
+                os.chmod(path, 0o600)
+                subprocess.run(["mkswap", path], check=True, stdout=subprocess.DEVNULL)
+                subprocess.run(["swapon", "--priority", str(priority), path], check=True)
+                undo.append(lambda path=path: subprocess.run(["swapoff", path], stderr=subprocess.DEVNULL))
+            os.mkdir(CGROUP)
+            undo.append(lambda: os.rmdir(CGROUP))
+            write(CGROUP + "/memory.limit_in_bytes", limit << 20)
+            enter = lambda: write(CGROUP + "/cgroup.procs", os.getpid())
+            return run([], size, place, lambda _: ["swapoff", place + "/first"], enter)
+        finally:
+            for step in reversed(undo):
+                step()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--size", type=int, default=512)
+    parser.add_argument("--limit", type=int, default=64)
+    arguments = parser.parse_args()
+    found = {"folioswap": [], "kernel": []}
+    for _ in range(arguments.rounds):
+        for name, engine in (("folioswap", ours), ("kernel", kernel)):
+            found[name].append(engine(arguments.size, arguments.limit))
+    for name, rounds in found.items():
+        ended = [took for took in rounds if took is not None]
+        if not ended:
+            print(f"{name:10} the program was killed in {len(rounds)} of {len(rounds)} rounds")
+            continue
+        middle = statistics.median(ended)
+        rate = (arguments.size - arguments.limit) / middle
+        print(f"{name:10} {middle:.2f} s ({min(ended):.2f} to {max(ended):.2f}), about {rate:.0f} MiB/s; "
+              f"the program was killed in {len(rounds) - len(ended)} of {len(rounds)} rounds")
+
+
+main()
