@@ -1,8 +1,9 @@
 //! How fast pages go to an export and come back: by the client alone, as swap does it, and what encryption costs.
 //!
 //! `cargo bench -p folioswap-nbd --bench throughput -- URI [SECONDS]`: the export must be empty and have 512 MiB. Without a URI only the
-//! ciphers are measured. One line for each size of a request and number of them under way.
+//! ciphers are measured. Buffers are used again, as fio does and as the links of members do. One line for each size of a request and number of them under way.
 
+use folioswap_nbd::buffers;
 use folioswap_nbd::client::{Operation, Settings};
 use folioswap_nbd::error::RequestError;
 use folioswap_nbd::seal::Sealer;
@@ -53,6 +54,7 @@ fn measure(make: &Make<'_>, size: u64, depth: u64, time: Duration) -> f64 {
             size,
             Box::new(move |result| {
                 let _ = sender.send(result.is_ok());
+                result.into_iter().for_each(buffers::give_back);
             }),
         );
         at = (at + size) % BYTES;
@@ -87,7 +89,7 @@ fn main() {
                 plain_client(&uri, Settings { connections, ..Settings::default() }).expect("connected");
             std::thread::sleep(Duration::from_millis(100));
             let request = |command, offset, length, done| {
-                let data = if command == Command::Write { vec![0x5a; length as usize] } else { vec![] };
+                let data = if command == Command::Write { buffers::take(length as usize) } else { vec![] };
                 let length = length as u32;
                 client.submit(Operation { command, flags: 0, offset: FIRST + offset, length, data }, done);
             };
@@ -103,7 +105,7 @@ fn main() {
             std::thread::sleep(Duration::from_millis(100));
             let page = PAGE as u64;
             let write =
-                |at: u64, length: u64, done| store.write(at / page, vec![0x5a; length as usize], done);
+                |at: u64, length: u64, done| store.write(at / page, buffers::take(length as usize), done);
             let written = measure(&write, size, depth, time);
             // All of it was written before it is read.
             let filled = (0..BYTES / 262_144).all(|index| {

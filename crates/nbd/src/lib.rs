@@ -20,6 +20,7 @@
 //! | [`service`] | the sockets by which the members of a group reach a store |
 //! | [`error`] | what can go wrong |
 
+pub mod buffers;
 pub mod client;
 pub mod error;
 pub mod file;

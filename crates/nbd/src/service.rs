@@ -2,6 +2,7 @@
 //!
 //! See [`folioswap_group::swap_link`] for the messages. A member that is killed leaves nothing but a socket that ends.
 
+use crate::buffers;
 use crate::client::{Event, Statistics};
 use crate::error::RequestError;
 use crate::store::{PAGE, Store};
@@ -226,12 +227,18 @@ impl Shared {
                 carried.into_iter().for_each(|link| drop(self.add(link, *owner, descriptors_max)));
             }
             Command::Read if is_pages && data.is_empty() => {
-                self.store.read(page, count, Box::new(move |result| answer(&link, cookie, &result)));
+                let done = move |result: Result<Vec<u8>, _>| {
+                    answer(&link, cookie, &result);
+                    result.into_iter().for_each(buffers::give_back);
+                };
+                self.store.read(page, count, Box::new(done));
             }
             Command::Write if is_pages && data.len() == length as usize => {
                 let done =
                     move |result: Result<Vec<u8>, _>| answer(&link, cookie, &result.map(|_| Vec::new()));
-                self.store.write(page, data.to_vec(), Box::new(done));
+                let mut pages = buffers::take(data.len());
+                pages.copy_from_slice(data);
+                self.store.write(page, pages, Box::new(done));
             }
             Command::Read | Command::Write => {
                 answer(&link, cookie, &Err(RequestError::Range { offset, length: length.into() }));

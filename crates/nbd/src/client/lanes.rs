@@ -4,12 +4,13 @@ use super::{
     ATTEMPTS, BACKOFF_FIRST, BACKOFF_MAX, CONNECT_PATIENCE, Ended, Event, LANE_ATTEMPTS, Lane, RETRY_FIRST,
     STACK, Shared, data_bytes, lock,
 };
+use crate::buffers;
 use crate::error::{ConnectError, Replaced, RequestError};
 use crate::reply::{Expected, ReplyError, ReplyStyle, Waiting, read_reply};
 use crate::session::{Replies, Requests, Session, Socket};
 use crate::wire::ExportFlags;
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, PoisonError};
 use std::thread;
 use std::time::Instant;
 
@@ -194,7 +195,11 @@ impl Shared {
             ended.iter().map(|Ended(pending, _)| data_bytes(pending.command, pending.length)).sum();
         lock(&self.state).in_flight -= bytes;
         self.changed.notify_all();
-        ended.drain(..).for_each(|Ended(pending, result)| (pending.done)(result));
+        for Ended(pending, result) in ended.drain(..) {
+            // Who sent it may still look at it.
+            Arc::try_unwrap(pending.data).into_iter().for_each(buffers::give_back);
+            (pending.done)(result);
+        }
     }
 }
 

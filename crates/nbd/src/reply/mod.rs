@@ -6,6 +6,7 @@
 #[cfg(test)]
 mod tests;
 
+use crate::buffers;
 use crate::wire::{
     CHUNK_BYTES, ChunkKind, ERROR_PAYLOAD_MAX, ProtocolError, ReplyHeader, SIMPLE_BYTES, be32, be64,
 };
@@ -30,7 +31,7 @@ pub struct Expected {
 impl Expected {
     /// Of a read.
     pub fn data(offset: u64, length: u32) -> Self {
-        Expected { offset, data: vec![0; length as usize], came: Vec::new(), error: None }
+        Expected { offset, data: buffers::take(length as usize), came: Vec::new(), error: None }
     }
 
     /// Of anything else.
