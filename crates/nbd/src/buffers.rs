@@ -6,7 +6,7 @@
 use std::sync::{Mutex, PoisonError};
 
 /// Bytes that are kept: as much as is under way at a time where it pays, and little beside the smallest limit of a group.
-const KEPT_BYTES: usize = 2 << 20;
+const KEPT_BYTES: usize = 1 << 20;
 
 /// Buffers, and the bytes of all of them.
 struct Stock {

@@ -3,6 +3,7 @@
 //!
 //! A few threads, each with a request at a time in a buffer of its own, as `O_DIRECT` wants it.
 
+use crate::buffers;
 use crate::client::{Done, Operation};
 use crate::error::RequestError;
 use crate::store::{PAGE, PAGES_MAX};
@@ -71,10 +72,13 @@ fn carry_out(file: &OwnedFd, room: &mut [Aligned], operation: Operation) -> Resu
         Command::Read => {
             transfer(room.len(), |done| pread(file, &mut room[done..], offset + done as u64))
                 .map_err(failed)?;
-            Ok(room.to_vec())
+            let mut pages = buffers::take(room.len());
+            pages.copy_from_slice(room);
+            Ok(pages)
         }
         Command::Write if data.len() == room.len() => {
             room.copy_from_slice(&data);
+            buffers::give_back(data);
             transfer(room.len(), |done| pwrite(file, &room[done..], offset + done as u64)).map_err(failed)?;
             Ok(Vec::new())
         }

@@ -8,7 +8,7 @@ use crate::error::RequestError;
 use crate::store::{PAGE, Store};
 use folioswap_group::swap_link::{Command, DATA_MAX, REQUEST_BYTES, Reply, Request};
 use rustix::buffer::spare_capacity;
-use rustix::event::epoll;
+use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{
@@ -30,10 +30,15 @@ const SPARE_DESCRIPTORS: u64 = 32;
 /// How long a server may take to hear of the end.
 const FAREWELL: Duration = Duration::from_millis(500);
 
-/// Links and their store.
+/// Links and their store. When it is dropped, links and threads end.
 pub struct Service {
     shared: Arc<Shared>,
+    /// Readable when it is to end.
+    end: OwnedFd,
 }
+
+/// Stands for [`Service::end`] among the links' numbers.
+const END: u64 = u64::MAX;
 
 struct Shared {
     store: Arc<Store>,
@@ -82,12 +87,14 @@ impl Service {
             links: Mutex::default(),
             taking: Mutex::new(()),
         });
+        let end = eventfd(0, EventfdFlags::CLOEXEC)?;
+        epoll::add(&shared.epoll, &end, epoll::EventData::new_u64(END), epoll::EventFlags::IN)?;
         let serving = Arc::clone(&shared);
         thread::Builder::new()
             .name("nbd-links".into())
             .stack_size(256 << 10)
             .spawn(move || serving.serve())?;
-        Ok(Service { shared })
+        Ok(Service { shared, end })
     }
 
     /// A first link for a new member; what is returned is the member's end.
@@ -150,6 +157,15 @@ impl Service {
     }
 }
 
+impl Drop for Service {
+    fn drop(&mut self) {
+        // Whoever waits for an answer learns that none will come.
+        lock(&self.shared.links).open.clear();
+        // It can only fail when it was written to before.
+        let _ = rustix::io::write(&self.end, &1_u64.to_ne_bytes());
+    }
+}
+
 /// Who hears that a cluster is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told {
@@ -186,6 +202,9 @@ impl Shared {
             }
             for event in &events {
                 let token = event.data.u64();
+                if token == END {
+                    return;
+                }
                 let _is_taken = lock(&self.taking);
                 let Some(link) = lock(&self.links).open.get(&token).cloned() else { continue };
                 if self.take_request(&link, &mut message).is_none()

@@ -276,7 +276,8 @@ impl Evictor {
             let may_demote =
                 (marks.low..marks.limit).contains(&total) && sys::now_ns() >= self.growing_until_ns;
             let demoted = if may_demote { self.demote_excess() } else { 0 };
-            let demoted = demoted + if total < marks.limit { self.move_off_leaving() } else { 0 };
+            let demoted = demoted
+                + self.move_off_leaving(if total < marks.limit { Memory::Ample } else { Memory::Short });
             let room = marks.low.saturating_sub(total).max(self.given_back);
             if self.engine.prepare_whole(room) == Prepared::FromSystem {
                 self.given_back = 0;

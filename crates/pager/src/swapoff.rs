@@ -16,6 +16,7 @@ use crate::engine::Engine;
 use crate::evictor::Evictor;
 use crate::futex::Guard;
 use crate::link;
+use crate::registration::Memory;
 use crate::sys;
 use crate::tiers::RunFolios;
 use crate::write_back::Stuck;
@@ -32,6 +33,8 @@ use rustix::thread::{Timespec, nanosleep};
 
 /// Between two steps that found nothing to do, or no room.
 const PAUSE_NS: u64 = 20_000_000;
+/// Between two steps while memory is short: a step takes a millisecond or two.
+const SHORT_NS: u64 = 10_000_000;
 /// After a server did not answer.
 const AWAY_NS: u64 = 500_000_000;
 /// Times that the handler is asked to make way, and between two of them.
@@ -107,10 +110,12 @@ impl Evictor {
         }
     }
 
-    /// Moves some of what lies on devices that leave. Under the gate, while the group has room for it. Returns how many pages went.
-    pub(crate) fn move_off_leaving(&mut self) -> u64 {
+    /// Moves some of what lies on devices that leave. Under the gate. Returns how many pages went. While memory is short nothing goes where it takes
+    /// some, and eviction has most of the time.
+    pub(crate) fn move_off_leaving(&mut self, memory: Memory) -> u64 {
         let leaving = self.swapoff.leaving;
-        if leaving.is_empty() || !self.swapoff.due.take(sys::now_ns(), 0) {
+        let rest_ns = if memory == Memory::Short { SHORT_NS } else { 0 };
+        if leaving.is_empty() || !self.swapoff.due.take(sys::now_ns(), rest_ns) {
             return 0;
         }
         let engine = self.engine;
@@ -130,7 +135,7 @@ impl Evictor {
         };
         let run = &mut run[..pages.len()];
         let answers = engine.space.read_leaving(&mut pages, run);
-        self.store_leaving(&mut pages, run);
+        self.store_leaving(&mut pages, run, memory);
         let settled = match engine.have_handler_outside() {
             Some(_outside) => {
                 let settled = engine.space.settle_leaving(&pages);
@@ -159,9 +164,10 @@ impl Evictor {
     }
 
     /// Gives these pages other places, as far as there is room: on other devices by their priority, or in the compressed store.
-    fn store_leaving(&mut self, pages: &mut Leaving, run: &[Page]) {
+    fn store_leaving(&mut self, pages: &mut Leaving, run: &[Page], memory: Memory) {
         let engine = self.engine;
-        let mut available = self.available();
+        let available = self.available();
+        let mut available = if memory == Memory::Short { self.on_disk(available) } else { available };
         loop {
             let devices = self.turns.shared(available);
             if devices.is_empty() {
@@ -324,7 +330,7 @@ mod tests {
             let mut moved = 0;
             for _ in 0..1000 {
                 self.evictor.swapoff.due = Due::at_once();
-                let pages = self.evictor.move_off_leaving();
+                let pages = self.evictor.move_off_leaving(Memory::Ample);
                 moved += pages;
                 if pages == 0 && self.evictor.swapoff.hand == 0 {
                     break;
@@ -472,6 +478,32 @@ mod tests {
         space.validate().expect("invariants");
     }
 
+    /// While memory is short pages go to the other file, and not to the store.
+    #[test]
+    fn while_memory_is_short_nothing_goes_where_it_takes_some() {
+        let mut scene = Scene::new();
+        let engine = scene.engine;
+        let entries = stored(engine, DeviceMask::only(FIRST), 0..200);
+        let free = |scene: &Scene| scene.engine.space.file_space().allocate(128, DeviceMask::only(SECOND));
+        let taken: Vec<_> = core::iter::from_fn(|| free(&scene)).collect();
+        let freed = taken[0].raw();
+        (freed..freed + 128).for_each(|slot| {
+            engine.space.file_space().free(folioswap_devices::FileSlot::new(slot).expect("a slot"));
+        });
+        engine.segment().devices[1].full.store(1, Relaxed);
+        scene.evictor.ask_full_due.take(sys::now_ns(), 1 << 60);
+        scene.says(FIRST, DeviceUsage::Leaving);
+        for _ in 0..4 {
+            scene.evictor.swapoff.due = Due::at_once();
+            scene.evictor.move_off_leaving(Memory::Short);
+        }
+        let on_second = entries.iter().filter(|&&entry| engine.space.is_on_shared(entry, SECOND)).count();
+        assert_eq!((on_second, engine.space.mm_stat().objects), (128, 0));
+        assert_eq!(scene.move_all(), 72);
+        assert_eq!(engine.space.mm_stat().objects, 72);
+        are_right(engine, &entries);
+    }
+
     /// The handler does not make way: nothing moves, and nothing is kept of the attempt.
     #[test]
     fn nothing_moves_while_the_handler_reads() {
@@ -481,7 +513,7 @@ mod tests {
         scene.says(FIRST, DeviceUsage::Leaving);
         let served = engine.serve_lock.lock();
         scene.evictor.swapoff.due = Due::at_once();
-        assert_eq!(scene.evictor.move_off_leaving(), 0);
+        assert_eq!(scene.evictor.move_off_leaving(Memory::Ample), 0);
         assert!(entries.iter().all(|&entry| engine.space.is_on_shared(entry, FIRST)));
         assert_eq!(engine.space.file_space().used_slots(), 40);
         drop(served);
@@ -512,7 +544,7 @@ mod tests {
                 scene.says(from, DeviceUsage::Leaving);
                 while engine.space.file_space().used_on(DeviceMask::only(from)) > 0 {
                     scene.evictor.swapoff.due = Due::at_once();
-                    scene.evictor.move_off_leaving();
+                    scene.evictor.move_off_leaving(Memory::Ample);
                 }
                 // As if they had come back.
                 let clusters = if from == FIRST { 0..CLUSTERS } else { CLUSTERS + 1..2 * CLUSTERS + 1 };

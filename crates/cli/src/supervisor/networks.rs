@@ -47,6 +47,19 @@ pub enum NetworkError {
     },
 }
 
+/// What this process takes counts to the group's limit: the C library's allocator would keep some megabytes for each of our threads.
+fn share_arenas() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: sets a parameter of the allocator.
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, ARENAS);
+    }
+}
+
+/// Arenas of the allocator, for all threads together.
+#[cfg(target_env = "gnu")]
+const ARENAS: i32 = 1;
+
 /// All of them.
 #[derive(Default)]
 pub struct Networks(Vec<Network>);
@@ -69,6 +82,7 @@ impl Networks {
     /// # Errors
     /// [`NetworkError`].
     pub fn add(&mut self, number: usize, prepared: PreparedNetwork) -> Result<(), NetworkError> {
+        share_arenas();
         let (name, told, store) = match prepared {
             PreparedNetwork::Export { export, told } => (export.uri().to_string(), told, export.start()),
             // Its free clusters are punched where its blocks are reserved.
