@@ -33,16 +33,16 @@ const FAREWELL: Duration = Duration::from_millis(500);
 /// Links and their store. When it is dropped, links and threads end.
 pub struct Service {
     shared: Arc<Shared>,
-    /// Readable when it is to end.
-    end: OwnedFd,
 }
 
-/// Stands for [`Service::end`] among the links' numbers.
+/// Stands for [`Shared::end`] among the links' numbers.
 const END: u64 = u64::MAX;
 
 struct Shared {
     store: Arc<Store>,
     epoll: OwnedFd,
+    /// Readable when it is to end.
+    end: OwnedFd,
     /// A link with a descriptor from here on is refused.
     descriptors_max: u64,
     links: Mutex<Links>,
@@ -78,23 +78,24 @@ impl Service {
     /// No descriptor or no thread can be had.
     pub fn start(store: Arc<Store>) -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let end = eventfd(0, EventfdFlags::CLOEXEC)?;
+        epoll::add(&epoll, &end, epoll::EventData::new_u64(END), epoll::EventFlags::IN)?;
         let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         let descriptors_max = files.saturating_sub(SPARE_DESCRIPTORS);
         let shared = Arc::new(Shared {
             store,
             epoll,
+            end,
             descriptors_max,
             links: Mutex::default(),
             taking: Mutex::new(()),
         });
-        let end = eventfd(0, EventfdFlags::CLOEXEC)?;
-        epoll::add(&shared.epoll, &end, epoll::EventData::new_u64(END), epoll::EventFlags::IN)?;
         let serving = Arc::clone(&shared);
         thread::Builder::new()
             .name("nbd-links".into())
             .stack_size(256 << 10)
             .spawn(move || serving.serve())?;
-        Ok(Service { shared, end })
+        Ok(Service { shared })
     }
 
     /// A first link for a new member; what is returned is the member's end.
@@ -162,7 +163,7 @@ impl Drop for Service {
         // Whoever waits for an answer learns that none will come.
         lock(&self.shared.links).open.clear();
         // It can only fail when it was written to before.
-        let _ = rustix::io::write(&self.end, &1_u64.to_ne_bytes());
+        let _ = rustix::io::write(&self.shared.end, &1_u64.to_ne_bytes());
     }
 }
 

@@ -5,13 +5,17 @@ mod common;
 use common::Place;
 use common::pages::{holds_planted, planted, read, write};
 use folioswap_nbd::error::RequestError;
+use folioswap_nbd::service::Service;
 use folioswap_nbd::store::{PAGE, Store};
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags, open};
+use rustix::net::{RecvFlags, recv};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
 
 fn store(path: &Path) -> Arc<Store> {
     let file: OwnedFd =
@@ -85,4 +89,37 @@ fn what_the_disk_refuses_is_said_and_many_are_served_at_a_time() {
     assert!((0..64).all(|slot| read(&store, slot, 1) == Ok(planted(15))));
     File::options().write(true).open(&disk).and_then(|file| file.set_len(0)).expect("cut off");
     assert_eq!(read(&store, 3, 1), Err(RequestError::Server(5)));
+}
+
+/// Threads of this process with one of these names.
+fn threads_named(names: &[&str]) -> usize {
+    let tasks = fs::read_dir("/proc/self/task").expect("threads");
+    let name = |task: fs::DirEntry| fs::read_to_string(task.path().join("comm")).unwrap_or_default();
+    tasks.flatten().map(name).filter(|name| names.contains(&name.trim())).count()
+}
+
+#[track_caller]
+fn wait_until(is_so: impl Fn() -> bool) {
+    let until = Instant::now() + Duration::from_secs(10);
+    while !is_so() {
+        assert!(Instant::now() < until, "it does not come");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// A device that is taken out of use leaves no threads, and whoever waits on a link learns it.
+#[test]
+fn a_service_that_is_dropped_leaves_nothing() {
+    let place = Place::new();
+    let disk = place.disk(4 << 20);
+    for _ in 0..50 {
+        let service = Service::start(store(&disk)).expect("started");
+        let (link, _) = service.new_link().expect("a link");
+        wait_until(|| threads_named(&["nbd-links"]) >= 1);
+        drop(service);
+        let mut reply = [0; 64];
+        let (_, length) = recv(&link, &mut reply, RecvFlags::empty()).expect("its end");
+        assert_eq!(length, 0);
+    }
+    wait_until(|| threads_named(&["nbd-links"]) == 0);
 }

@@ -52,7 +52,9 @@ fn what_is_encrypted_cannot_be_read_there_and_what_was_changed_not_here() {
     // Moved, damaged, lost, and old.
     file.read_exact_at(&mut page, at(1)).expect("read");
     file.write_all_at(&page, at(2)).expect("written");
-    file.write_all_at(&[0xff], at(3) + 77).expect("written");
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, at(3) + 77).expect("read");
+    file.write_all_at(&[!byte[0]], at(3) + 77).expect("written");
     file.write_all_at(&[0; PAGE], at(4)).expect("written");
     file.read_exact_at(&mut page, at(5)).expect("read");
     write(&store, 5, planted(5)).expect("written");
