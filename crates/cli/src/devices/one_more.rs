@@ -80,7 +80,10 @@ pub fn prepare_one_more(option: SwapOption, existing: &Existing) -> Result<Prepa
     }
     let left = (CLUSTERS_MAX as u64).saturating_sub(u64::from(existing.next_cluster) + 1);
     let clusters = device.bytes / CLUSTER_BYTES;
-    if clusters == 0 || left == 0 {
+    if left == 0 {
+        return Err(DeviceError::TooLarge);
+    }
+    if clusters == 0 {
         return Err(DeviceError::NoRoom(device.name));
     }
     device.description.first_cluster = existing.next_cluster;

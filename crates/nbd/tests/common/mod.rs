@@ -95,6 +95,20 @@ impl Server {
     pub fn signal(&self, signal: &str) {
         let done = Command::new("kill").args([signal, &self.0.id().to_string()]).status();
         assert!(done.expect("kill").success());
+        if signal == "-STOP" {
+            // Each of its threads stops a moment later, and one may still answer.
+            until("it does not stop", || self.is_stopped());
+        }
+    }
+
+    fn is_stopped(&self) -> bool {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.0.id())).expect("its threads");
+        let stat =
+            |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+        tasks
+            .flatten()
+            .map(stat)
+            .all(|stat| stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T')))
     }
 }
 
