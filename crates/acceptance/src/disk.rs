@@ -37,6 +37,28 @@ impl Drop for Scratch {
     }
 }
 
+/// A directory of this test's on a disk, for swap files; it goes on drop with all that is in it.
+#[derive(Debug)]
+pub struct Directory(pub PathBuf);
+
+impl Directory {
+    /// It is made.
+    ///
+    /// # Panics
+    /// When it cannot be made.
+    pub fn new(name: &str) -> Self {
+        let path = PathBuf::from(format!("/var/tmp/folioswap-acc-swap-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).expect("a directory");
+        Directory(path)
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
 fn run(command: &mut Command) -> Result<String, String> {
     let output = command.output().map_err(|error| format!("{}: {error}", command.get_program().display()))?;
     if !output.status.success() {

@@ -1,12 +1,12 @@
 //! `folioswap swapoff` and `swapon` of a running group: a device leaves, or comes, while programs use what is there, and nothing is lost.
 
-use folioswap_acceptance::disk::{FileSystem, LoopDevice, Scratch};
+use folioswap_acceptance::disk::{Directory, FileSystem, LoopDevice, Scratch};
 use folioswap_acceptance::job::{self, Engine, Job, Running};
 use folioswap_acceptance::programs::{folioswap, refused, run_folioswap};
 use folioswap_acceptance::{MIB, skip};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -171,13 +171,12 @@ fn what_is_on_every_kind_of_device_goes_to_another_kind() {
 #[test]
 fn an_interrupted_swapoff_leaves_the_device_in_use() {
     only_folioswap!();
-    let directory = PathBuf::from(format!("/var/tmp/folioswap-acc-swapoff-{}", std::process::id()));
-    fs::create_dir_all(&directory).expect("a directory");
-    let devices = [format!("file:{},prio=5", text(&directory)), "file:/var/tmp,size=1G,prio=1".to_owned()];
+    let directory = Directory::new("interrupted");
+    let name = text(&directory.0);
+    let devices = [format!("file:{name},prio=5"), "file:/var/tmp,size=1G,prio=1".to_owned()];
     let go = Scratch::new("swapoff-stopped");
     let mut running = start(&[LOST, "96", text(&go.0)], &devices);
     running.wait_for_output("ready");
-    let name = text(&directory);
     let is_program = |pid: &i32| {
         fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "acc-lost")
     };
@@ -206,7 +205,6 @@ fn an_interrupted_swapoff_leaves_the_device_in_use() {
         "{}",
         outcome.describe()
     );
-    drop(fs::remove_dir_all(&directory));
 }
 
 fn unsafe_kill(pid: i32, signal: i32) -> i32 {
@@ -264,23 +262,6 @@ fn what_cannot_leave_stays() {
         fs::remove_file(&go.0).expect("removed");
     }
     refused(&run_folioswap(&["swapoff", "--pid", "1", "zram"]), 125, &["belongs to no running"]);
-}
-
-/// A directory for swap files, on a disk.
-struct Directory(PathBuf);
-
-impl Directory {
-    fn new(name: &str) -> Self {
-        let path = PathBuf::from(format!("/var/tmp/folioswap-acc-swapon-{name}-{}", std::process::id()));
-        fs::create_dir_all(&path).expect("a directory");
-        Directory(path)
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        drop(fs::remove_dir_all(&self.0));
-    }
 }
 
 /// In a directory, with which relative names begin.

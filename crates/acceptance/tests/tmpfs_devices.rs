@@ -1,13 +1,13 @@
 //! The swap devices of a mount: every kind that `run` takes, in their order, and taken off while the mount is in use.
 
-use folioswap_acceptance::disk::{LoopDevice, Scratch};
+use folioswap_acceptance::disk::{Directory, LoopDevice, Scratch};
 use folioswap_acceptance::programs::{refused, run_folioswap};
 use folioswap_acceptance::{mount, mount::Mount, need, skip};
 use std::ffi::CString;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -64,23 +64,6 @@ fn swaps(mount: &Mount) -> Vec<Row> {
 fn used(mount: &Mount, name: &str) -> u64 {
     let rows = swaps(mount);
     rows.iter().find(|row| row.0 == name).unwrap_or_else(|| panic!("{name} is not among {rows:?}")).2
-}
-
-/// Directories for swap files, on a disk.
-struct Directory(PathBuf);
-
-impl Directory {
-    fn new(name: &str) -> Self {
-        let path = PathBuf::from(format!("/var/tmp/folioswap-acc-swap-{name}-{}", std::process::id()));
-        fs::create_dir_all(&path).expect("a directory");
-        Directory(path)
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        drop(fs::remove_dir_all(&self.0));
-    }
 }
 
 fn prepared(name: &str, bytes: u64) -> Scratch {

@@ -15,6 +15,7 @@ mod cgroup;
 mod child;
 mod cli;
 mod descriptors;
+mod device_name;
 mod devices;
 mod doctor;
 mod elf;

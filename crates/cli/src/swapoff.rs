@@ -5,6 +5,7 @@
 
 use crate::{
     cli::SwapoffArguments,
+    device_name,
     error::Error,
     groups::{self, Group},
     mount, process, size, swapon, wire,
@@ -140,22 +141,16 @@ fn named(group: &Group, given: &Path) -> Result<(usize, PathBuf), SwapoffError> 
     let in_use = |number: usize| {
         group.segment.devices().nth(number).is_some_and(|(_, entry)| entry.usage() != DeviceUsage::Off)
     };
-    let absolute = std::path::absolute(given).unwrap_or_else(|_| given.to_owned());
-    let resolved = given.canonicalize().unwrap_or_else(|_| given.to_owned());
-    let is_it = |name: &Path| [given, &absolute, &resolved].contains(&name);
-    let name = |number: usize, shown: &str| match group.names.get(number) {
+    let name = |number: usize, shown: String| match group.names.get(number) {
         Some(name) if !name.as_os_str().is_empty() => name.clone(),
         _ => shown.into(),
     };
-    let mut names = devices
-        .iter()
-        .filter(|(number, _)| in_use(*number))
-        .map(|(number, row)| (*number, name(*number, &row.name)));
-    let all: Vec<String> = names.clone().map(|(_, name)| name.display().to_string()).collect();
-    names.find(|(_, name)| is_it(name)).ok_or_else(|| SwapoffError::NoDevice {
-        device: given.to_owned(),
-        have: if all.is_empty() { "none".to_owned() } else { all.join(", ") },
-    })
+    let in_use = devices.into_iter().filter(|(number, _)| in_use(*number));
+    let (numbers, names): (Vec<usize>, Vec<PathBuf>) =
+        in_use.map(|(number, row)| (number, name(number, row.name))).unzip();
+    device_name::find(&names, given)
+        .map(|place| (numbers[place], names[place].clone()))
+        .ok_or_else(|| SwapoffError::NoDevice { device: given.to_owned(), have: device_name::list(&names) })
 }
 
 /// How much is left, for who watches.

@@ -171,24 +171,12 @@ impl FileSpace {
     /// copy of it. Cost: a look at each cluster.
     pub fn take_empty(&self, devices: DeviceMask, kept: usize, numbers: &mut [u32]) -> usize {
         let mut clusters = self.0.lock();
-        let (mut empty, mut found, mut left, mut next) = (0, 0, 0, clusters.next);
-        for index in 0..clusters.count {
-            let cluster = clusters.all()[index];
+        let mut empty = 0;
+        clusters.take_out(numbers, |cluster| {
             let is_empty = cluster.used_slots == 0 && !cluster.shared && cluster.is_on(devices);
             empty += usize::from(is_empty);
-            if is_empty && empty > kept && found < numbers.len() {
-                numbers[found] = cluster.number;
-                found += 1;
-                clusters.free[cluster.device as usize] -= CLUSTER_SLOTS;
-                next -= usize::from(index < clusters.next);
-            } else {
-                clusters.all()[left] = cluster;
-                left += 1;
-            }
-        }
-        clusters.count = left;
-        clusters.next = if next < left { next } else { 0 };
-        found
+            is_empty && empty > kept
+        })
     }
 
     /// Takes out clusters of a device that is out of use, to be given back: up to `numbers.len()`, shared ones and those with bad slots as well. Returns
@@ -196,28 +184,13 @@ impl FileSpace {
     /// that has a copy of one. Cost: a look at each cluster.
     pub fn take_all(&self, device: DeviceId, numbers: &mut [u32]) -> usize {
         let mut clusters = self.0.lock();
-        let index = device.index();
-        let on = |cluster: &Cluster| usize::from(cluster.device) == index;
-        let used: u64 = clusters.all().iter().filter(|c| on(c)).map(|c| u64::from(c.used_slots)).sum();
-        if used > clusters.bad[index] {
+        let devices = DeviceMask::only(device);
+        let on = clusters.all().iter().filter(|cluster| cluster.is_on(devices));
+        let used: u64 = on.map(|cluster| u64::from(cluster.used_slots)).sum();
+        if used > clusters.bad[device.index()] {
             return 0;
         }
-        let (mut found, mut left) = (0, 0);
-        for place in 0..clusters.count {
-            let cluster = clusters.all()[place];
-            if on(&cluster) && found < numbers.len() {
-                numbers[found] = cluster.number;
-                found += 1;
-                clusters.bad[index] -= u64::from(cluster.used_slots);
-                clusters.free[index] -= if cluster.shared { 0 } else { cluster.free_slots() };
-            } else {
-                clusters.all()[left] = cluster;
-                left += 1;
-            }
-        }
-        clusters.count = left;
-        clusters.next = 0;
-        found
+        clusters.take_out(numbers, |cluster| cluster.is_on(devices))
     }
 
     /// Clusters on these devices with a used slot.
@@ -258,6 +231,29 @@ impl Clusters {
 }
 
 impl Clusters {
+    /// Takes out those that `takes` says, as many as have room in `numbers`; nothing may be stored there. The others keep their order, and allocation
+    /// its place among them.
+    fn take_out(&mut self, numbers: &mut [u32], mut takes: impl FnMut(&Cluster) -> bool) -> usize {
+        let (mut found, mut left, mut next) = (0, 0, self.next);
+        for index in 0..self.count {
+            let cluster = self.all()[index];
+            if takes(&cluster) && found < numbers.len() {
+                numbers[found] = cluster.number;
+                found += 1;
+                let device = usize::from(cluster.device);
+                self.bad[device] -= u64::from(cluster.used_slots);
+                self.free[device] -= if cluster.shared { 0 } else { cluster.free_slots() };
+                next -= usize::from(index < self.next);
+            } else {
+                self.all()[left] = cluster;
+                left += 1;
+            }
+        }
+        self.count = left;
+        self.next = if next < left { next } else { 0 };
+        found
+    }
+
     /// The device of a slot that is in use, by its index.
     fn device_using(&mut self, slot: FileSlot) -> Option<usize> {
         let (number, index) = ((slot.raw() / CLUSTER_SLOTS) as u32, (slot.raw() % CLUSTER_SLOTS) as usize);

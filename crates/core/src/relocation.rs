@@ -2,7 +2,7 @@
 //! (compaction; recompression has a module of its own). Locations change, entries and page words do not: whoever reads meanwhile finds the one place or the other,
 //! under the location's lock.
 
-use crate::page_table::{Memory, PAGE};
+use crate::page_table::Memory;
 use crate::space::{Beside, PARTS_MAX, Space, WriteError};
 use crate::swap_link::PART_PAGES_MAX;
 use core::sync::atomic::Ordering::Relaxed;
@@ -64,10 +64,7 @@ impl<M: Memory + PageMemory> Space<'_, M> {
             }
             beside.location.unlock_with(location);
         }
-        let mut parts = [&[][..]; PARTS_MAX];
-        let chunks = pages.as_flattened().chunks(PART_PAGES_MAX * PAGE);
-        let count = parts.iter_mut().zip(chunks).map(|(part, chunk)| *part = chunk).count();
-        self.write_slots(first, &parts[..count])?;
+        self.write_pages(first, pages)?;
         let mut moved = 0;
         for (index, (entry, page)) in entries.iter().zip(pages.iter()).enumerate() {
             let Some(slot) = FileSlot::new(first.raw() + index as u64) else { continue };

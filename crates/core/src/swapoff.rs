@@ -11,10 +11,9 @@
 //! location and check word are compared under the location's lock. The caller is the only one that allocates entries, so that none of them
 //! is another page's by then.
 
-use crate::page_table::{Memory, PAGE};
+use crate::page_table::Memory;
 use crate::relocation::DEMOTED_MAX;
-use crate::space::{PARTS_MAX, ReadError, Space, WriteError, errno_of};
-use crate::swap_link::PART_PAGES_MAX;
+use crate::space::{ReadError, Space, WriteError, errno_of};
 use core::ops::Range;
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_devices::{
@@ -175,11 +174,8 @@ impl<M: Memory + PageMemory> Space<'_, M> {
         pages: &[Page],
         devices: DeviceMask,
     ) -> Result<(), WriteError> {
-        let mut parts = [&[][..]; PARTS_MAX];
-        let chunks = pages.as_flattened().chunks(PART_PAGES_MAX * PAGE);
-        let count = parts.iter_mut().zip(chunks).map(|(part, chunk)| *part = chunk).count();
         let first = self.take_slots(range.len(), devices)?;
-        self.write_slots(first, &parts[..count])?;
+        self.write_pages(first, pages)?;
         for (at, index) in range.enumerate() {
             let Some(slot) = FileSlot::new(first.raw() + at as u64) else { continue };
             match leaving.page(index).map(|page| page.fate) {

@@ -2,8 +2,8 @@
 
 mod common;
 
-use common::Place;
 use common::pages::{holds_planted, planted, read, write};
+use common::{Place, until};
 use folioswap_nbd::error::RequestError;
 use folioswap_nbd::service::Service;
 use folioswap_nbd::store::{PAGE, Store};
@@ -14,8 +14,6 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{Arc, mpsc};
-use std::thread;
-use std::time::{Duration, Instant};
 
 fn store(path: &Path) -> Arc<Store> {
     let file: OwnedFd =
@@ -91,20 +89,11 @@ fn what_the_disk_refuses_is_said_and_many_are_served_at_a_time() {
     assert_eq!(read(&store, 3, 1), Err(RequestError::Server(5)));
 }
 
-/// Threads of this process with one of these names.
-fn threads_named(names: &[&str]) -> usize {
+/// Threads of this process with this name.
+fn threads_named(name: &str) -> usize {
     let tasks = fs::read_dir("/proc/self/task").expect("threads");
-    let name = |task: fs::DirEntry| fs::read_to_string(task.path().join("comm")).unwrap_or_default();
-    tasks.flatten().map(name).filter(|name| names.contains(&name.trim())).count()
-}
-
-#[track_caller]
-fn wait_until(is_so: impl Fn() -> bool) {
-    let until = Instant::now() + Duration::from_secs(10);
-    while !is_so() {
-        assert!(Instant::now() < until, "it does not come");
-        thread::sleep(Duration::from_millis(1));
-    }
+    let comm = |task: fs::DirEntry| fs::read_to_string(task.path().join("comm")).unwrap_or_default();
+    tasks.flatten().map(comm).filter(|comm| comm.trim() == name).count()
 }
 
 /// A device that is taken out of use leaves no threads, and whoever waits on a link learns it.
@@ -115,11 +104,11 @@ fn a_service_that_is_dropped_leaves_nothing() {
     for _ in 0..50 {
         let service = Service::start(store(&disk)).expect("started");
         let (link, _) = service.new_link().expect("a link");
-        wait_until(|| threads_named(&["nbd-links"]) >= 1);
+        until("it begins", || threads_named("nbd-links") >= 1);
         drop(service);
         let mut reply = [0; 64];
         let (_, length) = recv(&link, &mut reply, RecvFlags::empty()).expect("its end");
         assert_eq!(length, 0);
     }
-    wait_until(|| threads_named(&["nbd-links"]) == 0);
+    until("they end", || threads_named("nbd-links") == 0);
 }

@@ -170,27 +170,16 @@ impl Evictor {
     fn store_leaving(&mut self, pages: &mut Leaving, run: &[Page], memory: Memory) {
         let engine = self.engine;
         let available = self.available();
-        let mut available = if memory == Memory::Short { self.on_disk(available) } else { available };
-        loop {
-            let devices = self.turns.shared(available);
-            if devices.is_empty() {
-                break;
-            }
-            let stored = self.whole_or_in_pieces(devices, RUN_PAGES, |_, pieces| {
-                engine.store_leaving_on(pages, run, devices, pieces)
-            });
-            match stored {
-                Ok(()) => return,
-                Err(Stuck::Failed(device)) => {
-                    self.let_rest(device);
-                    available = available.without(device);
-                }
-                Err(_) => available = available.minus(devices),
-            }
-        }
+        let available = if memory == Memory::Short { self.on_disk(available) } else { available };
+        let stored = self.write_to_first(available, |_, devices, pieces| {
+            engine.store_leaving_on(pages, run, devices, pieces)
+        });
         let has_store = !available.minus(engine.space.shared_devices().mask()).is_empty();
-        for index in (0..pages.len()).filter(|_| has_store) {
-            if engine.space.store_leaving_in_store(pages, index, &mut self.scratch, &run[index]).is_err() {
+        if stored.is_some() || !has_store {
+            return;
+        }
+        for (index, page) in run.iter().enumerate() {
+            if engine.space.store_leaving_in_store(pages, index, &mut self.scratch, page).is_err() {
                 return;
             }
         }
@@ -206,9 +195,7 @@ impl Evictor {
             if count == 0 {
                 return;
             }
-            let message =
-                Message::new(Kind::DropClusters, [count as u64, 0, 0]).with_clusters(&numbers[..count]);
-            let _ = link::send(engine.descriptors.control.load(Relaxed), &message, None);
+            self.drop_clusters(&numbers[..count]);
         }
     }
 }

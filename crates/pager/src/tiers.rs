@@ -138,7 +138,7 @@ impl Evictor {
 
     /// Writes `pages` or fewer to these shared devices: whole, with more clusters if there is no room for that, and where there are none, or where a
     /// device does not take so much at once, in pieces.
-    pub(crate) fn whole_or_in_pieces<T>(
+    fn whole_or_in_pieces<T>(
         &mut self,
         devices: DeviceMask,
         pages: usize,
@@ -168,8 +168,32 @@ impl Evictor {
         }
     }
 
+    /// Writes a run of pages that are stored elsewhere to the first of the shared devices among these, by priority, that takes it. `None`: none does.
+    pub(crate) fn write_to_first<T>(
+        &mut self,
+        mut available: DeviceMask,
+        mut write: impl FnMut(&mut Self, DeviceMask, Pieces) -> Result<T, Stuck>,
+    ) -> Option<T> {
+        loop {
+            let devices = self.turns.shared(available);
+            if devices.is_empty() {
+                return None;
+            }
+            match self
+                .whole_or_in_pieces(devices, RUN_PAGES, |evictor, pieces| write(evictor, devices, pieces))
+            {
+                Ok(written) => return Some(written),
+                Err(Stuck::Failed(device)) => {
+                    self.let_rest(device);
+                    available = available.without(device);
+                }
+                Err(_) => available = available.minus(devices),
+            }
+        }
+    }
+
     /// A device that failed is left alone for a moment: it may be back then, or be taken out of the rotation.
-    pub(crate) fn let_rest(&mut self, device: DeviceId) {
+    fn let_rest(&mut self, device: DeviceId) {
         let (now, index) = (sys::now_ns(), device.index());
         // Whoever was written to for longer than it rested has recovered.
         let is_again = now < self.rests_until_ns[index] + self.rest_ns[index].max(REST_NS);
@@ -203,29 +227,16 @@ impl Evictor {
     /// Demotes about `most` of the oldest pages to those of these devices that are on a disk, by priority. Under the gate.
     pub(crate) fn demote_to(&mut self, devices: DeviceMask, most: u64) -> u64 {
         let engine = self.engine;
-        let mut available = self.on_disk(self.available());
-        let pages = loop {
-            let devices = self.turns.shared(available.intersection(devices));
-            if devices.is_empty() {
-                break 0;
+        let available = self.on_disk(self.available()).intersection(devices);
+        let demoted = self.write_to_first(available, |evictor, devices, pieces| {
+            let most = if pieces == Pieces::Whole { most } else { DEMOTED_IN_PIECES };
+            let demoted = engine.demote(&mut evictor.demotion, most, Below { devices, pieces });
+            match demoted.stopped {
+                Some(why) if demoted.pages == 0 => Err(why.into()),
+                _ => Ok(demoted.pages),
             }
-            let demoted = self.whole_or_in_pieces(devices, RUN_PAGES, |evictor, pieces| {
-                let most = if pieces == Pieces::Whole { most } else { DEMOTED_IN_PIECES };
-                let demoted = engine.demote(&mut evictor.demotion, most, Below { devices, pieces });
-                match demoted.stopped {
-                    Some(why) if demoted.pages == 0 => Err(why.into()),
-                    _ => Ok(demoted.pages),
-                }
-            });
-            match demoted {
-                Ok(demoted) => break demoted,
-                Err(Stuck::Failed(device)) => {
-                    self.let_rest(device);
-                    available = available.minus(DeviceMask::only(device));
-                }
-                Err(_) => available = available.minus(devices),
-            }
-        };
+        });
+        let pages = demoted.unwrap_or(0);
         if pages > 0 {
             engine.space.trim();
             futex::post(&engine.segment().header.charge_sank, Sharing::Shared);
@@ -253,11 +264,15 @@ impl Evictor {
             let mut numbers = [0; CLUSTERS_PER_MESSAGE];
             let count = space.take_empty(devices, kept, &mut numbers);
             if count > 0 {
-                let message =
-                    Message::new(Kind::DropClusters, [count as u64, 0, 0]).with_clusters(&numbers[..count]);
-                let _ = link::send(self.engine.descriptors.control.load(Relaxed), &message, None);
+                self.drop_clusters(&numbers[..count]);
             }
         }
+    }
+
+    /// Tells the supervisor that these clusters are this process's no more.
+    pub(crate) fn drop_clusters(&self, numbers: &[u32]) {
+        let message = Message::new(Kind::DropClusters, [numbers.len() as u64, 0, 0]).with_clusters(numbers);
+        let _ = link::send(self.engine.descriptors.control.load(Relaxed), &message, None);
     }
 
     /// The devices that take something now: those that have room for the group, within their share of the limit, and those on

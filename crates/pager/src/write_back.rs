@@ -426,9 +426,11 @@ impl Engine {
         let bytes = unsafe { &*(staged as *const Page) };
         // The reader of events cannot ask for clusters. Where it finds no slot the store takes the page, be it a device or not.
         // Nor can it wait for a server, while the program's mappings wait for it.
-        let takes = self.permitted_devices().filter(|(_, _, device)| device.usage() == DeviceUsage::InUse);
-        let takes = takes.fold(DeviceMask::NONE, |mask, (id, ..)| mask.with(id));
-        let anywhere = self.space.shared_devices().local().intersection(takes);
+        let anywhere = || {
+            let used = self.permitted_devices().filter(|(_, _, device)| device.usage() == DeviceUsage::InUse);
+            let used = used.fold(DeviceMask::NONE, |mask, (id, ..)| mask.with(id));
+            self.space.shared_devices().local().intersection(used)
+        };
         let mut store = |policy| self.space.write(scratch, entry, bytes, policy);
         let refused = if self.has_store() {
             store(IncompressiblePolicy::Refuse)
@@ -436,7 +438,7 @@ impl Engine {
             Err(WriteError::Incompressible)
         };
         let slot = |_| {
-            let written = self.space.write_run(&[Some(entry)], bytes, anywhere);
+            let written = self.space.write_run(&[Some(entry)], bytes, anywhere());
             written.inspect_err(|error| self.tell_of_failure(*error))
         };
         refused.or_else(slot).or_else(|_| store(IncompressiblePolicy::Keep)).is_ok()

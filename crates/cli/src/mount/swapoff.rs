@@ -3,7 +3,7 @@
 //! The daemon does it, in a thread of its own; here it is told which device, and asked until it is done ([`folioswap_tmpfs::Swapoff`]).
 
 use super::{MountCommandError, mounts};
-use crate::error::Error;
+use crate::{device_name, error::Error};
 use folioswap_tmpfs::{SWAPOFF, Swapoff};
 use rustix::{
     fs::{XattrFlags, getxattr, removexattr, setxattr},
@@ -71,16 +71,9 @@ fn named(directory: &Path, given: &Path) -> Result<PathBuf, MountCommandError> {
         reason: errno.to_string(),
     })?;
     let names: Vec<PathBuf> = swaps.split(|&byte| byte == b'\n').skip(1).filter_map(name_in).collect();
-    let absolute = std::path::absolute(given).unwrap_or_else(|_| given.to_owned());
-    let resolved = given.canonicalize().unwrap_or_else(|_| given.to_owned());
-    let found = names.iter().find(|name| [given, &absolute, &resolved].contains(&name.as_path()));
-    found.cloned().ok_or_else(|| MountCommandError::NoDevice {
-        directory: directory.to_owned(),
-        device: given.to_owned(),
-        have: match &names[..] {
-            [] => "none".to_owned(),
-            names => names.iter().map(|name| name.display().to_string()).collect::<Vec<_>>().join(", "),
-        },
+    device_name::find(&names, given).map(|place| names[place].clone()).ok_or_else(|| {
+        let (directory, device) = (directory.to_owned(), given.to_owned());
+        MountCommandError::NoDevice { directory, device, have: device_name::list(&names) }
     })
 }
 

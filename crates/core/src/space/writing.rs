@@ -3,8 +3,8 @@
 use super::error::errno_of;
 use super::{Space, WriteError, WriteFailure};
 use crate::page_table::{Memory, PAGE};
-use crate::swap_link::Silence;
-use folioswap_devices::{Checksum, FileSlot, PageMemory, Place};
+use crate::swap_link::{PART_PAGES_MAX, Silence};
+use folioswap_devices::{Checksum, FileSlot, Page, PageMemory, Place};
 use folioswap_slots::{DeviceMask, SwapEntry};
 use rustix::io::Errno;
 
@@ -52,6 +52,14 @@ impl<M: Memory + PageMemory> Space<'_, M> {
             return Err(WriteError::NoSlots);
         };
         device.write_parts(within, parts).or_else(|error| self.write_again(first, parts, errno_of(error)))
+    }
+
+    /// The same for pages that lie together, at most [`PARTS_MAX`] parts of [`PART_PAGES_MAX`].
+    pub(crate) fn write_pages(&self, first: FileSlot, pages: &[Page]) -> Result<(), WriteError> {
+        let mut parts = [&[][..]; PARTS_MAX];
+        let chunks = pages.as_flattened().chunks(PART_PAGES_MAX * PAGE);
+        let count = parts.iter_mut().zip(chunks).map(|(part, chunk)| *part = chunk).count();
+        self.write_slots(first, &parts[..count])
     }
 
     /// The device refused the run: page by page, to learn which slots are bad. Where none is, the run is written now.
@@ -121,7 +129,7 @@ impl<M: Memory + PageMemory> Space<'_, M> {
     }
 
     /// Writes pages to consecutive slots of one of `devices` in one go; `parts` are the pages one after the other, each page aligned, at most
-    /// [`PARTS_MAX`] of at most [`PART_PAGES_MAX`](crate::swap_link::PART_PAGES_MAX) pages where a device may be on the network. What becomes of the slots is said
+    /// [`PARTS_MAX`] of at most [`PART_PAGES_MAX`] pages where a device may be on the network. What becomes of the slots is said
     /// by [`Space::settle`], which must follow. No lock is needed meanwhile, but that the bytes stay.
     ///
     /// # Errors

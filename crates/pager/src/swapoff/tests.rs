@@ -60,6 +60,18 @@ impl Scene {
         self.evictor.follow_devices();
     }
 
+    /// The second file is full, but for these slots of its first run of 256.
+    fn leave_on_second(&mut self, slots: impl Iterator<Item = u64>) {
+        let files = self.engine.space.file_space();
+        let taken: Vec<_> = core::iter::from_fn(|| files.allocate(256, DeviceMask::only(SECOND))).collect();
+        assert_eq!(taken.len(), 2 * CLUSTERS as usize);
+        for slot in slots {
+            files.free(folioswap_devices::FileSlot::new(taken[0].raw() + slot).expect("a slot"));
+        }
+        self.engine.segment().devices[1].full.store(1, Relaxed);
+        self.evictor.ask_full_due.take(sys::now_ns(), 1 << 60);
+    }
+
     /// Moves until nothing moves any more; the pages that went.
     fn move_all(&mut self) -> u64 {
         let mut moved = 0;
@@ -146,15 +158,7 @@ fn what_finds_no_room_on_them_goes_to_the_store_and_what_was_shared_is_let_go() 
     let mut scene = Scene::new();
     let engine = scene.engine;
     let entries = stored(engine, DeviceMask::only(FIRST), 0..300);
-    let room = |scene: &Scene| scene.engine.space.file_space().allocate(256, DeviceMask::only(SECOND));
-    let taken: Vec<_> = core::iter::from_fn(|| room(&scene)).collect();
-    assert_eq!(taken.len(), 2 * CLUSTERS as usize);
-    (0..5).for_each(|at| {
-        let slot = folioswap_devices::FileSlot::new(taken[0].raw() + 3 * at).expect("a slot");
-        engine.space.file_space().free(slot);
-    });
-    engine.segment().devices[1].full.store(1, Relaxed);
-    scene.evictor.ask_full_due.take(sys::now_ns(), 1 << 60);
+    scene.leave_on_second((0..5).map(|at| 3 * at));
     engine.space.file_space().share_all();
     engine.space.file_space().unshare(|number| number > CLUSTERS);
     scene.says(FIRST, DeviceUsage::Leaving);
@@ -219,14 +223,7 @@ fn while_memory_is_short_nothing_goes_where_it_takes_some() {
     let mut scene = Scene::new();
     let engine = scene.engine;
     let entries = stored(engine, DeviceMask::only(FIRST), 0..200);
-    let free = |scene: &Scene| scene.engine.space.file_space().allocate(128, DeviceMask::only(SECOND));
-    let taken: Vec<_> = core::iter::from_fn(|| free(&scene)).collect();
-    let freed = taken[0].raw();
-    (freed..freed + 128).for_each(|slot| {
-        engine.space.file_space().free(folioswap_devices::FileSlot::new(slot).expect("a slot"));
-    });
-    engine.segment().devices[1].full.store(1, Relaxed);
-    scene.evictor.ask_full_due.take(sys::now_ns(), 1 << 60);
+    scene.leave_on_second(0..128);
     scene.says(FIRST, DeviceUsage::Leaving);
     for _ in 0..4 {
         scene.evictor.swapoff.due = Due::at_once();
