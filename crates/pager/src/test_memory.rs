@@ -93,7 +93,7 @@ pub(crate) fn engine_with_file(slots: u64) -> (&'static Engine, OwnedFd) {
 pub(crate) fn attach_file(engine: &Engine, slots: u64) -> OwnedFd {
     let file = rustix::fs::memfd_create("reads", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
     for number in 0..slots {
-        rustix::io::pwrite(&file, &[number as u8 + 1; PAGE], number * PAGE as u64).unwrap();
+        rustix::io::pwrite(&file, &[(number as u8).wrapping_add(1); PAGE], number * PAGE as u64).unwrap();
     }
     let (kind, io) = (DeviceKind::File, DeviceIo::Asynchronous);
     let description = DeviceDescription { kind, priority: 0, io, first_cluster: 0, clusters: 4 };
