@@ -95,8 +95,13 @@ impl Engine {
                 _ => None,
             })?;
             let order = of.min(Order::new(PIECE_ORDER.into())?);
-            let pages = (page..page + order.slots() as usize).fold(0, |pages: Pages, page| pages | 1 << page);
-            (page.is_multiple_of(order.slots() as usize) && left & pages == pages).then_some(order)
+            let count = order.slots() as usize;
+            // From another page on it would not end within the folio.
+            if !page.is_multiple_of(count) {
+                return None;
+            }
+            let pages = (page..page + count).fold(0, |pages: Pages, page| pages | 1 << page);
+            (left & pages == pages).then_some(order)
         };
         let largest = (0..FOLIO_PAGES).filter_map(order_of).max();
         (left.count_ones(), largest.unwrap_or(Order::ZERO))
