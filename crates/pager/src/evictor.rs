@@ -19,6 +19,7 @@ use crate::placement::EvictorPlacement;
 use crate::pool::Prepared;
 use crate::recompress::Rounds;
 use crate::registration::Memory;
+use crate::shared::Protected;
 use crate::staging::{FOLIO, WHOLE_PLACES};
 use crate::swapoff::Swapoff;
 use crate::sys;
@@ -345,7 +346,7 @@ impl Evictor {
             if engine.has_room_for_copies(charge, Watermarks::of(limit)) {
                 return Shared::Unprotected;
             }
-            engine.protect_shared();
+            engine.protect_registered(Protected::All);
             Shared::Protected
         });
     }
@@ -354,7 +355,7 @@ impl Evictor {
     fn protect_if_wanted(&mut self, total: u64, marks: Watermarks) {
         let engine = self.engine;
         if engine.fork.shared() == Shared::Unprotected && !engine.has_room_for_copies(total, marks) {
-            engine.protect_shared();
+            engine.protect_registered(Protected::Shared);
             engine.fork.set_shared(Shared::Protected);
         }
     }

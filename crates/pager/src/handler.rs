@@ -191,7 +191,9 @@ impl Handler {
                 self.queue_fault(Fault { turn: Turn::HasRead, ..fault });
                 read += 1;
             } else if !may_wait || !self.wait_for_memory(fault.thread) {
-                if let Some(cpu) = self.placement.follow(fault.thread, &engine.faulting_cpu, begun) {
+                if let Some(cpu) = self.placement.follow(fault.thread, &engine.faulting_cpu, begun)
+                    && !self.reads.several_threads_fault()
+                {
                     engine.ask_for_vigil(cpu);
                 }
                 self.serve(fault);

@@ -3,7 +3,7 @@
 
 use crate::engine::Engine;
 use crate::sys;
-use folioswap_core::page_table::BLOCK;
+use folioswap_core::page_table::{BLOCK, BLOCK_PAGES};
 use folioswap_group::protocol::Ending;
 use linux_raw_sys::general as raw;
 use rustix::io::Errno;
@@ -107,6 +107,24 @@ pub fn now(pagemap: i32, address: usize, pages: usize) -> Result<Now, Errno> {
         now.exclusive |= u16::from(present && word >> 56 & 1 != 0) << page;
     }
     Ok(now)
+}
+
+/// Which pages of the block at `start`, a multiple of 2 MiB, are present and mapped by this process alone: 16 bits for each of its pieces
+/// of 64 KiB. Cost: some microseconds.
+///
+/// # Errors
+/// The descriptor's; the answer is then unknown.
+pub fn exclusive(pagemap: i32, start: usize) -> Result<[u16; BLOCK_PAGES / 16], Errno> {
+    let mut words = [[0; 8]; BLOCK_PAGES];
+    // SAFETY: the descriptor is in the pager threads' table and stays open.
+    let descriptor = unsafe { rustix::fd::BorrowedFd::borrow_raw(pagemap) };
+    let read = rustix::io::pread(descriptor, words.as_flattened_mut(), start as u64 / 4096 * 8)?;
+    let mut exclusive = [0; BLOCK_PAGES / 16];
+    for (page, word) in words[..read / 8].iter().enumerate() {
+        let word = u64::from_le_bytes(*word);
+        exclusive[page / 16] |= u16::from(word >> 62 != 0 && word >> 56 & 1 != 0) << (page % 16);
+    }
+    Ok(exclusive)
 }
 
 /// Does one huge page of the kernel's stand at `address`, a multiple of 2 MiB?

@@ -108,6 +108,11 @@ impl Reads {
         }
     }
 
+    /// Have faults of several threads come one among the other lately?
+    pub(crate) fn several_threads_fault(&self) -> bool {
+        self.several > 0
+    }
+
     /// Readable when a read has ended; `None` while nothing is read.
     pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         match &self.means {
@@ -309,7 +314,7 @@ impl Handler {
             Some(reading) => reading.state == State::UnderWay,
             None => {
                 fault.turn == Turn::First
-                    && (self.reads.several > 0 || self.engine.space.shared_devices().is_remote(own))
+                    && (self.reads.several_threads_fault() || self.engine.space.shared_devices().is_remote(own))
                     && self.reads.begin(self.engine, first, count, stale_copies)
             }
         }

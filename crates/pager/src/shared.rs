@@ -4,7 +4,8 @@
 //! process and its children could double what the group holds before the next measurement. So before a fork everything that
 //! is registered is protected, which the child inherits, and each first write comes to the handler of the process that
 //! writes. It waits while the group is at its limit, adds the page to what the group is charged, and lifts the protection.
-//! Where the page turns out to be this process's own (its relatives have ended), nothing is charged.
+//! Where the page turns out to be this process's own (its relatives have ended), nothing is charged. A fork that found room for copies of
+//! everything protects nothing; when that room is gone, what relatives share by then is protected, and nothing else.
 //!
 //! A protection that is set later than the page was filled proves nothing of a stored copy. So what is `Clean` is passed
 //! over: it is protected from its first moment on, or it was written to in a fork's window and must be found
@@ -28,6 +29,15 @@ use rustix::io::Errno;
 
 /// How often a protection is tried while an event waits.
 const PROTECT_ATTEMPTS: u32 = 1000;
+
+/// What is to be protected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Protected {
+    /// Everything: before a fork, which shares all of it.
+    All,
+    /// What another process maps too: some time after a fork.
+    Shared,
+}
 
 /// Bytes of pages that a process gets of its own when it writes to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +86,7 @@ impl Engine {
             let pagemap = self.descriptors.pagemap.load(Relaxed);
             let Ok(scan) = pagemap::zero_pages(pagemap, from, end, &mut regions) else { return };
             for region in &regions[..scan.regions] {
-                self.protect_pages(region.start as usize, region.end as usize);
+                self.protect_pages(region.start as usize, region.end as usize, Protected::All);
             }
             if scan.end <= from {
                 return;
@@ -85,8 +95,8 @@ impl Engine {
         }
     }
 
-    /// Protects what is registered and present. Evictor, between two batches and outside of a fork's window.
-    pub(crate) fn protect_shared(&self) {
+    /// Protects what is registered and present, as far as it is `what`. Evictor, between two batches and outside of a fork's window.
+    pub(crate) fn protect_registered(&self, what: Protected) {
         let mut from = 0;
         loop {
             let range = {
@@ -95,16 +105,16 @@ impl Engine {
                 unsafe { &*self.registered.get() }.next(from)
             };
             let Some(range) = range else { return };
-            self.protect_pages(range.start.max(from), range.end);
+            self.protect_pages(range.start.max(from), range.end, what);
             from = range.end;
         }
     }
 
     /// All but what is clean and what must stay resident.
-    fn protect_pages(&self, mut start: usize, end: usize) {
+    fn protect_pages(&self, mut start: usize, end: usize, what: Protected) {
         while start < end {
             let block_end = end.min((start & !(BLOCK - 1)) + BLOCK);
-            self.protect_in_block(start, block_end);
+            self.protect_in_block(start, block_end, what);
             start = block_end;
         }
     }
@@ -128,19 +138,25 @@ impl Engine {
     }
 
     /// The part of a block that is `start..end`: all but what is clean and what must stay resident.
-    fn protect_in_block(&self, start: usize, end: usize) {
+    fn protect_in_block(&self, start: usize, end: usize, what: Protected) {
         let block = self.table.block(start);
+        let mut owned = [0; BLOCK / FOLIO];
+        if what == Protected::Shared {
+            let pagemap = self.descriptors.pagemap.load(Relaxed);
+            // Without an answer nothing is known to be this process's own.
+            owned = pagemap::exclusive(pagemap, start & !(BLOCK - 1)).unwrap_or_default();
+        }
         let mut run = start;
         let mut address = start;
         while address < end {
             let piece = address & !(FOLIO - 1);
-            let kept = self.kept_pages(piece);
+            let passed_over = self.kept_pages(piece) | owned[piece % BLOCK / FOLIO];
             let last = end.min(piece + FOLIO);
             while address < last {
                 let is_clean = block.is_some_and(|block| {
                     matches!(block.word(page_index(address)).state(), PageState::Clean(..))
                 });
-                if is_clean || kept >> ((address - piece) / PAGE) & 1 != 0 {
+                if is_clean || passed_over >> ((address - piece) / PAGE) & 1 != 0 {
                     self.protect(run, address);
                     run = address + PAGE;
                 }
@@ -224,12 +240,9 @@ mod tests {
     use crate::test_memory::{map, watching_engine};
     use crate::uffd::Watch;
 
-    /// What was read is protected, and nothing else; and only a write to that makes a page.
-    #[test]
-    fn what_was_read_before_its_registration_is_protected() {
-        let Some(engine) = watching_engine() else { return };
+    /// 64 KiB of which these pages were read only, which others map too (the zero page), and these written to, which are the process's own.
+    fn touched(read: u16, written: u16) -> usize {
         let start = map(2 * FOLIO).next_multiple_of(FOLIO);
-        let (read, written) = (0x0f0f, 0x00f0);
         for page in 0..FOLIO_PAGES {
             let place = (start + page * PAGE) as *mut u8;
             // SAFETY: mapped by the test.
@@ -242,6 +255,15 @@ mod tests {
                 }
             }
         }
+        start
+    }
+
+    /// What was read is protected, and nothing else; and only a write to that makes a page.
+    #[test]
+    fn what_was_read_before_its_registration_is_protected() {
+        let Some(engine) = watching_engine() else { return };
+        let (read, written) = (0x0f0f, 0x00f0);
+        let start = touched(read, written);
         engine.userfault().register(start, FOLIO, Watch::Program).unwrap();
         engine.protect_zero_pages(start, start + FOLIO);
         let now = engine.pages_now(start, FOLIO_PAGES);
@@ -251,5 +273,18 @@ mod tests {
             engine.cost_of_own_pages(start + 2 * PAGE, start + 6 * PAGE),
             OwnPages { zero: 2 * PAGE, shared: 2 * PAGE }
         );
+    }
+    /// Some time after a fork what is this process's own is left alone, and before one nothing is.
+    #[test]
+    fn what_is_this_process_s_own_is_protected_only_before_a_fork() {
+        let Some(engine) = watching_engine() else { return };
+        let (read, written) = (0x5005, 0x0ff0);
+        let start = touched(read, written);
+        engine.register_pieces(start, start + FOLIO);
+        let protected = || engine.pages_now(start, FOLIO_PAGES).protected;
+        engine.protect_registered(Protected::Shared);
+        assert_eq!(protected(), read);
+        engine.protect_registered(Protected::All);
+        assert_eq!(protected(), read | written);
     }
 }

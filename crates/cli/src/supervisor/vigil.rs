@@ -22,6 +22,11 @@ use std::{
 
 /// After this time without a fault the CPU may sleep: longer than a fault takes.
 const WATCH: Duration = Duration::from_micros(100);
+/// Between two looks at what other members do, and faults of theirs between two looks from which on they need the other CPU.
+const LOOK: Duration = Duration::from_micros(500);
+const AGAIN: u64 = 8;
+/// For so long nobody watches then.
+const REST: Duration = Duration::from_millis(10);
 /// With more CPUs than these, watching on one keeps none of the others awake.
 const CPUS: u32 = 2;
 
@@ -40,36 +45,72 @@ fn run(segment: &Segment, everywhere: &CpuSet) {
         return;
     }
     let sleeps = &segment.header.vigil_sleeps;
+    let mut rests = Duration::ZERO;
     loop {
+        thread::sleep(rests);
         sleeps.store(1, Release);
         while sleeps.load(Acquire) == 1 {
             // Interrupted or woken up: looked at again.
             let _ = futex::wait(sleeps, futex::Flags::empty(), 1, None);
         }
-        watch(segment, everywhere);
+        rests = match watch(segment, everywhere) {
+            Ended::Quiet => Duration::ZERO,
+            Ended::OthersFault => REST,
+        };
     }
 }
 
-/// Until no fault comes any more.
-fn watch(segment: &Segment, everywhere: &CpuSet) {
-    let mut place = None;
+/// Why a watch is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ended {
+    /// No fault comes any more, or nobody can watch.
+    Quiet,
+    /// Threads of other members fault too: they are to have the CPU on which we watch.
+    OthersFault,
+}
+
+/// Until no fault comes any more, or not of one member alone.
+fn watch(segment: &Segment, everywhere: &CpuSet) -> Ended {
+    let mut place: Option<Faulting> = None;
     let (mut seen, mut last) = (0, Instant::now());
+    let mut others = Others { served: None, look: last };
     while last.elapsed() < WATCH && segment.header.state.load(Relaxed) == GroupState::Running as u32 {
         let faulting = Faulting::unpack(segment.header.faulting.load(Relaxed));
         if place != Some(faulting) {
             place = Some(faulting);
-            let mut others = *everywhere;
-            others.unset(faulting.cpu as usize);
-            if sched_setaffinity(None, &others).is_err() {
-                return;
+            let mut elsewhere = *everywhere;
+            elsewhere.unset(faulting.cpu as usize);
+            if sched_setaffinity(None, &elsewhere).is_err() {
+                return Ended::Quiet;
             }
         }
-        let Some(member) = segment.members.get(faulting.member as usize) else { return };
+        let Some(member) = segment.members.get(faulting.member as usize) else { return Ended::Quiet };
         let served = member.figures.faults_served();
         if served != seen {
             (seen, last) = (served, Instant::now());
         }
+        if last >= others.look && others.fault(segment.faults_served().saturating_sub(served), last) {
+            return Ended::OthersFault;
+        }
         (0..32).for_each(|_| spin_loop());
+    }
+    Ended::Quiet
+}
+
+/// What the other members do meanwhile.
+struct Others {
+    /// Faults of theirs that had been served at the last look, if there was one.
+    served: Option<u64>,
+    /// When the next look is due.
+    look: Instant,
+}
+
+impl Others {
+    /// Have they faulted again and again since the last look, now that so many faults of theirs have been served? Not at the first look.
+    fn fault(&mut self, served: u64, now: Instant) -> bool {
+        let before = self.served.replace(served);
+        self.look = now + LOOK;
+        before.is_some_and(|before| served.saturating_sub(before) >= AGAIN)
     }
 }
 
@@ -105,6 +146,19 @@ mod tests {
             (0..50).for_each(|_| segment.members[member as usize].figures.add(Counter::MajorFaults, 1));
         }
         asleep();
+    }
+
+    /// The first look knows nothing; later ones go by what was served since the one before.
+    #[test]
+    fn others_fault_where_enough_was_served_for_them_between_two_looks() {
+        let now = Instant::now();
+        let mut others = Others { served: None, look: now };
+        assert!(!others.fault(1_000_000, now));
+        assert_eq!(others.look, now + LOOK);
+        assert!(!others.fault(1_000_000 + AGAIN - 1, now));
+        assert!(others.fault(1_000_000 + 2 * AGAIN - 1, now));
+        // One of them has ended, and its figures with it.
+        assert!(!others.fault(10, now));
     }
 
     #[test]
