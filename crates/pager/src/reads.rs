@@ -314,7 +314,8 @@ impl Handler {
             Some(reading) => reading.state == State::UnderWay,
             None => {
                 fault.turn == Turn::First
-                    && (self.reads.several_threads_fault() || self.engine.space.shared_devices().is_remote(own))
+                    && (self.reads.several_threads_fault()
+                        || self.engine.space.shared_devices().is_remote(own))
                     && self.reads.begin(self.engine, first, count, stale_copies)
             }
         }

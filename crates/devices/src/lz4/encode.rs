@@ -1,0 +1,287 @@
+//! One page into a block.
+//!
+//! The search is that of LZ4's fast mode: a table says where the same five bytes may have been seen last, and the steps between two
+//! places that are looked at grow as long as nothing is found. Two things differ. They grow after 16 places in vain instead of 64, since a page
+//! has no more than 4096. And where the last match came after [`FAR`] literals or more, the next search takes every second place from
+//! the beginning: such data is records with fields that differ, whose matches lie as far apart, and what a step passes over
+//! is won back by looking backwards from where a match was found.
+
+use super::{LITERALS_LAST, LONG, MATCH_LAST, MATCH_MIN};
+use crate::page::{PAGE_SIZE, Page};
+use core::ptr;
+
+/// Entries of the table: a place of the page each.
+const ENTRIES: usize = 4096;
+/// Places looked at in vain after which the step grows by one, as a power of two.
+const PATIENCE: u32 = 4;
+/// Literals before a match from which on the next search begins with steps of two.
+const FAR: usize = 8;
+/// Bytes that one copy of literals writes, which may be more than there are.
+const COPY: usize = 32;
+
+/// What a block takes at most: as the format has it for all literals, and what copies write beyond their end.
+pub const OUTPUT_MAX: usize = PAGE_SIZE + PAGE_SIZE / 255 + 16 + COPY;
+
+/// Where a search ends: no match begins there or behind.
+const SEARCH_END: usize = PAGE_SIZE - MATCH_LAST;
+/// Where a match ends, at the latest.
+const MATCH_END: usize = PAGE_SIZE - LITERALS_LAST;
+
+/// The compressor's hash table, in the caller's memory: 8 KiB. All-zero memory is a valid one.
+pub struct Table([u16; ENTRIES]);
+
+impl Table {
+    /// An empty table.
+    pub const fn new() -> Self {
+        Self([0; ENTRIES])
+    }
+
+    /// Entries that are not empty.
+    #[cfg(test)]
+    fn noted(&self) -> usize {
+        self.0.iter().filter(|&&place| place != 0).count()
+    }
+
+    /// Notes that `bytes` stand at `at`; where the same may have stood before.
+    #[inline(always)]
+    fn replace(&mut self, bytes: u64, at: usize) -> usize {
+        // Five bytes, as the reference implementation takes them: the lowest in memory are the highest of the product's argument.
+        let hash = ((bytes << 24).wrapping_mul(889_523_592_379) >> (64 - ENTRIES.ilog2())) as usize;
+        usize::from(core::mem::replace(&mut self.0[hash], at as u16))
+    }
+}
+
+impl Default for Table {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Where the search goes on.
+#[derive(Clone, Copy)]
+struct Search {
+    /// Places looked at, counted in [`PATIENCE`]-th parts of a step.
+    patience: usize,
+}
+
+impl Search {
+    const NEAR: Search = Search { patience: 1 << PATIENCE };
+    const FAR: Search = Search { patience: 2 << PATIENCE };
+
+    #[inline(always)]
+    fn step(&mut self) -> usize {
+        let step = self.patience >> PATIENCE;
+        self.patience += 1;
+        step
+    }
+}
+
+/// # Safety
+/// `at + 8` is at most [`PAGE_SIZE`].
+#[inline(always)]
+unsafe fn eight(page: &Page, at: usize) -> u64 {
+    debug_assert!(at + 8 <= PAGE_SIZE);
+    // SAFETY: the caller's.
+    u64::from_le(unsafe { page.as_ptr().add(at).cast::<u64>().read_unaligned() })
+}
+
+/// Do the same four bytes stand at two places?
+///
+/// # Safety
+/// As [`eight`].
+#[inline(always)]
+unsafe fn begins_alike(page: &Page, found: usize, bytes: u64) -> bool {
+    debug_assert!(found + 8 <= PAGE_SIZE);
+    // SAFETY: the caller's.
+    u32::from_le(unsafe { page.as_ptr().add(found).cast::<u32>().read_unaligned() }) == bytes as u32
+}
+
+/// Compresses a page; returns the length in `output`, or `None` when that is above `limit` bytes. What stands behind that length
+/// in `output` may be overwritten. Cost: 0.4 µs for a page that does not compress, 1.4 to 4.4 µs for others.
+#[inline]
+pub fn compress(
+    page: &Page,
+    output: &mut [u8; OUTPUT_MAX],
+    table: &mut Table,
+    limit: usize,
+) -> Option<usize> {
+    table.0.fill(0);
+    let mut block = Block { page, output, len: 0 };
+    // In what follows the page is read only at places before SEARCH_END, or up to MATCH_END: `at` is compared with it before it is used, and the
+    // table holds nothing but such places and 0.
+    // Up to where the page is in the block.
+    let mut done = 0;
+    let mut next = Search::NEAR;
+    let mut at = 1;
+    'search: while at < SEARCH_END {
+        let mut search = next;
+        let mut found;
+        // SAFETY: see above.
+        let mut bytes = unsafe { eight(page, at) };
+        loop {
+            found = table.replace(bytes, at);
+            // SAFETY: as above.
+            if unsafe { begins_alike(page, found, bytes) } {
+                break;
+            }
+            at += search.step();
+            if at >= SEARCH_END {
+                break 'search;
+            }
+            // SAFETY: as above.
+            bytes = unsafe { eight(page, at) };
+        }
+        while at > done && found > 0 && page.get(at - 1) == page.get(found - 1) {
+            at -= 1;
+            found -= 1;
+        }
+        next = if at - done >= FAR { Search::FAR } else { Search::NEAR };
+        let mut token = block.literals(done, at);
+        loop {
+            let end = match_end(page, at + MATCH_MIN, found + MATCH_MIN);
+            block.copy(token, at - found, end - at);
+            (at, done) = (end, end);
+            if at >= SEARCH_END {
+                break 'search;
+            }
+            // Often another match follows at once.
+            // SAFETY: as above.
+            let (before, bytes) = unsafe { (eight(page, at - 2), eight(page, at)) };
+            table.replace(before, at - 2);
+            found = table.replace(bytes, at);
+            // SAFETY: as above.
+            if !unsafe { begins_alike(page, found, bytes) } {
+                break;
+            }
+            token = block.no_literals();
+        }
+        at += 1;
+    }
+    block.last_literals(done);
+    (block.len <= limit).then_some(block.len)
+}
+
+/// Where the bytes from `at` on end to be those from `found` on, which lie before them.
+#[inline(always)]
+fn match_end(page: &Page, mut at: usize, mut found: usize) -> usize {
+    while at + 8 <= MATCH_END {
+        // SAFETY: by the condition, and what was found lies before it.
+        let different = unsafe { eight(page, at) ^ eight(page, found) };
+        if different != 0 {
+            return at + different.trailing_zeros() as usize / 8;
+        }
+        (at, found) = (at + 8, found + 8);
+    }
+    while at < MATCH_END && page[at] == page[found] {
+        (at, found) = (at + 1, found + 1);
+    }
+    at
+}
+
+/// The block that is being written. `len` never passes what the format takes for the bytes that it stands for, so each write of up to
+/// [`COPY`] bytes at `len` lies within the output.
+struct Block<'a> {
+    page: &'a Page,
+    output: &'a mut [u8; OUTPUT_MAX],
+    len: usize,
+}
+
+impl Block<'_> {
+    #[inline(always)]
+    fn byte(&mut self, byte: u8) {
+        debug_assert!(self.len < OUTPUT_MAX);
+        // SAFETY: `len` is less than what the format takes at most for the whole page, which is within the output.
+        unsafe { *self.output.as_mut_ptr().add(self.len) = byte };
+        self.len += 1;
+    }
+
+    /// The rest of a length, beyond [`LONG`].
+    #[inline(always)]
+    fn rest(&mut self, mut rest: usize) {
+        while rest >= 255 {
+            self.byte(255);
+            rest -= 255;
+        }
+        self.byte(rest as u8);
+    }
+
+    /// A token without literals; where it stands.
+    #[inline(always)]
+    fn no_literals(&mut self) -> usize {
+        self.byte(0);
+        self.len - 1
+    }
+
+    /// A token, and the bytes `from..to` of the page as they are; where the token stands. `to` is at most [`SEARCH_END`].
+    #[inline(always)]
+    fn literals(&mut self, from: usize, to: usize) -> usize {
+        let (token, count) = (self.len, to - from);
+        self.byte((count.min(LONG) as u8) << 4);
+        if count >= LONG {
+            self.rest(count - LONG);
+        }
+        let mut at = 0;
+        while at < count && from + at + COPY <= PAGE_SIZE {
+            debug_assert!(self.len + at + COPY <= OUTPUT_MAX);
+            // SAFETY: COPY bytes of the page from there on are within it, by the condition. In the output: `len + at` is at most what the
+            // format takes for all of the page as literals, behind which there are COPY bytes (`OUTPUT_MAX`). They do not overlap.
+            unsafe {
+                let from = self.page.as_ptr().add(from + at);
+                ptr::copy_nonoverlapping(from, self.output.as_mut_ptr().add(self.len + at), COPY);
+            }
+            at += COPY;
+        }
+        if at < count {
+            self.output[self.len + at..self.len + count].copy_from_slice(&self.page[from + at..to]);
+        }
+        self.len += count;
+        token
+    }
+
+    /// A match of `len` bytes, `distance` before; it belongs to this token.
+    #[inline(always)]
+    fn copy(&mut self, token: usize, distance: usize, len: usize) {
+        let [low, high] = (distance as u16).to_le_bytes();
+        self.byte(low);
+        self.byte(high);
+        let len = len - MATCH_MIN;
+        debug_assert!(token < self.len);
+        // SAFETY: it was written.
+        unsafe { *self.output.as_mut_ptr().add(token) |= len.min(LONG) as u8 };
+        if len >= LONG {
+            self.rest(len - LONG);
+        }
+    }
+
+    /// The end: the bytes from `from` on as they are.
+    fn last_literals(&mut self, from: usize) {
+        let count = PAGE_SIZE - from;
+        self.byte((count.min(LONG) as u8) << 4);
+        if count >= LONG {
+            self.rest(count - LONG);
+        }
+        self.output[self.len..self.len + count].copy_from_slice(&self.page[from..]);
+        self.len += count;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The early exit: of an incompressible page ever fewer places are looked at, an eighth of them in all.
+    #[test]
+    fn an_incompressible_page_is_given_up_early() {
+        let mut state = 1u64;
+        for _ in 0..100 {
+            let page: Page = core::array::from_fn(|_| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                (state >> 56) as u8
+            });
+            let (mut table, mut output) = (Table::new(), [0; OUTPUT_MAX]);
+            assert_eq!(compress(&page, &mut output, &mut table, PAGE_SIZE - 1), None);
+            let looked = table.noted();
+            assert!((100..PAGE_SIZE / 8).contains(&looked), "{looked} places");
+        }
+    }
+}
