@@ -89,6 +89,9 @@ unsafe impl<M: PageMemory> PageMemory for StoreMemory<'_, M> {
         // SAFETY: passed on.
         unsafe { self.0.give_back(start, bytes) }
     }
+    fn will_write(&self, start: NonNull<u8>, bytes: usize) {
+        self.0.will_write(start, bytes);
+    }
 }
 
 /// The swap space could not be made.

@@ -25,4 +25,8 @@ pub unsafe trait PageMemory: Sync {
     ///
     /// The range lies inside one earlier [`map`](Self::map), and its contents are no longer needed.
     unsafe fn give_back(&self, start: NonNull<u8>, bytes: usize);
+
+    /// All of a page-aligned range inside one earlier [`map`](Self::map), which nobody uses yet, is about to be written, bit by bit. It may be made resident now, at
+    /// once, instead of page by page; its contents stay zero, or what they are. Nothing need be done.
+    fn will_write(&self, _start: NonNull<u8>, _bytes: usize) {}
 }

@@ -6,6 +6,7 @@
 
 use crate::account::ProcessSize;
 use crate::announce::Announced;
+use crate::arena::StorePages;
 use crate::batch::{Batch, Scattered};
 use crate::cold::ColdRanges;
 use crate::demote::Demotion;
@@ -465,6 +466,9 @@ impl Evictor {
         unsafe { &mut *engine.staging.get() }.install(base, places);
         engine.around.set_room(limit / PAGE as u64);
         engine.make_pool(limit);
+        if engine.has_room_for_whole() {
+            engine.arena.let_store_come(StorePages::Together);
+        }
         if !engine.embedded.is_on() {
             let control = engine.descriptors.control.load(Relaxed);
             link::tell(control, Kind::HoldUserfault, [0; 3], Some(engine.userfault().0));

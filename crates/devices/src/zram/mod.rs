@@ -374,7 +374,12 @@ impl<M: PageMemory> Zram<M> {
                 break Err(StoreError::LimitReached);
             }
             match self.pool.get(&self.directory, &self.memory, self.options.relax) {
-                Ok(span) => fresh = Some(span),
+                Ok(span) => {
+                    if let Some(start) = self.directory.base(span).filter(|_| self.is_bare(span)) {
+                        self.memory.will_write(start, SPAN_BYTES);
+                    }
+                    fresh = Some(span);
+                }
                 Err(pool::NoSpan) => break Err(StoreError::NoMemory),
             }
         };
@@ -383,6 +388,11 @@ impl<M: PageMemory> Zram<M> {
             self.settle(Released::SpanEmpty(span));
         }
         slot
+    }
+
+    /// Has nothing of an empty span memory behind it?
+    fn is_bare(&self, span: SpanId) -> bool {
+        self.directory.span(span).is_some_and(|desc| desc.touched_pages() == 0)
     }
 
     /// A slot of a span that the class has, or else of `fresh`, which then belongs to the class.
