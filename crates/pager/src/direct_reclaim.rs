@@ -87,6 +87,11 @@ impl Shares {
         }
     }
 
+    /// Is there a folio for who helps?
+    pub(crate) fn is_offered(&self) -> bool {
+        self.load().help().is_some()
+    }
+
     /// Takes a folio that is offered; its number.
     fn help(&self) -> Option<u64> {
         let (_, number) = self.update(|word| Some(word.help()?.0))?.help()?;

@@ -32,6 +32,8 @@ const QUEUE: usize = 256;
 const MESSAGES: usize = 16;
 /// How often a throttled handler looks again, and how often one with a fork under way does.
 const LOOK_AGAIN_NS: u64 = 300_000;
+/// For how long a throttled handler looks all the time before it sleeps.
+const PATIENT_NS: u64 = 100_000;
 /// Looks of a throttled handler before one fault is served all the same, short of the brink.
 const LOOKS: u64 = 60;
 /// Between two faults that are served in a fork's window while the group is at its limit.
@@ -384,6 +386,22 @@ impl Handler {
         due
     }
 
+    /// Before it sleeps: has somebody freed memory within a moment, or offered what can be freed? A batch is over soon, and the waking-up of a
+    /// halted CPU takes long.
+    fn sees_memory_soon(&self, observed: u32) -> bool {
+        let (engine, until_ns) = (self.engine, sys::now_ns() + PATIENT_NS);
+        loop {
+            let sank = engine.segment().header.charge_sank.load(Acquire) != observed;
+            if sank || engine.shares.is_offered() {
+                return true;
+            }
+            if sys::now_ns() >= until_ns {
+                return false;
+            }
+            rustix::thread::sched_yield();
+        }
+    }
+
     /// Direct reclaim, the last resort: while the group is at its limit, a fault waits for the evictors: for a while, and on the
     /// brink without end. Events go on being read, since an unread one stops every move. True: still no memory, look
     /// again later.
@@ -406,7 +424,9 @@ impl Handler {
             }
             if !self.reclaim_directly() {
                 futex::post(&me.wake, Sharing::Shared);
-                futex::wait(&header.charge_sank, observed, LOOK_AGAIN_NS, Sharing::Shared);
+                if !self.sees_memory_soon(observed) {
+                    futex::wait(&header.charge_sank, observed, LOOK_AGAIN_NS, Sharing::Shared);
+                }
             }
             self.read_messages();
             if !engine.fork.window_is_shut() {
