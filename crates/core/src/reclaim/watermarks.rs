@@ -3,7 +3,8 @@
 /// The levels of the group's charge at which something happens, in bytes, ascending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Watermarks {
-    /// From here on everything is registered, so that first touches can be counted and made to wait.
+    /// From here on everything is registered, so that first touches can be counted and made to wait. As late as the fastest first touches allow
+    /// (10 GB/s, 3 ms until they are noticed): until then each costs a tenth of what it costs the handler to serve it.
     pub engage: u64,
     /// Background eviction stops here.
     pub low: u64,
@@ -25,7 +26,7 @@ impl Watermarks {
     pub fn of(limit: u64) -> Self {
         let step = (limit / 256).clamp(512 << 10, 12 << 20).min(limit / 8);
         Watermarks {
-            engage: limit - (limit / 2).min(96 << 20),
+            engage: limit - (limit / 8).clamp(32 << 20, 96 << 20).min(limit / 2),
             low: limit - 3 * step,
             high: limit - 2 * step,
             limit,
