@@ -36,7 +36,10 @@ impl Handler {
         loop {
             match ask() {
                 Ok(answer) => return answer,
-                Err(_) if self.placement.spare_descriptor() || self.reads.give_up_ring() => {}
+                Err(_)
+                    if self.placement.spare_descriptor()
+                        || self.ticks.give_up()
+                        || self.reads.give_up_ring() => {}
                 // The evictor, which has the same table, may have a file open just now; the event stays where it is.
                 Err(_) if attempts < READ_ATTEMPTS => {
                     attempts += 1;

@@ -14,9 +14,11 @@ use crate::raw_child::RawChildren;
 use crate::reads::Reads;
 use crate::sys;
 use crate::thread::{self, Descriptors};
+use crate::ticks::{TICK, Ticks};
 use crate::uffd::{Access, Event, Message};
 use core::ops::Range;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::time::Duration;
 use folioswap_core::reclaim::watermarks::Watermarks;
 use folioswap_core::reclaim::workingset::Refaults;
 use folioswap_devices::Scratch;
@@ -32,6 +34,8 @@ const QUEUE: usize = 256;
 const MESSAGES: usize = 16;
 /// How often a throttled handler looks again, and how often one with a fork under way does.
 const LOOK_AGAIN_NS: u64 = 300_000;
+/// How long a wait lasts at most while a child is looked after that nobody else looks after.
+const SHORT_WAIT: Duration = Duration::from_micros(200);
 /// For how long a throttled handler looks all the time before it sleeps.
 const PATIENT_NS: u64 = 100_000;
 /// Looks of a throttled handler before one fault is served all the same, short of the brink.
@@ -84,6 +88,7 @@ pub(crate) struct Handler {
     queued: usize,
     overflowed: Overflow,
     holds: Holds,
+    pub(crate) ticks: Ticks,
     window_next_ns: u64,
 }
 
@@ -166,6 +171,7 @@ impl Handler {
             queued: 0,
             overflowed: Overflow::No,
             holds: Holds::Nothing,
+            ticks: Ticks::default(),
             window_next_ns: 0,
         }
     }
@@ -247,23 +253,34 @@ impl Handler {
             // What was being read is forgotten, and the ring that would say so is given up: those that wait are looked at again.
             return;
         }
-        // Messages of the control connection are the evictor's; its end is ours.
-        let mut polled = [
-            PollFd::from_borrowed_fd(faults, PollFlags::IN),
-            PollFd::from_borrowed_fd(control, PollFlags::RDHUP),
-            // Without a read the faults once more.
-            PollFd::from_borrowed_fd(read.unwrap_or(faults), PollFlags::IN),
-        ];
         let short = !engine.fork.window_is_shut() || !self.raw_children.is_empty();
-        let nanoseconds = if short { 200_000 } else { 500_000_000 };
-        let timeout = Timespec { tv_sec: 0, tv_nsec: nanoseconds };
-        let _ = rustix::event::poll(&mut polled, Some(&timeout));
+        // The threads of an embedder share its descriptors, which it may close.
+        let ticks = if short || engine.embedded.is_on() { None } else { self.ticks.descriptor() };
+        let timeout = match ticks {
+            Some(_) => None,
+            None if short => Some(SHORT_WAIT),
+            None => Some(TICK),
+        };
+        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+        // Messages of the control connection are the evictor's; its end is ours.
+        let mut polled = [(); 4].map(|()| PollFd::from_borrowed_fd(faults, PollFlags::IN));
+        polled[1] = PollFd::from_borrowed_fd(control, PollFlags::RDHUP);
+        let mut count = 2;
+        for descriptor in [ticks, read].into_iter().flatten() {
+            polled[count] = PollFd::from_borrowed_fd(descriptor, PollFlags::IN);
+            count += 1;
+        }
+        let _ = rustix::event::poll(&mut polled[..count], timeout.as_ref());
+        let has_ticked = ticks.is_some() && !polled[2].revents().is_empty();
         if polled[1].revents().intersects(PollFlags::HUP | PollFlags::RDHUP | PollFlags::ERR) {
             if engine.embedded.is_stopping() {
                 return;
             }
             // The supervisor is gone, and with it everybody who could keep the limit and hold our memory's descriptor.
             sys::kill_self();
+        }
+        if has_ticked {
+            self.ticks.note();
         }
     }
 

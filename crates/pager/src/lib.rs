@@ -67,6 +67,7 @@ pub mod sys;
 #[cfg(test)]
 mod test_memory;
 pub mod thread;
+mod ticks;
 mod tiers;
 mod tracing;
 pub mod uffd;
