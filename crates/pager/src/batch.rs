@@ -154,7 +154,7 @@ impl Evictor {
 
     fn write_back_batch(&mut self, batch: &mut Batch) {
         let wanted_waiting = self.inactive_length();
-        let recycled_together = (wanted_waiting / 2).clamp(2, SEGMENT_FOLIOS);
+        let recycled_together = self.staging().recycled_together(wanted_waiting);
         let drain = batch.isolated == 0 && !batch.event_pending && !batch.staging_full;
         let planned = match self.engine.rows_at(self.hand) {
             Rows::Joined => BATCH_PAGES,

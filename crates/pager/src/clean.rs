@@ -16,6 +16,7 @@
 use crate::engine::Engine;
 use crate::handler::Handler;
 use crate::isolate::{Pages, page_index};
+use crate::pagemap::Now;
 use crate::staging::{FOLIO, FOLIO_PAGES};
 use crate::uffd::Access;
 use core::ops::Range;
@@ -145,21 +146,21 @@ impl Engine {
         first..last + 1
     }
 
-    /// Of clean pages that the caller has claimed (`old` has the words of before): finds out which are unchanged, and adds those to
-    /// the swap cache as part of `folio`. Evictor, under the gate and the move lock.
+    /// Of clean pages that the caller has claimed (`old` has the words of before), and of which the kernel says `now`: which are unchanged.
+    /// Adds those to the swap cache as part of `folio`. Evictor, under the gate and the move lock.
+    ///
+    /// The kernel must be asked after the claim: as long as the words said anything else, the handler could lift the protection. Without an
+    /// answer nothing is proven, and nothing is moved.
     pub(crate) fn cache_copies(
         &self,
-        piece: usize,
         claimed: Pages,
+        now: Now,
         old: &[PageWord; FOLIO_PAGES],
         folio: FolioId,
     ) -> Copies {
         if claimed == 0 {
             return Copies::default();
         }
-        // Only now: as long as the words said anything else, the handler could lift the protection. Without an answer nothing
-        // is proven, and nothing is moved.
-        let now = self.pages_now(piece, FOLIO_PAGES);
         let mut unchanged = claimed & now.protected;
         for (page, word) in old.iter().enumerate() {
             let cached = || word.entry().is_some_and(|entry| self.space.enter_cache(entry, folio));

@@ -5,6 +5,7 @@ use crate::clean::Copies;
 use crate::engine::Engine;
 use crate::folio::StagedFolio;
 use crate::moves::Moves;
+use crate::pagemap::{self, Now};
 use crate::row::{ROW_PIECES, Row};
 use crate::row_pages::RowPages;
 use crate::staging::FOLIO_PAGES;
@@ -111,6 +112,7 @@ impl Engine {
                 let folio = staging.folio_mut(part.place);
                 folio.address = part.piece;
                 folio.clean = part.wanted.clean & isolation.moved;
+                folio.came = isolation.moved;
                 folio.entries = core::array::from_fn(|page| {
                     part.entries[page].filter(|_| isolation.moved >> page & 1 != 0)
                 });
@@ -143,17 +145,15 @@ impl Engine {
         parts: &mut [Part],
         done: &mut [Isolation; ROW_PIECES],
     ) {
-        let mut tried = RowPages::NONE;
         for (number, part) in parts.iter_mut().enumerate().filter(|(_, part)| part.wanted.all() != 0) {
             // SAFETY: the set is used under the move lock.
             let registered = unsafe { &*self.registered.get() };
             match self.table.block(part.piece) {
-                Some(block) if covers(registered, part.piece, part.wanted.all()) => {
-                    tried.set_piece(number, self.mark(block, part));
-                }
+                Some(block) if covers(registered, part.piece, part.wanted.all()) => self.mark(block, part),
                 _ => done[number].refused = Some(Refused::Gone),
             }
         }
+        let tried = self.choose(parts);
         if !tried.is_empty() {
             let moves = self.move_runs(start, &tried, target);
             for (number, isolation) in done.iter_mut().enumerate() {
@@ -167,8 +167,28 @@ impl Engine {
         }
     }
 
-    /// Claims the pages of a part; returns those that can be moved.
-    fn mark(&self, block: &Block, part: &mut Part) -> Pages {
+    /// Of the pages that were claimed, those that can be moved: of clean ones those that are unchanged. One question for all of them.
+    fn choose(&self, parts: &mut [Part]) -> RowPages {
+        let mut now = [Now::default(); ROW_PIECES];
+        let mut with_clean =
+            parts.iter().enumerate().filter(|(_, part)| part.marked & part.wanted.clean != 0);
+        if let Some((first, part)) = with_clean.next() {
+            let (last, start) = (with_clean.last().map_or(first, |(last, _)| last), part.piece);
+            let pagemap = self.descriptors.pagemap.load(Relaxed);
+            let _ = pagemap::pieces(pagemap, start, &mut now[first..=last]);
+        }
+        let mut tried = RowPages::NONE;
+        for (number, part) in parts.iter_mut().enumerate().filter(|(_, part)| part.marked != 0) {
+            let folio = StagedFolio { place: part.place, order: Order::ZERO };
+            part.copies =
+                self.cache_copies(part.marked & part.wanted.clean, now[number], &part.old, folio.id());
+            tried.set_piece(number, part.marked & !part.wanted.clean | part.copies.unchanged);
+        }
+        tried
+    }
+
+    /// Claims the pages of a part.
+    fn mark(&self, block: &Block, part: &mut Part) {
         let base = page_index(part.piece);
         let epoch = self.epoch.load(Relaxed);
         for (page, entry) in part.entries.iter().enumerate() {
@@ -188,10 +208,6 @@ impl Engine {
                 part.marked |= 1 << page;
             }
         }
-        let clean = part.marked & part.wanted.clean;
-        let folio = StagedFolio { place: part.place, order: Order::ZERO };
-        part.copies = self.cache_copies(part.piece, clean, &part.old, folio.id());
-        part.marked & !part.wanted.clean | part.copies.unchanged
     }
 
     /// The words of a part say what became of its pages. Entries of clean ones that moved are added to the others.

@@ -70,13 +70,17 @@ impl Row {
         }
     }
 
-    /// Adds the piece, if one move can take pages of it together with some of the last piece. False: it begins a row of its own.
+    /// Adds the piece, if it comes next: where one move can take pages of it together with some of the last piece that spares a move, and
+    /// elsewhere what is asked and done once for a row. Long rows are for folios that leave whole, and go on only where a move does. False: it
+    /// begins a row of its own.
     pub(crate) fn append(&mut self, piece: usize, wanted: Candidates, rows: Rows) -> bool {
         const LAST: Pages = 1 << (FOLIO_PAGES - 1);
-        let goes_on = self.is_open(rows)
-            && piece == self.start + self.pieces * FOLIO
-            && self.wanted[self.pieces - 1].all() & LAST != 0
-            && wanted.all() & 1 != 0;
+        let is_next = self.is_open(rows) && piece == self.start + self.pieces * FOLIO;
+        let goes_on = is_next
+            && match rows {
+                Rows::Joined => true,
+                Rows::Long => self.wanted[self.pieces - 1].all() & LAST != 0 && wanted.all() & 1 != 0,
+            };
         if goes_on {
             self.wanted[self.pieces] = wanted;
             self.pieces += 1;
@@ -132,21 +136,22 @@ mod tests {
     }
 
     #[test]
-    fn a_row_goes_on_where_a_move_does() {
+    fn a_row_goes_on_with_the_next_piece_and_a_long_one_where_a_move_does() {
         let first = 0x7000_0000;
         let row = || Row::of(first, wanted(0xff00, 0));
-        for (piece, next, goes_on) in [
-            (first + FOLIO, wanted(1, 0), true),
-            (first + FOLIO, wanted(0, 1), true),
-            (first + FOLIO, wanted(2, 0), false),
-            (first + 2 * FOLIO, wanted(1, 0), false),
-            (first, wanted(1, 0), false),
+        for (piece, next, joined, long) in [
+            (first + FOLIO, wanted(1, 0), true, true),
+            (first + FOLIO, wanted(0, 1), true, true),
+            (first + FOLIO, wanted(2, 0), true, false),
+            (first + 2 * FOLIO, wanted(1, 0), false, false),
+            (first, wanted(1, 0), false, false),
         ] {
-            for rows in [Rows::Joined, Rows::Long] {
-                assert_eq!(row().append(piece, next, rows), goes_on, "{piece:x} {next:?}");
-            }
+            assert_eq!(row().append(piece, next, Rows::Joined), joined, "{piece:x} {next:?}");
+            assert_eq!(row().append(piece, next, Rows::Long), long, "{piece:x} {next:?}");
         }
-        assert!(!Row::of(first, wanted(0x7fff, 0)).append(first + FOLIO, wanted(1, 0), Rows::Joined));
+        let sparse = || Row::of(first, wanted(0x7fff, 0));
+        assert!(sparse().append(first + FOLIO, wanted(1, 0), Rows::Joined));
+        assert!(!sparse().append(first + FOLIO, wanted(1, 0), Rows::Long));
         assert!(!Row::default().append(0, wanted(1, 0), Rows::Joined), "an empty one has no end");
         assert!(!Row::default().append(0, wanted(1, 0), Rows::Long), "an empty one has no end");
     }

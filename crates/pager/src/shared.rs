@@ -140,17 +140,17 @@ impl Engine {
     /// The part of a block that is `start..end`: all but what is clean and what must stay resident.
     fn protect_in_block(&self, start: usize, end: usize, what: Protected) {
         let block = self.table.block(start);
-        let mut owned = [0; BLOCK / FOLIO];
+        let mut now = [pagemap::Now::default(); BLOCK / FOLIO];
         if what == Protected::Shared {
             let pagemap = self.descriptors.pagemap.load(Relaxed);
             // Without an answer nothing is known to be this process's own.
-            owned = pagemap::exclusive(pagemap, start & !(BLOCK - 1)).unwrap_or_default();
+            let _ = pagemap::pieces(pagemap, start & !(BLOCK - 1), &mut now);
         }
         let mut run = start;
         let mut address = start;
         while address < end {
             let piece = address & !(FOLIO - 1);
-            let passed_over = self.kept_pages(piece) | owned[piece % BLOCK / FOLIO];
+            let passed_over = self.kept_pages(piece) | now[piece % BLOCK / FOLIO].exclusive;
             let last = end.min(piece + FOLIO);
             while address < last {
                 let is_clean = block.is_some_and(|block| {

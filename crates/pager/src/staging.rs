@@ -41,6 +41,8 @@ pub struct Folio {
     pub entries: [Option<SwapEntry>; FOLIO_PAGES],
     /// Those of them, one bit each, whose stored copy still stands for them: they need not be written.
     pub clean: u16,
+    /// Pages that came here, one bit each: their memory stays until the place is given back.
+    pub came: u16,
 }
 
 /// The ring. All-zero is a valid ring without places.
@@ -125,7 +127,7 @@ impl Staging {
         }
         for _ in 0..self.until_whole() {
             let place = (self.pushed % self.places) as usize;
-            self.folios[place] = Folio { address: 0, entries: [None; FOLIO_PAGES], clean: 0 };
+            self.folios[place] = Folio { address: 0, entries: [None; FOLIO_PAGES], clean: 0, came: 0 };
             self.pushed += 1;
         }
         let first = (self.pushed % self.places) as u32;
@@ -191,6 +193,18 @@ impl Staging {
     pub fn is_whole(&self, place: u32) -> bool {
         u64::from(place).is_multiple_of(WHOLE_PLACES)
             && self.whole[place as usize / WHOLE_PLACES as usize].load(Acquire) != 0
+    }
+
+    /// How many folios are given back together at least, where so many may wait: as soon as they hold the pages of [`SEGMENT_FOLIOS`] full
+    /// ones, since giving back costs the same whatever a place holds; or are an eighth of the ring, or four times as many as those.
+    pub fn recycled_together(&self, waiting: u64) -> u64 {
+        let least = (waiting / 2).clamp(2, SEGMENT_FOLIOS);
+        let most = (self.places / 8).min(4 * SEGMENT_FOLIOS).max(least);
+        let mut pages = 0;
+        for number in self.recycled..(self.recycled + most).min(self.written) {
+            pages += self.folio(self.place_of(number)).came.count_ones() as u64;
+        }
+        if pages >= least * FOLIO_PAGES as u64 { 1 } else { most }
     }
 
     /// Gives the memory of folios that are written back to the system, when there are at least `least` of them; returns
