@@ -466,9 +466,8 @@ impl Evictor {
         unsafe { &mut *engine.staging.get() }.install(base, places);
         engine.around.set_room(limit / PAGE as u64);
         engine.make_pool(limit);
-        if engine.has_room_for_whole() {
-            engine.arena.let_store_come(StorePages::Together);
-        }
+        let pages = if engine.has_room_for_whole() { StorePages::Together } else { StorePages::Singly };
+        engine.arena.let_store_come(pages);
         if !engine.embedded.is_on() {
             let control = engine.descriptors.control.load(Relaxed);
             link::tell(control, Kind::HoldUserfault, [0; 3], Some(engine.userfault().0));

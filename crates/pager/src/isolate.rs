@@ -173,7 +173,7 @@ impl Engine {
         let mut with_clean =
             parts.iter().enumerate().filter(|(_, part)| part.marked & part.wanted.clean != 0);
         if let Some((first, part)) = with_clean.next() {
-            let (last, start) = (with_clean.last().map_or(first, |(last, _)| last), part.piece);
+            let (last, start) = (with_clean.next_back().map_or(first, |(last, _)| last), part.piece);
             let pagemap = self.descriptors.pagemap.load(Relaxed);
             let _ = pagemap::pieces(pagemap, start, &mut now[first..=last]);
         }
