@@ -323,6 +323,35 @@ fn a_span_that_a_free_made_needless_goes_back_to_the_pool() {
     assert_eq!(zram.mm_stat().objects, 0);
 }
 
+/// Each span is announced once, before its first object, however often it is filled and emptied; objects lie in what was announced.
+#[test]
+fn a_span_is_announced_before_it_is_used_and_only_then() {
+    let options = StoreOptions { incompressible: IncompressiblePolicy::Keep, ..StoreOptions::DEFAULT };
+    let zram = Box::new(Zram::new(TestMemory::new(), options));
+    let mut scratch = Box::new(Scratch::new());
+    let rounds = if cfg!(miri) { 1 } else { 3 };
+    for _ in 0..rounds {
+        let objects: Vec<_> = (0..100)
+            .map(|number| {
+                let page = Kind::Incompressible.page(number);
+                match zram.store(&mut scratch, &page, Owner::new(number).unwrap()) {
+                    Ok(Stored::Object { handle, len, .. }) => (handle, len),
+                    other => panic!("{other:?}"),
+                }
+            })
+            .collect();
+        // 31 objects of a whole page in a span of 128 KiB.
+        let announced = zram.memory().announced.lock().unwrap().clone();
+        assert_eq!((announced.len(), announced[0].1), (4, 128 << 10));
+        for (handle, len) in objects {
+            let at = zram.memory().object(handle).addr();
+            assert!(announced.iter().any(|&(start, bytes)| (start..start + bytes).contains(&at)));
+            // SAFETY: stored above, freed once.
+            unsafe { zram.free(handle, len) }.unwrap();
+        }
+    }
+}
+
 /// Readers, writers and the compactor over one table of locations, by the documented protocol.
 #[test]
 fn compaction_runs_beside_stores_loads_and_frees() {

@@ -283,4 +283,26 @@ mod tests {
         arena.bequeath_to(Heirs::Nobody);
         assert_eq!(left_out(), [false, true, true]);
     }
+
+    #[test]
+    fn the_store_becomes_resident_as_it_is_told_to() {
+        let arena = Arena::create().expect("memory");
+        // SAFETY: it is never unmapped.
+        let arena: &'static Arena = unsafe { arena.as_ref() };
+        let chunk = arena.map(BLOCK).expect("memory");
+        let pagemap = std::fs::File::open("/proc/self/pagemap").expect("our own");
+        let resident = |page: usize| {
+            let address = chunk.as_ptr() as usize + page * PAGE;
+            crate::pagemap::now(std::os::fd::AsRawFd::as_raw_fd(&pagemap), address, 16).unwrap().present
+        };
+        arena.will_write(chunk, 16 * PAGE);
+        assert_eq!(resident(0), 0);
+        arena.let_store_come(StorePages::Together);
+        // SAFETY: within the chunk.
+        unsafe { *chunk.as_ptr().add(17 * PAGE) = 7 };
+        arena.will_write(chunk, 32 * PAGE);
+        assert_eq!([resident(0), resident(16), resident(32)], [u16::MAX, u16::MAX, 0]);
+        // SAFETY: within the chunk.
+        assert_eq!(unsafe { *chunk.as_ptr().add(17 * PAGE) }, 7);
+    }
 }

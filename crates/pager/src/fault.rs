@@ -3,15 +3,16 @@
 use crate::claim::{claim, unclaim};
 use crate::engine::Engine;
 use crate::freeing::Freeing;
-use crate::handler::{Fault, Handler};
+use crate::handler::{Fault, Handler, Interruptions};
 use crate::isolate::{Pages, page_index};
 use crate::read_around::Found;
-use crate::readahead::Readahead;
+use crate::readahead::{PIECE_ORDER, Readahead};
 use crate::reading::Purpose;
 use crate::staging::{FOLIO, FOLIO_PAGES};
 use crate::sys;
 use crate::uffd::Access;
 use core::sync::atomic::Ordering::Relaxed;
+use folioswap_core::history::Window;
 use folioswap_core::page::{Heat, PageState, PageWord};
 use folioswap_core::page_table::{Block, PAGE};
 use folioswap_core::reclaim::store_share::Source;
@@ -112,7 +113,7 @@ impl Handler {
                 // anew.
                 _ if fault.access == Access::WriteProtected => self.write_to_protected(block, address),
                 PageState::Leaving(_) | PageState::Stored(_) => {
-                    let window = engine.window(block, address);
+                    let window = self.window(block, address);
                     let resolved = self.swap_in(block, address, fault.access, window);
                     if resolved {
                         self.bring_blocks_ahead(address, fault.access, window);
@@ -120,7 +121,7 @@ impl Handler {
                     resolved
                 }
                 PageState::Present(_) | PageState::Removed { .. } => {
-                    let window = engine.window(block, address);
+                    let window = self.window(block, address);
                     let resolved = self.first_touch(block, address, window);
                     if resolved {
                         self.bring_blocks_ahead(address, fault.access, window);
@@ -136,6 +137,16 @@ impl Handler {
             if done {
                 return;
             }
+        }
+    }
+
+    /// What a fault at `address`, in `block`, should bring in: as the region's history advises, but in the middle of another window no more than a
+    /// piece.
+    fn window(&self, block: &Block, address: usize) -> Window {
+        let window = self.engine.window(block, address);
+        match self.interruptions {
+            Interruptions::Few(_) => window,
+            Interruptions::None => Window { order: window.order.min(PIECE_ORDER), ..window },
         }
     }
 

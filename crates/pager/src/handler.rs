@@ -32,6 +32,8 @@ use rustix::io::Errno;
 /// Faults that can wait in user space; more stay in the kernel's queue.
 const QUEUE: usize = 256;
 const MESSAGES: usize = 16;
+/// As often a window goes on after others were served: each of them waits for a piece of it at most.
+pub(crate) const INTERRUPTIONS_MAX: u32 = 8;
 /// How often a throttled handler looks again, and how often one with a fork under way does.
 const LOOK_AGAIN_NS: u64 = 300_000;
 /// How long a wait lasts at most while a child is looked after that nobody else looks after.
@@ -88,6 +90,8 @@ pub(crate) struct Handler {
     queued: usize,
     overflowed: Overflow,
     holds: Holds,
+    /// Of the window that is being brought.
+    pub(crate) interruptions: Interruptions,
     pub(crate) ticks: Ticks,
     window_next_ns: u64,
 }
@@ -101,6 +105,15 @@ enum Holds {
     UntilLater,
     /// All of them wait for what is being read.
     UntilRead,
+}
+
+/// Faults that were served in the middle of a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Interruptions {
+    /// So many, of [`INTERRUPTIONS_MAX`].
+    Few(u32),
+    /// One is being served: it is not interrupted itself, and brings little.
+    None,
 }
 
 /// Whether faults had to be forgotten.
@@ -171,6 +184,7 @@ impl Handler {
             queued: 0,
             overflowed: Overflow::No,
             holds: Holds::Nothing,
+            interruptions: Interruptions::Few(0),
             ticks: Ticks::default(),
             window_next_ns: 0,
         }
@@ -204,10 +218,7 @@ impl Handler {
                 {
                     engine.ask_for_vigil(cpu);
                 }
-                self.serve(fault);
-                if engine.embedded.is_on() {
-                    engine.embedded.latency.add(sys::now_ns().saturating_sub(fault.since_ns));
-                }
+                self.serve_in_round(fault);
                 served += 1;
             } else {
                 self.queue_fault(fault);
@@ -235,6 +246,14 @@ impl Handler {
         self.raw_children_round();
         if served > 0 {
             engine.figures().add(Counter::FaultNanoseconds, sys::now_ns() - begun);
+        }
+    }
+
+    fn serve_in_round(&mut self, fault: Fault) {
+        let engine = self.engine;
+        self.serve(fault);
+        if engine.embedded.is_on() {
+            engine.embedded.latency.add(sys::now_ns().saturating_sub(fault.since_ns));
         }
     }
 
@@ -319,9 +338,25 @@ impl Handler {
         self.engine.fork.is_preparing() || !self.engine.fork.window_is_shut()
     }
 
-    /// Does anybody wait but for pages in this range?
-    pub(crate) fn others_wait(&self, but_for: &Range<usize>) -> bool {
-        self.fork_waits() || self.queue_places().any(|place| !but_for.contains(&self.queue[place].address))
+    /// Between two pieces of a window of several, which lies in this range: serves who waits for anything else, with no more than 64 KiB each. False:
+    /// somebody waits still, who cannot be served now, or the window has been interrupted often enough.
+    pub(crate) fn serve_others(&mut self, but_for: &Range<usize>) -> bool {
+        let is_other = |handler: &Self, &place: &usize| !but_for.contains(&handler.queue[place].address);
+        while let Some(place) = self.queue_places().find(|place| is_other(self, place)) {
+            let Interruptions::Few(before) = self.interruptions else { return false };
+            if self.fork_waits() || self.engine.is_at_limit() || before == INTERRUPTIONS_MAX {
+                return false;
+            }
+            let fault = self.take_fault_at(place);
+            if self.is_being_read(&fault) {
+                self.queue_fault(Fault { turn: Turn::HasRead, ..fault });
+                return false;
+            }
+            self.interruptions = Interruptions::None;
+            self.serve_in_round(fault);
+            self.interruptions = Interruptions::Few(before + 1);
+        }
+        !self.fork_waits()
     }
 
     pub(crate) fn queue_fault(&mut self, fault: Fault) {
@@ -341,13 +376,15 @@ impl Handler {
     /// The next fault: one of the evictor or of a forking thread goes before all others, which may wait for what it is about to
     /// free.
     fn take_fault(&mut self) -> Fault {
-        if let Some(mut place) = self.place_of_urgent() {
-            // Those before it keep their order: who waits for a read stands behind those who were not looked at yet.
-            while place != self.first {
-                let before = (place + QUEUE - 1) % QUEUE;
-                self.queue.swap(place, before);
-                place = before;
-            }
+        self.take_fault_at(self.place_of_urgent().unwrap_or(self.first))
+    }
+
+    fn take_fault_at(&mut self, mut place: usize) -> Fault {
+        // Those before it keep their order: who waits for a read stands behind those who were not looked at yet.
+        while place != self.first {
+            let before = (place + QUEUE - 1) % QUEUE;
+            self.queue.swap(place, before);
+            place = before;
         }
         let fault = self.queue[self.first];
         self.first = (self.first + 1) % QUEUE;

@@ -2,7 +2,7 @@
 //!
 //! *Asked for* is the largest folio that the region's history advises, that `--thp` allows, and all of which is away: of more than 64 KiB, in
 //! the compressed store (on a file too, where nothing smaller is allowed). Where it cannot be had (the group may not be charged for it, the kernel has no memory, a part of it is taken by
-//! somebody else meanwhile, others wait) that is a fallback of its size, and the next smaller one that is allowed is asked for,
+//! somebody else meanwhile, others wait who cannot be served in between) that is a fallback of its size, and the next smaller one that is allowed is asked for,
 //! down to the page alone.
 //!
 //! What the program wants huge comes as one huge page of the kernel's (`whole.rs`). Anything else is copied, 64 KiB at a time, that of the
@@ -10,7 +10,7 @@
 
 use crate::engine::Engine;
 use crate::fault::Next;
-use crate::handler::Handler;
+use crate::handler::{Handler, Interruptions};
 use crate::isolate::page_index;
 use crate::pool::NoWhole;
 use crate::readahead::{PIECE_ORDER, Readahead};
@@ -134,6 +134,7 @@ impl Handler {
             Direction::Forwards => [&mut above, &mut below],
             Direction::Backwards => [&mut below, &mut above],
         };
+        self.begin_window();
         let (mut came_pieces, mut copied) = (own..own + 1, came.copied);
         let within = base + pages.start * PAGE..base + pages.end * PAGE;
         for side in sides {
@@ -186,8 +187,8 @@ impl Handler {
         (came.next == Next::Done).then_some(came.copied)
     }
 
-    /// The block of `address`, if more of it may come ahead of its faults: nobody waits but for what is `within`, and the group has room.
-    /// Reads messages: what was known of the block before is old.
+    /// The block of `address`, if more of it may come ahead of its faults: nobody waits any more but for what is `within`, and the group has room.
+    /// Reads messages and serves others: what was known of the block before is old.
     fn may_bring_more(
         &mut self,
         address: usize,
@@ -195,11 +196,12 @@ impl Handler {
         room: Room,
     ) -> Option<&'static Block> {
         self.read_messages();
+        let others_are_served = self.serve_others(within);
         let has_room = match room {
             Room::BelowLimit => !self.engine.is_at_limit(),
             Room::Beyond => self.engine.headroom() >= FOLIO as u64,
         };
-        let may = has_room && !self.others_wait(within);
+        let may = has_room && others_are_served;
         self.engine.table.block(address).filter(|_| may)
     }
 
@@ -213,6 +215,7 @@ impl Handler {
             Next::LookAgain => return false,
             Next::Fewer => return self.wait_for_kernel(),
         }
+        self.begin_window();
         let (mut copied, mut passed) = (came.copied, 0);
         for page in stride.pages(index) {
             let Some(block) = self.may_bring_more(base, &(base..base + BLOCK), Room::BelowLimit) else {
@@ -230,6 +233,13 @@ impl Handler {
             block.history.remember_stride(index, stride, passed);
         }
         true
+    }
+
+    /// What comes along from here on may be interrupted, unless this is an interruption itself.
+    fn begin_window(&mut self) {
+        if let Interruptions::Few(count) = &mut self.interruptions {
+            *count = 0;
+        }
     }
 
     /// The kernel has not even a page.

@@ -14,6 +14,8 @@ pub struct TestMemory {
     chunks: Mutex<Vec<(usize, usize)>>,
     pub given_back_bytes: AtomicUsize,
     pub map_calls: AtomicUsize,
+    /// Ranges that the store has said it will write.
+    pub announced: Mutex<Vec<(usize, usize)>>,
     map_calls_max: usize,
 }
 
@@ -28,6 +30,7 @@ impl TestMemory {
             chunks: Mutex::new(Vec::new()),
             given_back_bytes: AtomicUsize::new(0),
             map_calls: AtomicUsize::new(0),
+            announced: Mutex::new(Vec::new()),
             map_calls_max,
         }
     }
@@ -65,6 +68,13 @@ unsafe impl PageMemory for TestMemory {
         let start = if cfg!(miri) { heap(bytes) } else { system::map(bytes) }?;
         self.chunks.lock().unwrap().push((start.as_ptr().expose_provenance(), bytes));
         Some(start)
+    }
+
+    fn will_write(&self, start: NonNull<u8>, bytes: usize) {
+        let start = start.as_ptr().addr();
+        let within = |&(chunk, len): &(usize, usize)| chunk <= start && start + bytes <= chunk + len;
+        assert!(start.is_multiple_of(4096) && self.chunks.lock().unwrap().iter().any(within));
+        self.announced.lock().unwrap().push((start, bytes));
     }
 
     unsafe fn give_back(&self, start: NonNull<u8>, bytes: usize) {

@@ -3,7 +3,7 @@
 use super::*;
 use crate::buffers::Buffers;
 use crate::freeing::FREED;
-use crate::handler::{Fault, Turn};
+use crate::handler::{Fault, INTERRUPTIONS_MAX, Turn};
 use crate::test_memory::{map, store_page, watching_engine, word_at};
 use crate::uffd::COPIED_AT_ONCE;
 use core::sync::atomic::Ordering::Relaxed;
@@ -19,6 +19,11 @@ fn scene(orders: FolioOrders) -> Option<(&'static Engine, Handler, usize)> {
     engine.segment().header.limit_bytes.store(LIMIT, Relaxed);
     engine.segment().set_folio_orders(orders);
     let handler = Handler::new(engine, Buffers::of(engine)?);
+    Some((engine, handler, walked_to(engine)?))
+}
+
+/// 2 MiB of the program, all of them in the store; the 2 MiB before were walked through.
+fn walked_to(engine: &Engine) -> Option<usize> {
     let start = map(4 * BLOCK).next_multiple_of(BLOCK) + BLOCK;
     engine.register_pieces(start - BLOCK, start + BLOCK);
     for page in 0..BLOCK_PAGES {
@@ -28,7 +33,7 @@ fn scene(orders: FolioOrders) -> Option<(&'static Engine, Handler, usize)> {
     }
     let before = engine.table.block_or_insert(start - BLOCK, engine.arena)?;
     before.history.remember(0, BLOCK_PAGES, WHOLE_ORDER);
-    Some((engine, handler, start))
+    Some(start)
 }
 
 fn touch(handler: &mut Handler, address: usize, access: Access) {
@@ -181,24 +186,59 @@ fn only_what_is_all_away_is_asked_for() {
     assert_eq!(figures(engine, SizeCounter::SwapInFallback), [0; 10], "2 MiB were not asked for");
 }
 
+/// A fault of another thread on the page at `address`, which the handler has read.
+fn queue(handler: &mut Handler, address: usize) {
+    let access = Access::Read;
+    handler.queue_fault(Fault { address, access, thread: 2, turn: Turn::First, since_ns: 0 });
+}
+
+/// Is this page in memory, as it was?
+fn is_there(engine: &Engine, address: usize) -> bool {
+    engine.pages_now(address, 1).present == 1
+}
+
 #[test]
-fn who_waits_elsewhere_ends_it_and_who_waits_for_a_part_of_it_does_not() {
-    for (other, came) in [(400, 512), (-300, 16)] {
+fn who_waits_elsewhere_is_served_in_between_and_who_waits_for_a_part_of_it_gets_it() {
+    for other in [400, -300] {
         let Some((engine, mut handler, start)) = scene(FolioOrders::ALL) else { return };
-        let address = start.wrapping_add_signed(other * PAGE as isize);
-        handler.queue_fault(Fault {
-            address,
-            access: Access::Read,
-            thread: 2,
-            turn: Turn::First,
-            since_ns: 0,
-        });
+        queue(&mut handler, start.wrapping_add_signed(other * PAGE as isize));
         touch(&mut handler, start, Access::Write);
-        assert_eq!(present(engine, start), pages(0..came));
-        let (whole, fell_back) = if came == 512 { (once(&[9]), [0; 10]) } else { (once(&[4]), once(&[9])) };
-        assert_eq!(figures(engine, SizeCounter::SwapIn), whole);
-        assert_eq!(figures(engine, SizeCounter::SwapInFallback), fell_back);
+        assert_eq!(present(engine, start), pages(0..512));
+        let came = |page: &usize| is_there(engine, start - BLOCK + page * PAGE);
+        let there: Vec<usize> = (0..BLOCK_PAGES).filter(came).collect();
+        assert_eq!(there, if other < 0 { pages(212..213) } else { pages(0..0) });
+        assert_eq!(handler.has_more_to_do(), other > 0, "the other finds its page there");
+        assert_eq!(figures(engine, SizeCounter::SwapIn), once(&[9]));
+        assert_eq!(figures(engine, SizeCounter::SwapInFallback), [0; 10]);
     }
+}
+
+#[test]
+fn a_window_that_is_interrupted_too_often_ends() {
+    let Some((engine, mut handler, start)) = scene(FolioOrders::ALL) else { return };
+    for other in 1..=INTERRUPTIONS_MAX as usize + 1 {
+        queue(&mut handler, start - other * 32 * PAGE);
+    }
+    touch(&mut handler, start, Access::Write);
+    assert_eq!(present(engine, start), pages(0..16));
+    assert!(handler.has_more_to_do(), "one waits still");
+    assert_eq!(figures(engine, SizeCounter::SwapIn), once(&[4]));
+    assert_eq!(figures(engine, SizeCounter::SwapInFallback), once(&[9]));
+}
+
+/// In the middle of a window no other one begins: the first one's thread would wait for all of it.
+#[test]
+fn who_is_served_in_between_gets_a_piece_at_most() {
+    let Some((engine, mut handler, start)) = scene(FolioOrders::ALL) else { return };
+    let elsewhere = walked_to(engine).unwrap();
+    queue(&mut handler, elsewhere);
+    touch(&mut handler, start, Access::Write);
+    assert_eq!(present(engine, start), pages(0..512));
+    assert_eq!(present(engine, elsewhere), pages(0..16));
+    assert_eq!(figures(engine, SizeCounter::SwapIn), once(&[4, 9]));
+    // By itself it goes on with all of it that is away.
+    touch(&mut handler, elsewhere + 16 * PAGE, Access::Read);
+    assert!(present(engine, elsewhere).len() > 16);
 }
 
 #[test]
