@@ -27,8 +27,8 @@ use core::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 use folioswap_devices::{
-    FileSlot, IncompressiblePolicy, Location, LocationCell, MmStat, Owner, Page, PageMemory, Place, Scratch,
-    StoreOptions, Stored, Zram,
+    FileSlot, IncompressiblePolicy, Location, LocationCell, MmStat, Owner, Page, PageMemory, Place, Prefault,
+    Scratch, StoreOptions, Stored, Zram,
 };
 use folioswap_slots::{
     AllocError, Config, DeviceFlags, DeviceId, DeviceMask, DeviceSpec, FolioId, LogicalCpu, Order, Shadow,
@@ -89,8 +89,8 @@ unsafe impl<M: PageMemory> PageMemory for StoreMemory<'_, M> {
         // SAFETY: passed on.
         unsafe { self.0.give_back(start, bytes) }
     }
-    fn will_write(&self, start: NonNull<u8>, bytes: usize) {
-        self.0.will_write(start, bytes);
+    fn will_write(&self, start: NonNull<u8>, bytes: usize) -> Prefault {
+        self.0.will_write(start, bytes)
     }
 }
 

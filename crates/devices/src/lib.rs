@@ -55,7 +55,7 @@ pub use checksum::Checksum;
 pub use device::{Characteristics, Device, Orders, Synchrony};
 pub use file::{FileDevice, FileError, Medium};
 pub use location::{Codec, FileSlot, Handle, Location, LocationCell, Owner, Place, StoredLen};
-pub use memory::PageMemory;
+pub use memory::{PageMemory, Prefault};
 pub use page::{PAGE_SIZE, Page};
 pub use zram::{
     CompactReport, FreeError, IncompressiblePolicy, Invalid, LoadError, MmStat, Recompressed, Relocation,

@@ -2,6 +2,15 @@
 
 use core::ptr::NonNull;
 
+/// Is memory that will be written resident already?
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Prefault {
+    /// It becomes resident page by page, when it is written.
+    Not,
+    /// All of it is.
+    Done,
+}
+
 /// Private memory for the store, mapped piecewise.
 ///
 /// # Safety
@@ -26,7 +35,10 @@ pub unsafe trait PageMemory: Sync {
     /// The range lies inside one earlier [`map`](Self::map), and its contents are no longer needed.
     unsafe fn give_back(&self, start: NonNull<u8>, bytes: usize);
 
-    /// All of a page-aligned range inside one earlier [`map`](Self::map), which nobody uses yet, is about to be written, bit by bit. It may be made resident now, at
-    /// once, instead of page by page; its contents stay zero, or what they are. Nothing need be done.
-    fn will_write(&self, _start: NonNull<u8>, _bytes: usize) {}
+    /// All of a page-aligned range inside one earlier [`map`](Self::map), which nobody uses yet, is about to be written, bit by bit. It may be made
+    /// resident now, at once, instead of page by page; its contents do not change.
+    fn will_write(&self, start: NonNull<u8>, bytes: usize) -> Prefault {
+        let _ = (start, bytes);
+        Prefault::Not
+    }
 }

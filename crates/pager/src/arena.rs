@@ -7,7 +7,7 @@
 //! use to anybody and could not be taken away from it. So all pieces but the first few, which hold what our functions look
 //! at before they know whose copy they are in, have MADV_DONTFORK, except while the C library forks.
 //!
-//! Where the limit is so large that a huge page more or less does not matter, the compressed store becomes resident 128 KiB at a time: its
+//! Where the limit is so large that a huge page more or less does not matter, the compressed store becomes resident 128 KiB at a time, where there are many objects of a size: its
 //! growth is first touches of the evictor and the handler, which were a sixth of their time while a program filled its memory. (Huge pages
 //! made that worse: fills of 512 MiB within 128 MiB took 0.72 s instead of 0.47, since each is cleared at once.)
 
@@ -18,7 +18,7 @@ use core::sync::atomic::{
 };
 use folioswap_core::lock::SpinLock;
 use folioswap_core::page_table::{BLOCK, Memory, PAGE};
-use folioswap_devices::PageMemory;
+use folioswap_devices::{PageMemory, Prefault};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 /// Most pieces that can be on record. Pieces grow with the arena, so this bounds the arena far above any memory.
@@ -236,11 +236,15 @@ unsafe impl PageMemory for Arena {
         let _ = unsafe { madvise(start.as_ptr().cast(), bytes, Advice::LinuxDontNeed) };
     }
 
-    fn will_write(&self, start: NonNull<u8>, bytes: usize) {
-        if self.store_pages.load(Relaxed) == StorePages::Together as u32 {
-            // Where it cannot be done the pages come one by one.
-            // SAFETY: the range is the arena's; its contents do not change.
-            let _ = unsafe { madvise(start.as_ptr().cast(), bytes, Advice::LinuxPopulateWrite) };
+    fn will_write(&self, start: NonNull<u8>, bytes: usize) -> Prefault {
+        if self.store_pages.load(Relaxed) != StorePages::Together as u32 {
+            return Prefault::Not;
+        }
+        // Where it cannot be done the pages come one by one.
+        // SAFETY: the range is the arena's; its contents do not change.
+        match unsafe { madvise(start.as_ptr().cast(), bytes, Advice::LinuxPopulateWrite) } {
+            Ok(()) => Prefault::Done,
+            Err(_) => Prefault::Not,
         }
     }
 }
@@ -295,12 +299,12 @@ mod tests {
             let address = chunk.as_ptr() as usize + page * PAGE;
             crate::pagemap::now(std::os::fd::AsRawFd::as_raw_fd(&pagemap), address, 16).unwrap().present
         };
-        arena.will_write(chunk, 16 * PAGE);
+        assert_eq!(arena.will_write(chunk, 16 * PAGE), Prefault::Not);
         assert_eq!(resident(0), 0);
         arena.let_store_come(StorePages::Together);
         // SAFETY: within the chunk.
         unsafe { *chunk.as_ptr().add(17 * PAGE) = 7 };
-        arena.will_write(chunk, 32 * PAGE);
+        assert_eq!(arena.will_write(chunk, 32 * PAGE), Prefault::Done);
         assert_eq!([resident(0), resident(16), resident(32)], [u16::MAX, u16::MAX, 0]);
         // SAFETY: within the chunk.
         assert_eq!(unsafe { *chunk.as_ptr().add(17 * PAGE) }, 7);

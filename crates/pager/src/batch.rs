@@ -14,7 +14,6 @@ use crate::whole_batch::WholeTaken;
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_core::page_table::{BLOCK, PAGE};
 use folioswap_group::counters::Counter;
-use folioswap_group::segment::Member;
 
 /// Pages isolated in one batch, and as many written back.
 pub(crate) const BATCH_PAGES: u64 = 128;
@@ -75,7 +74,8 @@ impl Evictor {
     pub(crate) fn evict_batch(&mut self) -> Batch {
         let mut batch = Batch::default();
         // Where several members are busy, so is every CPU: all evictors would crowd where no thread faults, and the rest be idle.
-        let faulting = if self.others_are_active() { NO_CPU } else { self.engine.faulting_cpu.load(Relaxed) };
+        let faulting =
+            if self.engine.others_are_active() { NO_CPU } else { self.engine.faulting_cpu.load(Relaxed) };
         self.placement.keep_away(faulting);
         let joined = self.scattered == Scattered::Yes && self.placement.join(faulting);
         // As many folios as a batch brings in will be due, and are from now on.
@@ -92,12 +92,6 @@ impl Evictor {
         });
         self.stuck = batch.stuck;
         batch
-    }
-
-    fn others_are_active(&self) -> bool {
-        let (segment, me) = (self.engine.segment(), self.engine.member());
-        let is_other = |member: &&Member| !core::ptr::eq(*member, me);
-        segment.live_members().filter(is_other).any(|member| member.active.load(Relaxed) != 0)
     }
 
     fn isolate_batch(&mut self, batch: &mut Batch) {

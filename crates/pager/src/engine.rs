@@ -322,6 +322,13 @@ impl Engine {
         }
     }
 
+    /// Does another member of the group run now?
+    pub(crate) fn others_are_active(&self) -> bool {
+        let (segment, me) = (self.segment(), self.member());
+        let is_other = |member: &&Member| !core::ptr::eq(*member, me);
+        segment.live_members().filter(is_other).any(|member| member.active.load(Relaxed) != 0)
+    }
+
     /// Is memory registered?
     pub(crate) fn is_engaged(&self) -> bool {
         self.engaged.load(Acquire) != 0

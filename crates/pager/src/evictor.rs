@@ -355,9 +355,14 @@ impl Evictor {
     /// Protects what a fork left unprotected, when there is no room any more for copies of all that. Under the gate.
     fn protect_if_wanted(&mut self, total: u64, marks: Watermarks) {
         let engine = self.engine;
-        if engine.fork.shared() == Shared::Unprotected && !engine.has_room_for_copies(total, marks) {
-            engine.protect_registered(Protected::Shared);
+        if engine.fork.shared() == Shared::Unprotected
+            && !engine.fork.is_preparing()
+            && !engine.has_room_for_copies(total, marks)
+        {
+            // First: what is shared from here on, with a child by a bare clone that the handler adopts meanwhile, says so anew, and is protected in
+            // the next round.
             engine.fork.set_shared(Shared::Protected);
+            engine.protect_registered(Protected::Shared);
         }
     }
 

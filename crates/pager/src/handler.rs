@@ -344,7 +344,8 @@ impl Handler {
         let is_other = |handler: &Self, &place: &usize| !but_for.contains(&handler.queue[place].address);
         while let Some(place) = self.queue_places().find(|place| is_other(self, place)) {
             let Interruptions::Few(before) = self.interruptions else { return false };
-            if self.fork_waits() || self.engine.is_at_limit() || before == INTERRUPTIONS_MAX {
+            let is_urgent = self.place_of_urgent().is_some();
+            if is_urgent || self.fork_waits() || self.engine.is_at_limit() || before == INTERRUPTIONS_MAX {
                 return false;
             }
             let fault = self.take_fault_at(place);
@@ -441,9 +442,12 @@ impl Handler {
     }
 
     /// Before it sleeps: has somebody freed memory within a moment, or offered what can be freed? A batch is over soon, and the waking-up of a
-    /// halted CPU takes long.
+    /// halted CPU takes long. Not beside other members, which have work for it.
     fn sees_memory_soon(&self, observed: u32) -> bool {
         let (engine, until_ns) = (self.engine, sys::now_ns() + PATIENT_NS);
+        if engine.others_are_active() {
+            return false;
+        }
         loop {
             let sank = engine.segment().header.charge_sank.load(Acquire) != observed;
             if sank || engine.shares.is_offered() {

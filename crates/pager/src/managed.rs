@@ -5,7 +5,6 @@ use crate::evictor::Evictor;
 use crate::futex::{self, Lock, Sharing};
 use crate::isolate::page_index;
 use crate::pagemap;
-use crate::staging::FOLIO;
 use crate::sys;
 use crate::uffd::Watch;
 use core::ops::ControlFlow;
@@ -205,7 +204,7 @@ impl Evictor {
             self.count_next_ns = done + ((done - now) * COUNT_PACE).max(COUNT_NS);
         }
         // SAFETY: the evictor alone uses the ring outside of the write-back lock's sections.
-        let staged = unsafe { &*engine.staging.get() }.occupied() * FOLIO as u64;
+        let staged = unsafe { &*engine.staging.get() }.held_bytes();
         engine.managed_bytes() + staged + engine.pool.bytes() + engine.own_bytes()
     }
 

@@ -3,7 +3,6 @@
 use crate::account::{ProcessSize, field_bytes, minor_faults, parse_statm, read_proc, read_proc_path};
 use crate::evictor::Evictor;
 use crate::futex::{self, Sharing};
-use crate::staging::FOLIO;
 use crate::sys;
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_core::page_table::PAGE;
@@ -57,7 +56,7 @@ impl Evictor {
         if slow {
             // SAFETY: the evictor alone uses the ring outside of the write-back lock's sections.
             let staging = unsafe { &*engine.staging.get() };
-            engine.publish_gauges(self.size, staging.occupied() * FOLIO as u64);
+            engine.publish_gauges(self.size, staging.held_bytes());
             if engine.embedded.is_on() {
                 self.publish_managed();
             }

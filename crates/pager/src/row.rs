@@ -20,6 +20,15 @@ pub(crate) const LONG_PIECES: usize = 16;
 /// Pages of them.
 pub(crate) const LONG_PAGES: u64 = (LONG_PIECES * FOLIO_PAGES) as u64;
 
+/// Moves of a row whose pieces lie apart: events and faults wait for all of them, and each may wait for another processor.
+const MOVES: u32 = 16;
+
+/// Runs of pages side by side.
+fn moves(wanted: Candidates) -> u32 {
+    let pages = wanted.all();
+    (pages & !(pages << 1)).count_ones()
+}
+
 /// How long rows of single pages become.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rows {
@@ -71,16 +80,14 @@ impl Row {
     }
 
     /// Adds the piece, if it comes next: where one move can take pages of it together with some of the last piece that spares a move, and
-    /// elsewhere what is asked and done once for a row. Long rows are for folios that leave whole, and go on only where a move does. False: it
-    /// begins a row of its own.
+    /// elsewhere, as long as no more than [`MOVES`] are due, what is asked and done once for a row. Long rows are for folios that leave whole, and go
+    /// on only where a move does. False: it begins a row of its own.
     pub(crate) fn append(&mut self, piece: usize, wanted: Candidates, rows: Rows) -> bool {
         const LAST: Pages = 1 << (FOLIO_PAGES - 1);
         let is_next = self.is_open(rows) && piece == self.start + self.pieces * FOLIO;
         let goes_on = is_next
-            && match rows {
-                Rows::Joined => true,
-                Rows::Long => self.wanted[self.pieces - 1].all() & LAST != 0 && wanted.all() & 1 != 0,
-            };
+            && (self.wanted[self.pieces - 1].all() & LAST != 0 && wanted.all() & 1 != 0
+                || rows == Rows::Joined && self.moves() + moves(wanted) <= MOVES);
         if goes_on {
             self.wanted[self.pieces] = wanted;
             self.pieces += 1;
@@ -109,6 +116,11 @@ impl Row {
     /// Pages that may be taken.
     pub(crate) fn pages(&self) -> u64 {
         self.pieces().map(|(_, wanted)| u64::from(wanted.all().count_ones())).sum()
+    }
+
+    /// Moves that it takes, at most: those that reach from one piece into the next count twice.
+    fn moves(&self) -> u32 {
+        self.pieces().map(|(_, wanted)| moves(wanted)).sum()
     }
 
     /// The pieces, with their addresses.
@@ -152,6 +164,14 @@ mod tests {
         let sparse = || Row::of(first, wanted(0x7fff, 0));
         assert!(sparse().append(first + FOLIO, wanted(1, 0), Rows::Joined));
         assert!(!sparse().append(first + FOLIO, wanted(1, 0), Rows::Long));
+        // As many moves as may be, and one more.
+        let every_other = || Row::of(first, wanted(0x2aaa, 0));
+        assert_eq!(every_other().moves(), 7);
+        assert!(every_other().append(first + FOLIO, wanted(0xaaaa, 2), Rows::Joined));
+        let mut nearly_full = every_other();
+        assert!(nearly_full.append(first + FOLIO, wanted(0xaaaa, 0), Rows::Joined));
+        assert!(nearly_full.append(first + 2 * FOLIO, wanted(0x00f0, 0), Rows::Joined));
+        assert!(!nearly_full.append(first + 3 * FOLIO, wanted(0x00f0, 0), Rows::Joined));
         assert!(!Row::default().append(0, wanted(1, 0), Rows::Joined), "an empty one has no end");
         assert!(!Row::default().append(0, wanted(1, 0), Rows::Long), "an empty one has no end");
     }

@@ -53,6 +53,8 @@ pub struct Staging {
     pushed: u64,
     written: u64,
     recycled: u64,
+    /// Pages that came and were not given back.
+    held_pages: u64,
     folios: [Folio; PLACES_MAX],
     /// 1: the 2 MiB are one of the kernel's huge pages, or were when they came. Written by the evictor; the handler reads it.
     whole: [AtomicU8; PLACES_MAX / WHOLE_PLACES as usize],
@@ -88,6 +90,10 @@ impl Staging {
     /// Folio places that hold memory.
     pub fn occupied(&self) -> u64 {
         self.pushed - self.recycled
+    }
+    /// Bytes of the pages in the area, those that have left it but were not given back included.
+    pub fn held_bytes(&self) -> u64 {
+        self.held_pages * PAGE as u64
     }
     /// Number of the oldest folio that waits, or of the next that comes.
     pub fn written(&self) -> u64 {
@@ -154,6 +160,7 @@ impl Staging {
     }
     /// Accepts what was put into [`Staging::next_place`].
     pub fn push(&mut self) {
+        self.held_pages += self.came_to(self.pushed);
         self.has_table[(self.pushed % self.places / WHOLE_PLACES) as usize] = true;
         self.pushed += 1;
     }
@@ -169,6 +176,12 @@ impl Staging {
     /// The newest folio is not in its place any more, which the next one takes.
     pub fn take_back(&mut self) {
         self.pushed -= 1;
+        self.held_pages -= self.came_to(self.pushed);
+    }
+
+    /// Pages of the folio with this number.
+    fn came_to(&self, number: u64) -> u64 {
+        self.folio(self.place_of(number)).came.count_ones().into()
     }
     /// The places of all folios that wait, the oldest first.
     pub fn waiting_places(&self) -> impl Iterator<Item = u32> + use<> {
@@ -200,10 +213,8 @@ impl Staging {
     pub fn recycled_together(&self, waiting: u64) -> u64 {
         let least = (waiting / 2).clamp(2, SEGMENT_FOLIOS);
         let most = (self.places / 8).min(4 * SEGMENT_FOLIOS).max(least);
-        let mut pages = 0;
-        for number in self.recycled..(self.recycled + most).min(self.written) {
-            pages += self.folio(self.place_of(number)).came.count_ones() as u64;
-        }
+        let oldest = self.recycled..(self.recycled + most).min(self.written);
+        let pages: u64 = oldest.map(|number| self.came_to(number)).sum();
         if pages >= least * FOLIO_PAGES as u64 { 1 } else { most }
     }
 
@@ -230,6 +241,7 @@ impl Staging {
                 folios = WHOLE_PLACES;
                 self.whole[first as usize / WHOLE_PLACES as usize].store(0, Release);
                 if keep(self.address(first)) {
+                    self.held_pages -= self.pages_of_oldest(folios);
                     self.recycled += folios;
                     continue;
                 }
@@ -238,12 +250,17 @@ impl Staging {
                 folios = next_whole.unwrap_or(folios);
             }
             self.discard(userfault, first, folios);
+            let pages = self.pages_of_oldest(folios);
+            self.held_pages -= pages;
             self.recycled += folios;
-            // Those that were left empty had nothing to give.
-            let held = (first..first + folios as u32).filter(|&place| self.folio(place).address != 0);
-            bytes += held.count() * FOLIO;
+            bytes += pages as usize * PAGE;
         }
         bytes
+    }
+
+    /// Pages of so many of the folios that are to be given back next.
+    fn pages_of_oldest(&self, folios: u64) -> u64 {
+        (self.recycled..self.recycled + folios).map(|number| self.came_to(number)).sum()
     }
 
     /// Empties a place that no folio has.

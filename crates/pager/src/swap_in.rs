@@ -61,6 +61,7 @@ impl Handler {
             return whole == Whole::Done;
         }
         if window.order == 0
+            && self.interruptions != Interruptions::None
             && engine.is_in_store(block, page_index(address))
             && let Some(stride) = engine.stride(block, address)
         {

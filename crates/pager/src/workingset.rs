@@ -77,7 +77,7 @@ impl Evictor {
     /// What is resident, without what waits in staging and the engine's own.
     pub(crate) fn measure_active(&self) {
         let engine = self.engine;
-        let staged = self.staging().occupied() * FOLIO as u64 + engine.own_bytes();
+        let staged = self.staging().held_bytes() + engine.own_bytes();
         engine.workingset.set_active(self.size.anonymous.saturating_sub(staged) / PAGE as u64);
     }
 

@@ -45,7 +45,7 @@ use crate::base_delta;
 use crate::checksum::Checksum;
 use crate::location::{Codec, Handle, Owner, StoredLen};
 use crate::lz4;
-use crate::memory::PageMemory;
+use crate::memory::{PageMemory, Prefault};
 use crate::page::{PAGE_SIZE, Page, same_filled};
 use crate::zstd;
 use bin::{Bin, Released, Slot};
@@ -57,6 +57,9 @@ use pool::Pool;
 
 /// Nanoseconds that reading one page back takes, roughly: expanding 4 KiB that compress 2:1. For choosing between kinds of devices.
 pub const READ_NS: u32 = 2_000;
+
+/// Spans that a class has before the next ones become resident as a whole.
+const PREFAULT_FROM: u64 = 4;
 
 /// What to do with a page that does not shrink.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -375,9 +378,7 @@ impl<M: PageMemory> Zram<M> {
             }
             match self.pool.get(&self.directory, &self.memory, self.options.relax) {
                 Ok(span) => {
-                    if let Some(start) = self.directory.base(span).filter(|_| self.is_bare(span)) {
-                        self.memory.will_write(start, SPAN_BYTES);
-                    }
+                    self.prefault(class, span);
                     fresh = Some(span);
                 }
                 Err(pool::NoSpan) => break Err(StoreError::NoMemory),
@@ -390,9 +391,18 @@ impl<M: PageMemory> Zram<M> {
         slot
     }
 
-    /// Has nothing of an empty span memory behind it?
-    fn is_bare(&self, span: SpanId) -> bool {
-        self.directory.span(span).is_some_and(|desc| desc.touched_pages() == 0)
+    /// A class is about to write a span, which is in our hands: all of it may become resident at once, where the class has so many that it will
+    /// soon be full, and what it does not use is little beside what it does.
+    fn prefault(&self, class: ClassId, span: SpanId) {
+        let (desc, start) = (self.directory.span(span), self.directory.base(span));
+        let (Some(desc), Some(start)) = (desc, start) else { return };
+        if desc.touched_pages() == 0
+            && self.bin(class).counts().spans >= PREFAULT_FROM
+            && self.memory.will_write(start, SPAN_BYTES) == Prefault::Done
+        {
+            self.pool.add_used_pages((SPAN_BYTES / PAGE_SIZE) as u64);
+            desc.set_touched_pages((SPAN_BYTES / PAGE_SIZE) as u16);
+        }
     }
 
     /// A slot of a span that the class has, or else of `fresh`, which then belongs to the class.

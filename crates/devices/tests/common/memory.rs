@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use folioswap_devices::{Handle, PageMemory};
+use folioswap_devices::{Handle, PageMemory, Prefault};
 
 const ALIGN: usize = 4096;
 
@@ -70,11 +70,12 @@ unsafe impl PageMemory for TestMemory {
         Some(start)
     }
 
-    fn will_write(&self, start: NonNull<u8>, bytes: usize) {
+    fn will_write(&self, start: NonNull<u8>, bytes: usize) -> Prefault {
         let start = start.as_ptr().addr();
         let within = |&(chunk, len): &(usize, usize)| chunk <= start && start + bytes <= chunk + len;
         assert!(start.is_multiple_of(4096) && self.chunks.lock().unwrap().iter().any(within));
         self.announced.lock().unwrap().push((start, bytes));
+        Prefault::Done
     }
 
     unsafe fn give_back(&self, start: NonNull<u8>, bytes: usize) {
