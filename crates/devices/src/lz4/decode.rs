@@ -1,6 +1,6 @@
 //! A block into one page.
 
-use super::{LITERALS_LAST, LONG, MATCH_LAST, MATCH_MIN};
+use super::{LONG, MATCH_MIN};
 use crate::page::{PAGE_SIZE, Page};
 use core::ptr;
 
@@ -153,5 +153,3 @@ fn repeat(page: &mut Page, at: usize, distance: usize, len: usize) {
         to += 1;
     }
 }
-
-const _: () = assert!(LITERALS_LAST < MATCH_LAST);
