@@ -2,6 +2,7 @@
 
 pub mod aging;
 pub mod division;
+pub mod handover;
 pub mod inactive;
 pub mod shares;
 pub mod standstill;

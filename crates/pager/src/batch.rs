@@ -37,6 +37,8 @@ pub(crate) struct Batch {
     /// Pages that left the program, and how many moves that took.
     pub(crate) isolated: u64,
     pub(crate) moves: u64,
+    /// Pages that are to leave by the handler's hand; `None`: what is found leaves at once.
+    pub(crate) planned: Option<u64>,
     /// Pages (clean ones included) and folios that left staging.
     pub(crate) written: u64,
     pub(crate) folios: u64,
@@ -48,10 +50,15 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    fn note(&mut self, isolation: &Isolation) {
+    pub(crate) fn note(&mut self, isolation: &Isolation) {
         self.isolated += isolation.moved.count_ones() as u64;
         self.moves += isolation.moves;
         self.event_pending |= isolation.refused == Some(Refused::EventPending);
+    }
+
+    /// Pages that were found.
+    fn found(&self) -> u64 {
+        self.isolated + self.planned.unwrap_or(0)
     }
 }
 
@@ -77,13 +84,16 @@ impl Evictor {
         let faulting =
             if self.engine.others_are_active() { NO_CPU } else { self.engine.faulting_cpu.load(Relaxed) };
         self.placement.keep_away(faulting);
-        let joined = self.scattered == Scattered::Yes && self.placement.join(faulting);
+        let is_scattered = self.scattered == Scattered::Yes && faulting != NO_CPU;
+        batch.planned = (is_scattered && self.may_hand_over()).then_some(0);
+        let joined = is_scattered && batch.planned.is_none() && self.placement.join(faulting);
         // As many folios as a batch brings in will be due, and are from now on.
         self.with_help(BATCH_PAGES / FOLIO_PAGES as u64, |evictor| {
             evictor.isolate_batch(&mut batch);
             if joined {
                 evictor.placement.leave();
             }
+            evictor.hand_over(faulting, &mut batch);
             if batch.isolated > 0 {
                 let few = batch.isolated < SCATTERED_RUN * batch.moves;
                 evictor.scattered = if few { Scattered::Yes } else { Scattered::No };
@@ -106,14 +116,14 @@ impl Evictor {
                 && self.engine.rows_at(row.start()) == Rows::Long;
             // Perhaps nothing of it can be moved: then the batch goes on.
             if !is_open
-                && batch.isolated + row.pages() >= BATCH_PAGES
+                && batch.found() + row.pages() >= BATCH_PAGES
                 && self.take_row(core::mem::take(&mut row), batch).is_some()
             {
                 return;
             }
             // What is left of the round; a whole one, which may cool no more than was paid for; one that cools all; one that takes what
             // is cold by then. Nothing then: there is nothing.
-            if !is_open && batch.isolated >= BATCH_PAGES || self.wraps >= wraps + ROUNDS {
+            if !is_open && batch.found() >= BATCH_PAGES || self.wraps >= wraps + ROUNDS {
                 break;
             }
             // Before the hand comes round: what is taken counts in its round.
@@ -148,7 +158,11 @@ impl Evictor {
 
     fn write_back_batch(&mut self, batch: &mut Batch) {
         let wanted_waiting = self.inactive_length();
-        let recycled_together = self.staging().recycled_together(wanted_waiting);
+        let recycled_together = match self.scattered {
+            Scattered::No => self.staging().recycled_together(wanted_waiting),
+            // Page by page comes what is to have their room: a batch at a time, before the group is at its limit.
+            Scattered::Yes => self.staging().recycled_together(wanted_waiting.min(SEGMENT_FOLIOS)),
+        };
         let drain = batch.isolated == 0 && !batch.event_pending && !batch.staging_full;
         let planned = match self.engine.rows_at(self.hand) {
             Rows::Joined => BATCH_PAGES,
@@ -223,8 +237,11 @@ impl Evictor {
         }
     }
 
-    /// Takes a row that the clock has met out of the program. What was refused, if anything was: the batch ends then.
+    /// Takes a row that the clock has met out of the program, or plans to. What was refused, if anything was: the batch ends then.
     pub(crate) fn take_row(&mut self, row: Row, batch: &mut Batch) -> Option<Refused> {
+        if self.plan(&row, batch) {
+            return None;
+        }
         let before = batch.isolated;
         let refused = self.isolate_in_parts(row, batch);
         self.aging.note(0, batch.isolated - before);

@@ -12,6 +12,7 @@ use crate::direct_reclaim::Shares;
 use crate::embed::Embedded;
 use crate::fork::ForkState;
 use crate::futex::{self, Lock, Sharing};
+use crate::hand_over::Plans;
 use crate::pagemap;
 use crate::placement::NO_CPU;
 use crate::pool::Pool;
@@ -100,6 +101,8 @@ pub struct Engine {
     pub(crate) embedded: Embedded,
     /// Who writes what of staging back.
     pub(crate) shares: Shares,
+    /// What the handler is to take out of the program.
+    pub(crate) plans: Plans,
     /// Huge pages that wait for their next use.
     pub(crate) pool: Pool,
     /// Is it worth bringing back what lies around a page?
@@ -185,8 +188,8 @@ pub struct Engine {
     agent_path_length: usize,
 }
 
-// SAFETY: the UnsafeCells are used under the locks named beside them (staging: by the evictor, or with
-// `write_back_lock` held and the evictor outside its write-back).
+// SAFETY: the UnsafeCells are used under the locks named beside them (staging: by the evictor, or whoever holds
+// its plan, or with `write_back_lock` held and the evictor outside its write-back).
 unsafe impl Sync for Engine {}
 
 /// The engine could not be made.
@@ -262,6 +265,7 @@ impl Engine {
         }
         self.advices.forget();
         self.pool.forget();
+        self.plans.forget();
         self.own();
         self.faulting_cpu.store(NO_CPU, Relaxed);
         self.descriptors.forget();

@@ -129,6 +129,8 @@ pub(crate) struct Evictor {
     pub(crate) placement: EvictorPlacement,
     /// How the pages of the last batch lay.
     pub(crate) scattered: Scattered,
+    /// The handler has declined a plan: until then it is offered none.
+    pub(crate) declined_until_ns: u64,
     pub(crate) validation_next_ns: u64,
     /// When an embedder's resident pages are counted anew.
     pub(crate) count_next_ns: u64,
@@ -231,6 +233,7 @@ impl Evictor {
             compact_due: Due::at_once(),
             placement: EvictorPlacement::new(),
             scattered: Scattered::No,
+            declined_until_ns: 0,
             validation_next_ns: 0,
             count_next_ns: 0,
         }

@@ -93,6 +93,8 @@ pub(crate) struct Handler {
     /// Of the window that is being brought.
     pub(crate) interruptions: Interruptions,
     pub(crate) ticks: Ticks,
+    /// Faults until the next row of the evictor's plan is taken out.
+    pub(crate) faults_to_next_row: u32,
     window_next_ns: u64,
 }
 
@@ -186,6 +188,7 @@ impl Handler {
             holds: Holds::Nothing,
             interruptions: Interruptions::Few(0),
             ticks: Ticks::default(),
+            faults_to_next_row: 0,
             window_next_ns: 0,
         }
     }
@@ -244,6 +247,7 @@ impl Handler {
             self.holds = Holds::Nothing;
         }
         self.raw_children_round();
+        self.take_out_planned(served);
         if served > 0 {
             engine.figures().add(Counter::FaultNanoseconds, sys::now_ns() - begun);
         }
@@ -480,7 +484,7 @@ impl Handler {
                 // That goes first: what it waits for may be what frees memory.
                 return true;
             }
-            if !self.reclaim_directly() {
+            if !self.take_out_row() && !self.reclaim_directly() {
                 futex::post(&me.wake, Sharing::Shared);
                 if !self.sees_memory_soon(observed) {
                     futex::wait(&header.charge_sank, observed, LOOK_AGAIN_NS, Sharing::Shared);

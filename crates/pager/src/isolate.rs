@@ -65,14 +65,14 @@ pub fn page_index(address: usize) -> usize {
 }
 
 impl Engine {
-    /// Takes the pages `wanted` of the piece out of the program. Evictor only, under the gate.
+    /// Takes the pages `wanted` of the piece out of the program. Under the gate, by the evictor, or whoever holds its plan (`hand_over.rs`).
     pub(crate) fn isolate(&self, piece: usize, wanted: Candidates) -> Isolation {
         self.isolate_row(&Row::of(piece, wanted))[0]
     }
 
     /// The same for a row of no more than [`Staging::places_in_a_row`] pieces: what became of each. An event that waits ends it.
     pub(crate) fn isolate_row(&self, row: &Row) -> [Isolation; ROW_PIECES] {
-        // SAFETY: the evictor alone uses the ring outside of the write-back lock's sections.
+        // SAFETY: our caller alone isolates now; besides, the ring is used in the write-back lock's sections.
         let staging = unsafe { &*self.staging.get() };
         self.isolate_to(staging.next_place_to_wait(), row)
     }
@@ -90,7 +90,7 @@ impl Engine {
 
     fn isolate_to(&self, first_place: Option<u32>, row: &Row) -> [Isolation; ROW_PIECES] {
         let mut done = [Isolation::default(); ROW_PIECES];
-        // SAFETY: the evictor alone uses the ring outside of the write-back lock's sections.
+        // SAFETY: as above.
         let staging = unsafe { &mut *self.staging.get() };
         let Some(first_place) = first_place else {
             done[0].refused = Some(Refused::StagingFull);

@@ -31,6 +31,7 @@ mod folio;
 pub mod fork;
 mod freeing;
 pub mod futex;
+mod hand_over;
 mod handler;
 pub mod huge_advice;
 mod isolate;

@@ -108,6 +108,17 @@ impl Row {
         Some(front)
     }
 
+    /// No piece?
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pieces == 0
+    }
+
+    /// The same with no more of each piece than the pages that `of` says, by number.
+    pub(crate) fn among(mut self, of: impl Fn(usize) -> Pages) -> Row {
+        self.wanted.iter_mut().enumerate().for_each(|(number, wanted)| *wanted = wanted.among(of(number)));
+        self
+    }
+
     /// Address of the first piece.
     pub(crate) fn start(&self) -> usize {
         self.start

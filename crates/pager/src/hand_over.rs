@@ -1,0 +1,457 @@
+//! Single pages leave by the hand of the handler, on the processor of the thread whose faults it serves.
+//!
+//! A move invalidates TLBs: from another processor that takes ten times as long, and interrupts the thread. So where pages lie apart the
+//! evictor plans a batch (which pages, by the clock) and sleeps, and the handler takes a row of it out now and then between two faults. The
+//! evictor, meanwhile on a processor of its own, has the planning and the writing back. A batch in one go, by an evictor that comes over,
+//! would stop the thread for half a millisecond (`docs/measurements.md`, *The longest waits of random touches*).
+//!
+//! Who holds the plan ([`Handover`]) is who isolates: the ring of staging is used in isolation by one thread at a time. It is offered under
+//! the gate, and the evictor's again before that is given back.
+
+use crate::batch::{BATCH_PAGES, Batch};
+use crate::engine::Engine;
+use crate::evictor::Evictor;
+use crate::futex::{self, Sharing};
+use crate::handler::Handler;
+use crate::isolate::Isolation;
+use crate::row::{JOINED_PIECES, ROW_PIECES, Row};
+use crate::sys;
+use core::cell::UnsafeCell;
+use core::sync::atomic::{
+    AtomicU32,
+    Ordering::{AcqRel, Acquire, Relaxed},
+};
+use folioswap_core::reclaim::handover::{Handover, Rest};
+
+/// Most rows of a plan.
+const ROWS: usize = BATCH_PAGES as usize;
+/// Most pieces of a row that leave between two faults.
+const PIECES: usize = JOINED_PIECES / 2;
+/// As long as memory is not short, so many times as many pages leave as faults are served.
+const PAGES_A_FAULT: u64 = 4;
+/// Faults that are served before the first row of a plan: by then the evictor, who has just offered it, sleeps, and no move interrupts it.
+const FAULTS_BEFORE_ROW: u32 = 2;
+/// A plan with which nobody goes on for so long is done by the evictor.
+const STALLED_NS: u64 = 1_000_000;
+/// So is one that took longer than this.
+const LATE_NS: u64 = 10_000_000;
+/// For how long no plan is offered after one was declined.
+const DECLINED_NS: u64 = 20_000_000;
+
+/// What is to leave, and whose it is. All-zero is valid: nothing is offered.
+#[repr(C)]
+pub(crate) struct Plans {
+    /// [`Handover`]; also a futex.
+    word: AtomicU32,
+    /// Counts the rows that the handler took out.
+    rows_taken: AtomicU32,
+    plan: UnsafeCell<Plan>,
+}
+
+// SAFETY: the plan is used by who the word says.
+unsafe impl Sync for Plans {}
+
+/// Rows that are to leave, and what became of them.
+struct Plan {
+    rows: [Row; ROWS],
+    /// Those that nobody has begun.
+    first: usize,
+    end: usize,
+    /// What could not be moved of the row that was begun last: shared, or pinned.
+    busy: Row,
+    done: Batch,
+    is_refused: bool,
+}
+
+impl Plan {
+    fn reset(&mut self) {
+        (self.first, self.end) = (0, 0);
+        (self.busy, self.done, self.is_refused) = (Row::default(), Batch::default(), false);
+    }
+
+    /// Takes its next row out of the program. Under the gate, by who holds the plan.
+    fn go_on(&mut self, engine: &Engine) -> Rest {
+        // SAFETY: whoever holds the plan isolates.
+        let places = unsafe { &*engine.staging.get() }.places_in_a_row();
+        if self.first < self.end
+            && let Some(part) = self.rows[self.first].take(places.min(PIECES))
+        {
+            let done = engine.isolate_row(&part);
+            self.note(&part, &done);
+        }
+        while self.first < self.end && self.rows[self.first].is_empty() {
+            self.first += 1;
+        }
+        let is_over = self.first == self.end || self.is_refused || !self.busy.is_empty();
+        if is_over { Rest::None } else { Rest::Some }
+    }
+
+    fn note(&mut self, part: &Row, done: &[Isolation; ROW_PIECES]) {
+        done.iter().for_each(|isolation| self.done.note(isolation));
+        self.is_refused |= done.iter().any(|isolation| isolation.refused.is_some());
+        if done.iter().any(|isolation| isolation.busy != 0) {
+            self.busy = part.among(|number| done[number].busy);
+        }
+    }
+}
+
+impl Plans {
+    fn load(&self) -> Handover {
+        Handover::from_bits(self.word.load(Acquire))
+    }
+
+    /// Exchanges the word for what `next` makes of it. False: that is nothing.
+    fn update(&self, next: impl Fn(Handover) -> Option<Handover>) -> bool {
+        let bits = |bits| next(Handover::from_bits(bits)).map(Handover::bits);
+        self.word.fetch_update(AcqRel, Acquire, bits).is_ok()
+    }
+
+    /// Puts the plan down, and says so where the evictor has to go on.
+    fn put_down(&self, rest: Rest) {
+        self.update(|word| word.put_down(rest));
+        if rest == Rest::None {
+            futex::wake(&self.word, Sharing::Private);
+        }
+    }
+
+    /// For a forked child: nobody plans yet.
+    pub(crate) fn forget(&self) {
+        self.word.store(Handover::Kept.bits(), Relaxed);
+    }
+
+    fn decline(&self) {
+        if self.update(Handover::decline) {
+            futex::wake(&self.word, Sharing::Private);
+        }
+    }
+
+    /// Waits until the plan is done, or declined, or nobody goes on with it; afterwards it is the caller's.
+    fn await_return(&self) {
+        let (mut seen, until_ns) = (self.rows_taken.load(Relaxed), sys::now_ns() + LATE_NS);
+        while matches!(self.load(), Handover::Offered | Handover::Taken) {
+            // While it is taken the number is another, and this returns at once.
+            futex::wait(&self.word, Handover::Offered.bits(), STALLED_NS, Sharing::Private);
+            let taken = self.rows_taken.load(Relaxed);
+            if self.load() == Handover::Offered && (taken == seen || sys::now_ns() >= until_ns) {
+                break;
+            }
+            seen = taken;
+        }
+        while !self.update(Handover::withdraw) {
+            rustix::thread::sched_yield();
+        }
+    }
+}
+
+impl Evictor {
+    /// Is somebody there who would take a plan?
+    pub(crate) fn may_hand_over(&self) -> bool {
+        sys::now_ns() >= self.declined_until_ns
+    }
+
+    /// Plans to take a row out, in a batch that is planned. False: it has to leave at once. The evictor's, with nothing offered.
+    pub(crate) fn plan(&mut self, row: &Row, batch: &mut Batch) -> bool {
+        let Some(planned) = &mut batch.planned else { return false };
+        // A row that is planned has one page at least, and no batch has that many rows; but nothing is lost here if one had.
+        if row.is_whole() || *planned >= 2 * BATCH_PAGES {
+            return false;
+        }
+        // SAFETY: nothing is offered.
+        let plan = unsafe { &mut *self.engine.plans.plan.get() };
+        if *planned == 0 {
+            plan.reset();
+        }
+        if row.pages() > 0 {
+            plan.rows[plan.end] = *row;
+            plan.end += 1;
+            *planned += row.pages();
+        }
+        true
+    }
+
+    /// Has what is planned taken out of the program: by the handler, which serves a thread on the CPU `faulting`, or as far as it does not, from here.
+    pub(crate) fn hand_over(&mut self, faulting: u32, batch: &mut Batch) {
+        if batch.planned.take().unwrap_or(0) == 0 {
+            return;
+        }
+        let plans = &self.engine.plans;
+        plans.update(Handover::offer);
+        plans.await_return();
+        // SAFETY: nothing is offered any more.
+        let plan = unsafe { &mut *plans.plan.get() };
+        batch.isolated += plan.done.isolated;
+        batch.moves += plan.done.moves;
+        batch.event_pending |= plan.done.event_pending;
+        self.aging.note(0, plan.done.isolated);
+        if plan.is_refused {
+            return;
+        }
+        if plan.done.moves == 0 {
+            self.declined_until_ns = sys::now_ns() + DECLINED_NS;
+        }
+        let rest = &plan.rows[plan.first..plan.end];
+        if rest.is_empty() && plan.busy.is_empty() {
+            return;
+        }
+        let joined = self.placement.join(faulting);
+        let mut rows = core::iter::once(&plan.busy).chain(rest);
+        rows.find(|row| self.take_row(**row, batch).is_some());
+        if joined {
+            self.placement.leave();
+        }
+    }
+}
+
+impl Handler {
+    /// After `faults` were served: takes a row of what is planned out of the program, if one is due.
+    pub(crate) fn take_out_planned(&mut self, faults: u32) {
+        let engine = self.engine;
+        if engine.plans.load() != Handover::Offered {
+            // Of one that is offered next, nothing is due before the evictor sleeps.
+            self.faults_to_next_row = FAULTS_BEFORE_ROW;
+            return;
+        }
+        if self.reads.several_threads_fault() || engine.fork.is_preparing() || !engine.fork.window_is_shut() {
+            return engine.plans.decline();
+        }
+        self.faults_to_next_row = self.faults_to_next_row.saturating_sub(faults);
+        if self.faults_to_next_row == 0 {
+            self.take_out_row();
+        }
+    }
+
+    /// Takes a row of what is planned out of the program. False: nothing is planned. Cost: some 2 µs a page, up to sixteen moves.
+    pub(crate) fn take_out_row(&mut self) -> bool {
+        let plans = &self.engine.plans;
+        if !plans.update(Handover::take) {
+            return false;
+        }
+        // SAFETY: taken.
+        let plan = unsafe { &mut *plans.plan.get() };
+        let before = plan.done.isolated;
+        let rest = plan.go_on(self.engine);
+        self.faults_to_next_row = ((plan.done.isolated - before) / PAGES_A_FAULT) as u32;
+        plans.rows_taken.fetch_add(1, Relaxed);
+        plans.put_down(rest);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::buffers::Buffers;
+    use crate::candidates::Candidates;
+    use crate::isolate::{Pages, page_index};
+    use crate::placement::NO_CPU;
+    use crate::staging::{FOLIO, FOLIO_PAGES};
+    use crate::test_memory::{fill, map, moving_engine, word_at};
+    use core::sync::atomic::AtomicBool;
+    use folioswap_core::page::{PageState, PageWord};
+    use folioswap_core::page_table::PAGE;
+    use folioswap_devices::Page;
+
+    /// Rows of one piece each, with a piece between them that stays.
+    const ALONE: usize = 6;
+    /// Which pages of each piece leave.
+    const APART: Pages = 0x9249;
+
+    fn handler(engine: &'static Engine) -> Handler {
+        Handler::new(engine, Buffers::of(engine).expect("memory"))
+    }
+
+    /// The pieces that are to leave, filled and registered.
+    fn memory(engine: &Engine) -> [usize; ALONE] {
+        let start = map((2 * ALONE + 1) * FOLIO).next_multiple_of(FOLIO);
+        let pieces = core::array::from_fn(|number| start + 2 * number * FOLIO);
+        for piece in pieces {
+            fill(piece);
+            engine.table.block_or_insert(piece, engine.arena).expect("memory");
+        }
+        engine.register_pieces(start, start + 2 * ALONE * FOLIO);
+        pieces
+    }
+
+    /// A batch in which so much is planned of each piece.
+    fn planned(evictor: &mut Evictor, pieces: &[usize], wanted: Pages) -> Batch {
+        let mut batch = Batch { planned: Some(0), ..Batch::default() };
+        for &piece in pieces {
+            assert!(evictor.plan(&Row::of(piece, Candidates { written: wanted, clean: 0 }), &mut batch));
+        }
+        assert!(evictor.plan(&Row::default(), &mut batch), "nothing is planned easily");
+        assert_eq!(batch.planned, Some(pieces.len() as u64 * u64::from(wanted.count_ones())));
+        batch
+    }
+
+    /// Each page is where it is to be, with its contents.
+    fn check(engine: &Engine, pieces: &[usize], gone: Pages) {
+        // SAFETY: nobody else uses the ring.
+        let staging = unsafe { &*engine.staging.get() };
+        for &piece in pieces {
+            let block = engine.table.block(piece).expect("made");
+            for page in 0..FOLIO_PAGES {
+                let address = match block.word(page_index(piece) + page).state() {
+                    PageState::Leaving(entry) if gone >> page & 1 != 0 => {
+                        staging.address(engine.staging_place(entry).expect("it waits")) + page * PAGE
+                    }
+                    PageState::Present(_) if gone >> page & 1 == 0 => piece + page * PAGE,
+                    state => panic!("{piece:x} {page}: {state:?}"),
+                };
+                assert_eq!(word_at(address), 7 + page as u64);
+            }
+        }
+    }
+
+    #[test]
+    fn the_handler_takes_out_what_is_planned_between_faults() {
+        let Some(engine) = moving_engine() else { return };
+        let (pieces, mut handler, mut evictor) = (memory(engine), handler(engine), Evictor::new(engine));
+        let mut batch = planned(&mut evictor, &pieces, APART);
+        std::thread::scope(|scope| {
+            let evictor = scope.spawn(|| {
+                evictor.hand_over(NO_CPU, &mut batch);
+                (batch, evictor.declined_until_ns)
+            });
+            while engine.plans.load() != Handover::Offered {
+                std::thread::yield_now();
+            }
+            // Not before the evictor sleeps, and then so many times as many pages as faults.
+            let mut faults = 0;
+            while engine.plans.load() == Handover::Offered && faults < 100 {
+                handler.take_out_planned(1);
+                faults += 1;
+            }
+            let pages = u64::from(APART.count_ones());
+            let expected = FAULTS_BEFORE_ROW as u64 + (ALONE as u64 - 1) * (pages / PAGES_A_FAULT);
+            let (batch, declined_until_ns) = evictor.join().expect("no panic");
+            assert_eq!(declined_until_ns != 0, engine.plans.rows_taken.load(Relaxed) == 0);
+            assert_eq!((batch.isolated, batch.planned), (ALONE as u64 * pages, None));
+            // Unless this thread stood still for so long that the evictor went on by itself.
+            assert!(faults <= expected, "{faults}");
+        });
+        check(engine, &pieces, APART);
+        assert!(!handler.take_out_row(), "nothing is offered any more");
+    }
+
+    #[test]
+    fn what_nobody_takes_out_leaves_all_the_same() {
+        let Some(engine) = moving_engine() else { return };
+        let (pieces, mut evictor) = (memory(engine), Evictor::new(engine));
+        let mut batch = planned(&mut evictor, &pieces, APART);
+        evictor.hand_over(NO_CPU, &mut batch);
+        assert_eq!(batch.isolated, ALONE as u64 * u64::from(APART.count_ones()));
+        check(engine, &pieces, APART);
+        assert_ne!(evictor.declined_until_ns, 0, "for a while batches leave at once");
+        let mut nothing = Batch { planned: Some(0), ..Batch::default() };
+        evictor.hand_over(NO_CPU, &mut nothing);
+        assert_eq!(nothing.isolated, 0);
+    }
+
+    #[test]
+    fn a_handler_of_several_threads_declines() {
+        let Some(engine) = moving_engine() else { return };
+        let (pieces, mut handler, mut evictor) = (memory(engine), handler(engine), Evictor::new(engine));
+        [1, 2].into_iter().for_each(|thread| handler.reads.note_thread(thread));
+        let mut batch = planned(&mut evictor, &pieces, APART);
+        std::thread::scope(|scope| {
+            let evictor = scope.spawn(|| {
+                evictor.hand_over(NO_CPU, &mut batch);
+                batch
+            });
+            while !evictor.is_finished() {
+                handler.take_out_planned(1);
+            }
+            assert_eq!(evictor.join().expect("no panic").isolated, 36);
+        });
+        assert_eq!(engine.plans.rows_taken.load(Relaxed), 0);
+        check(engine, &pieces, APART);
+    }
+
+    /// What the kernel does not move is the evictor's to look at.
+    #[test]
+    fn what_was_busy_is_tried_again_by_the_evictor() {
+        let Some(engine) = moving_engine() else { return };
+        let (pieces, mut evictor) = (memory(engine), Evictor::new(engine));
+        let mut batch = planned(&mut evictor, &pieces[..2], APART);
+        // SAFETY: nothing is offered.
+        let plan = unsafe { &mut *engine.plans.plan.get() };
+        let row = Row::of(pieces[3], Candidates { written: APART, clean: 0 });
+        let mut done = [Isolation::default(); ROW_PIECES];
+        done[0] = Isolation { moved: APART & !1, moves: 6, busy: 1, ..Isolation::default() };
+        plan.note(&row, &done);
+        assert_eq!((plan.busy.start(), plan.busy.pages(), plan.done.isolated), (pieces[3], 1, 5));
+        assert_eq!(plan.go_on(engine), Rest::None, "the handler goes no further");
+        evictor.hand_over(NO_CPU, &mut batch);
+        check(engine, &pieces[..2], APART);
+        check(engine, &pieces[2..3], 0);
+        check(engine, &pieces[3..4], 1);
+        assert_eq!(batch.isolated, 12 + 5 + 1);
+    }
+
+    /// Ends the other thread also where a check fails.
+    struct Ends<'e>(&'e AtomicBool);
+
+    impl Drop for Ends<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Relaxed);
+        }
+    }
+
+    #[test]
+    fn both_take_out_at_once_and_nothing_is_lost() {
+        const ROUNDS: usize = 200;
+        let Some(engine) = moving_engine() else { return };
+        let (pieces, ended) = (memory(engine), AtomicBool::new(false));
+        let mut by_handler = 0;
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut handler = handler(engine);
+                for pause in (0..).map(|number| number % 7) {
+                    if ended.load(Relaxed) {
+                        break;
+                    }
+                    // Now and then later than the evictor waits.
+                    if handler.take_out_row() && pause == 0 {
+                        std::thread::sleep(core::time::Duration::from_nanos(STALLED_NS));
+                    }
+                    std::thread::yield_now();
+                }
+            });
+            let _ends = Ends(&ended);
+            let mut evictor = Evictor::new(engine);
+            for round in 0..ROUNDS {
+                let before = engine.plans.rows_taken.load(Relaxed);
+                let mut batch = planned(&mut evictor, &pieces, APART);
+                evictor.hand_over(NO_CPU, &mut batch);
+                assert_eq!(batch.isolated, 36, "round {round}");
+                by_handler += engine.plans.rows_taken.load(Relaxed) - before;
+                check(engine, &pieces, APART);
+                bring_back(engine, &pieces);
+            }
+        });
+        std::eprintln!("{by_handler} of {} rows by the handler", ROUNDS * ALONE);
+        assert!(by_handler > 0, "it took no part");
+    }
+
+    /// What is in staging goes, and the same is in the program again.
+    fn bring_back(engine: &Engine, pieces: &[usize]) {
+        // SAFETY: nobody else uses the ring.
+        let staging = unsafe { &mut *engine.staging.get() };
+        while let Some(place) = staging.oldest() {
+            let piece = staging.folio(place).address;
+            for page in 0..FOLIO_PAGES {
+                let Some(entry) = staging.folio_mut(place).entries[page].take() else { continue };
+                let mut contents: Page = [0; PAGE];
+                contents[..8].copy_from_slice(&(7 + page as u64).to_ne_bytes());
+                // SAFETY: mapped by the test; the page is missing.
+                unsafe { engine.userfault().copy(piece + page * PAGE, contents.as_ptr(), PAGE) }
+                    .expect("a missing page");
+                engine.table.block(piece).expect("made").set(page_index(piece) + page, PageWord::PRESENT);
+                engine.space.abandon(entry);
+            }
+            staging.pop();
+        }
+        staging.recycle(engine.userfault(), 1, |_| false);
+        check(engine, pieces, 0);
+    }
+}
