@@ -83,6 +83,8 @@ fn model(withdraws: Withdraws) {
         };
         plan.evict(withdraws);
         handler.join().unwrap();
+        // SAFETY: nobody else is left.
+        plan.done.with(|done| assert_eq!(unsafe { (*done).0 }, STEPS, "none twice"));
         assert!(!plan.update(Handover::take), "nothing is offered any more");
     });
 }

@@ -17,8 +17,8 @@ use folioswap_group::counters::Counter;
 
 /// Pages isolated in one batch, and as many written back.
 pub(crate) const BATCH_PAGES: u64 = 128;
-/// Pages that one move takes, on average, below which a batch counts as scattered.
-const SCATTERED_RUN: u64 = 4;
+/// Pages that one move takes, on average, below which a row or a batch counts as scattered.
+pub(crate) const SCATTERED_RUN: u64 = 4;
 /// Times that the clock's hand may come round in a batch that finds nothing (`folioswap_core::reclaim::aging`).
 const ROUNDS: u64 = 4;
 /// Most bytes of which the present pages are listed together.
@@ -84,9 +84,9 @@ impl Evictor {
         let faulting =
             if self.engine.others_are_active() { NO_CPU } else { self.engine.faulting_cpu.load(Relaxed) };
         self.placement.keep_away(faulting);
-        let is_scattered = self.scattered == Scattered::Yes && faulting != NO_CPU;
-        batch.planned = (is_scattered && self.may_hand_over()).then_some(0);
-        let joined = is_scattered && batch.planned.is_none() && self.placement.join(faulting);
+        batch.planned = (faulting != NO_CPU && self.may_hand_over()).then_some(0);
+        let comes_over = batch.planned.is_none() && self.scattered == Scattered::Yes;
+        let joined = comes_over && self.placement.join(faulting);
         // As many folios as a batch brings in will be due, and are from now on.
         self.with_help(BATCH_PAGES / FOLIO_PAGES as u64, |evictor| {
             evictor.isolate_batch(&mut batch);
@@ -111,7 +111,7 @@ impl Evictor {
         while looked_at < BATCH_PIECES {
             looked_at += 1;
             // A folio of 1 MiB is not cut off.
-            let is_open = batch.isolated < LONG_PAGES
+            let is_open = batch.found() < LONG_PAGES
                 && row.is_open(Rows::Long)
                 && self.engine.rows_at(row.start()) == Rows::Long;
             // Perhaps nothing of it can be moved: then the batch goes on.
@@ -123,7 +123,9 @@ impl Evictor {
             }
             // What is left of the round; a whole one, which may cool no more than was paid for; one that cools all; one that takes what
             // is cold by then. Nothing then: there is nothing.
-            if !is_open && batch.found() >= BATCH_PAGES || self.wraps >= wraps + ROUNDS {
+            // What is planned is still there, and would be found again.
+            let comes_round_again = self.wraps > wraps && batch.planned.is_some_and(|planned| planned > 0);
+            if !is_open && batch.found() >= BATCH_PAGES || comes_round_again || self.wraps >= wraps + ROUNDS {
                 break;
             }
             // Before the hand comes round: what is taken counts in its round.

@@ -129,8 +129,9 @@ pub(crate) struct Evictor {
     pub(crate) placement: EvictorPlacement,
     /// How the pages of the last batch lay.
     pub(crate) scattered: Scattered,
-    /// The handler has declined a plan: until then it is offered none.
+    /// The handler has not taken a plan: until then it is offered none, so long after that.
     pub(crate) declined_until_ns: u64,
+    pub(crate) declined_ns: u64,
     pub(crate) validation_next_ns: u64,
     /// When an embedder's resident pages are counted anew.
     pub(crate) count_next_ns: u64,
@@ -234,6 +235,7 @@ impl Evictor {
             placement: EvictorPlacement::new(),
             scattered: Scattered::No,
             declined_until_ns: 0,
+            declined_ns: 0,
             validation_next_ns: 0,
             count_next_ns: 0,
         }

@@ -243,6 +243,7 @@ impl Handler {
             let (figures, pages) = (engine.figures(), copied as u64);
             engine.member().charge_bytes.fetch_add(pages * PAGE as u64, Relaxed);
             engine.embedded.came(pages);
+            self.note_came(pages);
             // What was read ahead is counted as read already, and nothing was read for it now.
             let faults = if from_store > 0 { Counter::MajorFaults } else { Counter::MinorFaults };
             figures.add(faults, u64::from(purpose == Purpose::Fault));

@@ -82,6 +82,7 @@ impl Handler {
         let bytes = (done.len() + done_below.len()) * PAGE;
         engine.member().charge_bytes.fetch_add(bytes as u64, Relaxed);
         engine.embedded.came((bytes / PAGE) as u64);
+        self.note_came((bytes / PAGE) as u64);
         engine.figures().add(Counter::MinorFaults, 1);
         true
     }

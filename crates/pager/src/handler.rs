@@ -93,8 +93,8 @@ pub(crate) struct Handler {
     /// Of the window that is being brought.
     pub(crate) interruptions: Interruptions,
     pub(crate) ticks: Ticks,
-    /// Faults until the next row of the evictor's plan is taken out.
-    pub(crate) faults_to_next_row: u32,
+    /// Pages that come until the next row of the evictor's plan leaves.
+    pub(crate) pages_to_next_row: u64,
     window_next_ns: u64,
 }
 
@@ -188,7 +188,7 @@ impl Handler {
             holds: Holds::Nothing,
             interruptions: Interruptions::Few(0),
             ticks: Ticks::default(),
-            faults_to_next_row: 0,
+            pages_to_next_row: 0,
             window_next_ns: 0,
         }
     }
@@ -247,10 +247,10 @@ impl Handler {
             self.holds = Holds::Nothing;
         }
         self.raw_children_round();
-        self.take_out_planned(served);
         if served > 0 {
             engine.figures().add(Counter::FaultNanoseconds, sys::now_ns() - begun);
         }
+        self.take_out_planned();
     }
 
     fn serve_in_round(&mut self, fault: Fault) {
@@ -454,7 +454,7 @@ impl Handler {
         }
         loop {
             let sank = engine.segment().header.charge_sank.load(Acquire) != observed;
-            if sank || engine.shares.is_offered() {
+            if sank || engine.shares.is_offered() || engine.plans.are_offered() {
                 return true;
             }
             if sys::now_ns() >= until_ns {

@@ -59,6 +59,16 @@ pub enum Refused {
     Gone,
 }
 
+/// What becomes of a place from which nothing but what stood in the way of a move has to go, or a later folio would find it there, and might take
+/// it for its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Residue {
+    /// It waits for its turn like a folio: to give memory to the system may raise an event, and the handler must not wait for itself.
+    Waits,
+    /// It is emptied at once. Evictor only.
+    GoesAtOnce,
+}
+
 /// Index of an address's page in its block.
 pub fn page_index(address: usize) -> usize {
     address / PAGE % BLOCK_PAGES
@@ -74,7 +84,7 @@ impl Engine {
     pub(crate) fn isolate_row(&self, row: &Row) -> [Isolation; ROW_PIECES] {
         // SAFETY: our caller alone isolates now; besides, the ring is used in the write-back lock's sections.
         let staging = unsafe { &*self.staging.get() };
-        self.isolate_to(staging.next_place_to_wait(), row)
+        self.isolate_to(staging.next_place_to_wait(), row, Residue::Waits)
     }
 
     /// Takes clean pages of the piece out of the program at once: where write-back is stuck, what waits in staging frees nothing.
@@ -83,12 +93,12 @@ impl Engine {
         // SAFETY: as above.
         let staging = unsafe { &*self.staging.get() };
         let row = Row::of(piece, Candidates { written: 0, clean });
-        let [isolation, ..] = self.isolate_to(staging.next_place(), &row);
+        let [isolation, ..] = self.isolate_to(staging.next_place(), &row, Residue::GoesAtOnce);
         let left = if isolation.moved != 0 { self.let_newest_go() } else { 0 };
         (isolation, left)
     }
 
-    fn isolate_to(&self, first_place: Option<u32>, row: &Row) -> [Isolation; ROW_PIECES] {
+    fn isolate_to(&self, first_place: Option<u32>, row: &Row, residue: Residue) -> [Isolation; ROW_PIECES] {
         let mut done = [Isolation::default(); ROW_PIECES];
         // SAFETY: as above.
         let staging = unsafe { &mut *self.staging.get() };
@@ -105,14 +115,19 @@ impl Engine {
         let pushed = {
             let _events_wait = self.move_lock.lock();
             self.move_parts(row.start(), staging.address(first_place), parts, &mut done);
-            // Those behind the last that holds anything stay for the next row; what a piece between left empty is a folio without pages.
-            let pushed = done.iter().rposition(|isolation| isolation.moved != 0).map_or(0, |last| last + 1);
+            // Those behind the last that holds anything stay for the next row; what a piece between left empty is a folio without pages, and
+            // so is what only stood in the way.
+            let holds = |isolation: &Isolation| match residue {
+                Residue::Waits => isolation.moved | isolation.residue != 0,
+                Residue::GoesAtOnce => isolation.moved != 0,
+            };
+            let pushed = done.iter().rposition(holds).map_or(0, |last| last + 1);
             for (part, isolation) in parts.iter().zip(&done).take(pushed) {
                 // Under the move lock: the reader of events may look for these pages at once.
                 let folio = staging.folio_mut(part.place);
                 folio.address = part.piece;
                 folio.clean = part.wanted.clean & isolation.moved;
-                folio.came = isolation.moved;
+                folio.came = isolation.moved | isolation.residue;
                 folio.entries = core::array::from_fn(|page| {
                     part.entries[page].filter(|_| isolation.moved >> page & 1 != 0)
                 });
@@ -130,7 +145,6 @@ impl Engine {
         };
         for (part, _) in parts.iter().zip(&done).skip(pushed).filter(|(_, isolation)| isolation.residue != 0)
         {
-            // Or a later folio would find it in its way, and might take it for its own.
             staging.empty(self.userfault(), part.place);
         }
         self.account_for(parts, &done);

@@ -237,9 +237,9 @@ mod tests {
         std::eprintln!("misreported: {} pages", engine.figures().counter(Counter::MovesMisreported));
     }
 
-    /// What stands in the way of a move and was not moved by it is thrown away.
+    /// What stands in the way of a move and was not moved by it is thrown away in its turn.
     #[test]
-    fn a_place_that_is_not_empty_is_emptied() {
+    fn a_place_that_is_not_empty_is_passed_over_and_emptied() {
         let Some(engine) = moving_engine() else { return };
         let start = map(2 * FOLIO).next_multiple_of(FOLIO);
         fill(start);
@@ -247,10 +247,18 @@ mod tests {
         engine.table.block_or_insert(start, engine.arena).unwrap();
         // SAFETY: nobody else uses the ring.
         let staging = unsafe { &*engine.staging.get() };
-        fill(staging.address(staging.next_place().unwrap()));
+        let place = staging.next_place().unwrap();
+        fill(staging.address(place));
         let isolation = engine.isolate(start, Candidates::ALL_DIRTY);
         assert_eq!((isolation.moved, isolation.residue), (0, Pages::MAX));
         assert!((0..FOLIO_PAGES).all(|page| word_at(start + page * PAGE) == 7 + page as u64));
         assert_eq!(engine.isolate(start, Candidates::ALL_DIRTY).moved, Pages::MAX);
+        // SAFETY: nobody else uses the ring.
+        let staging = unsafe { &mut *engine.staging.get() };
+        assert_eq!((staging.waiting(), staging.held_bytes()), (2, 2 * FOLIO as u64));
+        assert!(staging.folio(place).entries.iter().all(Option::is_none));
+        staging.pop();
+        staging.recycle(engine.userfault(), 1, |_| false);
+        assert_eq!((present(engine, staging.address(place)), staging.held_bytes()), (0, FOLIO as u64));
     }
 }

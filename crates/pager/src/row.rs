@@ -130,7 +130,7 @@ impl Row {
     }
 
     /// Moves that it takes, at most: those that reach from one piece into the next count twice.
-    fn moves(&self) -> u32 {
+    pub(crate) fn moves(&self) -> u32 {
         self.pieces().map(|(_, wanted)| moves(wanted)).sum()
     }
 
@@ -316,18 +316,21 @@ mod tests {
     }
 
     #[test]
-    fn places_that_stay_free_are_empty_afterwards() {
+    fn what_stood_in_the_way_behind_a_row_waits_for_its_turn() {
         for first in [0, 1] {
             let Some(engine) = moving_engine() else { return };
             let start = pieces(engine);
             // SAFETY: nobody else uses the ring.
-            let staging = unsafe { &*engine.staging.get() };
+            let staging = unsafe { &mut *engine.staging.get() };
             let second = staging.address(staging.next_place().unwrap() + 1);
             fill(second);
             let row = row(start, &[first, Pages::MAX]);
             let done = engine.isolate_row(&row);
             assert_eq!(check(engine, &row, &done)[..2], [first, 0]);
             assert_eq!(done[1].residue, Pages::MAX);
+            assert_eq!(staging.waiting(), 2, "no other folio gets this place");
+            (0..2).for_each(|_| staging.pop());
+            staging.recycle(engine.userfault(), 1, |_| false);
             assert_eq!(engine.pages_now(second, FOLIO_PAGES).present, 0, "{first}");
         }
     }

@@ -41,7 +41,7 @@ pub struct Folio {
     pub entries: [Option<SwapEntry>; FOLIO_PAGES],
     /// Those of them, one bit each, whose stored copy still stands for them: they need not be written.
     pub clean: u16,
-    /// Pages that came here, one bit each: their memory stays until the place is given back.
+    /// Pages that came here (or stood in the way), one bit each: their memory stays until the place is given back.
     pub came: u16,
 }
 
@@ -269,8 +269,8 @@ impl Staging {
     }
 
     fn discard(&mut self, userfault: Userfault, first: u32, folios: u64) {
-        // SAFETY: every page of these places has been written back or taken back (or never was a page of the program's), and the
-        // evictor, our only caller, is the only one who puts pages here.
+        // SAFETY: every page of these places has been written back or taken back (or never was a page of the program's); our caller is the
+        // evictor, with no plan on offer, so nobody puts pages here meanwhile.
         unsafe { empty_target(userfault, self.address(first), folios as usize * FOLIO) };
     }
 }
