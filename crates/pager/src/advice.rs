@@ -151,7 +151,7 @@ impl Engine {
         }
         let Some(number) = self.advices.leave(state, start, end) else { return };
         let state = &self.advices.0[number].state;
-        futex::post(&self.member().wake, Sharing::Shared);
+        self.wake_evictor();
         // While a fork is being prepared the evictor stands still, perhaps for this very thread: it is done a little later.
         // And a child that a signal handler forked has nobody who would do it.
         while self.life() == Life::Running && !self.fork.is_preparing() && self.is_ours() {

@@ -101,7 +101,7 @@ impl Engine {
         }
         let seen = self.scans.load(Acquire);
         self.scan_wanted.store(1, Release);
-        futex::post(&self.member().wake, Sharing::Shared);
+        self.wake_evictor();
         for _ in 0..MAPPED_WAITS {
             // While a fork is being prepared the evictor stands still, perhaps for this very thread.
             if self.scans.load(Acquire) != seen || self.fork.is_preparing() {

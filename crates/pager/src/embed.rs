@@ -8,7 +8,6 @@
 use crate::buffers::Buffers;
 use crate::engine::{CreateError, Engine};
 use crate::evictor::Evictor;
-use crate::futex::{self, Sharing};
 use crate::handler::Handler;
 use crate::latency::Latency;
 use crate::managed::Commands;
@@ -188,15 +187,10 @@ impl Engine {
         let _ = shutdown(control, Shutdown::Both);
     }
 
-    /// Has the evictor look at once, after the limit was changed.
-    pub fn wake_evictor(&self) {
-        futex::post(&self.member().wake, Sharing::Shared);
-    }
-
     /// Tells the threads to end. Nothing may be managed any more.
     pub fn stop(&self) {
         self.embedded.state.store(STOPPING, Release);
-        futex::post(&self.member().wake, Sharing::Shared);
+        self.wake_evictor();
     }
 
     /// Gives all memory of the engine back to the system, the engine itself included.

@@ -148,7 +148,7 @@ impl ForkState {
             return;
         }
         self.protection_wanted.store(1, Release);
-        futex::post(&engine.member().wake, Sharing::Shared);
+        engine.wake_evictor();
         while self.protection_wanted.load(Acquire) != 0 {
             futex::wait(&self.protection_wanted, 1, 1_000_000, Sharing::Private);
         }

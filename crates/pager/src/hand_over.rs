@@ -159,15 +159,16 @@ impl Plans {
         }
     }
 
-    /// For a forked child: nobody plans yet.
-    pub(crate) fn forget(&self) {
-        self.word.store(Handover::Kept.bits(), Relaxed);
-    }
-
+    /// Nobody takes it now: it is the evictor's again. Any thread.
     fn decline(&self) {
         if self.update(Handover::decline) {
             futex::wake(&self.word, Sharing::Private);
         }
+    }
+
+    /// For a forked child: nobody plans yet.
+    pub(crate) fn forget(&self) {
+        self.word.store(Handover::Kept.bits(), Relaxed);
     }
 
     /// Waits until the plan is done, or declined, or nobody goes on with it; afterwards it is the caller's.
@@ -189,6 +190,15 @@ impl Plans {
         while !self.update(Handover::withdraw) {
             rustix::thread::sched_yield();
         }
+    }
+}
+
+impl Engine {
+    /// Has the evictor look at once: after the limit was changed, for example, or where a thread waits for it. It sleeps, or waits for its plan to be
+    /// done, which it takes back then. Cost: a system call, two where a plan is on offer.
+    pub fn wake_evictor(&self) {
+        futex::post(&self.member().wake, Sharing::Shared);
+        self.plans.decline();
     }
 }
 

@@ -88,12 +88,12 @@ impl Engine {
         commands.end.store(end, Relaxed);
         commands.target.store(target, Relaxed);
         commands.state.store(command, Release);
-        futex::post(&self.member().wake, Sharing::Shared);
+        self.wake_evictor();
         let look_ns = if command == DUPLICATE { LOOK_AGAIN_NS } else { LOOK_NS };
         while commands.state.load(Acquire) != DONE {
             futex::wait(&commands.state, command, look_ns, Sharing::Private);
             if command == DUPLICATE && commands.state.load(Acquire) == DUPLICATE {
-                futex::post(&self.member().wake, Sharing::Shared);
+                self.wake_evictor();
             }
         }
         commands.state.store(NOTHING, Relaxed);

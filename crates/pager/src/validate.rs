@@ -202,7 +202,7 @@ impl Engine {
             return;
         }
         self.validation_wanted.store(1, Release);
-        futex::post(&self.member().wake, Sharing::Shared);
+        self.wake_evictor();
         for _ in 0..LAST_WAITS {
             if self.validation_wanted.load(Acquire) == 0 {
                 return;
