@@ -13,8 +13,8 @@ const STEPS: usize = 3;
 
 struct Plan {
     word: AtomicU32,
-    /// The steps that were done, by whom; loom finds two at a time.
-    done: UnsafeCell<(usize, usize)>,
+    /// The steps that were done; loom finds two at a time.
+    done: UnsafeCell<usize>,
 }
 
 // SAFETY: what the models are to show.
@@ -37,22 +37,19 @@ impl Plan {
     }
 
     fn move_some(&self) {
-        for attempt in 0..STEPS {
-            if attempt == STEPS - 1 {
-                self.update(Handover::decline);
-                return;
-            }
+        for _ in 0..STEPS {
             if !self.update(Handover::take) {
                 continue;
             }
             // SAFETY: taken.
             let left = self.done.with_mut(|done| unsafe {
-                (*done).0 += 1;
-                STEPS - (*done).0
+                *done += 1;
+                STEPS - *done
             });
             let rest = if left > 0 { Rest::Some } else { Rest::None };
             assert!(self.update(|word| word.put_down(rest)), "nobody else puts it down");
         }
+        self.update(Handover::decline);
     }
 
     fn evict(&self, withdraws: Withdraws) {
@@ -65,9 +62,8 @@ impl Plan {
         }
         // SAFETY: withdrawn.
         self.done.with_mut(|done| unsafe {
-            let by_handler = (*done).0;
-            assert!(by_handler <= STEPS);
-            *done = (STEPS, STEPS - by_handler);
+            assert!(*done <= STEPS);
+            *done = STEPS;
         });
     }
 }
@@ -76,7 +72,7 @@ fn model(withdraws: Withdraws) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(4);
     builder.check(move || {
-        let plan = Arc::new(Plan { word: AtomicU32::new(0), done: UnsafeCell::new((0, 0)) });
+        let plan = Arc::new(Plan { word: AtomicU32::new(0), done: UnsafeCell::new(0) });
         let handler = {
             let plan = plan.clone();
             thread::spawn(move || plan.move_some())
@@ -84,7 +80,7 @@ fn model(withdraws: Withdraws) {
         plan.evict(withdraws);
         handler.join().unwrap();
         // SAFETY: nobody else is left.
-        plan.done.with(|done| assert_eq!(unsafe { (*done).0 }, STEPS, "none twice"));
+        plan.done.with(|done| assert_eq!(unsafe { *done }, STEPS, "none twice"));
         assert!(!plan.update(Handover::take), "nothing is offered any more");
     });
 }

@@ -18,7 +18,7 @@ use folioswap_group::counters::Counter;
 /// Pages isolated in one batch, and as many written back.
 pub(crate) const BATCH_PAGES: u64 = 128;
 /// Pages that one move takes, on average, below which a row or a batch counts as scattered.
-pub(crate) const SCATTERED_RUN: u64 = 4;
+const SCATTERED_RUN: u64 = 4;
 /// Times that the clock's hand may come round in a batch that finds nothing (`folioswap_core::reclaim::aging`).
 const ROUNDS: u64 = 4;
 /// Most bytes of which the present pages are listed together.
@@ -71,6 +71,13 @@ pub(crate) enum Scattered {
     Yes,
 }
 
+impl Scattered {
+    /// So many pages, which that many moves take.
+    pub(crate) fn of(pages: u64, moves: u64) -> Self {
+        if pages < SCATTERED_RUN * moves { Scattered::Yes } else { Scattered::No }
+    }
+}
+
 /// Did the kernel refuse to move a huge page?
 fn is_busy_whole(row: &Row, done: &[Isolation; ROW_PIECES]) -> bool {
     row.is_whole() && done[0].busy == Pages::MAX && done[0].moved == 0
@@ -95,8 +102,7 @@ impl Evictor {
             }
             evictor.hand_over(faulting, &mut batch);
             if batch.isolated > 0 {
-                let few = batch.isolated < SCATTERED_RUN * batch.moves;
-                evictor.scattered = if few { Scattered::Yes } else { Scattered::No };
+                evictor.scattered = Scattered::of(batch.isolated, batch.moves);
             }
             evictor.write_back_batch(&mut batch);
         });

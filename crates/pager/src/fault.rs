@@ -150,6 +150,13 @@ impl Handler {
         }
     }
 
+    /// So many pages were filled in the program, one by one: they are charged, and pace what leaves.
+    pub(crate) fn note_came(&mut self, pages: u64) {
+        self.engine.member().charge_bytes.fetch_add(pages * PAGE as u64, Relaxed);
+        self.engine.embedded.came(pages);
+        self.pages_to_next_row = self.pages_to_next_row.saturating_sub(pages);
+    }
+
     /// Brings back what `readahead` says of the 64 KiB piece of `address`, of which that page must be one. What came is counted as pages and
     /// faults, not as folios.
     pub(crate) fn bring(
@@ -241,8 +248,6 @@ impl Handler {
         let is_read = from_store > 0 || read_ahead != 0;
         if copied > 0 {
             let (figures, pages) = (engine.figures(), copied as u64);
-            engine.member().charge_bytes.fetch_add(pages * PAGE as u64, Relaxed);
-            engine.embedded.came(pages);
             self.note_came(pages);
             // What was read ahead is counted as read already, and nothing was read for it now.
             let faults = if from_store > 0 { Counter::MajorFaults } else { Counter::MinorFaults };

@@ -6,7 +6,6 @@ use crate::staging::FOLIO_PAGES;
 use crate::uffd::Stopped;
 use crate::whole::{WHOLE_ORDER, Whole};
 use core::ops::Range;
-use core::sync::atomic::Ordering::Relaxed;
 use folioswap_core::history::Window;
 use folioswap_core::page_table::{BLOCK, Block, PAGE};
 use folioswap_group::counters::Counter;
@@ -79,10 +78,7 @@ impl Handler {
         }
         let first = if done_below.end == index { done_below.start } else { index };
         block.history.remember(first, done.end, window.order);
-        let bytes = (done.len() + done_below.len()) * PAGE;
-        engine.member().charge_bytes.fetch_add(bytes as u64, Relaxed);
-        engine.embedded.came((bytes / PAGE) as u64);
-        self.note_came((bytes / PAGE) as u64);
+        self.note_came((done.len() + done_below.len()) as u64);
         engine.figures().add(Counter::MinorFaults, 1);
         true
     }

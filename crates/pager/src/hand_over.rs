@@ -8,7 +8,7 @@
 //! Who holds the plan ([`Handover`]) is who isolates: the ring of staging is used in isolation by one thread at a time. It is offered under
 //! the gate, and the evictor's again before that is given back.
 
-use crate::batch::{BATCH_PAGES, Batch, SCATTERED_RUN, Scattered};
+use crate::batch::{BATCH_PAGES, Batch, Scattered};
 use crate::engine::Engine;
 use crate::evictor::Evictor;
 use crate::futex::{self, Sharing};
@@ -87,6 +87,10 @@ impl Plan {
         &self.rows[self.first..self.end]
     }
 
+    fn has_more(&self) -> bool {
+        !self.again.is_empty() || !self.rest().is_empty()
+    }
+
     /// Its next part.
     fn take(&mut self, places: usize) -> Option<Row> {
         if !self.again.is_empty() {
@@ -109,15 +113,11 @@ impl Plan {
             let done = engine.isolate_row(&part);
             self.note(&part, &done);
         }
-        let has_more = !self.again.is_empty() || !self.rest().is_empty();
-        if has_more && !self.is_refused && self.busy.is_empty() { Rest::Some } else { Rest::None }
+        if self.has_more() && !self.is_refused && self.busy.is_empty() { Rest::Some } else { Rest::None }
     }
 
     fn note(&mut self, part: &Row, done: &[Isolation; ROW_PIECES]) {
-        for isolation in done {
-            self.done.isolated += u64::from(isolation.moved.count_ones());
-            self.done.moves += isolation.moves;
-        }
+        done.iter().for_each(|isolation| self.done.note(isolation));
         if done.iter().any(|isolation| isolation.busy != 0) {
             self.busy = part.among(|number| done[number].busy);
         }
@@ -125,10 +125,10 @@ impl Plan {
             // Its reader is who holds the plan, and goes on with it then.
             Some(Refused::EventPending) if self.attempts < ATTEMPTS => {
                 self.attempts += 1;
+                self.done.event_pending = false;
                 self.again = part.among(|number| !(done[number].moved | done[number].busy));
             }
-            Some(Refused::EventPending) => (self.is_refused, self.done.event_pending) = (true, true),
-            Some(Refused::NoSlots | Refused::StagingFull) => self.is_refused = true,
+            Some(Refused::EventPending | Refused::NoSlots | Refused::StagingFull) => self.is_refused = true,
             // It is another mapping now.
             Some(Refused::Gone) | None => self.attempts = 0,
         }
@@ -215,8 +215,8 @@ impl Evictor {
     pub(crate) fn plan(&mut self, row: &Row, batch: &mut Batch) -> bool {
         let Some(planned) = &mut batch.planned else { return false };
         let moves = u64::from(row.moves());
-        let is_dense = row.pages() >= SCATTERED_RUN * moves;
-        if row.is_whole() || moves == 0 || is_dense && self.scattered == Scattered::No {
+        let is_scattered = [self.scattered, Scattered::of(row.pages(), moves)].contains(&Scattered::Yes);
+        if row.is_whole() || moves == 0 || !is_scattered {
             return false;
         }
         // SAFETY: nothing is offered.
@@ -256,7 +256,7 @@ impl Evictor {
         batch.moves += plan.done.moves;
         batch.event_pending |= plan.done.event_pending;
         self.aging.note(0, plan.done.isolated);
-        let is_left = !plan.rest().is_empty() || !plan.again.is_empty();
+        let is_left = plan.has_more();
         let has_begun = plan.done.moves > 0;
         if has_begun || !is_left {
             self.declined_ns = 0;
@@ -290,11 +290,6 @@ impl Handler {
         } else if self.pages_to_next_row == 0 {
             self.take_out_row();
         }
-    }
-
-    /// So many pages have come into the program.
-    pub(crate) fn note_came(&mut self, pages: u64) {
-        self.pages_to_next_row = self.pages_to_next_row.saturating_sub(pages);
     }
 
     /// Takes a row of what is planned out of the program. False: nothing is planned, or it is not for the handler: beside several threads a move

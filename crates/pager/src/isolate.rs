@@ -35,6 +35,11 @@ pub struct Isolation {
 }
 
 impl Isolation {
+    /// Pages that its place in staging holds now.
+    fn holds(&self) -> Pages {
+        self.moved | self.residue
+    }
+
     /// Its part of the moves of a row, of which it is piece number `number`.
     fn note(&mut self, moves: &Moves, number: usize) {
         self.moved = moves.moved.of_piece(number);
@@ -59,16 +64,6 @@ pub enum Refused {
     Gone,
 }
 
-/// What becomes of a place from which nothing but what stood in the way of a move has to go, or a later folio would find it there, and might take
-/// it for its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Residue {
-    /// It waits for its turn like a folio: to give memory to the system may raise an event, and the handler must not wait for itself.
-    Waits,
-    /// It is emptied at once. Evictor only.
-    GoesAtOnce,
-}
-
 /// Index of an address's page in its block.
 pub fn page_index(address: usize) -> usize {
     address / PAGE % BLOCK_PAGES
@@ -84,7 +79,7 @@ impl Engine {
     pub(crate) fn isolate_row(&self, row: &Row) -> [Isolation; ROW_PIECES] {
         // SAFETY: our caller alone isolates now; besides, the ring is used in the write-back lock's sections.
         let staging = unsafe { &*self.staging.get() };
-        self.isolate_to(staging.next_place_to_wait(), row, Residue::Waits)
+        self.isolate_to(staging.next_place_to_wait(), row)
     }
 
     /// Takes clean pages of the piece out of the program at once: where write-back is stuck, what waits in staging frees nothing.
@@ -93,12 +88,12 @@ impl Engine {
         // SAFETY: as above.
         let staging = unsafe { &*self.staging.get() };
         let row = Row::of(piece, Candidates { written: 0, clean });
-        let [isolation, ..] = self.isolate_to(staging.next_place(), &row, Residue::GoesAtOnce);
-        let left = if isolation.moved != 0 { self.let_newest_go() } else { 0 };
+        let [isolation, ..] = self.isolate_to(staging.next_place(), &row);
+        let left = if isolation.holds() != 0 { self.let_newest_go() } else { 0 };
         (isolation, left)
     }
 
-    fn isolate_to(&self, first_place: Option<u32>, row: &Row, residue: Residue) -> [Isolation; ROW_PIECES] {
+    fn isolate_to(&self, first_place: Option<u32>, row: &Row) -> [Isolation; ROW_PIECES] {
         let mut done = [Isolation::default(); ROW_PIECES];
         // SAFETY: as above.
         let staging = unsafe { &mut *self.staging.get() };
@@ -112,22 +107,19 @@ impl Engine {
         }
         let parts = &mut parts[..row.pieces().count()];
         self.allocate_entries(parts, &mut done);
-        let pushed = {
+        {
             let _events_wait = self.move_lock.lock();
             self.move_parts(row.start(), staging.address(first_place), parts, &mut done);
-            // Those behind the last that holds anything stay for the next row; what a piece between left empty is a folio without pages, and
-            // so is what only stood in the way.
-            let holds = |isolation: &Isolation| match residue {
-                Residue::Waits => isolation.moved | isolation.residue != 0,
-                Residue::GoesAtOnce => isolation.moved != 0,
-            };
-            let pushed = done.iter().rposition(holds).map_or(0, |last| last + 1);
+            // Places behind the last that holds anything stay for the next row. What a piece between left empty is a folio without pages, and so is
+            // what only stood in the way: a later folio there might take it for its own, and to give it to the system at once may raise an event,
+            // for which the handler would wait in vain.
+            let pushed = done.iter().rposition(|isolation| isolation.holds() != 0).map_or(0, |last| last + 1);
             for (part, isolation) in parts.iter().zip(&done).take(pushed) {
                 // Under the move lock: the reader of events may look for these pages at once.
                 let folio = staging.folio_mut(part.place);
                 folio.address = part.piece;
                 folio.clean = part.wanted.clean & isolation.moved;
-                folio.came = isolation.moved | isolation.residue;
+                folio.came = isolation.holds();
                 folio.entries = core::array::from_fn(|page| {
                     part.entries[page].filter(|_| isolation.moved >> page & 1 != 0)
                 });
@@ -141,11 +133,6 @@ impl Engine {
             if row.is_whole() && done.iter().enumerate().all(by_one_move) {
                 staging.set_whole(first_place);
             }
-            pushed
-        };
-        for (part, _) in parts.iter().zip(&done).skip(pushed).filter(|(_, isolation)| isolation.residue != 0)
-        {
-            staging.empty(self.userfault(), part.place);
         }
         self.account_for(parts, &done);
         done
@@ -368,5 +355,24 @@ mod tests {
         let staging = unsafe { &*engine.staging.get() };
         assert_eq!((staging.waiting(), staging.next_place()), (63, Some(63)));
         assert_eq!(engine.validate(), Ok(64 * FOLIO_PAGES as u64));
+    }
+
+    /// It does not wait either: what stood in the way of clean pages leaves the place free and empty.
+    #[test]
+    fn what_stands_in_the_way_of_clean_pages_goes_at_once() {
+        let Some(engine) = moving_engine() else { return };
+        let (piece, _) = clean_piece(engine);
+        // SAFETY: nobody else uses the ring.
+        let staging = || unsafe { &*engine.staging.get() };
+        let place = staging().next_place().unwrap();
+        fill(staging().address(place));
+        let (isolation, left) = engine.drop_clean(piece, Pages::MAX);
+        assert_eq!((isolation.moved, isolation.residue, left), (0, Pages::MAX, 0));
+        assert_eq!(
+            (staging().waiting(), staging().next_place(), staging().held_bytes()),
+            (0, Some(place), 0)
+        );
+        assert_eq!(engine.pages_now(staging().address(place), FOLIO_PAGES).present, 0);
+        assert_eq!(engine.drop_clean(piece, Pages::MAX).1, FOLIO_PAGES as u64);
     }
 }
