@@ -111,7 +111,7 @@ impl Mark {
         let mark = Mark { id, confirmed: AtomicU64::new(1), sent: AtomicU64::new(1) };
         let written = Contents { id, count: 1 };
         let request = Request { flags: 0, command: Command::Write, cookie: 1, offset: 0, length: BLOCK };
-        session.request(request, &written.encode())?.map_err(RequestError::Server)?;
+        ask(session, request, &written.encode())?;
         // Who looked before we wrote has written by now too. Whoever was slow may have taken an export that another run had made sure of:
         // that one gives it up at its next count.
         let was_slow = looked.elapsed() >= SETTLED;
@@ -180,10 +180,14 @@ impl Known for Mark {
 }
 
 fn read(session: &mut Session, length: u32) -> Result<Vec<u8>, ConnectError> {
-    let request = Request { flags: 0, command: Command::Read, cookie: 2, offset: 0, length };
+    ask(session, Request { flags: 0, command: Command::Read, cookie: 2, offset: 0, length }, &[])
+}
+
+/// The answer to a request, which is sent again a few times where the server reports an error.
+fn ask(session: &mut Session, request: Request, data: &[u8]) -> Result<Vec<u8>, ConnectError> {
     let mut attempts = 0;
     loop {
-        match session.request(request, &[])? {
+        match session.request(request, data)? {
             Ok(data) => return Ok(data),
             Err(error) if attempts >= 4 => return Err(RequestError::Server(error).into()),
             Err(_) => attempts += 1,

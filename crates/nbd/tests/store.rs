@@ -191,6 +191,24 @@ fn an_export_that_cannot_serve_is_refused_and_not_touched() {
     prepare(&place, Encryption::None).expect("taken over");
 }
 
+#[test]
+fn an_error_now_and_then_is_no_reason_to_refuse_an_export() {
+    if !has("nbdkit") {
+        return;
+    }
+    let place = Place::new();
+    let (disk, once) = (place.disk(64 * MIB), place.path("once"));
+    let (disk, once) = (disk.display(), once.display());
+    // The first look and the mark each fail once.
+    let fails =
+        |what| format!("if [ ! -e {once}-{what} ]; then touch {once}-{what}; echo EIO >&2; exit 1; fi");
+    let read = format!("pread={}; dd if={disk} iflag=count_bytes,skip_bytes skip=$4 count=$3", fails("read"));
+    let write = format!("pwrite={}; dd of={disk} oflag=seek_bytes conv=notrunc seek=$4", fails("write"));
+    let _server = Server::nbdkit(&place, &["eval", "get_size=echo 64M", &read, &write]);
+    prepare(&place, Encryption::None).expect("taken");
+    assert!(["read", "write"].iter().all(|what| fs::exists(format!("{once}-{what}")).expect("known")));
+}
+
 /// The first block.
 fn mark(disk: &Path) -> Vec<u8> {
     fs::read(disk).expect("it")[..PAGE].to_vec()
