@@ -9,7 +9,7 @@ use crate::engine::Engine;
 use crate::fork::Whose;
 use crate::futex::{self, Sharing};
 use crate::join::{join, leave};
-use crate::placement::HandlerPlacement;
+use crate::placement::{HandlerPlacement, Ours};
 use crate::raw_child::RawChildren;
 use crate::reads::Reads;
 use crate::sys;
@@ -216,7 +216,8 @@ impl Handler {
                 self.queue_fault(Fault { turn: Turn::HasRead, ..fault });
                 read += 1;
             } else if !may_wait || !self.wait_for_memory(fault.thread) {
-                if let Some(cpu) = self.placement.follow(fault.thread, &engine.faulting_cpu, begun)
+                let ours = Ours { told: &engine.faulting_cpu, evictor: engine.evictor_thread.load(Relaxed) };
+                if let Some(cpu) = self.placement.follow(fault.thread, ours, begun)
                     && !self.reads.several_threads_fault()
                 {
                     engine.ask_for_vigil(cpu);
@@ -248,7 +249,9 @@ impl Handler {
         }
         self.raw_children_round();
         if served > 0 {
-            engine.figures().add(Counter::FaultNanoseconds, sys::now_ns() - begun);
+            let now = sys::now_ns();
+            engine.figures().add(Counter::FaultNanoseconds, now - begun);
+            self.placement.note_served(now);
         }
         self.take_out_planned();
     }

@@ -16,6 +16,7 @@ mod candidates;
 mod claim;
 mod clean;
 mod cold;
+mod company;
 mod demote;
 mod direct_reclaim;
 mod due;

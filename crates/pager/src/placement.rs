@@ -7,6 +7,7 @@
 //! fault on several CPUs it lets the scheduler choose.
 
 use crate::account::{last_cpu, read_proc};
+use crate::company::{Company, others_cpu_ns};
 use crate::sys;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use rustix::fd::{AsRawFd, OwnedFd};
@@ -19,8 +20,10 @@ const LOOK_LATE_NS: u64 = 2_000_000;
 /// This many looks in a row that each found another CPU: there is none to follow, for a while.
 const ASTRAY_LOOKS: u32 = 6;
 const ASTRAY_NS: u64 = 20_000_000;
-/// Faults that come in less than this are served one after the other.
-const AGAIN_NS: u64 = 50_000;
+/// A thread that faults again within this time after it was served does so again and again.
+const AGAIN_NS: u64 = 100_000;
+/// On more CPUs than these there is nearly always an idle one, to which the scheduler moves the thread whatever anybody does.
+const FEW_CPUS: u32 = 2;
 
 /// Words of a CPU mask: as many CPUs as the kernel can be built for.
 const MASK_WORDS: usize = 8192 / 64;
@@ -33,13 +36,16 @@ pub(crate) const NO_CPU: u32 = u32::MAX;
 struct Places {
     /// Where it was allowed to run at first.
     everywhere: Mask,
+    /// Is that so few CPUs that none need be idle?
+    are_few: bool,
 }
 
 impl Places {
     fn of_caller() -> Self {
         let mut everywhere = [0; MASK_WORDS];
         sys::affinity(&mut everywhere);
-        Places { everywhere }
+        let count: u32 = everywhere.iter().map(|word| word.count_ones()).sum();
+        Places { everywhere, are_few: count <= FEW_CPUS }
     }
     fn only(&self, cpu: u32) -> bool {
         let mut mask: Mask = [0; MASK_WORDS];
@@ -64,12 +70,23 @@ impl Places {
 pub(crate) struct HandlerPlacement {
     places: Places,
     looks: Looks,
+    company: Company,
     bound_to: u32,
     /// Looks in a row that found the thread elsewhere.
     missed: u32,
     look_after_ns: u64,
     look_next_ns: u64,
-    last_ns: u64,
+    /// When a fault had been served last.
+    served_ns: u64,
+}
+
+/// The evictor, which keeps away from a CPU on which faults are served.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ours<'a> {
+    /// Where it learns which one that is.
+    pub(crate) told: &'a AtomicU32,
+    /// Its thread.
+    pub(crate) evictor: u32,
 }
 
 impl HandlerPlacement {
@@ -78,11 +95,12 @@ impl HandlerPlacement {
         HandlerPlacement {
             places: Places::of_caller(),
             looks: Looks::default(),
+            company: Company::default(),
             bound_to: NO_CPU,
             missed: 0,
             look_after_ns: LOOK_SOON_NS,
             look_next_ns: 0,
-            last_ns: 0,
+            served_ns: 0,
         }
     }
 
@@ -92,35 +110,45 @@ impl HandlerPlacement {
         self.looks.open.take().is_some()
     }
 
-    /// A fault of `thread` is about to be served, at `now`: the calling handler follows it. `told` is where the evictor learns of it.
-    /// Returns the CPU of a thread that faults again and again: the last look has found it there again, or the last fault was a moment ago.
-    pub(crate) fn follow(&mut self, thread: u32, told: &AtomicU32, now: u64) -> Option<u32> {
-        let since_last_ns = now.saturating_sub(core::mem::replace(&mut self.last_ns, now));
-        if now < self.look_next_ns {
-            // Whoever keeps other CPUs awake goes to sleep when an eviction takes long, and is wanted again at once.
-            return (self.bound_to != NO_CPU && self.missed == 0 && since_last_ns < AGAIN_NS)
-                .then_some(self.bound_to);
+    /// Faults have been served, at `now`.
+    pub(crate) fn note_served(&mut self, now: u64) {
+        self.served_ns = now;
+    }
+
+    /// A fault of `thread` is about to be served, at `now`: the calling handler follows it. Returns the CPU of a thread that faults again and
+    /// again while no other of the program runs, on a machine of few CPUs: whoever keeps the others awake goes to sleep when a window or an
+    /// eviction takes long, and is wanted again at once.
+    pub(crate) fn follow(&mut self, thread: u32, ours: Ours<'_>, now: u64) -> Option<u32> {
+        let comes_again = now.saturating_sub(self.served_ns) < AGAIN_NS;
+        if now >= self.look_next_ns {
+            let cpu = self.looks.cpu_of(thread)?;
+            if self.places.are_few {
+                self.company.look(thread, others_cpu_ns(thread, ours.evictor), now);
+            }
+            self.go_along(cpu, thread, ours.told);
+            self.look_next_ns = now + self.look_after_ns;
         }
-        let cpu = self.looks.cpu_of(thread)?;
-        let found_again = (self.bound_to == cpu).then_some(cpu);
+        (self.bound_to != NO_CPU && comes_again && self.company.is_absent(thread)).then_some(self.bound_to)
+    }
+
+    fn go_along(&mut self, cpu: u32, thread: u32, told: &AtomicU32) {
         if self.bound_to == cpu {
             self.missed = 0;
             self.look_after_ns = (self.look_after_ns * 2).min(LOOK_LATE_NS);
-        } else {
-            self.missed += 1;
-            if self.missed < ASTRAY_LOOKS {
-                self.look_after_ns = LOOK_SOON_NS;
-                self.bound_to = if self.places.only(cpu) { cpu } else { NO_CPU };
-            } else {
-                self.missed = 0;
-                self.look_after_ns = ASTRAY_NS;
-                self.bound_to = NO_CPU;
-                self.places.all();
-            }
-            told.store(self.bound_to, Relaxed);
+            return;
         }
-        self.look_next_ns = now + self.look_after_ns;
-        found_again
+        self.missed += 1;
+        // Where nobody else runs, somebody keeps the other CPU awake, and the thread stays.
+        if self.missed < ASTRAY_LOOKS || self.company.is_absent(thread) {
+            self.look_after_ns = LOOK_SOON_NS;
+            self.bound_to = if self.places.only(cpu) { cpu } else { NO_CPU };
+        } else {
+            self.missed = 0;
+            self.look_after_ns = ASTRAY_NS;
+            self.bound_to = NO_CPU;
+            self.places.all();
+        }
+        told.store(self.bound_to, Relaxed);
     }
 }
 
@@ -236,26 +264,54 @@ mod tests {
         assert_eq!(looks.cpu_of(u32::MAX), None);
     }
 
-    /// Between two looks a thread is known to be there as long as its faults come one after the other.
+    /// Between two looks too, as long as its faults come one after the other and nobody else runs.
     #[test]
-    fn who_faults_again_at_once_is_followed_between_two_looks_too() {
+    fn who_faults_again_at_once_is_followed_and_wants_the_other_cpu_awake() {
         std::thread::spawn(|| {
             let (mut placement, told) = (HandlerPlacement::new(), AtomicU32::new(NO_CPU));
             assert!(placement.places.only(sys::current_cpu()));
             let (thread, mut now) = (sys::gettid(), 1 << 40);
-            assert_eq!(placement.follow(thread, &told, now), None, "the first look");
+            let ours = Ours { told: &told, evictor: u32::MAX };
+            // Other tests run in this process: who else runs is said here.
+            placement.places.are_few = false;
+            assert_eq!(placement.follow(thread, ours, now), None, "the first fault");
             let cpu = told.load(Relaxed);
-            // It has not been found there again yet.
-            assert_eq!(placement.follow(thread, &told, now + 1), None);
-            now += LOOK_SOON_NS;
-            assert_eq!(placement.follow(thread, &told, now), Some(cpu), "the second look");
-            assert_eq!(placement.follow(thread, &told, now + AGAIN_NS - 1), Some(cpu));
-            assert_eq!(
-                placement.follow(thread, &told, now + 3 * AGAIN_NS),
-                None,
-                "it was elsewhere meanwhile"
-            );
-            assert_eq!(placement.follow(thread, &told, now + 3 * AGAIN_NS + 1), Some(cpu));
+            assert_eq!(cpu, sys::current_cpu());
+            let mut is_wanted = |placement: &mut HandlerPlacement, after_ns| {
+                placement.note_served(now);
+                now += after_ns;
+                placement.follow(thread, ours, now).map(|wanted| assert_eq!(wanted, cpu)).is_some()
+            };
+            assert!(!is_wanted(&mut placement, 1), "others may run");
+            placement.company = Company::none_for(thread);
+            assert!(is_wanted(&mut placement, AGAIN_NS - 1));
+            assert!(!is_wanted(&mut placement, AGAIN_NS), "it ran for long");
+            assert!(is_wanted(&mut placement, 1));
+        })
+        .join()
+        .unwrap();
+    }
+
+    /// A thread that is elsewhere at each look is given up for a while, unless it is alone and will be kept where it is.
+    #[test]
+    fn who_goes_astray_is_left_to_the_scheduler_but_not_who_runs_alone() {
+        std::thread::spawn(|| {
+            let told = AtomicU32::new(NO_CPU);
+            let cpu = sys::current_cpu();
+            for company in [Company::default(), Company::none_for(7)] {
+                let mut placement = HandlerPlacement::new();
+                for _ in 1..ASTRAY_LOOKS {
+                    placement.bound_to = NO_CPU - 1;
+                    placement.go_along(cpu, 7, &told);
+                    assert_eq!((told.load(Relaxed), placement.look_after_ns), (cpu, LOOK_SOON_NS));
+                }
+                placement.bound_to = NO_CPU - 1;
+                let is_alone = company.is_absent(7);
+                placement.company = company;
+                placement.go_along(cpu, 7, &told);
+                assert_eq!(told.load(Relaxed), if is_alone { cpu } else { NO_CPU });
+                assert_eq!(placement.look_after_ns, if is_alone { LOOK_SOON_NS } else { ASTRAY_NS });
+            }
         })
         .join()
         .unwrap();

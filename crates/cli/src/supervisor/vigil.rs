@@ -20,8 +20,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// After this time without a fault the CPU may sleep: longer than a fault takes.
-const WATCH: Duration = Duration::from_micros(100);
+/// After this time without a fault the CPU may sleep: longer than the window of a walk takes that brings 64 pages.
+const WATCH: Duration = Duration::from_micros(500);
 /// Between two looks at what other members do, and faults of theirs between two looks from which on they need the other CPU.
 const LOOK: Duration = Duration::from_micros(500);
 const AGAIN: u64 = 8;
