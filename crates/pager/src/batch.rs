@@ -87,10 +87,9 @@ impl Evictor {
     /// Isolates some pages and writes as many back.
     pub(crate) fn evict_batch(&mut self) -> Batch {
         let mut batch = Batch::default();
+        let faulting = self.engine.faulting_cpu.load(Relaxed);
         // Where several members are busy, so is every CPU: all evictors would crowd where no thread faults, and the rest be idle.
-        let faulting =
-            if self.engine.others_are_active() { NO_CPU } else { self.engine.faulting_cpu.load(Relaxed) };
-        self.placement.keep_away(faulting);
+        self.placement.keep_away(if self.engine.others_are_active() { NO_CPU } else { faulting });
         batch.planned = (faulting != NO_CPU && self.may_hand_over()).then_some(0);
         let comes_over = batch.planned.is_none() && self.scattered == Scattered::Yes;
         let joined = comes_over && self.placement.join(faulting);
