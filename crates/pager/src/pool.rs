@@ -21,8 +21,9 @@ use rustix::mm::{Advice, madvise};
 
 /// Most huge pages of a process that wait: 16 MiB.
 const SLOTS_MAX: usize = 8;
-/// What part of the limit they may be, where that is at least one.
-const LIMIT_PART: u64 = 64;
+/// What part of the limit they may be, where that is at least one. From 128 MiB on, where huge pages begin to be used, that is four: the one at hand,
+/// and three ahead of a walk.
+const LIMIT_PART: u64 = 16;
 /// Looks of the evictor without anybody asking, after which they are given to the system.
 const IDLE_LOOKS: u32 = 3;
 
