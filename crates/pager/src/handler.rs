@@ -12,6 +12,7 @@ use crate::join::{join, leave};
 use crate::placement::{HandlerPlacement, Ours};
 use crate::raw_child::RawChildren;
 use crate::reads::Reads;
+use crate::swap_in::Room;
 use crate::sys;
 use crate::thread::{self, Descriptors};
 use crate::ticks::{TICK, Ticks};
@@ -346,14 +347,18 @@ impl Handler {
     }
 
     /// Between two pieces of a window of several, which lies in this range: serves who waits for anything else, with no more than 64 KiB each. False:
-    /// somebody waits still, who cannot be served now, or the window has been interrupted often enough.
-    pub(crate) fn serve_others(&mut self, but_for: &Range<usize>) -> bool {
+    /// somebody waits still, who cannot be served now, or the window has been interrupted often enough. Who would wait at the limit in any case
+    /// waits for what may exceed it.
+    pub(crate) fn serve_others(&mut self, but_for: &Range<usize>, room: Room) -> bool {
         let is_other = |handler: &Self, &place: &usize| !but_for.contains(&handler.queue[place].address);
         while let Some(place) = self.queue_places().find(|place| is_other(self, place)) {
             let Interruptions::Few(before) = self.interruptions else { return false };
             let is_urgent = self.place_of_urgent().is_some();
-            if is_urgent || self.fork_waits() || self.engine.is_at_limit() || before == INTERRUPTIONS_MAX {
+            if is_urgent || self.fork_waits() || before == INTERRUPTIONS_MAX {
                 return false;
+            }
+            if self.engine.is_at_limit() {
+                return room == Room::Beyond;
             }
             let fault = self.take_fault_at(place);
             if self.is_being_read(&fault) {

@@ -26,7 +26,7 @@ use folioswap_group::counters::SizeCounter;
 
 /// How far the group may be charged for what comes along with a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Room {
+pub(crate) enum Room {
     /// Up to its limit.
     BelowLimit,
     /// Beyond it by a huge page.
@@ -197,7 +197,7 @@ impl Handler {
         room: Room,
     ) -> Option<&'static Block> {
         self.read_messages();
-        let others_are_served = self.serve_others(within);
+        let others_are_served = self.serve_others(within, room);
         let has_room = match room {
             Room::BelowLimit => !self.engine.is_at_limit(),
             Room::Beyond => self.engine.headroom() >= FOLIO as u64,

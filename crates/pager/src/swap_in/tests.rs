@@ -213,6 +213,23 @@ fn who_waits_elsewhere_is_served_in_between_and_who_waits_for_a_part_of_it_gets_
     }
 }
 
+/// Who waits elsewhere would have to wait at the limit in any case.
+#[test]
+fn what_may_exceed_the_limit_is_not_given_up_for_who_waits_there() {
+    let Some((engine, mut handler, start)) = scene(FolioOrders { always: 1 << 9, madvise: 0 }) else {
+        return;
+    };
+    let charged = LIMIT - engine.segment().charge_bytes();
+    engine.segment().header.device_bytes.store(charged, Relaxed);
+    assert!(engine.is_at_limit());
+    queue(&mut handler, start - 300 * PAGE);
+    touch(&mut handler, start, Access::Write);
+    assert_eq!(present(engine, start), pages(0..512));
+    assert!(handler.has_more_to_do(), "it waits still");
+    assert_eq!(figures(engine, SizeCounter::SwapIn), once(&[9]));
+    assert_eq!(figures(engine, SizeCounter::SwapInFallback), [0; 10]);
+}
+
 #[test]
 fn a_window_that_is_interrupted_too_often_ends() {
     let Some((engine, mut handler, start)) = scene(FolioOrders::ALL) else { return };
