@@ -7,7 +7,6 @@
 use crate::buffers::Buffers;
 use crate::engine::Engine;
 use crate::fork::Whose;
-use crate::futex::{self, Sharing};
 use crate::join::{join, leave};
 use crate::placement::{HandlerPlacement, Ours};
 use crate::raw_child::RawChildren;
@@ -18,14 +17,13 @@ use crate::thread::{self, Descriptors};
 use crate::ticks::{TICK, Ticks};
 use crate::uffd::{Access, Event, Message};
 use core::ops::Range;
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{Relaxed, Release};
 use core::time::Duration;
 use folioswap_core::reclaim::watermarks::Watermarks;
 use folioswap_core::reclaim::workingset::Refaults;
 use folioswap_devices::Scratch;
 use folioswap_group::counters::Counter;
 use folioswap_group::nested::Bound;
-use folioswap_group::segment::GroupState;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
@@ -35,14 +33,8 @@ const QUEUE: usize = 256;
 const MESSAGES: usize = 16;
 /// As often a window goes on after others were served: each of them waits for a piece of it at most.
 pub(crate) const INTERRUPTIONS_MAX: u32 = 8;
-/// How often a throttled handler looks again, and how often one with a fork under way does.
-const LOOK_AGAIN_NS: u64 = 300_000;
 /// How long a wait lasts at most while a child is looked after that nobody else looks after.
 const SHORT_WAIT: Duration = Duration::from_micros(200);
-/// For how long a throttled handler looks all the time before it sleeps.
-const PATIENT_NS: u64 = 100_000;
-/// Looks of a throttled handler before one fault is served all the same, short of the brink.
-const LOOKS: u64 = 60;
 /// Between two faults that are served in a fork's window while the group is at its limit.
 const WINDOW_FAULT_NS: u64 = 1_000_000;
 /// The same on the brink.
@@ -415,7 +407,7 @@ impl Handler {
     }
 
     /// Where in the queue a fault waits that goes before all others.
-    fn place_of_urgent(&self) -> Option<usize> {
+    pub(crate) fn place_of_urgent(&self) -> Option<usize> {
         self.queue_places().find(|&place| self.is_urgent(self.queue[place].thread))
     }
 
@@ -451,59 +443,5 @@ impl Handler {
                 now + if charge < marks.brink { WINDOW_FAULT_NS } else { WINDOW_FAULT_BRINK_NS };
         }
         due
-    }
-
-    /// Before it sleeps: has somebody freed memory within a moment, or offered what can be freed? A batch is over soon, and the waking-up of a
-    /// halted CPU takes long. Not beside other members, which have work for it.
-    fn sees_memory_soon(&self, observed: u32) -> bool {
-        let (engine, until_ns) = (self.engine, sys::now_ns() + PATIENT_NS);
-        if engine.others_are_active() {
-            return false;
-        }
-        loop {
-            let sank = engine.segment().header.charge_sank.load(Acquire) != observed;
-            if sank || engine.shares.is_offered() || engine.plans.are_offered() {
-                return true;
-            }
-            if sys::now_ns() >= until_ns {
-                return false;
-            }
-            rustix::thread::sched_yield();
-        }
-    }
-
-    /// Direct reclaim, the last resort: while the group is at its limit, a fault waits for the evictors: for a while, and on the
-    /// brink without end. Events go on being read, since an unread one stops every move. True: still no memory, look
-    /// again later.
-    pub(crate) fn wait_for_memory(&mut self, thread: u32) -> bool {
-        let engine = self.engine;
-        let (header, me) = (&engine.segment().header, engine.member());
-        if !engine.is_at_limit() || !engine.is_engaged() || self.is_urgent(thread) {
-            return false;
-        }
-        engine.figures().add(Counter::DirectReclaims, 1);
-        let until_ns = sys::now_ns() + LOOKS * LOOK_AGAIN_NS;
-        while sys::now_ns() < until_ns {
-            let observed = header.charge_sank.load(Acquire);
-            if !engine.is_at_limit() || header.state.load(Relaxed) == GroupState::Ending as u32 {
-                return false;
-            }
-            if self.place_of_urgent().is_some() || engine.fork.is_preparing() {
-                // That goes first: what it waits for may be what frees memory.
-                return true;
-            }
-            if !self.take_out_row() && !self.reclaim_directly() {
-                futex::post(&me.wake, Sharing::Shared);
-                if !self.sees_memory_soon(observed) {
-                    futex::wait(&header.charge_sank, observed, LOOK_AGAIN_NS, Sharing::Shared);
-                }
-            }
-            self.read_messages();
-            if !engine.fork.window_is_shut() {
-                return true;
-            }
-        }
-        let bound = engine.bound();
-        bound.charge >= Watermarks::of(bound.limit).brink
     }
 }

@@ -42,6 +42,7 @@ pub mod link;
 pub mod managed;
 pub mod maps;
 mod measure;
+mod memory_wait;
 mod moves;
 mod page_out;
 pub mod pagemap;
