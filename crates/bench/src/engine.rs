@@ -1,6 +1,7 @@
 //! One run of a program under one engine.
 
 use crate::folios::{self, FolioCounts};
+use crate::memory;
 use crate::touch::Timing;
 use folioswap_group::segment::Scope;
 use folioswap_peer::{Cgroup, CpuGroup, FolioSizes, HugePages, Turn, Zram};
@@ -119,6 +120,9 @@ pub const PREFIX: &str = "folioswap-bench-";
 /// How long the processor time of a supervisor is waited for.
 const SUPERVISOR_ENDS: Duration = Duration::from_secs(2);
 const SAMPLE: Duration = Duration::from_millis(5);
+/// Before each run so many times the limit is touched, or so many bytes.
+const WARMED_LIMITS: u64 = 4;
+const WARMED_MIN: u64 = 1 << 30;
 
 /// What all runs have in common.
 pub struct Bench {
@@ -164,6 +168,7 @@ impl Bench {
             Err(_) => None,
         };
         let processors = CpuGroup::new(PREFIX).ok();
+        memory::warm(self.warmed());
         let before = (swapped(), folios::kernel());
         let begin = Instant::now();
         let mut child =
@@ -206,6 +211,15 @@ impl Bench {
         let text = String::from_utf8_lossy(&output.stdout);
         let phases = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
         Ok(Figures { phases, wall, peak, cpu, out_in, folios })
+    }
+
+    /// Bytes that are touched before each run: what it may take, compressed memory included, and no more than half of what is free.
+    fn warmed(&self) -> usize {
+        let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix("MemFree:"));
+        let free =
+            line.and_then(|rest| rest.trim().trim_end_matches(" kB").parse::<u64>().ok()).unwrap_or(0) << 10;
+        (WARMED_LIMITS * self.limit).max(WARMED_MIN).min(free / 2) as usize
     }
 
     /// Waits for the end of the program, which is in `group`; the most that was resident meanwhile in `sampled`.

@@ -46,6 +46,17 @@ impl Mapping {
     }
 }
 
+/// Has the machine touch `bytes` of its free memory, in huge pages where it can, and gives them back: what is handed out next is what was
+/// used last. In a virtual machine, memory that its host has not backed yet, or has taken back since, costs several times what a page
+/// costs otherwise, and whoever runs first would pay for it. Where it cannot be done, nothing is. Cost: 0.1 to 1 s for each GiB.
+pub fn warm(bytes: usize) {
+    let mapping = Mapping::new(bytes);
+    for advice in [libc::MADV_HUGEPAGE, libc::MADV_POPULATE_WRITE] {
+        // SAFETY: our own mapping, whose content nobody needs; refused, it changes nothing.
+        unsafe { libc::madvise(mapping.start.cast(), mapping.length, advice) };
+    }
+}
+
 impl Deref for Mapping {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
