@@ -120,9 +120,10 @@ pub const PREFIX: &str = "folioswap-bench-";
 /// How long the processor time of a supervisor is waited for.
 const SUPERVISOR_ENDS: Duration = Duration::from_secs(2);
 const SAMPLE: Duration = Duration::from_millis(5);
-/// Before each run so many times the limit is touched, or so many bytes.
+/// Before each run so many times the limit is touched, which is what the programs take without one if nothing else is said, and no more
+/// than this.
 const WARMED_LIMITS: u64 = 4;
-const WARMED_MIN: u64 = 1 << 30;
+const WARMED_MAX: u64 = 4 << 30;
 
 /// What all runs have in common.
 pub struct Bench {
@@ -144,6 +145,7 @@ impl Bench {
     /// # Errors
     /// [`RunError`]; everything is undone.
     pub fn run(&self, engine: &Engine, worker: &str, arguments: &[String]) -> Result<Figures, RunError> {
+        memory::warm(self.limit.saturating_mul(WARMED_LIMITS).min(WARMED_MAX) as usize, self.interrupted);
         let stats = Scratch::new();
         let mut command = Command::new(&self.program);
         if let Some((scope, options)) = engine.run_options() {
@@ -168,7 +170,6 @@ impl Bench {
             Err(_) => None,
         };
         let processors = CpuGroup::new(PREFIX).ok();
-        memory::warm(self.warmed());
         let before = (swapped(), folios::kernel());
         let begin = Instant::now();
         let mut child =
@@ -211,15 +212,6 @@ impl Bench {
         let text = String::from_utf8_lossy(&output.stdout);
         let phases = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
         Ok(Figures { phases, wall, peak, cpu, out_in, folios })
-    }
-
-    /// Bytes that are touched before each run: what it may take, compressed memory included, and no more than half of what is free.
-    fn warmed(&self) -> usize {
-        let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-        let line = text.lines().find_map(|line| line.strip_prefix("MemFree:"));
-        let free =
-            line.and_then(|rest| rest.trim().trim_end_matches(" kB").parse::<u64>().ok()).unwrap_or(0) << 10;
-        (WARMED_LIMITS * self.limit).max(WARMED_MIN).min(free / 2) as usize
     }
 
     /// Waits for the end of the program, which is in `group`; the most that was resident meanwhile in `sampled`.

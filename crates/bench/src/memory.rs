@@ -2,6 +2,9 @@
 
 use std::ops::{Deref, DerefMut};
 
+/// Bytes that are touched before it is asked again whether to go on.
+const WARMED_AT_ONCE: usize = 64 << 20;
+
 /// A private anonymous mapping, page-aligned, zero at first, unmapped on drop.
 #[derive(Debug)]
 pub struct Mapping {
@@ -20,6 +23,11 @@ impl Mapping {
     /// # Panics
     /// When the kernel refuses.
     pub fn new(length: usize) -> Self {
+        Self::try_new(length)
+            .unwrap_or_else(|| panic!("mmap of {length} bytes: {}", std::io::Error::last_os_error()))
+    }
+
+    fn try_new(length: usize) -> Option<Self> {
         // SAFETY: a new mapping at an address of the kernel's choice.
         let start = unsafe {
             libc::mmap(
@@ -31,8 +39,7 @@ impl Mapping {
                 0,
             )
         };
-        assert_ne!(start, libc::MAP_FAILED, "mmap of {length} bytes: {}", std::io::Error::last_os_error());
-        Mapping { start: start.cast(), length }
+        (start != libc::MAP_FAILED).then(|| Mapping { start: start.cast(), length })
     }
 
     /// Gives the kernel advice about it.
@@ -48,13 +55,27 @@ impl Mapping {
 
 /// Has the machine touch `bytes` of its free memory, in huge pages where it can, and gives them back: what is handed out next is what was
 /// used last. In a virtual machine, memory that its host has not backed yet, or has taken back since, costs several times what a page
-/// costs otherwise, and whoever runs first would pay for it. Where it cannot be done, nothing is. Cost: 0.1 to 1 s for each GiB.
-pub fn warm(bytes: usize) {
-    let mapping = Mapping::new(bytes);
-    for advice in [libc::MADV_HUGEPAGE, libc::MADV_POPULATE_WRITE] {
-        // SAFETY: our own mapping, whose content nobody needs; refused, it changes nothing.
-        unsafe { libc::madvise(mapping.start.cast(), mapping.length, advice) };
+/// costs otherwise, and whoever runs first would pay for it. Ends before the machine has less than twice as much free as there is left to touch,
+/// and when `ends` says so; what cannot be mapped or touched is left out. Cost: 0.1 to 1 s for each GiB.
+pub fn warm(bytes: usize, ends: impl Fn() -> bool) {
+    let mut touched = Vec::new();
+    let mut left = bytes;
+    while left > 0 && !ends() && left as u64 <= free_bytes() / 2 {
+        let Some(mapping) = Mapping::try_new(left.min(WARMED_AT_ONCE)) else { return };
+        for advice in [libc::MADV_HUGEPAGE, libc::MADV_POPULATE_WRITE] {
+            // SAFETY: our own mapping, whose content nobody needs; refused, it changes nothing.
+            unsafe { libc::madvise(mapping.start.cast(), mapping.length, advice) };
+        }
+        left -= mapping.length;
+        touched.push(mapping);
     }
+}
+
+/// Memory of the machine that nobody uses.
+fn free_bytes() -> u64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("MemFree:"));
+    line.and_then(|rest| rest.trim().trim_end_matches(" kB").parse::<u64>().ok()).unwrap_or(0) << 10
 }
 
 impl Deref for Mapping {

@@ -87,10 +87,12 @@ impl Evictor {
     /// Isolates some pages and writes as many back.
     pub(crate) fn evict_batch(&mut self) -> Batch {
         let mut batch = Batch::default();
-        let faulting = self.engine.faulting_cpu.load(Relaxed);
+        let served_on = self.engine.faulting_cpu.load(Relaxed);
         // Where several members are busy, so is every CPU: all evictors would crowd where no thread faults, and the rest be idle.
-        self.placement.keep_away(if self.engine.others_are_active() { NO_CPU } else { faulting });
-        batch.planned = (faulting != NO_CPU && self.may_hand_over()).then_some(0);
+        let faulting = if self.engine.others_are_active() { NO_CPU } else { served_on };
+        self.placement.keep_away(faulting);
+        // What the handler takes out is taken out where the thread faults, whoever else is busy.
+        batch.planned = (served_on != NO_CPU && self.may_hand_over()).then_some(0);
         let comes_over = batch.planned.is_none() && self.scattered == Scattered::Yes;
         let joined = comes_over && self.placement.join(faulting);
         // As many folios as a batch brings in will be due, and are from now on.

@@ -163,6 +163,11 @@ pub(crate) unsafe extern "C" fn run(argument: usize) -> ! {
 impl Handler {
     /// For the calling thread, with nothing to do yet.
     pub(crate) fn new(engine: &'static Engine, buffers: &'static mut Buffers) -> Self {
+        let mut placement = HandlerPlacement::new();
+        if engine.embedded.is_on() {
+            // There is no supervisor.
+            placement.expect_no_vigil();
+        }
         Handler {
             engine,
             scratch: Scratch::new(),
@@ -173,7 +178,7 @@ impl Handler {
             waited_ns: 0,
             refaults: Refaults::default(),
             missed_ahead: 0,
-            placement: HandlerPlacement::new(),
+            placement,
             queue: [NO_FAULT; QUEUE],
             first: 0,
             queued: 0,
@@ -342,15 +347,20 @@ impl Handler {
     /// somebody waits still, who cannot be served now, or the window has been interrupted often enough. Who would wait at the limit in any case
     /// waits for what may exceed it.
     pub(crate) fn serve_others(&mut self, but_for: &Range<usize>, room: Room) -> bool {
-        let is_other = |handler: &Self, &place: &usize| !but_for.contains(&handler.queue[place].address);
+        let is_other = |handler: &Self, &place: &usize| {
+            let fault = &handler.queue[place];
+            let waits_anyway = room == Room::Beyond
+                && handler.engine.is_at_limit()
+                && handler.needs_memory(fault)
+                && !handler.is_urgent(fault.thread);
+            !but_for.contains(&fault.address) && !waits_anyway
+        };
         while let Some(place) = self.queue_places().find(|place| is_other(self, place)) {
             let Interruptions::Few(before) = self.interruptions else { return false };
             let is_urgent = self.place_of_urgent().is_some();
-            if is_urgent || self.fork_waits() || before == INTERRUPTIONS_MAX {
+            let ends_at_limit = room == Room::BelowLimit && self.engine.is_at_limit();
+            if is_urgent || self.fork_waits() || ends_at_limit || before == INTERRUPTIONS_MAX {
                 return false;
-            }
-            if self.engine.is_at_limit() {
-                return room == Room::Beyond;
             }
             let fault = self.take_fault_at(place);
             if self.is_being_read(&fault) {

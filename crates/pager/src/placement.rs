@@ -104,6 +104,11 @@ impl HandlerPlacement {
         }
     }
 
+    /// Nobody keeps other CPUs awake.
+    pub(crate) fn expect_no_vigil(&mut self) {
+        self.places.are_few = false;
+    }
+
     /// Keeps nothing open from now on. True: a descriptor is free.
     pub(crate) fn spare_descriptor(&mut self) -> bool {
         self.looks.keeps = Keeps::Nothing;
@@ -123,7 +128,8 @@ impl HandlerPlacement {
         if now >= self.look_next_ns {
             let cpu = self.looks.cpu_of(thread)?;
             if self.places.are_few {
-                self.company.look(thread, others_cpu_ns(thread, ours.evictor), now);
+                // A fault that waited for memory is served long after its round began.
+                self.company.look(thread, others_cpu_ns(thread, ours.evictor), sys::now_ns());
             }
             self.go_along(cpu, thread, ours.told);
             self.look_next_ns = now + self.look_after_ns;
@@ -140,7 +146,7 @@ impl HandlerPlacement {
         self.missed += 1;
         // Where nobody else runs, somebody keeps the other CPU awake, and the thread stays.
         if self.missed < ASTRAY_LOOKS || self.company.is_absent(thread) {
-            self.look_after_ns = LOOK_SOON_NS;
+            self.look_after_ns = if self.missed < ASTRAY_LOOKS { LOOK_SOON_NS } else { LOOK_LATE_NS };
             self.bound_to = if self.places.only(cpu) { cpu } else { NO_CPU };
         } else {
             self.missed = 0;
@@ -310,7 +316,7 @@ mod tests {
                 placement.company = company;
                 placement.go_along(cpu, 7, &told);
                 assert_eq!(told.load(Relaxed), if is_alone { cpu } else { NO_CPU });
-                assert_eq!(placement.look_after_ns, if is_alone { LOOK_SOON_NS } else { ASTRAY_NS });
+                assert_eq!(placement.look_after_ns, if is_alone { LOOK_LATE_NS } else { ASTRAY_NS });
             }
         })
         .join()

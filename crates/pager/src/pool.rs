@@ -225,6 +225,12 @@ impl Engine {
         {
             return false;
         }
+        // The pools of all members together, where each has more than the one at hand.
+        let members = self.segment().live_members().count().max(1) as u64;
+        let most = (self.bound().limit / LIMIT_PART / members).max(BLOCK as u64);
+        if self.pool.bytes() + BLOCK as u64 > most {
+            return false;
+        }
         let Some(slot) = self.pool.change(EMPTY, BUSY) else { return false };
         // SAFETY: nothing at the source is needed any more, and the target is an empty slot of ours.
         match unsafe { self.userfault().move_pages(slot.address, address, BLOCK) } {

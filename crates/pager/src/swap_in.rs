@@ -188,7 +188,8 @@ impl Handler {
         (came.next == Next::Done).then_some(came.copied)
     }
 
-    /// The block of `address`, if more of it may come ahead of its faults: nobody waits any more but for what is `within`, and the group has room.
+    /// The block of `address`, if more of it may come ahead of its faults: nobody waits any more but for what is `within` (or, where that may exceed the limit,
+    /// for memory), and the group has room.
     /// Reads messages and serves others: what was known of the block before is old.
     fn may_bring_more(
         &mut self,

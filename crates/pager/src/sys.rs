@@ -57,6 +57,12 @@ pub fn process_cpu_ns() -> u64 {
 pub fn cpu_ns_of(thread: u32) -> Option<u64> {
     /// What is asked of a thread, by the scheduler's clock.
     const PER_THREAD: u32 = 4 | 2;
+    /// No thread has this number or a larger one.
+    const END: u32 = (1 << 22) + 1;
+    // That would be the caller's, or another clock.
+    if !(1..END).contains(&thread) {
+        return None;
+    }
     let clock = ((!thread) << 3 | PER_THREAD) as i32;
     let mut time = [0i64; 2];
     // SAFETY: the kernel writes a timespec of two words.
