@@ -17,13 +17,15 @@ use core::sync::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 use folioswap_core::page_table::BLOCK;
+use folioswap_group::segment::Scope;
 use rustix::mm::{Advice, madvise};
 
 /// Most huge pages of a process that wait: 16 MiB.
 const SLOTS_MAX: usize = 8;
-/// What part of the limit they may be, where that is at least one. From 128 MiB on, where huge pages begin to be used, that is four: the one at hand,
-/// and three ahead of a walk.
-const LIMIT_PART: u64 = 16;
+/// What part of the limit they may be, where that is at least one.
+const LIMIT_PART: u64 = 64;
+/// The same where the limit does not count the store: within 128 MiB that is the one at hand, and three ahead of a walk.
+const LIMIT_PART_OF_RESIDENT: u64 = 16;
 /// Looks of the evictor without anybody asking, after which they are given to the system.
 const IDLE_LOOKS: u32 = 3;
 
@@ -130,7 +132,11 @@ impl Engine {
         if !self.has_room_for_whole() {
             return;
         }
-        let slots = (limit / LIMIT_PART / BLOCK as u64).clamp(1, SLOTS_MAX as u64) as usize;
+        let part = match self.segment().scope() {
+            Scope::Resident => LIMIT_PART_OF_RESIDENT,
+            Scope::Total => LIMIT_PART,
+        };
+        let slots = (limit / part / BLOCK as u64).clamp(1, SLOTS_MAX as u64) as usize;
         let bytes = slots * BLOCK;
         let Some(base) = self.arena.move_target(bytes) else { return };
         let start = base.as_ptr();
@@ -223,12 +229,6 @@ impl Engine {
         if self.pool.wanted.load(Relaxed) == 0
             || !pagemap::is_huge(self.descriptors.pagemap.load(Relaxed), address)
         {
-            return false;
-        }
-        // The pools of all members together, where each has more than the one at hand.
-        let members = self.segment().live_members().count().max(1) as u64;
-        let most = (self.bound().limit / LIMIT_PART / members).max(BLOCK as u64);
-        if self.pool.bytes() + BLOCK as u64 > most {
             return false;
         }
         let Some(slot) = self.pool.change(EMPTY, BUSY) else { return false };
