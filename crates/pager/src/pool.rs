@@ -17,15 +17,12 @@ use core::sync::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 use folioswap_core::page_table::BLOCK;
-use folioswap_group::segment::Scope;
 use rustix::mm::{Advice, madvise};
 
 /// Most huge pages of a process that wait: 16 MiB.
 const SLOTS_MAX: usize = 8;
 /// What part of the limit they may be, where that is at least one.
 const LIMIT_PART: u64 = 64;
-/// The same where the limit does not count the store: within 128 MiB that is the one at hand, and three ahead of a walk.
-const LIMIT_PART_OF_RESIDENT: u64 = 16;
 /// Looks of the evictor without anybody asking, after which they are given to the system.
 const IDLE_LOOKS: u32 = 3;
 
@@ -132,11 +129,7 @@ impl Engine {
         if !self.has_room_for_whole() {
             return;
         }
-        let part = match self.segment().scope() {
-            Scope::Resident => LIMIT_PART_OF_RESIDENT,
-            Scope::Total => LIMIT_PART,
-        };
-        let slots = (limit / part / BLOCK as u64).clamp(1, SLOTS_MAX as u64) as usize;
+        let slots = (limit / LIMIT_PART / BLOCK as u64).clamp(1, SLOTS_MAX as u64) as usize;
         let bytes = slots * BLOCK;
         let Some(base) = self.arena.move_target(bytes) else { return };
         let start = base.as_ptr();
