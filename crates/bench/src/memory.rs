@@ -73,9 +73,8 @@ pub fn warm(bytes: usize, ends: impl Fn() -> bool) {
 
 /// Memory of the machine that nobody uses.
 fn free_bytes() -> u64 {
-    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix("MemFree:"));
-    line.and_then(|rest| rest.trim().trim_end_matches(" kB").parse::<u64>().ok()).unwrap_or(0) << 10
+    let info = rustix::system::sysinfo();
+    (info.freeram as u64).saturating_mul(u64::from(info.mem_unit))
 }
 
 impl Deref for Mapping {

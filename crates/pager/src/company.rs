@@ -5,7 +5,7 @@
 
 use crate::sys;
 
-/// Others run if they have had one part in this many of the time between two looks.
+/// Others run if they have had one part in this many of the time between two judgements.
 const PARTS: u64 = 8;
 
 /// What was found holds for so long: a few ticks.
@@ -30,17 +30,18 @@ enum Found {
     /// Others run, or nobody knows.
     #[default]
     Some,
-    /// None had run to speak of since the look before.
+    /// None had run to speak of since the judgement before.
     None,
 }
 
 impl Company {
-    /// At `now`, when all threads but `thread` and the pager's had run for `others_ns`.
-    pub(crate) fn look(&mut self, thread: u32, others_ns: u64, now: u64) {
+    /// At `now`. For how long all threads but `thread` and the pager's had run by then, `others_ns` says, where it is time to judge.
+    pub(crate) fn look(&mut self, thread: u32, now: u64, others_ns: impl FnOnce() -> u64) {
         let since_ns = now.saturating_sub(self.at_ns);
         if self.thread == thread && since_ns < JUDGED_NS {
             return;
         }
+        let others_ns = others_ns();
         let ran_ns = others_ns.saturating_sub(self.others_ns);
         let is_known = self.thread == thread && since_ns < OLD_NS;
         let was_absent = is_known && ran_ns.saturating_mul(PARTS) < since_ns;
@@ -55,7 +56,8 @@ impl Company {
 
     #[cfg(test)]
     pub(crate) fn none_for(thread: u32) -> Self {
-        Company { thread, found: Found::None, ..Default::default() }
+        // It is never time to judge again.
+        Company { thread, at_ns: u64::MAX, others_ns: 0, found: Found::None }
     }
 }
 
@@ -77,7 +79,7 @@ mod tests {
     fn who_ran_alone_since_the_last_look_has_no_company() {
         let mut company = Company::default();
         let mut look = |thread, others_ns, ms: u64| {
-            company.look(thread, others_ns, ms * 1_000_000);
+            company.look(thread, ms * 1_000_000, || others_ns);
             company.is_absent(thread) && !company.is_absent(thread + 1)
         };
         assert!(!look(7, 500, 100), "nothing is known at the first look");
@@ -109,7 +111,7 @@ mod tests {
         let began = sys::now_ns();
         let mut looks = 0;
         while sys::now_ns() - began < 150_000_000 {
-            company.look(thread, others_cpu_ns(thread, 0), sys::now_ns());
+            company.look(thread, sys::now_ns(), || others_cpu_ns(thread, 0));
             assert!(!company.is_absent(thread), "look {looks}");
             looks += 1;
             std::thread::sleep(Duration::from_micros(150));

@@ -2,7 +2,7 @@
 //!
 //! A move invalidates TLBs: from another processor that takes ten times as long, and interrupts the thread. So where pages lie apart the
 //! evictor plans a batch (which pages, by the clock) and sleeps, and the handler takes a row of it out now and then between two faults. The
-//! evictor, meanwhile on a processor of its own, has the planning and the writing back. A batch in one go, by an evictor that comes over,
+//! evictor, meanwhile on another processor unless other members want that, has the planning and the writing back. A batch in one go, by an evictor that comes over,
 //! would stop the thread for half a millisecond (`docs/measurements.md`, *The longest waits of random touches*).
 //!
 //! Who holds the plan ([`Handover`]) is who isolates: the ring of staging is used in isolation by one thread at a time. It is offered under

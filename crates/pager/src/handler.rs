@@ -8,7 +8,7 @@ use crate::buffers::Buffers;
 use crate::engine::Engine;
 use crate::fork::Whose;
 use crate::join::{join, leave};
-use crate::placement::{HandlerPlacement, Ours};
+use crate::placement::{Evicting, HandlerPlacement};
 use crate::raw_child::RawChildren;
 use crate::reads::Reads;
 use crate::swap_in::Room;
@@ -214,8 +214,9 @@ impl Handler {
                 self.queue_fault(Fault { turn: Turn::HasRead, ..fault });
                 read += 1;
             } else if !may_wait || !self.wait_for_memory(fault.thread) {
-                let ours = Ours { told: &engine.faulting_cpu, evictor: engine.evictor_thread.load(Relaxed) };
-                if let Some(cpu) = self.placement.follow(fault.thread, ours, begun)
+                let evicting =
+                    Evicting { thread: engine.evictor_thread.load(Relaxed), told: &engine.faulting_cpu };
+                if let Some(cpu) = self.placement.follow(fault.thread, evicting, begun)
                     && !self.reads.several_threads_fault()
                 {
                     engine.ask_for_vigil(cpu);
@@ -347,13 +348,15 @@ impl Handler {
     /// somebody waits still, who cannot be served now, or the window has been interrupted often enough. Who would wait at the limit in any case
     /// waits for what may exceed it.
     pub(crate) fn serve_others(&mut self, but_for: &Range<usize>, room: Room) -> bool {
+        let waits_anyway = |handler: &Self, fault: &Fault| {
+            room == Room::Beyond
+                && handler.engine.is_at_limit()
+                && !handler.is_urgent(fault.thread)
+                && handler.needs_memory(fault)
+        };
         let is_other = |handler: &Self, &place: &usize| {
             let fault = &handler.queue[place];
-            let waits_anyway = room == Room::Beyond
-                && handler.engine.is_at_limit()
-                && handler.needs_memory(fault)
-                && !handler.is_urgent(fault.thread);
-            !but_for.contains(&fault.address) && !waits_anyway
+            !but_for.contains(&fault.address) && !waits_anyway(handler, fault)
         };
         while let Some(place) = self.queue_places().find(|place| is_other(self, place)) {
             let Interruptions::Few(before) = self.interruptions else { return false };

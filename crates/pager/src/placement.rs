@@ -36,16 +36,13 @@ pub(crate) const NO_CPU: u32 = u32::MAX;
 struct Places {
     /// Where it was allowed to run at first.
     everywhere: Mask,
-    /// Is that so few CPUs that none need be idle?
-    are_few: bool,
 }
 
 impl Places {
     fn of_caller() -> Self {
         let mut everywhere = [0; MASK_WORDS];
         sys::affinity(&mut everywhere);
-        let count: u32 = everywhere.iter().map(|word| word.count_ones()).sum();
-        Places { everywhere, are_few: count <= FEW_CPUS }
+        Places { everywhere }
     }
     fn only(&self, cpu: u32) -> bool {
         let mut mask: Mask = [0; MASK_WORDS];
@@ -64,13 +61,17 @@ impl Places {
     fn all(&self) -> bool {
         sys::set_affinity(&self.everywhere).is_ok()
     }
+    fn count(&self) -> u32 {
+        self.everywhere.iter().map(|word| word.count_ones()).sum()
+    }
 }
 
 /// The handler's place.
 pub(crate) struct HandlerPlacement {
     places: Places,
     looks: Looks,
-    company: Company,
+    /// Nothing: nobody keeps other CPUs awake, so it is not asked who else runs.
+    company: Option<Company>,
     bound_to: u32,
     /// Looks in a row that found the thread elsewhere.
     missed: u32,
@@ -82,20 +83,20 @@ pub(crate) struct HandlerPlacement {
 
 /// The evictor, which keeps away from a CPU on which faults are served.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ours<'a> {
+pub(crate) struct Evicting<'a> {
+    pub(crate) thread: u32,
     /// Where it learns which one that is.
     pub(crate) told: &'a AtomicU32,
-    /// Its thread.
-    pub(crate) evictor: u32,
 }
 
 impl HandlerPlacement {
     /// For the calling thread.
     pub(crate) fn new() -> Self {
+        let places = Places::of_caller();
         HandlerPlacement {
-            places: Places::of_caller(),
+            company: (places.count() <= FEW_CPUS).then(Company::default),
+            places,
             looks: Looks::default(),
-            company: Company::default(),
             bound_to: NO_CPU,
             missed: 0,
             look_after_ns: LOOK_SOON_NS,
@@ -106,7 +107,7 @@ impl HandlerPlacement {
 
     /// Nobody keeps other CPUs awake.
     pub(crate) fn expect_no_vigil(&mut self) {
-        self.places.are_few = false;
+        self.company = None;
     }
 
     /// Keeps nothing open from now on. True: a descriptor is free.
@@ -123,18 +124,23 @@ impl HandlerPlacement {
     /// A fault of `thread` is about to be served, at `now`: the calling handler follows it. Returns the CPU of a thread that faults again and
     /// again while no other of the program runs, on a machine of few CPUs: whoever keeps the others awake goes to sleep when a window or an
     /// eviction takes long, and is wanted again at once.
-    pub(crate) fn follow(&mut self, thread: u32, ours: Ours<'_>, now: u64) -> Option<u32> {
+    pub(crate) fn follow(&mut self, thread: u32, evicting: Evicting<'_>, now: u64) -> Option<u32> {
         let comes_again = now.saturating_sub(self.served_ns) < AGAIN_NS;
         if now >= self.look_next_ns {
             let cpu = self.looks.cpu_of(thread)?;
-            if self.places.are_few {
+            if let Some(company) = &mut self.company {
                 // A fault that waited for memory is served long after its round began.
-                self.company.look(thread, others_cpu_ns(thread, ours.evictor), sys::now_ns());
+                company.look(thread, sys::now_ns(), || others_cpu_ns(thread, evicting.thread));
             }
-            self.go_along(cpu, thread, ours.told);
+            self.go_along(cpu, thread, evicting.told);
             self.look_next_ns = now + self.look_after_ns;
         }
-        (self.bound_to != NO_CPU && comes_again && self.company.is_absent(thread)).then_some(self.bound_to)
+        (self.bound_to != NO_CPU && comes_again && self.is_alone(thread)).then_some(self.bound_to)
+    }
+
+    /// Does no other thread of the program run, so that somebody keeps the other CPU awake?
+    fn is_alone(&self, thread: u32) -> bool {
+        self.company.as_ref().is_some_and(|company| company.is_absent(thread))
     }
 
     fn go_along(&mut self, cpu: u32, thread: u32, told: &AtomicU32) {
@@ -144,8 +150,8 @@ impl HandlerPlacement {
             return;
         }
         self.missed += 1;
-        // Where nobody else runs, somebody keeps the other CPU awake, and the thread stays.
-        if self.missed < ASTRAY_LOOKS || self.company.is_absent(thread) {
+        // Who is alone stays, now that the other CPU is awake.
+        if self.missed < ASTRAY_LOOKS || self.is_alone(thread) {
             self.look_after_ns = if self.missed < ASTRAY_LOOKS { LOOK_SOON_NS } else { LOOK_LATE_NS };
             self.bound_to = if self.places.only(cpu) { cpu } else { NO_CPU };
         } else {
@@ -277,19 +283,19 @@ mod tests {
             let (mut placement, told) = (HandlerPlacement::new(), AtomicU32::new(NO_CPU));
             assert!(placement.places.only(sys::current_cpu()));
             let (thread, mut now) = (sys::gettid(), 1 << 40);
-            let ours = Ours { told: &told, evictor: u32::MAX };
+            let evicting = Evicting { thread: u32::MAX, told: &told };
             // Other tests run in this process: who else runs is said here.
-            placement.places.are_few = false;
-            assert_eq!(placement.follow(thread, ours, now), None, "the first fault");
+            placement.company = None;
+            assert_eq!(placement.follow(thread, evicting, now), None, "the first fault");
             let cpu = told.load(Relaxed);
             assert_eq!(cpu, sys::current_cpu());
             let mut is_wanted = |placement: &mut HandlerPlacement, after_ns| {
                 placement.note_served(now);
                 now += after_ns;
-                placement.follow(thread, ours, now).map(|wanted| assert_eq!(wanted, cpu)).is_some()
+                placement.follow(thread, evicting, now).map(|wanted| assert_eq!(wanted, cpu)).is_some()
             };
             assert!(!is_wanted(&mut placement, 1), "others may run");
-            placement.company = Company::none_for(thread);
+            placement.company = Some(Company::none_for(thread));
             assert!(is_wanted(&mut placement, AGAIN_NS - 1));
             assert!(!is_wanted(&mut placement, AGAIN_NS), "it ran for long");
             assert!(is_wanted(&mut placement, 1));
@@ -304,7 +310,7 @@ mod tests {
         std::thread::spawn(|| {
             let told = AtomicU32::new(NO_CPU);
             let cpu = sys::current_cpu();
-            for company in [Company::default(), Company::none_for(7)] {
+            for company in [None, Some(Company::default()), Some(Company::none_for(7))] {
                 let mut placement = HandlerPlacement::new();
                 for _ in 1..ASTRAY_LOOKS {
                     placement.bound_to = NO_CPU - 1;
@@ -312,8 +318,8 @@ mod tests {
                     assert_eq!((told.load(Relaxed), placement.look_after_ns), (cpu, LOOK_SOON_NS));
                 }
                 placement.bound_to = NO_CPU - 1;
-                let is_alone = company.is_absent(7);
                 placement.company = company;
+                let is_alone = placement.is_alone(7);
                 placement.go_along(cpu, 7, &told);
                 assert_eq!(told.load(Relaxed), if is_alone { cpu } else { NO_CPU });
                 assert_eq!(placement.look_after_ns, if is_alone { LOOK_LATE_NS } else { ASTRAY_NS });

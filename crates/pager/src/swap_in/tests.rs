@@ -231,6 +231,33 @@ fn what_may_exceed_the_limit_is_not_given_up_for_who_waits_there() {
 }
 
 #[test]
+fn a_write_that_needs_no_memory_does_not_wait_at_the_limit() {
+    let Some((engine, mut handler, start)) = scene(FolioOrders { always: 1 << 9, madvise: 0 }) else {
+        return;
+    };
+    let written = walked_to(engine).unwrap();
+    touch(&mut handler, written, Access::Read);
+    let is_clean = || {
+        let block = engine.table.block(written).unwrap();
+        matches!(block.word(0).state(), PageState::Clean(..))
+    };
+    assert!(is_clean());
+    let charged = LIMIT - engine.segment().charge_bytes();
+    engine.segment().header.device_bytes.store(charged, Relaxed);
+    handler.queue_fault(Fault {
+        address: written,
+        access: Access::WriteProtected,
+        thread: 2,
+        turn: Turn::First,
+        since_ns: 0,
+    });
+    touch(&mut handler, start, Access::Write);
+    assert_eq!(present(engine, start), pages(0..512));
+    assert!(!is_clean() && !handler.has_more_to_do());
+    assert_eq!(figures(engine, SizeCounter::SwapInFallback), [0; 10]);
+}
+
+#[test]
 fn a_window_that_is_interrupted_too_often_ends() {
     let Some((engine, mut handler, start)) = scene(FolioOrders::ALL) else { return };
     for other in 1..=INTERRUPTIONS_MAX as usize + 1 {
