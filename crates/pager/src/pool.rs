@@ -21,8 +21,9 @@ use rustix::mm::{Advice, madvise};
 
 /// Most huge pages of a process that wait: 16 MiB.
 const SLOTS_MAX: usize = 8;
-/// What part of the limit they may be, where that is at least one.
-const LIMIT_PART: u64 = 64;
+/// What part of the limit they may be, where that is at least one. From 128 MiB on, where huge pages begin to be used, that is four: the one at hand,
+/// and three ahead of a walk.
+const LIMIT_PART: u64 = 16;
 /// Looks of the evictor without anybody asking, after which they are given to the system.
 const IDLE_LOOKS: u32 = 3;
 
@@ -224,9 +225,21 @@ impl Engine {
         {
             return false;
         }
+        // The pools of all members together, where each has more than the one at hand.
+        let members = self.segment().live_members().count().max(1) as u64;
+        let most = (self.bound().limit / LIMIT_PART / members).max(BLOCK as u64);
+        if self.pool.bytes() + BLOCK as u64 > most {
+            return false;
+        }
         let Some(slot) = self.pool.change(EMPTY, BUSY) else { return false };
         // SAFETY: nothing at the source is needed any more, and the target is an empty slot of ours.
         match unsafe { self.userfault().move_pages(slot.address, address, BLOCK) } {
+            // Not where the slot still had the page table of a huge page that was moved on in parts: the kernel splits what comes there, and
+            // whoever got it from the pool would have single pages, as would all that came after it.
+            Ok(()) if !pagemap::is_huge(self.descriptors.pagemap.load(Relaxed), slot.address) => {
+                self.give_up_whole(slot);
+                true
+            }
             Ok(()) => {
                 self.pool.leave(slot, USED);
                 true
@@ -283,6 +296,7 @@ fn clear(taken: Taken) {
 mod tests {
     use super::*;
     use crate::test_memory::{map, moving_engine, skip_without_huge_page};
+    use folioswap_core::page_table::PAGE;
 
     const LIMIT: u64 = 1 << 30;
 
@@ -345,5 +359,49 @@ mod tests {
         let taken = engine.take_whole(For::FirstTouch).expect("it was kept");
         assert!(holds(taken.address, 0));
         assert!(!engine.keep_whole(staged), "nothing is there any more");
+    }
+
+    /// A huge page that is moved to where a page table stands goes there in single pages, and leaves its own page table in the slot.
+    #[test]
+    fn a_slot_with_a_page_table_does_not_split_what_comes_after() {
+        let Some(engine) = moving_engine() else { return };
+        engine.segment().header.limit_bytes.store(LIMIT, Relaxed);
+        engine.make_pool(LIMIT);
+        // Only the first slot is to be had.
+        (1..engine.pool.slots()).for_each(|slot| engine.pool.states[slot].store(BUSY, Relaxed));
+        let Ok(taken) = engine.take_whole(For::SwapIn) else {
+            skip_without_huge_page();
+            return;
+        };
+        let pagemap = engine.descriptors.pagemap.load(Relaxed);
+        let target = map(2 * BLOCK).next_multiple_of(BLOCK);
+        engine.userfault().register(target, BLOCK, Watch::MoveTarget).unwrap();
+        // SAFETY: mapped and taken; single pages leave a page table in the target.
+        unsafe {
+            engine.userfault().move_pages(target, taken.address, PAGE).unwrap();
+            engine.userfault().move_pages(target + PAGE, taken.address + PAGE, BLOCK - PAGE).unwrap();
+        }
+        assert!(!pagemap::is_huge(pagemap, target));
+        engine.whole_has_moved(taken);
+        // What is beyond the limit comes from staging alone.
+        engine.segment().header.device_bytes.store(LIMIT + BLOCK as u64, Relaxed);
+        for round in 0..3 {
+            let staged = map(2 * BLOCK).next_multiple_of(BLOCK);
+            // SAFETY: mapped.
+            unsafe {
+                madvise(staged as *mut _, BLOCK, Advice::LinuxHugepage).unwrap();
+                (staged as *mut u8).write_bytes(5, BLOCK);
+            }
+            assert!(pagemap::is_huge(pagemap, staged));
+            engine.pool.wanted.store(IDLE_LOOKS, Relaxed);
+            assert!(engine.keep_whole(staged));
+            match engine.take_whole(For::SwapIn) {
+                Ok(kept) => {
+                    assert!(pagemap::is_huge(pagemap, kept.address), "round {round}");
+                    engine.give_up_whole(kept);
+                }
+                Err(_) => assert_eq!(round, 0, "the slot is as new after the first"),
+            }
+        }
     }
 }
