@@ -17,13 +17,16 @@ use core::sync::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 use folioswap_core::page_table::BLOCK;
+use folioswap_group::segment::Scope;
 use rustix::mm::{Advice, madvise};
 
 /// Most huge pages of a process that wait: 16 MiB.
 const SLOTS_MAX: usize = 8;
-/// What part of the limit they may be, where that is at least one. From 128 MiB on, where huge pages begin to be used, that is four: the one at hand,
-/// and three ahead of a walk.
+/// What part of the limit they may be, where that is at least one, and those of all members together, where each has more than one. From
+/// 128 MiB on, where huge pages begin to be used, that is four: the one at hand, and three ahead of a walk.
 const LIMIT_PART: u64 = 16;
+/// The same for one process where the limit counts the store too, which leaves the program less.
+const LIMIT_PART_OF_TOTAL: u64 = 64;
 /// Looks of the evictor without anybody asking, after which they are given to the system.
 const IDLE_LOOKS: u32 = 3;
 
@@ -130,7 +133,11 @@ impl Engine {
         if !self.has_room_for_whole() {
             return;
         }
-        let slots = (limit / LIMIT_PART / BLOCK as u64).clamp(1, SLOTS_MAX as u64) as usize;
+        let part = match self.segment().scope() {
+            Scope::Resident => LIMIT_PART,
+            Scope::Total => LIMIT_PART_OF_TOTAL,
+        };
+        let slots = (limit / part / BLOCK as u64).clamp(1, SLOTS_MAX as u64) as usize;
         let bytes = slots * BLOCK;
         let Some(base) = self.arena.move_target(bytes) else { return };
         let start = base.as_ptr();
@@ -225,7 +232,6 @@ impl Engine {
         {
             return false;
         }
-        // The pools of all members together, where each has more than the one at hand.
         let members = self.segment().live_members().count().max(1) as u64;
         let most = (self.bound().limit / LIMIT_PART / members).max(BLOCK as u64);
         if self.pool.bytes() + BLOCK as u64 > most {
