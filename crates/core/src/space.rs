@@ -85,6 +85,9 @@ unsafe impl<M: PageMemory> PageMemory for StoreMemory<'_, M> {
     fn map(&self, bytes: usize) -> Option<NonNull<u8>> {
         self.0.map(bytes)
     }
+    fn map_to_write(&self, bytes: usize) -> Option<NonNull<u8>> {
+        self.0.map_to_write(bytes)
+    }
     unsafe fn give_back(&self, start: NonNull<u8>, bytes: usize) {
         // SAFETY: passed on.
         unsafe { self.0.give_back(start, bytes) }

@@ -15,8 +15,8 @@ pub enum Prefault {
 ///
 /// # Safety
 ///
-/// [`map`](Self::map) hands out memory that is zeroed, readable and writable, aligned to a page, not used by anything
-/// else, and that stays mapped at that address for as long as the store (and any forked copy of it) exists.
+/// [`map`](Self::map) and [`map_to_write`](Self::map_to_write) hand out memory that is readable and writable, aligned to a page, not used
+/// by anything else, and that stays mapped at that address for as long as the store (and any forked copy of it) exists; of `map`, it is zeroed.
 /// [`give_back`](Self::give_back) changes nothing but the contents of exactly the range that it is given. Neither may
 /// call back into the store.
 pub unsafe trait PageMemory: Sync {
@@ -26,6 +26,11 @@ pub unsafe trait PageMemory: Sync {
     /// Pages that are never touched should cost nothing (`mmap` private anonymous, `MAP_NORESERVE`). Aligning to 2 MiB
     /// lets huge pages back the store.
     fn map(&self, bytes: usize) -> Option<NonNull<u8>>;
+
+    /// The same for memory that is written before it is read: it may hold anything, and be resident already.
+    fn map_to_write(&self, bytes: usize) -> Option<NonNull<u8>> {
+        self.map(bytes)
+    }
 
     /// Gives the memory behind a page-aligned range back to the system (`MADV_DONTNEED`). Its contents vanish (they
     /// need not read as zero afterwards), its addresses stay usable.

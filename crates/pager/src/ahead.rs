@@ -1,24 +1,33 @@
 //! What a walk gets ahead of it, after its fault is served and as long as nobody else waits: the blocks that come as a whole.
 
 use crate::engine::Engine;
-use crate::handler::Handler;
+use crate::handler::{Fault, Handler};
 use crate::isolate::page_index;
 use crate::reading::Purpose;
 use crate::uffd::Access;
 use crate::whole::{WHOLE_ORDER, Whole};
 use folioswap_core::history::{Direction, Window};
 use folioswap_core::page::PageState;
-use folioswap_core::page_table::{BLOCK, BLOCK_PAGES, PAGE};
+use folioswap_core::page_table::{BLOCK, BLOCK_PAGES, Block, PAGE};
 
 /// Most blocks that a walk gets ahead of it.
 const BLOCKS_AHEAD: usize = 3;
+/// Which of the blocks that come at a time is marked, if there are so many: the others are left while the next ones are asked for.
+const MARKED: usize = 2;
+
+/// A block that came ahead of a walk of writes and is write-protected, so that the write that enters it asks for those that come after it.
+/// Without that nothing would be known of a walk through what is there, until its next fault, in a block that it then gets piece by piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mark {
+    start: usize,
+    direction: Direction,
+}
 
 impl Handler {
     /// In the middle of a walk: brings the blocks ahead of it that come as a whole, be it from a device or for the first time, as long as
     /// there are huge pages for them, nobody else waits, and the group is below its limit. Asked four times in each block.
     pub(crate) fn bring_blocks_ahead(&mut self, address: usize, access: Access, window: Window) {
-        let engine = self.engine;
-        let (index, block) = (page_index(address), address & !(BLOCK - 1));
+        let index = page_index(address);
         let is_due = match window.direction {
             Direction::Forwards => index.is_multiple_of(BLOCK_PAGES / 4),
             Direction::Backwards => (index + 1).is_multiple_of(BLOCK_PAGES / 4),
@@ -26,33 +35,113 @@ impl Handler {
         if window.order < WHOLE_ORDER || !is_due {
             return;
         }
-        for further in 1..=engine.blocks_ahead() {
-            let start = match window.direction {
-                Direction::Forwards => block + further * BLOCK,
-                Direction::Backwards => block.saturating_sub(further * BLOCK),
-            };
-            self.read_messages();
-            let is_allowed = |page| engine.allows_order(page, WHOLE_ORDER);
-            if self.has_more_to_do()
-                || engine.is_at_limit()
-                || !engine.is_registered_whole(start)
-                || !is_allowed(start)
-                || !is_allowed(start + BLOCK - PAGE)
-            {
-                return;
-            }
-            let Some(block) = engine.table.block_or_insert(start, engine.arena) else { return };
-            let came = match block.word(0).state() {
-                PageState::Stored(_) => self.swap_in_whole(block, start, access, Purpose::Ahead),
-                // It came with an earlier look.
-                PageState::Present(_) if block.history.is_walked_through() => continue,
-                PageState::Present(_) | PageState::Removed { .. } => self.first_touch_whole(block, start),
-                _ => Whole::Refused,
-            };
-            if came != Whole::Done {
-                return;
+        let (mut came, mut marked) = (0, None);
+        for further in 1..=self.engine.blocks_ahead() {
+            let Some(start) = beyond(address & !(BLOCK - 1), further, window.direction) else { break };
+            match self.bring_block_ahead(start, access) {
+                Ahead::Came => {
+                    came += 1;
+                    marked = Some(start).filter(|_| came <= MARKED).or(marked);
+                }
+                Ahead::WasThere => {}
+                Ahead::Refused => break,
             }
         }
+        if let Some(start) =
+            marked.filter(|_| access != Access::Read && !self.comes_to_mark(address, window.direction))
+        {
+            self.set_mark(Mark { start, direction: window.direction });
+        }
+    }
+
+    /// Is the block that is marked ahead of a walk that is at `address`?
+    fn comes_to_mark(&self, address: usize, direction: Direction) -> bool {
+        let Some(mark) = self.mark else { return false };
+        let is_marked = |further| beyond(address & !(BLOCK - 1), further, direction) == Some(mark.start);
+        (1..=self.engine.blocks_ahead()).any(is_marked)
+    }
+
+    /// The same for one block.
+    fn bring_block_ahead(&mut self, start: usize, access: Access) -> Ahead {
+        let engine = self.engine;
+        self.read_messages();
+        let is_allowed = |page| engine.allows_order(page, WHOLE_ORDER);
+        if self.has_more_to_do()
+            || engine.is_at_limit()
+            || !engine.is_registered_whole(start)
+            || !is_allowed(start)
+            || !is_allowed(start + BLOCK - PAGE)
+        {
+            return Ahead::Refused;
+        }
+        let Some(block) = engine.table.block_or_insert(start, engine.arena) else { return Ahead::Refused };
+        let came = match block.word(0).state() {
+            PageState::Stored(_) => self.swap_in_whole(block, start, access, Purpose::Ahead),
+            // It came with an earlier look.
+            PageState::Present(_) if block.history.is_walked_through() => return Ahead::WasThere,
+            PageState::Present(_) | PageState::Removed { .. } => {
+                self.first_touch_whole(block, start, Purpose::Ahead)
+            }
+            _ => Whole::Refused,
+        };
+        if came == Whole::Done { Ahead::Came } else { Ahead::Refused }
+    }
+
+    /// Marks a block that has just come, and nothing of which is used yet. Not where a system call cannot wait for us, as may be for a library, and
+    /// not beside relatives: what they share is protected for other reasons.
+    fn set_mark(&mut self, mark: Mark) {
+        let engine = self.engine;
+        if !engine.embedded.is_on()
+            && !engine.fork.has_relatives()
+            && engine.userfault().protect(mark.start, BLOCK).is_ok()
+        {
+            self.mark = Some(mark);
+        }
+    }
+
+    /// Is this a write to the marked block?
+    pub(crate) fn is_marked(&self, fault: &Fault) -> bool {
+        fault.access == Access::WriteProtected
+            && self.mark.is_some_and(|mark| mark.start == fault.address & !(BLOCK - 1))
+    }
+
+    /// A write has come to the marked block: what comes after it is brought, and it goes on. `None`: the block is not what it was, and this is a fault like
+    /// any other. Otherwise, true: resolved.
+    pub(crate) fn pass_mark(&mut self, block: &Block, fault: &Fault) -> Option<bool> {
+        if !self.is_marked(fault) {
+            return None;
+        }
+        let mark = self.mark.take()?;
+        // Only this thread lets pages be clean, whose protection is not to be lifted. What has left meanwhile is not protected any more.
+        if (0..BLOCK_PAGES).any(|page| matches!(block.word(page).state(), PageState::Clean(..))) {
+            return None;
+        }
+        // First, so that the walk does not come there meanwhile: a block in which a fault waits does not come as a whole.
+        let window = Window { order: WHOLE_ORDER, direction: mark.direction };
+        self.bring_blocks_ahead(fault.address & !(PAGE - 1), Access::Write, window);
+        // A fork may have come with the messages that were read.
+        if self.engine.fork.has_relatives() {
+            return None;
+        }
+        Some(self.unprotect_run(mark.start, BLOCK))
+    }
+}
+
+/// What became of a block ahead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ahead {
+    Came,
+    /// With an earlier look.
+    WasThere,
+    /// There, in part, or not to be had now.
+    Refused,
+}
+
+/// The block so many further on.
+fn beyond(block: usize, further: usize, direction: Direction) -> Option<usize> {
+    match direction {
+        Direction::Forwards => block.checked_add(further * BLOCK),
+        Direction::Backwards => block.checked_sub(further * BLOCK),
     }
 }
 
@@ -62,3 +151,6 @@ impl Engine {
         if self.has_room_for_whole() { self.pool.slots().saturating_sub(1).min(BLOCKS_AHEAD) } else { 0 }
     }
 }
+
+#[cfg(test)]
+mod tests;

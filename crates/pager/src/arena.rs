@@ -11,6 +11,7 @@
 //! growth is first touches of the evictor and the handler, which were a sixth of their time while a program filled its memory. (Huge pages
 //! made that worse: fills of 512 MiB within 128 MiB took 0.72 s instead of 0.47, since each is cleared at once.)
 
+use crate::chunks::Chunks;
 use core::ptr::NonNull;
 use core::sync::atomic::{
     AtomicU32, AtomicUsize,
@@ -71,6 +72,7 @@ pub struct Arena {
     for_everybody: AtomicUsize,
     pieces: [SpinLock<Piece>; PIECES_MAX],
     fresh: SpinLock<Fresh>,
+    chunks: Chunks,
 }
 
 impl Arena {
@@ -176,6 +178,11 @@ impl Arena {
         }
     }
 
+    /// What waits for the store to grow.
+    pub(crate) fn chunks(&self) -> &Chunks {
+        &self.chunks
+    }
+
     /// Says how the store becomes resident from now on.
     pub(crate) fn let_store_come(&self, pages: StorePages) {
         self.store_pages.store(pages as u32, Relaxed);
@@ -229,6 +236,12 @@ impl Memory for Arena {
 unsafe impl PageMemory for Arena {
     fn map(&self, bytes: usize) -> Option<NonNull<u8>> {
         self.take(bytes)
+    }
+
+    fn map_to_write(&self, bytes: usize) -> Option<NonNull<u8>> {
+        let may_be_huge = bytes == BLOCK && self.store_pages.load(Relaxed) == StorePages::Together as u32;
+        let waiting = if may_be_huge { self.chunks.take() } else { None };
+        waiting.or_else(|| self.map(bytes))
     }
 
     unsafe fn give_back(&self, start: NonNull<u8>, bytes: usize) {

@@ -186,8 +186,12 @@ impl Evictor {
             let beyond =
                 if drain { staging.waiting() } else { staging.waiting().saturating_sub(wanted_waiting) };
             let left = (planned - batch.written).div_ceil(FOLIO_PAGES as u64);
-            let most = beyond.min(left).max(1) as usize;
-            if staging.waiting() == 0 || !(due || drain) || self.write_back_next(batch, most).is_err() {
+            let most = beyond.min(left).max(1);
+            if staging.waiting() == 0 || !(due || drain) {
+                break;
+            }
+            self.offer_more(most);
+            if self.write_back_next(batch, most as usize).is_err() {
                 break;
             }
         }

@@ -28,6 +28,8 @@ pub(crate) struct Shares {
     division: AtomicU64,
     /// Number of the oldest folio of the last offer, all of it.
     oldest: AtomicU64,
+    /// One behind the number of its youngest. The evictor's.
+    end: AtomicU64,
     /// By place in staging: pages whose bytes the handler has stored. Set by who helps, cleared when the folio is written back.
     stored: [AtomicU16; PLACES_MAX],
 }
@@ -47,11 +49,21 @@ impl Shares {
         self.division.fetch_update(AcqRel, Acquire, bits).ok().map(Division::from_bits)
     }
 
-    /// Offers so many folios of staging from number `oldest` on. The evictor's, in a batch.
+    /// Offers so many folios of staging from number `oldest` on. The evictor's, in a batch, while nothing is offered.
     fn offer(&self, oldest: u64, folios: u64) {
         // Read by who takes one of them.
         self.oldest.store(oldest, Relaxed);
+        self.end.store(oldest + folios, Relaxed);
         self.update(|word| word.offer(oldest as u16, folios as u16));
+    }
+
+    /// Offers also what follows the last offer, up to folio `end`, once all of that is begun and the helper is done. The evictor's.
+    fn offer_up_to(&self, written: u64, end: u64) {
+        let first = self.end.load(Relaxed).max(written);
+        let word = self.load();
+        if first < end && word.help().is_none() && word.helped().is_none() {
+            self.offer(first, end - first);
+        }
     }
 
     /// Nothing is offered any more, and nobody is at a folio. The evictor's, before its batch ends; waits as long as a folio takes.
@@ -117,6 +129,15 @@ impl Evictor {
         let result = work(self);
         self.engine.shares.withdraw();
         result
+    }
+
+    /// In the midst of that work, as more is due than was offered (a huge page is 32 folios): offers the next of the oldest `folios` that wait.
+    pub(crate) fn offer_more(&mut self, folios: u64) {
+        let staging = self.staging();
+        let (written, folios) = (staging.written(), folios.min(staging.waiting()));
+        if self.writes_to_store_alone() {
+            self.engine.shares.offer_up_to(written, written + folios);
+        }
     }
 }
 
@@ -257,6 +278,30 @@ mod tests {
         assert_eq!(engine.figures().counter(Counter::StolenBackground), 96);
         assert!((0..FOLIOS as u32).all(|place| engine.shares.stored(place) == 0));
         assert!(!handler.reclaim_directly(), "the offer is withdrawn");
+        check_and_free(engine, start, 0, 128);
+    }
+
+    #[test]
+    fn what_is_due_beyond_the_first_offer_is_offered_when_that_is_done() {
+        let Some(engine) = moving_engine() else { return };
+        let (start, mut handler) = (memory(engine), handler(engine));
+        take_out(engine, start, 0);
+        engine.shares.offer(0, 2);
+        let before = engine.shares.load();
+        engine.shares.offer_up_to(0, FOLIOS as u64);
+        assert_eq!(engine.shares.load(), before, "that goes first");
+        assert!(handler.reclaim_directly() && handler.reclaim_directly() && !handler.reclaim_directly());
+        engine.shares.offer_up_to(0, 2);
+        assert!(!handler.reclaim_directly(), "no more is due");
+        engine.shares.offer_up_to(0, 5);
+        assert!(handler.reclaim_directly());
+        assert_eq!(engine.shares.stored(4), Pages::MAX, "the youngest first");
+        let at_one = engine.shares.help().expect("two are left");
+        engine.shares.take(2);
+        engine.shares.offer_up_to(2, FOLIOS as u64);
+        assert!(!engine.shares.is_offered(), "not while somebody is at one: {at_one}");
+        engine.shares.helped_out();
+        write_back(engine);
         check_and_free(engine, start, 0, 128);
     }
 

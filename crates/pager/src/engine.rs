@@ -265,6 +265,7 @@ impl Engine {
         }
         self.advices.forget();
         self.pool.forget();
+        self.arena.chunks().forget_region();
         self.plans.forget();
         self.own();
         self.faulting_cpu.store(NO_CPU, Relaxed);

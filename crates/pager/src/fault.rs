@@ -101,6 +101,12 @@ impl Handler {
                 engine.userfault().wake(address, PAGE);
                 return;
             };
+            if let Some(resolved) = self.pass_mark(block, &fault) {
+                if resolved {
+                    return;
+                }
+                continue;
+            }
             let word = block.word(page_index(address));
             let done = match word.state() {
                 // The evictor is between marking and moving: its section is some tens of microseconds.

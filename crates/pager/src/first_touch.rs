@@ -2,6 +2,7 @@
 
 use crate::handler::Handler;
 use crate::isolate::page_index;
+use crate::reading::Purpose;
 use crate::staging::FOLIO_PAGES;
 use crate::uffd::Stopped;
 use crate::whole::{WHOLE_ORDER, Whole};
@@ -18,7 +19,7 @@ impl Handler {
         let index = page_index(address);
         if window.order == WHOLE_ORDER
             && engine.wants_huge_pages(address & !(BLOCK - 1))
-            && self.first_touch_whole(block, address & !(BLOCK - 1)) == Whole::Done
+            && self.first_touch_whole(block, address & !(BLOCK - 1), Purpose::Fault) == Whole::Done
         {
             engine.figures().add(Counter::MinorFaults, 1);
             return true;

@@ -4,6 +4,7 @@
 //! It never waits for the evictor except for memory (and then goes on reading events), never calls into the C library,
 //! and never advises or unmaps memory that it serves: such a call would wait for its own reader.
 
+use crate::ahead::Mark;
 use crate::buffers::Buffers;
 use crate::engine::Engine;
 use crate::fork::Whose;
@@ -77,6 +78,8 @@ pub(crate) struct Handler {
     pub(crate) refaults: Refaults,
     /// The 2 MiB for which there was no huge page ahead of a walk, last of all; 0: none.
     pub(crate) missed_ahead: usize,
+    /// The block of a walk at which it gets the next ones.
+    pub(crate) mark: Option<Mark>,
     pub(crate) placement: HandlerPlacement,
     queue: [Fault; QUEUE],
     first: usize,
@@ -178,6 +181,7 @@ impl Handler {
             waited_ns: 0,
             refaults: Refaults::default(),
             missed_ahead: 0,
+            mark: None,
             placement,
             queue: [NO_FAULT; QUEUE],
             first: 0,

@@ -13,6 +13,7 @@ pub mod arena;
 mod batch;
 mod buffers;
 mod candidates;
+mod chunks;
 mod claim;
 mod clean;
 mod cold;

@@ -209,6 +209,11 @@ impl Engine {
         self.pool.leave(taken, USED);
     }
 
+    /// The same of what was taken for a first touch, and holds zeroes still.
+    pub(crate) fn put_cleared_back(&self, taken: Taken) {
+        self.pool.leave(taken, CLEARED);
+    }
+
     /// Some of it may have been moved: the rest goes to the system. Not before the evictor's next look, where the handler says so: where
     /// the process has as many mappings as it may have, giving it up raises an event, which the handler (or who stands in its way) would have to read.
     pub(crate) fn give_up_whole(&self, taken: Taken) {
@@ -225,11 +230,17 @@ impl Engine {
         self.pool.leave(taken, EMPTY);
     }
 
-    /// A huge page of staging, at `address`, whose folios are all written back: keeps it, if anybody wants one. False: it is still there. Evictor.
+    /// A huge page of staging, at `address`, whose folios are all written back: keeps it for the store to grow into or for the program, if either wants one.
+    /// False: it is still there. Evictor.
     pub(crate) fn keep_whole(&self, address: usize) -> bool {
-        if self.pool.wanted.load(Relaxed) == 0
-            || !pagemap::is_huge(self.descriptors.pagemap.load(Relaxed), address)
-        {
+        let pagemap = self.descriptors.pagemap.load(Relaxed);
+        if !pagemap::is_huge(pagemap, address) {
+            return false;
+        }
+        if self.arena.keep_as_chunk(self.userfault(), pagemap, address) {
+            return true;
+        }
+        if self.pool.wanted.load(Relaxed) == 0 {
             return false;
         }
         let members = self.segment().live_members().count().max(1) as u64;
@@ -242,7 +253,7 @@ impl Engine {
         match unsafe { self.userfault().move_pages(slot.address, address, BLOCK) } {
             // Not where the slot still had the page table of a huge page that was moved on in parts: the kernel splits what comes there, and
             // whoever got it from the pool would have single pages, as would all that came after it.
-            Ok(()) if !pagemap::is_huge(self.descriptors.pagemap.load(Relaxed), slot.address) => {
+            Ok(()) if !pagemap::is_huge(pagemap, slot.address) => {
                 self.give_up_whole(slot);
                 true
             }

@@ -182,7 +182,8 @@ impl Handler {
     /// Must this fault wait while there is no memory?
     pub(crate) fn needs_memory(&self, fault: &Fault) -> bool {
         let (engine, address) = (self.engine, fault.address & !(PAGE - 1));
-        if fault.access != Access::WriteProtected {
+        // A walk is to get what comes after its mark as a whole, for which there must be room.
+        if fault.access != Access::WriteProtected || self.is_marked(fault) {
             return true;
         }
         // What is clean was filled by us: without relatives nobody shares it.

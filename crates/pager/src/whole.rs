@@ -45,7 +45,7 @@ pub(crate) enum Whole {
 
 impl Handler {
     /// Fills the 2 MiB from `start` on with zeroes, if nothing of them is in memory or on a device.
-    pub(crate) fn first_touch_whole(&mut self, block: &Block, start: usize) -> Whole {
+    pub(crate) fn first_touch_whole(&mut self, block: &Block, start: usize, purpose: Purpose) -> Whole {
         let engine = self.engine;
         let pagemap = engine.descriptors.pagemap.load(Relaxed);
         if !engine.is_registered_whole(start) || !pagemap::is_empty(pagemap, start, start + BLOCK) {
@@ -55,6 +55,15 @@ impl Handler {
             return Whole::Refused;
         }
         let Ok(zeroes) = engine.take_whole(For::FirstTouch) else { return Whole::Refused };
+        if purpose == Purpose::Ahead {
+            // That may have taken longer than the program takes to come here. Its fault leaves a page table, and the kernel would split the huge
+            // page, and take the parts of it, which are zeroes, for the shared zero page: each write would then be one more fault.
+            self.read_messages();
+            if self.has_more_to_do() {
+                engine.put_cleared_back(zeroes);
+                return Whole::Refused;
+            }
+        }
         let claimed = (0..BLOCK_PAGES).take_while(|&page| begin_filling(block, page)).count();
         let result = (claimed == BLOCK_PAGES).then(|| {
             // SAFETY: all pages of the target are claimed, and the source is a page of the pool that we have taken.

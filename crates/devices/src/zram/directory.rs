@@ -63,7 +63,7 @@ impl Directory {
         if leaf_cell.load(Ordering::Relaxed).is_null() {
             leaf_cell.store(memory.map(CHUNK_BYTES)?.cast().as_ptr(), Ordering::Release);
         }
-        let base = memory.map(CHUNK_BYTES)?;
+        let base = memory.map_to_write(CHUNK_BYTES)?;
         self.base_cell(index)?.store(base.as_ptr(), Ordering::Release);
         self.chunks.store(index as u32 + 1, Ordering::Release);
         Some(ChunkId(index as u32))

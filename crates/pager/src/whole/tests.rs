@@ -93,7 +93,7 @@ fn stored() -> Option<(&'static Engine, Handler, usize)> {
 fn a_first_touch_gets_a_huge_page_of_zeroes() {
     let Some((engine, mut handler, start)) = scene() else { return };
     engine.register_pieces(start - BLOCK, start + 2 * BLOCK);
-    let came = handler.first_touch_whole(block(engine, start), start);
+    let came = handler.first_touch_whole(block(engine, start), start, Purpose::Fault);
     if came == Whole::Refused && engine.take_whole(For::FirstTouch).is_err() {
         skip_without_huge_page();
         return;
@@ -104,7 +104,7 @@ fn a_first_touch_gets_a_huge_page_of_zeroes() {
     assert!((0..BLOCK_PAGES).all(|page| block(engine, start).word(page) == PageWord::PRESENT));
     // It is there now, and is left as it is.
     write_words(start);
-    assert_eq!(handler.first_touch_whole(block(engine, start), start), Whole::Refused);
+    assert_eq!(handler.first_touch_whole(block(engine, start), start, Purpose::Fault), Whole::Refused);
     assert!(has_its_words(start));
 }
 
@@ -113,7 +113,7 @@ fn a_first_touch_is_no_whole_one_where_a_page_is_away() {
     let Some((engine, mut handler, start)) = scene() else { return };
     engine.register_pieces(start - BLOCK, start + 2 * BLOCK);
     let stored = crate::test_memory::store_page(engine, start + 300 * PAGE, &[7; PAGE]);
-    assert_eq!(handler.first_touch_whole(block(engine, start), start), Whole::Refused);
+    assert_eq!(handler.first_touch_whole(block(engine, start), start, Purpose::Fault), Whole::Refused);
     assert_eq!(block(engine, start).word(300).state(), PageState::Stored(stored));
     assert_eq!(block(engine, start).word(299), PageWord::PRESENT, "what was claimed is given back");
     assert!(pagemap::is_empty(engine.descriptors.pagemap.load(Relaxed), start, start + BLOCK));

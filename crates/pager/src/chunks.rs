@@ -1,0 +1,205 @@
+//! Huge pages that have been written back, for the compressed store to grow into.
+//!
+//! The store grows by 2 MiB at a time while memory leaves the program, and what leaves is there: a huge page whose folios are all
+//! written back is moved to where the store will grow next (some 20 µs), instead of being given to the system and 512 fresh pages being
+//! asked for and cleared, which nobody needs to be clear (1 to 2 µs each). One chunk at a time waits for the store, and only once that has asked for one.
+//!
+//! Chunks come from regions of the address space of their own, registered so that pages can be moved there. A chunk is registered no
+//! more once it holds memory: the store gives parts of it back by itself, from threads that read userfaultfd's events.
+
+use crate::arena::Arena;
+use crate::pagemap;
+use crate::staging::empty_target;
+use crate::uffd::{Stopped, Userfault, Watch};
+use core::ptr::NonNull;
+use core::sync::atomic::{
+    AtomicU8, AtomicUsize,
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
+};
+use folioswap_core::page_table::BLOCK;
+
+/// Bytes of a region: address space only.
+const REGION_BYTES: usize = 32 << 20;
+
+/// What is at the next chunk's place. The state of birth: nothing, and nobody has asked for it.
+const UNASKED: u8 = 0;
+/// The store has asked for a chunk and none was there.
+const ASKED: u8 = 1;
+/// Memory: the store may have it.
+const THERE: u8 = 2;
+/// Somebody is changing it.
+const BUSY: u8 = 3;
+
+/// The next chunk. All-zero: there is no region.
+pub(crate) struct Chunks {
+    state: AtomicU8,
+    /// Changed by who has made the state [`BUSY`].
+    next: AtomicUsize,
+    end: AtomicUsize,
+}
+
+impl Chunks {
+    fn change(&self, from: u8, to: u8) -> bool {
+        self.state.compare_exchange(from, to, AcqRel, Acquire).is_ok()
+    }
+
+    /// In a forked child: what waits is its own copy and as good, but the region is the parent's, and pages are moved to the child's own.
+    pub(crate) fn forget_region(&self) {
+        if self.state.load(Relaxed) != THERE {
+            self.state.store(UNASKED, Relaxed);
+            self.next.store(self.end.load(Relaxed), Relaxed);
+        }
+        let next = self.next.load(Relaxed);
+        let left = if self.state.load(Relaxed) == THERE { next + BLOCK } else { next };
+        self.end.store(left, Relaxed);
+    }
+
+    /// 2 MiB of memory that holds anything, if they wait. Otherwise they are wanted from now on. The store's, from any thread.
+    pub(crate) fn take(&self) -> Option<NonNull<u8>> {
+        if !self.change(THERE, BUSY) {
+            self.change(UNASKED, ASKED);
+            return None;
+        }
+        let start = self.next.fetch_add(BLOCK, Relaxed);
+        // Who has taken one will want another.
+        self.state.store(ASKED, Release);
+        NonNull::new(start as *mut u8)
+    }
+}
+
+impl Arena {
+    /// Moves the huge page at `address`, in a target of moves, to where the store grows next, if that has asked for it. False: it is still there, or what is
+    /// left of it. Evictor.
+    pub(crate) fn keep_as_chunk(&self, userfault: Userfault, pagemap: i32, address: usize) -> bool {
+        let chunks = self.chunks();
+        if !chunks.change(ASKED, BUSY) {
+            return false;
+        }
+        let came = self.next_chunk(userfault).is_some_and(|chunk| {
+            // SAFETY: nothing at the source is needed any more, and the target is an empty place of ours.
+            let moved = unsafe { userfault.move_pages(chunk, address, BLOCK) };
+            let is_whole = moved.is_ok() && pagemap::is_huge(pagemap, chunk);
+            // SAFETY: nothing of it is swapped out.
+            let is_there = is_whole && unsafe { userfault.unregister(chunk, BLOCK) }.is_ok();
+            if !is_there && !matches!(moved, Err(Stopped { done: 0, .. })) {
+                // SAFETY: a target of moves in which nothing is needed.
+                unsafe { empty_target(userfault, chunk, BLOCK) };
+            }
+            is_there
+        });
+        chunks.state.store(if came { THERE } else { ASKED }, Release);
+        came
+    }
+
+    /// Where it is; in a new region if the last one is used up.
+    fn next_chunk(&self, userfault: Userfault) -> Option<usize> {
+        let chunks = self.chunks();
+        if chunks.next.load(Relaxed) >= chunks.end.load(Relaxed) {
+            let start = self.move_target(REGION_BYTES)?.as_ptr() as usize;
+            userfault.register(start, REGION_BYTES, Watch::MoveTarget).ok()?;
+            chunks.next.store(start, Relaxed);
+            chunks.end.store(start + REGION_BYTES, Relaxed);
+        }
+        Some(chunks.next.load(Relaxed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arena::StorePages;
+    use crate::engine::Engine;
+    use crate::test_memory::{map, moving_engine, skip_without_huge_page};
+    use folioswap_core::page_table::PAGE;
+    use folioswap_devices::{PageMemory, Prefault};
+    use rustix::mm::{Advice, madvise};
+
+    fn pagemap(engine: &Engine) -> i32 {
+        engine.descriptors.pagemap.load(Relaxed)
+    }
+
+    /// A huge page in use. `None`: there is none now.
+    fn used(engine: &Engine) -> Option<usize> {
+        let address = map(2 * BLOCK).next_multiple_of(BLOCK);
+        // SAFETY: mapped just now.
+        unsafe {
+            madvise(address as *mut _, BLOCK, Advice::LinuxHugepage).unwrap();
+            (address as *mut u8).write_bytes(5, BLOCK);
+        }
+        let is_huge = pagemap::is_huge(pagemap(engine), address);
+        if !is_huge {
+            skip_without_huge_page();
+        }
+        is_huge.then_some(address)
+    }
+
+    fn keep(engine: &Engine, address: usize) -> bool {
+        engine.arena.keep_as_chunk(engine.userfault(), pagemap(engine), address)
+    }
+
+    #[test]
+    fn the_store_grows_into_what_has_left_once_it_has_asked() {
+        let Some(engine) = moving_engine() else { return };
+        let arena = engine.arena;
+        arena.let_store_come(StorePages::Together);
+        let (Some(first), Some(second)) = (used(engine), used(engine)) else { return };
+        assert!(!keep(engine, first), "nobody has asked");
+        let small = arena.map_to_write(BLOCK).expect("memory").as_ptr() as usize;
+        assert!(pagemap::is_empty(pagemap(engine), small, small + BLOCK), "none was there");
+        assert!(keep(engine, first));
+        assert!(!keep(engine, second), "one at a time");
+        assert!(pagemap::is_empty(pagemap(engine), first, first + BLOCK));
+        let chunk = arena.map_to_write(BLOCK).expect("memory");
+        let start = chunk.as_ptr() as usize;
+        assert!(start.is_multiple_of(BLOCK) && pagemap::is_huge(pagemap(engine), start));
+        assert_eq!(arena.will_write(chunk, 32 * PAGE), Prefault::Done);
+        // What is given back costs no event, for which this thread would wait for ever.
+        // SAFETY: nothing in it is needed.
+        unsafe { arena.give_back(chunk, 32 * PAGE) };
+        assert!(pagemap::is_empty(pagemap(engine), start, start + 32 * PAGE));
+        assert!(keep(engine, second), "who has taken one wants another");
+        let next = arena.map_to_write(BLOCK).expect("memory").as_ptr() as usize;
+        assert_eq!(next, start + BLOCK);
+        // What has to be zeroes never comes from there.
+        let zeroes = arena.map(BLOCK).expect("memory").as_ptr() as usize;
+        assert!(zeroes < start || zeroes >= start + REGION_BYTES);
+    }
+
+    #[test]
+    fn a_child_takes_what_waits_and_has_a_region_of_its_own() {
+        let Some(engine) = moving_engine() else { return };
+        let arena = engine.arena;
+        arena.let_store_come(StorePages::Together);
+        let (Some(first), Some(second)) = (used(engine), used(engine)) else { return };
+        arena.map_to_write(BLOCK).expect("memory");
+        assert!(keep(engine, first));
+        arena.chunks().forget_region();
+        let chunk = arena.map_to_write(BLOCK).expect("memory").as_ptr() as usize;
+        assert!(pagemap::is_huge(pagemap(engine), chunk));
+        assert!(keep(engine, second));
+        let next = arena.map_to_write(BLOCK).expect("memory").as_ptr() as usize;
+        assert!(next < chunk || next >= chunk + REGION_BYTES, "{next:#x} is in the region of {chunk:#x}");
+        // With nothing there it asks anew.
+        arena.chunks().forget_region();
+        let Some(third) = used(engine) else { return };
+        assert!(!keep(engine, third));
+    }
+
+    #[test]
+    fn what_is_no_huge_page_there_is_given_up() {
+        let Some(engine) = moving_engine() else { return };
+        let arena = engine.arena;
+        arena.let_store_come(StorePages::Together);
+        let Some(address) = used(engine) else { return };
+        arena.map_to_write(BLOCK).expect("memory");
+        // A page that stands in the way: part of what is moved goes elsewhere, or nothing.
+        let chunk = arena.next_chunk(engine.userfault()).expect("memory");
+        // SAFETY: nobody uses it.
+        unsafe { ((chunk + BLOCK / 2) as *mut u8).write_volatile(1) };
+        assert!(!keep(engine, address));
+        // SAFETY: nothing in it is needed.
+        unsafe { empty_target(engine.userfault(), chunk, BLOCK) };
+        let Some(another) = used(engine) else { return };
+        assert!(keep(engine, another), "the place is as new");
+    }
+}
