@@ -77,10 +77,25 @@ impl Batch {
         }
     }
 
-    fn evict(&self, comes: Comes) {
-        self.update(|word| word.offer(0, FOLIOS));
+    /// Offers what follows the `offered` first folios, once all of those are begun and nobody is at one; how many are offered then.
+    fn offer_more(&self, offered: u16) -> u16 {
+        let word = self.load();
+        if word.help().is_some() || word.helped().is_some() {
+            return offered;
+        }
+        self.update(|word| word.offer(offered, FOLIOS - offered));
+        FOLIOS
+    }
+
+    /// Offers `first` folios, and the others when nothing is left of these.
+    fn evict(&self, comes: Comes, first: u16) {
+        self.update(|word| word.offer(0, first));
+        let mut offered = first;
         // The last one is left for the next batch.
         for number in 0..FOLIOS - 1 {
+            if offered < FOLIOS {
+                offered = self.offer_more(offered);
+            }
             self.take(number, comes);
             // SAFETY: taken, or nobody's any more.
             self.written[usize::from(number)].with_mut(|count| unsafe {
@@ -97,7 +112,7 @@ impl Batch {
     }
 }
 
-fn model(comes: Comes) {
+fn model(comes: Comes, first: u16) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(4);
     builder.check(move || {
@@ -107,18 +122,23 @@ fn model(comes: Comes) {
             let batch = batch.clone();
             thread::spawn(move || batch.help())
         };
-        batch.evict(comes);
+        batch.evict(comes, first);
         helper.join().unwrap();
     });
 }
 
 #[test]
 fn each_folio_is_written_once() {
-    model(Comes::Right);
+    model(Comes::Right, FOLIOS);
+}
+
+#[test]
+fn each_folio_is_written_once_where_more_is_offered_later() {
+    model(Comes::Right, 1);
 }
 
 #[test]
 #[should_panic(expected = "Concurrent write accesses to `UnsafeCell`")]
 fn an_evictor_that_does_not_wait_is_caught() {
-    model(Comes::WithoutWaiting);
+    model(Comes::WithoutWaiting, FOLIOS);
 }
