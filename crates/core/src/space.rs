@@ -85,7 +85,7 @@ unsafe impl<M: PageMemory> PageMemory for StoreMemory<'_, M> {
     fn map(&self, bytes: usize) -> Option<NonNull<u8>> {
         self.0.map(bytes)
     }
-    fn map_to_write(&self, bytes: usize) -> Option<NonNull<u8>> {
+    fn map_to_write(&self, bytes: usize) -> Option<(NonNull<u8>, Prefault)> {
         self.0.map_to_write(bytes)
     }
     unsafe fn give_back(&self, start: NonNull<u8>, bytes: usize) {

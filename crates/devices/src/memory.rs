@@ -27,9 +27,9 @@ pub unsafe trait PageMemory: Sync {
     /// lets huge pages back the store.
     fn map(&self, bytes: usize) -> Option<NonNull<u8>>;
 
-    /// The same for memory that is written before it is read: it may hold anything, and be resident already.
-    fn map_to_write(&self, bytes: usize) -> Option<NonNull<u8>> {
-        self.map(bytes)
+    /// The same for memory that is written before it is read: it may hold anything, and all of it be resident already.
+    fn map_to_write(&self, bytes: usize) -> Option<(NonNull<u8>, Prefault)> {
+        self.map(bytes).map(|start| (start, Prefault::Not))
     }
 
     /// Gives the memory behind a page-aligned range back to the system (`MADV_DONTNEED`). Its contents vanish (they

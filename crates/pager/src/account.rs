@@ -123,7 +123,8 @@ impl Engine {
     /// Resident memory of the engine itself: store and tables.
     pub(crate) fn own_bytes(&self) -> u64 {
         let tables = (self.table.blocks() * size_of::<folioswap_core::page_table::Block>()) as u64;
-        self.space.mm_stat().mem_used_total + self.space.metadata_bytes() + tables + (128 << 10)
+        let store = self.space.mm_stat().mem_used_total + self.arena.chunks().waiting_bytes();
+        store + self.space.metadata_bytes() + tables + (128 << 10)
     }
 
     /// Does this process share more than a little of its memory with relatives, its store and what was swapped out before the fork

@@ -1,14 +1,16 @@
 //! What a walk gets ahead of it, after its fault is served and as long as nobody else waits: the blocks that come as a whole.
 
 use crate::engine::Engine;
-use crate::handler::{Fault, Handler};
+use crate::handler::{Fault, Handler, Interruptions};
 use crate::isolate::page_index;
 use crate::reading::Purpose;
+use crate::staging::FOLIO;
 use crate::uffd::Access;
 use crate::whole::{WHOLE_ORDER, Whole};
 use folioswap_core::history::{Direction, Window};
 use folioswap_core::page::PageState;
 use folioswap_core::page_table::{BLOCK, BLOCK_PAGES, Block, PAGE};
+use rustix::io::Errno;
 
 /// Most blocks that a walk gets ahead of it.
 const BLOCKS_AHEAD: usize = 3;
@@ -87,14 +89,24 @@ impl Handler {
         if came == Whole::Done { Ahead::Came } else { Ahead::Refused }
     }
 
-    /// Marks a block that has just come, and nothing of which is used yet. Not where a system call cannot wait for us, as may be for a library, and
-    /// not beside relatives: what they share is protected for other reasons.
+    /// Marks a block that has just come, and nothing of which is used yet. Not where a system call cannot wait for us, as may be for a library; not
+    /// beside relatives, since what they share is protected for other reasons; and not what must stay resident, where the kernel writes without a fault.
     fn set_mark(&mut self, mark: Mark) {
         let engine = self.engine;
-        if !engine.embedded.is_on()
-            && !engine.fork.has_relatives()
-            && engine.userfault().protect(mark.start, BLOCK).is_ok()
+        if let Some(before) = self.mark.take() {
+            // Another walk's, or one's that went elsewhere. What still is protected costs it a fault for each 64 KiB.
+            let _ = self.lift(before.start);
+        }
+        engine.apply_requests();
+        let must_stay = |piece| engine.kept_pages(piece) != 0;
+        if engine.embedded.is_on()
+            || engine.fork.has_relatives()
+            || (mark.start..mark.start + BLOCK).step_by(FOLIO).any(must_stay)
         {
+            return;
+        }
+        let _nobody_claims = engine.move_lock.lock();
+        if engine.may_be_lifted(mark.start) && engine.userfault().protect(mark.start, BLOCK).is_ok() {
             self.mark = Some(mark);
         }
     }
@@ -105,25 +117,79 @@ impl Handler {
             && self.mark.is_some_and(|mark| mark.start == fault.address & !(BLOCK - 1))
     }
 
-    /// A write has come to the marked block: what comes after it is brought, and it goes on. `None`: the block is not what it was, and this is a fault like
-    /// any other. Otherwise, true: resolved.
-    pub(crate) fn pass_mark(&mut self, block: &Block, fault: &Fault) -> Option<bool> {
+    /// A write has come to the marked block: what comes after it is brought, and it goes on. `None`: no mark, nothing was done. Otherwise, true: resolved;
+    /// false: look again, at a word that may be another, and a fault like any other.
+    pub(crate) fn pass_mark(&mut self, fault: &Fault) -> Option<bool> {
         if !self.is_marked(fault) {
             return None;
         }
         let mark = self.mark.take()?;
-        // Only this thread lets pages be clean, whose protection is not to be lifted. What has left meanwhile is not protected any more.
-        if (0..BLOCK_PAGES).any(|page| matches!(block.word(page).state(), PageState::Clean(..))) {
-            return None;
-        }
         // First, so that the walk does not come there meanwhile: a block in which a fault waits does not come as a whole.
-        let window = Window { order: WHOLE_ORDER, direction: mark.direction };
-        self.bring_blocks_ahead(fault.address & !(PAGE - 1), Access::Write, window);
-        // A fork may have come with the messages that were read.
-        if self.engine.fork.has_relatives() {
-            return None;
+        if self.interruptions != Interruptions::None {
+            let window = Window { order: WHOLE_ORDER, direction: mark.direction };
+            self.bring_blocks_ahead(fault.address & !(PAGE - 1), Access::Write, window);
         }
-        Some(self.unprotect_run(mark.start, BLOCK))
+        for _ in 0..LIFT_ATTEMPTS {
+            match self.lift(mark.start) {
+                Ok(()) => return Some(true),
+                Err(NotLifted::NotOurs) => return Some(false),
+                Err(NotLifted::EventWaits) => {
+                    rustix::thread::sched_yield();
+                    self.read_messages();
+                }
+            }
+        }
+        Some(false)
+    }
+
+    /// Lifts the protection of a block that was marked, and wakes who waits there.
+    ///
+    /// # Errors
+    /// [`NotLifted`]
+    fn lift(&mut self, start: usize) -> Result<(), NotLifted> {
+        let engine = self.engine;
+        // What the evictor has claimed may be clean, and leave as such because it is protected: its claims end within this lock.
+        let _nobody_claims = engine.move_lock.lock();
+        // A fork may have come with the messages that were read.
+        if engine.fork.has_relatives() || !engine.may_be_lifted(start) {
+            return Err(NotLifted::NotOurs);
+        }
+        match engine.userfault().unprotect(start, BLOCK) {
+            Ok(()) => Ok(()),
+            Err(Errno::AGAIN | Errno::NOMEM) => Err(NotLifted::EventWaits),
+            // The mapping is gone: let the thread look for itself.
+            Err(_) => {
+                engine.userfault().wake(start, BLOCK);
+                Ok(())
+            }
+        }
+    }
+
+    /// What the range was is not there any more: if it was marked, it is not now.
+    pub(crate) fn forget_mark(&mut self, start: usize, end: usize) {
+        self.mark = self.mark.filter(|mark| mark.start >= end || start >= mark.start + BLOCK);
+    }
+}
+
+/// Attempts to lift a mark while events come; after these it is lifted piece by piece.
+const LIFT_ATTEMPTS: u32 = 16;
+
+/// Why the protection of a block stays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NotLifted {
+    /// Pages of it are protected for another reason.
+    NotOurs,
+    /// It has to be read first.
+    EventWaits,
+}
+
+impl Engine {
+    /// Does nothing rest on the protection of this block? Clean pages do; only the handler makes them. Under the move lock, so that none is claimed.
+    fn may_be_lifted(&self, start: usize) -> bool {
+        let is_clean = |block: &Block| {
+            (0..BLOCK_PAGES).any(|page| matches!(block.word(page).state(), PageState::Clean(..)))
+        };
+        self.table.block(start).is_some_and(|block| !is_clean(block))
     }
 }
 

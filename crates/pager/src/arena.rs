@@ -8,8 +8,9 @@
 //! at before they know whose copy they are in, have MADV_DONTFORK, except while the C library forks.
 //!
 //! Where the limit is so large that a huge page more or less does not matter, the compressed store becomes resident 128 KiB at a time, where there are many objects of a size: its
-//! growth is first touches of the evictor and the handler, which were a sixth of their time while a program filled its memory. (Huge pages
-//! made that worse: fills of 512 MiB within 128 MiB took 0.72 s instead of 0.47, since each is cleared at once.)
+//! growth is first touches of the evictor and the handler, which were a sixth of their time while a program filled its memory. Huge pages
+//! from the system made that worse (fills of 512 MiB within 128 MiB took 0.72 s instead of 0.47, since each is cleared at once); those that have just been
+//! written back are there, and need not be cleared: the store takes these first (`chunks.rs`).
 
 use crate::chunks::Chunks;
 use core::ptr::NonNull;
@@ -188,6 +189,10 @@ impl Arena {
         self.store_pages.store(pages as u32, Relaxed);
     }
 
+    fn comes_together(&self) -> bool {
+        self.store_pages.load(Relaxed) == StorePages::Together as u32
+    }
+
     /// Bytes handed out.
     pub fn taken_bytes(&self) -> usize {
         self.fresh.lock().taken
@@ -238,19 +243,27 @@ unsafe impl PageMemory for Arena {
         self.take(bytes)
     }
 
-    fn map_to_write(&self, bytes: usize) -> Option<NonNull<u8>> {
-        let may_be_huge = bytes == BLOCK && self.store_pages.load(Relaxed) == StorePages::Together as u32;
-        let waiting = if may_be_huge { self.chunks.take() } else { None };
-        waiting.or_else(|| self.map(bytes))
+    fn map_to_write(&self, bytes: usize) -> Option<(NonNull<u8>, Prefault)> {
+        let waiting = if bytes == BLOCK && self.comes_together() { self.chunks.take() } else { None };
+        match waiting {
+            Some(chunk) => Some((chunk, Prefault::Done)),
+            None => self.map(bytes).map(|start| (start, Prefault::Not)),
+        }
     }
 
     unsafe fn give_back(&self, start: NonNull<u8>, bytes: usize) {
+        if self.comes_together() && bytes < BLOCK {
+            // It may be a part of a huge page, which would only be unmapped there, and stay in use as a whole until the system is short of memory.
+            // This advice splits it.
+            // SAFETY: the range is the arena's; its contents do not change.
+            let _ = unsafe { madvise(start.as_ptr().cast(), bytes, Advice::LinuxCold) };
+        }
         // SAFETY: the owner says that the contents are not needed; the range is the arena's, not registered anywhere.
         let _ = unsafe { madvise(start.as_ptr().cast(), bytes, Advice::LinuxDontNeed) };
     }
 
     fn will_write(&self, start: NonNull<u8>, bytes: usize) -> Prefault {
-        if self.store_pages.load(Relaxed) != StorePages::Together as u32 {
+        if !self.comes_together() {
             return Prefault::Not;
         }
         // Where it cannot be done the pages come one by one.

@@ -17,6 +17,7 @@ use core::sync::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 use folioswap_core::page_table::BLOCK;
+use rustix::mm::{Advice, madvise};
 
 /// Bytes of a region: address space only.
 const REGION_BYTES: usize = 32 << 20;
@@ -29,6 +30,8 @@ const ASKED: u8 = 1;
 const THERE: u8 = 2;
 /// Somebody is changing it.
 const BUSY: u8 = 3;
+/// The system gives no region.
+const OFF: u8 = 4;
 
 /// The next chunk. All-zero: there is no region.
 pub(crate) struct Chunks {
@@ -41,6 +44,23 @@ pub(crate) struct Chunks {
 impl Chunks {
     fn change(&self, from: u8, to: u8) -> bool {
         self.state.compare_exchange(from, to, AcqRel, Acquire).is_ok()
+    }
+
+    /// Bytes of memory that wait for the store.
+    pub(crate) fn waiting_bytes(&self) -> u64 {
+        if self.state.load(Relaxed) == THERE { BLOCK as u64 } else { 0 }
+    }
+
+    /// Gives what waits to the system, until the store asks again. Evictor.
+    pub(crate) fn give_up_waiting(&self) {
+        if self.change(THERE, BUSY) {
+            let start = self.next.fetch_add(BLOCK, Relaxed);
+            // SAFETY: a chunk that waits is nobody's, holds nothing that is needed, and is not registered.
+            let _ = unsafe { madvise(start as *mut _, BLOCK, Advice::LinuxDontNeed) };
+            self.state.store(UNASKED, Release);
+        } else {
+            self.change(ASKED, UNASKED);
+        }
     }
 
     /// In a forked child: what waits is its own copy and as good, but the region is the parent's, and pages are moved to the child's own.
@@ -75,20 +95,23 @@ impl Arena {
         if !chunks.change(ASKED, BUSY) {
             return false;
         }
-        let came = self.next_chunk(userfault).is_some_and(|chunk| {
-            // SAFETY: nothing at the source is needed any more, and the target is an empty place of ours.
-            let moved = unsafe { userfault.move_pages(chunk, address, BLOCK) };
-            let is_whole = moved.is_ok() && pagemap::is_huge(pagemap, chunk);
-            // SAFETY: nothing of it is swapped out.
-            let is_there = is_whole && unsafe { userfault.unregister(chunk, BLOCK) }.is_ok();
-            if !is_there && !matches!(moved, Err(Stopped { done: 0, .. })) {
-                // SAFETY: a target of moves in which nothing is needed.
-                unsafe { empty_target(userfault, chunk, BLOCK) };
-            }
-            is_there
-        });
-        chunks.state.store(if came { THERE } else { ASKED }, Release);
-        came
+        let Some(chunk) = self.next_chunk(userfault) else {
+            chunks.state.store(OFF, Release);
+            return false;
+        };
+        // SAFETY: nothing at the source is needed any more, and the target is an empty place of ours.
+        let moved = unsafe { userfault.move_pages(chunk, address, BLOCK) };
+        let is_whole = moved.is_ok() && pagemap::is_huge(pagemap, chunk);
+        // SAFETY: nothing of it is swapped out.
+        let is_there = is_whole && unsafe { userfault.unregister(chunk, BLOCK) }.is_ok();
+        if !is_there && !matches!(moved, Err(Stopped { done: 0, .. })) {
+            // SAFETY: a target of moves in which nothing is needed.
+            unsafe { empty_target(userfault, chunk, BLOCK) };
+            // A page table may be left there, with which no huge page stays one.
+            chunks.next.store(chunk + BLOCK, Relaxed);
+        }
+        chunks.state.store(if is_there { THERE } else { ASKED }, Release);
+        is_there
     }
 
     /// Where it is; in a new region if the last one is used up.
@@ -144,13 +167,17 @@ mod tests {
         arena.let_store_come(StorePages::Together);
         let (Some(first), Some(second)) = (used(engine), used(engine)) else { return };
         assert!(!keep(engine, first), "nobody has asked");
-        let small = arena.map_to_write(BLOCK).expect("memory").as_ptr() as usize;
+        let (small, resident) = arena.map_to_write(BLOCK).expect("memory");
+        let small = small.as_ptr() as usize;
+        assert_eq!(resident, Prefault::Not);
         assert!(pagemap::is_empty(pagemap(engine), small, small + BLOCK), "none was there");
         assert!(keep(engine, first));
         assert!(!keep(engine, second), "one at a time");
         assert!(pagemap::is_empty(pagemap(engine), first, first + BLOCK));
-        let chunk = arena.map_to_write(BLOCK).expect("memory");
+        assert_eq!(arena.chunks().waiting_bytes(), BLOCK as u64);
+        let (chunk, resident) = arena.map_to_write(BLOCK).expect("memory");
         let start = chunk.as_ptr() as usize;
+        assert_eq!((resident, arena.chunks().waiting_bytes()), (Prefault::Done, 0));
         assert!(start.is_multiple_of(BLOCK) && pagemap::is_huge(pagemap(engine), start));
         assert_eq!(arena.will_write(chunk, 32 * PAGE), Prefault::Done);
         // What is given back costs no event, for which this thread would wait for ever.
@@ -158,11 +185,65 @@ mod tests {
         unsafe { arena.give_back(chunk, 32 * PAGE) };
         assert!(pagemap::is_empty(pagemap(engine), start, start + 32 * PAGE));
         assert!(keep(engine, second), "who has taken one wants another");
-        let next = arena.map_to_write(BLOCK).expect("memory").as_ptr() as usize;
+        let next = arena.map_to_write(BLOCK).expect("memory").0.as_ptr() as usize;
         assert_eq!(next, start + BLOCK);
         // What has to be zeroes never comes from there.
         let zeroes = arena.map(BLOCK).expect("memory").as_ptr() as usize;
         assert!(zeroes < start || zeroes >= start + REGION_BYTES);
+    }
+
+    /// Is the page at `address` a part of a huge page, mapped as one or not? Only root is told.
+    fn is_part_of_huge(engine: &Engine, address: usize) -> Option<bool> {
+        use std::os::unix::fs::FileExt;
+        const THP: u64 = 1 << 22;
+        let read = |file: &std::fs::File, at: usize| {
+            let mut word = [0; 8];
+            file.read_exact_at(&mut word, at as u64 * 8).map(|()| u64::from_ne_bytes(word))
+        };
+        // SAFETY: the engine's, and not closed here.
+        let own = std::mem::ManuallyDrop::new(unsafe {
+            <std::fs::File as std::os::fd::FromRawFd>::from_raw_fd(pagemap(engine))
+        });
+        let frame = read(&own, address / PAGE).ok()? & ((1 << 55) - 1);
+        let flags = std::fs::File::open("/proc/kpageflags").ok().filter(|_| frame != 0)?;
+        read(&flags, frame as usize).ok().map(|flags| flags & THP != 0)
+    }
+
+    /// Unmapped alone it would stay in use.
+    #[test]
+    fn a_part_that_the_store_gives_back_is_free() {
+        let Some(engine) = moving_engine() else { return };
+        let arena = engine.arena;
+        arena.let_store_come(StorePages::Together);
+        let Some(address) = used(engine) else { return };
+        arena.map_to_write(BLOCK).expect("memory");
+        assert!(keep(engine, address));
+        let (chunk, _) = arena.map_to_write(BLOCK).expect("memory");
+        let last = chunk.as_ptr() as usize + BLOCK - PAGE;
+        let Some(before) = is_part_of_huge(engine, last) else {
+            crate::test_memory::skip("the flags of frames are for root");
+            return;
+        };
+        assert!(before);
+        // SAFETY: nothing in it is needed.
+        unsafe { arena.give_back(chunk, 32 * PAGE) };
+        assert_eq!(is_part_of_huge(engine, last), Some(false));
+    }
+
+    #[test]
+    fn what_waits_in_vain_is_given_to_the_system() {
+        let Some(engine) = moving_engine() else { return };
+        let arena = engine.arena;
+        arena.let_store_come(StorePages::Together);
+        let (Some(first), Some(second)) = (used(engine), used(engine)) else { return };
+        arena.map_to_write(BLOCK).expect("memory");
+        assert!(keep(engine, first));
+        let chunk = arena.next_chunk(engine.userfault()).expect("its place");
+        arena.chunks().give_up_waiting();
+        assert!(pagemap::is_empty(pagemap(engine), chunk, chunk + BLOCK));
+        assert!(!keep(engine, second), "nobody has asked since");
+        assert_eq!(arena.map_to_write(BLOCK).expect("memory").1, Prefault::Not);
+        assert!(keep(engine, second));
     }
 
     #[test]
@@ -174,10 +255,10 @@ mod tests {
         arena.map_to_write(BLOCK).expect("memory");
         assert!(keep(engine, first));
         arena.chunks().forget_region();
-        let chunk = arena.map_to_write(BLOCK).expect("memory").as_ptr() as usize;
+        let chunk = arena.map_to_write(BLOCK).expect("memory").0.as_ptr() as usize;
         assert!(pagemap::is_huge(pagemap(engine), chunk));
         assert!(keep(engine, second));
-        let next = arena.map_to_write(BLOCK).expect("memory").as_ptr() as usize;
+        let next = arena.map_to_write(BLOCK).expect("memory").0.as_ptr() as usize;
         assert!(next < chunk || next >= chunk + REGION_BYTES, "{next:#x} is in the region of {chunk:#x}");
         // With nothing there it asks anew.
         arena.chunks().forget_region();
@@ -200,6 +281,6 @@ mod tests {
         // SAFETY: nothing in it is needed.
         unsafe { empty_target(engine.userfault(), chunk, BLOCK) };
         let Some(another) = used(engine) else { return };
-        assert!(keep(engine, another), "the place is as new");
+        assert!(keep(engine, another), "the next place is as good");
     }
 }

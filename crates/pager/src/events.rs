@@ -71,9 +71,18 @@ impl Handler {
         // Slots may get another owner.
         self.reads.forget_all();
         match event {
-            Event::Remove { start, end } => engine.remove_pages(start, end),
-            Event::Unmap { start, end } => engine.unmap_pages(start, end),
-            Event::Remap { from, to, bytes } => self.remap(from, to, bytes),
+            Event::Remove { start, end } => {
+                self.forget_mark(start, end);
+                engine.remove_pages(start, end);
+            }
+            Event::Unmap { start, end } => {
+                self.forget_mark(start, end);
+                engine.unmap_pages(start, end);
+            }
+            Event::Remap { from, to, bytes } => {
+                self.forget_mark(from, from + bytes);
+                self.remap(from, to, bytes);
+            }
             Event::Fork { child } => self.adopt_raw_child(child),
             Event::Fault { .. } | Event::Unknown => {}
         }

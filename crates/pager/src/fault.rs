@@ -96,17 +96,14 @@ impl Handler {
         if fault.access == Access::WriteProtected {
             engine.figures().add(Counter::WriteProtectFaults, 1);
         }
+        if self.pass_mark(&fault) == Some(true) {
+            return;
+        }
         loop {
             let Some(block) = engine.table.block_or_insert(address, engine.arena) else {
                 engine.userfault().wake(address, PAGE);
                 return;
             };
-            if let Some(resolved) = self.pass_mark(block, &fault) {
-                if resolved {
-                    return;
-                }
-                continue;
-            }
             let word = block.word(page_index(address));
             let done = match word.state() {
                 // The evictor is between marking and moving: its section is some tens of microseconds.

@@ -296,6 +296,7 @@ impl Engine {
             self.pool.wanted.store(wanted - 1, Relaxed);
             return;
         }
+        self.arena.chunks().give_up_waiting();
         for state in [USED, CLEARED, SPOILED] {
             while let Some(idle) = self.pool.change(state, BUSY) {
                 self.empty_whole(idle);

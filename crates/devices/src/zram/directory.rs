@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use super::geometry::{CHUNK_BYTES, CHUNKS_MAX, ChunkId, SPAN_BYTES, SPANS_PER_CHUNK, SpanId};
 use super::span::SpanDesc;
-use crate::memory::PageMemory;
+use crate::memory::{PageMemory, Prefault};
 
 const BYTES_PER_CHUNK: usize = size_of::<AtomicPtr<u8>>() + SPANS_PER_CHUNK * size_of::<SpanDesc>();
 const CHUNKS_PER_LEAF: usize = CHUNK_BYTES / BYTES_PER_CHUNK;
@@ -51,10 +51,10 @@ impl Directory {
         self.chunks() as usize * BYTES_PER_CHUNK
     }
 
-    /// Maps one more chunk. `None` when the system has no memory or the directory is full.
+    /// Maps one more chunk, and says whether it is resident. `None` when the system has no memory or the directory is full.
     ///
     /// Context: the caller holds the pool's grow lock.
-    pub(super) fn grow<M: PageMemory>(&self, memory: &M) -> Option<ChunkId> {
+    pub(super) fn grow<M: PageMemory>(&self, memory: &M) -> Option<(ChunkId, Prefault)> {
         let index = self.chunks.load(Ordering::Relaxed) as usize;
         if index >= CHUNK_LIMIT {
             return None;
@@ -63,10 +63,10 @@ impl Directory {
         if leaf_cell.load(Ordering::Relaxed).is_null() {
             leaf_cell.store(memory.map(CHUNK_BYTES)?.cast().as_ptr(), Ordering::Release);
         }
-        let base = memory.map_to_write(CHUNK_BYTES)?;
+        let (base, resident) = memory.map_to_write(CHUNK_BYTES)?;
         self.base_cell(index)?.store(base.as_ptr(), Ordering::Release);
         self.chunks.store(index as u32 + 1, Ordering::Release);
-        Some(ChunkId(index as u32))
+        Some((ChunkId(index as u32), resident))
     }
 
     /// The leaf of a chunk; never null, a mapped and valid [`Leaf`] for the life of the store.

@@ -6,7 +6,7 @@ use super::directory::Directory;
 use super::geometry::{CHUNK_BYTES, SPAN_BYTES, SPANS_PER_CHUNK, SpanId};
 use super::span::{SpanList, SpanState};
 use crate::lock::{Relax, SpinGuard, SpinLock};
-use crate::memory::PageMemory;
+use crate::memory::{PageMemory, Prefault};
 use crate::page::PAGE_SIZE;
 
 /// Runs given back by one `put`, so that a free is never held up for long; every one is at least a span.
@@ -96,10 +96,20 @@ impl Pool {
         if (self.resident.len() + self.bare.len()) >= SPANS_PER_CHUNK as u32 {
             return;
         }
-        let Some(chunk) = directory.grow(memory) else { return };
+        let Some((chunk, resident)) = directory.grow(memory) else { return };
+        if resident == Prefault::Done {
+            self.add_used_pages((CHUNK_BYTES / PAGE_SIZE) as u64);
+        }
         let _guard = self.lock.lock(relax);
         for span in chunk.spans().rev() {
-            self.bare.push_head(directory, span);
+            match (resident, directory.span(span)) {
+                (Prefault::Done, Some(desc)) => {
+                    desc.set_touched_pages((SPAN_BYTES / PAGE_SIZE) as u16);
+                    desc.set_state(SpanState::Resident);
+                    self.resident.push_head(directory, span);
+                }
+                _ => self.bare.push_head(directory, span),
+            }
         }
     }
 
