@@ -1,5 +1,6 @@
 //! What a walk gets ahead of it, after its fault is served and as long as nobody else waits: the blocks that come as a whole.
 
+use crate::clean::EventWaits;
 use crate::engine::Engine;
 use crate::handler::{Fault, Handler, Interruptions};
 use crate::isolate::page_index;
@@ -10,12 +11,13 @@ use crate::whole::{WHOLE_ORDER, Whole};
 use folioswap_core::history::{Direction, Window};
 use folioswap_core::page::PageState;
 use folioswap_core::page_table::{BLOCK, BLOCK_PAGES, Block, PAGE};
-use rustix::io::Errno;
 
 /// Most blocks that a walk gets ahead of it.
 const BLOCKS_AHEAD: usize = 3;
 /// Which of the blocks that come at a time is marked, if there are so many: the others are left while the next ones are asked for.
 const MARKED: usize = 2;
+/// Attempts to lift a mark while events come; after these it is lifted piece by piece.
+const LIFT_ATTEMPTS: u32 = 16;
 
 /// A block that came ahead of a walk of writes and is write-protected, so that the write that enters it asks for those that come after it.
 /// Without that nothing would be known of a walk through what is there, until its next fault, in a block that it then gets piece by piece.
@@ -117,13 +119,13 @@ impl Handler {
             && self.mark.is_some_and(|mark| mark.start == fault.address & !(BLOCK - 1))
     }
 
-    /// A write has come to the marked block: what comes after it is brought, and it goes on. `None`: no mark, nothing was done. Otherwise, true: resolved;
-    /// false: look again, at a word that may be another, and a fault like any other.
-    pub(crate) fn pass_mark(&mut self, fault: &Fault) -> Option<bool> {
+    /// If this is a write to the marked block: what comes after it is brought, and it goes on. True: resolved. False: a fault like any other, whose word
+    /// is to be looked at only now.
+    pub(crate) fn pass_mark(&mut self, fault: &Fault) -> bool {
         if !self.is_marked(fault) {
-            return None;
+            return false;
         }
-        let mark = self.mark.take()?;
+        let Some(mark) = self.mark.take() else { return false };
         // First, so that the walk does not come there meanwhile: a block in which a fault waits does not come as a whole.
         if self.interruptions != Interruptions::None {
             let window = Window { order: WHOLE_ORDER, direction: mark.direction };
@@ -131,15 +133,15 @@ impl Handler {
         }
         for _ in 0..LIFT_ATTEMPTS {
             match self.lift(mark.start) {
-                Ok(()) => return Some(true),
-                Err(NotLifted::NotOurs) => return Some(false),
+                Ok(()) => return true,
+                Err(NotLifted::NotOurs) => return false,
                 Err(NotLifted::EventWaits) => {
                     rustix::thread::sched_yield();
                     self.read_messages();
                 }
             }
         }
-        Some(false)
+        false
     }
 
     /// Lifts the protection of a block that was marked, and wakes who waits there.
@@ -154,15 +156,7 @@ impl Handler {
         if engine.fork.has_relatives() || !engine.may_be_lifted(start) {
             return Err(NotLifted::NotOurs);
         }
-        match engine.userfault().unprotect(start, BLOCK) {
-            Ok(()) => Ok(()),
-            Err(Errno::AGAIN | Errno::NOMEM) => Err(NotLifted::EventWaits),
-            // The mapping is gone: let the thread look for itself.
-            Err(_) => {
-                engine.userfault().wake(start, BLOCK);
-                Ok(())
-            }
-        }
+        engine.unprotect_and_wake(start, BLOCK).map_err(|EventWaits| NotLifted::EventWaits)
     }
 
     /// What the range was is not there any more: if it was marked, it is not now.
@@ -170,9 +164,6 @@ impl Handler {
         self.mark = self.mark.filter(|mark| mark.start >= end || start >= mark.start + BLOCK);
     }
 }
-
-/// Attempts to lift a mark while events come; after these it is lifted piece by piece.
-const LIFT_ATTEMPTS: u32 = 16;
 
 /// Why the protection of a block stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -184,6 +175,11 @@ enum NotLifted {
 }
 
 impl Engine {
+    /// Most blocks that a walk gets ahead.
+    fn blocks_ahead(&self) -> usize {
+        if self.has_room_for_whole() { self.pool.slots().saturating_sub(1).min(BLOCKS_AHEAD) } else { 0 }
+    }
+
     /// Does nothing rest on the protection of this block? Clean pages do; only the handler makes them. Under the move lock, so that none is claimed.
     fn may_be_lifted(&self, start: usize) -> bool {
         let is_clean = |block: &Block| {
@@ -208,13 +204,6 @@ fn beyond(block: usize, further: usize, direction: Direction) -> Option<usize> {
     match direction {
         Direction::Forwards => block.checked_add(further * BLOCK),
         Direction::Backwards => block.checked_sub(further * BLOCK),
-    }
-}
-
-impl Engine {
-    /// Most blocks that a walk gets ahead.
-    fn blocks_ahead(&self) -> usize {
-        if self.has_room_for_whole() { self.pool.slots().saturating_sub(1).min(BLOCKS_AHEAD) } else { 0 }
     }
 }
 

@@ -65,13 +65,11 @@ impl Chunks {
 
     /// In a forked child: what waits is its own copy and as good, but the region is the parent's, and pages are moved to the child's own.
     pub(crate) fn forget_region(&self) {
-        if self.state.load(Relaxed) != THERE {
+        let waits = self.waiting_bytes();
+        if waits == 0 {
             self.state.store(UNASKED, Relaxed);
-            self.next.store(self.end.load(Relaxed), Relaxed);
         }
-        let next = self.next.load(Relaxed);
-        let left = if self.state.load(Relaxed) == THERE { next + BLOCK } else { next };
-        self.end.store(left, Relaxed);
+        self.end.store(self.next.load(Relaxed) + waits as usize, Relaxed);
     }
 
     /// 2 MiB of memory that holds anything, if they wait. Otherwise they are wanted from now on. The store's, from any thread.
@@ -132,28 +130,19 @@ mod tests {
     use super::*;
     use crate::arena::StorePages;
     use crate::engine::Engine;
-    use crate::test_memory::{map, moving_engine, skip_without_huge_page};
+    use crate::test_memory::{huge_page, moving_engine};
     use folioswap_core::page_table::PAGE;
     use folioswap_devices::{PageMemory, Prefault};
-    use rustix::mm::{Advice, madvise};
 
     fn pagemap(engine: &Engine) -> i32 {
         engine.descriptors.pagemap.load(Relaxed)
     }
 
-    /// A huge page in use. `None`: there is none now.
-    fn used(engine: &Engine) -> Option<usize> {
-        let address = map(2 * BLOCK).next_multiple_of(BLOCK);
-        // SAFETY: mapped just now.
-        unsafe {
-            madvise(address as *mut _, BLOCK, Advice::LinuxHugepage).unwrap();
-            (address as *mut u8).write_bytes(5, BLOCK);
-        }
-        let is_huge = pagemap::is_huge(pagemap(engine), address);
-        if !is_huge {
-            skip_without_huge_page();
-        }
-        is_huge.then_some(address)
+    /// An engine whose store grows by huge pages, and two of them in use. `None` where that is not possible.
+    fn scene() -> Option<(&'static Engine, usize, usize)> {
+        let engine = moving_engine()?;
+        engine.arena.let_store_come(StorePages::Together);
+        Some((engine, huge_page(engine)?, huge_page(engine)?))
     }
 
     fn keep(engine: &Engine, address: usize) -> bool {
@@ -162,10 +151,8 @@ mod tests {
 
     #[test]
     fn the_store_grows_into_what_has_left_once_it_has_asked() {
-        let Some(engine) = moving_engine() else { return };
+        let Some((engine, first, second)) = scene() else { return };
         let arena = engine.arena;
-        arena.let_store_come(StorePages::Together);
-        let (Some(first), Some(second)) = (used(engine), used(engine)) else { return };
         assert!(!keep(engine, first), "nobody has asked");
         let (small, resident) = arena.map_to_write(BLOCK).expect("memory");
         let small = small.as_ptr() as usize;
@@ -212,10 +199,8 @@ mod tests {
     /// Unmapped alone it would stay in use.
     #[test]
     fn a_part_that_the_store_gives_back_is_free() {
-        let Some(engine) = moving_engine() else { return };
+        let Some((engine, address, _)) = scene() else { return };
         let arena = engine.arena;
-        arena.let_store_come(StorePages::Together);
-        let Some(address) = used(engine) else { return };
         arena.map_to_write(BLOCK).expect("memory");
         assert!(keep(engine, address));
         let (chunk, _) = arena.map_to_write(BLOCK).expect("memory");
@@ -232,10 +217,8 @@ mod tests {
 
     #[test]
     fn what_waits_in_vain_is_given_to_the_system() {
-        let Some(engine) = moving_engine() else { return };
+        let Some((engine, first, second)) = scene() else { return };
         let arena = engine.arena;
-        arena.let_store_come(StorePages::Together);
-        let (Some(first), Some(second)) = (used(engine), used(engine)) else { return };
         arena.map_to_write(BLOCK).expect("memory");
         assert!(keep(engine, first));
         let chunk = arena.next_chunk(engine.userfault()).expect("its place");
@@ -248,10 +231,8 @@ mod tests {
 
     #[test]
     fn a_child_takes_what_waits_and_has_a_region_of_its_own() {
-        let Some(engine) = moving_engine() else { return };
+        let Some((engine, first, second)) = scene() else { return };
         let arena = engine.arena;
-        arena.let_store_come(StorePages::Together);
-        let (Some(first), Some(second)) = (used(engine), used(engine)) else { return };
         arena.map_to_write(BLOCK).expect("memory");
         assert!(keep(engine, first));
         arena.chunks().forget_region();
@@ -262,16 +243,14 @@ mod tests {
         assert!(next < chunk || next >= chunk + REGION_BYTES, "{next:#x} is in the region of {chunk:#x}");
         // With nothing there it asks anew.
         arena.chunks().forget_region();
-        let Some(third) = used(engine) else { return };
+        let Some(third) = huge_page(engine) else { return };
         assert!(!keep(engine, third));
     }
 
     #[test]
     fn what_is_no_huge_page_there_is_given_up() {
-        let Some(engine) = moving_engine() else { return };
+        let Some((engine, address, another)) = scene() else { return };
         let arena = engine.arena;
-        arena.let_store_come(StorePages::Together);
-        let Some(address) = used(engine) else { return };
         arena.map_to_write(BLOCK).expect("memory");
         // A page that stands in the way: part of what is moved goes elsewhere, or nothing.
         let chunk = arena.next_chunk(engine.userfault()).expect("memory");
@@ -280,7 +259,6 @@ mod tests {
         assert!(!keep(engine, address));
         // SAFETY: nothing in it is needed.
         unsafe { empty_target(engine.userfault(), chunk, BLOCK) };
-        let Some(another) = used(engine) else { return };
         assert!(keep(engine, another), "the next place is as good");
     }
 }

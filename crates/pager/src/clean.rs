@@ -291,18 +291,32 @@ impl Handler {
 
     /// Nothing stored depends on these pages: they may be written. True: resolved.
     pub(crate) fn unprotect_run(&mut self, address: usize, bytes: usize) -> bool {
-        let engine = self.engine;
-        match engine.userfault().unprotect(address, bytes) {
-            Ok(()) => true,
-            Err(Errno::AGAIN | Errno::NOMEM) => {
-                rustix::thread::sched_yield();
-                self.read_messages();
-                false
-            }
+        let lifted = self.engine.unprotect_and_wake(address, bytes);
+        if lifted.is_err() {
+            rustix::thread::sched_yield();
+            self.read_messages();
+        }
+        lifted.is_ok()
+    }
+}
+
+/// An event waits, which has to be read first, or the kernel has no memory now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EventWaits;
+
+impl Engine {
+    /// Lifts the protection of a range of which nothing stored depends, and wakes who waits there.
+    ///
+    /// # Errors
+    /// [`EventWaits`]: nothing was done.
+    pub(crate) fn unprotect_and_wake(&self, address: usize, bytes: usize) -> Result<(), EventWaits> {
+        match self.userfault().unprotect(address, bytes) {
+            Ok(()) => Ok(()),
+            Err(Errno::AGAIN | Errno::NOMEM) => Err(EventWaits),
             // The mapping is gone: let the thread look for itself.
             Err(_) => {
-                engine.userfault().wake(address, bytes);
-                true
+                self.userfault().wake(address, bytes);
+                Ok(())
             }
         }
     }

@@ -96,7 +96,7 @@ impl Handler {
         if fault.access == Access::WriteProtected {
             engine.figures().add(Counter::WriteProtectFaults, 1);
         }
-        if self.pass_mark(&fault) == Some(true) {
+        if self.pass_mark(&fault) {
             return;
         }
         loop {

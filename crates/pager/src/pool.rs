@@ -313,7 +313,7 @@ fn clear(taken: Taken) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_memory::{map, moving_engine, skip_without_huge_page};
+    use crate::test_memory::{huge_page, map, moving_engine, skip_without_huge_page};
     use folioswap_core::page_table::PAGE;
 
     const LIMIT: u64 = 1 << 30;
@@ -362,12 +362,7 @@ mod tests {
         engine.make_pool(LIMIT);
         // The group is far beyond it: nobody takes more from the system by himself.
         engine.segment().header.device_bytes.store(LIMIT + BLOCK as u64, Relaxed);
-        let staged = map(2 * BLOCK).next_multiple_of(BLOCK);
-        // SAFETY: mapped.
-        unsafe {
-            madvise(staged as *mut _, BLOCK, Advice::LinuxHugepage).unwrap();
-            (staged as *mut u8).write_bytes(5, BLOCK);
-        }
+        let Some(staged) = huge_page(engine) else { return };
         assert!(!engine.keep_whole(staged), "nobody has asked");
         assert_eq!(engine.take_whole(For::SwapIn), Err(NoWhole::NotCharged));
         assert!(engine.keep_whole(staged));
@@ -404,13 +399,7 @@ mod tests {
         // What is beyond the limit comes from staging alone.
         engine.segment().header.device_bytes.store(LIMIT + BLOCK as u64, Relaxed);
         for round in 0..3 {
-            let staged = map(2 * BLOCK).next_multiple_of(BLOCK);
-            // SAFETY: mapped.
-            unsafe {
-                madvise(staged as *mut _, BLOCK, Advice::LinuxHugepage).unwrap();
-                (staged as *mut u8).write_bytes(5, BLOCK);
-            }
-            assert!(pagemap::is_huge(pagemap, staged));
+            let Some(staged) = huge_page(engine) else { return };
             engine.pool.wanted.store(IDLE_LOOKS, Relaxed);
             assert!(engine.keep_whole(staged));
             match engine.take_whole(For::SwapIn) {

@@ -15,7 +15,7 @@ use folioswap_group::folio_orders::FolioOrders;
 use folioswap_group::segment::Segment;
 use folioswap_slots::{DeviceId, FolioId, Order, SwapEntry};
 use rustix::fs::{Mode, OFlags};
-use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
 use std::alloc::{Layout, alloc_zeroed};
 use std::io::Write;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
@@ -52,6 +52,21 @@ pub(crate) fn skip(reason: &str) {
     let line = std::format!("SKIP {}: {reason}\n", thread.name().unwrap_or("?"));
     let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
     file.and_then(|mut file| file.write_all(line.as_bytes())).expect("FOLIOSWAP_SKIP_FILE is written to");
+}
+
+/// A huge page in use, full of fives, in a mapping of its own. `None`, and counted as skipped: the system has none now.
+pub(crate) fn huge_page(engine: &Engine) -> Option<usize> {
+    let address = map(2 * BLOCK).next_multiple_of(BLOCK);
+    // SAFETY: mapped just now.
+    unsafe {
+        madvise(address as *mut _, BLOCK, Advice::LinuxHugepage).unwrap();
+        (address as *mut u8).write_bytes(5, BLOCK);
+    }
+    let is_huge = crate::pagemap::is_huge(engine.descriptors.pagemap.load(Relaxed), address);
+    if !is_huge {
+        skip_without_huge_page();
+    }
+    is_huge.then_some(address)
 }
 
 /// The same for the want of a huge page.

@@ -400,8 +400,7 @@ impl<M: PageMemory> Zram<M> {
             && self.bin(class).counts().spans >= PREFAULT_FROM
             && self.memory.will_write(start, SPAN_BYTES) == Prefault::Done
         {
-            self.pool.add_used_pages((SPAN_BYTES / PAGE_SIZE) as u64);
-            desc.set_touched_pages((SPAN_BYTES / PAGE_SIZE) as u16);
+            self.pool.note_resident(desc);
         }
     }
 

@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::directory::Directory;
 use super::geometry::{CHUNK_BYTES, SPAN_BYTES, SPANS_PER_CHUNK, SpanId};
-use super::span::{SpanList, SpanState};
+use super::span::{SpanDesc, SpanList, SpanState};
 use crate::lock::{Relax, SpinGuard, SpinLock};
 use crate::memory::{PageMemory, Prefault};
 use crate::page::PAGE_SIZE;
@@ -59,6 +59,13 @@ impl Pool {
         }
     }
 
+    /// All of a span, which is in the caller's hands and of which nothing was, is resident.
+    pub(super) fn note_resident(&self, desc: &SpanDesc) {
+        const PAGES: usize = SPAN_BYTES / PAGE_SIZE;
+        self.add_used_pages(PAGES as u64);
+        desc.set_touched_pages(PAGES as u16);
+    }
+
     /// Takes an empty span, state Transit. Maps a chunk when fewer than one chunk of spans are left.
     pub(super) fn get<M: PageMemory>(
         &self,
@@ -97,14 +104,11 @@ impl Pool {
             return;
         }
         let Some((chunk, resident)) = directory.grow(memory) else { return };
-        if resident == Prefault::Done {
-            self.add_used_pages((CHUNK_BYTES / PAGE_SIZE) as u64);
-        }
         let _guard = self.lock.lock(relax);
         for span in chunk.spans().rev() {
             match (resident, directory.span(span)) {
                 (Prefault::Done, Some(desc)) => {
-                    desc.set_touched_pages((SPAN_BYTES / PAGE_SIZE) as u16);
+                    self.note_resident(desc);
                     desc.set_state(SpanState::Resident);
                     self.resident.push_head(directory, span);
                 }

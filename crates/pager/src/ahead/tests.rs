@@ -46,8 +46,12 @@ fn write_to(address: usize) -> Fault {
     Fault { address, access: Access::WriteProtected, thread: 0, turn: Turn::First, since_ns: 0 }
 }
 
+/// `None`: there is no mark.
 fn pass(handler: &mut Handler, address: usize) -> Option<bool> {
-    handler.pass_mark(&write_to(address))
+    let is_marked = handler.is_marked(&write_to(address));
+    let resolved = handler.pass_mark(&write_to(address));
+    assert!(is_marked || !resolved);
+    is_marked.then_some(resolved)
 }
 
 #[test]
