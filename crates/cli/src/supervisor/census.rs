@@ -5,6 +5,7 @@ use crate::{
     process::{self, Status},
     program,
 };
+use rustix::time::{ClockId, clock_gettime};
 use std::{
     collections::{HashMap, HashSet},
     fs::File,
@@ -14,7 +15,8 @@ use std::{
 
 /// A process has this long from its first sight (or its exec) until it must be a member.
 const GRACE: Duration = Duration::from_millis(150);
-/// The walk takes at most one part in so many of the supervisor's time.
+/// The walk takes at most one part in so many of the supervisor's time. What counts is the time that it computes: one
+/// that had to wait for a processor was not expensive, and what should be found would be gone before the next.
 const COST_DIVISOR: u32 = 50;
 /// Between two walks.
 const INTERVAL: Duration = Duration::from_millis(100);
@@ -113,6 +115,7 @@ impl Census {
 
     /// Walks the tree below this process. `members` are managed.
     pub fn walk(&mut self, members: &HashSet<u32>, now: Instant) -> Found {
+        let started = computed();
         let descendants = process::descendants(std::process::id());
         let alive: HashSet<u32> = descendants.iter().copied().collect();
         self.seen.retain(|pid, _| alive.contains(pid));
@@ -152,7 +155,7 @@ impl Census {
             found.bytes += bytes;
             found.processes += 1;
         }
-        self.next = now + (now.elapsed() * COST_DIVISOR).clamp(INTERVAL, INTERVAL_MAX);
+        self.next = now + (computed().saturating_sub(started) * COST_DIVISOR).clamp(INTERVAL, INTERVAL_MAX);
         found
     }
 
@@ -169,6 +172,11 @@ impl Census {
         programs[entry].processes += 1;
         entry
     }
+}
+
+/// Processor time of this thread.
+fn computed() -> Duration {
+    clock_gettime(ClockId::ThreadCPUTime).try_into().unwrap_or_default()
 }
 
 /// Between vfork and exec a child uses its parent's memory, which is counted already.
