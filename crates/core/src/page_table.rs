@@ -9,7 +9,7 @@ use core::cell::UnsafeCell;
 use core::ops::ControlFlow;
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{
-    AtomicPtr, AtomicU8, AtomicU64,
+    AtomicBool, AtomicPtr, AtomicU8, AtomicU64,
     Ordering::{AcqRel, Acquire, Release},
 };
 
@@ -41,6 +41,9 @@ pub struct Block {
     pub history: History,
     /// How often pages that came back for a read were written soon after (saturating; see the pager's clean copies).
     pub history_rewrites: AtomicU8,
+    /// It left as one huge page of the kernel's, and nothing was touched since that is away: no page table stands there, and a huge page that comes
+    /// back stays one. A hint.
+    pub left_huge: AtomicBool,
     next_free: UnsafeCell<*mut Block>,
 }
 

@@ -2,12 +2,13 @@
 
 use crate::clean::EventWaits;
 use crate::engine::Engine;
-use crate::handler::{Fault, Handler, Interruptions};
+use crate::handler::{Fault, Handler, Interruptions, NOWHERE};
 use crate::isolate::page_index;
 use crate::reading::Purpose;
 use crate::staging::FOLIO;
 use crate::uffd::Access;
 use crate::whole::{WHOLE_ORDER, Whole};
+use core::ops::Range;
 use folioswap_core::history::{Direction, Window};
 use folioswap_core::page::PageState;
 use folioswap_core::page_table::{BLOCK, BLOCK_PAGES, Block, PAGE};
@@ -36,13 +37,24 @@ impl Handler {
             Direction::Forwards => index.is_multiple_of(BLOCK_PAGES / 4),
             Direction::Backwards => (index + 1).is_multiple_of(BLOCK_PAGES / 4),
         };
-        if window.order < WHOLE_ORDER || !is_due {
-            return;
+        if window.order == WHOLE_ORDER && is_due {
+            self.bring_blocks(address, access, window.direction, &NOWHERE);
         }
+    }
+
+    /// The same while the last piece of the block that the walk is in is away still: who goes through it waits there, and does not get meanwhile to
+    /// the next block, where its fault would leave a page table.
+    pub(crate) fn bring_blocks_before_end(&mut self, address: usize, access: Access, direction: Direction) {
+        let block = address & !(BLOCK - 1);
+        self.bring_blocks(address, access, direction, &(block..block + BLOCK));
+    }
+
+    /// The blocks ahead of a walk that is at `address`. Who waits for what is `within` goes on waiting.
+    fn bring_blocks(&mut self, address: usize, access: Access, direction: Direction, within: &Range<usize>) {
         let (mut came, mut marked) = (0, None);
         for further in 1..=self.engine.blocks_ahead() {
-            let Some(start) = beyond(address & !(BLOCK - 1), further, window.direction) else { break };
-            match self.bring_block_ahead(start, access) {
+            let Some(start) = beyond(address & !(BLOCK - 1), further, direction) else { break };
+            match self.bring_block_ahead(start, within) {
                 Ahead::Came => {
                     came += 1;
                     marked = Some(start).filter(|_| came <= MARKED).or(marked);
@@ -52,9 +64,9 @@ impl Handler {
             }
         }
         if let Some(start) =
-            marked.filter(|_| access != Access::Read && !self.comes_to_mark(address, window.direction))
+            marked.filter(|_| access != Access::Read && !self.comes_to_mark(address, direction))
         {
-            self.set_mark(Mark { start, direction: window.direction });
+            self.set_mark(Mark { start, direction });
         }
     }
 
@@ -65,12 +77,12 @@ impl Handler {
         (1..=self.engine.blocks_ahead()).any(is_marked)
     }
 
-    /// The same for one block.
-    fn bring_block_ahead(&mut self, start: usize, access: Access) -> Ahead {
+    /// One of them.
+    fn bring_block_ahead(&mut self, start: usize, within: &Range<usize>) -> Ahead {
         let engine = self.engine;
         self.read_messages();
         let is_allowed = |page| engine.allows_order(page, WHOLE_ORDER);
-        if self.has_more_to_do()
+        if self.others_wait(within)
             || engine.is_at_limit()
             || !engine.is_registered_whole(start)
             || !is_allowed(start)
@@ -80,7 +92,7 @@ impl Handler {
         }
         let Some(block) = engine.table.block_or_insert(start, engine.arena) else { return Ahead::Refused };
         let came = match block.word(0).state() {
-            PageState::Stored(_) => self.swap_in_whole(block, start, access, Purpose::Ahead),
+            PageState::Stored(_) => self.swap_in_whole(block, start, Purpose::Ahead),
             // It came with an earlier look.
             PageState::Present(_) if block.history.is_walked_through() => return Ahead::WasThere,
             PageState::Present(_) | PageState::Removed { .. } => {

@@ -204,12 +204,6 @@ impl Engine {
 }
 
 impl Handler {
-    /// Would what comes back there for a read keep its stored copy, in the compressed store?
-    pub(crate) fn keeps_copies(&self, block: &Block) -> bool {
-        block.history_rewrites.load(Relaxed) < KEEP_NOTHING
-            && self.engine.swap_full.load(Relaxed) & STORE_FULL == 0
-    }
-
     /// Which pages of a window, bit by bit, keep their stored copy when they come back: those that were only read, unless
     /// what is read here is usually written soon after, or space is short, or (for a single page, order 0) the store is the better
     /// place. What must stay resident keeps none, since the

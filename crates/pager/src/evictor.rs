@@ -385,10 +385,12 @@ impl Evictor {
         let (segment, me) = (self.engine.segment(), self.engine.member());
         let asked = me.reclaim_request_bytes.load(Relaxed);
         let (mut wanted, mut is_short) = (0, false);
+        let missing = self.engine.missing_whole();
         for (depth, Bound { group, limit, charge }) in segment.bounds(me).enumerate() {
             let marks = Watermarks::of(limit);
             // What somebody is about to take in is made room for.
-            let total = charge + if group == WHOLE { segment.announced_bytes() } else { 0 };
+            let announced = if group == WHOLE { segment.announced_bytes() } else { 0 };
+            let total = charge + announced + missing;
             let reclaiming = &mut self.reclaiming[depth];
             if total <= marks.low {
                 *reclaiming = false;

@@ -104,6 +104,9 @@ impl Handler {
                 engine.userfault().wake(address, PAGE);
                 return;
             };
+            if fault.access != Access::WriteProtected {
+                engine.note_page_table(block, address);
+            }
             let word = block.word(page_index(address));
             let done = match word.state() {
                 // The evictor is between marking and moving: its section is some tens of microseconds.

@@ -32,6 +32,8 @@ use rustix::io::Errno;
 /// Faults that can wait in user space; more stay in the kernel's queue.
 const QUEUE: usize = 256;
 const MESSAGES: usize = 16;
+/// No address.
+pub(crate) const NOWHERE: Range<usize> = 0..0;
 /// As often a window goes on after others were served: each of them waits for a piece of it at most.
 pub(crate) const INTERRUPTIONS_MAX: u32 = 8;
 /// How long a wait lasts at most while a child is looked after that nobody else looks after.
@@ -340,7 +342,12 @@ impl Handler {
 
     /// Does a fault wait besides the one that is being served, or a fork?
     pub(crate) fn has_more_to_do(&self) -> bool {
-        self.queued > 0 || self.fork_waits()
+        self.others_wait(&NOWHERE)
+    }
+
+    /// The same, but for faults in this range.
+    pub(crate) fn others_wait(&self, but_for: &Range<usize>) -> bool {
+        self.queue_places().any(|place| !but_for.contains(&self.queue[place].address)) || self.fork_waits()
     }
 
     /// Is a fork under way?

@@ -132,6 +132,7 @@ impl Engine {
             };
             if row.is_whole() && done.iter().enumerate().all(by_one_move) {
                 staging.set_whole(first_place);
+                self.note_left_huge(row.start(), staging.address(first_place));
             }
         }
         self.account_for(parts, &done);
@@ -239,6 +240,8 @@ impl Engine {
             }
         }
         self.settle_copies(block, part.copies, &part.old, all_moved);
+        // A page table is left; not where all of it leaves as one huge page, as is found out next.
+        block.left_huge.store(false, Relaxed);
     }
 }
 

@@ -168,6 +168,22 @@ impl Engine {
         kept.map_or_else(|| self.whole_from_system(self.headroom()), Ok)
     }
 
+    /// Bytes of huge pages that are asked for and not there, though the system may have them: what leaves makes room for as much more, so that a walk
+    /// finds the next ones before it has to wait for each. Cost: a look at all members.
+    pub(crate) fn missing_whole(&self) -> u64 {
+        let pool = &self.pool;
+        if pool.wanted.load(Relaxed) == 0 || pool.barren.load(Relaxed) > 0 {
+            return 0;
+        }
+        ((pool.slots() * BLOCK) as u64).min(self.most_kept()).saturating_sub(pool.bytes())
+    }
+
+    /// Most bytes of huge pages that this process keeps, so that all members together keep no more than their part of the limit.
+    fn most_kept(&self) -> u64 {
+        let members = self.segment().live_members().count().max(1) as u64;
+        (self.bound().limit / LIMIT_PART / members).max(BLOCK as u64)
+    }
+
     /// Bytes that the group may take before it is beyond its limit by more than a huge page: a fraction of what that may be exceeded by.
     pub(crate) fn headroom(&self) -> u64 {
         let bound = self.bound();
@@ -199,9 +215,14 @@ impl Engine {
         Err(NoWhole::NoMemory)
     }
 
-    /// It has been moved to the program.
-    pub(crate) fn whole_has_moved(&self, taken: Taken) {
-        self.pool.leave(taken, EMPTY);
+    /// It has been moved to the program, at `to`.
+    pub(crate) fn whole_has_moved(&self, taken: Taken, to: usize) {
+        if pagemap::is_huge(self.descriptors.pagemap.load(Relaxed), to) {
+            self.pool.leave(taken, EMPTY);
+        } else {
+            // A page table stood there, the kernel moved single pages, and their own page table is left in the slot.
+            self.give_up_whole(taken);
+        }
     }
 
     /// It was not used after all; what it holds is not known.
@@ -243,9 +264,7 @@ impl Engine {
         if self.pool.wanted.load(Relaxed) == 0 {
             return false;
         }
-        let members = self.segment().live_members().count().max(1) as u64;
-        let most = (self.bound().limit / LIMIT_PART / members).max(BLOCK as u64);
-        if self.pool.bytes() + BLOCK as u64 > most {
+        if self.pool.bytes() + BLOCK as u64 > self.most_kept() {
             return false;
         }
         let Some(slot) = self.pool.change(EMPTY, BUSY) else { return false };
@@ -395,7 +414,8 @@ mod tests {
             engine.userfault().move_pages(target + PAGE, taken.address + PAGE, BLOCK - PAGE).unwrap();
         }
         assert!(!pagemap::is_huge(pagemap, target));
-        engine.whole_has_moved(taken);
+        // As if nobody had looked at what came of it.
+        engine.pool.leave(taken, EMPTY);
         // What is beyond the limit comes from staging alone.
         engine.segment().header.device_bytes.store(LIMIT + BLOCK as u64, Relaxed);
         for round in 0..3 {
@@ -410,5 +430,60 @@ mod tests {
                 Err(_) => assert_eq!(round, 0, "the slot is as new after the first"),
             }
         }
+    }
+
+    /// What comes after a huge page that was split on its way is not: the slot keeps no page table.
+    #[test]
+    fn a_slot_whose_huge_page_went_to_a_page_table_is_as_new() {
+        let Some(engine) = moving_engine() else { return };
+        engine.segment().header.limit_bytes.store(LIMIT, Relaxed);
+        engine.make_pool(LIMIT);
+        (1..engine.pool.slots()).for_each(|slot| engine.pool.states[slot].store(BUSY, Relaxed));
+        let Ok(taken) = engine.take_whole(For::SwapIn) else {
+            skip_without_huge_page();
+            return;
+        };
+        let pagemap = engine.descriptors.pagemap.load(Relaxed);
+        let target = map(3 * BLOCK).next_multiple_of(BLOCK);
+        engine.userfault().register(target, 2 * BLOCK, Watch::MoveTarget).unwrap();
+        let zeroes = [0u8; PAGE];
+        // SAFETY: mapped and taken. A page that came and went leaves a page table.
+        unsafe {
+            engine.userfault().copy(target, zeroes.as_ptr(), PAGE).unwrap();
+            engine.userfault().move_pages(target + BLOCK, target, PAGE).unwrap();
+            engine.userfault().move_pages(target, taken.address, BLOCK).unwrap();
+        }
+        assert!(!pagemap::is_huge(pagemap, target));
+        engine.whole_has_moved(taken, target);
+        // What is beyond the limit comes from staging alone.
+        engine.segment().header.device_bytes.store(LIMIT + BLOCK as u64, Relaxed);
+        let Some(staged) = huge_page(engine) else { return };
+        assert!(engine.keep_whole(staged));
+        let kept = engine.take_whole(For::SwapIn).expect("it was not split");
+        assert!(pagemap::is_huge(pagemap, kept.address));
+    }
+
+    #[test]
+    fn what_is_asked_for_and_not_there_is_missing_unless_the_system_has_none() {
+        let Some(engine) = moving_engine() else { return };
+        engine.segment().header.limit_bytes.store(LIMIT, Relaxed);
+        engine.make_pool(LIMIT);
+        assert_eq!(engine.missing_whole(), 0, "nobody has asked");
+        let Ok(taken) = engine.take_whole(For::SwapIn) else {
+            skip_without_huge_page();
+            return;
+        };
+        let all = (SLOTS_MAX * BLOCK) as u64;
+        assert_eq!(engine.missing_whole(), all - BLOCK as u64);
+        engine.pool.leave(taken, EMPTY);
+        assert_eq!(engine.missing_whole(), all);
+        // No more than is kept.
+        engine.segment().header.limit_bytes.store(LIMIT / 16, Relaxed);
+        assert_eq!(engine.missing_whole(), LIMIT / 16 / LIMIT_PART);
+        engine.pool.pretend_barren();
+        assert_eq!(engine.missing_whole(), 0);
+        engine.pool.barren.store(0, Relaxed);
+        (0..IDLE_LOOKS).for_each(|_| engine.look_at_pool());
+        assert_eq!(engine.missing_whole(), 0, "nobody asks any more");
     }
 }

@@ -51,7 +51,7 @@ impl Handler {
         let whole = match block.word(page_index(address)).state() {
             PageState::Leaving(entry) => self.return_whole(block, address, entry),
             _ if at_most == WHOLE_ORDER && engine.wants_huge_pages(address & !(BLOCK - 1)) => {
-                let whole = self.swap_in_whole(block, address, access, Purpose::Fault);
+                let whole = self.swap_in_whole(block, address, Purpose::Fault);
                 at_most -= u8::from(whole == Whole::Refused);
                 whole
             }
@@ -140,6 +140,9 @@ impl Handler {
         let within = base + pages.start * PAGE..base + pages.end * PAGE;
         for side in sides {
             for piece in side {
+                if advised == WHOLE_ORDER && is_last_of_block(piece, window.direction) {
+                    self.bring_blocks_before_end(address, access, window.direction);
+                }
                 let Some(pages) = self.bring_next(base + piece * FOLIO, access, &within, room) else { break };
                 copied += pages;
                 came_pieces = came_pieces.start.min(piece)..came_pieces.end.max(piece + 1);
@@ -302,6 +305,14 @@ impl Engine {
             PageState::Stored(entry) => self.space.file_slot(entry).is_none(),
             _ => false,
         }
+    }
+}
+
+/// Is this piece of a block the last that a walk in this direction comes to?
+fn is_last_of_block(piece: usize, direction: Direction) -> bool {
+    match direction {
+        Direction::Forwards => piece + 1 == BLOCK / FOLIO,
+        Direction::Backwards => piece == 0,
     }
 }
 

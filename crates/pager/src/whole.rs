@@ -18,7 +18,7 @@ use crate::isolate::page_index;
 use crate::pagemap;
 use crate::pool::{For, Taken};
 use crate::reading::Purpose;
-use crate::uffd::{Access, Stopped};
+use crate::uffd::Stopped;
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_core::page::{Heat, PageState, PageWord};
 use folioswap_core::page_table::{BLOCK, BLOCK_PAGES, Block, PAGE};
@@ -83,7 +83,7 @@ impl Handler {
             }
         }
         match result {
-            Some(Ok(())) => engine.whole_has_moved(zeroes),
+            Some(Ok(())) => engine.whole_has_moved(zeroes, start),
             // Another protection, or locked: nothing was moved.
             None | Some(Err(Stopped { done: 0, why: Errno::INVAL })) => engine.put_whole_back(zeroes),
             Some(Err(_)) => engine.give_up_whole(zeroes),
@@ -144,21 +144,18 @@ impl Handler {
         self.end_whole(block, address, result)
     }
 
-    /// Brings the 2 MiB of which `address` is a page as one huge page, if all of them are on devices, and what comes back cannot, or need not,
-    /// keep its stored copy. Otherwise no huge page is asked for, and none falls back: what keeps its copies is copied (`swap_in.rs`).
-    pub(crate) fn swap_in_whole(
-        &mut self,
-        block: &Block,
-        address: usize,
-        access: Access,
-        purpose: Purpose,
-    ) -> Whole {
+    /// Brings the 2 MiB of which `address` is a page as one huge page, if all of them are on devices, and it will stay one. Otherwise no huge
+    /// page is asked for, and none falls back.
+    ///
+    /// It keeps no stored copies, also where a walk only reads: a huge page cannot come protected, and to compress what was moved as a whole costs less than to
+    /// copy, page by page, what can be dropped later, and to move it out again (`docs/design.md`, section 7).
+    pub(crate) fn swap_in_whole(&mut self, block: &Block, address: usize, purpose: Purpose) -> Whole {
         let engine = self.engine;
         let start = address & !(BLOCK - 1);
         if !engine.is_registered_whole(start) {
             return Whole::Refused;
         }
-        if access == Access::Read && !engine.wants_huge_pages(start) && self.keeps_copies(block) {
+        if purpose == Purpose::Ahead && !block.left_huge.load(Relaxed) && !engine.wants_huge_pages(start) {
             return Whole::Refused;
         }
         // Who waits for a page waits for a file. Nobody else should: events are not read meanwhile.
@@ -218,7 +215,7 @@ impl Handler {
         drop(freeing);
         engine.note_refaults(refaults);
         match result {
-            Ok(()) => engine.whole_has_moved(taken),
+            Ok(()) => engine.whole_has_moved(taken, start),
             Err(_) => engine.give_up_whole(taken),
         }
         engine.note_returned(done as u64);
@@ -301,6 +298,22 @@ impl Engine {
         let _events_wait = self.move_lock.lock();
         // SAFETY: the set is used under the move lock.
         unsafe { &*self.registered.get() }.covers(start, start + BLOCK)
+    }
+
+    /// All of a block has moved to staging, at `staged`, by one move: notes whether that is one huge page still. Where it is not, the kernel has split it, and the
+    /// block keeps its page table.
+    pub(crate) fn note_left_huge(&self, start: usize, staged: usize) {
+        let is_huge = pagemap::is_huge(self.descriptors.pagemap.load(Relaxed), staged);
+        if let Some(block) = self.table.block(start) {
+            block.left_huge.store(is_huge, Relaxed);
+        }
+    }
+
+    /// A fault at `address`, in `block`, where nothing is: it has left a page table, unless the program has asked for huge pages there.
+    pub(crate) fn note_page_table(&self, block: &Block, address: usize) {
+        if block.left_huge.load(Relaxed) && !self.wants_huge_pages(address & !(BLOCK - 1)) {
+            block.left_huge.store(false, Relaxed);
+        }
     }
 
     /// Is nothing (or the shared zero page) at this page of staging?

@@ -1,4 +1,4 @@
-//! A walk of writes and the blocks that come ahead of it, one step at a time.
+//! Walks and the blocks that come ahead of them, one step at a time.
 
 use super::*;
 use crate::buffers::Buffers;
@@ -97,6 +97,71 @@ fn a_walk_of_reads_marks_nothing() {
     let Some((engine, mut handler, start)) = scene() else { return };
     handler.bring_blocks_ahead(start, Access::Read, FORWARDS);
     assert_eq!(blocks(engine, start), (vec![1, 2, 3], vec![]));
+}
+
+/// Blocks of which all is stored, and which left as huge pages; each page begins with its number.
+fn store_blocks(engine: &Engine, start: usize, blocks: Range<usize>) {
+    for block in blocks {
+        for page in 0..BLOCK_PAGES {
+            let mut bytes = [0; PAGE];
+            bytes[..8].copy_from_slice(&(block * BLOCK_PAGES + page).to_le_bytes());
+            store_page(engine, start + block * BLOCK + page * PAGE, &bytes);
+        }
+        engine.note_gone(BLOCK_PAGES as u64);
+        engine.table.block(start + block * BLOCK).unwrap().left_huge.store(true, Relaxed);
+    }
+}
+
+fn fault(address: usize, access: Access) -> Fault {
+    Fault { address, access, thread: 0, turn: Turn::First, since_ns: 0 }
+}
+
+/// In the block whose first page was touched, and which it has to go through with faults.
+#[test]
+fn a_walk_gets_the_next_blocks_while_it_waits_for_the_end_of_its_own() {
+    for access in [Access::Read, Access::Write] {
+        let Some((engine, mut handler, start)) = scene() else { return };
+        store_blocks(engine, start, 1..6);
+        let before = engine.table.block_or_insert(start, engine.arena).unwrap();
+        before.history.remember(0, BLOCK_PAGES, WHOLE_ORDER);
+        // It has gone on to the last piece meanwhile.
+        handler.queue_fault(fault(start + 2 * BLOCK - FOLIO, access));
+        handler.serve(fault(start + BLOCK, access));
+        // What was copied for a read is clean; what came huge is not.
+        let protected = if access == Access::Read { vec![1] } else { vec![3] };
+        assert_eq!(blocks(engine, start), (vec![2, 3, 4], protected), "{access:?}");
+        assert!(!engine.table.block(start + BLOCK).unwrap().left_huge.load(Relaxed), "it has a page table");
+        for page in BLOCK_PAGES..5 * BLOCK_PAGES {
+            assert_eq!(word_at(start + page * PAGE), page as u64);
+        }
+        assert_eq!(engine.validate(), Ok(if access == Access::Read { 2 } else { 1 } * BLOCK_PAGES as u64));
+    }
+}
+
+#[test]
+fn backwards_they_come_before_the_first_piece() {
+    let Some((engine, mut handler, start)) = scene() else { return };
+    store_blocks(engine, start, 1..6);
+    let behind = engine.table.block_or_insert(start + 6 * BLOCK, engine.arena).unwrap();
+    behind.history.remember(0, BLOCK_PAGES, WHOLE_ORDER);
+    handler.queue_fault(fault(start + 5 * BLOCK, Access::Read));
+    handler.serve(fault(start + 6 * BLOCK - PAGE, Access::Read));
+    assert_eq!(blocks(engine, start), (vec![2, 3, 4], vec![5]));
+}
+
+/// Who waits in one of them is served, with a piece at most, and it does not come as a whole any more.
+#[test]
+fn who_waits_elsewhere_does_not_wait_for_the_blocks_ahead() {
+    let Some((engine, mut handler, start)) = scene() else { return };
+    store_blocks(engine, start, 1..6);
+    let before = engine.table.block_or_insert(start, engine.arena).unwrap();
+    before.history.remember(0, BLOCK_PAGES, WHOLE_ORDER);
+    handler.queue_fault(Fault { thread: 1, ..fault(start + 2 * BLOCK, Access::Read) });
+    handler.serve(fault(start + BLOCK, Access::Read));
+    assert_eq!(blocks(engine, start).0, []);
+    assert!(!handler.has_more_to_do());
+    assert_eq!(word_at(start + 2 * BLOCK), 2 * BLOCK_PAGES as u64);
+    assert_eq!(word_at(start + 2 * BLOCK - PAGE), 2 * BLOCK_PAGES as u64 - 1);
 }
 
 /// Its page that is clean would be written to unseen, and its stored copy stand for it.

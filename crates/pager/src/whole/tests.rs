@@ -9,6 +9,7 @@ use crate::handler::{Fault, Turn};
 use crate::row::Row;
 use crate::staging::{FOLIO, FOLIO_PAGES, WHOLE_PLACES};
 use crate::test_memory::{map, moving_engine, skip_without_huge_page, word_at};
+use crate::uffd::Access;
 use crate::write_back::Tier;
 use folioswap_devices::Scratch;
 use folioswap_devices::zstd::Decoder;
@@ -18,8 +19,16 @@ use rustix::mm::{Advice, madvise};
 
 const LIMIT: u64 = 1 << 30;
 
-/// An engine with a pool, its handler, and 2 MiB of the program between two others. `None` where that is not possible.
+/// An engine with a pool, its handler, and 2 MiB of the program, which wants them huge, between two others. `None` where that is not possible.
 fn scene() -> Option<(&'static Engine, Handler, usize)> {
+    let (engine, handler, start) = unadvised()?;
+    engine.advise_huge_pages(start, BLOCK, Advised::HugePages);
+    engine.apply_requests();
+    Some((engine, handler, start))
+}
+
+/// The same where the program has not said so (the kernel makes them huge all the same).
+fn unadvised() -> Option<(&'static Engine, Handler, usize)> {
     let engine = moving_engine()?;
     engine.segment().header.limit_bytes.store(LIMIT, Relaxed);
     engine.make_pool(LIMIT);
@@ -27,8 +36,6 @@ fn scene() -> Option<(&'static Engine, Handler, usize)> {
     let start = map(4 * BLOCK).next_multiple_of(BLOCK) + BLOCK;
     // SAFETY: mapped just now.
     unsafe { madvise((start - BLOCK) as *mut _, 3 * BLOCK, Advice::LinuxHugepage) }.unwrap();
-    engine.advise_huge_pages(start, BLOCK, Advised::HugePages);
-    engine.apply_requests();
     engine.table.block_or_insert(start, engine.arena).unwrap();
     Some((engine, handler, start))
 }
@@ -142,7 +149,7 @@ fn what_is_written_back_in_part_does_not_come_back_as_a_whole() {
     assert_eq!(handler.return_whole(here, last, entry), Whole::Refused);
     assert!(matches!(here.word(BLOCK_PAGES - 1).state(), PageState::Leaving(_)));
     assert!(matches!(here.word(0).state(), PageState::Stored(_)));
-    assert_eq!(handler.swap_in_whole(here, start, Access::Write, Purpose::Fault), Whole::Refused);
+    assert_eq!(handler.swap_in_whole(here, start, Purpose::Fault), Whole::Refused);
     assert_eq!(engine.validate(), Ok(BLOCK_PAGES as u64));
 }
 
@@ -180,7 +187,7 @@ fn what_is_stored_comes_back_as_a_huge_page_and_frees_its_slots() {
     let Some((engine, mut handler, start)) = stored() else { return };
     assert_eq!(engine.validate(), Ok(BLOCK_PAGES as u64));
     let (here, freed) = (block(engine, start), FREED.get());
-    assert_eq!(handler.swap_in_whole(here, start, Access::Read, Purpose::Fault), Whole::Done);
+    assert_eq!(handler.swap_in_whole(here, start, Purpose::Fault), Whole::Done);
     let freed = (FREED.get().0 - freed.0, FREED.get().1 - freed.1);
     assert_eq!(freed, (BLOCK_PAGES as u32 / 64, BLOCK_PAGES as u32), "64 with each lock, not one");
     assert!(is_huge(engine, start) && has_its_words(start));
@@ -198,6 +205,55 @@ fn what_is_stored_comes_back_as_a_huge_page_and_frees_its_slots() {
     assert_eq!((kept, staging.occupied()), (1, 0));
 }
 
+/// Whether the walk reads or writes: its copies are given up.
+#[test]
+fn ahead_of_a_walk_it_comes_where_it_left_as_a_huge_page() {
+    let Some((engine, mut handler, start)) = unadvised() else { return };
+    if !take_out(engine, start) {
+        return;
+    }
+    write_back(engine, WHOLE_PLACES);
+    let here = block(engine, start);
+    assert!(here.left_huge.load(Relaxed));
+    assert_eq!(handler.swap_in_whole(here, start, Purpose::Ahead), Whole::Done);
+    assert!(is_huge(engine, start) && has_its_words(start));
+    assert!((0..BLOCK_PAGES).all(|page| here.word(page) == PageWord::PRESENT));
+    assert_eq!(engine.validate(), Ok(0));
+}
+
+/// It would be split, page by page.
+#[test]
+fn ahead_of_a_walk_it_does_not_come_where_a_page_table_stands() {
+    let Some((engine, mut handler, start)) = unadvised() else { return };
+    if !take_out(engine, start) {
+        return;
+    }
+    write_back(engine, WHOLE_PLACES);
+    let here = block(engine, start);
+    handler.serve(Fault { address: start, access: Access::Read, thread: 0, turn: Turn::First, since_ns: 0 });
+    assert!(!here.left_huge.load(Relaxed), "by the fault");
+    // What has come, one page or more, leaves again.
+    here.left_huge.store(true, Relaxed);
+    let there = |page: &usize| matches!(here.word(*page).state(), PageState::Clean(..));
+    let clean = (0..FOLIO_PAGES).filter(there).fold(0, |pages, page| pages | 1 << page);
+    assert_eq!(engine.isolate(start, Candidates { written: 0, clean }).moved, clean);
+    write_back(engine, 1);
+    assert!((0..BLOCK_PAGES).all(|page| matches!(here.word(page).state(), PageState::Stored(_))));
+    assert!(!here.left_huge.load(Relaxed), "by leaving in pieces");
+    let came = |purpose, handler: &mut Handler| handler.swap_in_whole(here, start, purpose);
+    assert_eq!(came(Purpose::Ahead, &mut handler), Whole::Refused);
+    assert_eq!(
+        engine.figures().size(SizeCounter::SwapInFallback, WHOLE_ORDER as usize),
+        0,
+        "it is not asked for"
+    );
+    // A program that wants huge pages gets it all the same.
+    engine.advise_huge_pages(start, BLOCK, Advised::HugePages);
+    engine.apply_requests();
+    assert_eq!(came(Purpose::Ahead, &mut handler), Whole::Done);
+    assert!(has_its_words(start));
+}
+
 /// As in the kernel, what the group may not be charged for falls back, and is counted as that besides.
 #[test]
 fn what_cannot_be_charged_falls_back_and_is_counted_as_that() {
@@ -208,13 +264,13 @@ fn what_cannot_be_charged_falls_back_and_is_counted_as_that() {
             .map(|counter| engine.figures().size(counter, WHOLE_ORDER as usize))
     };
     engine.segment().header.device_bytes.store(LIMIT + 1, Relaxed);
-    assert_eq!(handler.swap_in_whole(here, start, Access::Write, Purpose::Fault), Whole::Refused);
+    assert_eq!(handler.swap_in_whole(here, start, Purpose::Fault), Whole::Refused);
     assert_eq!(fallbacks(), [1, 1]);
     assert!((0..BLOCK_PAGES).all(|page| matches!(here.word(page).state(), PageState::Stored(_))));
     // There would be room, but the system has just had no huge page: that is no failed charge.
     engine.segment().header.device_bytes.store(0, Relaxed);
     engine.pool.pretend_barren();
-    assert_eq!(handler.swap_in_whole(here, start, Access::Write, Purpose::Fault), Whole::Refused);
+    assert_eq!(handler.swap_in_whole(here, start, Purpose::Fault), Whole::Refused);
     assert_eq!(fallbacks(), [2, 1]);
     assert_eq!(engine.figures().size(SizeCounter::SwapIn, WHOLE_ORDER as usize), 0);
 }
@@ -227,10 +283,10 @@ fn what_falls_back_ahead_of_a_walk_counts_once() {
     let fallbacks = || engine.figures().size(SizeCounter::SwapInFallback, WHOLE_ORDER as usize);
     engine.pool.pretend_barren();
     for _ in 0..3 {
-        assert_eq!(handler.swap_in_whole(here, start, Access::Write, Purpose::Ahead), Whole::Refused);
+        assert_eq!(handler.swap_in_whole(here, start, Purpose::Ahead), Whole::Refused);
     }
     assert_eq!(fallbacks(), 1);
-    assert_eq!(handler.swap_in_whole(here, start, Access::Write, Purpose::Fault), Whole::Refused);
+    assert_eq!(handler.swap_in_whole(here, start, Purpose::Fault), Whole::Refused);
     assert_eq!(fallbacks(), 2, "by a fault each time");
     // What is not all away is not asked for.
     let single = start + 7 * PAGE;
@@ -242,7 +298,7 @@ fn what_falls_back_ahead_of_a_walk_counts_once() {
         turn: Turn::First,
         since_ns: 0,
     });
-    assert_eq!(handler.swap_in_whole(here, start, Access::Write, Purpose::Fault), Whole::Refused);
+    assert_eq!(handler.swap_in_whole(here, start, Purpose::Fault), Whole::Refused);
     assert_eq!(fallbacks(), 2);
 }
 
