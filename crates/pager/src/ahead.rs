@@ -2,13 +2,12 @@
 
 use crate::clean::EventWaits;
 use crate::engine::Engine;
-use crate::handler::{Fault, Handler, Interruptions, NOWHERE};
+use crate::handler::{Fault, Handler, Interruptions};
 use crate::isolate::page_index;
 use crate::reading::Purpose;
 use crate::staging::FOLIO;
 use crate::uffd::Access;
 use crate::whole::{WHOLE_ORDER, Whole};
-use core::ops::Range;
 use folioswap_core::history::{Direction, Window};
 use folioswap_core::page::PageState;
 use folioswap_core::page_table::{BLOCK, BLOCK_PAGES, Block, PAGE};
@@ -38,7 +37,7 @@ impl Handler {
             Direction::Backwards => (index + 1).is_multiple_of(BLOCK_PAGES / 4),
         };
         if window.order == WHOLE_ORDER && is_due {
-            self.bring_blocks(address, access, window.direction, &NOWHERE);
+            self.bring_blocks(address, access, window.direction, Walker::GoesOn);
         }
     }
 
@@ -46,15 +45,15 @@ impl Handler {
     /// the next block, where its fault would leave a page table.
     pub(crate) fn bring_blocks_before_end(&mut self, address: usize, access: Access, direction: Direction) {
         let block = address & !(BLOCK - 1);
-        self.bring_blocks(address, access, direction, &(block..block + BLOCK));
+        self.bring_blocks(address, access, direction, Walker::Waits { block });
     }
 
-    /// The blocks ahead of a walk that is at `address`. Who waits for what is `within` goes on waiting.
-    fn bring_blocks(&mut self, address: usize, access: Access, direction: Direction, within: &Range<usize>) {
+    /// The blocks ahead of a walk that is at `address`.
+    fn bring_blocks(&mut self, address: usize, access: Access, direction: Direction, walker: Walker) {
         let (mut came, mut marked) = (0, None);
         for further in 1..=self.engine.blocks_ahead() {
             let Some(start) = beyond(address & !(BLOCK - 1), further, direction) else { break };
-            match self.bring_block_ahead(start, within) {
+            match self.bring_block_ahead(start, walker) {
                 Ahead::Came => {
                     came += 1;
                     marked = Some(start).filter(|_| came <= MARKED).or(marked);
@@ -78,12 +77,17 @@ impl Handler {
     }
 
     /// One of them.
-    fn bring_block_ahead(&mut self, start: usize, within: &Range<usize>) -> Ahead {
+    fn bring_block_ahead(&mut self, start: usize, walker: Walker) -> Ahead {
         let engine = self.engine;
         self.read_messages();
         let is_allowed = |page| engine.allows_order(page, WHOLE_ORDER);
-        if self.others_wait(within)
-            || engine.is_at_limit()
+        let may_come = match walker {
+            Walker::GoesOn => !self.has_more_to_do() && !engine.is_at_limit(),
+            Walker::Waits { block } => {
+                !self.others_wait(&(block..block + BLOCK)) && engine.has_room_for_whole_and(FOLIO as u64)
+            }
+        };
+        if !may_come
             || !engine.is_registered_whole(start)
             || !is_allowed(start)
             || !is_allowed(start + BLOCK - PAGE)
@@ -95,7 +99,7 @@ impl Handler {
             PageState::Stored(_) => self.swap_in_whole(block, start, Purpose::Ahead),
             // It came with an earlier look.
             PageState::Present(_) if block.history.is_walked_through() => return Ahead::WasThere,
-            PageState::Present(_) | PageState::Removed { .. } => {
+            PageState::Present(_) | PageState::Removed { .. } if walker == Walker::GoesOn => {
                 self.first_touch_whole(block, start, Purpose::Ahead)
             }
             _ => Whole::Refused,
@@ -199,6 +203,15 @@ impl Engine {
         };
         self.table.block(start).is_some_and(|block| !is_clean(block))
     }
+}
+
+/// What the thread does whose walk it is, as far as it is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Walker {
+    /// Its fault is served.
+    GoesOn,
+    /// It goes through this block, the last piece of which is away still: who waits there goes on waiting, and finds room for that.
+    Waits { block: usize },
 }
 
 /// What became of a block ahead.

@@ -26,18 +26,18 @@ use crate::swapoff::Swapoff;
 use crate::sys;
 use crate::tiers::RunFolios;
 use crate::uffd::Watch;
+use crate::wanted::Wanted;
 use crate::workingset::InactiveSize;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use folioswap_core::page_table::PAGE;
 use folioswap_core::reclaim::aging::Aging;
-use folioswap_core::reclaim::shares::own_share;
 use folioswap_core::reclaim::standstill::{Standstill, nothing_is_evictable};
 use folioswap_core::reclaim::store_share::StoreShare;
 use folioswap_core::reclaim::watermarks::{Watermarks, grace};
 use folioswap_core::turns::Turns;
 use folioswap_devices::Scratch;
 use folioswap_group::devices::DEVICES_MAX;
-use folioswap_group::nested::{Bound, DEPTH_MAX, WHOLE};
+use folioswap_group::nested::{Bound, DEPTH_MAX};
 use folioswap_group::protocol::{Kind, OutOfMemory};
 use folioswap_group::segment::{GroupState, Scope};
 
@@ -108,6 +108,8 @@ pub(crate) struct Evictor {
     pub(crate) rest_ns: [u64; DEVICES_MAX],
     /// Of our own group, and of those around it: charged beyond its high mark, and not down to its low mark since.
     pub(crate) reclaiming: [bool; DEPTH_MAX],
+    /// The same for the huge pages that are asked for.
+    pub(crate) making_room: bool,
     pub(crate) wraps: u64,
     pub(crate) aging: Aging,
     pub(crate) inactive: InactiveSize,
@@ -217,6 +219,7 @@ impl Evictor {
             rests_until_ns: [0; DEVICES_MAX],
             rest_ns: [0; DEVICES_MAX],
             reclaiming: [false; DEPTH_MAX],
+            making_room: false,
             wraps: 0,
             aging: Aging::default(),
             inactive: InactiveSize::new(engine),
@@ -280,8 +283,8 @@ impl Evictor {
             self.give_back_clusters();
             // Demotion waits for a disk. At the limit, and while new memory is touched that is not looked at yet, taking pages out is
             // what counts: what the store takes beyond its share then goes on later.
-            let may_demote =
-                (marks.low..marks.limit).contains(&total) && sys::now_ns() >= self.growing_until_ns;
+            let is_short = total + self.engine.missing_whole() >= marks.low;
+            let may_demote = is_short && total < marks.limit && sys::now_ns() >= self.growing_until_ns;
             let demoted = if may_demote { self.demote_excess() } else { 0 };
             let demoted = demoted
                 + self.move_off_leaving(if total < marks.limit { Memory::Ample } else { Memory::Short });
@@ -291,7 +294,8 @@ impl Evictor {
             }
             let wanted = self.wanted();
             // Where memory is short, advice and reclaim take turns.
-            let advised = if wanted == 0 || !self.followed_advice { self.follow_advice() } else { None };
+            let may_advise = wanted == Wanted::Nothing || !self.followed_advice;
+            let advised = if may_advise { self.follow_advice() } else { None };
             self.followed_advice = advised.is_some();
             if let Some(batch) = advised {
                 drop(gate);
@@ -301,7 +305,7 @@ impl Evictor {
                 }
                 continue;
             }
-            if wanted == 0 {
+            if wanted == Wanted::Nothing {
                 if total < marks.limit {
                     self.desperate = false;
                 }
@@ -329,6 +333,10 @@ impl Evictor {
                 rustix::thread::sched_yield();
             }
             if batch.isolated + batch.folios == 0 && !batch.event_pending {
+                if wanted == Wanted::Ahead {
+                    self.forget_regions();
+                    return self.interval(marks.limit.saturating_sub(total));
+                }
                 if batch.shared > 0 && !self.desperate {
                     self.desperate = true;
                     continue;
@@ -378,43 +386,6 @@ impl Evictor {
             self.cold.go_on_from(self.regions[self.region_next].start as usize);
         }
         (self.region_next, self.region_count) = (0, 0);
-    }
-
-    /// Bytes that this process should give up now: the most that any of the groups that it is in has too much.
-    fn wanted(&mut self) -> u64 {
-        let (segment, me) = (self.engine.segment(), self.engine.member());
-        let asked = me.reclaim_request_bytes.load(Relaxed);
-        let (mut wanted, mut is_short) = (0, false);
-        let missing = self.engine.missing_whole();
-        for (depth, Bound { group, limit, charge }) in segment.bounds(me).enumerate() {
-            let marks = Watermarks::of(limit);
-            // What somebody is about to take in is made room for.
-            let announced = if group == WHOLE { segment.announced_bytes() } else { 0 };
-            let total = charge + announced + missing;
-            let reclaiming = &mut self.reclaiming[depth];
-            if total <= marks.low {
-                *reclaiming = false;
-                continue;
-            }
-            is_short = true;
-            *reclaiming |= total > marks.high || asked > 0;
-            if !*reclaiming {
-                continue;
-            }
-            if group == WHOLE {
-                self.have_sharing_measured();
-            }
-            let own = own_share(segment, group, me, total - marks.low, |member, bytes| {
-                if member.reclaim_request_bytes.swap(bytes, Relaxed) == 0 {
-                    futex::post(&member.wake, Sharing::Shared);
-                }
-            });
-            wanted = wanted.max(own).max(asked);
-        }
-        if !is_short {
-            me.reclaim_request_bytes.store(0, Relaxed);
-        }
-        wanted
     }
 
     /// Looks at what came of a round, which began with this limit as the tightest.

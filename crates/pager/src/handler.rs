@@ -33,7 +33,7 @@ use rustix::io::Errno;
 const QUEUE: usize = 256;
 const MESSAGES: usize = 16;
 /// No address.
-pub(crate) const NOWHERE: Range<usize> = 0..0;
+const NOWHERE: Range<usize> = 0..0;
 /// As often a window goes on after others were served: each of them waits for a piece of it at most.
 pub(crate) const INTERRUPTIONS_MAX: u32 = 8;
 /// How long a wait lasts at most while a child is looked after that nobody else looks after.
@@ -345,9 +345,10 @@ impl Handler {
         self.others_wait(&NOWHERE)
     }
 
-    /// The same, but for faults in this range.
+    /// The same, but for faults in this range that may wait.
     pub(crate) fn others_wait(&self, but_for: &Range<usize>) -> bool {
-        self.queue_places().any(|place| !but_for.contains(&self.queue[place].address)) || self.fork_waits()
+        let is_other = |fault: &Fault| !but_for.contains(&fault.address) || self.is_urgent(fault.thread);
+        self.queue_places().any(|place| is_other(&self.queue[place])) || self.fork_waits()
     }
 
     /// Is a fork under way?

@@ -76,6 +76,7 @@ mod tiers;
 mod tracing;
 pub mod uffd;
 pub mod validate;
+mod wanted;
 mod whole;
 mod whole_batch;
 mod workingset;

@@ -27,6 +27,8 @@ const SLOTS_MAX: usize = 8;
 const LIMIT_PART: u64 = 16;
 /// The same for one process where the limit counts the store too, which leaves the program less.
 const LIMIT_PART_OF_TOTAL: u64 = 64;
+/// What part of the process's memory that could leave is given up at most to make room for more.
+const RESIDENT_PART: u64 = 8;
 /// Looks of the evictor without anybody asking, after which they are given to the system.
 const IDLE_LOOKS: u32 = 3;
 
@@ -121,9 +123,11 @@ impl Pool {
         self.barren.store(BARREN_LOOKS, Relaxed);
     }
 
-    /// In a child: nothing is there.
+    /// In a child: nothing is there, and nobody has asked.
     pub(crate) fn forget(&self) {
         self.states.iter().for_each(|state| state.store(EMPTY, Relaxed));
+        self.wanted.store(0, Relaxed);
+        self.barren.store(0, Relaxed);
     }
 }
 
@@ -175,7 +179,9 @@ impl Engine {
         if pool.wanted.load(Relaxed) == 0 || pool.barren.load(Relaxed) > 0 {
             return 0;
         }
-        ((pool.slots() * BLOCK) as u64).min(self.most_kept()).saturating_sub(pool.bytes())
+        let most = ((pool.slots() * BLOCK) as u64).min(self.most_kept());
+        let part = self.member().evictable_bytes.load(Relaxed) / RESIDENT_PART;
+        most.saturating_sub(pool.bytes()).min(part) / BLOCK as u64 * BLOCK as u64
     }
 
     /// Most bytes of huge pages that this process keeps, so that all members together keep no more than their part of the limit.
@@ -213,6 +219,14 @@ impl Engine {
         }
         pool.barren.store(BARREN_LOOKS, Relaxed);
         Err(NoWhole::NoMemory)
+    }
+
+    /// Is there a huge page, or room to take one from the system, and room for so many bytes besides, below the limit?
+    pub(crate) fn has_room_for_whole_and(&self, bytes: u64) -> bool {
+        let waits = |state: &AtomicU8| matches!(state.load(Relaxed), USED | CLEARED);
+        let whole = if self.pool.all().iter().any(waits) { 0 } else { BLOCK as u64 };
+        let bound = self.bound();
+        bound.charge + whole + bytes <= bound.limit
     }
 
     /// It has been moved to the program, at `to`.
@@ -468,6 +482,7 @@ mod tests {
         let Some(engine) = moving_engine() else { return };
         engine.segment().header.limit_bytes.store(LIMIT, Relaxed);
         engine.make_pool(LIMIT);
+        engine.member().evictable_bytes.store(LIMIT, Relaxed);
         assert_eq!(engine.missing_whole(), 0, "nobody has asked");
         let Ok(taken) = engine.take_whole(For::SwapIn) else {
             skip_without_huge_page();
@@ -480,6 +495,9 @@ mod tests {
         // No more than is kept.
         engine.segment().header.limit_bytes.store(LIMIT / 16, Relaxed);
         assert_eq!(engine.missing_whole(), LIMIT / 16 / LIMIT_PART);
+        // Nor for a process that has little.
+        engine.member().evictable_bytes.store(9 * BLOCK as u64, Relaxed);
+        assert_eq!(engine.missing_whole(), BLOCK as u64);
         engine.pool.pretend_barren();
         assert_eq!(engine.missing_whole(), 0);
         engine.pool.barren.store(0, Relaxed);

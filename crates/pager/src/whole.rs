@@ -64,6 +64,11 @@ impl Handler {
                 return Whole::Refused;
             }
         }
+        // What was read may have taken the block away, and given it to another address.
+        let Some(block) = engine.table.block(start) else {
+            engine.put_cleared_back(zeroes);
+            return Whole::Refused;
+        };
         let claimed = (0..BLOCK_PAGES).take_while(|&page| begin_filling(block, page)).count();
         let result = (claimed == BLOCK_PAGES).then(|| {
             // SAFETY: all pages of the target are claimed, and the source is a page of the pool that we have taken.
@@ -216,7 +221,11 @@ impl Handler {
         engine.note_refaults(refaults);
         match result {
             Ok(()) => engine.whole_has_moved(taken, start),
-            Err(_) => engine.give_up_whole(taken),
+            Err(_) => {
+                // It is not asked for again and again where the kernel refuses it.
+                block.left_huge.store(false, Relaxed);
+                engine.give_up_whole(taken);
+            }
         }
         engine.note_returned(done as u64);
         engine.embedded.came(done as u64);

@@ -6,6 +6,7 @@ use crate::handler::Turn;
 use crate::pagemap;
 use crate::pool::For;
 use crate::test_memory::{map, moving_engine, skip_without_huge_page, store_page, word_at};
+use core::ops::Range;
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_core::page::{Heat, PageWord};
 
@@ -113,7 +114,7 @@ fn store_blocks(engine: &Engine, start: usize, blocks: Range<usize>) {
 }
 
 fn fault(address: usize, access: Access) -> Fault {
-    Fault { address, access, thread: 0, turn: Turn::First, since_ns: 0 }
+    Fault { address, access, thread: 1, turn: Turn::First, since_ns: 0 }
 }
 
 /// In the block whose first page was touched, and which it has to go through with faults.
@@ -149,6 +150,36 @@ fn backwards_they_come_before_the_first_piece() {
     assert_eq!(blocks(engine, start), (vec![2, 3, 4], vec![5]));
 }
 
+/// The evictor or a forking thread, which others wait for.
+#[test]
+fn who_must_not_wait_does_not_wait_within_the_block_either() {
+    let Some((engine, mut handler, start)) = scene() else { return };
+    store_blocks(engine, start, 1..6);
+    engine.evictor_thread.store(77, Relaxed);
+    handler.queue_fault(Fault { thread: 77, ..fault(start + BLOCK, Access::Read) });
+    handler.bring_blocks_before_end(start + BLOCK, Access::Read, Direction::Forwards);
+    assert_eq!(blocks(engine, start).0, []);
+    handler.bring_blocks_before_end(start, Access::Read, Direction::Forwards);
+    assert_eq!(blocks(engine, start).0, [], "nor for those of the block before");
+}
+
+/// The last piece is what the walk waits for: the blocks ahead leave room for it.
+#[test]
+fn where_the_group_has_no_room_for_both_the_last_piece_goes_first() {
+    let Some((engine, mut handler, start)) = scene() else { return };
+    store_blocks(engine, start, 2..6);
+    let left = LIMIT - engine.segment().charge_bytes();
+    let mut room_of = |bytes: usize| {
+        engine.segment().header.device_bytes.store(left - bytes as u64, Relaxed);
+        handler.bring_blocks_before_end(start + BLOCK, Access::Read, Direction::Forwards);
+        blocks(engine, start).0
+    };
+    assert_eq!(room_of(FOLIO - PAGE), [], "not even for that");
+    assert_eq!(room_of(FOLIO), [2], "what waits in the pool is charged already");
+    assert_eq!(room_of(BLOCK), [2]);
+    assert_eq!(room_of(BLOCK + FOLIO), [2, 3, 4]);
+}
+
 /// Who waits in one of them is served, with a piece at most, and it does not come as a whole any more.
 #[test]
 fn who_waits_elsewhere_does_not_wait_for_the_blocks_ahead() {
@@ -156,7 +187,7 @@ fn who_waits_elsewhere_does_not_wait_for_the_blocks_ahead() {
     store_blocks(engine, start, 1..6);
     let before = engine.table.block_or_insert(start, engine.arena).unwrap();
     before.history.remember(0, BLOCK_PAGES, WHOLE_ORDER);
-    handler.queue_fault(Fault { thread: 1, ..fault(start + 2 * BLOCK, Access::Read) });
+    handler.queue_fault(Fault { thread: 2, ..fault(start + 2 * BLOCK, Access::Read) });
     handler.serve(fault(start + BLOCK, Access::Read));
     assert_eq!(blocks(engine, start).0, []);
     assert!(!handler.has_more_to_do());
