@@ -144,8 +144,7 @@ impl Handler {
         let Some(mark) = self.mark.take() else { return false };
         // First, so that the walk does not come there meanwhile: a block in which a fault waits does not come as a whole.
         if self.interruptions != Interruptions::None {
-            let window = Window { order: WHOLE_ORDER, direction: mark.direction };
-            self.bring_blocks_ahead(fault.address & !(PAGE - 1), Access::Write, window);
+            self.bring_blocks(fault.address, Access::Write, mark.direction, Walker::GoesOn);
         }
         for _ in 0..LIFT_ATTEMPTS {
             match self.lift(mark.start) {

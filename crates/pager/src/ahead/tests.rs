@@ -82,6 +82,14 @@ fn a_walk_of_writes_gets_the_next_blocks_at_the_one_that_is_marked() {
 }
 
 #[test]
+fn wherever_it_enters_the_marked_block() {
+    let Some((engine, mut handler, start)) = scene() else { return };
+    handler.bring_blocks_ahead(start, Access::Write, FORWARDS);
+    assert_eq!(pass(&mut handler, start + 2 * BLOCK + 77 * PAGE + 5), Some(true));
+    assert_eq!(blocks(engine, start), (vec![1, 2, 3, 4, 5], vec![5]));
+}
+
+#[test]
 fn backwards_as_well_and_at_the_limit_none_comes() {
     let Some((engine, mut handler, start)) = scene() else { return };
     let (last, window) =
