@@ -53,7 +53,7 @@ impl Handler {
         let (mut came, mut marked) = (0, None);
         for further in 1..=self.engine.blocks_ahead() {
             let Some(start) = beyond(address & !(BLOCK - 1), further, direction) else { break };
-            match self.bring_block_ahead(start, walker) {
+            match self.bring_block_ahead(start, access, walker) {
                 Ahead::Came => {
                     came += 1;
                     marked = Some(start).filter(|_| came <= MARKED).or(marked);
@@ -76,8 +76,9 @@ impl Handler {
         (1..=self.engine.blocks_ahead()).any(is_marked)
     }
 
-    /// One of them.
-    fn bring_block_ahead(&mut self, start: usize, walker: Walker) -> Ahead {
+    /// One of them. For a read what is stored does not come so where relatives share it: giving up the copies would free nothing, and each would store all
+    /// that it reads once more.
+    fn bring_block_ahead(&mut self, start: usize, access: Access, walker: Walker) -> Ahead {
         let engine = self.engine;
         self.read_messages();
         let is_allowed = |page| engine.allows_order(page, WHOLE_ORDER);
@@ -96,6 +97,7 @@ impl Handler {
         }
         let Some(block) = engine.table.block_or_insert(start, engine.arena) else { return Ahead::Refused };
         let came = match block.word(0).state() {
+            PageState::Stored(_) if access == Access::Read && engine.shares_memory() => Whole::Refused,
             PageState::Stored(_) => self.swap_in_whole(block, start, Purpose::Ahead),
             // It came with an earlier look.
             PageState::Present(_) if block.history.is_walked_through() => return Ahead::WasThere,

@@ -188,6 +188,19 @@ fn where_the_group_has_no_room_for_both_the_last_piece_goes_first() {
     assert_eq!(room_of(BLOCK + FOLIO), [2, 3, 4]);
 }
 
+#[test]
+fn beside_relatives_what_is_only_read_keeps_its_copies() {
+    let Some((engine, mut handler, start)) = scene() else { return };
+    store_blocks(engine, start, 2..6);
+    let (sharing, header) = (&engine.member().sharing, &engine.segment().header);
+    sharing.publish(sharing.before_measuring(header), 2 << 20);
+    handler.bring_blocks_before_end(start + BLOCK, Access::Read, Direction::Forwards);
+    assert_eq!(blocks(engine, start).0, []);
+    sharing.publish(sharing.before_measuring(header), 0);
+    handler.bring_blocks_before_end(start + BLOCK, Access::Read, Direction::Forwards);
+    assert_eq!(blocks(engine, start).0, [2, 3, 4]);
+}
+
 /// Who waits in one of them is served, with a piece at most, and it does not come as a whole any more.
 #[test]
 fn who_waits_elsewhere_does_not_wait_for_the_blocks_ahead() {
