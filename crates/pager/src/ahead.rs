@@ -1,4 +1,4 @@
-//! What a walk gets ahead of it, after its fault is served and as long as nobody else waits: the blocks that come as a whole.
+//! What a walk gets ahead of it, after its fault is served or before the end of its block, as long as nobody else waits: the blocks that come as a whole.
 
 use crate::clean::EventWaits;
 use crate::engine::Engine;
@@ -85,7 +85,9 @@ impl Handler {
         let may_come = match walker {
             Walker::GoesOn => !self.has_more_to_do() && !engine.is_at_limit(),
             Walker::Waits { block } => {
-                !self.others_wait(&(block..block + BLOCK)) && engine.has_room_for_whole_and(FOLIO as u64)
+                !self.others_wait(&(block..block + BLOCK))
+                    && engine.table.block(start).is_some_and(|block| engine.stays_huge(block, start))
+                    && engine.ask_for_whole_and(FOLIO as u64)
             }
         };
         if !may_come
@@ -97,7 +99,11 @@ impl Handler {
         }
         let Some(block) = engine.table.block_or_insert(start, engine.arena) else { return Ahead::Refused };
         let came = match block.word(0).state() {
-            PageState::Stored(_) if access == Access::Read && engine.shares_memory() => Whole::Refused,
+            PageState::Stored(_)
+                if access == Access::Read && (engine.shares_memory() || !self.raw_children.is_empty()) =>
+            {
+                Whole::Refused
+            }
             PageState::Stored(_) => self.swap_in_whole(block, start, Purpose::Ahead),
             // It came with an earlier look.
             PageState::Present(_) if block.history.is_walked_through() => return Ahead::WasThere,

@@ -10,6 +10,7 @@ use crate::ranges::Range;
 use crate::row::{LONG_PAGES, ROW_PIECES, Row, Rows};
 use crate::staging::{FOLIO, FOLIO_PAGES, SEGMENT_FOLIOS};
 use crate::sys;
+use crate::wanted::Wanted;
 use crate::whole_batch::WholeTaken;
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_core::page_table::{BLOCK, PAGE};
@@ -21,6 +22,8 @@ pub(crate) const BATCH_PAGES: u64 = 128;
 const SCATTERED_RUN: u64 = 4;
 /// Times that the clock's hand may come round in a batch that finds nothing (`folioswap_core::reclaim::aging`).
 const ROUNDS: u64 = 4;
+/// The same where nobody waits: those that cool no more than was paid for.
+const ROUNDS_AHEAD: u64 = 2;
 /// Most bytes of which the present pages are listed together.
 const SCAN_BYTES: usize = 64 << 20;
 /// Where a scan that begins at `start` ends, at the latest: not within a huge page.
@@ -113,6 +116,7 @@ impl Evictor {
 
     fn isolate_batch(&mut self, batch: &mut Batch) {
         let wraps = self.wraps;
+        let rounds = if self.reason == Wanted::Ahead { ROUNDS_AHEAD } else { ROUNDS };
         let mut row = Row::default();
         let mut looked_at = 0;
         while looked_at < BATCH_PIECES {
@@ -132,7 +136,7 @@ impl Evictor {
             // is cold by then. Nothing then: there is nothing.
             // What is planned is still there, and would be found again.
             let comes_round_again = self.wraps > wraps && batch.planned.is_some_and(|planned| planned > 0);
-            if !is_open && batch.found() >= BATCH_PAGES || comes_round_again || self.wraps >= wraps + ROUNDS {
+            if !is_open && batch.found() >= BATCH_PAGES || comes_round_again || self.wraps >= wraps + rounds {
                 break;
             }
             // Before the hand comes round: what is taken counts in its round.

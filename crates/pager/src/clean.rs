@@ -1,5 +1,5 @@
 //! Clean copies: a page that was brought back for a read keeps its stored copy, and leaves again without being compressed
-//! or written.
+//! or written. (What comes as a huge page keeps none: it cannot come protected; `whole.rs`.)
 //!
 //! Such a page is mapped write-protected (`UFFDIO_COPY_MODE_WP`) and its word says `Clean`. The first write to it is a
 //! fault: the handler marks it `Present`, frees the entry, and only then lifts the protection. The evictor claims a cold

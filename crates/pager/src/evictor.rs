@@ -46,7 +46,7 @@ const TOUCH_BYTES_PER_SECOND: u64 = 10 << 30;
 const INTERVAL_MIN_NS: u64 = 1_000_000;
 const INTERVAL_MAX_NS: u64 = 20_000_000;
 /// After a round of the clock that found nothing to take, the process counts as empty for this long.
-const BARREN_NS: u64 = 50_000_000;
+pub(crate) const BARREN_NS: u64 = 50_000_000;
 /// The less a process does, the less often it is looked at: after this part of the time for which it has done nothing.
 const IDLE_SHARE: u64 = 16;
 const INTERVAL_IDLE_MAX_NS: u64 = 4_000_000;
@@ -110,6 +110,10 @@ pub(crate) struct Evictor {
     pub(crate) reclaiming: [bool; DEPTH_MAX],
     /// The same for the huge pages that are asked for.
     pub(crate) making_room: bool,
+    /// Nothing was found for them: until then it is not looked for.
+    pub(crate) no_room_until_ns: u64,
+    /// Why the batch is made that is under way.
+    pub(crate) reason: Wanted,
     pub(crate) wraps: u64,
     pub(crate) aging: Aging,
     pub(crate) inactive: InactiveSize,
@@ -220,6 +224,8 @@ impl Evictor {
             rest_ns: [0; DEVICES_MAX],
             reclaiming: [false; DEPTH_MAX],
             making_room: false,
+            no_room_until_ns: 0,
+            reason: Wanted::Now,
             wraps: 0,
             aging: Aging::default(),
             inactive: InactiveSize::new(engine),
@@ -326,6 +332,9 @@ impl Evictor {
                 let rest_ns = rest_ns.min(self.leaving_rest_ns());
                 return self.interval(marks.limit.saturating_sub(total)).min(rest_ns);
             }
+            self.reason = wanted;
+            // Whatever the last shortage allowed is not allowed for this.
+            self.desperate &= wanted == Wanted::Now;
             let batch = self.evict_batch();
             drop(gate);
             self.after(batch, bound);
@@ -334,6 +343,7 @@ impl Evictor {
             }
             if batch.isolated + batch.folios == 0 && !batch.event_pending {
                 if wanted == Wanted::Ahead {
+                    self.give_up_room();
                     self.forget_regions();
                     return self.interval(marks.limit.saturating_sub(total));
                 }

@@ -27,7 +27,7 @@ const SLOTS_MAX: usize = 8;
 const LIMIT_PART: u64 = 16;
 /// The same for one process where the limit counts the store too, which leaves the program less.
 const LIMIT_PART_OF_TOTAL: u64 = 64;
-/// What part of the process's memory that could leave is given up at most to make room for more.
+/// What part of the process's memory that could leave now is given up at most to make room for more.
 const RESIDENT_PART: u64 = 8;
 /// Looks of the evictor without anybody asking, after which they are given to the system.
 const IDLE_LOOKS: u32 = 3;
@@ -221,8 +221,9 @@ impl Engine {
         Err(NoWhole::NoMemory)
     }
 
-    /// Is there a huge page, or room to take one from the system, and room for so many bytes besides, below the limit?
-    pub(crate) fn has_room_for_whole_and(&self, bytes: u64) -> bool {
+    /// Asks for a huge page: is there one, or room to take one from the system, and room for so many bytes besides, below the limit?
+    pub(crate) fn ask_for_whole_and(&self, bytes: u64) -> bool {
+        self.pool.wanted.store(IDLE_LOOKS, Relaxed);
         let waits = |state: &AtomicU8| matches!(state.load(Relaxed), USED | CLEARED);
         let whole = if self.pool.all().iter().any(waits) { 0 } else { BLOCK as u64 };
         let bound = self.bound();

@@ -1,17 +1,20 @@
 //! What a process should give up, and whether somebody waits for it.
 
-use crate::evictor::Evictor;
+use crate::evictor::{BARREN_NS, Evictor};
 use crate::futex::{self, Sharing};
+use crate::sys;
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_core::reclaim::shares::own_share;
 use folioswap_core::reclaim::watermarks::Watermarks;
 use folioswap_group::nested::{Bound, WHOLE};
+use folioswap_group::segment::Member;
 
 /// Why this process should give up pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
     Nothing,
-    /// So that the huge pages that are asked for may be had. Nobody waits for it, and it is not worth more than what is cold.
+    /// So that the huge pages that are asked for may be had. Nobody waits for it: what is hot is cooled for it no faster than it was paid for, and
+    /// what relatives share stays.
     Ahead,
     /// A group that it is in has too much.
     Now,
@@ -57,13 +60,31 @@ impl Evictor {
         }
     }
 
-    /// Is there no room for the huge pages that a walk of this process's asks for? It alone makes that, of its own pages.
+    /// Is there no room for the huge pages that a walk of this process's asks for? It alone makes that, of its own pages: so not where
+    /// other members have as much to give, who would have to give first if they are idle.
     fn misses_whole(&mut self) -> bool {
+        if sys::now_ns() < self.no_room_until_ns {
+            return false;
+        }
         let (missing, Bound { limit, charge, .. }) = (self.engine.missing_whole(), self.engine.bound());
         let (marks, total) = (Watermarks::of(limit), charge + missing);
         let is_beyond = |mark| missing > 0 && total > mark;
-        self.making_room = is_beyond(marks.low) && (self.making_room || is_beyond(marks.high));
+        self.making_room = is_beyond(marks.low)
+            && (self.making_room || is_beyond(marks.high))
+            && self.evictable_of_others() < missing;
         self.making_room
+    }
+
+    fn evictable_of_others(&self) -> u64 {
+        let me: *const Member = self.engine.member();
+        let others = self.engine.segment().live_members().filter(|&member| !core::ptr::eq(member, me));
+        others.map(|member| member.evictable_bytes.load(Relaxed)).sum()
+    }
+
+    /// A batch that was to make room found nothing for it.
+    pub(crate) fn give_up_room(&mut self) {
+        self.making_room = false;
+        self.no_room_until_ns = sys::now_ns() + BARREN_NS;
     }
 }
 
@@ -73,11 +94,12 @@ mod tests {
     use crate::pool::For;
     use crate::test_memory::{moving_engine, skip_without_huge_page};
     use folioswap_core::page_table::BLOCK;
+    use folioswap_group::segment::MemberState;
 
     const LIMIT: u64 = 1 << 30;
 
     #[test]
-    fn for_huge_pages_that_are_asked_for_room_is_made_ahead_and_nobody_else_is_asked() {
+    fn for_huge_pages_that_are_asked_for_room_is_made_ahead_down_to_the_low_mark() {
         let Some(engine) = moving_engine() else { return };
         engine.segment().header.limit_bytes.store(LIMIT, Relaxed);
         engine.make_pool(LIMIT);
@@ -100,5 +122,16 @@ mod tests {
         assert_eq!(at(marks.low - missing + 1), Wanted::Ahead, "once begun, down to the low mark");
         assert_eq!(at(marks.low - missing), Wanted::Nothing);
         assert_eq!(at(marks.low - missing + 1), Wanted::Nothing, "until it is beyond the high one again");
+        // Others have more, which may be idle.
+        engine.segment().header.members_high.store(4, Relaxed);
+        let other = &engine.segment().members()[3];
+        other.state.store(MemberState::Live as u32, Relaxed);
+        other.evictable_bytes.store(LIMIT, Relaxed);
+        let missing = engine.missing_whole();
+        assert_eq!(at(marks.high - missing + 1), Wanted::Nothing);
+        other.evictable_bytes.store(missing - 1, Relaxed);
+        assert_eq!(at(marks.high - missing + 1), Wanted::Ahead);
+        evictor.give_up_room();
+        assert_eq!(evictor.wanted(), Wanted::Nothing, "not again at once where nothing was found");
     }
 }

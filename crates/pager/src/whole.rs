@@ -160,7 +160,7 @@ impl Handler {
         if !engine.is_registered_whole(start) {
             return Whole::Refused;
         }
-        if purpose == Purpose::Ahead && !block.left_huge.load(Relaxed) && !engine.wants_huge_pages(start) {
+        if purpose == Purpose::Ahead && !engine.stays_huge(block, start) {
             return Whole::Refused;
         }
         // Who waits for a page waits for a file. Nobody else should: events are not read meanwhile.
@@ -221,9 +221,9 @@ impl Handler {
         engine.note_refaults(refaults);
         match result {
             Ok(()) => engine.whole_has_moved(taken, start),
-            Err(_) => {
+            Err(Stopped { why, .. }) => {
                 // It is not asked for again and again where the kernel refuses it.
-                block.left_huge.store(false, Relaxed);
+                block.left_huge.store(why == Errno::AGAIN, Relaxed);
                 engine.give_up_whole(taken);
             }
         }
@@ -316,6 +316,11 @@ impl Engine {
         if let Some(block) = self.table.block(start) {
             block.left_huge.store(is_huge, Relaxed);
         }
+    }
+
+    /// Would a huge page that comes to this block, from `start` on, stay one? As far as that is known, or where the program wants it in any case.
+    pub(crate) fn stays_huge(&self, block: &Block, start: usize) -> bool {
+        block.left_huge.load(Relaxed) || self.wants_huge_pages(start)
     }
 
     /// A fault at `address`, in `block`, where nothing is: it has left a page table, unless the program has asked for huge pages there.

@@ -155,7 +155,8 @@ impl Census {
             found.bytes += bytes;
             found.processes += 1;
         }
-        self.next = now + (computed().saturating_sub(started) * COST_DIVISOR).clamp(INTERVAL, INTERVAL_MAX);
+        self.next = Instant::now()
+            + (computed().saturating_sub(started) * COST_DIVISOR).clamp(INTERVAL, INTERVAL_MAX);
         found
     }
 
