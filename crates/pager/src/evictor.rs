@@ -289,7 +289,7 @@ impl Evictor {
             self.give_back_clusters();
             // Demotion waits for a disk. At the limit, and while new memory is touched that is not looked at yet, taking pages out is
             // what counts: what the store takes beyond its share then goes on later.
-            let is_short = total + self.engine.missing_whole() >= marks.low;
+            let is_short = total >= marks.low || total + self.engine.missing_whole() >= marks.low;
             let may_demote = is_short && total < marks.limit && sys::now_ns() >= self.growing_until_ns;
             let demoted = if may_demote { self.demote_excess() } else { 0 };
             let demoted = demoted

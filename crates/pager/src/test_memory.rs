@@ -154,6 +154,14 @@ pub(crate) fn moving_engine_of(places: u64) -> Option<&'static Engine> {
     Some(engine)
 }
 
+/// An engine with a staging area and a pool of huge pages, in a group with this limit.
+pub(crate) fn engine_with_pool(limit: u64) -> Option<&'static Engine> {
+    let engine = moving_engine()?;
+    engine.segment().header.limit_bytes.store(limit, Relaxed);
+    engine.make_pool(limit);
+    Some(engine)
+}
+
 /// The word at an address of the test's.
 pub(crate) fn word_at(address: usize) -> u64 {
     // SAFETY: mapped by the test.

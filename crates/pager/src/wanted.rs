@@ -92,7 +92,7 @@ impl Evictor {
 mod tests {
     use super::*;
     use crate::pool::For;
-    use crate::test_memory::{moving_engine, skip_without_huge_page};
+    use crate::test_memory::{engine_with_pool, skip_without_huge_page};
     use folioswap_core::page_table::BLOCK;
     use folioswap_group::segment::MemberState;
 
@@ -100,9 +100,7 @@ mod tests {
 
     #[test]
     fn for_huge_pages_that_are_asked_for_room_is_made_ahead_down_to_the_low_mark() {
-        let Some(engine) = moving_engine() else { return };
-        engine.segment().header.limit_bytes.store(LIMIT, Relaxed);
-        engine.make_pool(LIMIT);
+        let Some(engine) = engine_with_pool(LIMIT) else { return };
         engine.member().evictable_bytes.store(LIMIT, Relaxed);
         let Ok(taken) = engine.take_whole(For::SwapIn) else {
             skip_without_huge_page();

@@ -5,7 +5,7 @@ use crate::buffers::Buffers;
 use crate::handler::Turn;
 use crate::pagemap;
 use crate::pool::For;
-use crate::test_memory::{map, moving_engine, skip_without_huge_page, store_page, word_at};
+use crate::test_memory::{engine_with_pool, map, skip_without_huge_page, store_page, word_at};
 use core::ops::Range;
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_core::page::{Heat, PageWord};
@@ -16,9 +16,7 @@ const FORWARDS: Window = Window { order: WHOLE_ORDER, direction: Direction::Forw
 
 /// An engine with a pool, its handler, and blocks of the program that were never touched. `None` where that is not possible.
 fn scene() -> Option<(&'static Engine, Handler, usize)> {
-    let engine = moving_engine()?;
-    engine.segment().header.limit_bytes.store(LIMIT, Relaxed);
-    engine.make_pool(LIMIT);
+    let engine = engine_with_pool(LIMIT)?;
     let handler = Handler::new(engine, Buffers::of(engine)?);
     match engine.take_whole(For::FirstTouch) {
         Ok(taken) => engine.put_cleared_back(taken),
@@ -43,8 +41,18 @@ fn blocks(engine: &Engine, start: usize) -> (Vec<usize>, Vec<usize>) {
     )
 }
 
+fn fault(address: usize, access: Access) -> Fault {
+    Fault { address, access, thread: 1, turn: Turn::First, since_ns: 0 }
+}
+
 fn write_to(address: usize) -> Fault {
-    Fault { address, access: Access::WriteProtected, thread: 0, turn: Turn::First, since_ns: 0 }
+    fault(address, Access::WriteProtected)
+}
+
+/// Notes that a walk went through the block from `start` on.
+fn walk_through(engine: &Engine, start: usize) {
+    let block = engine.table.block_or_insert(start, engine.arena).unwrap();
+    block.history.remember(0, BLOCK_PAGES, WHOLE_ORDER);
 }
 
 /// `None`: there is no mark.
@@ -121,18 +129,13 @@ fn store_blocks(engine: &Engine, start: usize, blocks: Range<usize>) {
     }
 }
 
-fn fault(address: usize, access: Access) -> Fault {
-    Fault { address, access, thread: 1, turn: Turn::First, since_ns: 0 }
-}
-
 /// In the block whose first page was touched, and which it has to go through with faults.
 #[test]
 fn a_walk_gets_the_next_blocks_while_it_waits_for_the_end_of_its_own() {
     for access in [Access::Read, Access::Write] {
         let Some((engine, mut handler, start)) = scene() else { return };
         store_blocks(engine, start, 1..6);
-        let before = engine.table.block_or_insert(start, engine.arena).unwrap();
-        before.history.remember(0, BLOCK_PAGES, WHOLE_ORDER);
+        walk_through(engine, start);
         // It has gone on to the last piece meanwhile.
         handler.queue_fault(fault(start + 2 * BLOCK - FOLIO, access));
         handler.serve(fault(start + BLOCK, access));
@@ -151,8 +154,7 @@ fn a_walk_gets_the_next_blocks_while_it_waits_for_the_end_of_its_own() {
 fn backwards_they_come_before_the_first_piece() {
     let Some((engine, mut handler, start)) = scene() else { return };
     store_blocks(engine, start, 1..6);
-    let behind = engine.table.block_or_insert(start + 6 * BLOCK, engine.arena).unwrap();
-    behind.history.remember(0, BLOCK_PAGES, WHOLE_ORDER);
+    walk_through(engine, start + 6 * BLOCK);
     handler.queue_fault(fault(start + 5 * BLOCK, Access::Read));
     handler.serve(fault(start + 6 * BLOCK - PAGE, Access::Read));
     assert_eq!(blocks(engine, start), (vec![2, 3, 4], vec![5]));
@@ -206,8 +208,7 @@ fn beside_relatives_what_is_only_read_keeps_its_copies() {
 fn who_waits_elsewhere_does_not_wait_for_the_blocks_ahead() {
     let Some((engine, mut handler, start)) = scene() else { return };
     store_blocks(engine, start, 1..6);
-    let before = engine.table.block_or_insert(start, engine.arena).unwrap();
-    before.history.remember(0, BLOCK_PAGES, WHOLE_ORDER);
+    walk_through(engine, start);
     handler.queue_fault(Fault { thread: 2, ..fault(start + 2 * BLOCK, Access::Read) });
     handler.serve(fault(start + BLOCK, Access::Read));
     assert_eq!(blocks(engine, start).0, []);

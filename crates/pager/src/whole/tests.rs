@@ -8,7 +8,7 @@ use crate::freeing::FREED;
 use crate::handler::{Fault, Turn};
 use crate::row::Row;
 use crate::staging::{FOLIO, FOLIO_PAGES, WHOLE_PLACES};
-use crate::test_memory::{map, moving_engine, skip_without_huge_page, word_at};
+use crate::test_memory::{engine_with_pool, map, skip_without_huge_page, word_at};
 use crate::uffd::Access;
 use crate::write_back::Tier;
 use folioswap_devices::Scratch;
@@ -29,9 +29,7 @@ fn scene() -> Option<(&'static Engine, Handler, usize)> {
 
 /// The same where the program has not said so (the kernel makes them huge all the same).
 fn unadvised() -> Option<(&'static Engine, Handler, usize)> {
-    let engine = moving_engine()?;
-    engine.segment().header.limit_bytes.store(LIMIT, Relaxed);
-    engine.make_pool(LIMIT);
+    let engine = engine_with_pool(LIMIT)?;
     let handler = Handler::new(engine, Buffers::of(engine)?);
     let start = map(4 * BLOCK).next_multiple_of(BLOCK) + BLOCK;
     // SAFETY: mapped just now.
@@ -91,7 +89,13 @@ fn staged() -> Option<(&'static Engine, Handler, usize)> {
     scene().filter(|&(engine, _, start)| take_out(engine, start))
 }
 
-/// The same with all of it written back.
+/// All of it written back, where the program has not asked for huge pages.
+fn unadvised_stored() -> Option<(&'static Engine, Handler, usize)> {
+    let there = unadvised().filter(|&(engine, _, start)| take_out(engine, start));
+    there.inspect(|&(engine, ..)| write_back(engine, WHOLE_PLACES))
+}
+
+/// All of it written back, where it has.
 fn stored() -> Option<(&'static Engine, Handler, usize)> {
     staged().inspect(|&(engine, ..)| write_back(engine, WHOLE_PLACES))
 }
@@ -208,11 +212,7 @@ fn what_is_stored_comes_back_as_a_huge_page_and_frees_its_slots() {
 /// Whether the walk reads or writes: its copies are given up.
 #[test]
 fn ahead_of_a_walk_it_comes_where_it_left_as_a_huge_page() {
-    let Some((engine, mut handler, start)) = unadvised() else { return };
-    if !take_out(engine, start) {
-        return;
-    }
-    write_back(engine, WHOLE_PLACES);
+    let Some((engine, mut handler, start)) = unadvised_stored() else { return };
     let here = block(engine, start);
     assert!(here.left_huge.load(Relaxed));
     assert_eq!(handler.swap_in_whole(here, start, Purpose::Ahead), Whole::Done);
@@ -224,11 +224,7 @@ fn ahead_of_a_walk_it_comes_where_it_left_as_a_huge_page() {
 /// It would be split, page by page.
 #[test]
 fn ahead_of_a_walk_it_does_not_come_where_a_page_table_stands() {
-    let Some((engine, mut handler, start)) = unadvised() else { return };
-    if !take_out(engine, start) {
-        return;
-    }
-    write_back(engine, WHOLE_PLACES);
+    let Some((engine, mut handler, start)) = unadvised_stored() else { return };
     let here = block(engine, start);
     handler.serve(Fault { address: start, access: Access::Read, thread: 0, turn: Turn::First, since_ns: 0 });
     assert!(!here.left_huge.load(Relaxed), "by the fault");
