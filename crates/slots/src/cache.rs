@@ -3,12 +3,13 @@
 use crate::entry::{FolioId, SwapEntry};
 use crate::free::free_slot;
 use crate::guard::Locked;
-use crate::order::{CLUSTER_SLOTS, Order};
+use crate::order::Order;
 use crate::policy::Policy;
 use crate::range::{Piece, pieces};
 use crate::slots::{EntryError, Slots};
 use crate::sync::{AtomicU64, Ordering};
 use crate::word::{Kind, Shadow, Word, ZeroMark};
+use crate::words::Words;
 
 /// Why a folio could not be added to the swap cache (spec §6, race codes of phase IV).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -201,7 +202,7 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         entry: SwapEntry,
         slots: u32,
         folio: FolioId,
-        mut change: impl FnMut(&Locked<'_, PAYLOAD, P>, &[AtomicU64; CLUSTER_SLOTS as usize], Piece) -> u32,
+        mut change: impl FnMut(&Locked<'_, PAYLOAD, P>, Words<'_>, Piece) -> u32,
     ) -> Result<u32, CacheError> {
         self.locate(entry, slots)?;
         let mut sum = 0;
@@ -219,11 +220,7 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
 
 /// First slot of the piece that does not stand for `folio`.
 #[inline]
-pub(crate) fn first_not_cached(
-    words: &[AtomicU64; CLUSTER_SLOTS as usize],
-    piece: Piece,
-    folio: FolioId,
-) -> Option<u32> {
+pub(crate) fn first_not_cached(words: Words<'_>, piece: Piece, folio: FolioId) -> Option<u32> {
     let places = &words[piece.first as usize..(piece.first + piece.count) as usize];
     let differs = |place: &AtomicU64| Word::from_raw(place.load(Ordering::Relaxed)).differs_from(folio);
     // One look without a branch per slot: it finds nothing unless the caller is mistaken.

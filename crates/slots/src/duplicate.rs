@@ -4,12 +4,12 @@ use crate::before::is_slot_cached;
 use crate::entry::SwapEntry;
 use crate::free::lower_overflowed;
 use crate::guard::Locked;
-use crate::order::CLUSTER_SLOTS;
 use crate::policy::Policy;
 use crate::range::{Piece, pieces};
 use crate::slots::{EntryError, Slots};
 use crate::sync::{AtomicU64, Ordering};
 use crate::word::{COUNT_OVERFLOWED, DupStep, PutStep, Word};
+use crate::words::Words;
 
 /// Why no count was added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,7 +136,7 @@ fn raise_past_word<const PAYLOAD: usize, P: Policy>(
 
 fn undo_slots<const PAYLOAD: usize, P: Policy>(
     cluster: &Locked<'_, PAYLOAD, P>,
-    words: &[AtomicU64; CLUSTER_SLOTS as usize],
+    words: Words<'_>,
     slots: core::ops::Range<u32>,
 ) {
     for slot in slots {

@@ -4,12 +4,12 @@ use crate::cache::{CacheError, first_not_cached};
 use crate::entry::{FolioId, SwapEntry};
 use crate::free::{free_slot, lower_overflowed};
 use crate::guard::Locked;
-use crate::order::CLUSTER_SLOTS;
 use crate::policy::Policy;
 use crate::range::{Piece, pieces};
 use crate::slots::Slots;
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::Ordering;
 use crate::word::{PutStep, Shadow, Word};
+use crate::words::Words;
 
 impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
     /// Takes one count from each of `slots` slots of the cached `folio` from `entry` on, and the folio out of the swap cache: what
@@ -48,7 +48,7 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
 
 /// Whether each word of the piece is exactly `word`.
 #[inline]
-fn holds_only(words: &[AtomicU64; CLUSTER_SLOTS as usize], piece: Piece, word: Word) -> bool {
+fn holds_only(words: Words<'_>, piece: Piece, word: Word) -> bool {
     let places = &words[piece.first as usize..(piece.first + piece.count) as usize];
     places.iter().fold(0, |all, place| all | (place.load(Ordering::Relaxed) ^ word.raw())) == 0
 }
@@ -57,7 +57,7 @@ fn holds_only(words: &[AtomicU64; CLUSTER_SLOTS as usize], piece: Piece, word: W
 #[inline]
 fn free_whole<const PAYLOAD: usize, P: Policy>(
     cluster: &Locked<'_, PAYLOAD, P>,
-    words: &[AtomicU64; CLUSTER_SLOTS as usize],
+    words: Words<'_>,
     piece: Piece,
     freed: &mut impl FnMut(SwapEntry, *mut u8),
 ) -> u32 {
@@ -72,7 +72,7 @@ fn free_whole<const PAYLOAD: usize, P: Policy>(
 #[cold]
 fn free_slot_by_slot<const PAYLOAD: usize, P: Policy>(
     cluster: &Locked<'_, PAYLOAD, P>,
-    words: &[AtomicU64; CLUSTER_SLOTS as usize],
+    words: Words<'_>,
     piece: Piece,
     freed: &mut impl FnMut(SwapEntry, *mut u8),
 ) -> u32 {

@@ -3,13 +3,13 @@
 use crate::entry::SwapEntry;
 use crate::guard::Locked;
 use crate::hooks::{Hooks, Reclaimed};
-use crate::order::CLUSTER_SLOTS;
 use crate::policy::{Frees, Policy};
 use crate::range::{Piece, pieces_for};
 use crate::scan::folio_end;
 use crate::slots::{EntryError, Slots};
 use crate::sync::{AtomicU64, Ordering};
 use crate::word::{COUNT_IN_WORD_MAX, PutStep, Word};
+use crate::words::Words;
 
 /// What a [`Slots::put`] did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -86,7 +86,7 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
 #[inline]
 fn put_piece<const PAYLOAD: usize, P: Policy>(
     cluster: &Locked<'_, PAYLOAD, P>,
-    words: &[AtomicU64; CLUSTER_SLOTS as usize],
+    words: Words<'_>,
     piece: Piece,
     put: &mut Put,
     freed: &mut impl FnMut(SwapEntry, *mut u8),

@@ -11,9 +11,10 @@ use crate::frames::FrameContent;
 use crate::lists::ListId;
 use crate::order::{CLUSTER_SLOTS, Order};
 use crate::policy::Policy;
-use crate::slots::{Slots, words_of};
-use crate::sync::{AtomicU64, Ordering};
+use crate::slots::Slots;
+use crate::sync::Ordering;
 use crate::usage::Listing;
+use crate::words::Words;
 use core::ptr::NonNull;
 
 /// The frame pool is empty.
@@ -98,8 +99,8 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
 impl<'a, const PAYLOAD: usize, P: Policy> Locked<'a, PAYLOAD, P> {
     /// Slot words, if the cluster has a table.
     #[inline]
-    pub(crate) fn words(&self) -> Option<&'a [AtomicU64; CLUSTER_SLOTS as usize]> {
-        NonNull::new(self.cluster.frame.load(Ordering::Relaxed)).map(words_of)
+    pub(crate) fn words(&self) -> Option<Words<'a>> {
+        NonNull::new(self.cluster.frame.load(Ordering::Relaxed)).map(Words::of)
     }
 
     /// Payload of the first slot; the others' follow, `PAYLOAD` bytes each. Null if the cluster has no table.
@@ -112,10 +113,10 @@ impl<'a, const PAYLOAD: usize, P: Policy> Locked<'a, PAYLOAD, P> {
     }
 
     /// Overflow counts, if the cluster has the array.
-    pub(crate) fn overflow(&self) -> Option<&'a [AtomicU64; CLUSTER_SLOTS as usize]> {
+    pub(crate) fn overflow(&self) -> Option<Words<'a>> {
         match self.cluster.overflow_number.load(Ordering::Relaxed) {
             0 => None,
-            number => Some(words_of(self.slots.pool().memory(number))),
+            number => Some(Words::of(self.slots.pool().memory(number))),
         }
     }
 
@@ -172,14 +173,14 @@ impl<'a, const PAYLOAD: usize, P: Policy> Locked<'a, PAYLOAD, P> {
     }
 
     /// Gives the overflow array to the cluster; its counts are zero.
-    pub(crate) fn attach_overflow(&self) -> Result<&'a [AtomicU64; CLUSTER_SLOTS as usize], NoFrameLeft> {
+    pub(crate) fn attach_overflow(&self) -> Result<Words<'a>, NoFrameLeft> {
         let taken = self.slots.pool().take().ok_or(NoFrameLeft)?;
         if taken.content == FrameContent::Zeroed {
             // Only the first 4096 bytes serve as counts: the payload stays zero.
             self.slots.pool().remember_zeroed(taken.number);
         }
         self.cluster.overflow_number.store(taken.number, Ordering::Release);
-        Ok(words_of(taken.memory))
+        Ok(Words::of(taken.memory))
     }
 
     /// Gives the overflow array back. Context: all its counts are zero.

@@ -35,6 +35,7 @@ mod sync;
 mod usage;
 mod validate;
 mod word;
+mod words;
 
 pub use alloc::AllocError;
 pub use before::{

@@ -10,6 +10,7 @@ use crate::policy::{Policy, Rotation};
 use crate::slots::Slots;
 use crate::sync::{AtomicU64, Ordering};
 use crate::word::Word;
+use crate::words::Words;
 
 /// What one allocation wants, and what went wrong on its way.
 pub(crate) struct Request<'a, H: Hooks> {
@@ -48,7 +49,7 @@ enum Range {
 }
 
 #[inline]
-fn look(words: &[AtomicU64; CLUSTER_SLOTS as usize], first: u32, count: u32) -> Range {
+fn look(words: Words<'_>, first: u32, count: u32) -> Range {
     let places = &words[first as usize..(first + count) as usize];
     let front = Word::from_raw(places[0].load(Ordering::Relaxed));
     if !front.is_free() && !front.is_only_cached() {
@@ -173,7 +174,7 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
     fn take_range<H: Hooks>(
         &self,
         cluster: &Isolated<'_, PAYLOAD, P>,
-        words: &[AtomicU64; CLUSTER_SLOTS as usize],
+        words: Words<'_>,
         slot: u32,
         request: &Request<'_, H>,
     ) -> Option<u32> {

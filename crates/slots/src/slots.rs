@@ -8,8 +8,9 @@ use crate::frames::{AddFramesError, FrameContent, Pool, Section, WORDS_BYTES};
 use crate::layout::{Config, ConfigError, Header, Layout, MAGIC, METADATA_ALIGN};
 use crate::order::CLUSTER_SLOTS;
 use crate::policy::{Current, Policy};
-use crate::sync::{AtomicU64, Ordering, fence};
+use crate::sync::{Ordering, fence};
 use crate::word::{COUNT_OVERFLOWED, Kind, SlotWord, Word};
+use crate::words::Words;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 
@@ -229,13 +230,13 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
             let Some(frame) = NonNull::new(cluster.frame.load(Ordering::Acquire)) else {
                 return SlotWord::Free;
             };
-            let raw = &words_of(frame)[slot];
+            let raw = &Words::of(frame)[slot];
             let word = Word::from_raw(raw.load(Ordering::Acquire));
             let mut overflow = 0;
             let mut matches = true;
             if word.count() == COUNT_OVERFLOWED && word.kind() != Kind::Bad {
                 if let number @ 1.. = cluster.overflow_number.load(Ordering::Acquire) {
-                    overflow = words_of(self.pool().memory(number))[slot].load(Ordering::Acquire);
+                    overflow = Words::of(self.pool().memory(number))[slot].load(Ordering::Acquire);
                 }
                 matches = raw.load(Ordering::Acquire) == word.raw();
             }
@@ -362,11 +363,4 @@ const fn spread(index: u32, reserved: u32) -> u32 {
     } else {
         index
     }
-}
-
-/// Slot words (or overflow counts) of a frame.
-#[inline]
-pub(crate) fn words_of<'a>(frame: NonNull<u8>) -> &'a [AtomicU64; CLUSTER_SLOTS as usize] {
-    // SAFETY: a frame begins with 512 words, is 64-byte aligned, stays valid as long as the handle, and its words are only ever used as atomics.
-    unsafe { frame.cast().as_ref() }
 }

@@ -10,6 +10,7 @@ use crate::policy::{DefaultPriority, Policy};
 use crate::slots::Slots;
 use crate::sync::Ordering;
 use crate::word::Word;
+use crate::words::Words;
 use core::num::NonZeroU64;
 
 const CLUSTER: u64 = CLUSTER_SLOTS as u64;
@@ -297,7 +298,7 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
             let frame = cluster.frame_number.swap(0, Ordering::Relaxed);
             if frame != 0 {
                 // Bad slots are all that is left in it.
-                let words = crate::slots::words_of(self.pool().memory(frame));
+                let words = Words::of(self.pool().memory(frame));
                 words.iter().for_each(|word| word.store(0, Ordering::Release));
                 cluster.frame.store(core::ptr::null_mut(), Ordering::Relaxed);
                 cluster.generation.fetch_add(1, Ordering::Release);

@@ -8,10 +8,11 @@ use crate::frames::SECTION_FRAMES;
 use crate::lists::ListId;
 use crate::order::{CLUSTER_SLOTS, Order};
 use crate::policy::{NodePreference, Policy, SlotCache};
-use crate::slots::{Slots, words_of};
+use crate::slots::Slots;
 use crate::sync::Ordering;
 use crate::usage::Listing;
 use crate::word::{COUNT_OVERFLOWED, Kind, Word};
+use crate::words::Words;
 use core::ptr::NonNull;
 
 /// What a successful [`Slots::validate`] counted.
@@ -243,9 +244,9 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         tally: &mut Tally,
     ) -> Result<(), Violation> {
         let overflow_number = cluster.overflow_number.load(Ordering::Relaxed);
-        let overflow = (overflow_number != 0).then(|| words_of(self.pool().memory(overflow_number)));
+        let overflow = (overflow_number != 0).then(|| Words::of(self.pool().memory(overflow_number)));
         let (mut used, mut bad, mut overflowed) = (0, 0, 0);
-        for (slot, place) in words_of(frame).iter().enumerate() {
+        for (slot, place) in Words::of(frame).iter().enumerate() {
             let word = Word::from_raw(place.load(Ordering::Relaxed));
             let invalid = Violation::InvalidWord { device: id, cluster: index, slot: slot as u32 };
             match word.kind() {

@@ -362,7 +362,9 @@ fn swapoff<P: Policy>(swap: &Slots<PAYLOAD, P>, oracle: &RefCell<Oracle>, id: De
     let mut oracle = oracle.borrow_mut();
     swap.swapoff_begin(id).unwrap();
     assert_eq!(swap.swapoff_begin(id), Err(SwapoffError::WrongStep));
-    while let Some((entry, word)) = swap.swapoff_next(id, 0) {
+    let mut from = 0;
+    while let Some((entry, word)) = swap.swapoff_next(id, from) {
+        from = entry.offset();
         if let SlotWord::Cached { folio, .. } = word {
             let (first, slots) = oracle.folios[&folio.0];
             oracle.remove_folio(folio.0);
@@ -372,6 +374,7 @@ fn swapoff<P: Policy>(swap: &Slots<PAYLOAD, P>, oracle: &RefCell<Oracle>, id: De
             (0..count).for_each(|_| assert_eq!(swap.put(entry, 1, check_mark).unwrap().rejected, 0));
         }
     }
+    assert_eq!(swap.swapoff_next(id, 0), None, "nothing is left behind");
     swap.swapoff_finish(id).unwrap();
     assert!(oracle.slots.keys().all(|entry| entry.device() != id));
 }

@@ -73,6 +73,8 @@ mod usage;
 mod validate;
 #[path = "../../src/word.rs"]
 mod word;
+#[path = "../../src/words.rs"]
+mod words;
 
 pub use alloc::AllocError;
 pub use before::{
