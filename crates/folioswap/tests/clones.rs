@@ -46,6 +46,16 @@ fn stored(swap: &Swap) -> u64 {
     figure(swap, "mem_used_total") + figure(swap, "file_bytes")
 }
 
+/// Waits until these bytes, which were paged out, are written: what waits in staging goes first when something is paged out. Figures are
+/// published now and then, and until then are those of before.
+fn all_is_stored(swap: &Swap, bytes: usize) {
+    let until = Instant::now() + Duration::from_secs(10);
+    while figure(swap, "orig_data_size") + figure(swap, "file_bytes") < bytes as u64 {
+        assert!(Instant::now() < until, "{}", swap.statistics());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
 /// Nobody holds anything any more, but for what waits in staging to be looked at: that goes first when something is paged out. Figures are
 /// published now and then: within two seconds.
 fn nothing_is_left(swap: &Swap) {
@@ -66,6 +76,7 @@ fn a_clone_and_its_original_are_apart_and_what_they_share_is_stored_once() {
         let mut region = swap.region_with("48M", mode).unwrap();
         fill(region.as_mut_slice(), 3);
         region.page_out(..).unwrap();
+        all_is_stored(&swap, region.len());
         let before = stored(&swap);
         let mut clones: Vec<Region> = (0..3).map(|_| region.try_clone().unwrap()).collect();
         assert!(clones.iter().all(|clone| (clone.len(), clone.fault_mode()) == (48 << 20, mode)));
