@@ -1,11 +1,14 @@
 //! Copy-on-write clones of regions: each is its own, whatever the other does, and what both have is stored once.
 
 mod common;
+#[path = "common/waiting.rs"]
+mod waiting;
 
 use common::Numbers;
 use folioswap::{Device, Error, FaultMode, Region, Swap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
+use waiting::comes_true;
 
 const PAGE: usize = 4096;
 const MODES: [FaultMode; 2] = [FaultMode::HandlerThreads, FaultMode::Sigbus];
@@ -49,11 +52,8 @@ fn stored(swap: &Swap) -> u64 {
 /// Waits until these bytes, which were paged out, are written: what waits in staging goes first when something is paged out. Figures are
 /// published now and then, and until then are those of before.
 fn all_is_stored(swap: &Swap, bytes: usize) {
-    let until = Instant::now() + Duration::from_secs(10);
-    while figure(swap, "orig_data_size") + figure(swap, "file_bytes") < bytes as u64 {
-        assert!(Instant::now() < until, "{}", swap.statistics());
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    let written = || figure(swap, "orig_data_size") + figure(swap, "file_bytes");
+    comes_true(swap, Duration::from_secs(10), || written() >= bytes as u64);
 }
 
 /// Nobody holds anything any more, but for what waits in staging to be looked at: that goes first when something is paged out. Figures are
@@ -62,11 +62,8 @@ fn nothing_is_left(swap: &Swap) {
     for mode in MODES {
         swap.region_with(1, mode).unwrap().page_out(..).unwrap();
     }
-    let until = Instant::now() + Duration::from_secs(2);
-    while (figure(swap, "swapped"), figure(swap, "file_bytes"), figure(swap, "orig_data_size")) != (0, 0, 0) {
-        assert!(Instant::now() < until, "{}", swap.statistics());
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    let left = || ["swapped", "file_bytes", "orig_data_size"].map(|name| figure(swap, name));
+    comes_true(swap, Duration::from_secs(2), || left() == [0; 3]);
 }
 
 #[test]

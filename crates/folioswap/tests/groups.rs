@@ -1,11 +1,14 @@
 //! Groups within a swap: every limit is kept, devices that are not permitted are not used, and what a group had is free when it ends.
 
 mod common;
+#[path = "common/waiting.rs"]
+mod waiting;
 
 use common::Numbers;
 use folioswap::{Device, Error, FaultMode, Region, ShmemSpace, Swap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use waiting::comes_true;
 
 const PAGE: usize = 4096;
 const MIB: u64 = 1 << 20;
@@ -44,15 +47,6 @@ fn in_ram_and_file(limit: &str, file: &str) -> Swap {
 fn is_sound(swap: &Swap) {
     let figure = |name| swap.statistics().counter(name).expect("its name");
     assert_eq!((figure("violations"), figure("pages_poisoned")), (0, 0));
-}
-
-/// Within two seconds.
-fn comes_true(what: impl Fn() -> bool) {
-    let until = Instant::now() + Duration::from_secs(2);
-    while !what() {
-        assert!(Instant::now() < until, "not yet");
-        std::thread::sleep(Duration::from_millis(10));
-    }
 }
 
 /// What a limit promises.
@@ -148,8 +142,11 @@ fn only_permitted_devices_are_used() {
     let mut region = within.region("12M").unwrap();
     fill(&mut region, 5, 1);
     check(&region, 5, 1);
-    comes_true(|| figure(&in_store, "orig_data_size") > 8 * MIB && figure(&on_file, "file_bytes") > 8 * MIB);
-    comes_true(|| figure(&within, "file_bytes") > 0);
+    let soon = Duration::from_secs(2);
+    let both_store =
+        || figure(&in_store, "orig_data_size") > 8 * MIB && figure(&on_file, "file_bytes") > 8 * MIB;
+    comes_true(&whole, soon, both_store);
+    comes_true(&within, soon, || figure(&within, "file_bytes") > 0);
     // States are a tenth of a second old.
     std::thread::sleep(Duration::from_millis(250));
     assert_eq!(figure(&in_store, "file_bytes"), 0);
@@ -166,14 +163,16 @@ fn what_a_group_had_is_free_when_it_ends() {
         let mut region = group.region("30M").unwrap();
         fill(&mut region, round, 8);
         // States are a tenth of a second old.
-        comes_true(|| group.statistics().counter("file_bytes").unwrap() > 16 * MIB);
+        comes_true(&group, Duration::from_secs(2), || {
+            group.statistics().counter("file_bytes").unwrap() > 16 * MIB
+        });
         drop(group);
         check(&region, round, 8);
         drop(region);
         assert_eq!(whole.statistics().times_exceeded(), 0);
     }
     // Its place is free too, and nothing of it is counted.
-    comes_true(|| whole.statistics().charge() < 8 * MIB);
+    comes_true(&whole, Duration::from_secs(2), || whole.statistics().charge() < 8 * MIB);
 }
 
 /// Its device is full: its own limit gives way, and no other.

@@ -1,11 +1,15 @@
 //! Regions hold what was written to them, whatever the limit, advice and other threads do.
 
+#[path = "common/waiting.rs"]
+mod waiting;
+
 use folioswap::{Device, Error, Region, Swap, SwapBuilder, WhenFull};
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
+use waiting::comes_true;
 
 const PAGE: usize = 4096;
 
@@ -187,12 +191,9 @@ fn many_regions_come_and_go_and_leave_nothing() {
     }
     drop(regions);
     // The figures follow within a few hundred milliseconds.
-    let until = Instant::now() + Duration::from_secs(10);
-    let figure = |name| swap.statistics().counter(name).unwrap();
-    while (figure("swapped"), figure("resident"), figure("orig_data_size")) != (0, 0, 0) {
-        assert!(Instant::now() < until, "{} {}", swap.statistics(), figure("resident"));
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    let left =
+        || ["swapped", "resident", "orig_data_size"].map(|name| swap.statistics().counter(name).unwrap());
+    comes_true(&swap, Duration::from_secs(10), || left() == [0; 3]);
     is_sound(&swap);
 }
 
