@@ -80,8 +80,8 @@ fn each_size_alone_leaves_and_comes_back_whole() {
             assert_eq!(others, 0, "{size}k {counter}: {}", outcome.describe());
             let (whole, single) = (here(size) * pages, here(4));
             if size < 2048 || counter == "swpin" {
-                // Most of it: what is cut off at borders, and the first pages of a walk, are single.
-                assert!(whole > single, "{size}k {counter}: {whole} pages, and {single} single ones");
+                // Most of it: the first pages of a walk are single, and what the clock meets where others are away.
+                assert!(whole > 3 * single, "{size}k {counter}: {whole} pages, and {single} single ones");
             }
         }
     }

@@ -7,7 +7,7 @@ use crate::isolate::{Isolation, Pages, Refused, page_index};
 use crate::pagemap;
 use crate::placement::NO_CPU;
 use crate::ranges::Range;
-use crate::row::{LONG_PAGES, ROW_PIECES, Row, Rows};
+use crate::row::{ROW_PIECES, Row, Rows};
 use crate::staging::{FOLIO, FOLIO_PAGES, SEGMENT_FOLIOS};
 use crate::sys;
 use crate::wanted::Wanted;
@@ -121,10 +121,7 @@ impl Evictor {
         let mut looked_at = 0;
         while looked_at < BATCH_PIECES {
             looked_at += 1;
-            // A folio of 1 MiB is not cut off.
-            let is_open = batch.found() < LONG_PAGES
-                && row.is_open(Rows::Long)
-                && self.engine.rows_at(row.start()) == Rows::Long;
+            let is_open = self.goes_on(&row, batch);
             // Perhaps nothing of it can be moved: then the batch goes on.
             if !is_open
                 && batch.found() + row.pages() >= BATCH_PAGES
@@ -167,6 +164,16 @@ impl Evictor {
             }
         }
         self.take_row(row, batch);
+    }
+
+    /// Does the batch go on for the sake of this row? One that is cut off would begin the next one where no folio of its length does, and so all
+    /// after it.
+    fn goes_on(&self, row: &Row, batch: &Batch) -> bool {
+        if row.is_empty() {
+            return false;
+        }
+        let rows = self.engine.rows_at(row.start());
+        row.is_open(rows) && batch.found() < rows.pages()
     }
 
     fn write_back_batch(&mut self, batch: &mut Batch) {

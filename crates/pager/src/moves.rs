@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn what_the_kernel_moves_in_spite_of_its_answer_is_not_lost() {
         let Some(engine) = moving_engine() else { return };
-        let start = map((JOINED_PIECES + 1) * FOLIO).next_multiple_of(FOLIO);
+        let start = map(2 * JOINED_PIECES * FOLIO).next_multiple_of(JOINED_PIECES * FOLIO);
         engine.register_pieces(start, start + JOINED_PIECES * FOLIO);
         let mut row = Row::of(start, Candidates::ALL_DIRTY);
         for piece in (start..).step_by(FOLIO).take(JOINED_PIECES).skip(1) {

@@ -15,10 +15,8 @@ use folioswap_core::page_table::BLOCK;
 pub(crate) const ROW_PIECES: usize = BLOCK / FOLIO;
 /// Most pieces of a row of single pages: 512 KiB. Longer ones would gain little for the move, and its lock is held meanwhile.
 pub(crate) const JOINED_PIECES: usize = 8;
-/// The same where folios of 1 MiB may leave: such rows end where 1 MiB does, or hardly any would lie in one.
+/// The same where folios of 1 MiB may leave.
 pub(crate) const LONG_PIECES: usize = 16;
-/// Pages of them.
-pub(crate) const LONG_PAGES: u64 = (LONG_PIECES * FOLIO_PAGES) as u64;
 
 /// Moves of a row whose pieces lie apart: events and faults wait for all of them, and each may wait for another processor.
 const MOVES: u32 = 16;
@@ -29,13 +27,28 @@ fn moves(wanted: Candidates) -> u32 {
     (pages & !(pages << 1)).count_ones()
 }
 
-/// How long rows of single pages become.
+/// How long rows of single pages become: to the next multiple of this length. Where one ends the next begins: of rows that ended elsewhere all
+/// would lie across the borders of the folios that are as long as they.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rows {
-    /// [`JOINED_PIECES`], wherever they begin.
+    /// [`JOINED_PIECES`].
     Joined,
-    /// [`LONG_PIECES`], to the next multiple of their length.
+    /// [`LONG_PIECES`].
     Long,
+}
+
+impl Rows {
+    fn pieces(self) -> usize {
+        match self {
+            Rows::Joined => JOINED_PIECES,
+            Rows::Long => LONG_PIECES,
+        }
+    }
+
+    /// Pages of one.
+    pub(crate) fn pages(self) -> u64 {
+        (self.pieces() * FOLIO_PAGES) as u64
+    }
 }
 
 /// Consecutive pieces, and which of their pages may be taken.
@@ -70,13 +83,8 @@ impl Row {
 
     /// May it become longer?
     pub(crate) fn is_open(&self, rows: Rows) -> bool {
-        match rows {
-            Rows::Joined => (1..JOINED_PIECES).contains(&self.pieces),
-            Rows::Long => {
-                let end = self.start / FOLIO + self.pieces;
-                self.pieces > 0 && !end.is_multiple_of(LONG_PIECES)
-            }
-        }
+        let end = self.start / FOLIO + self.pieces;
+        self.pieces > 0 && !end.is_multiple_of(rows.pieces())
     }
 
     /// Adds the piece, if it comes next: where one move can take pages of it together with some of the last piece that spares a move, and
@@ -190,31 +198,33 @@ mod tests {
     #[test]
     fn a_row_has_an_end_and_is_taken_from_the_front() {
         let mut row = Row::of(FOLIO, wanted(Pages::MAX, 0));
-        for piece in 2..=JOINED_PIECES {
+        for piece in 2..JOINED_PIECES {
             assert!(row.append(piece * FOLIO, wanted(Pages::MAX, 0), Rows::Joined));
         }
-        assert!(!row.append((JOINED_PIECES + 1) * FOLIO, wanted(Pages::MAX, 0), Rows::Joined));
-        assert_eq!(row.pages(), (JOINED_PIECES * FOLIO_PAGES) as u64);
+        assert!(!row.append(JOINED_PIECES * FOLIO, wanted(Pages::MAX, 0), Rows::Joined));
+        assert_eq!(row.pages(), ((JOINED_PIECES - 1) * FOLIO_PAGES) as u64);
         let addresses = |row: Row| row.pieces().map(|(piece, _)| piece / FOLIO).collect::<Vec<_>>();
         assert_eq!(row.take(3).map(addresses), Some(std::vec![1, 2, 3]));
         assert_eq!(row.take(0).map(addresses), Some(std::vec![4]));
-        assert_eq!(row.take(JOINED_PIECES).map(addresses), Some((5..=JOINED_PIECES).collect()));
+        assert_eq!(row.take(JOINED_PIECES).map(addresses), Some((5..JOINED_PIECES).collect()));
         assert!(row.take(4).is_none());
     }
 
     #[test]
-    fn a_long_row_ends_where_its_folio_would() {
-        for (first, pieces) in [(0, 16), (1, 15), (15, 1), (16, 16), (40, 8)] {
-            let mut row = Row::of(first * FOLIO, wanted(Pages::MAX, 0));
-            let further = (first + 1..)
-                .take_while(|piece| row.append(piece * FOLIO, wanted(Pages::MAX, 0), Rows::Long));
-            assert_eq!(1 + further.count(), pieces, "{first}");
+    fn a_row_ends_where_its_folio_would() {
+        for (first, joined, long) in [(0, 8, 16), (1, 7, 15), (15, 1, 1), (16, 8, 16), (40, 8, 8)] {
+            for (rows, pieces) in [(Rows::Joined, joined), (Rows::Long, long)] {
+                let mut row = Row::of(first * FOLIO, wanted(Pages::MAX, 0));
+                let further =
+                    (first + 1..).take_while(|piece| row.append(piece * FOLIO, wanted(Pages::MAX, 0), rows));
+                assert_eq!(1 + further.count(), pieces, "{first} {rows:?}");
+            }
         }
     }
 
     /// Two full rows of memory, each page with contents of its own, registered.
     fn pieces(engine: &Engine) -> usize {
-        let start = map((2 * JOINED_PIECES + 1) * FOLIO).next_multiple_of(FOLIO);
+        let start = map(3 * JOINED_PIECES * FOLIO).next_multiple_of(JOINED_PIECES * FOLIO);
         for number in 0..2 * JOINED_PIECES {
             let piece = start + number * FOLIO;
             fill(piece);
