@@ -99,6 +99,7 @@ fn a_disk_is_taken_away_while_processes_fork_and_verify() {
     let phases = "fill,random,verify,random,verify,random,verify,random,verify";
     let words = [
         TOUCH,
+        "--timing",
         "--size",
         "48M",
         "--kind",
@@ -111,8 +112,12 @@ fn a_disk_is_taken_away_while_processes_fork_and_verify() {
         "60000",
     ];
     let mut running = start(&words, &devices);
-    // What is in use is whole clusters, of which a process takes up to 24 at a time, before it fills them: more than all three may have so.
-    wait_for_use(&mut running, &point, 240 * MIB);
+    // Clusters in use say little: a process takes many at a time, before it fills them. When all three have filled their memory, the most of it is
+    // away.
+    wait_until("all three have filled their memory", || {
+        assert!(!running.poll(), "it has ended: {}", running.errors());
+        running.errors().matches("\"phase\":\"fill\"").count() == 3
+    });
     done(&swapoff(&running, &point));
     let names: Vec<String> = table(&running).into_iter().map(|row| row.name).collect();
     assert_eq!(names, ["/var/tmp"]);
@@ -122,7 +127,7 @@ fn a_disk_is_taken_away_while_processes_fork_and_verify() {
     job::report("swapoff", &outcome);
     outcome.check();
     outcome.check_validated();
-    assert!(outcome.figure("swapoff_pages") >= Some(1024.0), "{}", outcome.describe());
+    assert!(outcome.figure("swapoff_pages") >= Some(16_384.0), "{}", outcome.describe());
     assert_eq!(outcome.figure("swapoff_lost"), Some(0.0));
     outcome.check_clean();
 }
