@@ -4,6 +4,7 @@
 //! * [`job::Job`] describes a program; it is started without a limit, under folioswap, or under the kernel's own swap
 //!   (memory cgroup with a limit + zram), and yields an [`job::Outcome`].
 //! * [`data`] makes page contents that can be verified from the page's number alone.
+//! * [`shown`] asks a running group what is on its devices.
 //! * [`killer`] ends a process at a step that it names itself.
 //! * [`skip!`](crate::skip) ends a test whose facility is missing here, so that it is counted as skipped.
 //!
@@ -15,6 +16,7 @@ pub mod killer;
 pub mod mount;
 pub mod programs;
 pub mod ratio;
+pub mod shown;
 pub mod skipping;
 pub mod traces;
 

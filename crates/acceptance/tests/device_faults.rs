@@ -174,20 +174,23 @@ fn a_disk_that_refuses_everything_is_left_alone() {
         Ok(found) => found,
         Err(why) => skip!("no file system: {why}"),
     };
-    let (behind, go) = (Scratch::new("behind"), Scratch::new("go"));
+    let (behind, go, shown) = (Scratch::new("behind"), Scratch::new("go"), Scratch::new("shown"));
     fs::create_dir(&behind.0).expect("a directory");
     let devices = [device(&file, ",prio=5"), device(&behind.0, ",prio=0")];
+    let wait = |file: &Scratch| format!("while [ ! -e {} ]; do sleep 0.05; done", file.0.display());
     let script = format!(
-        "echo ready; while [ ! -e {} ]; do sleep 0.05; done; {TOUCH} --size 96M --kind random --phases fill,verify; sleep 1",
-        go.0.display()
+        "echo ready; {}; {TOUCH} --size 96M --kind random --phases fill,verify; {}",
+        wait(&go),
+        wait(&shown)
     );
     let mut running = start(&job(&["sh", "-c", &script], &devices));
     running.wait_for_output("ready");
     disk.shut_down().expect("ext4 can be shut down");
     File::create(&go.0).expect("a file");
     running.wait_for_output("ok ");
-    let shown = run_folioswap(&["swapon", "--show", &running.pid.to_string()]);
-    let text = String::from_utf8_lossy(&shown.stdout).into_owned();
+    let output = run_folioswap(&["swapon", "--show", &running.pid.to_string()]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    File::create(&shown.0).expect("a file");
     let outcome = running.finish();
     job::report("pulled out before", &outcome);
     outcome.check();

@@ -176,9 +176,10 @@ fn kill_9_of_the_supervisor_of_what_was_left_behind() {
     }
     let program = c_program("ending", "", &[]).canonicalize().expect("path");
     let folioswap = programs::folioswap().canonicalize().expect("path");
-    let line = format!("{} wait 48 & sleep 1", program.display());
+    let line = format!("{} wait 48 & while [ ! -e go ]; do sleep 0.05; done", program.display());
     let mut running = Job::new(["sh", "-c", &line]).start(job::engine(LIMIT));
     running.wait_for_output("ready");
+    std::fs::File::create(running.directory().join("go")).expect("a file");
     let until = Instant::now() + Duration::from_secs(30);
     let supervisor = loop {
         let mut own = running.processes();

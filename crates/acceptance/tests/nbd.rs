@@ -1,6 +1,7 @@
 //! Swap on the exports of NBD servers: what comes back is what went out, whatever the server does, or a page is lost by name.
 
 use folioswap_acceptance::job::{self, Engine, Job, Outcome};
+use folioswap_acceptance::shown::{wait_for_use, wait_until};
 use folioswap_acceptance::{MIB, need, programs, skip};
 use std::fs;
 use std::os::unix::net::UnixStream;
@@ -80,6 +81,8 @@ fn job<'a>(server: &Server, more: &str, words: impl IntoIterator<Item = &'a str>
     job.option("--swap").option("zram,prio=1").option("--swap").option(device)
 }
 
+/// More than a process takes at once: some of it is written.
+const IN_USE: u64 = 64 * MIB;
 const LIMIT: Engine = Engine::Folioswap { memory: Some(48 * MIB), scope: "total" };
 
 fn is_on_server(outcome: &Outcome, bytes: u64) {
@@ -120,12 +123,16 @@ fn what_comes_back_is_what_went_out() {
     // It is restarted in the middle, twice.
     server.stop();
     server.start_again(&["file", "disk"]);
-    let mut running = job(&server, "", words).start(LIMIT);
+    let phases = "fill,reread,reread,reread,random,verify";
+    let words = [TOUCH, "--size", "192M", "--kind", "mixed", "--threads", "2", "--phases", phases];
+    let mut running = job(&server, "", words.into_iter().chain(["--touches", "3000"])).start(LIMIT);
+    wait_for_use(&mut running, "nbd0", IN_USE);
     for _ in 0..2 {
-        thread::sleep(Duration::from_millis(700));
+        let again = running.errors().matches("connected again").count() + 1;
         server.stop();
         thread::sleep(Duration::from_millis(200));
         server.start_again(&["file", "disk"]);
+        wait_until("connected again", || running.errors().matches("connected again").count() == again);
     }
     assert!(!running.poll(), "it was restarted under load");
     let outcome = running.finish();
@@ -144,7 +151,7 @@ fn a_replaced_server_costs_its_pages() {
         let words =
             [TOUCH, "--size", "192M", "--kind", "random", "--phases", "fill,reread,reread,reread,verify"];
         let mut running = job(&server, more, words).start(LIMIT);
-        thread::sleep(Duration::from_millis(1200));
+        wait_for_use(&mut running, "nbd0", IN_USE);
         server.stop();
         server.start_again(&["memory", "1G"]);
         assert!(!running.poll(), "it was replaced under load");
@@ -171,7 +178,7 @@ fn a_server_is_let_go_and_another_taken() {
         assert!(done.status.success(), "{words:?}: {}", String::from_utf8_lossy(&done.stderr));
     };
     let pid = running.pid.to_string();
-    thread::sleep(Duration::from_millis(1500));
+    wait_for_use(&mut running, "nbd0", IN_USE);
     folioswap(&["swapon", "--swap", &second.option(",prio=0"), &pid]);
     first.stop();
     thread::scope(|scope| {

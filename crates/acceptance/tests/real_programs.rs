@@ -243,5 +243,5 @@ fn gcc_compiles_sqlite() {
         Err(error) => skip!("the source of SQLite cannot be had: {error}"),
     };
     let line = format!("gcc -O2 -c {} -o out.o && sha256sum < out.o", source.display());
-    judge("gcc -O2 sqlite3.c", &Job::new(["sh", "-c", &line]).timeout(Duration::from_secs(400)), 120);
+    judge("gcc -O2 sqlite3.c", &Job::new(["sh", "-c", &line]).timeout(Duration::from_secs(1200)), 120);
 }

@@ -35,7 +35,7 @@ fn a_store_that_is_left_alone_becomes_smaller() {
     if !job::judging_folioswap() {
         skip!("only for folioswap");
     }
-    check_recompressed(&idle("sleeps", "4.5", "total"), 1000.0);
+    check_recompressed(&idle("sleeps", "8", "total"), 1000.0);
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn children_of_a_program_whose_store_is_becoming_smaller_read_what_was_there() {
     if !job::judging_folioswap() {
         skip!("only for folioswap");
     }
-    let outcome = idle("forks", "5", "total");
+    let outcome = idle("forks", "8", "total");
     check_recompressed(&outcome, 100.0);
     assert!(figure(&outcome, "forks") >= 4.0, "{}", outcome.describe());
 }

@@ -1,0 +1,88 @@
+//! What `folioswap swapon --show` says of a running group.
+
+use crate::job::Running;
+use crate::programs::run_folioswap;
+use std::time::{Duration, Instant};
+
+/// So long a supervisor may take to answer on a busy machine: `swapon --show` passes over one that does not within a second.
+const ANSWER: Duration = Duration::from_secs(10);
+/// As long as anything here is waited for.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A device of the group.
+pub struct Row {
+    /// Its name.
+    pub name: String,
+    /// Bytes used: of a device that is granted in clusters, those of whole clusters, of which a process takes many at a time before it fills them.
+    pub used: u64,
+    /// All of the row.
+    pub line: String,
+}
+
+fn rows(running: &Running) -> Vec<Row> {
+    let shown = run_folioswap(&["swapon", "--show", "--bytes", &running.pid.to_string()]);
+    let text = String::from_utf8_lossy(&shown.stdout).into_owned();
+    let mut lines = text.lines();
+    let columns: Vec<&str> = lines.next().unwrap_or_default().split_whitespace().collect();
+    // Counted from the right: a name may have spaces.
+    let Some(after) = columns.iter().rev().position(|&name| name == "USED") else { return Vec::new() };
+    let row = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let used = words[words.len() - 1 - after].parse().expect("bytes");
+        Row { name: words[0].to_owned(), used, line: line.to_owned() }
+    };
+    lines.map(row).collect()
+}
+
+/// Its devices; none when it has ended.
+pub fn table(running: &Running) -> Vec<Row> {
+    let begun = Instant::now();
+    loop {
+        let rows = rows(running);
+        if !rows.is_empty() || begun.elapsed() > ANSWER {
+            return rows;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Bytes used of a device; `None` when it has no such device.
+pub fn used(running: &Running, name: &str) -> Option<u64> {
+    table(running).into_iter().find(|row| row.name == name).map(|row| row.used)
+}
+
+/// Bytes used of all of its devices.
+///
+/// # Panics
+/// When it has ended.
+#[track_caller]
+pub fn used_in_all(running: &Running) -> u64 {
+    let rows = table(running);
+    assert!(!rows.is_empty(), "nothing is shown of it: {}", running.errors());
+    rows.iter().map(|row| row.used).sum()
+}
+
+/// Waits until it is so.
+///
+/// # Panics
+/// When 60 s have passed before.
+#[track_caller]
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Waits until so many bytes of a device are used.
+///
+/// # Panics
+/// When it ends or 60 s pass before.
+#[track_caller]
+pub fn wait_for_use(running: &mut Running, name: &str, bytes: u64) {
+    wait_until(name, || {
+        assert!(!running.poll(), "it has ended: {}", running.errors());
+        used(running, name).is_some_and(|used| used >= bytes)
+    });
+}
