@@ -267,10 +267,16 @@ def test_interrupt_in_the_middle_of_a_fault_storm():
 import numpy as np, folioswap, signal, threading, time, os
 with folioswap.limit("16M"), folioswap.numpy_allocator():
     data = np.zeros(64 << 20, np.uint8)
-    threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
     began = time.monotonic()
+    def interrupt():
+        global began
+        while folioswap.stats()["pgmajfault"] <= 1000:
+            time.sleep(0.01)
+        began = time.monotonic()
+        os.kill(os.getpid(), signal.SIGINT)
+    threading.Thread(target=interrupt, daemon=True).start()
     try:
-        while time.monotonic() < began + 30:
+        while time.monotonic() < began + 40:
             data[::4096] += 1
         print("never")
     except KeyboardInterrupt:

@@ -170,8 +170,12 @@ mod tests {
 
     #[test]
     fn both_walks_find_a_grandchild() {
-        let mut child = std::process::Command::new("sh").args(["-c", "sleep 5 & wait"]).spawn().expect("sh");
-        std::thread::sleep(Duration::from_millis(200));
+        let mut child = std::process::Command::new("sh").args(["-c", "sleep 60 & wait"]).spawn().expect("sh");
+        let until = std::time::Instant::now() + Duration::from_secs(10);
+        while descendants(child.id()).is_empty() {
+            assert!(std::time::Instant::now() < until, "sleep runs");
+            std::thread::sleep(Duration::from_millis(5));
+        }
         let me = std::process::id();
         for found in [descendants(me), descendants_by_parent(me)] {
             assert!(found.contains(&child.id()));

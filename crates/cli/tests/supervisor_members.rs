@@ -518,13 +518,15 @@ fn hundreds_of_members_come_and_go() {
 
 #[test]
 fn a_member_outside_the_tree_is_not_welcome() {
-    let mut run = Run::new(&[], &["sh", "-c", "echo \"$FOLIOSWAP_GROUP\" > \"$OUT\"; sleep 1"]);
-    let out = run.file("out");
-    run.command.env("OUT", &out);
+    let script = "echo \"$FOLIOSWAP_GROUP\" > \"$OUT\"; while [ ! -e \"$GO\" ]; do sleep 0.02; done";
+    let mut run = Run::new(&[], &["sh", "-c", script]);
+    let (out, go) = (run.file("out"), run.file("go"));
+    run.command.env("OUT", &out).env("GO", &go);
     let mut child = run.spawn();
     let name = supervisor_support::text_of(&out);
     let socket = wire::connect_to(name.trim()).expect("the group's socket");
     wire::send(&socket, &Message::new(Kind::Hello, [0; 3]), &[]).expect("sent");
     assert!(wire::receive(&socket).expect("closed").is_none());
+    std::fs::write(&go, "").expect("written");
     child.wait().expect("waited");
 }

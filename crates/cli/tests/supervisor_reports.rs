@@ -55,7 +55,7 @@ fn an_unwritable_statistics_file_is_refused_before_anything_starts() {
 
 #[test]
 fn processes_without_an_agent_are_counted_and_named() {
-    let mut run = Run::new(&[], &["sh", "-c", "sleep 0.6"]);
+    let mut run = Run::new(&[], &["sh", "-c", "sleep 3"]);
     assert_eq!(run.output().0, 0);
     let programs = run.stats()["unmanaged"]["programs"].clone();
     let names: Vec<&str> =
@@ -78,9 +78,10 @@ fn unmanaged_memory_above_the_limit_is_one_message_and_137() {
 
 #[test]
 fn swapon_shows_running_groups() {
-    let mut run = Run::new(&["--swap-max", "64M"], &["sh", "-c", "echo ready > \"$READY\"; sleep 2; exit 0"]);
-    let ready = run.file("ready");
-    run.command.env("READY", &ready);
+    let script = "echo ready > \"$READY\"; while [ ! -e \"$GO\" ]; do sleep 0.02; done; exit 0";
+    let mut run = Run::new(&["--swap-max", "64M"], &["sh", "-c", script]);
+    let (ready, go) = (run.file("ready"), run.file("go"));
+    run.command.env("READY", &ready).env("GO", &go);
     let mut child = run.spawn();
     text_of(&ready);
     let cmd = child_of(child_of(child.id()));
@@ -93,6 +94,7 @@ fn swapon_shows_running_groups() {
         assert_eq!(lines[2], ["/var/tmp", "file", "67108864", "0", "0"]);
     }
     assert!(folioswap(&["swapon", "--show"]).1.contains("zram"));
+    std::fs::write(&go, "").expect("written");
     child.wait().expect("waited");
     let (status, _, text) = folioswap(&["swapon", "--show", "1"]);
     assert_eq!(status, 125);

@@ -193,7 +193,7 @@ fn delayed_requests_go_on_side_by_side() {
         return;
     }
     let place = Place::new();
-    let _server = Server::nbdkit(&place, &["--filter=delay", "memory", "64M", "rdelay=50ms"]);
+    let _server = Server::nbdkit(&place, &["--filter=delay", "memory", "64M", "rdelay=250ms"]);
     let client = connect(&place, Settings::default());
     let (sender, receiver) = mpsc::channel();
     let began = Instant::now();
@@ -204,7 +204,7 @@ fn delayed_requests_go_on_side_by_side() {
         client.submit(operation, Box::new(move |result| drop(sender.send(result))));
     }
     assert!((0..32).all(|_| receiver.recv().expect("an answer").is_ok()));
-    assert!(began.elapsed() < Duration::from_millis(600), "{:?} for 32 of 50 ms", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(4), "{:?} for 32 of 250 ms", began.elapsed());
 }
 
 #[test]
@@ -214,7 +214,7 @@ fn what_is_not_answered_ends_and_what_is_under_way_is_bounded() {
     }
     let place = Place::new();
     let server = Server::nbdkit(&place, &["--filter=rate", "memory", "64M", "rate=80M"]);
-    let settings = Settings { timeout: Duration::from_millis(500), connections: 2, in_flight_max: 256 << 10 };
+    let settings = Settings { timeout: Duration::from_secs(2), connections: 2, in_flight_max: 256 << 10 };
     let client = connect(&place, settings);
     exercise(&client, 1);
     server.signal("-STOP");

@@ -153,12 +153,13 @@ impl Engine {
         Ok(())
     }
 
-    /// Calls `touch` with each page of `start..end` that is away, in order: it touches it. Ends where the limit is near.
+    /// Calls `touch` with each page of `start..end` that is away, or on its way back, in order: it touches it, and waits for it so. Ends where the
+    /// limit is near.
     pub fn for_pages_away(&self, start: usize, end: usize, mut touch: impl FnMut(usize)) {
         self.table.for_blocks_while(start, end, |first, block| {
             for address in (first.max(start)..end.min(first + BLOCK)).step_by(PAGE) {
                 let state = block.word(page_index(address)).state();
-                if matches!(state, PageState::Stored(_) | PageState::Leaving(_)) {
+                if matches!(state, PageState::Stored(_) | PageState::Leaving(_) | PageState::Returning(_)) {
                     let bound = self.bound();
                     if bound.charge >= Watermarks::of(bound.limit).low {
                         return ControlFlow::Break(());
