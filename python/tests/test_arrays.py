@@ -265,12 +265,12 @@ def test_what_cannot_be_is_refused(sixteen):
 def test_interrupt_in_the_middle_of_a_fault_storm():
     program = """
 import numpy as np, folioswap, signal, threading, time, os
-with folioswap.limit("16M"), folioswap.numpy_allocator():
+with folioswap.limit("16M") as limit, folioswap.numpy_allocator():
     data = np.zeros(64 << 20, np.uint8)
     began = time.monotonic()
     def interrupt():
         global began
-        while folioswap.stats()["pgmajfault"] <= 1000:
+        while limit.stats()["pgmajfault"] <= 1000:
             time.sleep(0.01)
         began = time.monotonic()
         os.kill(os.getpid(), signal.SIGINT)
