@@ -185,7 +185,8 @@ impl Region {
     }
 
     /// The range is not needed for long: its pages leave now, whole folios where they lie in it. Returns when they have, but for those that
-    /// are pinned, or locked by the system for input and output.
+    /// are pinned, or locked by the system for input and output, and what a fault is bringing meanwhile, or filling around the page that was
+    /// touched last.
     ///
     /// # Errors
     /// [`Error::OutOfRange`], [`Error::Forked`].
