@@ -19,6 +19,7 @@ pub mod ratio;
 pub mod shown;
 pub mod skipping;
 pub mod traces;
+pub mod waiting;
 
 pub use folioswap_bench::{data, memory};
 

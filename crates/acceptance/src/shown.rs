@@ -2,12 +2,11 @@
 
 use crate::job::Running;
 use crate::programs::run_folioswap;
+use crate::waiting::wait_until;
 use std::time::{Duration, Instant};
 
 /// So long a supervisor may take to answer on a busy machine: `swapon --show` passes over one that does not within a second.
 const ANSWER: Duration = Duration::from_secs(10);
-/// As long as anything here is waited for.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A device of the group.
 pub struct Row {
@@ -60,19 +59,6 @@ pub fn used_in_all(running: &Running) -> u64 {
     let rows = table(running);
     assert!(!rows.is_empty(), "nothing is shown of it: {}", running.errors());
     rows.iter().map(|row| row.used).sum()
-}
-
-/// Waits until it is so.
-///
-/// # Panics
-/// When 60 s have passed before.
-#[track_caller]
-pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }
 
 /// Waits until so many bytes of a device are used.

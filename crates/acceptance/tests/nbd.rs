@@ -1,7 +1,8 @@
 //! Swap on the exports of NBD servers: what comes back is what went out, whatever the server does, or a page is lost by name.
 
 use folioswap_acceptance::job::{self, Engine, Job, Outcome};
-use folioswap_acceptance::shown::{wait_for_use, wait_until};
+use folioswap_acceptance::shown::wait_for_use;
+use folioswap_acceptance::waiting::wait_until;
 use folioswap_acceptance::{MIB, need, programs, skip};
 use std::fs;
 use std::os::unix::net::UnixStream;

@@ -3,7 +3,8 @@
 use folioswap_acceptance::disk::{Directory, FileSystem, LoopDevice, Scratch};
 use folioswap_acceptance::job::{self, Engine, Job, Running};
 use folioswap_acceptance::programs::{folioswap, refused, run_folioswap};
-use folioswap_acceptance::shown::{Row, table, used, wait_for_use, wait_until};
+use folioswap_acceptance::shown::{Row, table, used, wait_for_use};
+use folioswap_acceptance::waiting::wait_until;
 use folioswap_acceptance::{MIB, skip};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
