@@ -18,20 +18,38 @@
 //! | `queue` | which writes may be under way together |
 //! | [`file`](mod@file) | a local file in the place of an export |
 //! | [`service`] | the sockets by which the members of a group reach a store |
+//! | [`link`] | the member's end of these sockets; without the feature `client` this is all there is, for `no_std` |
 //! | [`error`] | what can go wrong |
+#![cfg_attr(not(feature = "client"), no_std)]
 
+#[cfg(feature = "client")]
 pub mod buffers;
+#[cfg(feature = "client")]
 pub mod client;
+#[cfg(feature = "client")]
 pub mod error;
+#[cfg(feature = "client")]
 pub mod file;
+#[cfg(feature = "client")]
 pub mod identity;
+#[cfg(feature = "client")]
 pub mod key;
+pub mod link;
+#[cfg(feature = "client")]
 mod queue;
+#[cfg(feature = "client")]
 pub mod reply;
+#[cfg(feature = "client")]
 pub mod seal;
+#[cfg(feature = "client")]
 pub mod service;
+#[cfg(feature = "client")]
 pub mod session;
+#[cfg(feature = "client")]
 pub mod store;
+#[cfg(feature = "client")]
 pub mod tls;
+#[cfg(feature = "client")]
 pub mod uri;
+#[cfg(feature = "client")]
 pub mod wire;

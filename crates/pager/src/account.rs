@@ -2,10 +2,10 @@
 
 use crate::engine::Engine;
 use core::sync::atomic::Ordering::Relaxed;
-use folioswap_core::page_table::PAGE;
 use folioswap_group::counters::{Counter, Gauge};
 use folioswap_group::nested::{Bound, WHOLE};
 use folioswap_group::segment::Scope;
+use folioswap_policy::page_table::PAGE;
 use rustix::fd::BorrowedFd;
 
 /// Sizes of the process, in bytes, from `/proc/self/statm`.
@@ -122,7 +122,7 @@ impl Engine {
 
     /// Resident memory of the engine itself: store and tables.
     pub(crate) fn own_bytes(&self) -> u64 {
-        let tables = (self.table.blocks() * size_of::<folioswap_core::page_table::Block>()) as u64;
+        let tables = (self.table.blocks() * size_of::<folioswap_policy::page_table::Block>()) as u64;
         let store = self.space.mm_stat().mem_used_total + self.arena.chunks().waiting_bytes();
         store + self.space.metadata_bytes() + tables + (128 << 10)
     }

@@ -10,7 +10,7 @@ use core::sync::atomic::{
     AtomicU32, AtomicUsize,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
-use folioswap_core::page_table::PAGE;
+use folioswap_policy::page_table::PAGE;
 
 /// What the program says of a range of its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

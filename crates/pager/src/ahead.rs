@@ -8,9 +8,9 @@ use crate::reading::Purpose;
 use crate::staging::FOLIO;
 use crate::uffd::Access;
 use crate::whole::{WHOLE_ORDER, Whole};
-use folioswap_core::history::{Direction, Window};
-use folioswap_core::page::PageState;
-use folioswap_core::page_table::{BLOCK, BLOCK_PAGES, Block, PAGE};
+use folioswap_policy::history::{Direction, Window};
+use folioswap_policy::page::PageState;
+use folioswap_policy::page_table::{BLOCK, BLOCK_PAGES, Block, PAGE};
 
 /// Most blocks that a walk gets ahead of it.
 const BLOCKS_AHEAD: usize = 3;

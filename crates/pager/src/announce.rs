@@ -5,8 +5,8 @@ use crate::engine::{Engine, Life};
 use crate::futex::{self, Sharing};
 use crate::sys;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use folioswap_core::reclaim::watermarks::Watermarks;
 use folioswap_group::segment::{Member, Scope};
+use folioswap_policy::reclaim::watermarks::Watermarks;
 
 /// What a program that maps memory means to do with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

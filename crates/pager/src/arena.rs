@@ -18,9 +18,10 @@ use core::sync::atomic::{
     AtomicU32, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
-use folioswap_core::lock::SpinLock;
-use folioswap_core::page_table::{BLOCK, Memory, PAGE};
 use folioswap_devices::{PageMemory, Prefault};
+use folioswap_policy::lock::SpinLock;
+use folioswap_policy::memory::Memory;
+use folioswap_policy::page_table::{BLOCK, PAGE};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 /// Most pieces that can be on record. Pieces grow with the arena, so this bounds the arena far above any memory.

@@ -13,14 +13,14 @@ use crate::sys;
 use crate::wanted::Wanted;
 use crate::whole_batch::WholeTaken;
 use core::sync::atomic::Ordering::Relaxed;
-use folioswap_core::page_table::{BLOCK, PAGE};
 use folioswap_group::counters::Counter;
+use folioswap_policy::page_table::{BLOCK, PAGE};
 
 /// Pages isolated in one batch, and as many written back.
 pub(crate) const BATCH_PAGES: u64 = 128;
 /// Pages that one move takes, on average, below which a row or a batch counts as scattered.
 const SCATTERED_RUN: u64 = 4;
-/// Times that the clock's hand may come round in a batch that finds nothing (`folioswap_core::reclaim::aging`).
+/// Times that the clock's hand may come round in a batch that finds nothing (`folioswap_policy::reclaim::aging`).
 const ROUNDS: u64 = 4;
 /// The same where nobody waits: those that cool no more than was paid for.
 const ROUNDS_AHEAD: u64 = 2;

@@ -5,9 +5,9 @@ use crate::engine::Engine;
 use crate::isolate::{Pages, page_index};
 use crate::staging::{FOLIO, FOLIO_PAGES};
 use core::sync::atomic::Ordering::Relaxed;
-use folioswap_core::page::{Heat, PageState};
-use folioswap_core::page_table::{BLOCK, BLOCK_PAGES, Block, PAGE};
-use folioswap_core::reclaim::aging::Aging;
+use folioswap_policy::page::{Heat, PageState};
+use folioswap_policy::page_table::{BLOCK, BLOCK_PAGES, Block, PAGE};
+use folioswap_policy::reclaim::aging::Aging;
 
 /// Pages of a piece that may be taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -16,7 +16,7 @@ use core::sync::atomic::{
     AtomicU8, AtomicUsize,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
-use folioswap_core::page_table::BLOCK;
+use folioswap_policy::page_table::BLOCK;
 use rustix::mm::{Advice, madvise};
 
 /// Bytes of a region: address space only.
@@ -131,8 +131,8 @@ mod tests {
     use crate::arena::StorePages;
     use crate::engine::Engine;
     use crate::test_memory::{huge_page, moving_engine};
-    use folioswap_core::page_table::PAGE;
     use folioswap_devices::{PageMemory, Prefault};
+    use folioswap_policy::page_table::PAGE;
 
     fn pagemap(engine: &Engine) -> i32 {
         engine.descriptors.pagemap.load(Relaxed)

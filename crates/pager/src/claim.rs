@@ -2,8 +2,8 @@
 //!
 //! Whoever has claimed a page is the only one who changes its word, so what the word says needs not be kept beside it.
 
-use folioswap_core::page::PageState;
-use folioswap_core::page_table::{BLOCK_PAGES, Block};
+use folioswap_policy::page::PageState;
+use folioswap_policy::page_table::{BLOCK_PAGES, Block};
 
 /// Claims a page that is elsewhere; says in which state it was. `None`: it is not, or somebody was faster.
 pub(crate) fn claim(block: &Block, index: usize) -> Option<PageState> {

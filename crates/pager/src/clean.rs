@@ -21,10 +21,10 @@ use crate::staging::{FOLIO, FOLIO_PAGES};
 use crate::uffd::Access;
 use core::ops::Range;
 use core::sync::atomic::Ordering::Relaxed;
-use folioswap_core::page::PageWord;
-use folioswap_core::page_table::{Block, PAGE};
 use folioswap_group::devices::{DEVICES_MAX, DeviceIo, DeviceUsage};
 use folioswap_group::segment::Scope;
+use folioswap_policy::page::PageWord;
+use folioswap_policy::page_table::{Block, PAGE};
 use folioswap_slots::{DeviceMask, FolioId, Shadow, SwapEntry};
 use rustix::io::Errno;
 
@@ -326,9 +326,9 @@ mod tests {
     use crate::test_memory::{clean_piece, map, moving_engine, userfault, word_at};
     use crate::uffd::{Event, Message, Userfault, Watch};
     use crate::write_back::Tier;
-    use folioswap_core::page::{Heat, PageState};
     use folioswap_devices::Scratch;
     use folioswap_group::counters::Counter;
+    use folioswap_policy::page::{Heat, PageState};
     use rustix::fs::{Mode, OFlags};
     use rustix::mm::MremapFlags;
     use std::os::fd::IntoRawFd;

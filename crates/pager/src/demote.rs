@@ -9,15 +9,15 @@
 use crate::engine::Engine;
 use core::ops::ControlFlow;
 use core::sync::atomic::Ordering::Relaxed;
-use folioswap_core::page::PageState;
-use folioswap_core::page_table::{BLOCK, PAGE};
-use folioswap_core::relocation::DEMOTED_MAX;
-use folioswap_core::space::WriteError;
-use folioswap_core::space::ages::Generation;
 use folioswap_devices::zstd::Decoder;
 use folioswap_devices::{Medium, Page};
 use folioswap_group::counters::Counter;
+use folioswap_policy::page::PageState;
+use folioswap_policy::page_table::{BLOCK, PAGE};
 use folioswap_slots::{DeviceMask, SwapEntry};
+use folioswap_space::relocation::DEMOTED_MAX;
+use folioswap_space::space::WriteError;
+use folioswap_space::space::ages::Generation;
 
 /// Pages that are written together at most: 512 KiB.
 pub(crate) const RUN_PAGES: usize = Medium::File.batch_pages() as usize;

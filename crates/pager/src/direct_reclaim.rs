@@ -17,9 +17,9 @@ use core::sync::atomic::{
     AtomicU16, AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed},
 };
-use folioswap_core::page_table::PAGE;
-use folioswap_core::reclaim::division::{Division, Next};
 use folioswap_devices::{IncompressiblePolicy, Page};
+use folioswap_policy::page_table::PAGE;
+use folioswap_policy::reclaim::division::{Division, Next};
 
 /// Who writes what of a batch. All-zero is valid: nothing is offered.
 #[repr(C)]
@@ -189,11 +189,11 @@ mod tests {
     use crate::staging::FOLIO;
     use crate::test_memory::{map, moving_engine};
     use crate::write_back::Tier;
-    use folioswap_core::page::{PageState, PageWord};
-    use folioswap_core::space::Movers;
     use folioswap_devices::{Scratch, zstd::Decoder};
     use folioswap_group::counters::Counter;
+    use folioswap_policy::page::{PageState, PageWord};
     use folioswap_slots::DeviceMask;
+    use folioswap_space::space::Movers;
     use std::sync::atomic::AtomicBool;
 
     const FOLIOS: usize = 8;

@@ -14,9 +14,9 @@ use crate::staging::FOLIO_PAGES;
 use crate::uffd::Stopped;
 use core::ops::{ControlFlow, Range};
 use core::sync::atomic::Ordering::Relaxed;
-use folioswap_core::page::{PageState, PageWord};
-use folioswap_core::page_table::{BLOCK, Block, PAGE};
 use folioswap_group::counters::Counter;
+use folioswap_policy::page::{PageState, PageWord};
+use folioswap_policy::page_table::{BLOCK, Block, PAGE};
 use folioswap_slots::SwapEntry;
 use rustix::io::Errno;
 
@@ -202,10 +202,10 @@ mod tests {
     use super::*;
     use crate::staging::FOLIO;
     use crate::test_memory::{clean_piece, map, store_page, watching_engine, word_at};
-    use folioswap_core::page::Heat;
-    use folioswap_core::space::Movers;
     use folioswap_devices::zstd::Decoder;
+    use folioswap_policy::page::Heat;
     use folioswap_slots::SlotWord;
+    use folioswap_space::space::Movers;
     use std::vec::Vec;
 
     /// 64 KiB of the program, registered, on a border of them.

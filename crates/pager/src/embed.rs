@@ -17,10 +17,10 @@ use core::sync::atomic::{
     AtomicI64, AtomicPtr, AtomicU32,
     Ordering::{Acquire, Relaxed, Release},
 };
-use folioswap_core::page_table::PAGE;
 use folioswap_group::counters::Figures;
 use folioswap_group::devices::{DeviceDescription, DeviceEntry};
 use folioswap_group::segment::{Member, MemberState, Segment};
+use folioswap_policy::page_table::PAGE;
 use folioswap_slots::{DeviceId, DeviceMask};
 use rustix::fd::BorrowedFd;
 use rustix::net::{Shutdown, shutdown};

@@ -29,14 +29,15 @@ use core::sync::atomic::{
     AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
-use folioswap_core::around::Around;
-use folioswap_core::page::PageWord;
-use folioswap_core::page_table::{Memory, PAGE, PageTable};
-use folioswap_core::reclaim::store_share::{Costs, Distances};
-use folioswap_core::reclaim::workingset::Workingset;
-use folioswap_core::space::{NoMemory, Space};
 use folioswap_group::counters::Figures;
 use folioswap_group::segment::{CLUSTER_BYTES, Faulting, Member, Segment};
+use folioswap_policy::around::Around;
+use folioswap_policy::memory::Memory;
+use folioswap_policy::page::PageWord;
+use folioswap_policy::page_table::{PAGE, PageTable};
+use folioswap_policy::reclaim::store_share::{Costs, Distances};
+use folioswap_policy::reclaim::workingset::Workingset;
+use folioswap_space::space::{NoMemory, Space};
 use folioswap_trace::{Ring, Tracer};
 use rustix::io::Errno;
 
@@ -157,7 +158,7 @@ pub struct Engine {
     pub(crate) raw_tables: RawTables,
     /// Pages swapped out now.
     pub(crate) swapped_pages: AtomicU64,
-    /// Pages in the program's memory that keep their stored copy ([`folioswap_core::page::PageState::Clean`]).
+    /// Pages in the program's memory that keep their stored copy ([`folioswap_policy::page::PageState::Clean`]).
     pub(crate) clean_pages: AtomicU64,
     /// Devices on which space is short, as the evictor found them (`look_at_swap_space`).
     pub(crate) swap_full: AtomicU64,

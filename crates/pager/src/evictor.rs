@@ -29,17 +29,17 @@ use crate::uffd::Watch;
 use crate::wanted::Wanted;
 use crate::workingset::InactiveSize;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use folioswap_core::page_table::PAGE;
-use folioswap_core::reclaim::aging::Aging;
-use folioswap_core::reclaim::standstill::{Standstill, nothing_is_evictable};
-use folioswap_core::reclaim::store_share::StoreShare;
-use folioswap_core::reclaim::watermarks::{Watermarks, grace};
-use folioswap_core::turns::Turns;
 use folioswap_devices::Scratch;
 use folioswap_group::devices::DEVICES_MAX;
 use folioswap_group::nested::{Bound, DEPTH_MAX};
 use folioswap_group::protocol::{Kind, OutOfMemory};
 use folioswap_group::segment::{GroupState, Scope};
+use folioswap_policy::page_table::PAGE;
+use folioswap_policy::reclaim::aging::Aging;
+use folioswap_policy::reclaim::standstill::{Standstill, nothing_is_evictable};
+use folioswap_policy::reclaim::store_share::StoreShare;
+use folioswap_policy::reclaim::watermarks::{Watermarks, grace};
+use folioswap_policy::turns::Turns;
 
 /// Bytes per second that threads here can touch for the first time, at most.
 const TOUCH_BYTES_PER_SECOND: u64 = 10 << 30;

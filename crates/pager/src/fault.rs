@@ -12,15 +12,15 @@ use crate::staging::{FOLIO, FOLIO_PAGES};
 use crate::sys;
 use crate::uffd::Access;
 use core::sync::atomic::Ordering::Relaxed;
-use folioswap_core::history::Window;
-use folioswap_core::page::{Heat, PageState, PageWord};
-use folioswap_core::page_table::{Block, PAGE};
-use folioswap_core::reclaim::store_share::Source;
-use folioswap_core::space::{Movers, ReadError};
 use folioswap_devices::{FileError, FileSlot, Page};
 use folioswap_group::counters::Counter;
 use folioswap_group::protocol::{Kind, Lost, Note};
+use folioswap_policy::history::Window;
+use folioswap_policy::page::{Heat, PageState, PageWord};
+use folioswap_policy::page_table::{Block, PAGE};
+use folioswap_policy::reclaim::store_share::Source;
 use folioswap_slots::SwapEntry;
+use folioswap_space::space::{Movers, ReadError};
 use rustix::io::Errno;
 
 /// What a fault takes until the handler has it, and until its thread runs again.

@@ -7,9 +7,9 @@ use crate::staging::FOLIO_PAGES;
 use crate::uffd::Stopped;
 use crate::whole::{WHOLE_ORDER, Whole};
 use core::ops::Range;
-use folioswap_core::history::Window;
-use folioswap_core::page_table::{BLOCK, Block, PAGE};
 use folioswap_group::counters::Counter;
+use folioswap_policy::history::Window;
+use folioswap_policy::page_table::{BLOCK, Block, PAGE};
 use rustix::io::Errno;
 
 impl Handler {

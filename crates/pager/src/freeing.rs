@@ -55,7 +55,7 @@ impl Drop for Freeing<'_> {
 mod tests {
     use super::*;
     use crate::test_memory;
-    use folioswap_core::page_table::PAGE;
+    use folioswap_policy::page_table::PAGE;
     use std::vec::Vec;
 
     const PROGRAM: usize = 0x7000_0000_0000;

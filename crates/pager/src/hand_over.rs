@@ -22,7 +22,7 @@ use core::sync::atomic::{
     AtomicU32,
     Ordering::{AcqRel, Acquire, Relaxed},
 };
-use folioswap_core::reclaim::handover::{Handover, Rest};
+use folioswap_policy::reclaim::handover::{Handover, Rest};
 
 /// Most rows of a plan.
 const ROWS: usize = BATCH_PAGES as usize;

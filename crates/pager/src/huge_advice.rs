@@ -6,9 +6,9 @@ use crate::requests::Request;
 use crate::row::{LONG_PIECES, Rows};
 use crate::staging::FOLIO_PAGES;
 use core::sync::atomic::Ordering::Relaxed;
-use folioswap_core::page_table::{BLOCK, PAGE};
 pub use folioswap_group::folio_orders::Advised;
 use folioswap_group::folio_orders::FolioOrders;
+use folioswap_policy::page_table::{BLOCK, PAGE};
 
 /// Order of a folio that fills a long row.
 const LONG_ORDER: u8 = (LONG_PIECES * FOLIO_PAGES).ilog2() as u8;

@@ -10,8 +10,8 @@ use crate::row::{ROW_PIECES, Row};
 use crate::row_pages::RowPages;
 use crate::staging::FOLIO_PAGES;
 use core::sync::atomic::Ordering::{Relaxed, Release};
-use folioswap_core::page::{PageState, PageWord};
-use folioswap_core::page_table::{BLOCK_PAGES, Block, PAGE};
+use folioswap_policy::page::{PageState, PageWord};
+use folioswap_policy::page_table::{BLOCK_PAGES, Block, PAGE};
 use folioswap_slots::{Order, SwapEntry};
 
 /// Pages of a piece, one bit each.

@@ -12,10 +12,10 @@ use core::sync::atomic::{
     AtomicI32, AtomicU32, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
-use folioswap_core::page::PageState;
-use folioswap_core::page_table::{BLOCK, PAGE};
-use folioswap_core::reclaim::watermarks::Watermarks;
 use folioswap_group::counters::Gauge;
+use folioswap_policy::page::PageState;
+use folioswap_policy::page_table::{BLOCK, PAGE};
+use folioswap_policy::reclaim::watermarks::Watermarks;
 use rustix::io::Errno;
 
 /// What an embedder can ask for a range of whole pages.

@@ -5,10 +5,10 @@ use crate::evictor::Evictor;
 use crate::futex::{self, Sharing};
 use crate::sys;
 use core::sync::atomic::Ordering::Relaxed;
-use folioswap_core::page_table::PAGE;
-use folioswap_core::reclaim::watermarks::Watermarks;
 use folioswap_group::counters::Counter;
 use folioswap_group::segment::Scope;
+use folioswap_policy::page_table::PAGE;
+use folioswap_policy::reclaim::watermarks::Watermarks;
 
 /// When so much stopped being shared since a measurement, it is made again as soon as may be.
 const STALE_BYTES: u64 = 1 << 20;

@@ -4,9 +4,9 @@ use crate::futex::{self, Sharing};
 use crate::handler::Handler;
 use crate::sys;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
-use folioswap_core::reclaim::watermarks::Watermarks;
 use folioswap_group::counters::Counter;
 use folioswap_group::segment::GroupState;
+use folioswap_policy::reclaim::watermarks::Watermarks;
 
 /// How often a handler that waits looks again.
 const LOOK_AGAIN_NS: u64 = 300_000;

@@ -7,8 +7,8 @@ use crate::row_pages::{ROW_PAGES, RowPages};
 use crate::staging::FOLIO_PAGES;
 use crate::uffd::Stopped;
 use core::sync::atomic::Ordering::{Relaxed, Release};
-use folioswap_core::page_table::PAGE;
 use folioswap_group::counters::Counter;
+use folioswap_policy::page_table::PAGE;
 use rustix::io::Errno;
 
 /// What became of the pages of a row.
@@ -157,8 +157,8 @@ mod tests {
     use crate::staging::FOLIO;
     use crate::test_memory::{fill, map, moving_engine, word_at};
     use core::sync::atomic::AtomicBool;
-    use folioswap_core::page::PageWord;
     use folioswap_devices::Page;
+    use folioswap_policy::page::PageWord;
 
     /// Which pages of the folio at `start` are there.
     fn present(engine: &Engine, start: usize) -> Pages {

@@ -15,7 +15,7 @@ use crate::staging::FOLIO;
 use crate::write_back::RUN_FOLIOS;
 use core::ops::ControlFlow;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use folioswap_core::page_table::{BLOCK, PAGE};
+use folioswap_policy::page_table::{BLOCK, PAGE};
 
 /// Pages that leave, and folios that are written back, in one step; and blocks of 2 MiB that are cooled: so that a fork does not wait long.
 const STEP_PAGES: u64 = 4 * BATCH_PAGES;
@@ -190,9 +190,9 @@ mod tests {
     use crate::engine::Engine;
     use crate::staging::FOLIO_PAGES;
     use crate::test_memory::{map, moving_engine_of, skip_without_huge_page};
-    use folioswap_core::page::PageState;
-    use folioswap_core::page_table::BLOCK_PAGES;
     use folioswap_group::counters::SizeCounter;
+    use folioswap_policy::page::PageState;
+    use folioswap_policy::page_table::BLOCK_PAGES;
     use rustix::mm::{Advice as Madvise, madvise};
     use std::vec::Vec;
 
@@ -262,7 +262,7 @@ mod tests {
                 return;
             }
             let block = engine.table.block_or_insert(start, engine.arena).unwrap();
-            (0..BLOCK_PAGES).for_each(|page| block.set(page, folioswap_core::page::PageWord::PRESENT_HOT));
+            (0..BLOCK_PAGES).for_each(|page| block.set(page, folioswap_policy::page::PageWord::PRESENT_HOT));
             let is_whole = pages.len() == BLOCK_PAGES;
             assert_eq!(page_out(engine, &mut evictor, start, pages.clone()), expected, "{pages:?}");
             let staging = evictor.staging();

@@ -3,8 +3,8 @@
 
 use crate::engine::Engine;
 use crate::sys;
-use folioswap_core::page_table::{BLOCK, BLOCK_PAGES};
 use folioswap_group::protocol::Ending;
+use folioswap_policy::page_table::{BLOCK, BLOCK_PAGES};
 use linux_raw_sys::general as raw;
 use rustix::io::Errno;
 

@@ -16,8 +16,8 @@ use core::sync::atomic::{
     AtomicU8, AtomicU32, AtomicUsize,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
-use folioswap_core::page_table::BLOCK;
 use folioswap_group::segment::Scope;
+use folioswap_policy::page_table::BLOCK;
 use rustix::mm::{Advice, madvise};
 
 /// Most huge pages of a process that wait: 16 MiB.

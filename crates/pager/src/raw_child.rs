@@ -17,12 +17,12 @@ use crate::link;
 use crate::sys;
 use crate::uffd::{Access, Event, Message, Stopped, Userfault};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use folioswap_core::page::{PageState, PageWord};
-use folioswap_core::page_table::{BLOCK, PAGE, PageTable};
-use folioswap_core::reclaim::watermarks::Watermarks;
-use folioswap_core::space::Movers;
 use folioswap_group::counters::Counter;
 use folioswap_group::protocol::{Ending, Kind};
+use folioswap_policy::page::{PageState, PageWord};
+use folioswap_policy::page_table::{BLOCK, PAGE, PageTable};
+use folioswap_policy::reclaim::watermarks::Watermarks;
+use folioswap_space::space::Movers;
 use rustix::io::Errno;
 
 /// Most such children at a time; one more ends the process with the supervisor's message, rather than read zeroes.

@@ -2,17 +2,17 @@
 //! what lies around it. That is only kept, in buffers of the handler's (`reads.rs`), until a fault wants it or something newer needs the room.
 //!
 //! The fault is served first and waits for none of it. How much is read follows from how often the last was of use
-//! (`folioswap_core::swapin_readahead`). Not from devices where reading costs as little as copying (spec 5.5), nor from the compressed store.
+//! (`folioswap_policy::readahead`). Not from devices where reading costs as little as copying (spec 5.5), nor from the compressed store.
 
 use crate::engine::Engine;
 use crate::isolate::{Pages, page_index};
 use crate::reads::{AHEAD_PAGES, Reads};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
-use folioswap_core::page::PageState;
-use folioswap_core::page_table::{BLOCK_PAGES, Block, PAGE};
 use folioswap_devices::FileSlot;
 use folioswap_group::counters::Counter;
 use folioswap_group::segment::PAGE_CLUSTER_MAX;
+use folioswap_policy::page::PageState;
+use folioswap_policy::page_table::{BLOCK_PAGES, Block, PAGE};
 
 /// Where the page of a fault came from, which was on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,8 +113,8 @@ mod tests {
     use crate::reading::{Purpose, Taken};
     use crate::test_memory;
     use core::sync::atomic::Ordering::Release;
-    use folioswap_core::page::PageWord;
     use folioswap_devices::Page;
+    use folioswap_policy::page::PageWord;
     use folioswap_slots::{DeviceId, DeviceMask, FolioId, Order, SwapEntry};
     use std::boxed::Box;
     use std::os::fd::OwnedFd;

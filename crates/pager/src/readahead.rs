@@ -1,8 +1,8 @@
 //! What comes back with a page: swapin readahead.
 //!
-//! * Where faults go on from page to page, a growing window (`folioswap_core::history`).
+//! * Where faults go on from page to page, a growing window (`folioswap_policy::history`).
 //! * Out of order, the page alone; or, where that has proven worth it, what of its 64 KiB piece is in the compressed store too
-//!   (`folioswap_core::around`).
+//!   (`folioswap_policy::around`).
 //! * Out of the swap cache, where it costs a copy and no reading: also all of its folio that is still there. One touch then keeps all of
 //!   the folio, as one accessed page does in the kernel.
 
@@ -11,10 +11,10 @@ use crate::huge_advice::Advised;
 use crate::isolate::{Pages, page_index};
 use crate::staging::{FOLIO, FOLIO_PAGES};
 use core::ops::Range;
-use folioswap_core::history::{Stride, WINDOW_ORDER_MAX, Window};
-use folioswap_core::page::{Heat, PageState, PageWord};
-use folioswap_core::page_table::{BLOCK, BLOCK_PAGES, Block, PAGE};
 use folioswap_group::folio_orders::FolioOrders;
+use folioswap_policy::history::{Stride, WINDOW_ORDER_MAX, Window};
+use folioswap_policy::page::{Heat, PageState, PageWord};
+use folioswap_policy::page_table::{BLOCK, BLOCK_PAGES, Block, PAGE};
 
 /// Order of a piece: what is served at a time.
 pub(crate) const PIECE_ORDER: u8 = FOLIO_PAGES.ilog2() as u8;

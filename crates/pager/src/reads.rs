@@ -20,13 +20,13 @@ use crate::sys;
 use crate::uffd::Access;
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering::Acquire;
-use folioswap_core::page::PageState;
-use folioswap_core::page_table::PAGE;
-use folioswap_core::swap_link::READS_MAX;
-use folioswap_core::swapin_readahead::SwapinReadahead;
 use folioswap_devices::read_ring::ReadRing;
 use folioswap_devices::{FileSlot, Page};
 use folioswap_group::counters::Counter;
+use folioswap_nbd::link::READS_MAX;
+use folioswap_policy::page::PageState;
+use folioswap_policy::page_table::PAGE;
+use folioswap_policy::readahead::SwapinReadahead;
 use rustix::fd::{AsFd, BorrowedFd};
 
 /// Reads for faults that go on at a time.

@@ -11,12 +11,12 @@ use crate::futex::{self, Sharing};
 use crate::sys;
 use core::ops::ControlFlow;
 use core::sync::atomic::Ordering::Relaxed;
-use folioswap_core::page::PageState;
-use folioswap_core::page_table::{ADDRESS_BITS, BLOCK, PAGE};
-use folioswap_core::recompression::{Recompression, Room};
-use folioswap_core::space::ages::Generation;
 use folioswap_group::counters::Counter;
 use folioswap_group::segment::Scope;
+use folioswap_policy::page::PageState;
+use folioswap_policy::page_table::{ADDRESS_BITS, BLOCK, PAGE};
+use folioswap_space::recompression::{Recompression, Room};
+use folioswap_space::space::ages::Generation;
 
 /// A page is idle when it was stored at least this long ago and was not touched since.
 const IDLE_NS: u64 = 2_000_000_000;
@@ -30,7 +30,7 @@ const REST_MIN_NS: u64 = 1_000_000;
 /// Smaller stores are not worth the 100 KiB that zstd's tables take.
 const STORED_MIN: u64 = 1 << 20;
 
-/// Which pages are idle, by the generations of what is stored ([`folioswap_core::space::ages`]).
+/// Which pages are idle, by the generations of what is stored ([`folioswap_space::space::ages`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Idle {
     looked_ns: u64,
@@ -209,9 +209,9 @@ impl Engine {
 mod tests {
     use super::*;
     use crate::test_memory;
-    use folioswap_core::space::Movers;
     use folioswap_devices::{Page, zstd::Decoder};
     use folioswap_slots::SwapEntry;
+    use folioswap_space::space::Movers;
     use std::boxed::Box;
     use std::vec::Vec;
 

@@ -9,7 +9,7 @@
 use crate::candidates::Candidates;
 use crate::isolate::Pages;
 use crate::staging::{FOLIO, FOLIO_PAGES};
-use folioswap_core::page_table::BLOCK;
+use folioswap_policy::page_table::BLOCK;
 
 /// Most pieces of a row: 2 MiB, one of the kernel's huge pages.
 pub(crate) const ROW_PIECES: usize = BLOCK / FOLIO;
@@ -156,8 +156,8 @@ mod tests {
     use crate::isolate::{Isolation, Refused, page_index};
     use crate::test_memory::{fill, map, moving_engine, word_at};
     use crate::uffd::{Message, Watch};
-    use folioswap_core::page::PageState;
-    use folioswap_core::page_table::PAGE;
+    use folioswap_policy::page::PageState;
+    use folioswap_policy::page_table::PAGE;
     use rustix::io::Errno;
     use rustix::mm::{Advice, madvise};
     use std::vec::Vec;

@@ -22,9 +22,9 @@ use crate::pagemap;
 use crate::staging::{FOLIO, FOLIO_PAGES};
 use crate::uffd::{Access, Userfault};
 use core::sync::atomic::Ordering::Relaxed;
-use folioswap_core::page::PageState;
-use folioswap_core::page_table::{BLOCK, Block, PAGE};
 use folioswap_group::counters::Counter;
+use folioswap_policy::page::PageState;
+use folioswap_policy::page_table::{BLOCK, Block, PAGE};
 use rustix::io::Errno;
 
 /// How often a protection is tried while an event waits.

@@ -13,7 +13,7 @@ use crate::sys;
 use crate::uffd::Access;
 use core::mem::size_of;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use folioswap_core::page_table::PAGE;
+use folioswap_policy::page_table::PAGE;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::BorrowedFd;
 

@@ -15,7 +15,7 @@ use core::sync::atomic::{
     AtomicU8,
     Ordering::{Acquire, Release},
 };
-use folioswap_core::page_table::{BLOCK, PAGE};
+use folioswap_policy::page_table::{BLOCK, PAGE};
 use folioswap_slots::SwapEntry;
 use rustix::io::Errno;
 use rustix::mm::{Advice, madvise};

@@ -1,5 +1,5 @@
 //! The compressed store's share of the memory: what is beyond it, the oldest first, goes on to the devices below
-//! (`folioswap_core::reclaim::store_share` says how large it should be).
+//! (`folioswap_policy::reclaim::store_share` says how large it should be).
 //!
 //! A group's store is no larger than the largest share of the limit. Within it each process has a share of its own memory: what it would
 //! need more of for its own refaults, others cannot know.
@@ -9,11 +9,11 @@ use crate::evictor::Evictor;
 use crate::sys;
 use crate::tiers::DEMOTED_AT_ONCE;
 use core::sync::atomic::Ordering::Relaxed;
-use folioswap_core::page_table::PAGE;
-use folioswap_core::reclaim::store_share::{SHARES, Store};
 use folioswap_devices::MmStat;
 use folioswap_group::counters::Gauge;
 use folioswap_group::segment::Scope;
+use folioswap_policy::page_table::PAGE;
+use folioswap_policy::reclaim::store_share::{SHARES, Store};
 use folioswap_slots::DeviceMask;
 
 /// Between two judgements, at least: what is demoted for one is gone by then.

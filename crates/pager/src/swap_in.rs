@@ -19,10 +19,10 @@ use crate::staging::{FOLIO, FOLIO_PAGES};
 use crate::uffd::Access;
 use crate::whole::{WHOLE_ORDER, Whole};
 use core::ops::Range;
-use folioswap_core::history::{Direction, Stride, Window};
-use folioswap_core::page::PageState;
-use folioswap_core::page_table::{BLOCK, Block, PAGE};
 use folioswap_group::counters::SizeCounter;
+use folioswap_policy::history::{Direction, Stride, Window};
+use folioswap_policy::page::PageState;
+use folioswap_policy::page_table::{BLOCK, Block, PAGE};
 
 /// How far the group may be charged for what comes along with a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,8 +10,8 @@ use crate::isolate::{Isolation, Pages, Part, Refused, page_index};
 use crate::readahead::PIECE_ORDER;
 use crate::row::ROW_PIECES;
 use crate::staging::FOLIO_PAGES;
-use folioswap_core::page_table::PAGE;
 use folioswap_group::counters::SizeCounter;
+use folioswap_policy::page_table::PAGE;
 use folioswap_slots::{AllocError, Order, SlotWord};
 
 impl Engine {
@@ -160,7 +160,7 @@ mod tests {
     use crate::candidates::Candidates;
     use crate::staging::FOLIO;
     use crate::test_memory;
-    use folioswap_core::page_table::BLOCK;
+    use folioswap_policy::page_table::BLOCK;
     use std::vec::Vec;
 
     /// A row of pieces from number `first` of a block on.

@@ -24,14 +24,14 @@ use crate::sys;
 use crate::tiers::RunFolios;
 use crate::write_back::Stuck;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use folioswap_core::space::WriteError;
-use folioswap_core::swapoff::Leaving;
-use folioswap_core::turns::Turns;
 use folioswap_devices::{Orders, Page};
 use folioswap_group::counters::Counter;
 use folioswap_group::devices::DeviceUsage;
 use folioswap_group::protocol::{CLUSTERS_PER_MESSAGE, Ending, Kind, Message};
+use folioswap_policy::turns::Turns;
 use folioswap_slots::{DeviceId, DeviceMask};
+use folioswap_space::space::WriteError;
+use folioswap_space::swapoff::Leaving;
 use rustix::thread::{Timespec, nanosleep};
 
 /// Between two steps that found nothing to do, or no room.

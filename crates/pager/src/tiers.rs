@@ -9,11 +9,11 @@ use crate::staging::FOLIO_PAGES;
 use crate::sys;
 use crate::write_back::{RUN_FOLIOS, Stuck, Tier, WrittenBack};
 use core::sync::atomic::Ordering::Relaxed;
-use folioswap_core::turns::Choice;
 use folioswap_group::counters::{Counter, SizeCounter};
 use folioswap_group::devices::{DeviceDescription, DeviceEntry};
 use folioswap_group::protocol::{CLUSTERS_PER_MESSAGE, Ending, Kind, Message};
 use folioswap_group::segment::Scope;
+use folioswap_policy::turns::Choice;
 use folioswap_slots::{DeviceId, DeviceMask, Order};
 
 /// A device that refused a write is left alone for so long, and twice as long each time that it refuses the next one, too.
@@ -374,7 +374,7 @@ mod tests {
     use crate::isolate::page_index;
     use crate::staging::FOLIO;
     use crate::test_memory::{attach_file, fill, map, moving_engine};
-    use folioswap_core::page::PageState;
+    use folioswap_policy::page::PageState;
     use std::os::fd::OwnedFd;
     use std::vec::Vec;
 

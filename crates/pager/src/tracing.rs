@@ -4,7 +4,7 @@ use crate::engine::Engine;
 use crate::sys;
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use folioswap_core::page_table::Memory;
+use folioswap_policy::memory::Memory;
 use folioswap_trace::{Moment, Ring, Tracer};
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;

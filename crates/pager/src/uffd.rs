@@ -5,7 +5,7 @@
 
 use crate::pagemap;
 use crate::sys;
-use folioswap_core::page_table::PAGE;
+use folioswap_policy::page_table::PAGE;
 use linux_raw_sys::general as raw;
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};

@@ -15,12 +15,12 @@ use crate::staging::FOLIO_PAGES;
 use crate::sys;
 use core::ops::ControlFlow;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use folioswap_core::page::PageState;
-use folioswap_core::page_table::{BLOCK_PAGES, PAGE};
-use folioswap_core::space::validate::{Broken, Held};
 use folioswap_group::counters::Counter;
 use folioswap_group::protocol::{Invariant, Kind, Note};
+use folioswap_policy::page::PageState;
+use folioswap_policy::page_table::{BLOCK_PAGES, PAGE};
 use folioswap_slots::{SlotWord, SwapEntry};
+use folioswap_space::space::validate::{Broken, Held};
 
 /// Between two checks, and the least part of the time that is left to everything else.
 const INTERVAL_NS: u64 = 50_000_000;
@@ -136,7 +136,7 @@ impl Engine {
 
     fn state_of(&self, address: usize) -> PageState {
         let page = address / PAGE % BLOCK_PAGES;
-        let present = folioswap_core::page::PageWord::PRESENT;
+        let present = folioswap_policy::page::PageWord::PRESENT;
         self.table.block(address).map_or(present, |block| block.word(page)).state()
     }
 
@@ -280,8 +280,8 @@ impl Evictor {
 mod tests {
     use super::*;
     use crate::test_memory::store_page;
-    use folioswap_core::page::{Heat, PageWord};
-    use folioswap_core::reclaim::workingset::shadow_of;
+    use folioswap_policy::page::{Heat, PageWord};
+    use folioswap_policy::reclaim::workingset::shadow_of;
     use folioswap_slots::{DeviceId, DeviceMask, FolioId, Order};
     use std::boxed::Box;
 

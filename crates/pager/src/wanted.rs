@@ -4,10 +4,10 @@ use crate::evictor::{BARREN_NS, Evictor};
 use crate::futex::{self, Sharing};
 use crate::sys;
 use core::sync::atomic::Ordering::Relaxed;
-use folioswap_core::reclaim::shares::own_share;
-use folioswap_core::reclaim::watermarks::Watermarks;
 use folioswap_group::nested::{Bound, WHOLE};
 use folioswap_group::segment::Member;
+use folioswap_policy::reclaim::shares::own_share;
+use folioswap_policy::reclaim::watermarks::Watermarks;
 
 /// Why this process should give up pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,8 +93,8 @@ mod tests {
     use super::*;
     use crate::pool::For;
     use crate::test_memory::{engine_with_pool, skip_without_huge_page};
-    use folioswap_core::page_table::BLOCK;
     use folioswap_group::segment::MemberState;
+    use folioswap_policy::page_table::BLOCK;
 
     const LIMIT: u64 = 1 << 30;
 

@@ -20,13 +20,13 @@ use crate::pool::{For, Taken};
 use crate::reading::Purpose;
 use crate::uffd::Stopped;
 use core::sync::atomic::Ordering::Relaxed;
-use folioswap_core::page::{Heat, PageState, PageWord};
-use folioswap_core::page_table::{BLOCK, BLOCK_PAGES, Block, PAGE};
-use folioswap_core::reclaim::workingset::Refaults;
-use folioswap_core::space::Movers;
 use folioswap_devices::{FileSlot, Page};
 use folioswap_group::counters::{Counter, SizeCounter};
+use folioswap_policy::page::{Heat, PageState, PageWord};
+use folioswap_policy::page_table::{BLOCK, BLOCK_PAGES, Block, PAGE};
+use folioswap_policy::reclaim::workingset::Refaults;
 use folioswap_slots::{Order, SlotWord, SwapEntry};
+use folioswap_space::space::Movers;
 use rustix::io::Errno;
 
 /// Order of a huge page.

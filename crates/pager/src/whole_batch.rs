@@ -8,8 +8,8 @@ use crate::row::Row;
 use crate::staging::WHOLE_PLACES;
 use crate::sys;
 use crate::whole::WHOLE_ORDER;
-use folioswap_core::page_table::{BLOCK, BLOCK_PAGES};
 use folioswap_group::counters::Counter;
+use folioswap_policy::page_table::{BLOCK, BLOCK_PAGES};
 
 /// Staging must be so many times as large as a huge page for one to wait in it: half of it may wait for its turn, and what begins
 /// elsewhere than a huge page can stand in the way for nearly two more.

@@ -1,16 +1,16 @@
 //! The working set: what comes back is asked how long it was away, and the inactive list is made as long as that says
-//! (`folioswap_core::reclaim::workingset`, `folioswap_core::reclaim::inactive`; kernel: `mm/workingset.c`).
+//! (`folioswap_policy::reclaim::workingset`, `folioswap_policy::reclaim::inactive`; kernel: `mm/workingset.c`).
 
 use crate::batch::Batch;
 use crate::engine::Engine;
 use crate::evictor::Evictor;
 use crate::handler::Handler;
 use crate::staging::FOLIO;
-use folioswap_core::page::{Heat, PageState};
-use folioswap_core::page_table::PAGE;
-use folioswap_core::reclaim::inactive::{Bounds, InactiveList};
-use folioswap_core::reclaim::workingset::{Refault, Refaults};
 use folioswap_group::counters::{Counter, Gauge};
+use folioswap_policy::page::{Heat, PageState};
+use folioswap_policy::page_table::PAGE;
+use folioswap_policy::reclaim::inactive::{Bounds, InactiveList};
+use folioswap_policy::reclaim::workingset::{Refault, Refaults};
 use folioswap_slots::SwapEntry;
 
 /// The evictor's part.
@@ -118,9 +118,9 @@ mod tests {
     use crate::test_memory::{clean_piece, fill, map, moving_engine, word_at};
     use crate::uffd::Access;
     use crate::write_back::Tier;
-    use folioswap_core::page::PageWord;
-    use folioswap_core::reclaim::workingset::age_of;
     use folioswap_devices::Scratch;
+    use folioswap_policy::page::PageWord;
+    use folioswap_policy::reclaim::workingset::age_of;
     use folioswap_slots::DeviceMask;
 
     const PAGES: u64 = 16;

@@ -11,15 +11,15 @@ use crate::folio::StagedFolio;
 use crate::isolate::{Pages, page_index};
 use crate::staging::{FOLIO, FOLIO_PAGES, Folio};
 use core::sync::atomic::Ordering::Relaxed;
-use folioswap_core::page::{PageState, PageWord};
-use folioswap_core::page_table::{Block, PAGE};
-use folioswap_core::space::{PARTS_MAX, WriteError, WrittenRun};
-use folioswap_core::swap_link::PART_PAGES_MAX;
 use folioswap_devices::{IncompressiblePolicy, Page, Scratch};
 use folioswap_group::counters::Counter;
 use folioswap_group::devices::{DeviceKind, DeviceUsage};
 use folioswap_group::protocol::{Kind, Note};
+use folioswap_nbd::link::PART_PAGES_MAX;
+use folioswap_policy::page::{PageState, PageWord};
+use folioswap_policy::page_table::{Block, PAGE};
 use folioswap_slots::{DeviceId, DeviceMask, SwapEntry};
+use folioswap_space::space::{PARTS_MAX, WriteError, WrittenRun};
 
 /// Where a folio is to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

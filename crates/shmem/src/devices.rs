@@ -2,14 +2,14 @@
 
 use crate::error::CreateError;
 use crate::sync::{AtomicU32, Mutex, RwLock, RwLockReadGuard, SeqCst, alone, lock, share};
-use folioswap_core::file_space::FileSpace;
-use folioswap_core::shared_devices::SharedDevices;
-use folioswap_core::turns::{Choice, Turns};
 use folioswap_devices::create::{create_swap_file, default_swap_max};
 use folioswap_devices::{FileDevice, FileSlot, Medium, Orders};
 use folioswap_group::devices::{DEVICES_MAX, DeviceDescription};
 pub use folioswap_group::devices::{DeviceIo, DeviceKind};
+use folioswap_policy::turns::{Choice, Turns};
 use folioswap_slots::{DeviceId, DeviceMask};
+use folioswap_space::file_space::FileSpace;
+use folioswap_space::shared_devices::SharedDevices;
 use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
 use rustix::io::Errno;
 use std::fs::File;

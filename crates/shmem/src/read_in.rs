@@ -7,9 +7,9 @@ use crate::space::{ShmemSpace, Urgency};
 use crate::swap::{Context, RUN};
 use crate::swapin::{Again, Arrived, Failed};
 use crate::sync::lock;
-use folioswap_core::space::Movers;
 use folioswap_devices::Page;
 use folioswap_slots::{FolioId, InsertError, Order, SlotWord, SwapEntry};
+use folioswap_space::space::Movers;
 
 /// The most pages around a fault that are read ahead of their own accord: 2^3, as `vm.page-cluster` has it.
 const PAGE_CLUSTER: usize = 8;

@@ -7,8 +7,8 @@ use crate::lru::Coldest;
 use crate::space::ShmemSpace;
 use crate::swap::{Context, RUN};
 use crate::sync::{AtomicBool, Condvar, Mutex, SeqCst, lock};
-use folioswap_core::space::WriteError;
 use folioswap_slots::{DeviceMask, SwapEntry};
+use folioswap_space::space::WriteError;
 use std::sync::{Arc, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -152,7 +152,7 @@ impl ShmemSpace {
             }
             demotion.cursor = entry.offset() + 1;
             let is_old =
-                |age: folioswap_core::space::ages::Generation| age == oldest || age.is_older_than(oldest);
+                |age: folioswap_space::space::ages::Generation| age == oldest || age.is_older_than(oldest);
             if space.generation(entry).is_some_and(is_old) && space.duplicate(entry, 1).is_ok() {
                 entries[count] = Some(entry);
                 count += 1;

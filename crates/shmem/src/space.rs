@@ -11,8 +11,8 @@ use crate::reclaim::{Demotion, Effort, Reclaimer};
 use crate::swap::Swap;
 use crate::swap_list::SwapList;
 use crate::sync::{AcqRel, AtomicU64, Mutex, Relaxed, lock, sleep};
-use folioswap_core::reclaim::watermarks::{Watermarks, grace};
-use folioswap_core::swapin_readahead::SwapinReadahead;
+use folioswap_policy::readahead::SwapinReadahead;
+use folioswap_policy::reclaim::watermarks::{Watermarks, grace};
 use folioswap_slots::{FolioId, Order, SlotWord, SwapEntry};
 use std::sync::Arc;
 use std::time::Instant;
@@ -200,7 +200,7 @@ impl ShmemSpace {
     ///
     /// # Errors
     /// What does not hold.
-    pub fn validate(&self) -> Result<(), folioswap_core::space::validate::Broken> {
+    pub fn validate(&self) -> Result<(), folioswap_space::space::validate::Broken> {
         let _stopped = self.reclaimer.as_ref().map(|reclaimer| lock(&reclaimer.signal.working));
         self.swap.space().validate().map(|_| ())
     }

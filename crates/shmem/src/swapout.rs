@@ -11,10 +11,10 @@ use crate::space::ShmemSpace;
 use crate::swap::{Context, RUN, Swap};
 use crate::sync::Relaxed;
 use crate::word::Item;
-use folioswap_core::space::WriteError;
-use folioswap_core::turns::Choice;
 use folioswap_devices::{IncompressiblePolicy, Page};
+use folioswap_policy::turns::Choice;
 use folioswap_slots::{AllocError, DeviceMask, FolioId, Order, Shadow, SwapEntry};
+use folioswap_space::space::WriteError;
 use std::sync::Arc;
 
 /// The bytes of a folio could not be stored anywhere.

@@ -8,7 +8,7 @@ use crate::pool::For;
 use crate::test_memory::{engine_with_pool, map, skip_without_huge_page, store_page, word_at};
 use core::ops::Range;
 use core::sync::atomic::Ordering::Relaxed;
-use folioswap_core::page::{Heat, PageWord};
+use folioswap_policy::page::{Heat, PageWord};
 
 const LIMIT: u64 = 1 << 30;
 const BLOCKS: usize = 12;

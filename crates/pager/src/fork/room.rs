@@ -3,7 +3,7 @@
 use crate::engine::Engine;
 use crate::sys;
 use core::sync::atomic::Ordering::Relaxed;
-use folioswap_core::reclaim::watermarks::Watermarks;
+use folioswap_policy::reclaim::watermarks::Watermarks;
 
 /// What a child's engine takes until it can evict: 0.7 to 1.8 MiB were measured, most of it copies of inherited tables.
 const CHILD_BYTES: u64 = 2 << 20;

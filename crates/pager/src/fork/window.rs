@@ -9,12 +9,12 @@ use crate::staging::FOLIO_PAGES;
 use crate::sys;
 use crate::uffd::{Access, Event, Message, Stopped, Userfault};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use folioswap_core::page::PageState;
-use folioswap_core::page_table::PAGE;
-use folioswap_core::space::Movers;
 use folioswap_devices::Page;
 use folioswap_group::counters::Counter;
 use folioswap_group::protocol::{Ending, Kind};
+use folioswap_policy::page::PageState;
+use folioswap_policy::page_table::PAGE;
+use folioswap_space::space::Movers;
 use rustix::io::Errno;
 
 /// Whose fault is served in the window.

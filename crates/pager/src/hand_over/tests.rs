@@ -8,9 +8,9 @@ use crate::placement::NO_CPU;
 use crate::staging::FOLIO_PAGES;
 use crate::test_memory::{fill, map, moving_engine, word_at};
 use core::sync::atomic::AtomicBool;
-use folioswap_core::page::{PageState, PageWord};
-use folioswap_core::page_table::PAGE;
 use folioswap_devices::Page;
+use folioswap_policy::page::{PageState, PageWord};
+use folioswap_policy::page_table::PAGE;
 use rustix::io::Errno;
 use rustix::mm::{Advice, madvise};
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::test_memory::{engine_with_pool, huge_page, map, skip_without_huge_page};
-use folioswap_core::page_table::PAGE;
+use folioswap_policy::page_table::PAGE;
 
 const LIMIT: u64 = 1 << 30;
 

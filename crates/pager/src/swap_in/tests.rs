@@ -7,8 +7,8 @@ use crate::handler::{Fault, INTERRUPTIONS_MAX, Turn};
 use crate::test_memory::{map, store_page, watching_engine, word_at};
 use crate::uffd::COPIED_AT_ONCE;
 use core::sync::atomic::Ordering::Relaxed;
-use folioswap_core::page_table::BLOCK_PAGES;
 use folioswap_group::folio_orders::FolioOrders;
+use folioswap_policy::page_table::BLOCK_PAGES;
 use std::vec::Vec;
 
 const LIMIT: u64 = 1 << 30;

@@ -1,0 +1,317 @@
+//! The engine's own page table: managed address -> page word, two levels of directories above blocks of 2 MiB.
+//!
+//! All of it lives in memory that the caller supplies ([`Memory`]) and is found by address, so that a forked child's
+//! copy-on-write copy is at once a valid table of its own.
+
+use crate::history::History;
+use crate::lock::SpinLock;
+use crate::memory::Memory;
+use crate::page::PageWord;
+use core::cell::UnsafeCell;
+use core::ops::ControlFlow;
+use core::ptr::null_mut;
+use core::sync::atomic::{
+    AtomicBool, AtomicPtr, AtomicU8, AtomicU64,
+    Ordering::{AcqRel, Acquire, Release},
+};
+
+/// Bytes of a page.
+pub const PAGE: usize = 4096;
+/// Pages of a block.
+pub const BLOCK_PAGES: usize = 512;
+/// Bytes of a block: 2 MiB.
+pub const BLOCK: usize = PAGE * BLOCK_PAGES;
+
+const DIRECTORY_BITS: u32 = 13;
+const DIRECTORY: usize = 1 << DIRECTORY_BITS;
+/// User addresses have 47 bits.
+pub const ADDRESS_BITS: u32 = 47;
+const _: () = assert!(21 + 2 * DIRECTORY_BITS == ADDRESS_BITS);
+
+/// What is known of 2 MiB of managed addresses. Cost: 4 KiB of words and a header, rounded up to a page pair per 31
+/// blocks by the pool.
+#[repr(C, align(64))]
+pub struct Block {
+    words: [AtomicU64; BLOCK_PAGES],
+    /// How the program went through it lately.
+    pub history: History,
+    /// How often pages that came back for a read were written soon after (saturating; see the pager's clean copies).
+    pub history_rewrites: AtomicU8,
+    /// It left as one huge page of the kernel's, and nothing was touched since that is away: no page table stands there, and a huge page that comes
+    /// back stays one. A hint.
+    pub left_huge: AtomicBool,
+    next_free: UnsafeCell<*mut Block>,
+}
+
+// SAFETY: `next_free` is used only while the block is on the free list, under the pool's lock.
+unsafe impl Sync for Block {}
+
+impl Block {
+    /// Reads the word of page `index` (0..512).
+    pub fn word(&self, index: usize) -> PageWord {
+        PageWord::from_bits(self.words[index].load(Acquire))
+    }
+    /// Replaces `old` by `new`; on failure returns what stands there.
+    ///
+    /// # Errors
+    /// The word that was found instead of `old`.
+    pub fn replace(&self, index: usize, old: PageWord, new: PageWord) -> Result<(), PageWord> {
+        match self.words[index].compare_exchange(old.bits(), new.bits(), AcqRel, Acquire) {
+            Ok(_) => Ok(()),
+            Err(found) => Err(PageWord::from_bits(found)),
+        }
+    }
+    /// Writes a word that nobody else may change now (see the table of [`crate::page`]).
+    pub fn set(&self, index: usize, word: PageWord) {
+        self.words[index].store(word.bits(), Release);
+    }
+}
+
+#[repr(C)]
+struct Directory<T> {
+    entries: [AtomicPtr<T>; DIRECTORY],
+}
+
+/// The table. Readers take no lock; blocks are added under the pool's lock.
+#[repr(C)]
+pub struct PageTable {
+    root: AtomicPtr<Directory<Directory<Block>>>,
+    pool: SpinLock<Pool>,
+}
+
+struct Pool {
+    free: *mut Block,
+    fresh: *mut u8,
+    fresh_left: usize,
+    blocks: usize,
+}
+
+const POOL_BYTES: usize = 128 << 10;
+
+impl PageTable {
+    /// An empty table. The root directory is taken from `memory` on the first insertion.
+    pub const fn new() -> Self {
+        PageTable {
+            root: AtomicPtr::new(null_mut()),
+            pool: SpinLock::new(Pool { free: null_mut(), fresh: null_mut(), fresh_left: 0, blocks: 0 }),
+        }
+    }
+
+    fn indices(address: usize) -> Option<(usize, usize)> {
+        if address >> ADDRESS_BITS != 0 {
+            return None;
+        }
+        let block = address / BLOCK;
+        Some((block >> DIRECTORY_BITS, block & (DIRECTORY - 1)))
+    }
+
+    /// The block that holds `address`, if it has one. Lock-free, two loads.
+    pub fn block(&self, address: usize) -> Option<&Block> {
+        let (high, low) = Self::indices(address)?;
+        // SAFETY: directories and blocks are never given back to the system, and pointers are published with Release.
+        unsafe {
+            let root = self.root.load(Acquire).as_ref()?;
+            let directory = root.entries[high].load(Acquire).as_ref()?;
+            directory.entries[low].load(Acquire).as_ref()
+        }
+    }
+
+    /// The block that holds `address`, made if there is none. `None` when `memory` has none or the address is not a
+    /// user address.
+    pub fn block_or_insert(&self, address: usize, memory: &impl Memory) -> Option<&Block> {
+        if let Some(block) = self.block(address) {
+            return Some(block);
+        }
+        let (high, low) = Self::indices(address)?;
+        let mut pool = self.pool.lock();
+        let root = Self::directory(&self.root, memory)?;
+        let directory = Self::directory(&root.entries[high], memory)?;
+        let place = &directory.entries[low];
+        // SAFETY: as in `block`.
+        if let Some(block) = unsafe { place.load(Acquire).as_ref() } {
+            return Some(block);
+        }
+        let block = pool.take(memory)?;
+        place.store(block, Release);
+        // SAFETY: fresh and exclusive until published just now; blocks live for ever.
+        Some(unsafe { &*block })
+    }
+
+    fn directory<'a, T>(
+        place: &'a AtomicPtr<Directory<T>>,
+        memory: &impl Memory,
+    ) -> Option<&'a Directory<T>> {
+        let mut pointer = place.load(Acquire);
+        if pointer.is_null() {
+            pointer = memory.take(size_of::<Directory<T>>())?.as_ptr().cast();
+            place.store(pointer, Release);
+        }
+        // SAFETY: zeroed memory is a valid directory; it is never given back.
+        Some(unsafe { &*pointer })
+    }
+
+    /// Calls `each` for every block that intersects `start..end`, with the block's first address.
+    pub fn for_blocks(&self, start: usize, end: usize, mut each: impl FnMut(usize, &Block)) {
+        self.for_blocks_while(start, end, |address, block| {
+            each(address, block);
+            ControlFlow::Continue(())
+        });
+    }
+
+    /// As [`PageTable::for_blocks`], until `each` breaks off.
+    pub fn for_blocks_while(
+        &self,
+        start: usize,
+        end: usize,
+        mut each: impl FnMut(usize, &Block) -> ControlFlow<()>,
+    ) {
+        // SAFETY: as in `block`.
+        let Some(root) = (unsafe { self.root.load(Acquire).as_ref() }) else { return };
+        let mut address = start & !(BLOCK - 1);
+        let end = end.min(1 << ADDRESS_BITS);
+        while address < end {
+            let Some((high, low)) = Self::indices(address) else { return };
+            // SAFETY: as in `block`.
+            match unsafe { root.entries[high].load(Acquire).as_ref() } {
+                None => address = (high + 1) << (DIRECTORY_BITS + 21),
+                Some(directory) => {
+                    // SAFETY: as in `block`.
+                    if let Some(block) = unsafe { directory.entries[low].load(Acquire).as_ref() }
+                        && each(address, block).is_break()
+                    {
+                        return;
+                    }
+                    address += BLOCK;
+                }
+            }
+        }
+    }
+
+    /// Takes away the block of a range that is no longer mapped, for reuse. Its words must all be `Present` or `Removed`.
+    /// The caller must be sure that no other thread still changes it (it holds the move lock, and the fault handler is
+    /// the caller). Who only reads a word may find that of another address.
+    pub fn recycle(&self, address: usize) {
+        let Some((high, low)) = Self::indices(address) else { return };
+        let mut pool = self.pool.lock();
+        // SAFETY: as in `block`.
+        let block = unsafe {
+            let Some(root) = self.root.load(Acquire).as_ref() else { return };
+            let Some(directory) = root.entries[high].load(Acquire).as_ref() else { return };
+            directory.entries[low].swap(null_mut(), AcqRel)
+        };
+        if !block.is_null() {
+            pool.give(block);
+        }
+    }
+
+    /// Blocks in use, for the metadata's size.
+    pub fn blocks(&self) -> usize {
+        self.pool.lock().blocks
+    }
+}
+
+impl Default for PageTable {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Pool {
+    fn take(&mut self, memory: &impl Memory) -> Option<*mut Block> {
+        let block = if self.free.is_null() {
+            if self.fresh_left < size_of::<Block>() {
+                self.fresh = memory.take(POOL_BYTES)?.as_ptr();
+                self.fresh_left = POOL_BYTES;
+            }
+            let block: *mut Block = self.fresh.cast();
+            // SAFETY: at least one block is left in the piece.
+            self.fresh = unsafe { self.fresh.add(size_of::<Block>()) };
+            self.fresh_left -= size_of::<Block>();
+            block
+        } else {
+            let block = self.free;
+            // SAFETY: blocks on the free list are exclusive to the pool, whose lock we hold.
+            unsafe {
+                self.free = *(*block).next_free.get();
+                block.write_bytes(0, 1);
+            }
+            block
+        };
+        self.blocks += 1;
+        Some(block)
+    }
+
+    fn give(&mut self, block: *mut Block) {
+        // SAFETY: the caller of `recycle` guarantees that nobody looks at it.
+        unsafe { *(*block).next_free.get() = self.free };
+        self.free = block;
+        self.blocks -= 1;
+    }
+}
+
+// SAFETY: the raw pointers refer to memory that lives for ever and is used under the lock.
+unsafe impl Send for Pool {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::Window;
+    use crate::page::PageState;
+    use core::ptr::NonNull;
+    use folioswap_slots::SwapEntry;
+    use std::alloc::{Layout, alloc_zeroed};
+
+    struct Heap;
+    impl Memory for Heap {
+        fn take(&self, bytes: usize) -> Option<NonNull<u8>> {
+            // SAFETY: the size is not zero.
+            NonNull::new(unsafe { alloc_zeroed(Layout::from_size_align(bytes, PAGE).unwrap()) })
+        }
+    }
+
+    #[test]
+    fn unknown_addresses_have_no_block() {
+        let table = PageTable::new();
+        assert!(table.block(0x7f00_0000_0000).is_none());
+        assert!(table.block(usize::MAX).is_none());
+        assert!(table.block_or_insert(1 << 47, &Heap).is_none());
+    }
+
+    #[test]
+    fn blocks_are_found_again_and_walked_in_order() {
+        let table = PageTable::new();
+        let places = [0x5555_5560_0000usize, 0x7f12_3440_0000, 0x7f12_3460_0000, 0x7fff_ffe0_0000];
+        for (n, &place) in places.iter().enumerate() {
+            let block = table.block_or_insert(place + 5 * PAGE, &Heap).unwrap();
+            block.set(5, PageWord::PRESENT.isolate(SwapEntry::from_raw(n as u64 + 1).unwrap()).unwrap());
+        }
+        let mut seen = std::vec::Vec::new();
+        table.for_blocks(0, 1 << 47, |address, block| seen.push((address, block.word(5).state())));
+        let want: std::vec::Vec<_> = places
+            .iter()
+            .enumerate()
+            .map(|(n, &place)| (place, PageState::Isolated(SwapEntry::from_raw(n as u64 + 1).unwrap())))
+            .collect();
+        assert_eq!(seen, want);
+        let mut part = 0;
+        table.for_blocks(places[1] + PAGE, places[2], |address, _| {
+            assert_eq!(address, places[1]);
+            part += 1;
+        });
+        assert_eq!(part, 1);
+    }
+
+    #[test]
+    fn recycled_blocks_come_back_empty() {
+        let table = PageTable::new();
+        let block = table.block_or_insert(BLOCK, &Heap).unwrap();
+        block.set(0, PageWord::PRESENT_HOT);
+        block.history.remember(8, 9, 0);
+        table.recycle(BLOCK);
+        assert!(table.block(BLOCK).is_none());
+        assert_eq!(table.blocks(), 0);
+        let block = table.block_or_insert(7 * BLOCK, &Heap).unwrap();
+        assert_eq!(block.word(0), PageWord::PRESENT);
+        assert_eq!(block.history.window(9, || None, || None), Window::ONE);
+    }
+}

@@ -1,0 +1,74 @@
+//! Whose pages go: what each member of a group gives of what the group has too much.
+
+use crate::page_table::PAGE;
+use core::sync::atomic::Ordering::Relaxed;
+use folioswap_group::segment::{Member, Segment};
+
+/// How many bytes this member should evict now, and whom it should wake for the rest.
+///
+/// The excess of `group` (one that the member is in) over its low mark is taken from idle members of it first, then from all in proportion to what they could
+/// give; each member takes its own part and asks the others for theirs.
+pub fn own_share(
+    segment: &Segment,
+    group: u32,
+    me: &Member,
+    excess: u64,
+    mut ask: impl FnMut(&Member, u64),
+) -> u64 {
+    let (mut idle, mut active) = (0u64, 0u64);
+    for member in segment.members_within(group) {
+        let evictable = member.evictable_bytes.load(Relaxed);
+        *if member.active.load(Relaxed) == 0 { &mut idle } else { &mut active } += evictable;
+    }
+    let from_idle = excess.min(idle);
+    let from_active = (excess - from_idle).min(active);
+    let mut own = 0;
+    for member in segment.members_within(group) {
+        let evictable = member.evictable_bytes.load(Relaxed) as u128;
+        let (part, whole) =
+            if member.active.load(Relaxed) == 0 { (from_idle, idle) } else { (from_active, active) };
+        if whole == 0 {
+            continue;
+        }
+        let share = (part as u128 * evictable / whole as u128) as u64;
+        if core::ptr::eq(member, me) {
+            own = share;
+        } else if share >= PAGE as u64 {
+            ask(member, share);
+        }
+    }
+    own
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use folioswap_group::nested::WHOLE;
+
+    #[test]
+    fn idle_members_give_first() {
+        // SAFETY: all-zero is a valid segment.
+        let segment = unsafe { std::boxed::Box::<Segment>::new_zeroed().assume_init() };
+        for (pid, active, evictable) in [(1, 1, 100 << 20), (2, 0, 30 << 20), (3, 1, 300 << 20)] {
+            let id = segment.assign(pid).unwrap();
+            segment.members[id as usize].active.store(active, Relaxed);
+            segment.members[id as usize].evictable_bytes.store(evictable, Relaxed);
+        }
+        let mut asked = std::vec::Vec::new();
+        let own = own_share(&segment, WHOLE, &segment.members[0], 20 << 20, |member, bytes| {
+            asked.push((member.pid.load(Relaxed), bytes));
+        });
+        assert_eq!((own, asked.as_slice()), (0, &[(2, 20 << 20)][..]));
+        asked.clear();
+        let own = own_share(&segment, WHOLE, &segment.members[0], 70 << 20, |member, bytes| {
+            asked.push((member.pid.load(Relaxed), bytes));
+        });
+        assert_eq!((own, asked.as_slice()), (10 << 20, &[(2, 30 << 20), (3, 30 << 20)][..]));
+        // Of a group within the whole its own members give, nobody else.
+        let group = segment.begin_group(WHOLE, 1 << 20).unwrap();
+        segment.members[0].group.store(group, Relaxed);
+        let own =
+            own_share(&segment, group, &segment.members[0], 20 << 20, |_, _| panic!("nobody else is in it"));
+        assert_eq!(own, 20 << 20);
+    }
+}

@@ -1,0 +1,199 @@
+//! Which device the next write goes to (spec §4): strictly by priority; devices of equal priority take turns, a cluster each; a full one is
+//! passed over until it has room again.
+//!
+//! The clusters of shared devices rotate where they are granted, at the supervisor, over the whole group. The compressed store is each
+//! member's own and has no clusters: among its equals its turn is as many pages as a cluster has slots.
+
+use folioswap_group::devices::{DeviceDescription, DeviceKind};
+use folioswap_slots::{DEVICES_MAX, DeviceId, DeviceMask};
+
+/// Slots of a cluster: a turn of the compressed store is as many pages.
+const CLUSTER_SLOTS: u64 = folioswap_slots::CLUSTER_SLOTS as u64;
+
+/// Where a write goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choice {
+    /// To the compressed store.
+    Store,
+    /// To a slot on any of these shared devices, which are equals.
+    Shared(DeviceMask),
+}
+
+/// The order in which one member uses its devices. Pure: what is full is the caller's to know.
+#[derive(Clone, Debug)]
+pub struct Turns {
+    priorities: [Option<i32>; DEVICES_MAX],
+    store: DeviceMask,
+    /// Whose turn it is among the store and its equals.
+    turn: Whose,
+    /// Pages left of it.
+    left: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Whose {
+    Store,
+    Shared,
+}
+
+impl Turns {
+    /// For these devices, by number; the store begins.
+    pub fn new(devices: impl IntoIterator<Item = DeviceDescription>) -> Self {
+        let mut turns =
+            Turns { priorities: [None; DEVICES_MAX], store: DeviceMask::NONE, turn: Whose::Shared, left: 0 };
+        for (id, device) in DeviceMask::ALL.iter().zip(devices) {
+            turns.priorities[id.index()] = Some(device.priority);
+            if device.kind == DeviceKind::Zram {
+                turns.store = turns.store.with(id);
+            }
+        }
+        turns
+    }
+
+    /// The same for who may use only these of the devices.
+    pub fn among(mut self, permitted: DeviceMask) -> Self {
+        for id in DeviceMask::ALL.minus(permitted).iter() {
+            self.priorities[id.index()] = None;
+        }
+        self.store = self.store.intersection(permitted);
+        self
+    }
+
+    /// Is there a compressed store among the devices?
+    pub fn has_store(&self) -> bool {
+        !self.store.is_empty()
+    }
+
+    /// Where the next write goes, if only `available` devices have room. `None`: nowhere.
+    pub fn next(&mut self, available: DeviceMask) -> Option<Choice> {
+        let first = self.first(available);
+        let shared = first.minus(self.store);
+        if shared.is_empty() {
+            return (!first.is_empty()).then_some(Choice::Store);
+        }
+        if shared == first {
+            return Some(Choice::Shared(shared));
+        }
+        if self.left == 0 {
+            (self.turn, self.left) = match self.turn {
+                Whose::Store => (Whose::Shared, u64::from(shared.len()) * CLUSTER_SLOTS),
+                Whose::Shared => (Whose::Store, CLUSTER_SLOTS),
+            };
+        }
+        Some(match self.turn {
+            Whose::Store => Choice::Store,
+            Whose::Shared => Choice::Shared(shared),
+        })
+    }
+
+    /// Is the store the one device that comes first among `available`, without an equal?
+    pub fn store_is_first(&self, available: DeviceMask) -> bool {
+        let first = self.first(available);
+        !first.is_empty() && first == self.store
+    }
+
+    /// So many pages went where [`Turns::next`] said.
+    pub fn used(&mut self, pages: u64) {
+        self.left = self.left.saturating_sub(pages);
+    }
+
+    /// Of `available`, the shared devices that come first: where a page goes that the store does not want.
+    pub fn shared(&self, available: DeviceMask) -> DeviceMask {
+        self.first(available.minus(self.store))
+    }
+
+    /// Of `available`, those below the store: where what is cold in it goes.
+    pub fn below_store(&self, available: DeviceMask) -> DeviceMask {
+        let store = self.store.iter().filter_map(|id| self.priorities[id.index()]).max();
+        let is_below =
+            |id: &DeviceId| self.priorities[id.index()].is_some_and(|priority| Some(priority) < store);
+        available.iter().filter(is_below).fold(DeviceMask::NONE, DeviceMask::with)
+    }
+
+    /// Those of the highest priority.
+    fn first(&self, available: DeviceMask) -> DeviceMask {
+        let mut best: (Option<i32>, DeviceMask) = (None, DeviceMask::NONE);
+        for id in available.iter() {
+            let Some(priority) = self.priorities[id.index()] else { continue };
+            if Some(priority) > best.0 {
+                best = (Some(priority), DeviceMask::only(id));
+            } else if Some(priority) == best.0 {
+                best.1 = best.1.with(id);
+            }
+        }
+        best.1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use folioswap_group::devices::DeviceIo;
+    use std::vec::Vec;
+
+    fn device(kind: DeviceKind, priority: i32) -> DeviceDescription {
+        DeviceDescription { kind, priority, io: DeviceIo::Asynchronous, first_cluster: 0, clusters: 1 }
+    }
+
+    fn mask(numbers: &[u32]) -> DeviceMask {
+        numbers.iter().filter_map(|&number| DeviceId::new(number)).fold(DeviceMask::NONE, DeviceMask::with)
+    }
+
+    #[test]
+    fn what_is_not_permitted_is_as_if_it_were_not_there() {
+        let kinds = [(DeviceKind::File, 0), (DeviceKind::Zram, 1), (DeviceKind::File, 5)];
+        let devices = || Turns::new(kinds.map(|(kind, priority)| device(kind, priority)));
+        let mut turns = devices().among(mask(&[0, 1]));
+        assert!(turns.has_store());
+        assert_eq!(turns.next(mask(&[0, 1, 2])), Some(Choice::Store));
+        assert_eq!(turns.below_store(DeviceMask::ALL), mask(&[0]));
+        let mut turns = devices().among(mask(&[0]));
+        assert!(!turns.has_store());
+        assert_eq!(turns.next(DeviceMask::ALL), Some(Choice::Shared(mask(&[0]))));
+        assert_eq!(turns.next(mask(&[1, 2])), None);
+    }
+
+    #[test]
+    fn the_highest_priority_that_has_room_comes_first() {
+        use DeviceKind::{File, Zram};
+        let mut turns = Turns::new([device(File, 0), device(Zram, 1), device(File, 5)]);
+        assert_eq!(turns.next(mask(&[0, 1, 2])), Some(Choice::Shared(mask(&[2]))));
+        assert_eq!(turns.next(mask(&[0, 1])), Some(Choice::Store));
+        assert_eq!(turns.next(mask(&[0])), Some(Choice::Shared(mask(&[0]))));
+        assert_eq!(turns.next(mask(&[2])), Some(Choice::Shared(mask(&[2]))), "it is back at once");
+        assert_eq!(turns.next(DeviceMask::NONE), None);
+        assert_eq!(turns.next(mask(&[7])), None, "no such device");
+        assert_eq!(turns.shared(mask(&[0, 1, 2])), mask(&[2]));
+        assert_eq!(turns.below_store(mask(&[0, 1, 2])), mask(&[0]));
+    }
+
+    #[test]
+    fn the_store_and_its_equals_take_turns_cluster_by_cluster() {
+        use DeviceKind::{File, Ram, Zram};
+        let devices = [device(Zram, -1), device(Ram, -1), device(File, -1), device(File, -2)];
+        let (mut turns, all, equals) = (Turns::new(devices), mask(&[0, 1, 2, 3]), mask(&[1, 2]));
+        let mut pages = Vec::new();
+        for _ in 0..4 * 3 * CLUSTER_SLOTS / 16 {
+            let choice = turns.next(all).unwrap();
+            turns.used(16);
+            match pages.last_mut() {
+                Some((last, count)) if *last == choice => *count += 16,
+                _ => pages.push((choice, 16)),
+            }
+        }
+        let turn = [(Choice::Store, CLUSTER_SLOTS), (Choice::Shared(equals), 2 * CLUSTER_SLOTS)];
+        assert_eq!(pages, turn.repeat(4));
+        // A full one leaves the turns to the others.
+        for _ in 0..1000 {
+            assert_eq!(turns.next(mask(&[0, 3])), Some(Choice::Store));
+            turns.used(16);
+        }
+    }
+
+    #[test]
+    fn without_a_store_nothing_is_below_it() {
+        let turns = Turns::new([device(DeviceKind::File, -1), device(DeviceKind::File, 3)]);
+        assert!(!turns.has_store());
+        assert_eq!(turns.below_store(mask(&[0, 1])), DeviceMask::NONE);
+    }
+}

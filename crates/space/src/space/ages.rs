@@ -1,0 +1,179 @@
+//! How long ago what lies in the compressed RAM device was stored: by generations, so that the oldest can go on to a slower
+//! device first.
+//!
+//! A generation is a number that stands beside each stored page; the young one is given to what is stored now. It ends when it holds
+//! an eighth of all stored pages, and the next begins, as long as its number is free again.
+//! So ages are coarse, the count of each generation is exact, and nothing has to be looked through to learn which one is the oldest.
+
+use super::{Beside, Space};
+use core::sync::atomic::{
+    AtomicU32, AtomicU64,
+    Ordering::{AcqRel, Acquire, Relaxed},
+};
+use folioswap_devices::{PageMemory, Place};
+use folioswap_policy::memory::Memory;
+use folioswap_slots::SwapEntry;
+
+/// Generations that are told apart; more than the eight that a store in steady turnover has, because what is cold stays.
+const GENERATIONS: u32 = 32;
+/// A generation ends when it holds this part of all.
+const SHARE: u64 = 8;
+/// A generation holds at least this many pages.
+const PAGES_MIN: u64 = 256;
+
+/// The generation of a stored page. Only its order among those alive now has a meaning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Generation(u32);
+
+impl Generation {
+    /// As a plain number.
+    pub const fn raw(self) -> u32 {
+        self.0
+    }
+    /// Of a plain number that [`Generation::raw`] gave.
+    pub const fn from_raw(raw: u32) -> Self {
+        Generation(raw)
+    }
+    /// The one after it.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Generation(self.0.wrapping_add(1))
+    }
+    /// Was it stored before `other`? For generations that are alive at the same time.
+    pub const fn is_older_than(self, other: Self) -> bool {
+        (self.0.wrapping_sub(other.0) as i32) < 0
+    }
+}
+
+/// The counts. All-zero is empty. Each call is a few atomic operations, and up to 32 loads.
+#[derive(Debug, Default)]
+pub struct Ages {
+    young: AtomicU32,
+    counts: [AtomicU64; GENERATIONS as usize],
+}
+
+impl Ages {
+    fn count(&self, generation: u32) -> &AtomicU64 {
+        &self.counts[(generation % GENERATIONS) as usize]
+    }
+
+    /// A page is stored; says which generation it belongs to.
+    pub fn stored(&self) -> Generation {
+        let young = self.young.load(Acquire);
+        let pages = self.count(young).fetch_add(1, Relaxed) + 1;
+        let next = young.wrapping_add(1);
+        if pages >= PAGES_MIN && pages >= self.total() / SHARE && self.count(next).load(Relaxed) == 0 {
+            // Who is late leaves a generation a few pages too large.
+            let _ = self.young.compare_exchange(young, next, AcqRel, Relaxed);
+        }
+        Generation(young)
+    }
+
+    /// A page of this generation is stored no longer.
+    pub fn gone(&self, generation: Generation) {
+        self.count(generation.0).fetch_sub(1, Relaxed);
+    }
+
+    /// The oldest generation with a page in it; `None` when nothing is stored.
+    pub fn oldest(&self) -> Option<Generation> {
+        let young = self.young.load(Acquire);
+        (1..=GENERATIONS)
+            .map(|step| young.wrapping_add(step).wrapping_sub(GENERATIONS))
+            .find(|&generation| self.count(generation).load(Relaxed) != 0)
+            .map(Generation)
+    }
+
+    /// The generation of what is stored now.
+    pub fn young(&self) -> Generation {
+        Generation(self.young.load(Acquire))
+    }
+
+    /// Pages stored, all generations together.
+    pub fn total(&self) -> u64 {
+        self.counts.iter().map(|count| count.load(Relaxed)).sum()
+    }
+}
+
+impl<M: Memory + PageMemory> Space<'_, M> {
+    /// What is stored beside leaves the compressed store. Under the location's lock.
+    pub(crate) fn aged_out(&self, beside: &Beside) {
+        self.ages.gone(Generation::from_raw(beside.age.load(Relaxed)));
+    }
+
+    /// What is stored beside comes into the compressed store. Under the location's lock.
+    pub(crate) fn aged_in(&self, beside: &Beside) {
+        beside.age.store(self.ages.stored().raw(), Relaxed);
+    }
+
+    /// What is stored beside counts as stored just now. Under the location's lock.
+    pub(crate) fn rejuvenate(&self, beside: &Beside) {
+        self.aged_out(beside);
+        self.aged_in(beside);
+    }
+
+    /// The ages of what is in the compressed store.
+    pub fn ages(&self) -> &Ages {
+        &self.ages
+    }
+
+    /// The generation of an entry's bytes, if they are in the compressed store. A hint: they may leave at any moment.
+    pub fn generation(&self, entry: SwapEntry) -> Option<Generation> {
+        let beside = self.beside(entry)?;
+        let place = Place::unpack(beside.location.get(), beside.check.load(Relaxed));
+        matches!(place, Some(Place::Zram { .. })).then(|| Generation::from_raw(beside.age.load(Relaxed)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::VecDeque;
+    use std::vec::Vec;
+
+    #[test]
+    fn nothing_is_stored_at_first() {
+        assert_eq!((Ages::default().oldest(), Ages::default().total()), (None, 0));
+    }
+
+    #[test]
+    fn in_a_store_that_turns_over_the_oldest_are_found_first() {
+        let ages = Ages::default();
+        let mut stored = VecDeque::new();
+        let capacity = 40_000;
+        for time in 0..20 * capacity {
+            stored.push_back((time, ages.stored()));
+            if stored.len() > capacity {
+                let oldest = ages.oldest().unwrap();
+                // What stands at the queue's front is the oldest: by generations it is the same, to an eighth of all.
+                let (front, generation) = stored.pop_front().unwrap();
+                assert_eq!(generation, oldest, "at {front}");
+                ages.gone(generation);
+            }
+        }
+        assert_eq!(ages.total(), capacity as u64);
+        let generations = stored.iter().map(|(_, generation)| generation.raw());
+        let (first, last) = (generations.clone().min().unwrap(), generations.max().unwrap());
+        assert!((7..=10).contains(&(last - first)), "{first} to {last}");
+    }
+
+    #[test]
+    fn what_stays_for_ever_stays_the_oldest_and_stops_nothing() {
+        let ages = Ages::default();
+        let cold = ages.stored();
+        for _ in 0..200_000 {
+            let hot = ages.stored();
+            ages.gone(hot);
+            assert_eq!(ages.oldest(), Some(cold));
+        }
+        let stored: Vec<_> = (0..200_000).map(|_| ages.stored()).collect();
+        // The number of the cold page's generation is not given to another one meanwhile.
+        assert_eq!(stored.last().unwrap().raw(), GENERATIONS - 1);
+        assert_eq!(ages.oldest(), Some(cold));
+        let alike = stored.iter().filter(|&&generation| generation == cold);
+        alike.for_each(|&generation| ages.gone(generation));
+        assert_eq!(ages.oldest(), Some(cold));
+        ages.gone(cold);
+        assert_eq!(ages.oldest(), Some(cold.next()));
+        assert!(ages.total() > 190_000);
+    }
+}

@@ -1,0 +1,194 @@
+//! Reading what an entry's location names, with the proof that it is what was written.
+
+use super::{Movers, ReadError, Space, Written};
+use core::ptr::NonNull;
+use core::sync::atomic::Ordering::Relaxed;
+use folioswap_devices::read_ring::ReadRing;
+use folioswap_devices::zstd::Decoder;
+use folioswap_devices::{Checksum, FileSlot, Location, Page, PageMemory, Place};
+use folioswap_policy::memory::Memory;
+use folioswap_slots::SwapEntry;
+use rustix::io::Errno;
+use rustix::thread::{Timespec, nanosleep};
+
+/// Between two attempts to read a page.
+const RETRY_AFTER_NS: i64 = 1_000_000;
+/// Reads that failed without one between them that did not: after so many no more time is spent on another.
+const GONE_AFTER_READS: u32 = 16;
+
+impl<M: Memory + PageMemory> Space<'_, M> {
+    /// Reads an entry's page. `page` is page aligned (the file device reads into it directly); `decoder` is the calling thread's.
+    ///
+    /// # Errors
+    /// [`ReadError`]: the page is lost, by name.
+    pub fn read(
+        &self,
+        entry: SwapEntry,
+        decoder: &mut Decoder,
+        page: &mut Page,
+        movers: Movers,
+    ) -> Result<Written, ReadError> {
+        let beside = self.beside(entry).ok_or(ReadError::Missing)?;
+        let location = match movers {
+            Movers::Frozen => beside.location.get(),
+            Movers::Running => loop {
+                match beside.location.try_lock() {
+                    Some(location) => break location,
+                    None => core::hint::spin_loop(),
+                }
+            },
+        };
+        let result = self.read_place(location, beside.check.load(Relaxed), decoder, page);
+        if movers == Movers::Running {
+            beside.location.unlock_with(location);
+        }
+        result
+    }
+
+    pub(crate) fn read_place(
+        &self,
+        location: Location,
+        check: u32,
+        decoder: &mut Decoder,
+        page: &mut Page,
+    ) -> Result<Written, ReadError> {
+        match Place::unpack(location, check).ok_or(ReadError::Corrupt)? {
+            Place::None => Err(ReadError::Missing),
+            Place::Zero => {
+                page.fill(0);
+                Ok(Written::SameFilled)
+            }
+            Place::SameFilled { pattern } => {
+                folioswap_devices::page::fill(page, pattern);
+                Ok(Written::SameFilled)
+            }
+            Place::Zram { handle, len, codec, checksum } => {
+                // SAFETY: the location is locked by our caller, or everybody else is stopped.
+                unsafe { self.zram.load(handle, len, codec, checksum, decoder, page) }
+                    .map_err(|_| ReadError::Corrupt)?;
+                Ok(Written::Zram)
+            }
+            Place::File { slot, checksum } => {
+                self.read_slot(slot, checksum, page)?;
+                Ok(Written::Shared)
+            }
+        }
+    }
+
+    /// One page of a shared device. What fails is asked for once more after a moment: a path that was interrupted may be back, and bytes
+    /// that were damaged on their way are right on the medium.
+    pub(crate) fn read_slot(
+        &self,
+        slot: FileSlot,
+        checksum: Checksum,
+        page: &mut Page,
+    ) -> Result<(), ReadError> {
+        let first = self.read_slot_once(slot, checksum, page);
+        if first.is_ok() || !self.wait_before_retry() {
+            return first;
+        }
+        self.read_slot_once(slot, checksum, page)?;
+        self.read_retries.fetch_add(1, Relaxed);
+        Ok(())
+    }
+
+    /// A pause after a failed read, unless reads fail again and again: then the device is gone, and nobody is to wait for it. False:
+    /// there was none.
+    fn wait_before_retry(&self) -> bool {
+        if self.reads_failed.fetch_add(1, Relaxed) >= GONE_AFTER_READS {
+            return false;
+        }
+        // Cut short by a signal: then it is tried a little earlier.
+        let _ = nanosleep(&Timespec { tv_sec: 0, tv_nsec: RETRY_AFTER_NS });
+        true
+    }
+
+    fn read_slot_once(&self, slot: FileSlot, checksum: Checksum, page: &mut Page) -> Result<(), ReadError> {
+        let (device, within) = self.shared.open(slot).ok_or(ReadError::Corrupt)?;
+        device.read(within, page).map_err(ReadError::File)?;
+        if Checksum::of(page) != checksum {
+            return Err(ReadError::Corrupt);
+        }
+        if self.reads_failed.load(Relaxed) != 0 {
+            self.reads_failed.store(0, Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Reads of shared devices that succeeded when tried again, since the last call.
+    pub fn take_read_retries(&self) -> u64 {
+        self.read_retries.swap(0, Relaxed)
+    }
+
+    /// Reads consecutive slots of a shared device in one go, for entries whose [`Space::file_slot`] are these slots, and
+    /// checks each page. Where the device fails, or a page is not what was written, the pages are read one by one, so that one bad slot
+    /// costs one page. Calls `bad` with the index of every page that fails for good, and why. Only the holder of the entries' page words
+    /// may call; bytes on shared devices do not move.
+    pub fn read_run(
+        &self,
+        entries: &[Option<SwapEntry>],
+        first: FileSlot,
+        pages: &mut [Page],
+        mut bad: impl FnMut(usize, ReadError),
+    ) {
+        let read =
+            self.shared.open(first).map(|(device, within)| device.read(within, pages.as_flattened_mut()));
+        let (is_read, mut waited) = (matches!(read, Some(Ok(()))), false);
+        for (index, (entry, page)) in entries.iter().zip(pages).enumerate() {
+            let expected =
+                entry.and_then(|entry| self.beside(entry)).map(|beside| beside.check.load(Relaxed));
+            let (Some(expected), Some(slot)) = (expected, FileSlot::new(first.raw() + index as u64)) else {
+                bad(index, ReadError::Missing);
+                continue;
+            };
+            let checksum = Checksum::from_raw(expected);
+            if is_read && Checksum::of(page) == checksum {
+                continue;
+            }
+            // All of them after one pause.
+            if !waited {
+                self.wait_before_retry();
+                waited = true;
+            }
+            match self.read_slot_once(slot, checksum, page) {
+                Ok(()) => {
+                    self.read_retries.fetch_add(1, Relaxed);
+                }
+                Err(error) => bad(index, error),
+            }
+        }
+    }
+
+    /// Begins to read slots of a shared device that follow each other, as [`ReadRing::begin`] does. What has come is to be checked
+    /// with [`Space::check_run`].
+    ///
+    /// # Safety
+    /// [`ReadRing::begin`]'s.
+    ///
+    /// # Errors
+    /// BADF: no shared device has this slot. Otherwise [`ReadRing::begin`]'s.
+    pub unsafe fn begin_read(
+        &self,
+        ring: &mut ReadRing,
+        first: FileSlot,
+        pages: NonNull<u8>,
+        bytes: usize,
+        tag: u64,
+    ) -> Result<(), Errno> {
+        let (device, within) = self.shared.open(first).ok_or(Errno::BADF)?;
+        // SAFETY: the caller's.
+        unsafe { device.begin_read(ring, within, pages, bytes, tag) }
+    }
+
+    /// Checks pages that were read from shared devices for these entries; calls `bad` with the index of every page that is not
+    /// what was written. Only the holder of the entries' page words may call.
+    pub fn check_run(&self, entries: &[Option<SwapEntry>], pages: &[Page], mut bad: impl FnMut(usize)) {
+        for (index, (entry, page)) in entries.iter().zip(pages).enumerate() {
+            let expected =
+                entry.and_then(|entry| self.beside(entry)).map(|beside| beside.check.load(Relaxed));
+            if expected != Some(Checksum::of(page).raw()) {
+                bad(index);
+            }
+        }
+    }
+}
