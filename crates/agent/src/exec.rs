@@ -9,7 +9,7 @@ use crate::next;
 use crate::scratch::NoMemory;
 use core::arch::naked_asm;
 use core::ffi::{c_char, c_int, c_void};
-use folioswap_pager::sys;
+use folioswap_pager::kernel::sys;
 use linux_raw_sys::errno::ENOSYS;
 use linux_raw_sys::general as raw;
 

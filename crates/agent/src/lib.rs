@@ -18,7 +18,7 @@ mod start;
 mod threads;
 
 use core::panic::PanicInfo;
-use folioswap_pager::sys;
+use folioswap_pager::kernel::sys;
 use linux_raw_sys::general as raw;
 
 /// A bug in the agent: one message, and the end of the process, since its memory can no longer be served.

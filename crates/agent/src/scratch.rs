@@ -2,7 +2,7 @@
 
 use crate::libc;
 use core::ffi::c_void;
-use folioswap_pager::sys;
+use folioswap_pager::kernel::sys;
 use linux_raw_sys::general as raw;
 
 /// Words that are taken from the caller's stack: 1 KiB in the ordinary case, since a signal handler may have no more than

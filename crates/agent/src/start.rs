@@ -8,7 +8,8 @@ use core::sync::atomic::{
     Ordering::{Acquire, Release},
 };
 use folioswap_pager::engine::Engine;
-use folioswap_pager::{fork, sys};
+use folioswap_pager::fork::protocol as fork;
+use folioswap_pager::kernel::sys;
 
 static ENGINE: AtomicPtr<Engine> = AtomicPtr::new(null_mut());
 

@@ -2,7 +2,7 @@
 
 use crate::mapping::Mapping;
 use crate::{Error, Region};
-use folioswap_pager::advice::Advice;
+use folioswap_pager::engine::advices::Advice;
 use std::sync::Arc;
 
 /// Bytes of a region that are cloned between two looks at what of it is in memory.

@@ -8,7 +8,7 @@ use crate::{Error, FaultMode, LEAST_LIMIT, sigbus};
 use folioswap_group::devices::DeviceDescription;
 use folioswap_group::nested::WHOLE;
 use folioswap_pager::engine::Engine;
-use folioswap_pager::uffd::{Faults, Origins, Userfault};
+use folioswap_pager::kernel::uffd::{Faults, Origins, Userfault};
 use folioswap_slots::DeviceMask;
 use rustix::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use rustix::fs::{Mode, OFlags, open};

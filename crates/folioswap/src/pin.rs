@@ -1,7 +1,7 @@
 //! Ranges of a region that stay resident.
 
 use crate::{Error, Region};
-use folioswap_pager::managed::Command;
+use folioswap_pager::embed::managed::Command;
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 

@@ -4,7 +4,7 @@ use crate::inner::Inner;
 use crate::size::show;
 use folioswap_group::counters::{Counter, Gauge, SIZE_NAMES, SizeCounter};
 use folioswap_pager::engine::Engine;
-use folioswap_pager::latency::{BUCKETS, bucket_end_ns};
+use folioswap_pager::kernel::latency::{BUCKETS, bucket_end_ns};
 use std::fmt;
 use std::time::Duration;
 

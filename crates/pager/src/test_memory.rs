@@ -1,17 +1,16 @@
 //! What tests need: memory of the program, a userfaultfd, and an engine with pages in its store.
 
-use crate::candidates::Candidates;
 use crate::engine::Engine;
-use crate::isolate::{Pages, page_index};
-use crate::staging::{FOLIO, FOLIO_PAGES, SEGMENT_FOLIOS};
-use crate::uffd::{Userfault, Watch};
+use crate::kernel::uffd::{Userfault, Watch};
+use crate::staging::candidates::Candidates;
+use crate::staging::ring::SEGMENT_FOLIOS;
+use crate::units::{BLOCK, PAGE, PIECE, PIECE_PAGES, Pages, page_index};
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use folioswap_devices::{IncompressiblePolicy, Page, Scratch};
 use folioswap_group::devices::{DeviceDescription, DeviceIo, DeviceKind};
 use folioswap_group::folio_orders::FolioOrders;
 use folioswap_group::segment::Segment;
 use folioswap_policy::page::{Heat, PageWord};
-use folioswap_policy::page_table::{BLOCK, PAGE};
 use folioswap_slots::{DeviceId, FolioId, Order, SwapEntry};
 use folioswap_space::space::Space;
 use rustix::fs::{Mode, OFlags};
@@ -62,7 +61,7 @@ pub(crate) fn huge_page(engine: &Engine) -> Option<usize> {
         madvise(address as *mut _, BLOCK, Advice::LinuxHugepage).unwrap();
         (address as *mut u8).write_bytes(5, BLOCK);
     }
-    let is_huge = crate::pagemap::is_huge(engine.descriptors.pagemap.load(Relaxed), address);
+    let is_huge = crate::kernel::pagemap::is_huge(engine.descriptors.pagemap.load(Relaxed), address);
     if !is_huge {
         skip_without_huge_page();
     }
@@ -146,7 +145,7 @@ pub(crate) fn moving_engine() -> Option<&'static Engine> {
 /// The same with so many places in it (a multiple of 32).
 pub(crate) fn moving_engine_of(places: u64) -> Option<&'static Engine> {
     let engine = watching_engine()?;
-    let bytes = places as usize * FOLIO;
+    let bytes = places as usize * PIECE;
     let base = engine.arena.move_target(bytes).unwrap();
     engine.userfault().register(base.as_ptr() as usize, bytes, Watch::MoveTarget).unwrap();
     // SAFETY: nobody else uses the engine.
@@ -170,16 +169,16 @@ pub(crate) fn word_at(address: usize) -> u64 {
 
 /// Fills 64 KiB of the test's: each page begins with another word.
 pub(crate) fn fill(start: usize) {
-    for page in 0..FOLIO_PAGES {
+    for page in 0..PIECE_PAGES {
         // SAFETY: mapped by the test.
         unsafe { ((start + page * PAGE) as *mut u64).write_volatile(7 + page as u64) };
     }
 }
 
 /// A piece of the program whose pages are all clean, and their entries.
-pub(crate) fn clean_piece(engine: &Engine) -> (usize, [SwapEntry; FOLIO_PAGES]) {
-    let start = map(2 * FOLIO).next_multiple_of(FOLIO);
-    engine.register_pieces(start, start + FOLIO);
+pub(crate) fn clean_piece(engine: &Engine) -> (usize, [SwapEntry; PIECE_PAGES]) {
+    let start = map(2 * PIECE).next_multiple_of(PIECE);
+    engine.register_pieces(start, start + PIECE);
     let entries = core::array::from_fn(|page| {
         let (address, contents) = (start + page * PAGE, [page as u8 + 1; PAGE]);
         let entry = store_page(engine, address, &contents);
@@ -190,6 +189,6 @@ pub(crate) fn clean_piece(engine: &Engine) -> (usize, [SwapEntry; FOLIO_PAGES]) 
         block.set(page_index(address), stored.claim().unwrap().returned_clean(Heat::Cold).unwrap());
         entry
     });
-    engine.clean_pages.store(FOLIO_PAGES as u64, Relaxed);
+    engine.clean_pages.store(PIECE_PAGES as u64, Relaxed);
     (start, entries)
 }

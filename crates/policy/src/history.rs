@@ -6,7 +6,7 @@
 //! fault is out of order: it brings one page, makes the windows of walk and stride smaller by a step each, and begins a walk if the next one
 //! is beside it. So a single fault elsewhere does not end a walk, and one that is over is forgotten after a few.
 
-use crate::page_table::BLOCK_PAGES;
+use crate::units::BLOCK_PAGES;
 use core::ops::Range;
 use core::sync::atomic::{AtomicI16, AtomicU8, AtomicU16, Ordering::Relaxed};
 

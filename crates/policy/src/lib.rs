@@ -6,6 +6,7 @@
 //!
 //! | Module | Concept |
 //! |---|---|
+//! | [`units`] | page, piece and block |
 //! | [`page`] | the word of a page: its states, and every transition as a pure function |
 //! | [`page_table`] | managed address -> page word |
 //! | [`memory`] | where tables get their memory |
@@ -26,3 +27,4 @@ pub mod page_table;
 pub mod readahead;
 pub mod reclaim;
 pub mod turns;
+pub mod units;

@@ -7,6 +7,7 @@ use crate::history::History;
 use crate::lock::SpinLock;
 use crate::memory::Memory;
 use crate::page::PageWord;
+use crate::units::{ADDRESS_BITS, BLOCK, BLOCK_PAGES};
 use core::cell::UnsafeCell;
 use core::ops::ControlFlow;
 use core::ptr::null_mut;
@@ -15,17 +16,8 @@ use core::sync::atomic::{
     Ordering::{AcqRel, Acquire, Release},
 };
 
-/// Bytes of a page.
-pub const PAGE: usize = 4096;
-/// Pages of a block.
-pub const BLOCK_PAGES: usize = 512;
-/// Bytes of a block: 2 MiB.
-pub const BLOCK: usize = PAGE * BLOCK_PAGES;
-
 const DIRECTORY_BITS: u32 = 13;
 const DIRECTORY: usize = 1 << DIRECTORY_BITS;
-/// User addresses have 47 bits.
-pub const ADDRESS_BITS: u32 = 47;
 const _: () = assert!(21 + 2 * DIRECTORY_BITS == ADDRESS_BITS);
 
 /// What is known of 2 MiB of managed addresses. Cost: 4 KiB of words and a header, rounded up to a page pair per 31
@@ -255,6 +247,7 @@ unsafe impl Send for Pool {}
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::units::PAGE;
     use crate::history::Window;
     use crate::page::PageState;
     use core::ptr::NonNull;

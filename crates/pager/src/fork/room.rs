@@ -1,14 +1,16 @@
 //! Room for a forked child: its engine takes memory before anything can be taken from the child.
 
 use crate::engine::Engine;
-use crate::sys;
+use crate::kernel::sys;
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_policy::reclaim::watermarks::Watermarks;
 
 /// What a child's engine takes until it can evict: 0.7 to 1.8 MiB were measured, most of it copies of inherited tables.
 const CHILD_BYTES: u64 = 2 << 20;
+
 /// How long a fork waits for that at most, and how long on the brink.
 const PATIENCE_NS: u64 = 50_000_000;
+
 const PATIENCE_BRINK_NS: u64 = 500_000_000;
 
 impl Engine {

@@ -1,30 +1,20 @@
 //! The handler's part of a fork: while the window is open it serves parent and child without changing anything, and closes it when the
 //! child is on its own. In the child: what the window held back takes effect.
 
-use super::SHUT;
-use crate::handler::{Fault, Handler, Turn};
-use crate::isolate::page_index;
-use crate::link;
-use crate::staging::FOLIO_PAGES;
-use crate::sys;
-use crate::uffd::{Access, Event, Message, Stopped, Userfault};
+use crate::engine::fork_state::SHUT;
+use crate::engine::link;
+use crate::fault::frozen::Whose;
+use crate::fault::handler::{Fault, Handler, Turn};
+use crate::kernel::sys;
+use crate::kernel::uffd::{Access, Event, Message, Stopped, Userfault};
+use crate::units::{PAGE, PIECE_PAGES, page_index};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use folioswap_devices::Page;
 use folioswap_group::counters::Counter;
 use folioswap_group::protocol::{Ending, Kind};
 use folioswap_policy::page::PageState;
-use folioswap_policy::page_table::PAGE;
 use folioswap_space::space::Movers;
 use rustix::io::Errno;
-
-/// Whose fault is served in the window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Whose {
-    /// This process's: what its threads did in the window counts.
-    Parent,
-    /// The child's: only what was done before the fork counts.
-    Child,
-}
 
 impl Handler {
     /// In a child whose copy of the engine has just become its own: what the log says, what it does not inherit, and that
@@ -114,7 +104,7 @@ impl Handler {
                     let Some(place) = engine.staging_place(entry) else { return };
                     // SAFETY: the ring's memory is fixed; the evictor stands still, so the page stays where it is.
                     let staged = unsafe { &*engine.staging.get() }.address(place)
-                        + page_index(at) % FOLIO_PAGES * PAGE;
+                        + page_index(at) % PIECE_PAGES * PAGE;
                     // SAFETY: as above.
                     *self.buffers.page(0) = unsafe { *(staged as *const Page) };
                     // SAFETY: the buffers are the engine's memory.

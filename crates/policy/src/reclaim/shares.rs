@@ -1,6 +1,6 @@
 //! Whose pages go: what each member of a group gives of what the group has too much.
 
-use crate::page_table::PAGE;
+use crate::units::PAGE;
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_group::segment::{Member, Segment};
 

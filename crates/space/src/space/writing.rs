@@ -5,7 +5,7 @@ use super::{Space, WriteError, WriteFailure};
 use folioswap_devices::{Checksum, FileSlot, Page, PageMemory, Place};
 use folioswap_nbd::link::{PART_PAGES_MAX, Silence};
 use folioswap_policy::memory::Memory;
-use folioswap_policy::page_table::PAGE;
+use folioswap_policy::units::PAGE;
 use folioswap_slots::{DeviceMask, SwapEntry};
 use rustix::io::Errno;
 

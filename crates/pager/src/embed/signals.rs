@@ -1,0 +1,119 @@
+//! Faults that come as signals (UFFD_FEATURE_SIGBUS): each is served in the thread that faults, by the same code as in the handler thread, one
+//! at a time under the handler's lock. The handler thread of such an engine reads events alone.
+//!
+//! A serving thread runs in a signal handler with all signals blocked. It touches no managed memory, and the locks that it takes are never
+//! held by a thread that does: so it waits for nobody who waits for it. What it uses of descriptors must be open in its table under the
+//! numbers of the pager threads'; asynchronous reads, whose ring is one thread's, are not made.
+
+use crate::engine::embedded::Embedded;
+use crate::engine::{CreateError, Engine};
+use crate::fault::buffers::Buffers;
+use crate::fault::handler::{Fault, Handler, Turn};
+use crate::kernel::sys;
+use crate::kernel::uffd::Access;
+use crate::units::PAGE;
+use core::mem::size_of;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fd::BorrowedFd;
+
+/// Between two looks whether the engine is stopped.
+const LOOK_NS: i64 = 500_000_000;
+
+impl Embedded {
+    /// Do faults come as signals?
+    pub(crate) fn serves_signals(&self) -> bool {
+        !self.served_in_place.load(Relaxed).is_null()
+    }
+}
+
+impl Engine {
+    /// In place of [`Engine::serve_faults`] where the userfaultfd was opened for [`crate::kernel::uffd::Faults::Signals`]: prepares for
+    /// [`Engine::serve_in_place`]. Once, after [`Engine::embed`], before the threads are started.
+    ///
+    /// # Errors
+    /// [`CreateError::NoMemory`].
+    pub fn prepare_for_signals(&'static self) -> Result<(), CreateError> {
+        let buffers = Buffers::of(self).ok_or(CreateError::NoMemory)?;
+        let place = self.arena.own_mapping(size_of::<Handler>()).ok_or(CreateError::NoMemory)?;
+        let mut handler = Handler::new(self, buffers);
+        handler.reads.give_up_ring();
+        let place = place.as_ptr().cast::<Handler>();
+        // SAFETY: fresh memory of the right size, page-aligned, as long as the engine.
+        unsafe { place.write(handler) };
+        self.embedded.served_in_place.store(place.cast(), Release);
+        Ok(())
+    }
+
+    /// The handler thread's work there: reads events until the engine is stopped.
+    ///
+    /// # Safety
+    /// As for [`Engine::serve_faults`], after [`Engine::prepare_for_signals`].
+    pub unsafe fn serve_events(&'static self) {
+        self.handler_thread.store(sys::gettid(), Release);
+        sys::raise_priority();
+        while !self.embedded.is_stopping() {
+            self.wait_for_event();
+            self.make_way_for_evictor();
+            let _one_at_a_time = self.serve_lock.lock();
+            // SAFETY: prepared, and used under the lock alone.
+            unsafe { &mut *self.embedded.served_in_place.load(Acquire).cast::<Handler>() }.read_messages();
+        }
+    }
+
+    fn wait_for_event(&self) {
+        // SAFETY: both stay open for the life of this thread.
+        let (events, control) = unsafe {
+            (
+                BorrowedFd::borrow_raw(self.userfault().0),
+                BorrowedFd::borrow_raw(self.descriptors.control.load(Relaxed)),
+            )
+        };
+        let mut polled = [
+            PollFd::from_borrowed_fd(events, PollFlags::IN),
+            PollFd::from_borrowed_fd(control, PollFlags::RDHUP),
+        ];
+        let timeout = Timespec { tv_sec: 0, tv_nsec: LOOK_NS };
+        let _ = rustix::event::poll(&mut polled, Some(&timeout));
+        let ended = polled[1].revents().intersects(PollFlags::HUP | PollFlags::RDHUP | PollFlags::ERR);
+        if ended && !self.embedded.is_stopping() {
+            sys::kill_self();
+        }
+    }
+
+    /// Serves a fault of the calling thread; it then faults no more, or anew. At the limit it waits for memory, as long as it takes.
+    ///
+    /// # Safety
+    /// In the handler of a SIGBUS that a touch of this engine's managed memory raised, with all signals blocked, after
+    /// [`Engine::prepare_for_signals`]; no lock of the engine is held by the calling thread.
+    pub unsafe fn serve_in_place(&'static self, address: usize, access: Access) {
+        let begun = sys::now_ns();
+        // Which thread it is says only whether it may wait: it is neither the evictor nor one that forks. (To ask costs a system call.)
+        let fault = Fault { address, access, thread: u32::MAX, turn: Turn::First, since_ns: begun };
+        loop {
+            let _one_at_a_time = self.serve_lock.lock();
+            // SAFETY: prepared, and used under the lock alone.
+            let handler = unsafe { &mut *self.embedded.served_in_place.load(Acquire).cast::<Handler>() };
+            if self.is_at_limit() && handler.needs_memory(&fault) && handler.wait_for_memory(fault.thread) {
+                // Others may have what needs no memory.
+                continue;
+            }
+            handler.serve(fault);
+            break;
+        }
+        let took = sys::now_ns() - begun;
+        self.embedded.latency.add(took);
+        self.figures().add(folioswap_group::counters::Counter::FaultNanoseconds, took);
+    }
+
+    /// What a fault was about to do, by the processor's error code (bit 0: something is there; bit 1: a write).
+    pub fn access_of(error_code: u64) -> Access {
+        match error_code & 3 {
+            3 => Access::WriteProtected,
+            2 => Access::Write,
+            _ => Access::Read,
+        }
+    }
+}
+
+const _: () = assert!(align_of::<Handler>() <= PAGE);

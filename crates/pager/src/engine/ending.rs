@@ -1,0 +1,53 @@
+//! Ends that the process does not choose: they are said, by the supervisor, since the program has its own descriptors.
+
+use crate::engine::{Engine, link};
+use crate::kernel::sys;
+use core::sync::atomic::Ordering::Relaxed;
+use folioswap_group::protocol::{Ending, Kind, Message, Note, OutOfMemory};
+use rustix::io::Errno;
+
+impl Engine {
+    /// Ends this process, which could go on only with wrong bytes; the others of the group go on.
+    pub(crate) fn end(&self, why: Ending, errno: Option<Errno>) -> ! {
+        if let Some(control) = self.control_here() {
+            let errno = errno.map_or(0, |errno| errno.raw_os_error() as u64);
+            // Who is not there any more needs no word.
+            let _ =
+                link::send(control, &Message::new(Kind::Note, [Note::Ends as u64, why as u64, errno]), None);
+        }
+        sys::kill_self()
+    }
+
+    /// The calling thread cannot go on, and no other can in its stead: the group ends.
+    pub(crate) fn report_failure(&self, why: Errno) {
+        if let Some(control) = self.control_here() {
+            let why = why.raw_os_error() as u64;
+            link::tell(control, Kind::OutOfMemory, [OutOfMemory::PagerFailed as u64, why, 0], None);
+        }
+    }
+
+    /// The way to the supervisor, where the calling thread is one of the pager's: the program's threads have other descriptors.
+    fn control_here(&self) -> Option<i32> {
+        let me = sys::gettid();
+        let is_pager =
+            [&self.handler_thread, &self.evictor_thread].iter().any(|thread| thread.load(Relaxed) == me);
+        let control = self.descriptors.control.load(Relaxed);
+        (is_pager && control >= 0).then_some(control)
+    }
+}
+
+/// How often [`certainly`] asks.
+const ATTEMPTS: u32 = 1000;
+
+/// The answer to a question on which a page's bytes depend. Without one no page would be safe any more: then this process ends.
+pub(crate) fn certainly<T>(engine: &Engine, ask: impl Fn() -> Result<T, Errno>) -> T {
+    let mut why = None;
+    for _ in 0..ATTEMPTS {
+        match ask() {
+            Ok(answer) => return answer,
+            Err(errno) => why = Some(errno),
+        }
+        rustix::thread::sched_yield();
+    }
+    engine.end(Ending::NoAnswer, why)
+}

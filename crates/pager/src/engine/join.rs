@@ -1,0 +1,113 @@
+//! How a process becomes a member of its group, before its first fault is served; and what becomes of one that cannot.
+
+use crate::engine::{Engine, Life, link};
+use crate::kernel::sys;
+use crate::kernel::uffd::Userfault;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use folioswap_devices::Orders;
+use folioswap_group::counters::Counter;
+use folioswap_group::devices::DEVICES_MAX;
+use folioswap_group::protocol::Message as Control;
+use folioswap_group::protocol::{Ending, Kind, Note, welcome};
+use folioswap_group::segment::Segment;
+use folioswap_slots::DeviceMask;
+use linux_raw_sys::general as raw;
+use rustix::fd::{BorrowedFd, IntoRawFd};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags};
+
+/// Joins the group: opens what is needed, says hello, maps the segment, takes over a forked child's userfaultfd.
+pub(crate) fn join(engine: &Engine) -> Result<(), Errno> {
+    let open = |path: &core::ffi::CStr| {
+        rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map(IntoRawFd::into_raw_fd)
+    };
+    let descriptors = &engine.descriptors;
+    descriptors.maps.store(open(c"/proc/self/maps")?, Relaxed);
+    descriptors.pagemap.store(open(c"/proc/self/pagemap")?, Relaxed);
+    descriptors.statm.store(open(c"/proc/self/statm")?, Relaxed);
+    let control = link::connect_to(&engine.group_name[..engine.group_name_length])?;
+    descriptors.control.store(control, Relaxed);
+    let token = engine.fork.inherited_token();
+    link::send(control, &Control::new(Kind::Hello, [token, 0, 0]), None)?;
+    let (answer, came) = link::receive(control)?;
+    if answer.kind() != Some(Kind::Welcome) {
+        return Err(Errno::CONNREFUSED);
+    }
+    let [id, flags, devices] = answer.words;
+    let devices = DeviceMask::from_bits(devices as u32);
+    let count = (devices.len() as usize).min(DEVICES_MAX);
+    let (segment, device_descriptors) = (came[0], &came[1..=count]);
+    let mut others = came[count + 1..].iter().copied();
+    let mut announced = |flag| if flags & flag != 0 { others.next() } else { None };
+    let (ring, userfault) = (announced(welcome::TRACE), announced(welcome::USERFAULT));
+    if segment < 0 || device_descriptors.contains(&-1) || ring == Some(-1) || userfault == Some(-1) {
+        // The program allows itself fewer descriptors than it is sent.
+        return Err(Errno::MFILE);
+    }
+    if engine.segment.load(Acquire).is_null() {
+        // SAFETY: a new mapping of the descriptor that the supervisor sized to the segment's layout.
+        let place = unsafe {
+            rustix::mm::mmap(
+                core::ptr::null_mut(),
+                Segment::BYTES,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED | MapFlags::NORESERVE,
+                BorrowedFd::borrow_raw(segment),
+                0,
+            )
+        }?;
+        engine.segment.store(place.cast(), Release);
+        engine.segment().check().map_err(|_| Errno::PROTO)?;
+    }
+    sys::close_range(segment as u32, segment as u32);
+    let described = DeviceMask::ALL.iter().zip(engine.segment().devices());
+    let shared = described.filter(|(number, _)| devices.contains(*number));
+    engine.space.shared_devices().forget_all();
+    for ((number, (device, entry)), &descriptor) in shared.zip(device_descriptors) {
+        engine.space.shared_devices().set(number, device, descriptor);
+        engine.space.shared_devices().set_orders(number, Orders::from_bits(entry.orders()));
+    }
+    engine.member.store(id as u32, Release);
+    if let Some(ring) = ring {
+        engine.trace_into(ring)?;
+    }
+    if token != 0 {
+        let userfault = userfault.ok_or(Errno::BADF)?;
+        if !Userfault(userfault).is_own(descriptors.pagemap.load(Relaxed))? {
+            engine.report_failure(Errno::XDEV);
+            return Err(Errno::XDEV);
+        }
+        descriptors.userfault.store(userfault, Relaxed);
+        engine.fork.take_over(engine);
+        engine.figures().add(Counter::Forks, 1);
+    } else {
+        match Userfault::open() {
+            Ok(userfault) => descriptors.userfault.store(userfault.0, Relaxed),
+            Err(errno) => {
+                let _ = link::send(
+                    control,
+                    &Control::new(Kind::Note, [Note::NoUserfault as u64, errno.raw_os_error() as u64, 0]),
+                    None,
+                );
+                return Err(errno);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// This process cannot be managed. If nothing of it was ever swapped out it simply runs on; a child of a managed process
+/// must not.
+pub(crate) fn leave(engine: &Engine, why: Errno) -> ! {
+    if engine.is_engaged() {
+        engine.end(Ending::NotJoined, Some(why));
+    }
+    engine.life.store(Life::Unmanaged as u32, Release);
+    let _ = rustix::thread::futex::wake(&engine.life, rustix::thread::futex::Flags::PRIVATE, i32::MAX as u32);
+    sys::close_range(0, u32::MAX);
+    loop {
+        // SAFETY: ends this thread alone; its stack stays mapped.
+        let _ = unsafe { sys::syscall(raw::__NR_exit, [0; 6]) };
+    }
+}

@@ -1,0 +1,95 @@
+//! The member's end of the control protocol (`folioswap_group::protocol`).
+
+use crate::kernel::sys;
+use core::mem::MaybeUninit;
+use folioswap_group::protocol::{DESCRIPTORS_MAX, Kind, Message};
+use rustix::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
+use rustix::io::{Errno, IoSlice, IoSliceMut};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recvmsg, sendmsg,
+    socket_with,
+};
+
+/// Descriptors that came with a message, in order; -1 for none.
+pub type Descriptors = [i32; DESCRIPTORS_MAX];
+
+/// Connects to the group of this name; the descriptor is the caller's.
+///
+/// # Errors
+/// ECONNREFUSED: the group has ended.
+pub fn connect_to(group: &[u8]) -> Result<i32, Errno> {
+    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    connect(&socket, &SocketAddrUnix::new_abstract_name(group)?)?;
+    Ok(socket.into_raw_fd())
+}
+
+/// Sends a message, with a descriptor if there is one. Blocks while the supervisor's queue is full.
+///
+/// # Errors
+/// EPIPE, ECONNRESET: the supervisor is gone.
+pub fn send(control: i32, message: &Message, descriptor: Option<i32>) -> Result<(), Errno> {
+    // SAFETY: the control descriptor stays open for the life of the pager threads.
+    let control = unsafe { BorrowedFd::borrow_raw(control) };
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    // SAFETY: the caller holds the descriptor open during the call.
+    let carried = descriptor.map(|descriptor| [unsafe { BorrowedFd::borrow_raw(descriptor) }]);
+    if let Some(carried) = &carried {
+        ancillary.push(SendAncillaryMessage::ScmRights(carried));
+    }
+    loop {
+        match sendmsg(control, &[IoSlice::new(message.as_bytes())], &mut ancillary, SendFlags::NOSIGNAL) {
+            Ok(_) => return Ok(()),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
+/// Waits for a message.
+///
+/// # Errors
+/// ECONNRESET: the supervisor is gone.
+pub fn receive(control: i32) -> Result<(Message, Descriptors), Errno> {
+    // SAFETY: as in `send`.
+    let control = unsafe { BorrowedFd::borrow_raw(control) };
+    let mut bytes = [0; Message::BYTES];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let received = loop {
+        match recvmsg(
+            control.as_fd(),
+            &mut [IoSliceMut::new(&mut bytes)],
+            &mut ancillary,
+            RecvFlags::CMSG_CLOEXEC,
+        ) {
+            Ok(received) => break received,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    };
+    let mut descriptors = [-1; DESCRIPTORS_MAX];
+    let mut count = 0;
+    for message in ancillary.drain() {
+        if let RecvAncillaryMessage::ScmRights(rights) = message {
+            for descriptor in rights {
+                if count < DESCRIPTORS_MAX {
+                    descriptors[count] = OwnedFd::into_raw_fd(descriptor);
+                    count += 1;
+                }
+            }
+        }
+    }
+    if received.bytes != Message::BYTES {
+        return Err(Errno::CONNRESET);
+    }
+    Ok((Message::from_bytes(&bytes), descriptors))
+}
+
+/// Sends what needs no answer; a supervisor that is gone means the end of this process too.
+pub fn tell(control: i32, kind: Kind, words: [u64; 3], descriptor: Option<i32>) {
+    if send(control, &Message::new(kind, words), descriptor).is_err() {
+        sys::kill_self();
+    }
+}

@@ -1,0 +1,269 @@
+//! Where the pager threads run: the handler on the CPU of the thread whose faults it serves, the evictor elsewhere.
+//!
+//! A faulting thread sleeps while it is served, so its own CPU is free at that very moment; a handler that waits there
+//! takes over at once, while one on another, idle CPU must first wake that CPU up, and wake the thread's up again
+//! afterwards (ten times the time of the whole fault in a virtual machine). The scheduler prefers an idle CPU, so the
+//! handler says where it wants to be, by its affinity, and looks now and then where the thread is. Where many threads
+//! fault on several CPUs it lets the scheduler choose.
+
+use crate::engine::company::{Company, others_cpu_ns};
+use crate::kernel::proc::{last_cpu, read_proc};
+use crate::kernel::sys;
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::Relaxed;
+use rustix::fd::{AsRawFd, OwnedFd};
+use rustix::fs::{Mode, OFlags};
+
+/// Between two looks at the faulting thread's CPU (a look costs some microseconds): after one that found it elsewhere, and
+/// at most.
+const LOOK_SOON_NS: u64 = 150_000;
+
+const LOOK_LATE_NS: u64 = 2_000_000;
+
+/// This many looks in a row that each found another CPU: there is none to follow, for a while.
+const ASTRAY_LOOKS: u32 = 6;
+
+const ASTRAY_NS: u64 = 20_000_000;
+
+/// A thread that faults again within this time after it was served does so again and again.
+const AGAIN_NS: u64 = 100_000;
+
+/// On more CPUs than these there is nearly always an idle one, to which the scheduler moves the thread whatever anybody does.
+const FEW_CPUS: u32 = 2;
+
+/// Words of a CPU mask: as many CPUs as the kernel can be built for.
+const MASK_WORDS: usize = 8192 / 64;
+
+type Mask = [u64; MASK_WORDS];
+
+/// [`crate::engine::Engine::faulting_cpu`] when there is none.
+pub(crate) const NO_CPU: u32 = u32::MAX;
+
+/// Where the calling thread may run.
+struct Places {
+    /// Where it was allowed to run at first.
+    everywhere: Mask,
+}
+
+impl Places {
+    fn of_caller() -> Self {
+        let mut everywhere = [0; MASK_WORDS];
+        sys::affinity(&mut everywhere);
+        Places { everywhere }
+    }
+    fn only(&self, cpu: u32) -> bool {
+        let mut mask: Mask = [0; MASK_WORDS];
+        let Some(word) = mask.get_mut(cpu as usize / 64) else { return false };
+        *word = 1 << (cpu % 64);
+        sys::set_affinity(&mask).is_ok()
+    }
+    fn without(&self, cpu: u32) -> bool {
+        let mut mask = self.everywhere;
+        if let Some(word) = mask.get_mut(cpu as usize / 64) {
+            *word &= !(1 << (cpu % 64));
+        }
+        // Where there is no other CPU the mask is empty and refused.
+        sys::set_affinity(&mask).is_ok()
+    }
+    fn all(&self) -> bool {
+        sys::set_affinity(&self.everywhere).is_ok()
+    }
+    fn count(&self) -> u32 {
+        self.everywhere.iter().map(|word| word.count_ones()).sum()
+    }
+}
+
+/// The handler's place.
+pub(crate) struct HandlerPlacement {
+    places: Places,
+    looks: Looks,
+    /// Nothing: nobody keeps other CPUs awake, so it is not asked who else runs.
+    company: Option<Company>,
+    bound_to: u32,
+    /// Looks in a row that found the thread elsewhere.
+    missed: u32,
+    look_after_ns: u64,
+    look_next_ns: u64,
+    /// When a fault had been served last.
+    served_ns: u64,
+}
+
+/// The evictor, which keeps away from a CPU on which faults are served.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Evicting<'a> {
+    pub(crate) thread: u32,
+    /// Where it learns which one that is.
+    pub(crate) told: &'a AtomicU32,
+}
+
+impl HandlerPlacement {
+    /// For the calling thread.
+    pub(crate) fn new() -> Self {
+        let places = Places::of_caller();
+        HandlerPlacement {
+            company: (places.count() <= FEW_CPUS).then(Company::default),
+            places,
+            looks: Looks::default(),
+            bound_to: NO_CPU,
+            missed: 0,
+            look_after_ns: LOOK_SOON_NS,
+            look_next_ns: 0,
+            served_ns: 0,
+        }
+    }
+
+    /// Nobody keeps other CPUs awake.
+    pub(crate) fn expect_no_vigil(&mut self) {
+        self.company = None;
+    }
+
+    /// Keeps nothing open from now on. True: a descriptor is free.
+    pub(crate) fn spare_descriptor(&mut self) -> bool {
+        self.looks.keeps = Keeps::Nothing;
+        self.looks.open.take().is_some()
+    }
+
+    /// Faults have been served, at `now`.
+    pub(crate) fn note_served(&mut self, now: u64) {
+        self.served_ns = now;
+    }
+
+    /// A fault of `thread` is about to be served, at `now`: the calling handler follows it. Returns the CPU of a thread that faults again and
+    /// again while no other of the program runs, on a machine of few CPUs: whoever keeps the others awake goes to sleep when a window or an
+    /// eviction takes long, and is wanted again at once.
+    pub(crate) fn follow(&mut self, thread: u32, evicting: Evicting<'_>, now: u64) -> Option<u32> {
+        let comes_again = now.saturating_sub(self.served_ns) < AGAIN_NS;
+        if now >= self.look_next_ns {
+            let cpu = self.looks.cpu_of(thread)?;
+            if let Some(company) = &mut self.company {
+                // A fault that waited for memory is served long after its round began.
+                company.look(thread, sys::now_ns(), || others_cpu_ns(thread, evicting.thread));
+            }
+            self.go_along(cpu, thread, evicting.told);
+            self.look_next_ns = now + self.look_after_ns;
+        }
+        (self.bound_to != NO_CPU && comes_again && self.is_alone(thread)).then_some(self.bound_to)
+    }
+
+    /// Does no other thread of the program run, so that somebody keeps the other CPU awake?
+    fn is_alone(&self, thread: u32) -> bool {
+        self.company.as_ref().is_some_and(|company| company.is_absent(thread))
+    }
+
+    fn go_along(&mut self, cpu: u32, thread: u32, told: &AtomicU32) {
+        if self.bound_to == cpu {
+            self.missed = 0;
+            self.look_after_ns = (self.look_after_ns * 2).min(LOOK_LATE_NS);
+            return;
+        }
+        self.missed += 1;
+        // Who is alone stays, now that the other CPU is awake.
+        if self.missed < ASTRAY_LOOKS || self.is_alone(thread) {
+            self.look_after_ns = if self.missed < ASTRAY_LOOKS { LOOK_SOON_NS } else { LOOK_LATE_NS };
+            self.bound_to = if self.places.only(cpu) { cpu } else { NO_CPU };
+        } else {
+            self.missed = 0;
+            self.look_after_ns = ASTRAY_NS;
+            self.bound_to = NO_CPU;
+            self.places.all();
+        }
+        told.store(self.bound_to, Relaxed);
+    }
+}
+
+/// The evictor's place.
+pub(crate) struct EvictorPlacement {
+    places: Places,
+    avoids: u32,
+}
+
+impl EvictorPlacement {
+    /// For the calling thread.
+    pub(crate) fn new() -> Self {
+        EvictorPlacement { places: Places::of_caller(), avoids: NO_CPU }
+    }
+
+    /// Leaves the faulting thread's CPU to it and to the handler.
+    pub(crate) fn keep_away(&mut self, faulting: u32) {
+        if faulting != self.avoids {
+            self.avoids = faulting;
+            self.leave();
+        }
+    }
+
+    /// Goes to the faulting thread's CPU, for work whose invalidations of the TLBs would have to be waited for from any other. False: stays.
+    pub(crate) fn join(&mut self, faulting: u32) -> bool {
+        faulting != NO_CPU && self.places.only(faulting)
+    }
+
+    /// To where it belongs, also back from [`EvictorPlacement::join`].
+    pub(crate) fn leave(&mut self) {
+        if self.avoids == NO_CPU {
+            self.places.all()
+        } else {
+            self.places.without(self.avoids)
+        };
+    }
+}
+
+/// Where threads of this process run. What was opened for the last one stays open: opening it costs more than twice what reading does. No
+/// more than that, since a program may allow itself only a handful of descriptors.
+#[derive(Default)]
+struct Looks {
+    open: Option<(u32, OwnedFd)>,
+    keeps: Keeps,
+}
+
+/// What stays open between two looks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Keeps {
+    #[default]
+    Last,
+    Nothing,
+}
+
+impl Looks {
+    /// The CPU that a thread of this process ran on last.
+    fn cpu_of(&mut self, thread: u32) -> Option<u32> {
+        let mut text = [0; 512];
+        if let Some((of, file)) = &self.open
+            && *of == thread
+            && let Some(cpu) = last_cpu(read_proc(file.as_raw_fd(), &mut text))
+        {
+            return Some(cpu);
+        }
+        // Another thread's, or one that has ended, whose number may be another's by now.
+        self.open = None;
+        let file = open_stat(thread)?;
+        let cpu = last_cpu(read_proc(file.as_raw_fd(), &mut text));
+        self.open = (self.keeps == Keeps::Last).then_some((thread, file));
+        cpu
+    }
+}
+
+/// The `stat` of a thread of this process.
+fn open_stat(thread: u32) -> Option<OwnedFd> {
+    const PREFIX: &[u8] = b"/proc/self/task/";
+    let mut path = [0u8; 48];
+    path[..PREFIX.len()].copy_from_slice(PREFIX);
+    let mut digits = [0u8; 10];
+    let mut first = digits.len();
+    let mut rest = thread;
+    loop {
+        first -= 1;
+        digits[first] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    let number = &digits[first..];
+    path[PREFIX.len()..PREFIX.len() + number.len()].copy_from_slice(number);
+    let end = PREFIX.len() + number.len();
+    path[end..end + 6].copy_from_slice(b"/stat\0");
+    let path = core::ffi::CStr::from_bytes_until_nul(&path).ok()?;
+    rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,149 @@
+//! The plan of rows that the evictor offers to the handler (`evict/hand_over.rs`), and whose it is.
+
+use crate::engine::Engine;
+use crate::kernel::futex::{self, Sharing};
+use crate::kernel::sys;
+use crate::staging::batch::{BATCH_PAGES, Batch};
+use crate::staging::row::{JOINED_PIECES, Row};
+use core::cell::UnsafeCell;
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use folioswap_policy::reclaim::handover::{Handover, Rest};
+
+/// Most rows of a plan.
+pub(crate) const ROWS: usize = BATCH_PAGES as usize;
+
+/// Most pieces of a row that leave between two faults.
+const PIECES: usize = JOINED_PIECES / 2;
+
+/// A plan with which nobody goes on for so long is taken back.
+pub(crate) const STALLED_NS: u64 = 500_000;
+
+/// So is one after this: the evictor must see soon what the program maps and touches besides.
+const LATE_NS: u64 = 2_000_000;
+
+/// What is to leave, and whose it is. All-zero is valid: nothing is offered.
+#[repr(C)]
+pub(crate) struct Plans {
+    /// [`Handover`]; also a futex.
+    word: AtomicU32,
+    /// Counts the rows that the handler took out.
+    pub(crate) rows_taken: AtomicU32,
+    pub(crate) plan: UnsafeCell<Plan>,
+}
+
+// SAFETY: the plan is used by who the word says.
+unsafe impl Sync for Plans {}
+
+/// Rows that are to leave, and what became of them.
+pub(crate) struct Plan {
+    pub(crate) rows: [Row; ROWS],
+    /// Those that nobody has begun.
+    first: usize,
+    pub(crate) end: usize,
+    /// Moves that all of them take, at most.
+    pub(crate) moves: u64,
+    /// What an event stood in the way of, and how often.
+    pub(crate) again: Row,
+    pub(crate) attempts: u32,
+    /// What could not be moved of the row that was begun last: shared, or pinned.
+    pub(crate) busy: Row,
+    pub(crate) done: Batch,
+    /// There was no room, or the event is still there: what is left stays where it is.
+    pub(crate) is_refused: bool,
+}
+
+impl Plan {
+    pub(crate) fn reset(&mut self) {
+        (self.first, self.end, self.moves) = (0, 0, 0);
+        (self.again, self.attempts, self.busy) = (Row::default(), 0, Row::default());
+        (self.done, self.is_refused) = (Batch::default(), false);
+    }
+
+    /// What nobody has begun.
+    pub(crate) fn rest(&self) -> &[Row] {
+        &self.rows[self.first..self.end]
+    }
+
+    pub(crate) fn has_more(&self) -> bool {
+        !self.again.is_empty() || !self.rest().is_empty()
+    }
+
+    /// Its next part.
+    pub(crate) fn take(&mut self, places: usize) -> Option<Row> {
+        if !self.again.is_empty() {
+            return Some(core::mem::take(&mut self.again));
+        }
+        let row = self.rows[..self.end].get_mut(self.first)?;
+        let part = row.take(places.min(PIECES));
+        self.first += usize::from(row.is_empty());
+        part
+    }
+}
+
+impl Plans {
+    pub(crate) fn load(&self) -> Handover {
+        Handover::from_bits(self.word.load(Acquire))
+    }
+
+    /// Is there one for whoever comes first?
+    pub(crate) fn are_offered(&self) -> bool {
+        self.load() == Handover::Offered
+    }
+
+    /// Exchanges the word for what `next` makes of it. False: that is nothing.
+    pub(crate) fn update(&self, next: impl Fn(Handover) -> Option<Handover>) -> bool {
+        let bits = |bits| next(Handover::from_bits(bits)).map(Handover::bits);
+        self.word.fetch_update(AcqRel, Acquire, bits).is_ok()
+    }
+
+    /// Puts the plan down, and says so where the evictor has to go on.
+    pub(crate) fn put_down(&self, rest: Rest) {
+        self.update(|word| word.put_down(rest));
+        if rest == Rest::None {
+            futex::wake(&self.word, Sharing::Private);
+        }
+    }
+
+    /// Nobody takes it now: it is the evictor's again. Any thread.
+    pub(crate) fn decline(&self) {
+        if self.update(Handover::decline) {
+            futex::wake(&self.word, Sharing::Private);
+        }
+    }
+
+    /// For a forked child: nobody plans yet.
+    pub(crate) fn forget(&self) {
+        self.word.store(Handover::Kept.bits(), Relaxed);
+    }
+
+    /// Waits until the plan is done, or declined, or nobody goes on with it; afterwards it is the caller's.
+    pub(crate) fn await_return(&self) {
+        let (mut seen, until_ns) = (self.rows_taken.load(Relaxed), sys::now_ns() + LATE_NS);
+        loop {
+            futex::wait(&self.word, Handover::Offered.bits(), STALLED_NS, Sharing::Private);
+            // The word first: it makes the count current.
+            let word = self.load();
+            let taken = self.rows_taken.load(Relaxed);
+            match word {
+                Handover::Offered if taken == seen || sys::now_ns() >= until_ns => break,
+                Handover::Offered => {}
+                Handover::Taken => rustix::thread::sched_yield(),
+                Handover::Returned | Handover::Kept => break,
+            }
+            seen = taken;
+        }
+        while !self.update(Handover::withdraw) {
+            rustix::thread::sched_yield();
+        }
+    }
+}
+
+impl Engine {
+    /// Has the evictor look at once: after the limit was changed, for example, or where a thread waits for it. It sleeps, or waits for its plan to be
+    /// done, which it takes back then. Cost: a system call, two where a plan is on offer.
+    pub fn wake_evictor(&self) {
+        futex::post(&self.member().wake, Sharing::Shared);
+        self.plans.decline();
+    }
+}

@@ -1,0 +1,353 @@
+//! Huge pages that have been written back, kept for what comes next.
+//!
+//! A huge page that left the program as a whole is empty when its last folio is written back. Given to the system it would have to be
+//! found, cleared and counted anew for the next first touch; here it is cleared by the evictor, beside the program, and moved to
+//! where it is wanted (2 us for 2 MiB, where 32 faults that fill 64 KiB each take 700).
+//!
+//! There are few, only while somebody asks for them, and they count towards the limit like all of the process's memory. A
+//! forked child finds none (MADV_WIPEONFORK): shared pages could not be moved.
+
+use crate::engine::Engine;
+use crate::kernel::uffd::Watch;
+use crate::kernel::{pagemap, sys};
+use crate::staging::ring::empty_target;
+use crate::units::BLOCK;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize};
+use folioswap_group::segment::Scope;
+use rustix::mm::{Advice, madvise};
+
+/// Most huge pages of a process that wait: 16 MiB.
+const SLOTS_MAX: usize = 8;
+
+/// What part of the limit they may be, where that is at least one, and those of all members together, where each has more than one. From
+/// 128 MiB on, where huge pages begin to be used, that is four: the one at hand, and three ahead of a walk.
+const LIMIT_PART: u64 = 16;
+
+/// The same for one process where the limit counts the store too, which leaves the program less.
+const LIMIT_PART_OF_TOTAL: u64 = 64;
+
+/// What part of the process's memory that could leave now is given up at most to make room for more.
+const RESIDENT_PART: u64 = 8;
+
+/// Looks of the evictor without anybody asking, after which they are given to the system.
+const IDLE_LOOKS: u32 = 3;
+
+/// Looks during which the system is not asked again for a huge page, when it had none.
+const BARREN_LOOKS: u32 = 10;
+
+/// What is in a slot. [`BUSY`] is who took it.
+const EMPTY: u8 = 0;
+
+const USED: u8 = 1;
+
+const CLEARED: u8 = 2;
+
+const BUSY: u8 = 3;
+
+/// To be emptied by the evictor.
+const SPOILED: u8 = 4;
+
+/// The pool. All-zero: it has no slots.
+#[repr(C)]
+pub(crate) struct Pool {
+    base: AtomicUsize,
+    slots: AtomicU32,
+    states: [AtomicU8; SLOTS_MAX],
+    /// Looks left until what nobody asks for is given to the system.
+    wanted: AtomicU32,
+    /// Looks left until the system is asked for a huge page again.
+    barren: AtomicU32,
+}
+
+/// A huge page of the pool, in the hands of who took it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Taken {
+    slot: usize,
+    /// Where it is: 2 MiB, aligned.
+    pub(crate) address: usize,
+}
+
+/// What a huge page is taken for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum For {
+    /// A first touch: it holds zeroes.
+    FirstTouch,
+    /// To be filled: it holds anything.
+    SwapIn,
+}
+
+/// Why there is no huge page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoWhole {
+    /// The group is charged so much that one more would be too many.
+    NotCharged,
+    /// The system has none, or all slots of the pool are in use.
+    NoMemory,
+}
+
+/// What the evictor has done for the pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Prepared {
+    /// Nothing that takes memory.
+    Nothing,
+    /// The system has given a huge page.
+    FromSystem,
+}
+
+impl Pool {
+    /// The slots there are.
+    fn all(&self) -> &[AtomicU8] {
+        &self.states[..self.slots.load(Acquire) as usize]
+    }
+
+    fn change(&self, from: u8, to: u8) -> Option<Taken> {
+        let slot =
+            self.all().iter().position(|state| state.compare_exchange(from, to, AcqRel, Relaxed).is_ok())?;
+        Some(Taken { slot, address: self.base.load(Relaxed) + slot * BLOCK })
+    }
+
+    fn leave(&self, taken: Taken, state: u8) {
+        self.states[taken.slot].store(state, Release);
+    }
+
+    /// Huge pages that it can hold.
+    pub(crate) fn slots(&self) -> usize {
+        self.all().len()
+    }
+
+    /// Bytes of huge pages that wait.
+    pub(crate) fn bytes(&self) -> u64 {
+        let holds = |state: &&AtomicU8| state.load(Relaxed) != EMPTY;
+        (self.all().iter().filter(holds).count() * BLOCK) as u64
+    }
+
+    /// As after the system had none.
+    #[cfg(test)]
+    pub(crate) fn pretend_barren(&self) {
+        self.barren.store(BARREN_LOOKS, Relaxed);
+    }
+
+    /// In a child: nothing is there, and nobody has asked.
+    pub(crate) fn forget(&self) {
+        self.states.iter().for_each(|state| state.store(EMPTY, Relaxed));
+        self.wanted.store(0, Relaxed);
+        self.barren.store(0, Relaxed);
+    }
+}
+
+impl Engine {
+    /// Makes room for the pool, if the group's limit is large enough for one. Evictor, once.
+    pub(crate) fn make_pool(&self, limit: u64) {
+        if !self.has_room_for_whole() {
+            return;
+        }
+        let part = match self.segment().scope() {
+            Scope::Resident => LIMIT_PART,
+            Scope::Total => LIMIT_PART_OF_TOTAL,
+        };
+        let slots = (limit / part / BLOCK as u64).clamp(1, SLOTS_MAX as u64) as usize;
+        let bytes = slots * BLOCK;
+        let Some(base) = self.arena.move_target(bytes) else { return };
+        let start = base.as_ptr();
+        // SAFETY: a mapping of our own, in which nothing is yet.
+        let advised = unsafe {
+            madvise(start.cast(), bytes, Advice::LinuxHugepage)
+                .and_then(|()| madvise(start.cast(), bytes, Advice::LinuxWipeOnFork))
+        };
+        if advised.is_ok() && self.userfault().register(start as usize, bytes, Watch::MoveTarget).is_ok() {
+            self.pool.base.store(start as usize, Relaxed);
+            self.pool.slots.store(slots as u32, Release);
+        }
+    }
+
+    /// A huge page for the program. Handler.
+    ///
+    /// # Errors
+    /// [`NoWhole`]: there is none now.
+    pub(crate) fn take_whole(&self, purpose: For) -> Result<Taken, NoWhole> {
+        let pool = &self.pool;
+        pool.wanted.store(IDLE_LOOKS, Relaxed);
+        let kept = match purpose {
+            For::FirstTouch => {
+                pool.change(CLEARED, BUSY).or_else(|| pool.change(USED, BUSY).inspect(|&used| clear(used)))
+            }
+            For::SwapIn => pool.change(USED, BUSY).or_else(|| pool.change(CLEARED, BUSY)),
+        };
+        kept.map_or_else(|| self.whole_from_system(self.headroom()), Ok)
+    }
+
+    /// Bytes of huge pages that are asked for and not there, though the system may have them: what leaves makes room for as much more, so that a walk
+    /// finds the next ones before it has to wait for each. Cost: a look at all members.
+    pub(crate) fn missing_whole(&self) -> u64 {
+        let pool = &self.pool;
+        if pool.wanted.load(Relaxed) == 0 || pool.barren.load(Relaxed) > 0 {
+            return 0;
+        }
+        let most = ((pool.slots() * BLOCK) as u64).min(self.most_kept());
+        let part = self.member().evictable_bytes.load(Relaxed) / RESIDENT_PART;
+        most.saturating_sub(pool.bytes()).min(part) / BLOCK as u64 * BLOCK as u64
+    }
+
+    /// Most bytes of huge pages that this process keeps, so that all members together keep no more than their part of the limit.
+    fn most_kept(&self) -> u64 {
+        let members = self.segment().live_members().count().max(1) as u64;
+        (self.bound().limit / LIMIT_PART / members).max(BLOCK as u64)
+    }
+
+    /// Bytes that the group may take before it is beyond its limit by more than a huge page: a fraction of what that may be exceeded by.
+    pub(crate) fn headroom(&self) -> u64 {
+        let bound = self.bound();
+        (bound.limit + BLOCK as u64).saturating_sub(bound.charge)
+    }
+
+    /// A huge page of zeroes from the system, where that has one and there is room for it.
+    fn whole_from_system(&self, room: u64) -> Result<Taken, NoWhole> {
+        let pool = &self.pool;
+        if room < BLOCK as u64 {
+            return Err(NoWhole::NotCharged);
+        }
+        if pool.barren.load(Relaxed) > 0 {
+            return Err(NoWhole::NoMemory);
+        }
+        // Where single pages were moved away an empty page table is left, under which there is no huge page: giving all of it up frees it.
+        for _ in 0..2 {
+            let empty = pool.change(EMPTY, BUSY).ok_or(NoWhole::NoMemory)?;
+            // SAFETY: a slot of ours, which holds nothing.
+            let made = unsafe { madvise(empty.address as *mut _, BLOCK, Advice::LinuxPopulateWrite) };
+            if made.is_ok() && pagemap::is_huge(self.descriptors.pagemap.load(Relaxed), empty.address) {
+                self.member().charge_bytes.fetch_add(BLOCK as u64, Relaxed);
+                return Ok(empty);
+            }
+            // Single pages are no use here.
+            self.give_up_whole(empty);
+        }
+        pool.barren.store(BARREN_LOOKS, Relaxed);
+        Err(NoWhole::NoMemory)
+    }
+
+    /// Asks for a huge page: is there one, or room to take one from the system, and room for so many bytes besides, below the limit?
+    pub(crate) fn ask_for_whole_and(&self, bytes: u64) -> bool {
+        self.pool.wanted.store(IDLE_LOOKS, Relaxed);
+        let waits = |state: &AtomicU8| matches!(state.load(Relaxed), USED | CLEARED);
+        let whole = if self.pool.all().iter().any(waits) { 0 } else { BLOCK as u64 };
+        let bound = self.bound();
+        bound.charge + whole + bytes <= bound.limit
+    }
+
+    /// It has been moved to the program, at `to`.
+    pub(crate) fn whole_has_moved(&self, taken: Taken, to: usize) {
+        if pagemap::is_huge(self.descriptors.pagemap.load(Relaxed), to) {
+            self.pool.leave(taken, EMPTY);
+        } else {
+            // A page table stood there, the kernel moved single pages, and their own page table is left in the slot.
+            self.give_up_whole(taken);
+        }
+    }
+
+    /// It was not used after all; what it holds is not known.
+    pub(crate) fn put_whole_back(&self, taken: Taken) {
+        self.pool.leave(taken, USED);
+    }
+
+    /// The same of what was taken for a first touch, and holds zeroes still.
+    pub(crate) fn put_cleared_back(&self, taken: Taken) {
+        self.pool.leave(taken, CLEARED);
+    }
+
+    /// Some of it may have been moved: the rest goes to the system. Not before the evictor's next look, where the handler says so: where
+    /// the process has as many mappings as it may have, giving it up raises an event, which the handler (or who stands in its way) would have to read.
+    pub(crate) fn give_up_whole(&self, taken: Taken) {
+        if self.embedded.serves_signals() || self.handler_thread.load(Relaxed) == sys::gettid() {
+            self.pool.leave(taken, SPOILED);
+        } else {
+            self.empty_whole(taken);
+        }
+    }
+
+    fn empty_whole(&self, taken: Taken) {
+        // SAFETY: a slot of the pool, which is a target of moves, and which we have taken; nothing in it is needed.
+        unsafe { empty_target(self.userfault(), taken.address, BLOCK) };
+        self.pool.leave(taken, EMPTY);
+    }
+
+    /// A huge page of staging, at `address`, whose folios are all written back: keeps it for the store to grow into or for the program, if either wants one.
+    /// False: it is still there. Evictor.
+    pub(crate) fn keep_whole(&self, address: usize) -> bool {
+        let pagemap = self.descriptors.pagemap.load(Relaxed);
+        if !pagemap::is_huge(pagemap, address) {
+            return false;
+        }
+        if self.arena.keep_as_chunk(self.userfault(), pagemap, address) {
+            return true;
+        }
+        if self.pool.wanted.load(Relaxed) == 0 {
+            return false;
+        }
+        if self.pool.bytes() + BLOCK as u64 > self.most_kept() {
+            return false;
+        }
+        let Some(slot) = self.pool.change(EMPTY, BUSY) else { return false };
+        // SAFETY: nothing at the source is needed any more, and the target is an empty slot of ours.
+        match unsafe { self.userfault().move_pages(slot.address, address, BLOCK) } {
+            // Not where the slot still had the page table of a huge page that was moved on in parts: the kernel splits what comes there, and
+            // whoever got it from the pool would have single pages, as would all that came after it.
+            Ok(()) if !pagemap::is_huge(pagemap, slot.address) => {
+                self.give_up_whole(slot);
+                true
+            }
+            Ok(()) => {
+                self.pool.leave(slot, USED);
+                true
+            }
+            Err(_) => {
+                self.give_up_whole(slot);
+                false
+            }
+        }
+    }
+
+    /// Clears one page that waits for that; where somebody wants one and none is left, and `room` bytes may be taken, gets one from
+    /// the system. Evictor.
+    pub(crate) fn prepare_whole(&self, room: u64) -> Prepared {
+        let pool = &self.pool;
+        while let Some(spoiled) = pool.change(SPOILED, BUSY) {
+            self.empty_whole(spoiled);
+        }
+        if pool.wanted.load(Relaxed) == 0 || pool.all().iter().any(|state| state.load(Relaxed) == CLEARED) {
+            return Prepared::Nothing;
+        }
+        if let Some(used) = pool.change(USED, BUSY) {
+            clear(used);
+            pool.leave(used, CLEARED);
+        } else if let Ok(fresh) = self.whole_from_system(room) {
+            pool.leave(fresh, CLEARED);
+            return Prepared::FromSystem;
+        }
+        Prepared::Nothing
+    }
+
+    /// Gives what nobody asks for to the system. Evictor, now and then.
+    pub(crate) fn look_at_pool(&self) {
+        let (wanted, barren) = (self.pool.wanted.load(Relaxed), self.pool.barren.load(Relaxed));
+        self.pool.barren.store(barren.saturating_sub(1), Relaxed);
+        if wanted > 0 {
+            self.pool.wanted.store(wanted - 1, Relaxed);
+            return;
+        }
+        self.arena.chunks().give_up_waiting();
+        for state in [USED, CLEARED, SPOILED] {
+            while let Some(idle) = self.pool.change(state, BUSY) {
+                self.empty_whole(idle);
+            }
+        }
+    }
+}
+
+fn clear(taken: Taken) {
+    // SAFETY: a slot of the pool that we have taken, which holds a huge page.
+    unsafe { (taken.address as *mut u8).write_bytes(0, BLOCK) };
+}
+
+#[cfg(test)]
+mod tests;

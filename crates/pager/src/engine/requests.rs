@@ -1,0 +1,66 @@
+//! What the program's threads ask of the pager threads, without a lock: a thread of the program may fault at any
+//! instruction, and whoever holds a lock of the pager while it faults would wait for the pager for ever.
+
+use core::sync::atomic::AtomicUsize;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+/// Requests that can wait.
+const PLACES: usize = 128;
+
+/// What is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Request {
+    /// The range stays resident.
+    KeepResident = 1,
+    /// The program wants huge pages there.
+    HugePages = 2,
+    /// It wants none there.
+    NoHugePages = 3,
+}
+
+#[repr(C)]
+struct Place {
+    /// 0: free; [`TAKEN`]: being written; else the number of a [`Request`].
+    pub(crate) state: AtomicUsize,
+    start: AtomicUsize,
+    end: AtomicUsize,
+}
+
+const TAKEN: usize = usize::MAX;
+
+/// The places. All-zero is "none waits".
+#[repr(C)]
+pub struct Requests([Place; PLACES]);
+
+impl Requests {
+    /// Leaves a request; false when all places are taken: try again.
+    pub fn post(&self, request: Request, start: usize, end: usize) -> bool {
+        for place in &self.0 {
+            if place.state.compare_exchange(0, TAKEN, Acquire, Relaxed).is_ok() {
+                place.start.store(start, Relaxed);
+                place.end.store(end, Relaxed);
+                place.state.store(request as usize, Release);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Takes all requests that are complete.
+    pub fn take(&self, mut each: impl FnMut(Request, usize, usize)) {
+        for place in &self.0 {
+            let request = match place.state.load(Acquire) {
+                1 => Request::KeepResident,
+                2 => Request::HugePages,
+                3 => Request::NoHugePages,
+                _ => continue,
+            };
+            each(request, place.start.load(Relaxed), place.end.load(Relaxed));
+            place.state.store(0, Release);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,52 @@
+//! `run --trace`: the ring into which this process's allocations and frees are recorded.
+
+use crate::engine::Engine;
+use crate::kernel::sys;
+use core::ptr::NonNull;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use folioswap_policy::memory::Memory;
+use folioswap_trace::{Moment, Ring, Tracer};
+use rustix::fd::BorrowedFd;
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags};
+use rustix::thread::sched_getcpu;
+use rustix::time::{ClockId, clock_gettime};
+
+/// Through the vDSO: no system call.
+fn moment() -> Moment {
+    let now = clock_gettime(ClockId::Monotonic);
+    Moment { ns: now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64, cpu: sched_getcpu() as u32 }
+}
+
+impl Engine {
+    /// Records from now on into the ring behind this descriptor, which is closed. For the handler, before it serves anything: in a forked child the new
+    /// ring takes the place of the parent's.
+    pub(crate) fn trace_into(&self, descriptor: i32) -> Result<(), Errno> {
+        let before = self.ring.load(Acquire);
+        let place = if before.is_null() { MapFlags::SHARED } else { MapFlags::SHARED | MapFlags::FIXED };
+        // SAFETY: a new mapping of the descriptor, which the supervisor sized to the ring's layout and sealed; or one over the parent's ring, to which
+        // nothing refers while the space has no tracer.
+        let ring = unsafe {
+            rustix::mm::mmap(
+                before.cast(),
+                Ring::<{ folioswap_trace::RING_RECORDS }>::BYTES,
+                ProtFlags::READ | ProtFlags::WRITE,
+                place,
+                BorrowedFd::borrow_raw(descriptor),
+                0,
+            )
+        }?;
+        sys::close_range(descriptor as u32, descriptor as u32);
+        self.ring.store(ring.cast(), Release);
+        let mut tracer = self.tracer.load(Relaxed);
+        if tracer.is_null() {
+            let place = self.arena.take(size_of::<Tracer>()).ok_or(Errno::NOMEM)?.cast::<Tracer>();
+            // SAFETY: fresh memory that is never given back; the ring stays mapped as long as the process lives.
+            unsafe { place.write(Tracer::new(&*ring.cast(), moment)) };
+            tracer = place.as_ptr();
+            self.tracer.store(tracer, Relaxed);
+        }
+        self.space.set_tracer(NonNull::new(tracer));
+        Ok(())
+    }
+}

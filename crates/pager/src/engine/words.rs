@@ -1,0 +1,33 @@
+//! Page words of a range: which pages of a block it covers, and how words follow a mapping that moves.
+
+use crate::engine::Engine;
+use crate::units::{BLOCK, BLOCK_PAGES, PAGE, page_index};
+use folioswap_group::protocol::Ending;
+use folioswap_policy::page::PageWord;
+use folioswap_policy::page_table::PageTable;
+
+/// Indices of the pages of the block at `base` that lie in `start..end`.
+pub(crate) fn pages_within(base: usize, start: usize, end: usize) -> core::ops::Range<usize> {
+    let first = start.saturating_sub(base) / PAGE;
+    let last = (end.min(base + BLOCK) - base).div_ceil(PAGE);
+    first.min(BLOCK_PAGES)..last
+}
+
+/// Moves the words of a range to where its mapping went.
+pub(crate) fn move_words(engine: &Engine, table: &PageTable, from: usize, to: usize, bytes: usize) {
+    table.for_blocks(from, from + bytes, |base, block| {
+        for index in pages_within(base, from, from + bytes) {
+            let word = block.word(index);
+            if word == PageWord::PRESENT {
+                continue;
+            }
+            block.set(index, PageWord::PRESENT);
+            let target = to + (base + index * PAGE - from);
+            match table.block_or_insert(target, engine.arena) {
+                Some(there) => there.set(page_index(target), word),
+                // No memory for a table: the page can only be lost loudly.
+                None => engine.end(Ending::NoTable, None),
+            }
+        }
+    });
+}

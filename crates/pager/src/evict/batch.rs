@@ -1,0 +1,392 @@
+//! One batch of eviction: the clock's hand goes on, cold pages are isolated into staging, and the oldest folios of staging
+//! are written back.
+
+use crate::engine::placement::NO_CPU;
+use crate::evict::candidates::Asks;
+use crate::evict::evictor::{Evictor, RegionsOf};
+use crate::evict::wanted::Wanted;
+use crate::evict::whole_batch::WholeTaken;
+use crate::kernel::ranges::Range;
+use crate::kernel::{pagemap, sys};
+use crate::staging::batch::{BATCH_PAGES, Batch, Scattered};
+use crate::staging::candidates::Candidates;
+use crate::staging::isolation::{Isolation, Refused};
+use crate::staging::ring::SEGMENT_FOLIOS;
+use crate::staging::row::{ROW_PIECES, Row, Rows};
+use crate::units::{BLOCK, PAGE, PIECE, PIECE_PAGES, Pages, page_index};
+use core::sync::atomic::Ordering::Relaxed;
+use folioswap_group::counters::Counter;
+
+/// Times that the clock's hand may come round in a batch that finds nothing (`folioswap_policy::reclaim::aging`).
+const ROUNDS: u64 = 4;
+
+/// The same where nobody waits: those that cool no more than was paid for.
+const ROUNDS_AHEAD: u64 = 2;
+
+/// Most bytes of which the present pages are listed together.
+const SCAN_BYTES: usize = 64 << 20;
+
+/// Where a scan that begins at `start` ends, at the latest: not within a huge page.
+pub(crate) fn scan_end(start: usize) -> usize {
+    start.saturating_add(SCAN_BYTES) & !(BLOCK - 1)
+}
+
+/// Most pieces looked at in one batch, so that a fork does not wait long.
+const BATCH_PIECES: usize = 4096;
+
+/// Did the kernel refuse to move a huge page?
+fn is_busy_whole(row: &Row, done: &[Isolation; ROW_PIECES]) -> bool {
+    row.is_whole() && done[0].busy == Pages::MAX && done[0].moved == 0
+}
+
+impl Evictor {
+    /// Isolates some pages and writes as many back.
+    pub(crate) fn evict_batch(&mut self) -> Batch {
+        let mut batch = Batch::default();
+        let served_on = self.engine.faulting_cpu.load(Relaxed);
+        // Where several members are busy, so is every CPU: all evictors would crowd where no thread faults, and the rest be idle.
+        let faulting = if self.engine.others_are_active() { NO_CPU } else { served_on };
+        self.placement.keep_away(faulting);
+        // What the handler takes out is taken out where the thread faults, whoever else is busy.
+        batch.planned = (served_on != NO_CPU && self.may_hand_over()).then_some(0);
+        let comes_over = batch.planned.is_none() && self.scattered == Scattered::Yes;
+        let joined = comes_over && self.placement.join(faulting);
+        // As many folios as a batch brings in will be due, and are from now on.
+        self.with_help(BATCH_PAGES / PIECE_PAGES as u64, |evictor| {
+            evictor.isolate_batch(&mut batch);
+            if joined {
+                evictor.placement.leave();
+            }
+            evictor.hand_over(faulting, &mut batch);
+            if batch.isolated > 0 {
+                evictor.scattered = Scattered::of(batch.isolated, batch.moves);
+            }
+            evictor.write_back_batch(&mut batch);
+        });
+        self.stuck = batch.stuck;
+        batch
+    }
+
+    fn isolate_batch(&mut self, batch: &mut Batch) {
+        let wraps = self.wraps;
+        let rounds = if self.reason == Wanted::Ahead { ROUNDS_AHEAD } else { ROUNDS };
+        let mut row = Row::default();
+        let mut looked_at = 0;
+        while looked_at < BATCH_PIECES {
+            looked_at += 1;
+            let is_open = self.goes_on(&row, batch);
+            // Perhaps nothing of it can be moved: then the batch goes on.
+            if !is_open
+                && batch.found() + row.pages() >= BATCH_PAGES
+                && self.take_row(core::mem::take(&mut row), batch).is_some()
+            {
+                return;
+            }
+            // What is left of the round; a whole one, which may cool no more than was paid for; one that cools all; one that takes what
+            // is cold by then. Nothing then: there is nothing.
+            // What is planned is still there, and would be found again.
+            let comes_round_again = self.wraps > wraps && batch.planned.is_some_and(|planned| planned > 0);
+            if !is_open && batch.found() >= BATCH_PAGES || comes_round_again || self.wraps >= wraps + rounds {
+                break;
+            }
+            // Before the hand comes round: what is taken counts in its round.
+            if self.region_next >= self.region_count
+                && self.take_row(core::mem::take(&mut row), batch).is_some()
+            {
+                return;
+            }
+            if !self.find_regions() {
+                break;
+            }
+            if let Some(block) = self.whole_of_regions() {
+                looked_at += ROW_PIECES - 1;
+                match self.take_whole_if_cold(block, core::mem::take(&mut row), batch) {
+                    WholeTaken::Passed => continue,
+                    WholeTaken::NoRoom | WholeTaken::Refused => return,
+                    WholeTaken::Pieces => {}
+                }
+            }
+            let (piece, present) = self.piece_of_regions();
+            self.aging.note(u64::from(present.count_ones()), 0);
+            let Ok(wanted) = self.wanted_of(piece, present, batch) else { break };
+            if wanted.all() != 0 && !row.append(piece, wanted, self.engine.rows_at(piece)) {
+                let before = core::mem::replace(&mut row, Row::of(piece, wanted));
+                if self.take_row(before, batch).is_some() {
+                    return;
+                }
+            }
+        }
+        self.take_row(row, batch);
+    }
+
+    /// Does the batch go on for the sake of this row? One that is cut off would begin the next one where no folio of its length does, and so all
+    /// after it.
+    fn goes_on(&self, row: &Row, batch: &Batch) -> bool {
+        if row.is_empty() {
+            return false;
+        }
+        let rows = self.engine.rows_at(row.start());
+        row.is_open(rows) && batch.found() < rows.pages()
+    }
+
+    fn write_back_batch(&mut self, batch: &mut Batch) {
+        let wanted_waiting = self.inactive_length();
+        let recycled_together = match self.scattered {
+            Scattered::No => self.staging().recycled_together(wanted_waiting),
+            // Page by page comes what is to have their room: a batch at a time, before the group is at its limit.
+            Scattered::Yes => self.staging().recycled_together(wanted_waiting.min(SEGMENT_FOLIOS)),
+        };
+        let drain = batch.isolated == 0 && !batch.event_pending && !batch.staging_full;
+        let planned = match self.engine.rows_at(self.hand) {
+            Rows::Joined => BATCH_PAGES,
+            // What came in at once goes out at once, or staging would fill up.
+            Rows::Long => batch.isolated.max(BATCH_PAGES),
+        };
+        while batch.written < planned {
+            let staging = self.staging();
+            let due = staging.waiting() > wanted_waiting
+                || staging.places() - staging.occupied() < 2 * SEGMENT_FOLIOS;
+            // No more than is due, so that what waits in its turn can still be touched.
+            let beyond =
+                if drain { staging.waiting() } else { staging.waiting().saturating_sub(wanted_waiting) };
+            let left = (planned - batch.written).div_ceil(PIECE_PAGES as u64);
+            let most = beyond.min(left).max(1);
+            if staging.waiting() == 0 || !(due || drain) {
+                break;
+            }
+            self.offer_more(most);
+            if self.write_back_next(batch, most as usize).is_err() {
+                break;
+            }
+        }
+        self.size_inactive_list(batch);
+        let userfault = self.engine.userfault();
+        let staging = self.staging();
+        let least = if drain && staging.waiting() == 0 { 1 } else { recycled_together };
+        let given_back = staging.recycle(userfault, least, |address| self.engine.keep_whole(address)) as u64;
+        self.given_back = (self.given_back + given_back).min(BLOCK as u64);
+    }
+
+    /// Writes the oldest folios of staging back, up to `most` together.
+    ///
+    /// # Errors
+    /// No device takes them: the batch is stuck.
+    pub(crate) fn write_back_next(&mut self, batch: &mut Batch, most: usize) -> Result<(), ()> {
+        let result = self.write_back(most);
+        batch.stuck |= result.is_err();
+        let back = result?;
+        batch.written += back.pages;
+        batch.folios += back.folios;
+        Ok(())
+    }
+
+    #[allow(clippy::mut_from_ref, reason = "the ring is the evictor's, see Engine")]
+    pub(crate) fn staging(&self) -> &mut crate::staging::ring::Staging {
+        // SAFETY: the evictor alone uses the ring outside of the write-back lock's sections; each use ends before the next.
+        unsafe { &mut *self.engine.staging.get() }
+    }
+
+    /// What may be taken of a piece now. Where write-back is stuck, what is clean of it leaves at once.
+    ///
+    /// # Errors
+    /// Why that was refused; the batch ends then.
+    fn wanted_of(&mut self, piece: usize, present: Pages, batch: &mut Batch) -> Result<Candidates, Refused> {
+        let engine = self.engine;
+        engine.figures().add(Counter::ScannedBackground, present.count_ones() as u64);
+        let present = self.without_shared(piece, present, batch);
+        if present == 0 {
+            return Ok(Candidates::default());
+        }
+        let Some(block) = engine.table.block_or_insert(piece, engine.arena) else {
+            return Ok(Candidates::default());
+        };
+        let candidates = engine.candidates(block, piece, present, Asks::Clock(&mut self.aging));
+        if !self.stuck || candidates.clean == 0 {
+            return Ok(candidates);
+        }
+        let (dropped, left) = engine.drop_clean(piece, candidates.clean);
+        batch.note(&dropped);
+        batch.written += left;
+        self.aging.note(0, u64::from(dropped.moved.count_ones()));
+        match dropped.refused {
+            Some(refused) => Err(refused),
+            None => Ok(candidates.among(!dropped.moved)),
+        }
+    }
+
+    /// Takes a row that the clock has met out of the program, or plans to. What was refused, if anything was: the batch ends then.
+    pub(crate) fn take_row(&mut self, row: Row, batch: &mut Batch) -> Option<Refused> {
+        if self.plan(&row, batch) {
+            return None;
+        }
+        let before = batch.isolated;
+        let refused = self.isolate_in_parts(row, batch);
+        self.aging.note(0, batch.isolated - before);
+        refused
+    }
+
+    /// Takes a row out of the program, as much at a time as there are places side by side in staging. What was refused ends it.
+    pub(crate) fn isolate_in_parts(&mut self, mut row: Row, batch: &mut Batch) -> Option<Refused> {
+        let mut refused = None;
+        while refused.is_none()
+            && let Some(part) = row.take(self.staging().places_in_a_row())
+        {
+            let mut done = self.engine.isolate_row(&part);
+            if is_busy_whole(&part, &done) && self.take_over_whole(part.start()) {
+                done = self.engine.isolate_row(&part);
+            }
+            done.iter().for_each(|isolation| batch.note(isolation));
+            refused = done.iter().find_map(|isolation| isolation.refused);
+            if is_busy_whole(&part, &done) {
+                self.note_busy_whole(part.start(), batch);
+                continue;
+            }
+            for ((piece, wanted), isolation) in part.pieces().zip(done) {
+                if refused.is_none() && isolation.busy != 0 {
+                    refused = self.take_busy(piece, wanted, isolation.busy, batch);
+                }
+            }
+        }
+        refused
+    }
+
+    /// Shared after a fork, or pinned. What relatives share frees nothing when one of them gives it up, and costs a copy in each: it goes
+    /// only when nothing else is left. What is pinned stays as it is and is left alone.
+    fn take_busy(
+        &mut self,
+        piece: usize,
+        wanted: Candidates,
+        busy: Pages,
+        batch: &mut Batch,
+    ) -> Option<Refused> {
+        let engine = self.engine;
+        let block = engine.table.block(piece)?;
+        let ours = self.take_over(piece, busy);
+        batch.shared += (busy & !ours).count_ones() as u64;
+        if ours == 0 {
+            return None;
+        }
+        let second = engine.isolate(piece, wanted.among(ours));
+        batch.note(&second);
+        engine.figures().add(Counter::Unshared, second.moved.count_ones() as u64);
+        engine.figures().add(Counter::Pinned, second.busy.count_ones() as u64);
+        let left = wanted.clean & second.busy;
+        for page in (0..PIECE_PAGES).filter(|page| self.desperate && left >> page & 1 != 0) {
+            // Next time it is taken like any other.
+            let index = page_index(piece) + page;
+            engine.give_up_clean(block, index, block.word(index));
+        }
+        second.refused
+    }
+
+    /// Passes over what relatives share, as long as anything else may be left: one question for all pages of a piece, where each
+    /// attempt to move one would be refused by itself.
+    pub(crate) fn without_shared(&self, piece: usize, present: Pages, batch: &mut Batch) -> Pages {
+        if self.desperate || !self.engine.fork.has_relatives() {
+            return present;
+        }
+        let now = self.engine.pages_now(piece, PIECE_PAGES);
+        batch.shared += u64::from((present & now.present & !now.exclusive).count_ones());
+        present & now.exclusive
+    }
+
+    /// Of pages that the kernel did not move: makes those this process's own that no relative shares any more (when nothing
+    /// else is left, the others too), without a write, which would end their being clean and be a fault where they are
+    /// protected. What is pinned stays as it is.
+    fn take_over(&self, piece: usize, busy: Pages) -> Pages {
+        let all =
+            if self.desperate { Pages::MAX } else { self.engine.pages_now(piece, PIECE_PAGES).exclusive };
+        let ours = busy & all;
+        let (mut addresses, mut count) = ([0; PIECE_PAGES], 0);
+        for page in (0..PIECE_PAGES).filter(|page| ours >> page & 1 != 0) {
+            addresses[count] = piece + page * PAGE;
+            count += 1;
+        }
+        if count > 0 {
+            sys::read_bytes(&addresses[..count]);
+        }
+        ours
+    }
+
+    /// Looks for present pages under the clock's hand, until some are listed. False: not in a whole round.
+    fn find_regions(&mut self) -> bool {
+        let mut wrapped = false;
+        loop {
+            if self.region_next < self.region_count {
+                return true;
+            }
+            if self.look_at_cold() {
+                continue;
+            }
+            let Some(Range { start, end }) = self.next_registered(self.hand, usize::MAX) else {
+                if wrapped {
+                    return false;
+                }
+                wrapped = true;
+                self.wraps += 1;
+                self.aging.begin_round();
+                self.hand = 0;
+                continue;
+            };
+            let end = end.min(scan_end(start));
+            let pagemap = self.engine.descriptors.pagemap.load(Relaxed);
+            match pagemap::present(pagemap, start, end, &mut self.regions) {
+                Ok(scan) => {
+                    self.region_count = scan.regions;
+                    self.region_next = 0;
+                    self.regions_of = RegionsOf::Clock;
+                    self.hand = if scan.end > start { scan.end } else { end };
+                }
+                Err(_) => self.hand = end,
+            }
+        }
+    }
+
+    /// Lists what is present of what is advised to be cold, which comes before anything else. False: nothing is left of that.
+    fn look_at_cold(&mut self) -> bool {
+        let Some(Range { start: from, end: until }) = self.cold.first() else { return false };
+        let Some(Range { start, end }) = self.next_registered(from, until) else {
+            self.cold.end_first();
+            return true;
+        };
+        let end = end.min(scan_end(start));
+        let pagemap = self.engine.descriptors.pagemap.load(Relaxed);
+        let scan = pagemap::present(pagemap, start, end, &mut self.regions);
+        self.region_next = 0;
+        self.region_count = scan.map_or(0, |scan| scan.regions);
+        self.regions_of = RegionsOf::Cold;
+        self.cold.go_on_from(scan.map_or(end, |scan| if scan.end > start { scan.end } else { end }));
+        true
+    }
+
+    /// What is registered first of `start..end`.
+    pub(crate) fn next_registered(&self, start: usize, end: usize) -> Option<Range> {
+        let _events_wait = self.engine.move_lock.lock();
+        // SAFETY: the set is used under the move lock.
+        let range = unsafe { &*self.engine.registered.get() }.next(start)?;
+        (range.start < end && start < end)
+            .then(|| Range { start: start.max(range.start), end: range.end.min(end) })
+    }
+
+    pub(crate) fn piece_of_regions(&mut self) -> (usize, Pages) {
+        let piece = self.regions[self.region_next].start as usize & !(PIECE - 1);
+        let mut present: Pages = 0;
+        while self.region_next < self.region_count {
+            let region = &mut self.regions[self.region_next];
+            let start = region.start as usize;
+            if start >= piece + PIECE {
+                break;
+            }
+            let end = (region.end as usize).min(piece + PIECE);
+            for page in (start - piece) / PAGE..(end - piece) / PAGE {
+                present |= 1 << page;
+            }
+            if end < region.end as usize {
+                region.start = end as u64;
+                break;
+            }
+            self.region_next += 1;
+        }
+        (piece, present)
+    }
+}

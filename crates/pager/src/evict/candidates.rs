@@ -1,0 +1,144 @@
+//! Which pages of a piece may leave the program now.
+
+use crate::engine::Engine;
+use crate::engine::due::Due;
+use crate::staging::candidates::Candidates;
+use crate::units::{BLOCK, BLOCK_PAGES, PAGE, PIECE, PIECE_PAGES, Pages, page_index};
+use core::sync::atomic::Ordering::Relaxed;
+use folioswap_policy::page::{Heat, PageState};
+use folioswap_policy::page_table::Block;
+use folioswap_policy::reclaim::aging::Aging;
+
+/// A removal is trusted to have been carried out after this many epochs of the evictor.
+const REMOVAL_EPOCHS: u32 = 3;
+
+/// The shortest that an epoch lasts.
+const EPOCH_NS: u64 = 1 << 30;
+
+pub(crate) fn is_carried_out(now: u32, removal: u32) -> bool {
+    now.wrapping_sub(removal) >= REMOVAL_EPOCHS
+}
+
+/// Who wants pages.
+pub(crate) enum Asks<'a> {
+    /// The clock: only what is cold.
+    Clock(&'a mut Aging),
+    /// The program, which has advised it: whether hot or not.
+    Program,
+}
+
+impl Asks<'_> {
+    /// The same, for another piece.
+    fn again(&mut self) -> Asks<'_> {
+        match self {
+            Asks::Clock(aging) => Asks::Clock(aging),
+            Asks::Program => Asks::Program,
+        }
+    }
+}
+
+/// What one of the kernel's huge pages is to whoever wants pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WholeLook {
+    /// All of it may leave.
+    Cold,
+    /// Some of it is hot (or was until now): it stays as it is.
+    Hot,
+    /// Some of it has to stay, or is something else by now: it is taken to pieces.
+    Pieces,
+}
+
+impl Engine {
+    /// Begins the next epoch of removals, if the present one has lasted long enough. Evictor, at each measurement.
+    ///
+    /// One at a time, however long nobody came here: what is given up while the evictor stands still (it waits for a device, or the whole
+    /// machine stood still) is of the epoch in which it came to a stand, and has all of its margin still before it.
+    pub(crate) fn pass_epoch(&self, due: &mut Due, now_ns: u64) {
+        if due.take(now_ns, EPOCH_NS) {
+            self.epoch.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Which of the present pages of a piece may be taken now. The clock passes and cools hot ones (second chance).
+    pub(crate) fn candidates(
+        &self,
+        block: &Block,
+        piece: usize,
+        present: Pages,
+        mut asks: Asks<'_>,
+    ) -> Candidates {
+        let epoch = self.epoch.load(Relaxed);
+        let mut candidates = Candidates::default();
+        for page in (0..PIECE_PAGES).filter(|page| present >> page & 1 != 0) {
+            let index = page_index(piece) + page;
+            let word = block.word(index);
+            match (word.state(), &mut asks) {
+                (PageState::Present(Heat::Hot), Asks::Clock(aging)) => {
+                    if aging.cools()
+                        && let Some(cooled) = word.cooled()
+                    {
+                        let _ = block.replace(index, word, cooled);
+                    }
+                }
+                (PageState::Clean(entry, Heat::Hot), Asks::Clock(aging)) => {
+                    if aging.cools() {
+                        self.pass_clean(block, index, word, entry);
+                    }
+                }
+                (PageState::Clean(..), _) => candidates.clean |= 1 << page,
+                (PageState::Present(_), _) => candidates.written |= 1 << page,
+                // Present although the word says that it is away: it was served while a fork froze the words. (Or the list
+                // of present pages is old; the move will tell.)
+                (PageState::Stored(_), _) => candidates.written |= 1 << page,
+                (PageState::Removed { epoch: then }, _) => {
+                    candidates.written |= Pages::from(is_carried_out(epoch, then)) << page;
+                }
+                (
+                    PageState::Isolated(_)
+                    | PageState::Leaving(_)
+                    | PageState::Returning(_)
+                    | PageState::Filling,
+                    _,
+                ) => {}
+            }
+        }
+        candidates.among(!self.kept_pages(piece))
+    }
+
+    /// Whether what is one of the kernel's huge pages may leave as one.
+    pub(crate) fn look_at_whole(&self, block: &Block, start: usize, mut asks: Asks<'_>) -> WholeLook {
+        let is_hot = |page| {
+            matches!(block.word(page).state(), PageState::Present(Heat::Hot) | PageState::Clean(_, Heat::Hot))
+        };
+        let some_are_hot = matches!(asks, Asks::Clock(_)) && (0..BLOCK_PAGES).any(is_hot);
+        let mut written = 0;
+        for piece in (start..start + BLOCK).step_by(PIECE) {
+            written += self.candidates(block, piece, Pages::MAX, asks.again()).written.count_ones() as usize;
+        }
+        match (written, some_are_hot) {
+            (BLOCK_PAGES, false) => WholeLook::Cold,
+            (_, true) => WholeLook::Hot,
+            _ => WholeLook::Pieces,
+        }
+    }
+
+    /// The pages of the piece that must stay resident.
+    pub(crate) fn kept_pages(&self, piece: usize) -> Pages {
+        let _guard = self.kept_lock.lock();
+        // SAFETY: under its lock.
+        let kept = unsafe { &*self.kept.get() };
+        let mut pages = 0;
+        let mut from = piece;
+        while let Some(range) = kept.next(from).filter(|range| range.start < piece + PIECE) {
+            for page in 0..PIECE_PAGES {
+                let address = piece + page * PAGE;
+                pages |= Pages::from((range.start..range.end).contains(&address)) << page;
+            }
+            from = range.end;
+        }
+        pages
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,54 @@
+//! Ranges that the program has said to be cold (MADV_COLD), the last sixteen of them: their pages leave before anything the clock meets.
+
+use crate::kernel::ranges::Range;
+
+const RANGES: usize = 16;
+
+/// The ranges, the one that came first in front.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ColdRanges {
+    ranges: [Range; RANGES],
+    count: usize,
+}
+
+impl ColdRanges {
+    pub(crate) const NONE: Self = ColdRanges { ranges: [Range { start: 0, end: 0 }; RANGES], count: 0 };
+
+    /// Adds one. What goes on where the last one ended becomes part of it; where there are too many the first is forgotten.
+    pub(crate) fn add(&mut self, range: Range) {
+        if let Some(last) = self.ranges[..self.count].last_mut()
+            && (last.start..=last.end).contains(&range.start)
+        {
+            last.end = last.end.max(range.end);
+            return;
+        }
+        if self.count == RANGES {
+            self.end_first();
+        }
+        self.ranges[self.count] = range;
+        self.count += 1;
+    }
+
+    /// The one that is looked at now.
+    pub(crate) fn first(&self) -> Option<Range> {
+        self.ranges[..self.count].first().copied()
+    }
+
+    /// Of the first one what lies below `start` has been looked at, or what lies above has not.
+    pub(crate) fn go_on_from(&mut self, start: usize) {
+        if let Some(first) = self.ranges[..self.count].first_mut() {
+            first.start = start;
+        }
+    }
+
+    /// Nothing is left of the first one.
+    pub(crate) fn end_first(&mut self) {
+        if self.count > 0 {
+            self.ranges.copy_within(1..self.count, 0);
+            self.count -= 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

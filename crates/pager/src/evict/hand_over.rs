@@ -1,0 +1,145 @@
+//! Single pages leave by the hand of the handler, on the processor of the thread whose faults it serves.
+//!
+//! A move invalidates TLBs: from another processor that takes ten times as long, and interrupts the thread. So where pages lie apart the
+//! evictor plans a batch (which pages, by the clock) and sleeps, and the handler takes a row of it out now and then between two faults. The
+//! evictor, meanwhile on another processor unless other members want that, has the planning and the writing back. A batch in one go, by an evictor that comes over,
+//! would stop the thread for half a millisecond (`docs/measurements.md`, *The longest waits of random touches*).
+//!
+//! Who holds the plan ([`Handover`]) is who isolates: the ring of staging is used in isolation by one thread at a time. It is offered under
+//! the gate, and the evictor's again before that is given back.
+
+use crate::engine::Engine;
+use crate::engine::plans::Plan;
+use crate::evict::evictor::Evictor;
+use crate::kernel::futex::{self, Sharing};
+use crate::kernel::sys;
+use crate::staging::batch::{Batch, Scattered};
+use crate::staging::isolation::{Isolation, Refused};
+use crate::staging::row::{ROW_PIECES, Row};
+use crate::units::PIECE;
+use core::sync::atomic::Ordering::Relaxed;
+use folioswap_policy::reclaim::handover::{Handover, Rest};
+
+/// A plan of fewer moves is not worth the evictor's sleep.
+const MOVES_MIN: u64 = 16;
+
+/// For how long no plan is offered after one with which nobody began: at first, and at most, where that happens again and again.
+const DECLINED_NS: u64 = 1_000_000;
+
+const DECLINED_MOST_NS: u64 = 64_000_000;
+
+/// Attempts of a row that an event stands in the way of.
+const ATTEMPTS: u32 = 4;
+
+impl Plan {
+    /// Takes its next part out of the program. Under the gate, by who holds the plan.
+    pub(crate) fn go_on(&mut self, engine: &Engine) -> Rest {
+        // SAFETY: whoever holds the plan isolates.
+        let places = unsafe { &*engine.staging.get() }.places_in_a_row();
+        if let Some(part) = self.take(places) {
+            // A thread may have begun since.
+            engine.apply_requests();
+            let part = part.among(|number| !engine.kept_pages(part.start() + number * PIECE));
+            let done = engine.isolate_row(&part);
+            self.note(&part, &done);
+        }
+        if self.has_more() && !self.is_refused && self.busy.is_empty() { Rest::Some } else { Rest::None }
+    }
+
+    pub(crate) fn note(&mut self, part: &Row, done: &[Isolation; ROW_PIECES]) {
+        done.iter().for_each(|isolation| self.done.note(isolation));
+        if done.iter().any(|isolation| isolation.busy != 0) {
+            self.busy = part.among(|number| done[number].busy);
+        }
+        match done.iter().find_map(|isolation| isolation.refused) {
+            // Its reader is who holds the plan, and goes on with it then.
+            Some(Refused::EventPending) if self.attempts < ATTEMPTS => {
+                self.attempts += 1;
+                self.done.event_pending = false;
+                self.again = part.among(|number| !(done[number].moved | done[number].busy));
+            }
+            Some(Refused::EventPending | Refused::NoSlots | Refused::StagingFull) => self.is_refused = true,
+            // It is another mapping now.
+            Some(Refused::Gone) | None => self.attempts = 0,
+        }
+    }
+}
+
+impl Evictor {
+    /// Is somebody there who would take a plan, and nothing that the evictor has to look at meanwhile?
+    pub(crate) fn may_hand_over(&self) -> bool {
+        let (engine, now) = (self.engine, sys::now_ns());
+        let is_wanted = engine.scan_wanted.load(Relaxed) != 0 || engine.evictor_waits.load(Relaxed) != 0;
+        now >= self.declined_until_ns && now >= self.growing_until_ns && !is_wanted
+    }
+
+    /// Plans to take a row out, in a batch of which something may be planned. False: it has to leave at once, since the handler would gain
+    /// nothing. The evictor's, with nothing offered.
+    pub(crate) fn plan(&mut self, row: &Row, batch: &mut Batch) -> bool {
+        let Some(planned) = &mut batch.planned else { return false };
+        let moves = u64::from(row.moves());
+        let is_scattered = [self.scattered, Scattered::of(row.pages(), moves)].contains(&Scattered::Yes);
+        if row.is_whole() || moves == 0 || !is_scattered {
+            return false;
+        }
+        // SAFETY: nothing is offered.
+        let plan = unsafe { &mut *self.engine.plans.plan.get() };
+        if *planned == 0 {
+            plan.reset();
+        }
+        let Some(place) = plan.rows.get_mut(plan.end) else { return false };
+        *place = *row;
+        plan.end += 1;
+        plan.moves += moves;
+        *planned += row.pages();
+        true
+    }
+
+    /// Has what is planned taken out of the program: by the handler, which serves a thread on the CPU `faulting`, or as far as it does
+    /// not, from here.
+    pub(crate) fn hand_over(&mut self, faulting: u32, batch: &mut Batch) {
+        if batch.planned.take().unwrap_or(0) == 0 {
+            return;
+        }
+        let engine = self.engine;
+        let plans = &engine.plans;
+        // SAFETY: nothing is offered.
+        let is_worth_it = unsafe { &*plans.plan.get() }.moves >= MOVES_MIN;
+        if is_worth_it {
+            plans.update(Handover::offer);
+            if engine.is_at_limit() {
+                // The handler may wait for just that.
+                futex::post(&engine.segment().header.charge_sank, Sharing::Shared);
+            }
+            plans.await_return();
+        }
+        // SAFETY: nothing is offered any more.
+        let plan = unsafe { &mut *plans.plan.get() };
+        batch.isolated += plan.done.isolated;
+        batch.moves += plan.done.moves;
+        batch.event_pending |= plan.done.event_pending;
+        self.aging.note(0, plan.done.isolated);
+        let is_left = plan.has_more();
+        let has_begun = plan.done.moves > 0;
+        if has_begun || !is_left {
+            self.declined_ns = 0;
+        } else if is_worth_it {
+            self.declined_ns = (2 * self.declined_ns).clamp(DECLINED_NS, DECLINED_MOST_NS);
+            self.declined_until_ns = sys::now_ns() + self.declined_ns;
+        }
+        if plan.is_refused || !is_left && plan.busy.is_empty() {
+            return;
+        }
+        if plan.done.isolated > 0 && plan.busy.is_empty() && !engine.is_at_limit() {
+            // There is time: the next plan goes on. What the clock has found counts as found.
+            self.aging.note(0, plan.rest().iter().chain([&plan.again]).map(Row::pages).sum());
+            return;
+        }
+        let joined = is_worth_it && self.placement.join(faulting);
+        let mut rows = [plan.busy, plan.again].into_iter().chain(plan.rest().iter().copied());
+        rows.find(|row| self.take_row(*row, batch).is_some());
+        if joined {
+            self.placement.leave();
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Taking pages out of the program: from pieces of 64 KiB of it into places in staging.
+
+use crate::engine::Engine;
+use crate::evict::candidates::is_carried_out;
+use crate::kernel::pagemap::{self, Now};
+use crate::staging::candidates::Candidates;
+use crate::staging::isolation::{Isolation, Refused};
+use crate::staging::row::{ROW_PIECES, Row};
+use crate::staging::row_pages::RowPages;
+use crate::staging::staged_folio::StagedFolio;
+use crate::store::part::Part;
+use crate::units::{PAGE, PIECE_PAGES, Pages, page_index};
+use core::sync::atomic::Ordering::{Relaxed, Release};
+use folioswap_policy::page::PageState;
+use folioswap_policy::page_table::Block;
+use folioswap_slots::Order;
+
+impl Engine {
+    /// Takes the pages `wanted` of the piece out of the program. Under the gate, by the evictor, or whoever holds its plan (`hand_over.rs`).
+    pub(crate) fn isolate(&self, piece: usize, wanted: Candidates) -> Isolation {
+        self.isolate_row(&Row::of(piece, wanted))[0]
+    }
+
+    /// The same for a row of no more than [`Staging::places_in_a_row`] pieces: what became of each. An event that waits ends it.
+    pub(crate) fn isolate_row(&self, row: &Row) -> [Isolation; ROW_PIECES] {
+        // SAFETY: our caller alone isolates now; besides, the ring is used in the write-back lock's sections.
+        let staging = unsafe { &*self.staging.get() };
+        self.isolate_to(staging.next_place_to_wait(), row)
+    }
+
+    /// Takes clean pages of the piece out of the program at once: where write-back is stuck, what waits in staging frees nothing.
+    /// Evictor only, under the gate. Of what moved, says how many pages have left (the rest was touched meanwhile).
+    pub(crate) fn drop_clean(&self, piece: usize, clean: Pages) -> (Isolation, u64) {
+        // SAFETY: as above.
+        let staging = unsafe { &*self.staging.get() };
+        let row = Row::of(piece, Candidates { written: 0, clean });
+        let [isolation, ..] = self.isolate_to(staging.next_place(), &row);
+        let left = if isolation.holds() != 0 { self.let_newest_go() } else { 0 };
+        (isolation, left)
+    }
+
+    fn isolate_to(&self, first_place: Option<u32>, row: &Row) -> [Isolation; ROW_PIECES] {
+        let mut done = [Isolation::default(); ROW_PIECES];
+        // SAFETY: as above.
+        let staging = unsafe { &mut *self.staging.get() };
+        let Some(first_place) = first_place else {
+            done[0].refused = Some(Refused::StagingFull);
+            return done;
+        };
+        let mut parts = [Part::default(); ROW_PIECES];
+        for (number, (piece, wanted)) in row.pieces().enumerate() {
+            parts[number] = Part { piece, place: first_place + number as u32, wanted, ..Part::default() };
+        }
+        let parts = &mut parts[..row.pieces().count()];
+        self.allocate_entries(parts, &mut done);
+        {
+            let _events_wait = self.move_lock.lock();
+            self.move_parts(row.start(), staging.address(first_place), parts, &mut done);
+            // Places behind the last that holds anything stay for the next row. What a piece between left empty is a folio without pages, and so is
+            // what only stood in the way: a later folio there might take it for its own, and to give it to the system at once may raise an event,
+            // for which the handler would wait in vain.
+            let pushed = done.iter().rposition(|isolation| isolation.holds() != 0).map_or(0, |last| last + 1);
+            for (part, isolation) in parts.iter().zip(&done).take(pushed) {
+                // Under the move lock: the reader of events may look for these pages at once.
+                let folio = staging.folio_mut(part.place);
+                folio.address = part.piece;
+                folio.clean = part.wanted.clean & isolation.moved;
+                folio.came = isolation.holds();
+                folio.entries = core::array::from_fn(|page| {
+                    part.entries[page].filter(|_| isolation.moved >> page & 1 != 0)
+                });
+                staging.push();
+                self.note_gone(isolation.moved.count_ones() as u64);
+                self.embedded.went(isolation.moved.count_ones().into());
+            }
+            let by_one_move = |(number, isolation): (usize, &Isolation)| {
+                isolation.moved == Pages::MAX && isolation.moves == u64::from(number == 0)
+            };
+            if row.is_whole() && done.iter().enumerate().all(by_one_move) {
+                staging.set_whole(first_place);
+                self.note_left_huge(row.start(), staging.address(first_place));
+            }
+        }
+        self.account_for(parts, &done);
+        done
+    }
+
+    /// Marks, moves, and marks again. Under the move lock.
+    fn move_parts(
+        &self,
+        start: usize,
+        target: usize,
+        parts: &mut [Part],
+        done: &mut [Isolation; ROW_PIECES],
+    ) {
+        for (number, part) in parts.iter_mut().enumerate().filter(|(_, part)| part.wanted.all() != 0) {
+            // SAFETY: the set is used under the move lock.
+            let registered = unsafe { &*self.registered.get() };
+            match self.table.block(part.piece) {
+                Some(block) if covers(registered, part.piece, part.wanted.all()) => self.mark(block, part),
+                _ => done[number].refused = Some(Refused::Gone),
+            }
+        }
+        let tried = self.choose(parts);
+        if !tried.is_empty() {
+            let moves = self.move_runs(start, &tried, target);
+            for (number, isolation) in done.iter_mut().enumerate() {
+                isolation.note(&moves, number);
+            }
+        }
+        for (part, isolation) in parts.iter_mut().zip(done).filter(|(part, _)| part.marked != 0) {
+            if let Some(block) = self.table.block(part.piece) {
+                self.settle(block, part, isolation.moved);
+            }
+        }
+    }
+
+    /// Of the pages that were claimed, those that can be moved: of clean ones those that are unchanged. One question for all of them.
+    fn choose(&self, parts: &mut [Part]) -> RowPages {
+        let mut now = [Now::default(); ROW_PIECES];
+        let mut with_clean =
+            parts.iter().enumerate().filter(|(_, part)| part.marked & part.wanted.clean != 0);
+        if let Some((first, part)) = with_clean.next() {
+            let (last, start) = (with_clean.next_back().map_or(first, |(last, _)| last), part.piece);
+            let pagemap = self.descriptors.pagemap.load(Relaxed);
+            let _ = pagemap::pieces(pagemap, start, &mut now[first..=last]);
+        }
+        let mut tried = RowPages::NONE;
+        for (number, part) in parts.iter_mut().enumerate().filter(|(_, part)| part.marked != 0) {
+            let folio = StagedFolio { place: part.place, order: Order::ZERO };
+            part.copies =
+                self.cache_copies(part.marked & part.wanted.clean, now[number], &part.old, folio.id());
+            tried.set_piece(number, part.marked & !part.wanted.clean | part.copies.unchanged);
+        }
+        tried
+    }
+
+    /// Claims the pages of a part.
+    fn mark(&self, block: &Block, part: &mut Part) {
+        let base = page_index(part.piece);
+        let epoch = self.epoch.load(Relaxed);
+        for (page, entry) in part.entries.iter().enumerate() {
+            let word = block.word(base + page);
+            part.old[page] = word;
+            // It may have been given up since it became a candidate.
+            let vanishes =
+                matches!(word.state(), PageState::Removed { epoch: then } if !is_carried_out(epoch, then));
+            let isolated = match *entry {
+                Some(entry) if !vanishes => word.isolate(entry),
+                None if part.wanted.clean >> page & 1 != 0 => word.isolate_clean(),
+                _ => None,
+            };
+            if let Some(isolated) = isolated
+                && block.replace(base + page, word, isolated).is_ok()
+            {
+                part.marked |= 1 << page;
+            }
+        }
+    }
+
+    /// The words of a part say what became of its pages. Entries of clean ones that moved are added to the others.
+    fn settle(&self, block: &Block, part: &mut Part, all_moved: Pages) {
+        let base = page_index(part.piece);
+        let marked = part.marked;
+        for (page, &old) in part.old.iter().enumerate().filter(|(page, _)| marked >> page & 1 != 0) {
+            let (word, bit) = (block.word(base + page), 1 << page);
+            let moved = all_moved & bit != 0;
+            let next = if moved {
+                word.moved()
+            } else if part.copies.written & bit != 0 {
+                old.dirtied()
+            } else {
+                word.not_moved(old)
+            };
+            if moved && part.wanted.clean & bit != 0 {
+                part.entries[page] = old.entry();
+            }
+            if let Some(next) = next {
+                block.set(base + page, next);
+            }
+            // It was present under an old copy, which the move has proven stale.
+            if let (true, PageState::Stored(stale)) = (moved, old.state()) {
+                self.stale_copies.fetch_add(1, Release);
+                self.space.put(stale, 1);
+                self.note_returned(1);
+            }
+        }
+        self.settle_copies(block, part.copies, &part.old, all_moved);
+        // A page table is left; not where all of it leaves as one huge page, as is found out next.
+        block.left_huge.store(false, Relaxed);
+    }
+}
+
+pub(crate) fn covers(registered: &crate::kernel::ranges::Ranges, piece: usize, wanted: Pages) -> bool {
+    let first = piece + wanted.trailing_zeros() as usize * PAGE;
+    let last = piece + (PIECE_PAGES - wanted.leading_zeros() as usize) * PAGE;
+    registered.covers(first, last)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,88 @@
+use super::*;
+use crate::kernel::uffd::Watch;
+use crate::test_memory::{clean_piece, fill, map, map_at, moving_engine, word_at};
+use crate::units::PIECE;
+use rustix::io::Errno;
+use rustix::mm::munmap;
+
+/// The list of mappings is old when they are registered: what is mapped in a hole afterwards is not registered, though it lies
+/// within what was.
+#[test]
+fn what_was_a_hole_when_its_surroundings_were_registered_stays() {
+    let Some(engine) = moving_engine() else { return };
+    let start = map(4 * PIECE).next_multiple_of(PIECE);
+    let hole = start + PIECE;
+    // SAFETY: nobody uses it.
+    unsafe { munmap(hole as *mut _, PIECE) }.unwrap();
+    engine.register_pieces(start, start + 3 * PIECE);
+    assert_eq!(map_at(hole, PIECE), hole);
+    for piece in [start, hole] {
+        engine.table.block_or_insert(piece, engine.arena).unwrap();
+    }
+    // SAFETY: nobody else uses the set.
+    let covered = || covers(unsafe { &*engine.registered.get() }, hole, Pages::MAX);
+    assert!(covered());
+    fill(hole);
+    let isolation = engine.isolate(hole, Candidates::ALL_DIRTY);
+    assert_eq!((isolation.moved, isolation.refused), (0, Some(Refused::Gone)));
+    assert!((0..PIECE_PAGES).all(|page| word_at(hole + page * PAGE) == 7 + page as u64), "a page was lost");
+    assert!(!covered(), "it is looked at again");
+    engine.register_pieces(start, start + 3 * PIECE);
+    assert_eq!(engine.isolate(hole, Candidates::ALL_DIRTY).moved, Pages::MAX);
+}
+
+#[test]
+fn the_kernel_tells_what_is_registered() {
+    let Some(engine) = moving_engine() else { return };
+    let (userfault, start) = (engine.userfault(), map(4 * PAGE));
+    assert_eq!(userfault.check_registered(start), Err(Errno::NOENT));
+    userfault.register(start, 2 * PAGE, Watch::Program).unwrap();
+    assert_eq!([0, 1].map(|page| userfault.check_registered(start + page * PAGE)), [Ok(()); 2]);
+    assert_eq!(userfault.check_registered(start + 2 * PAGE), Err(Errno::NOENT));
+    // SAFETY: nobody uses it.
+    unsafe { munmap((start + 3 * PAGE) as *mut _, PAGE) }.unwrap();
+    assert_eq!(userfault.check_registered(start + 3 * PAGE), Err(Errno::NOENT));
+}
+
+/// Where write-back is stuck nothing leaves staging: what is clean goes past what waits there.
+#[test]
+fn what_is_clean_needs_no_turn_in_staging() {
+    let Some(engine) = moving_engine() else { return };
+    let (piece, entries) = clean_piece(engine);
+    let start = map(66 * PIECE).next_multiple_of(PIECE);
+    (0..65).for_each(|place| fill(start + place * PIECE));
+    engine.register_pieces(start, start + 65 * PIECE);
+    let waiting = (0..65).take_while(|place| {
+        let dirty = start + place * PIECE;
+        engine.table.block_or_insert(dirty, engine.arena).unwrap();
+        engine.isolate(dirty, Candidates::ALL_DIRTY).refused != Some(Refused::StagingFull)
+    });
+    assert_eq!(waiting.count(), 63);
+    assert_eq!(engine.isolate(piece, Candidates::ALL_CLEAN).refused, Some(Refused::StagingFull));
+    let (isolation, left) = engine.drop_clean(piece, Pages::MAX);
+    assert_eq!((isolation.moved, left), (Pages::MAX, PIECE_PAGES as u64));
+    let block = engine.table.block(piece).unwrap();
+    for (page, entry) in entries.into_iter().enumerate() {
+        assert_eq!(block.word(page_index(piece) + page).state(), PageState::Stored(entry));
+    }
+    // SAFETY: nobody else uses the ring.
+    let staging = unsafe { &*engine.staging.get() };
+    assert_eq!((staging.waiting(), staging.next_place()), (63, Some(63)));
+    assert_eq!(engine.validate(), Ok(64 * PIECE_PAGES as u64));
+}
+
+/// It does not wait either: what stood in the way of clean pages leaves the place free and empty.
+#[test]
+fn what_stands_in_the_way_of_clean_pages_goes_at_once() {
+    let Some(engine) = moving_engine() else { return };
+    let (piece, _) = clean_piece(engine);
+    // SAFETY: nobody else uses the ring.
+    let staging = || unsafe { &*engine.staging.get() };
+    let place = staging().next_place().unwrap();
+    fill(staging().address(place));
+    let (isolation, left) = engine.drop_clean(piece, Pages::MAX);
+    assert_eq!((isolation.moved, isolation.residue, left), (0, Pages::MAX, 0));
+    assert_eq!((staging().waiting(), staging().next_place(), staging().held_bytes()), (0, Some(place), 0));
+    assert_eq!(engine.pages_now(staging().address(place), PIECE_PAGES).present, 0);
+    assert_eq!(engine.drop_clean(piece, Pages::MAX).1, PIECE_PAGES as u64);
+}

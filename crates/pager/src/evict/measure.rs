@@ -1,0 +1,169 @@
+//! What the evictor measures: the process's size, what of it counts, and what is shared with relatives.
+
+use crate::evict::evictor::Evictor;
+use crate::kernel::futex::{self, Sharing};
+use crate::kernel::proc::{ProcessSize, field_bytes, minor_faults, parse_statm, read_proc, read_proc_path};
+use crate::kernel::sys;
+use crate::units::PAGE;
+use core::sync::atomic::Ordering::Relaxed;
+use folioswap_group::counters::Counter;
+use folioswap_group::segment::Scope;
+use folioswap_policy::reclaim::watermarks::Watermarks;
+
+/// When so much stopped being shared since a measurement, it is made again as soon as may be.
+const STALE_BYTES: u64 = 1 << 20;
+
+/// When the shared and file memory of the process has changed by so much, shared memory is measured at once.
+const SHARED_CHANGED_BYTES: u64 = 512 << 10;
+
+/// When the process has grown by so much more than its faults told, its mappings are looked at as if something had been found there.
+const UNTOLD_BYTES: u64 = 1 << 20;
+
+/// Between two readings of what costs more, or changes slowly.
+const SLOW_NS: u64 = 100_000_000;
+
+/// How many times longer than it took is waited at least before the next measurement of what is shared.
+const ROLLUP_PACE: u64 = 10;
+
+/// What part of the limit all members together may share without a discount.
+const LITTLE_SHARED_PART: u64 = 256;
+
+/// Between two times that others are asked to measure.
+const ASK_TO_MEASURE_NS: u64 = 2_000_000;
+
+impl Evictor {
+    /// Reads the process's size, and what is derived from it.
+    pub(crate) fn measure(&mut self) {
+        let engine = self.engine;
+        let now = sys::now_ns();
+        let size = if engine.embedded.is_on() {
+            Some(ProcessSize { anonymous: self.measure_managed(now), ..ProcessSize::default() })
+        } else {
+            parse_statm(read_proc(engine.descriptors.statm.load(Relaxed), &mut self.text))
+        };
+        if let Some(size) = size {
+            let faults = engine.figures().faults_served();
+            if size.anonymous > self.size.anonymous + (256 << 10) || faults != self.faults_seen {
+                self.idle_since_ns = now;
+            }
+            self.faults_seen = faults;
+            self.size = size;
+        }
+        let slow = self.slow_due.take(now, SLOW_NS);
+        let has_shmem = !engine.embedded.is_on();
+        if has_shmem && (slow || self.size.shared.abs_diff(self.shared_seen) >= SHARED_CHANGED_BYTES) {
+            let text = read_proc_path(c"/proc/self/status", &mut self.text);
+            // Without an answer (no descriptor is left, perhaps) what is known stands, and the next round asks again.
+            if let Some(shmem) = field_bytes(text, b"RssShmem:") {
+                (self.shmem, self.shared_seen) = (shmem, self.size.shared);
+            }
+        }
+        engine.pass_epoch(&mut self.epoch_due, now);
+        if slow {
+            // SAFETY: the evictor alone uses the ring outside of the write-back lock's sections.
+            let staging = unsafe { &*engine.staging.get() };
+            engine.publish_gauges(self.size, staging.held_bytes());
+            if engine.embedded.is_on() {
+                self.publish_managed();
+            }
+            engine.figures().raise(Counter::PagerNanoseconds, sys::thread_cpu_ns());
+        }
+        let me = engine.member();
+        self.announced.expire(me, now);
+        let charge = engine.charge_of(self.size.anonymous) + self.counted_shmem();
+        // Who takes in memory by faults says so himself: this came past them.
+        if charge > me.charge_bytes.swap(charge, Relaxed) + UNTOLD_BYTES {
+            self.scans_in_vain = 0;
+        }
+        if engine.fork.has_relatives() {
+            self.measure_sharing(now);
+        }
+        if slow {
+            engine.look_at_swap_space();
+            engine.look_at_pool();
+        }
+        self.measure_active();
+        let has_some = engine.is_engaged() && now >= self.barren_until_ns;
+        let evictable = if has_some { self.size.anonymous.saturating_sub(engine.own_bytes()) } else { 0 };
+        me.evictable_bytes.store(evictable, Relaxed);
+        me.active.store(u32::from(now - self.idle_since_ns < 1_000_000_000), Relaxed);
+    }
+
+    /// What of the process's shared memory the limit counts: the program's, without the group's segment.
+    fn counted_shmem(&self) -> u64 {
+        match self.engine.segment().scope() {
+            Scope::Total => self.shmem.saturating_sub(64 << 10),
+            Scope::Resident => 0,
+        }
+    }
+
+    /// After a fork, what relatives share is counted once. How much that is the kernel tells at a price: it is asked as often
+    /// as a tenth of the thread's time allows (a third when memory is short and much has changed). In between, every
+    /// minor fault may have made a page our own: the pager's own faults too, which it takes in its tables and its store.
+    ///
+    /// Where so little is shared that it is not worth a discount, all of it is counted, no fault needs to be looked at, and the kernel is
+    /// asked a tenth as often, or after the next fork: nothing else makes it more.
+    fn measure_sharing(&mut self, now: u64) {
+        let engine = self.engine;
+        let (segment, me) = (engine.segment(), engine.member());
+        me.sharing.gain_relative();
+        let forks = engine.fork.windows_opened();
+        if self.rollup_forks != forks {
+            (self.rollup_forks, self.rollup_next_ns) = (forks, 0);
+        }
+        // Beside a child that is no member there is no discount. What the program makes its own is counted by the handler;
+        // what the pager does, once for each page that it had.
+        let alone = engine.raw_children.load(Relaxed) == 0;
+        let left = if alone { 0 } else { engine.shared_with_raw_children.load(Relaxed) };
+        let uncertain = left.max(me.sharing.discount());
+        let limit = segment.header.limit_bytes.load(Relaxed);
+        let marks = Watermarks::of(limit);
+        let total = segment.charge_bytes();
+        let soon =
+            uncertain > 0 && total > marks.low && me.sharing.stale_bytes(&segment.header) > STALE_BYTES;
+        let due = if soon { self.rollup_soonest_ns } else { self.rollup_next_ns };
+        let is_due = now >= due && total >= marks.engage;
+        if uncertain > 0 || is_due {
+            let text = read_proc_path(c"/proc/self/stat", &mut self.text);
+            let faults = minor_faults(text).unwrap_or(self.minor_faults_seen);
+            let fresh = faults.saturating_sub(self.minor_faults_seen) * PAGE as u64;
+            self.minor_faults_seen = faults;
+            let ended = fresh.min(uncertain);
+            engine.shared_with_raw_children.store(left.saturating_sub(ended), Relaxed);
+            me.sharing.end(&segment.header, ended);
+        }
+        if !is_due {
+            return;
+        }
+        let before = me.sharing.before_measuring(&segment.header);
+        let text = read_proc_path(c"/proc/self/smaps_rollup", &mut self.text);
+        let (resident, proportional) = (field_bytes(text, b"Anonymous:"), field_bytes(text, b"Pss_Anon:"));
+        let mut pace = ROLLUP_PACE;
+        if let (Some(resident), Some(proportional)) = (resident, proportional) {
+            let shared = resident.saturating_sub(proportional);
+            let members = segment.live_members().count().max(1) as u64;
+            let is_little = alone && shared <= limit / (LITTLE_SHARED_PART * members);
+            if is_little {
+                pace *= ROLLUP_PACE;
+            }
+            // What a child shares that is no member, nobody counts before the supervisor has found it: it is counted here.
+            me.sharing.publish(before, if alone && !is_little { shared } else { 0 });
+        }
+        let done = sys::now_ns();
+        self.rollup_next_ns = done + (pace * (done - now)).max(20_000_000);
+        self.rollup_soonest_ns = done + 2 * (done - now);
+    }
+
+    /// When memory is short: those whose discounts are so old that they make the group's charge uncertain measure anew.
+    pub(crate) fn have_sharing_measured(&mut self) {
+        if !self.ask_to_measure_due.take(sys::now_ns(), ASK_TO_MEASURE_NS) {
+            return;
+        }
+        let segment = self.engine.segment();
+        for member in segment.live_members() {
+            if member.sharing.discount() > 0 && member.sharing.stale_bytes(&segment.header) > STALE_BYTES {
+                futex::post(&member.wake, Sharing::Shared);
+            }
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Moving pages by UFFDIO_MOVE: what the kernel answers, and what that means.
+
+use crate::engine::Engine;
+use crate::engine::ending::certainly;
+use crate::kernel::pagemap;
+use crate::kernel::uffd::Stopped;
+use crate::staging::isolation::{Moves, Refused};
+use crate::staging::row_pages::{ROW_PAGES, RowPages};
+use crate::units::{PAGE, PIECE_PAGES, Pages};
+use core::sync::atomic::Ordering::{Relaxed, Release};
+use folioswap_group::counters::Counter;
+use rustix::io::Errno;
+
+impl Engine {
+    /// Moves pages from `start` on to as many from `target` on, run by run. Under the move lock; the pages' words say `Isolated`, by us.
+    ///
+    /// What one of the kernel's huge pages holds, and all of which is moved to 2 MiB that hold nothing, stays huge.
+    pub(crate) fn move_runs(&self, start: usize, pages: &RowPages, target: usize) -> Moves {
+        let mut moves = Moves::NONE;
+        let mut page = 0;
+        let mut run_most = ROW_PAGES;
+        while page < ROW_PAGES {
+            let run = pages.run(page, run_most);
+            if run == 0 {
+                page += 1;
+                continue;
+            }
+            let (from, to, userfault) = (start + page * PAGE, target + page * PAGE, self.userfault());
+            let result = match userfault.check_registered(from) {
+                // SAFETY: the pages are marked as isolated, so nobody else changes their state; the mapping of the first, which
+                // is that of all that are moved, is registered, and no unmapping is unread (the kernel would answer
+                // EAGAIN), so whoever touches a moved page is served.
+                Ok(()) => unsafe { userfault.move_pages(to, from, run * PAGE) },
+                Err(Errno::NOENT) => {
+                    // Of the others of the run nothing is known.
+                    self.not_registered(from, run.min(PIECE_PAGES - page % PIECE_PAGES) * PAGE);
+                    moves.refused = Some((page, Refused::Gone));
+                    break;
+                }
+                Err(why) => Err(Stopped { done: 0, why }),
+            };
+            let (done, why) = match result {
+                Ok(()) => (run, None),
+                Err(stopped) => (stopped.done / PAGE, Some(stopped.why)),
+            };
+            moves.tries += 1;
+            moves.moved.add(page, done);
+            page += done;
+            match why {
+                None => run_most = ROW_PAGES,
+                // A part was moved; the next attempt tells why it stopped, unless an event waits.
+                Some(Errno::AGAIN) if done > 0 => {}
+                Some(Errno::AGAIN) => {
+                    // Nor does it tell then of what the last one has moved without saying so.
+                    let pages = self.moved_after_all(from, to, run);
+                    moves.moved.add(page, pages);
+                    moves.refused = Some((page, Refused::EventPending));
+                    break;
+                }
+                // A part of a huge page would be split for nothing: all of it is pinned, or shared.
+                Some(Errno::BUSY) if run == ROW_PAGES && done == 0 => {
+                    moves.busy.add(page, ROW_PAGES);
+                    break;
+                }
+                Some(Errno::BUSY) => {
+                    moves.busy.add(page, 1);
+                    page += 1;
+                }
+                // A run that reaches from one of the kernel's mappings into the next, which need not begin where a piece does:
+                // by halves, until what cannot be moved is a page.
+                Some(Errno::INVAL) if run - done > 1 => run_most = (run - done) / 2,
+                Some(Errno::INVAL) => {
+                    moves.unmovable.add(page, 1);
+                    page += 1;
+                }
+                Some(Errno::EXIST) => {
+                    let pages = self.moved_after_all(start + page * PAGE, target + page * PAGE, run - done);
+                    moves.moved.add(page, pages);
+                    moves.residue.add(page, usize::from(pages == 0));
+                    page += pages.max(1);
+                }
+                // Absent by now (given up, or never there): leave it.
+                Some(_) => page += 1,
+            }
+        }
+        moves
+    }
+
+    /// The move answered that something stands in the target: how many of the `pages`, from the first on, has it moved there itself? Under the move lock; the pages are `Isolated`, by us.
+    ///
+    /// Linux 6.18 moves many pages at a time, tries again when a page table entry has just changed (a protection that the handler lifts),
+    /// succeeds, forgets that it did, and finds what it has moved in its way. ("userfaultfd: reset err to be 0 when move_pages_ptes
+    /// succeeded" mends it.) Believed, that answer loses the page: its word would say that it is in the program, and the next touch would
+    /// find zeroes. So both ends are asked. What is gone from the one and present in the other was moved: nobody fills what is
+    /// `Isolated`, nobody removes it before the event is read, and the target was empty (`staging.rs`).
+    fn moved_after_all(&self, source: usize, target: usize, pages: usize) -> usize {
+        let mut moved = 0;
+        for first in (0..pages).step_by(PIECE_PAGES) {
+            let (asked, at) = (PIECE_PAGES.min(pages - first), first * PAGE);
+            let left = self.pages_certainly(source + at, asked);
+            let came = self.pages_certainly(target + at, asked);
+            let both = ((!left & came).trailing_ones() as usize).min(asked);
+            moved += both;
+            if both < asked {
+                break;
+            }
+        }
+        self.figures().add(Counter::MovesMisreported, moved as u64);
+        moved
+    }
+
+    /// Which of the pages (up to 16) are present.
+    fn pages_certainly(&self, address: usize, pages: usize) -> Pages {
+        certainly(self, || pagemap::now(self.descriptors.pagemap.load(Relaxed), address, pages)).present
+    }
+
+    /// What was registered as one range had a hole just then, which is mapped by now: the next look at the mappings finds it.
+    /// Under the move lock.
+    fn not_registered(&self, start: usize, bytes: usize) {
+        // SAFETY: the set is used under the move lock.
+        unsafe { &mut *self.registered.get() }.forget(start, start + bytes);
+        self.scan_wanted.store(1, Release);
+    }
+}
+
+#[cfg(test)]
+mod tests;

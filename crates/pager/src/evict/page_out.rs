@@ -1,0 +1,191 @@
+//! MADV_PAGEOUT and MADV_COLD, followed by the evictor (spec §3.7).
+//!
+//! A piece that lies in the range as a whole leaves as a folio, of others the pages that do: as single ones, so the folio is split only then.
+//! Hot or not, they go, and to the devices at once; what waits in staging before them goes with them.
+
+use crate::engine::advices::{Advice, Advised, Turn};
+use crate::evict::batch::scan_end;
+use crate::evict::candidates::{Asks, WholeLook};
+use crate::evict::evictor::Evictor;
+use crate::kernel::pagemap;
+use crate::kernel::ranges::Range;
+use crate::staging::batch::{BATCH_PAGES, Batch};
+use crate::staging::candidates::Candidates;
+use crate::staging::isolation::Refused;
+use crate::staging::row::Row;
+use crate::store::write_back::RUN_FOLIOS;
+use crate::units::{BLOCK, PAGE, PIECE, Pages, page_index};
+use core::ops::ControlFlow;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+/// Pages that leave, and folios that are written back, in one step; and blocks of 2 MiB that are cooled: so that a fork does not wait long.
+const STEP_PAGES: u64 = 4 * BATCH_PAGES;
+
+const STEP_FOLIOS: u64 = 32;
+
+const STEP_BLOCKS: usize = 64;
+
+/// How far a step came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// The rest, from this address on, is for another step. At the end of the range: only what is in staging has yet to be written back.
+    Until(usize),
+    /// Nothing is left, or nothing more can be done.
+    Over,
+}
+
+impl Evictor {
+    /// Follows the next part of what the program has advised. `None`: there is nothing. Under the gate, staging being ready.
+    pub(crate) fn follow_advice(&mut self) -> Option<Batch> {
+        let engine = self.engine;
+        let advised = engine.advices.next(self.advised_last)?;
+        self.advised_last = advised.place;
+        let mut batch = Batch::default();
+        let step = match advised.advice {
+            Advice::PageOut if advised.turn == Turn::First && !self.is_registered(advised) => {
+                // What is not registered cannot leave: the mappings are looked at first.
+                engine.scan_wanted.store(1, Release);
+                Step::Until(advised.start)
+            }
+            Advice::PageOut => self.page_out(advised, &mut batch),
+            Advice::Cold | Advice::WillNeed => self.cool(advised),
+        };
+        match step {
+            // A piece may begin before the range.
+            Step::Until(start) => engine.advices.go_on_from(advised, start.clamp(advised.start, advised.end)),
+            Step::Over => engine.advices.done(advised),
+        }
+        Some(batch)
+    }
+
+    /// Nothing can be taken out of this process.
+    pub(crate) fn decline_advice(&self) {
+        let engine = self.engine;
+        // Unless it came only now, after the look whether that is so.
+        while let Some(advised) = engine.advices.next(0).filter(|_| engine.scan_wanted.load(Acquire) == 0) {
+            engine.advices.done(advised);
+        }
+    }
+
+    fn is_registered(&self, advised: Advised) -> bool {
+        let _events_wait = self.engine.move_lock.lock();
+        // SAFETY: the set is used under the move lock.
+        unsafe { &*self.engine.registered.get() }.covers(advised.start, advised.end)
+    }
+
+    /// Its pages are cold, and come before those that the clock's hand meets.
+    fn cool(&mut self, advised: Advised) -> Step {
+        let Advised { start, end, .. } = advised;
+        let (mut blocks, mut reached) = (0, end);
+        self.engine.table.for_blocks_while(start, end, |first, block| {
+            if blocks == STEP_BLOCKS {
+                reached = first;
+                return ControlFlow::Break(());
+            }
+            blocks += 1;
+            for address in (first.max(start)..end.min(first + BLOCK)).step_by(PAGE) {
+                let (index, word) = (page_index(address), block.word(page_index(address)));
+                if let Some(cooled) = word.cooled() {
+                    // Who was faster has touched it.
+                    let _ = block.replace(index, word, cooled);
+                }
+            }
+            ControlFlow::Continue(())
+        });
+        self.forget_regions();
+        self.cold.add(Range { start, end: reached });
+        if reached < end { Step::Until(reached) } else { Step::Over }
+    }
+
+    fn page_out(&mut self, advised: Advised, batch: &mut Batch) -> Step {
+        // First of all there must be room.
+        if self.drain_staging(batch).is_err() {
+            return Step::Over;
+        }
+        let Some(Range { start, end }) = self.next_registered(advised.start, advised.end) else {
+            return if self.staging().waiting() > 0 { Step::Until(advised.end) } else { Step::Over };
+        };
+        let end = end.min(scan_end(start));
+        let pagemap = self.engine.descriptors.pagemap.load(Relaxed);
+        self.forget_regions();
+        let Ok(scan) = pagemap::present(pagemap, start, end, &mut self.regions) else { return Step::Over };
+        (self.region_next, self.region_count) = (0, scan.regions);
+        // A full list of regions ends the look early.
+        let seen = if scan.end > start { scan.end.min(end) } else { end };
+        let step = self.isolate_present(Range { start, end: seen }, batch);
+        (self.region_next, self.region_count) = (0, 0);
+        step
+    }
+
+    /// Takes what was found present out of the program.
+    fn isolate_present(&mut self, range: Range, batch: &mut Batch) -> Step {
+        let mut row = Row::default();
+        while self.region_next < self.region_count {
+            if let Some(block) = self.whole_of_regions()
+                && self.whole_look(block, Asks::Program, batch) == WholeLook::Cold
+                && self.fits_whole()
+            {
+                if let Some(step) = self.take_advised(core::mem::take(&mut row), batch) {
+                    return step;
+                }
+                // What has just left may have taken the room.
+                if batch.isolated >= STEP_PAGES || !self.staging().align_for_whole(self.engine.userfault()) {
+                    return Step::Until(block);
+                }
+                self.pass_whole();
+                if let Some(step) = self.take_advised(Row::whole(block), batch) {
+                    return step;
+                }
+                continue;
+            }
+            let (piece, present) = self.piece_of_regions();
+            let wanted = self.advised_of(piece, present, batch);
+            if wanted.all() != 0 && !row.append(piece, wanted, self.engine.rows_at(piece)) {
+                let before = core::mem::replace(&mut row, Row::of(piece, wanted));
+                if let Some(step) = self.take_advised(before, batch) {
+                    return step;
+                }
+                if batch.isolated >= STEP_PAGES {
+                    return Step::Until(piece);
+                }
+            }
+        }
+        self.take_advised(row, batch).unwrap_or(Step::Until(range.end))
+    }
+
+    fn advised_of(&self, piece: usize, present: Pages, batch: &mut Batch) -> Candidates {
+        let engine = self.engine;
+        let present = self.without_shared(piece, present, batch);
+        match engine.table.block_or_insert(piece, engine.arena) {
+            Some(block) if present != 0 => engine.candidates(block, piece, present, Asks::Program),
+            _ => Candidates::default(),
+        }
+    }
+
+    /// Takes a row; what to do next if that was refused.
+    fn take_advised(&mut self, row: Row, batch: &mut Batch) -> Option<Step> {
+        let start = row.start();
+        match self.isolate_in_parts(row, batch)? {
+            // What has left of it is not present any more.
+            Refused::EventPending | Refused::StagingFull => Some(Step::Until(start)),
+            // It is another mapping now, whose turn comes when it has been looked at.
+            Refused::Gone => Some(Step::Until(start + PIECE)),
+            Refused::NoSlots => Some(Step::Over),
+        }
+    }
+
+    /// Writes back what waits in staging, the oldest first, as much as one step may.
+    fn drain_staging(&mut self, batch: &mut Batch) -> Result<(), ()> {
+        let mut result = Ok(());
+        while self.staging().waiting() > 0 && batch.folios < STEP_FOLIOS && result.is_ok() {
+            let most = (STEP_FOLIOS - batch.folios).min(RUN_FOLIOS as u64) as usize;
+            result = self.write_back_next(batch, most);
+        }
+        self.stuck = batch.stuck;
+        self.staging().recycle(self.engine.userfault(), 1, |address| self.engine.keep_whole(address));
+        result
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,132 @@
+//! Looking for memory that can be managed: the evictor reads the process's mappings, and what is new among them is registered with userfaultfd.
+
+use crate::engine::Engine;
+use crate::evict::evictor::Evictor;
+use crate::kernel::futex::{self, Sharing};
+use crate::kernel::maps::{self, MappingFilter};
+use crate::kernel::ranges::Range;
+use crate::kernel::sys;
+use crate::kernel::uffd::Watch;
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use rustix::fd::BorrowedFd;
+
+/// An address space that grew by this much is looked at without delay.
+const GROWTH_BYTES_MIN: u64 = 1 << 20;
+
+/// One that changed by less, and one of the same size, are looked at after this time. Not sooner: what is touched before it is
+/// registered stays a mapping of its own for ever, and a heap that grows in small steps would become thousands.
+const SCAN_CHANGED_NS: u64 = 20_000_000;
+
+const SCAN_UNCHANGED_NS: u64 = 100_000_000;
+
+/// Where memory is short, whatever the size: while looks find something, and after many that have found nothing.
+const SCAN_SHORT_NS: u64 = 3_000_000;
+
+const SCAN_SHORT_IN_VAIN_NS: u64 = 12_000_000;
+
+const SCANS_IN_VAIN: u32 = 8;
+
+/// A program in which new memory was found counts as growing for this long.
+const GROWING_NS: u64 = 20_000_000;
+
+/// How the group stands to its limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Memory {
+    /// Far from it.
+    Ample,
+    /// Near it, or beyond.
+    Short,
+}
+
+impl Evictor {
+    /// Finds mappings that are not registered yet, when the address space has changed, as often as a twentieth of the
+    /// thread's time allows (a fifth when memory is short).
+    pub(crate) fn register_new(&mut self, memory: Memory) {
+        let short = memory == Memory::Short;
+        if self.engine.embedded.is_on() {
+            // Its embedder says what there is.
+            self.engine.scan_wanted.store(0, Relaxed);
+            return;
+        }
+        let now = sys::now_ns();
+        let grown = self.size.writable.saturating_sub(self.scanned_size);
+        let unchanged = self.size.writable == self.scanned_size;
+        // Where memory is freed and mapped anew the size does not tell: near the limit it is looked at whatever the size says.
+        let soon_ns = if short && self.scans_in_vain < SCANS_IN_VAIN {
+            SCAN_SHORT_NS
+        } else if short {
+            SCAN_SHORT_IN_VAIN_NS
+        } else if unchanged {
+            SCAN_UNCHANGED_NS
+        } else {
+            SCAN_CHANGED_NS
+        };
+        let wanted = self.engine.scan_wanted.swap(0, Acquire) != 0;
+        if !wanted && grown < GROWTH_BYTES_MIN && now < self.scan_next_ns + soon_ns {
+            return;
+        }
+        self.scanned_size = self.size.writable;
+        let engine = self.engine;
+        engine.small_mapped.store(0, Relaxed);
+        let mut filter = MappingFilter::new();
+        // SAFETY: the descriptor is in the pager threads' table and stays open.
+        let file = unsafe { BorrowedFd::borrow_raw(engine.descriptors.maps.load(Relaxed)) };
+        let mut found_new = false;
+        let _ = maps::read(file, &mut self.text, |mapping| {
+            if !filter.can_be_managed(mapping) {
+                return;
+            }
+            let new = {
+                let _events_wait = engine.move_lock.lock();
+                engine.register_pieces(mapping.start, mapping.end)
+            };
+            if let Some(new) = new {
+                found_new = true;
+                engine.protect_zero_pages(new.start, new.end);
+            }
+        });
+        engine.scanned_ns.store(sys::now_ns(), Relaxed);
+        futex::post(&engine.scans, Sharing::Private);
+        if found_new {
+            self.growing_until_ns = now + GROWING_NS;
+            self.scans_in_vain = 0;
+        } else {
+            self.scans_in_vain = self.scans_in_vain.saturating_add(1);
+        }
+        let cost = sys::now_ns() - now;
+        self.scan_next_ns = sys::now_ns() + cost * if short { 4 } else { 20 };
+    }
+}
+
+impl Engine {
+    /// Registers what of a mapping is neither registered nor ours. Returns from where to where there was any (with
+    /// what lies between). Under the move lock.
+    pub(crate) fn register_pieces(&self, start: usize, end: usize) -> Option<Range> {
+        // SAFETY: the set is used under the move lock.
+        let registered = unsafe { &mut *self.registered.get() };
+        if registered.covers(start, end) {
+            return None;
+        }
+        let mut found = None::<Range>;
+        // No piece of ours can appear in the range between the look and the registration.
+        self.arena.with_pieces_fixed(|arena| {
+            let mut from = start;
+            while from < end {
+                let (until, next) = match arena.next_piece(from) {
+                    Some((piece_start, piece_end)) if piece_start < end => (piece_start, piece_end),
+                    _ => (end, end),
+                };
+                let new = registered.next_hole(from);
+                if new < until
+                    && self.userfault().register(from, until - from, Watch::Program).is_ok()
+                    // A full set leaves the range registered but unknown: its faults are served, it is never evicted.
+                    && registered.insert(from, until).is_ok()
+                {
+                    found = Some(Range { start: found.map_or(new, |found| found.start), end: until });
+                }
+                from = next;
+            }
+        });
+        found
+    }
+}

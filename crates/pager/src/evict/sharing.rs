@@ -1,0 +1,178 @@
+//! What relatives share after a fork: write-protected, so that each write to it is a fault that can wait for memory.
+//!
+//! The kernel makes a copy of a shared page for whoever writes to it first, without a word to anybody: at its full speed a
+//! process and its children could double what the group holds before the next measurement. So before a fork everything that
+//! is registered is protected, which the child inherits, and each first write comes to the handler of the process that
+//! writes. It waits while the group is at its limit, adds the page to what the group is charged, and lifts the protection.
+//! Where the page turns out to be this process's own (its relatives have ended), nothing is charged. A fork that found room for copies of
+//! everything protects nothing; when that room is gone, what relatives share by then is protected, and nothing else.
+//!
+//! A protection that is set later than the page was filled proves nothing of a stored copy. So what is `Clean` is passed
+//! over: it is protected from its first moment on, or it was written to in a fork's window and must be found
+//! unprotected (`clean.rs`). What must stay resident is passed over too: the kernel writes there where no fault can be served.
+//!
+//! The zero page is shared in the same sense, by everybody: what a program has read before it is registered (it may have read all of
+//! a large mapping, at no cost) becomes a page of its own at the first write, without a fault that we hear of. So it is protected when
+//! it is registered; what is read afterwards is filled by the handler and is no zero page.
+
+use crate::engine::Engine;
+use crate::kernel::pagemap;
+use crate::kernel::uffd::Userfault;
+use crate::units::{BLOCK, PAGE, PIECE, PIECE_PAGES, page_index};
+use core::sync::atomic::Ordering::Relaxed;
+use folioswap_policy::page::PageState;
+use rustix::io::Errno;
+
+/// How often a protection is tried while an event waits.
+const PROTECT_ATTEMPTS: u32 = 1000;
+
+/// What is to be protected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Protected {
+    /// Everything: before a fork, which shares all of it.
+    All,
+    /// What another process maps too: some time after a fork.
+    Shared,
+}
+
+/// Bytes of pages that a process gets of its own when it writes to them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OwnPages {
+    /// Instead of the zero page.
+    zero: usize,
+    /// Instead of what relatives share.
+    shared: usize,
+}
+
+impl Engine {
+    /// So many bytes of this process's memory are not shared any more, or may not be.
+    pub(crate) fn end_sharing(&self, bytes: usize) {
+        self.member().sharing.end(&self.segment().header, bytes as u64);
+    }
+
+    /// The pages of `start..end` will be written to, and all are shared: what will that cost?
+    pub(crate) fn cost_of_own_pages(&self, start: usize, end: usize) -> OwnPages {
+        let mut regions = [pagemap::EMPTY; PIECE_PAGES];
+        let scan = pagemap::zero_pages(self.descriptors.pagemap.load(Relaxed), start, end, &mut regions);
+        let found = &regions[..scan.map_or(0, |scan| scan.regions)];
+        let zero = found.iter().map(|region| (region.end - region.start) as usize).sum::<usize>();
+        OwnPages { zero, shared: (end - start).saturating_sub(zero) }
+    }
+
+    /// They may be written to now.
+    pub(crate) fn charge_own_pages(&self, pages: OwnPages) {
+        // No measurement counted the zero page; what relatives share was counted, and discounted.
+        self.member().charge_bytes.fetch_add(pages.zero as u64, Relaxed);
+        if pages.shared > 0 {
+            self.end_sharing(pages.shared);
+        }
+    }
+
+    /// Would a write to the page cost a page of memory? (Also true where nothing is known of it.)
+    pub(crate) fn is_shared(&self, address: usize) -> bool {
+        self.pages_now(address, 1).exclusive == 0
+    }
+
+    /// Protects what of `start..end` is the zero page; it is registered. Evictor, outside of a fork's window and not under the move
+    /// lock, or who has just adopted a forked child, whose program stands still.
+    pub(crate) fn protect_zero_pages(&self, start: usize, end: usize) {
+        let mut regions = [pagemap::EMPTY; 16];
+        let mut from = start;
+        while from < end {
+            let pagemap = self.descriptors.pagemap.load(Relaxed);
+            let Ok(scan) = pagemap::zero_pages(pagemap, from, end, &mut regions) else { return };
+            for region in &regions[..scan.regions] {
+                self.protect_pages(region.start as usize, region.end as usize, Protected::All);
+            }
+            if scan.end <= from {
+                return;
+            }
+            from = scan.end;
+        }
+    }
+
+    /// Protects what is registered and present, as far as it is `what`. Evictor, between two batches and outside of a fork's window.
+    pub(crate) fn protect_registered(&self, what: Protected) {
+        let mut from = 0;
+        loop {
+            let range = {
+                let _events_wait = self.move_lock.lock();
+                // SAFETY: the set is used under the move lock.
+                unsafe { &*self.registered.get() }.next(from)
+            };
+            let Some(range) = range else { return };
+            self.protect_pages(range.start.max(from), range.end, what);
+            from = range.end;
+        }
+    }
+
+    /// All but what is clean and what must stay resident.
+    fn protect_pages(&self, mut start: usize, end: usize, what: Protected) {
+        while start < end {
+            let block_end = end.min((start & !(BLOCK - 1)) + BLOCK);
+            self.protect_in_block(start, block_end, what);
+            start = block_end;
+        }
+    }
+
+    /// Protects what a child made by a bare clone(2) has just inherited, as far as this process knows it. Under the move lock.
+    pub(crate) fn protect_in_child(&self, child: Userfault) {
+        // SAFETY: the set is used under the move lock.
+        for range in unsafe { &*self.registered.get() }.as_slice() {
+            let mut start = range.start;
+            while start < range.end {
+                let piece = start & !(PIECE - 1);
+                let kept = self.kept_pages(piece);
+                let end = range.end.min(piece + PIECE);
+                if kept == 0 {
+                    // Best effort: what it writes unprotected is counted when the supervisor finds it.
+                    let _ = child.protect(start, end - start);
+                }
+                start = end;
+            }
+        }
+    }
+
+    /// The part of a block that is `start..end`: all but what is clean and what must stay resident.
+    fn protect_in_block(&self, start: usize, end: usize, what: Protected) {
+        let block = self.table.block(start);
+        let mut now = [pagemap::Now::default(); BLOCK / PIECE];
+        if what == Protected::Shared {
+            let pagemap = self.descriptors.pagemap.load(Relaxed);
+            // Without an answer nothing is known to be this process's own.
+            let _ = pagemap::pieces(pagemap, start & !(BLOCK - 1), &mut now);
+        }
+        let mut run = start;
+        let mut address = start;
+        while address < end {
+            let piece = address & !(PIECE - 1);
+            let passed_over = self.kept_pages(piece) | now[piece % BLOCK / PIECE].exclusive;
+            let last = end.min(piece + PIECE);
+            while address < last {
+                let is_clean = block.is_some_and(|block| {
+                    matches!(block.word(page_index(address)).state(), PageState::Clean(..))
+                });
+                if is_clean || passed_over >> ((address - piece) / PAGE) & 1 != 0 {
+                    self.protect(run, address);
+                    run = address + PAGE;
+                }
+                address += PAGE;
+            }
+        }
+        self.protect(run, end);
+    }
+
+    fn protect(&self, start: usize, end: usize) {
+        // An event that nobody has read yet: the handler reads it. A forked child's handler, which adopts what it has inherited, reads none
+        // meanwhile; what is then left unprotected is counted at the next measurement.
+        for _ in 0..PROTECT_ATTEMPTS {
+            if start >= end || self.userfault().protect(start, end - start) != Err(Errno::AGAIN) {
+                return;
+            }
+            rustix::thread::sched_yield();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

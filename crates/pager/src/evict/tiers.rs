@@ -1,0 +1,381 @@
+//! Where what leaves the program goes: to the devices by their priority, in turn among equals, each as long as it has room; and what
+//! of the compressed store goes on to a file when it is larger than its share, or when nothing else is left to give.
+
+use crate::engine::link;
+use crate::evict::evictor::Evictor;
+use crate::kernel::futex::{self, Sharing};
+use crate::kernel::sys;
+use crate::store::demote::{Below, Pieces, RUN_PAGES};
+use crate::store::write_back::{RUN_FOLIOS, Stuck, Tier, WrittenBack};
+use crate::units::PIECE_PAGES;
+use core::sync::atomic::Ordering::Relaxed;
+use folioswap_group::counters::{Counter, SizeCounter};
+use folioswap_group::devices::{DeviceDescription, DeviceEntry};
+use folioswap_group::protocol::{CLUSTERS_PER_MESSAGE, Ending, Kind, Message};
+use folioswap_group::segment::Scope;
+use folioswap_policy::turns::Choice;
+use folioswap_slots::{DeviceId, DeviceMask, Order};
+
+/// A device that refused a write is left alone for so long, and twice as long each time that it refuses the next one, too.
+const REST_NS: u64 = 100_000_000;
+
+const REST_MAX_NS: u64 = 3_200_000_000;
+
+/// Clusters asked for at a time: 32 MiB.
+const CLUSTERS_WANTED: u64 = 16;
+
+const _: () = assert!(CLUSTERS_WANTED as usize <= CLUSTERS_PER_MESSAGE);
+
+/// Between two requests for devices that are full.
+const ASK_FULL_NS: u64 = 100_000_000;
+
+/// Pages that a step of demotion moves, as many as a batch evicts: about a millisecond. In small pieces fewer, each a write of its own.
+pub(crate) const DEMOTED_AT_ONCE: u64 = 128;
+
+const DEMOTED_IN_PIECES: u64 = 16;
+
+/// Pages that are worth the fruitless round of the clock after which they are demoted: it passes all that is present.
+const DEMOTED_FOR_A_ROUND: u64 = 512;
+
+/// Steps of demotion after which it has certainly come round a few times.
+const DEMOTION_STEPS: u32 = 64;
+
+/// Between two looks for empty clusters.
+const CLUSTERS_NS: u64 = 200_000_000;
+
+/// Bytes of the store that are looked after at a time, and between two such times.
+const COMPACTED_AT_ONCE: u64 = 1 << 20;
+
+const COMPACT_NS: u64 = 10_000_000;
+
+/// Free room inside the store that is not worth moving objects for: an eighth of what is stored, and this.
+const LOOSE_BYTES: u64 = 1 << 20;
+
+/// How many folios are written together: fewer where the devices have no long runs of slots any more, so that these are not looked for
+/// in vain each time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RunFolios {
+    now: usize,
+    /// Runs that found their slots since it was changed.
+    found: u32,
+}
+
+/// So many runs in a row that found their slots are worth the search for longer ones.
+const RUNS_FOUND: u32 = 16;
+
+impl RunFolios {
+    /// As many as there can be.
+    pub(crate) const fn new() -> Self {
+        RunFolios { now: RUN_FOLIOS, found: 0 }
+    }
+
+    fn folios(self) -> usize {
+        self.now
+    }
+
+    fn note(&mut self, back: WrittenBack) {
+        if back.was_cut {
+            *self = RunFolios { now: (back.folios as usize).clamp(1, RUN_FOLIOS), found: 0 };
+        } else if self.found < RUNS_FOUND {
+            self.found += 1;
+        } else {
+            *self = RunFolios { now: (2 * self.now).min(RUN_FOLIOS), found: 0 };
+        }
+    }
+}
+
+impl Evictor {
+    /// Keeps the compressed store tight: what frees have left sparse is moved together, a little at a time, and the memory of
+    /// what is emptied goes back. Under the gate.
+    pub(crate) fn compact(&mut self) {
+        if !self.compact_due.take(sys::now_ns(), COMPACT_NS) {
+            return;
+        }
+        let space = &self.engine.space;
+        let stat = space.mm_stat();
+        if stat.mem_used_total > stat.compr_data_size + stat.compr_data_size / 8 + LOOSE_BYTES {
+            space.compact(COMPACTED_AT_ONCE);
+        }
+    }
+
+    /// Does what is written back now go to the store, as long as it takes it, whatever its turn?
+    pub(crate) fn writes_to_store_alone(&self) -> bool {
+        !self.desperate && !self.stuck && self.turns.store_is_first(self.available())
+    }
+
+    /// Writes up to `most` of the oldest folios back, to the device whose turn it is.
+    pub(crate) fn write_back(&mut self, most: usize) -> Result<WrittenBack, ()> {
+        let result = self.write_back_in_turn(most);
+        self.devices_full = result.is_err();
+        result
+    }
+
+    fn write_back_in_turn(&mut self, most: usize) -> Result<WrittenBack, ()> {
+        let engine = self.engine;
+        let most = most.min(self.run_folios.folios());
+        let mut available = self.available();
+        loop {
+            // What relatives share is stored by each of them: compressed it would take more than the page that they share.
+            let shared = self.turns.shared(available);
+            let next = match shared {
+                devices if self.desperate && !devices.is_empty() => Some(Choice::Shared(devices)),
+                _ => self.turns.next(available),
+            };
+            let tier = match next {
+                Some(Choice::Shared(devices)) => Tier::Shared(devices),
+                _ if !self.turns.has_store() => return Err(()),
+                // Its own turn, or nothing else has room: then it takes more than its share.
+                _ => Tier::Store(shared),
+            };
+            let (Tier::Shared(devices) | Tier::Store(devices)) = tier;
+            let written = self.whole_or_in_pieces(devices, PIECE_PAGES, |evictor, pieces| {
+                engine.write_back_oldest(&mut evictor.scratch, tier, pieces, most)
+            });
+            match written {
+                Ok(back) => {
+                    self.turns.used(back.pages);
+                    self.run_folios.note(back);
+                    return Ok(back);
+                }
+                Err(Stuck::Failed(device)) => {
+                    self.let_rest(device);
+                    available = available.minus(DeviceMask::only(device));
+                }
+                Err(_) if devices.is_empty() => return Err(()),
+                Err(_) => available = available.minus(devices),
+            }
+        }
+    }
+
+    /// Writes `pages` or fewer to these shared devices: whole, with more clusters if there is no room for that, and where there are none, or where a
+    /// device does not take so much at once, in pieces.
+    fn whole_or_in_pieces<T>(
+        &mut self,
+        devices: DeviceMask,
+        pages: usize,
+        mut write: impl FnMut(&mut Self, Pieces) -> Result<T, Stuck>,
+    ) -> Result<T, Stuck> {
+        let large = self.engine.space.shared_devices().taking(devices, pages);
+        loop {
+            match write(self, Pieces::Whole) {
+                Err(Stuck::WantClusters) if self.want_clusters(large) => {}
+                Err(Stuck::Split | Stuck::WantClusters) => break,
+                result => return result,
+            }
+        }
+        let (waiting, order) = self.engine.to_write();
+        loop {
+            match write(self, Pieces::Any) {
+                Err(Stuck::WantClusters) if large != devices && self.want_clusters(devices) => {}
+                result => {
+                    // A folio that another device takes whole has not fallen back; what is demoted is a run of single pages by now.
+                    let is_split = result.is_ok() || self.engine.to_write().0 < waiting;
+                    if is_split && pages == PIECE_PAGES && order != Order::ZERO {
+                        self.engine.figures().add_size(SizeCounter::SwapOutFallback, order.index(), 1);
+                    }
+                    return result;
+                }
+            }
+        }
+    }
+
+    /// Writes a run of pages that are stored elsewhere to the first of the shared devices among these, by priority, that takes it. `None`: none does.
+    pub(crate) fn write_to_first<T>(
+        &mut self,
+        mut available: DeviceMask,
+        mut write: impl FnMut(&mut Self, DeviceMask, Pieces) -> Result<T, Stuck>,
+    ) -> Option<T> {
+        loop {
+            let devices = self.turns.shared(available);
+            if devices.is_empty() {
+                return None;
+            }
+            match self
+                .whole_or_in_pieces(devices, RUN_PAGES, |evictor, pieces| write(evictor, devices, pieces))
+            {
+                Ok(written) => return Some(written),
+                Err(Stuck::Failed(device)) => {
+                    self.let_rest(device);
+                    available = available.without(device);
+                }
+                Err(_) => available = available.minus(devices),
+            }
+        }
+    }
+
+    /// A device that failed is left alone for a moment: it may be back then, or be taken out of the rotation.
+    fn let_rest(&mut self, device: DeviceId) {
+        let (now, index) = (sys::now_ns(), device.index());
+        // Whoever was written to for longer than it rested has recovered.
+        let is_again = now < self.rests_until_ns[index] + self.rest_ns[index].max(REST_NS);
+        self.rest_ns[index] =
+            if is_again { (self.rest_ns[index] * 2).clamp(REST_NS, REST_MAX_NS) } else { REST_NS };
+        self.rests_until_ns[index] = now + self.rest_ns[index];
+    }
+
+    /// Nothing of the program is left to take: pages of the compressed store go on to a file. Returns how many.
+    pub(crate) fn demote(&mut self) -> u64 {
+        let engine = self.engine;
+        if engine.segment().scope() == Scope::Resident || self.on_disk(self.available()).is_empty() {
+            return 0;
+        }
+        let mut pages = 0;
+        // What is old enough may lie anywhere: round and round until something is found, or there is nothing.
+        for _ in 0..DEMOTION_STEPS {
+            // While the program maps and touches new memory the look at its mappings comes first.
+            let in_haste = engine.scan_wanted.load(Relaxed) != 0 || sys::now_ns() < self.growing_until_ns;
+            let enough = if in_haste { 1 } else { DEMOTED_FOR_A_ROUND };
+            if pages >= enough || engine.space.ages().total() == 0 {
+                break;
+            }
+            self.let_pass();
+            let _gate = engine.gate.lock();
+            pages += self.demote_to(DeviceMask::ALL, DEMOTED_AT_ONCE);
+        }
+        pages
+    }
+
+    /// Demotes about `most` of the oldest pages to those of these devices that are on a disk, by priority. Under the gate.
+    pub(crate) fn demote_to(&mut self, devices: DeviceMask, most: u64) -> u64 {
+        let engine = self.engine;
+        let available = self.on_disk(self.available()).intersection(devices);
+        let demoted = self.write_to_first(available, |evictor, devices, pieces| {
+            let most = if pieces == Pieces::Whole { most } else { DEMOTED_IN_PIECES };
+            let demoted = engine.demote(&mut evictor.demotion, most, Below { devices, pieces });
+            match demoted.stopped {
+                Some(why) if demoted.pages == 0 => Err(why.into()),
+                _ => Ok(demoted.pages),
+            }
+        });
+        let pages = demoted.unwrap_or(0);
+        if pages > 0 {
+            engine.space.trim();
+            futex::post(&engine.segment().header.charge_sank, Sharing::Shared);
+        }
+        pages
+    }
+
+    /// Clusters in which nothing is stored any more go back to the group, but for some that will be wanted soon. Under the gate.
+    pub(crate) fn give_back_clusters(&mut self) {
+        if !self.clusters_due.take(sys::now_ns(), CLUSTERS_NS) {
+            return;
+        }
+        let on_disk = self.on_disk(DeviceMask::ALL);
+        let in_memory = DeviceMask::ALL.minus(on_disk);
+        let space = self.engine.space.file_space();
+        if space.has_empty_shared() {
+            // A relative may have died that shared it.
+            let _ = self.exchange_clusters(0, DeviceMask::NONE);
+        }
+        let written = self.engine.figures().counter(Counter::FilePagesOut);
+        let is_busy = core::mem::replace(&mut self.file_pages_seen, written) != written;
+        // What takes memory counts to the limit as long as it is held.
+        let kept = (space.clusters_used(on_disk) / 4).max(if is_busy { CLUSTERS_WANTED as usize } else { 0 });
+        for (devices, kept) in [(on_disk, kept), (in_memory, 1)] {
+            let mut numbers = [0; CLUSTERS_PER_MESSAGE];
+            let count = space.take_empty(devices, kept, &mut numbers);
+            if count > 0 {
+                self.drop_clusters(&numbers[..count]);
+            }
+        }
+    }
+
+    /// Tells the supervisor that these clusters are this process's no more.
+    pub(crate) fn drop_clusters(&self, numbers: &[u32]) {
+        let message = Message::new(Kind::DropClusters, [numbers.len() as u64, 0, 0]).with_clusters(numbers);
+        let _ = link::send(self.engine.descriptors.control.load(Relaxed), &message, None);
+    }
+
+    /// The devices that take something now: those that have room for the group, within their share of the limit, and those on
+    /// which this process has a slot free.
+    pub(crate) fn available(&self) -> DeviceMask {
+        let own = self.engine.space.file_space().with_free_slots();
+        let (memory_is_full, now) = (self.memory_is_full(), sys::now_ns());
+        self.devices_that(|number, device, entry| {
+            entry.takes_pages()
+                && self.rests_until_ns[number.index()] <= now
+                && (own.contains(number) || has_room(device, entry, memory_is_full))
+        })
+    }
+
+    /// Those of these devices that take no memory.
+    pub(crate) fn on_disk(&self, devices: DeviceMask) -> DeviceMask {
+        self.devices_that(|number, device, _| devices.contains(number) && !device.kind.is_in_memory())
+    }
+
+    fn devices_that(&self, wanted: impl Fn(DeviceId, DeviceDescription, &DeviceEntry) -> bool) -> DeviceMask {
+        // One that was just added is not open here yet.
+        let open = self.engine.space.shared_devices().mask();
+        let is_open = |id, device: &DeviceDescription| device.clusters == 0 || open.contains(id);
+        let permitted = self.engine.permitted_devices().filter(|(id, device, _)| is_open(*id, device));
+        permitted
+            .filter(|(number, device, entry)| wanted(*number, *device, entry))
+            .fold(DeviceMask::NONE, |mask, (number, ..)| mask.with(number))
+    }
+
+    /// In scope total what devices keep in memory is part of the limit: beyond half of it, what is evicted goes elsewhere.
+    fn memory_is_full(&self) -> bool {
+        self.engine.segment().scope() == Scope::Total && self.engine.store_exceeds(2)
+    }
+
+    /// Asks the supervisor for room on one of these shared devices. True: there is some. Those that are known to be full are
+    /// asked for now and then: a cluster that another process shared may be this one's alone by now, a disk may have room
+    /// again.
+    fn want_clusters(&mut self, devices: DeviceMask) -> bool {
+        let memory_is_full = self.memory_is_full();
+        let with_room = self.devices_that(|number, device, entry| {
+            devices.contains(number) && has_room(device, entry, memory_is_full)
+        });
+        let mut wanted = with_room;
+        if with_room.is_empty() {
+            if devices.is_empty() || !self.ask_full_due.take(sys::now_ns(), ASK_FULL_NS) {
+                return false;
+            }
+            wanted = self.devices_that(|number, device, entry| {
+                devices.contains(number)
+                    && entry.takes_pages()
+                    && !(device.kind.is_in_memory() && memory_is_full)
+            });
+        }
+        // What takes memory is charged when it is granted.
+        let takes_memory =
+            self.devices_that(|number, device, _| wanted.contains(number) && device.kind.is_in_memory());
+        let count = if takes_memory.is_empty() { CLUSTERS_WANTED } else { 1 };
+        let some_came = self.exchange_clusters(count, wanted) > 0;
+        if some_came {
+            self.run_folios = RunFolios::new();
+        }
+        some_came
+    }
+
+    /// Asks the supervisor for clusters of these devices, and learns which shared ones are this process's alone by now. Returns how
+    /// many came.
+    fn exchange_clusters(&self, count: u64, devices: DeviceMask) -> usize {
+        let engine = self.engine;
+        let control = engine.descriptors.control.load(Relaxed);
+        let request = Message::new(Kind::WantClusters, [count, u64::from(devices.bits()), 0]);
+        let answer = link::send(control, &request, None).and_then(|()| link::receive(control));
+        match answer {
+            Ok((message, _)) if message.kind() == Some(Kind::Clusters) => {
+                let space = &engine.space;
+                let on = |&number: &u32| Some((number, space.shared_devices().of_cluster(number)?));
+                let added = space.file_space().add(message.clusters().iter().filter_map(on));
+                // The answer proves that the supervisor knows of every fork we told it: its owner counts can be trusted.
+                let owners = &engine.segment().cluster_owners;
+                space.file_space().unshare(|number| {
+                    owners.get(number as usize).is_some_and(|count| count.load(Relaxed) == 1)
+                });
+                added
+            }
+            _ => engine.end(Ending::NoClusters, None),
+        }
+    }
+}
+
+/// Can the supervisor grant a cluster of it (or, of the store, is it within its share)?
+fn has_room(device: DeviceDescription, entry: &DeviceEntry, memory_is_full: bool) -> bool {
+    entry.takes_pages() && !(entry.is_full() || device.kind.is_in_memory() && memory_is_full)
+}
+
+#[cfg(test)]
+mod tests;

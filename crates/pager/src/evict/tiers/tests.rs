@@ -1,0 +1,72 @@
+use super::*;
+use crate::engine::Engine;
+use crate::staging::candidates::Candidates;
+use crate::test_memory::{attach_file, fill, map, moving_engine};
+use crate::units::{PIECE, page_index};
+use folioswap_policy::page::PageState;
+use std::os::fd::OwnedFd;
+use std::vec::Vec;
+
+const FILE: DeviceId = DeviceId::new(0).unwrap();
+
+/// An engine with a folio in staging and one cluster of a file, in which the slots are free that `is_free` says.
+fn scene(is_free: impl Fn(usize) -> bool) -> Option<(Evictor, usize, OwnedFd)> {
+    let engine: &'static Engine = moving_engine()?;
+    let file = attach_file(engine, 512);
+    let (files, devices) = (engine.space.file_space(), DeviceMask::only(FILE));
+    files.add([(0, FILE)].into_iter());
+    let taken: Vec<_> = core::iter::from_fn(|| files.allocate(1, devices)).collect();
+    let free = taken.into_iter().enumerate().filter(|(number, _)| is_free(*number));
+    free.for_each(|(_, slot)| files.free(slot));
+    let start = map(2 * PIECE).next_multiple_of(PIECE);
+    fill(start);
+    engine.table.block_or_insert(start, engine.arena)?;
+    engine.register_pieces(start, start + PIECE);
+    assert_eq!(engine.isolate(start, Candidates::ALL_DIRTY).moved, u16::MAX);
+    assert_eq!(engine.to_write(), (16, Order::new(4).unwrap()));
+    let mut evictor = Evictor::new(engine);
+    // There is no supervisor to ask.
+    evictor.ask_full_due.take(sys::now_ns(), 1 << 60);
+    Some((evictor, start, file))
+}
+
+fn write(evictor: &mut Evictor) -> Result<u64, Stuck> {
+    let devices = DeviceMask::only(FILE);
+    evictor.whole_or_in_pieces(devices, PIECE_PAGES, |evictor, pieces| {
+        let engine = evictor.engine;
+        let back =
+            engine.write_back_oldest(&mut evictor.scratch, Tier::Shared(devices), pieces, RUN_FOLIOS)?;
+        Ok(back.pages)
+    })
+}
+
+fn fallbacks(evictor: &Evictor) -> Vec<u64> {
+    let figures = evictor.engine.figures();
+    (0..10).map(|order| figures.size(SizeCounter::SwapOutFallback, order)).collect()
+}
+
+#[test]
+fn a_device_without_room_for_the_run_is_a_fallback() {
+    let Some((mut evictor, start, _file)) = scene(|number| number % 2 == 0) else { return };
+    assert_eq!(write(&mut evictor), Ok(16));
+    assert_eq!(fallbacks(&evictor), [0, 0, 0, 0, 1, 0, 0, 0, 0, 0]);
+    let block = evictor.engine.table.block(start).unwrap();
+    let stored = |page| matches!(block.word(page_index(start) + page).state(), PageState::Stored(entry) if evictor.engine.space.is_on_file(entry));
+    assert!((0..PIECE_PAGES).all(stored));
+}
+
+#[test]
+fn a_device_with_room_takes_it_whole_and_one_without_any_has_split_nothing() {
+    let Some((mut evictor, _, _file)) = scene(|number| number >= 16) else { return };
+    assert_eq!(write(&mut evictor), Ok(16));
+    assert_eq!(fallbacks(&evictor), [0; 10]);
+    let Some((mut evictor, _, _file)) = scene(|_| false) else { return };
+    assert_eq!(write(&mut evictor), Err(Stuck::WantClusters));
+    assert_eq!(fallbacks(&evictor), [0; 10]);
+    assert_eq!(evictor.engine.to_write().0, 16);
+    // A part of it has gone apart, where the device has room for a part of it.
+    let Some((mut evictor, _, _file)) = scene(|number| number < 5) else { return };
+    assert_eq!(write(&mut evictor), Err(Stuck::WantClusters));
+    assert_eq!(fallbacks(&evictor)[4], 1);
+    assert_eq!(evictor.engine.to_write().0, 11);
+}

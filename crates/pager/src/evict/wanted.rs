@@ -1,0 +1,92 @@
+//! What a process should give up, and whether somebody waits for it.
+
+use crate::evict::evictor::{BARREN_NS, Evictor};
+use crate::kernel::futex::{self, Sharing};
+use crate::kernel::sys;
+use core::sync::atomic::Ordering::Relaxed;
+use folioswap_group::nested::{Bound, WHOLE};
+use folioswap_group::segment::Member;
+use folioswap_policy::reclaim::shares::own_share;
+use folioswap_policy::reclaim::watermarks::Watermarks;
+
+/// Why this process should give up pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    Nothing,
+    /// So that the huge pages that are asked for may be had. Nobody waits for it: what is hot is cooled for it no faster than it was paid for, and
+    /// what relatives share stays.
+    Ahead,
+    /// A group that it is in has too much.
+    Now,
+}
+
+impl Evictor {
+    /// What this process should give up now: the most that any of the groups that it is in has too much.
+    pub(crate) fn wanted(&mut self) -> Wanted {
+        let (segment, me) = (self.engine.segment(), self.engine.member());
+        let asked = me.reclaim_request_bytes.load(Relaxed);
+        let (mut wanted, mut is_short) = (0, false);
+        for (depth, Bound { group, limit, charge }) in segment.bounds(me).enumerate() {
+            let marks = Watermarks::of(limit);
+            // What somebody is about to take in is made room for.
+            let total = charge + if group == WHOLE { segment.announced_bytes() } else { 0 };
+            let reclaiming = &mut self.reclaiming[depth];
+            if total <= marks.low {
+                *reclaiming = false;
+                continue;
+            }
+            is_short = true;
+            *reclaiming |= total > marks.high || asked > 0;
+            if !*reclaiming {
+                continue;
+            }
+            if group == WHOLE {
+                self.have_sharing_measured();
+            }
+            let own = own_share(segment, group, me, total - marks.low, |member, bytes| {
+                if member.reclaim_request_bytes.swap(bytes, Relaxed) == 0 {
+                    futex::post(&member.wake, Sharing::Shared);
+                }
+            });
+            wanted = wanted.max(own).max(asked);
+        }
+        if !is_short {
+            me.reclaim_request_bytes.store(0, Relaxed);
+        }
+        match wanted {
+            0 if self.misses_whole() => Wanted::Ahead,
+            0 => Wanted::Nothing,
+            _ => Wanted::Now,
+        }
+    }
+
+    /// Is there no room for the huge pages that a walk of this process's asks for? It alone makes that, of its own pages: so not where
+    /// other members have as much to give, who would have to give first if they are idle.
+    fn misses_whole(&mut self) -> bool {
+        if sys::now_ns() < self.no_room_until_ns {
+            return false;
+        }
+        let (missing, Bound { limit, charge, .. }) = (self.engine.missing_whole(), self.engine.bound());
+        let (marks, total) = (Watermarks::of(limit), charge + missing);
+        let is_beyond = |mark| missing > 0 && total > mark;
+        self.making_room = is_beyond(marks.low)
+            && (self.making_room || is_beyond(marks.high))
+            && self.evictable_of_others() < missing;
+        self.making_room
+    }
+
+    fn evictable_of_others(&self) -> u64 {
+        let me: *const Member = self.engine.member();
+        let others = self.engine.segment().live_members().filter(|&member| !core::ptr::eq(member, me));
+        others.map(|member| member.evictable_bytes.load(Relaxed)).sum()
+    }
+
+    /// A batch that was to make room found nothing for it.
+    pub(crate) fn give_up_room(&mut self) {
+        self.making_room = false;
+        self.no_room_until_ns = sys::now_ns() + BARREN_NS;
+    }
+}
+
+#[cfg(test)]
+mod tests;

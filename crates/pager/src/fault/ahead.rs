@@ -1,0 +1,244 @@
+//! What a walk gets ahead of it, after its fault is served or before the end of its block, as long as nobody else waits: the blocks that come as a whole.
+
+use crate::engine::Engine;
+use crate::fault::handler::{Fault, Handler, Interruptions};
+use crate::fault::reading::Purpose;
+use crate::fault::whole::Whole;
+use crate::kernel::uffd::Access;
+use crate::store::clean::EventWaits;
+use crate::units::{BLOCK, BLOCK_ORDER, BLOCK_PAGES, PAGE, PIECE, page_index};
+use folioswap_policy::history::{Direction, Window};
+use folioswap_policy::page::PageState;
+use folioswap_policy::page_table::Block;
+
+/// Most blocks that a walk gets ahead of it.
+const BLOCKS_AHEAD: usize = 3;
+
+/// Which of the blocks that come at a time is marked, if there are so many: the others are left while the next ones are asked for.
+const MARKED: usize = 2;
+
+/// Attempts to lift a mark while events come; after these it is lifted piece by piece.
+const LIFT_ATTEMPTS: u32 = 16;
+
+/// A block that came ahead of a walk of writes and is write-protected, so that the write that enters it asks for those that come after it.
+/// Without that nothing would be known of a walk through what is there, until its next fault, in a block that it then gets piece by piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mark {
+    start: usize,
+    direction: Direction,
+}
+
+impl Handler {
+    /// In the middle of a walk: brings the blocks ahead of it that come as a whole, be it from a device or for the first time, as long as
+    /// there are huge pages for them, nobody else waits, and the group is below its limit. Asked four times in each block.
+    pub(crate) fn bring_blocks_ahead(&mut self, address: usize, access: Access, window: Window) {
+        let index = page_index(address);
+        let is_due = match window.direction {
+            Direction::Forwards => index.is_multiple_of(BLOCK_PAGES / 4),
+            Direction::Backwards => (index + 1).is_multiple_of(BLOCK_PAGES / 4),
+        };
+        if window.order == BLOCK_ORDER && is_due {
+            self.bring_blocks(address, access, window.direction, Walker::GoesOn);
+        }
+    }
+
+    /// The same while the last piece of the block that the walk is in is away still: who goes through it waits there, and does not get meanwhile to
+    /// the next block, where its fault would leave a page table.
+    pub(crate) fn bring_blocks_before_end(&mut self, address: usize, access: Access, direction: Direction) {
+        let block = address & !(BLOCK - 1);
+        self.bring_blocks(address, access, direction, Walker::Waits { block });
+    }
+
+    /// The blocks ahead of a walk that is at `address`.
+    fn bring_blocks(&mut self, address: usize, access: Access, direction: Direction, walker: Walker) {
+        let (mut came, mut marked) = (0, None);
+        for further in 1..=self.engine.blocks_ahead() {
+            let Some(start) = beyond(address & !(BLOCK - 1), further, direction) else { break };
+            match self.bring_block_ahead(start, access, walker) {
+                Ahead::Came => {
+                    came += 1;
+                    marked = Some(start).filter(|_| came <= MARKED).or(marked);
+                }
+                Ahead::WasThere => {}
+                Ahead::Refused => break,
+            }
+        }
+        if let Some(start) =
+            marked.filter(|_| access != Access::Read && !self.comes_to_mark(address, direction))
+        {
+            self.set_mark(Mark { start, direction });
+        }
+    }
+
+    /// Is the block that is marked ahead of a walk that is at `address`?
+    fn comes_to_mark(&self, address: usize, direction: Direction) -> bool {
+        let Some(mark) = self.mark else { return false };
+        let is_marked = |further| beyond(address & !(BLOCK - 1), further, direction) == Some(mark.start);
+        (1..=self.engine.blocks_ahead()).any(is_marked)
+    }
+
+    /// One of them. For a read what is stored does not come so where relatives share it: giving up the copies would free nothing, and each would store all
+    /// that it reads once more.
+    fn bring_block_ahead(&mut self, start: usize, access: Access, walker: Walker) -> Ahead {
+        let engine = self.engine;
+        self.read_messages();
+        let is_allowed = |page| engine.allows_order(page, BLOCK_ORDER);
+        let may_come = match walker {
+            Walker::GoesOn => !self.has_more_to_do() && !engine.is_at_limit(),
+            Walker::Waits { block } => {
+                !self.others_wait(&(block..block + BLOCK))
+                    && engine.table.block(start).is_some_and(|block| engine.stays_huge(block, start))
+                    && engine.ask_for_whole_and(PIECE as u64)
+            }
+        };
+        if !may_come
+            || !engine.is_registered_whole(start)
+            || !is_allowed(start)
+            || !is_allowed(start + BLOCK - PAGE)
+        {
+            return Ahead::Refused;
+        }
+        let Some(block) = engine.table.block_or_insert(start, engine.arena) else { return Ahead::Refused };
+        let came = match block.word(0).state() {
+            PageState::Stored(_)
+                if access == Access::Read && (engine.shares_memory() || !self.raw_children.is_empty()) =>
+            {
+                Whole::Refused
+            }
+            PageState::Stored(_) => self.swap_in_whole(block, start, Purpose::Ahead),
+            // It came with an earlier look.
+            PageState::Present(_) if block.history.is_walked_through() => return Ahead::WasThere,
+            PageState::Present(_) | PageState::Removed { .. } if walker == Walker::GoesOn => {
+                self.first_touch_whole(block, start, Purpose::Ahead)
+            }
+            _ => Whole::Refused,
+        };
+        if came == Whole::Done { Ahead::Came } else { Ahead::Refused }
+    }
+
+    /// Marks a block that has just come, and nothing of which is used yet. Not where a system call cannot wait for us, as may be for a library; not
+    /// beside relatives, since what they share is protected for other reasons; and not what must stay resident, where the kernel writes without a fault.
+    fn set_mark(&mut self, mark: Mark) {
+        let engine = self.engine;
+        if let Some(before) = self.mark.take() {
+            // Another walk's, or one's that went elsewhere. What still is protected costs it a fault for each 64 KiB.
+            let _ = self.lift(before.start);
+        }
+        engine.apply_requests();
+        let must_stay = |piece| engine.kept_pages(piece) != 0;
+        if engine.embedded.is_on()
+            || engine.fork.has_relatives()
+            || (mark.start..mark.start + BLOCK).step_by(PIECE).any(must_stay)
+        {
+            return;
+        }
+        let _nobody_claims = engine.move_lock.lock();
+        if engine.may_be_lifted(mark.start) && engine.userfault().protect(mark.start, BLOCK).is_ok() {
+            self.mark = Some(mark);
+        }
+    }
+
+    /// Is this a write to the marked block?
+    pub(crate) fn is_marked(&self, fault: &Fault) -> bool {
+        fault.access == Access::WriteProtected
+            && self.mark.is_some_and(|mark| mark.start == fault.address & !(BLOCK - 1))
+    }
+
+    /// If this is a write to the marked block: what comes after it is brought, and it goes on. True: resolved. False: a fault like any other, whose word
+    /// is to be looked at only now.
+    pub(crate) fn pass_mark(&mut self, fault: &Fault) -> bool {
+        if !self.is_marked(fault) {
+            return false;
+        }
+        let Some(mark) = self.mark.take() else { return false };
+        // First, so that the walk does not come there meanwhile: a block in which a fault waits does not come as a whole.
+        if self.interruptions != Interruptions::None {
+            self.bring_blocks(fault.address, Access::Write, mark.direction, Walker::GoesOn);
+        }
+        for _ in 0..LIFT_ATTEMPTS {
+            match self.lift(mark.start) {
+                Ok(()) => return true,
+                Err(NotLifted::NotOurs) => return false,
+                Err(NotLifted::EventWaits) => {
+                    rustix::thread::sched_yield();
+                    self.read_messages();
+                }
+            }
+        }
+        false
+    }
+
+    /// Lifts the protection of a block that was marked, and wakes who waits there.
+    ///
+    /// # Errors
+    /// [`NotLifted`]
+    fn lift(&mut self, start: usize) -> Result<(), NotLifted> {
+        let engine = self.engine;
+        // What the evictor has claimed may be clean, and leave as such because it is protected: its claims end within this lock.
+        let _nobody_claims = engine.move_lock.lock();
+        // A fork may have come with the messages that were read.
+        if engine.fork.has_relatives() || !engine.may_be_lifted(start) {
+            return Err(NotLifted::NotOurs);
+        }
+        engine.unprotect_and_wake(start, BLOCK).map_err(|EventWaits| NotLifted::EventWaits)
+    }
+
+    /// What the range was is not there any more: if it was marked, it is not now.
+    pub(crate) fn forget_mark(&mut self, start: usize, end: usize) {
+        self.mark = self.mark.filter(|mark| mark.start >= end || start >= mark.start + BLOCK);
+    }
+}
+
+/// Why the protection of a block stays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NotLifted {
+    /// Pages of it are protected for another reason.
+    NotOurs,
+    /// It has to be read first.
+    EventWaits,
+}
+
+impl Engine {
+    /// Most blocks that a walk gets ahead.
+    fn blocks_ahead(&self) -> usize {
+        if self.has_room_for_whole() { self.pool.slots().saturating_sub(1).min(BLOCKS_AHEAD) } else { 0 }
+    }
+
+    /// Does nothing rest on the protection of this block? Clean pages do; only the handler makes them. Under the move lock, so that none is claimed.
+    fn may_be_lifted(&self, start: usize) -> bool {
+        let is_clean = |block: &Block| {
+            (0..BLOCK_PAGES).any(|page| matches!(block.word(page).state(), PageState::Clean(..)))
+        };
+        self.table.block(start).is_some_and(|block| !is_clean(block))
+    }
+}
+
+/// What the thread does whose walk it is, as far as it is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Walker {
+    /// Its fault is served.
+    GoesOn,
+    /// It goes through this block, the last piece of which is away still: who waits there goes on waiting, and finds room for that.
+    Waits { block: usize },
+}
+
+/// What became of a block ahead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ahead {
+    Came,
+    /// With an earlier look.
+    WasThere,
+    /// There, in part, or not to be had now.
+    Refused,
+}
+
+/// The block so many further on.
+fn beyond(block: usize, further: usize, direction: Direction) -> Option<usize> {
+    match direction {
+        Direction::Forwards => block.checked_add(further * BLOCK),
+        Direction::Backwards => block.checked_sub(further * BLOCK),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,101 @@
+//! Clean copies at a fault: which of the pages that come back keep their stored copy, and a write to one of them.
+
+use crate::fault::handler::Handler;
+use crate::kernel::uffd::Access;
+use crate::store::clean::{KEEP_NOTHING, NOTHING_KEPT, REWRITES_MAX, REWRITTEN};
+use crate::units::{PAGE, PIECE, PIECE_PAGES, Pages, page_index};
+use core::sync::atomic::Ordering::Relaxed;
+use folioswap_policy::page::PageWord;
+use folioswap_policy::page_table::Block;
+use folioswap_slots::SwapEntry;
+
+impl Handler {
+    /// Which pages of a window, bit by bit, keep their stored copy when they come back: those that were only read, unless
+    /// what is read here is usually written soon after, or space is short, or (for a single page, order 0) the store is the better
+    /// place. What must stay resident keeps none, since the
+    /// kernel may write there where no fault can be served. `stored` gives the entry of a page that is stored.
+    pub(crate) fn copies_to_keep(
+        &self,
+        access: Access,
+        block: &Block,
+        (base, order): (usize, u8),
+        stored: impl Fn(usize) -> Option<SwapEntry>,
+    ) -> Pages {
+        if access != Access::Read {
+            return 0;
+        }
+        let rewrites = block.history_rewrites.load(Relaxed);
+        if rewrites >= KEEP_NOTHING {
+            block.history_rewrites.store(rewrites - NOTHING_KEPT, Relaxed);
+            return 0;
+        }
+        let mut keep = 0;
+        for page in 0..PIECE_PAGES {
+            let has_space = stored(page).is_some_and(|entry| {
+                self.engine.has_space_for_copy(entry) && (order > 0 || !self.engine.goes_to_store_next(entry))
+            });
+            keep |= Pages::from(has_space) << page;
+        }
+        if keep != 0 {
+            let piece = base & !(PIECE - 1);
+            keep &= !(self.engine.kept_pages(piece) >> ((base - piece) / PAGE));
+        }
+        keep
+    }
+
+    /// A fault on a page that is clean as far as we know. True: resolved.
+    pub(crate) fn serve_clean(
+        &mut self,
+        block: &Block,
+        address: usize,
+        word: PageWord,
+        access: Access,
+    ) -> bool {
+        let engine = self.engine;
+        let index = page_index(address);
+        if access != Access::WriteProtected {
+            // It was missing when the fault was raised; another thread's fault has brought it in, most likely.
+            if engine.pages_now(address, 1).present == 0 {
+                if let (Some(stored), Some(entry)) = (word.missed(), word.entry())
+                    && block.replace(index, word, stored).is_ok()
+                {
+                    engine.space.note_left_clean(entry);
+                    engine.clean_pages.fetch_sub(1, Relaxed);
+                    engine.note_gone(1);
+                }
+                return false;
+            }
+            if access == Access::Read {
+                engine.userfault().wake(address, PAGE);
+                return true;
+            }
+        }
+        if engine.end_clean(block, index, word, word.dirtied()) {
+            let rewrites = block.history_rewrites.load(Relaxed).saturating_add(REWRITTEN).min(REWRITES_MAX);
+            block.history_rewrites.store(rewrites, Relaxed);
+            if engine.fork.has_relatives() {
+                let shared = engine.is_shared(address);
+                let resolved = self.unprotect_run(address, PAGE);
+                if resolved && shared {
+                    engine.end_sharing(PAGE);
+                }
+                return resolved;
+            }
+            let given_up =
+                if rewrites >= KEEP_NOTHING { engine.give_up_around(block, index) } else { index..index + 1 };
+            return self.unprotect_run(address - (index - given_up.start) * PAGE, given_up.len() * PAGE);
+        }
+        // The evictor was faster with this word: look at it again.
+        false
+    }
+
+    /// Nothing stored depends on these pages: they may be written. True: resolved.
+    pub(crate) fn unprotect_run(&mut self, address: usize, bytes: usize) -> bool {
+        let lifted = self.engine.unprotect_and_wake(address, bytes);
+        if lifted.is_err() {
+            rustix::thread::sched_yield();
+            self.read_messages();
+        }
+        lifted.is_ok()
+    }
+}

@@ -1,0 +1,102 @@
+//! Serving a fault on memory that was never touched: zeroes, for the page and for what the walk through its 64 KiB comes to next.
+
+use crate::fault::handler::Handler;
+use crate::fault::reading::Purpose;
+use crate::fault::whole::Whole;
+use crate::kernel::uffd::Stopped;
+use crate::units::{BLOCK, BLOCK_ORDER, PAGE, PIECE_PAGES, page_index};
+use core::ops::Range;
+use folioswap_group::counters::Counter;
+use folioswap_policy::history::Window;
+use folioswap_policy::page_table::Block;
+use rustix::io::Errno;
+
+impl Handler {
+    /// Fills never touched memory with zeroes. True: resolved.
+    pub(crate) fn first_touch(&mut self, block: &Block, address: usize, window: Window) -> bool {
+        let engine = self.engine;
+        let index = page_index(address);
+        if window.order == BLOCK_ORDER
+            && engine.wants_huge_pages(address & !(BLOCK - 1))
+            && self.first_touch_whole(block, address & !(BLOCK - 1), Purpose::Fault) == Whole::Done
+        {
+            engine.figures().add(Counter::MinorFaults, 1);
+            return true;
+        }
+        // A word cannot tell what was never touched from what is there: both are claimed, so that what is there stays there
+        // until the kernel has said so.
+        let claimed = claim_to_fill(block, index, window);
+        if claimed.is_empty() {
+            // The evictor was faster with this word: look at it again.
+            return false;
+        }
+        // For a read too: the shared zero page would be cheaper, but the write that follows would make a page of it behind
+        // our back, unaccounted and at full speed.
+        let fill = |pages: &Range<usize>| {
+            let (to, bytes) = (address - index * PAGE + pages.start * PAGE, pages.len() * PAGE);
+            // SAFETY: the zeroes are the engine's memory.
+            unsafe { engine.userfault().copy(to, self.buffers.zeroes(), bytes) }
+        };
+        let reached = |pages: &Range<usize>, result| match result {
+            Ok(()) => pages.clone(),
+            Err(Stopped { done, .. }) => pages.start..pages.start + done / PAGE,
+        };
+        // The kernel fills upwards and stops at what it cannot fill: the page itself comes first, then what lies below it.
+        let (mut asked, below) = (index..claimed.end, claimed.start..index);
+        let mut result = fill(&asked);
+        if asked.len() > 1 && matches!(result, Err(Stopped { done: 0, why: Errno::NOENT })) {
+            // The window reaches past the end of the mapping.
+            asked = index..index + 1;
+            result = fill(&asked);
+        }
+        let done = reached(&asked, result);
+        let done_below =
+            if done.is_empty() || below.is_empty() { 0..0 } else { reached(&below, fill(&below)) };
+        for page in claimed {
+            let word = block.word(page);
+            let is_filled = done.contains(&page) || done_below.contains(&page);
+            if let Some(after) = if is_filled { word.filled() } else { word.not_filled() } {
+                block.set(page, after);
+            }
+        }
+        match result {
+            Err(Stopped { done: 0, why: Errno::AGAIN }) => {
+                self.read_messages();
+                return false;
+            }
+            Err(Stopped { done: 0, why: Errno::NOMEM }) => {
+                rustix::thread::sched_yield();
+                self.read_messages();
+                return false;
+            }
+            // Somebody was faster, or the mapping is gone: let the thread look again.
+            Err(Stopped { done: 0, .. }) => {
+                engine.userfault().wake(address, PAGE);
+                return true;
+            }
+            _ => {}
+        }
+        let first = if done_below.end == index { done_below.start } else { index };
+        block.history.remember(first, done.end, window.order);
+        self.note_came((done.len() + done_below.len()) as u64);
+        engine.figures().add(Counter::MinorFaults, 1);
+        true
+    }
+}
+
+/// Claims pages that may be filled with zeroes: the page `index`, and those of its window up to the next that is elsewhere, within
+/// 64 KiB. Empty: the page itself is elsewhere.
+fn claim_to_fill(block: &Block, index: usize, window: Window) -> Range<usize> {
+    if !begin_filling(block, index) {
+        return index..index;
+    }
+    let piece = index - index % PIECE_PAGES;
+    let run = window.run(index - piece, PIECE_PAGES, |page| begin_filling(block, piece + page));
+    piece + run.start..piece + run.end
+}
+
+/// Claims a page that may be filled with zeroes, if nothing is there.
+pub(crate) fn begin_filling(block: &Block, index: usize) -> bool {
+    let before = block.word(index);
+    before.fill().is_some_and(|filling| block.replace(index, before, filling).is_ok())
+}

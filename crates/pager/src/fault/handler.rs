@@ -1,0 +1,478 @@
+//! The handler thread: reads the userfaultfd, serves faults, keeps the page words true to what the program does with its
+//! mappings.
+//!
+//! It never waits for the evictor except for memory (and then goes on reading events), never calls into the C library,
+//! and never advises or unmaps memory that it serves: such a call would wait for its own reader.
+
+use crate::engine::Engine;
+use crate::engine::join::{join, leave};
+use crate::engine::placement::{Evicting, HandlerPlacement};
+use crate::fault::ahead::Mark;
+use crate::fault::buffers::Buffers;
+use crate::fault::frozen::Whose;
+use crate::fault::raw_children::RawChildren;
+use crate::fault::reads::Reads;
+use crate::fault::swap_in::Room;
+use crate::kernel::sys;
+use crate::kernel::thread::{self, Descriptors};
+use crate::kernel::ticks::{TICK, Ticks};
+use crate::kernel::uffd::{Access, Event, Message};
+use core::ops::Range;
+use core::sync::atomic::Ordering::{Relaxed, Release};
+use core::time::Duration;
+use folioswap_devices::Scratch;
+use folioswap_group::counters::Counter;
+use folioswap_group::nested::Bound;
+use folioswap_policy::reclaim::watermarks::Watermarks;
+use folioswap_policy::reclaim::workingset::Refaults;
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fd::BorrowedFd;
+use rustix::io::Errno;
+
+/// Faults that can wait in user space; more stay in the kernel's queue.
+const QUEUE: usize = 256;
+
+const MESSAGES: usize = 16;
+
+/// No address.
+const NOWHERE: Range<usize> = 0..0;
+
+/// As often a window goes on after others were served: each of them waits for a piece of it at most.
+pub(crate) const INTERRUPTIONS_MAX: u32 = 8;
+
+/// How long a wait lasts at most while a child is looked after that nobody else looks after.
+const SHORT_WAIT: Duration = Duration::from_micros(200);
+
+/// Between two faults that are served in a fork's window while the group is at its limit.
+const WINDOW_FAULT_NS: u64 = 1_000_000;
+
+/// The same on the brink.
+const WINDOW_FAULT_BRINK_NS: u64 = 10_000_000;
+
+/// A fault that was read and is not served yet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fault {
+    pub(crate) address: usize,
+    pub(crate) access: Access,
+    pub(crate) thread: u32,
+    pub(crate) turn: Turn,
+    /// When it was read.
+    pub(crate) since_ns: u64,
+}
+
+const NO_FAULT: Fault = Fault { address: 0, access: Access::Read, thread: 0, turn: Turn::First, since_ns: 0 };
+
+/// Whether a fault was in the queue before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// It was not looked at yet.
+    First,
+    /// It has waited for a read from a file.
+    HasRead,
+}
+
+/// The handler's own state; lost without harm at a fork, except that faults in the queue belong to threads that a child
+/// does not have.
+pub(crate) struct Handler {
+    pub(crate) engine: &'static Engine,
+    pub(crate) scratch: Scratch,
+    pub(crate) buffers: &'static mut Buffers,
+    pub(crate) raw_children: RawChildren,
+    pub(crate) reads: Reads,
+    pub(crate) round_began_ns: u64,
+    /// What the faults of this round have waited in earlier ones for what was being read.
+    pub(crate) waited_ns: u64,
+    /// Of the swap-in that is under way.
+    pub(crate) refaults: Refaults,
+    /// The 2 MiB for which there was no huge page ahead of a walk, last of all; 0: none.
+    pub(crate) missed_ahead: usize,
+    /// The block of a walk at which it gets the next ones.
+    pub(crate) mark: Option<Mark>,
+    pub(crate) placement: HandlerPlacement,
+    queue: [Fault; QUEUE],
+    first: usize,
+    queued: usize,
+    overflowed: Overflow,
+    holds: Holds,
+    /// Of the window that is being brought.
+    pub(crate) interruptions: Interruptions,
+    pub(crate) ticks: Ticks,
+    /// Pages that come until the next row of the evictor's plan leaves.
+    pub(crate) pages_to_next_row: u64,
+    window_next_ns: u64,
+}
+
+/// Whether faults in the queue wait although the handler has nothing else to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Holds {
+    /// What is in the queue is served at once.
+    Nothing,
+    /// A fork's window is open, and there is no memory.
+    UntilLater,
+    /// All of them wait for what is being read.
+    UntilRead,
+}
+
+/// Faults that were served in the middle of a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Interruptions {
+    /// So many, of [`INTERRUPTIONS_MAX`].
+    Few(u32),
+    /// One is being served: it is not interrupted itself, and brings little.
+    None,
+}
+
+/// Whether faults had to be forgotten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Overflow {
+    /// Every fault that was read is in the queue.
+    No,
+    /// Some are not: when the queue is empty, all that wait look again.
+    Forgot,
+}
+
+/// The handler thread.
+///
+/// # Safety
+/// `argument` is the engine's address; this is the only handler of the process.
+pub(crate) unsafe extern "C" fn run(argument: usize) -> ! {
+    // SAFETY: by contract.
+    let engine: &'static Engine = unsafe { &*(argument as *const Engine) };
+    sys::name_thread(c"folioswap-fault");
+    engine.handler_thread.store(sys::gettid(), Release);
+    sys::raise_priority();
+    // The table is a copy of the program's: drop it all, or pipes of the program would never see their end.
+    sys::close_range(0, u32::MAX);
+    if let Err(errno) = join(engine) {
+        leave(engine, errno);
+    }
+    let buffers = Buffers::of(engine);
+    let Some(buffers) = buffers else { leave(engine, Errno::NOMEM) };
+    let mut handler = Handler::new(engine, buffers);
+    if engine.fork.inherited_token() != 0 {
+        handler.apply_inherited();
+        // Whoever waits for a fault that the parent read but did not serve looks again.
+        engine.userfault().wake(0x1000, (1 << 47) - 0x2000);
+    }
+    // SAFETY: the evictor's stack is mapped for ever and used by no other thread of this process.
+    let evictor = unsafe {
+        thread::spawn(
+            engine.evictor_stack.load(Relaxed) as *mut u8,
+            crate::evict::evictor::run,
+            argument,
+            Descriptors::Shared,
+        )
+    };
+    if let Err(errno) = evictor {
+        engine.report_failure(errno);
+    }
+    loop {
+        handler.round();
+    }
+}
+
+impl Handler {
+    /// For the calling thread, with nothing to do yet.
+    pub(crate) fn new(engine: &'static Engine, buffers: &'static mut Buffers) -> Self {
+        let mut placement = HandlerPlacement::new();
+        if engine.embedded.is_on() {
+            // There is no supervisor.
+            placement.expect_no_vigil();
+        }
+        Handler {
+            engine,
+            scratch: Scratch::new(),
+            buffers,
+            raw_children: RawChildren::new(),
+            reads: Reads::new(),
+            round_began_ns: 0,
+            waited_ns: 0,
+            refaults: Refaults::default(),
+            missed_ahead: 0,
+            mark: None,
+            placement,
+            queue: [NO_FAULT; QUEUE],
+            first: 0,
+            queued: 0,
+            overflowed: Overflow::No,
+            holds: Holds::Nothing,
+            interruptions: Interruptions::Few(0),
+            ticks: Ticks::default(),
+            pages_to_next_row: 0,
+            window_next_ns: 0,
+        }
+    }
+
+    /// Waits for messages and deals with them.
+    pub(crate) fn round(&mut self) {
+        let engine = self.engine;
+        if engine.fork.window_is_shut() && engine.fork.is_preparing() {
+            // The forking thread needs our lock.
+            engine.fork.pause();
+        } else if self.queued == 0 || self.holds != Holds::Nothing {
+            self.wait();
+        }
+        engine.make_way_for_evictor();
+        let _snapshots_wait = engine.serve_lock.lock();
+        self.read_messages();
+        self.reads.collect();
+        let begun = sys::now_ns();
+        self.round_began_ns = begun;
+        let (mut served, mut read) = (0, 0);
+        while self.queued > read && engine.fork.window_is_shut() {
+            let fault = self.take_fault();
+            let may_wait = engine.is_at_limit() && self.needs_memory(&fault);
+            if self.is_being_read(&fault) {
+                self.queue_fault(Fault { turn: Turn::HasRead, ..fault });
+                read += 1;
+            } else if !may_wait || !self.wait_for_memory(fault.thread) {
+                let evicting =
+                    Evicting { thread: engine.evictor_thread.load(Relaxed), told: &engine.faulting_cpu };
+                if let Some(cpu) = self.placement.follow(fault.thread, evicting, begun)
+                    && !self.reads.several_threads_fault()
+                {
+                    engine.ask_for_vigil(cpu);
+                }
+                self.serve_in_round(fault);
+                served += 1;
+            } else {
+                self.queue_fault(fault);
+                break;
+            }
+        }
+        self.holds = if read > 0 && self.all_wait_for_reads() { Holds::UntilRead } else { Holds::Nothing };
+        if !engine.fork.window_is_shut() {
+            self.reads.forget_all();
+            self.holds = Holds::Nothing;
+            for _ in 0..self.queued {
+                let fault = self.take_fault();
+                if self.may_be_served_in_window(&fault) {
+                    self.serve_frozen(engine.userfault(), fault, Whose::Parent);
+                } else {
+                    self.holds = Holds::UntilLater;
+                    self.queue_fault(fault);
+                }
+            }
+            self.serve_forked_child();
+        }
+        if engine.fork.window_is_shut() && self.holds == Holds::UntilLater {
+            self.holds = Holds::Nothing;
+        }
+        self.raw_children_round();
+        if served > 0 {
+            let now = sys::now_ns();
+            engine.figures().add(Counter::FaultNanoseconds, now - begun);
+            self.placement.note_served(now);
+        }
+        self.take_out_planned();
+    }
+
+    fn serve_in_round(&mut self, fault: Fault) {
+        let engine = self.engine;
+        self.serve(fault);
+        if engine.embedded.is_on() {
+            engine.embedded.latency.add(sys::now_ns().saturating_sub(fault.since_ns));
+        }
+    }
+
+    fn wait(&mut self) {
+        let engine = self.engine;
+        // SAFETY: both stay open for the life of this thread.
+        let (faults, control) = unsafe {
+            (
+                BorrowedFd::borrow_raw(engine.userfault().0),
+                BorrowedFd::borrow_raw(engine.descriptors.control.load(Relaxed)),
+            )
+        };
+        // What is read ahead wakes nobody.
+        let read = self.reads.descriptor().filter(|_| self.holds == Holds::UntilRead);
+        if self.holds == Holds::UntilRead && read.is_none() {
+            // What was being read is forgotten, and the ring that would say so is given up: those that wait are looked at again.
+            return;
+        }
+        let short = !engine.fork.window_is_shut() || !self.raw_children.is_empty();
+        // The threads of an embedder share its descriptors, which it may close.
+        let ticks = if short || engine.embedded.is_on() { None } else { self.ticks.descriptor() };
+        let timeout = match ticks {
+            Some(_) => None,
+            None if short => Some(SHORT_WAIT),
+            None => Some(TICK),
+        };
+        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+        // Messages of the control connection are the evictor's; its end is ours.
+        let mut polled = [(); 4].map(|()| PollFd::from_borrowed_fd(faults, PollFlags::IN));
+        polled[1] = PollFd::from_borrowed_fd(control, PollFlags::RDHUP);
+        let mut count = 2;
+        for descriptor in [ticks, read].into_iter().flatten() {
+            polled[count] = PollFd::from_borrowed_fd(descriptor, PollFlags::IN);
+            count += 1;
+        }
+        let _ = rustix::event::poll(&mut polled[..count], timeout.as_ref());
+        let has_ticked = ticks.is_some() && !polled[2].revents().is_empty();
+        if polled[1].revents().intersects(PollFlags::HUP | PollFlags::RDHUP | PollFlags::ERR) {
+            if engine.embedded.is_stopping() {
+                return;
+            }
+            // The supervisor is gone, and with it everybody who could keep the limit and hold our memory's descriptor.
+            sys::kill_self();
+        }
+        if has_ticked {
+            self.ticks.note();
+        }
+    }
+
+    /// Reads what there is: events are processed at once, under the move lock, so that no move comes between the reading
+    /// and the processing; faults are queued.
+    pub(crate) fn read_messages(&mut self) {
+        let engine = self.engine;
+        loop {
+            let mut messages = [Message::EMPTY; MESSAGES];
+            let _moves_wait = engine.move_lock.lock();
+            let count = self.read_some(engine.userfault(), &mut messages);
+            let since_ns = if count > 0 { sys::now_ns() } else { 0 };
+            for message in &messages[..count] {
+                match message.event() {
+                    Event::Fault { address, access, thread } => {
+                        self.reads.note_thread(thread);
+                        self.queue_fault(Fault { address, access, thread, turn: Turn::First, since_ns });
+                    }
+                    event if engine.fork.window_is_shut() => self.process(event),
+                    event => self.postpone(event),
+                }
+            }
+            if count < MESSAGES {
+                return;
+            }
+        }
+    }
+
+    /// Does a fault wait besides the one that is being served, or a fork?
+    pub(crate) fn has_more_to_do(&self) -> bool {
+        self.others_wait(&NOWHERE)
+    }
+
+    /// The same, but for faults in this range that may wait.
+    pub(crate) fn others_wait(&self, but_for: &Range<usize>) -> bool {
+        let is_other = |fault: &Fault| !but_for.contains(&fault.address) || self.is_urgent(fault.thread);
+        self.queue_places().any(|place| is_other(&self.queue[place])) || self.fork_waits()
+    }
+
+    /// Is a fork under way?
+    fn fork_waits(&self) -> bool {
+        self.engine.fork.is_preparing() || !self.engine.fork.window_is_shut()
+    }
+
+    /// Between two pieces of a window of several, which lies in this range: serves who waits for anything else, with no more than 64 KiB each. False:
+    /// somebody waits still, who cannot be served now, or the window has been interrupted often enough. Who would wait at the limit in any case
+    /// waits for what may exceed it.
+    pub(crate) fn serve_others(&mut self, but_for: &Range<usize>, room: Room) -> bool {
+        let waits_anyway = |handler: &Self, fault: &Fault| {
+            room == Room::Beyond
+                && handler.engine.is_at_limit()
+                && !handler.is_urgent(fault.thread)
+                && handler.needs_memory(fault)
+        };
+        let is_other = |handler: &Self, &place: &usize| {
+            let fault = &handler.queue[place];
+            !but_for.contains(&fault.address) && !waits_anyway(handler, fault)
+        };
+        while let Some(place) = self.queue_places().find(|place| is_other(self, place)) {
+            let Interruptions::Few(before) = self.interruptions else { return false };
+            let is_urgent = self.place_of_urgent().is_some();
+            let ends_at_limit = room == Room::BelowLimit && self.engine.is_at_limit();
+            if is_urgent || self.fork_waits() || ends_at_limit || before == INTERRUPTIONS_MAX {
+                return false;
+            }
+            let fault = self.take_fault_at(place);
+            if self.is_being_read(&fault) {
+                self.queue_fault(Fault { turn: Turn::HasRead, ..fault });
+                return false;
+            }
+            self.interruptions = Interruptions::None;
+            self.serve_in_round(fault);
+            self.interruptions = Interruptions::Few(before + 1);
+        }
+        !self.fork_waits()
+    }
+
+    pub(crate) fn queue_fault(&mut self, fault: Fault) {
+        // A thread that took a signal faults again: once is enough.
+        let is_same = |other: Fault| (other.address, other.thread) == (fault.address, fault.thread);
+        if self.queue_places().any(|place| is_same(self.queue[place])) {
+            return;
+        }
+        if self.queued == QUEUE {
+            self.overflowed = Overflow::Forgot;
+            return;
+        }
+        self.queue[(self.first + self.queued) % QUEUE] = fault;
+        self.queued += 1;
+    }
+
+    /// The next fault: one of the evictor or of a forking thread goes before all others, which may wait for what it is about to
+    /// free.
+    fn take_fault(&mut self) -> Fault {
+        self.take_fault_at(self.place_of_urgent().unwrap_or(self.first))
+    }
+
+    fn take_fault_at(&mut self, mut place: usize) -> Fault {
+        // Those before it keep their order: who waits for a read stands behind those who were not looked at yet.
+        while place != self.first {
+            let before = (place + QUEUE - 1) % QUEUE;
+            self.queue.swap(place, before);
+            place = before;
+        }
+        let fault = self.queue[self.first];
+        self.first = (self.first + 1) % QUEUE;
+        self.queued -= 1;
+        if self.queued == 0 && self.overflowed == Overflow::Forgot {
+            self.overflowed = Overflow::No;
+            self.engine.userfault().wake(0x1000, (1 << 47) - 0x2000);
+        }
+        fault
+    }
+
+    fn queue_places(&self) -> impl Iterator<Item = usize> + use<> {
+        let first = self.first;
+        (0..self.queued).map(move |place| (first + place) % QUEUE)
+    }
+
+    /// Where in the queue a fault waits that goes before all others.
+    pub(crate) fn place_of_urgent(&self) -> Option<usize> {
+        self.queue_places().find(|&place| self.is_urgent(self.queue[place].thread))
+    }
+
+    /// Has each fault in the queue been looked at, and is something being read for it?
+    fn all_wait_for_reads(&self) -> bool {
+        self.queue_places().all(|place| self.queue[place].turn == Turn::HasRead)
+    }
+
+    /// Were faults forgotten that are to look again when the queue is empty?
+    pub(crate) fn has_forgotten_faults(&self) -> bool {
+        self.overflowed == Overflow::Forgot
+    }
+
+    /// Does this thread never wait for memory? The evictor frees it; a forking thread stands in the evictor's way.
+    pub(crate) fn is_urgent(&self, thread: u32) -> bool {
+        let engine = self.engine;
+        thread == engine.evictor_thread.load(Relaxed) || thread == engine.fork.forking_thread()
+    }
+
+    /// In a fork's window nothing can be freed, and the forking thread may wait for a lock that a faulting thread holds: at the
+    /// limit others' faults are served, but so slowly that it does not matter.
+    fn may_be_served_in_window(&mut self, fault: &Fault) -> bool {
+        let engine = self.engine;
+        let Bound { limit, charge, .. } = engine.bound();
+        let marks = Watermarks::of(limit);
+        if self.is_urgent(fault.thread) || charge < marks.limit || !self.needs_memory(fault) {
+            return true;
+        }
+        let now = sys::now_ns();
+        let due = now >= self.window_next_ns;
+        if due {
+            self.window_next_ns =
+                now + if charge < marks.brink { WINDOW_FAULT_NS } else { WINDOW_FAULT_BRINK_NS };
+        }
+        due
+    }
+}

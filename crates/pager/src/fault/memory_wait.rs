@@ -1,0 +1,74 @@
+//! A handler that waits for memory: what a fault at the limit waits for, for how long, and what the handler does meanwhile.
+
+use crate::fault::handler::Handler;
+use crate::kernel::futex::{self, Sharing};
+use crate::kernel::sys;
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use folioswap_group::counters::Counter;
+use folioswap_group::segment::GroupState;
+use folioswap_policy::reclaim::watermarks::Watermarks;
+
+/// How often a handler that waits looks again.
+const LOOK_AGAIN_NS: u64 = 300_000;
+
+/// For how long it looks all the time before it sleeps.
+const PATIENT_NS: u64 = 100_000;
+
+/// Looks before one fault is served all the same, short of the brink.
+const LOOKS: u64 = 60;
+
+impl Handler {
+    /// Before it sleeps: has somebody freed memory within a moment, or offered what can be freed? A batch is over soon, and the waking-up of a
+    /// halted CPU takes long. Not beside other members, which have work for it.
+    fn sees_memory_soon(&self, observed: u32) -> bool {
+        let (engine, until_ns) = (self.engine, sys::now_ns() + PATIENT_NS);
+        if engine.others_are_active() {
+            return false;
+        }
+        loop {
+            let sank = engine.segment().header.charge_sank.load(Acquire) != observed;
+            if sank || engine.shares.is_offered() || engine.plans.are_offered() {
+                return true;
+            }
+            if sys::now_ns() >= until_ns {
+                return false;
+            }
+            rustix::thread::sched_yield();
+        }
+    }
+
+    /// Direct reclaim, the last resort: while the group is at its limit, a fault waits for the evictors: for a while, and on the
+    /// brink without end. Events go on being read, since an unread one stops every move. True: still no memory, look
+    /// again later.
+    pub(crate) fn wait_for_memory(&mut self, thread: u32) -> bool {
+        let engine = self.engine;
+        let (header, me) = (&engine.segment().header, engine.member());
+        if !engine.is_at_limit() || !engine.is_engaged() || self.is_urgent(thread) {
+            return false;
+        }
+        engine.figures().add(Counter::DirectReclaims, 1);
+        let until_ns = sys::now_ns() + LOOKS * LOOK_AGAIN_NS;
+        while sys::now_ns() < until_ns {
+            let observed = header.charge_sank.load(Acquire);
+            if !engine.is_at_limit() || header.state.load(Relaxed) == GroupState::Ending as u32 {
+                return false;
+            }
+            if self.place_of_urgent().is_some() || engine.fork.is_preparing() {
+                // That goes first: what it waits for may be what frees memory.
+                return true;
+            }
+            if !self.take_out_row() && !self.reclaim_directly() {
+                futex::post(&me.wake, Sharing::Shared);
+                if !self.sees_memory_soon(observed) {
+                    futex::wait(&header.charge_sank, observed, LOOK_AGAIN_NS, Sharing::Shared);
+                }
+            }
+            self.read_messages();
+            if !engine.fork.window_is_shut() {
+                return true;
+            }
+        }
+        let bound = engine.bound();
+        bound.charge >= Watermarks::of(bound.limit).brink
+    }
+}

@@ -1,0 +1,111 @@
+//! Swapin readahead from slow devices (`run --page-cluster`): a fault out of order that had to read its page from a file also begins to read
+//! what lies around it. That is only kept, in buffers of the handler's (`reads.rs`), until a fault wants it or something newer needs the room.
+//!
+//! The fault is served first and waits for none of it. How much is read follows from how often the last was of use
+//! (`folioswap_policy::readahead`). Not from devices where reading costs as little as copying (spec 5.5), nor from the compressed store.
+
+use crate::engine::Engine;
+use crate::fault::reads::{AHEAD_PAGES, Reads};
+use crate::units::{BLOCK_PAGES, PAGE, Pages, page_index};
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use folioswap_devices::FileSlot;
+use folioswap_group::counters::Counter;
+use folioswap_group::segment::PAGE_CLUSTER_MAX;
+use folioswap_policy::page::PageState;
+use folioswap_policy::page_table::Block;
+
+/// Where the page of a fault came from, which was on a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// From the device, out of order.
+    Away,
+    /// From the device, where faults go on from page to page.
+    InOrder,
+    /// It had been read ahead.
+    ReadAhead,
+}
+
+/// Slots that follow each other as their pages do, and are read together.
+#[derive(Clone, Copy)]
+struct Run {
+    first: FileSlot,
+    /// Page of `first` in its block.
+    page: usize,
+    wanted: Pages,
+}
+
+impl Run {
+    /// Takes one more page, if it lies near enough; what lies between is read along, for nothing.
+    fn add(&mut self, page: usize, slot: FileSlot) -> bool {
+        let at = page - self.page;
+        let fits = at < AHEAD_PAGES && slot.raw() == self.first.raw() + at as u64;
+        self.wanted |= if fits { 1 << at } else { 0 };
+        fits
+    }
+}
+
+impl Reads {
+    /// A fault at `address` was served whose page stood in `slot`: reads ahead what should be, in its block, and keeps account.
+    pub(crate) fn read_around(
+        &mut self,
+        engine: &Engine,
+        block: &Block,
+        address: usize,
+        slot: FileSlot,
+        found: Found,
+    ) {
+        let most = 1 << engine.segment().header.page_cluster.load(Relaxed).min(PAGE_CLUSTER_MAX);
+        let devices = engine.space.shared_devices();
+        if most == 1 || devices.is_synchronous(slot) {
+            return;
+        }
+        let (page, index) = (address / PAGE, page_index(address));
+        let readahead = &mut self.readahead;
+        let window = match found {
+            Found::Away => readahead.missed(page, most),
+            Found::InOrder => return readahead.in_order(page),
+            Found::ReadAhead => {
+                engine.figures().add(Counter::ReadAheadHits, 1);
+                return readahead.hit(page);
+            }
+        };
+        // Before the words are looked at: what is found stale later is not taken.
+        let stale_copies = engine.stale_copies.load(Acquire);
+        let block_page = page - index;
+        let window =
+            window.start.max(block_page) - block_page..window.end.min(block_page + BLOCK_PAGES) - block_page;
+        let device = devices.of_slot(slot);
+        let mut run: Option<Run> = None;
+        for page in window.filter(|&page| page != index) {
+            let PageState::Stored(entry) = block.word(page).state() else { continue };
+            let Some(slot) = engine.space.file_slot(entry).filter(|&slot| devices.of_slot(slot) == device)
+            else {
+                continue;
+            };
+            if self.is_ahead(slot) || run.as_mut().is_some_and(|run| run.add(page, slot)) {
+                continue;
+            }
+            let next = Run { first: slot, page, wanted: 1 };
+            if let Some(ended) = run.replace(next) {
+                self.begin_run(engine, ended, stale_copies);
+            }
+        }
+        if let Some(ended) = run {
+            self.begin_run(engine, ended, stale_copies);
+        }
+    }
+
+    fn begin_run(&mut self, engine: &Engine, run: Run, stale_copies: u32) {
+        let count = (Pages::BITS - run.wanted.leading_zeros()) as usize;
+        if self.begin_ahead(engine, run.first, (count, run.wanted), stale_copies) {
+            let (figures, pages) = (engine.figures(), u64::from(run.wanted.count_ones()));
+            figures.add(Counter::PagesReadAhead, pages);
+            figures.add(Counter::PagesIn, pages);
+            let is_file = engine.space.shared_devices().is_on_disk(run.first);
+            figures.add(Counter::FilePagesIn, if is_file { pages } else { 0 });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,330 @@
+//! Reads from files that go on while other faults are served.
+//!
+//! Where several threads of the program fault, a fault whose page is on a file begins to be read and waits in the queue; those
+//! behind it are served meanwhile, and reads of several overlap. What comes in stands in buffers of the handler's own and changes
+//! nothing: when it is there the fault is served as always (`fault.rs`), which finds the bytes here instead of asking the device.
+//!
+//! What is read ahead around a fault (`read_around.rs`) stands in such buffers too, without a fault: the others of its pages stay when one is
+//! taken, and the oldest makes room.
+//!
+//! A read is forgotten as soon as anything happens by which its slots may get another owner: an event of the program's, a fork's
+//! window, a page of it that comes back by another way, a stale copy that the evictor frees. The checksum is the second line.
+
+use crate::engine::Engine;
+use crate::fault::handler::{Fault, Handler, Turn};
+use crate::fault::reading::{Purpose, Reading, State, Taken};
+use crate::kernel::proc::{field_bytes, read_proc_path};
+use crate::kernel::sys;
+use crate::kernel::uffd::Access;
+use crate::units::{PAGE, PIECE_PAGES, Pages, page_index};
+use core::ptr::NonNull;
+use core::sync::atomic::Ordering::Acquire;
+use folioswap_devices::read_ring::ReadRing;
+use folioswap_devices::{FileSlot, Page};
+use folioswap_group::counters::Counter;
+use folioswap_nbd::link::READS_MAX;
+use folioswap_policy::page::PageState;
+use folioswap_policy::readahead::SwapinReadahead;
+use rustix::fd::{AsFd, BorrowedFd};
+
+/// Reads for faults that go on at a time.
+const READS: usize = 8;
+
+/// Reads ahead that are kept; their pages stand behind those of the others.
+const AHEAD: usize = 16;
+
+/// Pages of one read ahead, at most.
+pub(crate) const AHEAD_PAGES: usize = 8;
+
+const _: () = assert!(READS + AHEAD <= READS_MAX);
+
+/// What the ring is made for: a power of two.
+const RING_READS: usize = (READS + AHEAD).next_power_of_two();
+
+/// Faults of one thread in a row after which it counts as alone.
+const ALONE_FAULTS: u32 = 64;
+
+/// What was read is kept for so long, if its room is needed.
+const WANTED_NS: u64 = 50_000_000;
+
+/// Page-aligned room for what is read.
+#[repr(C, align(4096))]
+struct Room {
+    for_faults: [[Page; PIECE_PAGES]; READS],
+    ahead: [[Page; AHEAD_PAGES]; AHEAD],
+}
+
+impl Room {
+    /// The pages of reading `index`.
+    fn pages(&self, index: usize) -> &[Page] {
+        match index.checked_sub(READS) {
+            None => &self.for_faults[index],
+            Some(ahead) => &self.ahead[ahead],
+        }
+    }
+    fn pages_mut(&mut self, index: usize) -> &mut [Page] {
+        match index.checked_sub(READS) {
+            None => &mut self.for_faults[index],
+            Some(ahead) => &mut self.ahead[ahead],
+        }
+    }
+}
+
+/// What can be had of the kernel for this.
+enum Means {
+    /// Not asked for yet.
+    Unknown,
+    Ring(ReadRing, &'static mut Room),
+    /// Each read waits for its end.
+    None,
+}
+
+/// The reads of one handler.
+pub(crate) struct Reads {
+    means: Means,
+    readings: [Reading; READS + AHEAD],
+    /// How much is read ahead.
+    pub(crate) readahead: SwapinReadahead,
+    last_thread: u32,
+    /// Faults left until the threads that fault count as one.
+    several: u32,
+}
+
+impl Reads {
+    pub(crate) const fn new() -> Self {
+        let mut readings = [Reading::free(Purpose::Fault); READS + AHEAD];
+        let mut place = READS;
+        while place < readings.len() {
+            readings[place] = Reading::free(Purpose::Ahead);
+            place += 1;
+        }
+        let readahead = SwapinReadahead::new();
+        Reads { means: Means::Unknown, readings, readahead, last_thread: 0, several: 0 }
+    }
+
+    /// A thread faults.
+    pub(crate) fn note_thread(&mut self, thread: u32) {
+        if self.last_thread != thread {
+            self.several = if self.last_thread == 0 { 0 } else { ALONE_FAULTS };
+            self.last_thread = thread;
+        } else {
+            self.several = self.several.saturating_sub(1);
+        }
+    }
+
+    /// Have faults of several threads come one among the other lately?
+    pub(crate) fn several_threads_fault(&self) -> bool {
+        self.several > 0
+    }
+
+    /// Readable when a read has ended; `None` while nothing is read.
+    pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        match &self.means {
+            Means::Ring(ring, _) if ring.under_way() > 0 => Some(ring.as_fd()),
+            _ => None,
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn has_means(&self) -> bool {
+        !matches!(self.means, Means::None)
+    }
+
+    /// Gives the ring up for good, if there is one: each read waits for its end from now on. True: a descriptor is free.
+    pub(crate) fn give_up_ring(&mut self) -> bool {
+        // Reads under way may still end in the room, which nobody looks at any more.
+        self.forget_all();
+        matches!(core::mem::replace(&mut self.means, Means::None), Means::Ring(..))
+    }
+
+    /// Takes note of what has ended.
+    pub(crate) fn collect(&mut self) {
+        let Means::Ring(ring, _) = &mut self.means else { return };
+        while let Some(ended) = ring.ended() {
+            let Some(reading) = self.readings.get_mut(ended.tag as usize) else { continue };
+            reading.state = match reading.state {
+                State::UnderWay if ended.read == Ok(reading.count * PAGE) => State::There,
+                State::UnderWay if reading.purpose == Purpose::Fault => State::Failed,
+                _ => State::Free,
+            };
+        }
+    }
+
+    /// Whatever is read or there is of no use any more.
+    pub(crate) fn forget_all(&mut self) {
+        self.readings.iter_mut().for_each(Reading::forget);
+    }
+
+    /// Copies these slots' bytes if they are there. They are there no longer then, nor is anything else that was read of these slots.
+    pub(crate) fn take(&mut self, engine: &Engine, first: FileSlot, pages: &mut [Page]) -> Option<Taken> {
+        let mut taken = None;
+        let stale_copies = engine.stale_copies.load(Acquire);
+        let Means::Ring(_, room) = &self.means else { return None };
+        for (index, reading) in self.readings.iter_mut().enumerate() {
+            if reading.state == State::Free || !reading.touches(first, pages.len()) {
+                continue;
+            }
+            let is_good = reading.state == State::There && reading.stale_copies == stale_copies;
+            if is_good && reading.holds(first, pages.len()) {
+                let at = (first.raw() - reading.first) as usize;
+                pages.copy_from_slice(&room.pages(index)[at..at + pages.len()]);
+                let (purpose, awaited_ns) = (reading.purpose, reading.awaited_ns);
+                let waited_since_ns = match purpose {
+                    Purpose::Fault => Some(reading.began_ns),
+                    Purpose::Ahead => Some(awaited_ns).filter(|&since| since != 0),
+                };
+                taken = Some(Taken { purpose, waited_since_ns });
+            }
+            reading.give_up(first, pages.len());
+        }
+        taken
+    }
+
+    /// How many of these slots, from the first on, can be taken from what was read ahead.
+    pub(crate) fn read_ahead(&self, first: FileSlot, count: usize) -> usize {
+        let there = |reading: &&Reading| reading.purpose == Purpose::Ahead && reading.state == State::There;
+        let most = |reading: &Reading| (1..=count).take_while(|&count| reading.holds(first, count)).count();
+        self.readings.iter().filter(there).map(most).max().unwrap_or(0)
+    }
+
+    /// Is this slot in a buffer, or about to be, for a fault that may follow?
+    pub(crate) fn is_ahead(&self, slot: FileSlot) -> bool {
+        self.readings.iter().any(|reading| reading.purpose == Purpose::Ahead && reading.holds(slot, 1))
+    }
+
+    /// Begins to read ahead: those `wanted` of slots that follow each other, at most [`AHEAD_PAGES`], which were found at that count of
+    /// stale copies. The oldest that was read ahead makes room. False: there is no way to, or all room is being read into.
+    pub(crate) fn begin_ahead(
+        &mut self,
+        engine: &Engine,
+        first: FileSlot,
+        (count, wanted): (usize, Pages),
+        stale_copies: u32,
+    ) -> bool {
+        let ahead = || READS..READS + AHEAD;
+        let place = ahead().find(|&place| self.readings[place].state == State::Free).or_else(|| {
+            ahead()
+                .filter(|&place| self.readings[place].state == State::There)
+                .min_by_key(|&place| self.readings[place].began_ns)
+        });
+        place.is_some_and(|place| self.begin_in(engine, place, first, (count, wanted), stale_copies))
+    }
+
+    /// Begins to read these slots, which were found at that count of stale copies. False: there is no way to, or no room.
+    fn begin(&mut self, engine: &Engine, first: FileSlot, count: usize, stale_copies: u32) -> bool {
+        let for_faults = &mut self.readings[..READS];
+        let Some(index) = for_faults.iter().position(|reading| reading.state == State::Free) else {
+            // Who wanted it may be gone.
+            let oldest_ns = sys::now_ns().saturating_sub(WANTED_NS);
+            let ended = |reading: &&mut Reading| matches!(reading.state, State::There | State::Failed);
+            let old = for_faults.iter_mut().filter(ended).filter(|reading| reading.began_ns < oldest_ns);
+            old.for_each(Reading::forget);
+            return false;
+        };
+        let begun = self.begin_in(engine, index, first, (count, Pages::MAX), stale_copies);
+        if begun {
+            engine.figures().add(Counter::FileReadsOverlapped, 1);
+        }
+        begun
+    }
+
+    /// Begins to read slots into a place that is free, or whose pages are wanted no more.
+    fn begin_in(
+        &mut self,
+        engine: &Engine,
+        index: usize,
+        first: FileSlot,
+        (count, wanted): (usize, Pages),
+        stale_copies: u32,
+    ) -> bool {
+        if matches!(self.means, Means::Unknown) {
+            self.means = Self::means(engine).map_or(Means::None, |(ring, room)| Means::Ring(ring, room));
+        }
+        let Means::Ring(ring, room) = &mut self.means else { return false };
+        let place = NonNull::from(&mut room.pages_mut(index)[..count]).cast();
+        // SAFETY: the room is mapped for ever, and this reading's part of it is used by nobody before its state says `There`.
+        let begun =
+            unsafe { engine.space.begin_read(ring, first, place, count * PAGE, index as u64) }.is_ok();
+        if begun {
+            let began_ns = sys::now_ns();
+            let (state, first, purpose) = (State::UnderWay, first.raw(), self.readings[index].purpose);
+            self.readings[index] =
+                Reading { purpose, state, first, count, wanted, began_ns, awaited_ns: 0, stale_copies };
+        }
+        begun
+    }
+
+    fn means(engine: &Engine) -> Option<(ReadRing, &'static mut Room)> {
+        // A filter that lets these calls pass for the pager is not known; one may kill who makes others.
+        let mut text = [0; 4096];
+        if field_bytes(read_proc_path(c"/proc/thread-self/status", &mut text), b"Seccomp:") != Some(0) {
+            return None;
+        }
+        let ring = ReadRing::new(RING_READS as u32).ok()?;
+        let mut room = engine.arena.room(&engine.read_room)?;
+        // SAFETY: all-zero is a valid room; it is the handler's alone, which asks once. A forked child's handler has a copy of its own.
+        Some((ring, unsafe { room.as_mut() }))
+    }
+}
+
+impl Engine {
+    /// The slot on a file of the page at `address`, and the consecutive ones that would be read for a fault there.
+    fn slots_to_read(&self, address: usize) -> Option<(FileSlot, FileSlot, usize)> {
+        let block = self.table.block(address)?;
+        let index = page_index(address);
+        let slot_of = |index: usize| match block.word(index).state() {
+            PageState::Stored(entry) => self.space.file_slot(entry).map(FileSlot::raw),
+            _ => None,
+        };
+        let own = slot_of(index)?;
+        let own_slot = FileSlot::new(own)?;
+        if self.space.shared_devices().is_synchronous(own_slot) {
+            return None;
+        }
+        let window = (1usize << self.window(block, address).order).min(PIECE_PAGES);
+        let first = index & !(window - 1);
+        let before = (1..=index - first)
+            .take_while(|&back| own >= back as u64 && slot_of(index - back) == Some(own - back as u64))
+            .count();
+        let after = (1..first + window - index)
+            .take_while(|&ahead| slot_of(index + ahead) == Some(own + ahead as u64))
+            .count();
+        Some((own_slot, FileSlot::new(own - before as u64)?, before + 1 + after))
+    }
+}
+
+impl Handler {
+    /// Must this fault wait for its page to be read from a file? Begins to read it where several threads fault: once, so that
+    /// whoever makes a read be forgotten again and again keeps nobody waiting.
+    pub(crate) fn is_being_read(&mut self, fault: &Fault) -> bool {
+        if fault.access == Access::WriteProtected
+            || self.is_urgent(fault.thread)
+            || self.has_forgotten_faults()
+        {
+            return false;
+        }
+        let stale_copies = self.engine.stale_copies.load(Acquire);
+        let Some((own, first, count)) = self.engine.slots_to_read(fault.address & !(PAGE - 1)) else {
+            return false;
+        };
+        let ahead = |reading: &&mut Reading| reading.purpose == Purpose::Ahead && reading.holds(own, 1);
+        if let Some(reading) = self.reads.readings.iter_mut().find(ahead) {
+            if reading.awaited_ns == 0 && reading.state == State::UnderWay {
+                reading.awaited_ns = sys::now_ns();
+            }
+            return reading.state == State::UnderWay;
+        }
+        match self.reads.readings.iter().find(|reading| reading.holds(first, count)) {
+            Some(reading) => reading.state == State::UnderWay,
+            None => {
+                fault.turn == Turn::First
+                    && (self.reads.several_threads_fault()
+                        || self.engine.space.shared_devices().is_remote(own))
+                    && self.reads.begin(self.engine, first, count, stale_copies)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

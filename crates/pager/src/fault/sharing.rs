@@ -1,0 +1,65 @@
+//! Write faults on what relatives share, and which faults need memory.
+
+use crate::fault::handler::{Fault, Handler};
+use crate::kernel::uffd::Access;
+use crate::units::{PAGE, PIECE, PIECE_PAGES, page_index};
+use folioswap_group::counters::Counter;
+use folioswap_policy::page::PageState;
+use folioswap_policy::page_table::Block;
+
+impl Handler {
+    /// Must this fault wait while there is no memory?
+    pub(crate) fn needs_memory(&self, fault: &Fault) -> bool {
+        let (engine, address) = (self.engine, fault.address & !(PAGE - 1));
+        // A walk is to get what comes after its mark as a whole, for which there must be room.
+        if fault.access != Access::WriteProtected || self.is_marked(fault) {
+            return true;
+        }
+        // What is clean was filled by us: without relatives nobody shares it.
+        let word = engine.table.block(address).map(|block| block.word(page_index(address)).state());
+        let is_own = matches!(word, Some(PageState::Clean(..))) && !engine.fork.has_relatives();
+        !is_own && engine.is_shared(address)
+    }
+
+    /// A write to a page that is protected and not clean. Those around it that are this process's own come with it, and
+    /// where writes go on from page to page the shared ones that come next. True: resolved.
+    pub(crate) fn write_to_protected(&mut self, block: &Block, address: usize) -> bool {
+        let engine = self.engine;
+        let piece = address & !(PIECE - 1);
+        let at = (address - piece) / PAGE;
+        let now = engine.pages_now(piece, PIECE_PAGES);
+        let base = page_index(piece);
+        let plain = |page: usize| {
+            let state = block.word(base + page).state();
+            now.protected >> page & 1 != 0
+                && matches!(state, PageState::Present(_) | PageState::Removed { .. })
+        };
+        if now.present >> at & 1 != 0 && now.protected >> at & 1 == 0 {
+            // Another thread's fault has lifted it.
+            engine.userfault().wake(address, PAGE);
+            return true;
+        }
+        let exclusive = |page: usize| now.exclusive >> page & 1 != 0;
+        let (mut first, mut end, mut cost) = (at, at + 1, None);
+        if exclusive(at) {
+            while first > 0 && plain(first - 1) && exclusive(first - 1) {
+                first -= 1;
+            }
+            while end < PIECE_PAGES && plain(end) && exclusive(end) {
+                end += 1;
+            }
+        } else {
+            let window = engine.window(block, address);
+            let run = window.run(at, PIECE_PAGES, |page| plain(page) && !exclusive(page));
+            (first, end) = (run.start, run.end);
+            cost = Some(engine.cost_of_own_pages(piece + first * PAGE, piece + end * PAGE));
+            block.history.remember(base + first, base + end, window.order);
+        }
+        let resolved = self.unprotect_run(piece + first * PAGE, (end - first) * PAGE);
+        if let Some(cost) = cost.filter(|_| resolved) {
+            engine.charge_own_pages(cost);
+            engine.figures().add(Counter::MinorFaults, 1);
+        }
+        resolved
+    }
+}

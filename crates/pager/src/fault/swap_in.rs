@@ -1,0 +1,325 @@
+//! In which size comes back what is away (spec §6, phase IV).
+//!
+//! *Asked for* is the largest folio that the region's history advises, that `--thp` allows, and all of which is away: of more than 64 KiB, in
+//! the compressed store (on a file too, where nothing smaller is allowed). Where it cannot be had (the group may not be charged for it, the kernel has no memory, a part of it is taken by
+//! somebody else meanwhile, others wait who cannot be served in between) that is a fallback of its size, and the next smaller one that is allowed is asked for,
+//! down to the page alone.
+//!
+//! What the program wants huge comes as one huge page of the kernel's (`whole.rs`). Anything else is copied, 64 KiB at a time, that of the
+//! fault first: its thread goes on meanwhile, and pages may keep their stored copies.
+
+use crate::engine::Engine;
+use crate::engine::pool::NoWhole;
+use crate::fault::handler::{Handler, Interruptions};
+use crate::fault::readahead::Readahead;
+use crate::fault::reading::Purpose;
+use crate::fault::serve::Next;
+use crate::fault::whole::Whole;
+use crate::kernel::uffd::Access;
+use crate::units::{BLOCK, BLOCK_ORDER, PAGE, PIECE, PIECE_ORDER, PIECE_PAGES, page_index};
+use core::ops::Range;
+use folioswap_group::counters::SizeCounter;
+use folioswap_policy::history::{Direction, Stride, Window};
+use folioswap_policy::page::PageState;
+use folioswap_policy::page_table::Block;
+
+/// How far the group may be charged for what comes along with a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// Up to its limit.
+    BelowLimit,
+    /// Beyond it by a huge page.
+    Beyond,
+}
+
+/// A folio of more than 64 KiB that is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Large {
+    /// Its order, and where the walk goes.
+    window: Window,
+    /// The order that the history advises.
+    advised: u8,
+    room: Room,
+}
+
+impl Handler {
+    /// Brings a page back that is away, with what should come along of `window`. True: resolved.
+    pub(crate) fn swap_in(&mut self, block: &Block, address: usize, access: Access, window: Window) -> bool {
+        let engine = self.engine;
+        let mut at_most = window.order;
+        let whole = match block.word(page_index(address)).state() {
+            PageState::Leaving(entry) => self.return_whole(block, address, entry),
+            _ if at_most == BLOCK_ORDER && engine.wants_huge_pages(address & !(BLOCK - 1)) => {
+                let whole = self.swap_in_whole(block, address, Purpose::Fault);
+                at_most -= u8::from(whole == Whole::Refused);
+                whole
+            }
+            _ => Whole::Refused,
+        };
+        if whole != Whole::Refused {
+            return whole == Whole::Done;
+        }
+        if window.order == 0
+            && self.interruptions != Interruptions::None
+            && engine.is_in_store(block, page_index(address))
+            && let Some(stride) = engine.stride(block, address)
+        {
+            return self.swap_in_strided(block, address, access, stride);
+        }
+        let (order, room) = engine.order_to_ask_for(block, address, at_most);
+        if order > PIECE_ORDER {
+            self.swap_in_large(
+                block,
+                address,
+                access,
+                Large { window: Window { order, ..window }, advised: window.order, room },
+            )
+        } else {
+            self.swap_in_piece(block, address, access, window)
+        }
+    }
+
+    /// The same for no more than 64 KiB. Pages that are there in part are asked for one by one: nothing falls back then.
+    fn swap_in_piece(&mut self, block: &Block, address: usize, access: Access, window: Window) -> bool {
+        let engine = self.engine;
+        let mut readahead = engine.readahead(block, address, window);
+        loop {
+            let came = self.bring(block, address, access, &readahead, Purpose::Fault);
+            let is_asked_for = came.away >= 1 << readahead.order;
+            let is_whole = came.copied >= 1 << readahead.order;
+            if came.is_read && came.copied > 0 {
+                let (order, folios) = if is_whole { (readahead.order, 1) } else { (0, came.copied as u64) };
+                engine.figures().add_size(SizeCounter::SwapIn, order.into(), folios);
+            }
+            if came.is_read && is_asked_for && !is_whole && (came.copied > 0 || came.next == Next::Fewer) {
+                engine.fall_back(readahead.order, None);
+            }
+            if came.copied > 0 {
+                readahead.remember(block);
+            }
+            match came.next {
+                Next::Done => return true,
+                Next::LookAgain => return false,
+                Next::Fewer if readahead.pages.is_power_of_two() => return self.wait_for_kernel(),
+                Next::Fewer => {
+                    let order = engine.largest_order(address, readahead.order.saturating_sub(1));
+                    readahead = readahead.smaller(page_index(address), order);
+                }
+            }
+        }
+    }
+
+    /// Brings back a folio of more than 64 KiB, all of which is stored, or as much of it as can be had.
+    fn swap_in_large(&mut self, block: &Block, address: usize, access: Access, large: Large) -> bool {
+        let Large { window, advised, room } = large;
+        let (engine, order) = (self.engine, window.order);
+        let (index, base) = (page_index(address), address & !(BLOCK - 1));
+        let pages = aligned(index, order);
+        let own = index / PIECE_PAGES;
+        let others = pages.start / PIECE_PAGES..pages.end / PIECE_PAGES;
+        let came = self.bring(block, address, access, &Readahead::of_walk(own), Purpose::Fault);
+        match came.next {
+            Next::Done if came.copied > 0 => {}
+            Next::Done => return true,
+            Next::LookAgain => return false,
+            Next::Fewer => {
+                engine.fall_back(order, None);
+                let order = engine.largest_order(address, PIECE_ORDER);
+                return self.swap_in_piece(block, address, access, Window { order, ..window });
+            }
+        }
+        // Where the walk goes first, then what it has passed.
+        let (mut above, mut below) = (own + 1..others.end, (others.start..own).rev());
+        let sides: [&mut dyn Iterator<Item = usize>; 2] = match window.direction {
+            Direction::Forwards => [&mut above, &mut below],
+            Direction::Backwards => [&mut below, &mut above],
+        };
+        self.begin_window();
+        let (mut came_pieces, mut copied) = (own..own + 1, came.copied);
+        let within = base + pages.start * PAGE..base + pages.end * PAGE;
+        for side in sides {
+            for piece in side {
+                if advised == BLOCK_ORDER && is_last_of_block(piece, window.direction) {
+                    self.bring_blocks_before_end(address, access, window.direction);
+                }
+                let Some(pages) = self.bring_next(base + piece * PIECE, access, &within, room) else { break };
+                copied += pages;
+                came_pieces = came_pieces.start.min(piece)..came_pieces.end.max(piece + 1);
+                if pages < PIECE_PAGES {
+                    break;
+                }
+            }
+        }
+        let is_whole = copied == pages.len();
+        if is_whole {
+            engine.figures().add_size(SizeCounter::SwapIn, order.into(), 1);
+        } else {
+            let not_charged = room == Room::BelowLimit && engine.is_at_limit();
+            engine.fall_back(order, not_charged.then_some(NoWhole::NotCharged));
+            let by_piece = engine.allows_order(address, PIECE_ORDER);
+            let (whole, single) =
+                if by_piece { (copied / PIECE_PAGES, copied % PIECE_PAGES) } else { (0, copied) };
+            engine.figures().add_size(SizeCounter::SwapIn, PIECE_ORDER.into(), whole as u64);
+            engine.figures().add_size(SizeCounter::SwapIn, 0, single as u64);
+        }
+        // After what was read meanwhile the block may be another's.
+        if let Some(block) = engine.table.block(base) {
+            let walked = if is_whole { advised } else { PIECE_ORDER };
+            block.history.remember(came_pieces.start * PIECE_PAGES, came_pieces.end * PIECE_PAGES, walked);
+        }
+        true
+    }
+
+    /// The next piece of a large folio, if all of it is still away and may come: how many of its pages came. `within` is the
+    /// folio: who waits for another part of it does not wait in vain.
+    fn bring_next(
+        &mut self,
+        address: usize,
+        access: Access,
+        within: &Range<usize>,
+        room: Room,
+    ) -> Option<usize> {
+        let block = self.may_bring_more(address, within, room)?;
+        let (engine, first) = (self.engine, page_index(address));
+        let mut pages = first..first + PIECE_PAGES;
+        if !pages.all(|page| engine.may_come_in_large(block, address, page)) {
+            return None;
+        }
+        let readahead = Readahead::of_walk(first / PIECE_PAGES);
+        let came = self.bring(block, address, access, &readahead, Purpose::Ahead);
+        (came.next == Next::Done).then_some(came.copied)
+    }
+
+    /// The block of `address`, if more of it may come ahead of its faults: nobody waits any more but for what is `within` (or, where that may exceed the limit,
+    /// for memory), and the group has room.
+    /// Reads messages and serves others: what was known of the block before is old.
+    fn may_bring_more(
+        &mut self,
+        address: usize,
+        within: &Range<usize>,
+        room: Room,
+    ) -> Option<&'static Block> {
+        self.read_messages();
+        let others_are_served = self.serve_others(within, room);
+        let has_room = match room {
+            Room::BelowLimit => !self.engine.is_at_limit(),
+            Room::Beyond => self.engine.headroom() >= PIECE as u64,
+        };
+        let may = has_room && others_are_served;
+        self.engine.table.block(address).filter(|_| may)
+    }
+
+    /// Brings a page back that is one of a stride, and those that it will come to next, each by itself.
+    fn swap_in_strided(&mut self, block: &Block, address: usize, access: Access, stride: Stride) -> bool {
+        let engine = self.engine;
+        let (index, base) = (page_index(address), address & !(BLOCK - 1));
+        let came = self.bring(block, address, access, &Readahead::of_stride(index), Purpose::Fault);
+        match came.next {
+            Next::Done => {}
+            Next::LookAgain => return false,
+            Next::Fewer => return self.wait_for_kernel(),
+        }
+        self.begin_window();
+        let (mut copied, mut passed) = (came.copied, 0);
+        for page in stride.pages(index) {
+            let Some(block) = self.may_bring_more(base, &(base..base + BLOCK), Room::BelowLimit) else {
+                break;
+            };
+            passed += 1;
+            // What is there already, or elsewhere, is passed over.
+            if engine.is_in_store(block, page) {
+                let readahead = Readahead::of_stride(page);
+                copied += self.bring(block, base + page * PAGE, access, &readahead, Purpose::Ahead).copied;
+            }
+        }
+        engine.figures().add_size(SizeCounter::SwapIn, 0, copied as u64);
+        if let Some(block) = engine.table.block(base).filter(|_| came.copied > 0) {
+            block.history.remember_stride(index, stride, passed);
+        }
+        true
+    }
+
+    /// What comes along from here on may be interrupted, unless this is an interruption itself.
+    fn begin_window(&mut self) {
+        if let Interruptions::Few(count) = &mut self.interruptions {
+            *count = 0;
+        }
+    }
+
+    /// The kernel has not even a page.
+    fn wait_for_kernel(&mut self) -> bool {
+        rustix::thread::sched_yield();
+        self.read_messages();
+        false
+    }
+}
+
+impl Engine {
+    /// A folio of this order was asked for and does not come as one; `why`, if that is known.
+    pub(crate) fn fall_back(&self, order: u8, why: Option<NoWhole>) {
+        let figures = self.figures();
+        let not_charged = u64::from(why == Some(NoWhole::NotCharged));
+        figures.add_size(SizeCounter::SwapInFallback, order.into(), 1);
+        figures.add_size(SizeCounter::SwapInFallbackCharge, order.into(), not_charged);
+    }
+
+    /// The largest order up to `at_most` that is allowed for the page at `address`, which is away, and that can be had: of more than
+    /// 64 KiB, all of it has to be away. A window is no larger than the group has room for below its limit, where something smaller is
+    /// allowed; what comes in one size alone may exceed it, as a huge page may.
+    fn order_to_ask_for(&self, block: &Block, address: usize, at_most: u8) -> (u8, Room) {
+        let mut order = self.largest_order(address, at_most);
+        let bound = self.bound();
+        let room = bound.limit.saturating_sub(bound.charge);
+        let may_come = |page| self.may_come_in_large(block, address, page);
+        while order > PIECE_ORDER {
+            let (bytes, smaller) = ((PAGE as u64) << order, self.largest_order(address, order - 1));
+            if aligned(page_index(address), order).all(may_come) {
+                if room >= bytes {
+                    return (order, Room::BelowLimit);
+                }
+                if smaller == 0 {
+                    if self.headroom() >= bytes {
+                        return (order, Room::Beyond);
+                    }
+                    // As in the kernel, what may not be charged was asked for, and falls back.
+                    self.fall_back(order, Some(NoWhole::NotCharged));
+                }
+            }
+            order = smaller;
+        }
+        (order, Room::BelowLimit)
+    }
+
+    /// Is this page of a block away so that a folio of more than 64 KiB may bring it, for the fault at `address`? What is on a file only where nothing
+    /// smaller is allowed: there each piece is a wait.
+    fn may_come_in_large(&self, block: &Block, address: usize, page: usize) -> bool {
+        self.is_in_store(block, page)
+            || matches!(block.word(page).state(), PageState::Stored(_))
+                && self.largest_order(address, PIECE_ORDER) == 0
+    }
+
+    /// Is this page of a block in the compressed store? A hint: it is not claimed.
+    pub(crate) fn is_in_store(&self, block: &Block, page: usize) -> bool {
+        match block.word(page).state() {
+            PageState::Stored(entry) => self.space.file_slot(entry).is_none(),
+            _ => false,
+        }
+    }
+}
+
+/// Is this piece of a block the last that a walk in this direction comes to?
+fn is_last_of_block(piece: usize, direction: Direction) -> bool {
+    match direction {
+        Direction::Forwards => piece + 1 == BLOCK / PIECE,
+        Direction::Backwards => piece == 0,
+    }
+}
+
+/// The pages of the folio of this order that contains page `index`.
+fn aligned(index: usize, order: u8) -> Range<usize> {
+    let first = index & !((1 << order) - 1);
+    first..first + (1 << order)
+}
+
+#[cfg(test)]
+mod tests;

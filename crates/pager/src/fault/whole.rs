@@ -1,0 +1,344 @@
+//! Huge pages that come to the program as a whole: at a first touch, out of staging, and from a device.
+//!
+//! 2 MiB are moved, not copied, and stay one huge page of the kernel's. All three begin alike: every page word of the 2 MiB is claimed,
+//! or nothing is done, and the piece is served as any other. Where the kernel moves only a part, each page's word says what became of it.
+//!
+//! A huge page stays one only where no page table stands. The fault itself leaves one in its 2 MiB (`do_anonymous_page`), unless the
+//! program has asked for huge pages there. So that is where a fault is served by one; elsewhere a walk gets its huge pages ahead of it,
+//! in the blocks that it will come to next. (Asking the kernel for huge pages in the program's stead would make each fault in 2 MiB
+//! without a page table clear one in vain, before userfaultfd is asked.)
+
+use crate::engine::Engine;
+use crate::engine::ending::certainly;
+use crate::engine::pool::{For, Taken};
+use crate::fault::claim::{claim_all, unclaim};
+use crate::fault::first_touch::begin_filling;
+use crate::fault::handler::Handler;
+use crate::fault::reading::Purpose;
+use crate::kernel::pagemap;
+use crate::kernel::uffd::Stopped;
+use crate::staging::staged_folio::StagedFolio;
+use crate::store::freeing::Freeing;
+use crate::units::{BLOCK, BLOCK_ORDER, BLOCK_PAGES, PAGE, page_index};
+use core::sync::atomic::Ordering::Relaxed;
+use folioswap_devices::{FileSlot, Page};
+use folioswap_group::counters::{Counter, SizeCounter};
+use folioswap_policy::page::{Heat, PageState, PageWord};
+use folioswap_policy::page_table::Block;
+use folioswap_policy::reclaim::workingset::Refaults;
+use folioswap_slots::{Order, SlotWord, SwapEntry};
+use folioswap_space::space::Movers;
+use rustix::io::Errno;
+
+/// What became of an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Whole {
+    /// The page that was touched is there.
+    Done,
+    /// Look at its word again.
+    Again,
+    /// It cannot come as a whole: one piece, then.
+    Refused,
+}
+
+impl Handler {
+    /// Fills the 2 MiB from `start` on with zeroes, if nothing of them is in memory or on a device.
+    pub(crate) fn first_touch_whole(&mut self, block: &Block, start: usize, purpose: Purpose) -> Whole {
+        let engine = self.engine;
+        let pagemap = engine.descriptors.pagemap.load(Relaxed);
+        if !engine.is_registered_whole(start) || !pagemap::is_empty(pagemap, start, start + BLOCK) {
+            return Whole::Refused;
+        }
+        if (0..BLOCK_PAGES).any(|page| block.word(page).fill().is_none()) {
+            return Whole::Refused;
+        }
+        let Ok(zeroes) = engine.take_whole(For::FirstTouch) else { return Whole::Refused };
+        if purpose == Purpose::Ahead {
+            // That may have taken longer than the program takes to come here. Its fault leaves a page table, and the kernel would split the huge
+            // page, and take the parts of it, which are zeroes, for the shared zero page: each write would then be one more fault.
+            self.read_messages();
+            if self.has_more_to_do() {
+                engine.put_cleared_back(zeroes);
+                return Whole::Refused;
+            }
+        }
+        // What was read may have taken the block away, and given it to another address.
+        let Some(block) = engine.table.block(start) else {
+            engine.put_cleared_back(zeroes);
+            return Whole::Refused;
+        };
+        let claimed = (0..BLOCK_PAGES).take_while(|&page| begin_filling(block, page)).count();
+        let result = (claimed == BLOCK_PAGES).then(|| {
+            // SAFETY: all pages of the target are claimed, and the source is a page of the pool that we have taken.
+            unsafe { engine.userfault().move_pages(start, zeroes.address, BLOCK) }
+        });
+        let filled = match result {
+            Some(Ok(())) => BLOCK_PAGES,
+            // What the kernel may have moved besides, without saying so, is zeroes too, and counted as what is there already.
+            Some(Err(Stopped { done, .. })) => done / PAGE,
+            None => 0,
+        };
+        engine.embedded.came(filled as u64);
+        for page in 0..claimed {
+            let word = block.word(page);
+            if let Some(after) = if page < filled { word.filled() } else { word.not_filled() } {
+                block.set(page, after);
+            }
+        }
+        match result {
+            Some(Ok(())) => engine.whole_has_moved(zeroes, start),
+            // Another protection, or locked: nothing was moved.
+            None | Some(Err(Stopped { done: 0, why: Errno::INVAL })) => engine.put_whole_back(zeroes),
+            Some(Err(_)) => engine.give_up_whole(zeroes),
+        }
+        if filled < BLOCK_PAGES {
+            return Whole::Refused;
+        }
+        block.history.remember(0, filled, BLOCK_ORDER);
+        Whole::Done
+    }
+
+    /// A touch of a huge page that waits in staging, none of which has been written back, puts all of it back, where the program wants huge
+    /// pages.
+    pub(crate) fn return_whole(&mut self, block: &Block, address: usize, entry: SwapEntry) -> Whole {
+        let engine = self.engine;
+        let SlotWord::Cached { folio, .. } = engine.space.slots().word(entry) else { return Whole::Refused };
+        let folio = StagedFolio::of(folio);
+        // SAFETY: the ring's memory is fixed once installed, and the flag is atomic.
+        let staging = unsafe { &*engine.staging.get() };
+        let start = address & !(BLOCK - 1);
+        if folio.order != Order::MAX || !staging.is_whole(folio.place) || !engine.wants_huge_pages(start) {
+            return Whole::Refused;
+        }
+        // All of them of this very folio: what was written back and touched since waits in another place, and here lies what it was before.
+        let is_of_folio = |entry| match engine.space.slots().word(entry) {
+            SlotWord::Cached { folio: of, .. } => StagedFolio::of(of) == folio,
+            _ => false,
+        };
+        let is_leaving = |state| matches!(state, PageState::Leaving(entry) if is_of_folio(entry));
+        if !claim_all(block, is_leaving) {
+            return Whole::Refused;
+        }
+        let staged = staging.address(folio.place);
+        // SAFETY: all pages are claimed, so the evictor keeps their places until we are done, and nobody else fills the target.
+        let result = unsafe { engine.userfault().move_pages(start, staged, BLOCK) };
+        // What the kernel says of what it has moved is not to be believed when it stops (`moves.rs`): what is not in staging any more is.
+        // (Where the evictor has looked at a place meanwhile, the shared zero page stands there, which does not count as present.)
+        let is_left = |page: usize| {
+            let at = staged + page * PAGE;
+            result.is_err() && !engine.is_certainly_empty(at)
+        };
+        let mut returned = 0;
+        for page in 0..BLOCK_PAGES {
+            if is_left(page) {
+                unclaim(block, page);
+            } else {
+                // Its entry is the evictor's to free.
+                block.set(page, PageWord::PRESENT_HOT);
+                returned += 1;
+            }
+        }
+        engine.note_returned(returned);
+        engine.embedded.came(returned);
+        let figures = engine.figures();
+        figures.add(Counter::MinorFaults, u64::from(returned > 0));
+        figures.add(Counter::SwapCacheHits, returned);
+        engine.note_activated(returned);
+        self.end_whole(block, address, result)
+    }
+
+    /// Brings the 2 MiB of which `address` is a page as one huge page, if all of them are on devices, and it will stay one. Otherwise no huge
+    /// page is asked for, and none falls back.
+    ///
+    /// It keeps no stored copies, also where a walk only reads: a huge page cannot come protected, and to compress what was moved as a whole costs less than to
+    /// copy, page by page, what can be dropped later, and to move it out again (`docs/design.md`, section 7).
+    pub(crate) fn swap_in_whole(&mut self, block: &Block, address: usize, purpose: Purpose) -> Whole {
+        let engine = self.engine;
+        let start = address & !(BLOCK - 1);
+        if !engine.is_registered_whole(start) {
+            return Whole::Refused;
+        }
+        if purpose == Purpose::Ahead && !engine.stays_huge(block, start) {
+            return Whole::Refused;
+        }
+        // Who waits for a page waits for a file. Nobody else should: events are not read meanwhile.
+        let is_stored = |state| match state {
+            PageState::Stored(entry) => purpose == Purpose::Fault || engine.space.file_slot(entry).is_none(),
+            _ => false,
+        };
+        if !(0..BLOCK_PAGES).all(|page| is_stored(block.word(page).state())) {
+            return Whole::Refused;
+        }
+        let taken = match engine.take_whole(For::SwapIn) {
+            Ok(taken) => taken,
+            Err(why) => {
+                // Ahead of a walk nobody waits for it, and it is asked for again: it counts once.
+                if purpose == Purpose::Fault || self.missed_ahead != start {
+                    engine.fall_back(BLOCK_ORDER, Some(why));
+                }
+                if purpose == Purpose::Ahead {
+                    self.missed_ahead = start;
+                }
+                return Whole::Refused;
+            }
+        };
+        if !claim_all(block, is_stored) {
+            engine.put_whole_back(taken);
+            engine.fall_back(BLOCK_ORDER, None);
+            return Whole::Refused;
+        }
+        if !self.read_whole(block, taken) {
+            (0..BLOCK_PAGES).for_each(|page| unclaim(block, page));
+            engine.put_whole_back(taken);
+            // The piece finds out which page it was.
+            engine.fall_back(BLOCK_ORDER, None);
+            return Whole::Refused;
+        }
+        // SAFETY: all pages of the target are claimed, and the source is a page of the pool that we have taken.
+        let result = unsafe { engine.userfault().move_pages(start, taken.address, BLOCK) };
+        // What the kernel may have moved besides, without saying so, is there under a word that says `Stored`: as after a fork's window.
+        let done = match result {
+            Ok(()) => BLOCK_PAGES,
+            Err(Stopped { done, .. }) => done / PAGE,
+        };
+        // Slots that are given up here may be another's before what is being read from them comes.
+        self.reads.forget_all();
+        let (mut from_file, mut refaults, mut freeing) = (0, Refaults::default(), Freeing::new(engine));
+        for page in 0..BLOCK_PAGES {
+            let entry = block.word(page).entry();
+            if page >= done {
+                unclaim(block, page);
+            } else if let Some(entry) = entry {
+                from_file += u64::from(engine.space.is_on_file(entry));
+                refaults.add(engine.refault(entry));
+                block.set(page, PageWord::present(Heat::Cold));
+                freeing.put(entry);
+            }
+        }
+        drop(freeing);
+        engine.note_refaults(refaults);
+        match result {
+            Ok(()) => engine.whole_has_moved(taken, start),
+            Err(Stopped { why, .. }) => {
+                // It is not asked for again and again where the kernel refuses it.
+                block.left_huge.store(why == Errno::AGAIN, Relaxed);
+                engine.give_up_whole(taken);
+            }
+        }
+        engine.note_returned(done as u64);
+        engine.embedded.came(done as u64);
+        if done > 0 {
+            block.history.remember(0, done, BLOCK_ORDER);
+        }
+        let figures = engine.figures();
+        figures.add(Counter::MajorFaults, u64::from(done > 0 && purpose == Purpose::Fault));
+        figures.add(Counter::PagesIn, done as u64);
+        figures.add(Counter::FilePagesIn, from_file);
+        match result {
+            Ok(()) => figures.add_size(SizeCounter::SwapIn, BLOCK_ORDER as usize, 1),
+            Err(_) => {
+                figures.add_size(SizeCounter::SwapIn, 0, done as u64);
+                engine.fall_back(BLOCK_ORDER, None);
+            }
+        }
+        self.end_whole(block, address, result)
+    }
+
+    /// Reads all claimed pages of a block into a page of the pool, what lies side by side in a file at once. False: one of them cannot be
+    /// read.
+    fn read_whole(&mut self, block: &Block, taken: Taken) -> bool {
+        let space = &self.engine.space;
+        let entries: [Option<SwapEntry>; BLOCK_PAGES] = core::array::from_fn(|page| block.word(page).entry());
+        // SAFETY: a page of the pool that we have taken: nobody else looks at it.
+        let pages = unsafe { &mut *(taken.address as *mut [Page; BLOCK_PAGES]) };
+        let slot_of =
+            |page: usize| entries.get(page).copied().flatten().and_then(|entry| space.file_slot(entry));
+        let mut page = 0;
+        while page < BLOCK_PAGES {
+            let Some(entry) = entries[page] else { return false };
+            let Some(slot) = slot_of(page) else {
+                let decoder = &mut self.buffers.decoder;
+                if space.read(entry, decoder, &mut pages[page], Movers::Running).is_err() {
+                    return false;
+                }
+                page += 1;
+                continue;
+            };
+            let follows = |&further: &usize| {
+                slot_of(page + further).map(FileSlot::raw) == Some(slot.raw() + further as u64)
+            };
+            let run = (1..).take_while(follows).count() + 1;
+            let mut is_whole = true;
+            space.read_run(&entries[page..page + run], slot, &mut pages[page..page + run], |_, _| {
+                is_whole = false;
+            });
+            if !is_whole {
+                return false;
+            }
+            page += run;
+        }
+        true
+    }
+
+    /// After a move to the program that may have ended early.
+    fn end_whole(&mut self, block: &Block, address: usize, result: Result<(), Stopped>) -> Whole {
+        match result {
+            Ok(()) => Whole::Done,
+            Err(_) if matches!(block.word(page_index(address)).state(), PageState::Present(_)) => {
+                self.engine.userfault().wake(address, PAGE);
+                Whole::Done
+            }
+            Err(Stopped { why: Errno::AGAIN | Errno::NOMEM, .. }) => {
+                rustix::thread::sched_yield();
+                self.read_messages();
+                Whole::Again
+            }
+            // Shared after a fork, another mapping: a piece is copied.
+            Err(_) => Whole::Refused,
+        }
+    }
+}
+
+impl Engine {
+    /// Is all of the 2 MiB from `start` on registered, so that it may come as a whole?
+    pub(crate) fn is_registered_whole(&self, start: usize) -> bool {
+        let _events_wait = self.move_lock.lock();
+        // SAFETY: the set is used under the move lock.
+        unsafe { &*self.registered.get() }.covers(start, start + BLOCK)
+    }
+
+    /// All of a block has moved to staging, at `staged`, by one move: notes whether that is one huge page still. Where it is not, the kernel has split it, and the
+    /// block keeps its page table.
+    pub(crate) fn note_left_huge(&self, start: usize, staged: usize) {
+        let is_huge = pagemap::is_huge(self.descriptors.pagemap.load(Relaxed), staged);
+        if let Some(block) = self.table.block(start) {
+            block.left_huge.store(is_huge, Relaxed);
+        }
+    }
+
+    /// Would a huge page that comes to this block, from `start` on, stay one? As far as that is known, or where the program wants it in any case.
+    pub(crate) fn stays_huge(&self, block: &Block, start: usize) -> bool {
+        block.left_huge.load(Relaxed) || self.wants_huge_pages(start)
+    }
+
+    /// A fault at `address`, in `block`, where nothing is: it has left a page table, unless the program has asked for huge pages there.
+    pub(crate) fn note_page_table(&self, block: &Block, address: usize) {
+        if block.left_huge.load(Relaxed) && !self.wants_huge_pages(address & !(BLOCK - 1)) {
+            block.left_huge.store(false, Relaxed);
+        }
+    }
+
+    /// Is nothing (or the shared zero page) at this page of staging?
+    fn is_certainly_empty(&self, page: usize) -> bool {
+        certainly(self, || {
+            let pagemap = self.descriptors.pagemap.load(Relaxed);
+            let found = pagemap::present(pagemap, page, page + PAGE, &mut [pagemap::EMPTY; 1])?;
+            // A page in the kernel's own swap, or on its way to another frame, is not present, and there all the same.
+            let now = pagemap::now(pagemap, page, 1)?;
+            Ok(found.regions == 0 && now.swapped == 0)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,349 @@
+//! Huge pages that come and go, one step at a time, and one race.
+
+use super::*;
+use crate::fault::buffers::Buffers;
+use crate::fault::handler::{Fault, Turn};
+use crate::kernel::uffd::Access;
+use crate::staging::candidates::Candidates;
+use crate::staging::ring::WHOLE_PLACES;
+use crate::staging::row::Row;
+use crate::store::demote::Pieces;
+use crate::store::freeing::FREED;
+use crate::store::write_back::Tier;
+use crate::test_memory::{engine_with_pool, map, skip_without_huge_page, word_at};
+use crate::units::{PIECE, PIECE_PAGES};
+use folioswap_devices::Scratch;
+use folioswap_devices::zstd::Decoder;
+use folioswap_group::folio_orders::Advised;
+use folioswap_slots::DeviceMask;
+use rustix::mm::{Advice, madvise};
+
+const LIMIT: u64 = 1 << 30;
+
+/// An engine with a pool, its handler, and 2 MiB of the program, which wants them huge, between two others. `None` where that is not possible.
+fn scene() -> Option<(&'static Engine, Handler, usize)> {
+    let (engine, handler, start) = unadvised()?;
+    engine.advise_huge_pages(start, BLOCK, Advised::HugePages);
+    engine.apply_requests();
+    Some((engine, handler, start))
+}
+
+/// The same where the program has not said so (the kernel makes them huge all the same).
+fn unadvised() -> Option<(&'static Engine, Handler, usize)> {
+    let engine = engine_with_pool(LIMIT)?;
+    let handler = Handler::new(engine, Buffers::of(engine)?);
+    let start = map(4 * BLOCK).next_multiple_of(BLOCK) + BLOCK;
+    // SAFETY: mapped just now.
+    unsafe { madvise((start - BLOCK) as *mut _, 3 * BLOCK, Advice::LinuxHugepage) }.unwrap();
+    engine.table.block_or_insert(start, engine.arena).unwrap();
+    Some((engine, handler, start))
+}
+
+fn block(engine: &Engine, start: usize) -> &Block {
+    engine.table.block(start).unwrap()
+}
+
+fn write_words(start: usize) {
+    for page in 0..BLOCK_PAGES {
+        // SAFETY: mapped by the test.
+        unsafe { ((start + page * PAGE) as *mut u64).write_volatile(9 + page as u64) };
+    }
+}
+
+fn has_its_words(start: usize) -> bool {
+    (0..BLOCK_PAGES).all(|page| word_at(start + page * PAGE) == 9 + page as u64)
+}
+
+fn is_huge(engine: &Engine, start: usize) -> bool {
+    pagemap::is_huge(engine.descriptors.pagemap.load(Relaxed), start)
+}
+
+/// All of it goes to staging, as the evictor does it. False: this system has no huge pages.
+fn take_out(engine: &Engine, start: usize) -> bool {
+    write_words(start);
+    if !is_huge(engine, start) {
+        skip_without_huge_page();
+        return false;
+    }
+    engine.register_pieces(start - BLOCK, start + 2 * BLOCK);
+    // SAFETY: nobody else uses the ring.
+    assert!(unsafe { &mut *engine.staging.get() }.align_for_whole(engine.userfault()));
+    let done = engine.isolate_row(&Row::whole(start));
+    assert!(done.iter().all(|isolation| isolation.moved == u16::MAX), "{done:?}");
+    assert_eq!(done.iter().map(|isolation| isolation.moves).sum::<u64>(), 1);
+    assert_eq!(engine.figures().size(SizeCounter::SwapOut, BLOCK_ORDER as usize), 1);
+    true
+}
+
+fn write_back(engine: &Engine, folios: u64) {
+    for _ in 0..folios {
+        engine.write_back_oldest(&mut Scratch::new(), Tier::Store(DeviceMask::NONE), Pieces::Any, 1).unwrap();
+    }
+}
+
+fn entry(engine: &Engine, start: usize) -> SwapEntry {
+    block(engine, start).word(0).entry().expect("it is away")
+}
+
+/// The same with a huge page of the program in staging.
+fn staged() -> Option<(&'static Engine, Handler, usize)> {
+    scene().filter(|&(engine, _, start)| take_out(engine, start))
+}
+
+/// All of it written back, where the program has not asked for huge pages.
+fn unadvised_stored() -> Option<(&'static Engine, Handler, usize)> {
+    let there = unadvised().filter(|&(engine, _, start)| take_out(engine, start));
+    there.inspect(|&(engine, ..)| write_back(engine, WHOLE_PLACES))
+}
+
+/// All of it written back, where it has.
+fn stored() -> Option<(&'static Engine, Handler, usize)> {
+    staged().inspect(|&(engine, ..)| write_back(engine, WHOLE_PLACES))
+}
+
+#[test]
+fn a_first_touch_gets_a_huge_page_of_zeroes() {
+    let Some((engine, mut handler, start)) = scene() else { return };
+    engine.register_pieces(start - BLOCK, start + 2 * BLOCK);
+    let came = handler.first_touch_whole(block(engine, start), start, Purpose::Fault);
+    if came == Whole::Refused && engine.take_whole(For::FirstTouch).is_err() {
+        skip_without_huge_page();
+        return;
+    }
+    assert_eq!(came, Whole::Done);
+    assert!(is_huge(engine, start));
+    assert!((0..BLOCK_PAGES).all(|page| word_at(start + page * PAGE) == 0));
+    assert!((0..BLOCK_PAGES).all(|page| block(engine, start).word(page) == PageWord::PRESENT));
+    // It is there now, and is left as it is.
+    write_words(start);
+    assert_eq!(handler.first_touch_whole(block(engine, start), start, Purpose::Fault), Whole::Refused);
+    assert!(has_its_words(start));
+}
+
+#[test]
+fn a_first_touch_is_no_whole_one_where_a_page_is_away() {
+    let Some((engine, mut handler, start)) = scene() else { return };
+    engine.register_pieces(start - BLOCK, start + 2 * BLOCK);
+    let stored = crate::test_memory::store_page(engine, start + 300 * PAGE, &[7; PAGE]);
+    assert_eq!(handler.first_touch_whole(block(engine, start), start, Purpose::Fault), Whole::Refused);
+    assert_eq!(block(engine, start).word(300).state(), PageState::Stored(stored));
+    assert_eq!(block(engine, start).word(299), PageWord::PRESENT, "what was claimed is given back");
+    assert!(pagemap::is_empty(engine.descriptors.pagemap.load(Relaxed), start, start + BLOCK));
+}
+
+#[test]
+fn what_is_touched_in_staging_comes_back_as_it_went() {
+    let Some((engine, mut handler, start)) = staged() else { return };
+    let here = block(engine, start);
+    assert_eq!(handler.return_whole(here, start + 5 * PAGE, entry(engine, start)), Whole::Done);
+    assert!(is_huge(engine, start) && has_its_words(start));
+    assert!((0..BLOCK_PAGES).all(|page| here.word(page) == PageWord::PRESENT_HOT));
+    assert_eq!(engine.swapped_pages.load(Relaxed), 0);
+    // The evictor finds nothing to write, and frees all slots.
+    write_back(engine, WHOLE_PLACES);
+    assert_eq!(engine.validate(), Ok(0));
+    assert!(has_its_words(start));
+}
+
+#[test]
+fn what_is_written_back_in_part_does_not_come_back_as_a_whole() {
+    let Some((engine, mut handler, start)) = staged() else { return };
+    write_back(engine, 3);
+    let (here, last) = (block(engine, start), start + (BLOCK_PAGES - 1) * PAGE);
+    let entry = here.word(BLOCK_PAGES - 1).entry().unwrap();
+    assert_eq!(handler.return_whole(here, last, entry), Whole::Refused);
+    assert!(matches!(here.word(BLOCK_PAGES - 1).state(), PageState::Leaving(_)));
+    assert!(matches!(here.word(0).state(), PageState::Stored(_)));
+    assert_eq!(handler.swap_in_whole(here, start, Purpose::Fault), Whole::Refused);
+    assert_eq!(engine.validate(), Ok(BLOCK_PAGES as u64));
+}
+
+/// A part was written back, touched, written to, and waits elsewhere in staging: what lies in the old place is what it was before.
+#[test]
+fn what_waits_in_two_places_does_not_come_back_from_the_older() {
+    let Some((engine, mut handler, start)) = staged() else { return };
+    write_back(engine, 2);
+    for page in 0..2 * PIECE_PAGES {
+        let address = start + page * PAGE;
+        handler.serve(Fault { address, access: Access::Write, thread: 0, turn: Turn::First, since_ns: 0 });
+        assert_eq!(word_at(address), 9 + page as u64);
+        // SAFETY: mapped by the test, and there now.
+        unsafe { (address as *mut u64).write_volatile(5000 + page as u64) };
+    }
+    for piece in [start, start + PIECE] {
+        assert_eq!(engine.isolate(piece, Candidates::ALL_DIRTY).moved, u16::MAX);
+    }
+    let here = block(engine, start);
+    assert!((0..BLOCK_PAGES).all(|page| matches!(here.word(page).state(), PageState::Leaving(_))));
+    let touched = here.word(BLOCK_PAGES - 1).entry().unwrap();
+    assert_eq!(handler.return_whole(here, start + BLOCK - PAGE, touched), Whole::Refused);
+    for page in 0..BLOCK_PAGES {
+        let address = start + page * PAGE;
+        if matches!(here.word(page).state(), PageState::Leaving(_)) {
+            handler.serve(Fault { address, access: Access::Read, thread: 0, turn: Turn::First, since_ns: 0 });
+        }
+        let wanted = if page < 2 * PIECE_PAGES { 5000 } else { 9 } + page as u64;
+        assert_eq!(word_at(address), wanted, "page {page}");
+    }
+}
+
+#[test]
+fn what_is_stored_comes_back_as_a_huge_page_and_frees_its_slots() {
+    let Some((engine, mut handler, start)) = stored() else { return };
+    assert_eq!(engine.validate(), Ok(BLOCK_PAGES as u64));
+    let (here, freed) = (block(engine, start), FREED.get());
+    assert_eq!(handler.swap_in_whole(here, start, Purpose::Fault), Whole::Done);
+    let freed = (FREED.get().0 - freed.0, FREED.get().1 - freed.1);
+    assert_eq!(freed, (BLOCK_PAGES as u32 / 64, BLOCK_PAGES as u32), "64 with each lock, not one");
+    assert!(is_huge(engine, start) && has_its_words(start));
+    assert!((0..BLOCK_PAGES).all(|page| here.word(page) == PageWord::PRESENT));
+    assert_eq!(engine.figures().size(SizeCounter::SwapIn, BLOCK_ORDER as usize), 1);
+    assert_eq!(engine.validate(), Ok(0));
+    // Its place in staging is kept for the next one.
+    // SAFETY: nobody else uses the ring.
+    let staging = unsafe { &mut *engine.staging.get() };
+    let mut kept = 0;
+    staging.recycle(engine.userfault(), 1, |address| {
+        kept += 1;
+        engine.keep_whole(address)
+    });
+    assert_eq!((kept, staging.occupied()), (1, 0));
+}
+
+/// Whether the walk reads or writes: its copies are given up.
+#[test]
+fn ahead_of_a_walk_it_comes_where_it_left_as_a_huge_page() {
+    let Some((engine, mut handler, start)) = unadvised_stored() else { return };
+    let here = block(engine, start);
+    assert!(here.left_huge.load(Relaxed));
+    assert_eq!(handler.swap_in_whole(here, start, Purpose::Ahead), Whole::Done);
+    assert!(is_huge(engine, start) && has_its_words(start));
+    assert!((0..BLOCK_PAGES).all(|page| here.word(page) == PageWord::PRESENT));
+    assert_eq!(engine.validate(), Ok(0));
+}
+
+/// It would be split, page by page.
+#[test]
+fn ahead_of_a_walk_it_does_not_come_where_a_page_table_stands() {
+    let Some((engine, mut handler, start)) = unadvised_stored() else { return };
+    let here = block(engine, start);
+    handler.serve(Fault { address: start, access: Access::Read, thread: 0, turn: Turn::First, since_ns: 0 });
+    assert!(!here.left_huge.load(Relaxed), "by the fault");
+    // What has come, one page or more, leaves again.
+    here.left_huge.store(true, Relaxed);
+    let there = |page: &usize| matches!(here.word(*page).state(), PageState::Clean(..));
+    let clean = (0..PIECE_PAGES).filter(there).fold(0, |pages, page| pages | 1 << page);
+    assert_eq!(engine.isolate(start, Candidates { written: 0, clean }).moved, clean);
+    write_back(engine, 1);
+    assert!((0..BLOCK_PAGES).all(|page| matches!(here.word(page).state(), PageState::Stored(_))));
+    assert!(!here.left_huge.load(Relaxed), "by leaving in pieces");
+    let came = |purpose, handler: &mut Handler| handler.swap_in_whole(here, start, purpose);
+    assert_eq!(came(Purpose::Ahead, &mut handler), Whole::Refused);
+    assert_eq!(
+        engine.figures().size(SizeCounter::SwapInFallback, BLOCK_ORDER as usize),
+        0,
+        "it is not asked for"
+    );
+    // A program that wants huge pages gets it all the same.
+    engine.advise_huge_pages(start, BLOCK, Advised::HugePages);
+    engine.apply_requests();
+    assert_eq!(came(Purpose::Ahead, &mut handler), Whole::Done);
+    assert!(has_its_words(start));
+}
+
+/// As in the kernel, what the group may not be charged for falls back, and is counted as that besides.
+#[test]
+fn what_cannot_be_charged_falls_back_and_is_counted_as_that() {
+    let Some((engine, mut handler, start)) = stored() else { return };
+    let here = block(engine, start);
+    let fallbacks = || {
+        [SizeCounter::SwapInFallback, SizeCounter::SwapInFallbackCharge]
+            .map(|counter| engine.figures().size(counter, BLOCK_ORDER as usize))
+    };
+    engine.segment().header.device_bytes.store(LIMIT + 1, Relaxed);
+    assert_eq!(handler.swap_in_whole(here, start, Purpose::Fault), Whole::Refused);
+    assert_eq!(fallbacks(), [1, 1]);
+    assert!((0..BLOCK_PAGES).all(|page| matches!(here.word(page).state(), PageState::Stored(_))));
+    // There would be room, but the system has just had no huge page: that is no failed charge.
+    engine.segment().header.device_bytes.store(0, Relaxed);
+    engine.pool.pretend_barren();
+    assert_eq!(handler.swap_in_whole(here, start, Purpose::Fault), Whole::Refused);
+    assert_eq!(fallbacks(), [2, 1]);
+    assert_eq!(engine.figures().size(SizeCounter::SwapIn, BLOCK_ORDER as usize), 0);
+}
+
+/// Ahead of a walk nobody waits for it, and the walk asks again and again: it is asked for all the same, and counts once.
+#[test]
+fn what_falls_back_ahead_of_a_walk_counts_once() {
+    let Some((engine, mut handler, start)) = stored() else { return };
+    let here = block(engine, start);
+    let fallbacks = || engine.figures().size(SizeCounter::SwapInFallback, BLOCK_ORDER as usize);
+    engine.pool.pretend_barren();
+    for _ in 0..3 {
+        assert_eq!(handler.swap_in_whole(here, start, Purpose::Ahead), Whole::Refused);
+    }
+    assert_eq!(fallbacks(), 1);
+    assert_eq!(handler.swap_in_whole(here, start, Purpose::Fault), Whole::Refused);
+    assert_eq!(fallbacks(), 2, "by a fault each time");
+    // What is not all away is not asked for.
+    let single = start + 7 * PAGE;
+    engine.segment().set_folio_orders(folioswap_group::folio_orders::FolioOrders::NONE);
+    handler.serve(Fault {
+        address: single,
+        access: Access::Write,
+        thread: 0,
+        turn: Turn::First,
+        since_ns: 0,
+    });
+    assert_eq!(handler.swap_in_whole(here, start, Purpose::Fault), Whole::Refused);
+    assert_eq!(fallbacks(), 2);
+}
+
+/// The race: it goes back while the evictor writes it back, whose look at a page may find that it has just gone.
+#[test]
+fn what_goes_back_while_it_is_written_back_is_where_its_words_say() {
+    let Some((engine, mut handler, _)) = scene() else { return };
+    let mut went_back = 0;
+    for round in 0..60 {
+        let start = map(4 * BLOCK).next_multiple_of(BLOCK) + BLOCK;
+        // SAFETY: mapped just now.
+        unsafe { madvise((start - BLOCK) as *mut _, 3 * BLOCK, Advice::LinuxHugepage) }.unwrap();
+        engine.advise_huge_pages(start, BLOCK, Advised::HugePages);
+        engine.apply_requests();
+        engine.table.block_or_insert(start, engine.arena).unwrap();
+        write_words(start);
+        if !is_huge(engine, start) {
+            skip_without_huge_page();
+            return;
+        }
+        engine.register_pieces(start - BLOCK, start + 2 * BLOCK);
+        // SAFETY: the evictor of this test is not at work now.
+        assert!(unsafe { &mut *engine.staging.get() }.align_for_whole(engine.userfault()));
+        engine.isolate_row(&Row::whole(start));
+        let (here, first) = (block(engine, start), entry(engine, start));
+        std::thread::scope(|scope| {
+            scope.spawn(|| write_back(engine, WHOLE_PLACES));
+            for _ in 0..round * 40 {
+                core::hint::spin_loop();
+            }
+            went_back += u32::from(handler.return_whole(here, start, first) == Whole::Done);
+        });
+        for page in 0..BLOCK_PAGES {
+            let found = match here.word(page).state() {
+                PageState::Present(_) => word_at(start + page * PAGE),
+                PageState::Stored(entry) => {
+                    let mut bytes: Page = [0; PAGE];
+                    engine.space.read(entry, &mut Decoder::new(), &mut bytes, Movers::Running).unwrap();
+                    u64::from_ne_bytes(bytes[..8].try_into().unwrap())
+                }
+                other => panic!("page {page} is {other:?}"),
+            };
+            assert_eq!(found, 9 + page as u64, "page {page} of round {round}");
+        }
+        engine.validate().unwrap();
+        // SAFETY: the evictor of this test has ended.
+        unsafe { &mut *engine.staging.get() }.recycle(engine.userfault(), 1, |_| false);
+    }
+    std::eprintln!("{went_back} of 60 went back");
+    assert!(went_back > 0);
+}

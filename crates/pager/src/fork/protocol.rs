@@ -1,0 +1,174 @@
+//! Fork: the child reads what it must read, from its first instruction on.
+//!
+//! ```text
+//! forking thread (parent)          handler (parent)              forking thread (child)   handler (child)
+//! prepare: gate, window opens      serves without changing
+//!   ... C library, clone(2) ...    anything; logs events
+//!                                  reads the FORK event, sends
+//!                                  the child's userfaultfd to
+//!                                  the supervisor; serves child   child: engine is reset,
+//! parent: returns                                                 starts its handler ---->  joins by the token,
+//!                                                                 waits                     gets its userfaultfd,
+//!                                  stops serving the child  <---------- fork_ack ---------  applies the log
+//!                                  closes the window, applies ---------- fork_done ------->  serves
+//!                                  the log, opens the gate        returns
+//! ```
+//!
+//! Between `prepare` and the closing of the window the evictor stands still and the handler changes nothing that the
+//! child's copy-on-write copy of the engine contains, except the log, whose entries are complete or absent: so that copy
+//! is consistent whenever the kernel takes it. What is served in the window stays `Stored` (or `Leaving`) while it is
+//! present; the evictor finds such pages and forgets the copy.
+//!
+//! A child made by a bare clone(2) has no such protocol: see `raw_child`.
+
+use crate::engine::arena::Heirs;
+use crate::engine::fork_state::turn::{Back, Window};
+use crate::engine::fork_state::{OPEN, SHUT};
+use crate::engine::{Engine, Life};
+use crate::kernel::maps::{self, MappingFilter};
+use crate::kernel::sys;
+use crate::kernel::thread::{self, Descriptors};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use rustix::fd::BorrowedFd;
+use rustix::io::Errno;
+
+impl Engine {
+    /// What a child has and has not got is in its own list of mappings: areas that were not inherited, and those that
+    /// another thread of the parent unmapped just before the fork, are gone; everything else is registered (again, which
+    /// changes nothing for what the kernel registered by the fork). The program stands still meanwhile.
+    pub(crate) fn adopt_mappings(&self) {
+        // SAFETY: the set is used under the move lock, which our caller holds.
+        unsafe { &mut *self.registered.get() }.clear();
+        // SAFETY: the descriptor is in the pager threads' table and stays open.
+        let file = unsafe { BorrowedFd::borrow_raw(self.descriptors.maps.load(Relaxed)) };
+        let mut buffer = [0; 8192];
+        let mut filter = MappingFilter::new();
+        let mut end = 0;
+        let _ = maps::read(file, &mut buffer, |mapping| {
+            self.unmap_pages(end, mapping.start);
+            end = mapping.end;
+            if filter.can_be_managed(mapping)
+                && let Some(new) = self.register_pieces(mapping.start, mapping.end)
+            {
+                self.protect_zero_pages(new.start, new.end);
+            }
+        });
+        self.unmap_pages(end, 1 << 47);
+    }
+}
+
+/// Before the C library forks: the evictor stands still, the handler changes nothing any more. In the forking thread.
+pub fn prepare(engine: &Engine) {
+    if engine.is_ours() {
+        engine.wait_until_running();
+    }
+    if engine.life() == Life::Unmanaged || !engine.is_ours() {
+        return;
+    }
+    engine.wait_for_room_for_child();
+    let fork = &engine.fork;
+    fork.serialised.acquire();
+    fork.turn.begin(sys::gettid());
+    fork.preparing.store(1, Release);
+    fork.have_protected(engine);
+    engine.gate.acquire();
+    // Nothing leaves any more: what is touched now stays until the end of this function.
+    touch_stack();
+    engine.apply_requests();
+    let handler_pauses = engine.serve_lock.lock();
+    fork.child_seen.store(0, Relaxed);
+    if !engine.is_engaged() {
+        fork.turn.set_window(Window::None);
+    } else {
+        fork.turn.set_window(Window::Opened);
+        let sequence = fork.sequence.fetch_add(1, Relaxed) + 1;
+        fork.token.store((sys::getpid() as u64) << 32 | sequence as u64, Relaxed);
+        fork.log.clear();
+        fork.opened_ns.store(sys::now_ns(), Relaxed);
+        fork.window.store(OPEN, Release);
+    }
+    // Evictor and handler are where neither makes a piece; the child will need them all.
+    engine.arena.bequeath_to(Heirs::ForkedChild);
+    drop(handler_pauses);
+}
+
+/// Brings the pages in that the next calls will use: no fault of this thread may come while it holds a lock that the
+/// handler takes.
+fn touch_stack() {
+    let mut room = [0u8; 16 << 10];
+    core::hint::black_box(&mut room);
+}
+
+/// After the C library forked, in the parent (also when the fork failed).
+pub fn parent(engine: &Engine) {
+    let fork = &engine.fork;
+    if engine.life() != Life::Running || !engine.is_ours() {
+        return;
+    }
+    let me = sys::gettid();
+    match fork.turn.come_back(me) {
+        Back::Late => return,
+        Back::ToEnd => {
+            // The child inherits nothing that was swapped out. It shares what is there.
+            fork.relatives.store(1, Relaxed);
+            fork.end(engine);
+            return;
+        }
+        Back::HandlerEnds => {}
+    }
+    // The handler closes the window when the child is on its own, or at once if there is none. Until the supervisor has
+    // been told of the child this process must not end.
+    while fork.turn.waits_for_end(me) && fork.child_seen.load(Acquire) == 0 {
+        rustix::thread::sched_yield();
+    }
+}
+
+/// After the C library forked, in the child.
+///
+/// # Safety
+/// Only as the first thing in a forked child, in its only thread, after [`prepare`] in its parent.
+pub unsafe fn child(engine: &'static Engine) {
+    let fork = &engine.fork;
+    if engine.life() != Life::Running || !fork.is_preparing() {
+        return;
+    }
+    engine.arena.bequeath_to(Heirs::Nobody);
+    let inherits = !fork.window_is_shut();
+    fork.inherited_token.store(if inherits { fork.token.load(Relaxed) } else { 0 }, Relaxed);
+    fork.inherited_from.store(engine.member.load(Relaxed), Relaxed);
+    fork.inherited_pid.store(engine.member().pid.load(Relaxed), Relaxed);
+    fork.relatives.store(1, Relaxed);
+    fork.window.store(SHUT, Relaxed);
+    fork.turn.end();
+    fork.preparing.store(0, Relaxed);
+    fork.serialised.reset();
+    // SAFETY: by contract.
+    unsafe { engine.reset_in_child() };
+    if start(engine).is_err() {
+        if inherits {
+            sys::kill_self();
+        }
+        engine.life.store(Life::Unmanaged as u32, Release);
+        return;
+    }
+    // The child's program may run only when its events have a reader (one that the parent read would be lost) and its
+    // memory is counted.
+    engine.wait_until_running();
+}
+
+/// Starts the handler thread of this process, which then does all the rest.
+///
+/// # Errors
+/// clone(2)'s.
+pub fn start(engine: &'static Engine) -> Result<(), Errno> {
+    // SAFETY: the stack is mapped for ever and no thread of this process uses it.
+    unsafe {
+        thread::spawn(
+            engine.handler_stack.load(Relaxed) as *mut u8,
+            crate::fault::handler::run,
+            core::ptr::from_ref(engine) as usize,
+            Descriptors::Copied,
+        )
+    }
+    .map(|_| ())
+}

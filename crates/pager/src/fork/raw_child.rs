@@ -1,0 +1,254 @@
+//! Children made by a bare clone(2), without the C library: nobody in them runs our code, so their parent serves them.
+//!
+//! The FORK event is a barrier: until it is read, no page can be moved or copied. When it is read, the handler writes back
+//! what waits in staging and gives the child a page table of its own, in which every entry is held once more. The child
+//! is served through the userfaultfd that came with the event, until it execs or ends. If the parent ends first, the
+//! supervisor, which holds a duplicate of that descriptor, ends the child at its first fault.
+
+use crate::engine::fork_state::Shared;
+use crate::engine::raw_tables::CHILDREN_MAX;
+use crate::engine::words::{move_words, pages_within};
+use crate::engine::{Engine, link};
+use crate::fault::handler::Handler;
+use crate::fault::raw_children::RawChild;
+use crate::kernel::futex::{self, Sharing};
+use crate::kernel::sys;
+use crate::kernel::uffd::{Access, Event, Message, Stopped, Userfault};
+use crate::units::{BLOCK, PAGE, page_index};
+use core::sync::atomic::Ordering::Relaxed;
+use folioswap_group::counters::Counter;
+use folioswap_group::protocol::{Ending, Kind};
+use folioswap_policy::page::{PageState, PageWord};
+use folioswap_policy::page_table::PageTable;
+use folioswap_policy::reclaim::watermarks::Watermarks;
+use folioswap_space::space::Movers;
+use rustix::io::Errno;
+
+const PROBE_NS: u64 = 500_000_000;
+
+/// So long a child's faults wait for memory, short of the brink.
+const PATIENCE_NS: u64 = 20_000_000;
+
+impl Handler {
+    /// Gives a child a table of its own. Under the move lock, outside of a fork's window.
+    pub(crate) fn adopt_raw_child(&mut self, descriptor: i32) {
+        let engine = self.engine;
+        engine.protect_in_child(Userfault(descriptor));
+        engine.fork.set_shared(Shared::Unprotected);
+        self.write_back_range(0, 1 << 47);
+        let (place, table) = self.table_of_child();
+        self.adopt(place, table, descriptor);
+        engine.space.file_space().share_all();
+        engine.figures().add(Counter::RawForks, 1);
+        engine.fork.gain_relative(engine);
+    }
+
+    /// A place for one more child, and its table, which is empty.
+    fn next_place(&self) -> (usize, &'static PageTable) {
+        let engine = self.engine;
+        let place = self.raw_children.children.iter().position(Option::is_none);
+        let table = place.and_then(|place| Some((place, engine.raw_tables.table(engine.arena, place)?)));
+        // Without one the child would read zeroes.
+        table.unwrap_or_else(|| engine.end(Ending::NoTable, None))
+    }
+
+    /// What a child that this process makes by a bare clone(2) finds stored, and the child's place.
+    fn table_of_child(&mut self) -> (usize, &'static PageTable) {
+        let engine = self.engine;
+        let (place, table) = self.next_place();
+        copy_table(engine, &engine.table, table);
+        // Its thread stands in clone(2) until the event is read: what the mappings say now they said then, unless another thread, which knows
+        // nothing of the moment of that call, has just changed it.
+        self.for_not_inherited(|range| drop_table(engine, table, range.start, range.end));
+        (place, table)
+    }
+
+    /// Serves one more child, which inherits what its table says is stored.
+    fn adopt(&mut self, place: usize, table: &'static PageTable, descriptor: i32) {
+        let engine = self.engine;
+        self.raw_children.children[place] = Some(RawChild { userfault: Userfault(descriptor), table });
+        self.raw_children.unfound.begin(engine);
+        if engine.raw_children.fetch_add(1, Relaxed) == 0 {
+            self.raw_children.unfound.clear(engine);
+            // What is shared with it is counted here until the supervisor finds it.
+            let (sharing, header) = (&engine.member().sharing, &engine.segment().header);
+            sharing.publish(sharing.before_measuring(header), 0);
+        }
+        futex::post(&engine.member().wake, Sharing::Shared);
+        link::tell(engine.descriptors.control.load(Relaxed), Kind::RawForked, [0; 3], Some(descriptor));
+    }
+
+    /// Serves the children there are; drops those that ended.
+    pub(crate) fn raw_children_round(&mut self) {
+        if self.raw_children.is_empty() || !self.engine.fork.window_is_shut() {
+            return;
+        }
+        while self.raw_children.waiting_count > 0 {
+            self.raw_children.waiting_count -= 1;
+            let descriptor = self.raw_children.waiting[self.raw_children.waiting_count];
+            let engine = self.engine;
+            let _moves_wait = engine.move_lock.lock();
+            self.adopt_raw_child(descriptor);
+            // It was made while the C library forked, so it inherited the engine's memory too.
+            engine.shared_with_raw_children.store(engine.own_bytes(), Relaxed);
+        }
+        // At the limit nothing of a child is read for a while, and on the brink until there is memory: its threads wait.
+        let now = sys::now_ns();
+        let marks = Watermarks::of(self.engine.segment().header.limit_bytes.load(Relaxed));
+        self.raw_children.unfound.publish(self.engine);
+        let charge = self.engine.segment().charge_bytes();
+        let has_waited = now >= self.raw_children.patience_ends_ns && charge < marks.brink;
+        let has_room = charge < marks.limit || has_waited;
+        if has_room {
+            self.raw_children.patience_ends_ns = now + PATIENCE_NS;
+        } else {
+            futex::post(&self.engine.member().wake, Sharing::Shared);
+        }
+        let probe = self.raw_children.probe_due.take(now, PROBE_NS);
+        for index in 0..CHILDREN_MAX {
+            let Some(RawChild { userfault, table }) = self.raw_children.children[index] else { continue };
+            if has_room {
+                self.serve_raw_child(RawChild { userfault, table });
+            }
+            if probe && userfault.is_gone() {
+                drop_table(self.engine, table, 0, 1 << 47);
+                self.raw_children.children[index] = None;
+                sys::close_range(userfault.0 as u32, userfault.0 as u32);
+                if self.engine.raw_children.fetch_sub(1, Relaxed) == 1 {
+                    self.raw_children.unfound.clear(self.engine);
+                }
+            }
+        }
+    }
+
+    fn serve_raw_child(&mut self, child: RawChild) {
+        let engine = self.engine;
+        let mut messages = [Message::EMPTY; 16];
+        let count = self.read_some(child.userfault, &mut messages);
+        // The kernel hands out faults before events; what a fault finds is looked up after the events of its batch.
+        for message in &messages[..count] {
+            match message.event() {
+                Event::Remove { start, end } | Event::Unmap { start, end } => {
+                    drop_table(engine, child.table, start, end)
+                }
+                Event::Remap { from, to, bytes } => {
+                    move_words(engine, child.table, from, to, bytes);
+                }
+                // What such a child has advised by itself is not known here: its own children are taken to inherit all.
+                Event::Fork { child: descriptor } => {
+                    let (place, table) = self.next_place();
+                    copy_table(engine, child.table, table);
+                    self.adopt(place, table, descriptor);
+                }
+                Event::Fault { .. } | Event::Unknown => {}
+            }
+        }
+        for message in &messages[..count] {
+            if let Event::Fault { address, access, .. } = message.event() {
+                self.serve_child_fault(child, address & !(PAGE - 1), access);
+            }
+        }
+    }
+
+    fn serve_child_fault(&mut self, child: RawChild, address: usize, access: Access) {
+        let engine = self.engine;
+        if access == Access::WriteProtected {
+            // It inherited the protection of what is clean here. Nothing is ever taken out of it, so nothing depends on it.
+            // (EAGAIN: an event of the child waits; its thread looks again after it is read.)
+            engine.end_sharing(PAGE);
+            engine.figures().add(Counter::MinorFaults, 1);
+            let _ = child.userfault.unprotect(address, PAGE);
+            child.userfault.wake(address, PAGE);
+            return;
+        }
+        let block = child.table.block(address);
+        let word = block.map_or(PageWord::PRESENT, |block| block.word(page_index(address)));
+        let stored = match word.state() {
+            PageState::Stored(entry) => Some(entry),
+            _ => None,
+        };
+        for _ in 0..1000 {
+            let (decoder, buffer) = self.buffers.page_to_read(0);
+            let result = match stored {
+                Some(entry) => match engine.space.read(entry, decoder, buffer, Movers::Running) {
+                    // SAFETY: the buffers are the engine's memory.
+                    Ok(_) => unsafe { child.userfault.copy(address, self.buffers.page(0).as_ptr(), PAGE) },
+                    Err(why) => {
+                        if child.userfault.poison(address).is_ok() {
+                            engine.tell_poisoned(address, engine.why_lost(entry, why));
+                        }
+                        child.userfault.wake(address, PAGE);
+                        return;
+                    }
+                },
+                // For a read too, as in `first_touch`.
+                // SAFETY: the zeroes are the engine's memory.
+                None => unsafe { child.userfault.copy(address, self.buffers.zeroes(), PAGE) },
+            };
+            match result {
+                Ok(()) | Err(Stopped { why: Errno::EXIST, .. }) => {
+                    self.raw_children.unfound.recent[0] += PAGE as u64;
+                    engine.figures().add(Counter::MinorFaults, 1);
+                    if let (Some(entry), Some(block)) = (stored, block) {
+                        block.set(page_index(address), PageWord::PRESENT);
+                        engine.space.put(entry, 1);
+                    }
+                    child.userfault.wake(address, PAGE);
+                    return;
+                }
+                Err(Stopped { why: Errno::AGAIN, .. }) => {
+                    // An event of the child waits: let its thread look again after it is read.
+                    child.userfault.wake(address, PAGE);
+                    return;
+                }
+                Err(Stopped { why: Errno::NOMEM, .. }) => rustix::thread::sched_yield(),
+                Err(_) => {
+                    child.userfault.wake(address, PAGE);
+                    return;
+                }
+            }
+        }
+        child.userfault.wake(address, PAGE);
+    }
+}
+
+impl Engine {
+    /// In a forked child: the bare clones' children that its parent serves are none of its own. It gives up what it has inherited of their tables,
+    /// each word of which holds an entry of its copy of the engine.
+    pub(crate) fn forget_raw_children(&self) {
+        self.raw_tables.iter().for_each(|table| drop_table(self, table, 0, 1 << 47));
+        self.raw_children.store(0, Relaxed);
+    }
+}
+
+/// Copies every stored page's word, each of which holds its entry once more. Clean pages are present in the child: it needs none.
+fn copy_table(engine: &Engine, from: &PageTable, to: &PageTable) {
+    from.for_blocks(0, 1 << 47, |base, block| {
+        for index in 0..BLOCK / PAGE {
+            let word = block.word(index);
+            if let PageState::Stored(entry) = word.state() {
+                let held = engine.space.duplicate(entry, 1).is_ok();
+                match to.block_or_insert(base, engine.arena).filter(|_| held) {
+                    Some(copy) => copy.set(index, word),
+                    // No memory: what the child does not find it would read as zeroes.
+                    None => engine.end(Ending::NoTable, None),
+                }
+            }
+        }
+    });
+}
+
+/// Gives up the entries of a child's range.
+fn drop_table(engine: &Engine, table: &PageTable, start: usize, end: usize) {
+    table.for_blocks(start, end, |base, block| {
+        for index in pages_within(base, start, end) {
+            if let PageState::Stored(entry) = block.word(index).state() {
+                block.set(index, PageWord::PRESENT);
+                engine.space.put(entry, 1);
+            }
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,154 @@
+//! PAGEMAP_SCAN: which pages of a range are in memory, or the shared zero page (5 ns a page). Source: the kernel's
+//! Documentation/admin-guide/mm/pagemap.rst.
+
+use crate::kernel::sys;
+use crate::units::{BLOCK, BLOCK_PAGES};
+use linux_raw_sys::general as raw;
+use rustix::io::Errno;
+
+const PAGE_IS_PRESENT: u64 = 1 << 3;
+
+const PAGE_IS_PFNZERO: u64 = 1 << 5;
+
+const PAGE_IS_HUGE: u64 = 1 << 6;
+
+const SCAN: u32 = (3 << 30) | ((size_of::<raw::pm_scan_arg>() as u32) << 16) | ((b'f' as u32) << 8) | 16;
+
+/// Pages in a row that a scan found; those of the kernel's huge pages by themselves.
+pub type Region = raw::page_region;
+
+/// Where a scan stopped, and how many regions it filled.
+#[derive(Clone, Copy, Debug)]
+pub struct Scan {
+    /// Regions filled in.
+    pub regions: usize,
+    /// Address up to which the range has been looked at.
+    pub end: usize,
+}
+
+/// An empty region, for buffers.
+pub const EMPTY: Region = Region { start: 0, end: 0, categories: 0 };
+
+/// Finds pages that are present in `start..end` and are not the shared zero page, by `/proc/self/pagemap`.
+///
+/// # Errors
+/// ENOTTY on Linux before 6.7.
+pub fn present(pagemap: i32, start: usize, end: usize, regions: &mut [Region]) -> Result<Scan, Errno> {
+    scan(pagemap, start, end, regions, PAGE_IS_PFNZERO)
+}
+
+/// Finds what of `start..end` is the shared zero page: what was read and never written to.
+///
+/// # Errors
+/// As [`present`].
+pub fn zero_pages(pagemap: i32, start: usize, end: usize, regions: &mut [Region]) -> Result<Scan, Errno> {
+    scan(pagemap, start, end, regions, 0)
+}
+
+/// Finds pages that are present and, unless that is inverted, the zero page.
+fn scan(
+    pagemap: i32,
+    start: usize,
+    end: usize,
+    regions: &mut [Region],
+    inverted: u64,
+) -> Result<Scan, Errno> {
+    let mut argument = raw::pm_scan_arg {
+        size: size_of::<raw::pm_scan_arg>() as u64,
+        flags: 0,
+        start: start as u64,
+        end: end as u64,
+        walk_end: 0,
+        vec: regions.as_mut_ptr() as u64,
+        vec_len: regions.len() as u64,
+        max_pages: 0,
+        category_inverted: inverted,
+        category_mask: PAGE_IS_PRESENT | PAGE_IS_PFNZERO,
+        category_anyof_mask: 0,
+        return_mask: PAGE_IS_PRESENT | PAGE_IS_HUGE,
+    };
+    // SAFETY: the argument is what PAGEMAP_SCAN demands; the vector is ours.
+    let filled = unsafe { sys::ioctl(pagemap, SCAN, &raw mut argument) }?;
+    Ok(Scan { regions: filled, end: argument.walk_end as usize })
+}
+
+/// What the kernel says of consecutive pages now, bit by page.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Now {
+    /// In memory (or in the kernel's own swap).
+    pub present: u16,
+    /// Of those, what is in the kernel's own swap, or on its way to another frame.
+    pub swapped: u16,
+    /// Present, and write-protected by userfaultfd.
+    pub protected: u16,
+    /// Present, and mapped by this process alone.
+    pub exclusive: u16,
+}
+
+/// Pages of one [`Now`].
+const PAGES: usize = u16::BITS as usize;
+
+/// Asks about up to 16 pages from `address` on, by `/proc/self/pagemap` (bits 63, 62, 57 and 56 of each word).
+///
+/// # Errors
+/// The descriptor's; the answer is then unknown.
+pub fn now(pagemap: i32, address: usize, pages: usize) -> Result<Now, Errno> {
+    let mut words = [[0; 8]; PAGES];
+    let pages = pages.min(PAGES);
+    read(pagemap, address, &mut words[..pages]).map(|read| Now::of(&words[..read]))
+}
+
+/// The same for as many pieces of 16 pages as there are places for, at most 32; each costs a fifth of a question of its own.
+///
+/// # Errors
+/// As [`now`].
+pub fn pieces(pagemap: i32, address: usize, now: &mut [Now]) -> Result<(), Errno> {
+    let mut words = [[0; 8]; BLOCK_PAGES];
+    let words = &mut words[..(now.len() * PAGES).min(BLOCK_PAGES)];
+    let read = read(pagemap, address, words)?;
+    for (now, words) in now.iter_mut().zip(words[..read].chunks(PAGES)) {
+        *now = Now::of(words);
+    }
+    Ok(())
+}
+
+fn read(pagemap: i32, address: usize, words: &mut [[u8; 8]]) -> Result<usize, Errno> {
+    // SAFETY: the descriptor is in the pager threads' table and stays open.
+    let descriptor = unsafe { rustix::fd::BorrowedFd::borrow_raw(pagemap) };
+    let read = rustix::io::pread(descriptor, words.as_flattened_mut(), address as u64 / 4096 * 8)?;
+    Ok(read / 8)
+}
+
+impl Now {
+    fn of(words: &[[u8; 8]]) -> Self {
+        let mut now = Now::default();
+        for (page, word) in words.iter().enumerate() {
+            let word = u64::from_le_bytes(*word);
+            let present = word >> 62 != 0;
+            now.present |= u16::from(present) << page;
+            now.swapped |= u16::from(word >> 62 & 1 != 0) << page;
+            now.protected |= u16::from(present && word >> 57 & 1 != 0) << page;
+            now.exclusive |= u16::from(present && word >> 56 & 1 != 0) << page;
+        }
+        now
+    }
+}
+
+/// Does one huge page of the kernel's stand at `address`, a multiple of 2 MiB?
+pub fn is_huge(pagemap: i32, address: usize) -> bool {
+    let mut regions = [EMPTY; 1];
+    present(pagemap, address, address + BLOCK, &mut regions)
+        .is_ok_and(|scan| scan.regions == 1 && is_whole(&regions[0]))
+}
+
+/// Does a region that was found begin with a huge page?
+pub fn is_whole(region: &Region) -> bool {
+    let (start, end) = (region.start as usize, region.end as usize);
+    region.categories & PAGE_IS_HUGE != 0 && start.is_multiple_of(BLOCK) && end - start >= BLOCK
+}
+
+/// Is nothing in memory from `start` to `end`?
+pub fn is_empty(pagemap: i32, start: usize, end: usize) -> bool {
+    let mut regions = [EMPTY; 1];
+    present(pagemap, start, end, &mut regions).is_ok_and(|scan| scan.regions == 0 && scan.end == end)
+}

@@ -1,0 +1,92 @@
+//! Files of `/proc`, read without allocation: sizes, faults and CPUs of a process and its threads.
+
+use crate::units::PAGE;
+use rustix::fd::BorrowedFd;
+
+/// Sizes of the process, in bytes, from `/proc/self/statm`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProcessSize {
+    /// Address space of private writable mappings and stacks: what can be touched. It grows also when memory that was reserved
+    /// without access is made writable, as allocators do, which the size of the whole address space does not tell.
+    pub writable: u64,
+    /// Resident anonymous memory.
+    pub anonymous: u64,
+    /// Resident file and shared memory.
+    pub shared: u64,
+}
+
+/// Parses `/proc/self/statm`: size, resident, shared, text, lib, data, ... in pages.
+pub fn parse_statm(text: &[u8]) -> Option<ProcessSize> {
+    let mut fields = text.split(|byte| byte.is_ascii_whitespace()).map(decimal);
+    let (_size, resident, shared) = (fields.next()??, fields.next()??, fields.next()??);
+    let (_text, _lib, data) = (fields.next()??, fields.next()??, fields.next()??);
+    let page = PAGE as u64;
+    Some(ProcessSize {
+        writable: data * page,
+        anonymous: resident.saturating_sub(shared) * page,
+        shared: shared * page,
+    })
+}
+
+fn decimal(text: &[u8]) -> Option<u64> {
+    if text.is_empty() {
+        return None;
+    }
+    text.iter().try_fold(0u64, |value, byte| {
+        byte.is_ascii_digit().then(|| value.wrapping_mul(10).wrapping_add(u64::from(byte - b'0')))
+    })
+}
+
+/// Field `number` (from 3 on, as proc_pid_stat(5) counts them) of a `stat` file, found after the name, which may hold anything.
+fn stat_field(text: &[u8], number: usize) -> Option<u64> {
+    let name_end = text.iter().rposition(|&byte| byte == b')')?;
+    let mut fields = text[name_end + 1..].trim_ascii().split(|&byte| byte == b' ');
+    fields.nth(number - 3).and_then(decimal)
+}
+
+/// The minor faults in `/proc/self/stat`.
+pub fn minor_faults(text: &[u8]) -> Option<u64> {
+    stat_field(text, 10)
+}
+
+/// The CPU that a thread ran on last, in its `stat`.
+pub fn last_cpu(text: &[u8]) -> Option<u32> {
+    stat_field(text, 39).and_then(|cpu| cpu.try_into().ok())
+}
+
+/// The number after `name` in a file like `/proc/self/status` or `smaps_rollup` (which says kB), in bytes.
+pub fn field_bytes(text: &[u8], name: &[u8]) -> Option<u64> {
+    let line = text.split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(name))?;
+    let number = line.trim_ascii_start();
+    let digits = number.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    decimal(&number[..digits]).map(|kilobytes| kilobytes * 1024)
+}
+
+/// Opens, reads and closes a small file of `/proc`: for those that are seldom read, since a program may allow itself
+/// only a handful of descriptors.
+pub fn read_proc_path<'a>(path: &core::ffi::CStr, buffer: &'a mut [u8]) -> &'a [u8] {
+    use rustix::fs::{Mode, OFlags};
+    match rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()) {
+        Ok(file) => match rustix::io::read(&file, &mut *buffer) {
+            Ok(length) => &buffer[..length],
+            Err(_) => &[],
+        },
+        Err(_) => &[],
+    }
+}
+
+/// Reads a small file of `/proc` from its start.
+pub fn read_proc(descriptor: i32, buffer: &mut [u8]) -> &[u8] {
+    if descriptor < 0 {
+        return &[];
+    }
+    // SAFETY: the descriptor is in the pager threads' table and stays open.
+    let descriptor = unsafe { BorrowedFd::borrow_raw(descriptor) };
+    match rustix::io::pread(descriptor, &mut *buffer, 0) {
+        Ok(length) => &buffer[..length],
+        Err(_) => &[],
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,76 @@
+//! Threads that the C library does not know: made by clone(2), on stacks of our own, with a descriptor table of their own.
+//!
+//! They share the program's memory and nothing else that it could notice: not the descriptor table (programs close
+//! everything), not the working directory, no signals (all blocked), no thread-local storage of the C library.
+
+use crate::kernel::sys;
+use core::arch::asm;
+use linux_raw_sys::general as raw;
+use rustix::io::Errno;
+
+/// Bytes of a pager thread's stack.
+pub const STACK_BYTES: usize = 256 << 10;
+
+/// Whose descriptor table the new thread uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Descriptors {
+    /// A copy of the caller's, its own from then on.
+    Copied,
+    /// The caller's.
+    Shared,
+}
+
+/// Starts `entry(argument)` on the stack `stack` (its last byte is below the top).
+///
+/// # Safety
+/// The stack must be mapped, writable, at least [`STACK_BYTES`] long, used by nobody else, and outlive the thread.
+/// `entry` must not return, must not unwind, and must not use thread-local storage or the C library.
+pub unsafe fn spawn(
+    stack: *mut u8,
+    entry: unsafe extern "C" fn(usize) -> !,
+    argument: usize,
+    descriptors: Descriptors,
+) -> Result<u32, Errno> {
+    let mut flags =
+        raw::CLONE_VM | raw::CLONE_SIGHAND | raw::CLONE_THREAD | raw::CLONE_SYSVSEM | raw::CLONE_SETTLS;
+    if descriptors == Descriptors::Shared {
+        flags |= raw::CLONE_FILES;
+    }
+    // The lowest page of the stack serves as thread-local block: code compiled with a stack protector reads a canary
+    // from it, nobody writes it.
+    let tls = stack as usize;
+    // SAFETY: within the stack, by the caller's promise.
+    unsafe {
+        (tls as *mut usize).write(tls);
+        let top = stack.add(STACK_BYTES).cast::<usize>().sub(4);
+        top.write(entry as usize);
+        top.add(1).write(argument);
+        let everything = u64::MAX;
+        let mut before = 0u64;
+        let set_mask = |how: usize, new: *const u64, old: *mut u64| {
+            sys::syscall(raw::__NR_rt_sigprocmask, [how, new as usize, old as usize, 8, 0, 0])
+        };
+        set_mask(raw::SIG_BLOCK as usize, &raw const everything, &raw mut before)?;
+        let result: isize;
+        asm!(
+            "syscall",
+            "test rax, rax",
+            "jnz 2f",
+            "xor ebp, ebp",
+            "pop rax",
+            "pop rdi",
+            "call rax",
+            "ud2",
+            "2:",
+            inlateout("rax") raw::__NR_clone as isize => result,
+            in("rdi") flags as usize,
+            in("rsi") top,
+            in("rdx") 0usize,
+            in("r10") 0usize,
+            in("r8") tls,
+            lateout("rcx") _, lateout("r11") _,
+        );
+        set_mask(raw::SIG_SETMASK as usize, &raw const before, core::ptr::null_mut())?;
+        if result < 0 { Err(Errno::from_raw_os_error(-result as i32)) } else { Ok(result as u32) }
+    }
+}

@@ -1,0 +1,428 @@
+//! The userfaultfd, by its own ioctls.
+//!
+//! Context of every call: any thread of the process that the descriptor belongs to; `copy`, `zero`, `wake` also from
+//! another process. Sources: ioctl_userfaultfd(2), userfaultfd(2).
+
+use crate::kernel::{pagemap, sys};
+use crate::units::PAGE;
+use linux_raw_sys::general as raw;
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+
+const fn iowr(nr: u32, size: usize) -> u32 {
+    (3 << 30) | ((size as u32) << 16) | (raw::UFFDIO << 8) | nr
+}
+
+const fn ior(nr: u32, size: usize) -> u32 {
+    (2 << 30) | ((size as u32) << 16) | (raw::UFFDIO << 8) | nr
+}
+
+const API: u32 = iowr(raw::_UFFDIO_API, size_of::<raw::uffdio_api>());
+
+const REGISTER: u32 = iowr(raw::_UFFDIO_REGISTER, size_of::<raw::uffdio_register>());
+
+const UNREGISTER: u32 = ior(raw::_UFFDIO_UNREGISTER, size_of::<raw::uffdio_range>());
+
+const WAKE: u32 = ior(raw::_UFFDIO_WAKE, size_of::<raw::uffdio_range>());
+
+const COPY: u32 = iowr(raw::_UFFDIO_COPY, size_of::<raw::uffdio_copy>());
+
+const ZEROPAGE: u32 = iowr(raw::_UFFDIO_ZEROPAGE, size_of::<raw::uffdio_zeropage>());
+
+const MOVE: u32 = iowr(raw::_UFFDIO_MOVE, size_of::<raw::uffdio_move>());
+
+const WRITEPROTECT: u32 = iowr(raw::_UFFDIO_WRITEPROTECT, size_of::<raw::uffdio_writeprotect>());
+
+const CONTINUE: u32 = iowr(raw::_UFFDIO_CONTINUE, size_of::<raw::uffdio_continue>());
+
+const POISON: u32 = iowr(raw::_UFFDIO_POISON, size_of::<raw::uffdio_poison>());
+
+const NEW: u32 = raw::UFFDIO << 8;
+
+/// What the pager cannot do without.
+pub const FEATURES: u64 = (raw::UFFD_FEATURE_EVENT_FORK
+    | raw::UFFD_FEATURE_EVENT_REMAP
+    | raw::UFFD_FEATURE_EVENT_REMOVE
+    | raw::UFFD_FEATURE_EVENT_UNMAP
+    | raw::UFFD_FEATURE_PAGEFAULT_FLAG_WP
+    | raw::UFFD_FEATURE_THREAD_ID
+    | raw::UFFD_FEATURE_POISON
+    | raw::UFFD_FEATURE_MOVE) as u64;
+
+/// A range of addresses that ends where an operation stopped, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stopped {
+    /// Bytes done from the start of the range.
+    pub done: usize,
+    /// What stopped it.
+    pub why: Errno,
+}
+
+/// How a range is registered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Watch {
+    /// Memory of the program: faults on missing pages are ours, and write faults on pages that we protected.
+    Program,
+    /// Only so that pages can be moved into it; missing pages are the kernel's.
+    MoveTarget,
+}
+
+/// Whose faults are served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origins {
+    /// Those of the program and those that system calls take on its behalf.
+    All,
+    /// Those of the program alone (UFFD_USER_MODE_ONLY): a system call on memory that is away fails with EFAULT.
+    UserOnly,
+}
+
+/// How a fault is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Faults {
+    /// By a message, to whoever reads the descriptor.
+    Messages,
+    /// By SIGBUS, to the thread that faults (UFFD_FEATURE_SIGBUS); a system call on memory that is away fails with EFAULT. Events come as
+    /// messages.
+    Signals,
+}
+
+/// A userfaultfd; the descriptor is in the table of the pager threads.
+#[derive(Clone, Copy, Debug)]
+pub struct Userfault(pub i32);
+
+#[cfg(test)]
+std::thread_local! {
+    /// The kernel has no memory for more bytes than this at once, as far as this thread's tests are told.
+    pub(crate) static COPIED_AT_ONCE: core::cell::Cell<usize> = const { core::cell::Cell::new(usize::MAX) };
+}
+
+impl Userfault {
+    /// Opens one for the calling process, by the system call or by `/dev/userfaultfd`, with [`FEATURES`].
+    ///
+    /// # Errors
+    /// EPERM: no permission by either way; EINVAL: a feature is missing (Linux before 6.8).
+    pub fn open() -> Result<Self, Errno> {
+        Self::open_with(Origins::All, FEATURES)
+    }
+
+    /// Opens one for an embedder: faults are served as `faults` says, and a fork is not reported, since no child has the memory that is
+    /// managed. Where faults of system calls may not be served, those of the program are, without a permission.
+    ///
+    /// # Errors
+    /// As [`Userfault::open`]; EPERM where a container forbids the system call too.
+    pub fn open_embedded(faults: Faults) -> Result<(Self, Origins), Errno> {
+        let sigbus = match faults {
+            Faults::Messages => 0,
+            Faults::Signals => raw::UFFD_FEATURE_SIGBUS as u64,
+        };
+        let features = FEATURES & !(raw::UFFD_FEATURE_EVENT_FORK as u64) | sigbus;
+        match Self::open_with(Origins::All, features) {
+            Err(Errno::PERM) => {
+                Self::open_with(Origins::UserOnly, features).map(|userfault| (userfault, Origins::UserOnly))
+            }
+            result => result.map(|userfault| (userfault, Origins::All)),
+        }
+    }
+
+    fn open_with(origins: Origins, features: u64) -> Result<Self, Errno> {
+        let user_only = if origins == Origins::UserOnly { raw::UFFD_USER_MODE_ONLY } else { 0 };
+        let flags = (raw::O_CLOEXEC | raw::O_NONBLOCK | user_only) as usize;
+        // SAFETY: makes a descriptor.
+        let fd = unsafe { sys::syscall(raw::__NR_userfaultfd, [flags, 0, 0, 0, 0, 0]) }.or_else(|errno| {
+            let path = c"/dev/userfaultfd";
+            // SAFETY: opens a device and asks it for a descriptor, both ours.
+            unsafe {
+                let device = sys::syscall(
+                    raw::__NR_open,
+                    [path.as_ptr() as usize, (raw::O_RDWR | raw::O_CLOEXEC) as usize, 0, 0, 0, 0],
+                )
+                .map_err(|_| errno)?;
+                let made = sys::syscall(raw::__NR_ioctl, [device, NEW as usize, flags, 0, 0, 0]);
+                sys::close_range(device as u32, device as u32);
+                made
+            }
+        })? as i32;
+        let mut api = raw::uffdio_api { api: 0xAA, features, ioctls: 0 };
+        // SAFETY: the argument is what UFFDIO_API demands.
+        match unsafe { sys::ioctl(fd, API, &raw mut api) } {
+            Ok(_) => Ok(Userfault(fd)),
+            Err(errno) => {
+                sys::close_range(fd as u32, fd as u32);
+                Err(errno)
+            }
+        }
+    }
+
+    /// Registers `start..start+bytes`. Registering again is no error.
+    pub fn register(self, start: usize, bytes: usize, watch: Watch) -> Result<(), Errno> {
+        let mode = match watch {
+            Watch::Program => raw::UFFDIO_REGISTER_MODE_MISSING | raw::UFFDIO_REGISTER_MODE_WP,
+            Watch::MoveTarget => raw::UFFDIO_REGISTER_MODE_WP,
+        };
+        let mut argument = raw::uffdio_register {
+            range: raw::uffdio_range { start: start as u64, len: bytes as u64 },
+            mode: mode as u64,
+            ioctls: 0,
+        };
+        // SAFETY: as demanded; registering alone changes no contents.
+        unsafe { sys::ioctl(self.0, REGISTER, &raw mut argument) }.map(|_| ())
+    }
+
+    /// The opposite of [`Userfault::register`].
+    ///
+    /// # Safety
+    /// Nothing of the range may be swapped out: it would read as zeroes.
+    pub unsafe fn unregister(self, start: usize, bytes: usize) -> Result<(), Errno> {
+        let mut range = raw::uffdio_range { start: start as u64, len: bytes as u64 };
+        // SAFETY: as demanded.
+        unsafe { sys::ioctl(self.0, UNREGISTER, &raw mut range) }.map(|_| ())
+    }
+
+    /// Wakes who waits for a fault in the range; they look again.
+    pub fn wake(self, start: usize, bytes: usize) {
+        let mut range = raw::uffdio_range { start: start as u64, len: bytes as u64 };
+        // SAFETY: as demanded.
+        let _ = unsafe { sys::ioctl(self.0, WAKE, &raw mut range) };
+    }
+
+    /// Copies `bytes` from `from` to missing pages at `to`, and wakes who waits for them.
+    ///
+    /// # Safety
+    /// `from` must be readable memory that no userfaultfd serves.
+    pub unsafe fn copy(self, to: usize, from: *const u8, bytes: usize) -> Result<(), Stopped> {
+        // SAFETY: the caller's.
+        unsafe { self.copy_with(to, from, bytes, 0) }
+    }
+
+    /// As [`Userfault::copy`], the pages being write-protected from their first moment: the first write to each is a fault
+    /// with [`Access::WriteProtected`].
+    ///
+    /// # Safety
+    /// As for [`Userfault::copy`].
+    pub unsafe fn copy_protected(self, to: usize, from: *const u8, bytes: usize) -> Result<(), Stopped> {
+        // SAFETY: the caller's.
+        unsafe { self.copy_with(to, from, bytes, raw::UFFDIO_COPY_MODE_WP as u64) }
+    }
+
+    unsafe fn copy_with(self, to: usize, from: *const u8, bytes: usize, mode: u64) -> Result<(), Stopped> {
+        #[cfg(test)]
+        if bytes > COPIED_AT_ONCE.get() {
+            return Err(Stopped { done: 0, why: Errno::NOMEM });
+        }
+        let mut argument =
+            raw::uffdio_copy { dst: to as u64, src: from as u64, len: bytes as u64, mode, copy: 0 };
+        // SAFETY: as demanded.
+        let result = unsafe { sys::ioctl(self.0, COPY, &raw mut argument) };
+        Self::outcome(result, argument.copy)
+    }
+
+    /// Lifts the write protection of a range, where there is one, and wakes who waits there. Where nothing is present,
+    /// nothing changes.
+    ///
+    /// # Errors
+    /// EAGAIN: an event waits to be read. ENOENT: the range is not registered (any more).
+    pub fn unprotect(self, start: usize, bytes: usize) -> Result<(), Errno> {
+        let range = raw::uffdio_range { start: start as u64, len: bytes as u64 };
+        let mut argument = raw::uffdio_writeprotect { range, mode: 0 };
+        // SAFETY: as demanded; contents do not change.
+        unsafe { sys::ioctl(self.0, WRITEPROTECT, &raw mut argument) }.map(|_| ())
+    }
+
+    /// Write-protects what is present in a range: the first write to each page is a fault with
+    /// [`Access::WriteProtected`]. Where nothing is present, nothing changes.
+    ///
+    /// # Errors
+    /// EAGAIN: an event waits to be read. ENOENT: a part of the range is not registered (any more).
+    pub fn protect(self, start: usize, bytes: usize) -> Result<(), Errno> {
+        let range = raw::uffdio_range { start: start as u64, len: bytes as u64 };
+        const MODE_WP: u64 = 1;
+        let mut argument = raw::uffdio_writeprotect { range, mode: MODE_WP };
+        // SAFETY: as demanded; contents do not change.
+        unsafe { sys::ioctl(self.0, WRITEPROTECT, &raw mut argument) }.map(|_| ())
+    }
+
+    /// Maps the zero page at missing pages.
+    pub fn zero(self, to: usize, bytes: usize) -> Result<(), Stopped> {
+        let mut argument = raw::uffdio_zeropage {
+            range: raw::uffdio_range { start: to as u64, len: bytes as u64 },
+            mode: 0,
+            zeropage: 0,
+        };
+        // SAFETY: as demanded; only missing pages are filled.
+        let result = unsafe { sys::ioctl(self.0, ZEROPAGE, &raw mut argument) };
+        Self::outcome(result, argument.zeropage)
+    }
+
+    /// Is the page in a mapping that is registered now? Whoever moves pages asks before: UFFDIO_MOVE takes them out of any
+    /// anonymous mapping, and who touches one of those in a mapping that is not registered reads zeroes. The mapping cannot be
+    /// taken away unnoticed after the answer: then an event waits, and a move says EAGAIN. Changes nothing. Cost: 0.2 µs.
+    ///
+    /// # Errors
+    /// EAGAIN: an event waits to be read. ENOENT: it is not registered, or nothing is mapped there.
+    pub fn check_registered(self, page: usize) -> Result<(), Errno> {
+        let mut argument = raw::uffdio_continue {
+            range: raw::uffdio_range { start: page as u64, len: 4096 },
+            mode: 0,
+            mapped: 0,
+        };
+        // SAFETY: as demanded. It is refused for anonymous memory, but only after the mapping was looked at.
+        match unsafe { sys::ioctl(self.0, CONTINUE, &raw mut argument) } {
+            Ok(_) | Err(Errno::INVAL) => Ok(()),
+            Err(why) => Err(why),
+        }
+    }
+
+    /// Moves present pages from `from` to missing ones at `to`. Atomic for each page against running writers.
+    ///
+    /// # Safety
+    /// The caller must know the state of every page of both ranges, and that `from` is registered (the kernel does not ask), so
+    /// that whoever touches a moved page is served.
+    pub unsafe fn move_pages(self, to: usize, from: usize, bytes: usize) -> Result<(), Stopped> {
+        let mut argument =
+            raw::uffdio_move { dst: to as u64, src: from as u64, len: bytes as u64, mode: 0, move_: 0 };
+        // SAFETY: as demanded.
+        let result = unsafe { sys::ioctl(self.0, MOVE, &raw mut argument) };
+        Self::outcome(result, argument.move_)
+    }
+
+    /// Makes a page raise SIGBUS for who touches it.
+    pub fn poison(self, page: usize) -> Result<(), Errno> {
+        let mut argument = raw::uffdio_poison {
+            range: raw::uffdio_range { start: page as u64, len: 4096 },
+            mode: 0,
+            updated: 0,
+        };
+        // SAFETY: as demanded; only a missing page is marked.
+        unsafe { sys::ioctl(self.0, POISON, &raw mut argument) }.map(|_| ())
+    }
+
+    /// Has the process that this belongs to ended, or become another image?
+    pub fn is_gone(self) -> bool {
+        // The lowest page that a process could map; nothing of it is registered, so a living one answers ENOENT. (The
+        // other requests have no error of their own for a memory that is gone.)
+        let range = raw::uffdio_range { start: 64 << 10, len: 4096 };
+        let mut argument = raw::uffdio_writeprotect { range, mode: 0 };
+        // SAFETY: as demanded; lifting a protection that is not there changes nothing.
+        let answer = unsafe { sys::ioctl(self.0, WRITEPROTECT, &raw mut argument) };
+        answer == Err(Errno::SRCH)
+    }
+
+    /// Is it the calling process's? In a fork's window another thread's bare clone(2) may come before the fork, and the descriptor
+    /// that the parent took for its child's would be that one's: whoever used it would change another process. `pagemap` is
+    /// that of the calling process. Cost: six system calls.
+    ///
+    /// # Errors
+    /// mmap(2)'s, and the pagemap's.
+    pub fn is_own(self, pagemap: i32) -> Result<bool, Errno> {
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping, of which nobody knows.
+        let place = unsafe { mmap_anonymous(core::ptr::null_mut(), PAGE, access, MapFlags::PRIVATE) }?;
+        // Zeroes, where nothing is: they do no harm to another process either.
+        let is_filled = self.register(place as usize, PAGE, Watch::MoveTarget).is_ok()
+            && self.zero(place as usize, PAGE).is_ok();
+        let is_there = pagemap::now(pagemap, place as usize, 1).map(|now| now.present != 0);
+        // SAFETY: mapped above, and nothing is there but zeroes. Unregistered first, for who reads the event of an unmapping is
+        // this thread.
+        unsafe {
+            let _ = self.unregister(place as usize, PAGE);
+            let _ = munmap(place, PAGE);
+        }
+        Ok(is_filled && is_there?)
+    }
+
+    /// Reads messages without waiting; returns how many.
+    ///
+    /// # Errors
+    /// MFILE: the program allows itself too few descriptors for the one that the next message brings; it stays where it is.
+    pub fn read(self, messages: &mut [Message]) -> Result<usize, Errno> {
+        // SAFETY: the kernel writes whole messages into the buffer; every bit pattern is valid.
+        let result = unsafe {
+            sys::syscall(
+                raw::__NR_read,
+                [self.0 as usize, messages.as_mut_ptr() as usize, size_of_val(messages), 0, 0, 0],
+            )
+        };
+        match result {
+            Ok(bytes) => Ok(bytes / size_of::<Message>()),
+            Err(Errno::MFILE) => Err(Errno::MFILE),
+            Err(_) => Ok(0),
+        }
+    }
+
+    fn outcome(result: Result<usize, Errno>, done: i64) -> Result<(), Stopped> {
+        match result {
+            Ok(_) => Ok(()),
+            // A part was done: the kernel says EAGAIN and how much; the next attempt tells the reason.
+            Err(why) => Err(Stopped { done: if done > 0 { done as usize } else { 0 }, why }),
+        }
+    }
+}
+
+/// One message, as the kernel writes it.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Message {
+    event: u8,
+    reserved: [u8; 7],
+    words: [u64; 3],
+}
+
+const _: () = assert!(size_of::<Message>() == 32);
+
+/// What a message says. Addresses of faults are as the hardware gave them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names are the fields of uffd_msg")]
+pub enum Event {
+    Fault { address: usize, access: Access, thread: u32 },
+    Fork { child: i32 },
+    Remap { from: usize, to: usize, bytes: usize },
+    Remove { start: usize, end: usize },
+    Unmap { start: usize, end: usize },
+    Unknown,
+}
+
+/// What the faulting thread was about to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Read.
+    Read,
+    /// Write.
+    Write,
+    /// Write to a page that is present and write-protected.
+    WriteProtected,
+}
+
+impl Access {
+    fn of(flags: u64) -> Self {
+        if flags & raw::UFFD_PAGEFAULT_FLAG_WP as u64 != 0 {
+            Access::WriteProtected
+        } else if flags & raw::UFFD_PAGEFAULT_FLAG_WRITE as u64 != 0 {
+            Access::Write
+        } else {
+            Access::Read
+        }
+    }
+}
+
+impl Message {
+    /// An empty message, for buffers.
+    pub const EMPTY: Message = Message { event: 0, reserved: [0; 7], words: [0; 3] };
+
+    /// Takes it apart.
+    pub fn event(&self) -> Event {
+        let [a, b, c] = self.words;
+        match self.event as u32 {
+            raw::UFFD_EVENT_PAGEFAULT => {
+                Event::Fault { address: b as usize, access: Access::of(a), thread: c as u32 }
+            }
+            raw::UFFD_EVENT_FORK => Event::Fork { child: a as u32 as i32 },
+            raw::UFFD_EVENT_REMAP => Event::Remap { from: a as usize, to: b as usize, bytes: c as usize },
+            raw::UFFD_EVENT_REMOVE => Event::Remove { start: a as usize, end: b as usize },
+            raw::UFFD_EVENT_UNMAP => Event::Unmap { start: a as usize, end: b as usize },
+            _ => Event::Unknown,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,183 @@
+//! What threads of the program say of memory that comes in faster than anybody could follow: what they have just mapped and may touch at
+//! full speed, and what the kernel is about to fill at once.
+
+use crate::engine::{Engine, Life};
+use crate::kernel::futex::{self, Sharing};
+use crate::kernel::sys;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use folioswap_group::segment::{Member, Scope};
+use folioswap_policy::reclaim::watermarks::Watermarks;
+
+/// What a program that maps memory means to do with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Intent {
+    /// To use it all, as far as anybody knows.
+    Whole,
+    /// To use some of it: MAP_NORESERVE.
+    Sparse,
+}
+
+/// Mappings below this are small against what the limit may be exceeded by.
+const MAPPED_BYTES_MIN: usize = 1 << 20;
+
+/// Small mappings are not looked at sooner after the last look.
+const SMALL_MAPPED_NS: u64 = 3_000_000;
+
+/// Waits of a millisecond for the evictor's look at a new mapping.
+const MAPPED_WAITS: u32 = 50;
+
+/// How long a thread waits for room while there is none to be had, and how long at most.
+const PATIENCE_NS: u64 = 500_000_000;
+
+const PATIENCE_MAX_NS: u64 = 5_000_000_000;
+
+/// What counts as some.
+const PROGRESS_BYTES: u64 = 1 << 20;
+
+/// Memory that is about to come in all at once; until this is dropped others make room for it.
+pub struct Room<'a> {
+    member: &'a Member,
+    bytes: u64,
+    process: u32,
+}
+
+impl Drop for Room<'_> {
+    fn drop(&mut self) {
+        // A child that a signal handler forked meanwhile has announced nothing.
+        if self.process == sys::getpid() {
+            let less = |announced: u64| Some(announced.saturating_sub(self.bytes));
+            let _ = self.member.announced_bytes.fetch_update(Relaxed, Relaxed, less);
+            // What has come in is measured now.
+            futex::post(&self.member.wake, Sharing::Shared);
+        }
+    }
+}
+
+/// How new private memory is to be filled that the program wants filled at once.
+pub enum Filling<'a> {
+    /// By the kernel, as it was asked to; there is room for it as long as this is kept.
+    AtOnce(Option<Room<'a>>),
+    /// By the faults of whoever touches it.
+    ByFaults,
+}
+
+/// Memory that cannot be swapped out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unevictable {
+    /// Shared with other processes; only scope total counts it.
+    Shared,
+    /// Locked.
+    Locked,
+}
+
+impl Engine {
+    /// Is there somebody to announce it to?
+    fn listens(&self) -> bool {
+        self.life() == Life::Running && self.is_ours()
+    }
+
+    /// A thread of the program has just mapped `bytes` that it may touch at full speed: waits, for some milliseconds at
+    /// most, until the evictor has looked at them, so that what is touched is counted. Returns at once for small pieces, as long
+    /// as those since the last look are little together or the group has room, and for others while the group is far from its
+    /// limit even if it touches all of that, or hardly means to.
+    pub fn memory_was_mapped(&self, bytes: usize, intent: Intent) {
+        let is_small = bytes < MAPPED_BYTES_MIN;
+        if is_small && self.small_mapped.fetch_add(bytes, Relaxed) + bytes < MAPPED_BYTES_MIN {
+            return;
+        }
+        if !self.listens() {
+            return;
+        }
+        let segment = self.segment();
+        let marks = Watermarks::of(segment.header.limit_bytes.load(Relaxed));
+        if is_small {
+            self.small_mapped.store(0, Relaxed);
+            let scanned_ns = self.scanned_ns.load(Relaxed);
+            // Who opens and closes the same memory again and again does not wait each time.
+            if segment.charge_bytes() < marks.low || sys::now_ns() < scanned_ns + SMALL_MAPPED_NS {
+                return;
+            }
+        }
+        let is_far = || segment.charge_bytes() + (bytes as u64) < marks.engage;
+        if !self.is_engaged() && (intent == Intent::Sparse || is_far()) {
+            return;
+        }
+        let seen = self.scans.load(Acquire);
+        self.scan_wanted.store(1, Release);
+        self.wake_evictor();
+        for _ in 0..MAPPED_WAITS {
+            // While a fork is being prepared the evictor stands still, perhaps for this very thread.
+            if self.scans.load(Acquire) != seen || self.fork.is_preparing() {
+                return;
+            }
+            futex::wait(&self.scans, seen, 1_000_000, Sharing::Private);
+        }
+    }
+
+    fn announce(&self, bytes: u64) -> Room<'_> {
+        let member = self.member();
+        member.announced_bytes.fetch_add(bytes, Relaxed);
+        Room { member, bytes, process: sys::getpid() }
+    }
+
+    /// May the kernel fill `bytes` of new private memory at once (MAP_POPULATE)? Only while the group is far from its limit even then: such
+    /// pages come without faults, which could wait.
+    pub fn filling(&self, bytes: usize) -> Filling<'_> {
+        if !self.listens() || bytes < MAPPED_BYTES_MIN && !self.is_engaged() {
+            return Filling::AtOnce(None);
+        }
+        let (segment, bytes) = (self.segment(), bytes as u64);
+        let marks = Watermarks::of(segment.header.limit_bytes.load(Relaxed));
+        if bytes >= marks.engage {
+            return Filling::ByFaults;
+        }
+        // First announced, then looked: of two that come together, one sees the other.
+        let room = self.announce(bytes);
+        let is_far = segment.charge_bytes() + segment.announced_bytes() < marks.engage;
+        if is_far { Filling::AtOnce(Some(room)) } else { Filling::ByFaults }
+    }
+
+    /// A thread of the program is about to take `bytes` of memory that cannot be swapped out, all at once: waits until the others have made
+    /// room for it, as long as that goes on (5 s at most). `None`: nothing needs to be waited for.
+    pub fn make_room(&self, bytes: usize, kind: Unevictable) -> Option<Room<'_>> {
+        if bytes < MAPPED_BYTES_MIN || !self.listens() {
+            return None;
+        }
+        let (segment, bytes) = (self.segment(), bytes as u64);
+        let limit = segment.header.limit_bytes.load(Relaxed);
+        let is_counted = kind == Unevictable::Locked || segment.scope() == Scope::Total;
+        // For more than the limit there cannot be room. What comes of it is said when it has come in.
+        if bytes > limit || !is_counted {
+            return None;
+        }
+        let room = self.announce(bytes);
+        let began_ns = sys::now_ns();
+        let (mut least, mut since_ns) = (u64::MAX, began_ns);
+        self.wait_for_charge(|charge, now| {
+            let total = charge + segment.announced_bytes();
+            if total < least.saturating_sub(PROGRESS_BYTES) {
+                (least, since_ns) = (total, now);
+            }
+            let is_over = now - since_ns >= PATIENCE_NS || now - began_ns >= PATIENCE_MAX_NS;
+            total <= limit || is_over || self.fork.is_preparing()
+        });
+        Some(room)
+    }
+
+    /// A thread of the program waits while evictors work, until what it sees of the group's charge, and of the time (nanoseconds of
+    /// CLOCK_MONOTONIC), is enough.
+    pub(crate) fn wait_for_charge(&self, mut is_enough: impl FnMut(u64, u64) -> bool) {
+        let (segment, me) = (self.segment(), self.member());
+        loop {
+            let observed = segment.header.charge_sank.load(Acquire);
+            if is_enough(segment.charge_bytes(), sys::now_ns()) {
+                return;
+            }
+            futex::post(&me.wake, Sharing::Shared);
+            futex::wait(&segment.header.charge_sank, observed, 1_000_000, Sharing::Shared);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,226 @@
+//! What the program does to its mappings, as the kernel reports it, applied to the page words.
+//!
+//! Everything here runs in the handler thread under the move lock: no page is being moved out, and every later move sees
+//! the effects.
+
+use crate::engine::Engine;
+use crate::engine::words::pages_within;
+use crate::fault::handler::Handler;
+use crate::kernel::futex::{self, Sharing};
+use crate::kernel::ranges::Range;
+use crate::kernel::uffd::{Event, Message, Userfault};
+use crate::kernel::{maps, sys};
+use crate::store::freeing::Freeing;
+use crate::units::{BLOCK, PAGE};
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::Relaxed;
+use folioswap_group::protocol::Ending;
+use folioswap_policy::page::{PageState, PageWord};
+use folioswap_policy::page_table::Block;
+use rustix::fd::AsFd;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+/// How often the descriptor of a forked child is asked for again where there is no room for it, and after what time.
+const READ_ATTEMPTS: u32 = 200;
+
+const READ_AGAIN_NS: u64 = 500_000;
+
+impl Handler {
+    /// Reads messages without waiting; returns how many. Where a fork's descriptor finds no room, what can be done without makes it.
+    pub(crate) fn read_some(&mut self, userfault: Userfault, messages: &mut [Message]) -> usize {
+        self.obtain(|| userfault.read(messages))
+    }
+
+    /// The answer to a question that takes a descriptor, and which no page can be served without: where there is no room for one, what can be
+    /// done without makes it; without an answer this process ends.
+    pub(crate) fn obtain<T>(&mut self, mut ask: impl FnMut() -> Result<T, Errno>) -> T {
+        let mut attempts = 0;
+        loop {
+            match ask() {
+                Ok(answer) => return answer,
+                Err(_)
+                    if self.placement.spare_descriptor()
+                        || self.ticks.give_up()
+                        || self.reads.give_up_ring() => {}
+                // The evictor, which has the same table, may have a file open just now; the event stays where it is.
+                Err(_) if attempts < READ_ATTEMPTS => {
+                    attempts += 1;
+                    futex::wait(&AtomicU32::new(0), 0, READ_AGAIN_NS, Sharing::Private);
+                }
+                Err(errno) => {
+                    self.engine.report_failure(errno);
+                    sys::kill_self();
+                }
+            }
+        }
+    }
+
+    /// Calls `each` with what of this process a child made now does not find, or finds empty: as the kernel has it, since the advice may have come
+    /// by a system call that nobody saw, and holds for the mapping wherever it moves and however it grows. It may be called more
+    /// than once for a range.
+    pub(crate) fn for_not_inherited(&mut self, mut each: impl FnMut(Range)) {
+        let mut buffer = [0; 8192];
+        self.obtain(|| {
+            let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+            let file = rustix::fs::open(c"/proc/self/smaps", flags, Mode::empty())?;
+            maps::not_inherited(file.as_fd(), &mut buffer, &mut each)
+        });
+    }
+
+    /// Applies an event. Under the move lock, outside of a fork's window.
+    pub(crate) fn process(&mut self, event: Event) {
+        let engine = self.engine;
+        // Slots may get another owner.
+        self.reads.forget_all();
+        match event {
+            Event::Remove { start, end } => {
+                self.forget_mark(start, end);
+                engine.remove_pages(start, end);
+            }
+            Event::Unmap { start, end } => {
+                self.forget_mark(start, end);
+                engine.unmap_pages(start, end);
+            }
+            Event::Remap { from, to, bytes } => {
+                self.forget_mark(from, from + bytes);
+                self.remap(from, to, bytes);
+            }
+            Event::Fork { child } => self.adopt_raw_child(child),
+            Event::Fault { .. } | Event::Unknown => {}
+        }
+    }
+
+    /// Page words follow a mapping that moved. What waits in staging is written back first, since a place in staging is
+    /// found by the low bits of the address.
+    fn remap(&mut self, from: usize, to: usize, bytes: usize) {
+        let engine = self.engine;
+        self.write_back_range(from, from + bytes);
+        engine.move_words(from, to, bytes);
+    }
+
+    /// Writes back every page of the range that waits in staging.
+    pub(crate) fn write_back_range(&mut self, start: usize, end: usize) {
+        let engine = self.engine;
+        let _evictor_waits = engine.write_back_lock.lock();
+        let scratch = &mut self.scratch;
+        engine.table.for_blocks(start, end, |base, block| {
+            for index in pages_within(base, start, end) {
+                let word = block.word(index);
+                if let PageState::Leaving(entry) = word.state()
+                    && !engine.write_back_page(scratch, block, index, word, entry)
+                {
+                    engine.end(Ending::NotStored, None);
+                }
+            }
+        });
+    }
+}
+
+impl Engine {
+    /// Page words and registration follow a mapping that moved; nothing of it is in staging.
+    pub(crate) fn move_words(&self, from: usize, to: usize, bytes: usize) {
+        crate::engine::words::move_words(self, &self.table, from, to, bytes);
+        // SAFETY: the set is used under the move lock, which our caller holds (or it is a child's only thread).
+        let registered = unsafe { &mut *self.registered.get() };
+        registered.forget(from, from + bytes);
+        let _ = registered.insert(to, to + bytes);
+    }
+
+    /// The program gave up the contents of the range; it stays mapped.
+    pub(crate) fn remove_pages(&self, start: usize, end: usize) {
+        let epoch = self.epoch.load(Relaxed);
+        // What is present must not be taken before it is zapped, also where no word was ever needed.
+        let mut regions = [crate::kernel::pagemap::EMPTY; 16];
+        let mut address = start;
+        while address < end {
+            let pagemap = self.descriptors.pagemap.load(Relaxed);
+            match crate::kernel::pagemap::present(pagemap, address, end, &mut regions) {
+                Ok(scan) if scan.end > address => {
+                    for region in &regions[..scan.regions] {
+                        self.embedded.went((region.end - region.start) / PAGE as u64);
+                        self.make_blocks(region.start as usize, region.end as usize);
+                    }
+                    address = scan.end;
+                }
+                // The kernel does not say (it had no memory for the answer): all of these 2 MiB may be present.
+                _ => {
+                    self.make_blocks(address, address + 1);
+                    address = (address & !(BLOCK - 1)) + BLOCK;
+                }
+            }
+        }
+        self.table.for_blocks(start, end, |base, block| {
+            self.remove_in_block(block, pages_within(base, start, end), |word| word.remove(epoch));
+        });
+    }
+
+    /// Has words made for all of the range. Without memory for them nothing of it would be safe: then this process ends.
+    fn make_blocks(&self, start: usize, end: usize) {
+        for block in (start & !(BLOCK - 1)..end).step_by(BLOCK) {
+            if self.table.block_or_insert(block, self.arena).is_none() {
+                self.end(Ending::NoTable, None);
+            }
+        }
+    }
+
+    /// The range is no longer mapped.
+    pub(crate) fn unmap_pages(&self, start: usize, end: usize) {
+        self.table.for_blocks(start, end, |base, block| {
+            self.remove_in_block(block, pages_within(base, start, end), |word| {
+                word.remove(0).map(|_| PageWord::PRESENT)
+            });
+            if start <= base && base + BLOCK <= end {
+                self.table.recycle(base);
+            }
+        });
+        // SAFETY: the set is used under the move lock, which our caller holds.
+        let registered = unsafe { &mut *self.registered.get() };
+        registered.forget(start, end);
+        let _guard = self.kept_lock.lock();
+        // A full set keeps all of the range: what is mapped there later stays resident, and so do the stacks around it.
+        // SAFETY: under its lock.
+        let _ = unsafe { &mut *self.kept.get() }.remove(start, end);
+        if self.huge_advised.load(Relaxed) != 0 {
+            // SAFETY: under its lock.
+            let _ = unsafe { &mut *self.huge_pages.get() }.remove(start, end);
+            // SAFETY: under its lock.
+            let _ = unsafe { &mut *self.no_huge_pages.get() }.remove(start, end);
+        }
+    }
+
+    fn remove_in_block(
+        &self,
+        block: &Block,
+        pages: core::ops::Range<usize>,
+        next: impl Fn(PageWord) -> Option<PageWord>,
+    ) {
+        let mut freeing = Freeing::new(self);
+        for index in pages {
+            loop {
+                let word = block.word(index);
+                let Some(removed) = next(word) else { break };
+                if block.replace(index, word, removed).is_err() {
+                    continue;
+                }
+                match word.state() {
+                    PageState::Stored(entry) => {
+                        freeing.put(entry);
+                        self.note_returned(1);
+                    }
+                    PageState::Clean(entry, _) => {
+                        self.clean_pages.fetch_sub(1, Relaxed);
+                        freeing.put(entry);
+                    }
+                    // The evictor frees the entry when its write-back finds the page gone.
+                    PageState::Leaving(_) => self.note_returned(1),
+                    _ => {}
+                }
+                break;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,35 @@
+use super::*;
+use crate::kernel::ranges::RANGES_MAX;
+use crate::test_memory::engine;
+use crate::units::BLOCK_PAGES;
+
+const PROGRAM: usize = 0x7000_0000_0000;
+
+/// Without a table there would be nothing that keeps the evictor from what the kernel is about to zap.
+#[test]
+fn what_is_given_up_is_marked_although_the_kernel_does_not_say_what_is_there() {
+    // This one has no pagemap to ask.
+    let engine = engine();
+    let (start, end) = (PROGRAM + 3 * PAGE, PROGRAM + 2 * BLOCK + 5 * PAGE);
+    engine.remove_pages(start, end);
+    for address in (PROGRAM..PROGRAM + 3 * BLOCK).step_by(PAGE) {
+        let word = engine.table.block(address).map(|block| block.word(address / PAGE % BLOCK_PAGES));
+        let is_marked = word.is_some_and(|word| matches!(word.state(), PageState::Removed { .. }));
+        assert_eq!(is_marked, (start..end).contains(&address), "{address:#x}");
+    }
+}
+
+#[test]
+fn an_unmapping_that_finds_no_room_in_the_set_unprotects_nobodys_stack() {
+    let engine = engine();
+    // SAFETY: nobody else uses them.
+    let (kept, registered) = unsafe { (&mut *engine.kept.get(), &mut *engine.registered.get()) };
+    for number in 0..RANGES_MAX {
+        let start = PROGRAM + number * 4 * PAGE;
+        kept.insert(start, start + 3 * PAGE).unwrap();
+        registered.insert(start, start + 3 * PAGE).unwrap();
+    }
+    engine.unmap_pages(PROGRAM + PAGE, PROGRAM + 2 * PAGE);
+    assert!(kept.covers(PROGRAM, PROGRAM + PAGE) && kept.covers(PROGRAM + 2 * PAGE, PROGRAM + 3 * PAGE));
+    assert!(!registered.covers(PROGRAM + PAGE, PROGRAM + 2 * PAGE), "it would never be registered again");
+}

@@ -1,0 +1,40 @@
+//! What a slot word says of a folio in the swap cache: where in staging it begins, and its order.
+
+use crate::units::PIECE_PAGES;
+use folioswap_slots::{FolioId, Order, SwapEntry};
+
+/// Bits of a [`FolioId`] that hold the place; the order stands above them.
+const PLACE_BITS: u32 = 16;
+
+const _: () = assert!(crate::staging::ring::PLACES_MAX <= 1 << PLACE_BITS);
+
+/// A folio that waits in staging. One of more than 64 KiB has as many places side by side as it has pieces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StagedFolio {
+    /// The place of its first page.
+    pub(crate) place: u32,
+    /// Of its slots.
+    pub(crate) order: Order,
+}
+
+impl StagedFolio {
+    /// As slot words name it.
+    pub(crate) fn id(self) -> FolioId {
+        FolioId((self.order.index() as u32) << PLACE_BITS | self.place)
+    }
+
+    /// What a slot word names.
+    pub(crate) fn of(id: FolioId) -> Self {
+        let order = Order::new(id.0 >> PLACE_BITS).unwrap_or(Order::ZERO);
+        StagedFolio { place: id.0 & ((1 << PLACE_BITS) - 1), order }
+    }
+
+    /// The place of the page whose slot is `entry`, one of the folio's. (A run of slots is aligned to its length.)
+    pub(crate) fn place_of(self, entry: SwapEntry) -> u32 {
+        let within = entry.offset() & (u64::from(self.order.slots()) - 1);
+        self.place + within as u32 / PIECE_PAGES as u32
+    }
+}
+
+#[cfg(test)]
+mod tests;

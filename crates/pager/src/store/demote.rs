@@ -1,0 +1,186 @@
+//! Demotion: what was stored longest ago in the compressed store goes on to a slower device, when the store is larger than its
+//! share of the limit, or when nothing else is left to give.
+//!
+//! The evictor goes round the page words; a stored page of an old generation is read, written to a slot of a shared device, and
+//! its location replaced. Pages that lie together and were stored at about the same time so come to lie together in the file, and
+//! are read together later. The entry does not change, and neither does the page word: a fault that comes meanwhile finds one
+//! location or the other, under the location's lock.
+
+use crate::engine::Engine;
+use crate::units::{BLOCK, PAGE};
+use core::ops::ControlFlow;
+use core::sync::atomic::Ordering::Relaxed;
+use folioswap_devices::zstd::Decoder;
+use folioswap_devices::{Medium, Page};
+use folioswap_group::counters::Counter;
+use folioswap_policy::page::PageState;
+use folioswap_slots::{DeviceMask, SwapEntry};
+use folioswap_space::relocation::DEMOTED_MAX;
+use folioswap_space::space::WriteError;
+use folioswap_space::space::ages::Generation;
+
+/// Pages that are written together at most: 512 KiB.
+pub(crate) const RUN_PAGES: usize = Medium::File.batch_pages() as usize;
+
+const _: () = assert!(RUN_PAGES <= DEMOTED_MAX);
+
+/// Blocks looked at in one step, so that neither a fork nor the look at new mappings waits long.
+const BLOCKS_AT_ONCE: usize = 16;
+
+/// A round that found fewer pages than this was not worth its way: the next takes younger ones too.
+const ROUND_PAGES_MIN: u64 = 64;
+
+/// Page-aligned room for one run.
+#[repr(C, align(4096))]
+struct Run {
+    pages: [Page; RUN_PAGES],
+    decoder: Decoder,
+}
+
+/// Where demotion is on its way round. Lost without harm at a fork.
+pub(crate) struct Demotion {
+    hand: usize,
+    /// Pages of this generation and of older ones go.
+    up_to: Generation,
+    /// Demoted since the hand was at the start.
+    this_round: u64,
+}
+
+impl Demotion {
+    /// At the start.
+    pub(crate) const fn new() -> Self {
+        Demotion { hand: 0, up_to: Generation::from_raw(0), this_round: 0 }
+    }
+}
+
+/// What becomes of pages that are to be written together when the devices have no such run of slots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pieces {
+    /// They wait: there may be room to be asked for.
+    Whole,
+    /// They are written in smaller pieces, down to single pages: no run of slots is left (the kernel's split and fallback to order 0, spec §2.7).
+    Any,
+}
+
+/// What a step of demotion achieved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Demoted {
+    /// Pages whose bytes are on a shared device now.
+    pub(crate) pages: u64,
+    /// Why it could not go on.
+    pub(crate) stopped: Option<WriteError>,
+}
+
+/// Where a run goes.
+#[derive(Clone, Copy)]
+pub(crate) struct Below {
+    /// To one of these devices.
+    pub(crate) devices: DeviceMask,
+    /// As a whole or not.
+    pub(crate) pieces: Pieces,
+}
+
+/// Pages on their way to the file.
+struct Collected<'r> {
+    entries: [Option<SwapEntry>; RUN_PAGES],
+    count: usize,
+    run: &'r mut Run,
+    below: Below,
+}
+
+impl Collected<'_> {
+    /// Writes what is collected. Breaks off when there is no room.
+    fn flush(&mut self, engine: &Engine, demoted: &mut Demoted) -> ControlFlow<()> {
+        let count = core::mem::take(&mut self.count);
+        let (mut done, mut piece) = (0, RUN_PAGES);
+        while done < count {
+            let entries = &self.entries[done..count.min(done + piece)];
+            let Run { pages, decoder } = &mut *self.run;
+            match engine.space.demote_run(entries, decoder, &mut pages[..entries.len()], self.below.devices) {
+                Ok(pages) => {
+                    demoted.pages += pages;
+                    done += entries.len();
+                }
+                Err(WriteError::NoSlots | WriteError::OrderNotTaken)
+                    if self.below.pieces == Pieces::Any && piece > 1 =>
+                {
+                    piece = (piece / 4).max(1);
+                }
+                Err(error) => {
+                    engine.tell_of_failure(error);
+                    demoted.stopped = Some(error);
+                    return ControlFlow::Break(());
+                }
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+impl Engine {
+    /// Demotes up to about `most` pages, the oldest first, and no more than a run of them while somebody waits for the evictor's look
+    /// at the mappings. Evictor only, under the gate. Cost: some nanoseconds for each page word that the hand passes, of at most 32 MiB
+    /// of the program; about 6 µs for a page that is demoted.
+    pub(crate) fn demote(&self, demotion: &mut Demotion, most: u64, below: Below) -> Demoted {
+        let mut demoted = Demoted::default();
+        let Some(oldest) = self.space.ages().oldest() else { return demoted };
+        if demotion.up_to.is_older_than(oldest) {
+            demotion.up_to = oldest;
+        }
+        let Some(run) = self.demotion_room() else { return demoted };
+        let mut collected = Collected { entries: [None; RUN_PAGES], count: 0, run, below };
+        let together = RUN_PAGES.min(most as usize);
+        let (mut blocks, mut hand, up_to) = (0, 0, demotion.up_to);
+        self.table.for_blocks_while(demotion.hand, 1 << 47, |base, block| {
+            hand = base;
+            if demoted.pages + collected.count as u64 >= most || blocks == BLOCKS_AT_ONCE {
+                return ControlFlow::Break(());
+            }
+            blocks += 1;
+            for index in 0..BLOCK / PAGE {
+                if let PageState::Stored(entry) = block.word(index).state()
+                    && self.space.generation(entry).is_some_and(|age| !up_to.is_older_than(age))
+                {
+                    collected.entries[collected.count] = Some(entry);
+                    collected.count += 1;
+                    if collected.count == together {
+                        collected.flush(self, &mut demoted)?;
+                        if demoted.pages >= most || self.scan_wanted.load(Relaxed) != 0 {
+                            return ControlFlow::Break(());
+                        }
+                    }
+                }
+            }
+            hand = 0;
+            ControlFlow::Continue(())
+        });
+        if demoted.stopped.is_none() {
+            let _ = collected.flush(self, &mut demoted);
+        }
+        self.figures().add(Counter::FilePagesOut, demoted.pages);
+        demotion.hand = hand;
+        demotion.this_round += demoted.pages;
+        if hand == 0 && demoted.stopped.is_none() {
+            let found = core::mem::take(&mut demotion.this_round);
+            let younger = demotion.up_to.next();
+            let all = self.space.ages().young().is_older_than(younger);
+            demotion.up_to = if found < ROUND_PAGES_MIN && !all { younger } else { oldest };
+        }
+        demoted
+    }
+
+    /// The evictor's room for the pages of a run, for who has another use for it while nothing is demoted.
+    pub(crate) fn run_room(&self) -> Option<&'static mut [Page]> {
+        self.demotion_room().map(|run| &mut run.pages[..])
+    }
+
+    /// The evictor's room for a run; `None` without memory. It becomes resident when it is used, and a forked child inherits it.
+    fn demotion_room(&self) -> Option<&'static mut Run> {
+        let mut room = self.arena.room(&self.demotion_room)?;
+        // SAFETY: all-zero is a valid run; it is the evictor's alone, and its only caller ends the use before the next.
+        Some(unsafe { room.as_mut() })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,38 @@
+//! A piece on its way out: the place in staging that it goes to, and what becomes of each page.
+
+use crate::staging::candidates::Candidates;
+use crate::store::clean::Copies;
+use crate::units::{PIECE_PAGES, Pages};
+use folioswap_policy::page::PageWord;
+use folioswap_slots::SwapEntry;
+
+/// A piece on its way.
+#[derive(Clone, Copy)]
+pub(crate) struct Part {
+    pub(crate) piece: usize,
+    /// Where in staging it goes.
+    pub(crate) place: u32,
+    pub(crate) wanted: Candidates,
+    /// Swap entries of its pages, and the orders of the folios that these are in.
+    pub(crate) entries: [Option<SwapEntry>; PIECE_PAGES],
+    pub(crate) orders: [u8; PIECE_PAGES],
+    /// Pages that were claimed, and the words that they had.
+    pub(crate) marked: Pages,
+    pub(crate) old: [PageWord; PIECE_PAGES],
+    pub(crate) copies: Copies,
+}
+
+impl Default for Part {
+    fn default() -> Self {
+        Part {
+            piece: 0,
+            place: 0,
+            wanted: Candidates::default(),
+            entries: [None; PIECE_PAGES],
+            orders: [0; PIECE_PAGES],
+            marked: 0,
+            old: [PageWord::PRESENT; PIECE_PAGES],
+            copies: Copies::default(),
+        }
+    }
+}

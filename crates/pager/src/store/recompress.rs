@@ -1,0 +1,172 @@
+//! Recompression of what is idle: pages that have lain in the compressed store for a while are stored once more with zstd, when that
+//! makes them smaller (the kernel's zram does so with what is marked idle, when its `recompress` is written to).
+//!
+//! The evictor does it while it has nothing else to do, under the `gate`: a fork never finds it at work. It makes way after a page at
+//! most for a fork, for a look at new mappings and for who asks for memory, and takes an eighth of a processor at most. In scope resident the store's
+//! bytes count for nothing, and a store that relatives share after a fork would only become each one's own: there nothing is done.
+
+use crate::engine::Engine;
+use crate::units::{ADDRESS_BITS, BLOCK, PAGE};
+use core::ops::ControlFlow;
+use core::sync::atomic::Ordering::Relaxed;
+use folioswap_group::counters::Counter;
+use folioswap_policy::page::PageState;
+use folioswap_space::recompression::{Recompression, Room};
+use folioswap_space::space::ages::Generation;
+
+/// A page is idle when it was stored at least this long ago and was not touched since.
+pub(crate) const IDLE_NS: u64 = 2_000_000_000;
+
+/// Pages tried in one step, about 0.7 ms, and blocks of 2 MiB looked through for them.
+const PAGES_AT_ONCE: u64 = 32;
+
+const BLOCKS_AT_ONCE: usize = 16;
+
+/// All members of a group together take this part of a processor at most.
+pub(crate) const PROCESSOR_PART: u64 = 8;
+
+/// Rest after a step, at least.
+pub(crate) const REST_MIN_NS: u64 = 1_000_000;
+
+/// Smaller stores are not worth the 100 KiB that zstd's tables take.
+pub(crate) const STORED_MIN: u64 = 1 << 20;
+
+/// Which pages are idle, by the generations of what is stored ([`folioswap_space::space::ages`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Idle {
+    looked_ns: u64,
+    /// Pages written out until the last look, and the youngest generation then.
+    written: u64,
+    young: Generation,
+    /// Pages of older generations were stored before the look before.
+    before: Generation,
+}
+
+impl Idle {
+    /// Nothing is idle yet.
+    pub(crate) const fn since(now_ns: u64, written: u64, young: Generation) -> Self {
+        // The oldest generations are not told apart from the youngest's successors: the first look finds the true one.
+        Idle { looked_ns: now_ns, written, young, before: young }
+    }
+
+    /// Pages of generations older than the answer are idle, `written` pages having been written out until `now_ns`, `young` being the
+    /// youngest generation.
+    pub(crate) fn look(&mut self, now_ns: u64, written: u64, young: Generation) -> Generation {
+        let is_quiet = written == self.written;
+        if now_ns >= self.looked_ns + IDLE_NS {
+            // Nothing came since the last look: all are older than that.
+            let before = if is_quiet { young.next() } else { self.young };
+            *self = Idle { looked_ns: now_ns, written, young, before };
+            return before;
+        }
+        // What came since is of the generation that was young at the last look, or of a younger one.
+        if !is_quiet && self.young.is_older_than(self.before) { self.young } else { self.before }
+    }
+}
+
+/// Where recompression is on its way round. Lost without harm at a fork.
+pub(crate) struct Rounds {
+    hand: usize,
+    pub(crate) idle: Option<Idle>,
+    /// Pages recompressed, and pages tried, since the hand was at the start.
+    pub(crate) this_round: u64,
+    pub(crate) tried: u64,
+    pub(crate) next_ns: u64,
+    /// Pages written out until a round over everything that found nothing to try: the next is due when there are more.
+    pub(crate) ended: Option<u64>,
+}
+
+/// What a step did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Step {
+    /// Pages that are stored with zstd now.
+    done: u64,
+    /// Bytes that their objects take less.
+    saved: u64,
+    /// Pages for which zstd gains too little.
+    settled: u64,
+    /// The hand has come to the end.
+    pub(crate) is_round: bool,
+}
+
+impl Rounds {
+    /// At the start.
+    pub(crate) const fn new() -> Self {
+        Rounds { hand: 0, idle: None, this_round: 0, tried: 0, next_ns: 0, ended: None }
+    }
+}
+
+impl Engine {
+    /// Tries some pages of generations older than `before`, from where the hand is. Evictor only, under the gate. Cost: some
+    /// nanoseconds for each page word that the hand passes, of at most 32 MiB of the program; about 28 µs for a page that is tried.
+    pub(crate) fn recompress(&self, rounds: &mut Rounds, before: Generation) -> Step {
+        let mut step = Step::default();
+        let Some(room) = self.recompression_room() else {
+            // Without memory for it, it is tried again a round later.
+            rounds.tried += 1;
+            return Step { is_round: true, ..step };
+        };
+        let wake = self.member().wake.load(Relaxed);
+        let (mut blocks, mut hand, mut has_room) = (0, 0, true);
+        self.table.for_blocks_while(rounds.hand, 1 << ADDRESS_BITS, |base, block| {
+            hand = base;
+            if blocks == BLOCKS_AT_ONCE {
+                return ControlFlow::Break(());
+            }
+            blocks += 1;
+            for index in 0..BLOCK / PAGE {
+                let PageState::Stored(entry) = block.word(index).state() else { continue };
+                let is_idle = self.space.generation(entry).is_some_and(|age| age.is_older_than(before));
+                if !is_idle || !self.space.may_recompress(entry) {
+                    continue;
+                }
+                if step.done + step.settled == PAGES_AT_ONCE || self.is_wanted_elsewhere(wake) {
+                    return ControlFlow::Break(());
+                }
+                match self.space.recompress(entry, room) {
+                    Ok(Recompression::Done { saved }) => {
+                        step.done += 1;
+                        step.saved += u64::from(saved);
+                    }
+                    Ok(Recompression::Settled) => step.settled += 1,
+                    Ok(Recompression::Passed) => {}
+                    Err(_) => {
+                        has_room = false;
+                        return ControlFlow::Break(());
+                    }
+                }
+            }
+            hand = 0;
+            ControlFlow::Continue(())
+        });
+        // Without memory for a new object it is tried again a round later.
+        step.is_round = hand == 0 || !has_room;
+        rounds.hand = hand;
+        rounds.this_round += step.done;
+        rounds.tried += step.done + step.settled + u64::from(!has_room);
+        let figures = self.figures();
+        figures.add(Counter::PagesRecompressed, step.done);
+        figures.add(Counter::RecompressSavedBytes, step.saved);
+        figures.add(Counter::RecompressIncompressible, step.settled);
+        step
+    }
+
+    /// Does somebody wait for the evictor, whose wake-ups were `wake` when it began, or for the gate?
+    fn is_wanted_elsewhere(&self, wake: u32) -> bool {
+        self.fork.is_preparing()
+            || self.member().wake.load(Relaxed) != wake
+            || self.scan_wanted.load(Relaxed) != 0
+            || self.member().reclaim_request_bytes.load(Relaxed) != 0
+    }
+
+    /// The evictor's room for recompression; `None` without memory. It becomes resident when it is used, and a forked child
+    /// inherits it.
+    fn recompression_room(&self) -> Option<&'static mut Room> {
+        let mut room = self.arena.room(&self.recompression_room)?;
+        // SAFETY: all-zero is a valid room; it is the evictor's alone, and its only caller ends the use before the next.
+        Some(unsafe { room.as_mut() })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,507 @@
+//! From staging to the devices: the write-back of a folio, after which it leaves the swap cache.
+
+use crate::engine::Engine;
+use crate::staging::ring::Folio;
+use crate::staging::staged_folio::StagedFolio;
+use crate::store::demote::Pieces;
+use crate::units::{PAGE, PIECE, PIECE_PAGES, Pages, page_index};
+use core::sync::atomic::Ordering::Relaxed;
+use folioswap_devices::{IncompressiblePolicy, Page, Scratch};
+use folioswap_group::counters::Counter;
+use folioswap_group::devices::{DeviceKind, DeviceUsage};
+use folioswap_group::protocol::{Kind, Note};
+use folioswap_nbd::link::PART_PAGES_MAX;
+use folioswap_policy::page::{PageState, PageWord};
+use folioswap_policy::page_table::Block;
+use folioswap_slots::{DeviceId, DeviceMask, SwapEntry};
+use folioswap_space::space::{PARTS_MAX, WriteError, WrittenRun};
+
+#[cfg(test)]
+mod lost_tests;
+
+#[cfg(test)]
+mod tests;
+
+/// Where a folio is to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tier {
+    /// To the compressed store; what does not compress together to one of these shared devices. If there is none, it is stored as
+    /// it is.
+    Store(DeviceMask),
+    /// To one of these shared devices, as it is.
+    Shared(DeviceMask),
+}
+
+/// Why a folio could not be written back whole. What could not be written still waits in staging.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stuck {
+    /// The shared devices that it may go to have no granted room: ask for clusters.
+    WantClusters,
+    /// None of them takes so many pages at once: write them apart.
+    Split,
+    /// The device does not take it.
+    NoRoom,
+    /// This device failed; the others may take it.
+    Failed(DeviceId),
+}
+
+impl From<WriteError> for Stuck {
+    fn from(error: WriteError) -> Self {
+        match error {
+            WriteError::NoSlots => Stuck::WantClusters,
+            WriteError::OrderNotTaken => Stuck::Split,
+            WriteError::Device(failure) => Stuck::Failed(failure.device),
+            WriteError::Incompressible | WriteError::NoMemory => Stuck::NoRoom,
+        }
+    }
+}
+
+/// Folios that are written to a shared device together, at most: as much as a batch brings in, 512 KiB.
+pub(crate) const RUN_FOLIOS: usize = PARTS_MAX;
+
+const _: () = assert!(PIECE_PAGES <= PART_PAGES_MAX);
+
+const RUN_PAGES: usize = RUN_FOLIOS * PIECE_PAGES;
+
+/// What was achieved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct WrittenBack {
+    /// Pages that are stored now.
+    pub(crate) pages: u64,
+    /// Folios that left staging.
+    pub(crate) folios: u64,
+    /// There was no run of slots for all that were to be written together.
+    pub(crate) was_cut: bool,
+}
+
+/// A folio that was looked at.
+#[derive(Clone, Copy)]
+struct Looked {
+    place: u32,
+    /// Its first page that goes to a shared device, and how many from there on; those between that do not go go too, for nothing.
+    first: usize,
+    count: usize,
+    /// Pages of it that are stored by now.
+    stored: Pages,
+}
+
+/// The oldest folios of staging, as far as they are written back together: what of them goes to a shared device is one run there.
+struct Run {
+    entries: [Option<SwapEntry>; RUN_PAGES],
+    pages: usize,
+    looked: [Looked; RUN_FOLIOS],
+    folios: usize,
+}
+
+impl Run {
+    const fn new() -> Self {
+        let none = Looked { place: 0, first: 0, count: 0, stored: 0 };
+        Run { entries: [None; RUN_PAGES], pages: 0, looked: [none; RUN_FOLIOS], folios: 0 }
+    }
+
+    /// Adds a folio of which these entries' pages go to a shared device.
+    fn push(&mut self, place: u32, wanted: &[Option<SwapEntry>; PIECE_PAGES], stored: Pages) {
+        let first = wanted.iter().position(Option::is_some).unwrap_or(0);
+        let end = wanted.iter().rposition(Option::is_some).map_or(first, |last| last + 1);
+        let count = end - first;
+        self.entries[self.pages..self.pages + count].copy_from_slice(&wanted[first..end]);
+        self.pages += count;
+        self.looked[self.folios] = Looked { place, first, count, stored };
+        self.folios += 1;
+    }
+
+    /// Takes the youngest folio out.
+    fn pop(&mut self) -> Option<Looked> {
+        self.folios = self.folios.checked_sub(1)?;
+        let looked = self.looked[self.folios];
+        self.pages -= looked.count;
+        Some(looked)
+    }
+
+    fn looked(&self) -> &[Looked] {
+        &self.looked[..self.folios]
+    }
+}
+
+impl Engine {
+    /// Writes up to `most` (1 to [`RUN_FOLIOS`]) of the oldest folios of staging back; what goes to a shared device goes there in one write.
+    /// Evictor only, under the gate. `Ok` also when nothing waits. While a device writes, no lock is held but the gate: pages may be taken
+    /// back, and the reader of events may write one elsewhere.
+    ///
+    /// # Errors
+    /// [`Stuck`]: what is not written yet stays the oldest; nothing is lost.
+    pub(crate) fn write_back_oldest(
+        &self,
+        scratch: &mut Scratch,
+        tier: Tier,
+        pieces: Pieces,
+        most: usize,
+    ) -> Result<WrittenBack, Stuck> {
+        let mut run = Run::new();
+        let mut stuck = None;
+        let most = if pieces == Pieces::Any { 1 } else { most };
+        while run.folios < most && stuck.is_none() {
+            let (before, result) = (run.folios, self.look_at(scratch, tier, &mut run));
+            stuck = result.err();
+            // What compresses goes one folio at a time, so that who waits for the lock does not wait long.
+            let all_refused = run.looked()[before..].iter().all(|folio| folio.stored == 0 && folio.count > 0);
+            if run.folios == before || matches!(tier, Tier::Store(_)) && !all_refused {
+                break;
+            }
+        }
+        let (Tier::Store(devices) | Tier::Shared(devices)) = tier;
+        let (mut was_cut, mut written) = (false, None);
+        while run.pages > 0 && pieces == Pieces::Whole {
+            match self.write_run(&run, devices) {
+                Ok(done) => {
+                    written = Some(done);
+                    break;
+                }
+                // Slots for fewer of them may be there.
+                Err(WriteError::NoSlots | WriteError::OrderNotTaken) if run.folios > 1 => {
+                    was_cut = true;
+                    for _ in 0..run.folios / 2 {
+                        run.pop().into_iter().for_each(|folio| self.leave_for_later(folio));
+                    }
+                    stuck = None;
+                }
+                Err(error) => {
+                    self.tell_of_failure(error);
+                    while run.folios > 1 {
+                        run.pop().into_iter().for_each(|folio| self.leave_for_later(folio));
+                    }
+                    stuck = Some(error.into());
+                    break;
+                }
+            }
+        }
+        let singly = run.pages > 0 && pieces == Pieces::Any;
+        let mut back = self.settle_run(&run, written, stuck.is_none() && !singly);
+        if singly {
+            stuck = stuck.or(self.write_singly(&run, devices, &mut back).err());
+        }
+        back.was_cut = was_cut;
+        stuck.map_or(Ok(back), Err)
+    }
+
+    /// Looks at the next folio: what goes to the store goes there now, and the others join the run. Nothing waits: no folio joins.
+    fn look_at(&self, scratch: &mut Scratch, tier: Tier, run: &mut Run) -> Result<(), Stuck> {
+        let _takers_wait = self.write_back_lock.lock();
+        // SAFETY: the ring is used by the evictor, which we are, with the lock held.
+        let staging = unsafe { &mut *self.staging.get() };
+        let Some(place) = staging.waiting_places().nth(run.folios) else { return Ok(()) };
+        self.shares.take(staging.written() + run.folios as u64);
+        let staged = staging.address(place);
+        let folio = staging.folio_mut(place);
+        let block = self.table.block(folio.address);
+        let base = page_index(folio.address);
+        let (mut stored, mut stuck) = (0, None);
+        let mut refused = [None; PIECE_PAGES];
+        for (page, refused) in refused.iter_mut().enumerate() {
+            let Some(entry) = folio.entries[page] else { continue };
+            let is_stored = self.is_stored(place, folio.clean, page);
+            if !is_stored && is_leaving(block, base + page, entry) {
+                // SAFETY: the place belongs to this folio until it is popped; a page taken back meanwhile leaves its contents here.
+                let bytes = unsafe { &*((staged + page * PAGE) as *const Page) };
+                match self.write_to_store(scratch, entry, bytes, tier) {
+                    Ok(()) => {}
+                    Err(WriteError::Incompressible) => {
+                        *refused = Some(entry);
+                        continue;
+                    }
+                    Err(error) => {
+                        stuck = Some(error.into());
+                        break;
+                    }
+                }
+            }
+            stored |= self.end_page(block, folio, page);
+        }
+        run.push(place, &refused, stored);
+        stuck.map_or(Ok(()), Err)
+    }
+
+    /// A folio was looked at, and is not written now after all.
+    fn leave_for_later(&self, looked: Looked) {
+        let _takers_wait = self.write_back_lock.lock();
+        // SAFETY: the ring is used by the evictor, which we are, with the lock held.
+        let folio = unsafe { &*self.staging.get() }.folio(looked.place);
+        self.account(folio, looked.stored, self.shares.stored(looked.place));
+    }
+
+    /// Writes a run to one of `devices`.
+    fn write_run(&self, run: &Run, devices: DeviceMask) -> Result<WrittenRun, WriteError> {
+        let mut parts = [&[][..]; RUN_FOLIOS];
+        let count = self.parts(run, &mut parts);
+        self.space.write_parts(&parts[..count], devices)
+    }
+
+    /// Where the pages of a run lie.
+    fn parts(&self, run: &Run, parts: &mut [&[u8]; RUN_FOLIOS]) -> usize {
+        let mut count = 0;
+        for looked in run.looked().iter().filter(|looked| looked.count > 0) {
+            // SAFETY: only the evictor, which we are, changes the ring's base.
+            let staged = unsafe { &*self.staging.get() }.address(looked.place);
+            // SAFETY: the place belongs to this folio until it is popped, which is ours to do, and nobody writes there; a page taken back
+            // meanwhile leaves its contents, a hole reads as zeroes, and its entry is `None`.
+            parts[count] = unsafe {
+                let first = (staged + looked.first * PAGE) as *const u8;
+                core::slice::from_raw_parts(first, looked.count * PAGE)
+            };
+            count += 1;
+        }
+        count
+    }
+
+    /// The pages of the run that were `written` are stored now, as far as they still wait. `pop`: its folios leave staging.
+    fn settle_run(&self, run: &Run, written: Option<WrittenRun>, pop: bool) -> WrittenBack {
+        let mut parts = [&[][..]; RUN_FOLIOS];
+        let count = self.parts(run, &mut parts);
+        let _takers_wait = self.write_back_lock.lock();
+        // SAFETY: the ring is used by the evictor, which we are, with the lock held.
+        let staging = unsafe { &mut *self.staging.get() };
+        let (is_written, mut entries, mut at) = (written.is_some(), run.entries, 0);
+        for looked in run.looked() {
+            let folio = staging.folio(looked.place);
+            for page in looked.first..looked.first + looked.count {
+                // The reader of events may have written it elsewhere meanwhile.
+                entries[at] = entries[at].filter(|_| folio.entries[page] == entries[at]);
+                at += 1;
+            }
+        }
+        if let Some(written) = written {
+            self.space.settle(written, &entries[..run.pages], &parts[..count]);
+            self.count_shared(entries[..run.pages].iter().copied().flatten());
+        }
+        let (mut back, mut at) = (WrittenBack::default(), 0);
+        for looked in run.looked() {
+            let folio = staging.folio_mut(looked.place);
+            let block = self.table.block(folio.address);
+            let mut stored = looked.stored;
+            for page in looked.first..looked.first + looked.count {
+                if is_written && entries[at].is_some() {
+                    stored |= self.end_page(block, folio, page);
+                }
+                at += 1;
+            }
+            self.account(folio, stored, self.shares.stored(looked.place));
+            back.pages += u64::from(stored.count_ones());
+            if pop {
+                self.shares.forget(looked.place);
+                staging.pop();
+                back.folios += 1;
+            }
+        }
+        back
+    }
+
+    /// There is no run of slots for a folio: its pages go one by one. It leaves staging when all have gone.
+    fn write_singly(&self, run: &Run, devices: DeviceMask, back: &mut WrittenBack) -> Result<(), Stuck> {
+        let Some(&Looked { place, first, count, .. }) = run.looked().first() else { return Ok(()) };
+        let _takers_wait = self.write_back_lock.lock();
+        // SAFETY: as in `settle_run`.
+        let staging = unsafe { &mut *self.staging.get() };
+        let staged = staging.address(place);
+        let folio = staging.folio_mut(place);
+        let block = self.table.block(folio.address);
+        let (mut stored, mut result) = (0, Ok(()));
+        for (page, entry) in (first..first + count).zip(run.entries) {
+            let Some(entry) = entry.filter(|_| folio.entries[page] == entry) else { continue };
+            // SAFETY: as in `parts`.
+            let bytes = unsafe { &*((staged + page * PAGE) as *const Page) };
+            if let Err(error) = self.space.write_run(&[Some(entry)], bytes, devices) {
+                self.tell_of_failure(error);
+                result = Err(error.into());
+                break;
+            }
+            self.count_shared([entry]);
+            stored |= self.end_page(block, folio, page);
+        }
+        self.account(folio, stored, self.shares.stored(place));
+        back.pages += u64::from(stored.count_ones());
+        if result.is_ok() {
+            self.shares.forget(place);
+            staging.pop();
+            back.folios += 1;
+        }
+        result
+    }
+
+    /// A page to the compressed store, if that is where it is to go.
+    ///
+    /// # Errors
+    /// [`WriteError::Incompressible`] for what is to go elsewhere.
+    fn write_to_store(
+        &self,
+        scratch: &mut Scratch,
+        entry: SwapEntry,
+        page: &Page,
+        tier: Tier,
+    ) -> Result<(), WriteError> {
+        let policy = match tier {
+            Tier::Shared(_) => return Err(WriteError::Incompressible),
+            Tier::Store(DeviceMask::NONE) => IncompressiblePolicy::Keep,
+            Tier::Store(_) => IncompressiblePolicy::Refuse,
+        };
+        self.space.write(scratch, entry, page, policy)
+    }
+
+    /// A device that refused a write is named by the supervisor, which takes it out of the rotation when that happens too often.
+    pub(crate) fn tell_of_failure(&self, error: WriteError) {
+        let WriteError::Device(failure) = error else { return };
+        self.figures().add(Counter::WriteErrors, 1);
+        let words = [Note::WriteFailed as u64, failure.slot.raw(), failure.errno.raw_os_error() as u64];
+        crate::engine::link::tell(self.descriptors.control.load(Relaxed), Kind::Note, words, None);
+    }
+
+    /// These pages went to shared devices.
+    fn count_shared(&self, entries: impl IntoIterator<Item = SwapEntry>) {
+        let on_file = entries.into_iter().filter(|entry| self.space.is_on_file(*entry));
+        self.figures().add(Counter::FilePagesOut, on_file.count() as u64);
+    }
+
+    /// The location of `entry` is set (or its page is not wanted any more): out of the swap cache with it, and on to
+    /// `Stored`, unless somebody took the page meanwhile; then the entry is ours to free. True if it is stored.
+    fn finish(&self, block: Option<&Block>, index: usize, entry: SwapEntry) -> bool {
+        self.space.leave_cache(entry, 1, self.workingset.shadow());
+        self.say_stored(block, index, entry)
+    }
+
+    /// The second half of [`Engine::finish`].
+    fn say_stored(&self, block: Option<&Block>, index: usize, entry: SwapEntry) -> bool {
+        if let Some(block) = block {
+            loop {
+                let word = block.word(index);
+                match word.state() {
+                    PageState::Leaving(found) if found == entry => {
+                        if let Some(stored) = word.written()
+                            && block.replace(index, word, stored).is_ok()
+                        {
+                            return true;
+                        }
+                    }
+                    // The fault handler is copying from our staging place, and never waits for us.
+                    PageState::Returning(found) if found == entry => rustix::thread::sched_yield(),
+                    _ => break,
+                }
+            }
+        }
+        self.space.put(entry, 1);
+        false
+    }
+
+    /// The reader of events needs this page out of staging now (its mapping moves, or a child needs it): writes it back
+    /// in the evictor's stead. Under the move lock and the write-back lock. False if no device takes it.
+    pub(crate) fn write_back_page(
+        &self,
+        scratch: &mut Scratch,
+        block: &Block,
+        index: usize,
+        word: PageWord,
+        entry: SwapEntry,
+    ) -> bool {
+        // SAFETY: under the write-back lock the evictor is outside of its sections.
+        let staging = unsafe { &mut *self.staging.get() };
+        let Some(place) = self.staging_place(entry) else { return false };
+        let page = index % PIECE_PAGES;
+        let folio = staging.folio_mut(place);
+        if folio.entries[page] != Some(entry) {
+            return false;
+        }
+        let is_clean = folio.clean >> page & 1 != 0;
+        let is_stored = self.is_stored(place, folio.clean, page);
+        if !is_stored && !self.write_staged(scratch, entry, staging.address(place) + page * PAGE) {
+            return false;
+        }
+        self.space.leave_cache(entry, 1, self.workingset.shadow());
+        self.workingset.evicted(1);
+        staging.folio_mut(place).entries[page] = None;
+        if let Some(stored) = word.written() {
+            block.set(index, stored);
+        }
+        self.figures().add(if is_clean { Counter::StolenClean } else { Counter::PagesOut }, 1);
+        true
+    }
+
+    /// Writes a page in staging to wherever there is room. False: nowhere. As [`Engine::write_back_page`].
+    fn write_staged(&self, scratch: &mut Scratch, entry: SwapEntry, staged: usize) -> bool {
+        // SAFETY: the page is in staging: its word says Leaving, and the evictor cannot pop it now.
+        let bytes = unsafe { &*(staged as *const Page) };
+        // The reader of events cannot ask for clusters. Where it finds no slot the store takes the page, be it a device or not.
+        // Nor can it wait for a server, while the program's mappings wait for it.
+        let anywhere = || {
+            let used = self.permitted_devices().filter(|(_, _, device)| device.usage() == DeviceUsage::InUse);
+            let used = used.fold(DeviceMask::NONE, |mask, (id, ..)| mask.with(id));
+            self.space.shared_devices().local().intersection(used)
+        };
+        let mut store = |policy| self.space.write(scratch, entry, bytes, policy);
+        let refused = if self.has_store() {
+            store(IncompressiblePolicy::Refuse)
+        } else {
+            Err(WriteError::Incompressible)
+        };
+        let slot = |_| {
+            let written = self.space.write_run(&[Some(entry)], bytes, anywhere());
+            written.inspect_err(|error| self.tell_of_failure(*error))
+        };
+        refused.or_else(slot).or_else(|_| store(IncompressiblePolicy::Keep)).is_ok()
+    }
+
+    /// The page of the folio, if there is one, is out of staging. Its bit, if it is stored now.
+    fn end_page(&self, block: Option<&Block>, folio: &mut Folio, page: usize) -> Pages {
+        let Some(entry) = folio.entries[page].take() else { return 0 };
+        Pages::from(self.finish(block, page_index(folio.address) + page, entry)) << page
+    }
+
+    /// These pages of the folio are stored now, some of them by who waited for memory.
+    fn account(&self, folio: &Folio, stored: Pages, helped: Pages) {
+        let clean = stored & folio.clean;
+        self.figures().add(Counter::StolenBackground, u64::from((stored & !helped).count_ones()));
+        self.figures().add(Counter::StolenDirect, u64::from((stored & helped).count_ones()));
+        self.figures().add(Counter::PagesOut, u64::from((stored & !clean).count_ones()));
+        self.figures().add(Counter::StolenClean, u64::from(clean.count_ones()));
+        self.workingset.evicted(u64::from(stored.count_ones()));
+        self.around.displaced(folio.address / PIECE, stored);
+    }
+
+    /// The folio that came into staging last, of clean pages only, does not wait for its turn; says how many of them left.
+    pub(crate) fn let_newest_go(&self) -> u64 {
+        let _takers_wait = self.write_back_lock.lock();
+        // SAFETY: the ring is used by the evictor, which we are, with the lock held.
+        let staging = unsafe { &mut *self.staging.get() };
+        let Some(place) = staging.newest() else { return 0 };
+        let folio = staging.folio_mut(place);
+        let block = self.table.block(folio.address);
+        let mut stored = 0;
+        for page in 0..PIECE_PAGES {
+            let is_clean = folio.clean >> page & 1 != 0;
+            debug_assert!(folio.entries[page].is_none() || is_clean, "it would be lost");
+            stored |= self.end_page(block, folio, page);
+        }
+        self.account(folio, stored, 0);
+        staging.take_back();
+        staging.empty(self.userfault(), place);
+        u64::from(stored.count_ones())
+    }
+
+    /// Is the compressed store one of the devices that we may use?
+    pub(crate) fn has_store(&self) -> bool {
+        let mut permitted = self.permitted_devices();
+        permitted.any(|(_, device, _)| device.kind == DeviceKind::Zram)
+    }
+
+    /// Where in staging the page of a cached entry is.
+    pub(crate) fn staging_place(&self, entry: SwapEntry) -> Option<u32> {
+        match self.space.slots().word(entry) {
+            folioswap_slots::SlotWord::Cached { folio, .. } => Some(StagedFolio::of(folio).place_of(entry)),
+            _ => None,
+        }
+    }
+}
+
+pub(crate) fn is_leaving(block: Option<&Block>, index: usize, entry: SwapEntry) -> bool {
+    // A page that is being copied back counts too: the copy may yet fail.
+    block.is_some_and(|block| {
+        matches!(block.word(index).state(), PageState::Leaving(found) | PageState::Returning(found) if found == entry)
+    })
+}
