@@ -3,7 +3,7 @@
 use crate::engine::Engine;
 use crate::kernel::uffd::{Userfault, Watch};
 use crate::staging::candidates::Candidates;
-use crate::staging::ring::SEGMENT_FOLIOS;
+use crate::staging::ring::RECYCLED_BERTHS;
 use crate::units::{BLOCK, PAGE, PIECE, PIECE_PAGES, Pages, page_index};
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use folioswap_devices::{IncompressiblePolicy, Page, Scratch};
@@ -139,7 +139,7 @@ pub(crate) fn watching_engine() -> Option<&'static Engine> {
 
 /// The same with a staging area.
 pub(crate) fn moving_engine() -> Option<&'static Engine> {
-    moving_engine_of(4 * SEGMENT_FOLIOS)
+    moving_engine_of(4 * RECYCLED_BERTHS)
 }
 
 /// The same with so many places in it (a multiple of 32).

@@ -54,13 +54,13 @@ fn source_of(word: PageWord, now: Now, page: usize) -> Source {
 
 /// Entries in a row that are to be held once more, by the words of pages in a row.
 #[derive(Clone, Copy, Debug)]
-struct Run {
+struct CloneRun {
     first: SwapEntry,
     target: usize,
     pages: u32,
 }
 
-impl Run {
+impl CloneRun {
     /// Most entries that are held under one lock of their cluster.
     const LONGEST: u32 = 64;
 
@@ -74,7 +74,7 @@ impl Run {
 /// One step.
 struct Step<'e> {
     engine: &'e Engine,
-    run: Option<Run>,
+    run: Option<CloneRun>,
     copied: usize,
 }
 
@@ -145,13 +145,13 @@ impl Step<'_> {
             return Ok(());
         }
         self.hold()?;
-        self.run = Some(Run { first: entry, target, pages: 1 });
+        self.run = Some(CloneRun { first: entry, target, pages: 1 });
         Ok(())
     }
 
     /// What was collected has one holder more: first the count, then the words.
     fn hold(&mut self) -> Result<(), Errno> {
-        let Some(Run { first, target, pages }) = self.run.take() else { return Ok(()) };
+        let Some(CloneRun { first, target, pages }) = self.run.take() else { return Ok(()) };
         let engine = self.engine;
         let last = target + (pages as usize - 1) * PAGE;
         for address in [target, last] {

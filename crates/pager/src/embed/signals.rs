@@ -8,7 +8,7 @@
 use crate::engine::embedded::Embedded;
 use crate::engine::{CreateError, Engine};
 use crate::fault::buffers::Buffers;
-use crate::fault::handler::{Fault, Handler, Turn};
+use crate::fault::handler::{Attempt, Fault, Handler};
 use crate::kernel::sys;
 use crate::kernel::uffd::Access;
 use crate::units::PAGE;
@@ -89,7 +89,7 @@ impl Engine {
     pub unsafe fn serve_in_place(&'static self, address: usize, access: Access) {
         let begun = sys::now_ns();
         // Which thread it is says only whether it may wait: it is neither the evictor nor one that forks. (To ask costs a system call.)
-        let fault = Fault { address, access, thread: u32::MAX, turn: Turn::First, since_ns: begun };
+        let fault = Fault { address, access, thread: u32::MAX, attempt: Attempt::First, since_ns: begun };
         loop {
             let _one_at_a_time = self.serve_lock.lock();
             // SAFETY: prepared, and used under the lock alone.

@@ -32,7 +32,7 @@ pub(crate) const DONE: u32 = 4;
 pub(crate) const PAGE_OUT_NEW: u32 = 5;
 
 #[repr(C)]
-pub(crate) struct Place {
+pub(crate) struct AdviceCell {
     /// One of the constants above; also a futex.
     pub(crate) state: AtomicU32,
     start: AtomicUsize,
@@ -41,21 +41,21 @@ pub(crate) struct Place {
 
 /// Advices left for the evictor. All-zero is "none".
 #[repr(C)]
-pub(crate) struct Advices(pub(crate) [Place; PLACES]);
+pub(crate) struct Advices(pub(crate) [AdviceCell; PLACES]);
 
 /// One of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Advised {
     pub(crate) place: usize,
     pub(crate) advice: Advice,
-    pub(crate) turn: Turn,
+    pub(crate) visit: Visit,
     pub(crate) start: usize,
     pub(crate) end: usize,
 }
 
 /// Whether the evictor has looked at an advice before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
+pub(crate) enum Visit {
     /// No: its range may not be registered yet.
     First,
     /// Yes.
@@ -83,14 +83,14 @@ impl Advices {
         (1..=PLACES).find_map(|step| {
             let number = (last + step) % PLACES;
             let place = &self.0[number];
-            let (advice, turn) = match place.state.load(Acquire) {
-                PAGE_OUT_NEW => (Advice::PageOut, Turn::First),
-                PAGE_OUT => (Advice::PageOut, Turn::Later),
-                COLD => (Advice::Cold, Turn::First),
+            let (advice, visit) = match place.state.load(Acquire) {
+                PAGE_OUT_NEW => (Advice::PageOut, Visit::First),
+                PAGE_OUT => (Advice::PageOut, Visit::Later),
+                COLD => (Advice::Cold, Visit::First),
                 _ => return None,
             };
             let (start, end) = (place.start.load(Relaxed), place.end.load(Relaxed));
-            Some(Advised { place: number, advice, turn, start, end })
+            Some(Advised { place: number, advice, visit, start, end })
         })
     }
 

@@ -23,14 +23,14 @@ use folioswap_policy::memory::Memory;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 /// Most pieces that can be on record. Pieces grow with the arena, so this bounds the arena far above any memory.
-const PIECES_MAX: usize = 4096;
+const OWN_MAPPINGS_MAX: usize = 4096;
 
-const PIECE_BYTES_MIN: usize = 1 << 20;
+const OWN_MAPPING_BYTES_MIN: usize = 1 << 20;
 
-const PIECE_BYTES_MAX: usize = 32 << 20;
+const OWN_MAPPING_BYTES_MAX: usize = 32 << 20;
 
 #[derive(Clone, Copy)]
-struct Piece {
+struct OwnMapping {
     start: usize,
     end: usize,
 }
@@ -72,7 +72,7 @@ pub struct Arena {
     store_pages: AtomicU32,
     /// Pieces that every child finds.
     for_everybody: AtomicUsize,
-    pieces: [SpinLock<Piece>; PIECES_MAX],
+    pieces: [SpinLock<OwnMapping>; OWN_MAPPINGS_MAX],
     fresh: SpinLock<Fresh>,
     chunks: Chunks,
 }
@@ -108,8 +108,8 @@ impl Arena {
             advise_heirs(start, bytes, Heirs::Nobody);
         }
         let count = self.count.load(Relaxed);
-        assert!(count < PIECES_MAX, "more pieces than any memory holds");
-        *self.pieces[count].lock() = Piece { start, end: start + bytes };
+        assert!(count < OWN_MAPPINGS_MAX, "more pieces than any memory holds");
+        *self.pieces[count].lock() = OwnMapping { start, end: start + bytes };
         self.count.store(count + 1, Release);
     }
 
@@ -174,7 +174,7 @@ impl Arena {
         let count = self.count.load(Acquire);
         // The first holds the list of the others.
         for piece in self.pieces[..count].iter().rev() {
-            let Piece { start, end } = *piece.lock();
+            let OwnMapping { start, end } = *piece.lock();
             // SAFETY: a mapping of the arena's, by contract in nobody's use.
             let _ = unsafe { munmap(start as *mut core::ffi::c_void, end - start) };
         }
@@ -224,8 +224,10 @@ impl Memory for Arena {
         let bytes = bytes.next_multiple_of(PAGE);
         let mut fresh = self.fresh.lock();
         if fresh.end - fresh.next < bytes {
-            let size =
-                (fresh.taken / 4).clamp(PIECE_BYTES_MIN, PIECE_BYTES_MAX).max(bytes).next_multiple_of(PAGE);
+            let size = (fresh.taken / 4)
+                .clamp(OWN_MAPPING_BYTES_MIN, OWN_MAPPING_BYTES_MAX)
+                .max(bytes)
+                .next_multiple_of(PAGE);
             let start = map(size)?.as_ptr() as usize;
             self.record(start, size);
             fresh.next = start;

@@ -66,7 +66,7 @@ impl Chunks {
     }
 
     /// In a forked child: what waits is its own copy and as good, but the region is the parent's, and pages are moved to the child's own.
-    pub(crate) fn forget_region(&self) {
+    pub(crate) fn forget_range(&self) {
         let waits = self.waiting_bytes();
         if waits == 0 {
             self.state.store(UNASKED, Relaxed);

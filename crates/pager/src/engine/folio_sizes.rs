@@ -59,11 +59,11 @@ impl Engine {
         let (orders, advised) = self.folio_orders(address);
         let is_wanted = orders.allows(LONG_ORDER, advised) && !orders.allows(LONG_ORDER - 1, advised);
         let is_only_one = || orders.largest_allowed(LONG_ORDER - 1, advised) == 0;
-        if is_wanted && (self.has_room_for_whole() || is_only_one()) { Rows::Long } else { Rows::Joined }
+        if is_wanted && (self.affords_huge_pages() || is_only_one()) { Rows::Long } else { Rows::Joined }
     }
 
     /// Is the group's limit so large that a huge page more or less does not matter?
-    pub(crate) fn has_room_for_whole(&self) -> bool {
+    pub(crate) fn affords_huge_pages(&self) -> bool {
         self.least_limit() >= LIMIT_OF_WHOLE * BLOCK as u64
     }
 }

@@ -187,9 +187,9 @@ pub struct Engine {
     /// Devices whose pages, touched one by one, keep no copy there and go to the compressed store when they leave (`tiers.rs`).
     pub(crate) refilled_from: AtomicU32,
     /// Address of the evictor's room for what is demoted together; 0 before the first time.
-    pub(crate) demotion_room: AtomicUsize,
+    pub(crate) demotion_workspace: AtomicUsize,
     /// Address of the evictor's room for recompression; 0 before the first time.
-    pub(crate) recompression_room: AtomicUsize,
+    pub(crate) recompression_workspace: AtomicUsize,
     /// Bytes in small pieces that the program has mapped, or made accessible, since the last look at its mappings began.
     pub(crate) small_mapped: AtomicUsize,
     /// When the last look at the mappings ended.
@@ -199,7 +199,7 @@ pub struct Engine {
     /// Stored copies that the evictor has found stale and freed.
     pub(crate) stale_copies: AtomicU32,
     /// Address of the handler's room for what is read meanwhile; 0 before the first time.
-    pub(crate) read_room: AtomicUsize,
+    pub(crate) read_workspace: AtomicUsize,
     pub(crate) handler_stack: AtomicUsize,
     pub(crate) evictor_stack: AtomicUsize,
     /// Where this process's allocations and frees are recorded, and with what; null without `--trace`.
@@ -288,7 +288,7 @@ impl Engine {
         }
         self.advices.forget();
         self.pool.forget();
-        self.arena.chunks().forget_region();
+        self.arena.chunks().forget_range();
         self.plans.forget();
         self.own();
         self.faulting_cpu.store(NO_CPU, Relaxed);

@@ -79,7 +79,7 @@ pub(crate) enum For {
 
 /// Why there is no huge page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NoWhole {
+pub(crate) enum NoHugePage {
     /// The group is charged so much that one more would be too many.
     NotCharged,
     /// The system has none, or all slots of the pool are in use.
@@ -139,7 +139,7 @@ impl Pool {
 impl Engine {
     /// Makes room for the pool, if the group's limit is large enough for one. Evictor, once.
     pub(crate) fn make_pool(&self, limit: u64) {
-        if !self.has_room_for_whole() {
+        if !self.affords_huge_pages() {
             return;
         }
         let part = match self.segment().scope() {
@@ -164,8 +164,8 @@ impl Engine {
     /// A huge page for the program. Handler.
     ///
     /// # Errors
-    /// [`NoWhole`]: there is none now.
-    pub(crate) fn take_whole(&self, purpose: For) -> Result<Taken, NoWhole> {
+    /// [`NoHugePage`]: there is none now.
+    pub(crate) fn take_huge_page(&self, purpose: For) -> Result<Taken, NoHugePage> {
         let pool = &self.pool;
         pool.wanted.store(IDLE_LOOKS, Relaxed);
         let kept = match purpose {
@@ -174,12 +174,12 @@ impl Engine {
             }
             For::SwapIn => pool.change(USED, BUSY).or_else(|| pool.change(CLEARED, BUSY)),
         };
-        kept.map_or_else(|| self.whole_from_system(self.headroom()), Ok)
+        kept.map_or_else(|| self.huge_page_from_system(self.headroom()), Ok)
     }
 
     /// Bytes of huge pages that are asked for and not there, though the system may have them: what leaves makes room for as much more, so that a walk
     /// finds the next ones before it has to wait for each. Cost: a look at all members.
-    pub(crate) fn missing_whole(&self) -> u64 {
+    pub(crate) fn missing_huge_page_bytes(&self) -> u64 {
         let pool = &self.pool;
         if pool.wanted.load(Relaxed) == 0 || pool.barren.load(Relaxed) > 0 {
             return 0;
@@ -202,17 +202,17 @@ impl Engine {
     }
 
     /// A huge page of zeroes from the system, where that has one and there is room for it.
-    fn whole_from_system(&self, room: u64) -> Result<Taken, NoWhole> {
+    fn huge_page_from_system(&self, room: u64) -> Result<Taken, NoHugePage> {
         let pool = &self.pool;
         if room < BLOCK as u64 {
-            return Err(NoWhole::NotCharged);
+            return Err(NoHugePage::NotCharged);
         }
         if pool.barren.load(Relaxed) > 0 {
-            return Err(NoWhole::NoMemory);
+            return Err(NoHugePage::NoMemory);
         }
         // Where single pages were moved away an empty page table is left, under which there is no huge page: giving all of it up frees it.
         for _ in 0..2 {
-            let empty = pool.change(EMPTY, BUSY).ok_or(NoWhole::NoMemory)?;
+            let empty = pool.change(EMPTY, BUSY).ok_or(NoHugePage::NoMemory)?;
             // SAFETY: a slot of ours, which holds nothing.
             let made = unsafe { madvise(empty.address as *mut _, BLOCK, Advice::LinuxPopulateWrite) };
             if made.is_ok() && pagemap::is_huge(self.descriptors.pagemap.load(Relaxed), empty.address) {
@@ -220,10 +220,10 @@ impl Engine {
                 return Ok(empty);
             }
             // Single pages are no use here.
-            self.give_up_whole(empty);
+            self.give_up_huge_page(empty);
         }
         pool.barren.store(BARREN_LOOKS, Relaxed);
-        Err(NoWhole::NoMemory)
+        Err(NoHugePage::NoMemory)
     }
 
     /// Asks for a huge page: is there one, or room to take one from the system, and room for so many bytes besides, below the limit?
@@ -236,17 +236,17 @@ impl Engine {
     }
 
     /// It has been moved to the program, at `to`.
-    pub(crate) fn whole_has_moved(&self, taken: Taken, to: usize) {
+    pub(crate) fn huge_page_has_moved(&self, taken: Taken, to: usize) {
         if pagemap::is_huge(self.descriptors.pagemap.load(Relaxed), to) {
             self.pool.leave(taken, EMPTY);
         } else {
             // A page table stood there, the kernel moved single pages, and their own page table is left in the slot.
-            self.give_up_whole(taken);
+            self.give_up_huge_page(taken);
         }
     }
 
     /// It was not used after all; what it holds is not known.
-    pub(crate) fn put_whole_back(&self, taken: Taken) {
+    pub(crate) fn put_huge_page_back(&self, taken: Taken) {
         self.pool.leave(taken, USED);
     }
 
@@ -257,15 +257,15 @@ impl Engine {
 
     /// Some of it may have been moved: the rest goes to the system. Not before the evictor's next look, where the handler says so: where
     /// the process has as many mappings as it may have, giving it up raises an event, which the handler (or who stands in its way) would have to read.
-    pub(crate) fn give_up_whole(&self, taken: Taken) {
+    pub(crate) fn give_up_huge_page(&self, taken: Taken) {
         if self.embedded.serves_signals() || self.handler_thread.load(Relaxed) == sys::gettid() {
             self.pool.leave(taken, SPOILED);
         } else {
-            self.empty_whole(taken);
+            self.empty_huge_page(taken);
         }
     }
 
-    fn empty_whole(&self, taken: Taken) {
+    fn empty_huge_page(&self, taken: Taken) {
         // SAFETY: a slot of the pool, which is a target of moves, and which we have taken; nothing in it is needed.
         unsafe { empty_target(self.userfault(), taken.address, BLOCK) };
         self.pool.leave(taken, EMPTY);
@@ -273,7 +273,7 @@ impl Engine {
 
     /// A huge page of staging, at `address`, whose folios are all written back: keeps it for the store to grow into or for the program, if either wants one.
     /// False: it is still there. Evictor.
-    pub(crate) fn keep_whole(&self, address: usize) -> bool {
+    pub(crate) fn keep_huge_page(&self, address: usize) -> bool {
         let pagemap = self.descriptors.pagemap.load(Relaxed);
         if !pagemap::is_huge(pagemap, address) {
             return false;
@@ -293,7 +293,7 @@ impl Engine {
             // Not where the slot still had the page table of a huge page that was moved on in parts: the kernel splits what comes there, and
             // whoever got it from the pool would have single pages, as would all that came after it.
             Ok(()) if !pagemap::is_huge(pagemap, slot.address) => {
-                self.give_up_whole(slot);
+                self.give_up_huge_page(slot);
                 true
             }
             Ok(()) => {
@@ -301,7 +301,7 @@ impl Engine {
                 true
             }
             Err(_) => {
-                self.give_up_whole(slot);
+                self.give_up_huge_page(slot);
                 false
             }
         }
@@ -309,10 +309,10 @@ impl Engine {
 
     /// Clears one page that waits for that; where somebody wants one and none is left, and `room` bytes may be taken, gets one from
     /// the system. Evictor.
-    pub(crate) fn prepare_whole(&self, room: u64) -> Prepared {
+    pub(crate) fn prepare_huge_page(&self, room: u64) -> Prepared {
         let pool = &self.pool;
         while let Some(spoiled) = pool.change(SPOILED, BUSY) {
-            self.empty_whole(spoiled);
+            self.empty_huge_page(spoiled);
         }
         if pool.wanted.load(Relaxed) == 0 || pool.all().iter().any(|state| state.load(Relaxed) == CLEARED) {
             return Prepared::Nothing;
@@ -320,7 +320,7 @@ impl Engine {
         if let Some(used) = pool.change(USED, BUSY) {
             clear(used);
             pool.leave(used, CLEARED);
-        } else if let Ok(fresh) = self.whole_from_system(room) {
+        } else if let Ok(fresh) = self.huge_page_from_system(room) {
             pool.leave(fresh, CLEARED);
             return Prepared::FromSystem;
         }
@@ -338,7 +338,7 @@ impl Engine {
         self.arena.chunks().give_up_waiting();
         for state in [USED, CLEARED, SPOILED] {
             while let Some(idle) = self.pool.change(state, BUSY) {
-                self.empty_whole(idle);
+                self.empty_huge_page(idle);
             }
         }
     }

@@ -20,7 +20,7 @@ pub enum Request {
 }
 
 #[repr(C)]
-struct Place {
+struct RequestCell {
     /// 0: free; [`TAKEN`]: being written; else the number of a [`Request`].
     pub(crate) state: AtomicUsize,
     start: AtomicUsize,
@@ -31,7 +31,7 @@ const TAKEN: usize = usize::MAX;
 
 /// The places. All-zero is "none waits".
 #[repr(C)]
-pub struct Requests([Place; PLACES]);
+pub struct Requests([RequestCell; PLACES]);
 
 impl Requests {
     /// Leaves a request; false when all places are taken: try again.

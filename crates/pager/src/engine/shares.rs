@@ -1,7 +1,7 @@
 //! Which folios of a batch the handler may compress for the evictor (`evict/direct_reclaim.rs`), and which it has.
 
 use crate::engine::Engine;
-use crate::staging::ring::PLACES_MAX;
+use crate::staging::ring::BERTHS_MAX;
 use crate::units::Pages;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use core::sync::atomic::{AtomicU16, AtomicU64};
@@ -17,7 +17,7 @@ pub(crate) struct Shares {
     /// One behind the number of its youngest. The evictor's.
     end: AtomicU64,
     /// By place in staging: pages whose bytes the handler has stored. Set by who helps, cleared when the folio is written back.
-    pub(crate) stored: [AtomicU16; PLACES_MAX],
+    pub(crate) stored: [AtomicU16; BERTHS_MAX],
 }
 
 impl Shares {

@@ -4,14 +4,14 @@
 use crate::engine::placement::NO_CPU;
 use crate::evict::candidates::Asks;
 use crate::evict::evictor::{Evictor, RegionsOf};
+use crate::evict::huge_page_batch::HugePageTaken;
 use crate::evict::wanted::Wanted;
-use crate::evict::whole_batch::WholeTaken;
 use crate::kernel::ranges::Range;
 use crate::kernel::{pagemap, sys};
 use crate::staging::batch::{BATCH_PAGES, Batch, Scattered};
 use crate::staging::candidates::Candidates;
 use crate::staging::isolation::{Isolation, Refused};
-use crate::staging::ring::SEGMENT_FOLIOS;
+use crate::staging::ring::RECYCLED_BERTHS;
 use crate::staging::row::{ROW_PIECES, Row, Rows};
 use crate::units::{BLOCK, PAGE, PIECE, PIECE_PAGES, Pages, page_index};
 use core::sync::atomic::Ordering::Relaxed;
@@ -35,8 +35,8 @@ pub(crate) fn scan_end(start: usize) -> usize {
 const BATCH_PIECES: usize = 4096;
 
 /// Did the kernel refuse to move a huge page?
-fn is_busy_whole(row: &Row, done: &[Isolation; ROW_PIECES]) -> bool {
-    row.is_whole() && done[0].busy == Pages::MAX && done[0].moved == 0
+fn is_busy_huge_page(row: &Row, done: &[Isolation; ROW_PIECES]) -> bool {
+    row.is_huge_page() && done[0].busy == Pages::MAX && done[0].moved == 0
 }
 
 impl Evictor {
@@ -98,12 +98,12 @@ impl Evictor {
             if !self.find_regions() {
                 break;
             }
-            if let Some(block) = self.whole_of_regions() {
+            if let Some(block) = self.huge_page_of_regions() {
                 looked_at += ROW_PIECES - 1;
-                match self.take_whole_if_cold(block, core::mem::take(&mut row), batch) {
-                    WholeTaken::Passed => continue,
-                    WholeTaken::NoRoom | WholeTaken::Refused => return,
-                    WholeTaken::Pieces => {}
+                match self.take_huge_page_if_cold(block, core::mem::take(&mut row), batch) {
+                    HugePageTaken::Passed => continue,
+                    HugePageTaken::NoRoom | HugePageTaken::Refused => return,
+                    HugePageTaken::Pieces => {}
                 }
             }
             let (piece, present) = self.piece_of_regions();
@@ -134,7 +134,7 @@ impl Evictor {
         let recycled_together = match self.scattered {
             Scattered::No => self.staging().recycled_together(wanted_waiting),
             // Page by page comes what is to have their room: a batch at a time, before the group is at its limit.
-            Scattered::Yes => self.staging().recycled_together(wanted_waiting.min(SEGMENT_FOLIOS)),
+            Scattered::Yes => self.staging().recycled_together(wanted_waiting.min(RECYCLED_BERTHS)),
         };
         let drain = batch.isolated == 0 && !batch.event_pending && !batch.staging_full;
         let planned = match self.engine.rows_at(self.hand) {
@@ -145,7 +145,7 @@ impl Evictor {
         while batch.written < planned {
             let staging = self.staging();
             let due = staging.waiting() > wanted_waiting
-                || staging.places() - staging.occupied() < 2 * SEGMENT_FOLIOS;
+                || staging.places() - staging.occupied() < 2 * RECYCLED_BERTHS;
             // No more than is due, so that what waits in its turn can still be touched.
             let beyond =
                 if drain { staging.waiting() } else { staging.waiting().saturating_sub(wanted_waiting) };
@@ -163,7 +163,8 @@ impl Evictor {
         let userfault = self.engine.userfault();
         let staging = self.staging();
         let least = if drain && staging.waiting() == 0 { 1 } else { recycled_together };
-        let given_back = staging.recycle(userfault, least, |address| self.engine.keep_whole(address)) as u64;
+        let given_back =
+            staging.recycle(userfault, least, |address| self.engine.keep_huge_page(address)) as u64;
         self.given_back = (self.given_back + given_back).min(BLOCK as u64);
     }
 
@@ -229,16 +230,16 @@ impl Evictor {
     pub(crate) fn isolate_in_parts(&mut self, mut row: Row, batch: &mut Batch) -> Option<Refused> {
         let mut refused = None;
         while refused.is_none()
-            && let Some(part) = row.take(self.staging().places_in_a_row())
+            && let Some(part) = row.take(self.staging().berths_in_a_row())
         {
             let mut done = self.engine.isolate_row(&part);
-            if is_busy_whole(&part, &done) && self.take_over_whole(part.start()) {
+            if is_busy_huge_page(&part, &done) && self.take_over_huge_page(part.start()) {
                 done = self.engine.isolate_row(&part);
             }
             done.iter().for_each(|isolation| batch.note(isolation));
             refused = done.iter().find_map(|isolation| isolation.refused);
-            if is_busy_whole(&part, &done) {
-                self.note_busy_whole(part.start(), batch);
+            if is_busy_huge_page(&part, &done) {
+                self.note_busy_huge_page(part.start(), batch);
                 continue;
             }
             for ((piece, wanted), isolation) in part.pieces().zip(done) {

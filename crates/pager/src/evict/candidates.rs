@@ -39,7 +39,7 @@ impl Asks<'_> {
 
 /// What one of the kernel's huge pages is to whoever wants pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WholeLook {
+pub(crate) enum HugePageLook {
     /// All of it may leave.
     Cold,
     /// Some of it is hot (or was until now): it stays as it is.
@@ -106,7 +106,7 @@ impl Engine {
     }
 
     /// Whether what is one of the kernel's huge pages may leave as one.
-    pub(crate) fn look_at_whole(&self, block: &Block, start: usize, mut asks: Asks<'_>) -> WholeLook {
+    pub(crate) fn look_at_huge_page(&self, block: &Block, start: usize, mut asks: Asks<'_>) -> HugePageLook {
         let is_hot = |page| {
             matches!(block.word(page).state(), PageState::Present(Heat::Hot) | PageState::Clean(_, Heat::Hot))
         };
@@ -116,9 +116,9 @@ impl Engine {
             written += self.candidates(block, piece, Pages::MAX, asks.again()).written.count_ones() as usize;
         }
         match (written, some_are_hot) {
-            (BLOCK_PAGES, false) => WholeLook::Cold,
-            (_, true) => WholeLook::Hot,
-            _ => WholeLook::Pieces,
+            (BLOCK_PAGES, false) => HugePageLook::Cold,
+            (_, true) => HugePageLook::Hot,
+            _ => HugePageLook::Pieces,
         }
     }
 

@@ -6,16 +6,16 @@
 
 use crate::engine::arena::StorePages;
 use crate::engine::due::Due;
-use crate::engine::fork_state::Shared;
+use crate::engine::fork_state::Protection;
 use crate::engine::placement::EvictorPlacement;
 use crate::engine::pool::Prepared;
 use crate::engine::{Engine, Life, link};
 use crate::evict::announced::Announced;
 use crate::evict::cold::ColdRanges;
 use crate::evict::registration::Memory;
-use crate::evict::sharing::Protected;
+use crate::evict::sharing::ToProtect;
 use crate::evict::swapoff::Swapoff;
-use crate::evict::tiers::RunFolios;
+use crate::evict::tiers::RunBerths;
 use crate::evict::wanted::Wanted;
 use crate::evict::workingset::InactiveSize;
 use crate::kernel::futex::{self, Sharing};
@@ -23,7 +23,7 @@ use crate::kernel::proc::ProcessSize;
 use crate::kernel::uffd::Watch;
 use crate::kernel::{pagemap, sys};
 use crate::staging::batch::{Batch, Scattered};
-use crate::staging::ring::WHOLE_PLACES;
+use crate::staging::ring::HUGE_PAGE_BERTHS;
 use crate::store::demote::Demotion;
 use crate::store::recompress::Rounds;
 use crate::units::{PAGE, PIECE};
@@ -102,7 +102,7 @@ pub(crate) struct Evictor {
     pub(crate) faults_seen: u64,
     pub(crate) standstill: Standstill,
     pub(crate) turns: Turns,
-    pub(crate) run_folios: RunFolios,
+    pub(crate) run_berths: RunBerths,
     pub(crate) ask_full_due: Due,
     /// No device took the last folio.
     pub(crate) devices_full: bool,
@@ -113,9 +113,9 @@ pub(crate) struct Evictor {
     /// Of our own group, and of those around it: charged beyond its high mark, and not down to its low mark since.
     pub(crate) reclaiming: [bool; DEPTH_MAX],
     /// The same for the huge pages that are asked for.
-    pub(crate) making_room: bool,
+    pub(crate) making_headroom: bool,
     /// Nothing was found for them: until then it is not looked for.
-    pub(crate) no_room_until_ns: u64,
+    pub(crate) no_headroom_until_ns: u64,
     /// Why the batch is made that is under way.
     pub(crate) reason: Wanted,
     pub(crate) wraps: u64,
@@ -221,14 +221,14 @@ impl Evictor {
             faults_seen: 0,
             standstill: Standstill::new(sys::now_ns()),
             turns: Turns::new(engine.segment().devices().map(|(device, _)| device)).among(engine.permitted()),
-            run_folios: RunFolios::new(),
+            run_berths: RunBerths::new(),
             ask_full_due: Due::at_once(),
             devices_full: false,
             rests_until_ns: [0; DEVICES_MAX],
             rest_ns: [0; DEVICES_MAX],
             reclaiming: [false; DEPTH_MAX],
-            making_room: false,
-            no_room_until_ns: 0,
+            making_headroom: false,
+            no_headroom_until_ns: 0,
             reason: Wanted::Now,
             wraps: 0,
             aging: Aging::default(),
@@ -293,13 +293,13 @@ impl Evictor {
             self.give_back_clusters();
             // Demotion waits for a disk. At the limit, and while new memory is touched that is not looked at yet, taking pages out is
             // what counts: what the store takes beyond its share then goes on later.
-            let is_short = total >= marks.low || total + self.engine.missing_whole() >= marks.low;
+            let is_short = total >= marks.low || total + self.engine.missing_huge_page_bytes() >= marks.low;
             let may_demote = is_short && total < marks.limit && sys::now_ns() >= self.growing_until_ns;
             let demoted = if may_demote { self.demote_excess() } else { 0 };
             let demoted = demoted
                 + self.move_off_leaving(if total < marks.limit { Memory::Ample } else { Memory::Short });
             let room = marks.low.saturating_sub(total).max(self.given_back);
-            if self.engine.prepare_whole(room) == Prepared::FromSystem {
+            if self.engine.prepare_huge_page(room) == Prepared::FromSystem {
                 self.given_back = 0;
             }
             let wanted = self.wanted();
@@ -347,7 +347,7 @@ impl Evictor {
             }
             if batch.isolated + batch.folios == 0 && !batch.event_pending {
                 if wanted == Wanted::Ahead {
-                    self.give_up_room();
+                    self.give_up_headroom();
                     self.forget_regions();
                     return self.interval(marks.limit.saturating_sub(total));
                 }
@@ -372,24 +372,24 @@ impl Evictor {
         engine.fork.let_pass(|| {
             let Bound { limit, charge, .. } = engine.bound();
             if engine.has_room_for_copies(charge, Watermarks::of(limit)) {
-                return Shared::Unprotected;
+                return Protection::Unprotected;
             }
-            engine.protect_registered(Protected::All);
-            Shared::Protected
+            engine.protect_registered(ToProtect::All);
+            Protection::Protected
         });
     }
 
     /// Protects what a fork left unprotected, when there is no room any more for copies of all that. Under the gate.
     fn protect_if_wanted(&mut self, total: u64, marks: Watermarks) {
         let engine = self.engine;
-        if engine.fork.shared() == Shared::Unprotected
+        if engine.fork.protection() == Protection::Unprotected
             && !engine.fork.is_preparing()
             && !engine.has_room_for_copies(total, marks)
         {
             // First: what is shared from here on, with a child by a bare clone that the handler adopts meanwhile, says so anew, and is protected in
             // the next round.
-            engine.fork.set_shared(Shared::Protected);
-            engine.protect_registered(Protected::Shared);
+            engine.fork.set_protection(Protection::Protected);
+            engine.protect_registered(ToProtect::Shared);
         }
     }
 
@@ -452,9 +452,9 @@ impl Evictor {
         }
         let limit = engine.least_limit();
         let places = (limit / 8 / PIECE as u64)
-            .clamp(2 * WHOLE_PLACES, crate::staging::ring::PLACES_MAX as u64)
-            / WHOLE_PLACES
-            * WHOLE_PLACES;
+            .clamp(2 * HUGE_PAGE_BERTHS, crate::staging::ring::BERTHS_MAX as u64)
+            / HUGE_PAGE_BERTHS
+            * HUGE_PAGE_BERTHS;
         let bytes = places as usize * PIECE;
         let Some(base) = engine.arena.move_target(bytes) else { return };
         if engine.userfault().register(base.as_ptr() as usize, bytes, Watch::MoveTarget).is_err() {
@@ -464,7 +464,7 @@ impl Evictor {
         unsafe { &mut *engine.staging.get() }.install(base, places);
         engine.around.set_room(limit / PAGE as u64);
         engine.make_pool(limit);
-        let pages = if engine.has_room_for_whole() { StorePages::Together } else { StorePages::Singly };
+        let pages = if engine.affords_huge_pages() { StorePages::Together } else { StorePages::Singly };
         engine.arena.let_store_come(pages);
         if !engine.embedded.is_on() {
             let control = engine.descriptors.control.load(Relaxed);

@@ -35,7 +35,7 @@ impl Plan {
     /// Takes its next part out of the program. Under the gate, by who holds the plan.
     pub(crate) fn go_on(&mut self, engine: &Engine) -> Rest {
         // SAFETY: whoever holds the plan isolates.
-        let places = unsafe { &*engine.staging.get() }.places_in_a_row();
+        let places = unsafe { &*engine.staging.get() }.berths_in_a_row();
         if let Some(part) = self.take(places) {
             // A thread may have begun since.
             engine.apply_requests();
@@ -79,7 +79,7 @@ impl Evictor {
         let Some(planned) = &mut batch.planned else { return false };
         let moves = u64::from(row.moves());
         let is_scattered = [self.scattered, Scattered::of(row.pages(), moves)].contains(&Scattered::Yes);
-        if row.is_whole() || moves == 0 || !is_scattered {
+        if row.is_huge_page() || moves == 0 || !is_scattered {
             return false;
         }
         // SAFETY: nothing is offered.

@@ -21,11 +21,11 @@ impl Engine {
         self.isolate_row(&Row::of(piece, wanted))[0]
     }
 
-    /// The same for a row of no more than [`Staging::places_in_a_row`] pieces: what became of each. An event that waits ends it.
+    /// The same for a row of no more than [`Staging::berths_in_a_row`] pieces: what became of each. An event that waits ends it.
     pub(crate) fn isolate_row(&self, row: &Row) -> [Isolation; ROW_PIECES] {
         // SAFETY: our caller alone isolates now; besides, the ring is used in the write-back lock's sections.
         let staging = unsafe { &*self.staging.get() };
-        self.isolate_to(staging.next_place_to_wait(), row)
+        self.isolate_to(staging.next_berth_to_wait(), row)
     }
 
     /// Takes clean pages of the piece out of the program at once: where write-back is stuck, what waits in staging frees nothing.
@@ -34,35 +34,35 @@ impl Engine {
         // SAFETY: as above.
         let staging = unsafe { &*self.staging.get() };
         let row = Row::of(piece, Candidates { written: 0, clean });
-        let [isolation, ..] = self.isolate_to(staging.next_place(), &row);
+        let [isolation, ..] = self.isolate_to(staging.next_berth(), &row);
         let left = if isolation.holds() != 0 { self.let_newest_go() } else { 0 };
         (isolation, left)
     }
 
-    fn isolate_to(&self, first_place: Option<u32>, row: &Row) -> [Isolation; ROW_PIECES] {
+    fn isolate_to(&self, first_berth: Option<u32>, row: &Row) -> [Isolation; ROW_PIECES] {
         let mut done = [Isolation::default(); ROW_PIECES];
         // SAFETY: as above.
         let staging = unsafe { &mut *self.staging.get() };
-        let Some(first_place) = first_place else {
+        let Some(first_berth) = first_berth else {
             done[0].refused = Some(Refused::StagingFull);
             return done;
         };
         let mut parts = [Part::default(); ROW_PIECES];
         for (number, (piece, wanted)) in row.pieces().enumerate() {
-            parts[number] = Part { piece, place: first_place + number as u32, wanted, ..Part::default() };
+            parts[number] = Part { piece, place: first_berth + number as u32, wanted, ..Part::default() };
         }
         let parts = &mut parts[..row.pieces().count()];
         self.allocate_entries(parts, &mut done);
         {
             let _events_wait = self.move_lock.lock();
-            self.move_parts(row.start(), staging.address(first_place), parts, &mut done);
+            self.move_parts(row.start(), staging.address(first_berth), parts, &mut done);
             // Places behind the last that holds anything stay for the next row. What a piece between left empty is a folio without pages, and so is
             // what only stood in the way: a later folio there might take it for its own, and to give it to the system at once may raise an event,
             // for which the handler would wait in vain.
             let pushed = done.iter().rposition(|isolation| isolation.holds() != 0).map_or(0, |last| last + 1);
             for (part, isolation) in parts.iter().zip(&done).take(pushed) {
                 // Under the move lock: the reader of events may look for these pages at once.
-                let folio = staging.folio_mut(part.place);
+                let folio = staging.berth_mut(part.place);
                 folio.address = part.piece;
                 folio.clean = part.wanted.clean & isolation.moved;
                 folio.came = isolation.holds();
@@ -76,9 +76,9 @@ impl Engine {
             let by_one_move = |(number, isolation): (usize, &Isolation)| {
                 isolation.moved == Pages::MAX && isolation.moves == u64::from(number == 0)
             };
-            if row.is_whole() && done.iter().enumerate().all(by_one_move) {
-                staging.set_whole(first_place);
-                self.note_left_huge(row.start(), staging.address(first_place));
+            if row.is_huge_page() && done.iter().enumerate().all(by_one_move) {
+                staging.set_huge_page(first_berth);
+                self.note_left_huge(row.start(), staging.address(first_berth));
             }
         }
         self.account_for(parts, &done);

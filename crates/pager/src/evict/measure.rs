@@ -107,7 +107,7 @@ impl Evictor {
         let engine = self.engine;
         let (segment, me) = (engine.segment(), engine.member());
         me.sharing.gain_relative();
-        let forks = engine.fork.windows_opened();
+        let forks = engine.fork.freezes();
         if self.rollup_forks != forks {
             (self.rollup_forks, self.rollup_next_ns) = (forks, 0);
         }

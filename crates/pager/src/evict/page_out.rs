@@ -3,9 +3,9 @@
 //! A piece that lies in the range as a whole leaves as a folio, of others the pages that do: as single ones, so the folio is split only then.
 //! Hot or not, they go, and to the devices at once; what waits in staging before them goes with them.
 
-use crate::engine::advices::{Advice, Advised, Turn};
+use crate::engine::advices::{Advice, Advised, Visit};
 use crate::evict::batch::scan_end;
-use crate::evict::candidates::{Asks, WholeLook};
+use crate::evict::candidates::{Asks, HugePageLook};
 use crate::evict::evictor::Evictor;
 use crate::kernel::pagemap;
 use crate::kernel::ranges::Range;
@@ -13,7 +13,7 @@ use crate::staging::batch::{BATCH_PAGES, Batch};
 use crate::staging::candidates::Candidates;
 use crate::staging::isolation::Refused;
 use crate::staging::row::Row;
-use crate::store::write_back::RUN_FOLIOS;
+use crate::store::write_back::RUN_BERTHS;
 use crate::units::{BLOCK, PAGE, PIECE, Pages, page_index};
 use core::ops::ControlFlow;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -42,7 +42,7 @@ impl Evictor {
         self.advised_last = advised.place;
         let mut batch = Batch::default();
         let step = match advised.advice {
-            Advice::PageOut if advised.turn == Turn::First && !self.is_registered(advised) => {
+            Advice::PageOut if advised.visit == Visit::First && !self.is_registered(advised) => {
                 // What is not registered cannot leave: the mappings are looked at first.
                 engine.scan_wanted.store(1, Release);
                 Step::Until(advised.start)
@@ -121,19 +121,21 @@ impl Evictor {
     fn isolate_present(&mut self, range: Range, batch: &mut Batch) -> Step {
         let mut row = Row::default();
         while self.region_next < self.region_count {
-            if let Some(block) = self.whole_of_regions()
-                && self.whole_look(block, Asks::Program, batch) == WholeLook::Cold
-                && self.fits_whole()
+            if let Some(block) = self.huge_page_of_regions()
+                && self.huge_page_look(block, Asks::Program, batch) == HugePageLook::Cold
+                && self.fits_huge_page()
             {
                 if let Some(step) = self.take_advised(core::mem::take(&mut row), batch) {
                     return step;
                 }
                 // What has just left may have taken the room.
-                if batch.isolated >= STEP_PAGES || !self.staging().align_for_whole(self.engine.userfault()) {
+                if batch.isolated >= STEP_PAGES
+                    || !self.staging().align_for_huge_page(self.engine.userfault())
+                {
                     return Step::Until(block);
                 }
-                self.pass_whole();
-                if let Some(step) = self.take_advised(Row::whole(block), batch) {
+                self.pass_huge_page();
+                if let Some(step) = self.take_advised(Row::huge_page(block), batch) {
                     return step;
                 }
                 continue;
@@ -178,11 +180,11 @@ impl Evictor {
     fn drain_staging(&mut self, batch: &mut Batch) -> Result<(), ()> {
         let mut result = Ok(());
         while self.staging().waiting() > 0 && batch.folios < STEP_FOLIOS && result.is_ok() {
-            let most = (STEP_FOLIOS - batch.folios).min(RUN_FOLIOS as u64) as usize;
+            let most = (STEP_FOLIOS - batch.folios).min(RUN_BERTHS as u64) as usize;
             result = self.write_back_next(batch, most);
         }
         self.stuck = batch.stuck;
-        self.staging().recycle(self.engine.userfault(), 1, |address| self.engine.keep_whole(address));
+        self.staging().recycle(self.engine.userfault(), 1, |address| self.engine.keep_huge_page(address));
         result
     }
 }

@@ -28,7 +28,7 @@ const PROTECT_ATTEMPTS: u32 = 1000;
 
 /// What is to be protected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Protected {
+pub(crate) enum ToProtect {
     /// Everything: before a fork, which shares all of it.
     All,
     /// What another process maps too: some time after a fork.
@@ -82,7 +82,7 @@ impl Engine {
             let pagemap = self.descriptors.pagemap.load(Relaxed);
             let Ok(scan) = pagemap::zero_pages(pagemap, from, end, &mut regions) else { return };
             for region in &regions[..scan.regions] {
-                self.protect_pages(region.start as usize, region.end as usize, Protected::All);
+                self.protect_pages(region.start as usize, region.end as usize, ToProtect::All);
             }
             if scan.end <= from {
                 return;
@@ -92,7 +92,7 @@ impl Engine {
     }
 
     /// Protects what is registered and present, as far as it is `what`. Evictor, between two batches and outside of a fork's window.
-    pub(crate) fn protect_registered(&self, what: Protected) {
+    pub(crate) fn protect_registered(&self, what: ToProtect) {
         let mut from = 0;
         loop {
             let range = {
@@ -107,7 +107,7 @@ impl Engine {
     }
 
     /// All but what is clean and what must stay resident.
-    fn protect_pages(&self, mut start: usize, end: usize, what: Protected) {
+    fn protect_pages(&self, mut start: usize, end: usize, what: ToProtect) {
         while start < end {
             let block_end = end.min((start & !(BLOCK - 1)) + BLOCK);
             self.protect_in_block(start, block_end, what);
@@ -134,10 +134,10 @@ impl Engine {
     }
 
     /// The part of a block that is `start..end`: all but what is clean and what must stay resident.
-    fn protect_in_block(&self, start: usize, end: usize, what: Protected) {
+    fn protect_in_block(&self, start: usize, end: usize, what: ToProtect) {
         let block = self.table.block(start);
         let mut now = [pagemap::Now::default(); BLOCK / PIECE];
-        if what == Protected::Shared {
+        if what == ToProtect::Shared {
             let pagemap = self.descriptors.pagemap.load(Relaxed);
             // Without an answer nothing is known to be this process's own.
             let _ = pagemap::pieces(pagemap, start & !(BLOCK - 1), &mut now);

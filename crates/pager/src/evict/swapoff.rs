@@ -3,7 +3,7 @@
 use crate::engine::due::Due;
 use crate::evict::evictor::Evictor;
 use crate::evict::registration::Memory;
-use crate::evict::tiers::RunFolios;
+use crate::evict::tiers::RunBerths;
 use crate::kernel::sys;
 use crate::store::demote::RUN_PAGES;
 use core::sync::atomic::Ordering::{Acquire, Release};
@@ -91,7 +91,7 @@ impl Evictor {
         }
         if !added.is_empty() {
             self.turns = Turns::new(engine.segment().devices().map(|(device, _)| device));
-            self.run_folios = RunFolios::new();
+            self.run_berths = RunBerths::new();
             self.note_devices_below_store();
         }
     }

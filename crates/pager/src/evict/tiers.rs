@@ -5,8 +5,8 @@ use crate::engine::link;
 use crate::evict::evictor::Evictor;
 use crate::kernel::futex::{self, Sharing};
 use crate::kernel::sys;
-use crate::store::demote::{Below, Pieces, RUN_PAGES};
-use crate::store::write_back::{RUN_FOLIOS, Stuck, Tier, WrittenBack};
+use crate::store::demote::{Below, DemotionUnits, RUN_PAGES};
+use crate::store::write_back::{RUN_BERTHS, Stuck, Tier, WrittenBack};
 use crate::units::PIECE_PAGES;
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_group::counters::{Counter, SizeCounter};
@@ -54,7 +54,7 @@ const LOOSE_BYTES: u64 = 1 << 20;
 /// How many folios are written together: fewer where the devices have no long runs of slots any more, so that these are not looked for
 /// in vain each time.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct RunFolios {
+pub(crate) struct RunBerths {
     now: usize,
     /// Runs that found their slots since it was changed.
     found: u32,
@@ -63,10 +63,10 @@ pub(crate) struct RunFolios {
 /// So many runs in a row that found their slots are worth the search for longer ones.
 const RUNS_FOUND: u32 = 16;
 
-impl RunFolios {
+impl RunBerths {
     /// As many as there can be.
     pub(crate) const fn new() -> Self {
-        RunFolios { now: RUN_FOLIOS, found: 0 }
+        RunBerths { now: RUN_BERTHS, found: 0 }
     }
 
     fn folios(self) -> usize {
@@ -75,11 +75,11 @@ impl RunFolios {
 
     fn note(&mut self, back: WrittenBack) {
         if back.was_cut {
-            *self = RunFolios { now: (back.folios as usize).clamp(1, RUN_FOLIOS), found: 0 };
+            *self = RunBerths { now: (back.folios as usize).clamp(1, RUN_BERTHS), found: 0 };
         } else if self.found < RUNS_FOUND {
             self.found += 1;
         } else {
-            *self = RunFolios { now: (2 * self.now).min(RUN_FOLIOS), found: 0 };
+            *self = RunBerths { now: (2 * self.now).min(RUN_BERTHS), found: 0 };
         }
     }
 }
@@ -112,7 +112,7 @@ impl Evictor {
 
     fn write_back_in_turn(&mut self, most: usize) -> Result<WrittenBack, ()> {
         let engine = self.engine;
-        let most = most.min(self.run_folios.folios());
+        let most = most.min(self.run_berths.folios());
         let mut available = self.available();
         loop {
             // What relatives share is stored by each of them: compressed it would take more than the page that they share.
@@ -134,7 +134,7 @@ impl Evictor {
             match written {
                 Ok(back) => {
                     self.turns.used(back.pages);
-                    self.run_folios.note(back);
+                    self.run_berths.note(back);
                     return Ok(back);
                 }
                 Err(Stuck::Failed(device)) => {
@@ -153,11 +153,11 @@ impl Evictor {
         &mut self,
         devices: DeviceMask,
         pages: usize,
-        mut write: impl FnMut(&mut Self, Pieces) -> Result<T, Stuck>,
+        mut write: impl FnMut(&mut Self, DemotionUnits) -> Result<T, Stuck>,
     ) -> Result<T, Stuck> {
         let large = self.engine.space.shared_devices().taking(devices, pages);
         loop {
-            match write(self, Pieces::Whole) {
+            match write(self, DemotionUnits::Whole) {
                 Err(Stuck::WantClusters) if self.want_clusters(large) => {}
                 Err(Stuck::Split | Stuck::WantClusters) => break,
                 result => return result,
@@ -165,7 +165,7 @@ impl Evictor {
         }
         let (waiting, order) = self.engine.to_write();
         loop {
-            match write(self, Pieces::Any) {
+            match write(self, DemotionUnits::Any) {
                 Err(Stuck::WantClusters) if large != devices && self.want_clusters(devices) => {}
                 result => {
                     // A folio that another device takes whole has not fallen back; what is demoted is a run of single pages by now.
@@ -183,7 +183,7 @@ impl Evictor {
     pub(crate) fn write_to_first<T>(
         &mut self,
         mut available: DeviceMask,
-        mut write: impl FnMut(&mut Self, DeviceMask, Pieces) -> Result<T, Stuck>,
+        mut write: impl FnMut(&mut Self, DeviceMask, DemotionUnits) -> Result<T, Stuck>,
     ) -> Option<T> {
         loop {
             let devices = self.turns.shared(available);
@@ -240,7 +240,7 @@ impl Evictor {
         let engine = self.engine;
         let available = self.on_disk(self.available()).intersection(devices);
         let demoted = self.write_to_first(available, |evictor, devices, pieces| {
-            let most = if pieces == Pieces::Whole { most } else { DEMOTED_IN_PIECES };
+            let most = if pieces == DemotionUnits::Whole { most } else { DEMOTED_IN_PIECES };
             let demoted = engine.demote(&mut evictor.demotion, most, Below { devices, pieces });
             match demoted.stopped {
                 Some(why) if demoted.pages == 0 => Err(why.into()),
@@ -343,7 +343,7 @@ impl Evictor {
         let count = if takes_memory.is_empty() { CLUSTERS_WANTED } else { 1 };
         let some_came = self.exchange_clusters(count, wanted) > 0;
         if some_came {
-            self.run_folios = RunFolios::new();
+            self.run_berths = RunBerths::new();
         }
         some_came
     }

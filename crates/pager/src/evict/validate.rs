@@ -97,8 +97,8 @@ impl Engine {
         found?;
         // SAFETY: the evictor alone uses the ring outside of the write-back lock's sections.
         let staging = unsafe { &*self.staging.get() };
-        for place in staging.waiting_places() {
-            let folio = staging.folio(place);
+        for place in staging.waiting_berths() {
+            let folio = staging.berth(place);
             for (page, entry) in folio.entries.iter().enumerate() {
                 let Some(entry) = *entry else { continue };
                 let address = folio.address + page * PAGE;
@@ -153,7 +153,7 @@ impl Engine {
             PageState::Leaving(entry) => {
                 let found = match self.space.slots().word(entry) {
                     SlotWord::Cached { folio, count, .. } => {
-                        holders_of(count).map(|holders| (StagedFolio::of(folio).place_of(entry), holders))
+                        holders_of(count).map(|holders| (StagedFolio::of(folio).berth_of(entry), holders))
                     }
                     _ => None,
                 };
@@ -192,8 +192,8 @@ impl Engine {
         // SAFETY: the evictor alone uses the ring outside of the write-back lock's sections.
         let staging = unsafe { &*self.staging.get() };
         let page = address / PAGE % PIECE_PAGES;
-        staging.waiting_places().any(|waiting| waiting == place) && {
-            let folio = staging.folio(place);
+        staging.waiting_berths().any(|waiting| waiting == place) && {
+            let folio = staging.berth(place);
             folio.address + page * PAGE == address && folio.entries[page] == Some(entry)
         }
     }

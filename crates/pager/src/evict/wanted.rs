@@ -54,7 +54,7 @@ impl Evictor {
             me.reclaim_request_bytes.store(0, Relaxed);
         }
         match wanted {
-            0 if self.misses_whole() => Wanted::Ahead,
+            0 if self.misses_huge_page() => Wanted::Ahead,
             0 => Wanted::Nothing,
             _ => Wanted::Now,
         }
@@ -62,17 +62,18 @@ impl Evictor {
 
     /// Is there no room for the huge pages that a walk of this process's asks for? It alone makes that, of its own pages: so not where
     /// other members have as much to give, who would have to give first if they are idle.
-    fn misses_whole(&mut self) -> bool {
-        if sys::now_ns() < self.no_room_until_ns {
+    fn misses_huge_page(&mut self) -> bool {
+        if sys::now_ns() < self.no_headroom_until_ns {
             return false;
         }
-        let (missing, Bound { limit, charge, .. }) = (self.engine.missing_whole(), self.engine.bound());
+        let (missing, Bound { limit, charge, .. }) =
+            (self.engine.missing_huge_page_bytes(), self.engine.bound());
         let (marks, total) = (Watermarks::of(limit), charge + missing);
         let is_beyond = |mark| missing > 0 && total > mark;
-        self.making_room = is_beyond(marks.low)
-            && (self.making_room || is_beyond(marks.high))
+        self.making_headroom = is_beyond(marks.low)
+            && (self.making_headroom || is_beyond(marks.high))
             && self.evictable_of_others() < missing;
-        self.making_room
+        self.making_headroom
     }
 
     fn evictable_of_others(&self) -> u64 {
@@ -82,9 +83,9 @@ impl Evictor {
     }
 
     /// A batch that was to make room found nothing for it.
-    pub(crate) fn give_up_room(&mut self) {
-        self.making_room = false;
-        self.no_room_until_ns = sys::now_ns() + BARREN_NS;
+    pub(crate) fn give_up_headroom(&mut self) {
+        self.making_headroom = false;
+        self.no_headroom_until_ns = sys::now_ns() + BARREN_NS;
     }
 }
 

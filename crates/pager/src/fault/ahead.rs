@@ -2,8 +2,8 @@
 
 use crate::engine::Engine;
 use crate::fault::handler::{Fault, Handler, Interruptions};
+use crate::fault::huge_page::HugeSwapIn;
 use crate::fault::reading::Purpose;
-use crate::fault::whole::Whole;
 use crate::kernel::uffd::Access;
 use crate::store::clean::EventWaits;
 use crate::units::{BLOCK, BLOCK_ORDER, BLOCK_PAGES, PAGE, PIECE, page_index};
@@ -17,13 +17,13 @@ const BLOCKS_AHEAD: usize = 3;
 /// Which of the blocks that come at a time is marked, if there are so many: the others are left while the next ones are asked for.
 const MARKED: usize = 2;
 
-/// Attempts to lift a mark while events come; after these it is lifted piece by piece.
+/// Attempts to lift a trigger while events come; after these it is lifted piece by piece.
 const LIFT_ATTEMPTS: u32 = 16;
 
 /// A block that came ahead of a walk of writes and is write-protected, so that the write that enters it asks for those that come after it.
 /// Without that nothing would be known of a walk through what is there, until its next fault, in a block that it then gets piece by piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Mark {
+pub(crate) struct Trigger {
     start: usize,
     direction: Direction,
 }
@@ -64,17 +64,18 @@ impl Handler {
             }
         }
         if let Some(start) =
-            marked.filter(|_| access != Access::Read && !self.comes_to_mark(address, direction))
+            marked.filter(|_| access != Access::Read && !self.comes_to_trigger(address, direction))
         {
-            self.set_mark(Mark { start, direction });
+            self.set_trigger(Trigger { start, direction });
         }
     }
 
     /// Is the block that is marked ahead of a walk that is at `address`?
-    fn comes_to_mark(&self, address: usize, direction: Direction) -> bool {
-        let Some(mark) = self.mark else { return false };
-        let is_marked = |further| beyond(address & !(BLOCK - 1), further, direction) == Some(mark.start);
-        (1..=self.engine.blocks_ahead()).any(is_marked)
+    fn comes_to_trigger(&self, address: usize, direction: Direction) -> bool {
+        let Some(trigger) = self.trigger else { return false };
+        let is_triggered =
+            |further| beyond(address & !(BLOCK - 1), further, direction) == Some(trigger.start);
+        (1..=self.engine.blocks_ahead()).any(is_triggered)
     }
 
     /// One of them. For a read what is stored does not come so where relatives share it: giving up the copies would free nothing, and each would store all
@@ -103,24 +104,24 @@ impl Handler {
             PageState::Stored(_)
                 if access == Access::Read && (engine.shares_memory() || !self.raw_children.is_empty()) =>
             {
-                Whole::Refused
+                HugeSwapIn::Refused
             }
-            PageState::Stored(_) => self.swap_in_whole(block, start, Purpose::Ahead),
+            PageState::Stored(_) => self.swap_in_huge_page(block, start, Purpose::Ahead),
             // It came with an earlier look.
             PageState::Present(_) if block.history.is_walked_through() => return Ahead::WasThere,
             PageState::Present(_) | PageState::Removed { .. } if walker == Walker::GoesOn => {
-                self.first_touch_whole(block, start, Purpose::Ahead)
+                self.first_touch_huge_page(block, start, Purpose::Ahead)
             }
-            _ => Whole::Refused,
+            _ => HugeSwapIn::Refused,
         };
-        if came == Whole::Done { Ahead::Came } else { Ahead::Refused }
+        if came == HugeSwapIn::Done { Ahead::Came } else { Ahead::Refused }
     }
 
     /// Marks a block that has just come, and nothing of which is used yet. Not where a system call cannot wait for us, as may be for a library; not
     /// beside relatives, since what they share is protected for other reasons; and not what must stay resident, where the kernel writes without a fault.
-    fn set_mark(&mut self, mark: Mark) {
+    fn set_trigger(&mut self, trigger: Trigger) {
         let engine = self.engine;
-        if let Some(before) = self.mark.take() {
+        if let Some(before) = self.trigger.take() {
             // Another walk's, or one's that went elsewhere. What still is protected costs it a fault for each 64 KiB.
             let _ = self.lift(before.start);
         }
@@ -128,35 +129,35 @@ impl Handler {
         let must_stay = |piece| engine.kept_pages(piece) != 0;
         if engine.embedded.is_on()
             || engine.fork.has_relatives()
-            || (mark.start..mark.start + BLOCK).step_by(PIECE).any(must_stay)
+            || (trigger.start..trigger.start + BLOCK).step_by(PIECE).any(must_stay)
         {
             return;
         }
         let _nobody_claims = engine.move_lock.lock();
-        if engine.may_be_lifted(mark.start) && engine.userfault().protect(mark.start, BLOCK).is_ok() {
-            self.mark = Some(mark);
+        if engine.may_be_lifted(trigger.start) && engine.userfault().protect(trigger.start, BLOCK).is_ok() {
+            self.trigger = Some(trigger);
         }
     }
 
     /// Is this a write to the marked block?
-    pub(crate) fn is_marked(&self, fault: &Fault) -> bool {
+    pub(crate) fn is_triggered(&self, fault: &Fault) -> bool {
         fault.access == Access::WriteProtected
-            && self.mark.is_some_and(|mark| mark.start == fault.address & !(BLOCK - 1))
+            && self.trigger.is_some_and(|trigger| trigger.start == fault.address & !(BLOCK - 1))
     }
 
     /// If this is a write to the marked block: what comes after it is brought, and it goes on. True: resolved. False: a fault like any other, whose word
     /// is to be looked at only now.
-    pub(crate) fn pass_mark(&mut self, fault: &Fault) -> bool {
-        if !self.is_marked(fault) {
+    pub(crate) fn pass_trigger(&mut self, fault: &Fault) -> bool {
+        if !self.is_triggered(fault) {
             return false;
         }
-        let Some(mark) = self.mark.take() else { return false };
+        let Some(trigger) = self.trigger.take() else { return false };
         // First, so that the walk does not come there meanwhile: a block in which a fault waits does not come as a whole.
         if self.interruptions != Interruptions::None {
-            self.bring_blocks(fault.address, Access::Write, mark.direction, Walker::GoesOn);
+            self.bring_blocks(fault.address, Access::Write, trigger.direction, Walker::GoesOn);
         }
         for _ in 0..LIFT_ATTEMPTS {
-            match self.lift(mark.start) {
+            match self.lift(trigger.start) {
                 Ok(()) => return true,
                 Err(NotLifted::NotOurs) => return false,
                 Err(NotLifted::EventWaits) => {
@@ -184,8 +185,8 @@ impl Handler {
     }
 
     /// What the range was is not there any more: if it was marked, it is not now.
-    pub(crate) fn forget_mark(&mut self, start: usize, end: usize) {
-        self.mark = self.mark.filter(|mark| mark.start >= end || start >= mark.start + BLOCK);
+    pub(crate) fn forget_trigger(&mut self, start: usize, end: usize) {
+        self.trigger = self.trigger.filter(|trigger| trigger.start >= end || start >= trigger.start + BLOCK);
     }
 }
 
@@ -201,7 +202,7 @@ enum NotLifted {
 impl Engine {
     /// Most blocks that a walk gets ahead.
     fn blocks_ahead(&self) -> usize {
-        if self.has_room_for_whole() { self.pool.slots().saturating_sub(1).min(BLOCKS_AHEAD) } else { 0 }
+        if self.affords_huge_pages() { self.pool.slots().saturating_sub(1).min(BLOCKS_AHEAD) } else { 0 }
     }
 
     /// Does nothing rest on the protection of this block? Clean pages do; only the handler makes them. Under the move lock, so that none is claimed.

@@ -14,8 +14,8 @@ impl Handler {
         let Some(number) = engine.shares.help() else { return false };
         // SAFETY: the ring is installed, or nothing were offered; the evictor changes nothing of a folio that it waits for.
         let staging = unsafe { &*engine.staging.get() };
-        let place = staging.place_of(number);
-        let (folio, staged) = (staging.folio(place), staging.address(place));
+        let place = staging.berth_of(number);
+        let (folio, staged) = (staging.berth(place), staging.address(place));
         let (block, base) = (engine.table.block(folio.address), page_index(folio.address));
         let before = engine.shares.stored(place);
         let mut stored = before;

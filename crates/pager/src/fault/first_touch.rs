@@ -1,8 +1,8 @@
 //! Serving a fault on memory that was never touched: zeroes, for the page and for what the walk through its 64 KiB comes to next.
 
 use crate::fault::handler::Handler;
+use crate::fault::huge_page::HugeSwapIn;
 use crate::fault::reading::Purpose;
-use crate::fault::whole::Whole;
 use crate::kernel::uffd::Stopped;
 use crate::units::{BLOCK, BLOCK_ORDER, PAGE, PIECE_PAGES, page_index};
 use core::ops::Range;
@@ -18,7 +18,7 @@ impl Handler {
         let index = page_index(address);
         if window.order == BLOCK_ORDER
             && engine.wants_huge_pages(address & !(BLOCK - 1))
-            && self.first_touch_whole(block, address & !(BLOCK - 1), Purpose::Fault) == Whole::Done
+            && self.first_touch_huge_page(block, address & !(BLOCK - 1), Purpose::Fault) == HugeSwapIn::Done
         {
             engine.figures().add(Counter::MinorFaults, 1);
             return true;

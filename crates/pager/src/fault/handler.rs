@@ -7,12 +7,12 @@
 use crate::engine::Engine;
 use crate::engine::join::{join, leave};
 use crate::engine::placement::{Evicting, HandlerPlacement};
-use crate::fault::ahead::Mark;
+use crate::fault::ahead::Trigger;
 use crate::fault::buffers::Buffers;
 use crate::fault::frozen::Whose;
 use crate::fault::raw_children::RawChildren;
 use crate::fault::reads::Reads;
-use crate::fault::swap_in::Room;
+use crate::fault::swap_in::Ceiling;
 use crate::kernel::sys;
 use crate::kernel::thread::{self, Descriptors};
 use crate::kernel::ticks::{TICK, Ticks};
@@ -44,10 +44,10 @@ pub(crate) const INTERRUPTIONS_MAX: u32 = 8;
 const SHORT_WAIT: Duration = Duration::from_micros(200);
 
 /// Between two faults that are served in a fork's window while the group is at its limit.
-const WINDOW_FAULT_NS: u64 = 1_000_000;
+const FREEZE_FAULT_NS: u64 = 1_000_000;
 
 /// The same on the brink.
-const WINDOW_FAULT_BRINK_NS: u64 = 10_000_000;
+const FREEZE_FAULT_BRINK_NS: u64 = 10_000_000;
 
 /// A fault that was read and is not served yet.
 #[derive(Clone, Copy, Debug)]
@@ -55,20 +55,21 @@ pub(crate) struct Fault {
     pub(crate) address: usize,
     pub(crate) access: Access,
     pub(crate) thread: u32,
-    pub(crate) turn: Turn,
+    pub(crate) attempt: Attempt,
     /// When it was read.
     pub(crate) since_ns: u64,
 }
 
-const NO_FAULT: Fault = Fault { address: 0, access: Access::Read, thread: 0, turn: Turn::First, since_ns: 0 };
+const NO_FAULT: Fault =
+    Fault { address: 0, access: Access::Read, thread: 0, attempt: Attempt::First, since_ns: 0 };
 
 /// Whether a fault was in the queue before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
+pub(crate) enum Attempt {
     /// It was not looked at yet.
     First,
     /// It has waited for a read from a file.
-    HasRead,
+    AfterRead,
 }
 
 /// The handler's own state; lost without harm at a fork, except that faults in the queue belong to threads that a child
@@ -87,7 +88,7 @@ pub(crate) struct Handler {
     /// The 2 MiB for which there was no huge page ahead of a walk, last of all; 0: none.
     pub(crate) missed_ahead: usize,
     /// The block of a walk at which it gets the next ones.
-    pub(crate) mark: Option<Mark>,
+    pub(crate) trigger: Option<Trigger>,
     pub(crate) placement: HandlerPlacement,
     queue: [Fault; QUEUE],
     first: usize,
@@ -99,7 +100,7 @@ pub(crate) struct Handler {
     pub(crate) ticks: Ticks,
     /// Pages that come until the next row of the evictor's plan leaves.
     pub(crate) pages_to_next_row: u64,
-    window_next_ns: u64,
+    freeze_next_ns: u64,
 }
 
 /// Whether faults in the queue wait although the handler has nothing else to do.
@@ -189,7 +190,7 @@ impl Handler {
             waited_ns: 0,
             refaults: Refaults::default(),
             missed_ahead: 0,
-            mark: None,
+            trigger: None,
             placement,
             queue: [NO_FAULT; QUEUE],
             first: 0,
@@ -199,14 +200,14 @@ impl Handler {
             interruptions: Interruptions::Few(0),
             ticks: Ticks::default(),
             pages_to_next_row: 0,
-            window_next_ns: 0,
+            freeze_next_ns: 0,
         }
     }
 
     /// Waits for messages and deals with them.
     pub(crate) fn round(&mut self) {
         let engine = self.engine;
-        if engine.fork.window_is_shut() && engine.fork.is_preparing() {
+        if engine.fork.is_thawed() && engine.fork.is_preparing() {
             // The forking thread needs our lock.
             engine.fork.pause();
         } else if self.queued == 0 || self.holds != Holds::Nothing {
@@ -219,11 +220,11 @@ impl Handler {
         let begun = sys::now_ns();
         self.round_began_ns = begun;
         let (mut served, mut read) = (0, 0);
-        while self.queued > read && engine.fork.window_is_shut() {
+        while self.queued > read && engine.fork.is_thawed() {
             let fault = self.take_fault();
             let may_wait = engine.is_at_limit() && self.needs_memory(&fault);
             if self.is_being_read(&fault) {
-                self.queue_fault(Fault { turn: Turn::HasRead, ..fault });
+                self.queue_fault(Fault { attempt: Attempt::AfterRead, ..fault });
                 read += 1;
             } else if !may_wait || !self.wait_for_memory(fault.thread) {
                 let evicting =
@@ -241,12 +242,12 @@ impl Handler {
             }
         }
         self.holds = if read > 0 && self.all_wait_for_reads() { Holds::UntilRead } else { Holds::Nothing };
-        if !engine.fork.window_is_shut() {
+        if !engine.fork.is_thawed() {
             self.reads.forget_all();
             self.holds = Holds::Nothing;
             for _ in 0..self.queued {
                 let fault = self.take_fault();
-                if self.may_be_served_in_window(&fault) {
+                if self.may_be_served_in_freeze(&fault) {
                     self.serve_frozen(engine.userfault(), fault, Whose::Parent);
                 } else {
                     self.holds = Holds::UntilLater;
@@ -255,7 +256,7 @@ impl Handler {
             }
             self.serve_forked_child();
         }
-        if engine.fork.window_is_shut() && self.holds == Holds::UntilLater {
+        if engine.fork.is_thawed() && self.holds == Holds::UntilLater {
             self.holds = Holds::Nothing;
         }
         self.raw_children_round();
@@ -290,7 +291,7 @@ impl Handler {
             // What was being read is forgotten, and the ring that would say so is given up: those that wait are looked at again.
             return;
         }
-        let short = !engine.fork.window_is_shut() || !self.raw_children.is_empty();
+        let short = !engine.fork.is_thawed() || !self.raw_children.is_empty();
         // The threads of an embedder share its descriptors, which it may close.
         let ticks = if short || engine.embedded.is_on() { None } else { self.ticks.descriptor() };
         let timeout = match ticks {
@@ -334,9 +335,15 @@ impl Handler {
                 match message.event() {
                     Event::Fault { address, access, thread } => {
                         self.reads.note_thread(thread);
-                        self.queue_fault(Fault { address, access, thread, turn: Turn::First, since_ns });
+                        self.queue_fault(Fault {
+                            address,
+                            access,
+                            thread,
+                            attempt: Attempt::First,
+                            since_ns,
+                        });
                     }
-                    event if engine.fork.window_is_shut() => self.process(event),
+                    event if engine.fork.is_thawed() => self.process(event),
                     event => self.postpone(event),
                 }
             }
@@ -359,15 +366,15 @@ impl Handler {
 
     /// Is a fork under way?
     fn fork_waits(&self) -> bool {
-        self.engine.fork.is_preparing() || !self.engine.fork.window_is_shut()
+        self.engine.fork.is_preparing() || !self.engine.fork.is_thawed()
     }
 
     /// Between two pieces of a window of several, which lies in this range: serves who waits for anything else, with no more than 64 KiB each. False:
     /// somebody waits still, who cannot be served now, or the window has been interrupted often enough. Who would wait at the limit in any case
     /// waits for what may exceed it.
-    pub(crate) fn serve_others(&mut self, but_for: &Range<usize>, room: Room) -> bool {
+    pub(crate) fn serve_others(&mut self, but_for: &Range<usize>, room: Ceiling) -> bool {
         let waits_anyway = |handler: &Self, fault: &Fault| {
-            room == Room::Beyond
+            room == Ceiling::Beyond
                 && handler.engine.is_at_limit()
                 && !handler.is_urgent(fault.thread)
                 && handler.needs_memory(fault)
@@ -379,13 +386,13 @@ impl Handler {
         while let Some(place) = self.queue_places().find(|place| is_other(self, place)) {
             let Interruptions::Few(before) = self.interruptions else { return false };
             let is_urgent = self.place_of_urgent().is_some();
-            let ends_at_limit = room == Room::BelowLimit && self.engine.is_at_limit();
+            let ends_at_limit = room == Ceiling::BelowLimit && self.engine.is_at_limit();
             if is_urgent || self.fork_waits() || ends_at_limit || before == INTERRUPTIONS_MAX {
                 return false;
             }
             let fault = self.take_fault_at(place);
             if self.is_being_read(&fault) {
-                self.queue_fault(Fault { turn: Turn::HasRead, ..fault });
+                self.queue_fault(Fault { attempt: Attempt::AfterRead, ..fault });
                 return false;
             }
             self.interruptions = Interruptions::None;
@@ -444,7 +451,7 @@ impl Handler {
 
     /// Has each fault in the queue been looked at, and is something being read for it?
     fn all_wait_for_reads(&self) -> bool {
-        self.queue_places().all(|place| self.queue[place].turn == Turn::HasRead)
+        self.queue_places().all(|place| self.queue[place].attempt == Attempt::AfterRead)
     }
 
     /// Were faults forgotten that are to look again when the queue is empty?
@@ -460,7 +467,7 @@ impl Handler {
 
     /// In a fork's window nothing can be freed, and the forking thread may wait for a lock that a faulting thread holds: at the
     /// limit others' faults are served, but so slowly that it does not matter.
-    fn may_be_served_in_window(&mut self, fault: &Fault) -> bool {
+    fn may_be_served_in_freeze(&mut self, fault: &Fault) -> bool {
         let engine = self.engine;
         let Bound { limit, charge, .. } = engine.bound();
         let marks = Watermarks::of(limit);
@@ -468,10 +475,10 @@ impl Handler {
             return true;
         }
         let now = sys::now_ns();
-        let due = now >= self.window_next_ns;
+        let due = now >= self.freeze_next_ns;
         if due {
-            self.window_next_ns =
-                now + if charge < marks.brink { WINDOW_FAULT_NS } else { WINDOW_FAULT_BRINK_NS };
+            self.freeze_next_ns =
+                now + if charge < marks.brink { FREEZE_FAULT_NS } else { FREEZE_FAULT_BRINK_NS };
         }
         due
     }

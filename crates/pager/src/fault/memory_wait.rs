@@ -64,7 +64,7 @@ impl Handler {
                 }
             }
             self.read_messages();
-            if !engine.fork.window_is_shut() {
+            if !engine.fork.is_thawed() {
                 return true;
             }
         }

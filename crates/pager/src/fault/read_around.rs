@@ -27,14 +27,14 @@ pub(crate) enum Found {
 
 /// Slots that follow each other as their pages do, and are read together.
 #[derive(Clone, Copy)]
-struct Run {
+struct ReadRun {
     first: FileSlot,
     /// Page of `first` in its block.
     page: usize,
     wanted: Pages,
 }
 
-impl Run {
+impl ReadRun {
     /// Takes one more page, if it lies near enough; what lies between is read along, for nothing.
     fn add(&mut self, page: usize, slot: FileSlot) -> bool {
         let at = page - self.page;
@@ -75,7 +75,7 @@ impl Reads {
         let window =
             window.start.max(block_page) - block_page..window.end.min(block_page + BLOCK_PAGES) - block_page;
         let device = devices.of_slot(slot);
-        let mut run: Option<Run> = None;
+        let mut run: Option<ReadRun> = None;
         for page in window.filter(|&page| page != index) {
             let PageState::Stored(entry) = block.word(page).state() else { continue };
             let Some(slot) = engine.space.file_slot(entry).filter(|&slot| devices.of_slot(slot) == device)
@@ -85,7 +85,7 @@ impl Reads {
             if self.is_ahead(slot) || run.as_mut().is_some_and(|run| run.add(page, slot)) {
                 continue;
             }
-            let next = Run { first: slot, page, wanted: 1 };
+            let next = ReadRun { first: slot, page, wanted: 1 };
             if let Some(ended) = run.replace(next) {
                 self.begin_run(engine, ended, stale_copies);
             }
@@ -95,7 +95,7 @@ impl Reads {
         }
     }
 
-    fn begin_run(&mut self, engine: &Engine, run: Run, stale_copies: u32) {
+    fn begin_run(&mut self, engine: &Engine, run: ReadRun, stale_copies: u32) {
         let count = (Pages::BITS - run.wanted.leading_zeros()) as usize;
         if self.begin_ahead(engine, run.first, (count, run.wanted), stale_copies) {
             let (figures, pages) = (engine.figures(), u64::from(run.wanted.count_ones()));

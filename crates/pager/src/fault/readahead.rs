@@ -110,7 +110,7 @@ impl Engine {
 
     /// The largest window: 2 MiB, or 64 KiB where the limit is small. Where no size up to that is allowed, as much as a 64th of the limit.
     fn largest_window(&self, orders: FolioOrders, advised: Advised) -> u8 {
-        if self.has_room_for_whole() {
+        if self.affords_huge_pages() {
             return WINDOW_ORDER_MAX;
         }
         if orders.largest_allowed(PIECE_ORDER, advised) > 0 {
@@ -149,7 +149,7 @@ impl Engine {
     /// Where in the swap cache the page's folio waits for its write-back, if it does.
     fn folio_of(&self, word: PageWord) -> Option<u32> {
         match word.state() {
-            PageState::Leaving(entry) => self.staging_place(entry),
+            PageState::Leaving(entry) => self.staging_berth(entry),
             _ => None,
         }
     }

@@ -11,7 +11,7 @@
 //! window, a page of it that comes back by another way, a stale copy that the evictor frees. The checksum is the second line.
 
 use crate::engine::Engine;
-use crate::fault::handler::{Fault, Handler, Turn};
+use crate::fault::handler::{Attempt, Fault, Handler};
 use crate::fault::reading::{Purpose, Reading, State, Taken};
 use crate::kernel::proc::{field_bytes, read_proc_path};
 use crate::kernel::sys;
@@ -49,12 +49,12 @@ const WANTED_NS: u64 = 50_000_000;
 
 /// Page-aligned room for what is read.
 #[repr(C, align(4096))]
-struct Room {
+struct ReadBuffers {
     for_faults: [[Page; PIECE_PAGES]; READS],
     ahead: [[Page; AHEAD_PAGES]; AHEAD],
 }
 
-impl Room {
+impl ReadBuffers {
     /// The pages of reading `index`.
     fn pages(&self, index: usize) -> &[Page] {
         match index.checked_sub(READS) {
@@ -74,7 +74,7 @@ impl Room {
 enum Means {
     /// Not asked for yet.
     Unknown,
-    Ring(ReadRing, &'static mut Room),
+    Ring(ReadRing, &'static mut ReadBuffers),
     /// Each read waits for its end.
     None,
 }
@@ -254,14 +254,14 @@ impl Reads {
         begun
     }
 
-    fn means(engine: &Engine) -> Option<(ReadRing, &'static mut Room)> {
+    fn means(engine: &Engine) -> Option<(ReadRing, &'static mut ReadBuffers)> {
         // A filter that lets these calls pass for the pager is not known; one may kill who makes others.
         let mut text = [0; 4096];
         if field_bytes(read_proc_path(c"/proc/thread-self/status", &mut text), b"Seccomp:") != Some(0) {
             return None;
         }
         let ring = ReadRing::new(RING_READS as u32).ok()?;
-        let mut room = engine.arena.room(&engine.read_room)?;
+        let mut room = engine.arena.room(&engine.read_workspace)?;
         // SAFETY: all-zero is a valid room; it is the handler's alone, which asks once. A forked child's handler has a copy of its own.
         Some((ring, unsafe { room.as_mut() }))
     }
@@ -317,7 +317,7 @@ impl Handler {
         match self.reads.readings.iter().find(|reading| reading.holds(first, count)) {
             Some(reading) => reading.state == State::UnderWay,
             None => {
-                fault.turn == Turn::First
+                fault.attempt == Attempt::First
                     && (self.reads.several_threads_fault()
                         || self.engine.space.shared_devices().is_remote(own))
                     && self.reads.begin(self.engine, first, count, stale_copies)

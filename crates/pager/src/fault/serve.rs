@@ -100,7 +100,7 @@ impl Handler {
         if fault.access == Access::WriteProtected {
             engine.figures().add(Counter::WriteProtectFaults, 1);
         }
-        if self.pass_mark(&fault) {
+        if self.pass_trigger(&fault) {
             return;
         }
         loop {
@@ -209,7 +209,7 @@ impl Handler {
             match from {
                 // Looked up once: the write-back may end at any moment, but the place is not given back before we are done.
                 PageState::Leaving(entry) | PageState::Stored(entry) => {
-                    match engine.staging_place(entry).filter(|_| matches!(from, PageState::Leaving(_))) {
+                    match engine.staging_berth(entry).filter(|_| matches!(from, PageState::Leaving(_))) {
                         Some(place) => {
                             self.read_staged(place, first + page, page);
                             from_cache += 1;

@@ -12,7 +12,7 @@ impl Handler {
     pub(crate) fn needs_memory(&self, fault: &Fault) -> bool {
         let (engine, address) = (self.engine, fault.address & !(PAGE - 1));
         // A walk is to get what comes after its mark as a whole, for which there must be room.
-        if fault.access != Access::WriteProtected || self.is_marked(fault) {
+        if fault.access != Access::WriteProtected || self.is_triggered(fault) {
             return true;
         }
         // What is clean was filled by us: without relatives nobody shares it.

@@ -9,12 +9,12 @@
 //! fault first: its thread goes on meanwhile, and pages may keep their stored copies.
 
 use crate::engine::Engine;
-use crate::engine::pool::NoWhole;
+use crate::engine::pool::NoHugePage;
 use crate::fault::handler::{Handler, Interruptions};
+use crate::fault::huge_page::HugeSwapIn;
 use crate::fault::readahead::Readahead;
 use crate::fault::reading::Purpose;
 use crate::fault::serve::Next;
-use crate::fault::whole::Whole;
 use crate::kernel::uffd::Access;
 use crate::units::{BLOCK, BLOCK_ORDER, PAGE, PIECE, PIECE_ORDER, PIECE_PAGES, page_index};
 use core::ops::Range;
@@ -25,7 +25,7 @@ use folioswap_policy::page_table::Block;
 
 /// How far the group may be charged for what comes along with a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Room {
+pub(crate) enum Ceiling {
     /// Up to its limit.
     BelowLimit,
     /// Beyond it by a huge page.
@@ -39,7 +39,7 @@ struct Large {
     window: Window,
     /// The order that the history advises.
     advised: u8,
-    room: Room,
+    room: Ceiling,
 }
 
 impl Handler {
@@ -48,16 +48,16 @@ impl Handler {
         let engine = self.engine;
         let mut at_most = window.order;
         let whole = match block.word(page_index(address)).state() {
-            PageState::Leaving(entry) => self.return_whole(block, address, entry),
+            PageState::Leaving(entry) => self.return_huge_page(block, address, entry),
             _ if at_most == BLOCK_ORDER && engine.wants_huge_pages(address & !(BLOCK - 1)) => {
-                let whole = self.swap_in_whole(block, address, Purpose::Fault);
-                at_most -= u8::from(whole == Whole::Refused);
+                let whole = self.swap_in_huge_page(block, address, Purpose::Fault);
+                at_most -= u8::from(whole == HugeSwapIn::Refused);
                 whole
             }
-            _ => Whole::Refused,
+            _ => HugeSwapIn::Refused,
         };
-        if whole != Whole::Refused {
-            return whole == Whole::Done;
+        if whole != HugeSwapIn::Refused {
+            return whole == HugeSwapIn::Done;
         }
         if window.order == 0
             && self.interruptions != Interruptions::None
@@ -154,8 +154,8 @@ impl Handler {
         if is_whole {
             engine.figures().add_size(SizeCounter::SwapIn, order.into(), 1);
         } else {
-            let not_charged = room == Room::BelowLimit && engine.is_at_limit();
-            engine.fall_back(order, not_charged.then_some(NoWhole::NotCharged));
+            let not_charged = room == Ceiling::BelowLimit && engine.is_at_limit();
+            engine.fall_back(order, not_charged.then_some(NoHugePage::NotCharged));
             let by_piece = engine.allows_order(address, PIECE_ORDER);
             let (whole, single) =
                 if by_piece { (copied / PIECE_PAGES, copied % PIECE_PAGES) } else { (0, copied) };
@@ -177,7 +177,7 @@ impl Handler {
         address: usize,
         access: Access,
         within: &Range<usize>,
-        room: Room,
+        room: Ceiling,
     ) -> Option<usize> {
         let block = self.may_bring_more(address, within, room)?;
         let (engine, first) = (self.engine, page_index(address));
@@ -197,13 +197,13 @@ impl Handler {
         &mut self,
         address: usize,
         within: &Range<usize>,
-        room: Room,
+        room: Ceiling,
     ) -> Option<&'static Block> {
         self.read_messages();
         let others_are_served = self.serve_others(within, room);
         let has_room = match room {
-            Room::BelowLimit => !self.engine.is_at_limit(),
-            Room::Beyond => self.engine.headroom() >= PIECE as u64,
+            Ceiling::BelowLimit => !self.engine.is_at_limit(),
+            Ceiling::Beyond => self.engine.headroom() >= PIECE as u64,
         };
         let may = has_room && others_are_served;
         self.engine.table.block(address).filter(|_| may)
@@ -222,7 +222,7 @@ impl Handler {
         self.begin_window();
         let (mut copied, mut passed) = (came.copied, 0);
         for page in stride.pages(index) {
-            let Some(block) = self.may_bring_more(base, &(base..base + BLOCK), Room::BelowLimit) else {
+            let Some(block) = self.may_bring_more(base, &(base..base + BLOCK), Ceiling::BelowLimit) else {
                 break;
             };
             passed += 1;
@@ -256,9 +256,9 @@ impl Handler {
 
 impl Engine {
     /// A folio of this order was asked for and does not come as one; `why`, if that is known.
-    pub(crate) fn fall_back(&self, order: u8, why: Option<NoWhole>) {
+    pub(crate) fn fall_back(&self, order: u8, why: Option<NoHugePage>) {
         let figures = self.figures();
-        let not_charged = u64::from(why == Some(NoWhole::NotCharged));
+        let not_charged = u64::from(why == Some(NoHugePage::NotCharged));
         figures.add_size(SizeCounter::SwapInFallback, order.into(), 1);
         figures.add_size(SizeCounter::SwapInFallbackCharge, order.into(), not_charged);
     }
@@ -266,7 +266,7 @@ impl Engine {
     /// The largest order up to `at_most` that is allowed for the page at `address`, which is away, and that can be had: of more than
     /// 64 KiB, all of it has to be away. A window is no larger than the group has room for below its limit, where something smaller is
     /// allowed; what comes in one size alone may exceed it, as a huge page may.
-    fn order_to_ask_for(&self, block: &Block, address: usize, at_most: u8) -> (u8, Room) {
+    fn order_to_ask_for(&self, block: &Block, address: usize, at_most: u8) -> (u8, Ceiling) {
         let mut order = self.largest_order(address, at_most);
         let bound = self.bound();
         let room = bound.limit.saturating_sub(bound.charge);
@@ -275,19 +275,19 @@ impl Engine {
             let (bytes, smaller) = ((PAGE as u64) << order, self.largest_order(address, order - 1));
             if aligned(page_index(address), order).all(may_come) {
                 if room >= bytes {
-                    return (order, Room::BelowLimit);
+                    return (order, Ceiling::BelowLimit);
                 }
                 if smaller == 0 {
                     if self.headroom() >= bytes {
-                        return (order, Room::Beyond);
+                        return (order, Ceiling::Beyond);
                     }
                     // As in the kernel, what may not be charged was asked for, and falls back.
-                    self.fall_back(order, Some(NoWhole::NotCharged));
+                    self.fall_back(order, Some(NoHugePage::NotCharged));
                 }
             }
             order = smaller;
         }
-        (order, Room::BelowLimit)
+        (order, Ceiling::BelowLimit)
     }
 
     /// Is this page of a block away so that a folio of more than 64 KiB may bring it, for the fault at `address`? What is on a file only where nothing

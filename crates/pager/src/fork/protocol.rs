@@ -22,8 +22,8 @@
 //! A child made by a bare clone(2) has no such protocol: see `raw_child`.
 
 use crate::engine::arena::Heirs;
-use crate::engine::fork_state::turn::{Back, Window};
-use crate::engine::fork_state::{OPEN, SHUT};
+use crate::engine::fork_state::turn::{Back, Freeze};
+use crate::engine::fork_state::{FROZEN, THAWED};
 use crate::engine::{Engine, Life};
 use crate::kernel::maps::{self, MappingFilter};
 use crate::kernel::sys;
@@ -65,7 +65,7 @@ pub fn prepare(engine: &Engine) {
     if engine.life() == Life::Unmanaged || !engine.is_ours() {
         return;
     }
-    engine.wait_for_room_for_child();
+    engine.wait_for_headroom_for_child();
     let fork = &engine.fork;
     fork.serialised.acquire();
     fork.turn.begin(sys::gettid());
@@ -78,14 +78,14 @@ pub fn prepare(engine: &Engine) {
     let handler_pauses = engine.serve_lock.lock();
     fork.child_seen.store(0, Relaxed);
     if !engine.is_engaged() {
-        fork.turn.set_window(Window::None);
+        fork.turn.set_freeze(Freeze::None);
     } else {
-        fork.turn.set_window(Window::Opened);
+        fork.turn.set_freeze(Freeze::Opened);
         let sequence = fork.sequence.fetch_add(1, Relaxed) + 1;
         fork.token.store((sys::getpid() as u64) << 32 | sequence as u64, Relaxed);
         fork.log.clear();
         fork.opened_ns.store(sys::now_ns(), Relaxed);
-        fork.window.store(OPEN, Release);
+        fork.window.store(FROZEN, Release);
     }
     // Evictor and handler are where neither makes a piece; the child will need them all.
     engine.arena.bequeath_to(Heirs::ForkedChild);
@@ -133,12 +133,12 @@ pub unsafe fn child(engine: &'static Engine) {
         return;
     }
     engine.arena.bequeath_to(Heirs::Nobody);
-    let inherits = !fork.window_is_shut();
+    let inherits = !fork.is_thawed();
     fork.inherited_token.store(if inherits { fork.token.load(Relaxed) } else { 0 }, Relaxed);
     fork.inherited_from.store(engine.member.load(Relaxed), Relaxed);
     fork.inherited_pid.store(engine.member().pid.load(Relaxed), Relaxed);
     fork.relatives.store(1, Relaxed);
-    fork.window.store(SHUT, Relaxed);
+    fork.window.store(THAWED, Relaxed);
     fork.turn.end();
     fork.preparing.store(0, Relaxed);
     fork.serialised.reset();

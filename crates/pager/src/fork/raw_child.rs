@@ -5,7 +5,7 @@
 //! is served through the userfaultfd that came with the event, until it execs or ends. If the parent ends first, the
 //! supervisor, which holds a duplicate of that descriptor, ends the child at its first fault.
 
-use crate::engine::fork_state::Shared;
+use crate::engine::fork_state::Protection;
 use crate::engine::raw_tables::CHILDREN_MAX;
 use crate::engine::words::{move_words, pages_within};
 use crate::engine::{Engine, link};
@@ -34,7 +34,7 @@ impl Handler {
     pub(crate) fn adopt_raw_child(&mut self, descriptor: i32) {
         let engine = self.engine;
         engine.protect_in_child(Userfault(descriptor));
-        engine.fork.set_shared(Shared::Unprotected);
+        engine.fork.set_protection(Protection::Unprotected);
         self.write_back_range(0, 1 << 47);
         let (place, table) = self.table_of_child();
         self.adopt(place, table, descriptor);
@@ -44,7 +44,7 @@ impl Handler {
     }
 
     /// A place for one more child, and its table, which is empty.
-    fn next_place(&self) -> (usize, &'static PageTable) {
+    fn next_berth(&self) -> (usize, &'static PageTable) {
         let engine = self.engine;
         let place = self.raw_children.children.iter().position(Option::is_none);
         let table = place.and_then(|place| Some((place, engine.raw_tables.table(engine.arena, place)?)));
@@ -55,7 +55,7 @@ impl Handler {
     /// What a child that this process makes by a bare clone(2) finds stored, and the child's place.
     fn table_of_child(&mut self) -> (usize, &'static PageTable) {
         let engine = self.engine;
-        let (place, table) = self.next_place();
+        let (place, table) = self.next_berth();
         copy_table(engine, &engine.table, table);
         // Its thread stands in clone(2) until the event is read: what the mappings say now they said then, unless another thread, which knows
         // nothing of the moment of that call, has just changed it.
@@ -80,7 +80,7 @@ impl Handler {
 
     /// Serves the children there are; drops those that ended.
     pub(crate) fn raw_children_round(&mut self) {
-        if self.raw_children.is_empty() || !self.engine.fork.window_is_shut() {
+        if self.raw_children.is_empty() || !self.engine.fork.is_thawed() {
             return;
         }
         while self.raw_children.waiting_count > 0 {
@@ -136,7 +136,7 @@ impl Handler {
                 }
                 // What such a child has advised by itself is not known here: its own children are taken to inherit all.
                 Event::Fork { child: descriptor } => {
-                    let (place, table) = self.next_place();
+                    let (place, table) = self.next_berth();
                     copy_table(engine, child.table, table);
                     self.adopt(place, table, descriptor);
                 }

@@ -138,11 +138,11 @@ impl Now {
 pub fn is_huge(pagemap: i32, address: usize) -> bool {
     let mut regions = [EMPTY; 1];
     present(pagemap, address, address + BLOCK, &mut regions)
-        .is_ok_and(|scan| scan.regions == 1 && is_whole(&regions[0]))
+        .is_ok_and(|scan| scan.regions == 1 && is_huge_page(&regions[0]))
 }
 
 /// Does a region that was found begin with a huge page?
-pub fn is_whole(region: &Region) -> bool {
+pub fn is_huge_page(region: &Region) -> bool {
     let (start, end) = (region.start as usize, region.end as usize);
     region.categories & PAGE_IS_HUGE != 0 && start.is_multiple_of(BLOCK) && end - start >= BLOCK
 }

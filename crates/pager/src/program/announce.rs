@@ -35,13 +35,13 @@ const PATIENCE_MAX_NS: u64 = 5_000_000_000;
 const PROGRESS_BYTES: u64 = 1 << 20;
 
 /// Memory that is about to come in all at once; until this is dropped others make room for it.
-pub struct Room<'a> {
+pub struct Headroom<'a> {
     member: &'a Member,
     bytes: u64,
     process: u32,
 }
 
-impl Drop for Room<'_> {
+impl Drop for Headroom<'_> {
     fn drop(&mut self) {
         // A child that a signal handler forked meanwhile has announced nothing.
         if self.process == sys::getpid() {
@@ -56,7 +56,7 @@ impl Drop for Room<'_> {
 /// How new private memory is to be filled that the program wants filled at once.
 pub enum Filling<'a> {
     /// By the kernel, as it was asked to; there is room for it as long as this is kept.
-    AtOnce(Option<Room<'a>>),
+    AtOnce(Option<Headroom<'a>>),
     /// By the faults of whoever touches it.
     ByFaults,
 }
@@ -114,10 +114,10 @@ impl Engine {
         }
     }
 
-    fn announce(&self, bytes: u64) -> Room<'_> {
+    fn announce(&self, bytes: u64) -> Headroom<'_> {
         let member = self.member();
         member.announced_bytes.fetch_add(bytes, Relaxed);
-        Room { member, bytes, process: sys::getpid() }
+        Headroom { member, bytes, process: sys::getpid() }
     }
 
     /// May the kernel fill `bytes` of new private memory at once (MAP_POPULATE)? Only while the group is far from its limit even then: such
@@ -139,7 +139,7 @@ impl Engine {
 
     /// A thread of the program is about to take `bytes` of memory that cannot be swapped out, all at once: waits until the others have made
     /// room for it, as long as that goes on (5 s at most). `None`: nothing needs to be waited for.
-    pub fn make_room(&self, bytes: usize, kind: Unevictable) -> Option<Room<'_>> {
+    pub fn make_room(&self, bytes: usize, kind: Unevictable) -> Option<Headroom<'_>> {
         if bytes < MAPPED_BYTES_MIN || !self.listens() {
             return None;
         }

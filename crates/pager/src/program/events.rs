@@ -75,15 +75,15 @@ impl Handler {
         self.reads.forget_all();
         match event {
             Event::Remove { start, end } => {
-                self.forget_mark(start, end);
+                self.forget_trigger(start, end);
                 engine.remove_pages(start, end);
             }
             Event::Unmap { start, end } => {
-                self.forget_mark(start, end);
+                self.forget_trigger(start, end);
                 engine.unmap_pages(start, end);
             }
             Event::Remap { from, to, bytes } => {
-                self.forget_mark(from, from + bytes);
+                self.forget_trigger(from, from + bytes);
                 self.remap(from, to, bytes);
             }
             Event::Fork { child } => self.adopt_raw_child(child),

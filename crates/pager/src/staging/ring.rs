@@ -18,19 +18,19 @@ use folioswap_slots::SwapEntry;
 use rustix::io::Errno;
 use rustix::mm::{Advice, madvise};
 
-/// Folio places that are given back together, where memory is not short: 1 MiB.
-pub const SEGMENT_FOLIOS: u64 = 16;
+/// Berth places that are given back together, where memory is not short: 1 MiB.
+pub const RECYCLED_BERTHS: u64 = 16;
 
 /// Places of 2 MiB, one of the kernel's huge pages.
-pub const WHOLE_PLACES: u64 = (BLOCK / PIECE) as u64;
+pub const HUGE_PAGE_BERTHS: u64 = (BLOCK / PIECE) as u64;
 
 /// Most folio places: 64 MiB.
-pub const PLACES_MAX: usize = 1024;
+pub const BERTHS_MAX: usize = 1024;
 
 /// One folio place: which 64 KiB of the program it holds, the swap entry of each page (`None`: not here), and which are clean.
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub struct Folio {
+pub struct Berth {
     /// Program address of the first page; a multiple of [`PIECE`].
     pub address: usize,
     /// Swap entries of the pages in this place.
@@ -51,17 +51,17 @@ pub struct Staging {
     recycled: u64,
     /// Pages that came and were not given back.
     held_pages: u64,
-    folios: [Folio; PLACES_MAX],
+    berths: [Berth; BERTHS_MAX],
     /// 1: the 2 MiB are one of the kernel's huge pages, or were when they came. Written by the evictor; the handler reads it.
-    whole: [AtomicU8; PLACES_MAX / WHOLE_PLACES as usize],
+    whole: [AtomicU8; BERTHS_MAX / HUGE_PAGE_BERTHS as usize],
     /// Single pages were put there since all of the 2 MiB were empty.
-    has_table: [bool; PLACES_MAX / WHOLE_PLACES as usize],
+    has_table: [bool; BERTHS_MAX / HUGE_PAGE_BERTHS as usize],
 }
 
 impl Staging {
-    /// Gives the ring its memory: `places` folio places (a multiple of [`WHOLE_PLACES`]) at `base`, a multiple of 2 MiB.
+    /// Gives the ring its memory: `places` folio places (a multiple of [`HUGE_PAGE_BERTHS`]) at `base`, a multiple of 2 MiB.
     pub fn install(&mut self, base: NonNull<u8>, places: u64) {
-        debug_assert!(places.is_multiple_of(WHOLE_PLACES) && places <= PLACES_MAX as u64);
+        debug_assert!(places.is_multiple_of(HUGE_PAGE_BERTHS) && places <= BERTHS_MAX as u64);
         debug_assert!((base.as_ptr() as usize).is_multiple_of(BLOCK));
         self.base = base.as_ptr() as usize;
         self.places = places;
@@ -83,7 +83,7 @@ impl Staging {
     pub fn waiting(&self) -> u64 {
         self.pushed - self.written
     }
-    /// Folio places that hold memory.
+    /// Berth places that hold memory.
     pub fn occupied(&self) -> u64 {
         self.pushed - self.recycled
     }
@@ -96,7 +96,7 @@ impl Staging {
         self.written
     }
     /// The place of a folio by its number.
-    pub fn place_of(&self, number: u64) -> u32 {
+    pub fn berth_of(&self, number: u64) -> u32 {
         (number % self.places) as u32
     }
     /// All places.
@@ -105,44 +105,44 @@ impl Staging {
     }
 
     /// The place that the next folio will take; `None` when the ring is full.
-    pub fn next_place(&self) -> Option<u32> {
+    pub fn next_berth(&self) -> Option<u32> {
         (self.occupied() < self.places).then(|| (self.pushed % self.places) as u32)
     }
     /// The same for a folio that will wait there: one place stays free for those that do not.
-    pub fn next_place_to_wait(&self) -> Option<u32> {
-        self.next_place().filter(|_| self.occupied() + 1 < self.places)
+    pub fn next_berth_to_wait(&self) -> Option<u32> {
+        self.next_berth().filter(|_| self.occupied() + 1 < self.places)
     }
     /// Is there room for 2 MiB that begin where a huge page can?
-    pub fn has_room_for_whole(&self) -> bool {
-        self.occupied() + self.until_whole() + WHOLE_PLACES < self.places
+    pub fn has_berths_for_huge_page(&self) -> bool {
+        self.occupied() + self.until_huge_page() + HUGE_PAGE_BERTHS < self.places
     }
 
     /// Places until the next one that begins 2 MiB.
-    fn until_whole(&self) -> u64 {
-        self.pushed.next_multiple_of(WHOLE_PLACES) - self.pushed
+    fn until_huge_page(&self) -> u64 {
+        self.pushed.next_multiple_of(HUGE_PAGE_BERTHS) - self.pushed
     }
 
     /// Leaves places empty until the next one begins 2 MiB, of which the kernel can keep a huge page. False: there is no room for one.
-    pub fn align_for_whole(&mut self, userfault: Userfault) -> bool {
-        if !self.has_room_for_whole() {
+    pub fn align_for_huge_page(&mut self, userfault: Userfault) -> bool {
+        if !self.has_berths_for_huge_page() {
             return false;
         }
-        for _ in 0..self.until_whole() {
+        for _ in 0..self.until_huge_page() {
             let place = (self.pushed % self.places) as usize;
-            self.folios[place] = Folio { address: 0, entries: [None; PIECE_PAGES], clean: 0, came: 0 };
+            self.berths[place] = Berth { address: 0, entries: [None; PIECE_PAGES], clean: 0, came: 0 };
             self.pushed += 1;
         }
         let first = (self.pushed % self.places) as u32;
-        if self.has_table[first as usize / WHOLE_PLACES as usize] {
+        if self.has_table[first as usize / HUGE_PAGE_BERTHS as usize] {
             // A huge page that is moved to where a page table stands is split, be that as empty as it may. Linux (since 6.14) frees it
             // where all of its 2 MiB are given up.
-            self.discard(userfault, first, WHOLE_PLACES);
-            self.has_table[first as usize / WHOLE_PLACES as usize] = false;
+            self.discard(userfault, first, HUGE_PAGE_BERTHS);
+            self.has_table[first as usize / HUGE_PAGE_BERTHS as usize] = false;
         }
         true
     }
-    /// Places side by side from [`Staging::next_place_to_wait`] on.
-    pub fn places_in_a_row(&self) -> usize {
+    /// Places side by side from [`Staging::next_berth_to_wait`] on.
+    pub fn berths_in_a_row(&self) -> usize {
         let until_full = (self.places - self.occupied()).saturating_sub(1);
         until_full.min(self.places - self.pushed % self.places) as usize
     }
@@ -151,13 +151,13 @@ impl Staging {
         self.base + place as usize * PIECE
     }
     /// The folio in a place.
-    pub fn folio_mut(&mut self, place: u32) -> &mut Folio {
-        &mut self.folios[place as usize]
+    pub fn berth_mut(&mut self, place: u32) -> &mut Berth {
+        &mut self.berths[place as usize]
     }
-    /// Accepts what was put into [`Staging::next_place`].
+    /// Accepts what was put into [`Staging::next_berth`].
     pub fn push(&mut self) {
         self.held_pages += self.came_to(self.pushed);
-        self.has_table[(self.pushed % self.places / WHOLE_PLACES) as usize] = true;
+        self.has_table[(self.pushed % self.places / HUGE_PAGE_BERTHS) as usize] = true;
         self.pushed += 1;
     }
 
@@ -177,16 +177,16 @@ impl Staging {
 
     /// Pages of the folio with this number.
     fn came_to(&self, number: u64) -> u64 {
-        self.folio(self.place_of(number)).came.count_ones().into()
+        self.berth(self.berth_of(number)).came.count_ones().into()
     }
     /// The places of all folios that wait, the oldest first.
-    pub fn waiting_places(&self) -> impl Iterator<Item = u32> + use<> {
+    pub fn waiting_berths(&self) -> impl Iterator<Item = u32> + use<> {
         let places = self.places;
         (self.written..self.pushed).map(move |number| (number % places) as u32)
     }
     /// The folio in a place.
-    pub fn folio(&self, place: u32) -> &Folio {
-        &self.folios[place as usize]
+    pub fn berth(&self, place: u32) -> &Berth {
+        &self.berths[place as usize]
     }
     /// The oldest folio has been written back.
     pub fn pop(&mut self) {
@@ -194,21 +194,21 @@ impl Staging {
     }
 
     /// The 2 MiB from this place on came as one huge page.
-    pub fn set_whole(&mut self, place: u32) {
-        self.has_table[place as usize / WHOLE_PLACES as usize] = false;
-        self.whole[place as usize / WHOLE_PLACES as usize].store(1, Release);
+    pub fn set_huge_page(&mut self, place: u32) {
+        self.has_table[place as usize / HUGE_PAGE_BERTHS as usize] = false;
+        self.whole[place as usize / HUGE_PAGE_BERTHS as usize].store(1, Release);
     }
     /// Do 2 MiB begin in this place that came as one huge page?
-    pub fn is_whole(&self, place: u32) -> bool {
-        u64::from(place).is_multiple_of(WHOLE_PLACES)
-            && self.whole[place as usize / WHOLE_PLACES as usize].load(Acquire) != 0
+    pub fn is_huge_page(&self, place: u32) -> bool {
+        u64::from(place).is_multiple_of(HUGE_PAGE_BERTHS)
+            && self.whole[place as usize / HUGE_PAGE_BERTHS as usize].load(Acquire) != 0
     }
 
-    /// How many folios are given back together at least, where so many may wait: as soon as they hold the pages of [`SEGMENT_FOLIOS`] full
+    /// How many folios are given back together at least, where so many may wait: as soon as they hold the pages of [`RECYCLED_BERTHS`] full
     /// ones, since giving back costs the same whatever a place holds; or are an eighth of the ring, or four times as many as those.
     pub fn recycled_together(&self, waiting: u64) -> u64 {
-        let least = (waiting / 2).clamp(2, SEGMENT_FOLIOS);
-        let most = (self.places / 8).min(4 * SEGMENT_FOLIOS).max(least);
+        let least = (waiting / 2).clamp(2, RECYCLED_BERTHS);
+        let most = (self.places / 8).min(4 * RECYCLED_BERTHS).max(least);
         let oldest = self.recycled..(self.recycled + most).min(self.written);
         let pages: u64 = oldest.map(|number| self.came_to(number)).sum();
         if pages >= least * PIECE_PAGES as u64 { 1 } else { most }
@@ -230,19 +230,19 @@ impl Staging {
         while self.written > self.recycled {
             let first = (self.recycled % self.places) as u32;
             let mut folios = (self.written - self.recycled).min(self.places - u64::from(first));
-            if self.is_whole(first) {
-                if folios < WHOLE_PLACES {
+            if self.is_huge_page(first) {
+                if folios < HUGE_PAGE_BERTHS {
                     break;
                 }
-                folios = WHOLE_PLACES;
-                self.whole[first as usize / WHOLE_PLACES as usize].store(0, Release);
+                folios = HUGE_PAGE_BERTHS;
+                self.whole[first as usize / HUGE_PAGE_BERTHS as usize].store(0, Release);
                 if keep(self.address(first)) {
                     self.held_pages -= self.pages_of_oldest(folios);
                     self.recycled += folios;
                     continue;
                 }
             } else {
-                let next_whole = (1..folios).find(|&further| self.is_whole(first + further as u32));
+                let next_whole = (1..folios).find(|&further| self.is_huge_page(first + further as u32));
                 folios = next_whole.unwrap_or(folios);
             }
             self.discard(userfault, first, folios);

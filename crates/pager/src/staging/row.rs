@@ -68,7 +68,7 @@ impl Row {
     }
 
     /// All of the 2 MiB from `block` on, of which nothing is clean.
-    pub(crate) fn whole(block: usize) -> Self {
+    pub(crate) fn huge_page(block: usize) -> Self {
         Row {
             start: block,
             wanted: [Candidates { written: Pages::MAX, clean: 0 }; ROW_PIECES],
@@ -77,7 +77,7 @@ impl Row {
     }
 
     /// Is it 2 MiB, which have to stay together?
-    pub(crate) fn is_whole(&self) -> bool {
+    pub(crate) fn is_huge_page(&self) -> bool {
         self.pieces == ROW_PIECES
     }
 

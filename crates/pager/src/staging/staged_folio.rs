@@ -6,7 +6,7 @@ use folioswap_slots::{FolioId, Order, SwapEntry};
 /// Bits of a [`FolioId`] that hold the place; the order stands above them.
 const PLACE_BITS: u32 = 16;
 
-const _: () = assert!(crate::staging::ring::PLACES_MAX <= 1 << PLACE_BITS);
+const _: () = assert!(crate::staging::ring::BERTHS_MAX <= 1 << PLACE_BITS);
 
 /// A folio that waits in staging. One of more than 64 KiB has as many places side by side as it has pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ impl StagedFolio {
     }
 
     /// The place of the page whose slot is `entry`, one of the folio's. (A run of slots is aligned to its length.)
-    pub(crate) fn place_of(self, entry: SwapEntry) -> u32 {
+    pub(crate) fn berth_of(self, entry: SwapEntry) -> u32 {
         let within = entry.offset() & (u64::from(self.order.slots()) - 1);
         self.place + within as u32 / PIECE_PAGES as u32
     }

@@ -32,7 +32,7 @@ const ROUND_PAGES_MIN: u64 = 64;
 
 /// Page-aligned room for one run.
 #[repr(C, align(4096))]
-struct Run {
+struct DemotionRun {
     pages: [Page; RUN_PAGES],
     decoder: Decoder,
 }
@@ -55,7 +55,7 @@ impl Demotion {
 
 /// What becomes of pages that are to be written together when the devices have no such run of slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Pieces {
+pub(crate) enum DemotionUnits {
     /// They wait: there may be room to be asked for.
     Whole,
     /// They are written in smaller pieces, down to single pages: no run of slots is left (the kernel's split and fallback to order 0, spec §2.7).
@@ -77,14 +77,14 @@ pub(crate) struct Below {
     /// To one of these devices.
     pub(crate) devices: DeviceMask,
     /// As a whole or not.
-    pub(crate) pieces: Pieces,
+    pub(crate) pieces: DemotionUnits,
 }
 
 /// Pages on their way to the file.
 struct Collected<'r> {
     entries: [Option<SwapEntry>; RUN_PAGES],
     count: usize,
-    run: &'r mut Run,
+    run: &'r mut DemotionRun,
     below: Below,
 }
 
@@ -95,14 +95,14 @@ impl Collected<'_> {
         let (mut done, mut piece) = (0, RUN_PAGES);
         while done < count {
             let entries = &self.entries[done..count.min(done + piece)];
-            let Run { pages, decoder } = &mut *self.run;
+            let DemotionRun { pages, decoder } = &mut *self.run;
             match engine.space.demote_run(entries, decoder, &mut pages[..entries.len()], self.below.devices) {
                 Ok(pages) => {
                     demoted.pages += pages;
                     done += entries.len();
                 }
                 Err(WriteError::NoSlots | WriteError::OrderNotTaken)
-                    if self.below.pieces == Pieces::Any && piece > 1 =>
+                    if self.below.pieces == DemotionUnits::Any && piece > 1 =>
                 {
                     piece = (piece / 4).max(1);
                 }
@@ -127,7 +127,7 @@ impl Engine {
         if demotion.up_to.is_older_than(oldest) {
             demotion.up_to = oldest;
         }
-        let Some(run) = self.demotion_room() else { return demoted };
+        let Some(run) = self.demotion_workspace() else { return demoted };
         let mut collected = Collected { entries: [None; RUN_PAGES], count: 0, run, below };
         let together = RUN_PAGES.min(most as usize);
         let (mut blocks, mut hand, up_to) = (0, 0, demotion.up_to);
@@ -171,12 +171,12 @@ impl Engine {
 
     /// The evictor's room for the pages of a run, for who has another use for it while nothing is demoted.
     pub(crate) fn run_room(&self) -> Option<&'static mut [Page]> {
-        self.demotion_room().map(|run| &mut run.pages[..])
+        self.demotion_workspace().map(|run| &mut run.pages[..])
     }
 
     /// The evictor's room for a run; `None` without memory. It becomes resident when it is used, and a forked child inherits it.
-    fn demotion_room(&self) -> Option<&'static mut Run> {
-        let mut room = self.arena.room(&self.demotion_room)?;
+    fn demotion_workspace(&self) -> Option<&'static mut DemotionRun> {
+        let mut room = self.arena.room(&self.demotion_workspace)?;
         // SAFETY: all-zero is a valid run; it is the evictor's alone, and its only caller ends the use before the next.
         Some(unsafe { room.as_mut() })
     }

@@ -101,7 +101,7 @@ impl Engine {
     /// nanoseconds for each page word that the hand passes, of at most 32 MiB of the program; about 28 µs for a page that is tried.
     pub(crate) fn recompress(&self, rounds: &mut Rounds, before: Generation) -> Step {
         let mut step = Step::default();
-        let Some(room) = self.recompression_room() else {
+        let Some(room) = self.recompression_workspace() else {
             // Without memory for it, it is tried again a round later.
             rounds.tried += 1;
             return Step { is_round: true, ..step };
@@ -161,8 +161,8 @@ impl Engine {
 
     /// The evictor's room for recompression; `None` without memory. It becomes resident when it is used, and a forked child
     /// inherits it.
-    fn recompression_room(&self) -> Option<&'static mut Room> {
-        let mut room = self.arena.room(&self.recompression_room)?;
+    fn recompression_workspace(&self) -> Option<&'static mut Room> {
+        let mut room = self.arena.room(&self.recompression_workspace)?;
         // SAFETY: all-zero is a valid room; it is the evictor's alone, and its only caller ends the use before the next.
         Some(unsafe { room.as_mut() })
     }

@@ -84,7 +84,7 @@ impl Engine {
         // SAFETY: the ring is used by the evictor, which we are, with the lock held.
         let staging = unsafe { &*self.staging.get() };
         let Some(place) = staging.oldest() else { return (0, Order::ZERO) };
-        let folio = staging.folio(place);
+        let folio = staging.berth(place);
         let is_left =
             |page: &usize| folio.entries[*page].is_some() && !self.is_stored(place, folio.clean, *page);
         let left = (0..PIECE_PAGES).filter(is_left).fold(0, |pages: Pages, page| pages | 1 << page);

@@ -12,7 +12,7 @@
 
 use crate::engine::{Engine, link};
 use crate::kernel::futex::Guard;
-use crate::store::demote::{Pieces, RUN_PAGES};
+use crate::store::demote::{DemotionUnits, RUN_PAGES};
 use crate::store::write_back::Stuck;
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_devices::Page;
@@ -46,7 +46,7 @@ impl Engine {
         pages: &mut Leaving,
         run: &[Page],
         devices: DeviceMask,
-        pieces: Pieces,
+        pieces: DemotionUnits,
     ) -> Result<(), Stuck> {
         let mut piece = RUN_PAGES;
         while let Some(first) = (0..pages.len()).find(|&index| pages.is_read(index)) {
@@ -54,7 +54,7 @@ impl Engine {
             match self.space.store_leaving_on(pages, range.clone(), &run[range.clone()], devices) {
                 Ok(()) => {}
                 Err(WriteError::NoSlots | WriteError::OrderNotTaken)
-                    if pieces == Pieces::Any && range.len() > 1 =>
+                    if pieces == DemotionUnits::Any && range.len() > 1 =>
                 {
                     piece = (range.len() / 4).max(1);
                 }

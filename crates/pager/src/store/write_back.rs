@@ -1,9 +1,9 @@
 //! From staging to the devices: the write-back of a folio, after which it leaves the swap cache.
 
 use crate::engine::Engine;
-use crate::staging::ring::Folio;
+use crate::staging::ring::Berth;
 use crate::staging::staged_folio::StagedFolio;
-use crate::store::demote::Pieces;
+use crate::store::demote::DemotionUnits;
 use crate::units::{PAGE, PIECE, PIECE_PAGES, Pages, page_index};
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_devices::{IncompressiblePolicy, Page, Scratch};
@@ -57,11 +57,11 @@ impl From<WriteError> for Stuck {
 }
 
 /// Folios that are written to a shared device together, at most: as much as a batch brings in, 512 KiB.
-pub(crate) const RUN_FOLIOS: usize = PARTS_MAX;
+pub(crate) const RUN_BERTHS: usize = PARTS_MAX;
 
 const _: () = assert!(PIECE_PAGES <= PART_PAGES_MAX);
 
-const RUN_PAGES: usize = RUN_FOLIOS * PIECE_PAGES;
+const RUN_PAGES: usize = RUN_BERTHS * PIECE_PAGES;
 
 /// What was achieved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -86,17 +86,17 @@ struct Looked {
 }
 
 /// The oldest folios of staging, as far as they are written back together: what of them goes to a shared device is one run there.
-struct Run {
+struct WriteRun {
     entries: [Option<SwapEntry>; RUN_PAGES],
     pages: usize,
-    looked: [Looked; RUN_FOLIOS],
+    looked: [Looked; RUN_BERTHS],
     folios: usize,
 }
 
-impl Run {
+impl WriteRun {
     const fn new() -> Self {
         let none = Looked { place: 0, first: 0, count: 0, stored: 0 };
-        Run { entries: [None; RUN_PAGES], pages: 0, looked: [none; RUN_FOLIOS], folios: 0 }
+        WriteRun { entries: [None; RUN_PAGES], pages: 0, looked: [none; RUN_BERTHS], folios: 0 }
     }
 
     /// Adds a folio of which these entries' pages go to a shared device.
@@ -124,7 +124,7 @@ impl Run {
 }
 
 impl Engine {
-    /// Writes up to `most` (1 to [`RUN_FOLIOS`]) of the oldest folios of staging back; what goes to a shared device goes there in one write.
+    /// Writes up to `most` (1 to [`RUN_BERTHS`]) of the oldest folios of staging back; what goes to a shared device goes there in one write.
     /// Evictor only, under the gate. `Ok` also when nothing waits. While a device writes, no lock is held but the gate: pages may be taken
     /// back, and the reader of events may write one elsewhere.
     ///
@@ -134,12 +134,12 @@ impl Engine {
         &self,
         scratch: &mut Scratch,
         tier: Tier,
-        pieces: Pieces,
+        pieces: DemotionUnits,
         most: usize,
     ) -> Result<WrittenBack, Stuck> {
-        let mut run = Run::new();
+        let mut run = WriteRun::new();
         let mut stuck = None;
-        let most = if pieces == Pieces::Any { 1 } else { most };
+        let most = if pieces == DemotionUnits::Any { 1 } else { most };
         while run.folios < most && stuck.is_none() {
             let (before, result) = (run.folios, self.look_at(scratch, tier, &mut run));
             stuck = result.err();
@@ -151,7 +151,7 @@ impl Engine {
         }
         let (Tier::Store(devices) | Tier::Shared(devices)) = tier;
         let (mut was_cut, mut written) = (false, None);
-        while run.pages > 0 && pieces == Pieces::Whole {
+        while run.pages > 0 && pieces == DemotionUnits::Whole {
             match self.write_run(&run, devices) {
                 Ok(done) => {
                     written = Some(done);
@@ -175,7 +175,7 @@ impl Engine {
                 }
             }
         }
-        let singly = run.pages > 0 && pieces == Pieces::Any;
+        let singly = run.pages > 0 && pieces == DemotionUnits::Any;
         let mut back = self.settle_run(&run, written, stuck.is_none() && !singly);
         if singly {
             stuck = stuck.or(self.write_singly(&run, devices, &mut back).err());
@@ -185,14 +185,14 @@ impl Engine {
     }
 
     /// Looks at the next folio: what goes to the store goes there now, and the others join the run. Nothing waits: no folio joins.
-    fn look_at(&self, scratch: &mut Scratch, tier: Tier, run: &mut Run) -> Result<(), Stuck> {
+    fn look_at(&self, scratch: &mut Scratch, tier: Tier, run: &mut WriteRun) -> Result<(), Stuck> {
         let _takers_wait = self.write_back_lock.lock();
         // SAFETY: the ring is used by the evictor, which we are, with the lock held.
         let staging = unsafe { &mut *self.staging.get() };
-        let Some(place) = staging.waiting_places().nth(run.folios) else { return Ok(()) };
+        let Some(place) = staging.waiting_berths().nth(run.folios) else { return Ok(()) };
         self.shares.take(staging.written() + run.folios as u64);
         let staged = staging.address(place);
-        let folio = staging.folio_mut(place);
+        let folio = staging.berth_mut(place);
         let block = self.table.block(folio.address);
         let base = page_index(folio.address);
         let (mut stored, mut stuck) = (0, None);
@@ -225,19 +225,19 @@ impl Engine {
     fn leave_for_later(&self, looked: Looked) {
         let _takers_wait = self.write_back_lock.lock();
         // SAFETY: the ring is used by the evictor, which we are, with the lock held.
-        let folio = unsafe { &*self.staging.get() }.folio(looked.place);
+        let folio = unsafe { &*self.staging.get() }.berth(looked.place);
         self.account(folio, looked.stored, self.shares.stored(looked.place));
     }
 
     /// Writes a run to one of `devices`.
-    fn write_run(&self, run: &Run, devices: DeviceMask) -> Result<WrittenRun, WriteError> {
-        let mut parts = [&[][..]; RUN_FOLIOS];
+    fn write_run(&self, run: &WriteRun, devices: DeviceMask) -> Result<WrittenRun, WriteError> {
+        let mut parts = [&[][..]; RUN_BERTHS];
         let count = self.parts(run, &mut parts);
         self.space.write_parts(&parts[..count], devices)
     }
 
     /// Where the pages of a run lie.
-    fn parts(&self, run: &Run, parts: &mut [&[u8]; RUN_FOLIOS]) -> usize {
+    fn parts(&self, run: &WriteRun, parts: &mut [&[u8]; RUN_BERTHS]) -> usize {
         let mut count = 0;
         for looked in run.looked().iter().filter(|looked| looked.count > 0) {
             // SAFETY: only the evictor, which we are, changes the ring's base.
@@ -254,15 +254,15 @@ impl Engine {
     }
 
     /// The pages of the run that were `written` are stored now, as far as they still wait. `pop`: its folios leave staging.
-    fn settle_run(&self, run: &Run, written: Option<WrittenRun>, pop: bool) -> WrittenBack {
-        let mut parts = [&[][..]; RUN_FOLIOS];
+    fn settle_run(&self, run: &WriteRun, written: Option<WrittenRun>, pop: bool) -> WrittenBack {
+        let mut parts = [&[][..]; RUN_BERTHS];
         let count = self.parts(run, &mut parts);
         let _takers_wait = self.write_back_lock.lock();
         // SAFETY: the ring is used by the evictor, which we are, with the lock held.
         let staging = unsafe { &mut *self.staging.get() };
         let (is_written, mut entries, mut at) = (written.is_some(), run.entries, 0);
         for looked in run.looked() {
-            let folio = staging.folio(looked.place);
+            let folio = staging.berth(looked.place);
             for page in looked.first..looked.first + looked.count {
                 // The reader of events may have written it elsewhere meanwhile.
                 entries[at] = entries[at].filter(|_| folio.entries[page] == entries[at]);
@@ -275,7 +275,7 @@ impl Engine {
         }
         let (mut back, mut at) = (WrittenBack::default(), 0);
         for looked in run.looked() {
-            let folio = staging.folio_mut(looked.place);
+            let folio = staging.berth_mut(looked.place);
             let block = self.table.block(folio.address);
             let mut stored = looked.stored;
             for page in looked.first..looked.first + looked.count {
@@ -296,13 +296,13 @@ impl Engine {
     }
 
     /// There is no run of slots for a folio: its pages go one by one. It leaves staging when all have gone.
-    fn write_singly(&self, run: &Run, devices: DeviceMask, back: &mut WrittenBack) -> Result<(), Stuck> {
+    fn write_singly(&self, run: &WriteRun, devices: DeviceMask, back: &mut WrittenBack) -> Result<(), Stuck> {
         let Some(&Looked { place, first, count, .. }) = run.looked().first() else { return Ok(()) };
         let _takers_wait = self.write_back_lock.lock();
         // SAFETY: as in `settle_run`.
         let staging = unsafe { &mut *self.staging.get() };
         let staged = staging.address(place);
-        let folio = staging.folio_mut(place);
+        let folio = staging.berth_mut(place);
         let block = self.table.block(folio.address);
         let (mut stored, mut result) = (0, Ok(()));
         for (page, entry) in (first..first + count).zip(run.entries) {
@@ -402,9 +402,9 @@ impl Engine {
     ) -> bool {
         // SAFETY: under the write-back lock the evictor is outside of its sections.
         let staging = unsafe { &mut *self.staging.get() };
-        let Some(place) = self.staging_place(entry) else { return false };
+        let Some(place) = self.staging_berth(entry) else { return false };
         let page = index % PIECE_PAGES;
-        let folio = staging.folio_mut(place);
+        let folio = staging.berth_mut(place);
         if folio.entries[page] != Some(entry) {
             return false;
         }
@@ -415,7 +415,7 @@ impl Engine {
         }
         self.space.leave_cache(entry, 1, self.workingset.shadow());
         self.workingset.evicted(1);
-        staging.folio_mut(place).entries[page] = None;
+        staging.berth_mut(place).entries[page] = None;
         if let Some(stored) = word.written() {
             block.set(index, stored);
         }
@@ -448,13 +448,13 @@ impl Engine {
     }
 
     /// The page of the folio, if there is one, is out of staging. Its bit, if it is stored now.
-    fn end_page(&self, block: Option<&Block>, folio: &mut Folio, page: usize) -> Pages {
+    fn end_page(&self, block: Option<&Block>, folio: &mut Berth, page: usize) -> Pages {
         let Some(entry) = folio.entries[page].take() else { return 0 };
         Pages::from(self.finish(block, page_index(folio.address) + page, entry)) << page
     }
 
     /// These pages of the folio are stored now, some of them by who waited for memory.
-    fn account(&self, folio: &Folio, stored: Pages, helped: Pages) {
+    fn account(&self, folio: &Berth, stored: Pages, helped: Pages) {
         let clean = stored & folio.clean;
         self.figures().add(Counter::StolenBackground, u64::from((stored & !helped).count_ones()));
         self.figures().add(Counter::StolenDirect, u64::from((stored & helped).count_ones()));
@@ -470,7 +470,7 @@ impl Engine {
         // SAFETY: the ring is used by the evictor, which we are, with the lock held.
         let staging = unsafe { &mut *self.staging.get() };
         let Some(place) = staging.newest() else { return 0 };
-        let folio = staging.folio_mut(place);
+        let folio = staging.berth_mut(place);
         let block = self.table.block(folio.address);
         let mut stored = 0;
         for page in 0..PIECE_PAGES {
@@ -491,9 +491,9 @@ impl Engine {
     }
 
     /// Where in staging the page of a cached entry is.
-    pub(crate) fn staging_place(&self, entry: SwapEntry) -> Option<u32> {
+    pub(crate) fn staging_berth(&self, entry: SwapEntry) -> Option<u32> {
         match self.space.slots().word(entry) {
-            folioswap_slots::SlotWord::Cached { folio, .. } => Some(StagedFolio::of(folio).place_of(entry)),
+            folioswap_slots::SlotWord::Cached { folio, .. } => Some(StagedFolio::of(folio).berth_of(entry)),
             _ => None,
         }
     }

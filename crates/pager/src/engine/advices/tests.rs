@@ -1,5 +1,5 @@
 use super::*;
-use crate::engine::advices::{Advices, Advised, PLACES, Turn};
+use crate::engine::advices::{Advices, Advised, PLACES, Visit};
 use std::boxed::Box;
 
 fn advices() -> Box<Advices> {
@@ -13,10 +13,10 @@ fn an_advice_is_followed_once_and_its_place_is_free_again() {
     assert_eq!(advices.next(PLACES - 1), None);
     let place = advices.leave(PAGE_OUT_NEW, 0x1000, 0x9000).unwrap();
     let advised = advices.next(PLACES - 1).unwrap();
-    let first = Advised { place, advice: Advice::PageOut, turn: Turn::First, start: 0x1000, end: 0x9000 };
+    let first = Advised { place, advice: Advice::PageOut, visit: Visit::First, start: 0x1000, end: 0x9000 };
     assert_eq!(advised, first);
     advices.go_on_from(advised, 0x5000);
-    assert_eq!(advices.next(PLACES - 1), Some(Advised { turn: Turn::Later, start: 0x5000, ..first }));
+    assert_eq!(advices.next(PLACES - 1), Some(Advised { visit: Visit::Later, start: 0x5000, ..first }));
     advices.done(advised);
     assert_eq!(advices.next(PLACES - 1), None);
     // Its thread has not looked: others come first, then it is used all the same.

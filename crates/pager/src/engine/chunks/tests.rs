@@ -106,14 +106,14 @@ fn a_child_takes_what_waits_and_has_a_region_of_its_own() {
     let arena = engine.arena;
     arena.map_to_write(BLOCK).expect("memory");
     assert!(keep(engine, first));
-    arena.chunks().forget_region();
+    arena.chunks().forget_range();
     let chunk = arena.map_to_write(BLOCK).expect("memory").0.as_ptr() as usize;
     assert!(pagemap::is_huge(pagemap(engine), chunk));
     assert!(keep(engine, second));
     let next = arena.map_to_write(BLOCK).expect("memory").0.as_ptr() as usize;
     assert!(next < chunk || next >= chunk + REGION_BYTES, "{next:#x} is in the region of {chunk:#x}");
     // With nothing there it asks anew.
-    arena.chunks().forget_region();
+    arena.chunks().forget_range();
     let Some(third) = huge_page(engine) else { return };
     assert!(!keep(engine, third));
 }

@@ -50,7 +50,7 @@ impl EventLog {
     }
 
     /// The child was made: what comes now is not its.
-    pub(crate) fn mark_fork(&self) {
+    pub(crate) fn log_fork(&self) {
         self.count_at_fork.store(self.count.load(Relaxed), Relaxed);
     }
 

@@ -12,9 +12,9 @@ mod log;
 
 pub(crate) mod turn;
 
-pub(crate) const SHUT: u32 = 0;
+pub(crate) const THAWED: u32 = 0;
 
-pub(crate) const OPEN: u32 = 1;
+pub(crate) const FROZEN: u32 = 1;
 
 /// State of the fork protocol; all-zero is "no fork".
 #[repr(C)]
@@ -24,8 +24,8 @@ pub(crate) struct ForkState {
     pub(crate) turn: ForkTurn,
     pub(crate) window: AtomicU32,
     pub(crate) relatives: AtomicU32,
-    /// [`Shared`] as a number.
-    shared: AtomicU32,
+    /// [`Protection`] as a number.
+    protection: AtomicU32,
     /// 1: the forking thread waits for the evictor to protect what will be shared (a futex).
     protection_wanted: AtomicU32,
     pub(crate) child_seen: AtomicU32,
@@ -42,7 +42,7 @@ pub(crate) struct ForkState {
 /// Is what this process shares with relatives write-protected?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub(crate) enum Shared {
+pub(crate) enum Protection {
     /// Nothing is shared, or what is shared is protected.
     Protected = 0,
     /// Something may be shared and not protected.
@@ -50,21 +50,21 @@ pub(crate) enum Shared {
 }
 
 impl ForkState {
-    pub(crate) fn shared(&self) -> Shared {
-        match self.shared.load(Relaxed) {
-            0 => Shared::Protected,
-            _ => Shared::Unprotected,
+    pub(crate) fn protection(&self) -> Protection {
+        match self.protection.load(Relaxed) {
+            0 => Protection::Protected,
+            _ => Protection::Unprotected,
         }
     }
-    pub(crate) fn set_shared(&self, shared: Shared) {
-        self.shared.store(shared as u32, Relaxed);
+    pub(crate) fn set_protection(&self, protection: Protection) {
+        self.protection.store(protection as u32, Relaxed);
     }
     /// The thread that is forking now; 0 if none is. It never waits for memory: who is to free some waits for it.
     pub(crate) fn forking_thread(&self) -> u32 {
         self.turn.thread()
     }
-    pub(crate) fn window_is_shut(&self) -> bool {
-        self.window.load(Acquire) == SHUT
+    pub(crate) fn is_thawed(&self) -> bool {
+        self.window.load(Acquire) == THAWED
     }
     /// A fork waits for the handler and the evictor: nobody may wait for memory now.
     pub(crate) fn is_preparing(&self) -> bool {
@@ -81,7 +81,7 @@ impl ForkState {
     }
 
     /// Forks in which what was swapped out was inherited, those of the parents included.
-    pub(crate) fn windows_opened(&self) -> u32 {
+    pub(crate) fn freezes(&self) -> u32 {
         self.sequence.load(Relaxed)
     }
     /// The token by which the supervisor knows this child; 0 if it inherited nothing.
@@ -115,7 +115,7 @@ impl ForkState {
     /// Waits until the evictor, which stands still from now on, has protected what the child will share. Forking thread.
     pub(crate) fn have_protected(&self, engine: &Engine) {
         if !engine.is_engaged() {
-            self.set_shared(Shared::Unprotected);
+            self.set_protection(Protection::Unprotected);
             return;
         }
         self.protection_wanted.store(1, Release);
@@ -127,11 +127,11 @@ impl ForkState {
 
     /// The evictor lets a fork go first: without this it would take the gate again before the forking thread woke up.
     /// What `protect` does is done before the fork, if the fork wants it; it says whether it protected anything.
-    pub(crate) fn let_pass(&self, protect: impl Fn() -> Shared) {
+    pub(crate) fn let_pass(&self, protect: impl Fn() -> Protection) {
         while self.is_preparing() {
             if self.protection_wanted.load(Acquire) != 0 {
-                if protect() == Shared::Unprotected {
-                    self.set_shared(Shared::Unprotected);
+                if protect() == Protection::Unprotected {
+                    self.set_protection(Protection::Unprotected);
                 }
                 self.protection_wanted.store(0, Release);
                 let _ = rustix::thread::futex::wake(

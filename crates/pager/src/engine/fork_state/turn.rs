@@ -11,7 +11,7 @@ const BACK: u32 = 1 << 31;
 /// Has a fork opened the window in which nothing changes?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub(crate) enum Window {
+pub(crate) enum Freeze {
     /// Nothing was ever registered; the forking thread ends the fork.
     None = 0,
     /// The handler closes it and ends the fork.
@@ -33,7 +33,7 @@ pub(crate) enum Back {
 #[repr(C)]
 pub(crate) struct ForkTurn {
     thread: AtomicU32,
-    /// A [`Window`]; changes only between two forks.
+    /// A [`Freeze`]; changes only between two forks.
     window: AtomicU32,
 }
 
@@ -44,7 +44,7 @@ impl ForkTurn {
     }
 
     /// Says what the fork did; before the thread calls the C library.
-    pub(crate) fn set_window(&self, window: Window) {
+    pub(crate) fn set_freeze(&self, window: Freeze) {
         self.window.store(window as u32, Relaxed);
     }
 
@@ -56,7 +56,7 @@ impl ForkTurn {
     /// Thread `me` is back. Changes nothing if the turn is not its own any more.
     pub(crate) fn come_back(&self, me: u32) -> Back {
         // Read first: if the turn is still its own then, it was so when this was read.
-        let opened = self.window.load(Relaxed) == Window::Opened as u32;
+        let opened = self.window.load(Relaxed) == Freeze::Opened as u32;
         match self.thread.compare_exchange(me, me | BACK, AcqRel, Relaxed) {
             Err(_) => Back::Late,
             Ok(_) if opened => Back::HandlerEnds,

@@ -10,7 +10,7 @@ const LIMIT: u64 = 1 << 30;
 fn only_slot() -> Option<(&'static Engine, Taken)> {
     let engine = engine_with_pool(LIMIT)?;
     (1..engine.pool.slots()).for_each(|slot| engine.pool.states[slot].store(BUSY, Relaxed));
-    let taken = engine.take_whole(For::SwapIn);
+    let taken = engine.take_huge_page(For::SwapIn);
     if taken.is_err() {
         skip_without_huge_page();
     }
@@ -29,27 +29,27 @@ fn what_is_kept_is_cleared_and_nobody_asking_ends_it() {
     let Some(engine) = engine_with_pool(LIMIT) else { return };
     // The group is far beyond it: nobody takes more from the system by himself.
     engine.segment().header.device_bytes.store(LIMIT + BLOCK as u64, Relaxed);
-    engine.prepare_whole(LIMIT);
-    assert_eq!(engine.take_whole(For::FirstTouch), Err(NoWhole::NotCharged), "nobody had asked");
-    engine.prepare_whole(BLOCK as u64 - 1);
-    assert_eq!(engine.take_whole(For::FirstTouch), Err(NoWhole::NotCharged), "there was no room");
-    engine.prepare_whole(BLOCK as u64);
-    let Ok(first) = engine.take_whole(For::FirstTouch) else {
+    engine.prepare_huge_page(LIMIT);
+    assert_eq!(engine.take_huge_page(For::FirstTouch), Err(NoHugePage::NotCharged), "nobody had asked");
+    engine.prepare_huge_page(BLOCK as u64 - 1);
+    assert_eq!(engine.take_huge_page(For::FirstTouch), Err(NoHugePage::NotCharged), "there was no room");
+    engine.prepare_huge_page(BLOCK as u64);
+    let Ok(first) = engine.take_huge_page(For::FirstTouch) else {
         skip_without_huge_page();
         return;
     };
     assert!(holds(first.address, 0));
     // SAFETY: taken.
     unsafe { (first.address as *mut u8).write_bytes(7, BLOCK) };
-    engine.put_whole_back(first);
-    let second = engine.take_whole(For::SwapIn).expect("what was put back");
+    engine.put_huge_page_back(first);
+    let second = engine.take_huge_page(For::SwapIn).expect("what was put back");
     assert!(holds(second.address, u64::from_ne_bytes([7; 8])), "it is not cleared for who fills it");
-    engine.put_whole_back(second);
-    let third = engine.take_whole(For::FirstTouch).expect("what was put back");
+    engine.put_huge_page_back(second);
+    let third = engine.take_huge_page(For::FirstTouch).expect("what was put back");
     assert!(holds(third.address, 0));
-    engine.put_whole_back(third);
+    engine.put_huge_page_back(third);
     (0..=IDLE_LOOKS).for_each(|_| engine.look_at_pool());
-    assert_eq!(engine.take_whole(For::SwapIn), Err(NoWhole::NotCharged), "it was given to the system");
+    assert_eq!(engine.take_huge_page(For::SwapIn), Err(NoHugePage::NotCharged), "it was given to the system");
 }
 
 #[test]
@@ -58,15 +58,15 @@ fn a_huge_page_of_staging_is_kept_while_somebody_asks() {
     // The group is far beyond it: nobody takes more from the system by himself.
     engine.segment().header.device_bytes.store(LIMIT + BLOCK as u64, Relaxed);
     let Some(staged) = huge_page(engine) else { return };
-    assert!(!engine.keep_whole(staged), "nobody has asked");
-    assert_eq!(engine.take_whole(For::SwapIn), Err(NoWhole::NotCharged));
-    assert!(engine.keep_whole(staged));
+    assert!(!engine.keep_huge_page(staged), "nobody has asked");
+    assert_eq!(engine.take_huge_page(For::SwapIn), Err(NoHugePage::NotCharged));
+    assert!(engine.keep_huge_page(staged));
     let pagemap = engine.descriptors.pagemap.load(Relaxed);
     assert!(pagemap::is_empty(pagemap, staged, staged + BLOCK));
-    engine.prepare_whole(0);
-    let taken = engine.take_whole(For::FirstTouch).expect("it was kept");
+    engine.prepare_huge_page(0);
+    let taken = engine.take_huge_page(For::FirstTouch).expect("it was kept");
     assert!(holds(taken.address, 0));
-    assert!(!engine.keep_whole(staged), "nothing is there any more");
+    assert!(!engine.keep_huge_page(staged), "nothing is there any more");
 }
 
 /// A huge page that is moved to where a page table stands goes there in single pages, and leaves its own page table in the slot.
@@ -89,11 +89,11 @@ fn a_slot_with_a_page_table_does_not_split_what_comes_after() {
     for round in 0..3 {
         let Some(staged) = huge_page(engine) else { return };
         engine.pool.wanted.store(IDLE_LOOKS, Relaxed);
-        assert!(engine.keep_whole(staged));
-        match engine.take_whole(For::SwapIn) {
+        assert!(engine.keep_huge_page(staged));
+        match engine.take_huge_page(For::SwapIn) {
             Ok(kept) => {
                 assert!(pagemap::is_huge(pagemap, kept.address), "round {round}");
-                engine.give_up_whole(kept);
+                engine.give_up_huge_page(kept);
             }
             Err(_) => assert_eq!(round, 0, "the slot is as new after the first"),
         }
@@ -115,12 +115,12 @@ fn a_slot_whose_huge_page_went_to_a_page_table_is_as_new() {
         engine.userfault().move_pages(target, taken.address, BLOCK).unwrap();
     }
     assert!(!pagemap::is_huge(pagemap, target));
-    engine.whole_has_moved(taken, target);
+    engine.huge_page_has_moved(taken, target);
     // What is beyond the limit comes from staging alone.
     engine.segment().header.device_bytes.store(LIMIT + BLOCK as u64, Relaxed);
     let Some(staged) = huge_page(engine) else { return };
-    assert!(engine.keep_whole(staged));
-    let kept = engine.take_whole(For::SwapIn).expect("it was not split");
+    assert!(engine.keep_huge_page(staged));
+    let kept = engine.take_huge_page(For::SwapIn).expect("it was not split");
     assert!(pagemap::is_huge(pagemap, kept.address));
 }
 
@@ -128,24 +128,24 @@ fn a_slot_whose_huge_page_went_to_a_page_table_is_as_new() {
 fn what_is_asked_for_and_not_there_is_missing_unless_the_system_has_none() {
     let Some(engine) = engine_with_pool(LIMIT) else { return };
     engine.member().evictable_bytes.store(LIMIT, Relaxed);
-    assert_eq!(engine.missing_whole(), 0, "nobody has asked");
-    let Ok(taken) = engine.take_whole(For::SwapIn) else {
+    assert_eq!(engine.missing_huge_page_bytes(), 0, "nobody has asked");
+    let Ok(taken) = engine.take_huge_page(For::SwapIn) else {
         skip_without_huge_page();
         return;
     };
     let all = (SLOTS_MAX * BLOCK) as u64;
-    assert_eq!(engine.missing_whole(), all - BLOCK as u64);
+    assert_eq!(engine.missing_huge_page_bytes(), all - BLOCK as u64);
     engine.pool.leave(taken, EMPTY);
-    assert_eq!(engine.missing_whole(), all);
+    assert_eq!(engine.missing_huge_page_bytes(), all);
     // No more than is kept.
     engine.segment().header.limit_bytes.store(LIMIT / 16, Relaxed);
-    assert_eq!(engine.missing_whole(), LIMIT / 16 / LIMIT_PART);
+    assert_eq!(engine.missing_huge_page_bytes(), LIMIT / 16 / LIMIT_PART);
     // Nor for a process that has little.
     engine.member().evictable_bytes.store(9 * BLOCK as u64, Relaxed);
-    assert_eq!(engine.missing_whole(), BLOCK as u64);
+    assert_eq!(engine.missing_huge_page_bytes(), BLOCK as u64);
     engine.pool.pretend_barren();
-    assert_eq!(engine.missing_whole(), 0);
+    assert_eq!(engine.missing_huge_page_bytes(), 0);
     engine.pool.barren.store(0, Relaxed);
     (0..IDLE_LOOKS).for_each(|_| engine.look_at_pool());
-    assert_eq!(engine.missing_whole(), 0, "nobody asks any more");
+    assert_eq!(engine.missing_huge_page_bytes(), 0, "nobody asks any more");
 }

@@ -67,7 +67,7 @@ fn what_is_clean_needs_no_turn_in_staging() {
     }
     // SAFETY: nobody else uses the ring.
     let staging = unsafe { &*engine.staging.get() };
-    assert_eq!((staging.waiting(), staging.next_place()), (63, Some(63)));
+    assert_eq!((staging.waiting(), staging.next_berth()), (63, Some(63)));
     assert_eq!(engine.validate(), Ok(64 * PIECE_PAGES as u64));
 }
 
@@ -78,11 +78,11 @@ fn what_stands_in_the_way_of_clean_pages_goes_at_once() {
     let (piece, _) = clean_piece(engine);
     // SAFETY: nobody else uses the ring.
     let staging = || unsafe { &*engine.staging.get() };
-    let place = staging().next_place().unwrap();
+    let place = staging().next_berth().unwrap();
     fill(staging().address(place));
     let (isolation, left) = engine.drop_clean(piece, Pages::MAX);
     assert_eq!((isolation.moved, isolation.residue, left), (0, Pages::MAX, 0));
-    assert_eq!((staging().waiting(), staging().next_place(), staging().held_bytes()), (0, Some(place), 0));
+    assert_eq!((staging().waiting(), staging().next_berth(), staging().held_bytes()), (0, Some(place), 0));
     assert_eq!(engine.pages_now(staging().address(place), PIECE_PAGES).present, 0);
     assert_eq!(engine.drop_clean(piece, Pages::MAX).1, PIECE_PAGES as u64);
 }

@@ -67,7 +67,7 @@ fn what_the_kernel_moves_in_spite_of_its_answer_is_not_lost() {
             let staging = unsafe { &mut *engine.staging.get() };
             while let Some(place) = staging.oldest() {
                 for page in 0..PIECE_PAGES {
-                    if let Some(entry) = staging.folio_mut(place).entries[page].take() {
+                    if let Some(entry) = staging.berth_mut(place).entries[page].take() {
                         assert_eq!(
                             word_at(staging.address(place) + page * PAGE) as u8,
                             round as u8,
@@ -94,7 +94,7 @@ fn a_place_that_is_not_empty_is_passed_over_and_emptied() {
     engine.table.block_or_insert(start, engine.arena).unwrap();
     // SAFETY: nobody else uses the ring.
     let staging = unsafe { &*engine.staging.get() };
-    let place = staging.next_place().unwrap();
+    let place = staging.next_berth().unwrap();
     fill(staging.address(place));
     let isolation = engine.isolate(start, Candidates::ALL_DIRTY);
     assert_eq!((isolation.moved, isolation.residue), (0, Pages::MAX));
@@ -103,7 +103,7 @@ fn a_place_that_is_not_empty_is_passed_over_and_emptied() {
     // SAFETY: nobody else uses the ring.
     let staging = unsafe { &mut *engine.staging.get() };
     assert_eq!((staging.waiting(), staging.held_bytes()), (2, 2 * PIECE as u64));
-    assert!(staging.folio(place).entries.iter().all(Option::is_none));
+    assert!(staging.berth(place).entries.iter().all(Option::is_none));
     staging.pop();
     staging.recycle(engine.userfault(), 1, |_| false);
     assert_eq!((present(engine, staging.address(place)), staging.held_bytes()), (0, PIECE as u64));

@@ -34,7 +34,7 @@ fn page_out(
 ) -> Vec<(usize, u64)> {
     let before: Vec<_> = (0..10).map(|order| engine.figures().size(SizeCounter::SwapOut, order)).collect();
     let (from, end) = (start + pages.start * PAGE, start + pages.end * PAGE);
-    let advised = Advised { place: 0, advice: Advice::PageOut, turn: Turn::Later, start: from, end };
+    let advised = Advised { place: 0, advice: Advice::PageOut, visit: Visit::Later, start: from, end };
     let mut batch = Batch::default();
     assert_eq!(evictor.page_out(advised, &mut batch), Step::Until(end));
     assert_eq!(batch.isolated, pages.len() as u64);
@@ -77,8 +77,8 @@ fn a_huge_page_leaves_whole_if_all_of_it_lies_in_the_range_and_is_split_if_not()
         let is_whole = pages.len() == BLOCK_PAGES;
         assert_eq!(page_out(engine, &mut evictor, start, pages.clone()), expected, "{pages:?}");
         let staging = evictor.staging();
-        let place = staging.waiting_places().find(|&place| staging.folio(place).address == start).unwrap();
-        assert_eq!(staging.is_whole(place), is_whole);
+        let place = staging.waiting_berths().find(|&place| staging.berth(place).address == start).unwrap();
+        assert_eq!(staging.is_huge_page(place), is_whole);
         assert_eq!(
             pagemap::is_huge(engine.descriptors.pagemap.load(Relaxed), staging.address(place)),
             is_whole

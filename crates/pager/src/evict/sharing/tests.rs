@@ -45,8 +45,8 @@ fn what_is_this_process_s_own_is_protected_only_before_a_fork() {
     let start = touched(read, written);
     engine.register_pieces(start, start + PIECE);
     let protected = || engine.pages_now(start, PIECE_PAGES).protected;
-    engine.protect_registered(Protected::Shared);
+    engine.protect_registered(ToProtect::Shared);
     assert_eq!(protected(), read);
-    engine.protect_registered(Protected::All);
+    engine.protect_registered(ToProtect::All);
     assert_eq!(protected(), read | written);
 }

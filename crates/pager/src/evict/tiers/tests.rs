@@ -35,7 +35,7 @@ fn write(evictor: &mut Evictor) -> Result<u64, Stuck> {
     evictor.whole_or_in_pieces(devices, PIECE_PAGES, |evictor, pieces| {
         let engine = evictor.engine;
         let back =
-            engine.write_back_oldest(&mut evictor.scratch, Tier::Shared(devices), pieces, RUN_FOLIOS)?;
+            engine.write_back_oldest(&mut evictor.scratch, Tier::Shared(devices), pieces, RUN_BERTHS)?;
         Ok(back.pages)
     })
 }

@@ -10,13 +10,13 @@ const LIMIT: u64 = 1 << 30;
 fn for_huge_pages_that_are_asked_for_room_is_made_ahead_down_to_the_low_mark() {
     let Some(engine) = engine_with_pool(LIMIT) else { return };
     engine.member().evictable_bytes.store(LIMIT, Relaxed);
-    let Ok(taken) = engine.take_whole(For::SwapIn) else {
+    let Ok(taken) = engine.take_huge_page(For::SwapIn) else {
         skip_without_huge_page();
         return;
     };
-    engine.whole_has_moved(taken, taken.address);
+    engine.huge_page_has_moved(taken, taken.address);
     let mut evictor = Evictor::new(engine);
-    let missing = engine.missing_whole();
+    let missing = engine.missing_huge_page_bytes();
     assert!(missing > 8 * BLOCK as u64 / 2);
     let marks = Watermarks::of(LIMIT);
     let mut at = |charge: u64| {
@@ -33,10 +33,10 @@ fn for_huge_pages_that_are_asked_for_room_is_made_ahead_down_to_the_low_mark() {
     let other = &engine.segment().members()[3];
     other.state.store(MemberState::Live as u32, Relaxed);
     other.evictable_bytes.store(LIMIT, Relaxed);
-    let missing = engine.missing_whole();
+    let missing = engine.missing_huge_page_bytes();
     assert_eq!(at(marks.high - missing + 1), Wanted::Nothing);
     other.evictable_bytes.store(missing - 1, Relaxed);
     assert_eq!(at(marks.high - missing + 1), Wanted::Ahead);
-    evictor.give_up_room();
+    evictor.give_up_headroom();
     assert_eq!(evictor.wanted(), Wanted::Nothing, "not again at once where nothing was found");
 }

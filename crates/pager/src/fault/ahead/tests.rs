@@ -3,7 +3,7 @@
 use super::*;
 use crate::engine::pool::For;
 use crate::fault::buffers::Buffers;
-use crate::fault::handler::Turn;
+use crate::fault::handler::Attempt;
 use crate::kernel::pagemap;
 use crate::test_memory::{engine_with_pool, map, skip_without_huge_page, store_page, word_at};
 use core::ops::Range;
@@ -20,7 +20,7 @@ const FORWARDS: Window = Window { order: BLOCK_ORDER, direction: Direction::Forw
 fn scene() -> Option<(&'static Engine, Handler, usize)> {
     let engine = engine_with_pool(LIMIT)?;
     let handler = Handler::new(engine, Buffers::of(engine)?);
-    match engine.take_whole(For::FirstTouch) {
+    match engine.take_huge_page(For::FirstTouch) {
         Ok(taken) => engine.put_cleared_back(taken),
         Err(_) => {
             skip_without_huge_page();
@@ -44,7 +44,7 @@ fn blocks(engine: &Engine, start: usize) -> (Vec<usize>, Vec<usize>) {
 }
 
 fn fault(address: usize, access: Access) -> Fault {
-    Fault { address, access, thread: 1, turn: Turn::First, since_ns: 0 }
+    Fault { address, access, thread: 1, attempt: Attempt::First, since_ns: 0 }
 }
 
 fn write_to(address: usize) -> Fault {
@@ -59,10 +59,10 @@ fn walk_through(engine: &Engine, start: usize) {
 
 /// `None`: there is no mark.
 fn pass(handler: &mut Handler, address: usize) -> Option<bool> {
-    let is_marked = handler.is_marked(&write_to(address));
-    let resolved = handler.pass_mark(&write_to(address));
-    assert!(is_marked || !resolved);
-    is_marked.then_some(resolved)
+    let is_triggered = handler.is_triggered(&write_to(address));
+    let resolved = handler.pass_trigger(&write_to(address));
+    assert!(is_triggered || !resolved);
+    is_triggered.then_some(resolved)
 }
 
 #[test]
@@ -74,8 +74,8 @@ fn a_walk_of_writes_gets_the_next_blocks_at_the_one_that_is_marked() {
     handler.bring_blocks_ahead(start + BLOCK / 2, Access::Write, FORWARDS);
     assert_eq!(blocks(engine, start), (vec![1, 2, 3], vec![2]));
     let marked = write_to(start + 2 * BLOCK);
-    assert!(handler.is_marked(&marked) && handler.needs_memory(&marked));
-    assert!(!handler.is_marked(&Fault { access: Access::Write, ..marked }));
+    assert!(handler.is_triggered(&marked) && handler.needs_memory(&marked));
+    assert!(!handler.is_triggered(&Fault { access: Access::Write, ..marked }));
     assert_eq!(pass(&mut handler, start + BLOCK), None, "another block");
     assert_eq!(pass(&mut handler, marked.address), Some(true));
     assert_eq!(blocks(engine, start), (vec![1, 2, 3, 4, 5], vec![5]));
@@ -269,11 +269,11 @@ fn a_mark_is_not_lifted_while_the_evictor_has_claimed_what_is_clean() {
 fn a_mark_goes_with_its_mapping_and_is_lifted_where_another_takes_its_place() {
     let Some((engine, mut handler, start)) = scene() else { return };
     handler.bring_blocks_ahead(start, Access::Write, FORWARDS);
-    handler.forget_mark(start, start + 2 * BLOCK);
-    assert!(handler.is_marked(&write_to(start + 2 * BLOCK)), "beside it");
+    handler.forget_trigger(start, start + 2 * BLOCK);
+    assert!(handler.is_triggered(&write_to(start + 2 * BLOCK)), "beside it");
     // Another walk.
     handler.bring_blocks_ahead(start + 7 * BLOCK, Access::Write, FORWARDS);
     assert_eq!(blocks(engine, start), (vec![1, 2, 3, 8, 9, 10], vec![9]));
-    handler.forget_mark(start + 9 * BLOCK + PAGE, start + 9 * BLOCK + 2 * PAGE);
-    assert!(!handler.is_marked(&write_to(start + 9 * BLOCK)));
+    handler.forget_trigger(start + 9 * BLOCK + PAGE, start + 9 * BLOCK + 2 * PAGE);
+    assert!(!handler.is_triggered(&write_to(start + 9 * BLOCK)));
 }

@@ -3,7 +3,7 @@ use crate::engine::Engine;
 use crate::fault::buffers::Buffers;
 use crate::staging::candidates::Candidates;
 use crate::staging::row::Row;
-use crate::store::demote::Pieces;
+use crate::store::demote::DemotionUnits;
 use crate::store::write_back::Tier;
 use crate::test_memory::{map, moving_engine};
 use crate::units::{PIECE, Pages};
@@ -55,7 +55,9 @@ fn take_out(engine: &Engine, start: usize, round: usize) {
 
 fn write_back(engine: &Engine) {
     for _ in 0..FOLIOS {
-        engine.write_back_oldest(&mut Scratch::new(), Tier::Store(DeviceMask::NONE), Pieces::Any, 1).unwrap();
+        engine
+            .write_back_oldest(&mut Scratch::new(), Tier::Store(DeviceMask::NONE), DemotionUnits::Any, 1)
+            .unwrap();
     }
     engine.shares.withdraw();
     // SAFETY: nobody helps any more.

@@ -63,7 +63,7 @@ fn check(engine: &Engine, pieces: &[usize], gone: Pages) {
         for page in 0..PIECE_PAGES {
             let address = match block.word(page_index(piece) + page).state() {
                 PageState::Leaving(entry) if gone >> page & 1 != 0 => {
-                    staging.address(engine.staging_place(entry).expect("it waits")) + page * PAGE
+                    staging.address(engine.staging_berth(entry).expect("it waits")) + page * PAGE
                 }
                 PageState::Present(_) if gone >> page & 1 == 0 => piece + page * PAGE,
                 state => panic!("{piece:x} {page}: {state:?}"),
@@ -279,9 +279,9 @@ fn bring_back(engine: &Engine, pieces: &[usize]) {
     // SAFETY: nobody else uses the ring.
     let staging = unsafe { &mut *engine.staging.get() };
     while let Some(place) = staging.oldest() {
-        let piece = staging.folio(place).address;
+        let piece = staging.berth(place).address;
         for page in 0..PIECE_PAGES {
-            let Some(entry) = staging.folio_mut(place).entries[page].take() else { continue };
+            let Some(entry) = staging.berth_mut(place).entries[page].take() else { continue };
             let mut contents: Page = [0; PAGE];
             contents[..8].copy_from_slice(&(7 + page as u64).to_ne_bytes());
             // SAFETY: mapped by the test; the page is missing.

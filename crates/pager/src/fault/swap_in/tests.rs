@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::fault::buffers::Buffers;
-use crate::fault::handler::{Fault, INTERRUPTIONS_MAX, Turn};
+use crate::fault::handler::{Attempt, Fault, INTERRUPTIONS_MAX};
 use crate::kernel::uffd::COPIED_AT_ONCE;
 use crate::store::freeing::FREED;
 use crate::test_memory::{map, store_page, watching_engine, word_at};
@@ -37,7 +37,7 @@ fn walked_to(engine: &Engine) -> Option<usize> {
 }
 
 fn touch(handler: &mut Handler, address: usize, access: Access) {
-    handler.serve(Fault { address, access, thread: 1, turn: Turn::First, since_ns: 0 });
+    handler.serve(Fault { address, access, thread: 1, attempt: Attempt::First, since_ns: 0 });
 }
 
 /// Which pages are in memory; each of them as it was.
@@ -189,7 +189,7 @@ fn only_what_is_all_away_is_asked_for() {
 /// A fault of another thread on the page at `address`, which the handler has read.
 fn queue(handler: &mut Handler, address: usize) {
     let access = Access::Read;
-    handler.queue_fault(Fault { address, access, thread: 2, turn: Turn::First, since_ns: 0 });
+    handler.queue_fault(Fault { address, access, thread: 2, attempt: Attempt::First, since_ns: 0 });
 }
 
 /// Is this page in memory, as it was?
@@ -248,7 +248,7 @@ fn a_write_that_needs_no_memory_does_not_wait_at_the_limit() {
         address: written,
         access: Access::WriteProtected,
         thread: 2,
-        turn: Turn::First,
+        attempt: Attempt::First,
         since_ns: 0,
     });
     touch(&mut handler, start, Access::Write);

@@ -1,10 +1,10 @@
 use super::*;
 use crate::engine::Engine;
 use crate::fault::buffers::Buffers;
-use crate::fault::handler::{Fault, Turn};
+use crate::fault::handler::{Attempt, Fault};
 use crate::kernel::uffd::Access;
 use crate::staging::candidates::Candidates;
-use crate::store::demote::Pieces;
+use crate::store::demote::DemotionUnits;
 use crate::store::write_back::Tier;
 use crate::test_memory::{clean_piece, fill, map, moving_engine, word_at};
 use crate::units::{PAGE, PIECE, page_index};
@@ -30,7 +30,9 @@ fn staged() -> Option<(&'static Engine, Handler, usize)> {
 }
 
 fn write_back(engine: &Engine) {
-    engine.write_back_oldest(&mut Scratch::new(), Tier::Store(DeviceMask::NONE), Pieces::Any, 1).unwrap();
+    engine
+        .write_back_oldest(&mut Scratch::new(), Tier::Store(DeviceMask::NONE), DemotionUnits::Any, 1)
+        .unwrap();
 }
 
 fn word(engine: &Engine, address: usize) -> PageWord {
@@ -47,7 +49,7 @@ fn counted(engine: &Engine) -> [u64; 3] {
 }
 
 fn touch(handler: &mut Handler, address: usize) {
-    handler.serve(Fault { address, access: Access::Write, thread: 0, turn: Turn::First, since_ns: 0 });
+    handler.serve(Fault { address, access: Access::Write, thread: 0, attempt: Attempt::First, since_ns: 0 });
 }
 
 #[test]

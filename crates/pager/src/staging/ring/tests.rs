@@ -8,8 +8,8 @@ fn ring(places: u64, folios: u64, pages: u32) -> Box<Staging> {
     ring.places = places;
     (ring.pushed, ring.written) = (folios, folios);
     for number in 0..folios {
-        let place = ring.place_of(number);
-        ring.folio_mut(place).came = ((1u32 << pages) - 1) as u16;
+        let place = ring.berth_of(number);
+        ring.berth_mut(place).came = ((1u32 << pages) - 1) as u16;
     }
     ring
 }

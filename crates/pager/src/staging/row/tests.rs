@@ -100,7 +100,7 @@ fn row(start: usize, all: &[Pages]) -> Row {
 fn check(engine: &Engine, row: &Row, done: &[Isolation; ROW_PIECES]) -> Vec<Pages> {
     // SAFETY: nobody else uses the ring.
     let staging = unsafe { &*engine.staging.get() };
-    let folios: Vec<_> = staging.waiting_places().collect();
+    let folios: Vec<_> = staging.waiting_berths().collect();
     for ((piece, _), isolation) in row.pieces().zip(done) {
         let block = engine.table.block(piece).unwrap();
         for page in 0..PIECE_PAGES {
@@ -110,9 +110,9 @@ fn check(engine: &Engine, row: &Row, done: &[Isolation; ROW_PIECES]) -> Vec<Page
                 continue;
             }
             let PageState::Leaving(entry) = state else { panic!("{piece:x} {page}: {state:?}") };
-            let place = folios.iter().copied().find(|&place| staging.folio(place).address == piece).unwrap();
-            assert_eq!(engine.staging_place(entry), Some(place));
-            assert_eq!(staging.folio(place).entries[page], Some(entry));
+            let place = folios.iter().copied().find(|&place| staging.berth(place).address == piece).unwrap();
+            assert_eq!(engine.staging_berth(entry), Some(place));
+            assert_eq!(staging.berth(place).entries[page], Some(entry));
             let staged = staging.address(place) + page * PAGE;
             let number = (piece - row.start) / PIECE;
             assert_eq!((word_at(staged), word_at(staged + 8)), (7 + page as u64, number as u64));
@@ -166,7 +166,7 @@ fn a_piece_of_which_nothing_leaves_is_a_folio_without_pages() {
     assert_eq!(check(engine, &row, &done), [1, 0, 1, 0]);
     // SAFETY: nobody else uses the ring.
     let staging = unsafe { &*engine.staging.get() };
-    let folios: Vec<_> = staging.waiting_places().map(|place| staging.folio(place)).collect();
+    let folios: Vec<_> = staging.waiting_berths().map(|place| staging.berth(place)).collect();
     assert_eq!(folios.len(), 3, "those behind the last page stay free");
     assert!(folios[1].entries.iter().all(Option::is_none));
 }
@@ -178,7 +178,7 @@ fn what_stood_in_the_way_behind_a_row_waits_for_its_turn() {
         let start = pieces(engine);
         // SAFETY: nobody else uses the ring.
         let staging = unsafe { &mut *engine.staging.get() };
-        let second = staging.address(staging.next_place().unwrap() + 1);
+        let second = staging.address(staging.next_berth().unwrap() + 1);
         fill(second);
         let row = row(start, &[first, Pages::MAX]);
         let done = engine.isolate_row(&row);
@@ -217,18 +217,18 @@ fn a_row_ends_where_the_ring_does() {
     let start = pieces(engine);
     // SAFETY: nobody else uses the ring.
     let staging = unsafe { &mut *engine.staging.get() };
-    assert_eq!(staging.places_in_a_row(), staging.places() as usize - 1);
-    while staging.next_place() != Some(staging.places() as u32 - 2) {
+    assert_eq!(staging.berths_in_a_row(), staging.places() as usize - 1);
+    while staging.next_berth() != Some(staging.places() as u32 - 2) {
         staging.push();
         staging.pop();
         staging.recycle(engine.userfault(), 1, |_| false);
     }
-    assert_eq!(staging.places_in_a_row(), 2);
+    assert_eq!(staging.berths_in_a_row(), 2);
     let mut rest = row(start, &[Pages::MAX; JOINED_PIECES]);
-    let front = rest.take(staging.places_in_a_row()).unwrap();
+    let front = rest.take(staging.berths_in_a_row()).unwrap();
     assert_eq!(check(engine, &front, &engine.isolate_row(&front))[..2], [Pages::MAX; 2]);
-    assert_eq!(staging.next_place(), Some(0));
-    assert!(staging.places_in_a_row() >= 2);
+    assert_eq!(staging.next_berth(), Some(0));
+    assert!(staging.berths_in_a_row() >= 2);
     let done = engine.isolate_row(&rest);
     assert_eq!([done[0].moved, done[1].moved], [Pages::MAX; 2]);
 }

@@ -9,6 +9,6 @@ fn each_page_of_a_folio_has_its_place() {
         let folio = StagedFolio { place: 5, order: Order::new(order).unwrap() };
         assert_eq!(StagedFolio::of(folio.id()), folio);
         let entry = SwapEntry::new(DeviceId::new(0).unwrap(), offset).unwrap();
-        assert_eq!(folio.place_of(entry), place, "{order} {offset}");
+        assert_eq!(folio.berth_of(entry), place, "{order} {offset}");
     }
 }

@@ -3,7 +3,7 @@ use crate::kernel::pagemap;
 use crate::kernel::uffd::Access;
 use crate::kernel::uffd::{Event, Message, Userfault, Watch};
 use crate::staging::candidates::Candidates;
-use crate::store::demote::Pieces;
+use crate::store::demote::DemotionUnits;
 use crate::store::write_back::Tier;
 use crate::test_memory::{clean_piece, map, moving_engine, userfault, word_at};
 use crate::units::{PAGE, PIECE, page_index};
@@ -134,13 +134,13 @@ fn what_is_clean_waits_in_the_swap_cache_and_is_not_written() {
     let (start, entries) = clean_piece(engine);
     assert_eq!(engine.isolate(start, Candidates::ALL_CLEAN).moved, Pages::MAX);
     assert_eq!(states(engine, start), entries.map(PageState::Leaving));
-    assert!(entries.iter().all(|&entry| engine.staging_place(entry) == Some(0)));
+    assert!(entries.iter().all(|&entry| engine.staging_berth(entry) == Some(0)));
     // One is touched meanwhile: its word is the handler's, its entry the evictor's.
     let block = engine.table.block(start).unwrap();
     block.set(page_index(start) + 3, PageWord::PRESENT_HOT);
     engine.note_returned(1);
     let tier = Tier::Store(DeviceMask::NONE);
-    let left = engine.write_back_oldest(&mut Scratch::new(), tier, Pieces::Any, 1);
+    let left = engine.write_back_oldest(&mut Scratch::new(), tier, DemotionUnits::Any, 1);
     assert_eq!(left.unwrap().pages, PIECE_PAGES as u64 - 1);
     let now = states(engine, start);
     for (page, entry) in entries.into_iter().enumerate().filter(|&(page, _)| page != 3) {

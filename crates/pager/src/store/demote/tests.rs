@@ -11,7 +11,7 @@ const FILE: DeviceId = DeviceId::new(0).unwrap();
 
 const CLUSTERS: u32 = 4;
 
-const BELOW: Below = Below { devices: DeviceMask::only(FILE), pieces: Pieces::Whole };
+const BELOW: Below = Below { devices: DeviceMask::only(FILE), pieces: DemotionUnits::Whole };
 
 /// An engine with a file, none of whose clusters it has yet.
 fn engine() -> (&'static Engine, std::fs::File) {
@@ -90,7 +90,7 @@ fn without_a_run_of_slots_it_stops_or_goes_on_in_pieces() {
     let slots: Vec<_> = core::iter::from_fn(|| files.allocate(1, DeviceMask::ALL)).collect();
     slots.iter().step_by(2).for_each(|&slot| files.free(slot));
     assert_eq!(engine.demote(&mut demotion, 128, BELOW), stopped);
-    let pieces = Below { pieces: Pieces::Any, ..BELOW };
+    let pieces = Below { pieces: DemotionUnits::Any, ..BELOW };
     assert_eq!(engine.demote(&mut demotion, 16, pieces), Demoted { pages: 16, stopped: None });
     assert!(are_on_file(engine, &entries[..16]) && !engine.space.is_on_file(entries[16]));
 }

@@ -60,7 +60,7 @@ fn each_page_gets_the_slot_at_its_place_in_the_folio_and_what_stays_gives_it_bac
         for (page, entry) in part.entries.iter().enumerate() {
             let entry = entry.expect("a slot");
             assert_eq!(Some(entry), first.checked_add((number * PIECE_PAGES + page) as u64));
-            assert_eq!(engine.staging_place(entry), Some(number as u32));
+            assert_eq!(engine.staging_berth(entry), Some(number as u32));
         }
     }
     done.iter_mut().for_each(|isolation| isolation.moved = u16::MAX);

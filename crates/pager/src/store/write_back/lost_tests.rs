@@ -3,7 +3,7 @@
 use super::*;
 use crate::engine::link;
 use crate::fault::buffers::Buffers;
-use crate::fault::handler::{Fault, Handler, Turn};
+use crate::fault::handler::{Attempt, Fault, Handler};
 use crate::kernel::uffd::Access;
 use crate::test_memory::{attach_file, map, moving_engine};
 use folioswap_group::protocol::Lost;
@@ -37,7 +37,7 @@ fn what_is_lost_before_its_word_says_that_it_is_stored_is_given_up_once() {
     engine.note_gone(1);
     engine.space.leave_cache(entry, 1, engine.workingset.shadow());
     let mut handler = Handler::new(engine, Buffers::of(engine).unwrap());
-    handler.serve(Fault { address, access: Access::Read, thread: 0, turn: Turn::First, since_ns: 0 });
+    handler.serve(Fault { address, access: Access::Read, thread: 0, attempt: Attempt::First, since_ns: 0 });
     assert!(!engine.say_stored(Some(block), index, entry), "nobody has it any more");
     assert_eq!(block.word(index), PageWord::PRESENT);
     let (told, _) = link::receive(supervisor.as_raw_fd()).unwrap();

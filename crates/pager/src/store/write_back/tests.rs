@@ -19,7 +19,7 @@ use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 use std::sync::Mutex;
 use std::vec::Vec;
 
-const FOLIOS: usize = RUN_FOLIOS + 2;
+const FOLIOS: usize = RUN_BERTHS + 2;
 
 const FILE: DeviceId = DeviceId::new(0).unwrap();
 
@@ -93,8 +93,8 @@ fn supervisor(engine: &Engine) -> OwnedFd {
     theirs
 }
 
-fn write_back(engine: &Engine, tier: Tier, pieces: Pieces) -> Result<WrittenBack, Stuck> {
-    engine.write_back_oldest(&mut Scratch::new(), tier, pieces, RUN_FOLIOS)
+fn write_back(engine: &Engine, tier: Tier, pieces: DemotionUnits) -> Result<WrittenBack, Stuck> {
+    engine.write_back_oldest(&mut Scratch::new(), tier, pieces, RUN_BERTHS)
 }
 
 fn waiting(engine: &Engine) -> u64 {
@@ -134,9 +134,9 @@ fn folios_go_together_each_page_to_its_place() {
     let touched = [6, 3 * PIECE_PAGES + 4];
     touched.iter().for_each(|page| touch(engine, start + page * PAGE));
     let in_run =
-        (0..RUN_FOLIOS * PIECE_PAGES).filter(|page| is_out(*page) && !touched.contains(page)).count();
-    let back = write_back(engine, TIER, Pieces::Whole).unwrap();
-    assert_eq!(back, WrittenBack { pages: in_run as u64, folios: RUN_FOLIOS as u64, was_cut: false });
+        (0..RUN_BERTHS * PIECE_PAGES).filter(|page| is_out(*page) && !touched.contains(page)).count();
+    let back = write_back(engine, TIER, DemotionUnits::Whole).unwrap();
+    assert_eq!(back, WrittenBack { pages: in_run as u64, folios: RUN_BERTHS as u64, was_cut: false });
     assert_eq!(engine.figures().counter(Counter::FilePagesOut), in_run as u64);
     let slot = |page| match state(engine, start, page) {
         PageState::Stored(entry) => engine.space.file_slot(entry).unwrap().raw(),
@@ -146,8 +146,11 @@ fn folios_go_together_each_page_to_its_place() {
     assert_eq!(slot(PIECE_PAGES + 15), slot(PIECE_PAGES) + 15);
     assert_eq!(slot(11), slot(1) + 10);
     assert_eq!(slot(PIECE_PAGES), slot(14) + 1, "one run");
-    let rest = write_back(engine, TIER, Pieces::Whole).unwrap();
-    assert_eq!((rest.folios, write_back(engine, TIER, Pieces::Whole)), (2, Ok(WrittenBack::default())));
+    let rest = write_back(engine, TIER, DemotionUnits::Whole).unwrap();
+    assert_eq!(
+        (rest.folios, write_back(engine, TIER, DemotionUnits::Whole)),
+        (2, Ok(WrittenBack::default()))
+    );
     check_and_free(engine, start, &touched);
 }
 
@@ -162,15 +165,15 @@ fn where_long_runs_of_slots_are_rare_shorter_ones_are_used_and_single_ones_at_la
     slots.iter().filter(|slot| is_free(slot.raw())).for_each(|&slot| files.free(slot));
     let start = take_out(engine);
     let mut sizes = Vec::new();
-    while let Ok(back @ WrittenBack { folios: 1.., .. }) = write_back(engine, TIER, Pieces::Whole) {
+    while let Ok(back @ WrittenBack { folios: 1.., .. }) = write_back(engine, TIER, DemotionUnits::Whole) {
         assert!(back.was_cut || waiting(engine) == 0);
         sizes.push(back.folios);
     }
     assert!(sizes[..3].iter().all(|&folios| folios == 2), "{sizes:?}");
     while waiting(engine) > 0 {
-        let whole = write_back(engine, TIER, Pieces::Whole);
+        let whole = write_back(engine, TIER, DemotionUnits::Whole);
         assert!(whole.is_ok() || whole == Err(Stuck::WantClusters), "{whole:?}");
-        write_back(engine, TIER, Pieces::Any).unwrap();
+        write_back(engine, TIER, DemotionUnits::Any).unwrap();
     }
     slots.iter().filter(|slot| !is_free(slot.raw())).for_each(|&slot| files.free(slot));
     check_and_free(engine, start, &[]);
@@ -184,7 +187,7 @@ fn what_a_device_refuses_waits_and_goes_elsewhere() {
     let read_only =
         rustix::fs::open("/dev/zero", rustix::fs::OFlags::RDONLY, rustix::fs::Mode::empty()).unwrap();
     describe(engine, DeviceKind::File, &read_only);
-    assert_eq!(write_back(engine, TIER, Pieces::Whole), Err(Stuck::Failed(FILE)));
+    assert_eq!(write_back(engine, TIER, DemotionUnits::Whole), Err(Stuck::Failed(FILE)));
     let files = engine.space.file_space();
     assert_eq!((files.used_slots(), files.bad_slots()), (0, 3), "it refuses the others too");
     assert_eq!((waiting(engine), engine.figures().counter(Counter::WriteErrors)), (FOLIOS as u64, 1));
@@ -194,10 +197,10 @@ fn what_a_device_refuses_waits_and_goes_elsewhere() {
             .all(|page| { matches!(state(engine, start, page), PageState::Leaving(_)) })
     );
     // The first folios to the store, the others to the disk that is back.
-    write_back(engine, Tier::Store(DeviceMask::NONE), Pieces::Whole).unwrap();
+    write_back(engine, Tier::Store(DeviceMask::NONE), DemotionUnits::Whole).unwrap();
     describe(engine, DeviceKind::File, &file);
     while waiting(engine) > 0 {
-        write_back(engine, TIER, Pieces::Whole).unwrap();
+        write_back(engine, TIER, DemotionUnits::Whole).unwrap();
     }
     assert_eq!(engine.space.mm_stat().objects, u64::from(wanted(0).count_ones()));
     check_and_free(engine, start, &[]);
@@ -208,9 +211,9 @@ fn what_does_not_compress_goes_on_in_long_runs() {
     let Some(engine) = moving_engine() else { return };
     let _file = file_device(engine);
     let start = take_out(engine);
-    let back = write_back(engine, Tier::Store(DeviceMask::only(FILE)), Pieces::Whole).unwrap();
-    assert_eq!((back.folios, engine.space.mm_stat().objects), (RUN_FOLIOS as u64, 0));
-    write_back(engine, Tier::Store(DeviceMask::only(FILE)), Pieces::Whole).unwrap();
+    let back = write_back(engine, Tier::Store(DeviceMask::only(FILE)), DemotionUnits::Whole).unwrap();
+    assert_eq!((back.folios, engine.space.mm_stat().objects), (RUN_BERTHS as u64, 0));
+    write_back(engine, Tier::Store(DeviceMask::only(FILE)), DemotionUnits::Whole).unwrap();
     check_and_free(engine, start, &[]);
 }
 
@@ -255,7 +258,7 @@ fn while_a_run_is_written_pages_leave_it_in_every_way() {
     let start = take_out(engine);
     let bytes = Mutex::new(std::vec![0; 4 << 20]);
     let touched = [2 * PIECE_PAGES, 6 * PIECE_PAGES + 3];
-    let run: usize = (0..RUN_FOLIOS)
+    let run: usize = (0..RUN_BERTHS)
         .map(|folio| (16 - wanted(folio).leading_zeros() - wanted(folio).trailing_zeros()) as usize)
         .sum();
     std::thread::scope(|scope| {
@@ -266,13 +269,13 @@ fn while_a_run_is_written_pages_leave_it_in_every_way() {
         };
         let bytes = &bytes;
         scope.spawn(move || slow_server(theirs, run, bytes, during));
-        let back = write_back(engine, TIER, Pieces::Whole).unwrap();
-        assert_eq!(back.folios, RUN_FOLIOS as u64);
+        let back = write_back(engine, TIER, DemotionUnits::Whole).unwrap();
+        assert_eq!(back.folios, RUN_BERTHS as u64);
         let moved = PIECE_PAGES as u64;
         assert_eq!(engine.space.mm_stat().objects, moved, "to the store, while the server was busy");
-        let stored: usize = (0..RUN_FOLIOS * PIECE_PAGES).filter(|&page| is_out(page)).count();
+        let stored: usize = (0..RUN_BERTHS * PIECE_PAGES).filter(|&page| is_out(page)).count();
         assert_eq!(back.pages, (stored - touched.len()) as u64 - moved);
-        write_back(engine, TIER, Pieces::Whole).unwrap();
+        write_back(engine, TIER, DemotionUnits::Whole).unwrap();
         check_and_free(engine, start, &touched);
         drop(ours);
     });
@@ -296,15 +299,15 @@ fn one_part_that_may_still_be_written_keeps_all_slots_of_its_run_from_others() {
                 send(&theirs, &reply.encode(), SendFlags::NOSIGNAL).unwrap();
             }
         });
-        assert_eq!(write_back(engine, TIER, Pieces::Whole), Err(Stuck::Failed(FILE)));
+        assert_eq!(write_back(engine, TIER, DemotionUnits::Whole), Err(Stuck::Failed(FILE)));
     });
     let files = engine.space.file_space();
-    let run: u64 = (0..RUN_FOLIOS)
+    let run: u64 = (0..RUN_BERTHS)
         .map(|folio| u64::from(16 - wanted(folio).leading_zeros() - wanted(folio).trailing_zeros()))
         .sum();
     assert_eq!((files.used_slots(), files.bad_slots()), (0, run));
     while waiting(engine) > 0 {
-        write_back(engine, Tier::Store(DeviceMask::NONE), Pieces::Whole).unwrap();
+        write_back(engine, Tier::Store(DeviceMask::NONE), DemotionUnits::Whole).unwrap();
     }
     check_and_free(engine, start, &[]);
 }

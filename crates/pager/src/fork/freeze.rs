@@ -1,10 +1,10 @@
 //! The handler's part of a fork: while the window is open it serves parent and child without changing anything, and closes it when the
 //! child is on its own. In the child: what the window held back takes effect.
 
-use crate::engine::fork_state::SHUT;
+use crate::engine::fork_state::THAWED;
 use crate::engine::link;
 use crate::fault::frozen::Whose;
-use crate::fault::handler::{Fault, Handler, Turn};
+use crate::fault::handler::{Attempt, Fault, Handler};
 use crate::kernel::sys;
 use crate::kernel::uffd::{Access, Event, Message, Stopped, Userfault};
 use crate::units::{PAGE, PIECE_PAGES, page_index};
@@ -45,7 +45,7 @@ impl Handler {
         match event {
             Event::Fork { child } if fork.child_seen.load(Relaxed) == 0 => {
                 fork.child_userfault.store(child, Relaxed);
-                fork.log.mark_fork();
+                fork.log.log_fork();
                 let control = self.engine.descriptors.control.load(Relaxed);
                 link::tell(control, Kind::Forked, [fork.token.load(Relaxed), 0, 0], Some(child));
                 fork.gain_relative(self.engine);
@@ -101,7 +101,7 @@ impl Handler {
                     unsafe { userfault.copy(address, self.buffers.page(0).as_ptr(), PAGE) }
                 }
                 Some((at, PageState::Leaving(entry))) => {
-                    let Some(place) = engine.staging_place(entry) else { return };
+                    let Some(place) = engine.staging_berth(entry) else { return };
                     // SAFETY: the ring's memory is fixed; the evictor stands still, so the page stays where it is.
                     let staged = unsafe { &*engine.staging.get() }.address(place)
                         + page_index(at) % PIECE_PAGES * PAGE;
@@ -145,7 +145,7 @@ impl Handler {
                 // event may have been read just before this round, so look once more.
                 self.read_messages();
                 if fork.child_seen.load(Acquire) == 0 {
-                    self.close_window();
+                    self.thaw();
                 }
             }
             return;
@@ -153,24 +153,24 @@ impl Handler {
         let (token, child) = (fork.token.load(Relaxed), Userfault(fork.child_userfault.load(Relaxed)));
         if engine.member().fork_ack.load(Acquire) == token {
             engine.member().fork_done.store(token, Release);
-            self.close_window();
+            self.thaw();
             return;
         }
         let mut messages = [Message::EMPTY; 8];
         let count = self.read_some(child, &mut messages);
         for message in &messages[..count] {
             if let Event::Fault { address, access, thread } = message.event() {
-                let fault = Fault { address, access, thread, turn: Turn::First, since_ns: 0 };
+                let fault = Fault { address, access, thread, attempt: Attempt::First, since_ns: 0 };
                 self.serve_frozen(child, fault, Whose::Child);
             }
         }
         if count == 0 && sys::now_ns() - fork.opened_ns.load(Relaxed) > 20_000_000 && child.is_gone() {
-            self.close_window();
+            self.thaw();
         }
     }
 
     /// The child is on its own, or there is none: the engine may change again.
-    fn close_window(&mut self) {
+    fn thaw(&mut self) {
         let engine = self.engine;
         let fork = &engine.fork;
         if fork.child_seen.load(Relaxed) != 0 {
@@ -183,7 +183,7 @@ impl Handler {
             self.process_log();
             fork.log.clear();
         }
-        fork.window.store(SHUT, Release);
+        fork.window.store(THAWED, Release);
         fork.end(engine);
     }
 }

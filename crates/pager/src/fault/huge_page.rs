@@ -32,7 +32,7 @@ use rustix::io::Errno;
 
 /// What became of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Whole {
+pub(crate) enum HugeSwapIn {
     /// The page that was touched is there.
     Done,
     /// Look at its word again.
@@ -43,29 +43,34 @@ pub(crate) enum Whole {
 
 impl Handler {
     /// Fills the 2 MiB from `start` on with zeroes, if nothing of them is in memory or on a device.
-    pub(crate) fn first_touch_whole(&mut self, block: &Block, start: usize, purpose: Purpose) -> Whole {
+    pub(crate) fn first_touch_huge_page(
+        &mut self,
+        block: &Block,
+        start: usize,
+        purpose: Purpose,
+    ) -> HugeSwapIn {
         let engine = self.engine;
         let pagemap = engine.descriptors.pagemap.load(Relaxed);
         if !engine.is_registered_whole(start) || !pagemap::is_empty(pagemap, start, start + BLOCK) {
-            return Whole::Refused;
+            return HugeSwapIn::Refused;
         }
         if (0..BLOCK_PAGES).any(|page| block.word(page).fill().is_none()) {
-            return Whole::Refused;
+            return HugeSwapIn::Refused;
         }
-        let Ok(zeroes) = engine.take_whole(For::FirstTouch) else { return Whole::Refused };
+        let Ok(zeroes) = engine.take_huge_page(For::FirstTouch) else { return HugeSwapIn::Refused };
         if purpose == Purpose::Ahead {
             // That may have taken longer than the program takes to come here. Its fault leaves a page table, and the kernel would split the huge
             // page, and take the parts of it, which are zeroes, for the shared zero page: each write would then be one more fault.
             self.read_messages();
             if self.has_more_to_do() {
                 engine.put_cleared_back(zeroes);
-                return Whole::Refused;
+                return HugeSwapIn::Refused;
             }
         }
         // What was read may have taken the block away, and given it to another address.
         let Some(block) = engine.table.block(start) else {
             engine.put_cleared_back(zeroes);
-            return Whole::Refused;
+            return HugeSwapIn::Refused;
         };
         let claimed = (0..BLOCK_PAGES).take_while(|&page| begin_filling(block, page)).count();
         let result = (claimed == BLOCK_PAGES).then(|| {
@@ -86,29 +91,32 @@ impl Handler {
             }
         }
         match result {
-            Some(Ok(())) => engine.whole_has_moved(zeroes, start),
+            Some(Ok(())) => engine.huge_page_has_moved(zeroes, start),
             // Another protection, or locked: nothing was moved.
-            None | Some(Err(Stopped { done: 0, why: Errno::INVAL })) => engine.put_whole_back(zeroes),
-            Some(Err(_)) => engine.give_up_whole(zeroes),
+            None | Some(Err(Stopped { done: 0, why: Errno::INVAL })) => engine.put_huge_page_back(zeroes),
+            Some(Err(_)) => engine.give_up_huge_page(zeroes),
         }
         if filled < BLOCK_PAGES {
-            return Whole::Refused;
+            return HugeSwapIn::Refused;
         }
         block.history.remember(0, filled, BLOCK_ORDER);
-        Whole::Done
+        HugeSwapIn::Done
     }
 
     /// A touch of a huge page that waits in staging, none of which has been written back, puts all of it back, where the program wants huge
     /// pages.
-    pub(crate) fn return_whole(&mut self, block: &Block, address: usize, entry: SwapEntry) -> Whole {
+    pub(crate) fn return_huge_page(&mut self, block: &Block, address: usize, entry: SwapEntry) -> HugeSwapIn {
         let engine = self.engine;
-        let SlotWord::Cached { folio, .. } = engine.space.slots().word(entry) else { return Whole::Refused };
+        let SlotWord::Cached { folio, .. } = engine.space.slots().word(entry) else {
+            return HugeSwapIn::Refused;
+        };
         let folio = StagedFolio::of(folio);
         // SAFETY: the ring's memory is fixed once installed, and the flag is atomic.
         let staging = unsafe { &*engine.staging.get() };
         let start = address & !(BLOCK - 1);
-        if folio.order != Order::MAX || !staging.is_whole(folio.place) || !engine.wants_huge_pages(start) {
-            return Whole::Refused;
+        if folio.order != Order::MAX || !staging.is_huge_page(folio.place) || !engine.wants_huge_pages(start)
+        {
+            return HugeSwapIn::Refused;
         }
         // All of them of this very folio: what was written back and touched since waits in another place, and here lies what it was before.
         let is_of_folio = |entry| match engine.space.slots().word(entry) {
@@ -117,7 +125,7 @@ impl Handler {
         };
         let is_leaving = |state| matches!(state, PageState::Leaving(entry) if is_of_folio(entry));
         if !claim_all(block, is_leaving) {
-            return Whole::Refused;
+            return HugeSwapIn::Refused;
         }
         let staged = staging.address(folio.place);
         // SAFETY: all pages are claimed, so the evictor keeps their places until we are done, and nobody else fills the target.
@@ -144,7 +152,7 @@ impl Handler {
         figures.add(Counter::MinorFaults, u64::from(returned > 0));
         figures.add(Counter::SwapCacheHits, returned);
         engine.note_activated(returned);
-        self.end_whole(block, address, result)
+        self.end_huge_page(block, address, result)
     }
 
     /// Brings the 2 MiB of which `address` is a page as one huge page, if all of them are on devices, and it will stay one. Otherwise no huge
@@ -152,14 +160,19 @@ impl Handler {
     ///
     /// It keeps no stored copies, also where a walk only reads: a huge page cannot come protected, and to compress what was moved as a whole costs less than to
     /// copy, page by page, what can be dropped later, and to move it out again (`docs/design.md`, section 7).
-    pub(crate) fn swap_in_whole(&mut self, block: &Block, address: usize, purpose: Purpose) -> Whole {
+    pub(crate) fn swap_in_huge_page(
+        &mut self,
+        block: &Block,
+        address: usize,
+        purpose: Purpose,
+    ) -> HugeSwapIn {
         let engine = self.engine;
         let start = address & !(BLOCK - 1);
         if !engine.is_registered_whole(start) {
-            return Whole::Refused;
+            return HugeSwapIn::Refused;
         }
         if purpose == Purpose::Ahead && !engine.stays_huge(block, start) {
-            return Whole::Refused;
+            return HugeSwapIn::Refused;
         }
         // Who waits for a page waits for a file. Nobody else should: events are not read meanwhile.
         let is_stored = |state| match state {
@@ -167,9 +180,9 @@ impl Handler {
             _ => false,
         };
         if !(0..BLOCK_PAGES).all(|page| is_stored(block.word(page).state())) {
-            return Whole::Refused;
+            return HugeSwapIn::Refused;
         }
-        let taken = match engine.take_whole(For::SwapIn) {
+        let taken = match engine.take_huge_page(For::SwapIn) {
             Ok(taken) => taken,
             Err(why) => {
                 // Ahead of a walk nobody waits for it, and it is asked for again: it counts once.
@@ -179,20 +192,20 @@ impl Handler {
                 if purpose == Purpose::Ahead {
                     self.missed_ahead = start;
                 }
-                return Whole::Refused;
+                return HugeSwapIn::Refused;
             }
         };
         if !claim_all(block, is_stored) {
-            engine.put_whole_back(taken);
+            engine.put_huge_page_back(taken);
             engine.fall_back(BLOCK_ORDER, None);
-            return Whole::Refused;
+            return HugeSwapIn::Refused;
         }
-        if !self.read_whole(block, taken) {
+        if !self.read_huge_page(block, taken) {
             (0..BLOCK_PAGES).for_each(|page| unclaim(block, page));
-            engine.put_whole_back(taken);
+            engine.put_huge_page_back(taken);
             // The piece finds out which page it was.
             engine.fall_back(BLOCK_ORDER, None);
-            return Whole::Refused;
+            return HugeSwapIn::Refused;
         }
         // SAFETY: all pages of the target are claimed, and the source is a page of the pool that we have taken.
         let result = unsafe { engine.userfault().move_pages(start, taken.address, BLOCK) };
@@ -218,11 +231,11 @@ impl Handler {
         drop(freeing);
         engine.note_refaults(refaults);
         match result {
-            Ok(()) => engine.whole_has_moved(taken, start),
+            Ok(()) => engine.huge_page_has_moved(taken, start),
             Err(Stopped { why, .. }) => {
                 // It is not asked for again and again where the kernel refuses it.
                 block.left_huge.store(why == Errno::AGAIN, Relaxed);
-                engine.give_up_whole(taken);
+                engine.give_up_huge_page(taken);
             }
         }
         engine.note_returned(done as u64);
@@ -241,12 +254,12 @@ impl Handler {
                 engine.fall_back(BLOCK_ORDER, None);
             }
         }
-        self.end_whole(block, address, result)
+        self.end_huge_page(block, address, result)
     }
 
     /// Reads all claimed pages of a block into a page of the pool, what lies side by side in a file at once. False: one of them cannot be
     /// read.
-    fn read_whole(&mut self, block: &Block, taken: Taken) -> bool {
+    fn read_huge_page(&mut self, block: &Block, taken: Taken) -> bool {
         let space = &self.engine.space;
         let entries: [Option<SwapEntry>; BLOCK_PAGES] = core::array::from_fn(|page| block.word(page).entry());
         // SAFETY: a page of the pool that we have taken: nobody else looks at it.
@@ -281,20 +294,20 @@ impl Handler {
     }
 
     /// After a move to the program that may have ended early.
-    fn end_whole(&mut self, block: &Block, address: usize, result: Result<(), Stopped>) -> Whole {
+    fn end_huge_page(&mut self, block: &Block, address: usize, result: Result<(), Stopped>) -> HugeSwapIn {
         match result {
-            Ok(()) => Whole::Done,
+            Ok(()) => HugeSwapIn::Done,
             Err(_) if matches!(block.word(page_index(address)).state(), PageState::Present(_)) => {
                 self.engine.userfault().wake(address, PAGE);
-                Whole::Done
+                HugeSwapIn::Done
             }
             Err(Stopped { why: Errno::AGAIN | Errno::NOMEM, .. }) => {
                 rustix::thread::sched_yield();
                 self.read_messages();
-                Whole::Again
+                HugeSwapIn::Again
             }
             // Shared after a fork, another mapping: a piece is copied.
-            Err(_) => Whole::Refused,
+            Err(_) => HugeSwapIn::Refused,
         }
     }
 }

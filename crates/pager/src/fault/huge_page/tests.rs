@@ -2,12 +2,12 @@
 
 use super::*;
 use crate::fault::buffers::Buffers;
-use crate::fault::handler::{Fault, Turn};
+use crate::fault::handler::{Attempt, Fault};
 use crate::kernel::uffd::Access;
 use crate::staging::candidates::Candidates;
-use crate::staging::ring::WHOLE_PLACES;
+use crate::staging::ring::HUGE_PAGE_BERTHS;
 use crate::staging::row::Row;
-use crate::store::demote::Pieces;
+use crate::store::demote::DemotionUnits;
 use crate::store::freeing::FREED;
 use crate::store::write_back::Tier;
 use crate::test_memory::{engine_with_pool, map, skip_without_huge_page, word_at};
@@ -67,8 +67,8 @@ fn take_out(engine: &Engine, start: usize) -> bool {
     }
     engine.register_pieces(start - BLOCK, start + 2 * BLOCK);
     // SAFETY: nobody else uses the ring.
-    assert!(unsafe { &mut *engine.staging.get() }.align_for_whole(engine.userfault()));
-    let done = engine.isolate_row(&Row::whole(start));
+    assert!(unsafe { &mut *engine.staging.get() }.align_for_huge_page(engine.userfault()));
+    let done = engine.isolate_row(&Row::huge_page(start));
     assert!(done.iter().all(|isolation| isolation.moved == u16::MAX), "{done:?}");
     assert_eq!(done.iter().map(|isolation| isolation.moves).sum::<u64>(), 1);
     assert_eq!(engine.figures().size(SizeCounter::SwapOut, BLOCK_ORDER as usize), 1);
@@ -77,7 +77,9 @@ fn take_out(engine: &Engine, start: usize) -> bool {
 
 fn write_back(engine: &Engine, folios: u64) {
     for _ in 0..folios {
-        engine.write_back_oldest(&mut Scratch::new(), Tier::Store(DeviceMask::NONE), Pieces::Any, 1).unwrap();
+        engine
+            .write_back_oldest(&mut Scratch::new(), Tier::Store(DeviceMask::NONE), DemotionUnits::Any, 1)
+            .unwrap();
     }
 }
 
@@ -93,30 +95,33 @@ fn staged() -> Option<(&'static Engine, Handler, usize)> {
 /// All of it written back, where the program has not asked for huge pages.
 fn unadvised_stored() -> Option<(&'static Engine, Handler, usize)> {
     let there = unadvised().filter(|&(engine, _, start)| take_out(engine, start));
-    there.inspect(|&(engine, ..)| write_back(engine, WHOLE_PLACES))
+    there.inspect(|&(engine, ..)| write_back(engine, HUGE_PAGE_BERTHS))
 }
 
 /// All of it written back, where it has.
 fn stored() -> Option<(&'static Engine, Handler, usize)> {
-    staged().inspect(|&(engine, ..)| write_back(engine, WHOLE_PLACES))
+    staged().inspect(|&(engine, ..)| write_back(engine, HUGE_PAGE_BERTHS))
 }
 
 #[test]
 fn a_first_touch_gets_a_huge_page_of_zeroes() {
     let Some((engine, mut handler, start)) = scene() else { return };
     engine.register_pieces(start - BLOCK, start + 2 * BLOCK);
-    let came = handler.first_touch_whole(block(engine, start), start, Purpose::Fault);
-    if came == Whole::Refused && engine.take_whole(For::FirstTouch).is_err() {
+    let came = handler.first_touch_huge_page(block(engine, start), start, Purpose::Fault);
+    if came == HugeSwapIn::Refused && engine.take_huge_page(For::FirstTouch).is_err() {
         skip_without_huge_page();
         return;
     }
-    assert_eq!(came, Whole::Done);
+    assert_eq!(came, HugeSwapIn::Done);
     assert!(is_huge(engine, start));
     assert!((0..BLOCK_PAGES).all(|page| word_at(start + page * PAGE) == 0));
     assert!((0..BLOCK_PAGES).all(|page| block(engine, start).word(page) == PageWord::PRESENT));
     // It is there now, and is left as it is.
     write_words(start);
-    assert_eq!(handler.first_touch_whole(block(engine, start), start, Purpose::Fault), Whole::Refused);
+    assert_eq!(
+        handler.first_touch_huge_page(block(engine, start), start, Purpose::Fault),
+        HugeSwapIn::Refused
+    );
     assert!(has_its_words(start));
 }
 
@@ -125,7 +130,10 @@ fn a_first_touch_is_no_whole_one_where_a_page_is_away() {
     let Some((engine, mut handler, start)) = scene() else { return };
     engine.register_pieces(start - BLOCK, start + 2 * BLOCK);
     let stored = crate::test_memory::store_page(engine, start + 300 * PAGE, &[7; PAGE]);
-    assert_eq!(handler.first_touch_whole(block(engine, start), start, Purpose::Fault), Whole::Refused);
+    assert_eq!(
+        handler.first_touch_huge_page(block(engine, start), start, Purpose::Fault),
+        HugeSwapIn::Refused
+    );
     assert_eq!(block(engine, start).word(300).state(), PageState::Stored(stored));
     assert_eq!(block(engine, start).word(299), PageWord::PRESENT, "what was claimed is given back");
     assert!(pagemap::is_empty(engine.descriptors.pagemap.load(Relaxed), start, start + BLOCK));
@@ -135,12 +143,12 @@ fn a_first_touch_is_no_whole_one_where_a_page_is_away() {
 fn what_is_touched_in_staging_comes_back_as_it_went() {
     let Some((engine, mut handler, start)) = staged() else { return };
     let here = block(engine, start);
-    assert_eq!(handler.return_whole(here, start + 5 * PAGE, entry(engine, start)), Whole::Done);
+    assert_eq!(handler.return_huge_page(here, start + 5 * PAGE, entry(engine, start)), HugeSwapIn::Done);
     assert!(is_huge(engine, start) && has_its_words(start));
     assert!((0..BLOCK_PAGES).all(|page| here.word(page) == PageWord::PRESENT_HOT));
     assert_eq!(engine.swapped_pages.load(Relaxed), 0);
     // The evictor finds nothing to write, and frees all slots.
-    write_back(engine, WHOLE_PLACES);
+    write_back(engine, HUGE_PAGE_BERTHS);
     assert_eq!(engine.validate(), Ok(0));
     assert!(has_its_words(start));
 }
@@ -151,10 +159,10 @@ fn what_is_written_back_in_part_does_not_come_back_as_a_whole() {
     write_back(engine, 3);
     let (here, last) = (block(engine, start), start + (BLOCK_PAGES - 1) * PAGE);
     let entry = here.word(BLOCK_PAGES - 1).entry().unwrap();
-    assert_eq!(handler.return_whole(here, last, entry), Whole::Refused);
+    assert_eq!(handler.return_huge_page(here, last, entry), HugeSwapIn::Refused);
     assert!(matches!(here.word(BLOCK_PAGES - 1).state(), PageState::Leaving(_)));
     assert!(matches!(here.word(0).state(), PageState::Stored(_)));
-    assert_eq!(handler.swap_in_whole(here, start, Purpose::Fault), Whole::Refused);
+    assert_eq!(handler.swap_in_huge_page(here, start, Purpose::Fault), HugeSwapIn::Refused);
     assert_eq!(engine.validate(), Ok(BLOCK_PAGES as u64));
 }
 
@@ -165,7 +173,13 @@ fn what_waits_in_two_places_does_not_come_back_from_the_older() {
     write_back(engine, 2);
     for page in 0..2 * PIECE_PAGES {
         let address = start + page * PAGE;
-        handler.serve(Fault { address, access: Access::Write, thread: 0, turn: Turn::First, since_ns: 0 });
+        handler.serve(Fault {
+            address,
+            access: Access::Write,
+            thread: 0,
+            attempt: Attempt::First,
+            since_ns: 0,
+        });
         assert_eq!(word_at(address), 9 + page as u64);
         // SAFETY: mapped by the test, and there now.
         unsafe { (address as *mut u64).write_volatile(5000 + page as u64) };
@@ -176,11 +190,17 @@ fn what_waits_in_two_places_does_not_come_back_from_the_older() {
     let here = block(engine, start);
     assert!((0..BLOCK_PAGES).all(|page| matches!(here.word(page).state(), PageState::Leaving(_))));
     let touched = here.word(BLOCK_PAGES - 1).entry().unwrap();
-    assert_eq!(handler.return_whole(here, start + BLOCK - PAGE, touched), Whole::Refused);
+    assert_eq!(handler.return_huge_page(here, start + BLOCK - PAGE, touched), HugeSwapIn::Refused);
     for page in 0..BLOCK_PAGES {
         let address = start + page * PAGE;
         if matches!(here.word(page).state(), PageState::Leaving(_)) {
-            handler.serve(Fault { address, access: Access::Read, thread: 0, turn: Turn::First, since_ns: 0 });
+            handler.serve(Fault {
+                address,
+                access: Access::Read,
+                thread: 0,
+                attempt: Attempt::First,
+                since_ns: 0,
+            });
         }
         let wanted = if page < 2 * PIECE_PAGES { 5000 } else { 9 } + page as u64;
         assert_eq!(word_at(address), wanted, "page {page}");
@@ -192,7 +212,7 @@ fn what_is_stored_comes_back_as_a_huge_page_and_frees_its_slots() {
     let Some((engine, mut handler, start)) = stored() else { return };
     assert_eq!(engine.validate(), Ok(BLOCK_PAGES as u64));
     let (here, freed) = (block(engine, start), FREED.get());
-    assert_eq!(handler.swap_in_whole(here, start, Purpose::Fault), Whole::Done);
+    assert_eq!(handler.swap_in_huge_page(here, start, Purpose::Fault), HugeSwapIn::Done);
     let freed = (FREED.get().0 - freed.0, FREED.get().1 - freed.1);
     assert_eq!(freed, (BLOCK_PAGES as u32 / 64, BLOCK_PAGES as u32), "64 with each lock, not one");
     assert!(is_huge(engine, start) && has_its_words(start));
@@ -205,7 +225,7 @@ fn what_is_stored_comes_back_as_a_huge_page_and_frees_its_slots() {
     let mut kept = 0;
     staging.recycle(engine.userfault(), 1, |address| {
         kept += 1;
-        engine.keep_whole(address)
+        engine.keep_huge_page(address)
     });
     assert_eq!((kept, staging.occupied()), (1, 0));
 }
@@ -216,7 +236,7 @@ fn ahead_of_a_walk_it_comes_where_it_left_as_a_huge_page() {
     let Some((engine, mut handler, start)) = unadvised_stored() else { return };
     let here = block(engine, start);
     assert!(here.left_huge.load(Relaxed));
-    assert_eq!(handler.swap_in_whole(here, start, Purpose::Ahead), Whole::Done);
+    assert_eq!(handler.swap_in_huge_page(here, start, Purpose::Ahead), HugeSwapIn::Done);
     assert!(is_huge(engine, start) && has_its_words(start));
     assert!((0..BLOCK_PAGES).all(|page| here.word(page) == PageWord::PRESENT));
     assert_eq!(engine.validate(), Ok(0));
@@ -227,7 +247,13 @@ fn ahead_of_a_walk_it_comes_where_it_left_as_a_huge_page() {
 fn ahead_of_a_walk_it_does_not_come_where_a_page_table_stands() {
     let Some((engine, mut handler, start)) = unadvised_stored() else { return };
     let here = block(engine, start);
-    handler.serve(Fault { address: start, access: Access::Read, thread: 0, turn: Turn::First, since_ns: 0 });
+    handler.serve(Fault {
+        address: start,
+        access: Access::Read,
+        thread: 0,
+        attempt: Attempt::First,
+        since_ns: 0,
+    });
     assert!(!here.left_huge.load(Relaxed), "by the fault");
     // What has come, one page or more, leaves again.
     here.left_huge.store(true, Relaxed);
@@ -237,8 +263,8 @@ fn ahead_of_a_walk_it_does_not_come_where_a_page_table_stands() {
     write_back(engine, 1);
     assert!((0..BLOCK_PAGES).all(|page| matches!(here.word(page).state(), PageState::Stored(_))));
     assert!(!here.left_huge.load(Relaxed), "by leaving in pieces");
-    let came = |purpose, handler: &mut Handler| handler.swap_in_whole(here, start, purpose);
-    assert_eq!(came(Purpose::Ahead, &mut handler), Whole::Refused);
+    let came = |purpose, handler: &mut Handler| handler.swap_in_huge_page(here, start, purpose);
+    assert_eq!(came(Purpose::Ahead, &mut handler), HugeSwapIn::Refused);
     assert_eq!(
         engine.figures().size(SizeCounter::SwapInFallback, BLOCK_ORDER as usize),
         0,
@@ -247,7 +273,7 @@ fn ahead_of_a_walk_it_does_not_come_where_a_page_table_stands() {
     // A program that wants huge pages gets it all the same.
     engine.advise_huge_pages(start, BLOCK, Advised::HugePages);
     engine.apply_requests();
-    assert_eq!(came(Purpose::Ahead, &mut handler), Whole::Done);
+    assert_eq!(came(Purpose::Ahead, &mut handler), HugeSwapIn::Done);
     assert!(has_its_words(start));
 }
 
@@ -261,13 +287,13 @@ fn what_cannot_be_charged_falls_back_and_is_counted_as_that() {
             .map(|counter| engine.figures().size(counter, BLOCK_ORDER as usize))
     };
     engine.segment().header.device_bytes.store(LIMIT + 1, Relaxed);
-    assert_eq!(handler.swap_in_whole(here, start, Purpose::Fault), Whole::Refused);
+    assert_eq!(handler.swap_in_huge_page(here, start, Purpose::Fault), HugeSwapIn::Refused);
     assert_eq!(fallbacks(), [1, 1]);
     assert!((0..BLOCK_PAGES).all(|page| matches!(here.word(page).state(), PageState::Stored(_))));
     // There would be room, but the system has just had no huge page: that is no failed charge.
     engine.segment().header.device_bytes.store(0, Relaxed);
     engine.pool.pretend_barren();
-    assert_eq!(handler.swap_in_whole(here, start, Purpose::Fault), Whole::Refused);
+    assert_eq!(handler.swap_in_huge_page(here, start, Purpose::Fault), HugeSwapIn::Refused);
     assert_eq!(fallbacks(), [2, 1]);
     assert_eq!(engine.figures().size(SizeCounter::SwapIn, BLOCK_ORDER as usize), 0);
 }
@@ -280,10 +306,10 @@ fn what_falls_back_ahead_of_a_walk_counts_once() {
     let fallbacks = || engine.figures().size(SizeCounter::SwapInFallback, BLOCK_ORDER as usize);
     engine.pool.pretend_barren();
     for _ in 0..3 {
-        assert_eq!(handler.swap_in_whole(here, start, Purpose::Ahead), Whole::Refused);
+        assert_eq!(handler.swap_in_huge_page(here, start, Purpose::Ahead), HugeSwapIn::Refused);
     }
     assert_eq!(fallbacks(), 1);
-    assert_eq!(handler.swap_in_whole(here, start, Purpose::Fault), Whole::Refused);
+    assert_eq!(handler.swap_in_huge_page(here, start, Purpose::Fault), HugeSwapIn::Refused);
     assert_eq!(fallbacks(), 2, "by a fault each time");
     // What is not all away is not asked for.
     let single = start + 7 * PAGE;
@@ -292,10 +318,10 @@ fn what_falls_back_ahead_of_a_walk_counts_once() {
         address: single,
         access: Access::Write,
         thread: 0,
-        turn: Turn::First,
+        attempt: Attempt::First,
         since_ns: 0,
     });
-    assert_eq!(handler.swap_in_whole(here, start, Purpose::Fault), Whole::Refused);
+    assert_eq!(handler.swap_in_huge_page(here, start, Purpose::Fault), HugeSwapIn::Refused);
     assert_eq!(fallbacks(), 2);
 }
 
@@ -318,15 +344,15 @@ fn what_goes_back_while_it_is_written_back_is_where_its_words_say() {
         }
         engine.register_pieces(start - BLOCK, start + 2 * BLOCK);
         // SAFETY: the evictor of this test is not at work now.
-        assert!(unsafe { &mut *engine.staging.get() }.align_for_whole(engine.userfault()));
-        engine.isolate_row(&Row::whole(start));
+        assert!(unsafe { &mut *engine.staging.get() }.align_for_huge_page(engine.userfault()));
+        engine.isolate_row(&Row::huge_page(start));
         let (here, first) = (block(engine, start), entry(engine, start));
         std::thread::scope(|scope| {
-            scope.spawn(|| write_back(engine, WHOLE_PLACES));
+            scope.spawn(|| write_back(engine, HUGE_PAGE_BERTHS));
             for _ in 0..round * 40 {
                 core::hint::spin_loop();
             }
-            went_back += u32::from(handler.return_whole(here, start, first) == Whole::Done);
+            went_back += u32::from(handler.return_huge_page(here, start, first) == HugeSwapIn::Done);
         });
         for page in 0..BLOCK_PAGES {
             let found = match here.word(page).state() {

@@ -16,7 +16,7 @@ const PATIENCE_BRINK_NS: u64 = 500_000_000;
 impl Engine {
     /// Where the group is at its limit the fork waits for room, as a fault does, for a while at most. Forking thread, before it takes
     /// any lock.
-    pub(crate) fn wait_for_room_for_child(&self) {
+    pub(crate) fn wait_for_headroom_for_child(&self) {
         if !self.is_engaged() {
             return;
         }
