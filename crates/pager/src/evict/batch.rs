@@ -3,7 +3,8 @@
 
 use crate::engine::placement::NO_CPU;
 use crate::evict::candidates::Asks;
-use crate::evict::evictor::{Evictor, RegionsOf};
+use crate::evict::clock::RegionsOf;
+use crate::evict::evictor::Evictor;
 use crate::evict::huge_page_batch::HugePageTaken;
 use crate::evict::wanted::Wanted;
 use crate::kernel::ranges::Range;
@@ -49,7 +50,7 @@ impl Evictor {
         self.placement.keep_away(faulting);
         // What the handler takes out is taken out where the thread faults, whoever else is busy.
         batch.planned = (served_on != NO_CPU && self.may_hand_over()).then_some(0);
-        let comes_over = batch.planned.is_none() && self.scattered == Scattered::Yes;
+        let comes_over = batch.planned.is_none() && self.handover.scattered == Scattered::Yes;
         let joined = comes_over && self.placement.join(faulting);
         // As many folios as a batch brings in will be due, and are from now on.
         self.with_help(BATCH_PAGES / PIECE_PAGES as u64, |evictor| {
@@ -59,17 +60,17 @@ impl Evictor {
             }
             evictor.hand_over(faulting, &mut batch);
             if batch.isolated > 0 {
-                evictor.scattered = Scattered::of(batch.isolated, batch.moves);
+                evictor.handover.scattered = Scattered::of(batch.isolated, batch.moves);
             }
             evictor.write_back_batch(&mut batch);
         });
-        self.stuck = batch.stuck;
+        self.shortage.stuck = batch.stuck;
         batch
     }
 
     fn isolate_batch(&mut self, batch: &mut Batch) {
-        let wraps = self.wraps;
-        let rounds = if self.reason == Wanted::Ahead { ROUNDS_AHEAD } else { ROUNDS };
+        let wraps = self.clock.wraps;
+        let rounds = if self.shortage.reason == Wanted::Ahead { ROUNDS_AHEAD } else { ROUNDS };
         let mut row = Row::default();
         let mut looked_at = 0;
         while looked_at < BATCH_PIECES {
@@ -85,12 +86,16 @@ impl Evictor {
             // What is left of the round; a whole one, which may cool no more than was paid for; one that cools all; one that takes what
             // is cold by then. Nothing then: there is nothing.
             // What is planned is still there, and would be found again.
-            let comes_round_again = self.wraps > wraps && batch.planned.is_some_and(|planned| planned > 0);
-            if !is_open && batch.found() >= BATCH_PAGES || comes_round_again || self.wraps >= wraps + rounds {
+            let comes_round_again =
+                self.clock.wraps > wraps && batch.planned.is_some_and(|planned| planned > 0);
+            if !is_open && batch.found() >= BATCH_PAGES
+                || comes_round_again
+                || self.clock.wraps >= wraps + rounds
+            {
                 break;
             }
             // Before the hand comes round: what is taken counts in its round.
-            if self.region_next >= self.region_count
+            if self.clock.region_next >= self.clock.region_count
                 && self.take_row(core::mem::take(&mut row), batch).is_some()
             {
                 return;
@@ -107,7 +112,7 @@ impl Evictor {
                 }
             }
             let (piece, present) = self.piece_of_regions();
-            self.aging.note(u64::from(present.count_ones()), 0);
+            self.clock.aging.note(u64::from(present.count_ones()), 0);
             let Ok(wanted) = self.wanted_of(piece, present, batch) else { break };
             if wanted.all() != 0 && !row.append(piece, wanted, self.engine.rows_at(piece)) {
                 let before = core::mem::replace(&mut row, Row::of(piece, wanted));
@@ -131,13 +136,13 @@ impl Evictor {
 
     fn write_back_batch(&mut self, batch: &mut Batch) {
         let wanted_waiting = self.inactive_length();
-        let recycled_together = match self.scattered {
+        let recycled_together = match self.handover.scattered {
             Scattered::No => self.staging().recycled_together(wanted_waiting),
             // Page by page comes what is to have their room: a batch at a time, before the group is at its limit.
             Scattered::Yes => self.staging().recycled_together(wanted_waiting.min(RECYCLED_BERTHS)),
         };
         let drain = batch.isolated == 0 && !batch.event_pending && !batch.staging_full;
-        let planned = match self.engine.rows_at(self.hand) {
+        let planned = match self.engine.rows_at(self.clock.hand) {
             Rows::Joined => BATCH_PAGES,
             // What came in at once goes out at once, or staging would fill up.
             Rows::Long => batch.isolated.max(BATCH_PAGES),
@@ -165,7 +170,7 @@ impl Evictor {
         let least = if drain && staging.waiting() == 0 { 1 } else { recycled_together };
         let given_back =
             staging.recycle(userfault, least, |address| self.engine.keep_huge_page(address)) as u64;
-        self.given_back = (self.given_back + given_back).min(BLOCK as u64);
+        self.shortage.given_back = (self.shortage.given_back + given_back).min(BLOCK as u64);
     }
 
     /// Writes the oldest folios of staging back, up to `most` together.
@@ -201,14 +206,14 @@ impl Evictor {
         let Some(block) = engine.table.block_or_insert(piece, engine.arena) else {
             return Ok(Candidates::default());
         };
-        let candidates = engine.candidates(block, piece, present, Asks::Clock(&mut self.aging));
-        if !self.stuck || candidates.clean == 0 {
+        let candidates = engine.candidates(block, piece, present, Asks::Clock(&mut self.clock.aging));
+        if !self.shortage.stuck || candidates.clean == 0 {
             return Ok(candidates);
         }
         let (dropped, left) = engine.drop_clean(piece, candidates.clean);
         batch.note(&dropped);
         batch.written += left;
-        self.aging.note(0, u64::from(dropped.moved.count_ones()));
+        self.clock.aging.note(0, u64::from(dropped.moved.count_ones()));
         match dropped.refused {
             Some(refused) => Err(refused),
             None => Ok(candidates.among(!dropped.moved)),
@@ -222,7 +227,7 @@ impl Evictor {
         }
         let before = batch.isolated;
         let refused = self.isolate_in_parts(row, batch);
-        self.aging.note(0, batch.isolated - before);
+        self.clock.aging.note(0, batch.isolated - before);
         refused
     }
 
@@ -272,7 +277,7 @@ impl Evictor {
         engine.figures().add(Counter::Unshared, second.moved.count_ones() as u64);
         engine.figures().add(Counter::Pinned, second.busy.count_ones() as u64);
         let left = wanted.clean & second.busy;
-        for page in (0..PIECE_PAGES).filter(|page| self.desperate && left >> page & 1 != 0) {
+        for page in (0..PIECE_PAGES).filter(|page| self.shortage.desperate && left >> page & 1 != 0) {
             // Next time it is taken like any other.
             let index = page_index(piece) + page;
             engine.give_up_clean(block, index, block.word(index));
@@ -283,7 +288,7 @@ impl Evictor {
     /// Passes over what relatives share, as long as anything else may be left: one question for all pages of a piece, where each
     /// attempt to move one would be refused by itself.
     pub(crate) fn without_shared(&self, piece: usize, present: Pages, batch: &mut Batch) -> Pages {
-        if self.desperate || !self.engine.fork.has_relatives() {
+        if self.shortage.desperate || !self.engine.fork.has_relatives() {
             return present;
         }
         let now = self.engine.pages_now(piece, PIECE_PAGES);
@@ -295,8 +300,11 @@ impl Evictor {
     /// else is left, the others too), without a write, which would end their being clean and be a fault where they are
     /// protected. What is pinned stays as it is.
     fn take_over(&self, piece: usize, busy: Pages) -> Pages {
-        let all =
-            if self.desperate { Pages::MAX } else { self.engine.pages_now(piece, PIECE_PAGES).exclusive };
+        let all = if self.shortage.desperate {
+            Pages::MAX
+        } else {
+            self.engine.pages_now(piece, PIECE_PAGES).exclusive
+        };
         let ours = busy & all;
         let (mut addresses, mut count) = ([0; PIECE_PAGES], 0);
         for page in (0..PIECE_PAGES).filter(|page| ours >> page & 1 != 0) {
@@ -313,50 +321,50 @@ impl Evictor {
     fn find_regions(&mut self) -> bool {
         let mut wrapped = false;
         loop {
-            if self.region_next < self.region_count {
+            if self.clock.region_next < self.clock.region_count {
                 return true;
             }
             if self.look_at_cold() {
                 continue;
             }
-            let Some(Range { start, end }) = self.next_registered(self.hand, usize::MAX) else {
+            let Some(Range { start, end }) = self.next_registered(self.clock.hand, usize::MAX) else {
                 if wrapped {
                     return false;
                 }
                 wrapped = true;
-                self.wraps += 1;
-                self.aging.begin_round();
-                self.hand = 0;
+                self.clock.wraps += 1;
+                self.clock.aging.begin_round();
+                self.clock.hand = 0;
                 continue;
             };
             let end = end.min(scan_end(start));
             let pagemap = self.engine.descriptors.pagemap.load(Relaxed);
-            match pagemap::present(pagemap, start, end, &mut self.regions) {
+            match pagemap::present(pagemap, start, end, &mut self.clock.regions) {
                 Ok(scan) => {
-                    self.region_count = scan.regions;
-                    self.region_next = 0;
-                    self.regions_of = RegionsOf::Clock;
-                    self.hand = if scan.end > start { scan.end } else { end };
+                    self.clock.region_count = scan.regions;
+                    self.clock.region_next = 0;
+                    self.clock.regions_of = RegionsOf::Clock;
+                    self.clock.hand = if scan.end > start { scan.end } else { end };
                 }
-                Err(_) => self.hand = end,
+                Err(_) => self.clock.hand = end,
             }
         }
     }
 
     /// Lists what is present of what is advised to be cold, which comes before anything else. False: nothing is left of that.
     fn look_at_cold(&mut self) -> bool {
-        let Some(Range { start: from, end: until }) = self.cold.first() else { return false };
+        let Some(Range { start: from, end: until }) = self.clock.cold.first() else { return false };
         let Some(Range { start, end }) = self.next_registered(from, until) else {
-            self.cold.end_first();
+            self.clock.cold.end_first();
             return true;
         };
         let end = end.min(scan_end(start));
         let pagemap = self.engine.descriptors.pagemap.load(Relaxed);
-        let scan = pagemap::present(pagemap, start, end, &mut self.regions);
-        self.region_next = 0;
-        self.region_count = scan.map_or(0, |scan| scan.regions);
-        self.regions_of = RegionsOf::Cold;
-        self.cold.go_on_from(scan.map_or(end, |scan| if scan.end > start { scan.end } else { end }));
+        let scan = pagemap::present(pagemap, start, end, &mut self.clock.regions);
+        self.clock.region_next = 0;
+        self.clock.region_count = scan.map_or(0, |scan| scan.regions);
+        self.clock.regions_of = RegionsOf::Cold;
+        self.clock.cold.go_on_from(scan.map_or(end, |scan| if scan.end > start { scan.end } else { end }));
         true
     }
 
@@ -370,10 +378,10 @@ impl Evictor {
     }
 
     pub(crate) fn piece_of_regions(&mut self) -> (usize, Pages) {
-        let piece = self.regions[self.region_next].start as usize & !(PIECE - 1);
+        let piece = self.clock.regions[self.clock.region_next].start as usize & !(PIECE - 1);
         let mut present: Pages = 0;
-        while self.region_next < self.region_count {
-            let region = &mut self.regions[self.region_next];
+        while self.clock.region_next < self.clock.region_count {
+            let region = &mut self.clock.regions[self.clock.region_next];
             let start = region.start as usize;
             if start >= piece + PIECE {
                 break;
@@ -386,7 +394,7 @@ impl Evictor {
                 region.start = end as u64;
                 break;
             }
-            self.region_next += 1;
+            self.clock.region_next += 1;
         }
         (piece, present)
     }

@@ -5,39 +5,33 @@
 //! between two batches.
 
 use crate::engine::arena::StorePages;
-use crate::engine::due::Due;
 use crate::engine::fork_state::Protection;
 use crate::engine::placement::EvictorPlacement;
 use crate::engine::pool::Prepared;
 use crate::engine::{Engine, Life, link};
-use crate::evict::announced::Announced;
-use crate::evict::cold::ColdRanges;
+use crate::evict::clock::Clock;
+use crate::evict::hand_over::HandoverPace;
+use crate::evict::page_out::AdviceFollowed;
 use crate::evict::registration::Memory;
 use crate::evict::sharing::ToProtect;
-use crate::evict::swapoff::Swapoff;
-use crate::evict::tiers::RunBerths;
+use crate::evict::shortage::Shortage;
+use crate::evict::survey::{SharingSurvey, Survey};
+use crate::evict::tiers::Tiers;
+use crate::evict::upkeep::Upkeep;
 use crate::evict::wanted::Wanted;
-use crate::evict::workingset::InactiveSize;
-use crate::kernel::futex::{self, Sharing};
-use crate::kernel::proc::ProcessSize;
+use crate::kernel::futex::{self, Guard, Sharing};
+use crate::kernel::sys;
 use crate::kernel::uffd::Watch;
-use crate::kernel::{pagemap, sys};
-use crate::staging::batch::{Batch, Scattered};
+use crate::staging::batch::Batch;
 use crate::staging::ring::HUGE_PAGE_BERTHS;
-use crate::store::demote::Demotion;
-use crate::store::recompress::Rounds;
 use crate::units::{PAGE, PIECE};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use folioswap_devices::Scratch;
-use folioswap_group::devices::DEVICES_MAX;
-use folioswap_group::nested::{Bound, DEPTH_MAX};
+use folioswap_group::nested::Bound;
 use folioswap_group::protocol::{Kind, OutOfMemory};
 use folioswap_group::segment::{GroupState, Scope};
-use folioswap_policy::reclaim::aging::Aging;
-use folioswap_policy::reclaim::standstill::{Standstill, nothing_is_evictable};
-use folioswap_policy::reclaim::store_share::StoreShare;
+use folioswap_policy::reclaim::standstill::nothing_is_evictable;
 use folioswap_policy::reclaim::watermarks::{Watermarks, grace};
-use folioswap_policy::turns::Turns;
 
 /// Bytes per second that threads here can touch for the first time, at most.
 const TOUCH_BYTES_PER_SECOND: u64 = 10 << 30;
@@ -46,6 +40,8 @@ const INTERVAL_MIN_NS: u64 = 1_000_000;
 
 const INTERVAL_MAX_NS: u64 = 20_000_000;
 
+/// The sleep of the evictor of a group that is ending.
+const ENDING_NS: u64 = 100_000_000;
 /// After a round of the clock that found nothing to take, the process counts as empty for this long.
 pub(crate) const BARREN_NS: u64 = 50_000_000;
 
@@ -54,97 +50,35 @@ const IDLE_SHARE: u64 = 16;
 
 const INTERVAL_IDLE_MAX_NS: u64 = 4_000_000;
 
-/// Where the list of present pages comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RegionsOf {
-    /// The clock's hand.
-    Clock,
-    /// What is advised to be cold.
-    Cold,
-}
-
-/// The evictor's own state; lost without harm at a fork.
+/// The evictor's own state. A forked child begins with a new one: nothing in it is needed to find a page again.
 pub(crate) struct Evictor {
     pub(crate) engine: &'static Engine,
-    pub(crate) hand: usize,
-    pub(crate) regions: [pagemap::Region; 64],
-    pub(crate) region_next: usize,
-    pub(crate) region_count: usize,
-    pub(crate) regions_of: RegionsOf,
-    /// What the program has said to be cold, as far as it was not looked at since.
-    pub(crate) cold: ColdRanges,
-    /// The place of the advice that was followed last.
-    pub(crate) advised_last: usize,
-    /// The last round followed one.
-    pub(crate) followed_advice: bool,
     pub(crate) scratch: Scratch,
-    pub(crate) text: [u8; 16 << 10],
-    pub(crate) size: ProcessSize,
-    pub(crate) scanned_size: u64,
-    pub(crate) scan_next_ns: u64,
-    /// Looks at the mappings in a row that found nothing new.
-    pub(crate) scans_in_vain: u32,
-    /// Until when the program counts as growing.
-    pub(crate) growing_until_ns: u64,
-    pub(crate) slow_due: Due,
-    pub(crate) epoch_due: Due,
-    pub(crate) shmem: u64,
-    /// Shared and file memory when shared memory was measured last.
-    pub(crate) shared_seen: u64,
-    pub(crate) announced: Announced,
-    pub(crate) minor_faults_seen: u64,
-    pub(crate) rollup_next_ns: u64,
-    pub(crate) rollup_soonest_ns: u64,
-    /// Forks of this process at the last look at what is shared.
-    pub(crate) rollup_forks: u32,
-    pub(crate) ask_to_measure_due: Due,
-    pub(crate) idle_since_ns: u64,
-    pub(crate) faults_seen: u64,
-    pub(crate) standstill: Standstill,
-    pub(crate) turns: Turns,
-    pub(crate) run_berths: RunBerths,
-    pub(crate) ask_full_due: Due,
-    /// No device took the last folio.
-    pub(crate) devices_full: bool,
-    /// A device that failed is not written to before, by number.
-    pub(crate) rests_until_ns: [u64; DEVICES_MAX],
-    /// For how long it rested last.
-    pub(crate) rest_ns: [u64; DEVICES_MAX],
-    /// Of our own group, and of those around it: charged beyond its high mark, and not down to its low mark since.
-    pub(crate) reclaiming: [bool; DEPTH_MAX],
-    /// The same for the huge pages that are asked for.
-    pub(crate) making_headroom: bool,
-    /// Nothing was found for them: until then it is not looked for.
-    pub(crate) no_headroom_until_ns: u64,
-    /// Why the batch is made that is under way.
-    pub(crate) reason: Wanted,
-    pub(crate) wraps: u64,
-    pub(crate) aging: Aging,
-    pub(crate) inactive: InactiveSize,
-    pub(crate) desperate: bool,
-    /// The last write-back found no device that takes the oldest folio.
-    pub(crate) stuck: bool,
-    /// Bytes of staging that the system got since it gave a huge page: as much may be taken from it in its stead.
-    pub(crate) given_back: u64,
-    pub(crate) demotion: Demotion,
-    pub(crate) swapoff: Swapoff,
-    pub(crate) store_share: StoreShare,
-    pub(crate) share_due: Due,
-    pub(crate) recompression: Rounds,
-    pub(crate) clusters_due: Due,
-    /// Pages that had been written to files at the last look at empty clusters.
-    pub(crate) file_pages_seen: u64,
-    pub(crate) barren_until_ns: u64,
-    pub(crate) compact_due: Due,
+    pub(crate) clock: Clock,
+    pub(crate) survey: Survey,
+    pub(crate) sharing: SharingSurvey,
+    pub(crate) tiers: Tiers,
+    pub(crate) shortage: Shortage,
+    pub(crate) upkeep: Upkeep,
+    pub(crate) advice: AdviceFollowed,
+    pub(crate) handover: HandoverPace,
     pub(crate) placement: EvictorPlacement,
-    /// How the pages of the last batch lay.
-    pub(crate) scattered: Scattered,
-    /// The handler has not taken a plan: until then it is offered none, so long after that.
-    pub(crate) declined_until_ns: u64,
-    pub(crate) declined_ns: u64,
-    pub(crate) validation_next_ns: u64,
-    /// When an embedder's resident pages are counted anew.
-    pub(crate) count_next_ns: u64,
+}
+
+/// What follows a pass.
+enum Pass {
+    /// Another pass at once.
+    Again,
+    /// A sleep of at most so many nanoseconds.
+    Sleep(u64),
+}
+
+/// The tightest limit at the beginning of a pass: its watermarks, and the bytes charged to it.
+#[derive(Clone, Copy)]
+struct View {
+    bound: Bound,
+    marks: Watermarks,
+    total: u64,
 }
 
 /// The evictor thread.
@@ -192,177 +126,166 @@ impl Evictor {
     pub(crate) fn new(engine: &'static Engine) -> Self {
         Evictor {
             engine,
-            hand: 0,
-            regions: [pagemap::EMPTY; 64],
-            region_next: 0,
-            region_count: 0,
-            regions_of: RegionsOf::Clock,
-            cold: ColdRanges::NONE,
-            advised_last: 0,
-            followed_advice: false,
             scratch: Scratch::new(),
-            text: [0; 16 << 10],
-            size: ProcessSize::default(),
-            scanned_size: 0,
-            scan_next_ns: 0,
-            scans_in_vain: 0,
-            growing_until_ns: 0,
-            slow_due: Due::at_once(),
-            epoch_due: Due::at_once(),
-            shmem: 0,
-            shared_seen: 0,
-            announced: Announced::default(),
-            minor_faults_seen: 0,
-            rollup_next_ns: 0,
-            rollup_soonest_ns: 0,
-            rollup_forks: 0,
-            ask_to_measure_due: Due::at_once(),
-            idle_since_ns: sys::now_ns(),
-            faults_seen: 0,
-            standstill: Standstill::new(sys::now_ns()),
-            turns: Turns::new(engine.segment().devices().map(|(device, _)| device)).among(engine.permitted()),
-            run_berths: RunBerths::new(),
-            ask_full_due: Due::at_once(),
-            devices_full: false,
-            rests_until_ns: [0; DEVICES_MAX],
-            rest_ns: [0; DEVICES_MAX],
-            reclaiming: [false; DEPTH_MAX],
-            making_headroom: false,
-            no_headroom_until_ns: 0,
-            reason: Wanted::Now,
-            wraps: 0,
-            aging: Aging::default(),
-            inactive: InactiveSize::new(engine),
-            desperate: false,
-            stuck: false,
-            given_back: 0,
-            demotion: Demotion::new(),
-            swapoff: Swapoff::new(),
-            store_share: StoreShare::default(),
-            share_due: Due::at_once(),
-            recompression: Rounds::new(),
-            clusters_due: Due::at_once(),
-            file_pages_seen: 0,
-            barren_until_ns: 0,
-            compact_due: Due::at_once(),
+            clock: Clock::new(engine),
+            survey: Survey::new(),
+            sharing: SharingSurvey::new(),
+            tiers: Tiers::new(engine),
+            shortage: Shortage::new(),
+            upkeep: Upkeep::new(),
+            advice: AdviceFollowed::new(),
+            handover: HandoverPace::new(),
             placement: EvictorPlacement::new(),
-            scattered: Scattered::No,
-            declined_until_ns: 0,
-            declined_ns: 0,
-            validation_next_ns: 0,
-            count_next_ns: 0,
         }
     }
 
-    /// Measures, and evicts as long as it must. Returns how long it may sleep.
+    /// Measures, and evicts as long as it must. Returns how long it may sleep, in nanoseconds.
     fn round(&mut self) -> u64 {
-        let segment = self.engine.segment();
         loop {
             self.let_pass();
-            let gate = self.engine.gate.lock();
-            self.engine.apply_requests();
-            self.measure();
-            self.follow_devices();
-            let bound = self.engine.bound();
-            let (marks, total) = (Watermarks::of(bound.limit), bound.charge);
-            if segment.header.state.load(Relaxed) == GroupState::Ending as u32 {
-                return 100_000_000;
+            if let Pass::Sleep(rest_ns) = self.pass() {
+                return rest_ns;
             }
-            let is_embedded = self.engine.embedded.is_on();
-            if self.engine.embedded.is_stopping() {
-                return 0;
-            }
-            // What somebody is about to take in is made room for, but nobody waits as if it were there.
-            let claimed = total + segment.announced_bytes();
-            let scan_wanted = self.engine.scan_wanted.load(Acquire) != 0;
-            if claimed >= marks.engage || scan_wanted || self.engine.is_engaged() || is_embedded {
-                self.engage();
-                self.register_new(if total >= marks.low { Memory::Short } else { Memory::Ample });
-            }
-            if is_embedded {
-                self.engine.follow_command();
-            }
-            // After the look at the mappings: what is new is not left alone for longer than it must.
-            self.validate_if_due();
-            if !self.engine.is_engaged() {
-                self.decline_advice();
-                return self.interval(marks.engage.saturating_sub(total));
-            }
-            self.protect_if_wanted(total, marks);
-            self.compact();
-            self.give_back_clusters();
-            // Demotion waits for a disk. At the limit, and while new memory is touched that is not looked at yet, taking pages out is
-            // what counts: what the store takes beyond its share then goes on later.
-            let is_short = total >= marks.low || total + self.engine.missing_huge_page_bytes() >= marks.low;
-            let may_demote = is_short && total < marks.limit && sys::now_ns() >= self.growing_until_ns;
-            let demoted = if may_demote { self.demote_excess() } else { 0 };
-            let demoted = demoted
-                + self.move_off_leaving(if total < marks.limit { Memory::Ample } else { Memory::Short });
-            let room = marks.low.saturating_sub(total).max(self.given_back);
-            if self.engine.prepare_huge_page(room) == Prepared::FromSystem {
-                self.given_back = 0;
-            }
-            let wanted = self.wanted();
-            // Where memory is short, advice and reclaim take turns.
-            let may_advise = wanted == Wanted::Nothing || !self.followed_advice;
-            let advised = if may_advise { self.follow_advice() } else { None };
-            self.followed_advice = advised.is_some();
-            if let Some(batch) = advised {
-                drop(gate);
-                self.after(batch, bound);
-                if batch.event_pending {
-                    rustix::thread::sched_yield();
-                }
-                continue;
-            }
-            if wanted == Wanted::Nothing {
-                if total < marks.limit {
-                    self.desperate = false;
-                }
-                let is_near_limit = (marks.engage..marks.limit).contains(&total);
-                let is_quiet = is_near_limit && demoted == 0 && sys::now_ns() >= self.growing_until_ns;
-                let rest_ns = if is_quiet { self.recompress_idle() } else { u64::MAX };
-                drop(gate);
-                self.after(Batch::default(), bound);
-                // What nobody can take out of the program, the stored part may make room for.
-                // Not where a round just found nothing: it has done so already, and looks again in a while.
-                let is_barren = sys::now_ns() < self.barren_until_ns;
-                let last_resort =
-                    total >= marks.limit && !is_barren && nothing_is_evictable(segment, bound.group);
-                if demoted > 0 || last_resort && self.demote() > 0 {
-                    continue;
-                }
-                self.forget_regions();
-                let rest_ns = rest_ns.min(self.leaving_rest_ns());
-                return self.interval(marks.limit.saturating_sub(total)).min(rest_ns);
-            }
-            self.reason = wanted;
-            // Whatever the last shortage allowed is not allowed for this.
-            self.desperate &= wanted == Wanted::Now;
-            let batch = self.evict_batch();
-            drop(gate);
-            self.after(batch, bound);
-            if batch.event_pending {
-                rustix::thread::sched_yield();
-            }
-            if batch.isolated + batch.folios == 0 && !batch.event_pending {
-                if wanted == Wanted::Ahead {
-                    self.give_up_headroom();
-                    self.forget_regions();
-                    return self.interval(marks.limit.saturating_sub(total));
-                }
-                if batch.shared > 0 && !self.desperate {
-                    self.desperate = true;
-                    continue;
-                }
-                if demoted > 0 || self.demote() > 0 {
-                    continue;
-                }
-                // Nothing here to give: let the others give, and look again in a while.
-                self.barren_until_ns = sys::now_ns() + BARREN_NS;
-                self.forget_regions();
-                return INTERVAL_MIN_NS;
-            }
+        }
+    }
+
+    /// One pass of a round: what is new is taken in, and one batch leaves, where one is wanted.
+    fn pass(&mut self) -> Pass {
+        let gate = self.engine.gate.lock();
+        self.engine.apply_requests();
+        self.measure();
+        self.follow_devices();
+        let bound = self.engine.bound();
+        let view = View { bound, marks: Watermarks::of(bound.limit), total: bound.charge };
+        if self.engine.segment().header.state.load(Relaxed) == GroupState::Ending as u32 {
+            return Pass::Sleep(ENDING_NS);
+        }
+        if self.engine.embedded.is_stopping() {
+            return Pass::Sleep(0);
+        }
+        self.take_in(view);
+        // After the look at the mappings, so that new memory is not left alone for longer than it must.
+        self.validate_if_due();
+        if !self.engine.is_engaged() {
+            self.decline_advice();
+            return Pass::Sleep(self.interval(view.marks.engage.saturating_sub(view.total)));
+        }
+        self.protect_if_wanted(view.total, view.marks);
+        self.compact();
+        self.give_back_clusters();
+        let demoted = self.move_on(view);
+        self.prepare_huge_page(view);
+        let wanted = self.wanted();
+        // Where memory is short, advice and reclaim take turns.
+        let may_advise = wanted == Wanted::Nothing || !self.advice.followed;
+        let advised = if may_advise { self.follow_advice() } else { None };
+        self.advice.followed = advised.is_some();
+        if let Some(batch) = advised {
+            self.end_batch(gate, batch, bound);
+            return Pass::Again;
+        }
+        if wanted == Wanted::Nothing {
+            self.rest(gate, view, demoted)
+        } else {
+            self.reclaim(gate, view, wanted, demoted)
+        }
+    }
+
+    /// Registers new memory where the group is near its limit, and follows an embedder's command. Under the gate.
+    fn take_in(&mut self, view: View) {
+        let engine = self.engine;
+        // Room is made for announced memory, but nobody waits as if it were there.
+        let claimed = view.total + engine.segment().announced_bytes();
+        let scan_wanted = engine.scan_wanted.load(Acquire) != 0;
+        let is_embedded = engine.embedded.is_on();
+        if claimed >= view.marks.engage || scan_wanted || engine.is_engaged() || is_embedded {
+            self.engage();
+            self.register_new(if view.total >= view.marks.low { Memory::Short } else { Memory::Ample });
+        }
+        if is_embedded {
+            engine.follow_command();
+        }
+    }
+
+    /// Moves pages on from one device to the next: those beyond the store's share, and those on a device that is taken
+    /// out of use. Returns how many. Under the gate.
+    fn move_on(&mut self, view: View) -> u64 {
+        let View { total, marks, .. } = view;
+        // Demotion waits for a disk. At the limit, and while new memory is touched that is not looked at yet, taking
+        // pages out is what counts: the store's excess goes on later.
+        let is_short = total >= marks.low || total + self.engine.missing_huge_page_bytes() >= marks.low;
+        let may_demote = is_short && total < marks.limit && sys::now_ns() >= self.survey.growing_until_ns;
+        let demoted = if may_demote { self.demote_excess() } else { 0 };
+        let memory = if total < marks.limit { Memory::Ample } else { Memory::Short };
+        demoted + self.move_off_leaving(memory)
+    }
+
+    /// Has a huge page ready where there is room for one. Under the gate.
+    fn prepare_huge_page(&mut self, view: View) {
+        let room = view.marks.low.saturating_sub(view.total).max(self.shortage.given_back);
+        if self.engine.prepare_huge_page(room) == Prepared::FromSystem {
+            self.shortage.given_back = 0;
+        }
+    }
+
+    /// Nothing is to leave: uses the pause for recompression, and for room that only the store can give.
+    fn rest(&mut self, gate: Guard<'_>, view: View, demoted: u64) -> Pass {
+        let View { total, marks, bound } = view;
+        if total < marks.limit {
+            self.shortage.desperate = false;
+        }
+        let is_near_limit = (marks.engage..marks.limit).contains(&total);
+        let is_quiet = is_near_limit && demoted == 0 && sys::now_ns() >= self.survey.growing_until_ns;
+        let rest_ns = if is_quiet { self.recompress_idle() } else { u64::MAX };
+        drop(gate);
+        self.after(Batch::default(), bound);
+        // Where nobody can take anything out of the program, the stored part may make room. Not where a round just
+        // found nothing: it has tried that already, and looks again in a while.
+        let is_barren = sys::now_ns() < self.shortage.barren_until_ns;
+        let last_resort =
+            total >= marks.limit && !is_barren && nothing_is_evictable(self.engine.segment(), bound.group);
+        if demoted > 0 || last_resort && self.demote() > 0 {
+            return Pass::Again;
+        }
+        self.clock.forget_regions();
+        let rest_ns = rest_ns.min(self.leaving_rest_ns());
+        Pass::Sleep(self.interval(marks.limit.saturating_sub(total)).min(rest_ns))
+    }
+
+    /// Takes one batch out, and decides what follows from an empty one.
+    fn reclaim(&mut self, gate: Guard<'_>, view: View, wanted: Wanted, demoted: u64) -> Pass {
+        self.shortage.reason = wanted;
+        // A liberty that the last shortage gave is not given to this one.
+        self.shortage.desperate &= wanted == Wanted::Now;
+        let batch = self.evict_batch();
+        self.end_batch(gate, batch, view.bound);
+        if batch.isolated + batch.folios > 0 || batch.event_pending {
+            return Pass::Again;
+        }
+        if wanted == Wanted::Ahead {
+            self.give_up_headroom();
+            self.clock.forget_regions();
+            return Pass::Sleep(self.interval(view.marks.limit.saturating_sub(view.total)));
+        }
+        if batch.shared > 0 && !self.shortage.desperate {
+            self.shortage.desperate = true;
+            return Pass::Again;
+        }
+        if demoted > 0 || self.demote() > 0 {
+            return Pass::Again;
+        }
+        // There is nothing here to give: the others give, and this process looks again in a while.
+        self.shortage.barren_until_ns = sys::now_ns() + BARREN_NS;
+        self.clock.forget_regions();
+        Pass::Sleep(INTERVAL_MIN_NS)
+    }
+
+    /// Gives the gate back after a batch, and lets the handler read an event that stood in the way.
+    fn end_batch(&mut self, gate: Guard<'_>, batch: Batch, bound: Bound) {
+        drop(gate);
+        self.after(batch, bound);
+        if batch.event_pending {
+            rustix::thread::sched_yield();
         }
     }
 
@@ -393,15 +316,6 @@ impl Evictor {
         }
     }
 
-    /// Before a sleep: the list of present pages will be old. What of it the clock has not looked at waits for the next round: a hand that goes
-    /// on there finds a loop's pages just before they are needed (GNU sort: 311 000 pages in instead of 194 000).
-    pub(crate) fn forget_regions(&mut self) {
-        if self.regions_of == RegionsOf::Cold && self.region_next < self.region_count {
-            self.cold.go_on_from(self.regions[self.region_next].start as usize);
-        }
-        (self.region_next, self.region_count) = (0, 0);
-    }
-
     /// Looks at what came of a round, which began with this limit as the tightest.
     fn after(&mut self, batch: Batch, bound: Bound) {
         let (total, limit) = (bound.charge, bound.limit);
@@ -413,14 +327,14 @@ impl Evictor {
         if freed > 0 {
             futex::post(&segment.header.charge_sank, Sharing::Shared);
         }
-        let (sight, now) = (self.standstill.look(segment, bound, freed), sys::now_ns());
+        let (sight, now) = (self.shortage.standstill.look(segment, bound, freed), sys::now_ns());
         let certain = total.min(segment.certain_charge_within(bound.group));
         let crawls = segment.scope() == Scope::Total
-            && self.standstill.crawls(certain, self.engine.stored_by(bound.group), limit, now);
-        if self.standstill.is_final(sight, now) || crawls {
+            && self.shortage.standstill.crawls(certain, self.engine.stored_by(bound.group), limit, now);
+        if self.shortage.standstill.is_final(sight, now) || crawls {
             // What fills the limit: pages that no device takes any more, or what never could be swapped?
             let stored = self.engine.space.mm_stat().mem_used_total;
-            let full = batch.stuck || self.devices_full || stored > limit / 8;
+            let full = batch.stuck || self.tiers.devices_full || stored > limit / 8;
             let reason = if full { OutOfMemory::SwapFull } else { OutOfMemory::Unmanaged };
             let control = self.engine.descriptors.control.load(Relaxed);
             link::tell(control, Kind::OutOfMemory, [reason as u64, total, limit], None);
@@ -432,7 +346,7 @@ impl Evictor {
         let now = sys::now_ns();
         let grace = grace(self.engine.least_limit());
         let until_full = ((headroom + grace) as u128 * 1_000_000_000 / TOUCH_BYTES_PER_SECOND as u128) as u64;
-        let idle_ns = now.saturating_sub(self.idle_since_ns);
+        let idle_ns = now.saturating_sub(self.survey.idle_since_ns);
         if idle_ns > 1_000_000_000 {
             return until_full.clamp(10_000_000, 4 * INTERVAL_MAX_NS);
         }

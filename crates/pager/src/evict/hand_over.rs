@@ -65,12 +65,28 @@ impl Plan {
     }
 }
 
+/// Whether plans are offered, by what came of the last ones.
+pub(crate) struct HandoverPace {
+    /// How the pages of the last batch lay.
+    pub(crate) scattered: Scattered,
+    /// The time until which no plan is offered, because the handler has not taken one.
+    pub(crate) declined_until_ns: u64,
+    /// How long that was.
+    pub(crate) declined_ns: u64,
+}
+
+impl HandoverPace {
+    pub(crate) const fn new() -> Self {
+        HandoverPace { scattered: Scattered::No, declined_until_ns: 0, declined_ns: 0 }
+    }
+}
+
 impl Evictor {
     /// Is somebody there who would take a plan, and nothing that the evictor has to look at meanwhile?
     pub(crate) fn may_hand_over(&self) -> bool {
         let (engine, now) = (self.engine, sys::now_ns());
         let is_wanted = engine.scan_wanted.load(Relaxed) != 0 || engine.evictor_waits.load(Relaxed) != 0;
-        now >= self.declined_until_ns && now >= self.growing_until_ns && !is_wanted
+        now >= self.handover.declined_until_ns && now >= self.survey.growing_until_ns && !is_wanted
     }
 
     /// Plans to take a row out, in a batch of which something may be planned. False: it has to leave at once, since the handler would gain
@@ -78,7 +94,8 @@ impl Evictor {
     pub(crate) fn plan(&mut self, row: &Row, batch: &mut Batch) -> bool {
         let Some(planned) = &mut batch.planned else { return false };
         let moves = u64::from(row.moves());
-        let is_scattered = [self.scattered, Scattered::of(row.pages(), moves)].contains(&Scattered::Yes);
+        let is_scattered =
+            [self.handover.scattered, Scattered::of(row.pages(), moves)].contains(&Scattered::Yes);
         if row.is_huge_page() || moves == 0 || !is_scattered {
             return false;
         }
@@ -118,21 +135,21 @@ impl Evictor {
         batch.isolated += plan.done.isolated;
         batch.moves += plan.done.moves;
         batch.event_pending |= plan.done.event_pending;
-        self.aging.note(0, plan.done.isolated);
+        self.clock.aging.note(0, plan.done.isolated);
         let is_left = plan.has_more();
         let has_begun = plan.done.moves > 0;
         if has_begun || !is_left {
-            self.declined_ns = 0;
+            self.handover.declined_ns = 0;
         } else if is_worth_it {
-            self.declined_ns = (2 * self.declined_ns).clamp(DECLINED_NS, DECLINED_MOST_NS);
-            self.declined_until_ns = sys::now_ns() + self.declined_ns;
+            self.handover.declined_ns = (2 * self.handover.declined_ns).clamp(DECLINED_NS, DECLINED_MOST_NS);
+            self.handover.declined_until_ns = sys::now_ns() + self.handover.declined_ns;
         }
         if plan.is_refused || !is_left && plan.busy.is_empty() {
             return;
         }
         if plan.done.isolated > 0 && plan.busy.is_empty() && !engine.is_at_limit() {
             // There is time: the next plan goes on. What the clock has found counts as found.
-            self.aging.note(0, plan.rest().iter().chain([&plan.again]).map(Row::pages).sum());
+            self.clock.aging.note(0, plan.rest().iter().chain([&plan.again]).map(Row::pages).sum());
             return;
         }
         let joined = is_worth_it && self.placement.join(faulting);

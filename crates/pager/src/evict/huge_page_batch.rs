@@ -29,15 +29,15 @@ pub(crate) enum HugePageTaken {
 impl Evictor {
     /// The block, if what is listed next is one huge page.
     pub(crate) fn huge_page_of_regions(&self) -> Option<usize> {
-        let region = &self.regions[..self.region_count].get(self.region_next)?;
+        let region = &self.clock.regions[..self.clock.region_count].get(self.clock.region_next)?;
         pagemap::is_huge_page(region).then_some(region.start as usize)
     }
 
     /// The clock goes past it.
     pub(crate) fn pass_huge_page(&mut self) {
-        let region = &mut self.regions[self.region_next];
+        let region = &mut self.clock.regions[self.clock.region_next];
         region.start += BLOCK as u64;
-        self.region_next += usize::from(region.start >= region.end);
+        self.clock.region_next += usize::from(region.start >= region.end);
     }
 
     /// Is staging large enough for huge pages?
@@ -52,7 +52,7 @@ impl Evictor {
             return HugePageLook::Pieces;
         }
         if engine.fork.has_relatives() && engine.pages_now(start, 1).exclusive == 0 {
-            if self.desperate {
+            if self.shortage.desperate {
                 return HugePageLook::Pieces;
             }
             batch.shared += BLOCK_PAGES as u64;
@@ -77,7 +77,7 @@ impl Evictor {
         if !self.fits_huge_page() {
             return HugePageTaken::Pieces;
         }
-        if self.stuck {
+        if self.shortage.stuck {
             // Nothing of it is clean, and only that could leave now.
             self.pass_huge_page();
             return HugePageTaken::Passed;
@@ -86,14 +86,14 @@ impl Evictor {
             batch.staging_full = true;
             return HugePageTaken::NoRoom;
         }
-        let mut aging = core::mem::take(&mut self.aging);
+        let mut aging = core::mem::take(&mut self.clock.aging);
         let look = self.huge_page_look(start, Asks::Clock(&mut aging), batch);
-        self.aging = aging;
+        self.clock.aging = aging;
         if look == HugePageLook::Pieces {
             return HugePageTaken::Pieces;
         }
         self.pass_huge_page();
-        self.aging.note(BLOCK_PAGES as u64, 0);
+        self.clock.aging.note(BLOCK_PAGES as u64, 0);
         self.engine.figures().add(Counter::ScannedBackground, BLOCK_PAGES as u64);
         if look == HugePageLook::Cold
             && self.staging().align_for_huge_page(self.engine.userfault())

@@ -14,12 +14,12 @@ impl Evictor {
     pub(crate) fn measure_managed(&mut self, now: u64) -> u64 {
         let engine = self.engine;
         let embedded = &engine.embedded;
-        if now >= self.count_next_ns {
+        if now >= self.survey.count_next_ns {
             let before = embedded.managed_pages();
             let counted = engine.count_managed();
             embedded.correct(counted - before);
             let done = sys::now_ns();
-            self.count_next_ns = done + ((done - now) * COUNT_PACE).max(COUNT_NS);
+            self.survey.count_next_ns = done + ((done - now) * COUNT_PACE).max(COUNT_NS);
         }
         // SAFETY: the evictor alone uses the ring outside of the write-back lock's sections.
         let staged = unsafe { &*engine.staging.get() }.held_bytes();

@@ -39,41 +39,44 @@ impl Evictor {
         let size = if engine.embedded.is_on() {
             Some(ProcessSize { anonymous: self.measure_managed(now), ..ProcessSize::default() })
         } else {
-            parse_statm(read_proc(engine.descriptors.statm.load(Relaxed), &mut self.text))
+            parse_statm(read_proc(engine.descriptors.statm.load(Relaxed), &mut self.survey.text))
         };
         if let Some(size) = size {
             let faults = engine.figures().faults_served();
-            if size.anonymous > self.size.anonymous + (256 << 10) || faults != self.faults_seen {
-                self.idle_since_ns = now;
+            if size.anonymous > self.survey.size.anonymous + (256 << 10) || faults != self.survey.faults_seen
+            {
+                self.survey.idle_since_ns = now;
             }
-            self.faults_seen = faults;
-            self.size = size;
+            self.survey.faults_seen = faults;
+            self.survey.size = size;
         }
-        let slow = self.slow_due.take(now, SLOW_NS);
+        let slow = self.survey.slow_due.take(now, SLOW_NS);
         let has_shmem = !engine.embedded.is_on();
-        if has_shmem && (slow || self.size.shared.abs_diff(self.shared_seen) >= SHARED_CHANGED_BYTES) {
-            let text = read_proc_path(c"/proc/self/status", &mut self.text);
+        if has_shmem
+            && (slow || self.survey.size.shared.abs_diff(self.survey.shared_seen) >= SHARED_CHANGED_BYTES)
+        {
+            let text = read_proc_path(c"/proc/self/status", &mut self.survey.text);
             // Without an answer (no descriptor is left, perhaps) what is known stands, and the next round asks again.
             if let Some(shmem) = field_bytes(text, b"RssShmem:") {
-                (self.shmem, self.shared_seen) = (shmem, self.size.shared);
+                (self.survey.shmem, self.survey.shared_seen) = (shmem, self.survey.size.shared);
             }
         }
-        engine.pass_epoch(&mut self.epoch_due, now);
+        engine.pass_epoch(&mut self.survey.epoch_due, now);
         if slow {
             // SAFETY: the evictor alone uses the ring outside of the write-back lock's sections.
             let staging = unsafe { &*engine.staging.get() };
-            engine.publish_gauges(self.size, staging.held_bytes());
+            engine.publish_gauges(self.survey.size, staging.held_bytes());
             if engine.embedded.is_on() {
                 self.publish_managed();
             }
             engine.figures().raise(Counter::PagerNanoseconds, sys::thread_cpu_ns());
         }
         let me = engine.member();
-        self.announced.expire(me, now);
-        let charge = engine.charge_of(self.size.anonymous) + self.counted_shmem();
+        self.survey.announced.expire(me, now);
+        let charge = engine.charge_of(self.survey.size.anonymous) + self.counted_shmem();
         // Who takes in memory by faults says so himself: this came past them.
         if charge > me.charge_bytes.swap(charge, Relaxed) + UNTOLD_BYTES {
-            self.scans_in_vain = 0;
+            self.survey.scans_in_vain = 0;
         }
         if engine.fork.has_relatives() {
             self.measure_sharing(now);
@@ -83,16 +86,17 @@ impl Evictor {
             engine.look_at_pool();
         }
         self.measure_active();
-        let has_some = engine.is_engaged() && now >= self.barren_until_ns;
-        let evictable = if has_some { self.size.anonymous.saturating_sub(engine.own_bytes()) } else { 0 };
+        let has_some = engine.is_engaged() && now >= self.shortage.barren_until_ns;
+        let evictable =
+            if has_some { self.survey.size.anonymous.saturating_sub(engine.own_bytes()) } else { 0 };
         me.evictable_bytes.store(evictable, Relaxed);
-        me.active.store(u32::from(now - self.idle_since_ns < 1_000_000_000), Relaxed);
+        me.active.store(u32::from(now - self.survey.idle_since_ns < 1_000_000_000), Relaxed);
     }
 
     /// What of the process's shared memory the limit counts: the program's, without the group's segment.
     fn counted_shmem(&self) -> u64 {
         match self.engine.segment().scope() {
-            Scope::Total => self.shmem.saturating_sub(64 << 10),
+            Scope::Total => self.survey.shmem.saturating_sub(64 << 10),
             Scope::Resident => 0,
         }
     }
@@ -108,8 +112,8 @@ impl Evictor {
         let (segment, me) = (engine.segment(), engine.member());
         me.sharing.gain_relative();
         let forks = engine.fork.freezes();
-        if self.rollup_forks != forks {
-            (self.rollup_forks, self.rollup_next_ns) = (forks, 0);
+        if self.sharing.forks != forks {
+            (self.sharing.forks, self.sharing.next_ns) = (forks, 0);
         }
         // Beside a child that is no member there is no discount. What the program makes its own is counted by the handler;
         // what the pager does, once for each page that it had.
@@ -121,13 +125,13 @@ impl Evictor {
         let total = segment.charge_bytes();
         let soon =
             uncertain > 0 && total > marks.low && me.sharing.stale_bytes(&segment.header) > STALE_BYTES;
-        let due = if soon { self.rollup_soonest_ns } else { self.rollup_next_ns };
+        let due = if soon { self.sharing.soonest_ns } else { self.sharing.next_ns };
         let is_due = now >= due && total >= marks.engage;
         if uncertain > 0 || is_due {
-            let text = read_proc_path(c"/proc/self/stat", &mut self.text);
-            let faults = minor_faults(text).unwrap_or(self.minor_faults_seen);
-            let fresh = faults.saturating_sub(self.minor_faults_seen) * PAGE as u64;
-            self.minor_faults_seen = faults;
+            let text = read_proc_path(c"/proc/self/stat", &mut self.survey.text);
+            let faults = minor_faults(text).unwrap_or(self.survey.minor_faults_seen);
+            let fresh = faults.saturating_sub(self.survey.minor_faults_seen) * PAGE as u64;
+            self.survey.minor_faults_seen = faults;
             let ended = fresh.min(uncertain);
             engine.shared_with_raw_children.store(left.saturating_sub(ended), Relaxed);
             me.sharing.end(&segment.header, ended);
@@ -136,7 +140,7 @@ impl Evictor {
             return;
         }
         let before = me.sharing.before_measuring(&segment.header);
-        let text = read_proc_path(c"/proc/self/smaps_rollup", &mut self.text);
+        let text = read_proc_path(c"/proc/self/smaps_rollup", &mut self.survey.text);
         let (resident, proportional) = (field_bytes(text, b"Anonymous:"), field_bytes(text, b"Pss_Anon:"));
         let mut pace = ROLLUP_PACE;
         if let (Some(resident), Some(proportional)) = (resident, proportional) {
@@ -150,13 +154,13 @@ impl Evictor {
             me.sharing.publish(before, if alone && !is_little { shared } else { 0 });
         }
         let done = sys::now_ns();
-        self.rollup_next_ns = done + (pace * (done - now)).max(20_000_000);
-        self.rollup_soonest_ns = done + 2 * (done - now);
+        self.sharing.next_ns = done + (pace * (done - now)).max(20_000_000);
+        self.sharing.soonest_ns = done + 2 * (done - now);
     }
 
     /// When memory is short: those whose discounts are so old that they make the group's charge uncertain measure anew.
     pub(crate) fn have_sharing_measured(&mut self) {
-        if !self.ask_to_measure_due.take(sys::now_ns(), ASK_TO_MEASURE_NS) {
+        if !self.sharing.ask_to_measure_due.take(sys::now_ns(), ASK_TO_MEASURE_NS) {
             return;
         }
         let segment = self.engine.segment();

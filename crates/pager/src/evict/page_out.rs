@@ -34,12 +34,26 @@ enum Step {
     Over,
 }
 
+/// Whose advice was followed last.
+pub(crate) struct AdviceFollowed {
+    /// The cell of the advice that was followed last.
+    pub(crate) last: usize,
+    /// The last round followed one.
+    pub(crate) followed: bool,
+}
+
+impl AdviceFollowed {
+    pub(crate) const fn new() -> Self {
+        AdviceFollowed { last: 0, followed: false }
+    }
+}
+
 impl Evictor {
     /// Follows the next part of what the program has advised. `None`: there is nothing. Under the gate, staging being ready.
     pub(crate) fn follow_advice(&mut self) -> Option<Batch> {
         let engine = self.engine;
-        let advised = engine.advices.next(self.advised_last)?;
-        self.advised_last = advised.place;
+        let advised = engine.advices.next(self.advice.last)?;
+        self.advice.last = advised.place;
         let mut batch = Batch::default();
         let step = match advised.advice {
             Advice::PageOut if advised.visit == Visit::First && !self.is_registered(advised) => {
@@ -92,8 +106,8 @@ impl Evictor {
             }
             ControlFlow::Continue(())
         });
-        self.forget_regions();
-        self.cold.add(Range { start, end: reached });
+        self.clock.forget_regions();
+        self.clock.cold.add(Range { start, end: reached });
         if reached < end { Step::Until(reached) } else { Step::Over }
     }
 
@@ -107,20 +121,22 @@ impl Evictor {
         };
         let end = end.min(scan_end(start));
         let pagemap = self.engine.descriptors.pagemap.load(Relaxed);
-        self.forget_regions();
-        let Ok(scan) = pagemap::present(pagemap, start, end, &mut self.regions) else { return Step::Over };
-        (self.region_next, self.region_count) = (0, scan.regions);
+        self.clock.forget_regions();
+        let Ok(scan) = pagemap::present(pagemap, start, end, &mut self.clock.regions) else {
+            return Step::Over;
+        };
+        (self.clock.region_next, self.clock.region_count) = (0, scan.regions);
         // A full list of regions ends the look early.
         let seen = if scan.end > start { scan.end.min(end) } else { end };
         let step = self.isolate_present(Range { start, end: seen }, batch);
-        (self.region_next, self.region_count) = (0, 0);
+        (self.clock.region_next, self.clock.region_count) = (0, 0);
         step
     }
 
     /// Takes what was found present out of the program.
     fn isolate_present(&mut self, range: Range, batch: &mut Batch) -> Step {
         let mut row = Row::default();
-        while self.region_next < self.region_count {
+        while self.clock.region_next < self.clock.region_count {
             if let Some(block) = self.huge_page_of_regions()
                 && self.huge_page_look(block, Asks::Program, batch) == HugePageLook::Cold
                 && self.fits_huge_page()
@@ -183,7 +199,7 @@ impl Evictor {
             let most = (STEP_FOLIOS - batch.folios).min(RUN_BERTHS as u64) as usize;
             result = self.write_back_next(batch, most);
         }
-        self.stuck = batch.stuck;
+        self.shortage.stuck = batch.stuck;
         self.staging().recycle(self.engine.userfault(), 1, |address| self.engine.keep_huge_page(address));
         result
     }

@@ -17,7 +17,7 @@ impl Evictor {
             return u64::MAX;
         }
         let now = sys::now_ns();
-        let rounds = &mut self.recompression;
+        let rounds = &mut self.upkeep.recompression;
         let (written, young) = (engine.figures().counter(Counter::PagesOut), engine.space.ages().young());
         let idle = rounds.idle.get_or_insert(Idle::since(now, written, young));
         let before = idle.look(now, written, young);

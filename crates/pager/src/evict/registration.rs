@@ -49,10 +49,10 @@ impl Evictor {
             return;
         }
         let now = sys::now_ns();
-        let grown = self.size.writable.saturating_sub(self.scanned_size);
-        let unchanged = self.size.writable == self.scanned_size;
+        let grown = self.survey.size.writable.saturating_sub(self.survey.scanned_size);
+        let unchanged = self.survey.size.writable == self.survey.scanned_size;
         // Where memory is freed and mapped anew the size does not tell: near the limit it is looked at whatever the size says.
-        let soon_ns = if short && self.scans_in_vain < SCANS_IN_VAIN {
+        let soon_ns = if short && self.survey.scans_in_vain < SCANS_IN_VAIN {
             SCAN_SHORT_NS
         } else if short {
             SCAN_SHORT_IN_VAIN_NS
@@ -62,17 +62,17 @@ impl Evictor {
             SCAN_CHANGED_NS
         };
         let wanted = self.engine.scan_wanted.swap(0, Acquire) != 0;
-        if !wanted && grown < GROWTH_BYTES_MIN && now < self.scan_next_ns + soon_ns {
+        if !wanted && grown < GROWTH_BYTES_MIN && now < self.survey.scan_next_ns + soon_ns {
             return;
         }
-        self.scanned_size = self.size.writable;
+        self.survey.scanned_size = self.survey.size.writable;
         let engine = self.engine;
         engine.small_mapped.store(0, Relaxed);
         let mut filter = MappingFilter::new();
         // SAFETY: the descriptor is in the pager threads' table and stays open.
         let file = unsafe { BorrowedFd::borrow_raw(engine.descriptors.maps.load(Relaxed)) };
         let mut found_new = false;
-        let _ = maps::read(file, &mut self.text, |mapping| {
+        let _ = maps::read(file, &mut self.survey.text, |mapping| {
             if !filter.can_be_managed(mapping) {
                 return;
             }
@@ -88,13 +88,13 @@ impl Evictor {
         engine.scanned_ns.store(sys::now_ns(), Relaxed);
         futex::post(&engine.scans, Sharing::Private);
         if found_new {
-            self.growing_until_ns = now + GROWING_NS;
-            self.scans_in_vain = 0;
+            self.survey.growing_until_ns = now + GROWING_NS;
+            self.survey.scans_in_vain = 0;
         } else {
-            self.scans_in_vain = self.scans_in_vain.saturating_add(1);
+            self.survey.scans_in_vain = self.survey.scans_in_vain.saturating_add(1);
         }
         let cost = sys::now_ns() - now;
-        self.scan_next_ns = sys::now_ns() + cost * if short { 4 } else { 20 };
+        self.survey.scan_next_ns = sys::now_ns() + cost * if short { 4 } else { 20 };
     }
 }
 

@@ -23,7 +23,7 @@ impl Evictor {
     /// What of the compressed store goes on as soon as it is larger than its share: to these devices. Devices do not change their place.
     fn below_store(&self) -> DeviceMask {
         match self.engine.segment().scope() {
-            Scope::Total => self.turns.below_store(self.on_disk(DeviceMask::ALL)),
+            Scope::Total => self.tiers.turns.below_store(self.on_disk(DeviceMask::ALL)),
             // What is stored takes nothing of the limit.
             Scope::Resident => DeviceMask::NONE,
         }
@@ -32,7 +32,7 @@ impl Evictor {
     /// Says which devices have pages that go to the store when they leave next, if they are touched one by one: what is below a store
     /// that is as large as it may be.
     pub(crate) fn note_devices_below_store(&self) {
-        let refilled = if self.store_share.is_most() { self.below_store() } else { DeviceMask::NONE };
+        let refilled = if self.tiers.store_share.is_most() { self.below_store() } else { DeviceMask::NONE };
         self.engine.refilled_from.store(refilled.bits(), Relaxed);
     }
 
@@ -56,13 +56,13 @@ impl Evictor {
     }
 
     fn judge_store_share(&mut self, own: MmStat) {
-        if !self.share_due.take(sys::now_ns(), JUDGED_NS) {
+        if !self.tiers.share_due.take(sys::now_ns(), JUDGED_NS) {
             return;
         }
         let (engine, page) = (self.engine, PAGE as u64);
-        let (memory, taken) = (self.size.anonymous / page, own.compr_data_size / page);
+        let (memory, taken) = (self.survey.size.anonymous / page, own.compr_data_size / page);
         let store = Store { memory, stored: own.objects, taken };
-        self.store_share.judge(&engine.distances, &engine.costs, store, engine.workingset.ages());
+        self.tiers.store_share.judge(&engine.distances, &engine.costs, store, engine.workingset.ages());
         engine.figures().set(Gauge::MaxPool, self.own_share_bytes());
         self.note_devices_below_store();
     }
@@ -84,14 +84,14 @@ impl Evictor {
 
     /// Pages beyond what our own refaults allow.
     fn beyond_own_share(&self, own: MmStat) -> u64 {
-        if self.store_share.is_most() {
+        if self.tiers.store_share.is_most() {
             return 0;
         }
         part_of(own.objects, own.compr_data_size.saturating_sub(self.own_share_bytes()), own.compr_data_size)
     }
 
     fn own_share_bytes(&self) -> u64 {
-        self.size.anonymous / 100 * self.store_share.percent()
+        self.survey.size.anonymous / 100 * self.tiers.store_share.percent()
     }
 }
 

@@ -49,7 +49,7 @@ impl Evictor {
     pub(crate) fn follow_devices(&mut self) {
         let engine = self.engine;
         let changed = engine.segment().header.devices_changed.load(Acquire);
-        if self.swapoff.seen == Some(changed) {
+        if self.tiers.swapoff.seen == Some(changed) {
             return;
         }
         let (mut leaving, mut off) = (DeviceMask::NONE, DeviceMask::NONE);
@@ -68,7 +68,7 @@ impl Evictor {
             off.iter().for_each(|id| engine.space.shared_devices().close(id));
         }
         self.open_added();
-        self.swapoff = Swapoff { seen: Some(changed), leaving, ..Swapoff::new() };
+        self.tiers.swapoff = Swapoff { seen: Some(changed), leaving, ..Swapoff::new() };
     }
 
     /// Asks for the devices that this process has not got. One that cannot be had, for want of a descriptor, it does not use.
@@ -90,8 +90,8 @@ impl Evictor {
             }
         }
         if !added.is_empty() {
-            self.turns = Turns::new(engine.segment().devices().map(|(device, _)| device));
-            self.run_berths = RunBerths::new();
+            self.tiers.turns = Turns::new(engine.segment().devices().map(|(device, _)| device));
+            self.tiers.run_berths = RunBerths::new();
             self.note_devices_below_store();
         }
     }
@@ -99,24 +99,24 @@ impl Evictor {
     /// Moves some of what lies on devices that leave. Under the gate. Returns how many pages went. While memory is short nothing goes where it takes
     /// some, and eviction has most of the time.
     pub(crate) fn move_off_leaving(&mut self, memory: Memory) -> u64 {
-        let leaving = self.swapoff.leaving;
+        let leaving = self.tiers.swapoff.leaving;
         let rest_ns = if memory == Memory::Short { SHORT_NS } else { 0 };
-        if leaving.is_empty() || !self.swapoff.due.take(sys::now_ns(), rest_ns) {
+        if leaving.is_empty() || !self.tiers.swapoff.due.take(sys::now_ns(), rest_ns) {
             return 0;
         }
         let engine = self.engine;
-        let from = self.swapoff.hand;
+        let from = self.tiers.swapoff.hand;
         let (mut pages, next) = engine.space.stored_on(leaving, from, RUN_PAGES);
         if pages.is_empty() {
-            self.swapoff.hand = next.unwrap_or(0);
+            self.tiers.swapoff.hand = next.unwrap_or(0);
             if next.is_none() {
                 leaving.iter().for_each(|id| self.let_go_of(id));
-                self.swapoff.due.take(sys::now_ns(), PAUSE_NS);
+                self.tiers.swapoff.due.take(sys::now_ns(), PAUSE_NS);
             }
             return 0;
         }
         let Some(run) = engine.run_room() else {
-            self.swapoff.due.take(sys::now_ns(), PAUSE_NS);
+            self.tiers.swapoff.due.take(sys::now_ns(), PAUSE_NS);
             return 0;
         };
         let run = &mut run[..pages.len()];
@@ -136,17 +136,17 @@ impl Evictor {
         engine.figures().add(Counter::SwapoffPages, settled.moved);
         engine.figures().add(Counter::SwapoffLost, settled.lost);
         if settled.moved + settled.lost == pages.len() as u64 {
-            self.swapoff.hand = next.unwrap_or(0);
+            self.tiers.swapoff.hand = next.unwrap_or(0);
         } else {
             // They are looked at again.
-            self.swapoff.due.take(sys::now_ns(), if answers { PAUSE_NS } else { AWAY_NS });
+            self.tiers.swapoff.due.take(sys::now_ns(), if answers { PAUSE_NS } else { AWAY_NS });
         }
         settled.moved + settled.lost
     }
 
     /// How long the evictor may sleep, as far as devices that leave are concerned, in nanoseconds.
     pub(crate) fn leaving_rest_ns(&self) -> u64 {
-        if self.swapoff.leaving.is_empty() { u64::MAX } else { PAUSE_NS }
+        if self.tiers.swapoff.leaving.is_empty() { u64::MAX } else { PAUSE_NS }
     }
 
     /// Gives these pages other places, as far as there is room: on other devices by their priority, or in the compressed store.

@@ -1,19 +1,24 @@
 //! Where what leaves the program goes: to the devices by their priority, in turn among equals, each as long as it has room; and what
 //! of the compressed store goes on to a file when it is larger than its share, or when nothing else is left to give.
 
-use crate::engine::link;
+use crate::engine::due::Due;
+use crate::engine::{Engine, link};
 use crate::evict::evictor::Evictor;
+use crate::evict::swapoff::Swapoff;
 use crate::kernel::futex::{self, Sharing};
 use crate::kernel::sys;
+use crate::store::demote::Demotion;
 use crate::store::demote::{Below, DemotionUnits, RUN_PAGES};
 use crate::store::write_back::{RUN_BERTHS, Stuck, Tier, WrittenBack};
 use crate::units::PIECE_PAGES;
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_group::counters::{Counter, SizeCounter};
+use folioswap_group::devices::DEVICES_MAX;
 use folioswap_group::devices::{DeviceDescription, DeviceEntry};
 use folioswap_group::protocol::{CLUSTERS_PER_MESSAGE, Ending, Kind, Message};
 use folioswap_group::segment::Scope;
-use folioswap_policy::turns::Choice;
+use folioswap_policy::reclaim::store_share::StoreShare;
+use folioswap_policy::turns::{Choice, Turns};
 use folioswap_slots::{DeviceId, DeviceMask, Order};
 
 /// A device that refused a write is left alone for so long, and twice as long each time that it refuses the next one, too.
@@ -84,11 +89,52 @@ impl RunBerths {
     }
 }
 
+/// Which devices the evictor writes to next, and how each has answered.
+pub(crate) struct Tiers {
+    pub(crate) turns: Turns,
+    pub(crate) run_berths: RunBerths,
+    pub(crate) ask_full_due: Due,
+    /// No device took the last berth.
+    pub(crate) devices_full: bool,
+    /// The time until which a device that failed is not written to, by number.
+    pub(crate) rests_until_ns: [u64; DEVICES_MAX],
+    /// How long it rested last.
+    pub(crate) rest_ns: [u64; DEVICES_MAX],
+    pub(crate) demotion: Demotion,
+    pub(crate) swapoff: Swapoff,
+    pub(crate) store_share: StoreShare,
+    pub(crate) share_due: Due,
+    pub(crate) clusters_due: Due,
+    /// Pages that had been written to files at the last look at empty clusters.
+    pub(crate) file_pages_seen: u64,
+}
+
+impl Tiers {
+    /// For the devices that `engine` may use.
+    pub(crate) fn new(engine: &Engine) -> Self {
+        let devices = engine.segment().devices().map(|(device, _)| device);
+        Tiers {
+            turns: Turns::new(devices).among(engine.permitted()),
+            run_berths: RunBerths::new(),
+            ask_full_due: Due::at_once(),
+            devices_full: false,
+            rests_until_ns: [0; DEVICES_MAX],
+            rest_ns: [0; DEVICES_MAX],
+            demotion: Demotion::new(),
+            swapoff: Swapoff::new(),
+            store_share: StoreShare::default(),
+            share_due: Due::at_once(),
+            clusters_due: Due::at_once(),
+            file_pages_seen: 0,
+        }
+    }
+}
+
 impl Evictor {
     /// Keeps the compressed store tight: what frees have left sparse is moved together, a little at a time, and the memory of
     /// what is emptied goes back. Under the gate.
     pub(crate) fn compact(&mut self) {
-        if !self.compact_due.take(sys::now_ns(), COMPACT_NS) {
+        if !self.upkeep.compact_due.take(sys::now_ns(), COMPACT_NS) {
             return;
         }
         let space = &self.engine.space;
@@ -100,30 +146,30 @@ impl Evictor {
 
     /// Does what is written back now go to the store, as long as it takes it, whatever its turn?
     pub(crate) fn writes_to_store_alone(&self) -> bool {
-        !self.desperate && !self.stuck && self.turns.store_is_first(self.available())
+        !self.shortage.desperate && !self.shortage.stuck && self.tiers.turns.store_is_first(self.available())
     }
 
     /// Writes up to `most` of the oldest folios back, to the device whose turn it is.
     pub(crate) fn write_back(&mut self, most: usize) -> Result<WrittenBack, ()> {
         let result = self.write_back_in_turn(most);
-        self.devices_full = result.is_err();
+        self.tiers.devices_full = result.is_err();
         result
     }
 
     fn write_back_in_turn(&mut self, most: usize) -> Result<WrittenBack, ()> {
         let engine = self.engine;
-        let most = most.min(self.run_berths.folios());
+        let most = most.min(self.tiers.run_berths.folios());
         let mut available = self.available();
         loop {
             // What relatives share is stored by each of them: compressed it would take more than the page that they share.
-            let shared = self.turns.shared(available);
+            let shared = self.tiers.turns.shared(available);
             let next = match shared {
-                devices if self.desperate && !devices.is_empty() => Some(Choice::Shared(devices)),
-                _ => self.turns.next(available),
+                devices if self.shortage.desperate && !devices.is_empty() => Some(Choice::Shared(devices)),
+                _ => self.tiers.turns.next(available),
             };
             let tier = match next {
                 Some(Choice::Shared(devices)) => Tier::Shared(devices),
-                _ if !self.turns.has_store() => return Err(()),
+                _ if !self.tiers.turns.has_store() => return Err(()),
                 // Its own turn, or nothing else has room: then it takes more than its share.
                 _ => Tier::Store(shared),
             };
@@ -133,8 +179,8 @@ impl Evictor {
             });
             match written {
                 Ok(back) => {
-                    self.turns.used(back.pages);
-                    self.run_berths.note(back);
+                    self.tiers.turns.used(back.pages);
+                    self.tiers.run_berths.note(back);
                     return Ok(back);
                 }
                 Err(Stuck::Failed(device)) => {
@@ -186,7 +232,7 @@ impl Evictor {
         mut write: impl FnMut(&mut Self, DeviceMask, DemotionUnits) -> Result<T, Stuck>,
     ) -> Option<T> {
         loop {
-            let devices = self.turns.shared(available);
+            let devices = self.tiers.turns.shared(available);
             if devices.is_empty() {
                 return None;
             }
@@ -207,10 +253,10 @@ impl Evictor {
     fn let_rest(&mut self, device: DeviceId) {
         let (now, index) = (sys::now_ns(), device.index());
         // Whoever was written to for longer than it rested has recovered.
-        let is_again = now < self.rests_until_ns[index] + self.rest_ns[index].max(REST_NS);
-        self.rest_ns[index] =
-            if is_again { (self.rest_ns[index] * 2).clamp(REST_NS, REST_MAX_NS) } else { REST_NS };
-        self.rests_until_ns[index] = now + self.rest_ns[index];
+        let is_again = now < self.tiers.rests_until_ns[index] + self.tiers.rest_ns[index].max(REST_NS);
+        self.tiers.rest_ns[index] =
+            if is_again { (self.tiers.rest_ns[index] * 2).clamp(REST_NS, REST_MAX_NS) } else { REST_NS };
+        self.tiers.rests_until_ns[index] = now + self.tiers.rest_ns[index];
     }
 
     /// Nothing of the program is left to take: pages of the compressed store go on to a file. Returns how many.
@@ -223,7 +269,8 @@ impl Evictor {
         // What is old enough may lie anywhere: round and round until something is found, or there is nothing.
         for _ in 0..DEMOTION_STEPS {
             // While the program maps and touches new memory the look at its mappings comes first.
-            let in_haste = engine.scan_wanted.load(Relaxed) != 0 || sys::now_ns() < self.growing_until_ns;
+            let in_haste =
+                engine.scan_wanted.load(Relaxed) != 0 || sys::now_ns() < self.survey.growing_until_ns;
             let enough = if in_haste { 1 } else { DEMOTED_FOR_A_ROUND };
             if pages >= enough || engine.space.ages().total() == 0 {
                 break;
@@ -241,7 +288,7 @@ impl Evictor {
         let available = self.on_disk(self.available()).intersection(devices);
         let demoted = self.write_to_first(available, |evictor, devices, pieces| {
             let most = if pieces == DemotionUnits::Whole { most } else { DEMOTED_IN_PIECES };
-            let demoted = engine.demote(&mut evictor.demotion, most, Below { devices, pieces });
+            let demoted = engine.demote(&mut evictor.tiers.demotion, most, Below { devices, pieces });
             match demoted.stopped {
                 Some(why) if demoted.pages == 0 => Err(why.into()),
                 _ => Ok(demoted.pages),
@@ -257,7 +304,7 @@ impl Evictor {
 
     /// Clusters in which nothing is stored any more go back to the group, but for some that will be wanted soon. Under the gate.
     pub(crate) fn give_back_clusters(&mut self) {
-        if !self.clusters_due.take(sys::now_ns(), CLUSTERS_NS) {
+        if !self.tiers.clusters_due.take(sys::now_ns(), CLUSTERS_NS) {
             return;
         }
         let on_disk = self.on_disk(DeviceMask::ALL);
@@ -268,7 +315,7 @@ impl Evictor {
             let _ = self.exchange_clusters(0, DeviceMask::NONE);
         }
         let written = self.engine.figures().counter(Counter::FilePagesOut);
-        let is_busy = core::mem::replace(&mut self.file_pages_seen, written) != written;
+        let is_busy = core::mem::replace(&mut self.tiers.file_pages_seen, written) != written;
         // What takes memory counts to the limit as long as it is held.
         let kept = (space.clusters_used(on_disk) / 4).max(if is_busy { CLUSTERS_WANTED as usize } else { 0 });
         for (devices, kept) in [(on_disk, kept), (in_memory, 1)] {
@@ -293,7 +340,7 @@ impl Evictor {
         let (memory_is_full, now) = (self.memory_is_full(), sys::now_ns());
         self.devices_that(|number, device, entry| {
             entry.takes_pages()
-                && self.rests_until_ns[number.index()] <= now
+                && self.tiers.rests_until_ns[number.index()] <= now
                 && (own.contains(number) || has_room(device, entry, memory_is_full))
         })
     }
@@ -328,7 +375,7 @@ impl Evictor {
         });
         let mut wanted = with_room;
         if with_room.is_empty() {
-            if devices.is_empty() || !self.ask_full_due.take(sys::now_ns(), ASK_FULL_NS) {
+            if devices.is_empty() || !self.tiers.ask_full_due.take(sys::now_ns(), ASK_FULL_NS) {
                 return false;
             }
             wanted = self.devices_that(|number, device, entry| {
@@ -343,7 +390,7 @@ impl Evictor {
         let count = if takes_memory.is_empty() { CLUSTERS_WANTED } else { 1 };
         let some_came = self.exchange_clusters(count, wanted) > 0;
         if some_came {
-            self.run_berths = RunBerths::new();
+            self.tiers.run_berths = RunBerths::new();
         }
         some_came
     }

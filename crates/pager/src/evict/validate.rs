@@ -249,7 +249,7 @@ impl Evictor {
     pub(crate) fn validate_if_due(&mut self) {
         let engine = self.engine;
         let wanted = engine.validation_wanted.load(Acquire);
-        let next = if wanted == 0 { self.validation_next_ns } else { 0 };
+        let next = if wanted == 0 { self.upkeep.validation_next_ns } else { 0 };
         if !engine.wants_validation() || sys::now_ns() < next {
             return;
         }
@@ -268,7 +268,7 @@ impl Evictor {
         let now = sys::now_ns();
         // The first check comes as soon as something is out.
         if engine.swapped_pages.load(Relaxed) > 0 {
-            self.validation_next_ns = now + INTERVAL_NS.max((now - begun) * COST_DIVISOR);
+            self.upkeep.validation_next_ns = now + INTERVAL_NS.max((now - begun) * COST_DIVISOR);
         }
         if wanted != 0 {
             engine.validation_wanted.store(0, Release);

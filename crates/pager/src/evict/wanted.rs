@@ -30,7 +30,7 @@ impl Evictor {
             let marks = Watermarks::of(limit);
             // What somebody is about to take in is made room for.
             let total = charge + if group == WHOLE { segment.announced_bytes() } else { 0 };
-            let reclaiming = &mut self.reclaiming[depth];
+            let reclaiming = &mut self.shortage.reclaiming[depth];
             if total <= marks.low {
                 *reclaiming = false;
                 continue;
@@ -63,17 +63,17 @@ impl Evictor {
     /// Is there no room for the huge pages that a walk of this process's asks for? It alone makes that, of its own pages: so not where
     /// other members have as much to give, who would have to give first if they are idle.
     fn misses_huge_page(&mut self) -> bool {
-        if sys::now_ns() < self.no_headroom_until_ns {
+        if sys::now_ns() < self.shortage.no_headroom_until_ns {
             return false;
         }
         let (missing, Bound { limit, charge, .. }) =
             (self.engine.missing_huge_page_bytes(), self.engine.bound());
         let (marks, total) = (Watermarks::of(limit), charge + missing);
         let is_beyond = |mark| missing > 0 && total > mark;
-        self.making_headroom = is_beyond(marks.low)
-            && (self.making_headroom || is_beyond(marks.high))
+        self.shortage.making_headroom = is_beyond(marks.low)
+            && (self.shortage.making_headroom || is_beyond(marks.high))
             && self.evictable_of_others() < missing;
-        self.making_headroom
+        self.shortage.making_headroom
     }
 
     fn evictable_of_others(&self) -> u64 {
@@ -84,8 +84,8 @@ impl Evictor {
 
     /// A batch that was to make room found nothing for it.
     pub(crate) fn give_up_headroom(&mut self) {
-        self.making_headroom = false;
-        self.no_headroom_until_ns = sys::now_ns() + BARREN_NS;
+        self.shortage.making_headroom = false;
+        self.shortage.no_headroom_until_ns = sys::now_ns() + BARREN_NS;
     }
 }
 

@@ -26,7 +26,7 @@ impl Evictor {
     pub(crate) fn measure_active(&self) {
         let engine = self.engine;
         let staged = self.staging().held_bytes() + engine.own_bytes();
-        engine.workingset.set_active(self.size.anonymous.saturating_sub(staged) / PAGE as u64);
+        engine.workingset.set_active(self.survey.size.anonymous.saturating_sub(staged) / PAGE as u64);
     }
 
     /// The inactive lists of all members together begin with a sixteenth of the limit, which is half of the places of one; and leave a
@@ -39,17 +39,17 @@ impl Evictor {
 
     /// Folios that may wait for their write-back now.
     pub(crate) fn inactive_length(&self) -> u64 {
-        self.inactive.list.length(self.inactive_bounds())
+        self.clock.inactive.list.length(self.inactive_bounds())
     }
 
     /// The batch has written back: is the inactive list as long as it should be?
     pub(crate) fn size_inactive_list(&mut self, batch: &Batch) {
         let (engine, bounds) = (self.engine, self.inactive_bounds());
         let spared = engine.workingset.spared();
-        let new = spared - self.inactive.spared_seen;
-        self.inactive.spared_seen = spared;
-        self.inactive.list.note(bounds, batch.folios, batch.written, new);
-        let list = &self.inactive.list;
+        let new = spared - self.clock.inactive.spared_seen;
+        self.clock.inactive.spared_seen = spared;
+        self.clock.inactive.list.note(bounds, batch.folios, batch.written, new);
+        let list = &self.clock.inactive.list;
         engine.workingset.set_room(list.room(bounds));
         engine.figures().set(Gauge::Inactive, list.length(bounds) * PIECE as u64);
     }

@@ -76,17 +76,17 @@ impl Scene {
             files.free(folioswap_devices::FileSlot::new(taken[0].raw() + slot).expect("a slot"));
         }
         self.engine.segment().devices[1].full.store(1, Relaxed);
-        self.evictor.ask_full_due.take(sys::now_ns(), 1 << 60);
+        self.evictor.tiers.ask_full_due.take(sys::now_ns(), 1 << 60);
     }
 
     /// Moves until nothing moves any more; the pages that went.
     fn move_all(&mut self) -> u64 {
         let mut moved = 0;
         for _ in 0..1000 {
-            self.evictor.swapoff.due = Due::at_once();
+            self.evictor.tiers.swapoff.due = Due::at_once();
             let pages = self.evictor.move_off_leaving(Memory::Ample);
             moved += pages;
-            if pages == 0 && self.evictor.swapoff.hand == 0 {
+            if pages == 0 && self.evictor.tiers.swapoff.hand == 0 {
                 break;
             }
         }
@@ -233,7 +233,7 @@ fn while_memory_is_short_nothing_goes_where_it_takes_some() {
     scene.leave_on_second(0..128);
     scene.says(FIRST, DeviceUsage::Leaving);
     for _ in 0..4 {
-        scene.evictor.swapoff.due = Due::at_once();
+        scene.evictor.tiers.swapoff.due = Due::at_once();
         scene.evictor.move_off_leaving(Memory::Short);
     }
     let on_second = entries.iter().filter(|&&entry| engine.space.is_on_shared(entry, SECOND)).count();
@@ -251,7 +251,7 @@ fn nothing_moves_while_the_handler_reads() {
     let entries = stored(engine, DeviceMask::only(FIRST), 0..40);
     scene.says(FIRST, DeviceUsage::Leaving);
     let served = engine.serve_lock.lock();
-    scene.evictor.swapoff.due = Due::at_once();
+    scene.evictor.tiers.swapoff.due = Due::at_once();
     assert_eq!(scene.evictor.move_off_leaving(Memory::Ample), 0);
     assert!(entries.iter().all(|&entry| engine.space.is_on_shared(entry, FIRST)));
     assert_eq!(engine.space.file_space().used_slots(), 40);
@@ -282,7 +282,7 @@ fn readers_find_one_place_or_the_other() {
             scene.says(to, DeviceUsage::InUse);
             scene.says(from, DeviceUsage::Leaving);
             while engine.space.file_space().used_on(DeviceMask::only(from)) > 0 {
-                scene.evictor.swapoff.due = Due::at_once();
+                scene.evictor.tiers.swapoff.due = Due::at_once();
                 scene.evictor.move_off_leaving(Memory::Ample);
             }
             // As if they had come back.

@@ -26,7 +26,7 @@ fn scene(is_free: impl Fn(usize) -> bool) -> Option<(Evictor, usize, OwnedFd)> {
     assert_eq!(engine.to_write(), (16, Order::new(4).unwrap()));
     let mut evictor = Evictor::new(engine);
     // There is no supervisor to ask.
-    evictor.ask_full_due.take(sys::now_ns(), 1 << 60);
+    evictor.tiers.ask_full_due.take(sys::now_ns(), 1 << 60);
     Some((evictor, start, file))
 }
 

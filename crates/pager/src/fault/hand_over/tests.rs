@@ -82,7 +82,7 @@ fn the_handler_takes_out_what_is_planned_between_faults() {
     std::thread::scope(|scope| {
         let evictor = scope.spawn(|| {
             evictor.hand_over(NO_CPU, &mut batch);
-            (batch, evictor.declined_until_ns)
+            (batch, evictor.handover.declined_until_ns)
         });
         while !engine.plans.are_offered() && !evictor.is_finished() {
             std::thread::yield_now();
@@ -115,7 +115,7 @@ fn what_nobody_takes_out_leaves_all_the_same() {
     evictor.hand_over(NO_CPU, &mut batch);
     assert_eq!(batch.isolated, ALONE as u64 * u64::from(APART.count_ones()));
     check(engine, &pieces, APART);
-    assert_ne!(evictor.declined_until_ns, 0, "for a while batches leave at once");
+    assert_ne!(evictor.handover.declined_until_ns, 0, "for a while batches leave at once");
     let mut nothing = Batch { planned: Some(0), ..Batch::default() };
     evictor.hand_over(NO_CPU, &mut nothing);
     assert_eq!(nothing.isolated, 0);
