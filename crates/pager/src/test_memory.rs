@@ -1,6 +1,7 @@
 //! What tests need: memory of the program, a userfaultfd, and an engine with pages in its store.
 
 use crate::engine::Engine;
+use crate::engine::ring_turn::RingTurn;
 use crate::kernel::uffd::{Userfault, Watch};
 use crate::staging::candidates::Candidates;
 use crate::staging::ring::RECYCLED_BERTHS;
@@ -40,6 +41,12 @@ pub(crate) fn map(bytes: usize) -> usize {
 /// A new mapping in a hole.
 pub(crate) fn map_at(hole: usize, bytes: usize) -> usize {
     map_with(hole, bytes, MapFlags::FIXED_NOREPLACE)
+}
+
+/// The right to the ring of an engine that no evictor and no handler looks after.
+pub(crate) fn ring_turn(engine: &Engine) -> RingTurn<'_> {
+    // SAFETY: the calling test is the only thread that uses the ring.
+    unsafe { RingTurn::new(engine) }
 }
 
 /// The calling test cannot be made here, and ends: counted by `scripts/test.sh`, as skipped instead of passed, from the file that
@@ -92,7 +99,7 @@ pub(crate) fn engine_with_slots(slots: u64) -> &'static Engine {
 fn in_a_group(engine: &'static Engine) -> &'static Engine {
     // SAFETY: a segment is a zeroed page-aligned piece of memory, for ever.
     let segment = unsafe { alloc_zeroed(Layout::from_size_align(Segment::BYTES, PAGE).expect("a layout")) };
-    engine.segment.store(segment.cast(), Release);
+    engine.membership.segment.store(segment.cast(), Release);
     engine.segment().set_folio_orders(FolioOrders::ALL);
     engine
 }
@@ -189,6 +196,6 @@ pub(crate) fn clean_piece(engine: &Engine) -> (usize, [SwapEntry; PIECE_PAGES]) 
         block.set(page_index(address), stored.claim().unwrap().returned_clean(Heat::Cold).unwrap());
         entry
     });
-    engine.clean_pages.store(PIECE_PAGES as u64, Relaxed);
+    engine.counts.clean_pages.store(PIECE_PAGES as u64, Relaxed);
     (start, entries)
 }

@@ -55,7 +55,7 @@ impl Engine {
         self.descriptors.pagemap.store(embedding.pagemap, Relaxed);
         self.descriptors.control.store(embedding.control, Relaxed);
         self.descriptors.userfault.store(embedding.userfault.0, Relaxed);
-        self.segment.store(core::ptr::from_ref(embedding.segment).cast_mut(), Release);
+        self.membership.segment.store(core::ptr::from_ref(embedding.segment).cast_mut(), Release);
         let member = &embedding.segment.members[embedding.member as usize];
         member.pid.store(sys::getpid(), Relaxed);
         member.state.store(MemberState::Live as u32, Release);
@@ -66,7 +66,7 @@ impl Engine {
         for (number, &(device, descriptor)) in shared.filter(|(_, (device, _))| device.clusters > 0) {
             self.space.shared_devices().set(number, device, descriptor);
         }
-        self.member.store(embedding.member, Release);
+        self.membership.member.store(embedding.member, Release);
         self.embedded.state.store(EMBEDDED, Release);
     }
 
@@ -94,7 +94,7 @@ impl Engine {
     /// # Safety
     /// In a thread of its own that takes no signals, after [`Engine::embed`]; this is the only handler.
     pub unsafe fn serve_faults(&'static self) -> Result<(), CreateError> {
-        self.handler_thread.store(sys::gettid(), Release);
+        self.threads.handler.store(sys::gettid(), Release);
         sys::raise_priority();
         let buffers = Buffers::of(self).ok_or(CreateError::NoMemory)?;
         let mut handler = Handler::new(self, buffers);

@@ -107,9 +107,9 @@ impl Engine {
     }
 
     fn keep(&self, command: Command, start: usize, end: usize) -> Result<(), Errno> {
-        let _guard = self.kept_lock.lock();
+        let _guard = self.locks.kept.lock();
         // SAFETY: under its lock.
-        let kept = unsafe { &mut *self.kept.get() };
+        let kept = unsafe { &mut *self.said.kept.get() };
         let changed = match command {
             Command::Keep => kept.insert(start, end),
             _ => kept.remove(start, end),
@@ -121,9 +121,9 @@ impl Engine {
         if !self.is_engaged() {
             return Err(Errno::NOMEM);
         }
-        let _events_wait = self.move_lock.lock();
+        let _events_wait = self.locks.moves.lock();
         // SAFETY: the set is used under the move lock.
-        let registered = unsafe { &mut *self.registered.get() };
+        let registered = unsafe { &mut *self.mappings.registered.get() };
         self.userfault().register(start, end - start, Watch::Program)?;
         if registered.insert(start, end).is_err() {
             // SAFETY: nothing of it was ever swapped out, or it would be in the set.
@@ -158,9 +158,9 @@ impl Engine {
         let (mut pages, mut from) = (0, 0);
         loop {
             let range = {
-                let _events_wait = self.move_lock.lock();
+                let _events_wait = self.locks.moves.lock();
                 // SAFETY: the set is used under the move lock.
-                unsafe { &*self.registered.get() }.next(from)
+                unsafe { &*self.mappings.registered.get() }.next(from)
             };
             let Some(range) = range else { return pages };
             from = from.max(range.start);

@@ -50,12 +50,12 @@ impl Engine {
     /// # Safety
     /// As for [`Engine::serve_faults`], after [`Engine::prepare_for_signals`].
     pub unsafe fn serve_events(&'static self) {
-        self.handler_thread.store(sys::gettid(), Release);
+        self.threads.handler.store(sys::gettid(), Release);
         sys::raise_priority();
         while !self.embedded.is_stopping() {
             self.wait_for_event();
             self.make_way_for_evictor();
-            let _one_at_a_time = self.serve_lock.lock();
+            let _one_at_a_time = self.locks.serve.lock();
             // SAFETY: prepared, and used under the lock alone.
             unsafe { &mut *self.embedded.served_in_place.load(Acquire).cast::<Handler>() }.read_messages();
         }
@@ -91,7 +91,7 @@ impl Engine {
         // Which thread it is says only whether it may wait: it is neither the evictor nor one that forks. (To ask costs a system call.)
         let fault = Fault { address, access, thread: u32::MAX, attempt: Attempt::First, since_ns: begun };
         loop {
-            let _one_at_a_time = self.serve_lock.lock();
+            let _one_at_a_time = self.locks.serve.lock();
             // SAFETY: prepared, and used under the lock alone.
             let handler = unsafe { &mut *self.embedded.served_in_place.load(Acquire).cast::<Handler>() };
             if self.is_at_limit() && handler.needs_memory(&fault) && handler.wait_for_memory(fault.thread) {

@@ -73,9 +73,9 @@ impl Engine {
     /// Publishes the store's figures.
     pub(crate) fn publish_gauges(&self, size: ProcessSize, staging_bytes: u64) {
         let (figures, stat) = (self.figures(), self.space.mm_stat());
-        let swapped = self.swapped_pages.load(Relaxed);
+        let swapped = self.counts.swapped_pages.load(Relaxed);
         figures.set(Gauge::Swapped, swapped * PAGE as u64);
-        let clean = self.clean_pages.load(Relaxed);
+        let clean = self.counts.clean_pages.load(Relaxed);
         figures.set(Gauge::SwapCached, clean * PAGE as u64);
         figures.set(Gauge::SlotsUsed, swapped + clean);
         figures.set(Gauge::OrigDataSize, stat.orig_data_size);

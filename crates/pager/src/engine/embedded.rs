@@ -25,7 +25,7 @@ pub(crate) struct Embedded {
     /// 1 once a range was duplicated: entries may have several holders.
     duplicates: AtomicU32,
     /// The handler (`fault::handler::Handler`, which this room does not know) that serves faults in the threads that
-    /// take them, under `serve_lock`; null where the handler thread serves them.
+    /// take them, under `locks.serve`; null where the handler thread serves them.
     pub(crate) served_in_place: AtomicPtr<c_void>,
 }
 

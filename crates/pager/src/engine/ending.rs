@@ -30,7 +30,7 @@ impl Engine {
     fn control_here(&self) -> Option<i32> {
         let me = sys::gettid();
         let is_pager =
-            [&self.handler_thread, &self.evictor_thread].iter().any(|thread| thread.load(Relaxed) == me);
+            [&self.threads.handler, &self.threads.evictor].iter().any(|thread| thread.load(Relaxed) == me);
         let control = self.descriptors.control.load(Relaxed);
         (is_pager && control >= 0).then_some(control)
     }

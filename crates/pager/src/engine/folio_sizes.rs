@@ -15,12 +15,12 @@ const LIMIT_OF_WHOLE: u64 = 64;
 impl Engine {
     /// What the program has said of the memory at `address`. Costs a load where it never said anything.
     pub(crate) fn advised(&self, address: usize) -> Advised {
-        if self.huge_advised.load(Relaxed) == 0 {
+        if self.said.huge_advised.load(Relaxed) == 0 {
             return Advised::Nothing;
         }
-        let _guard = self.kept_lock.lock();
+        let _guard = self.locks.kept.lock();
         // SAFETY: under their lock.
-        let (huge, single) = unsafe { (&*self.huge_pages.get(), &*self.no_huge_pages.get()) };
+        let (huge, single) = unsafe { (&*self.said.huge_pages.get(), &*self.said.no_huge_pages.get()) };
         if huge.covers(address, address + PAGE) {
             Advised::HugePages
         } else if single.covers(address, address + PAGE) {

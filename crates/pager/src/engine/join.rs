@@ -26,7 +26,7 @@ pub(crate) fn join(engine: &Engine) -> Result<(), Errno> {
     descriptors.maps.store(open(c"/proc/self/maps")?, Relaxed);
     descriptors.pagemap.store(open(c"/proc/self/pagemap")?, Relaxed);
     descriptors.statm.store(open(c"/proc/self/statm")?, Relaxed);
-    let control = link::connect_to(&engine.group_name[..engine.group_name_length])?;
+    let control = link::connect_to(&engine.membership.group_name[..engine.membership.group_name_length])?;
     descriptors.control.store(control, Relaxed);
     let token = engine.fork.inherited_token();
     link::send(control, &Control::new(Kind::Hello, [token, 0, 0]), None)?;
@@ -45,7 +45,7 @@ pub(crate) fn join(engine: &Engine) -> Result<(), Errno> {
         // The program allows itself fewer descriptors than it is sent.
         return Err(Errno::MFILE);
     }
-    if engine.segment.load(Acquire).is_null() {
+    if engine.membership.segment.load(Acquire).is_null() {
         // SAFETY: a new mapping of the descriptor that the supervisor sized to the segment's layout.
         let place = unsafe {
             rustix::mm::mmap(
@@ -57,7 +57,7 @@ pub(crate) fn join(engine: &Engine) -> Result<(), Errno> {
                 0,
             )
         }?;
-        engine.segment.store(place.cast(), Release);
+        engine.membership.segment.store(place.cast(), Release);
         engine.segment().check().map_err(|_| Errno::PROTO)?;
     }
     sys::close_range(segment as u32, segment as u32);
@@ -68,7 +68,7 @@ pub(crate) fn join(engine: &Engine) -> Result<(), Errno> {
         engine.space.shared_devices().set(number, device, descriptor);
         engine.space.shared_devices().set_orders(number, Orders::from_bits(entry.orders()));
     }
-    engine.member.store(id as u32, Release);
+    engine.membership.member.store(id as u32, Release);
     if let Some(ring) = ring {
         engine.trace_into(ring)?;
     }
@@ -103,8 +103,12 @@ pub(crate) fn leave(engine: &Engine, why: Errno) -> ! {
     if engine.is_engaged() {
         engine.end(Ending::NotJoined, Some(why));
     }
-    engine.life.store(Life::Unmanaged as u32, Release);
-    let _ = rustix::thread::futex::wake(&engine.life, rustix::thread::futex::Flags::PRIVATE, i32::MAX as u32);
+    engine.threads.life.store(Life::Unmanaged as u32, Release);
+    let _ = rustix::thread::futex::wake(
+        &engine.threads.life,
+        rustix::thread::futex::Flags::PRIVATE,
+        i32::MAX as u32,
+    );
     sys::close_range(0, u32::MAX);
     loop {
         // SAFETY: ends this thread alone; its stack stays mapped.

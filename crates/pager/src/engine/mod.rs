@@ -3,8 +3,8 @@
 //! A forked child inherits all of it by copy-on-write at the same addresses; `Engine::reset_in_child` makes it the
 //! child's.
 //!
-//! Locks, in the order in which they may be taken: `gate`, `move_lock`, `write_back_lock`. None is held while waiting for
-//! an event to be read, and the reader of events never takes `gate`.
+//! Locks, in the order in which they may be taken: `locks.gate`, `locks.moves`, `locks.write_back`. None is held while waiting for
+//! an event to be read, and the reader of events never takes `locks.gate`.
 
 pub mod account;
 pub mod advices;
@@ -24,6 +24,7 @@ pub mod plans;
 pub mod pool;
 pub mod raw_tables;
 pub mod requests;
+pub(crate) mod ring_turn;
 pub mod shares;
 pub mod tracing;
 pub mod words;
@@ -101,6 +102,144 @@ impl Descriptors {
     }
 }
 
+/// The locks of an engine, in the order in which they may be taken: `gate`, `serve`, `moves`, `write_back`, `kept`.
+///
+/// None is held while waiting for an event to be read, and the reader of events never takes `gate`.
+#[repr(C)]
+pub struct Locks {
+    /// Held by the evictor for a batch, and by a fork from its preparation until the child is on its own.
+    pub(crate) gate: Lock,
+    /// Held around isolate + move, and around the reading and processing of events: a move happens either wholly
+    /// before an event or sees its effects.
+    pub(crate) moves: Lock,
+    /// Held while a berth of staging is written back, or while the reader of events takes its pages over.
+    pub(crate) write_back: Lock,
+    /// Held by the handler thread for a round of messages: its holder knows that the handler changes nothing.
+    pub(crate) serve: Lock,
+    /// Protects [`Said`]. Taken by the pager threads alone.
+    pub(crate) kept: Lock,
+}
+
+impl Locks {
+    /// Opens all of them, whoever held them. In a forked child, before any other thread exists in it.
+    fn reset(&self) {
+        let Locks { gate, moves, write_back, serve, kept } = self;
+        for lock in [gate, moves, write_back, serve, kept] {
+            lock.reset();
+        }
+    }
+}
+
+/// The two pager threads of a process.
+#[repr(C)]
+pub struct Threads {
+    /// The evictor's thread id: its own faults never wait for memory.
+    pub(crate) evictor: AtomicU32,
+    /// The handler's thread id.
+    pub(crate) handler: AtomicU32,
+    pub(crate) handler_stack: AtomicUsize,
+    pub(crate) evictor_stack: AtomicUsize,
+    /// The CPU of the thread whose faults the handler serves there; `NO_CPU` when it follows none.
+    pub(crate) faulting_cpu: AtomicU32,
+    /// 1: the evictor waits for the handler's lock (a futex).
+    pub(crate) evictor_waits: AtomicU32,
+    /// [`Life`] as a number; also a futex.
+    pub(crate) life: AtomicU32,
+    /// The process that this copy of the engine belongs to; a child made by a bare clone(2) has a copy that is
+    /// nobody's.
+    owner: AtomicU32,
+}
+
+/// The group that the process belongs to.
+#[repr(C)]
+pub struct Membership {
+    /// The group's segment; null until the handler has joined.
+    pub(crate) segment: AtomicPtr<Segment>,
+    /// The index of this process's member there.
+    pub(crate) member: AtomicU32,
+    pub(crate) group_name: [u8; GROUP_NAME_MAX],
+    pub(crate) group_name_length: usize,
+    agent_path: [u8; GROUP_NAME_MAX],
+    agent_path_length: usize,
+}
+
+/// Children made by a bare clone(2), which this process serves.
+#[repr(C)]
+pub struct ServedChildren {
+    /// How many there are now.
+    pub(crate) raw: AtomicU32,
+    /// Bytes of the engine's own memory that may still be shared with the youngest of them.
+    pub(crate) shared_bytes: AtomicU64,
+    /// The page tables of what they hold.
+    pub(crate) tables: RawTables,
+}
+
+/// Addresses of work spaces that are made when they are first needed; 0 before.
+#[repr(C)]
+pub struct Workspaces {
+    /// The evictor's, for pages that are demoted together.
+    pub(crate) demotion: AtomicUsize,
+    /// The evictor's, for recompression.
+    pub(crate) recompression: AtomicUsize,
+    /// The handler's, for pages that are read while it serves others.
+    pub(crate) reads: AtomicUsize,
+}
+
+/// Where this process's allocations and frees are recorded, and with what; null without `--trace`.
+#[repr(C)]
+pub struct Recording {
+    pub(crate) ring: AtomicPtr<Ring>,
+    pub(crate) tracer: AtomicPtr<Tracer>,
+}
+
+/// What the program said of its memory. The sets are protected by [`Locks::kept`].
+#[repr(C)]
+pub struct Said {
+    /// Ranges that must stay resident (thread control blocks, stacks).
+    pub(crate) kept: UnsafeCell<Ranges>,
+    /// Ranges for which it wants huge pages.
+    pub(crate) huge_pages: UnsafeCell<Ranges>,
+    /// Ranges for which it wants none.
+    pub(crate) no_huge_pages: UnsafeCell<Ranges>,
+    /// 1 once it has said either.
+    pub(crate) huge_advised: AtomicU32,
+}
+
+/// The program's mappings, as far as the engine manages them.
+#[repr(C)]
+pub struct Mappings {
+    /// The registered ranges. Protected by [`Locks::moves`].
+    pub(crate) registered: UnsafeCell<Ranges>,
+    /// 0 until memory is registered with userfaultfd for the first time.
+    pub(crate) engaged: AtomicU32,
+    /// Raised by a thread that has mapped memory and wants it looked at before it is touched.
+    pub(crate) scan_wanted: AtomicU32,
+    /// Counts the evictor's looks at the mappings (a futex).
+    pub(crate) scans: AtomicU32,
+    /// The time at which the last look ended.
+    pub(crate) scanned_ns: AtomicU64,
+    /// Bytes in small pieces that the program has mapped, or made accessible, since the last look began.
+    pub(crate) small_mapped: AtomicUsize,
+    /// Epoch of removals, a second long or longer; see [`Engine::pass_epoch`].
+    pub(crate) epoch: AtomicU32,
+}
+
+/// Counts of pages and of devices.
+#[repr(C)]
+pub struct Counts {
+    /// Pages swapped out now.
+    pub(crate) swapped_pages: AtomicU64,
+    /// Pages in the program's memory that keep their stored copy ([`folioswap_policy::page::PageState::Clean`]).
+    pub(crate) clean_pages: AtomicU64,
+    /// Devices on which space is short, as the evictor found them (`look_at_swap_space`).
+    pub(crate) swap_full: AtomicU64,
+    /// Devices whose pages, touched one by one, keep no copy there and go to the compressed store when they leave
+    /// (`tiers.rs`).
+    pub(crate) refilled_from: AtomicU32,
+    /// Stored copies that the evictor has found stale and freed.
+    pub(crate) stale_copies: AtomicU32,
+}
+
 /// The engine. Made once per process image by [`Engine::create`]; lives as long as the process.
 pub struct Engine {
     /// Its memory.
@@ -109,110 +248,44 @@ pub struct Engine {
     pub(crate) table: PageTable,
     /// Swap entries and the devices behind them.
     pub(crate) space: Space<'static, Arena>,
-    /// Held by the evictor for a batch, and by a fork from its preparation until the child is on its own.
-    pub(crate) gate: Lock,
-    /// Held around isolate + move, and around the reading and processing of events: a move happens either wholly before
-    /// an event or sees its effects.
-    pub(crate) move_lock: Lock,
-    /// Held while a folio in staging is written back, or its pages are taken over by the reader of events.
-    pub(crate) write_back_lock: Lock,
-    /// Held by the handler thread for a round of messages: who holds it knows that the handler changes nothing.
-    pub(crate) serve_lock: Lock,
+    pub(crate) locks: Locks,
+    pub(crate) threads: Threads,
+    pub(crate) membership: Membership,
     pub(crate) descriptors: Descriptors,
+    pub(crate) mappings: Mappings,
+    pub(crate) said: Said,
+    pub(crate) counts: Counts,
+    /// Children by a bare clone(2).
+    pub(crate) children: ServedChildren,
+    pub(crate) fork: ForkState,
+    /// The staging ring; see [`ring_turn::RingTurn`] for who may use it.
     pub(crate) staging: UnsafeCell<Staging>,
-    /// What an embedder has said, and how far it is; all-zero where the program is not ours.
-    pub(crate) embedded: Embedded,
     /// Who writes what of staging back.
     pub(crate) shares: Shares,
     /// What the handler is to take out of the program.
     pub(crate) plans: Plans,
     /// Huge pages that wait for their next use.
     pub(crate) pool: Pool,
-    /// Is it worth bringing back what lies around a page?
+    /// Whether it is worth bringing back what lies around a page.
     pub(crate) around: Around,
-    /// How long what comes back was away.
+    /// How long pages that come back were away.
     pub(crate) workingset: Workingset,
-    /// How long that was, and what it cost, for who says how large the compressed store may be.
+    /// The same, and what it cost, for the size of the compressed store.
     pub(crate) distances: Distances,
     pub(crate) costs: Costs,
-    pub(crate) registered: UnsafeCell<Ranges>,
-    /// Ranges of the program that must stay resident (thread control blocks, stacks). Under `kept_lock`, which only the
-    /// pager threads take.
-    pub(crate) kept: UnsafeCell<Ranges>,
-    /// Ranges of which the program said that it wants huge pages, and that it wants none. Under `kept_lock`.
-    pub(crate) huge_pages: UnsafeCell<Ranges>,
-    pub(crate) no_huge_pages: UnsafeCell<Ranges>,
-    /// 1 once it has said either.
-    pub(crate) huge_advised: AtomicU32,
-    pub(crate) kept_lock: Lock,
     pub(crate) requests: Requests,
     /// What the program's threads wait to have done with their memory.
     pub(crate) advices: Advices,
-    /// Raised by who has mapped memory and wants it looked at before it is touched.
-    pub(crate) scan_wanted: AtomicU32,
-    /// Counts the evictor's looks at the mappings (a futex).
-    pub(crate) scans: AtomicU32,
-    /// The evictor's thread id: its own faults never wait for memory.
-    pub(crate) evictor_thread: AtomicU32,
-    /// The handler's thread id.
-    pub(crate) handler_thread: AtomicU32,
-    /// The CPU of the thread whose faults the handler serves there; `NO_CPU` when it follows none.
-    pub(crate) faulting_cpu: AtomicU32,
-    /// The process that this copy of the engine belongs to; a child made by a bare clone(2) has a copy that is nobody's.
-    owner: AtomicU32,
-    pub(crate) fork: ForkState,
-    /// [`Life`] as a number; also a futex.
-    pub(crate) life: AtomicU32,
-    /// 0 until memory is registered with userfaultfd for the first time.
-    pub(crate) engaged: AtomicU32,
-    /// Epoch of removals, a second long or longer; see [`Engine::pass_epoch`].
-    pub(crate) epoch: AtomicU32,
-    /// Wakes the evictor while the member's place in the segment is not known yet.
-    pub(crate) segment: AtomicPtr<Segment>,
-    pub(crate) member: AtomicU32,
+    /// What an embedder has said, and how far it is; all-zero where the program is not ours.
+    pub(crate) embedded: Embedded,
     /// Raised by a thread of the program that ends it: every invariant is to be checked once more (a futex).
     pub(crate) validation_wanted: AtomicU32,
-    /// Children made by a bare clone(2) that this process serves now.
-    pub(crate) raw_children: AtomicU32,
-    /// Bytes of the engine's own memory that may still be shared with the youngest of them.
-    pub(crate) shared_with_raw_children: AtomicU64,
-    /// What they hold.
-    pub(crate) raw_tables: RawTables,
-    /// Pages swapped out now.
-    pub(crate) swapped_pages: AtomicU64,
-    /// Pages in the program's memory that keep their stored copy ([`folioswap_policy::page::PageState::Clean`]).
-    pub(crate) clean_pages: AtomicU64,
-    /// Devices on which space is short, as the evictor found them (`look_at_swap_space`).
-    pub(crate) swap_full: AtomicU64,
-    /// Devices whose pages, touched one by one, keep no copy there and go to the compressed store when they leave (`tiers.rs`).
-    pub(crate) refilled_from: AtomicU32,
-    /// Address of the evictor's room for what is demoted together; 0 before the first time.
-    pub(crate) demotion_workspace: AtomicUsize,
-    /// Address of the evictor's room for recompression; 0 before the first time.
-    pub(crate) recompression_workspace: AtomicUsize,
-    /// Bytes in small pieces that the program has mapped, or made accessible, since the last look at its mappings began.
-    pub(crate) small_mapped: AtomicUsize,
-    /// When the last look at the mappings ended.
-    pub(crate) scanned_ns: AtomicU64,
-    /// 1: the evictor waits for the handler's lock (a futex).
-    pub(crate) evictor_waits: AtomicU32,
-    /// Stored copies that the evictor has found stale and freed.
-    pub(crate) stale_copies: AtomicU32,
-    /// Address of the handler's room for what is read meanwhile; 0 before the first time.
-    pub(crate) read_workspace: AtomicUsize,
-    pub(crate) handler_stack: AtomicUsize,
-    pub(crate) evictor_stack: AtomicUsize,
-    /// Where this process's allocations and frees are recorded, and with what; null without `--trace`.
-    pub(crate) ring: AtomicPtr<Ring>,
-    pub(crate) tracer: AtomicPtr<Tracer>,
-    pub(crate) group_name: [u8; GROUP_NAME_MAX],
-    pub(crate) group_name_length: usize,
-    agent_path: [u8; GROUP_NAME_MAX],
-    agent_path_length: usize,
+    pub(crate) workspaces: Workspaces,
+    pub(crate) recording: Recording,
 }
 
 // SAFETY: the UnsafeCells are used under the locks named beside them (staging: by the evictor, or whoever holds
-// its plan, or with `write_back_lock` held and the evictor outside its write-back).
+// its plan, or with `locks.write_back` held and the evictor outside its write-back).
 unsafe impl Sync for Engine {}
 
 /// The engine could not be made.
@@ -258,20 +331,20 @@ impl Engine {
             (&raw mut (*engine).arena).write(arena);
             (&raw mut (*engine).space).write(space);
             (&raw mut (*engine).table).write(PageTable::new());
-            (&raw mut (*engine).group_name_length).write(group_name.len());
-            (&raw mut (*engine).group_name)
+            (&raw mut (*engine).membership.group_name_length).write(group_name.len());
+            (&raw mut (*engine).membership.group_name)
                 .cast::<u8>()
                 .copy_from_nonoverlapping(group_name.as_ptr(), group_name.len());
-            (&raw mut (*engine).agent_path_length).write(agent_path.len());
-            (&raw mut (*engine).agent_path)
+            (&raw mut (*engine).membership.agent_path_length).write(agent_path.len());
+            (&raw mut (*engine).membership.agent_path)
                 .cast::<u8>()
                 .copy_from_nonoverlapping(agent_path.as_ptr(), agent_path.len());
             let engine = &*engine;
             engine.own();
-            engine.faulting_cpu.store(NO_CPU, Relaxed);
+            engine.threads.faulting_cpu.store(NO_CPU, Relaxed);
             engine.descriptors.forget();
-            engine.handler_stack.store(handler_stack.as_ptr() as usize, Relaxed);
-            engine.evictor_stack.store(evictor_stack.as_ptr() as usize, Relaxed);
+            engine.threads.handler_stack.store(handler_stack.as_ptr() as usize, Relaxed);
+            engine.threads.evictor_stack.store(evictor_stack.as_ptr() as usize, Relaxed);
             // This much every child finds; what comes now is for those that can use it.
             arena.bequeath_to(Heirs::Nobody);
             Ok(engine)
@@ -283,33 +356,31 @@ impl Engine {
     /// # Safety
     /// Only in a child that fork(2) just made, before any other thread exists in it, after [`crate::fork::protocol::prepare`].
     pub(crate) unsafe fn reset_in_child(&self) {
-        for lock in [&self.gate, &self.move_lock, &self.write_back_lock, &self.serve_lock, &self.kept_lock] {
-            lock.reset();
-        }
+        self.locks.reset();
         self.advices.forget();
         self.pool.forget();
         self.arena.chunks().forget_range();
         self.plans.forget();
         self.own();
-        self.faulting_cpu.store(NO_CPU, Relaxed);
+        self.threads.faulting_cpu.store(NO_CPU, Relaxed);
         self.descriptors.forget();
         // The ring is the parent's; this process gets one of its own when it joins.
         self.space.set_tracer(None);
-        self.life.store(Life::Starting as u32, Release);
+        self.threads.life.store(Life::Starting as u32, Release);
     }
 
     /// The group's name.
     pub fn group_name(&self) -> &[u8] {
-        &self.group_name[..self.group_name_length]
+        &self.membership.group_name[..self.membership.group_name_length]
     }
     /// The path that the agent was loaded from; empty for an embedder.
     pub fn agent_path(&self) -> &[u8] {
-        &self.agent_path[..self.agent_path_length]
+        &self.membership.agent_path[..self.membership.agent_path_length]
     }
 
     /// How far it is.
     pub fn life(&self) -> Life {
-        match self.life.load(Acquire) {
+        match self.threads.life.load(Acquire) {
             1 => Life::Running,
             2 => Life::Unmanaged,
             _ => Life::Starting,
@@ -324,12 +395,12 @@ impl Engine {
     /// The group's segment. Valid once the handler has joined the group.
     pub(crate) fn segment(&self) -> &'static Segment {
         // SAFETY: set before any caller runs, to a mapping that is never taken away.
-        unsafe { &*self.segment.load(Acquire) }
+        unsafe { &*self.membership.segment.load(Acquire) }
     }
 
     /// This process's place in it.
     pub(crate) fn member(&self) -> &'static Member {
-        &self.segment().members[self.member.load(Acquire) as usize]
+        &self.segment().members[self.membership.member.load(Acquire) as usize]
     }
 
     /// This process's figures.
@@ -341,7 +412,7 @@ impl Engine {
     /// while that is at work, a system call where it slept.
     pub(crate) fn ask_for_vigil(&self, cpu: u32) {
         let header = &self.segment().header;
-        let faulting = Faulting { member: self.member.load(Relaxed), cpu }.pack();
+        let faulting = Faulting { member: self.membership.member.load(Relaxed), cpu }.pack();
         if header.faulting.load(Relaxed) != faulting {
             header.faulting.store(faulting, Relaxed);
         }
@@ -359,13 +430,13 @@ impl Engine {
 
     /// Is memory registered?
     pub(crate) fn is_engaged(&self) -> bool {
-        self.engaged.load(Acquire) != 0
+        self.mappings.engaged.load(Acquire) != 0
     }
 
     /// Waits until this process's memory is looked after (or is known not to be). Threads of the program.
     pub fn wait_until_running(&self) {
         while self.life() == Life::Starting {
-            futex::wait(&self.life, Life::Starting as u32, 1_000_000, Sharing::Private);
+            futex::wait(&self.threads.life, Life::Starting as u32, 1_000_000, Sharing::Private);
         }
     }
 
@@ -381,16 +452,16 @@ impl Engine {
 
     /// No thread could be started: the process runs unmanaged.
     pub fn give_up(&self) {
-        self.life.store(Life::Unmanaged as u32, Release);
+        self.threads.life.store(Life::Unmanaged as u32, Release);
     }
 
     /// Does this copy of the engine belong to the calling process?
     pub(crate) fn is_ours(&self) -> bool {
-        self.owner.load(Acquire) == sys::getpid()
+        self.threads.owner.load(Acquire) == sys::getpid()
     }
 
     pub(crate) fn own(&self) {
-        self.owner.store(sys::getpid(), Release);
+        self.threads.owner.store(sys::getpid(), Release);
     }
 
     /// Keeps `start..end` of the program resident from now on (rounded outwards to pages).
@@ -408,16 +479,17 @@ impl Engine {
 
     /// Applies what the program's threads asked for. Pager threads, or a forking thread that has stopped them.
     pub(crate) fn apply_requests(&self) {
-        let _guard = self.kept_lock.lock();
+        let _guard = self.locks.kept.lock();
         // SAFETY: under their lock. A full set can only mean sixteen thousand stacks; then a stack may be swapped.
-        let kept = unsafe { &mut *self.kept.get() };
+        let kept = unsafe { &mut *self.said.kept.get() };
         // SAFETY: as above.
-        let (huge, single) = unsafe { (&mut *self.huge_pages.get(), &mut *self.no_huge_pages.get()) };
+        let (huge, single) =
+            unsafe { (&mut *self.said.huge_pages.get(), &mut *self.said.no_huge_pages.get()) };
         self.requests.take(|kind, start, end| {
             let _ = match kind {
                 Request::KeepResident => kept.insert(start, end),
                 Request::HugePages | Request::NoHugePages => {
-                    self.huge_advised.store(1, Relaxed);
+                    self.said.huge_advised.store(1, Relaxed);
                     let (said, other) = if kind == Request::HugePages {
                         (&mut *huge, &mut *single)
                     } else {

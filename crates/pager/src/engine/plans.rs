@@ -1,6 +1,7 @@
 //! The plan of rows that the evictor offers to the handler (`evict/hand_over.rs`), and whose it is.
 
 use crate::engine::Engine;
+use crate::engine::ring_turn::RingTurn;
 use crate::kernel::futex::{self, Sharing};
 use crate::kernel::sys;
 use crate::staging::batch::{BATCH_PAGES, Batch};
@@ -98,7 +99,7 @@ impl Plans {
     }
 
     /// Puts the plan down, and says so where the evictor has to go on.
-    pub(crate) fn put_down(&self, rest: Rest) {
+    fn put_down(&self, rest: Rest) {
         self.update(|word| word.put_down(rest));
         if rest == Rest::None {
             futex::wake(&self.word, Sharing::Private);
@@ -139,7 +140,34 @@ impl Plans {
     }
 }
 
+/// The plan, taken by the handler: nobody else looks at it, and the ring is the handler's.
+pub(crate) struct HeldPlan<'e> {
+    plans: &'e Plans,
+    turn: RingTurn<'e>,
+}
+
+impl<'e> HeldPlan<'e> {
+    /// The plan itself, and the right to the ring that its rows need.
+    pub(crate) fn parts(&mut self) -> (&mut Plan, &mut RingTurn<'e>) {
+        // SAFETY: the plan is held, and `&mut self` makes this the only use of it.
+        (unsafe { &mut *self.plans.plan.get() }, &mut self.turn)
+    }
+
+    /// Gives it back, one more row of it taken; where nothing is left of it, the evictor goes on.
+    pub(crate) fn put_down(self, rest: Rest) {
+        self.plans.rows_taken.fetch_add(1, Relaxed);
+        self.plans.put_down(rest);
+    }
+}
+
 impl Engine {
+    /// Takes the plan that the evictor offers. `None`: there is none, or another has it.
+    pub(crate) fn take_plan(&self) -> Option<HeldPlan<'_>> {
+        let is_taken = self.plans.update(Handover::take);
+        // SAFETY: the plan is held until it is put down, which ends the turn.
+        is_taken.then(|| HeldPlan { plans: &self.plans, turn: unsafe { RingTurn::new(self) } })
+    }
+
     /// Has the evictor look at once: after the limit was changed, for example, or where a thread waits for it. It sleeps, or waits for its plan to be
     /// done, which it takes back then. Cost: a system call, two where a plan is on offer.
     pub fn wake_evictor(&self) {

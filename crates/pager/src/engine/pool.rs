@@ -258,7 +258,7 @@ impl Engine {
     /// Some of it may have been moved: the rest goes to the system. Not before the evictor's next look, where the handler says so: where
     /// the process has as many mappings as it may have, giving it up raises an event, which the handler (or who stands in its way) would have to read.
     pub(crate) fn give_up_huge_page(&self, taken: Taken) {
-        if self.embedded.serves_signals() || self.handler_thread.load(Relaxed) == sys::gettid() {
+        if self.embedded.serves_signals() || self.threads.handler.load(Relaxed) == sys::gettid() {
             self.pool.leave(taken, SPOILED);
         } else {
             self.empty_huge_page(taken);

@@ -22,7 +22,7 @@ impl Engine {
     /// Records from now on into the ring behind this descriptor, which is closed. For the handler, before it serves anything: in a forked child the new
     /// ring takes the place of the parent's.
     pub(crate) fn trace_into(&self, descriptor: i32) -> Result<(), Errno> {
-        let before = self.ring.load(Acquire);
+        let before = self.recording.ring.load(Acquire);
         let place = if before.is_null() { MapFlags::SHARED } else { MapFlags::SHARED | MapFlags::FIXED };
         // SAFETY: a new mapping of the descriptor, which the supervisor sized to the ring's layout and sealed; or one over the parent's ring, to which
         // nothing refers while the space has no tracer.
@@ -37,14 +37,14 @@ impl Engine {
             )
         }?;
         sys::close_range(descriptor as u32, descriptor as u32);
-        self.ring.store(ring.cast(), Release);
-        let mut tracer = self.tracer.load(Relaxed);
+        self.recording.ring.store(ring.cast(), Release);
+        let mut tracer = self.recording.tracer.load(Relaxed);
         if tracer.is_null() {
             let place = self.arena.take(size_of::<Tracer>()).ok_or(Errno::NOMEM)?.cast::<Tracer>();
             // SAFETY: fresh memory that is never given back; the ring stays mapped as long as the process lives.
             unsafe { place.write(Tracer::new(&*ring.cast(), moment)) };
             tracer = place.as_ptr();
-            self.tracer.store(tracer, Relaxed);
+            self.recording.tracer.store(tracer, Relaxed);
         }
         self.space.set_tracer(NonNull::new(tracer));
         Ok(())

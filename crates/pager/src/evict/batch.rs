@@ -2,10 +2,12 @@
 //! are written back.
 
 use crate::engine::placement::NO_CPU;
+use crate::engine::ring_turn::RingTurn;
 use crate::evict::candidates::Asks;
 use crate::evict::clock::RegionsOf;
 use crate::evict::evictor::Evictor;
 use crate::evict::huge_page_batch::HugePageTaken;
+use crate::evict::tiers::DevicesFull;
 use crate::evict::wanted::Wanted;
 use crate::kernel::ranges::Range;
 use crate::kernel::{pagemap, sys};
@@ -13,6 +15,7 @@ use crate::staging::batch::{BATCH_PAGES, Batch, Scattered};
 use crate::staging::candidates::Candidates;
 use crate::staging::isolation::{Isolation, Refused};
 use crate::staging::ring::RECYCLED_BERTHS;
+use crate::staging::ring::Staging;
 use crate::staging::row::{ROW_PIECES, Row, Rows};
 use crate::units::{BLOCK, PAGE, PIECE, PIECE_PAGES, Pages, page_index};
 use core::sync::atomic::Ordering::Relaxed;
@@ -44,7 +47,7 @@ impl Evictor {
     /// Isolates some pages and writes as many back.
     pub(crate) fn evict_batch(&mut self) -> Batch {
         let mut batch = Batch::default();
-        let served_on = self.engine.faulting_cpu.load(Relaxed);
+        let served_on = self.engine.threads.faulting_cpu.load(Relaxed);
         // Where several members are busy, so is every CPU: all evictors would crowd where no thread faults, and the rest be idle.
         let faulting = if self.engine.others_are_active() { NO_CPU } else { served_on };
         self.placement.keep_away(faulting);
@@ -166,19 +169,20 @@ impl Evictor {
         }
         self.size_inactive_list(batch);
         let userfault = self.engine.userfault();
-        let staging = self.staging();
+        let engine = self.engine;
+        let staging = self.staging_mut();
         let least = if drain && staging.waiting() == 0 { 1 } else { recycled_together };
-        let given_back =
-            staging.recycle(userfault, least, |address| self.engine.keep_huge_page(address)) as u64;
+        let given_back = staging.recycle(userfault, least, |address| engine.keep_huge_page(address)) as u64;
         self.shortage.given_back = (self.shortage.given_back + given_back).min(BLOCK as u64);
     }
 
     /// Writes the oldest folios of staging back, up to `most` together.
     ///
     /// # Errors
-    /// No device takes them: the batch is stuck.
-    pub(crate) fn write_back_next(&mut self, batch: &mut Batch, most: usize) -> Result<(), ()> {
+    /// [`DevicesFull`]: the batch is stuck.
+    pub(crate) fn write_back_next(&mut self, batch: &mut Batch, most: usize) -> Result<(), DevicesFull> {
         let result = self.write_back(most);
+        self.tiers.devices_full = result.is_err();
         batch.stuck |= result.is_err();
         let back = result?;
         batch.written += back.pages;
@@ -186,9 +190,21 @@ impl Evictor {
         Ok(())
     }
 
-    #[allow(clippy::mut_from_ref, reason = "the ring is the evictor's, see Engine")]
-    pub(crate) fn staging(&self) -> &mut crate::staging::ring::Staging {
-        // SAFETY: the evictor alone uses the ring outside of the write-back lock's sections; each use ends before the next.
+    /// The right to the ring, for as long as the evictor is borrowed.
+    pub(crate) fn ring_turn(&mut self) -> RingTurn<'_> {
+        // SAFETY: this is the evictor, and it comes here only with no plan on offer: it sleeps in `hand_over` meanwhile.
+        unsafe { RingTurn::new(self.engine) }
+    }
+
+    /// The ring, to be looked at.
+    pub(crate) fn staging(&self) -> &Staging {
+        // SAFETY: only the evictor, which `&self` borrows, changes the ring now (see `ring_turn`).
+        unsafe { &*self.engine.staging.get() }
+    }
+
+    /// The ring, to be changed.
+    pub(crate) fn staging_mut(&mut self) -> &mut Staging {
+        // SAFETY: as for `ring_turn`; `&mut self` makes this the only use.
         unsafe { &mut *self.engine.staging.get() }
     }
 
@@ -210,7 +226,7 @@ impl Evictor {
         if !self.shortage.stuck || candidates.clean == 0 {
             return Ok(candidates);
         }
-        let (dropped, left) = engine.drop_clean(piece, candidates.clean);
+        let (dropped, left) = self.ring_turn().drop_clean(piece, candidates.clean);
         batch.note(&dropped);
         batch.written += left;
         self.clock.aging.note(0, u64::from(dropped.moved.count_ones()));
@@ -237,9 +253,9 @@ impl Evictor {
         while refused.is_none()
             && let Some(part) = row.take(self.staging().berths_in_a_row())
         {
-            let mut done = self.engine.isolate_row(&part);
+            let mut done = self.ring_turn().isolate_row(&part);
             if is_busy_huge_page(&part, &done) && self.take_over_huge_page(part.start()) {
-                done = self.engine.isolate_row(&part);
+                done = self.ring_turn().isolate_row(&part);
             }
             done.iter().for_each(|isolation| batch.note(isolation));
             refused = done.iter().find_map(|isolation| isolation.refused);
@@ -272,7 +288,7 @@ impl Evictor {
         if ours == 0 {
             return None;
         }
-        let second = engine.isolate(piece, wanted.among(ours));
+        let second = self.ring_turn().isolate(piece, wanted.among(ours));
         batch.note(&second);
         engine.figures().add(Counter::Unshared, second.moved.count_ones() as u64);
         engine.figures().add(Counter::Pinned, second.busy.count_ones() as u64);
@@ -370,9 +386,9 @@ impl Evictor {
 
     /// What is registered first of `start..end`.
     pub(crate) fn next_registered(&self, start: usize, end: usize) -> Option<Range> {
-        let _events_wait = self.engine.move_lock.lock();
+        let _events_wait = self.engine.locks.moves.lock();
         // SAFETY: the set is used under the move lock.
-        let range = unsafe { &*self.engine.registered.get() }.next(start)?;
+        let range = unsafe { &*self.engine.mappings.registered.get() }.next(start)?;
         (range.start < end && start < end)
             .then(|| Range { start: start.max(range.start), end: range.end.min(end) })
     }

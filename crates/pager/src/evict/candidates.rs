@@ -55,7 +55,7 @@ impl Engine {
     /// machine stood still) is of the epoch in which it came to a stand, and has all of its margin still before it.
     pub(crate) fn pass_epoch(&self, due: &mut Due, now_ns: u64) {
         if due.take(now_ns, EPOCH_NS) {
-            self.epoch.fetch_add(1, Relaxed);
+            self.mappings.epoch.fetch_add(1, Relaxed);
         }
     }
 
@@ -67,7 +67,7 @@ impl Engine {
         present: Pages,
         mut asks: Asks<'_>,
     ) -> Candidates {
-        let epoch = self.epoch.load(Relaxed);
+        let epoch = self.mappings.epoch.load(Relaxed);
         let mut candidates = Candidates::default();
         for page in (0..PIECE_PAGES).filter(|page| present >> page & 1 != 0) {
             let index = page_index(piece) + page;
@@ -124,9 +124,9 @@ impl Engine {
 
     /// The pages of the piece that must stay resident.
     pub(crate) fn kept_pages(&self, piece: usize) -> Pages {
-        let _guard = self.kept_lock.lock();
+        let _guard = self.locks.kept.lock();
         // SAFETY: under its lock.
-        let kept = unsafe { &*self.kept.get() };
+        let kept = unsafe { &*self.said.kept.get() };
         let mut pages = 0;
         let mut from = piece;
         while let Some(range) = kept.next(from).filter(|range| range.start < piece + PIECE) {

@@ -1,7 +1,7 @@
 //! The evictor: the one thread of a process that takes memory out of it.
 //!
 //! It sleeps until the process grows, somebody asks for memory, or its interval is over; measures; registers memory when
-//! the group comes near its limit; and evicts down to the low mark. A batch runs under the `gate`, so a fork finds it
+//! the group comes near its limit; and evicts down to the low mark. A batch runs under the `locks.gate`, so a fork finds it
 //! between two batches.
 
 use crate::engine::arena::StorePages;
@@ -98,7 +98,7 @@ pub(crate) unsafe extern "C" fn run(argument: usize) -> ! {
 impl Evictor {
     /// The work of the calling thread until an embedder's engine is stopped.
     pub(crate) fn live(engine: &'static Engine) {
-        engine.evictor_thread.store(sys::gettid(), Release);
+        engine.threads.evictor.store(sys::gettid(), Release);
         let mut evictor = Self::new(engine);
         evictor.note_devices_below_store();
         loop {
@@ -110,10 +110,10 @@ impl Evictor {
             }
             if engine.life() == Life::Starting {
                 // Only now may the program go on: what it touches from here on is counted.
-                engine.life.store(Life::Running as u32, Release);
+                engine.threads.life.store(Life::Running as u32, Release);
                 let everybody = i32::MAX as u32;
                 let _ = rustix::thread::futex::wake(
-                    &engine.life,
+                    &engine.threads.life,
                     rustix::thread::futex::Flags::PRIVATE,
                     everybody,
                 );
@@ -151,7 +151,7 @@ impl Evictor {
 
     /// One pass of a round: what is new is taken in, and one batch leaves, where one is wanted.
     fn pass(&mut self) -> Pass {
-        let gate = self.engine.gate.lock();
+        let gate = self.engine.locks.gate.lock();
         self.engine.apply_requests();
         self.measure();
         self.follow_devices();
@@ -196,7 +196,7 @@ impl Evictor {
         let engine = self.engine;
         // Room is made for announced memory, but nobody waits as if it were there.
         let claimed = view.total + engine.segment().announced_bytes();
-        let scan_wanted = engine.scan_wanted.load(Acquire) != 0;
+        let scan_wanted = engine.mappings.scan_wanted.load(Acquire) != 0;
         let is_embedded = engine.embedded.is_on();
         if claimed >= view.marks.engage || scan_wanted || engine.is_engaged() || is_embedded {
             self.engage();
@@ -374,8 +374,7 @@ impl Evictor {
         if engine.userfault().register(base.as_ptr() as usize, bytes, Watch::MoveTarget).is_err() {
             return;
         }
-        // SAFETY: the evictor alone uses the ring outside of the write-back lock's sections.
-        unsafe { &mut *engine.staging.get() }.install(base, places);
+        self.staging_mut().install(base, places);
         engine.around.set_room(limit / PAGE as u64);
         engine.make_pool(limit);
         let pages = if engine.affords_huge_pages() { StorePages::Together } else { StorePages::Singly };
@@ -384,7 +383,7 @@ impl Evictor {
             let control = engine.descriptors.control.load(Relaxed);
             link::tell(control, Kind::HoldUserfault, [0; 3], Some(engine.userfault().0));
         }
-        engine.engaged.store(1, Release);
+        engine.mappings.engaged.store(1, Release);
     }
 }
 

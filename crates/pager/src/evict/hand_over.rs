@@ -8,8 +8,8 @@
 //! Who holds the plan ([`Handover`]) is who isolates: the ring of staging is used in isolation by one thread at a time. It is offered under
 //! the gate, and the evictor's again before that is given back.
 
-use crate::engine::Engine;
 use crate::engine::plans::Plan;
+use crate::engine::ring_turn::RingTurn;
 use crate::evict::evictor::Evictor;
 use crate::kernel::futex::{self, Sharing};
 use crate::kernel::sys;
@@ -33,14 +33,14 @@ const ATTEMPTS: u32 = 4;
 
 impl Plan {
     /// Takes its next part out of the program. Under the gate, by who holds the plan.
-    pub(crate) fn go_on(&mut self, engine: &Engine) -> Rest {
-        // SAFETY: whoever holds the plan isolates.
-        let places = unsafe { &*engine.staging.get() }.berths_in_a_row();
+    pub(crate) fn go_on(&mut self, turn: &mut RingTurn<'_>) -> Rest {
+        let engine = turn.engine();
+        let places = turn.ring().berths_in_a_row();
         if let Some(part) = self.take(places) {
             // A thread may have begun since.
             engine.apply_requests();
             let part = part.among(|number| !engine.kept_pages(part.start() + number * PIECE));
-            let done = engine.isolate_row(&part);
+            let done = turn.isolate_row(&part);
             self.note(&part, &done);
         }
         if self.has_more() && !self.is_refused && self.busy.is_empty() { Rest::Some } else { Rest::None }
@@ -85,7 +85,8 @@ impl Evictor {
     /// Is somebody there who would take a plan, and nothing that the evictor has to look at meanwhile?
     pub(crate) fn may_hand_over(&self) -> bool {
         let (engine, now) = (self.engine, sys::now_ns());
-        let is_wanted = engine.scan_wanted.load(Relaxed) != 0 || engine.evictor_waits.load(Relaxed) != 0;
+        let is_wanted =
+            engine.mappings.scan_wanted.load(Relaxed) != 0 || engine.threads.evictor_waits.load(Relaxed) != 0;
         now >= self.handover.declined_until_ns && now >= self.survey.growing_until_ns && !is_wanted
     }
 

@@ -96,12 +96,18 @@ impl Evictor {
         self.clock.aging.note(BLOCK_PAGES as u64, 0);
         self.engine.figures().add(Counter::ScannedBackground, BLOCK_PAGES as u64);
         if look == HugePageLook::Cold
-            && self.staging().align_for_huge_page(self.engine.userfault())
+            && self.align_for_huge_page()
             && self.take_row(Row::huge_page(start), batch).is_some()
         {
             return HugePageTaken::Refused;
         }
         HugePageTaken::Passed
+    }
+
+    /// Leaves berths empty until the next one begins 2 MiB. False: there is no room for a huge page.
+    pub(crate) fn align_for_huge_page(&mut self) -> bool {
+        let userfault = self.engine.userfault();
+        self.staging_mut().align_for_huge_page(userfault)
     }
 
     /// The kernel does not move a huge page that was shared by a fork until it knows that nobody shares it any more: makes it so by a read in the

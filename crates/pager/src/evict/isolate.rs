@@ -1,6 +1,7 @@
 //! Taking pages out of the program: from pieces of 64 KiB of it into places in staging.
 
 use crate::engine::Engine;
+use crate::engine::ring_turn::RingTurn;
 use crate::evict::candidates::is_carried_out;
 use crate::kernel::pagemap::{self, Now};
 use crate::staging::candidates::Candidates;
@@ -15,34 +16,32 @@ use folioswap_policy::page::PageState;
 use folioswap_policy::page_table::Block;
 use folioswap_slots::Order;
 
-impl Engine {
+impl RingTurn<'_> {
     /// Takes the pages `wanted` of the piece out of the program. Under the gate, by the evictor, or whoever holds its plan (`hand_over.rs`).
-    pub(crate) fn isolate(&self, piece: usize, wanted: Candidates) -> Isolation {
+    pub(crate) fn isolate(&mut self, piece: usize, wanted: Candidates) -> Isolation {
         self.isolate_row(&Row::of(piece, wanted))[0]
     }
 
     /// The same for a row of no more than [`Staging::berths_in_a_row`] pieces: what became of each. An event that waits ends it.
-    pub(crate) fn isolate_row(&self, row: &Row) -> [Isolation; ROW_PIECES] {
-        // SAFETY: our caller alone isolates now; besides, the ring is used in the write-back lock's sections.
-        let staging = unsafe { &*self.staging.get() };
-        self.isolate_to(staging.next_berth_to_wait(), row)
+    pub(crate) fn isolate_row(&mut self, row: &Row) -> [Isolation; ROW_PIECES] {
+        let first_berth = self.ring().next_berth_to_wait();
+        self.isolate_to(first_berth, row)
     }
 
     /// Takes clean pages of the piece out of the program at once: where write-back is stuck, what waits in staging frees nothing.
     /// Evictor only, under the gate. Of what moved, says how many pages have left (the rest was touched meanwhile).
-    pub(crate) fn drop_clean(&self, piece: usize, clean: Pages) -> (Isolation, u64) {
-        // SAFETY: as above.
-        let staging = unsafe { &*self.staging.get() };
+    pub(crate) fn drop_clean(&mut self, piece: usize, clean: Pages) -> (Isolation, u64) {
+        let first_berth = self.ring().next_berth();
         let row = Row::of(piece, Candidates { written: 0, clean });
-        let [isolation, ..] = self.isolate_to(staging.next_berth(), &row);
-        let left = if isolation.holds() != 0 { self.let_newest_go() } else { 0 };
+        let [isolation, ..] = self.isolate_to(first_berth, &row);
+        let left = if isolation.holds() != 0 { self.engine().let_newest_go() } else { 0 };
         (isolation, left)
     }
 
-    fn isolate_to(&self, first_berth: Option<u32>, row: &Row) -> [Isolation; ROW_PIECES] {
+    fn isolate_to(&mut self, first_berth: Option<u32>, row: &Row) -> [Isolation; ROW_PIECES] {
         let mut done = [Isolation::default(); ROW_PIECES];
-        // SAFETY: as above.
-        let staging = unsafe { &mut *self.staging.get() };
+        let engine = self.engine();
+        let staging = self.ring_mut();
         let Some(first_berth) = first_berth else {
             done[0].refused = Some(Refused::StagingFull);
             return done;
@@ -52,10 +51,10 @@ impl Engine {
             parts[number] = Part { piece, place: first_berth + number as u32, wanted, ..Part::default() };
         }
         let parts = &mut parts[..row.pieces().count()];
-        self.allocate_entries(parts, &mut done);
+        engine.allocate_entries(parts, &mut done);
         {
-            let _events_wait = self.move_lock.lock();
-            self.move_parts(row.start(), staging.address(first_berth), parts, &mut done);
+            let _events_wait = engine.locks.moves.lock();
+            engine.move_parts(row.start(), staging.address(first_berth), parts, &mut done);
             // Places behind the last that holds anything stay for the next row. What a piece between left empty is a folio without pages, and so is
             // what only stood in the way: a later folio there might take it for its own, and to give it to the system at once may raise an event,
             // for which the handler would wait in vain.
@@ -70,21 +69,23 @@ impl Engine {
                     part.entries[page].filter(|_| isolation.moved >> page & 1 != 0)
                 });
                 staging.push();
-                self.note_gone(isolation.moved.count_ones() as u64);
-                self.embedded.went(isolation.moved.count_ones().into());
+                engine.note_gone(isolation.moved.count_ones() as u64);
+                engine.embedded.went(isolation.moved.count_ones().into());
             }
             let by_one_move = |(number, isolation): (usize, &Isolation)| {
                 isolation.moved == Pages::MAX && isolation.moves == u64::from(number == 0)
             };
             if row.is_huge_page() && done.iter().enumerate().all(by_one_move) {
                 staging.set_huge_page(first_berth);
-                self.note_left_huge(row.start(), staging.address(first_berth));
+                engine.note_left_huge(row.start(), staging.address(first_berth));
             }
         }
-        self.account_for(parts, &done);
+        engine.account_for(parts, &done);
         done
     }
+}
 
+impl Engine {
     /// Marks, moves, and marks again. Under the move lock.
     fn move_parts(
         &self,
@@ -95,7 +96,7 @@ impl Engine {
     ) {
         for (number, part) in parts.iter_mut().enumerate().filter(|(_, part)| part.wanted.all() != 0) {
             // SAFETY: the set is used under the move lock.
-            let registered = unsafe { &*self.registered.get() };
+            let registered = unsafe { &*self.mappings.registered.get() };
             match self.table.block(part.piece) {
                 Some(block) if covers(registered, part.piece, part.wanted.all()) => self.mark(block, part),
                 _ => done[number].refused = Some(Refused::Gone),
@@ -138,7 +139,7 @@ impl Engine {
     /// Claims the pages of a part.
     fn mark(&self, block: &Block, part: &mut Part) {
         let base = page_index(part.piece);
-        let epoch = self.epoch.load(Relaxed);
+        let epoch = self.mappings.epoch.load(Relaxed);
         for (page, entry) in part.entries.iter().enumerate() {
             let word = block.word(base + page);
             part.old[page] = word;
@@ -180,7 +181,7 @@ impl Engine {
             }
             // It was present under an old copy, which the move has proven stale.
             if let (true, PageState::Stored(stale)) = (moved, old.state()) {
-                self.stale_copies.fetch_add(1, Release);
+                self.counts.stale_copies.fetch_add(1, Release);
                 self.space.put(stale, 1);
                 self.note_returned(1);
             }

@@ -21,8 +21,7 @@ impl Evictor {
             let done = sys::now_ns();
             self.survey.count_next_ns = done + ((done - now) * COUNT_PACE).max(COUNT_NS);
         }
-        // SAFETY: the evictor alone uses the ring outside of the write-back lock's sections.
-        let staged = unsafe { &*engine.staging.get() }.held_bytes();
+        let staged = self.staging().held_bytes();
         engine.managed_bytes() + staged + engine.pool.bytes() + engine.own_bytes()
     }
 

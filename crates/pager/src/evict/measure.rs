@@ -63,9 +63,7 @@ impl Evictor {
         }
         engine.pass_epoch(&mut self.survey.epoch_due, now);
         if slow {
-            // SAFETY: the evictor alone uses the ring outside of the write-back lock's sections.
-            let staging = unsafe { &*engine.staging.get() };
-            engine.publish_gauges(self.survey.size, staging.held_bytes());
+            engine.publish_gauges(self.survey.size, self.staging().held_bytes());
             if engine.embedded.is_on() {
                 self.publish_managed();
             }
@@ -117,8 +115,8 @@ impl Evictor {
         }
         // Beside a child that is no member there is no discount. What the program makes its own is counted by the handler;
         // what the pager does, once for each page that it had.
-        let alone = engine.raw_children.load(Relaxed) == 0;
-        let left = if alone { 0 } else { engine.shared_with_raw_children.load(Relaxed) };
+        let alone = engine.children.raw.load(Relaxed) == 0;
+        let left = if alone { 0 } else { engine.children.shared_bytes.load(Relaxed) };
         let uncertain = left.max(me.sharing.discount());
         let limit = segment.header.limit_bytes.load(Relaxed);
         let marks = Watermarks::of(limit);
@@ -133,7 +131,7 @@ impl Evictor {
             let fresh = faults.saturating_sub(self.survey.minor_faults_seen) * PAGE as u64;
             self.survey.minor_faults_seen = faults;
             let ended = fresh.min(uncertain);
-            engine.shared_with_raw_children.store(left.saturating_sub(ended), Relaxed);
+            engine.children.shared_bytes.store(left.saturating_sub(ended), Relaxed);
             me.sharing.end(&segment.header, ended);
         }
         if !is_due {

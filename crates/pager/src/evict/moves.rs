@@ -118,8 +118,8 @@ impl Engine {
     /// Under the move lock.
     fn not_registered(&self, start: usize, bytes: usize) {
         // SAFETY: the set is used under the move lock.
-        unsafe { &mut *self.registered.get() }.forget(start, start + bytes);
-        self.scan_wanted.store(1, Release);
+        unsafe { &mut *self.mappings.registered.get() }.forget(start, start + bytes);
+        self.mappings.scan_wanted.store(1, Release);
     }
 }
 

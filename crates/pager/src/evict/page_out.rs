@@ -7,6 +7,7 @@ use crate::engine::advices::{Advice, Advised, Visit};
 use crate::evict::batch::scan_end;
 use crate::evict::candidates::{Asks, HugePageLook};
 use crate::evict::evictor::Evictor;
+use crate::evict::tiers::DevicesFull;
 use crate::kernel::pagemap;
 use crate::kernel::ranges::Range;
 use crate::staging::batch::{BATCH_PAGES, Batch};
@@ -58,7 +59,7 @@ impl Evictor {
         let step = match advised.advice {
             Advice::PageOut if advised.visit == Visit::First && !self.is_registered(advised) => {
                 // What is not registered cannot leave: the mappings are looked at first.
-                engine.scan_wanted.store(1, Release);
+                engine.mappings.scan_wanted.store(1, Release);
                 Step::Until(advised.start)
             }
             Advice::PageOut => self.page_out(advised, &mut batch),
@@ -76,15 +77,17 @@ impl Evictor {
     pub(crate) fn decline_advice(&self) {
         let engine = self.engine;
         // Unless it came only now, after the look whether that is so.
-        while let Some(advised) = engine.advices.next(0).filter(|_| engine.scan_wanted.load(Acquire) == 0) {
+        while let Some(advised) =
+            engine.advices.next(0).filter(|_| engine.mappings.scan_wanted.load(Acquire) == 0)
+        {
             engine.advices.done(advised);
         }
     }
 
     fn is_registered(&self, advised: Advised) -> bool {
-        let _events_wait = self.engine.move_lock.lock();
+        let _events_wait = self.engine.locks.moves.lock();
         // SAFETY: the set is used under the move lock.
-        unsafe { &*self.engine.registered.get() }.covers(advised.start, advised.end)
+        unsafe { &*self.engine.mappings.registered.get() }.covers(advised.start, advised.end)
     }
 
     /// Its pages are cold, and come before those that the clock's hand meets.
@@ -145,9 +148,7 @@ impl Evictor {
                     return step;
                 }
                 // What has just left may have taken the room.
-                if batch.isolated >= STEP_PAGES
-                    || !self.staging().align_for_huge_page(self.engine.userfault())
-                {
+                if batch.isolated >= STEP_PAGES || !self.align_for_huge_page() {
                     return Step::Until(block);
                 }
                 self.pass_huge_page();
@@ -193,14 +194,15 @@ impl Evictor {
     }
 
     /// Writes back what waits in staging, the oldest first, as much as one step may.
-    fn drain_staging(&mut self, batch: &mut Batch) -> Result<(), ()> {
+    fn drain_staging(&mut self, batch: &mut Batch) -> Result<(), DevicesFull> {
         let mut result = Ok(());
         while self.staging().waiting() > 0 && batch.folios < STEP_FOLIOS && result.is_ok() {
             let most = (STEP_FOLIOS - batch.folios).min(RUN_BERTHS as u64) as usize;
             result = self.write_back_next(batch, most);
         }
         self.shortage.stuck = batch.stuck;
-        self.staging().recycle(self.engine.userfault(), 1, |address| self.engine.keep_huge_page(address));
+        let engine = self.engine;
+        self.staging_mut().recycle(engine.userfault(), 1, |address| engine.keep_huge_page(address));
         result
     }
 }

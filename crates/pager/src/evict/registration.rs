@@ -45,7 +45,7 @@ impl Evictor {
         let short = memory == Memory::Short;
         if self.engine.embedded.is_on() {
             // Its embedder says what there is.
-            self.engine.scan_wanted.store(0, Relaxed);
+            self.engine.mappings.scan_wanted.store(0, Relaxed);
             return;
         }
         let now = sys::now_ns();
@@ -61,13 +61,13 @@ impl Evictor {
         } else {
             SCAN_CHANGED_NS
         };
-        let wanted = self.engine.scan_wanted.swap(0, Acquire) != 0;
+        let wanted = self.engine.mappings.scan_wanted.swap(0, Acquire) != 0;
         if !wanted && grown < GROWTH_BYTES_MIN && now < self.survey.scan_next_ns + soon_ns {
             return;
         }
         self.survey.scanned_size = self.survey.size.writable;
         let engine = self.engine;
-        engine.small_mapped.store(0, Relaxed);
+        engine.mappings.small_mapped.store(0, Relaxed);
         let mut filter = MappingFilter::new();
         // SAFETY: the descriptor is in the pager threads' table and stays open.
         let file = unsafe { BorrowedFd::borrow_raw(engine.descriptors.maps.load(Relaxed)) };
@@ -77,7 +77,7 @@ impl Evictor {
                 return;
             }
             let new = {
-                let _events_wait = engine.move_lock.lock();
+                let _events_wait = engine.locks.moves.lock();
                 engine.register_pieces(mapping.start, mapping.end)
             };
             if let Some(new) = new {
@@ -85,8 +85,8 @@ impl Evictor {
                 engine.protect_zero_pages(new.start, new.end);
             }
         });
-        engine.scanned_ns.store(sys::now_ns(), Relaxed);
-        futex::post(&engine.scans, Sharing::Private);
+        engine.mappings.scanned_ns.store(sys::now_ns(), Relaxed);
+        futex::post(&engine.mappings.scans, Sharing::Private);
         if found_new {
             self.survey.growing_until_ns = now + GROWING_NS;
             self.survey.scans_in_vain = 0;
@@ -103,7 +103,7 @@ impl Engine {
     /// what lies between). Under the move lock.
     pub(crate) fn register_pieces(&self, start: usize, end: usize) -> Option<Range> {
         // SAFETY: the set is used under the move lock.
-        let registered = unsafe { &mut *self.registered.get() };
+        let registered = unsafe { &mut *self.mappings.registered.get() };
         if registered.covers(start, end) {
             return None;
         }

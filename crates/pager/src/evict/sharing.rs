@@ -96,9 +96,9 @@ impl Engine {
         let mut from = 0;
         loop {
             let range = {
-                let _events_wait = self.move_lock.lock();
+                let _events_wait = self.locks.moves.lock();
                 // SAFETY: the set is used under the move lock.
-                unsafe { &*self.registered.get() }.next(from)
+                unsafe { &*self.mappings.registered.get() }.next(from)
             };
             let Some(range) = range else { return };
             self.protect_pages(range.start.max(from), range.end, what);
@@ -118,7 +118,7 @@ impl Engine {
     /// Protects what a child made by a bare clone(2) has just inherited, as far as this process knows it. Under the move lock.
     pub(crate) fn protect_in_child(&self, child: Userfault) {
         // SAFETY: the set is used under the move lock.
-        for range in unsafe { &*self.registered.get() }.as_slice() {
+        for range in unsafe { &*self.mappings.registered.get() }.as_slice() {
             let mut start = range.start;
             while start < range.end {
                 let piece = start & !(PIECE - 1);

@@ -33,7 +33,7 @@ impl Evictor {
     /// that is as large as it may be.
     pub(crate) fn note_devices_below_store(&self) {
         let refilled = if self.tiers.store_share.is_most() { self.below_store() } else { DeviceMask::NONE };
-        self.engine.refilled_from.store(refilled.bits(), Relaxed);
+        self.engine.counts.refilled_from.store(refilled.bits(), Relaxed);
     }
 
     /// Keeps the compressed store within its share: what was stored longest ago goes on to the devices below it. Under the

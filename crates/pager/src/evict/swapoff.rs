@@ -64,7 +64,7 @@ impl Evictor {
         if !off.is_empty() {
             // What the handler still reads of it nobody wants; it is looked at again if it does not make way.
             let Some(_outside) = engine.have_handler_outside() else { return };
-            engine.stale_copies.fetch_add(1, Release);
+            engine.counts.stale_copies.fetch_add(1, Release);
             off.iter().for_each(|id| engine.space.shared_devices().close(id));
         }
         self.open_added();
@@ -125,7 +125,7 @@ impl Evictor {
         let settled = match engine.have_handler_outside() {
             Some(_outside) => {
                 let settled = engine.space.settle_leaving(&pages);
-                engine.stale_copies.fetch_add(1, Release);
+                engine.counts.stale_copies.fetch_add(1, Release);
                 settled
             }
             None => {

@@ -89,6 +89,10 @@ impl RunBerths {
     }
 }
 
+/// No device takes the oldest berth of staging.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DevicesFull;
+
 /// Which devices the evictor writes to next, and how each has answered.
 pub(crate) struct Tiers {
     pub(crate) turns: Turns,
@@ -149,14 +153,11 @@ impl Evictor {
         !self.shortage.desperate && !self.shortage.stuck && self.tiers.turns.store_is_first(self.available())
     }
 
-    /// Writes up to `most` of the oldest folios back, to the device whose turn it is.
-    pub(crate) fn write_back(&mut self, most: usize) -> Result<WrittenBack, ()> {
-        let result = self.write_back_in_turn(most);
-        self.tiers.devices_full = result.is_err();
-        result
-    }
-
-    fn write_back_in_turn(&mut self, most: usize) -> Result<WrittenBack, ()> {
+    /// Writes up to `most` of the oldest berths back, to the device whose turn it is.
+    ///
+    /// # Errors
+    /// [`DevicesFull`]; nothing was written.
+    pub(crate) fn write_back(&mut self, most: usize) -> Result<WrittenBack, DevicesFull> {
         let engine = self.engine;
         let most = most.min(self.tiers.run_berths.folios());
         let mut available = self.available();
@@ -169,7 +170,7 @@ impl Evictor {
             };
             let tier = match next {
                 Some(Choice::Shared(devices)) => Tier::Shared(devices),
-                _ if !self.tiers.turns.has_store() => return Err(()),
+                _ if !self.tiers.turns.has_store() => return Err(DevicesFull),
                 // Its own turn, or nothing else has room: then it takes more than its share.
                 _ => Tier::Store(shared),
             };
@@ -187,7 +188,7 @@ impl Evictor {
                     self.let_rest(device);
                     available = available.minus(DeviceMask::only(device));
                 }
-                Err(_) if devices.is_empty() => return Err(()),
+                Err(_) if devices.is_empty() => return Err(DevicesFull),
                 Err(_) => available = available.minus(devices),
             }
         }
@@ -269,14 +270,14 @@ impl Evictor {
         // What is old enough may lie anywhere: round and round until something is found, or there is nothing.
         for _ in 0..DEMOTION_STEPS {
             // While the program maps and touches new memory the look at its mappings comes first.
-            let in_haste =
-                engine.scan_wanted.load(Relaxed) != 0 || sys::now_ns() < self.survey.growing_until_ns;
+            let in_haste = engine.mappings.scan_wanted.load(Relaxed) != 0
+                || sys::now_ns() < self.survey.growing_until_ns;
             let enough = if in_haste { 1 } else { DEMOTED_FOR_A_ROUND };
             if pages >= enough || engine.space.ages().total() == 0 {
                 break;
             }
             self.let_pass();
-            let _gate = engine.gate.lock();
+            let _gate = engine.locks.gate.lock();
             pages += self.demote_to(DeviceMask::ALL, DEMOTED_AT_ONCE);
         }
         pages

@@ -1,7 +1,7 @@
 //! Every invariant between page words, slots, stores and counts, checked while the program runs. For tests: the group asks
 //! for it (`run --validate`).
 //!
-//! The evictor checks under the `gate` with the handler outside of its rounds: nobody is half way through anything, so
+//! The evictor checks under the `locks.gate` with the handler outside of its rounds: nobody is half way through anything, so
 //! everything must agree exactly. What a handler holds for children of a bare clone(2) is in tables of its own and not
 //! counted here; then only the other direction is checked, that each word's slot is used. Of an entry that duplicates hold (`duplicate.rs`)
 //! each holder counts its part.
@@ -111,15 +111,15 @@ impl Engine {
                 }
             }
         }
-        let said = self.swapped_pages.load(Relaxed);
+        let said = self.counts.swapped_pages.load(Relaxed);
         if said != tally.out {
             return Err((Invariant::PagesOut, said));
         }
-        let said = self.clean_pages.load(Relaxed);
+        let said = self.counts.clean_pages.load(Relaxed);
         if said != tally.clean {
             return Err((Invariant::CleanPages, said));
         }
-        if self.raw_children.load(Relaxed) != 0 || tally.is_inexact {
+        if self.children.raw.load(Relaxed) != 0 || tally.is_inexact {
             return Ok(report.inuse);
         }
         if report.inuse * ENTRY != tally.entries {
@@ -143,7 +143,7 @@ impl Engine {
     }
 
     fn validate_word(&self, address: usize, state: PageState, tally: &mut Tally) -> Result<(), Violation> {
-        let alone = self.raw_children.load(Relaxed) == 0 && !self.embedded.has_duplicates();
+        let alone = self.children.raw.load(Relaxed) == 0 && !self.embedded.has_duplicates();
         let holders_of = |count: u64| (if alone { count == 1 } else { count >= 1 }).then_some(count);
         match state {
             PageState::Present(_) | PageState::Removed { .. } => return Ok(()),
@@ -223,23 +223,23 @@ impl Engine {
     /// Without it the handler makes way before its next round.
     pub(crate) fn handler_outside(&self) -> Option<Guard<'_>> {
         let outside = (0..TRIES).find_map(|_| {
-            self.serve_lock.try_lock().or_else(|| {
+            self.locks.serve.try_lock().or_else(|| {
                 rustix::thread::sched_yield();
                 None
             })
         });
-        self.evictor_waits.store(u32::from(outside.is_none()), Release);
+        self.threads.evictor_waits.store(u32::from(outside.is_none()), Release);
         if outside.is_some() {
-            futex::wake(&self.evictor_waits, Sharing::Private);
+            futex::wake(&self.threads.evictor_waits, Sharing::Private);
         }
         outside
     }
 
     /// The evictor waits for the handler's lock: it gets it now. Handler, between two rounds.
     pub(crate) fn make_way_for_evictor(&self) {
-        if self.evictor_waits.load(Acquire) != 0 {
-            futex::wait(&self.evictor_waits, 1, HANDLER_PAUSES_NS, Sharing::Private);
-            self.evictor_waits.store(0, Relaxed);
+        if self.threads.evictor_waits.load(Acquire) != 0 {
+            futex::wait(&self.threads.evictor_waits, 1, HANDLER_PAUSES_NS, Sharing::Private);
+            self.threads.evictor_waits.store(0, Relaxed);
         }
     }
 }
@@ -267,7 +267,7 @@ impl Evictor {
         }
         let now = sys::now_ns();
         // The first check comes as soon as something is out.
-        if engine.swapped_pages.load(Relaxed) > 0 {
+        if engine.counts.swapped_pages.load(Relaxed) > 0 {
             self.upkeep.validation_next_ns = now + INTERVAL_NS.max((now - begun) * COST_DIVISOR);
         }
         if wanted != 0 {

@@ -133,7 +133,7 @@ impl Handler {
         {
             return;
         }
-        let _nobody_claims = engine.move_lock.lock();
+        let _nobody_claims = engine.locks.moves.lock();
         if engine.may_be_lifted(trigger.start) && engine.userfault().protect(trigger.start, BLOCK).is_ok() {
             self.trigger = Some(trigger);
         }
@@ -176,7 +176,7 @@ impl Handler {
     fn lift(&mut self, start: usize) -> Result<(), NotLifted> {
         let engine = self.engine;
         // What the evictor has claimed may be clean, and leave as such because it is protected: its claims end within this lock.
-        let _nobody_claims = engine.move_lock.lock();
+        let _nobody_claims = engine.locks.moves.lock();
         // A fork may have come with the messages that were read.
         if engine.fork.has_relatives() || !engine.may_be_lifted(start) {
             return Err(NotLifted::NotOurs);

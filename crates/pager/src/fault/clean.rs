@@ -60,7 +60,7 @@ impl Handler {
                     && block.replace(index, word, stored).is_ok()
                 {
                     engine.space.note_left_clean(entry);
-                    engine.clean_pages.fetch_sub(1, Relaxed);
+                    engine.counts.clean_pages.fetch_sub(1, Relaxed);
                     engine.note_gone(1);
                 }
                 return false;

@@ -1,8 +1,6 @@
 //! The handler's part of a handover: between two faults it takes planned rows out of the program.
 
 use crate::fault::handler::Handler;
-use core::sync::atomic::Ordering::Relaxed;
-use folioswap_policy::reclaim::handover::Handover;
 
 /// As long as memory is not short, so many pages leave for one that comes.
 const PAGES_OUT: u64 = 4;
@@ -29,16 +27,12 @@ impl Handler {
             plans.decline();
             return false;
         }
-        if !plans.update(Handover::take) {
-            return false;
-        }
-        // SAFETY: taken.
-        let plan = unsafe { &mut *plans.plan.get() };
+        let Some(mut held) = self.engine.take_plan() else { return false };
+        let (plan, turn) = held.parts();
         let before = plan.done.isolated;
-        let rest = plan.go_on(self.engine);
+        let rest = plan.go_on(turn);
         self.pages_to_next_row = (plan.done.isolated - before) / PAGES_OUT;
-        plans.rows_taken.fetch_add(1, Relaxed);
-        plans.put_down(rest);
+        held.put_down(rest);
         true
     }
 }

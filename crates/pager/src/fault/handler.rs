@@ -140,7 +140,7 @@ pub(crate) unsafe extern "C" fn run(argument: usize) -> ! {
     // SAFETY: by contract.
     let engine: &'static Engine = unsafe { &*(argument as *const Engine) };
     sys::name_thread(c"folioswap-fault");
-    engine.handler_thread.store(sys::gettid(), Release);
+    engine.threads.handler.store(sys::gettid(), Release);
     sys::raise_priority();
     // The table is a copy of the program's: drop it all, or pipes of the program would never see their end.
     sys::close_range(0, u32::MAX);
@@ -158,7 +158,7 @@ pub(crate) unsafe extern "C" fn run(argument: usize) -> ! {
     // SAFETY: the evictor's stack is mapped for ever and used by no other thread of this process.
     let evictor = unsafe {
         thread::spawn(
-            engine.evictor_stack.load(Relaxed) as *mut u8,
+            engine.threads.evictor_stack.load(Relaxed) as *mut u8,
             crate::evict::evictor::run,
             argument,
             Descriptors::Shared,
@@ -214,7 +214,7 @@ impl Handler {
             self.wait();
         }
         engine.make_way_for_evictor();
-        let _snapshots_wait = engine.serve_lock.lock();
+        let _snapshots_wait = engine.locks.serve.lock();
         self.read_messages();
         self.reads.collect();
         let begun = sys::now_ns();
@@ -227,8 +227,10 @@ impl Handler {
                 self.queue_fault(Fault { attempt: Attempt::AfterRead, ..fault });
                 read += 1;
             } else if !may_wait || !self.wait_for_memory(fault.thread) {
-                let evicting =
-                    Evicting { thread: engine.evictor_thread.load(Relaxed), told: &engine.faulting_cpu };
+                let evicting = Evicting {
+                    thread: engine.threads.evictor.load(Relaxed),
+                    told: &engine.threads.faulting_cpu,
+                };
                 if let Some(cpu) = self.placement.follow(fault.thread, evicting, begun)
                     && !self.reads.several_threads_fault()
                 {
@@ -328,7 +330,7 @@ impl Handler {
         let engine = self.engine;
         loop {
             let mut messages = [Message::EMPTY; MESSAGES];
-            let _moves_wait = engine.move_lock.lock();
+            let _moves_wait = engine.locks.moves.lock();
             let count = self.read_some(engine.userfault(), &mut messages);
             let since_ns = if count > 0 { sys::now_ns() } else { 0 };
             for message in &messages[..count] {
@@ -462,7 +464,7 @@ impl Handler {
     /// Does this thread never wait for memory? The evictor frees it; a forking thread stands in the evictor's way.
     pub(crate) fn is_urgent(&self, thread: u32) -> bool {
         let engine = self.engine;
-        thread == engine.evictor_thread.load(Relaxed) || thread == engine.fork.forking_thread()
+        thread == engine.threads.evictor.load(Relaxed) || thread == engine.fork.forking_thread()
     }
 
     /// In a fork's window nothing can be freed, and the forking thread may wait for a lock that a faulting thread holds: at the

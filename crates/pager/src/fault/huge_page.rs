@@ -315,9 +315,9 @@ impl Handler {
 impl Engine {
     /// Is all of the 2 MiB from `start` on registered, so that it may come as a whole?
     pub(crate) fn is_registered_whole(&self, start: usize) -> bool {
-        let _events_wait = self.move_lock.lock();
+        let _events_wait = self.locks.moves.lock();
         // SAFETY: the set is used under the move lock.
-        unsafe { &*self.registered.get() }.covers(start, start + BLOCK)
+        unsafe { &*self.mappings.registered.get() }.covers(start, start + BLOCK)
     }
 
     /// All of a block has moved to staging, at `staged`, by one move: notes whether that is one huge page still. Where it is not, the kernel has split it, and the

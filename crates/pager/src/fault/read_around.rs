@@ -70,7 +70,7 @@ impl Reads {
             }
         };
         // Before the words are looked at: what is found stale later is not taken.
-        let stale_copies = engine.stale_copies.load(Acquire);
+        let stale_copies = engine.counts.stale_copies.load(Acquire);
         let block_page = page - index;
         let window =
             window.start.max(block_page) - block_page..window.end.min(block_page + BLOCK_PAGES) - block_page;

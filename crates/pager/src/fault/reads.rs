@@ -158,7 +158,7 @@ impl Reads {
     /// Copies these slots' bytes if they are there. They are there no longer then, nor is anything else that was read of these slots.
     pub(crate) fn take(&mut self, engine: &Engine, first: FileSlot, pages: &mut [Page]) -> Option<Taken> {
         let mut taken = None;
-        let stale_copies = engine.stale_copies.load(Acquire);
+        let stale_copies = engine.counts.stale_copies.load(Acquire);
         let Means::Ring(_, room) = &self.means else { return None };
         for (index, reading) in self.readings.iter_mut().enumerate() {
             if reading.state == State::Free || !reading.touches(first, pages.len()) {
@@ -261,7 +261,7 @@ impl Reads {
             return None;
         }
         let ring = ReadRing::new(RING_READS as u32).ok()?;
-        let mut room = engine.arena.room(&engine.read_workspace)?;
+        let mut room = engine.arena.room(&engine.workspaces.reads)?;
         // SAFETY: all-zero is a valid room; it is the handler's alone, which asks once. A forked child's handler has a copy of its own.
         Some((ring, unsafe { room.as_mut() }))
     }
@@ -303,7 +303,7 @@ impl Handler {
         {
             return false;
         }
-        let stale_copies = self.engine.stale_copies.load(Acquire);
+        let stale_copies = self.engine.counts.stale_copies.load(Acquire);
         let Some((own, first, count)) = self.engine.slots_to_read(fault.address & !(PAGE - 1)) else {
             return false;
         };

@@ -84,11 +84,11 @@ impl Engine {
 
     /// Pages went back into the program.
     pub(crate) fn note_returned(&self, pages: u64) {
-        self.swapped_pages.fetch_sub(pages, Relaxed);
+        self.counts.swapped_pages.fetch_sub(pages, Relaxed);
     }
     /// Pages left the program.
     pub(crate) fn note_gone(&self, pages: u64) {
-        self.swapped_pages.fetch_add(pages, Relaxed);
+        self.counts.swapped_pages.fetch_add(pages, Relaxed);
     }
 }
 
@@ -115,7 +115,7 @@ impl Handler {
             let done = match word.state() {
                 // The evictor is between marking and moving: its section is some tens of microseconds.
                 PageState::Isolated(_) => {
-                    drop(engine.move_lock.lock());
+                    drop(engine.locks.moves.lock());
                     false
                 }
                 PageState::Clean(..) => self.serve_clean(block, address, word, fault.access),
@@ -459,7 +459,7 @@ impl Handler {
                 if let PageState::Stored(entry) = from {
                     self.engine.space.note_kept(entry);
                 }
-                self.engine.clean_pages.fetch_add(1, Relaxed);
+                self.engine.counts.clean_pages.fetch_add(1, Relaxed);
                 self.engine.note_returned(1);
                 block.set(index, clean);
             }

@@ -23,7 +23,7 @@ impl Handler {
         let engine = self.engine;
         engine.space.file_space().share_all();
         engine.forget_raw_children();
-        let _moves_wait = engine.move_lock.lock();
+        let _moves_wait = engine.locks.moves.lock();
         self.process_log();
         engine.apply_requests();
         // What was not inherited at all (`dc`) is in nobody's list, and falls to the next step.
@@ -179,7 +179,7 @@ impl Handler {
             engine.space.file_space().share_all();
         }
         {
-            let _moves_wait = engine.move_lock.lock();
+            let _moves_wait = engine.locks.moves.lock();
             self.process_log();
             fork.log.clear();
         }

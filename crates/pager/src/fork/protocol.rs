@@ -38,7 +38,7 @@ impl Engine {
     /// changes nothing for what the kernel registered by the fork). The program stands still meanwhile.
     pub(crate) fn adopt_mappings(&self) {
         // SAFETY: the set is used under the move lock, which our caller holds.
-        unsafe { &mut *self.registered.get() }.clear();
+        unsafe { &mut *self.mappings.registered.get() }.clear();
         // SAFETY: the descriptor is in the pager threads' table and stays open.
         let file = unsafe { BorrowedFd::borrow_raw(self.descriptors.maps.load(Relaxed)) };
         let mut buffer = [0; 8192];
@@ -71,11 +71,11 @@ pub fn prepare(engine: &Engine) {
     fork.turn.begin(sys::gettid());
     fork.preparing.store(1, Release);
     fork.have_protected(engine);
-    engine.gate.acquire();
+    engine.locks.gate.acquire();
     // Nothing leaves any more: what is touched now stays until the end of this function.
     touch_stack();
     engine.apply_requests();
-    let handler_pauses = engine.serve_lock.lock();
+    let handler_pauses = engine.locks.serve.lock();
     fork.child_seen.store(0, Relaxed);
     if !engine.is_engaged() {
         fork.turn.set_freeze(Freeze::None);
@@ -135,7 +135,7 @@ pub unsafe fn child(engine: &'static Engine) {
     engine.arena.bequeath_to(Heirs::Nobody);
     let inherits = !fork.is_thawed();
     fork.inherited_token.store(if inherits { fork.token.load(Relaxed) } else { 0 }, Relaxed);
-    fork.inherited_from.store(engine.member.load(Relaxed), Relaxed);
+    fork.inherited_from.store(engine.membership.member.load(Relaxed), Relaxed);
     fork.inherited_pid.store(engine.member().pid.load(Relaxed), Relaxed);
     fork.relatives.store(1, Relaxed);
     fork.window.store(THAWED, Relaxed);
@@ -148,7 +148,7 @@ pub unsafe fn child(engine: &'static Engine) {
         if inherits {
             sys::kill_self();
         }
-        engine.life.store(Life::Unmanaged as u32, Release);
+        engine.threads.life.store(Life::Unmanaged as u32, Release);
         return;
     }
     // The child's program may run only when its events have a reader (one that the parent read would be lost) and its
@@ -164,7 +164,7 @@ pub fn start(engine: &'static Engine) -> Result<(), Errno> {
     // SAFETY: the stack is mapped for ever and no thread of this process uses it.
     unsafe {
         thread::spawn(
-            engine.handler_stack.load(Relaxed) as *mut u8,
+            engine.threads.handler_stack.load(Relaxed) as *mut u8,
             crate::fault::handler::run,
             core::ptr::from_ref(engine) as usize,
             Descriptors::Copied,

@@ -47,7 +47,7 @@ impl Handler {
     fn next_berth(&self) -> (usize, &'static PageTable) {
         let engine = self.engine;
         let place = self.raw_children.children.iter().position(Option::is_none);
-        let table = place.and_then(|place| Some((place, engine.raw_tables.table(engine.arena, place)?)));
+        let table = place.and_then(|place| Some((place, engine.children.tables.table(engine.arena, place)?)));
         // Without one the child would read zeroes.
         table.unwrap_or_else(|| engine.end(Ending::NoTable, None))
     }
@@ -68,7 +68,7 @@ impl Handler {
         let engine = self.engine;
         self.raw_children.children[place] = Some(RawChild { userfault: Userfault(descriptor), table });
         self.raw_children.unfound.begin(engine);
-        if engine.raw_children.fetch_add(1, Relaxed) == 0 {
+        if engine.children.raw.fetch_add(1, Relaxed) == 0 {
             self.raw_children.unfound.clear(engine);
             // What is shared with it is counted here until the supervisor finds it.
             let (sharing, header) = (&engine.member().sharing, &engine.segment().header);
@@ -87,10 +87,10 @@ impl Handler {
             self.raw_children.waiting_count -= 1;
             let descriptor = self.raw_children.waiting[self.raw_children.waiting_count];
             let engine = self.engine;
-            let _moves_wait = engine.move_lock.lock();
+            let _moves_wait = engine.locks.moves.lock();
             self.adopt_raw_child(descriptor);
             // It was made while the C library forked, so it inherited the engine's memory too.
-            engine.shared_with_raw_children.store(engine.own_bytes(), Relaxed);
+            engine.children.shared_bytes.store(engine.own_bytes(), Relaxed);
         }
         // At the limit nothing of a child is read for a while, and on the brink until there is memory: its threads wait.
         let now = sys::now_ns();
@@ -114,7 +114,7 @@ impl Handler {
                 drop_table(self.engine, table, 0, 1 << 47);
                 self.raw_children.children[index] = None;
                 sys::close_range(userfault.0 as u32, userfault.0 as u32);
-                if self.engine.raw_children.fetch_sub(1, Relaxed) == 1 {
+                if self.engine.children.raw.fetch_sub(1, Relaxed) == 1 {
                     self.raw_children.unfound.clear(self.engine);
                 }
             }
@@ -216,8 +216,8 @@ impl Engine {
     /// In a forked child: the bare clones' children that its parent serves are none of its own. It gives up what it has inherited of their tables,
     /// each word of which holds an entry of its copy of the engine.
     pub(crate) fn forget_raw_children(&self) {
-        self.raw_tables.iter().for_each(|table| drop_table(self, table, 0, 1 << 47));
-        self.raw_children.store(0, Relaxed);
+        self.children.tables.iter().for_each(|table| drop_table(self, table, 0, 1 << 47));
+        self.children.raw.store(0, Relaxed);
     }
 }
 

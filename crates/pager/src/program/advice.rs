@@ -39,7 +39,7 @@ impl Engine {
     fn leave_advice(&self, state: u32, start: usize, end: usize) {
         if !self.is_engaged() {
             // Before it is left: who finds it prepares to take memory out.
-            self.scan_wanted.store(1, Release);
+            self.mappings.scan_wanted.store(1, Release);
         }
         let Some(number) = self.advices.leave(state, start, end) else { return };
         let state = &self.advices.0[number].state;

@@ -82,7 +82,7 @@ impl Engine {
     /// limit even if it touches all of that, or hardly means to.
     pub fn memory_was_mapped(&self, bytes: usize, intent: Intent) {
         let is_small = bytes < MAPPED_BYTES_MIN;
-        if is_small && self.small_mapped.fetch_add(bytes, Relaxed) + bytes < MAPPED_BYTES_MIN {
+        if is_small && self.mappings.small_mapped.fetch_add(bytes, Relaxed) + bytes < MAPPED_BYTES_MIN {
             return;
         }
         if !self.listens() {
@@ -91,8 +91,8 @@ impl Engine {
         let segment = self.segment();
         let marks = Watermarks::of(segment.header.limit_bytes.load(Relaxed));
         if is_small {
-            self.small_mapped.store(0, Relaxed);
-            let scanned_ns = self.scanned_ns.load(Relaxed);
+            self.mappings.small_mapped.store(0, Relaxed);
+            let scanned_ns = self.mappings.scanned_ns.load(Relaxed);
             // Who opens and closes the same memory again and again does not wait each time.
             if segment.charge_bytes() < marks.low || sys::now_ns() < scanned_ns + SMALL_MAPPED_NS {
                 return;
@@ -102,15 +102,15 @@ impl Engine {
         if !self.is_engaged() && (intent == Intent::Sparse || is_far()) {
             return;
         }
-        let seen = self.scans.load(Acquire);
-        self.scan_wanted.store(1, Release);
+        let seen = self.mappings.scans.load(Acquire);
+        self.mappings.scan_wanted.store(1, Release);
         self.wake_evictor();
         for _ in 0..MAPPED_WAITS {
             // While a fork is being prepared the evictor stands still, perhaps for this very thread.
-            if self.scans.load(Acquire) != seen || self.fork.is_preparing() {
+            if self.mappings.scans.load(Acquire) != seen || self.fork.is_preparing() {
                 return;
             }
-            futex::wait(&self.scans, seen, 1_000_000, Sharing::Private);
+            futex::wait(&self.mappings.scans, seen, 1_000_000, Sharing::Private);
         }
     }
 

@@ -102,7 +102,7 @@ impl Handler {
     /// Writes back every page of the range that waits in staging.
     pub(crate) fn write_back_range(&mut self, start: usize, end: usize) {
         let engine = self.engine;
-        let _evictor_waits = engine.write_back_lock.lock();
+        let _evictor_waits = engine.locks.write_back.lock();
         let scratch = &mut self.scratch;
         engine.table.for_blocks(start, end, |base, block| {
             for index in pages_within(base, start, end) {
@@ -122,14 +122,14 @@ impl Engine {
     pub(crate) fn move_words(&self, from: usize, to: usize, bytes: usize) {
         crate::engine::words::move_words(self, &self.table, from, to, bytes);
         // SAFETY: the set is used under the move lock, which our caller holds (or it is a child's only thread).
-        let registered = unsafe { &mut *self.registered.get() };
+        let registered = unsafe { &mut *self.mappings.registered.get() };
         registered.forget(from, from + bytes);
         let _ = registered.insert(to, to + bytes);
     }
 
     /// The program gave up the contents of the range; it stays mapped.
     pub(crate) fn remove_pages(&self, start: usize, end: usize) {
-        let epoch = self.epoch.load(Relaxed);
+        let epoch = self.mappings.epoch.load(Relaxed);
         // What is present must not be taken before it is zapped, also where no word was ever needed.
         let mut regions = [crate::kernel::pagemap::EMPTY; 16];
         let mut address = start;
@@ -175,17 +175,17 @@ impl Engine {
             }
         });
         // SAFETY: the set is used under the move lock, which our caller holds.
-        let registered = unsafe { &mut *self.registered.get() };
+        let registered = unsafe { &mut *self.mappings.registered.get() };
         registered.forget(start, end);
-        let _guard = self.kept_lock.lock();
+        let _guard = self.locks.kept.lock();
         // A full set keeps all of the range: what is mapped there later stays resident, and so do the stacks around it.
         // SAFETY: under its lock.
-        let _ = unsafe { &mut *self.kept.get() }.remove(start, end);
-        if self.huge_advised.load(Relaxed) != 0 {
+        let _ = unsafe { &mut *self.said.kept.get() }.remove(start, end);
+        if self.said.huge_advised.load(Relaxed) != 0 {
             // SAFETY: under its lock.
-            let _ = unsafe { &mut *self.huge_pages.get() }.remove(start, end);
+            let _ = unsafe { &mut *self.said.huge_pages.get() }.remove(start, end);
             // SAFETY: under its lock.
-            let _ = unsafe { &mut *self.no_huge_pages.get() }.remove(start, end);
+            let _ = unsafe { &mut *self.said.no_huge_pages.get() }.remove(start, end);
         }
     }
 
@@ -209,7 +209,7 @@ impl Engine {
                         self.note_returned(1);
                     }
                     PageState::Clean(entry, _) => {
-                        self.clean_pages.fetch_sub(1, Relaxed);
+                        self.counts.clean_pages.fetch_sub(1, Relaxed);
                         freeing.put(entry);
                     }
                     // The evictor frees the entry when its write-back finds the page gone.

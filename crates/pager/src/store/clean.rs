@@ -71,7 +71,7 @@ impl Engine {
 
     /// A clean page's entry, which nothing refers to any more.
     pub(crate) fn put_copy(&self, entry: SwapEntry) {
-        self.clean_pages.fetch_sub(1, Relaxed);
+        self.counts.clean_pages.fetch_sub(1, Relaxed);
         self.space.put(entry, 1);
     }
 
@@ -95,12 +95,12 @@ impl Engine {
                 || entry.clusters_used.load(Relaxed) > device.clusters / 2;
             full |= u64::from(keeps_none) << number;
         }
-        self.swap_full.store(full, Relaxed);
+        self.counts.swap_full.store(full, Relaxed);
     }
 
     /// Is there space for a copy of what is in memory, on the device that holds it?
     pub(crate) fn has_space_for_copy(&self, entry: SwapEntry) -> bool {
-        let full = self.swap_full.load(Relaxed);
+        let full = self.counts.swap_full.load(Relaxed);
         full == 0
             || match self.space.file_slot(entry) {
                 Some(slot) => {
@@ -115,7 +115,7 @@ impl Engine {
     /// store when it leaves? It would go back to a slow device as soon as it leaves, ahead of all that is in the fast one. Not where
     /// relatives share the copy: a child that reads what its parent swapped out would store all of it once more.
     pub(crate) fn goes_to_store_next(&self, entry: SwapEntry) -> bool {
-        let devices = DeviceMask::from_bits(self.refilled_from.load(Relaxed));
+        let devices = DeviceMask::from_bits(self.counts.refilled_from.load(Relaxed));
         !devices.is_empty()
             && !self.shares_memory()
             && self
@@ -204,7 +204,7 @@ impl Engine {
             }
         }
         if left > 0 {
-            self.clean_pages.fetch_sub(u64::from(left), Relaxed);
+            self.counts.clean_pages.fetch_sub(u64::from(left), Relaxed);
             let rewrites = block.history_rewrites.load(Relaxed);
             block.history_rewrites.store(rewrites.saturating_sub(LEFT_CLEAN * left), Relaxed);
         }

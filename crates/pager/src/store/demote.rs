@@ -145,7 +145,7 @@ impl Engine {
                     collected.count += 1;
                     if collected.count == together {
                         collected.flush(self, &mut demoted)?;
-                        if demoted.pages >= most || self.scan_wanted.load(Relaxed) != 0 {
+                        if demoted.pages >= most || self.mappings.scan_wanted.load(Relaxed) != 0 {
                             return ControlFlow::Break(());
                         }
                     }
@@ -176,7 +176,7 @@ impl Engine {
 
     /// The evictor's room for a run; `None` without memory. It becomes resident when it is used, and a forked child inherits it.
     fn demotion_workspace(&self) -> Option<&'static mut DemotionRun> {
-        let mut room = self.arena.room(&self.demotion_workspace)?;
+        let mut room = self.arena.room(&self.workspaces.demotion)?;
         // SAFETY: all-zero is a valid run; it is the evictor's alone, and its only caller ends the use before the next.
         Some(unsafe { room.as_mut() })
     }

@@ -1,7 +1,7 @@
 //! Recompression of what is idle: pages that have lain in the compressed store for a while are stored once more with zstd, when that
 //! makes them smaller (the kernel's zram does so with what is marked idle, when its `recompress` is written to).
 //!
-//! The evictor does it while it has nothing else to do, under the `gate`: a fork never finds it at work. It makes way after a page at
+//! The evictor does it while it has nothing else to do, under the `locks.gate`: a fork never finds it at work. It makes way after a page at
 //! most for a fork, for a look at new mappings and for who asks for memory, and takes an eighth of a processor at most. In scope resident the store's
 //! bytes count for nothing, and a store that relatives share after a fork would only become each one's own: there nothing is done.
 
@@ -155,14 +155,14 @@ impl Engine {
     fn is_wanted_elsewhere(&self, wake: u32) -> bool {
         self.fork.is_preparing()
             || self.member().wake.load(Relaxed) != wake
-            || self.scan_wanted.load(Relaxed) != 0
+            || self.mappings.scan_wanted.load(Relaxed) != 0
             || self.member().reclaim_request_bytes.load(Relaxed) != 0
     }
 
     /// The evictor's room for recompression; `None` without memory. It becomes resident when it is used, and a forked child
     /// inherits it.
     fn recompression_workspace(&self) -> Option<&'static mut Room> {
-        let mut room = self.arena.room(&self.recompression_workspace)?;
+        let mut room = self.arena.room(&self.workspaces.recompression)?;
         // SAFETY: all-zero is a valid room; it is the evictor's alone, and its only caller ends the use before the next.
         Some(unsafe { room.as_mut() })
     }

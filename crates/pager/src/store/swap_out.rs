@@ -80,7 +80,7 @@ impl Engine {
     /// What of the oldest place in staging has yet to be written: how many pages, and the order (64 KiB at most, which is what is written at
     /// a time) of the largest folio of which that is all. Evictor only; takes the write-back lock.
     pub(crate) fn to_write(&self) -> (u32, Order) {
-        let _takers_wait = self.write_back_lock.lock();
+        let _takers_wait = self.locks.write_back.lock();
         // SAFETY: the ring is used by the evictor, which we are, with the lock held.
         let staging = unsafe { &*self.staging.get() };
         let Some(place) = staging.oldest() else { return (0, Order::ZERO) };

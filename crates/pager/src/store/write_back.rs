@@ -186,7 +186,7 @@ impl Engine {
 
     /// Looks at the next folio: what goes to the store goes there now, and the others join the run. Nothing waits: no folio joins.
     fn look_at(&self, scratch: &mut Scratch, tier: Tier, run: &mut WriteRun) -> Result<(), Stuck> {
-        let _takers_wait = self.write_back_lock.lock();
+        let _takers_wait = self.locks.write_back.lock();
         // SAFETY: the ring is used by the evictor, which we are, with the lock held.
         let staging = unsafe { &mut *self.staging.get() };
         let Some(place) = staging.waiting_berths().nth(run.folios) else { return Ok(()) };
@@ -223,7 +223,7 @@ impl Engine {
 
     /// A folio was looked at, and is not written now after all.
     fn leave_for_later(&self, looked: Looked) {
-        let _takers_wait = self.write_back_lock.lock();
+        let _takers_wait = self.locks.write_back.lock();
         // SAFETY: the ring is used by the evictor, which we are, with the lock held.
         let folio = unsafe { &*self.staging.get() }.berth(looked.place);
         self.account(folio, looked.stored, self.shares.stored(looked.place));
@@ -257,7 +257,7 @@ impl Engine {
     fn settle_run(&self, run: &WriteRun, written: Option<WrittenRun>, pop: bool) -> WrittenBack {
         let mut parts = [&[][..]; RUN_BERTHS];
         let count = self.parts(run, &mut parts);
-        let _takers_wait = self.write_back_lock.lock();
+        let _takers_wait = self.locks.write_back.lock();
         // SAFETY: the ring is used by the evictor, which we are, with the lock held.
         let staging = unsafe { &mut *self.staging.get() };
         let (is_written, mut entries, mut at) = (written.is_some(), run.entries, 0);
@@ -298,7 +298,7 @@ impl Engine {
     /// There is no run of slots for a folio: its pages go one by one. It leaves staging when all have gone.
     fn write_singly(&self, run: &WriteRun, devices: DeviceMask, back: &mut WrittenBack) -> Result<(), Stuck> {
         let Some(&Looked { place, first, count, .. }) = run.looked().first() else { return Ok(()) };
-        let _takers_wait = self.write_back_lock.lock();
+        let _takers_wait = self.locks.write_back.lock();
         // SAFETY: as in `settle_run`.
         let staging = unsafe { &mut *self.staging.get() };
         let staged = staging.address(place);
@@ -466,7 +466,7 @@ impl Engine {
 
     /// The folio that came into staging last, of clean pages only, does not wait for its turn; says how many of them left.
     pub(crate) fn let_newest_go(&self) -> u64 {
-        let _takers_wait = self.write_back_lock.lock();
+        let _takers_wait = self.locks.write_back.lock();
         // SAFETY: the ring is used by the evictor, which we are, with the lock held.
         let staging = unsafe { &mut *self.staging.get() };
         let Some(place) = staging.newest() else { return 0 };

@@ -107,7 +107,7 @@ impl ForkState {
         engine.arena.bequeath_to(Heirs::Nobody);
         self.turn.end();
         self.preparing.store(0, Release);
-        engine.gate.release();
+        engine.locks.gate.release();
         self.serialised.release();
         let _ = rustix::thread::futex::wake(&self.preparing, rustix::thread::futex::Flags::PRIVATE, 1);
     }

@@ -1,5 +1,6 @@
 use super::*;
 use crate::kernel::uffd::Watch;
+use crate::test_memory::ring_turn;
 use crate::test_memory::{clean_piece, fill, map, map_at, moving_engine, word_at};
 use crate::units::PIECE;
 use rustix::io::Errno;
@@ -20,15 +21,15 @@ fn what_was_a_hole_when_its_surroundings_were_registered_stays() {
         engine.table.block_or_insert(piece, engine.arena).unwrap();
     }
     // SAFETY: nobody else uses the set.
-    let covered = || covers(unsafe { &*engine.registered.get() }, hole, Pages::MAX);
+    let covered = || covers(unsafe { &*engine.mappings.registered.get() }, hole, Pages::MAX);
     assert!(covered());
     fill(hole);
-    let isolation = engine.isolate(hole, Candidates::ALL_DIRTY);
+    let isolation = ring_turn(engine).isolate(hole, Candidates::ALL_DIRTY);
     assert_eq!((isolation.moved, isolation.refused), (0, Some(Refused::Gone)));
     assert!((0..PIECE_PAGES).all(|page| word_at(hole + page * PAGE) == 7 + page as u64), "a page was lost");
     assert!(!covered(), "it is looked at again");
     engine.register_pieces(start, start + 3 * PIECE);
-    assert_eq!(engine.isolate(hole, Candidates::ALL_DIRTY).moved, Pages::MAX);
+    assert_eq!(ring_turn(engine).isolate(hole, Candidates::ALL_DIRTY).moved, Pages::MAX);
 }
 
 #[test]
@@ -55,11 +56,11 @@ fn what_is_clean_needs_no_turn_in_staging() {
     let waiting = (0..65).take_while(|place| {
         let dirty = start + place * PIECE;
         engine.table.block_or_insert(dirty, engine.arena).unwrap();
-        engine.isolate(dirty, Candidates::ALL_DIRTY).refused != Some(Refused::StagingFull)
+        ring_turn(engine).isolate(dirty, Candidates::ALL_DIRTY).refused != Some(Refused::StagingFull)
     });
     assert_eq!(waiting.count(), 63);
-    assert_eq!(engine.isolate(piece, Candidates::ALL_CLEAN).refused, Some(Refused::StagingFull));
-    let (isolation, left) = engine.drop_clean(piece, Pages::MAX);
+    assert_eq!(ring_turn(engine).isolate(piece, Candidates::ALL_CLEAN).refused, Some(Refused::StagingFull));
+    let (isolation, left) = ring_turn(engine).drop_clean(piece, Pages::MAX);
     assert_eq!((isolation.moved, left), (Pages::MAX, PIECE_PAGES as u64));
     let block = engine.table.block(piece).unwrap();
     for (page, entry) in entries.into_iter().enumerate() {
@@ -80,9 +81,9 @@ fn what_stands_in_the_way_of_clean_pages_goes_at_once() {
     let staging = || unsafe { &*engine.staging.get() };
     let place = staging().next_berth().unwrap();
     fill(staging().address(place));
-    let (isolation, left) = engine.drop_clean(piece, Pages::MAX);
+    let (isolation, left) = ring_turn(engine).drop_clean(piece, Pages::MAX);
     assert_eq!((isolation.moved, isolation.residue, left), (0, Pages::MAX, 0));
     assert_eq!((staging().waiting(), staging().next_berth(), staging().held_bytes()), (0, Some(place), 0));
     assert_eq!(engine.pages_now(staging().address(place), PIECE_PAGES).present, 0);
-    assert_eq!(engine.drop_clean(piece, Pages::MAX).1, PIECE_PAGES as u64);
+    assert_eq!(ring_turn(engine).drop_clean(piece, Pages::MAX).1, PIECE_PAGES as u64);
 }

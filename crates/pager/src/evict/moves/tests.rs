@@ -1,6 +1,7 @@
 use super::*;
 use crate::staging::candidates::Candidates;
 use crate::staging::row::{JOINED_PIECES, Row, Rows};
+use crate::test_memory::ring_turn;
 use crate::test_memory::{fill, map, moving_engine, word_at};
 use crate::units::{PIECE, page_index};
 use core::sync::atomic::AtomicBool;
@@ -55,7 +56,7 @@ fn what_the_kernel_moves_in_spite_of_its_answer_is_not_lost() {
                     filled.expect("a missing page");
                 }
             }
-            let done = engine.isolate_row(&row);
+            let done = ring_turn(engine).isolate_row(&row);
             for ((piece, _), isolation) in row.pieces().zip(done) {
                 assert_eq!(isolation.moved, !present(engine, piece), "round {round}: {isolation:?}");
                 assert_eq!((isolation.busy, isolation.unmovable, isolation.residue), (0, 0, 0));
@@ -96,10 +97,10 @@ fn a_place_that_is_not_empty_is_passed_over_and_emptied() {
     let staging = unsafe { &*engine.staging.get() };
     let place = staging.next_berth().unwrap();
     fill(staging.address(place));
-    let isolation = engine.isolate(start, Candidates::ALL_DIRTY);
+    let isolation = ring_turn(engine).isolate(start, Candidates::ALL_DIRTY);
     assert_eq!((isolation.moved, isolation.residue), (0, Pages::MAX));
     assert!((0..PIECE_PAGES).all(|page| word_at(start + page * PAGE) == 7 + page as u64));
-    assert_eq!(engine.isolate(start, Candidates::ALL_DIRTY).moved, Pages::MAX);
+    assert_eq!(ring_turn(engine).isolate(start, Candidates::ALL_DIRTY).moved, Pages::MAX);
     // SAFETY: nobody else uses the ring.
     let staging = unsafe { &mut *engine.staging.get() };
     assert_eq!((staging.waiting(), staging.held_bytes()), (2, 2 * PIECE as u64));

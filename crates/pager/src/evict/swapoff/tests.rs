@@ -148,10 +148,10 @@ fn what_is_on_it_goes_to_the_other_devices_and_its_clusters_go_back() {
     let engine = scene.engine;
     let entries = stored(engine, DeviceMask::only(FIRST), 0..700);
     scene.says(FIRST, DeviceUsage::Leaving);
-    let stale = engine.stale_copies.load(Relaxed);
+    let stale = engine.counts.stale_copies.load(Relaxed);
     assert_eq!(scene.move_all(), 700);
     assert!(entries.iter().all(|&entry| engine.space.is_on_shared(entry, SECOND)));
-    assert_ne!(engine.stale_copies.load(Relaxed), stale, "what was read ahead is not used");
+    assert_ne!(engine.counts.stale_copies.load(Relaxed), stale, "what was read ahead is not used");
     are_right(engine, &entries);
     assert_eq!(scene.given_back(), [0, 1, 2, 3]);
     assert_eq!(engine.figures().counter(Counter::SwapoffPages), 700);
@@ -250,7 +250,7 @@ fn nothing_moves_while_the_handler_reads() {
     let engine = scene.engine;
     let entries = stored(engine, DeviceMask::only(FIRST), 0..40);
     scene.says(FIRST, DeviceUsage::Leaving);
-    let served = engine.serve_lock.lock();
+    let served = engine.locks.serve.lock();
     scene.evictor.tiers.swapoff.due = Due::at_once();
     assert_eq!(scene.evictor.move_off_leaving(Memory::Ample), 0);
     assert!(entries.iter().all(|&entry| engine.space.is_on_shared(entry, FIRST)));
@@ -271,7 +271,7 @@ fn readers_find_one_place_or_the_other() {
         let reader = scope.spawn(|| {
             while rounds.load(Relaxed) < 20 {
                 engine.make_way_for_evictor();
-                let _in_a_round = engine.serve_lock.lock();
+                let _in_a_round = engine.locks.serve.lock();
                 for (number, &entry) in entries.iter().enumerate().step_by(37) {
                     assert!(read(engine, entry).expect("stored") == page(number), "page {number}");
                 }

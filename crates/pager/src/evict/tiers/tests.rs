@@ -1,6 +1,7 @@
 use super::*;
 use crate::engine::Engine;
 use crate::staging::candidates::Candidates;
+use crate::test_memory::ring_turn;
 use crate::test_memory::{attach_file, fill, map, moving_engine};
 use crate::units::{PIECE, page_index};
 use folioswap_policy::page::PageState;
@@ -22,7 +23,7 @@ fn scene(is_free: impl Fn(usize) -> bool) -> Option<(Evictor, usize, OwnedFd)> {
     fill(start);
     engine.table.block_or_insert(start, engine.arena)?;
     engine.register_pieces(start, start + PIECE);
-    assert_eq!(engine.isolate(start, Candidates::ALL_DIRTY).moved, u16::MAX);
+    assert_eq!(ring_turn(engine).isolate(start, Candidates::ALL_DIRTY).moved, u16::MAX);
     assert_eq!(engine.to_write(), (16, Order::new(4).unwrap()));
     let mut evictor = Evictor::new(engine);
     // There is no supervisor to ask.

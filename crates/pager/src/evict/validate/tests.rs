@@ -105,7 +105,7 @@ fn a_clean_copy_is_counted_apart() {
     set(engine, clean);
     engine.note_returned(1);
     assert_eq!(engine.validate(), Err((Invariant::CleanPages, 0)));
-    engine.clean_pages.fetch_add(1, Relaxed);
+    engine.counts.clean_pages.fetch_add(1, Relaxed);
     assert_eq!(engine.validate(), Ok(1));
     engine.space.put(entry, 1);
     assert_eq!(engine.validate(), Err((Invariant::WordWithoutSlot, PAGE_ADDRESS as u64)));

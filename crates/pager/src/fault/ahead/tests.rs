@@ -167,7 +167,7 @@ fn backwards_they_come_before_the_first_piece() {
 fn who_must_not_wait_does_not_wait_within_the_block_either() {
     let Some((engine, mut handler, start)) = scene() else { return };
     store_blocks(engine, start, 1..6);
-    engine.evictor_thread.store(77, Relaxed);
+    engine.threads.evictor.store(77, Relaxed);
     handler.queue_fault(Fault { thread: 77, ..fault(start + BLOCK, Access::Read) });
     handler.bring_blocks_before_end(start + BLOCK, Access::Read, Direction::Forwards);
     assert_eq!(blocks(engine, start).0, []);
@@ -250,7 +250,7 @@ fn a_mark_is_not_lifted_while_the_evictor_has_claimed_what_is_clean() {
     let claimed = std::sync::Barrier::new(2);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let nobody_else = engine.move_lock.lock();
+            let nobody_else = engine.locks.moves.lock();
             block.set(index, PageWord::PRESENT.isolate(entry).unwrap());
             claimed.wait();
             std::thread::sleep(core::time::Duration::from_millis(20));

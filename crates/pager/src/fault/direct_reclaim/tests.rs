@@ -5,6 +5,7 @@ use crate::staging::candidates::Candidates;
 use crate::staging::row::Row;
 use crate::store::demote::DemotionUnits;
 use crate::store::write_back::Tier;
+use crate::test_memory::ring_turn;
 use crate::test_memory::{map, moving_engine};
 use crate::units::{PIECE, Pages};
 use folioswap_devices::Scratch;
@@ -48,7 +49,7 @@ fn take_out(engine: &Engine, start: usize, round: usize) {
     }
     for piece in (start..start + FOLIOS * PIECE).step_by(PIECE) {
         engine.table.block_or_insert(piece, engine.arena).unwrap();
-        let done = engine.isolate_row(&Row::of(piece, Candidates::ALL_DIRTY));
+        let done = ring_turn(engine).isolate_row(&Row::of(piece, Candidates::ALL_DIRTY));
         assert_eq!(done[0].moved, Pages::MAX, "{done:?}");
     }
 }

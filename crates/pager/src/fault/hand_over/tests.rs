@@ -10,6 +10,7 @@ use crate::staging::batch::Batch;
 use crate::staging::candidates::Candidates;
 use crate::staging::isolation::Isolation;
 use crate::staging::row::{ROW_PIECES, Row};
+use crate::test_memory::ring_turn;
 use crate::test_memory::{fill, map, moving_engine, word_at};
 use crate::units::PIECE;
 use crate::units::{PAGE, PIECE_PAGES, Pages, page_index};
@@ -159,7 +160,7 @@ fn what_was_busy_is_tried_again_by_the_evictor() {
     done[0] = Isolation { moved: APART & !1, moves: 6, busy: 1, ..Isolation::default() };
     plan.note(&row, &done);
     assert_eq!((plan.busy.start(), plan.busy.pages(), plan.done.isolated), (pieces[3], 1, 5));
-    assert_eq!(plan.go_on(engine), Rest::None, "the handler goes no further");
+    assert_eq!(plan.go_on(&mut ring_turn(engine)), Rest::None, "the handler goes no further");
     evictor.hand_over(NO_CPU, &mut batch);
     check(engine, &pieces[..2], APART);
     check(engine, &pieces[2..3], 0);

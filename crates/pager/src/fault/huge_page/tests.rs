@@ -10,6 +10,7 @@ use crate::staging::row::Row;
 use crate::store::demote::DemotionUnits;
 use crate::store::freeing::FREED;
 use crate::store::write_back::Tier;
+use crate::test_memory::ring_turn;
 use crate::test_memory::{engine_with_pool, map, skip_without_huge_page, word_at};
 use crate::units::{PIECE, PIECE_PAGES};
 use folioswap_devices::Scratch;
@@ -68,7 +69,7 @@ fn take_out(engine: &Engine, start: usize) -> bool {
     engine.register_pieces(start - BLOCK, start + 2 * BLOCK);
     // SAFETY: nobody else uses the ring.
     assert!(unsafe { &mut *engine.staging.get() }.align_for_huge_page(engine.userfault()));
-    let done = engine.isolate_row(&Row::huge_page(start));
+    let done = ring_turn(engine).isolate_row(&Row::huge_page(start));
     assert!(done.iter().all(|isolation| isolation.moved == u16::MAX), "{done:?}");
     assert_eq!(done.iter().map(|isolation| isolation.moves).sum::<u64>(), 1);
     assert_eq!(engine.figures().size(SizeCounter::SwapOut, BLOCK_ORDER as usize), 1);
@@ -146,7 +147,7 @@ fn what_is_touched_in_staging_comes_back_as_it_went() {
     assert_eq!(handler.return_huge_page(here, start + 5 * PAGE, entry(engine, start)), HugeSwapIn::Done);
     assert!(is_huge(engine, start) && has_its_words(start));
     assert!((0..BLOCK_PAGES).all(|page| here.word(page) == PageWord::PRESENT_HOT));
-    assert_eq!(engine.swapped_pages.load(Relaxed), 0);
+    assert_eq!(engine.counts.swapped_pages.load(Relaxed), 0);
     // The evictor finds nothing to write, and frees all slots.
     write_back(engine, HUGE_PAGE_BERTHS);
     assert_eq!(engine.validate(), Ok(0));
@@ -185,7 +186,7 @@ fn what_waits_in_two_places_does_not_come_back_from_the_older() {
         unsafe { (address as *mut u64).write_volatile(5000 + page as u64) };
     }
     for piece in [start, start + PIECE] {
-        assert_eq!(engine.isolate(piece, Candidates::ALL_DIRTY).moved, u16::MAX);
+        assert_eq!(ring_turn(engine).isolate(piece, Candidates::ALL_DIRTY).moved, u16::MAX);
     }
     let here = block(engine, start);
     assert!((0..BLOCK_PAGES).all(|page| matches!(here.word(page).state(), PageState::Leaving(_))));
@@ -259,7 +260,7 @@ fn ahead_of_a_walk_it_does_not_come_where_a_page_table_stands() {
     here.left_huge.store(true, Relaxed);
     let there = |page: &usize| matches!(here.word(*page).state(), PageState::Clean(..));
     let clean = (0..PIECE_PAGES).filter(there).fold(0, |pages, page| pages | 1 << page);
-    assert_eq!(engine.isolate(start, Candidates { written: 0, clean }).moved, clean);
+    assert_eq!(ring_turn(engine).isolate(start, Candidates { written: 0, clean }).moved, clean);
     write_back(engine, 1);
     assert!((0..BLOCK_PAGES).all(|page| matches!(here.word(page).state(), PageState::Stored(_))));
     assert!(!here.left_huge.load(Relaxed), "by leaving in pieces");
@@ -345,7 +346,7 @@ fn what_goes_back_while_it_is_written_back_is_where_its_words_say() {
         engine.register_pieces(start - BLOCK, start + 2 * BLOCK);
         // SAFETY: the evictor of this test is not at work now.
         assert!(unsafe { &mut *engine.staging.get() }.align_for_huge_page(engine.userfault()));
-        engine.isolate_row(&Row::huge_page(start));
+        ring_turn(engine).isolate_row(&Row::huge_page(start));
         let (here, first) = (block(engine, start), entry(engine, start));
         std::thread::scope(|scope| {
             scope.spawn(|| write_back(engine, HUGE_PAGE_BERTHS));

@@ -154,7 +154,7 @@ fn what_may_be_anothers_by_now_is_not_taken() {
     swapped.reads.forget_all();
     assert_eq!(swapped.take(5), None, "an event or a fork's window");
     assert!(swapped.fault(20, Found::Away));
-    swapped.engine.stale_copies.fetch_add(1, Release);
+    swapped.engine.counts.stale_copies.fetch_add(1, Release);
     assert_eq!(swapped.take(21), None, "the evictor freed a stale copy");
     (0..3).for_each(|_| swapped.reads.readahead.hit(PROGRAM / PAGE + 300));
     assert!(swapped.fault(36, Found::Away));

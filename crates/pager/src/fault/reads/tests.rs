@@ -18,7 +18,7 @@ fn slot(number: u64) -> FileSlot {
 
 /// Reads these slots, unless io_uring is not allowed here.
 fn begin(reads: &mut Reads, engine: &Engine, first: u64, count: usize) -> bool {
-    let begun = reads.begin(engine, slot(first), count, engine.stale_copies.load(Relaxed));
+    let begun = reads.begin(engine, slot(first), count, engine.counts.stale_copies.load(Relaxed));
     if matches!(reads.means, Means::None) {
         test_memory::skip("io_uring is not allowed");
     }
@@ -74,7 +74,7 @@ fn what_is_forgotten_is_not_taken_and_its_room_comes_free_at_the_end() {
     assert_eq!(reads.take(engine, slot(1), &mut pages[..1]), None);
     assert!(begin(&mut reads, engine, 1, 1));
     wait(&mut reads);
-    engine.stale_copies.fetch_add(1, Relaxed);
+    engine.counts.stale_copies.fetch_add(1, Relaxed);
     assert_eq!(reads.take(engine, slot(1), &mut pages[..1]), None, "a slot may have changed hands");
 }
 

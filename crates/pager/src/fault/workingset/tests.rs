@@ -6,6 +6,7 @@ use crate::kernel::uffd::Access;
 use crate::staging::candidates::Candidates;
 use crate::store::demote::DemotionUnits;
 use crate::store::write_back::Tier;
+use crate::test_memory::ring_turn;
 use crate::test_memory::{clean_piece, fill, map, moving_engine, word_at};
 use crate::units::{PAGE, PIECE, page_index};
 use folioswap_devices::Scratch;
@@ -25,7 +26,7 @@ fn staged() -> Option<(&'static Engine, Handler, usize)> {
     fill(start);
     engine.register_pieces(start, start + PIECE);
     engine.table.block_or_insert(start, engine.arena)?;
-    assert_eq!(engine.isolate(start, Candidates::ALL_DIRTY).moved.count_ones() as u64, PAGES);
+    assert_eq!(ring_turn(engine).isolate(start, Candidates::ALL_DIRTY).moved.count_ones() as u64, PAGES);
     Some((engine, handler, start))
 }
 
@@ -87,7 +88,7 @@ fn a_copy_that_was_kept_gets_a_new_age_when_its_page_leaves_again() {
     let Some(engine) = moving_engine() else { return };
     let (start, entries) = clean_piece(engine);
     engine.workingset.evicted(77);
-    assert_eq!(engine.isolate(start, Candidates::ALL_CLEAN).moved, u16::MAX);
+    assert_eq!(ring_turn(engine).isolate(start, Candidates::ALL_CLEAN).moved, u16::MAX);
     write_back(engine);
     assert!(entries.iter().all(|&entry| age_of(engine.space.shadow(entry)) == Some(77)));
     assert_eq!(engine.validate(), Ok(PAGES));

@@ -23,7 +23,8 @@ fn what_is_given_up_is_marked_although_the_kernel_does_not_say_what_is_there() {
 fn an_unmapping_that_finds_no_room_in_the_set_unprotects_nobodys_stack() {
     let engine = engine();
     // SAFETY: nobody else uses them.
-    let (kept, registered) = unsafe { (&mut *engine.kept.get(), &mut *engine.registered.get()) };
+    let (kept, registered) =
+        unsafe { (&mut *engine.said.kept.get(), &mut *engine.mappings.registered.get()) };
     for number in 0..RANGES_MAX {
         let start = PROGRAM + number * 4 * PAGE;
         kept.insert(start, start + 3 * PAGE).unwrap();

@@ -2,6 +2,7 @@ use super::*;
 use crate::engine::Engine;
 use crate::kernel::uffd::{Message, Watch};
 use crate::staging::isolation::{Isolation, Refused};
+use crate::test_memory::ring_turn;
 use crate::test_memory::{fill, map, moving_engine, word_at};
 use crate::units::{PAGE, page_index};
 use folioswap_policy::page::PageState;
@@ -126,7 +127,7 @@ fn check(engine: &Engine, row: &Row, done: &[Isolation; ROW_PIECES]) -> Vec<Page
 fn a_whole_row_leaves_by_one_move() {
     let Some(engine) = moving_engine() else { return };
     let row = row(pieces(engine), &[0xfff0, Pages::MAX, Pages::MAX, 0x00ff]);
-    let done = engine.isolate_row(&row);
+    let done = ring_turn(engine).isolate_row(&row);
     assert_eq!(check(engine, &row, &done), [0xfff0, Pages::MAX, Pages::MAX, 0x00ff]);
     assert_eq!(done.iter().map(|isolation| isolation.moves).sum::<u64>(), 1);
 }
@@ -140,11 +141,11 @@ fn what_cannot_leave_in_the_middle_of_a_row_keeps_nothing_else() {
     // SAFETY: nothing of it is moved or protected.
     unsafe { engine.userfault().unregister(start + PIECE, PIECE) }.unwrap();
     let row = row(start, &[0x0f0f, Pages::MAX, 0x8001, 0]);
-    let done = engine.isolate_row(&row);
+    let done = ring_turn(engine).isolate_row(&row);
     assert_eq!(done[1].refused, Some(Refused::Gone));
     // What comes after a refusal is looked at again another time.
     assert_eq!(check(engine, &row, &done), [0x0f0f, 0, 0, 0]);
-    let after = engine.isolate_row(&third);
+    let after = ring_turn(engine).isolate_row(&third);
     assert_eq!((after[0].moved, after[0].refused), (Pages::MAX, None));
 }
 
@@ -162,7 +163,7 @@ fn a_piece_of_which_nothing_leaves_is_a_folio_without_pages() {
     }
     engine.userfault().register(start + PIECE, PIECE, Watch::Program).unwrap();
     let row = row(start, &[1, 1, 1, 1 << 15]);
-    let done = engine.isolate_row(&row);
+    let done = ring_turn(engine).isolate_row(&row);
     assert_eq!(check(engine, &row, &done), [1, 0, 1, 0]);
     // SAFETY: nobody else uses the ring.
     let staging = unsafe { &*engine.staging.get() };
@@ -181,7 +182,7 @@ fn what_stood_in_the_way_behind_a_row_waits_for_its_turn() {
         let second = staging.address(staging.next_berth().unwrap() + 1);
         fill(second);
         let row = row(start, &[first, Pages::MAX]);
-        let done = engine.isolate_row(&row);
+        let done = ring_turn(engine).isolate_row(&row);
         assert_eq!(check(engine, &row, &done)[..2], [first, 0]);
         assert_eq!(done[1].residue, Pages::MAX);
         assert_eq!(staging.waiting(), 2, "no other folio gets this place");
@@ -202,12 +203,12 @@ fn an_event_that_waits_ends_a_row_and_nothing_is_lost() {
         // SAFETY: nobody uses it.
         scope.spawn(move || unsafe { madvise(given_up as *mut _, PAGE, Advice::LinuxDontNeed) });
         while engine.userfault().check_registered(start) != Err(Errno::AGAIN) {}
-        let done = engine.isolate_row(&row);
+        let done = ring_turn(engine).isolate_row(&row);
         assert_eq!(done[0].refused, Some(Refused::EventPending));
         assert_eq!(check(engine, &row, &done), [0; JOINED_PIECES]);
         while engine.userfault().read(&mut [Message::EMPTY; 1]) == Ok(0) {}
     });
-    let done = engine.isolate_row(&row);
+    let done = ring_turn(engine).isolate_row(&row);
     assert_eq!(check(engine, &row, &done), [Pages::MAX; JOINED_PIECES]);
 }
 
@@ -226,9 +227,9 @@ fn a_row_ends_where_the_ring_does() {
     assert_eq!(staging.berths_in_a_row(), 2);
     let mut rest = row(start, &[Pages::MAX; JOINED_PIECES]);
     let front = rest.take(staging.berths_in_a_row()).unwrap();
-    assert_eq!(check(engine, &front, &engine.isolate_row(&front))[..2], [Pages::MAX; 2]);
+    assert_eq!(check(engine, &front, &ring_turn(engine).isolate_row(&front))[..2], [Pages::MAX; 2]);
     assert_eq!(staging.next_berth(), Some(0));
     assert!(staging.berths_in_a_row() >= 2);
-    let done = engine.isolate_row(&rest);
+    let done = ring_turn(engine).isolate_row(&rest);
     assert_eq!([done[0].moved, done[1].moved], [Pages::MAX; 2]);
 }

@@ -5,6 +5,7 @@ use crate::kernel::uffd::{Event, Message, Userfault, Watch};
 use crate::staging::candidates::Candidates;
 use crate::store::demote::DemotionUnits;
 use crate::store::write_back::Tier;
+use crate::test_memory::ring_turn;
 use crate::test_memory::{clean_piece, map, moving_engine, userfault, word_at};
 use crate::units::{PAGE, PIECE, page_index};
 use folioswap_devices::Scratch;
@@ -132,7 +133,7 @@ fn states(engine: &Engine, start: usize) -> [PageState; PIECE_PAGES] {
 fn what_is_clean_waits_in_the_swap_cache_and_is_not_written() {
     let Some(engine) = moving_engine() else { return };
     let (start, entries) = clean_piece(engine);
-    assert_eq!(engine.isolate(start, Candidates::ALL_CLEAN).moved, Pages::MAX);
+    assert_eq!(ring_turn(engine).isolate(start, Candidates::ALL_CLEAN).moved, Pages::MAX);
     assert_eq!(states(engine, start), entries.map(PageState::Leaving));
     assert!(entries.iter().all(|&entry| engine.staging_berth(entry) == Some(0)));
     // One is touched meanwhile: its word is the handler's, its entry the evictor's.
@@ -156,11 +157,11 @@ fn what_was_written_behind_its_word_stays_and_loses_its_copy() {
     let Some(engine) = moving_engine() else { return };
     let (start, entries) = clean_piece(engine);
     engine.userfault().unprotect(start + 2 * PAGE, 3 * PAGE).unwrap();
-    assert_eq!(engine.isolate(start, Candidates::ALL_CLEAN).moved, !0b1_1100);
+    assert_eq!(ring_turn(engine).isolate(start, Candidates::ALL_CLEAN).moved, !0b1_1100);
     let now = states(engine, start);
     assert!(now[2..5].iter().all(|&state| state == PageState::Present(Heat::Hot)));
     assert_eq!((now[1], now[5]), (PageState::Leaving(entries[1]), PageState::Leaving(entries[5])));
-    assert_eq!((word_at(start + 2 * PAGE) as u8, engine.clean_pages.load(Relaxed)), (3, 0));
+    assert_eq!((word_at(start + 2 * PAGE) as u8, engine.counts.clean_pages.load(Relaxed)), (3, 0));
     assert_eq!(engine.validate(), Ok(13));
 }
 

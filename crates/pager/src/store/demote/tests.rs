@@ -72,7 +72,7 @@ fn it_makes_way_for_who_waits_after_a_run() {
     let (engine, _file) = engine();
     grant(engine);
     let entries = store(engine, 0..512);
-    engine.scan_wanted.store(1, Relaxed);
+    engine.mappings.scan_wanted.store(1, Relaxed);
     assert_eq!(engine.demote(&mut Demotion::new(), 512, BELOW).pages, RUN_PAGES as u64);
     assert!(are_on_file(engine, &entries[..RUN_PAGES]));
 }

@@ -119,9 +119,9 @@ fn it_makes_way_for_who_waits() {
     let engine = test_memory::engine();
     store(engine, 0..64);
     let mut rounds = Rounds::new();
-    engine.scan_wanted.store(1, Relaxed);
+    engine.mappings.scan_wanted.store(1, Relaxed);
     assert_eq!(engine.recompress(&mut rounds, everything(engine)), Step::default());
-    engine.scan_wanted.store(0, Relaxed);
+    engine.mappings.scan_wanted.store(0, Relaxed);
     engine.member().reclaim_request_bytes.store(1, Relaxed);
     assert_eq!(engine.recompress(&mut rounds, everything(engine)), Step::default());
     engine.member().reclaim_request_bytes.store(0, Relaxed);

@@ -5,6 +5,7 @@ use crate::fault::buffers::Buffers;
 use crate::fault::handler::Handler;
 use crate::staging::candidates::Candidates;
 use crate::staging::row::Row;
+use crate::test_memory::ring_turn;
 use crate::test_memory::{map, moving_engine};
 use crate::units::PIECE;
 use folioswap_devices::zstd::Decoder;
@@ -63,7 +64,8 @@ fn take_out(engine: &Engine) -> usize {
     for number in 0..FOLIOS {
         let piece = start + number * PIECE;
         engine.table.block_or_insert(piece, engine.arena).unwrap();
-        let done = engine.isolate_row(&Row::of(piece, Candidates { written: wanted(number), clean: 0 }));
+        let done =
+            ring_turn(engine).isolate_row(&Row::of(piece, Candidates { written: wanted(number), clean: 0 }));
         assert_eq!(done[0].moved, wanted(number), "{done:?}");
     }
     start

@@ -1,0 +1,38 @@
+//! The right to use the staging ring.
+
+use crate::engine::Engine;
+use crate::staging::ring::Staging;
+
+/// The right to take pages into the staging ring of one process, outside of the sections of `locks.write_back`.
+///
+/// One thread has it at a time: the evictor, or the handler while it holds the plan that the evictor offered
+/// ([`crate::engine::plans::HeldPlan`]); the evictor sleeps meanwhile. A reader of events may look at berths too, with
+/// `locks.write_back` held.
+pub(crate) struct RingTurn<'e> {
+    engine: &'e Engine,
+}
+
+impl<'e> RingTurn<'e> {
+    /// # Safety
+    /// The caller is the evictor, with no plan on offer, or it holds the plan; the turn ends before that does.
+    pub(crate) unsafe fn new(engine: &'e Engine) -> Self {
+        RingTurn { engine }
+    }
+
+    /// The engine that the ring belongs to.
+    pub(crate) fn engine(&self) -> &'e Engine {
+        self.engine
+    }
+
+    /// The ring, to be looked at.
+    pub(crate) fn ring(&self) -> &Staging {
+        // SAFETY: only the holder of the turn changes the ring, and `&self` says that it does not now.
+        unsafe { &*self.engine.staging.get() }
+    }
+
+    /// The ring, to be changed.
+    pub(crate) fn ring_mut(&mut self) -> &mut Staging {
+        // SAFETY: as above; `&mut self` makes this the only use by the holder.
+        unsafe { &mut *self.engine.staging.get() }
+    }
+}

@@ -1,0 +1,17 @@
+//! What the evictor does when nothing is short: recompression, compaction, validation.
+
+use crate::engine::due::Due;
+use crate::store::recompress::Rounds;
+
+/// When each kind of upkeep is due.
+pub(crate) struct Upkeep {
+    pub(crate) recompression: Rounds,
+    pub(crate) compact_due: Due,
+    pub(crate) validation_next_ns: u64,
+}
+
+impl Upkeep {
+    pub(crate) const fn new() -> Self {
+        Upkeep { recompression: Rounds::new(), compact_due: Due::at_once(), validation_next_ns: 0 }
+    }
+}
