@@ -3,6 +3,7 @@
 use crate::engine::arena::Arena;
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicU32, AtomicU64};
 use folioswap_policy::page_table::PageTable;
 
 /// Most such children at a time; one more ends the process with the supervisor's message, rather than read zeroes.
@@ -32,4 +33,15 @@ impl RawTables {
         // SAFETY: as above.
         self.0.iter().filter_map(|place| unsafe { (place.load(Relaxed) as *const PageTable).as_ref() })
     }
+}
+
+/// Children made by a bare clone(2), which this process serves.
+#[repr(C)]
+pub struct ServedChildren {
+    /// How many there are now.
+    pub(crate) raw: AtomicU32,
+    /// Bytes of the engine's own memory that may still be shared with the youngest of them.
+    pub(crate) shared_bytes: AtomicU64,
+    /// The page tables of what they hold.
+    pub(crate) tables: RawTables,
 }

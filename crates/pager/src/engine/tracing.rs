@@ -3,6 +3,7 @@
 use crate::engine::Engine;
 use crate::kernel::sys;
 use core::ptr::NonNull;
+use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use folioswap_policy::memory::Memory;
 use folioswap_trace::{Moment, Ring, Tracer};
@@ -16,6 +17,13 @@ use rustix::time::{ClockId, clock_gettime};
 fn moment() -> Moment {
     let now = clock_gettime(ClockId::Monotonic);
     Moment { ns: now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64, cpu: sched_getcpu() as u32 }
+}
+
+/// Where this process's allocations and frees are recorded, and with what; null without `--trace`.
+#[repr(C)]
+pub struct Recording {
+    pub(crate) ring: AtomicPtr<Ring>,
+    pub(crate) tracer: AtomicPtr<Tracer>,
 }
 
 impl Engine {

@@ -6,7 +6,8 @@
 //! counted here; then only the other direction is checked, that each word's slot is used. Of an entry that duplicates hold (`duplicate.rs`)
 //! each holder counts its part.
 
-use crate::engine::{Engine, Life, link};
+use crate::engine::threads::Life;
+use crate::engine::{Engine, link};
 use crate::evict::evictor::Evictor;
 use crate::kernel::futex::{self, Guard, Sharing};
 use crate::kernel::sys;

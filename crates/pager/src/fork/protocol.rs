@@ -21,10 +21,11 @@
 //!
 //! A child made by a bare clone(2) has no such protocol: see `raw_child`.
 
+use crate::engine::Engine;
 use crate::engine::arena::Heirs;
 use crate::engine::fork_state::turn::{Back, Freeze};
 use crate::engine::fork_state::{FROZEN, THAWED};
-use crate::engine::{Engine, Life};
+use crate::engine::threads::Life;
 use crate::kernel::maps::{self, MappingFilter};
 use crate::kernel::sys;
 use crate::kernel::thread::{self, Descriptors};

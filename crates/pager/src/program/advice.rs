@@ -3,8 +3,9 @@
 //! They raise no event: what is seen of them is what the agent's madvise passes on. MADV_PAGEOUT and MADV_COLD are left for the evictor, in places
 //! without a lock, and the thread waits until it has been done; for MADV_WILLNEED the thread touches what is away itself.
 
+use crate::engine::Engine;
 use crate::engine::advices::{Advice, COLD, DONE, FREE, PAGE_OUT_NEW};
-use crate::engine::{Engine, Life};
+use crate::engine::threads::Life;
 use crate::kernel::futex::{self, Sharing};
 use crate::kernel::sys;
 use crate::units::PAGE;

@@ -1,7 +1,8 @@
 //! What threads of the program say of memory that comes in faster than anybody could follow: what they have just mapped and may touch at
 //! full speed, and what the kernel is about to fill at once.
 
-use crate::engine::{Engine, Life};
+use crate::engine::Engine;
+use crate::engine::threads::Life;
 use crate::kernel::futex::{self, Sharing};
 use crate::kernel::sys;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};

@@ -1,0 +1,88 @@
+//! The memory of the program that the engine manages, and what the program said of it.
+
+use crate::engine::Engine;
+use crate::engine::requests::Request;
+use crate::engine::threads::Life;
+use crate::kernel::ranges::Ranges;
+use core::cell::UnsafeCell;
+use core::sync::atomic::{
+    AtomicU32, AtomicU64, AtomicUsize,
+    Ordering::{Acquire, Relaxed},
+};
+
+/// The program's mappings, as far as the engine manages them.
+#[repr(C)]
+pub struct Mappings {
+    /// The registered ranges. Protected by [`Locks::moves`](crate::engine::locks::Locks::moves).
+    pub(crate) registered: UnsafeCell<Ranges>,
+    /// 0 until memory is registered with userfaultfd for the first time.
+    pub(crate) engaged: AtomicU32,
+    /// Raised by a thread that has mapped memory and wants it looked at before it is touched.
+    pub(crate) scan_wanted: AtomicU32,
+    /// Counts the evictor's looks at the mappings (a futex).
+    pub(crate) scans: AtomicU32,
+    /// The time at which the last look ended.
+    pub(crate) scanned_ns: AtomicU64,
+    /// Bytes in small pieces that the program has mapped, or made accessible, since the last look began.
+    pub(crate) small_mapped: AtomicUsize,
+    /// Epoch of removals, a second long or longer; see [`Engine::pass_epoch`].
+    pub(crate) epoch: AtomicU32,
+}
+
+/// What the program said of its memory. The sets are protected by [`Locks::kept`](crate::engine::locks::Locks::kept).
+#[repr(C)]
+pub struct Said {
+    /// Ranges that must stay resident (thread control blocks, stacks).
+    pub(crate) kept: UnsafeCell<Ranges>,
+    /// Ranges for which it wants huge pages.
+    pub(crate) huge_pages: UnsafeCell<Ranges>,
+    /// Ranges for which it wants none.
+    pub(crate) no_huge_pages: UnsafeCell<Ranges>,
+    /// 1 once it has said either.
+    pub(crate) huge_advised: AtomicU32,
+}
+
+impl Engine {
+    /// Is memory registered?
+    pub(crate) fn is_engaged(&self) -> bool {
+        self.mappings.engaged.load(Acquire) != 0
+    }
+
+    /// Keeps `start..end` of the program resident from now on (rounded outwards to pages).
+    pub fn keep_resident(&self, start: usize, end: usize) {
+        self.request(Request::KeepResident, start & !0xfff, end.next_multiple_of(4096));
+    }
+
+    pub(crate) fn request(&self, kind: Request, start: usize, end: usize) {
+        if self.is_ours() {
+            while self.life() != Life::Unmanaged && !self.requests.post(kind, start, end) {
+                rustix::thread::sched_yield();
+            }
+        }
+    }
+
+    /// Applies what the program's threads asked for. Pager threads, or a forking thread that has stopped them.
+    pub(crate) fn apply_requests(&self) {
+        let _guard = self.locks.kept.lock();
+        // SAFETY: under their lock. A full set can only mean sixteen thousand stacks; then a stack may be swapped.
+        let kept = unsafe { &mut *self.said.kept.get() };
+        // SAFETY: as above.
+        let (huge, single) =
+            unsafe { (&mut *self.said.huge_pages.get(), &mut *self.said.no_huge_pages.get()) };
+        self.requests.take(|kind, start, end| {
+            let _ = match kind {
+                Request::KeepResident => kept.insert(start, end),
+                Request::HugePages | Request::NoHugePages => {
+                    self.said.huge_advised.store(1, Relaxed);
+                    let (said, other) = if kind == Request::HugePages {
+                        (&mut *huge, &mut *single)
+                    } else {
+                        (&mut *single, &mut *huge)
+                    };
+                    let _ = other.remove(start, end);
+                    said.insert(start, end)
+                }
+            };
+        });
+    }
+}

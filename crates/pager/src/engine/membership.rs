@@ -1,0 +1,74 @@
+//! The group that a process belongs to, as its engine sees it.
+
+use crate::engine::Engine;
+use crate::kernel::futex::{self, Sharing};
+use core::sync::atomic::{
+    AtomicPtr, AtomicU32,
+    Ordering::{AcqRel, Acquire, Relaxed},
+};
+use folioswap_group::counters::Figures;
+use folioswap_group::segment::{Faulting, Member, Segment};
+
+/// Longest name of a group's socket.
+pub const GROUP_NAME_MAX: usize = 96;
+
+/// The group that the process belongs to.
+#[repr(C)]
+pub struct Membership {
+    /// The group's segment; null until the handler has joined.
+    pub(crate) segment: AtomicPtr<Segment>,
+    /// The index of this process's member there.
+    pub(crate) member: AtomicU32,
+    pub(crate) group_name: [u8; GROUP_NAME_MAX],
+    pub(crate) group_name_length: usize,
+    pub(crate) agent_path: [u8; GROUP_NAME_MAX],
+    pub(crate) agent_path_length: usize,
+}
+
+impl Engine {
+    /// The group's name.
+    pub fn group_name(&self) -> &[u8] {
+        &self.membership.group_name[..self.membership.group_name_length]
+    }
+
+    /// The path that the agent was loaded from; empty for an embedder.
+    pub fn agent_path(&self) -> &[u8] {
+        &self.membership.agent_path[..self.membership.agent_path_length]
+    }
+
+    /// The group's segment. Valid once the handler has joined the group.
+    pub(crate) fn segment(&self) -> &'static Segment {
+        // SAFETY: set before any caller runs, to a mapping that is never taken away.
+        unsafe { &*self.membership.segment.load(Acquire) }
+    }
+
+    /// This process's place in it.
+    pub(crate) fn member(&self) -> &'static Member {
+        &self.segment().members[self.membership.member.load(Acquire) as usize]
+    }
+
+    /// This process's figures.
+    pub(crate) fn figures(&self) -> &'static Figures {
+        &self.member().figures
+    }
+
+    /// One thread of this process faults again and again, on `cpu`: the supervisor's vigil keeps other CPUs awake. Costs two loads
+    /// while that is at work, a system call where it slept.
+    pub(crate) fn ask_for_vigil(&self, cpu: u32) {
+        let header = &self.segment().header;
+        let faulting = Faulting { member: self.membership.member.load(Relaxed), cpu }.pack();
+        if header.faulting.load(Relaxed) != faulting {
+            header.faulting.store(faulting, Relaxed);
+        }
+        if header.vigil_sleeps.load(Relaxed) == 1 && header.vigil_sleeps.swap(0, AcqRel) == 1 {
+            futex::wake(&header.vigil_sleeps, Sharing::Shared);
+        }
+    }
+
+    /// Does another member of the group run now?
+    pub(crate) fn others_are_active(&self) -> bool {
+        let (segment, me) = (self.segment(), self.member());
+        let is_other = |member: &&Member| !core::ptr::eq(*member, me);
+        segment.live_members().filter(is_other).any(|member| member.active.load(Relaxed) != 0)
+    }
+}

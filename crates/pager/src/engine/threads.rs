@@ -1,0 +1,73 @@
+//! The two pager threads of a process, and how far they have come.
+
+use crate::engine::Engine;
+use crate::kernel::futex::{self, Sharing};
+use crate::kernel::sys;
+use core::sync::atomic::{
+    AtomicU32, AtomicUsize,
+    Ordering::{Acquire, Release},
+};
+
+/// How far the pager threads have come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Life {
+    /// The handler thread has not finished its preparations.
+    Starting = 0,
+    /// Faults are served; memory is evicted when the group is over its limit.
+    Running = 1,
+    /// This process could not join the group: it runs without us, and nothing of it was ever swapped out.
+    Unmanaged = 2,
+}
+
+/// The two pager threads of a process.
+#[repr(C)]
+pub struct Threads {
+    /// The evictor's thread id: its own faults never wait for memory.
+    pub(crate) evictor: AtomicU32,
+    /// The handler's thread id.
+    pub(crate) handler: AtomicU32,
+    pub(crate) handler_stack: AtomicUsize,
+    pub(crate) evictor_stack: AtomicUsize,
+    /// The CPU of the thread whose faults the handler serves there; `NO_CPU` when it follows none.
+    pub(crate) faulting_cpu: AtomicU32,
+    /// 1: the evictor waits for the handler's lock (a futex).
+    pub(crate) evictor_waits: AtomicU32,
+    /// [`Life`] as a number; also a futex.
+    pub(crate) life: AtomicU32,
+    /// The process that this copy of the engine belongs to; a child made by a bare clone(2) has a copy that is
+    /// nobody's.
+    owner: AtomicU32,
+}
+
+impl Engine {
+    /// How far it is.
+    pub fn life(&self) -> Life {
+        match self.threads.life.load(Acquire) {
+            1 => Life::Running,
+            2 => Life::Unmanaged,
+            _ => Life::Starting,
+        }
+    }
+
+    /// Waits until this process's memory is looked after (or is known not to be). Threads of the program.
+    pub fn wait_until_running(&self) {
+        while self.life() == Life::Starting {
+            futex::wait(&self.threads.life, Life::Starting as u32, 1_000_000, Sharing::Private);
+        }
+    }
+
+    /// No thread could be started: the process runs unmanaged.
+    pub fn give_up(&self) {
+        self.threads.life.store(Life::Unmanaged as u32, Release);
+    }
+
+    /// Does this copy of the engine belong to the calling process?
+    pub(crate) fn is_ours(&self) -> bool {
+        self.threads.owner.load(Acquire) == sys::getpid()
+    }
+
+    pub(crate) fn own(&self) {
+        self.threads.owner.store(sys::getpid(), Release);
+    }
+}
