@@ -8,7 +8,8 @@
 use crate::engine::embedded::Embedded;
 use crate::engine::{CreateError, Engine};
 use crate::fault::buffers::Buffers;
-use crate::fault::handler::{Attempt, Fault, Handler};
+use crate::fault::handler::Handler;
+use crate::fault::queue::{Attempt, Fault};
 use crate::kernel::sys;
 use crate::kernel::uffd::Access;
 use crate::units::PAGE;

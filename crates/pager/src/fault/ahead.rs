@@ -1,8 +1,9 @@
 //! What a walk gets ahead of it, after its fault is served or before the end of its block, as long as nobody else waits: the blocks that come as a whole.
 
 use crate::engine::Engine;
-use crate::fault::handler::{Fault, Handler, Interruptions};
+use crate::fault::handler::{Handler, Interruptions};
 use crate::fault::huge_page::HugeSwapIn;
+use crate::fault::queue::Fault;
 use crate::fault::reading::Purpose;
 use crate::kernel::uffd::Access;
 use crate::store::clean::EventWaits;
@@ -72,7 +73,7 @@ impl Handler {
 
     /// Is the block that is marked ahead of a walk that is at `address`?
     fn comes_to_trigger(&self, address: usize, direction: Direction) -> bool {
-        let Some(trigger) = self.trigger else { return false };
+        let Some(trigger) = self.walk.trigger else { return false };
         let is_triggered =
             |further| beyond(address & !(BLOCK - 1), further, direction) == Some(trigger.start);
         (1..=self.engine.blocks_ahead()).any(is_triggered)
@@ -121,7 +122,7 @@ impl Handler {
     /// beside relatives, since what they share is protected for other reasons; and not what must stay resident, where the kernel writes without a fault.
     fn set_trigger(&mut self, trigger: Trigger) {
         let engine = self.engine;
-        if let Some(before) = self.trigger.take() {
+        if let Some(before) = self.walk.trigger.take() {
             // Another walk's, or one's that went elsewhere. What still is protected costs it a fault for each 64 KiB.
             let _ = self.lift(before.start);
         }
@@ -135,14 +136,14 @@ impl Handler {
         }
         let _nobody_claims = engine.locks.moves.lock();
         if engine.may_be_lifted(trigger.start) && engine.userfault().protect(trigger.start, BLOCK).is_ok() {
-            self.trigger = Some(trigger);
+            self.walk.trigger = Some(trigger);
         }
     }
 
     /// Is this a write to the marked block?
     pub(crate) fn is_triggered(&self, fault: &Fault) -> bool {
         fault.access == Access::WriteProtected
-            && self.trigger.is_some_and(|trigger| trigger.start == fault.address & !(BLOCK - 1))
+            && self.walk.trigger.is_some_and(|trigger| trigger.start == fault.address & !(BLOCK - 1))
     }
 
     /// If this is a write to the marked block: what comes after it is brought, and it goes on. True: resolved. False: a fault like any other, whose word
@@ -151,9 +152,9 @@ impl Handler {
         if !self.is_triggered(fault) {
             return false;
         }
-        let Some(trigger) = self.trigger.take() else { return false };
+        let Some(trigger) = self.walk.trigger.take() else { return false };
         // First, so that the walk does not come there meanwhile: a block in which a fault waits does not come as a whole.
-        if self.interruptions != Interruptions::None {
+        if self.swapin.interruptions != Interruptions::None {
             self.bring_blocks(fault.address, Access::Write, trigger.direction, Walker::GoesOn);
         }
         for _ in 0..LIFT_ATTEMPTS {
@@ -186,7 +187,8 @@ impl Handler {
 
     /// What the range was is not there any more: if it was marked, it is not now.
     pub(crate) fn forget_trigger(&mut self, start: usize, end: usize) {
-        self.trigger = self.trigger.filter(|trigger| trigger.start >= end || start >= trigger.start + BLOCK);
+        self.walk.trigger =
+            self.walk.trigger.filter(|trigger| trigger.start >= end || start >= trigger.start + BLOCK);
     }
 }
 

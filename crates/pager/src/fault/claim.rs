@@ -3,8 +3,10 @@
 //! Whoever has claimed a page is the only one who changes its word, so what the word says needs not be kept beside it.
 
 use crate::units::BLOCK_PAGES;
+use crate::units::{PAGE, PIECE_PAGES, Pages, page_index};
 use folioswap_policy::page::PageState;
 use folioswap_policy::page_table::Block;
+use folioswap_slots::SwapEntry;
 
 /// Claims a page that is elsewhere; says in which state it was. `None`: it is not, or somebody was faster.
 pub(crate) fn claim(block: &Block, index: usize) -> Option<PageState> {
@@ -33,4 +35,54 @@ fn claim_if(block: &Block, index: usize, wanted: impl Fn(PageState) -> bool) -> 
     let claimed = before.claim().filter(|_| wanted(before.state()))?;
     block.replace(index, before, claimed).ok()?;
     Some(before.state())
+}
+
+/// The pages of a piece that the handler has claimed, with what each word said before.
+pub(crate) struct ClaimedPiece {
+    /// Address of the piece.
+    pub(crate) base: usize,
+    /// Index in the block of its first page.
+    pub(crate) first: usize,
+    /// Number within the piece of the page that the fault is on.
+    pub(crate) touched: usize,
+    /// What each claimed page's word said; `None` for a page that is not claimed.
+    pub(crate) from: [Option<PageState>; PIECE_PAGES],
+}
+
+impl ClaimedPiece {
+    /// Claims those of `pages` that are away, in the piece of `address`, which lies in `block`.
+    pub(crate) fn claim(block: &Block, address: usize, pages: Pages) -> Self {
+        let index = page_index(address);
+        let first = index & !(PIECE_PAGES - 1);
+        let mut from = [None; PIECE_PAGES];
+        for (page, from) in from.iter_mut().enumerate().filter(|(page, _)| pages >> page & 1 != 0) {
+            *from = claim(block, first + page);
+        }
+        ClaimedPiece { base: address - (index - first) * PAGE, first, touched: index - first, from }
+    }
+
+    /// How many pages are claimed.
+    pub(crate) fn count(&self) -> usize {
+        self.from.iter().flatten().count()
+    }
+
+    /// The entry of a claimed page that is stored, and not in staging.
+    pub(crate) fn stored(&self, page: usize) -> Option<SwapEntry> {
+        match self.from[page]? {
+            PageState::Stored(entry) => Some(entry),
+            _ => None,
+        }
+    }
+
+    /// Ends the claim on one page: its word is as it was.
+    pub(crate) fn release_page(&mut self, block: &Block, page: usize) {
+        if self.from[page].take().is_some() {
+            unclaim(block, self.first + page);
+        }
+    }
+
+    /// Ends all claims that are left.
+    pub(crate) fn release(&mut self, block: &Block) {
+        (0..PIECE_PAGES).for_each(|page| self.release_page(block, page));
+    }
 }

@@ -10,27 +10,22 @@ use crate::engine::placement::{Evicting, HandlerPlacement};
 use crate::fault::ahead::Trigger;
 use crate::fault::buffers::Buffers;
 use crate::fault::frozen::Whose;
+use crate::fault::queue::{Attempt, Fault, FaultQueue, Overflow};
 use crate::fault::raw_children::RawChildren;
 use crate::fault::reads::Reads;
 use crate::fault::swap_in::Ceiling;
 use crate::kernel::sys;
 use crate::kernel::thread::{self, Descriptors};
-use crate::kernel::ticks::{TICK, Ticks};
-use crate::kernel::uffd::{Access, Event, Message};
+use crate::kernel::ticks::Ticks;
+use crate::kernel::uffd::{Event, Message};
 use core::ops::Range;
 use core::sync::atomic::Ordering::{Relaxed, Release};
-use core::time::Duration;
 use folioswap_devices::Scratch;
 use folioswap_group::counters::Counter;
 use folioswap_group::nested::Bound;
 use folioswap_policy::reclaim::watermarks::Watermarks;
 use folioswap_policy::reclaim::workingset::Refaults;
-use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
-
-/// Faults that can wait in user space; more stay in the kernel's queue.
-const QUEUE: usize = 256;
 
 const MESSAGES: usize = 16;
 
@@ -40,37 +35,11 @@ const NOWHERE: Range<usize> = 0..0;
 /// As often a window goes on after others were served: each of them waits for a piece of it at most.
 pub(crate) const INTERRUPTIONS_MAX: u32 = 8;
 
-/// How long a wait lasts at most while a child is looked after that nobody else looks after.
-const SHORT_WAIT: Duration = Duration::from_micros(200);
-
 /// Between two faults that are served in a fork's window while the group is at its limit.
 const FREEZE_FAULT_NS: u64 = 1_000_000;
 
 /// The same on the brink.
 const FREEZE_FAULT_BRINK_NS: u64 = 10_000_000;
-
-/// A fault that was read and is not served yet.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Fault {
-    pub(crate) address: usize,
-    pub(crate) access: Access,
-    pub(crate) thread: u32,
-    pub(crate) attempt: Attempt,
-    /// When it was read.
-    pub(crate) since_ns: u64,
-}
-
-const NO_FAULT: Fault =
-    Fault { address: 0, access: Access::Read, thread: 0, attempt: Attempt::First, since_ns: 0 };
-
-/// Whether a fault was in the queue before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Attempt {
-    /// It was not looked at yet.
-    First,
-    /// It has waited for a read from a file.
-    AfterRead,
-}
 
 /// The handler's own state; lost without harm at a fork, except that faults in the queue belong to threads that a child
 /// does not have.
@@ -80,32 +49,40 @@ pub(crate) struct Handler {
     pub(crate) buffers: &'static mut Buffers,
     pub(crate) raw_children: RawChildren,
     pub(crate) reads: Reads,
-    pub(crate) round_began_ns: u64,
-    /// What the faults of this round have waited in earlier ones for what was being read.
-    pub(crate) waited_ns: u64,
-    /// Of the swap-in that is under way.
-    pub(crate) refaults: Refaults,
-    /// The 2 MiB for which there was no huge page ahead of a walk, last of all; 0: none.
-    pub(crate) missed_ahead: usize,
-    /// The block of a walk at which it gets the next ones.
-    pub(crate) trigger: Option<Trigger>,
+    /// The swap-in that is under way.
+    pub(crate) swapin: SwapinState,
+    /// The walk of the program that is being followed.
+    pub(crate) walk: Walk,
     pub(crate) placement: HandlerPlacement,
-    queue: [Fault; QUEUE],
-    first: usize,
-    queued: usize,
-    overflowed: Overflow,
-    holds: Holds,
-    /// Of the window that is being brought.
-    pub(crate) interruptions: Interruptions,
+    pub(crate) queue: FaultQueue,
+    pub(crate) holds: Holds,
     pub(crate) ticks: Ticks,
     /// Pages that come until the next row of the evictor's plan leaves.
     pub(crate) pages_to_next_row: u64,
     freeze_next_ns: u64,
 }
 
+/// What is known of the swap-in that is under way, and of the round that it is in.
+pub(crate) struct SwapinState {
+    pub(crate) round_began_ns: u64,
+    /// How long the faults of this round have waited in earlier ones for a read.
+    pub(crate) waited_ns: u64,
+    pub(crate) refaults: Refaults,
+    /// Other faults that were served in the middle of the window that is being brought.
+    pub(crate) interruptions: Interruptions,
+}
+
+/// What is known of a walk that gets blocks ahead of its faults (`ahead.rs`).
+pub(crate) struct Walk {
+    /// The block for which there was no huge page ahead of a walk, last of all; 0: none.
+    pub(crate) missed_ahead: usize,
+    /// The block of a walk at which it gets the next ones.
+    pub(crate) trigger: Option<Trigger>,
+}
+
 /// Whether faults in the queue wait although the handler has nothing else to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Holds {
+pub(crate) enum Holds {
     /// What is in the queue is served at once.
     Nothing,
     /// A fork's window is open, and there is no memory.
@@ -121,15 +98,6 @@ pub(crate) enum Interruptions {
     Few(u32),
     /// One is being served: it is not interrupted itself, and brings little.
     None,
-}
-
-/// Whether faults had to be forgotten.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Overflow {
-    /// Every fault that was read is in the queue.
-    No,
-    /// Some are not: when the queue is empty, all that wait look again.
-    Forgot,
 }
 
 /// The handler thread.
@@ -186,18 +154,16 @@ impl Handler {
             buffers,
             raw_children: RawChildren::new(),
             reads: Reads::new(),
-            round_began_ns: 0,
-            waited_ns: 0,
-            refaults: Refaults::default(),
-            missed_ahead: 0,
-            trigger: None,
+            swapin: SwapinState {
+                round_began_ns: 0,
+                waited_ns: 0,
+                refaults: Refaults::default(),
+                interruptions: Interruptions::Few(0),
+            },
+            walk: Walk { missed_ahead: 0, trigger: None },
             placement,
-            queue: [NO_FAULT; QUEUE],
-            first: 0,
-            queued: 0,
-            overflowed: Overflow::No,
+            queue: FaultQueue::new(),
             holds: Holds::Nothing,
-            interruptions: Interruptions::Few(0),
             ticks: Ticks::default(),
             pages_to_next_row: 0,
             freeze_next_ns: 0,
@@ -210,7 +176,7 @@ impl Handler {
         if engine.fork.is_thawed() && engine.fork.is_preparing() {
             // The forking thread needs our lock.
             engine.fork.pause();
-        } else if self.queued == 0 || self.holds != Holds::Nothing {
+        } else if self.queue.len() == 0 || self.holds != Holds::Nothing {
             self.wait();
         }
         engine.make_way_for_evictor();
@@ -218,9 +184,9 @@ impl Handler {
         self.read_messages();
         self.reads.collect();
         let begun = sys::now_ns();
-        self.round_began_ns = begun;
+        self.swapin.round_began_ns = begun;
         let (mut served, mut read) = (0, 0);
-        while self.queued > read && engine.fork.is_thawed() {
+        while self.queue.len() > read && engine.fork.is_thawed() {
             let fault = self.take_fault();
             let may_wait = engine.is_at_limit() && self.needs_memory(&fault);
             if self.is_being_read(&fault) {
@@ -247,7 +213,7 @@ impl Handler {
         if !engine.fork.is_thawed() {
             self.reads.forget_all();
             self.holds = Holds::Nothing;
-            for _ in 0..self.queued {
+            for _ in 0..self.queue.len() {
                 let fault = self.take_fault();
                 if self.may_be_served_in_freeze(&fault) {
                     self.serve_frozen(engine.userfault(), fault, Whose::Parent);
@@ -275,52 +241,6 @@ impl Handler {
         self.serve(fault);
         if engine.embedded.is_on() {
             engine.embedded.latency.add(sys::now_ns().saturating_sub(fault.since_ns));
-        }
-    }
-
-    fn wait(&mut self) {
-        let engine = self.engine;
-        // SAFETY: both stay open for the life of this thread.
-        let (faults, control) = unsafe {
-            (
-                BorrowedFd::borrow_raw(engine.userfault().0),
-                BorrowedFd::borrow_raw(engine.descriptors.control.load(Relaxed)),
-            )
-        };
-        // What is read ahead wakes nobody.
-        let read = self.reads.descriptor().filter(|_| self.holds == Holds::UntilRead);
-        if self.holds == Holds::UntilRead && read.is_none() {
-            // What was being read is forgotten, and the ring that would say so is given up: those that wait are looked at again.
-            return;
-        }
-        let short = !engine.fork.is_thawed() || !self.raw_children.is_empty();
-        // The threads of an embedder share its descriptors, which it may close.
-        let ticks = if short || engine.embedded.is_on() { None } else { self.ticks.descriptor() };
-        let timeout = match ticks {
-            Some(_) => None,
-            None if short => Some(SHORT_WAIT),
-            None => Some(TICK),
-        };
-        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
-        // Messages of the control connection are the evictor's; its end is ours.
-        let mut polled = [(); 4].map(|()| PollFd::from_borrowed_fd(faults, PollFlags::IN));
-        polled[1] = PollFd::from_borrowed_fd(control, PollFlags::RDHUP);
-        let mut count = 2;
-        for descriptor in [ticks, read].into_iter().flatten() {
-            polled[count] = PollFd::from_borrowed_fd(descriptor, PollFlags::IN);
-            count += 1;
-        }
-        let _ = rustix::event::poll(&mut polled[..count], timeout.as_ref());
-        let has_ticked = ticks.is_some() && !polled[2].revents().is_empty();
-        if polled[1].revents().intersects(PollFlags::HUP | PollFlags::RDHUP | PollFlags::ERR) {
-            if engine.embedded.is_stopping() {
-                return;
-            }
-            // The supervisor is gone, and with it everybody who could keep the limit and hold our memory's descriptor.
-            sys::kill_self();
-        }
-        if has_ticked {
-            self.ticks.note();
         }
     }
 
@@ -363,7 +283,7 @@ impl Handler {
     /// The same, but for faults in this range that may wait.
     pub(crate) fn others_wait(&self, but_for: &Range<usize>) -> bool {
         let is_other = |fault: &Fault| !but_for.contains(&fault.address) || self.is_urgent(fault.thread);
-        self.queue_places().any(|place| is_other(&self.queue[place])) || self.fork_waits()
+        self.queue.find(is_other).is_some() || self.fork_waits()
     }
 
     /// Is a fork under way?
@@ -381,84 +301,54 @@ impl Handler {
                 && !handler.is_urgent(fault.thread)
                 && handler.needs_memory(fault)
         };
-        let is_other = |handler: &Self, &place: &usize| {
-            let fault = &handler.queue[place];
+        let is_other = |handler: &Self, fault: &Fault| {
             !but_for.contains(&fault.address) && !waits_anyway(handler, fault)
         };
-        while let Some(place) = self.queue_places().find(|place| is_other(self, place)) {
-            let Interruptions::Few(before) = self.interruptions else { return false };
-            let is_urgent = self.place_of_urgent().is_some();
+        while let Some(position) = self.queue.find(|fault| is_other(self, fault)) {
+            let Interruptions::Few(before) = self.swapin.interruptions else { return false };
+            let is_urgent = self.position_of_urgent().is_some();
             let ends_at_limit = room == Ceiling::BelowLimit && self.engine.is_at_limit();
             if is_urgent || self.fork_waits() || ends_at_limit || before == INTERRUPTIONS_MAX {
                 return false;
             }
-            let fault = self.take_fault_at(place);
+            let fault = self.take_fault_at(position);
             if self.is_being_read(&fault) {
                 self.queue_fault(Fault { attempt: Attempt::AfterRead, ..fault });
                 return false;
             }
-            self.interruptions = Interruptions::None;
+            self.swapin.interruptions = Interruptions::None;
             self.serve_in_round(fault);
-            self.interruptions = Interruptions::Few(before + 1);
+            self.swapin.interruptions = Interruptions::Few(before + 1);
         }
         !self.fork_waits()
     }
 
     pub(crate) fn queue_fault(&mut self, fault: Fault) {
-        // A thread that took a signal faults again: once is enough.
-        let is_same = |other: Fault| (other.address, other.thread) == (fault.address, fault.thread);
-        if self.queue_places().any(|place| is_same(self.queue[place])) {
-            return;
-        }
-        if self.queued == QUEUE {
-            self.overflowed = Overflow::Forgot;
-            return;
-        }
-        self.queue[(self.first + self.queued) % QUEUE] = fault;
-        self.queued += 1;
+        self.queue.push(fault);
     }
 
-    /// The next fault: one of the evictor or of a forking thread goes before all others, which may wait for what it is about to
-    /// free.
+    /// The next fault: one of the evictor or of a forking thread goes before all others, which may wait for the memory
+    /// that it is about to free.
     fn take_fault(&mut self) -> Fault {
-        self.take_fault_at(self.place_of_urgent().unwrap_or(self.first))
+        self.take_fault_at(self.position_of_urgent().unwrap_or(self.queue.oldest()))
     }
 
-    fn take_fault_at(&mut self, mut place: usize) -> Fault {
-        // Those before it keep their order: who waits for a read stands behind those who were not looked at yet.
-        while place != self.first {
-            let before = (place + QUEUE - 1) % QUEUE;
-            self.queue.swap(place, before);
-            place = before;
-        }
-        let fault = self.queue[self.first];
-        self.first = (self.first + 1) % QUEUE;
-        self.queued -= 1;
-        if self.queued == 0 && self.overflowed == Overflow::Forgot {
-            self.overflowed = Overflow::No;
+    fn take_fault_at(&mut self, position: usize) -> Fault {
+        let fault = self.queue.take(position);
+        if self.queue.take_overflow() == Overflow::Forgot {
             self.engine.userfault().wake(0x1000, (1 << 47) - 0x2000);
         }
         fault
     }
 
-    fn queue_places(&self) -> impl Iterator<Item = usize> + use<> {
-        let first = self.first;
-        (0..self.queued).map(move |place| (first + place) % QUEUE)
-    }
-
     /// Where in the queue a fault waits that goes before all others.
-    pub(crate) fn place_of_urgent(&self) -> Option<usize> {
-        self.queue_places().find(|&place| self.is_urgent(self.queue[place].thread))
+    pub(crate) fn position_of_urgent(&self) -> Option<usize> {
+        self.queue.find(|fault| self.is_urgent(fault.thread))
     }
 
     /// Has each fault in the queue been looked at, and is something being read for it?
     fn all_wait_for_reads(&self) -> bool {
-        self.queue_places().all(|place| self.queue[place].attempt == Attempt::AfterRead)
-    }
-
-    /// Were faults forgotten that are to look again when the queue is empty?
-    pub(crate) fn has_forgotten_faults(&self) -> bool {
-        self.overflowed == Overflow::Forgot
+        self.queue.all(|fault| fault.attempt == Attempt::AfterRead)
     }
 
     /// Does this thread never wait for memory? The evictor frees it; a forking thread stands in the evictor's way.

@@ -168,38 +168,7 @@ impl Handler {
     ) -> HugeSwapIn {
         let engine = self.engine;
         let start = address & !(BLOCK - 1);
-        if !engine.is_registered_whole(start) {
-            return HugeSwapIn::Refused;
-        }
-        if purpose == Purpose::Ahead && !engine.stays_huge(block, start) {
-            return HugeSwapIn::Refused;
-        }
-        // Who waits for a page waits for a file. Nobody else should: events are not read meanwhile.
-        let is_stored = |state| match state {
-            PageState::Stored(entry) => purpose == Purpose::Fault || engine.space.file_slot(entry).is_none(),
-            _ => false,
-        };
-        if !(0..BLOCK_PAGES).all(|page| is_stored(block.word(page).state())) {
-            return HugeSwapIn::Refused;
-        }
-        let taken = match engine.take_huge_page(For::SwapIn) {
-            Ok(taken) => taken,
-            Err(why) => {
-                // Ahead of a walk nobody waits for it, and it is asked for again: it counts once.
-                if purpose == Purpose::Fault || self.missed_ahead != start {
-                    engine.fall_back(BLOCK_ORDER, Some(why));
-                }
-                if purpose == Purpose::Ahead {
-                    self.missed_ahead = start;
-                }
-                return HugeSwapIn::Refused;
-            }
-        };
-        if !claim_all(block, is_stored) {
-            engine.put_huge_page_back(taken);
-            engine.fall_back(BLOCK_ORDER, None);
-            return HugeSwapIn::Refused;
-        }
+        let Some(taken) = self.claim_stored_block(block, start, purpose) else { return HugeSwapIn::Refused };
         if !self.read_huge_page(block, taken) {
             (0..BLOCK_PAGES).for_each(|page| unclaim(block, page));
             engine.put_huge_page_back(taken);
@@ -207,29 +176,15 @@ impl Handler {
             engine.fall_back(BLOCK_ORDER, None);
             return HugeSwapIn::Refused;
         }
-        // SAFETY: all pages of the target are claimed, and the source is a page of the pool that we have taken.
+        // SAFETY: all pages of the target are claimed, and the source is a page of the pool that was taken.
         let result = unsafe { engine.userfault().move_pages(start, taken.address, BLOCK) };
-        // What the kernel may have moved besides, without saying so, is there under a word that says `Stored`: as after a fork's window.
+        // Pages that the kernel may have moved besides, without saying so, are there under a word that says `Stored`, as
+        // after a fork's freeze.
         let done = match result {
             Ok(()) => BLOCK_PAGES,
             Err(Stopped { done, .. }) => done / PAGE,
         };
-        // Slots that are given up here may be another's before what is being read from them comes.
-        self.reads.forget_all();
-        let (mut from_file, mut refaults, mut freeing) = (0, Refaults::default(), Freeing::new(engine));
-        for page in 0..BLOCK_PAGES {
-            let entry = block.word(page).entry();
-            if page >= done {
-                unclaim(block, page);
-            } else if let Some(entry) = entry {
-                from_file += u64::from(engine.space.is_on_file(entry));
-                refaults.add(engine.refault(entry));
-                block.set(page, PageWord::present(Heat::Cold));
-                freeing.put(entry);
-            }
-        }
-        drop(freeing);
-        engine.note_refaults(refaults);
+        let from_file = self.settle_swapped_in(block, done);
         match result {
             Ok(()) => engine.huge_page_has_moved(taken, start),
             Err(Stopped { why, .. }) => {
@@ -255,6 +210,69 @@ impl Handler {
             }
         }
         self.end_huge_page(block, address, result)
+    }
+
+    /// Claims all pages of the 2 MiB from `start` on, if each is stored, with a huge page of the pool to read them into.
+    /// `None`: not possible; nothing is claimed.
+    fn claim_stored_block(&mut self, block: &Block, start: usize, purpose: Purpose) -> Option<Taken> {
+        let engine = self.engine;
+        if !engine.is_registered_whole(start) {
+            return None;
+        }
+        if purpose == Purpose::Ahead && !engine.stays_huge(block, start) {
+            return None;
+        }
+        // A thread that waits for a page waits for a file too. Ahead of a walk nobody should: events are not read
+        // meanwhile.
+        let is_stored = |state| match state {
+            PageState::Stored(entry) => purpose == Purpose::Fault || engine.space.file_slot(entry).is_none(),
+            _ => false,
+        };
+        if !(0..BLOCK_PAGES).all(|page| is_stored(block.word(page).state())) {
+            return None;
+        }
+        let taken = match engine.take_huge_page(For::SwapIn) {
+            Ok(taken) => taken,
+            Err(why) => {
+                // Ahead of a walk nobody waits for it, and it is asked for again: it counts once.
+                if purpose == Purpose::Fault || self.walk.missed_ahead != start {
+                    engine.fall_back(BLOCK_ORDER, Some(why));
+                }
+                if purpose == Purpose::Ahead {
+                    self.walk.missed_ahead = start;
+                }
+                return None;
+            }
+        };
+        if !claim_all(block, is_stored) {
+            engine.put_huge_page_back(taken);
+            engine.fall_back(BLOCK_ORDER, None);
+            return None;
+        }
+        Some(taken)
+    }
+
+    /// The first `done` pages of a claimed block are in the program: their entries are freed, and the other claims end.
+    /// Returns how many of them came from a file.
+    fn settle_swapped_in(&mut self, block: &Block, done: usize) -> u64 {
+        let engine = self.engine;
+        // Slots that are given up here may be another's before a read from them that is under way ends.
+        self.reads.forget_all();
+        let (mut from_file, mut refaults, mut freeing) = (0, Refaults::default(), Freeing::new(engine));
+        for page in 0..BLOCK_PAGES {
+            let entry = block.word(page).entry();
+            if page >= done {
+                unclaim(block, page);
+            } else if let Some(entry) = entry {
+                from_file += u64::from(engine.space.is_on_file(entry));
+                refaults.add(engine.refault(entry));
+                block.set(page, PageWord::present(Heat::Cold));
+                freeing.put(entry);
+            }
+        }
+        drop(freeing);
+        engine.note_refaults(refaults);
+        from_file
     }
 
     /// Reads all claimed pages of a block into a page of the pool, what lies side by side in a file at once. False: one of them cannot be

@@ -53,7 +53,7 @@ impl Handler {
             if !engine.is_at_limit() || header.state.load(Relaxed) == GroupState::Ending as u32 {
                 return false;
             }
-            if self.place_of_urgent().is_some() || engine.fork.is_preparing() {
+            if self.position_of_urgent().is_some() || engine.fork.is_preparing() {
                 // That goes first: what it waits for may be what frees memory.
                 return true;
             }

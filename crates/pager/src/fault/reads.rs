@@ -11,7 +11,8 @@
 //! window, a page of it that comes back by another way, a stale copy that the evictor frees. The checksum is the second line.
 
 use crate::engine::Engine;
-use crate::fault::handler::{Attempt, Fault, Handler};
+use crate::fault::handler::Handler;
+use crate::fault::queue::{Attempt, Fault};
 use crate::fault::reading::{Purpose, Reading, State, Taken};
 use crate::kernel::proc::{field_bytes, read_proc_path};
 use crate::kernel::sys;
@@ -299,7 +300,7 @@ impl Handler {
     pub(crate) fn is_being_read(&mut self, fault: &Fault) -> bool {
         if fault.access == Access::WriteProtected
             || self.is_urgent(fault.thread)
-            || self.has_forgotten_faults()
+            || self.queue.has_forgotten()
         {
             return false;
         }

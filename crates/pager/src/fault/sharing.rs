@@ -1,6 +1,7 @@
 //! Write faults on what relatives share, and which faults need memory.
 
-use crate::fault::handler::{Fault, Handler};
+use crate::fault::handler::Handler;
+use crate::fault::queue::Fault;
 use crate::kernel::uffd::Access;
 use crate::units::{PAGE, PIECE, PIECE_PAGES, page_index};
 use folioswap_group::counters::Counter;

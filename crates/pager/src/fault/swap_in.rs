@@ -10,11 +10,11 @@
 
 use crate::engine::Engine;
 use crate::engine::pool::NoHugePage;
+use crate::fault::bring::Next;
 use crate::fault::handler::{Handler, Interruptions};
 use crate::fault::huge_page::HugeSwapIn;
 use crate::fault::readahead::Readahead;
 use crate::fault::reading::Purpose;
-use crate::fault::serve::Next;
 use crate::kernel::uffd::Access;
 use crate::units::{BLOCK, BLOCK_ORDER, PAGE, PIECE, PIECE_ORDER, PIECE_PAGES, page_index};
 use core::ops::Range;
@@ -60,7 +60,7 @@ impl Handler {
             return whole == HugeSwapIn::Done;
         }
         if window.order == 0
-            && self.interruptions != Interruptions::None
+            && self.swapin.interruptions != Interruptions::None
             && engine.is_in_store(block, page_index(address))
             && let Some(stride) = engine.stride(block, address)
         {
@@ -241,7 +241,7 @@ impl Handler {
 
     /// What comes along from here on may be interrupted, unless this is an interruption itself.
     fn begin_window(&mut self) {
-        if let Interruptions::Few(count) = &mut self.interruptions {
+        if let Interruptions::Few(count) = &mut self.swapin.interruptions {
             *count = 0;
         }
     }

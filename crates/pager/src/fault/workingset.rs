@@ -14,7 +14,7 @@ impl Handler {
             PageState::Leaving(_) => Heat::Hot,
             PageState::Stored(entry) => {
                 let refault = self.engine.refault(entry);
-                self.refaults.add(refault);
+                self.swapin.refaults.add(refault);
                 if refault == Refault::Far { Heat::Cold } else { heat }
             }
             _ => heat,

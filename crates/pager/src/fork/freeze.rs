@@ -4,7 +4,8 @@
 use crate::engine::fork_state::THAWED;
 use crate::engine::link;
 use crate::fault::frozen::Whose;
-use crate::fault::handler::{Attempt, Fault, Handler};
+use crate::fault::handler::Handler;
+use crate::fault::queue::{Attempt, Fault};
 use crate::kernel::sys;
 use crate::kernel::uffd::{Access, Event, Message, Stopped, Userfault};
 use crate::units::{PAGE, PIECE_PAGES, page_index};

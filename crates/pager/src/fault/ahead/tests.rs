@@ -3,7 +3,7 @@
 use super::*;
 use crate::engine::pool::For;
 use crate::fault::buffers::Buffers;
-use crate::fault::handler::Attempt;
+use crate::fault::queue::Attempt;
 use crate::kernel::pagemap;
 use crate::test_memory::{engine_with_pool, map, skip_without_huge_page, store_page, word_at};
 use core::ops::Range;

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::fault::buffers::Buffers;
-use crate::fault::handler::{Attempt, Fault};
+use crate::fault::queue::{Attempt, Fault};
 use crate::kernel::uffd::Access;
 use crate::staging::candidates::Candidates;
 use crate::staging::ring::HUGE_PAGE_BERTHS;

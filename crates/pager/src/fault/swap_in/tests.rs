@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::fault::buffers::Buffers;
-use crate::fault::handler::{Attempt, Fault, INTERRUPTIONS_MAX};
+use crate::fault::handler::INTERRUPTIONS_MAX;
+use crate::fault::queue::{Attempt, Fault};
 use crate::kernel::uffd::COPIED_AT_ONCE;
 use crate::store::freeing::FREED;
 use crate::test_memory::{map, store_page, watching_engine, word_at};

@@ -1,7 +1,7 @@
 use super::*;
 use crate::engine::Engine;
 use crate::fault::buffers::Buffers;
-use crate::fault::handler::{Attempt, Fault};
+use crate::fault::queue::{Attempt, Fault};
 use crate::kernel::uffd::Access;
 use crate::staging::candidates::Candidates;
 use crate::store::demote::DemotionUnits;

@@ -3,7 +3,8 @@
 use super::*;
 use crate::engine::link;
 use crate::fault::buffers::Buffers;
-use crate::fault::handler::{Attempt, Fault, Handler};
+use crate::fault::handler::Handler;
+use crate::fault::queue::{Attempt, Fault};
 use crate::kernel::uffd::Access;
 use crate::test_memory::{attach_file, map, moving_engine};
 use folioswap_group::protocol::Lost;
