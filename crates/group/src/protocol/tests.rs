@@ -1,0 +1,39 @@
+use super::*;
+
+#[test]
+fn how_a_swapoff_ended_fits_a_message() {
+    for end in [
+        SwapoffEnd::Done { lost: 7 },
+        SwapoffEnd::NoDevice,
+        SwapoffEnd::NotPermitted,
+        SwapoffEnd::Busy,
+        SwapoffEnd::Store,
+        SwapoffEnd::NoOther,
+        SwapoffEnd::NoRoom { used: 1 << 40, free: 3 },
+        SwapoffEnd::Stalled { left: u64::MAX, process: u32::MAX },
+    ] {
+        assert_eq!(SwapoffEnd::unpack(end.pack()), Some(end));
+    }
+    assert_eq!(SwapoffEnd::unpack([8, 0, 0]), None);
+}
+
+#[test]
+fn numbers_name_notes_and_endings() {
+    Note::ALL.into_iter().for_each(|note| assert_eq!(Note::from_number(note as u64), Some(note)));
+    Ending::ALL.into_iter().for_each(|end| assert_eq!(Ending::from_number(end as u64), Some(end)));
+    assert_eq!((Note::from_number(0), Ending::from_number(u64::MAX)), (None, None));
+}
+
+#[test]
+fn why_a_page_is_lost_fits_a_word() {
+    let slot = (1 << 44) - 1;
+    for lost in [
+        Lost::Corrupt,
+        Lost::CorruptOnDevice { slot },
+        Lost::Unreadable { slot: 7, errno: 0 },
+        Lost::Unreadable { slot, errno: 4095 },
+        Lost::Missing,
+    ] {
+        assert_eq!(Lost::unpack(lost.pack()), lost);
+    }
+}
