@@ -1,4 +1,4 @@
-//! Making the swap file: for the supervisor, with std.
+//! Making the swap file, for the supervisor (std).
 
 use std::fmt;
 use std::fs;
@@ -16,40 +16,41 @@ use crate::page::PAGE_SIZE;
 const TMPFS_MAGIC: i64 = 0x0102_1994;
 const RAMFS_MAGIC: i64 = 0x8584_58f6;
 const OVERLAYFS_MAGIC: i64 = 0x794c_7630;
-/// Names tried before giving up, where the file system cannot make files without one.
+/// Names tried before giving up, on file systems that cannot make files without a name.
 const NAMES_MAX: u32 = 64;
 
-/// Why there is no swap file. Each message says what to do.
+/// The reason why there is no swap file. Each message says what the user can do.
 #[derive(Debug)]
 pub enum CreateError {
-    /// The directory is in memory: swapping there frees nothing.
+    /// The directory is in memory, so swapping there would free nothing.
     InMemory {
         /// The directory.
         dir: PathBuf,
         /// `tmpfs`, `ramfs`, or an overlay on one.
         file_system: &'static str,
     },
-    /// The file system does not do direct I/O: pages would be cached in the memory that they are to leave.
+    /// The file system has no direct I/O, so pages would be cached in the very memory that they are
+    /// to leave.
     NoDirectIo {
         /// The directory.
         dir: PathBuf,
-        /// What the attempt said.
+        /// The error of the attempt.
         error: Errno,
     },
     /// A test write or read of one page failed.
     NotUsable {
         /// The directory.
         dir: PathBuf,
-        /// What the attempt said.
+        /// The error of the attempt.
         error: FileError,
     },
-    /// The file could not be made, or the directory not be looked at.
+    /// The file could not be made, or the directory could not be examined.
     System {
         /// The directory.
         dir: PathBuf,
-        /// What was being done.
+        /// The step that failed, for the message.
         doing: &'static str,
-        /// What the system said.
+        /// The error of that step.
         errno: Errno,
     },
 }
@@ -88,10 +89,11 @@ impl fmt::Display for CreateError {
 
 impl std::error::Error for CreateError {}
 
-/// Makes an empty swap file in `dir`: without a name, mode 0600, read-write, direct I/O, close-on-exec. Its space goes
-/// back when the last descriptor is closed.
+/// Makes an empty swap file in `dir`: without a name, mode 0600, read-write, direct I/O,
+/// close-on-exec. Its space is freed when the last descriptor is closed.
 ///
-/// One page is written, read back and truncated away again, so that a file system that only pretends is found here.
+/// One page is written, read back and truncated away again, so that a file system that only
+/// pretends to store pages is found here.
 ///
 /// # Errors
 ///
@@ -103,19 +105,22 @@ pub fn create_swap_file(dir: &Path) -> Result<OwnedFd, CreateError> {
     Ok(fd)
 }
 
-/// When a part of a device's file takes its place on the medium.
+/// The time at which a part of a device's file gets its blocks on the medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reserve {
-    /// At once, so that a full disk shows here and not in the middle of an eviction. (Where the file system cannot: when it is written.)
+    /// At once, so that a full disk shows here and not in the middle of an eviction. A file system
+    /// that cannot allocate in advance allocates when the part is written.
     Now,
-    /// When it is written: memory.
+    /// When it is written; for files in memory.
     WhenWritten,
 }
 
-/// Makes the bytes `range` a part of the file, which is `length` bytes long as far as the caller knows; returns how long it is then. Costs a system call.
+/// Makes the bytes `range` a part of the file, whose length the caller believes to be `length`
+/// bytes, and returns its new length. Costs one system call, two where the file system cannot
+/// allocate in advance.
 ///
 /// # Errors
-/// The system's: NOSPC where the disk is full.
+/// The system's errors; NOSPC where the disk is full.
 pub fn reserve(file: impl AsFd, how: Reserve, range: Range<u64>, length: u64) -> Result<u64, Errno> {
     let allocated = match how {
         Reserve::Now => fallocate(&file, FallocateFlags::empty(), range.start, range.end - range.start),
@@ -129,7 +134,7 @@ pub fn reserve(file: impl AsFd, how: Reserve, range: Range<u64>, length: u64) ->
     Ok(length.max(range.end))
 }
 
-/// Half the free space of the file system that `dir` is on, in bytes: what `--swap-max` is when not given.
+/// Half the free space, in bytes, of the file system that `dir` is on: the default of `--swap-max`.
 ///
 /// # Errors
 ///
@@ -143,14 +148,15 @@ fn system<'a>(dir: &'a Path, doing: &'static str) -> impl Fn(Errno) -> CreateErr
     move |errno| CreateError::System { dir: dir.to_path_buf(), doing, errno }
 }
 
-/// Opens without direct I/O first: so "no O_TMPFILE" and "no O_DIRECT" are told apart, and so is a memory file system.
+/// Opens a file without a name. A second attempt without direct I/O distinguishes "no O_TMPFILE"
+/// from "no O_DIRECT", and finds a file system in memory.
 fn open_without_name(dir: &Path) -> Result<OwnedFd, CreateError> {
     let mode = Mode::RUSR | Mode::WUSR;
     let flags = OFlags::RDWR | OFlags::CLOEXEC;
     let fd = match open(dir, flags | OFlags::TMPFILE | OFlags::DIRECT, mode) {
         Ok(fd) => fd,
         Err(_) => match open(dir, flags | OFlags::TMPFILE, mode) {
-            // A file without a name is possible, so it was the direct I/O.
+            // A file without a name is possible, so direct I/O was refused.
             Ok(fd) => {
                 refuse_memory(dir, &fd)?;
                 return Err(CreateError::NoDirectIo { dir: dir.to_path_buf(), error: Errno::INVAL });
@@ -164,7 +170,7 @@ fn open_without_name(dir: &Path) -> Result<OwnedFd, CreateError> {
     Ok(fd)
 }
 
-/// For file systems without O_TMPFILE: make a file under a name that nobody has, and take the name away.
+/// Makes a file under an unused name and removes the name, for file systems without O_TMPFILE.
 fn open_and_unlink(dir: &Path, flags: OFlags, mode: Mode) -> Result<OwnedFd, CreateError> {
     for attempt in 0..NAMES_MAX {
         let path = dir.join(format!(".folioswap-{}-{attempt}", std::process::id()));
@@ -206,8 +212,9 @@ pub(crate) fn memory_file_system(magic: i64) -> Option<&'static str> {
     }
 }
 
-/// The kind of memory file system below the overlay that `dir` is on, as far as it can be seen: the upper directory is
-/// named in the mount's options, but inside a container it usually cannot be reached, and then nothing is known.
+/// The kind of memory file system below the overlay that `dir` is on, as far as it can be seen. The
+/// mount options name the upper directory, but inside a container that directory usually cannot be
+/// reached, and then the result is `None`.
 fn overlay_upper_in_memory(dir: &Path) -> Option<&'static str> {
     let dir = dir.canonicalize().ok()?;
     let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;

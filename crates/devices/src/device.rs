@@ -1,37 +1,41 @@
-//! The contract of a device that keeps pages in numbered slots: what it can do, what that costs, and three operations whose errors name
-//! the slot.
+//! The contract of a device that keeps pages in numbered slots: its abilities, their costs, and
+//! three operations whose errors name the slot.
 //!
-//! A file, a block device and plain RAM keep it by themselves ([`FileDevice`](crate::FileDevice)). The compressed store keeps pages by
-//! handle instead, since where an object lies depends on its length; with a table from slot to [`Place`](crate::Place) before it, which
-//! the swap space has anyway, it keeps the same contract. One suite runs over all of them (`tests/device_conformance.rs`).
+//! A file, a block device and plain RAM keep this contract by themselves
+//! ([`FileDevice`](crate::FileDevice)). The compressed store names pages by handle instead, because
+//! an object's address depends on its length. Behind a table from slot to [`Place`](crate::Place),
+//! which the swap space has anyway, it keeps the same contract. One suite runs over all of them
+//! (`tests/device_conformance.rs`).
 
 use core::num::NonZeroU32;
 
 use crate::file::FileError;
 use crate::location::FileSlot;
 
-/// How a read goes (spec §5.5).
+/// Whether a read waits for a medium (spec §5.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Synchrony {
-    /// It costs as little as copying: reading ahead gains nothing.
+    /// A read costs as little as copying, so reading ahead gains nothing.
     Synchronous,
-    /// It waits for a medium: several at a time overlap.
+    /// A read waits for a medium, and several reads at a time overlap.
     Asynchronous,
 }
 
-/// The folio orders that a device takes in one write, a bit each (order 0: one page; order 9: 2 MiB).
+/// The folio orders that a device takes in one write, a bit each (order 0: one page; order 9: 2
+/// MiB).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Orders(u16);
 
 impl Orders {
     /// The largest order of a folio.
     pub const MAX_ORDER: u32 = 9;
-    /// Every order: what is contiguous by construction.
+    /// Every order, for devices whose slots are contiguous by construction.
     pub const ALL: Self = Self((1 << (Self::MAX_ORDER + 1)) - 1);
-    /// Single pages only, as the kernel's swap files (spec §2.6).
+    /// Single pages only, as in the kernel's swap files (spec §2.6).
     pub const ONLY_ZERO: Self = Self(1);
 
-    /// From a bit for each order. Order 0 is always taken, and bits of orders that do not exist are ignored.
+    /// A set from a bit for each order. Order 0 is always taken; bits of orders that do not exist
+    /// are ignored.
     pub const fn from_bits(bits: u16) -> Self {
         Self(bits & Self::ALL.0 | Self::ONLY_ZERO.0)
     }
@@ -41,58 +45,65 @@ impl Orders {
         self.0
     }
 
-    /// Is a folio of this order taken whole?
+    /// Whether the device takes a folio of this order in one write.
     pub const fn take(self, order: u32) -> bool {
         order <= Self::MAX_ORDER && self.0 >> order & 1 == 1
     }
 
-    /// Is a run of so many pages taken whole? One that is no power of two counts as the next larger order.
+    /// Whether the device takes this many pages in one write. A number that is no power of two
+    /// counts as the next larger order.
     pub const fn take_run(self, pages: usize) -> bool {
         pages > 0 && self.take(pages.next_power_of_two().trailing_zeros())
     }
 }
 
-/// What a device can do, and what it costs. The costs are of the kind of device, for choosing between kinds; not of this one.
+/// A device's abilities and their costs. The costs are those of its kind of device, for choosing
+/// between kinds; they are not measured on this device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Characteristics {
-    /// How a read goes.
+    /// Whether a read waits for a medium.
     pub synchrony: Synchrony,
-    /// What it takes in one write.
+    /// Folio orders taken in one write.
     pub orders: Orders,
-    /// Bytes that a discard is rounded to, inwards: what does not fill such a piece stays. `None`: it cannot discard.
+    /// Bytes to which a discard is rounded inwards; the parts at its ends that do not fill such a
+    /// unit stay allocated. `None`: the device cannot discard.
     pub discard_bytes: Option<NonZeroU32>,
-    /// Nanoseconds that reading one page takes, roughly.
+    /// Nanoseconds to read one page, as an order of magnitude.
     pub read_ns: u32,
-    /// Pages in one operation beyond which larger ones hardly gain throughput.
+    /// Pages in one operation beyond which a larger one hardly gains throughput.
     pub batch_pages: u32,
 }
 
 /// A device with numbered slots of a page each.
 ///
-/// Operations are made in the calling thread and have ended when they return. Several threads may use one device at a time, each on
-/// slots that nobody else writes or discards meanwhile. No operation allocates.
+/// Operations run in the calling thread and have ended when they return. Several threads may use
+/// one device at a time, each on slots that no other thread writes or discards meanwhile. No
+/// operation allocates memory.
 pub trait Device: Sync {
-    /// What it can do.
+    /// The device's abilities and costs. They never change.
     fn characteristics(&self) -> Characteristics;
 
-    /// Writes whole pages to consecutive slots. `pages` is aligned to 4096 and whole pages long.
+    /// Writes whole pages to consecutive slots. `pages` is aligned to 4096 bytes and a multiple of
+    /// them long.
     ///
     /// # Errors
-    /// [`FileError::OrderNotTaken`] when it does not take so many at once: nothing is written then, write them apart. Any other names
-    /// the first slot of which nothing is known; those before it are written.
+    /// [`FileError::OrderNotTaken`] when the device does not take so many pages at once: nothing is
+    /// written, and the caller writes them separately. Any other error names the first slot whose
+    /// contents are unknown; the slots before it are written.
     fn write(&self, slot: FileSlot, pages: &[u8]) -> Result<(), FileError>;
 
-    /// Reads whole pages from consecutive slots, whether they were written together or not: part of a large folio too. `pages` is
-    /// aligned to 4096 and whole pages long.
+    /// Reads whole pages from consecutive slots, whether they were written together or not; part of
+    /// a large folio can be read too. `pages` is aligned to 4096 bytes and a multiple of them long.
     ///
     /// # Errors
-    /// Names the first slot that was not read; those before it are.
+    /// The error names the first slot that was not read; the slots before it were read.
     fn read(&self, slot: FileSlot, pages: &mut [u8]) -> Result<(), FileError>;
 
-    /// These slots hold nothing that is wanted any more. What is read from them afterwards, before they are written again, is anything.
+    /// Says that the contents of these slots are no longer needed. Until they are written again, a
+    /// read of them returns arbitrary bytes.
     ///
     /// # Errors
-    /// [`FileError::Punch`], [`FileError::SlotRange`]; nothing else is lost.
+    /// [`FileError::Punch`], [`FileError::SlotRange`]. Only space is lost then.
     fn discard(&self, slot: FileSlot, slots: u64) -> Result<(), FileError>;
 }
 

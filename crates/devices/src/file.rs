@@ -1,4 +1,5 @@
-//! The file device: page-sized slots in a file, a block device or plain RAM that the caller opened (`O_DIRECT` where there is a medium).
+//! The file device: page-sized slots in a file, a block device or plain RAM that the caller opened
+//! (`O_DIRECT` where there is a medium).
 
 use core::fmt;
 use core::num::NonZeroU32;
@@ -12,19 +13,19 @@ use crate::device::{Characteristics, Device, Orders, Synchrony};
 use crate::location::FileSlot;
 use crate::page::PAGE_SIZE;
 
-/// What a [`FileDevice`] lies on, which decides how it discards and what it costs.
+/// The medium of a [`FileDevice`], which decides how it discards and how much a read costs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Medium {
-    /// A regular file: holes are punched.
+    /// A regular file. Discards punch holes.
     File,
-    /// A block device: `BLKDISCARD`.
+    /// A block device. Discards are `BLKDISCARD`.
     Block,
-    /// A file in memory (memfd): holes are punched, and reading is copying.
+    /// A file in memory (memfd). Discards punch holes, and reading is copying.
     Memory,
 }
 
 impl Medium {
-    /// Nanoseconds that reading one page takes, roughly.
+    /// Nanoseconds to read one page, as an order of magnitude.
     pub const fn read_ns(self) -> u32 {
         match self {
             Medium::Memory => MEMORY_READ_NS,
@@ -32,7 +33,7 @@ impl Medium {
         }
     }
 
-    /// Pages in one operation beyond which larger ones hardly gain throughput.
+    /// Pages in one operation beyond which a larger one hardly gains throughput.
     pub const fn batch_pages(self) -> u32 {
         match self {
             Medium::Memory => MEMORY_BATCH_PAGES,
@@ -41,15 +42,17 @@ impl Medium {
     }
 }
 
-/// Nominal costs: orders of magnitude of a solid-state disk and of a copy. What chooses between kinds of devices compares them.
+/// Nominal costs, compared when choosing between kinds of devices: the orders of magnitude of a
+/// solid-state disk and of a copy.
 const DISK_READ_NS: u32 = 100_000;
 const MEMORY_READ_NS: u32 = 1_000;
-/// From 512 KiB on a disk's throughput hardly grows, one write after the other (`docs/measurements.md`, *Files beside fio*).
+/// A disk's throughput hardly grows from 512 KiB on, with one write after the other
+/// (`docs/measurements.md`, *Files beside fio*).
 const DISK_BATCH_PAGES: u32 = 128;
 const MEMORY_BATCH_PAGES: u32 = 16;
 const PAGE_BYTES: NonZeroU32 = NonZeroU32::new(PAGE_SIZE as u32).unwrap();
 
-/// Places from which pages are written together, at most.
+/// Most ranges of memory from which one call writes pages.
 pub const PARTS_MAX: usize = 8;
 
 /// `BLKDISCARD`: `_IO(0x12, 119)` of `linux/fs.h`.
@@ -57,8 +60,9 @@ const BLKDISCARD: ioctl::Opcode = ioctl::opcode::none(0x12, 119);
 
 /// Page-sized slots of a file.
 ///
-/// Keeps nothing but the descriptor, which the caller keeps open, and what it lies on. Each call makes the system calls that it names,
-/// in the calling thread; several threads may use one device, on different slots.
+/// The device holds only a descriptor, which the caller keeps open, and the properties of its
+/// medium. Each call makes the system calls that it names, in the calling thread. Several threads
+/// may use one device, on different slots.
 #[derive(Debug, Clone, Copy)]
 pub struct FileDevice<'fd> {
     fd: BorrowedFd<'fd>,
@@ -67,33 +71,35 @@ pub struct FileDevice<'fd> {
     discard_bytes: Option<NonZeroU32>,
 }
 
-/// What was being done when a file operation failed.
+/// The operation that failed on a file, and its first failed slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileError {
     /// The buffer is empty, not aligned to a page, or not whole pages. Nothing was done.
     BadBuffer {
-        /// The first slot asked for.
+        /// The first slot of the request.
         slot: FileSlot,
     },
     /// Slot numbers beyond [`FileSlot::BITS`]. Nothing was done.
     SlotRange {
-        /// The first slot asked for.
+        /// The first slot of the request.
         slot: FileSlot,
-        /// How many slots.
+        /// Number of slots.
         slots: u64,
     },
-    /// The device does not take so many pages in one write (its [`Orders`]). Nothing was done: write them apart.
+    /// The device does not take so many pages in one write (see its [`Orders`]). Nothing was done;
+    /// the caller writes them separately.
     OrderNotTaken {
-        /// The first slot asked for.
+        /// The first slot of the request.
         slot: FileSlot,
         /// Pages of the run.
         pages: usize,
     },
-    /// `pwritev` failed at this slot; earlier slots of the run are written, this and later ones are undefined.
+    /// `pwritev` failed at this slot. Earlier slots of the run are written; this and later ones are
+    /// undefined.
     Write {
         /// The slot that failed.
         slot: FileSlot,
-        /// Why (`NOSPC`: the file system is full).
+        /// The reason (`NOSPC`: the file system is full).
         errno: Errno,
     },
     /// `pwritev` wrote less than one page and gave no reason.
@@ -101,23 +107,24 @@ pub enum FileError {
         /// The slot that failed.
         slot: FileSlot,
     },
-    /// `pread` failed at this slot; earlier slots of the run are read.
+    /// `pread` failed at this slot. Earlier slots of the run were read.
     Read {
         /// The slot that failed.
         slot: FileSlot,
-        /// Why (`IO`: the medium).
+        /// The reason (`IO`: the medium).
         errno: Errno,
     },
     /// The file ends in or before this slot.
     EndOfFile {
-        /// The slot that is not there as a whole.
+        /// The first slot that the file does not hold completely.
         slot: FileSlot,
     },
-    /// `fallocate` failed; nothing is known about the slots (`OPNOTSUPP`: the file system has no holes).
+    /// The discard failed, and the state of the slots is unknown (`OPNOTSUPP`: the file system has
+    /// no holes).
     Punch {
         /// The first slot of the run.
         slot: FileSlot,
-        /// Why.
+        /// The reason.
         errno: Errno,
     },
 }
@@ -153,19 +160,20 @@ impl<'fd> FileDevice<'fd> {
         Self { fd, medium: Medium::File, orders: Orders::ALL, discard_bytes: Some(PAGE_BYTES) }
     }
 
-    /// The same on another medium.
+    /// The same device on another medium.
     #[must_use]
     pub const fn on(self, medium: Medium) -> Self {
         Self { medium, ..self }
     }
 
-    /// The same, which takes these orders only.
+    /// The same device, taking only these orders.
     #[must_use]
     pub const fn taking(self, orders: Orders) -> Self {
         Self { orders, ..self }
     }
 
-    /// The same, whose medium discards in pieces of so many bytes, or not at all.
+    /// The same device, on a medium that discards in units of this many bytes, or (`None`) not at
+    /// all.
     #[must_use]
     pub const fn discarding(self, discard_bytes: Option<NonZeroU32>) -> Self {
         Self { discard_bytes, ..self }
@@ -175,20 +183,21 @@ impl<'fd> FileDevice<'fd> {
         self.fd.as_raw_fd()
     }
 
-    /// Writes whole pages to consecutive slots: one `pwritev`, more after a short one. The file grows as needed.
+    /// Writes whole pages to consecutive slots: one `pwritev`, more after a short one. The file
+    /// grows as needed.
     ///
-    /// `pages` is aligned to 4096 and a multiple of 4096 long, as `O_DIRECT` asks.
+    /// `pages` is aligned to 4096 bytes and a multiple of them long, as `O_DIRECT` demands.
     ///
     /// # Errors
     ///
-    /// [`FileError::BadBuffer`], [`FileError::SlotRange`], [`FileError::OrderNotTaken`], [`FileError::Write`],
-    /// [`FileError::ShortWrite`].
+    /// [`FileError::BadBuffer`], [`FileError::SlotRange`], [`FileError::OrderNotTaken`],
+    /// [`FileError::Write`], [`FileError::ShortWrite`].
     pub fn write(&self, slot: FileSlot, pages: &[u8]) -> Result<(), FileError> {
         self.write_parts(slot, &[pages])
     }
 
-    /// As [`FileDevice::write`], of pages that lie in several places: one `pwritev`. `parts` are at most [`PARTS_MAX`], each of them whole
-    /// aligned pages.
+    /// Writes, as [`FileDevice::write`] does, pages from several ranges of memory in one `pwritev`.
+    /// There are at most [`PARTS_MAX`] parts, each of them whole aligned pages.
     ///
     /// # Errors
     ///
@@ -213,8 +222,9 @@ impl<'fd> FileDevice<'fd> {
             let left = slices_from(parts, done, &mut slices);
             match pwritev(self.fd, left, at) {
                 Ok(0) => return Err(FileError::ShortWrite { slot: slot_at(slot, done) }),
-                // A short write may end inside a page: go on from that page's start, so that O_DIRECT stays aligned;
-                // one that ends in its first page would go on for ever, so it is an error.
+                // A short write may end inside a page. The next attempt starts at that page, so
+                // that O_DIRECT stays aligned. A write that ends in its first page would be
+                // repeated for ever, so it is an error.
                 Ok(n) if n < PAGE_SIZE && done + n < bytes => {
                     return Err(FileError::ShortWrite { slot: slot_at(slot, done) });
                 }
@@ -228,12 +238,13 @@ impl<'fd> FileDevice<'fd> {
 
     /// Reads whole pages from consecutive slots: one `pread`, more after a short one.
     ///
-    /// `buf` is aligned to 4096 and a multiple of 4096 long. A slot that was punched or skipped reads as zeroes: the
-    /// caller's checksum tells.
+    /// `buf` is aligned to 4096 bytes and a multiple of them long. A slot that was punched or
+    /// skipped reads as zeroes; the caller detects it by its checksum.
     ///
     /// # Errors
     ///
-    /// [`FileError::BadBuffer`], [`FileError::SlotRange`], [`FileError::Read`], [`FileError::EndOfFile`].
+    /// [`FileError::BadBuffer`], [`FileError::SlotRange`], [`FileError::Read`],
+    /// [`FileError::EndOfFile`].
     pub fn read(&self, slot: FileSlot, buf: &mut [u8]) -> Result<(), FileError> {
         check_run(slot, buf.as_ptr(), buf.len())?;
         let mut done = 0;
@@ -249,13 +260,15 @@ impl<'fd> FileDevice<'fd> {
         Ok(())
     }
 
-    /// Gives the space of `slots` consecutive slots back to what the device lies on: holes in a file, which then reads as zeroes there
-    /// and keeps its length; `BLKDISCARD` on a block device, which afterwards reads as it likes. Costs about as much as a write (84 µs
-    /// for one slot of a file), so do it in bulk.
+    /// Gives the space of `slots` consecutive slots back to the medium. In a file it punches holes,
+    /// which read as zeroes and keep the file's length; on a block device it is `BLKDISCARD`, after
+    /// which the slots read as arbitrary bytes. A call costs about as much as a write (84 µs for
+    /// one slot of a file), so callers discard in bulk.
     ///
     /// # Errors
     ///
-    /// [`FileError::SlotRange`], [`FileError::Punch`] (`OPNOTSUPP`: it cannot; only space is lost).
+    /// [`FileError::SlotRange`], [`FileError::Punch`] (`OPNOTSUPP`: the medium cannot discard; only
+    /// space is lost).
     pub fn discard(&self, slot: FileSlot, slots: u64) -> Result<(), FileError> {
         let end = slot.raw().checked_add(slots).filter(|&end| slots > 0 && end <= 1 << FileSlot::BITS);
         if end.is_none() {
@@ -282,7 +295,8 @@ impl FileDevice<'_> {
             }
             Medium::Block => {
                 let mut range = [start, bytes];
-                // SAFETY: BLKDISCARD reads two 64-bit words, first byte and length, and writes nothing here.
+                // SAFETY: BLKDISCARD reads two 64-bit words, first byte and length, and writes
+                // nothing here.
                 unsafe { ioctl::ioctl(self.fd, ioctl::Updater::<BLKDISCARD, [u64; 2]>::new(&mut range)) }
             }
         }
@@ -324,12 +338,13 @@ fn check_run(slot: FileSlot, start: *const u8, bytes: usize) -> Result<(), FileE
     Ok(())
 }
 
-/// Where a run that started at `slot` has got to; in range, since [`check_run`] saw the whole run.
+/// The slot that a run from `slot` reaches after `done_bytes`. It is in range, because
+/// [`check_run`] has seen the whole run.
 fn slot_at(slot: FileSlot, done_bytes: usize) -> FileSlot {
     FileSlot::new(slot.raw() + (done_bytes / PAGE_SIZE) as u64).unwrap_or(slot)
 }
 
-/// What of `parts` is left after their first `done` bytes.
+/// The rest of `parts` after their first `done` bytes.
 fn slices_from<'a, 's>(
     parts: &[&'a [u8]],
     mut done: usize,

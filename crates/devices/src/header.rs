@@ -1,14 +1,15 @@
-//! The header of a prepared swap file or block device: its first page says that it is one of ours, so that nothing else is ever
-//! overwritten.
+//! The header of a prepared swap file or block device. Its first page proves that folioswap
+//! prepared it, so that nothing else is ever overwritten.
 //!
-//! Numbers are little-endian. The data begin at 2 MiB, so that clusters lie on multiples of their size; what lies between stays zero.
+//! Numbers are little-endian. The data begin at 2 MiB, so that clusters lie on multiples of their
+//! size; the bytes between header and data stay zero.
 //!
-//! | Bytes | What |
+//! | Bytes | Content |
 //! |---|---|
 //! | 0-7 | magic `folioswp` |
 //! | 8-11 | version, 1 |
 //! | 12-15 | page size, 4096 |
-//! | 16-23 | size in bytes of the whole, the header's 2 MiB with it |
+//! | 16-23 | size of the file or device in bytes, including the header's 2 MiB |
 //! | 24-39 | UUID |
 //! | 40-4087 | zero |
 //! | 4088-4095 | XXH3-64 over the bytes before |
@@ -23,30 +24,31 @@ use crate::page::{PAGE_SIZE, Page};
 const MAGIC: &[u8; 8] = b"folioswp";
 const VERSION: u32 = 1;
 const CHECKSUM_AT: usize = PAGE_SIZE - 8;
-/// Where the data begin, in bytes: a cluster's size.
+/// Offset of the data in bytes: the size of a cluster.
 pub const DATA_START: u64 = 2 << 20;
-/// The smallest that can be prepared: header and one cluster.
+/// The smallest size that can be prepared: header and one cluster.
 pub const SIZE_MIN: u64 = 2 * DATA_START;
 
-/// What a header says.
+/// The contents of a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
-    /// Names it, wherever it is found.
+    /// Identifies the file or device, whatever its path.
     pub uuid: Uuid,
-    /// Bytes of file or device when it was prepared, at least [`SIZE_MIN`].
+    /// Bytes of the file or device when it was prepared, at least [`SIZE_MIN`].
     pub size: u64,
 }
 
-/// Why a page is no header that this version can use.
+/// The reason why a page is no header that this version can use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HeaderError {
-    /// It does not begin with the magic: not ours.
+    /// The page does not begin with the magic, so it is not a header of folioswap.
     Foreign,
-    /// Ours, but its checksum is another: damaged.
+    /// The page has the magic but another checksum: it is damaged.
     Damaged,
-    /// Of a version that this program does not know.
+    /// The header is of a version that this program does not know.
     Version(u32),
-    /// Its checksum is right and what it says is not possible: page size, size, or something where zeroes belong.
+    /// The checksum is right but a field is impossible: page size, size, or a non-zero byte where
+    /// zeroes belong.
     Impossible,
 }
 
@@ -66,7 +68,7 @@ impl fmt::Display for HeaderError {
 impl std::error::Error for HeaderError {}
 
 impl Header {
-    /// As it stands in the first page.
+    /// The first page that holds this header.
     pub fn to_page(&self) -> Page {
         let mut page = [0; PAGE_SIZE];
         page[..8].copy_from_slice(MAGIC);
@@ -79,7 +81,8 @@ impl Header {
         page
     }
 
-    /// Reads what [`Header::to_page`] wrote. Any page may be given; nothing of it is believed before the checksum is right.
+    /// Parses a page that [`Header::to_page`] made. Any page may be given; no field is used before
+    /// the checksum is verified.
     ///
     /// # Errors
     /// [`HeaderError`].

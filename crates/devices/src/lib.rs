@@ -1,30 +1,32 @@
-//! Swap devices: keep the bytes of a page, give them back or say by name why not.
+//! Swap devices: they keep the bytes of a page, and return them or name the reason why not.
 //!
-//! Two devices live here. [`Zram`] keeps pages compressed in memory that the caller supplies; [`FileDevice`] keeps
-//! them in page-sized slots of a file, a block device or plain RAM. A page's [`Place`] says where it is now, packed into 12 bytes: a [`Location`]
-//! word and a check word.
+//! The crate has two devices. [`Zram`] keeps pages compressed in memory that the caller supplies.
+//! [`FileDevice`] keeps them in page-sized slots of a file, a block device or plain RAM. A page's
+//! [`Place`] says where its bytes are now; it packs into 12 bytes, a [`Location`] word and a check
+//! word.
 //!
-//! The crate is `no_std`, has no heap, no thread-local, no libc call (but those that copy and fill memory), and no state outside the caller's memory, so that
-//! it can run in a pager thread inside any process, and so that a forked child can go on with its copy-on-write copy
-//! of the same addresses (the caller guarantees that no operation is in flight at the moment of the fork).
+//! The crate is `no_std` and has no heap, no thread-local, no state outside the caller's memory,
+//! and no libc call except those that copy and fill memory. It can therefore run in a pager thread
+//! inside any process, and a forked child can continue with its copy-on-write copy at the same
+//! addresses (the caller guarantees that no operation is in flight at the moment of the fork).
 //!
 //! | Module | Concept |
 //! |---|---|
 //! | [`page`] | a page, and pages that hold one repeated word |
-//! | [`location`] | handle, slot, where a page is now, and the bit that pins it there |
+//! | [`location`] | handle, slot, the place of a page's bytes, and the bit that pins them there |
 //! | [`mod@device`] | the contract of devices with numbered slots |
 //! | [`checksum`] | 32 bits over the stored bytes |
 //! | [`base_delta`] | a page of numbers: one base, and the bytes in which words differ |
 //! | [`lz4`] | the LZ4 block format for one page |
 //! | [`mod@zstd`] | the zstd format for one page |
-//! | [`memory`] | where zram's memory comes from |
+//! | [`memory`] | the source of zram's memory |
 //! | [`zram`] | the compressed object store |
 //! | [`mod@file`] | the file device |
-//! | [`read_ring`] | reads of the file device that go on meanwhile |
+//! | [`read_ring`] | asynchronous reads of the file device |
 //! | `create` | making the swap file (feature `create`, std) |
 //! | `header` | the header of a prepared swap file or block device (feature `create`) |
-//! | `signature` | whose data lies on a device (feature `create`) |
-//! | `prepared` | making and opening prepared ones (feature `create`, std) |
+//! | `signature` | the owner of the data on a device (feature `create`) |
+//! | `prepared` | making and opening prepared devices (feature `create`, std) |
 #![cfg_attr(not(any(test, feature = "create")), no_std)]
 
 #[cfg(not(all(target_pointer_width = "64", target_endian = "little")))]

@@ -1,4 +1,4 @@
-//! Where a page's bytes are now, in 12 bytes, and the bit that pins them there.
+//! The location of a page's bytes, in 12 bytes, and the bit that pins them there.
 //!
 //! A location is a 64-bit word with a 32-bit *check word* beside it:
 //!
@@ -6,21 +6,22 @@
 //! |---|---|---|---|---|---|---|
 //! | none | 0 | LOCK | 0 | 0 | 0 | 0 |
 //! | zero | 1 | LOCK | 0 | 0 | 0 | 0 |
-//! | same-filled | 2 | LOCK | 0 | 0 (16-31), then the pattern's high half (32-63) | | the pattern's low half |
+//! | same-filled | 2 | LOCK | 0 | 0 (16-31), high half of the word (32-63) | | low half |
 //! | zram | 3 | LOCK | length − 1 | handle | codec | checksum |
 //! | file | 4 | LOCK | 0 | slot (16-63) | | checksum |
 //!
-//! All zero is "none": a table fresh from the system is empty. Every other word with the LOCK bit clear is one that
-//! [`Place::pack`] made, and [`Place::unpack`] is its inverse.
+//! The all-zero word means "none", so a table fresh from the system is empty. Every other word with
+//! the LOCK bit clear was made by [`Place::pack`], and [`Place::unpack`] is its inverse.
 //!
-//! **The LOCK bit** belongs to whoever reads, frees or moves the bytes: see [`LocationCell`].
+//! **The LOCK bit** belongs to the thread that reads, frees or moves the bytes: see
+//! [`LocationCell`].
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::checksum::Checksum;
 use crate::page::PAGE_SIZE;
 
-/// Names an object in the zram store: chunk and 32-byte granule. Below 2^[`Handle::BITS`].
+/// Names an object in the zram store by chunk and 32-byte granule. Below 2^[`Handle::BITS`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Handle(u64);
 
@@ -28,20 +29,21 @@ impl Handle {
     /// Bits in a handle.
     pub const BITS: u32 = 40;
 
-    /// A handle that was kept as a plain number; `None` when it has too many bits.
+    /// Restores a handle from its number; `None` when the number has too many bits.
     #[inline]
     pub const fn from_raw(raw: u64) -> Option<Self> {
         if raw >> Self::BITS == 0 { Some(Self(raw)) } else { None }
     }
 
-    /// The plain number.
+    /// The number to store in place of the handle.
     #[inline]
     pub const fn raw(self) -> u64 {
         self.0
     }
 }
 
-/// Whose bytes an object holds: any number below 2^[`Owner::BITS`], handed back by the compactor. A swap entry, say.
+/// The owner of an object's bytes: any number below 2^[`Owner::BITS`], for example a swap entry.
+/// The compactor hands it back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Owner(u64);
 
@@ -49,28 +51,28 @@ impl Owner {
     /// Bits in an owner.
     pub const BITS: u32 = 48;
 
-    /// `None` when the number has too many bits.
+    /// An owner from its number; `None` when the number has too many bits.
     #[inline]
     pub const fn new(raw: u64) -> Option<Self> {
         if raw >> Self::BITS == 0 { Some(Self(raw)) } else { None }
     }
 
-    /// The plain number.
+    /// The owner's number.
     #[inline]
     pub const fn raw(self) -> u64 {
         self.0
     }
 }
 
-/// Bytes that an object takes in the store: 1 to 4096; 4096 means "as it was, not compressed".
+/// Bytes that an object takes in the store: 1 to 4096. 4096 means that the page is not compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StoredLen(u16);
 
 impl StoredLen {
-    /// A page stored as it was.
+    /// A page stored uncompressed.
     pub const WHOLE_PAGE: Self = Self(PAGE_SIZE as u16);
 
-    /// `None` outside 1..=4096.
+    /// A length from its number of bytes; `None` outside 1..=4096.
     #[inline]
     pub const fn new(bytes: usize) -> Option<Self> {
         if bytes >= 1 && bytes <= PAGE_SIZE { Some(Self(bytes as u16)) } else { None }
@@ -83,13 +85,16 @@ impl StoredLen {
     }
 }
 
-/// What made the bytes of an object in the zram store, and whether another codec is still to be tried on them.
+/// The codec that made the bytes of an object in the zram store, and whether another one is still
+/// to be tried on them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Codec {
-    /// [`lz4`](crate::lz4), or nothing at all ([`StoredLen::WHOLE_PAGE`]): how every page comes in.
+    /// [`lz4`](crate::lz4), or no compression ([`StoredLen::WHOLE_PAGE`]). Recompression may still
+    /// be tried.
     Lz4 = 0,
-    /// The same, and zstd was tried since and gained too little (zram's `ZRAM_INCOMPRESSIBLE`).
+    /// As [`Lz4`](Self::Lz4), after zstd was tried and gained too little (zram's
+    /// `ZRAM_INCOMPRESSIBLE`).
     Lz4Settled = 1,
     /// [`zstd`](crate::zstd).
     Zstd = 2,
@@ -112,7 +117,7 @@ impl Codec {
     }
 }
 
-/// A page-sized place in a file, counted in pages from its start. Below 2^[`FileSlot::BITS`].
+/// A page-sized slot in a file, counted in pages from its start. Below 2^[`FileSlot::BITS`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FileSlot(u64);
 
@@ -120,29 +125,29 @@ impl FileSlot {
     /// Bits in a slot: with them the byte offset of any slot fits the kernel's signed 64 bits.
     pub const BITS: u32 = 48;
 
-    /// `None` when the number has too many bits.
+    /// A slot from its number; `None` when the number has too many bits.
     #[inline]
     pub const fn new(raw: u64) -> Option<Self> {
         if raw >> Self::BITS == 0 { Some(Self(raw)) } else { None }
     }
 
-    /// The plain number.
+    /// The slot's number.
     #[inline]
     pub const fn raw(self) -> u64 {
         self.0
     }
 
-    /// The slot's first byte in the file.
+    /// Offset of the slot's first byte in the file.
     #[inline]
     pub const fn offset_bytes(self) -> u64 {
         self.0 * PAGE_SIZE as u64
     }
 }
 
-/// Where a page's bytes are, spelled out.
+/// The unpacked form of a location and its check word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// Nowhere.
+    /// The page has no bytes anywhere.
     None,
     /// The page is all zeroes; nothing is stored.
     Zero,
@@ -151,20 +156,20 @@ pub enum Place {
         /// The word.
         pattern: u64,
     },
-    /// In the compressed store.
+    /// The page is in the compressed store.
     Zram {
-        /// Which object.
+        /// The object's name.
         handle: Handle,
-        /// Its bytes.
+        /// The object's length.
         len: StoredLen,
-        /// How they are to be expanded.
+        /// The codec that expands the object.
         codec: Codec,
-        /// Over its bytes.
+        /// Over the object's bytes.
         checksum: Checksum,
     },
-    /// In the file.
+    /// The page is in the file.
     File {
-        /// Which slot.
+        /// The page's slot.
         slot: FileSlot,
         /// Over the page.
         checksum: Checksum,
@@ -196,40 +201,41 @@ const _: () = assert!(FileSlot::BITS + 12 < 63, "byte offsets fit a signed 64-bi
 const _: () = assert!(size_of::<Location>() == 8 && size_of::<LocationCell>() == 8);
 
 impl Location {
-    /// Nowhere, not locked.
+    /// The location "none", not locked.
     pub const NONE: Self = Self(KIND_NONE);
 
-    /// A word that was kept as a plain number.
+    /// Restores a word from its number.
     #[inline]
     pub const fn from_raw(raw: u64) -> Self {
         Self(raw)
     }
 
-    /// The plain number.
+    /// The number to store in place of the word.
     #[inline]
     pub const fn raw(self) -> u64 {
         self.0
     }
 
-    /// Is the LOCK bit set?
+    /// Whether the LOCK bit is set.
     #[inline]
     pub const fn is_locked(self) -> bool {
         self.0 & LOCK != 0
     }
 
-    /// The same place, LOCK bit set.
+    /// The same location with the LOCK bit set.
     #[inline]
     pub const fn locked(self) -> Self {
         Self(self.0 | LOCK)
     }
 
-    /// The same place, LOCK bit clear.
+    /// The same location with the LOCK bit clear.
     #[inline]
     pub const fn unlocked(self) -> Self {
         Self(self.0 & !LOCK)
     }
 
-    /// The word of an object in the compressed store, not locked; its checksum goes into the check word.
+    /// The word of an object in the compressed store, not locked. The object's checksum goes into
+    /// the check word.
     #[inline]
     pub const fn zram(handle: Handle, len: StoredLen, codec: Codec) -> Self {
         Self(
@@ -240,7 +246,8 @@ impl Location {
         )
     }
 
-    /// The word after its object's move within the compressed store, from `old` to `new`; `None` when it does not name `old`.
+    /// The word after its object moved within the compressed store from `old` to `new`; `None` when
+    /// the word does not name `old`.
     #[inline]
     pub const fn moved(self, old: Handle, new: Handle) -> Option<Self> {
         if self.0 & KIND_MASK == KIND_ZRAM && self.0 & HANDLE_MASK == old.0 << PLACE_SHIFT {
@@ -250,7 +257,7 @@ impl Location {
         }
     }
 
-    /// The word of a file slot, not locked; the page's checksum goes into the check word.
+    /// The word of a file slot, not locked. The page's checksum goes into the check word.
     #[inline]
     pub const fn file(slot: FileSlot) -> Self {
         Self(KIND_FILE | slot.0 << PLACE_SHIFT)
@@ -274,8 +281,8 @@ impl Place {
         }
     }
 
-    /// Unpacks what [`pack`](Self::pack) packed; the LOCK bit is ignored. `None` for a word that `pack` never makes
-    /// (a table that was overwritten).
+    /// Unpacks the words that [`pack`](Self::pack) made; the LOCK bit is ignored. `None` for words
+    /// that `pack` never makes (a table that was overwritten).
     #[inline]
     pub const fn unpack(location: Location, check: u32) -> Option<Self> {
         let word = location.unlocked().0;
@@ -304,11 +311,12 @@ impl Place {
 
 /// A location word in the caller's table, shared by faulting threads, evictors and the compactor.
 ///
-/// The protocol: whoever *loads*, *frees* or *replaces* the bytes that a location names holds its LOCK bit from before
-/// it uses the handle until it is done with it. The compactor moves an object with [`relocate_object`](Self::relocate_object), one
-/// compare-exchange that succeeds only while the word names the old object and is not locked; so bytes never move
-/// under a reader, and the compactor never waits for one. The check word beside it does not change by a move, and is
-/// read and written by the holder of the LOCK bit only.
+/// A thread that *loads*, *frees* or *replaces* the bytes that a location names holds its LOCK bit
+/// from before it uses the handle until it has finished with it. The compactor moves an object with
+/// [`relocate_object`](Self::relocate_object), one compare-exchange that succeeds only while the
+/// word names the old object and is not locked. Bytes therefore never move under a reader, and the
+/// compactor never waits for one. A move does not change the check word beside it; only the holder
+/// of the LOCK bit reads and writes that.
 #[derive(Debug, Default)]
 #[repr(transparent)]
 pub struct LocationCell(AtomicU64);
@@ -319,13 +327,14 @@ impl LocationCell {
         Self(AtomicU64::new(location.0))
     }
 
-    /// The word as it is now; it may change at once unless the caller holds the LOCK bit.
+    /// The current word. It may change at any moment unless the caller holds the LOCK bit.
     #[inline]
     pub fn get(&self) -> Location {
         Location(self.0.load(Ordering::Acquire))
     }
 
-    /// Takes the LOCK bit; the location it pins, or `None` when somebody else holds the bit.
+    /// Takes the LOCK bit and returns the location that it pins; `None` when another thread holds
+    /// the bit.
     #[inline]
     pub fn try_lock(&self) -> Option<Location> {
         let word = self.0.fetch_or(LOCK, Ordering::Acquire);
@@ -339,7 +348,8 @@ impl LocationCell {
         self.0.store(location.unlocked().0, Ordering::Release);
     }
 
-    /// Replaces `old` by `new` if the word is exactly `old` (both unlocked); true if it was.
+    /// Replaces `old` by `new` (both unlocked) if the word is exactly `old`; returns whether it
+    /// was.
     #[inline]
     pub fn relocate(&self, old: Location, new: Location) -> bool {
         self.0
@@ -347,17 +357,18 @@ impl LocationCell {
             .is_ok()
     }
 
-    /// The object `old` of the compressed store has been copied to `new`: names it, if the word names `old` now and is not locked;
-    /// true if so. What else stands in the word stays. For the compactor.
+    /// Makes the word name `new` instead of `old`, a copy of the same object of the compressed
+    /// store, if the word names `old` and is not locked; returns whether it did. The other fields
+    /// of the word stay. For the compactor.
     #[inline]
     pub fn relocate_object(&self, old: Handle, new: Handle) -> bool {
         let word = self.get();
-        // `relocate` takes a word without its LOCK bit, and fails where it is set.
+        // `relocate` takes a word without its LOCK bit, and fails where the bit is set.
         word.moved(old, new).is_some_and(|moved| self.relocate(word, moved))
     }
 }
 
-/// Packing and unpacking agree at both ends of every field, checked when this compiles.
+/// Packing and unpacking agree at both ends of every field, checked at compile time.
 const _: () = {
     let lens = [StoredLen(1), StoredLen(1033), StoredLen(2048), StoredLen::WHOLE_PAGE];
     let handles =

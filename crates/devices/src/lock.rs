@@ -2,14 +2,15 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-/// What a waiter does between two bounded rounds of spinning, for example `sched_yield`.
+/// Called by a waiter between two bounded rounds of spinning, for example `sched_yield`.
 pub(crate) type Relax = fn();
 
-/// Looks at a held lock before the relax hook is called: a critical section here is tens of nanoseconds, so whoever
-/// waits longer waits for a thread that is not running.
+/// Looks at a held lock before the relax hook is called. A critical section here takes tens of
+/// nanoseconds, so a longer wait means that the holder is not running.
 const SPINS_MAX: u32 = 100;
 
-/// The lock word: 0 free, 1 held. Protects data that is itself atomic, so it hands out no reference.
+/// The lock word: 0 free, 1 held. It hands out no reference, because the data that it protects are
+/// themselves atomic.
 pub(crate) struct SpinLock(AtomicU32);
 
 impl SpinLock {
@@ -17,7 +18,7 @@ impl SpinLock {
         Self(AtomicU32::new(0))
     }
 
-    /// Takes the lock, waiting as long as needed.
+    /// Takes the lock. Waits without a bound, and calls `relax` after every [`SPINS_MAX`] looks.
     #[inline]
     pub(crate) fn lock(&self, relax: Relax) -> SpinGuard<'_> {
         loop {
@@ -46,7 +47,7 @@ impl SpinLock {
     }
 }
 
-/// Holds the lock; dropping releases it.
+/// Holds the lock; dropping the guard releases it.
 #[must_use]
 pub(crate) struct SpinGuard<'a>(&'a SpinLock);
 

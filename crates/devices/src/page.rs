@@ -3,11 +3,12 @@
 /// Bytes in a page.
 pub const PAGE_SIZE: usize = 4096;
 
-/// The bytes of one page. No alignment is asked for.
+/// The bytes of one page. No alignment is required.
 pub type Page = [u8; PAGE_SIZE];
 
 const WORDS: usize = PAGE_SIZE / 8;
-/// Words compared per step of the full scan: two cache lines, so that the loop vectorises and still stops early.
+/// Words compared in each step of the full scan. Two cache lines let the loop vectorise and still
+/// stop early.
 const STEP: usize = 16;
 
 #[inline(always)]
@@ -19,8 +20,8 @@ fn word(page: &Page, index: usize) -> u64 {
 
 /// The 64-bit word that fills the whole page, if there is one (0 for a zero page).
 ///
-/// An ordinary page is rejected by its first, middle and last words (5 ns); a filled one costs one read of the page
-/// (0.1 µs).
+/// An ordinary page is rejected by its first, middle and last words (5 ns). A filled page costs one
+/// read of the page (0.1 µs).
 #[inline]
 pub fn same_filled(page: &Page) -> Option<u64> {
     let first = word(page, 0);

@@ -1,8 +1,10 @@
-//! Swap files and block devices that the user prepared: `folioswap mkswap` makes them ([`make`]), `run` opens them ([`open`]).
+//! Swap files and block devices that the user prepared: `folioswap mkswap` makes them ([`make`]),
+//! `run` opens them ([`open`]).
 //!
-//! Nothing but [`make`] writes a header, and nothing writes to a device without one. Whoever has one open holds it alone: block devices
-//! by `O_EXCL`, which mounts, volume managers and the kernel's own swap respect; files by a lock (flock(2)) on the open file, which a
-//! descriptor that is handed on keeps held.
+//! Only [`make`] writes a header, and nothing writes to a device without one. An open target is
+//! held exclusively: a block device by `O_EXCL`, which mounts, volume managers and the kernel's own
+//! swap respect; a file by a lock (flock(2)) on the open file, which a descriptor that is passed on
+//! keeps held.
 
 use std::fmt;
 use std::fs;
@@ -26,68 +28,69 @@ use crate::location::FileSlot;
 use crate::page::{PAGE_SIZE, Page};
 use crate::signature;
 
-/// Why a target cannot be made or used. Each message says what to do; nothing was written.
+/// The reason why a target cannot be made or used. Each message says what the user can do. Nothing
+/// was written.
 #[derive(Debug)]
 pub enum PreparedError {
-    /// Neither a regular file nor a block device.
+    /// The target is neither a regular file nor a block device.
     NotAFile,
-    /// Smaller than header and one cluster.
+    /// The target is smaller than header and one cluster.
     TooSmall {
         /// Its bytes.
         found: u64,
     },
-    /// The system has it mounted or in use, or another program has opened it for itself alone.
+    /// The system has mounted the target or uses it, or another program has opened it exclusively.
     InUse {
-        /// As what, as far as it is known.
+        /// The kind of use, as far as it is known.
         by: String,
     },
-    /// Another run (or device of this one) uses it.
+    /// Another run, or another device of this run, uses the target.
     Locked,
-    /// It lies in memory.
+    /// The target lies in memory.
     InMemory {
-        /// `tmpfs` or another.
+        /// The name of the file system, for example `tmpfs`.
         file_system: &'static str,
     },
-    /// The file system does not do direct I/O there.
+    /// The file system has no direct I/O there.
     NoDirectIo,
-    /// The file is compressed by its file system: it does not keep its blocks.
+    /// The file system compresses the file, so the file does not keep its blocks.
     Compressed,
-    /// It has no header of ours that can be used.
+    /// The target has no usable header.
     Header {
-        /// What is wrong with it.
+        /// The defect of the header.
         error: HeaderError,
-        /// Whose data it is, if that is known.
+        /// The owner of the data, if it is known.
         found: Option<&'static str>,
     },
-    /// It holds something, and `--force` was not given.
+    /// The target holds data, and `--force` was not given.
     Occupied {
-        /// Whose data it is, if that is known.
+        /// The owner of the data, if it is known.
         found: Option<&'static str>,
     },
-    /// It is prepared already.
+    /// The target is prepared already.
     AlreadyPrepared {
-        /// Its name.
+        /// Its UUID.
         uuid: Uuid,
     },
-    /// It has become smaller since.
+    /// The target has become smaller since it was prepared.
     Shrunk {
         /// Its bytes.
         found: u64,
-        /// What its header says.
+        /// Bytes according to its header.
         expected: u64,
     },
-    /// Another one is there.
+    /// The header has another UUID than the caller named.
     WrongUuid {
-        /// What its header says.
+        /// The UUID of the header.
         found: Uuid,
     },
-    /// Its header could not be written or read.
+    /// The header could not be written or read.
     Device(FileError),
     /// A step failed.
     System {
-        /// What was being done.
+        /// The step, for the message.
         doing: &'static str,
-        /// What the system said.
+        /// The system's error.
         errno: Errno,
     },
 }
@@ -160,29 +163,30 @@ fn system(doing: &'static str) -> impl Fn(Errno) -> PreparedError {
     move |errno| PreparedError::System { doing, errno }
 }
 
-/// What [`make`] may overwrite.
+/// The contents that [`make`] may overwrite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Overwrite {
-    /// Nothing: the target must be blank.
+    /// None: the target must be blank.
     Nothing,
-    /// Whatever is there, but nothing that is in use (`--force`).
+    /// Any contents, but no target that is in use (`--force`).
     Anything,
 }
 
-/// A target that is open, held alone, and has a usable header.
+/// An open target, held exclusively, with a usable header.
 #[derive(Debug)]
 pub struct Prepared {
-    /// Read-write, direct, close-on-exec; it holds the target.
+    /// Read-write, direct, close-on-exec. The descriptor holds the target.
     pub fd: OwnedFd,
     /// [`Medium::File`] or [`Medium::Block`].
     pub medium: Medium,
-    /// What its header says.
+    /// The target's header.
     pub header: Header,
-    /// In which pieces it discards, if it can.
+    /// Unit of its discards in bytes, if it can discard.
     pub discard_bytes: Option<NonZeroU32>,
 }
 
-/// Opens a prepared target and holds it alone. Writes nothing.
+/// Opens a prepared target and holds it exclusively. Writes nothing. With `uuid` the target must
+/// have that one. Waits up to 700 ms for a target that is in use.
 ///
 /// # Errors
 /// [`PreparedError`].
@@ -202,11 +206,12 @@ pub fn open(path: &Path, uuid: Option<Uuid>) -> Result<Prepared, PreparedError> 
     Ok(Prepared { fd: target.fd, medium: target.medium, header, discard_bytes })
 }
 
-/// Writes a new header, the one thing that does. What lies between header and data becomes zero, so that no mark of a former owner is
-/// left there; the rest stays as it is.
+/// Writes a new header, and is the only function that does. The bytes between header and data
+/// become zero, so that no signature of a former owner is left there; all other bytes stay. Waits
+/// up to 700 ms for a target that is in use.
 ///
 /// # Errors
-/// [`PreparedError`]; nothing was written, but for [`PreparedError::Device`].
+/// [`PreparedError`]. Nothing was written, except for [`PreparedError::Device`].
 pub fn make(path: &Path, overwrite: Overwrite) -> Result<Header, PreparedError> {
     let target = Target::hold(path)?;
     if overwrite == Overwrite::Nothing {
@@ -223,9 +228,9 @@ pub fn make(path: &Path, overwrite: Overwrite) -> Result<Header, PreparedError> 
     let slot =
         |bytes: u64| FileSlot::new(bytes / PAGE_SIZE as u64).ok_or(PreparedError::TooSmall { found: 0 });
     let mut pages = Pages::new(DATA_START as usize);
-    // The header last: a target half prepared is none.
+    // The header is written last, so that a half prepared target has none.
     device.write(slot(PAGE_SIZE as u64)?, &pages.bytes()[PAGE_SIZE..]).map_err(PreparedError::Device)?;
-    // A GPT's other copy would bring it back.
+    // The second copy of a GPT would restore it.
     let end = target.size - target.size % PAGE_SIZE as u64;
     let tail = &pages.bytes()[..signature::END_BYTES];
     device.write(slot(end - signature::END_BYTES as u64)?, tail).map_err(PreparedError::Device)?;
@@ -235,7 +240,8 @@ pub fn make(path: &Path, overwrite: Overwrite) -> Result<Header, PreparedError> 
     Ok(header)
 }
 
-/// How long one that is in use is waited for: a run that has returned lets go of its devices a moment later.
+/// Longest wait for a target that is in use: a run that has returned releases its devices a moment
+/// later.
 const PATIENCE: Duration = Duration::from_millis(700);
 
 fn with_patience<T>(busy: Errno, mut attempt: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
@@ -248,7 +254,7 @@ fn with_patience<T>(busy: Errno, mut attempt: impl FnMut() -> Result<T, Errno>) 
     }
 }
 
-/// A file or block device that we hold.
+/// A file or block device that this process holds.
 struct Target {
     fd: OwnedFd,
     medium: Medium,
@@ -257,7 +263,8 @@ struct Target {
 
 impl Target {
     fn hold(path: &Path) -> Result<Self, PreparedError> {
-        // Looked at before it is opened: opening a FIFO would wait, and a tape would wind.
+        // The type is examined before opening, because opening a FIFO would wait, and a tape would
+        // wind.
         let found = fs::metadata(path)
             .map_err(|error| system("looking at it")(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
         let medium = match FileType::from_raw_mode(found.mode()) {
@@ -322,7 +329,8 @@ impl Target {
         self.bytes(0, signature::START_BYTES)
     }
 
-    /// The last bytes, those behind the last whole page left out: direct I/O does not reach them, and neither do we.
+    /// The last bytes up to the end of the last whole page. Direct I/O does not reach the bytes
+    /// behind it, and neither does this crate.
     fn end(&self) -> Result<Vec<u8>, PreparedError> {
         let end = self.size - self.size % PAGE_SIZE as u64;
         self.bytes(end - signature::END_BYTES as u64, signature::END_BYTES)
@@ -342,7 +350,8 @@ impl Target {
         Ok(pages.bytes().to_vec())
     }
 
-    /// As its queue says; holes can be punched into a file of any of the file systems that do direct I/O.
+    /// Unit of discards in bytes. A file can be punched on every file system that does direct I/O;
+    /// a block device's request queue says it.
     fn discard_bytes(&self) -> Option<NonZeroU32> {
         if self.medium == Medium::File {
             return NonZeroU32::new(PAGE_SIZE as u32);
@@ -356,7 +365,7 @@ impl Target {
             );
             fs::read_to_string(path).ok()?.trim().parse::<u32>().ok()
         };
-        // A partition's queue is its disk's.
+        // A partition has its disk's queue.
         of("").or_else(|| of("../")).and_then(NonZeroU32::new)
     }
 }
@@ -367,7 +376,8 @@ fn in_memory(path: &Path) -> Option<PreparedError> {
     memory_file_system(magic).map(|file_system| PreparedError::InMemory { file_system })
 }
 
-/// As what the system uses it now, for a message: mounted, the kernel's swap, behind a loop device.
+/// The system's current use of the target, for a message: mounted, the kernel's swap, or behind a
+/// loop device.
 fn used_by_system(path: &Path, found: &fs::Metadata) -> Option<String> {
     let same = |other: &Path| {
         fs::metadata(other).is_ok_and(|other| (other.dev(), other.ino()) == (found.dev(), found.ino()))
@@ -394,7 +404,8 @@ fn used_by_system(path: &Path, found: &fs::Metadata) -> Option<String> {
     })
 }
 
-/// A path as the kernel's tables have it: what would break a line is a backslash and three octal digits.
+/// Decodes a path of the kernel's tables, in which a character that would break a line is a
+/// backslash and three octal digits.
 fn unescape(name: &str) -> PathBuf {
     use std::os::unix::ffi::OsStringExt;
     let (mut bytes, mut rest) = (Vec::new(), name.as_bytes());
@@ -409,7 +420,7 @@ fn unescape(name: &str) -> PathBuf {
     std::ffi::OsString::from_vec(bytes).into()
 }
 
-/// Page-aligned room.
+/// A page-aligned buffer.
 struct Pages {
     pages: Vec<AlignedPage>,
     bytes: usize,
@@ -425,7 +436,8 @@ impl Pages {
     }
 
     fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: aligned pages follow each other without gaps; at least so many bytes.
+        // SAFETY: the pages are aligned and follow each other without gaps, and have at least this
+        // many bytes.
         unsafe { std::slice::from_raw_parts_mut(self.pages.as_mut_ptr().cast(), self.bytes) }
     }
 }

@@ -1,4 +1,4 @@
-//! Reads of the file device that go on while the caller does something else: a small io_uring.
+//! Asynchronous reads of the file device: a small io_uring.
 //!
 //! Source: io_uring(7), io_uring_setup(2), io_uring_enter(2).
 
@@ -23,13 +23,13 @@ use crate::page::PAGE_SIZE;
 /// A read that has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ended {
-    /// What [`ReadRing::begin`] was told.
+    /// The tag that [`ReadRing::begin`] was given.
     pub tag: u64,
-    /// Bytes that were read, whole pages or not; or why none were.
+    /// Bytes read, not necessarily whole pages; or the reason why none were.
     pub read: Result<usize, Errno>,
 }
 
-/// A mapping of the ring's.
+/// A mapping of the ring, unmapped on drop.
 #[derive(Debug)]
 struct Mapped {
     start: NonNull<u8>,
@@ -39,40 +39,40 @@ struct Mapped {
 impl Mapped {
     fn new(ring: BorrowedFd<'_>, bytes: usize, offset: u64) -> Result<Self, Errno> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping at a place of the kernel's choice.
+        // SAFETY: the mapping is new, at an address of the kernel's choice.
         let start = unsafe {
             mmap(core::ptr::null_mut(), bytes, access, MapFlags::SHARED | MapFlags::POPULATE, ring, offset)
         }?;
         let mapped = Mapped { start: NonNull::new(start.cast()).ok_or(Errno::NOMEM)?, bytes };
-        // SAFETY: it is nobody's in a forked child.
+        // SAFETY: a forked child has no use for this mapping.
         unsafe { madvise(start, bytes, Advice::LinuxDontFork) }?;
         Ok(mapped)
     }
 
-    /// The place `offset` bytes from the start.
+    /// The address `offset` bytes from the start.
     fn at<T>(&self, offset: u32) -> *mut T {
         debug_assert!(offset as usize + size_of::<T>() <= self.bytes);
         self.start.as_ptr().wrapping_add(offset as usize).cast()
     }
 
-    /// A counter that the kernel and we share.
+    /// A counter that the kernel shares with this process.
     fn counter(&self, offset: u32) -> &AtomicU32 {
-        // SAFETY: the kernel says that a 32-bit counter is there; the mapping lives as long as we do, and both sides use it
-        // atomically.
+        // SAFETY: the kernel says that a 32-bit counter is there. The mapping lives as long as
+        // `self`, and both sides use the counter atomically.
         unsafe { AtomicU32::from_ptr(self.at(offset)) }
     }
 }
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        // SAFETY: ours, and nobody else refers to it.
+        // SAFETY: `self` owns the mapping, and nothing else refers to it.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };
     }
 }
 
-/// The ring. For one thread; it needs no lock and takes no memory but the kernel's.
+/// An io_uring for reads, used by one thread. It needs no lock and no memory but the kernel's.
 ///
-/// Not for a forked child, which has neither its mappings nor its reads: make a new one there.
+/// A forked child has neither the mappings nor the reads of this ring, and makes one of its own.
 #[derive(Debug)]
 pub struct ReadRing {
     ring: OwnedFd,
@@ -83,13 +83,14 @@ pub struct ReadRing {
 }
 
 impl ReadRing {
-    /// A ring for up to `reads` reads at a time (a power of two).
+    /// Makes a ring for up to `reads` reads at a time (a power of two).
     ///
     /// # Errors
-    /// PERM, NOSYS: a container's filter or the administrator does not allow io_uring; INVAL: Linux before 5.4.
+    /// PERM, NOSYS: a container's filter or the administrator does not allow io_uring. INVAL: Linux
+    /// before 5.4.
     pub fn new(reads: u32) -> Result<Self, Errno> {
         let mut parameters = io_uring_params::default();
-        // SAFETY: nothing is read or written before `begin`.
+        // SAFETY: the kernel reads and writes nothing before `begin`.
         let ring = unsafe { io_uring_setup(reads, &mut parameters) }?;
         if !parameters.features.contains(IoringFeatureFlags::SINGLE_MMAP) {
             return Err(Errno::INVAL);
@@ -103,19 +104,21 @@ impl ReadRing {
         Ok(ReadRing { ring, queues, entries, parameters, under_way: 0 })
     }
 
-    /// Reads that have begun and not been found to have ended.
+    /// Reads that have begun and that [`ReadRing::ended`] has not returned yet.
     pub const fn under_way(&self) -> u32 {
         self.under_way
     }
 
-    /// Begins to read `bytes` from `slot` of `device` on. Returns before they are there. Cost: one system call, about 5 µs with
-    /// O_DIRECT.
+    /// Begins to read `bytes` from `slot` of `device` onwards, and returns before they are there.
+    /// Cost: one system call, about 5 µs with O_DIRECT.
     ///
     /// # Safety
-    /// `pages` stays valid, and nobody else uses these bytes, until [`ReadRing::ended`] has returned `tag`.
+    /// `pages` stays valid, and nothing else uses these bytes, until [`ReadRing::ended`] has
+    /// returned `tag`.
     ///
     /// # Errors
-    /// AGAIN: as many as it can hold are under way. Others: io_uring_enter(2)'s. Nothing was begun.
+    /// AGAIN: as many reads as the ring can hold are under way. Other errors are those of
+    /// io_uring_enter(2). Nothing was begun.
     pub unsafe fn begin(
         &mut self,
         device: FileDevice<'_>,
@@ -125,17 +128,18 @@ impl ReadRing {
         tag: u64,
     ) -> Result<(), Errno> {
         debug_assert!(bytes.is_multiple_of(PAGE_SIZE) && pages.as_ptr().addr().is_multiple_of(PAGE_SIZE));
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees it.
         unsafe { self.submit(device.raw_descriptor(), slot.offset_bytes(), pages, bytes, tag) }
     }
 
-    /// Begins to receive up to `bytes` from a socket, one message where it has messages. Otherwise as [`ReadRing::begin`].
+    /// Begins to receive up to `bytes` from a socket, one message where the socket has messages. In
+    /// all else it is [`ReadRing::begin`].
     ///
     /// # Safety
-    /// [`ReadRing::begin`]'s; the socket stays open until then too.
+    /// As [`ReadRing::begin`]; the socket stays open until then too.
     ///
     /// # Errors
-    /// [`ReadRing::begin`]'s.
+    /// As [`ReadRing::begin`].
     pub unsafe fn begin_receive(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -143,12 +147,12 @@ impl ReadRing {
         bytes: usize,
         tag: u64,
     ) -> Result<(), Errno> {
-        // SAFETY: the caller's. A socket has no other place than 0.
+        // SAFETY: the caller guarantees it. A socket is read at offset 0.
         unsafe { self.submit(socket.as_raw_fd(), 0, pages, bytes, tag) }
     }
 
     /// # Safety
-    /// [`ReadRing::begin`]'s.
+    /// As [`ReadRing::begin`].
     unsafe fn submit(
         &mut self,
         descriptor: i32,
@@ -169,8 +173,8 @@ impl ReadRing {
         entry.addr_or_splice_off_in.addr.ptr = pages.as_ptr().cast();
         entry.len.len = bytes as u32;
         entry.user_data = io_uring_user_data { u64_: tag };
-        // SAFETY: the index is below the number of entries, which both arrays have; the kernel does not look at this one before
-        // the tail says so.
+        // SAFETY: the index is below the number of entries, which both arrays have. The kernel does
+        // not look at this entry before the tail says so.
         unsafe {
             self.entries.at::<io_uring_sqe>(index * size_of::<io_uring_sqe>() as u32).write(entry);
             self.queues.at::<u32>(offsets.array + index * size_of::<u32>() as u32).write(index);
@@ -185,7 +189,7 @@ impl ReadRing {
                 }
                 Err(Errno::INTR) => {}
                 refused => {
-                    // The kernel has not taken it.
+                    // The kernel has not taken the entry.
                     tail.store(place, Release);
                     return Err(refused.err().unwrap_or(Errno::AGAIN));
                 }
@@ -193,7 +197,7 @@ impl ReadRing {
         }
     }
 
-    /// A read that has ended and was not returned yet. No system call.
+    /// A read that has ended and was not returned yet. Makes no system call.
     pub fn ended(&mut self) -> Option<Ended> {
         let offsets = &self.parameters.cq_off;
         let head = self.queues.counter(offsets.head);
@@ -202,7 +206,8 @@ impl ReadRing {
             return None;
         }
         let index = place & self.queues.counter(offsets.ring_mask).load(Relaxed);
-        // SAFETY: the tail says that the kernel has written it; it does not write there again before the head says so.
+        // SAFETY: the tail says that the kernel has written this entry. The kernel does not write
+        // there again before the head says so.
         let (tag, result) = unsafe {
             let found =
                 self.queues.at::<io_uring_cqe>(offsets.cqes + index * size_of::<io_uring_cqe>() as u32);
@@ -216,7 +221,7 @@ impl ReadRing {
 }
 
 impl AsFd for ReadRing {
-    /// Readable for poll(2) when a read has ended.
+    /// The descriptor is readable for poll(2) when a read has ended.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.ring.as_fd()
     }

@@ -1,11 +1,13 @@
-//! Whose data lies on a file or block device, by the marks that file systems and volume managers leave.
+//! The owner of the data on a file or block device, recognised by the signatures that file systems
+//! and volume managers leave.
 //!
-//! Only to name it: whether a device may be overwritten is decided by whether it is blank ([`blank`]), so that what is not in
-//! this table is safe too. Places and values are those of the formats' own documentation, as wipefs(8) and blkid(8) look for them.
+//! The result only names the owner. Whether a device may be overwritten depends on whether it is
+//! blank ([`blank`]), so a format that is missing from this table is safe too. Offsets and values
+//! are those of the formats' own documentation, as wipefs(8) and blkid(8) look for them.
 
-/// Bytes from the start that are looked at: the marks of btrfs and ZFS are the farthest.
+/// Bytes read from the start: the signatures of btrfs and ZFS lie farthest from it.
 pub const START_BYTES: usize = 1 << 20;
-/// Bytes from the end: the other copy of a GPT, and the marks of older RAID.
+/// Bytes read from the end: the second copy of a GPT and the signatures of older RAID lie there.
 pub const END_BYTES: usize = 128 << 10;
 
 struct Mark {
@@ -18,7 +20,8 @@ const fn mark(name: &'static str, at: usize, bytes: &'static [u8]) -> Mark {
     Mark { name, at, bytes }
 }
 
-/// At the start. What is more particular comes first: a file system may follow a stale boot sector.
+/// Signatures in the first [`START_BYTES`]. The more specific ones come first, because a file
+/// system may follow a stale boot sector.
 const MARKS: &[Mark] = &[
     mark("a LUKS volume", 0, b"LUKS\xba\xbe"),
     mark("an XFS file system", 0, b"XFSB"),
@@ -50,13 +53,14 @@ const MARKS: &[Mark] = &[
     mark("a partition table (MBR)", 510, b"\x55\xaa"),
 ];
 
-/// Page sizes of machines whose swap this could be.
+/// Page sizes of machines whose swap space this could be.
 const SWAP_PAGES: [usize; 4] = [4096, 8192, 16384, 65536];
-/// A ZFS label's uberblocks lie here, a kibibyte each.
+/// The uberblocks of a ZFS label lie here, one per KiB.
 const UBERBLOCKS: core::ops::Range<usize> = 128 << 10..256 << 10;
 const UBERBLOCK_MAGIC: [u8; 8] = 0x00ba_b10c_u64.to_le_bytes();
 
-/// What the first [`START_BYTES`] (or all there are) look like; `None` when no mark is known.
+/// The owner of the data that begin with `start`, the first [`START_BYTES`] of the device or all of
+/// a shorter one; `None` when no signature is known.
 pub fn name(start: &[u8]) -> Option<&'static str> {
     let has = |at: usize, bytes: &[u8]| start.get(at..at + bytes.len()) == Some(bytes);
     for page in SWAP_PAGES {
@@ -73,7 +77,7 @@ pub fn name(start: &[u8]) -> Option<&'static str> {
     MARKS.iter().find(|mark| has(mark.at, mark.bytes)).map(|mark| mark.name)
 }
 
-/// Is nothing there? Of what lies between start and end nothing is known.
+/// Whether both ends hold nothing but zeroes. The bytes between them are not known.
 pub fn blank(start: &[u8], end: &[u8]) -> bool {
     start.iter().chain(end).all(|&byte| byte == 0)
 }

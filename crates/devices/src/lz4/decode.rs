@@ -1,12 +1,12 @@
-//! A block into one page.
+//! Decoding a block into one page.
 
 use super::{LONG, MATCH_MIN};
 use crate::page::{PAGE_SIZE, Page};
 use core::ptr;
 
-/// Bytes that a short match is copied with, whatever its length.
+/// Bytes copied for a short match, whatever its length.
 const SHORT_MATCH: usize = LONG - 1 + MATCH_MIN;
-/// Bytes of a step of a copy, and of one from nearby.
+/// Bytes of one step of a copy, and of one step of a copy from nearby.
 const STEP: usize = 16;
 const WORD: usize = 8;
 
@@ -18,19 +18,20 @@ pub struct Malformed;
 ///
 /// # Errors
 ///
-/// [`Malformed`] when the input is not the block of one whole page; `page` then holds rubbish.
+/// [`Malformed`] when the input is not the block of one whole page; `page` then holds arbitrary
+/// bytes.
 #[inline]
 pub fn decompress(input: &[u8], page: &mut Page) -> Result<(), Malformed> {
     let byte = |from: usize| input.get(from).copied().ok_or(Malformed);
-    // Where the block and the page have come to.
+    // The current positions in the block and in the page.
     let (mut from, mut at) = (0, 0);
     loop {
         let token = byte(from)?;
         from += 1;
         let mut literals = usize::from(token >> 4);
-        // The common case: few, and neither end is near.
+        // The common case: few literals, far from both ends.
         if literals < LONG && from + STEP + 2 <= input.len() && at + STEP <= PAGE_SIZE {
-            // SAFETY: 16 bytes of both are there, by the condition; they do not overlap.
+            // SAFETY: both have 16 bytes from there on, by the condition; they do not overlap.
             unsafe { copy(input.as_ptr().add(from), page.as_mut_ptr().add(at), 1) };
         } else {
             if literals == LONG {
@@ -38,13 +39,14 @@ pub fn decompress(input: &[u8], page: &mut Page) -> Result<(), Malformed> {
                 (literals, from) = (literals + rest, end);
             }
             if from + literals + STEP <= input.len() && at + literals + STEP <= PAGE_SIZE {
-                // SAFETY: of both there is a step more than the literals; they do not overlap.
+                // SAFETY: both have a step more than the literals, by the condition; they do not
+                // overlap.
                 unsafe { copy(input.as_ptr().add(from), page.as_mut_ptr().add(at), literals) };
             } else {
                 let bytes = input.get(from..from + literals).ok_or(Malformed)?;
                 page.get_mut(at..at + literals).ok_or(Malformed)?.copy_from_slice(bytes);
                 if from + literals == input.len() {
-                    // A block ends with literals, whose token promises no match.
+                    // A block ends with literals whose token announces no match.
                     let is_whole = at + literals == PAGE_SIZE && token & 15 == 0;
                     return if is_whole { Ok(()) } else { Err(Malformed) };
                 }
@@ -58,7 +60,8 @@ pub fn decompress(input: &[u8], page: &mut Page) -> Result<(), Malformed> {
         }
         let mut len = usize::from(token & 15);
         if len < LONG && distance >= WORD && at + SHORT_MATCH <= PAGE_SIZE {
-            // SAFETY: so much is in the page from `at` on, and `distance` before, which is a word or more, so that no copy of a word overlaps.
+            // SAFETY: the page has that many bytes from `at` on, and `distance` before it. The
+            // distance is a word or more, so no copy of a word overlaps.
             unsafe {
                 let to = page.as_mut_ptr().add(at);
                 let found = to.sub(distance);
@@ -75,8 +78,8 @@ pub fn decompress(input: &[u8], page: &mut Page) -> Result<(), Malformed> {
         }
         len += MATCH_MIN;
         if distance >= STEP && at + len + STEP <= PAGE_SIZE {
-            // SAFETY: there is a step more than the match in the page; what is copied lies at least a step before, so that no copy of a step
-            // overlaps.
+            // SAFETY: the page has a step more than the match from `at` on. The source lies at
+            // least a step before, so no copy of a step overlaps.
             unsafe {
                 let to = page.as_mut_ptr().add(at);
                 copy(to.sub(distance), to, len);
@@ -90,15 +93,16 @@ pub fn decompress(input: &[u8], page: &mut Page) -> Result<(), Malformed> {
     }
 }
 
-/// Copies `len` bytes in steps of [`STEP`], at least one, so that up to a step more than `len` is written.
+/// Copies `len` bytes in steps of [`STEP`], at least one, so up to a step more than `len` is
+/// written.
 ///
 /// # Safety
-/// That can be read and written, and `from` does not lie less than a step before `to`.
+/// These bytes can be read and written, and `from` does not lie less than a step before `to`.
 #[inline(always)]
 unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     let mut at = 0;
     loop {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees it.
         unsafe { ptr::copy_nonoverlapping(from.add(at), to.add(at), STEP) };
         at += STEP;
         if at >= len {
@@ -107,7 +111,8 @@ unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     }
 }
 
-/// The rest of a length that is long, from `from` on, and where it ends. No more than a page and a bit, or it is malformed.
+/// The rest of a long length, from `from` on, and the position of its end. A length above a page
+/// and a bit is malformed.
 #[inline(always)]
 fn rest(input: &[u8], mut from: usize) -> Result<(usize, usize), Malformed> {
     let mut rest = 0;
@@ -123,14 +128,16 @@ fn rest(input: &[u8], mut from: usize) -> Result<(usize, usize), Malformed> {
     }
 }
 
-/// Copies `len` bytes from `distance` (1 or more, within the page) before `at` to `at`, as if byte by byte. They fit the page.
+/// Copies `len` bytes from `distance` (1 or more, within the page) before `at` to `at`, as if byte
+/// by byte. The bytes fit the page.
 #[inline(always)]
 fn repeat(page: &mut Page, at: usize, distance: usize, len: usize) {
     let end = at + len;
     let mut to = at;
     let mut distance = distance;
     if distance < WORD {
-        // What repeats in so short a distance repeats in any multiple of it, which is one word or more.
+        // Bytes that repeat at so short a distance repeat at any multiple of it, here one of a word
+        // or more.
         let longer = distance * WORD.div_ceil(distance);
         let known = (at + longer - distance).min(end);
         while to < known {
@@ -139,9 +146,11 @@ fn repeat(page: &mut Page, at: usize, distance: usize, len: usize) {
         }
         distance = longer;
     }
-    // All but the last bytes of the page in words, which may write beyond the end of the match.
+    // Copies in words up to the last bytes of the page; a word may reach beyond the end of the
+    // match.
     while to < end && to + WORD <= PAGE_SIZE {
-        // SAFETY: within the page are the 8 bytes from `to` on, by the condition, and those `distance` before, which do not overlap.
+        // SAFETY: the 8 bytes from `to` on are within the page, by the condition, and so are those
+        // `distance` before; they do not overlap.
         unsafe {
             let to = page.as_mut_ptr().add(to);
             ptr::copy_nonoverlapping(to.sub(distance), to, WORD);

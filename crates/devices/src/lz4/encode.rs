@@ -1,33 +1,35 @@
-//! One page into a block.
+//! Encoding one page into a block.
 //!
-//! The search is that of LZ4's fast mode: a table says where the same five bytes may have been seen last, and the steps between two
-//! places that are looked at grow as long as nothing is found. Two things differ. They grow after 16 places in vain instead of 64, since a page
-//! has no more than 4096. And where the last match came after [`FAR`] literals or more, the next search takes every second place from
-//! the beginning: such data is records with fields that differ, whose matches lie as far apart, and what a step passes over
-//! is won back by looking backwards from where a match was found.
+//! The search is that of LZ4's fast mode: a table says where the same five bytes may have been seen
+//! last, and the steps between two examined positions grow as long as nothing is found. Two things
+//! differ. The steps grow after 16 positions in vain instead of 64, because a page has only 4096.
+//! And after a match that followed [`FAR`] literals or more, the next search begins with every
+//! second position: such data are records with fields that differ, whose matches lie as far apart,
+//! and a match that a step passes over is recovered by looking backwards from the position found.
 
 use super::{LITERALS_LAST, LONG, MATCH_LAST, MATCH_MIN};
 use crate::page::{PAGE_SIZE, Page};
 use core::ptr;
 
-/// Entries of the table: a place of the page each.
+/// Entries of the table, each a position in the page.
 const ENTRIES: usize = 4096;
-/// Places looked at in vain after which the step grows by one, as a power of two.
+/// Positions examined in vain after which the step grows by one, as a power of two.
 const PATIENCE: u32 = 4;
 /// Literals before a match from which on the next search begins with steps of two.
 const FAR: usize = 8;
-/// Bytes that one copy of literals writes, which may be more than there are.
+/// Bytes written by one copy of literals, possibly more than there are.
 const COPY: usize = 32;
 
-/// What a block takes at most: as the format has it for all literals, and what copies write beyond their end.
+/// Most bytes of a block: the format's maximum for all literals, and the bytes that copies write
+/// beyond their end.
 pub const OUTPUT_MAX: usize = PAGE_SIZE + PAGE_SIZE / 255 + 16 + COPY;
 
-/// Where a search ends: no match begins there or behind.
+/// End of a search: no match begins at or behind this position.
 const SEARCH_END: usize = PAGE_SIZE - MATCH_LAST;
-/// Where a match ends, at the latest.
+/// The last position at which a match may end.
 const MATCH_END: usize = PAGE_SIZE - LITERALS_LAST;
 
-/// The compressor's hash table, in the caller's memory: 8 KiB. All-zero memory is a valid one.
+/// The compressor's hash table, in the caller's memory: 8 KiB. All-zero memory is a valid value.
 pub struct Table([u16; ENTRIES]);
 
 impl Table {
@@ -36,16 +38,18 @@ impl Table {
         Self([0; ENTRIES])
     }
 
-    /// Entries that are not empty.
+    /// Number of entries that are not empty.
     #[cfg(test)]
     fn noted(&self) -> usize {
         self.0.iter().filter(|&&place| place != 0).count()
     }
 
-    /// Notes that `bytes` stand at `at`; where the same may have stood before.
+    /// Notes that `bytes` stand at `at`, and returns the position at which the same bytes may have
+    /// stood before.
     #[inline(always)]
     fn replace(&mut self, bytes: u64, at: usize) -> usize {
-        // Five bytes, as the reference implementation takes them: the lowest in memory are the highest of the product's argument.
+        // The hash covers five bytes, as in the reference implementation: the lowest in memory are
+        // the highest of the product's argument.
         let hash = ((bytes << 24).wrapping_mul(889_523_592_379) >> (64 - ENTRIES.ilog2())) as usize;
         usize::from(core::mem::replace(&mut self.0[hash], at as u16))
     }
@@ -57,10 +61,10 @@ impl Default for Table {
     }
 }
 
-/// Where the search goes on.
+/// The step to the next position of a search.
 #[derive(Clone, Copy)]
 struct Search {
-    /// Places looked at, counted in [`PATIENCE`]-th parts of a step.
+    /// The step in [`PATIENCE`]-th parts, plus the positions examined.
     patience: usize,
 }
 
@@ -81,23 +85,24 @@ impl Search {
 #[inline(always)]
 unsafe fn eight(page: &Page, at: usize) -> u64 {
     debug_assert!(at + 8 <= PAGE_SIZE);
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     u64::from_le(unsafe { page.as_ptr().add(at).cast::<u64>().read_unaligned() })
 }
 
-/// Do the same four bytes stand at two places?
+/// Whether the same four bytes stand at two positions.
 ///
 /// # Safety
 /// As [`eight`].
 #[inline(always)]
 unsafe fn begins_alike(page: &Page, found: usize, bytes: u64) -> bool {
     debug_assert!(found + 8 <= PAGE_SIZE);
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     u32::from_le(unsafe { page.as_ptr().add(found).cast::<u32>().read_unaligned() }) == bytes as u32
 }
 
-/// Compresses a page; returns the length in `output`, or `None` when that is above `limit` bytes. What stands behind that length
-/// in `output` may be overwritten. Cost: 0.4 µs for a page that does not compress, 1.4 to 4.4 µs for others.
+/// Compresses a page and returns the length in `output`; `None` when that is above `limit` bytes.
+/// The bytes of `output` behind that length may be overwritten. Cost: 0.4 µs for an incompressible
+/// page, 1.4 to 4.4 µs for others.
 #[inline]
 pub fn compress(
     page: &Page,
@@ -107,9 +112,10 @@ pub fn compress(
 ) -> Option<usize> {
     table.0.fill(0);
     let mut block = Block { page, output, len: 0 };
-    // In what follows the page is read only at places before SEARCH_END, or up to MATCH_END: `at` is compared with it before it is used, and the
-    // table holds nothing but such places and 0.
-    // Up to where the page is in the block.
+    // The page is read below only at positions before SEARCH_END, or up to MATCH_END: `at` is
+    // compared with it before it is used, and the table holds only such positions and 0.
+
+    // Bytes of the page that the block holds.
     let mut done = 0;
     let mut next = Search::NEAR;
     let mut at = 1;
@@ -120,7 +126,7 @@ pub fn compress(
         let mut bytes = unsafe { eight(page, at) };
         loop {
             found = table.replace(bytes, at);
-            // SAFETY: as above.
+            // SAFETY: see above.
             if unsafe { begins_alike(page, found, bytes) } {
                 break;
             }
@@ -128,7 +134,7 @@ pub fn compress(
             if at >= SEARCH_END {
                 break 'search;
             }
-            // SAFETY: as above.
+            // SAFETY: see above.
             bytes = unsafe { eight(page, at) };
         }
         while at > done && found > 0 && page.get(at - 1) == page.get(found - 1) {
@@ -144,12 +150,12 @@ pub fn compress(
             if at >= SEARCH_END {
                 break 'search;
             }
-            // Often another match follows at once.
-            // SAFETY: as above.
+            // Another match often follows at once.
+            // SAFETY: see above.
             let (before, bytes) = unsafe { (eight(page, at - 2), eight(page, at)) };
             table.replace(before, at - 2);
             found = table.replace(bytes, at);
-            // SAFETY: as above.
+            // SAFETY: see above.
             if !unsafe { begins_alike(page, found, bytes) } {
                 break;
             }
@@ -161,11 +167,12 @@ pub fn compress(
     (block.len <= limit).then_some(block.len)
 }
 
-/// Where the bytes from `at` on end to be those from `found` on, which lie before them.
+/// The position at which the bytes from `at` on stop being equal to those from `found` on, which
+/// lie before them.
 #[inline(always)]
 fn match_end(page: &Page, mut at: usize, mut found: usize) -> usize {
     while at + 8 <= MATCH_END {
-        // SAFETY: by the condition, and what was found lies before it.
+        // SAFETY: `at + 8` is in range by the condition, and `found` lies before `at`.
         let different = unsafe { eight(page, at) ^ eight(page, found) };
         if different != 0 {
             return at + different.trailing_zeros() as usize / 8;
@@ -178,8 +185,8 @@ fn match_end(page: &Page, mut at: usize, mut found: usize) -> usize {
     at
 }
 
-/// The block that is being written. `len` never passes what the format takes for the bytes that it stands for, so each write of up to
-/// [`COPY`] bytes at `len` lies within the output.
+/// The block that is being written. `len` never exceeds the format's maximum for the bytes that the
+/// block holds so far, so each write of up to [`COPY`] bytes at `len` lies within the output.
 struct Block<'a> {
     page: &'a Page,
     output: &'a mut [u8; OUTPUT_MAX],
@@ -190,12 +197,13 @@ impl Block<'_> {
     #[inline(always)]
     fn byte(&mut self, byte: u8) {
         debug_assert!(self.len < OUTPUT_MAX);
-        // SAFETY: `len` is less than what the format takes at most for the whole page, which is within the output.
+        // SAFETY: `len` is less than the format's maximum for a whole page, which is within the
+        // output.
         unsafe { *self.output.as_mut_ptr().add(self.len) = byte };
         self.len += 1;
     }
 
-    /// The rest of a length, beyond [`LONG`].
+    /// Writes the rest of a length, beyond [`LONG`].
     #[inline(always)]
     fn rest(&mut self, mut rest: usize) {
         while rest >= 255 {
@@ -205,14 +213,15 @@ impl Block<'_> {
         self.byte(rest as u8);
     }
 
-    /// A token without literals; where it stands.
+    /// Writes a token without literals, and returns its position.
     #[inline(always)]
     fn no_literals(&mut self) -> usize {
         self.byte(0);
         self.len - 1
     }
 
-    /// A token, and the bytes `from..to` of the page as they are; where the token stands. `to` is at most [`SEARCH_END`].
+    /// Writes a token and the bytes `from..to` of the page as literals, and returns the token's
+    /// position. `to` is at most [`SEARCH_END`].
     #[inline(always)]
     fn literals(&mut self, from: usize, to: usize) -> usize {
         let (token, count) = (self.len, to - from);
@@ -223,8 +232,9 @@ impl Block<'_> {
         let mut at = 0;
         while at < count && from + at + COPY <= PAGE_SIZE {
             debug_assert!(self.len + at + COPY <= OUTPUT_MAX);
-            // SAFETY: COPY bytes of the page from there on are within it, by the condition. In the output: `len + at` is at most what the
-            // format takes for all of the page as literals, behind which there are COPY bytes (`OUTPUT_MAX`). They do not overlap.
+            // SAFETY: the page has COPY bytes from there on, by the condition. In the output `len +
+            // at` is at most the format's maximum for a page of literals, and COPY bytes stand
+            // behind that (`OUTPUT_MAX`). They do not overlap.
             unsafe {
                 let from = self.page.as_ptr().add(from + at);
                 ptr::copy_nonoverlapping(from, self.output.as_mut_ptr().add(self.len + at), COPY);
@@ -238,7 +248,7 @@ impl Block<'_> {
         token
     }
 
-    /// A match of `len` bytes, `distance` before; it belongs to this token.
+    /// Writes a match of `len` bytes at `distance` before; it completes this token.
     #[inline(always)]
     fn copy(&mut self, token: usize, distance: usize, len: usize) {
         let [low, high] = (distance as u16).to_le_bytes();
@@ -246,14 +256,14 @@ impl Block<'_> {
         self.byte(high);
         let len = len - MATCH_MIN;
         debug_assert!(token < self.len);
-        // SAFETY: it was written.
+        // SAFETY: the token was written, so it lies within the output.
         unsafe { *self.output.as_mut_ptr().add(token) |= len.min(LONG) as u8 };
         if len >= LONG {
             self.rest(len - LONG);
         }
     }
 
-    /// The end: the bytes from `from` on as they are.
+    /// Ends the block with the bytes from `from` on as literals.
     fn last_literals(&mut self, from: usize) {
         let count = PAGE_SIZE - from;
         self.byte((count.min(LONG) as u8) << 4);

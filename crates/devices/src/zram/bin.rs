@@ -1,4 +1,4 @@
-//! The spans of one size class: slots out, slots back.
+//! The spans of one size class: allocating and freeing slots.
 
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,8 @@ use crate::location::{Handle, StoredLen};
 use crate::lock::{Relax, SpinGuard, SpinLock};
 use crate::page::PAGE_SIZE;
 
-/// Partial spans are kept by quarters of fullness: slots come from the fullest, the compactor empties the emptiest.
+/// Partial spans are kept by quarters of fullness: slots come from the fullest span, and the
+/// compactor empties the emptiest.
 pub(super) const GROUPS: usize = 4;
 
 /// A slot: its name and its memory.
@@ -28,31 +29,32 @@ impl Slot {
     /// The slot's header.
     #[inline]
     pub(super) fn header(&self) -> &AtomicU64 {
-        // SAFETY: a slot starts at a multiple of 32 bytes inside a mapped chunk, which stays mapped for the life of
-        // the store (longer than `self`, by construction of `Slot` from the store's directory); its first 8 bytes are
-        // only ever accessed as this atomic.
+        // SAFETY: a slot starts at a multiple of 32 bytes inside a mapped chunk, which stays mapped
+        // for the life of the store (longer than `self`, because only the store's directory makes a
+        // `Slot`). The first 8 bytes are only ever accessed as this atomic.
         unsafe { self.start.cast().as_ref() }
     }
 
     /// The first byte of the object.
     #[inline]
     pub(super) fn payload(&self) -> NonNull<u8> {
-        // SAFETY: the smallest slot is 64 bytes, so this stays inside it.
+        // SAFETY: the smallest slot is 64 bytes, so the address stays inside it.
         unsafe { self.start.add(super::geometry::HEADER_BYTES) }
     }
 }
 
-/// What a released slot leaves behind.
+/// The state of a span after one of its slots was released.
 #[must_use]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Released {
-    /// Its span still has objects, or is being emptied by the compactor.
+    /// The span still has objects, or the compactor is emptying it.
     SpanStays,
-    /// It was the last one: the span is in state Transit and goes to the pool.
+    /// The slot was the last one: the span is in state Transit and goes to the pool.
     SpanEmpty(SpanId),
 }
 
-/// Spans, lists and figures of one class. Cache-line sized, so that classes do not disturb each other.
+/// Spans, lists and figures of one class. Aligned to a cache line, so that classes do not disturb
+/// each other.
 #[repr(align(64))]
 pub(super) struct Bin {
     /// Protects the lists, the descriptors of the class's spans and the free lists in them.
@@ -61,11 +63,12 @@ pub(super) struct Bin {
     spans: AtomicU64,
     objects: AtomicU64,
     stored_bytes: AtomicU64,
-    /// Slots below the spans' carving marks, taken or free.
+    /// Slots carved from the spans, taken or free.
     carved: AtomicU64,
 }
 
-/// Figures of one class; each exact, together only when nobody is storing or freeing.
+/// Figures of one class. Each is exact; together they are consistent only when no thread stores or
+/// frees.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct BinCounts {
     pub(super) spans: u64,
@@ -78,7 +81,7 @@ fn group_of(live: u16, class: ClassId) -> usize {
     (live as usize * GROUPS / class.per_span() as usize).min(GROUPS - 1)
 }
 
-/// Adds under the lock: no read-modify-write needed, but readers look without the lock.
+/// Adds under the lock. No read-modify-write is needed, but readers read without the lock.
 fn bump(counter: &AtomicU64, by: u64) {
     counter.store(counter.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
 }
@@ -128,8 +131,8 @@ impl Bin {
         }
     }
 
-    /// Takes a slot from the fullest span that has one, header set to [`Header::FILLING`]. `Ok(None)` when every span
-    /// is full. Context: the lock is held.
+    /// Takes a slot from the fullest span that has one, header set to [`Header::FILLING`].
+    /// `Ok(None)` when every span is full. Context: the lock is held.
     pub(super) fn take(
         &self,
         directory: &Directory,
@@ -162,7 +165,7 @@ impl Bin {
         if refused { Err(StoreError::LimitReached) } else { Ok(None) }
     }
 
-    /// Puts a span whose count went up on the list that its fullness asks for.
+    /// Puts a span whose count went up on the list of its fullness.
     fn file(&self, directory: &Directory, desc: &SpanDesc, span: SpanId, class: ClassId, from: usize) {
         if desc.live() >= class.per_span() {
             self.partial[from].remove(directory, span);
@@ -181,7 +184,8 @@ impl Bin {
             return None;
         }
         let offset = slot as usize * class.slot_bytes();
-        // SAFETY: a slot index below `per_span` starts inside its span, by the definition of `per_span`.
+        // SAFETY: a slot index below `per_span` starts inside its span, by the definition of
+        // `per_span`.
         Some(Slot { handle: span.handle(offset)?, start: unsafe { base.add(offset) } })
     }
 
@@ -190,7 +194,7 @@ impl Bin {
         let slot = Self::slot_at(base, span, class, head)?;
         match Header::unpack(slot.header().load(Ordering::Relaxed)) {
             Some(Header::Free { next }) => desc.set_free_head(next),
-            // Somebody overwrote the free list: the rest of it is lost, what is stored is not.
+            // The free list was overwritten. The rest of it is lost; the stored objects are not.
             _ => {
                 desc.set_free_head(None);
                 return None;
@@ -299,7 +303,8 @@ impl Bin {
         Released::SpanEmpty(span)
     }
 
-    /// Takes a span without objects off the lists and out of the class, to state Transit. Context: the lock is held.
+    /// Takes a span without objects off the lists and out of the class, to state Transit. Context:
+    /// the lock is held.
     pub(super) fn expel(&self, directory: &Directory, span: SpanId) {
         let Some(desc) = directory.span(span) else { return };
         self.partial[0].remove(directory, span);
@@ -312,8 +317,8 @@ impl Bin {
         drop_by(&self.carved, u64::from(desc.carved()));
     }
 
-    /// Takes a sparse span off its list, to be emptied, if the other partial spans can take its objects. Context: the
-    /// lock is held.
+    /// Takes a sparse span off its list, to be emptied, if the other partial spans can take its
+    /// objects. Context: the lock is held.
     pub(super) fn isolate(&self, directory: &Directory, class: ClassId) -> Option<SpanId> {
         let counts = self.counts();
         let free = (counts.spans * u64::from(class.per_span())).checked_sub(counts.objects)?;
@@ -329,20 +334,21 @@ impl Bin {
         Some(span)
     }
 
-    /// Ends an isolation: back on a list, or out of the class when nothing is left. Context: the lock is held.
+    /// Ends an isolation: the span goes back on a list, or leaves the class when it has no objects.
+    /// Context: the lock is held.
     pub(super) fn restore(&self, directory: &Directory, class: ClassId, span: SpanId) -> Released {
         let Some(desc) = directory.span(span) else { return Released::SpanStays };
         if desc.live() == 0 {
             self.disown(desc);
             return Released::SpanEmpty(span);
         }
-        // An isolated span that lost nothing may be full only if it was never partial: it was.
+        // An isolated span cannot be full: it was partial, and it gains no object while isolated.
         desc.set_state(SpanState::Partial);
         self.partial[group_of(desc.live(), class)].push_head(directory, span);
         Released::SpanStays
     }
 
-    /// The slots of a span that have been carved. Context: the span is isolated, or nobody is storing or freeing.
+    /// The carved slots of a span. Context: the span is isolated, or no thread stores or frees.
     pub(super) fn carved_slots(
         directory: &Directory,
         class: ClassId,

@@ -1,15 +1,16 @@
-//! Size classes: which slot an object of a given length goes into.
+//! Size classes: the slot size for an object of a given length.
 //!
-//! The sizes are those that fit *n* times into a span with the least left over, in steps of a granule (32 bytes), so
-//! that two lengths which would give the same number of slots per span share a class. Up to 2 KiB the steps are 32
-//! bytes, above they widen to 124 bytes at 4 KiB, and the tail of a span is never more than its share of that.
+//! The sizes are those that fit *n* times into a span with the least left over, in steps of a
+//! granule (32 bytes), so that two lengths which would give the same number of slots per span share
+//! a class. Up to 2 KiB the steps are 32 bytes, above they widen to 124 bytes at 4 KiB, and the
+//! tail of a span is never more than its share of that.
 
 use super::geometry::{GRANULE_BYTES, HEADER_BYTES, SPAN_BYTES};
 use crate::page::PAGE_SIZE;
 
 /// Bytes of the smallest slot.
 const SLOT_MIN: usize = 64;
-/// Bytes of the largest slot: a whole page and its header, in granules.
+/// Bytes of the largest slot: a page and its header, in granules.
 const SLOT_MAX: usize = (PAGE_SIZE + HEADER_BYTES).next_multiple_of(GRANULE_BYTES);
 /// Slots of the largest class in a span.
 const PER_SPAN_MIN: usize = SPAN_BYTES / SLOT_MAX;
@@ -61,7 +62,7 @@ const SIZES: [u16; CLASSES] = {
 
 const NEEDS: usize = SLOT_MAX / GRANULE_BYTES + 1;
 
-/// Class for an object that needs so many granules, header included.
+/// Class of an object that needs a given number of granules, header included.
 const BY_NEED: [u8; NEEDS] = {
     let mut table = [0; NEEDS];
     let mut need = 0;
@@ -86,7 +87,7 @@ impl ClassId {
         Self(BY_NEED[need.min(NEEDS - 1)])
     }
 
-    /// A class that was kept as a number; `None` when there is none such.
+    /// Restores a class from its number; `None` when there is no such class.
     #[inline]
     pub(super) fn from_raw(raw: u8) -> Option<Self> {
         ((raw as usize) < CLASSES).then_some(Self(raw))

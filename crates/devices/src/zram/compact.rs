@@ -1,18 +1,22 @@
-//! Compaction: sparse spans are emptied into fuller ones, so that their memory can go back.
+//! Compaction: objects of sparse spans move into fuller ones, so that the memory of the sparse
+//! spans can be given back.
 //!
 //! Protocol, for one object:
 //!
-//! 1. Its span is *isolated* under the class's lock: off the lists, so no slot in it is handed out any more. Slots in
-//!    it may still be freed.
-//! 2. Its header is read. Live means: its bytes are complete, and, as no slot of the span is reused, they stay as they
-//!    are until the isolation ends, whether the object is freed meanwhile or not (a free writes the header only).
+//! 1. Its span is *isolated* under the class's lock: off the lists, so no slot in it is handed out
+//!    any more. Slots in it may still be freed.
+//! 2. Its header is read. "Live" means that its bytes are complete. No slot of the span is reused,
+//!    so they do not change until the isolation ends, even if the object is freed meanwhile (a free
+//!    writes the header only).
 //! 3. The bytes are copied to a new slot of another span, under no lock.
-//! 4. The caller's callback exchanges the location word from old to new if it is exactly old and not LOCKed. If that
-//!    succeeds, the object was live all along, no reader holds it, and whoever comes later finds the new place; the
-//!    old slot is freed. If not (freed, replaced, being read), the new slot is freed.
-//! 5. In the end the span, usually empty, goes to the pool, or back to the lists with what is left.
+//! 4. The caller's callback exchanges the location word from old to new if it is exactly old and
+//!    not LOCKed. If that succeeds, the object was live all along, no reader holds it, and every
+//!    later reader finds the copy; the old slot is freed. If it fails (freed, replaced, being
+//!    read), the new slot is freed.
+//! 5. In the end the span, usually empty, goes to the pool, or back to the lists with its remaining
+//!    objects.
 //!
-//! The callback holds none of the store's locks and may wait for what it needs, but not for this compaction.
+//! The callback holds none of the store's locks and may wait for anything but this compaction.
 
 use core::sync::atomic::Ordering;
 
@@ -27,26 +31,26 @@ use crate::memory::PageMemory;
 /// An object that has been copied and waits for its location to be exchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Relocation {
-    /// Whose bytes.
+    /// The object's owner.
     pub owner: Owner,
-    /// Where they were.
+    /// The old object.
     pub old: Handle,
-    /// Where the copy is.
+    /// The copy.
     pub new: Handle,
-    /// How many; unchanged, like the checksum.
+    /// The object's length; unchanged, like its checksum.
     pub len: StoredLen,
 }
 
 /// The callback's answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// The location now names the new object; the old one belongs to the compactor, which frees it.
+    /// The location now names the new object. The old one belongs to the compactor, which frees it.
     Moved,
-    /// The location was not the old one, or is locked; the copy is dropped.
+    /// The location did not name the old object, or is locked; the copy is dropped.
     Kept,
 }
 
-/// What a compaction did.
+/// The work of one compaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CompactReport {
     /// Objects moved.
@@ -59,23 +63,26 @@ pub struct CompactReport {
     pub spans_freed: u64,
 }
 
-/// What became of one object.
+/// The outcome for one object.
 enum Step {
     Moved,
     Kept,
     /// There was no object, or it was freed meanwhile.
     Nothing,
-    /// No slot to move it to.
+    /// There is no slot to which it could move.
     Stuck,
 }
 
 impl<M: PageMemory> Zram<M> {
-    /// Moves objects out of sparse spans, up to about `budget_bytes` of them, in classes that waste more than
-    /// [`StoreOptions::compact_above_percent`](super::StoreOptions::compact_above_percent) of their carved slots.
+    /// Moves objects out of sparse spans, up to about `budget_bytes` of them, in classes that waste
+    /// more than
+    /// [`StoreOptions::compact_above_percent`](super::StoreOptions::compact_above_percent) of their
+    /// carved slots.
     ///
-    /// For each object `relocate` is asked to exchange its location, see the module's protocol and
-    /// [`LocationCell::relocate`](crate::location::LocationCell::relocate). Takes no new memory. Costs about
-    /// 1 µs per object at 2:1 (a copy of what is in no cache) and the callback; runs beside stores, loads and frees, and beside itself.
+    /// For each object `relocate` is asked to exchange its location; see the module's protocol and
+    /// [`LocationCell::relocate`](crate::location::LocationCell::relocate). Takes no new memory.
+    /// Cost: about 1 µs per object at 2:1 (a copy of bytes that are in no cache) and the callback.
+    /// Runs beside stores, loads and frees, and beside itself.
     pub fn compact(
         &self,
         budget_bytes: u64,
@@ -83,7 +90,8 @@ impl<M: PageMemory> Zram<M> {
     ) -> CompactReport {
         let mut report = CompactReport::default();
         for class in ClassId::all() {
-            // A span that could not be emptied goes back on the lists: the bound keeps it from being tried for ever.
+            // A span that could not be emptied goes back on the lists; the bound keeps it from
+            // being tried for ever.
             for _ in 0..self.bin(class).counts().spans {
                 if report.bytes_moved >= budget_bytes {
                     return report;
@@ -167,9 +175,10 @@ impl<M: PageMemory> Zram<M> {
             bin.take(&self.directory, &self.pool, class, len, self.used_pages_limit())
         };
         let Ok(Some(new)) = taken else { return (Step::Stuck, 0) };
-        // SAFETY: both slots belong to `class`, whose slots hold `len` bytes and a header. The new one was just
-        // allocated and is nobody else's. The old one's bytes were complete when its header said live, and are not
-        // written while its span is isolated: no slot of it is handed out, and a free writes the header alone.
+        // SAFETY: both slots belong to `class`, whose slots hold `len` bytes and a header. The new
+        // one was just allocated and is used by nobody else. The old one's bytes were complete when
+        // its header said live, and are not written while its span is isolated: no slot of it is
+        // handed out, and a free writes the header alone.
         unsafe { new.payload().copy_from_nonoverlapping(old.payload(), len.bytes()) };
         new.header().store(Header::Live { owner, len }.pack(), Ordering::Release);
         let (step, dropped) = match relocate(Relocation { owner, old: old.handle, new: new.handle, len }) {

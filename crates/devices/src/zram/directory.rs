@@ -1,7 +1,8 @@
-//! Finds a chunk and its span descriptors by index; grows and never shrinks.
+//! Finds a chunk and its span descriptors by index. The directory grows and never shrinks.
 //!
-//! A root in the store itself points to leaves, each one mapping of 2 MiB that is touched as far as it is used: about
-//! 330 bytes per 2 MiB of store. Lookups take no lock: a pointer is published once and stays.
+//! A root in the store itself points to leaves. Each leaf is one mapping of 2 MiB that is touched
+//! as far as it is used: about 330 bytes per 2 MiB of store. Lookups take no lock, because a
+//! pointer is published once and stays.
 
 use core::mem::size_of;
 use core::ptr::NonNull;
@@ -13,14 +14,14 @@ use crate::memory::{PageMemory, Prefault};
 
 const BYTES_PER_CHUNK: usize = size_of::<AtomicPtr<u8>>() + SPANS_PER_CHUNK * size_of::<SpanDesc>();
 const CHUNKS_PER_LEAF: usize = CHUNK_BYTES / BYTES_PER_CHUNK;
-/// 1024 leaves of some 6000 chunks of 2 MiB: 12 TiB of compressed pages.
+/// 1024 leaves of about 6000 chunks of 2 MiB: 12 TiB of compressed pages.
 const LEAVES: usize = 1024;
 
-/// Chunks that can be mapped.
+/// Most chunks that can be mapped.
 const CHUNK_LIMIT: usize =
     if LEAVES * CHUNKS_PER_LEAF < CHUNKS_MAX { LEAVES * CHUNKS_PER_LEAF } else { CHUNKS_MAX };
 
-/// All zero when fresh: no chunk, every span descriptor in its state of birth.
+/// All-zero memory is a fresh leaf: no chunk, every span descriptor in its initial state.
 #[repr(C)]
 struct Leaf {
     bases: [AtomicPtr<u8>; CHUNKS_PER_LEAF],
@@ -29,10 +30,10 @@ struct Leaf {
 
 const _: () = assert!(size_of::<Leaf>() <= CHUNK_BYTES);
 
-/// The directory. Growing needs the caller's lock, looking up needs none.
+/// The directory. Growing needs the caller's lock; looking up needs none.
 pub(super) struct Directory {
     leaves: [AtomicPtr<Leaf>; LEAVES],
-    /// Mapped chunks; those below are all published.
+    /// Number of mapped chunks; all below it are published.
     chunks: AtomicU32,
 }
 
@@ -41,17 +42,18 @@ impl Directory {
         Self { leaves: [const { AtomicPtr::new(core::ptr::null_mut()) }; LEAVES], chunks: AtomicU32::new(0) }
     }
 
-    /// Number of chunks mapped.
+    /// Number of mapped chunks.
     pub(super) fn chunks(&self) -> u32 {
         self.chunks.load(Ordering::Acquire)
     }
 
-    /// Bytes of metadata touched: descriptors of all mapped chunks.
+    /// Bytes of metadata touched: the descriptors of all mapped chunks.
     pub(super) fn metadata_bytes(&self) -> usize {
         self.chunks() as usize * BYTES_PER_CHUNK
     }
 
-    /// Maps one more chunk, and says whether it is resident. `None` when the system has no memory or the directory is full.
+    /// Maps one more chunk, and says whether it is resident. `None` when the system has no memory
+    /// or the directory is full.
     ///
     /// Context: the caller holds the pool's grow lock.
     pub(super) fn grow<M: PageMemory>(&self, memory: &M) -> Option<(ChunkId, Prefault)> {
@@ -69,7 +71,7 @@ impl Directory {
         Some((ChunkId(index as u32), resident))
     }
 
-    /// The leaf of a chunk; never null, a mapped and valid [`Leaf`] for the life of the store.
+    /// The leaf of a chunk: if not `None`, a mapped and valid [`Leaf`] for the life of the store.
     #[inline]
     fn leaf(&self, chunk: usize) -> Option<NonNull<Leaf>> {
         NonNull::new(self.leaves.get(chunk / CHUNKS_PER_LEAF)?.load(Ordering::Acquire))
@@ -78,9 +80,10 @@ impl Directory {
     #[inline]
     fn base_cell(&self, chunk: usize) -> Option<&AtomicPtr<u8>> {
         let leaf = self.leaf(chunk)?.as_ptr();
-        // SAFETY: published by `grow`: a mapping of at least a `Leaf`'s size, page aligned, zeroed (a valid `Leaf`, all
-        // of it atomics), which stays mapped for the life of the store by the contract of `PageMemory`. The reference
-        // is to the one element, in bounds by the index's modulus.
+        // SAFETY: `grow` published this pointer. It is a mapping of at least a `Leaf`'s size, page
+        // aligned, zeroed (a valid `Leaf`, all of it atomics), which stays mapped for the life of
+        // the store by the contract of `PageMemory`. The reference is to one element, in bounds by
+        // the index's modulus.
         Some(unsafe { &(*leaf).bases[chunk % CHUNKS_PER_LEAF] })
     }
 
@@ -97,7 +100,8 @@ impl Directory {
     #[inline]
     pub(super) fn base(&self, span: SpanId) -> Option<NonNull<u8>> {
         let base = NonNull::new(self.base_cell(span.chunk().0 as usize)?.load(Ordering::Acquire))?;
-        // SAFETY: a chunk is CHUNK_BYTES long and holds SPANS_PER_CHUNK spans, so the offset stays inside it.
+        // SAFETY: a chunk is CHUNK_BYTES long and holds SPANS_PER_CHUNK spans, so the offset stays
+        // inside it.
         Some(unsafe { base.add(span.in_chunk() * SPAN_BYTES) })
     }
 }

@@ -1,14 +1,14 @@
-//! Why the store does not take a page, or give it back.
+//! The reasons why the store does not take a page, or does not give it back.
 
 use crate::checksum::Checksum;
 use core::fmt;
 
-/// Why a page could not be stored. The store is as before.
+/// The reason why a page could not be stored. The store is as before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StoreError {
     /// The system gave no memory.
     NoMemory,
-    /// It would take more than [`StoreOptions::mem_limit`](super::StoreOptions::mem_limit).
+    /// The page would take more than [`StoreOptions::mem_limit`](super::StoreOptions::mem_limit).
     LimitReached,
 }
 
@@ -23,19 +23,21 @@ impl fmt::Display for StoreError {
 
 impl core::error::Error for StoreError {}
 
-/// Why a page could not be loaded. The output page holds rubbish.
+/// The reason why a page could not be loaded. The output page holds arbitrary bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LoadError {
-    /// The handle names no object of that length: the caller's table or the object's header was overwritten.
+    /// The handle names no object of that length: the caller's table or the object's header was
+    /// overwritten.
     NotAnObject,
-    /// The stored bytes are not those that were stored.
+    /// The stored bytes have changed.
     Corrupt {
-        /// What the caller kept.
+        /// The checksum that the caller kept.
         expected: Checksum,
-        /// What the bytes have now.
+        /// The checksum of the bytes now.
         found: Checksum,
     },
-    /// The checksum is right, but the bytes are no page: the caller's length and checksum belong to something else.
+    /// The checksum is right, but the bytes are no page: the caller's length and checksum belong to
+    /// another object.
     Malformed,
 }
 
@@ -53,7 +55,7 @@ impl fmt::Display for LoadError {
 
 impl core::error::Error for LoadError {}
 
-/// Why an object could not be freed. Nothing was done.
+/// The reason why an object could not be freed. Nothing was done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FreeError {
     /// The handle names no object: it was freed before, or never stored.

@@ -1,15 +1,16 @@
-//! The sizes that everything else follows from, and the index types.
+//! The basic sizes of the store, and the index types.
 
 use crate::location::Handle;
 
-/// Bytes asked from the caller's memory at a time.
+/// Bytes requested from the caller's memory at a time.
 pub(super) const CHUNK_BYTES: usize = 2 << 20;
-/// Bytes of a span, the run of memory that one size class cuts into slots.
+/// Bytes of a span, the range of memory that one size class cuts into slots.
 ///
-/// Measured with `cargo bench --bench utilisation`, 256 MiB of pages that compress 2:1: filled, 64 KiB spans use 97.6 %
-/// of their memory, 128 KiB 98.4 %, 256 KiB 98.6 %; after five times as many random replacements 95.9, 95.6 and 95.6 %.
+/// Measured with `cargo bench --bench utilisation`, 256 MiB of pages that compress 2:1: filled, 64
+/// KiB spans use 97.6 % of their memory, 128 KiB 98.4 %, 256 KiB 98.6 %; after five times as many
+/// random replacements 95.9, 95.6 and 95.6 %.
 pub(super) const SPAN_BYTES: usize = 128 << 10;
-/// Slots start at multiples of this; handles count in it.
+/// Slots start at multiples of a granule, and handles count in granules.
 pub(super) const GRANULE_BYTES: usize = 32;
 /// The header before each object: see [`super::header`].
 pub(super) const HEADER_BYTES: usize = 8;
@@ -46,7 +47,7 @@ impl SpanId {
         ChunkId(self.0 / SPANS_PER_CHUNK as u32)
     }
 
-    /// Which span of its chunk.
+    /// Index of the span in its chunk.
     #[inline]
     pub(super) const fn in_chunk(self) -> usize {
         self.0 as usize % SPANS_PER_CHUNK
@@ -59,7 +60,7 @@ impl SpanId {
         Handle::from_raw(self.chunk().0 as u64 * GRANULES_PER_CHUNK + granule as u64)
     }
 
-    /// The span that a handle lies in, and the byte in it.
+    /// The span in which a handle lies, and the byte offset in it.
     #[inline]
     pub(super) fn of(handle: Handle) -> (Self, usize) {
         let chunk = handle.raw() / GRANULES_PER_CHUNK;

@@ -6,8 +6,8 @@
 //! | free slot | next free slot of the span + 1 (0 = none) | 0 | 0 |
 //! | slot being filled | 0 | 0 | 0 |
 //!
-//! A header is the only part of a free slot that is ever written, and it is atomic: the compactor may read a slot
-//! while its owner frees it.
+//! A header is the only part of a free slot that is ever written, and it is atomic, because the
+//! compactor may read a slot while its owner frees it.
 
 use crate::location::{Owner, StoredLen};
 use crate::page::PAGE_SIZE;
@@ -21,14 +21,14 @@ const _: () = assert!(LEN_SHIFT + (PAGE_SIZE - 1).ilog2() < 63);
 /// A decoded header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Header {
-    /// An object with its owner and length.
+    /// A complete object.
     Live {
-        /// Whose bytes.
+        /// The object's owner.
         owner: Owner,
-        /// How many.
+        /// The object's length.
         len: StoredLen,
     },
-    /// A free slot, the next one behind it (if any), or a slot that is being filled.
+    /// A free slot, or a slot that is being filled.
     Free {
         /// Next free slot of the span.
         next: Option<u16>,
@@ -36,7 +36,7 @@ pub(super) enum Header {
 }
 
 impl Header {
-    /// What a slot holds from its allocation until its object is complete.
+    /// The header of a slot from its allocation until its object is complete.
     pub(super) const FILLING: Self = Self::Free { next: None };
 
     #[inline]
@@ -48,7 +48,7 @@ impl Header {
         }
     }
 
-    /// The inverse of [`pack`](Self::pack); `None` for a word that was overwritten by somebody else.
+    /// The inverse of [`pack`](Self::pack); `None` for a word that was overwritten from outside.
     #[inline]
     pub(super) fn unpack(word: u64) -> Option<Self> {
         let header = if word & LIVE != 0 {

@@ -1,21 +1,24 @@
 //! The compressed RAM device: an object store for pages of 4 KiB.
 //!
-//! **Shape.** Memory comes in chunks of 2 MiB from a [`PageMemory`], cut into spans of 128 KiB. A span in use belongs
-//! to one size class and is cut into slots; an object is a header of 8 bytes (owner and length) and up to 4096 stored
-//! bytes, and may straddle pages. A handle is the object's address in granules of 32 bytes. Descriptors of spans live
-//! outside of them, found by index. Empty spans belong to no class, keep their memory up to a small reserve, and are
-//! given back to the system in runs.
+//! **Layout.** Memory comes in chunks of 2 MiB from a [`PageMemory`] and is cut into spans of 128
+//! KiB. A span in use belongs to one size class and is cut into slots. An object is a header of 8
+//! bytes (owner and length) and up to 4096 stored bytes, and may straddle pages. A handle is the
+//! object's address in granules of 32 bytes. The descriptors of spans lie outside of them, found by
+//! index. Empty spans belong to no class, keep their memory up to a small reserve, and are given
+//! back to the system in runs.
 //!
-//! **Who locks what.** A class's spans are under the class's spin lock, empty spans under the pool's; never both. Bytes
-//! are copied, compressed and checked under no lock at all. Loading takes no lock.
+//! **Locking.** A class's spin lock protects its spans, the pool's protects empty spans; no thread
+//! holds both. Copying, compression and checking run under no lock at all. Loading takes no lock.
 //!
-//! **The caller's side of the bargain**: between reading a handle from its table and the end of
+//! **The caller's obligations.** Between reading a handle from its table and the end of
 //! [`load`](Zram::load) or [`free`](Zram::free), the caller holds that location's LOCK bit
-//! ([`LocationCell`](crate::location::LocationCell)); a handle is freed once. The compactor moves an object only by an
-//! exchange of the location word that fails while the bit is set, so what a reader reads neither moves nor vanishes.
+//! ([`LocationCell`](crate::location::LocationCell)); a handle is freed once. The compactor moves
+//! an object only by an exchange of the location word that fails while the bit is set, so an object
+//! neither moves nor vanishes under its reader.
 //!
-//! **A store in a forked child** is the copy-on-write copy of all this memory at the same addresses. Nothing here knows
-//! a process, a thread or a descriptor; the caller keeps every operation out of the moment of the fork.
+//! **A store in a forked child** is the copy-on-write copy of all this memory at the same
+//! addresses. The store refers to no process, thread or descriptor; the caller keeps every
+//! operation out of the moment of the fork.
 
 mod bin;
 mod class;
@@ -55,41 +58,43 @@ use geometry::{SPAN_BYTES, SpanId};
 use header::Header;
 use pool::Pool;
 
-/// Nanoseconds that reading one page back takes, roughly: expanding 4 KiB that compress 2:1. For choosing between kinds of devices.
+/// Nanoseconds to read one page back, as an order of magnitude: expanding 4 KiB that compress 2:1.
+/// For choosing between kinds of devices.
 pub const READ_NS: u32 = 2_000;
 
-/// Spans that a class has before the next ones become resident as a whole.
+/// Spans that a class has before its next ones become resident at once.
 const PREFAULT_FROM: u64 = 4;
 
-/// What to do with a page that does not shrink.
+/// The treatment of a page that does not shrink.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IncompressiblePolicy {
-    /// Store nothing and say so ([`Stored::Incompressible`]): the page goes to the next tier.
+    /// Store nothing and return [`Stored::Incompressible`]; the page goes to the next tier.
     Refuse,
-    /// Store the page as it is.
+    /// Store the page uncompressed.
     Keep,
 }
 
-/// How a store behaves; fixed when it is made.
+/// The options of a store, fixed when it is made.
 #[derive(Debug, Clone, Copy)]
 pub struct StoreOptions {
-    /// What to do with a page that compresses to more than `huge_above`.
+    /// The treatment of a page that compresses to more than `huge_above`.
     pub incompressible: IncompressiblePolicy,
     /// Longest compressed length, in bytes, that counts as compressed. Clamped to 4095.
     pub huge_above: u16,
-    /// Most memory the store may have in use, in bytes, metadata not counted; 0 for no limit.
+    /// Most memory in use, in bytes, metadata not counted; 0 for no limit.
     pub mem_limit: u64,
-    /// Memory of empty spans that is kept for reuse, in bytes. Up to 2 MiB more may stay before it is given back.
+    /// Memory of empty spans that is kept for reuse, in bytes. Up to 2 MiB more may stay before it
+    /// is given back.
     pub empty_reserve: u64,
     /// A class is compacted when more than this part of its carved slots is free, in percent.
     pub compact_above_percent: u8,
-    /// What a thread does between rounds of spinning on a lock: `sched_yield`.
+    /// Called by a thread between rounds of spinning on a lock, for example `sched_yield`.
     pub relax: fn(),
 }
 
 impl StoreOptions {
-    /// Refuse what stays above 3904 bytes, no limit, 4 MiB of empty reserve, compaction above 20 % waste, and a relax
-    /// hook that only pauses the CPU.
+    /// Refuse pages that stay above 3904 bytes, no limit, 4 MiB of empty reserve, compaction above
+    /// 20 % waste, and a relax hook that only pauses the CPU.
     pub const DEFAULT: Self = Self {
         incompressible: IncompressiblePolicy::Refuse,
         huge_above: 3904,
@@ -106,7 +111,7 @@ impl Default for StoreOptions {
     }
 }
 
-/// Working memory of one thread that stores: about 21 KiB, in the caller's memory.
+/// Working memory of one storing thread: about 21 KiB, in the caller's memory.
 pub struct Scratch {
     table: lz4::Table,
     output: [u8; lz4::OUTPUT_MAX],
@@ -131,33 +136,36 @@ impl fmt::Debug for Scratch {
     }
 }
 
-/// What became of a page.
+/// The outcome of storing a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Stored {
-    /// All zeroes: nothing is stored. Call [`Zram::forget_same_filled`] when the page is dropped.
+    /// The page is all zeroes and nothing is stored. The caller calls [`Zram::forget_same_filled`]
+    /// when the page is dropped.
     Zero,
-    /// One repeated word: nothing is stored. Call [`Zram::forget_same_filled`] when the page is dropped.
+    /// The page is one repeated word and nothing is stored. The caller calls
+    /// [`Zram::forget_same_filled`] when the page is dropped.
     SameFilled {
         /// The word.
         pattern: u64,
     },
-    /// An object.
+    /// The page is stored as an object.
     Object {
-        /// Its name.
+        /// The object's name.
         handle: Handle,
-        /// Its bytes.
+        /// The object's length.
         len: StoredLen,
-        /// How they are to be expanded: [`Codec::BaseDelta`] or [`Codec::Lz4`].
+        /// The codec that expands the object: [`Codec::BaseDelta`] or [`Codec::Lz4`].
         codec: Codec,
-        /// Over its bytes; the caller keeps it.
+        /// Over the object's bytes; the caller keeps it.
         checksum: Checksum,
     },
-    /// It did not shrink, and the policy is to refuse: nothing is stored.
+    /// The page did not shrink, the policy is to refuse, and nothing is stored.
     Incompressible,
 }
 
-/// The store. About 21 KiB, all of its state by address in the caller's memory or in what `M` mapped.
+/// The compressed store. About 21 KiB; all of its state lies in the caller's memory or in mappings
+/// of `M`.
 pub struct Zram<M> {
     memory: M,
     options: StoreOptions,
@@ -171,7 +179,7 @@ pub struct Zram<M> {
 }
 
 impl<M: PageMemory> Zram<M> {
-    /// An empty store. Maps nothing until the first page.
+    /// An empty store. It maps nothing until the first page.
     pub const fn new(memory: M, options: StoreOptions) -> Self {
         Self {
             memory,
@@ -191,21 +199,25 @@ impl<M: PageMemory> Zram<M> {
         &self.memory
     }
 
-    /// Stores one page for `owner`. From any number of threads, each with its own scratch.
+    /// Stores one page for `owner`. Any number of threads may store at a time, each with its own
+    /// scratch.
     ///
-    /// Costs 6.8 µs at 2:1, of which 6.6 are the compression (0.4 µs for a page of numbers, 1.1 for an incompressible one, 0.1 for a filled
-    /// one); the class's lock is held for list work only. Every 2 MiB of growth maps a chunk.
+    /// Cost: 6.8 µs at 2:1, of which compression takes 6.6 (0.4 µs for a page of numbers, 1.1 for
+    /// an incompressible one, 0.1 for a filled one). The class's lock is held for list work only.
+    /// Every 2 MiB of growth maps a chunk.
     ///
     /// # Errors
     ///
-    /// [`StoreError::NoMemory`] after the chunk kept ahead is used up, [`StoreError::LimitReached`].
+    /// [`StoreError::NoMemory`] after the chunk kept ahead is used up,
+    /// [`StoreError::LimitReached`].
     #[inline]
     pub fn store(&self, scratch: &mut Scratch, page: &Page, owner: Owner) -> Result<Stored, StoreError> {
         self.store_with(scratch, page, owner, self.options.incompressible)
     }
 
-    /// As [`store`](Self::store), with the policy for a page that does not shrink decided for this call: a caller whose
-    /// next tier is full keeps what it would otherwise refuse.
+    /// Stores a page as [`store`](Self::store) does, with the policy for a page that does not
+    /// shrink chosen for this call: a caller whose next tier is full keeps a page that it would
+    /// otherwise refuse.
     ///
     /// # Errors
     ///
@@ -250,17 +262,18 @@ impl<M: PageMemory> Zram<M> {
     fn put(&self, bytes: &[u8], len: StoredLen, owner: Owner) -> Result<(Handle, Checksum), StoreError> {
         debug_assert_eq!(bytes.len(), len.bytes());
         let slot = self.allocate(ClassId::for_len(len.bytes()), len)?;
-        // SAFETY: the slot was just allocated, is at least a header and `len` bytes long, and no other thread writes
-        // its payload until it is freed; nobody reads it before the header says that it is live.
+        // SAFETY: the slot was just allocated, is at least a header and `len` bytes long, and no
+        // other thread writes its payload until it is freed. No thread reads it before the header
+        // says that it is live.
         unsafe { slot.payload().copy_from_nonoverlapping(NonNull::from(bytes).cast(), len.bytes()) };
         let checksum = Checksum::of(bytes);
-        // Release: who sees the live header sees the bytes.
+        // Release: a thread that sees the live header sees the bytes.
         slot.header().store(Header::Live { owner, len }.pack(), Ordering::Release);
         Ok((slot.handle, checksum))
     }
 
-    /// Loads a page into `out`, verified. Takes no lock; 1.6 µs at 2:1, of [`Codec::Zstd`] 6 µs. `decoder` is the
-    /// calling thread's, used for that codec alone.
+    /// Loads a page into `out` and verifies it. Takes no lock. Cost: 1.6 µs at 2:1, 6 µs for
+    /// [`Codec::Zstd`]. `decoder` belongs to the calling thread and is used for that codec alone.
     ///
     /// # Errors
     ///
@@ -268,8 +281,8 @@ impl<M: PageMemory> Zram<M> {
     ///
     /// # Safety
     ///
-    /// `handle` and `len` came from this store, were not freed, and during the call are neither freed nor moved: the
-    /// caller holds the LOCK bit of the location it read them from.
+    /// `handle` and `len` came from this store, were not freed, and during the call are neither
+    /// freed nor moved: the caller holds the LOCK bit of the location from which it read them.
     #[inline]
     pub unsafe fn load(
         &self,
@@ -285,9 +298,9 @@ impl<M: PageMemory> Zram<M> {
             Some(Header::Live { len: stored, .. }) if stored == len => {}
             _ => return Err(LoadError::NotAnObject),
         }
-        // SAFETY: `slot` checked that `len` bytes lie inside the span; the object is live, so they were written by
-        // `store` (or `compact`) before the header that was just read, and by the caller's contract they are not
-        // written again while this reference exists.
+        // SAFETY: `slot` checked that `len` bytes lie inside the span. The object is live, so
+        // `store` (or `compact`) wrote them before the header that was just read, and by the
+        // caller's contract they are not written again while this reference exists.
         let bytes = unsafe { slice::from_raw_parts(slot.payload().as_ptr(), len.bytes()) };
         let found = Checksum::of(bytes);
         if found != checksum {
@@ -308,18 +321,20 @@ impl<M: PageMemory> Zram<M> {
         }
     }
 
-    /// Frees an object. Needs no memory. 0.25 µs when the object is not in the CPU's caches, giving empty memory
-    /// back included: above the reserve a free now and then makes up to two `madvise` calls.
+    /// Frees an object. Needs no memory. Cost: 0.25 µs when the object is not in the CPU's caches,
+    /// including the return of empty memory: above the reserve a free occasionally makes up to two
+    /// `madvise` calls.
     ///
     /// # Errors
     ///
-    /// [`FreeError`] when the handle names no such object (best effort: a slot that was reused meanwhile by an object
-    /// of the same length is not told apart).
+    /// [`FreeError`] when the handle names no such object (best effort: a slot that was meanwhile
+    /// reused by an object of the same length is not detected).
     ///
     /// # Safety
     ///
-    /// `handle` and `len` came from this store and were not freed, and nobody loads or moves the object: the caller
-    /// holds the LOCK bit of the location it read them from, or has taken them out of the table under it.
+    /// `handle` and `len` came from this store and were not freed, and no thread loads or moves the
+    /// object: the caller holds the LOCK bit of the location from which it read them, or has taken
+    /// them out of the table under that bit.
     #[inline]
     pub unsafe fn free(&self, handle: Handle, len: StoredLen) -> Result<(), FreeError> {
         let (span, offset) = SpanId::of(handle);
@@ -340,14 +355,15 @@ impl<M: PageMemory> Zram<M> {
         Ok(())
     }
 
-    /// Tells the store that a page it reported as [`Stored::Zero`] or [`Stored::SameFilled`] is gone: the figure
-    /// `same_pages` goes down.
+    /// Tells the store that a page it reported as [`Stored::Zero`] or [`Stored::SameFilled`] is
+    /// gone; the figure `same_pages` goes down.
     #[inline]
     pub fn forget_same_filled(&self) {
         self.same_pages.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Gives the memory of all empty spans back to the system, in runs of neighbours; returns the bytes.
+    /// Gives the memory of all empty spans back to the system, in runs of neighbours; returns the
+    /// bytes.
     pub fn trim(&self) -> u64 {
         self.pool.trim(&self.directory, &self.memory, self.options.relax)
     }
@@ -384,15 +400,17 @@ impl<M: PageMemory> Zram<M> {
                 Err(pool::NoSpan) => break Err(StoreError::NoMemory),
             }
         };
-        // Somebody freed a slot while the pool was asked: an empty span must not stay with the class.
+        // Another thread freed a slot while the pool was asked. An empty span must not stay with
+        // the class.
         if let Some(span) = fresh {
             self.settle(Released::SpanEmpty(span));
         }
         slot
     }
 
-    /// A class is about to write a span, which is in our hands: all of it may become resident at once, where the class has so many that it will
-    /// soon be full, and what it does not use is little beside what it does.
+    /// Lets a span that the class is about to write become resident at once. This is worth it only
+    /// for a class that has so many spans that the new one will soon be full, and whose unused part
+    /// is small beside the used one. The span is in the caller's hands.
     fn prefault(&self, class: ClassId, span: SpanId) {
         let (desc, start) = (self.directory.span(span), self.directory.base(span));
         let (Some(desc), Some(start)) = (desc, start) else { return };
@@ -404,7 +422,8 @@ impl<M: PageMemory> Zram<M> {
         }
     }
 
-    /// A slot of a span that the class has, or else of `fresh`, which then belongs to the class.
+    /// Takes a slot of a span that the class has, or else of `fresh`, which then belongs to the
+    /// class.
     fn take(
         &self,
         class: ClassId,
@@ -443,7 +462,8 @@ impl<M: PageMemory> Zram<M> {
             return None;
         }
         let base = self.directory.base(span)?;
-        // SAFETY: `offset` is below SPAN_BYTES, checked above, so this stays inside the span.
+        // SAFETY: `offset` is below SPAN_BYTES, checked above, so the address stays inside the
+        // span.
         Some(Slot { handle, start: unsafe { base.add(offset) } })
     }
 }

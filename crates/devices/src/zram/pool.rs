@@ -9,16 +9,17 @@ use crate::lock::{Relax, SpinGuard, SpinLock};
 use crate::memory::{PageMemory, Prefault};
 use crate::page::PAGE_SIZE;
 
-/// Runs given back by one `put`, so that a free is never held up for long; every one is at least a span.
+/// Most runs given back by one `put`, so that a free is never held up for long. Every run is at
+/// least a span.
 const RUNS_PER_PUT_MAX: u32 = 2;
 
-/// Why the pool had no span.
+/// The pool had no span, because the system gave no memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct NoSpan;
 
 /// Empty spans of all classes.
 pub(super) struct Pool {
-    /// Protects both lists and the descriptors of what is on them.
+    /// Protects both lists and the descriptors of the spans on them.
     lock: SpinLock,
     /// Serialises growing; taken before `lock`.
     grow: SpinLock,
@@ -46,7 +47,7 @@ impl Pool {
         self.used_pages.load(Relaxed)
     }
 
-    /// The most that [`used_pages`](Self::used_pages) ever was.
+    /// The highest value of [`used_pages`](Self::used_pages) so far.
     pub(super) fn used_pages_max(&self) -> u64 {
         self.used_pages_max.load(Relaxed)
     }
@@ -59,14 +60,15 @@ impl Pool {
         }
     }
 
-    /// All of a span, which is in the caller's hands and of which nothing was, is resident.
+    /// Notes that a whole span, in the caller's hands and not resident before, is resident.
     pub(super) fn note_resident(&self, desc: &SpanDesc) {
         const PAGES: usize = SPAN_BYTES / PAGE_SIZE;
         self.add_used_pages(PAGES as u64);
         desc.set_touched_pages(PAGES as u16);
     }
 
-    /// Takes an empty span, state Transit. Maps a chunk when fewer than one chunk of spans are left.
+    /// Takes an empty span, state Transit. Maps a chunk when fewer than one chunk of spans are
+    /// left.
     pub(super) fn get<M: PageMemory>(
         &self,
         directory: &Directory,
@@ -83,7 +85,8 @@ impl Pool {
                 taken
             };
             if (self.resident.len() + self.bare.len()) < SPANS_PER_CHUNK as u32 {
-                // With a span in hand, growing is somebody else's business if somebody is at it.
+                // A thread that holds a span leaves growing to the thread that is already growing,
+                // if there is one.
                 let guard = if taken.is_some() { self.grow.try_lock() } else { Some(self.grow.lock(relax)) };
                 if let Some(guard) = guard {
                     self.grow(directory, memory, relax, guard);
@@ -117,7 +120,8 @@ impl Pool {
         }
     }
 
-    /// Takes back an empty span in state Transit; gives memory back when more than `reserve_spans` are resident.
+    /// Takes back an empty span in state Transit, and gives memory back when more than
+    /// `reserve_spans` are resident.
     pub(super) fn put<M: PageMemory>(
         &self,
         directory: &Directory,
@@ -133,7 +137,8 @@ impl Pool {
                 self.resident.push_head(directory, span);
             }
         }
-        // Hysteresis of one chunk, so that what is given back is a run where there is one.
+        // The hysteresis of one chunk lets neighbours accumulate, so that memory is given back in
+        // runs.
         if self.resident.len() > reserve_spans + SPANS_PER_CHUNK as u32 {
             for _ in 0..RUNS_PER_PUT_MAX {
                 if self.resident.len() <= reserve_spans {
@@ -147,7 +152,7 @@ impl Pool {
     /// Gives the memory of all resident empty spans back; returns the bytes.
     pub(super) fn trim<M: PageMemory>(&self, directory: &Directory, memory: &M, relax: Relax) -> u64 {
         let mut bytes = 0;
-        // A bound, since others may go on freeing.
+        // The bound ends the loop although other threads may go on freeing.
         for _ in 0..directory.chunks() as usize * SPANS_PER_CHUNK {
             match self.give_back_run(directory, memory, relax) {
                 0 => break,
@@ -157,7 +162,8 @@ impl Pool {
         bytes
     }
 
-    /// Gives back the run of neighbours around the span that has been empty longest; returns its bytes, 0 for none.
+    /// Gives back the run of neighbours around the span that has been empty longest; returns its
+    /// bytes, 0 for none.
     fn give_back_run<M: PageMemory>(&self, directory: &Directory, memory: &M, relax: Relax) -> u64 {
         let (first, spans, pages) = {
             let _guard = self.lock.lock(relax);
@@ -185,8 +191,8 @@ impl Pool {
         let bytes = spans as usize * SPAN_BYTES;
         debug_assert!(bytes <= CHUNK_BYTES);
         if let Some(start) = directory.base(first) {
-            // SAFETY: the run lies inside one chunk, which is one mapping; its spans are empty and, in state Transit,
-            // on no list, so nobody else reads or writes them.
+            // SAFETY: the run lies inside one chunk, which is one mapping. Its spans are empty and,
+            // in state Transit, on no list, so no other thread reads or writes them.
             unsafe { memory.give_back(start, bytes) };
         }
         self.used_pages.fetch_sub(pages, Relaxed);
@@ -200,7 +206,7 @@ impl Pool {
         pages * PAGE_SIZE as u64
     }
 
-    /// Empty spans: resident ones, bare ones.
+    /// Numbers of empty spans: resident ones, bare ones.
     pub(super) fn counts(&self) -> (u32, u32) {
         (self.resident.len(), self.bare.len())
     }

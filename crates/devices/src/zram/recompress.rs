@@ -1,8 +1,8 @@
-//! Recompression: a page that has been idle is stored once more, smaller, with a codec that takes longer (the kernel's zram does the same
-//! when its `recompress` is written to).
+//! Recompression: an idle page is stored again, smaller, with a slower codec (the kernel's zram
+//! does the same when its `recompress` is written to).
 //!
-//! The store makes the new object and no more: which of the two a location names is the caller's to exchange, under the location's
-//! LOCK bit, and then it frees the other one.
+//! The store only makes the new object. The caller exchanges it for the old one in the location,
+//! under the location's LOCK bit, and then frees the other of the two.
 
 use super::class::ClassId;
 use super::{StoreError, Zram};
@@ -12,20 +12,22 @@ use crate::memory::PageMemory;
 use crate::page::Page;
 use crate::zstd;
 
-/// A new object takes at most this part of the old one's slot, in eighths: below that it is not worth the longer way back.
+/// Most of the old object's slot that a new object may take, in eighths; a smaller gain is not
+/// worth the slower read.
 const WORTH_EIGHTHS: usize = 7;
 
-/// What [`Zram::recompress`] did.
+/// The outcome of [`Zram::recompress`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Recompressed {
-    /// There is a second object of the page, of [`Codec::Zstd`](crate::location::Codec::Zstd): one of the two is to be freed.
+    /// The page has a second object, of [`Codec::Zstd`](crate::location::Codec::Zstd). The caller
+    /// frees one of the two.
     Object {
-        /// Its name.
+        /// The object's name.
         handle: Handle,
-        /// Its bytes.
+        /// The object's length.
         len: StoredLen,
-        /// Over its bytes.
+        /// Over the object's bytes.
         checksum: Checksum,
     },
     /// Its slot would not be smaller by at least an eighth. Nothing is stored.
@@ -33,9 +35,10 @@ pub enum Recompressed {
 }
 
 impl<M: PageMemory> Zram<M> {
-    /// Stores `page`, of which the store has an object of `len` bytes, once more with zstd if its slot becomes smaller by at least
-    /// an eighth. No same-filled page: of those there are no objects. From any number of threads, each with its own encoder. About
-    /// 18 µs at 2:1, under no lock.
+    /// Stores `page`, of which the store has an object of `len` bytes, again with zstd if its slot
+    /// becomes smaller by at least an eighth. The page is not same-filled, because the store has no
+    /// objects of such pages. Any number of threads may do so at a time, each with its own encoder.
+    /// Cost: about 18 µs at 2:1, under no lock.
     ///
     /// # Errors
     ///

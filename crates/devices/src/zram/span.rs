@@ -5,15 +5,17 @@ use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, Ordering::Relaxed};
 use super::directory::Directory;
 use super::geometry::SpanId;
 
-/// Where a span is. Its lock: the pool's for the first three, its class's for the others.
+/// The state of a span. The pool's lock protects spans in the first three states, the class's lock
+/// those in the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum SpanState {
-    /// Empty, no memory behind it: on the pool's bare list. The state of birth (zero).
+    /// Empty, no memory behind it: on the pool's bare list. The initial state (zero).
     Bare = 0,
     /// Empty, memory still behind it: on the pool's resident list.
     Resident = 1,
-    /// Empty, on no list: on its way between a class and the pool, or its memory is being given back.
+    /// Empty, on no list: on its way between a class and the pool, or its memory is being given
+    /// back.
     Transit = 2,
     /// Has objects and free slots: on the class's list of its fullness.
     Partial = 3,
@@ -23,8 +25,9 @@ pub(super) enum SpanState {
     Isolated = 5,
 }
 
-/// All of it zero at birth. Atomics because `free` reads the class and counters are read without the lock; every
-/// change happens under the lock that the state names.
+/// The descriptor of a span, initially all zero. The fields are atomics because `free` reads the
+/// class, and counters are read, without the lock; every change happens under the lock that the
+/// state names.
 pub(super) struct SpanDesc {
     next: AtomicU32,
     prev: AtomicU32,
@@ -55,7 +58,7 @@ impl SpanDesc {
         self.class.load(Relaxed)
     }
 
-    /// Makes an empty span belong to a class, nothing carved.
+    /// Makes an empty span belong to a class, with no slot carved.
     pub(super) fn begin(&self, class_raw: u8) {
         self.class.store(class_raw, Relaxed);
         self.live.store(0, Relaxed);
@@ -74,7 +77,7 @@ impl SpanDesc {
         self.live.store(live, Relaxed);
     }
 
-    /// Slots handed out at least once since [`begin`](Self::begin); those above hold no header.
+    /// Slots handed out at least once since [`begin`](Self::begin); the slots above hold no header.
     #[inline]
     pub(super) fn carved(&self) -> u16 {
         self.carved.load(Relaxed)
@@ -108,8 +111,8 @@ impl SpanDesc {
     }
 }
 
-/// A doubly linked list of spans; its links are in the descriptors. Every method's context: the caller holds the lock
-/// that protects this list.
+/// A doubly linked list of spans; its links are in the descriptors. Context of every method: the
+/// caller holds the lock that protects this list.
 pub(super) struct SpanList {
     head: AtomicU32,
     tail: AtomicU32,
@@ -164,7 +167,7 @@ impl SpanList {
         self.len.fetch_add(1, Relaxed);
     }
 
-    /// Takes a span that is on this list off it.
+    /// Takes a span off this list, on which it is.
     pub(super) fn remove(&self, directory: &Directory, old: SpanId) {
         let Some(desc) = directory.span(old) else { return };
         let (prev, next) = (span(desc.prev.load(Relaxed)), span(desc.next.load(Relaxed)));

@@ -7,12 +7,13 @@ use super::class::ClassId;
 use crate::memory::PageMemory;
 use crate::page::PAGE_SIZE;
 
-/// The columns of `mm_stat`, in its order and with its units, and what zram does not show.
+/// The columns of `mm_stat`, in its order and with its units, and further figures that zram does
+/// not show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MmStat {
-    /// Uncompressed size of what is stored, in bytes; same-filled pages included.
+    /// Uncompressed size of the stored pages, in bytes; same-filled pages included.
     pub orig_data_size: u64,
-    /// Compressed size of it, in bytes; headers and rounding not included.
+    /// Compressed size of the stored pages, in bytes; headers and rounding not included.
     pub compr_data_size: u64,
     /// Memory with pages behind it, in bytes: objects, holes, empty reserve, metadata.
     pub mem_used_total: u64,
@@ -24,13 +25,13 @@ pub struct MmStat {
     pub same_pages: u64,
     /// Pages freed by compaction.
     pub pages_compacted: u64,
-    /// Pages stored as they were.
+    /// Pages stored uncompressed.
     pub huge_pages: u64,
-    /// Pages that did not compress, since the store was made, kept or refused.
+    /// Pages that did not compress, kept or refused, since the store was made.
     pub huge_pages_since: u64,
     /// Objects stored.
     pub objects: u64,
-    /// Of `mem_used_total`: descriptors, in bytes.
+    /// The part of `mem_used_total` that is descriptors, in bytes.
     pub metadata_bytes: u64,
     /// Empty spans whose memory is kept.
     pub empty_spans_resident: u64,
@@ -39,13 +40,13 @@ pub struct MmStat {
 }
 
 impl<M: PageMemory> Zram<M> {
-    /// [`MmStat::mem_used_total`] alone; a few ns.
+    /// [`MmStat::mem_used_total`] alone. Cost: a few ns.
     pub fn mem_used_total(&self) -> u64 {
         self.pool.used_pages() * PAGE_SIZE as u64 + self.directory.metadata_bytes() as u64
     }
 
-    /// The figures now. Each is exact; together they are a moment's picture only while nobody stores or frees. Takes
-    /// no lock; about 100 ns.
+    /// The current figures. Each is exact; together they are consistent only while no thread stores
+    /// or frees. Takes no lock. Cost: about 100 ns.
     pub fn mm_stat(&self) -> MmStat {
         let (mut objects, mut stored_bytes) = (0, 0);
         for class in ClassId::all() {

@@ -10,23 +10,23 @@ use super::header::Header;
 use super::span::{SpanDesc, SpanList, SpanState};
 use crate::memory::PageMemory;
 
-/// What is wrong with a span or a list. Its number is what a member tells the supervisor.
+/// The defect of a span or a list. A member reports its number to the supervisor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Wrong {
     /// A span has no descriptor.
     NoDescriptor = 1,
-    /// A span's state, class or fullness is not that of its list.
+    /// A span's state, class or fullness does not fit its list.
     OnWrongList = 2,
-    /// A span's state is not what its count of objects asks for.
+    /// A span's state does not fit its count of objects.
     StateAgainstCount = 3,
-    /// More objects than carved slots, or more carved slots than fit.
+    /// There are more objects than carved slots, or more carved slots than fit.
     CountsOutOfOrder = 4,
-    /// A slot's header is none.
+    /// A slot's header cannot be decoded or is of another class.
     Header = 5,
     /// The headers say another number of objects, or of ends of the free list, than the counts.
     HeadersAgainstCounts = 6,
-    /// The free list leads to what is not free, or round in a circle.
+    /// The free list leads to a slot that is not free, or round in a circle.
     FreeList = 7,
     /// The free list is shorter than the counts say.
     FreeListLength = 8,
@@ -34,23 +34,23 @@ pub enum Wrong {
     OnNoList = 9,
     /// A list goes round in a circle.
     Circle = 10,
-    /// A list's tail or length is not what its links say.
+    /// A list's tail or length does not fit its links.
     TailOrLength = 11,
 }
 
-/// The first thing found wrong. `span` is an index over all chunks.
+/// The first defect found. `span` is an index over all chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Invalid {
     /// A span's state, class or counts are impossible.
     Span {
-        /// Which.
+        /// The span.
         span: u32,
-        /// What is wrong with it.
+        /// The defect.
         what: Wrong,
     },
     /// A list's links or length are wrong, or a span is on a list that does not fit its state.
     List {
-        /// What is wrong with it.
+        /// The defect.
         what: Wrong,
     },
     /// A class's figures are not the sum over its spans.
@@ -60,16 +60,16 @@ pub enum Invalid {
     },
     /// The pool's count of used pages is not the sum over all spans.
     UsedPages {
-        /// What the pool says.
+        /// The pool's count.
         counted: u64,
-        /// What the spans say.
+        /// The sum over the spans.
         found: u64,
     },
 }
 
 impl Invalid {
-    /// As one number, for a message: the kind of thing (1 span, 2 list, 3 class's figures, 4 used pages) above bit 56, what is wrong
-    /// with it ([`Wrong`]) above bit 48, and which span or class below.
+    /// The defect as one number, for a message: its subject (1 span, 2 list, 3 a class's figures, 4
+    /// used pages) above bit 56, the [`Wrong`] above bit 48, and the span or class below.
     pub const fn number(self) -> u64 {
         let (kind, what, which) = match self {
             Invalid::Span { span, what } => (1, what as u64, span as u64),
@@ -82,11 +82,12 @@ impl Invalid {
 }
 
 impl<M: PageMemory> Zram<M> {
-    /// Walks everything. The caller keeps every other operation out while it runs; cost: a read of every header.
+    /// Walks the whole store. The caller keeps every other operation out while it runs. Cost: a
+    /// read of every header.
     ///
     /// # Errors
     ///
-    /// The first [`Invalid`] thing found.
+    /// The first [`Invalid`] state found.
     pub fn validate(&self) -> Result<(), Invalid> {
         let spans = self.directory.chunks() * SPANS_PER_CHUNK as u32;
         let mut on_lists = 0;
@@ -170,7 +171,7 @@ impl<M: PageMemory> Zram<M> {
         if same { Ok(()) } else { Err(Invalid::Counts { class: class.index() }) }
     }
 
-    /// Returns the stored bytes.
+    /// Checks one span of a class and returns its stored bytes.
     fn check_span(&self, class: ClassId, span: SpanId, desc: &SpanDesc) -> Result<u64, Invalid> {
         let wrong = |what| Invalid::Span { span: span.0, what };
         let full = desc.live() == class.per_span();
