@@ -15,7 +15,7 @@ fn main() {
     divan::main();
 }
 
-/// Slots gone round through: 64 MiB.
+/// The slots that the benchmark cycles through: 64 MiB.
 const SLOTS: u64 = 16384;
 const RUNS: [usize; 3] = [1, 16, 512];
 

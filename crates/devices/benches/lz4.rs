@@ -1,5 +1,6 @@
-//! LZ4 of single pages, ours beside `lz4_flex` and the C library: `cargo bench -p folioswap-devices --bench lz4 [-- FILE...]`. Prints ns per
-//! page, the best of five rounds, and the ratio, for made-up pages, shared libraries and programs, and the files given.
+//! LZ4 of single pages, this crate's beside `lz4_flex` and the C library: `cargo bench -p
+//! folioswap-devices --bench lz4 [-- FILE...]`. Prints ns per page, the best of five rounds, and
+//! the ratio, for synthetic pages, shared libraries and programs, and the files given.
 
 #[path = "../tests/common/mod.rs"]
 mod common;
@@ -23,7 +24,7 @@ fn best<T>(items: &[T], mut step: impl FnMut(&T)) -> f64 {
     (0..ROUNDS).map(|_| round()).fold(f64::MAX, f64::min)
 }
 
-/// The same for an encoder that returns a length, with the ratio that it reaches.
+/// The best time of an encoder that returns a length, and the ratio that it reaches.
 fn encode(pages: &[Page], mut encode: impl FnMut(&Page) -> usize) -> (f64, f64) {
     let len: usize = pages.iter().map(|page| encode(page).min(PAGE_SIZE)).sum();
     (best(pages, |page| _ = encode(page)), (pages.len() * PAGE_SIZE) as f64 / len as f64)

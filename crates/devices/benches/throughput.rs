@@ -1,8 +1,10 @@
-//! What the file device reaches on a file or block device, for `bench/devices.py`, which puts fio beside it:
-//! `throughput PATH BYTES SECONDS`. All of BYTES from the start of PATH on is overwritten.
+//! The throughput of the file device on a file or block device, for `bench/devices.py`, which puts
+//! fio beside it: `throughput PATH BYTES SECONDS`. All of BYTES from the start of PATH on is
+//! overwritten.
 //!
-//! Prints a line `read SIZE DEPTH MB/s`, `write SIZE 1 MB/s` or `latency p50 p99 (ns)` for each point: reads through the ring with so many
-//! under way, as the fault handler has them, or one after the other (depth 1); writes one after the other, as the evictor makes them.
+//! Prints a line `read SIZE DEPTH MB/s`, `write SIZE 1 MB/s` or `latency p50 p99 (ns)` for each
+//! point. Reads go through the ring with DEPTH of them under way, as the fault handler has them, or
+//! one after the other (depth 1). Writes go one after the other, as the evictor makes them.
 
 #[path = "../tests/common/mod.rs"]
 mod common;
@@ -31,7 +33,7 @@ impl Bench {
         FileDevice::new(self.file.as_fd())
     }
 
-    /// Goes through the file in order for the time that there is; MB/s.
+    /// Goes through the file in order for the available time; MB/s.
     fn in_order(&self, size: usize, mut operation: impl FnMut(FileSlot)) -> f64 {
         let (begin, mut done) = (Instant::now(), 0u64);
         while begin.elapsed() < self.time {
@@ -62,7 +64,7 @@ impl Bench {
             }
             let place = free.pop().unwrap();
             let room = NonNull::new(rooms[place].bytes().as_mut_ptr()).unwrap();
-            // SAFETY: the room is not touched before its read has ended; all have ended below.
+            // SAFETY: the buffer is not touched before its read has ended; all have ended below.
             unsafe { ring.begin(self.device(), slot, room, size, place as u64) }.unwrap();
         });
         while ring.under_way() > 0 {
@@ -71,7 +73,7 @@ impl Bench {
         megabytes
     }
 
-    /// Of single pages anywhere, one after the other: p50 and p99 in nanoseconds.
+    /// Single pages in random order, one after the other: p50 and p99 in nanoseconds.
     fn latency(&self) -> (u64, u64) {
         let (mut page, mut rng) = (AlignedRun::new(1), Rng::new(1));
         let begin = Instant::now();

@@ -1,7 +1,8 @@
 //! How tightly the store packs: `cargo bench -p folioswap-devices --bench utilisation`.
 //!
-//! Prints stored bytes over memory in use, as the store counts it and as the system does, when just filled, after
-//! random frees and refills of other contents, after a large random shrink, and after compaction.
+//! Prints stored bytes over memory in use, as the store counts it and as the system does: when just
+//! filled, after random frees and refills of other contents, after a large random shrink, and after
+//! compaction.
 
 #[path = "../tests/common/mod.rs"]
 mod common;

@@ -33,7 +33,7 @@ fn owner() -> Owner {
     Owner::new(1).unwrap()
 }
 
-/// Pages in turn, so that neither the branch predictor nor the cache learns one of them.
+/// Hands out items in turn, so that neither the branch predictor nor the cache learns one of them.
 struct Turn<'a, T>(&'a [T], Cell<usize>);
 
 impl<'a, T> Turn<'a, T> {
@@ -48,7 +48,7 @@ impl<'a, T> Turn<'a, T> {
     }
 }
 
-/// Store and free again: the steady state of a full store.
+/// Stores and frees a page: the steady state of a full store.
 #[divan::bench(args = Kind::ALL)]
 fn store_and_free(bencher: Bencher, kind: Kind) {
     let (pages, zram) = (pages(kind), zram());
@@ -56,7 +56,7 @@ fn store_and_free(bencher: Bencher, kind: Kind) {
     bencher.counter(BytesCount::new(PAGE_SIZE)).bench_local(|| {
         let stored = zram.store(&mut scratch.borrow_mut(), turn.next(), owner()).unwrap();
         if let Stored::Object { handle, len, .. } = stored {
-            // SAFETY: just stored, single-threaded.
+            // SAFETY: the object was just stored; single-threaded.
             unsafe { zram.free(handle, len) }.unwrap();
         }
     });
@@ -76,13 +76,13 @@ fn load(bencher: Bencher, kind: Kind) {
     let (turn, mut out, mut decoder) = (Turn::new(&stored), [0; PAGE_SIZE], Box::new(zstd::Decoder::new()));
     bencher.counter(BytesCount::new(PAGE_SIZE)).bench_local(|| {
         let &(handle, len, codec, checksum) = turn.next();
-        // SAFETY: stored above, single-threaded.
+        // SAFETY: the object was stored above; single-threaded.
         unsafe { zram.load(handle, len, codec, checksum, &mut decoder, &mut out) }.unwrap();
         black_box(&out);
     });
 }
 
-/// Freeing 2:1 objects in random order, from a store of 8000.
+/// Frees 2:1 objects in random order, from a store of 8000.
 #[divan::bench(sample_count = 20)]
 fn free(bencher: Bencher) {
     let zram = zram();
@@ -108,7 +108,7 @@ fn free(bencher: Bencher) {
         .counter(divan::counter::ItemsCount::new(4 * PAGES))
         .bench_local_refs(|objects| {
             for (handle, len) in objects.drain(..) {
-                // SAFETY: stored above, freed once, single-threaded.
+                // SAFETY: the object was stored above and is freed once; single-threaded.
                 unsafe { zram.free(handle, len) }.unwrap();
             }
         });

@@ -1,4 +1,5 @@
-//! One suite for what keeps pages by place: compressed store and file. The contract by slot has its own (`device_conformance.rs`).
+//! One suite for devices that keep pages by [`Place`]: the compressed store and the file. The
+//! contract by slot has a suite of its own (`device_conformance.rs`).
 #![cfg(not(miri))]
 
 mod common;
@@ -26,7 +27,7 @@ fn check(device: &dyn PageStore, place: Place, page: &Page) {
     assert!(out == *page, "{place:?}");
 }
 
-/// Every kind of data comes back, in any order, whole runs and single pages of them.
+/// Every kind of data comes back, in any order, as runs and as single pages.
 fn round_trip(device: &dyn PageStore) {
     let mut stored = Vec::new();
     for kind in Kind::ALL {
@@ -125,7 +126,7 @@ fn damage_is_named(device: &dyn PageStore) {
     places.into_iter().for_each(|place| device.free(place));
 }
 
-/// What is emptied goes back to the system.
+/// Emptied memory and slots go back to the system.
 fn emptied_is_given_back(device: &dyn PageStore) {
     device.settle();
     let before = device.report().used_bytes;
@@ -195,7 +196,7 @@ fn a_full_disk_is_named() {
 
 #[test]
 fn a_closed_descriptor_is_named() {
-    // SAFETY: a number that no open file has: the calls fail, they touch nothing.
+    // SAFETY: no open file has this number, so the calls fail and touch nothing.
     let device = FileDevice::new(unsafe { BorrowedFd::borrow_raw(1 << 20) });
     let slot = FileSlot::new(8).unwrap();
     let mut run = AlignedRun::new(1);
@@ -260,7 +261,7 @@ fn without_a_size_the_swap_file_takes_at_most_half_of_what_is_free() {
     };
     let before = free();
     let most = folioswap_devices::create::default_swap_max(std::path::Path::new("/var/tmp")).unwrap();
-    // Others write to the disk meanwhile.
+    // Other processes write to the disk meanwhile.
     let (least, greatest) = (before.min(free()) / 2, before.max(free()) / 2);
     let tolerance = greatest / 20;
     assert!((least - tolerance..=greatest + tolerance).contains(&most), "{most} of {before}");

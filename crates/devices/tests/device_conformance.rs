@@ -1,4 +1,5 @@
-//! One suite for the contract by slot ([`Device`]), run over every device: the compressed store, a file, plain RAM, a block device.
+//! One suite for the contract by slot ([`Device`]), run over every device: the compressed store, a
+//! file, plain RAM, a block device.
 #![cfg(not(miri))]
 
 mod common;
@@ -25,7 +26,7 @@ fn slot(number: u64) -> FileSlot {
     FileSlot::new(number).unwrap()
 }
 
-/// Pages of a kind, aligned.
+/// Pages of one kind, aligned.
 fn run_of(kind: Kind, seed: u64, pages: u64) -> AlignedRun {
     let mut run = AlignedRun::new(pages as usize);
     for (page, seed) in run.bytes().chunks_exact_mut(PAGE_SIZE).zip(seed * 10_000..) {
@@ -41,7 +42,8 @@ fn read(device: &dyn Device, first: u64, pages: u64) -> AlignedRun {
     run
 }
 
-/// As the engine does: what is not taken at once goes in the largest pieces that are.
+/// Writes as the engine does: a run that is not taken at once is written in the largest parts that
+/// are.
 fn write(device: &dyn Device, first: u64, pages: &[u8]) -> Result<(), FileError> {
     let (orders, count) = (device.characteristics().orders, pages.len() / PAGE_SIZE);
     if orders.take_run(count) {
@@ -55,7 +57,7 @@ fn write(device: &dyn Device, first: u64, pages: &[u8]) -> Result<(), FileError>
     Ok(())
 }
 
-/// Folios of every order come back whole, and in every kind of part.
+/// Folios of every order come back as a whole, and in every kind of part.
 fn every_order(device: &dyn Device) {
     let orders = device.characteristics().orders;
     for (order, kind) in (0..=Orders::MAX_ORDER).zip(Kind::ALL.into_iter().cycle()) {
@@ -80,7 +82,7 @@ fn every_order(device: &dyn Device) {
                 "order {order}, {count} from {from}"
             );
         }
-        // One page of it is written anew; the others stay.
+        // One page of the folio is rewritten; the others stay.
         let at = rng.below(pages);
         let mut page = run_of(Kind::TwoToOne, 77 + u64::from(order), 1);
         device.write(slot(first + at), page.bytes()).unwrap();
@@ -89,7 +91,7 @@ fn every_order(device: &dyn Device) {
     }
 }
 
-/// What is discarded can be written again, and its neighbours are as they were.
+/// Discarded slots can be written again, and their neighbours are unchanged.
 fn discard(device: &dyn Device) {
     let mut run = run_of(Kind::TwoToOne, 1, 512);
     write(device, 512, run.bytes()).unwrap();
@@ -104,7 +106,8 @@ fn discard(device: &dyn Device) {
     assert_eq!(device.discard(slot(512), 0), Err(FileError::SlotRange { slot: slot(512), slots: 0 }));
 }
 
-/// Threads that write, read and discard slots of their own at the same time each see their own bytes.
+/// Threads that write, read and discard slots of their own at the same time each see their own
+/// bytes.
 fn concurrent(device: &dyn Device) {
     std::thread::scope(|scope| {
         for thread in 0..4u64 {
@@ -112,7 +115,7 @@ fn concurrent(device: &dyn Device) {
                 let mut rng = Rng::new(thread);
                 let mut oracle: HashMap<u64, (Kind, u64)> = HashMap::new();
                 for round in 0..40 {
-                    // Every fourth 16 slots are this thread's: neighbours are others'.
+                    // Of every 64 slots 16 are this thread's, so neighbours are other threads'.
                     let first = (rng.below(SLOTS / 64) * 4 + thread) * 16 + rng.below(8);
                     let (pages, seed) = (1 + rng.below(8), thread * 1000 + round);
                     match rng.below(5) {
@@ -136,7 +139,7 @@ fn concurrent(device: &dyn Device) {
     });
 }
 
-/// Errors name the slot, leave what is before it written or read, and harm nothing else.
+/// Errors name the slot, leave the slots before it written or read, and harm nothing else.
 fn faults(device: &dyn Device) {
     let faulty = Faulty { device, broken: Mutex::new(Vec::new()) };
     let mut run = run_of(Kind::Mixed, 5, 8);
@@ -160,7 +163,7 @@ fn faults(device: &dyn Device) {
     assert!(read(&faulty, 64, 8).bytes() == anew.bytes());
 }
 
-/// Beyond its end it refuses by name, keeps what it has, and takes again what fits.
+/// Beyond its end a device refuses by name, keeps its contents, and again takes pages that fit.
 fn full(device: &dyn Device, end: u64) {
     let mut run = run_of(Kind::Incompressible, 9, 8);
     write(device, end - 8, run.bytes()).unwrap();
@@ -172,7 +175,8 @@ fn full(device: &dyn Device, end: u64) {
     assert!(read(device, end - 1, 1).bytes() == page.bytes());
 }
 
-/// What is gone answers with an error, to reads and writes alike; it gives no wrong bytes and does not hang.
+/// A device that is gone answers reads and writes with an error; it gives no wrong bytes and does
+/// not hang.
 fn removed(device: &dyn Device, remove: impl FnOnce()) {
     let mut run = run_of(Kind::Mixed, 11, 4);
     write(device, 100, run.bytes()).unwrap();
@@ -192,7 +196,7 @@ fn conforms(device: &dyn Device) {
     every_order(device);
 }
 
-/// Some slots are broken: what touches one fails there.
+/// A device with broken slots: an operation that touches one fails there.
 struct Faulty<'d> {
     device: &'d dyn Device,
     broken: Mutex<Vec<u64>>,
@@ -310,7 +314,7 @@ fn zram_conforms() {
     removed(&device, || device.removed.store(1, Ordering::Relaxed));
 }
 
-/// Full of bytes instead of slots.
+/// The store runs out of bytes instead of slots.
 #[test]
 fn zram_at_its_limit_names_the_slot() {
     let device = ZramBySlot::new(SLOTS, StoreOptions { mem_limit: 2 << 20, ..StoreOptions::DEFAULT });
@@ -341,7 +345,8 @@ fn plain_ram_conforms() {
     full(&FileDevice::new(fd.as_fd()).on(Medium::Memory), SLOTS);
 }
 
-/// Single pages and 64 KiB, or single pages alone: every other order is refused, and nothing of it is written.
+/// The device takes single pages and 64 KiB, or single pages alone: every other order is refused,
+/// and nothing of it is written.
 #[test]
 fn a_device_that_takes_few_orders_conforms() {
     for orders in [Orders::ONLY_ZERO, Orders::from_bits(1 << 4)] {
@@ -361,9 +366,11 @@ fn a_file_conforms() {
     let file = TestFile::new(SLOTS * PAGE_SIZE as u64);
     let fd = file.direct();
     conforms(&FileDevice::new(fd.as_fd()));
-    // What is read of a closed file system is nothing, and nothing can be written there: /dev/null, open for reading.
+    // A read from a closed file system returns nothing, and nothing can be written to it:
+    // /dev/null, open for reading.
     let mut taken = fd.try_clone().unwrap();
-    // SAFETY: open until the end of the test; what it refers to is exchanged, as the system does.
+    // SAFETY: the descriptor stays open until the end of the test; the file that it refers to is
+    // exchanged, as the system does.
     let device = FileDevice::new(unsafe { BorrowedFd::borrow_raw(taken.as_raw_fd()) });
     let nothing = std::fs::File::open("/dev/null").unwrap();
     removed(&device, || rustix::io::dup2(&nothing, &mut taken).unwrap());
@@ -378,7 +385,7 @@ fn a_block_device_conforms() {
     full(&device, SLOTS);
     let cannot = device.discarding(None);
     assert_eq!(cannot.discard(slot(0), 1), Err(FileError::Punch { slot: slot(0), errno: Errno::OPNOTSUPP }));
-    // Its medium ends in the middle, and then it is gone.
+    // The medium first ends in the middle, and then is gone.
     let mut run = run_of(Kind::Mixed, 11, 4);
     device.write(slot(100), run.bytes()).unwrap();
     block.backing.truncate(102 * PAGE_SIZE as u64);

@@ -1,4 +1,5 @@
-//! Locations: packing is symmetrical, the LOCK bit is independent of the place, cells keep to the protocol.
+//! Locations: packing is symmetrical, the LOCK bit is independent of the place, cells keep to the
+//! protocol.
 
 use folioswap_devices::{Checksum, Codec, FileSlot, Handle, Location, LocationCell, Place, StoredLen};
 use proptest::prelude::*;

@@ -1,4 +1,5 @@
-//! The store against a plain map, under random stores, frees, compactions and trims; everything is validated.
+//! The store against a plain map, under random stores, frees, compactions and trims; everything is
+//! validated.
 
 mod common;
 
@@ -18,16 +19,16 @@ use proptest::prelude::*;
 
 #[derive(Debug, Clone)]
 enum Op {
-    /// Store so many pages of a kind.
+    /// Store this many pages of a kind.
     Store(Kind, u8),
-    /// Free so many random pages.
+    /// Free this many random pages.
     Free(u8),
-    /// Free all but one page in so many: makes sparse spans.
+    /// Free all but one page in this many, which makes sparse spans.
     Thin(u8),
-    /// Compact with this budget in pages; one location in so many is "being read" and stays.
+    /// Compact with this budget in pages; one location in this many is "being read" and stays.
     Compact(u16, u8),
     Trim,
-    /// Store so many random pages once more with zstd.
+    /// Recompress this many random pages with zstd.
     Recompress(u8),
     /// Load everything.
     Check,
@@ -45,7 +46,7 @@ fn any_op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// The caller's side: a table of locations by owner, and what each page should hold.
+/// The caller's side: a table of locations by owner, and the expected contents of each page.
 struct Oracle {
     device: ZramDevice,
     scratch: Box<Scratch>,
@@ -218,7 +219,8 @@ fn a_second_free_and_a_foreign_handle_are_refused() {
     };
     let beside = Handle::from_raw(handle.raw() ^ 1).unwrap();
     let nowhere = Handle::from_raw((1 << Handle::BITS) - 1).unwrap();
-    // SAFETY: single-threaded, and nothing is stored in between: the store's own checks are what is tested.
+    // SAFETY: the test is single-threaded and stores nothing in between; it tests the store's own
+    // checks.
     unsafe {
         assert_eq!(zram.free(beside, len), Err(FreeError::NotAnObject));
         assert_eq!(zram.free(nowhere, len), Err(FreeError::NotAnObject));
@@ -244,7 +246,7 @@ fn what_does_not_compress_is_refused_when_asked() {
 #[test]
 #[cfg_attr(miri, ignore = "a thousand compressions")]
 fn without_new_memory_a_chunk_ahead_is_still_there_and_frees_work() {
-    // The directory's leaf, the first chunk, and the chunk ahead.
+    // The three mappings are the directory's leaf, the first chunk, and the chunk ahead.
     let memory = TestMemory::with_map_calls(3);
     let options = StoreOptions { incompressible: IncompressiblePolicy::Keep, ..StoreOptions::DEFAULT };
     let zram = Box::new(Zram::new(memory, options));
@@ -261,7 +263,7 @@ fn without_new_memory_a_chunk_ahead_is_still_there_and_frees_work() {
     assert_eq!(error, StoreError::NoMemory);
     assert_eq!(objects.len(), 2 * 16 * 31, "two chunks of 16 spans of 31 whole pages");
     for (handle, len) in objects {
-        // SAFETY: stored above, freed once.
+        // SAFETY: the object was stored above and is freed once.
         unsafe { zram.free(handle, len) }.unwrap();
     }
     zram.validate().unwrap();
@@ -275,17 +277,18 @@ struct FreesWhileGrowing {
     object: Mutex<Option<(Handle, StoredLen)>>,
 }
 
-// SAFETY: passed on to memory that keeps the contract.
+// SAFETY: every call is passed on to memory that keeps the contract.
 unsafe impl PageMemory for FreesWhileGrowing {
     fn map(&self, bytes: usize) -> Option<NonNull<u8>> {
         if let Some((handle, len)) = self.object.lock().unwrap().take() {
-            // SAFETY: the store calls us, so it is there; the object was stored in it and is freed here alone.
+            // SAFETY: the store calls this, so it exists; the object was stored in it and is freed
+            // here alone.
             unsafe { (*self.store.load(Relaxed)).free(handle, len) }.unwrap();
         }
         self.memory.map(bytes)
     }
     unsafe fn give_back(&self, start: NonNull<u8>, bytes: usize) {
-        // SAFETY: passed on.
+        // SAFETY: the call is passed on.
         unsafe { self.memory.give_back(start, bytes) }
     }
 }
@@ -316,15 +319,16 @@ fn a_span_that_a_free_made_needless_goes_back_to_the_pool() {
         zram.validate().unwrap();
     }
     for (handle, len) in objects {
-        // SAFETY: stored above, freed once.
+        // SAFETY: the object was stored above and is freed once.
         unsafe { zram.free(handle, len) }.unwrap();
     }
     zram.validate().unwrap();
     assert_eq!(zram.mm_stat().objects, 0);
 }
 
-/// Spans of which a class has many are announced once, before their first object, however often they are filled and emptied; and count as used
-/// then. Those of classes with few objects are not.
+/// Spans of a class that has many are announced once, before their first object, however often they
+/// are filled and emptied, and count as used from then on. Those of classes with few objects are
+/// not announced.
 #[test]
 #[cfg_attr(miri, ignore = "a thousand compressions")]
 fn spans_are_announced_before_they_are_used_where_there_are_many_of_a_size() {
@@ -338,7 +342,7 @@ fn spans_are_announced_before_they_are_used_where_there_are_many_of_a_size() {
         other => panic!("{other:?}"),
     };
     let announced = || zram.memory().announced.lock().unwrap().clone();
-    // Of many sizes, one each.
+    // Objects of many sizes, one each.
     let sizes = (64..4000).step_by(100).map(|random| {
         let noise = Kind::Incompressible.page(random as u64);
         core::array::from_fn(|at| if at < random { noise[at] } else { 0 })
@@ -361,7 +365,7 @@ fn spans_are_announced_before_they_are_used_where_there_are_many_of_a_size() {
         assert!(zram.mm_stat().mem_used_total >= (8 * SPAN) as u64);
         zram.validate().unwrap();
         for (handle, len) in objects {
-            // SAFETY: stored above, freed once.
+            // SAFETY: the object was stored above and is freed once.
             unsafe { zram.free(handle, len) }.unwrap();
         }
     }
@@ -385,7 +389,8 @@ fn compaction_runs_beside_stores_loads_and_frees() {
         let workers: Vec<_> = (0..3u64)
             .map(|thread| {
                 let (device, cells, moved) = (&device, &cells, &moved);
-                // When the compactor gets the processor is not up to this test: the workers go on until it has moved enough.
+                // The test cannot decide when the compactor gets the processor, so the workers go
+                // on until it has moved enough.
                 let goes_on =
                     move |round| round < ROUNDS || (moved.load(Relaxed) < MOVED && round < 200 * ROUNDS);
                 scope.spawn(move || work(device, cells, thread, ROUNDS / 6, goes_on))
@@ -407,7 +412,8 @@ fn compaction_runs_beside_stores_loads_and_frees() {
             }
         });
         let results: Vec<_> = workers.into_iter().map(|worker| worker.join()).collect();
-        // Before any unwrap: a failed worker must not leave the compactor running for ever.
+        // The stop comes before any unwrap: a failed worker must not leave the compactor running
+        // for ever.
         stop.store(1, Relaxed);
         results.into_iter().for_each(|result| result.unwrap());
     });
@@ -419,7 +425,7 @@ const fn word() -> AtomicU64 {
     AtomicU64::new(0)
 }
 
-/// Half of the pages are such as zstd shrinks further.
+/// Half of the pages are of a kind that zstd shrinks further.
 fn kind_of(seed: u64) -> Kind {
     if seed.is_multiple_of(2) { Kind::Mixed } else { Kind::Text }
 }
@@ -435,7 +441,7 @@ fn work(
     let mut rng = Rng::new(thread + 77);
     let mut scratch = Box::new(Scratch::new());
     for round in (0..).take_while(|round| goes_on(*round)) {
-        // Waves of filling and draining, so that spans go sparse.
+        // Waves of filling and draining make spans sparse.
         let filling = (round / wave).is_multiple_of(2);
         let index = rng.below(cells.len() as u64);
         let (cell, [check, seed]) = &cells[index as usize];

@@ -1,4 +1,5 @@
-//! Making and opening prepared swap files and block devices: what is refused, and that nothing is written then.
+//! Making and opening prepared swap files and block devices: the refusals, and that nothing is
+//! written then.
 #![cfg(not(miri))]
 
 mod common;
@@ -19,7 +20,7 @@ fn whole(path: &Path) -> u32 {
     Checksum::of(&fs::read(path).unwrap()).raw()
 }
 
-/// Refused by both, each with this in its message, and no byte is another afterwards.
+/// Both functions refuse the target, each with this text in its message, and no byte changes.
 fn refused(path: &Path, making: &str, opening: &str) {
     let before = fs::metadata(path).is_ok_and(|found| found.is_file()).then(|| whole(path));
     let made = make(path, Overwrite::Nothing).unwrap_err().to_string();
@@ -103,7 +104,7 @@ fn one_file_is_open_once() {
     fs::remove_file(&link).unwrap();
     assert!(matches!(again, Err(PreparedError::Locked)), "{again:?}");
     assert!(matches!(made, Err(PreparedError::Locked)), "{made:?}");
-    // Whoever has the descriptor holds it, also after the first has let go.
+    // A duplicate of the descriptor holds the target, also after the first one is closed.
     let handed_on = held.fd.try_clone().unwrap();
     drop(held);
     assert!(matches!(open(&file.0, None), Err(PreparedError::Locked)));

@@ -1,4 +1,4 @@
-//! Reads that go on meanwhile, on a real file with O_DIRECT.
+//! Asynchronous reads on a real file with O_DIRECT.
 
 use folioswap_devices::create::create_swap_file;
 use folioswap_devices::read_ring::{Ended, ReadRing};
@@ -49,7 +49,7 @@ fn many_reads_at_a_time_bring_what_was_written() {
     let places: Vec<NonNull<u8>> = read.0.iter_mut().map(|page| NonNull::from(page).cast()).collect();
     let mut begun = HashMap::new();
     for round in 0..200u64 {
-        // Up to eight at a time, of one to four pages; each has eight places of its own.
+        // Up to eight reads at a time, of one to four pages; each has eight pages of its own.
         for index in 0..8u64 {
             let first = (round * 7 + index * 11) % 60;
             let pages = 1 + (round + index) % 4;
@@ -61,7 +61,7 @@ fn many_reads_at_a_time_bring_what_was_written() {
             begun.insert(index, (first, pages));
         }
         assert_eq!(ring.under_way(), 8);
-        // SAFETY: refused, so nothing is read there.
+        // SAFETY: the request is refused, so nothing is read there.
         let one_more = unsafe { ring.begin(device, slot(0), places[0], 4096, 99) };
         assert_eq!(one_more, Err(Errno::AGAIN));
         while ring.under_way() > 0 {
@@ -87,7 +87,7 @@ fn what_cannot_be_read_is_told() {
     let device = FileDevice::new(file.as_fd());
     let mut read = Box::new(Pages([[0; 4096]; 64]));
     let place = NonNull::from(&mut read.0[0]).cast();
-    // SAFETY: nobody uses `read` before the end.
+    // SAFETY: nothing uses `read` before the end.
     unsafe { ring.begin(device, slot(5), place, 4096, 1) }.unwrap();
     assert_eq!(wait(&mut ring), Ended { tag: 1, read: Ok(0) }, "behind the end of the file");
     let (_, closed_for_reading) = std::io::pipe().unwrap();

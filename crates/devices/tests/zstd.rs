@@ -43,7 +43,7 @@ fn every_kind_of_page_comes_back_from_a_used_context() {
         }
     }
     let longest = |wanted| lens.iter().filter(|(kind, _)| *kind == wanted).map(|(_, len)| *len).max();
-    // No magic number, no checksum.
+    // The frames have no magic number and no checksum.
     assert!(longest(Kind::Zero) <= Some(16), "{:?}", longest(Kind::Zero));
     assert!(longest(Kind::Text) < Some(2000), "{:?}", longest(Kind::Text));
 }
@@ -79,7 +79,7 @@ fn a_context_that_was_moved_is_made_anew() {
     let frame = first.encoder.compress(&page, PAGE_SIZE).unwrap().to_vec();
     let mut out = [0; PAGE_SIZE];
     first.decoder.decompress(&frame, &mut out).unwrap();
-    // Elsewhere, and what was there before is overwritten.
+    // The coders move, and their old memory is overwritten.
     let mut second = Box::new(core::mem::take(&mut *first));
     *first = Coders::default();
     assert_eq!(second.encoder.compress(&page, PAGE_SIZE), Some(&frame[..]));
@@ -106,14 +106,15 @@ fn frames_that_are_cut_or_of_other_lengths_are_malformed() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever the bytes: no panic, nothing is written behind the page, and the context is good for the next frame.
+    /// Arbitrary bytes cause no panic and no write behind the page, and the context stays good for
+    /// the next frame.
     #[test]
     fn any_bytes_are_malformed_or_a_page(
         noise in proptest::collection::vec(any::<u8>(), 0..300),
         flips in proptest::collection::vec((any::<u16>(), any::<u8>()), 0..6),
         seed in 0..50u64,
     ) {
-        // Contexts are large: one for all cases of a thread.
+        // Contexts are large: all cases of a thread share one.
         thread_local!(static CODERS: std::cell::RefCell<Box<Coders>> = std::cell::RefCell::default());
         CODERS.with_borrow_mut(|coders| {
             let page = [Kind::Text, Kind::TwoToOne, Kind::ThreeToOne][seed as usize % 3].page(seed);
@@ -124,7 +125,8 @@ proptest! {
                 damaged[at] ^= flip;
             }
             for input in [&noise, &damaged] {
-                // At the very end of an allocation of its own, so that a read behind it is noticed by a sanitizer.
+                // The input stands at the very end of an allocation of its own, so that a sanitizer
+                // notices a read behind it.
                 let input = input.clone().into_boxed_slice();
                 let mut out = Guarded::new();
                 let _ = coders.decoder.decompress(&input, &mut out.page);
@@ -175,7 +177,7 @@ fn recompression_replaces_what_shrinks_by_a_class_and_settles_what_does_not() {
 #[test]
 fn a_page_that_was_kept_as_it_is_may_shrink_later() {
     let (device, mut scratch) = store();
-    // Random letters: no repetition for LZ4, and six bits of eight for zstd.
+    // Random letters have no repetition for LZ4, and six bits of eight for zstd.
     let mut rng = Rng::new(9);
     let page: Page = core::array::from_fn(|_| b'!' + rng.below(64) as u8);
     let before = device.store(&mut scratch, &page, 1).unwrap();
@@ -205,10 +207,11 @@ fn damage_and_another_codec_are_errors() {
         panic!("it is damaged")
     };
     assert_eq!(expected, checksum);
-    // With the right checksum of what stands there, the frame says it, or it is a page of bytes: never a panic.
+    // With the right checksum of damaged bytes, either the frame reports it or the bytes expand to
+    // a page: never a panic.
     let mut decoder = Box::new(Decoder::new());
     let stored = |at| {
-        // SAFETY: the object is live and nobody else looks at it.
+        // SAFETY: the object is live and nothing else refers to it.
         unsafe { *device.zram.memory().object(handle).add(8 + at) }
     };
     let bytes: Vec<u8> = (0..len.bytes()).map(stored).collect();

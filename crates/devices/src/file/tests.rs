@@ -36,7 +36,8 @@ fn parts_from_several_places_become_one_run() {
     assert_eq!(single, Err(FileError::OrderNotTaken { slot, pages: 6 }));
 }
 
-/// What was written before the end of the room counts, and the slot at which it ends is named.
+/// The bytes written before the end of the file count, and the slot at which the file ends is
+/// named.
 #[test]
 fn a_short_write_goes_on_in_the_middle_of_its_parts() {
     let file = memfd_create("parts", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();

@@ -2,7 +2,7 @@ use super::*;
 use crate::page::{PAGE_SIZE, Page};
 use proptest::prelude::*;
 
-/// Bytes around what is written to, which must stay as they are.
+/// Bytes around the output, which must stay unchanged.
 const CANARY: [u8; 64] = [0x5a; 64];
 
 #[repr(C)]
@@ -35,7 +35,8 @@ fn ours(block: &[u8]) -> Result<Page, Malformed> {
     result.map(|()| page.bytes)
 }
 
-/// What a block says by the letter of the format, byte by byte; `None` if it is not one of a whole page.
+/// The page of a block by the letter of the format, byte by byte; `None` if the block is not one of
+/// a whole page.
 fn by_the_book(block: &[u8]) -> Option<Page> {
     let mut bytes = block.iter().copied();
     let mut page = std::vec::Vec::new();
@@ -66,19 +67,20 @@ fn by_the_book(block: &[u8]) -> Option<Page> {
     }
 }
 
-/// What another implementation makes of a block.
+/// The page that another implementation makes of a block.
 fn theirs(block: &[u8]) -> Option<Page> {
     let mut page = [0x55; PAGE_SIZE];
     matches!(lz4_flex::block::decompress_into(block, &mut page), Ok(PAGE_SIZE)).then_some(page)
 }
 
-/// What the reference implementation makes of it.
+/// The page that the reference implementation makes of a block.
 fn reference(block: &[u8]) -> Option<Page> {
     let page = lz4::block::decompress(block, Some(PAGE_SIZE as i32)).ok()?;
     page.try_into().ok()
 }
 
-/// Pages of runs: literals of few or many values, copies from before at any distance, repeats of one byte.
+/// Pages of runs: literals of few or many values, copies from before at any distance, repeats of
+/// one byte.
 fn pages() -> impl Strategy<Value = Page> {
     let run = (0..4u8, 1..80usize, any::<u16>(), 1..=255u8);
     (any::<u64>(), proptest::collection::vec(run, 1..400)).prop_map(|(seed, runs)| {
@@ -124,7 +126,8 @@ proptest! {
         }
     }
 
-    /// Bytes that differ, are missing or are added: what is still a block by the letter of the format is read so, and nothing else is.
+    /// Bytes that differ, are missing or are added: a block that is still valid by the letter of
+    /// the format is read accordingly, and every other is refused.
     #[test]
     fn a_damaged_block_is_refused_or_read_by_the_book(
         page in pages(),
@@ -168,7 +171,8 @@ fn pages_at_the_borders_of_the_format() {
     let repeats = |period: usize| core::array::from_fn(|at| (at % period) as u8);
     let mut pages: std::vec::Vec<Page> = (1..40).map(repeats).collect();
     pages.extend([255, 256, 257, 2048, 4095, 4096].map(repeats));
-    // A match as late as it may begin, and later; and one that ends where the page does.
+    // A match that begins at the last possible position, and later; and one that ends where the
+    // page does.
     for last in 0..24 {
         let random = |at: usize| (at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()[1];
         pages.push(core::array::from_fn(
@@ -195,7 +199,7 @@ fn what_is_above_the_limit_is_not_kept() {
     assert_eq!(compress(&page, &mut output, &mut table, len - 1), None);
 }
 
-/// Nothing is left of one page when the next one comes.
+/// Nothing is left of one page when the next one is compressed.
 #[test]
 fn a_table_that_was_used_finds_nothing_of_before() {
     let first: Page = core::array::from_fn(|at| (at * 7 % 251) as u8);

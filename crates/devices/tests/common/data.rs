@@ -23,7 +23,7 @@ impl Rng {
     }
 }
 
-/// What a page holds. The ratios are LZ4's, over many pages; single pages vary around them.
+/// The contents of a page. The ratios are LZ4's, over many pages; single pages vary around them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Zero,
@@ -31,9 +31,9 @@ pub enum Kind {
     TwoToOne,
     ThreeToOne,
     Incompressible,
-    /// Words of a few hundred in any order: zstd makes it a third smaller than LZ4 does.
+    /// A few hundred words in random order: zstd makes it a third smaller than LZ4 does.
     Text,
-    /// Words with most of their bytes in common: base-delta makes them a quarter to a half.
+    /// Words that share most of their bytes: base-delta makes them a quarter to a half.
     Numbers,
     /// Any of the others, and all ratios between.
     Mixed,
@@ -90,7 +90,8 @@ impl Kind {
     }
 }
 
-/// LZ-like content: runs of fresh bytes and copies of earlier ones (6 bytes up), as in memory of words and pointers.
+/// LZ-like content: runs of fresh bytes and copies of earlier ones (6 bytes up), as in memory of
+/// words and pointers.
 fn sequences(rng: &mut Rng, page: &mut Page, fresh_percent: u64, copy_spread: u64) {
     let mut at = 0;
     while at < PAGE_SIZE {
@@ -129,7 +130,8 @@ fn text(rng: &mut Rng, page: &mut Page) {
     }
 }
 
-/// Words of four or eight bytes with the same base, of which one or two of four and up to four of eight bytes differ.
+/// Words of four or eight bytes with the same base, of which one or two of four and up to four of
+/// eight bytes differ.
 fn numbers(rng: &mut Rng, page: &mut Page) {
     let (base, kept) = (rng.next(), rng.below(4) + 1);
     let size = if kept <= 2 && rng.below(2) == 0 { 4 } else { 8 };

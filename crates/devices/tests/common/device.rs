@@ -1,4 +1,5 @@
-//! What keeps pages by place: store a run of pages, load, free, report (the slots of a file behind the simplest allocator of them).
+//! Stores that keep pages by [`Place`]: store a run of pages, load, free, report. The file device
+//! stands behind the simplest allocator of its slots.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -14,14 +15,14 @@ use folioswap_devices::{
 
 use super::memory::TestMemory;
 
-/// Why a run was not stored whole; what was stored of it has been freed again.
+/// The reason why a run was not stored completely; its stored pages have been freed again.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Refused {
     Store(StoreError),
     File(FileError),
 }
 
-/// Why a page did not come back.
+/// The reason why a page did not come back.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Fault {
     Load(LoadError),
@@ -29,7 +30,7 @@ pub enum Fault {
     Checksum { slot: FileSlot, expected: Checksum, found: Checksum },
 }
 
-/// What a device says about itself.
+/// A device's own figures.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Report {
     pub pages: u64,
@@ -41,9 +42,9 @@ pub trait PageStore: Sync {
     fn load(&self, place: Place, out: &mut Page) -> Result<(), Fault>;
     fn free(&self, place: Place);
     fn report(&self) -> Report;
-    /// Flips one bit of the stored bytes; false if nothing is stored for such a place.
+    /// Flips one bit of the stored bytes; false if nothing is stored for this place.
     fn damage(&self, place: Place) -> bool;
-    /// Gives everything that is empty back.
+    /// Gives back everything that is empty.
     fn settle(&self);
 }
 
@@ -54,7 +55,7 @@ pub struct ZramDevice {
     coders: Mutex<Vec<Box<Coders>>>,
 }
 
-/// Of one thread.
+/// The coders of one thread.
 #[derive(Default)]
 pub struct Coders {
     pub encoder: Encoder,
@@ -86,7 +87,8 @@ impl ZramDevice {
 }
 
 impl ZramDevice {
-    /// Stores a page of this place once more with zstd, as its owner's; its place afterwards.
+    /// Recompresses the page of this place with zstd, as its owner does; returns its place
+    /// afterwards.
     pub fn recompress(&self, place: Place, page: &Page, owner: u64) -> Place {
         let Place::Zram { handle, len, codec: Codec::Lz4, checksum } = place else { return place };
         let mut coders = self.coders.lock().unwrap().pop().unwrap_or_default();
@@ -151,7 +153,7 @@ impl PageStore for ZramDevice {
 
     fn damage(&self, place: Place) -> bool {
         let Place::Zram { handle, len, .. } = place else { return false };
-        // SAFETY: the object is live and nobody else looks at it.
+        // SAFETY: the object is live and nothing else refers to it.
         unsafe { *self.zram.memory().object(handle).add(8 + len.bytes() / 2) ^= 0x10 };
         true
     }
@@ -162,14 +164,15 @@ impl PageStore for ZramDevice {
     }
 }
 
-/// The file device with the simplest allocator of slots: never used again, punched when freed.
+/// The file device with the simplest allocator of slots: a slot is never reused, and is punched
+/// when freed.
 pub struct FileUnderTest {
     pub fd: OwnedFd,
     next: AtomicU64,
     pages: AtomicU64,
 }
 
-/// A run of pages, aligned as O_DIRECT asks.
+/// A run of pages, aligned as O_DIRECT demands.
 pub struct AlignedRun {
     storage: Vec<AlignedPage>,
 }

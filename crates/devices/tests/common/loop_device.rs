@@ -1,4 +1,5 @@
-//! A block device to try: a loop device over a file, both removed on drop. Needs root and losetup(8).
+//! A block device for tests: a loop device over a file, both removed on drop. Needs root and
+//! losetup(8).
 
 use std::fs::{self, File};
 use std::os::fd::OwnedFd;
@@ -8,16 +9,16 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::fs::{Mode, OFlags, open};
 
-/// A new place in /var/tmp, removed on drop.
+/// A new file in /var/tmp, removed on drop.
 pub struct TestFile(pub PathBuf);
 
 impl TestFile {
-    /// A file of so many zero bytes, without blocks.
+    /// A file of this many zero bytes, without blocks.
     pub fn new(bytes: u64) -> Self {
         Self::at(Path::new("/var/tmp"), bytes)
     }
 
-    /// The same elsewhere.
+    /// The same file in another directory.
     pub fn at(directory: &Path, bytes: u64) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -26,7 +27,7 @@ impl TestFile {
         Self(path)
     }
 
-    /// Open as devices are, with direct I/O.
+    /// Opens the file as devices are opened, with direct I/O.
     pub fn direct(&self) -> OwnedFd {
         direct(&self.0)
     }
@@ -46,14 +47,14 @@ fn direct(path: &Path) -> OwnedFd {
     open(path, OFlags::RDWR | OFlags::DIRECT | OFlags::CLOEXEC, Mode::empty()).unwrap()
 }
 
-/// The device and the file under it.
+/// A loop device and the file under it.
 pub struct LoopDevice {
     pub path: PathBuf,
     pub backing: TestFile,
 }
 
 impl LoopDevice {
-    /// `None`, and a note of it, where there are none to be had.
+    /// `None`, and a note that the test is skipped, where no loop device can be had.
     pub fn new(bytes: u64) -> Option<Self> {
         let backing = TestFile::new(bytes);
         let made =
@@ -72,7 +73,7 @@ impl LoopDevice {
         direct(&self.path)
     }
 
-    /// It has the size of what is under it now.
+    /// Makes the device take the current size of the file under it.
     pub fn take_size(&self) {
         assert!(Command::new("losetup").arg("--set-capacity").arg(&self.path).status().unwrap().success());
     }
@@ -84,7 +85,7 @@ impl Drop for LoopDevice {
     }
 }
 
-/// Counted by `scripts/test.sh`.
+/// The note is counted by `scripts/test.sh`.
 fn skip<T>(why: &str) -> Option<T> {
     use std::io::Write;
     let line =

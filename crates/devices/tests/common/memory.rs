@@ -24,7 +24,7 @@ impl TestMemory {
         Self::with_map_calls(usize::MAX)
     }
 
-    /// Memory that runs out after so many calls of `map`.
+    /// Memory that runs out after this many calls of `map`.
     pub fn with_map_calls(map_calls_max: usize) -> Self {
         Self {
             chunks: Mutex::new(Vec::new()),
@@ -35,7 +35,8 @@ impl TestMemory {
         }
     }
 
-    /// The address of an object's header: mapping 0 is the directory's first leaf, mapping n + 1 is chunk n.
+    /// The address of an object's header: mapping 0 is the directory's first leaf, mapping n + 1 is
+    /// chunk n.
     pub fn object(&self, handle: Handle) -> *mut u8 {
         let granules_per_chunk = (2 << 20) / 32;
         let chunk = (handle.raw() / granules_per_chunk) as usize + 1;
@@ -57,8 +58,8 @@ impl TestMemory {
     }
 }
 
-// SAFETY: `map` hands out fresh, zeroed, page-aligned memory that lives until the TestMemory is dropped, which is after
-// the store that owns it; `give_back` touches its own range alone.
+// SAFETY: `map` hands out fresh, zeroed, page-aligned memory that lives until the TestMemory is
+// dropped, which is after the store that owns it; `give_back` touches its own range alone.
 unsafe impl PageMemory for TestMemory {
     fn map(&self, bytes: usize) -> Option<NonNull<u8>> {
         if self.map_calls.fetch_add(1, Ordering::Relaxed) >= self.map_calls_max {
@@ -82,8 +83,8 @@ unsafe impl PageMemory for TestMemory {
         assert!(start.as_ptr().addr().is_multiple_of(4096) && bytes.is_multiple_of(4096) && bytes > 0);
         self.given_back_bytes.fetch_add(bytes, Ordering::Relaxed);
         if cfg!(miri) {
-            // SAFETY: the range is inside one chunk and nobody uses it. Rubbish rather than zeroes: the store must
-            // not rely on either.
+            // SAFETY: the range is inside one chunk and nothing uses it. The bytes are not zeroes
+            // because the store must rely on neither.
             unsafe { start.write_bytes(0xdd, bytes) };
         } else {
             // SAFETY: as above.
@@ -101,7 +102,7 @@ impl Drop for TestMemory {
     fn drop(&mut self) {
         for (start, bytes) in self.chunks.lock().unwrap().drain(..) {
             let start = std::ptr::with_exposed_provenance_mut::<u8>(start);
-            // SAFETY: made by `map` with the same size; the store is gone.
+            // SAFETY: `map` made it with the same size; the store is gone.
             unsafe {
                 if cfg!(miri) {
                     dealloc(start, Layout::from_size_align(bytes, ALIGN).unwrap());
@@ -122,18 +123,19 @@ mod system {
         let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::NORESERVE);
         // SAFETY: a new mapping at an address that the kernel chooses.
         let start = unsafe { mmap_anonymous(null_mut(), bytes, prot, flags) }.ok()?;
-        // SAFETY: our own fresh mapping. Without huge pages, so that residency can be counted by pages.
+        // SAFETY: the mapping is fresh and ours. It has no huge pages, so that residency can be
+        // counted by pages.
         unsafe { madvise(start, bytes, Advice::LinuxNoHugepage) }.ok()?;
         NonNull::new(start.cast())
     }
 
     pub unsafe fn give_back(start: NonNull<u8>, bytes: usize) {
-        // SAFETY: the caller's contract; private anonymous memory.
+        // SAFETY: by the caller's contract; the memory is private anonymous.
         unsafe { madvise(start.as_ptr().cast(), bytes, Advice::LinuxDontNeed) }.unwrap();
     }
 
     pub unsafe fn unmap(start: *mut u8, bytes: usize) {
-        // SAFETY: the caller's contract.
+        // SAFETY: by the caller's contract.
         unsafe { munmap(start.cast(), bytes) }.unwrap();
     }
 }

@@ -1,4 +1,5 @@
-//! What the tests and benches share: page contents, memory, and the contract both devices are driven by.
+//! Shared by tests and benches: page contents, memory, and the contract by which both devices are
+//! driven.
 #![allow(dead_code)]
 
 pub mod data;

@@ -1,6 +1,7 @@
 use super::*;
 
-/// The early exit: of an incompressible page ever fewer places are looked at, an eighth of them in all.
+/// The early exit: in an incompressible page ever fewer positions are examined, an eighth of them
+/// in all.
 #[test]
 fn an_incompressible_page_is_given_up_early() {
     let mut state = 1u64;
