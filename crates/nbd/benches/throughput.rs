@@ -1,7 +1,10 @@
-//! How fast pages go to an export and come back: by the client alone, as swap does it, and what encryption costs.
+//! The throughput of pages to an export and back: by the client alone, as swap does it, and the
+//! cost of encryption.
 //!
-//! `cargo bench -p folioswap-nbd --bench throughput -- URI [SECONDS]`: the export must be empty and have 512 MiB. Without a URI only the
-//! ciphers are measured. Buffers are used again, as fio does and as the links of members do. One line for each size of a request and number of them under way.
+//! `cargo bench -p folioswap-nbd --bench throughput -- URI [SECONDS]`: the export must be empty and
+//! have 512 MiB. Without a URI only the ciphers are measured. Buffers are reused, as fio and the
+//! links of members do. The output has one line for each size of a request and number of them under
+//! way.
 
 use folioswap_nbd::buffers;
 use folioswap_nbd::client::{Operation, Settings};
@@ -40,10 +43,10 @@ fn ciphers() {
     }
 }
 
-/// What makes a request at an offset and tells when it has ended.
+/// Makes a request at an offset, and calls the completion when it has ended.
 type Make<'m> = dyn Fn(u64, u64, Box<dyn FnOnce(Result<Vec<u8>, RequestError>) + Send>) + 'm;
 
-/// MB/s of requests one after the other over the whole range, so many under way.
+/// MB/s of consecutive requests over the whole range, `depth` of them under way.
 fn measure(make: &Make<'_>, size: u64, depth: u64, time: Duration) -> f64 {
     let (sender, receiver) = mpsc::channel();
     let (mut at, mut done) = (0, 0_u64);
@@ -107,7 +110,7 @@ fn main() {
             let write =
                 |at: u64, length: u64, done| store.write(at / page, buffers::take(length as usize), done);
             let written = measure(&write, size, depth, time);
-            // All of it was written before it is read.
+            // The whole range was written before it is read.
             let filled = (0..BYTES / 262_144).all(|index| {
                 let (sender, receiver) = mpsc::channel();
                 store.write(

@@ -1,14 +1,18 @@
-//! Buffers of requests that have ended, for those that come: making and clearing one for each request takes as long as copying its data.
+//! Reuse of request buffers: allocating and clearing one for each request takes as long as copying
+//! its data.
 //!
-//! One stock for the process, since a buffer is made by who asks and given back by who reads the answer. What is in it is what was in it before: whoever takes one
-//! writes all of it, or learns that not all came ([`Expected::finish`](crate::reply::Expected::finish)).
+//! The process has one stock of buffers, because the thread that makes a request takes its buffer,
+//! and the thread that reads the answer gives it back. A buffer keeps its old contents. A taker
+//! overwrites all of it, or learns that not all data came
+//! ([`Expected::finish`](crate::reply::Expected::finish)).
 
 use std::sync::{Mutex, PoisonError};
 
-/// Bytes that are kept: as much as is under way at a time where it pays, and little beside the smallest limit of a group.
+/// Most bytes in stock: as many as are usefully under way at a time, and few beside the smallest
+/// limit of a group.
 const KEPT_BYTES: usize = 1 << 20;
 
-/// Buffers, and the bytes of all of them.
+/// Buffers, and the sum of their lengths.
 struct Stock {
     buffers: Vec<Vec<u8>>,
     bytes: usize,
@@ -16,7 +20,8 @@ struct Stock {
 
 static STOCK: Mutex<Stock> = Mutex::new(Stock { buffers: Vec::new(), bytes: 0 });
 
-/// A buffer of this length. Its contents are anything. Cost: a look at what is kept, or making one.
+/// Takes a buffer of this length, with arbitrary contents. Cost: a scan of the stock, or an
+/// allocation.
 pub fn take(length: usize) -> Vec<u8> {
     let mut stock = STOCK.lock().unwrap_or_else(PoisonError::into_inner);
     let found = stock.buffers.iter().rposition(|buffer| buffer.len() == length);
@@ -32,7 +37,8 @@ pub fn take(length: usize) -> Vec<u8> {
     }
 }
 
-/// Nobody needs it any more. When there are enough, the one that was kept longest goes.
+/// Returns a buffer that is no longer needed. When the stock is full, the oldest buffers are
+/// dropped.
 pub fn give_back(buffer: Vec<u8>) {
     if buffer.is_empty() || buffer.len() > KEPT_BYTES {
         return;

@@ -1,7 +1,8 @@
-//! A local file in the place of an export: where its pages are to be sealed, members reach it as they reach an export, so that the key is
-//! in none of them.
+//! A local file in the place of an export. Where its pages are to be sealed, members reach it as
+//! they reach an export, so that no member holds the key.
 //!
-//! A few threads, each with a request at a time in a buffer of its own, as `O_DIRECT` wants it.
+//! A few threads serve it, each with one request at a time in a buffer of its own, as `O_DIRECT`
+//! demands.
 
 use crate::buffers;
 use crate::client::{Done, Operation};
@@ -23,7 +24,8 @@ struct Aligned([u8; PAGE]);
 
 type Requests = mpsc::Sender<(Operation, Done)>;
 
-/// The file, served. Its threads end when it is dropped and what was asked for is done.
+/// A file with the threads that serve it. Dropping it ends the threads after the requests made so
+/// far.
 pub struct FileServer {
     requests: Mutex<Requests>,
 }
@@ -32,7 +34,7 @@ impl FileServer {
     /// Serves a file that is open for reading and writing.
     ///
     /// # Errors
-    /// No thread can be had.
+    /// No thread can be started.
     pub fn start(file: OwnedFd) -> io::Result<Self> {
         let (sender, receiver) = mpsc::channel::<(Operation, Done)>();
         let (file, receiver) = (Arc::new(file), Arc::new(Mutex::new(receiver)));
@@ -62,7 +64,8 @@ impl FileServer {
 
 fn carry_out(file: &OwnedFd, room: &mut [Aligned], operation: Operation) -> Result<Vec<u8>, RequestError> {
     let Operation { command, offset, length, data, .. } = operation;
-    // SAFETY: an aligned page is as many bytes, without any between; both are valid whatever they are.
+    // SAFETY: an aligned page has as many bytes, with none between pages; bytes are valid in both
+    // types whatever their values.
     let room = unsafe { std::slice::from_raw_parts_mut(room.as_mut_ptr().cast::<u8>(), size_of_val(room)) };
     let Some(room) = room.get_mut(..length as usize) else {
         return Err(RequestError::Range { offset, length: length.into() });
@@ -86,13 +89,14 @@ fn carry_out(file: &OwnedFd, room: &mut [Aligned], operation: Operation) -> Resu
     }
 }
 
-/// Goes on after what was done in part, from the start of the page in which it ended.
+/// Repeats `step` until all bytes are transferred. After a partial transfer it continues at the
+/// start of the page in which that ended.
 fn transfer(bytes: usize, mut step: impl FnMut(usize) -> Result<usize, Errno>) -> Result<(), Errno> {
     let mut done = 0;
     while done < bytes {
         match step(done) {
             Ok(count) if count >= PAGE => done += count - count % PAGE,
-            // The file ends there, or nothing more can be written.
+            // The file ends there, or no more can be written.
             Ok(_) => return Err(Errno::IO),
             Err(Errno::INTR) => {}
             Err(errno) => return Err(errno),

@@ -1,13 +1,16 @@
-//! The mark by which an export is known again.
+//! The mark by which an export is recognised.
 //!
-//! The first block of an export in use carries a random number, drawn for this run, and a count that grows every second. Whatever
-//! answers after a connection was lost must show this number, and a count no lower than the last one that was confirmed: an empty
-//! export, another one, or an older copy cannot. An export whose count grows while one looks is in use by another run. At the end the
-//! mark is erased; one that does not grow was left behind by a run that was killed, and its export is taken over.
+//! The first block of an export in use carries a random number, drawn for this run, and a count
+//! that grows every second. After a lost connection the server must show this number, and a count
+//! no lower than the last one that was confirmed; an empty export, another one, or an older copy
+//! cannot. An export whose count grows while it is watched is in use by another run. At the end the
+//! mark is erased. A mark that does not grow was left behind by a run that was killed, and its
+//! export is taken over.
 //!
-//! Of two runs that find an export free at the same time, the last to write its mark has it: each looks again when the other must have
-//! written (Fischer's mutual exclusion). Before each count the mark is read, so that a run which was stopped while another took its
-//! export over gives it up.
+//! Of two runs that find an export free at the same time, the last one to write its mark has it:
+//! each looks again after the other must have written (Fischer's mutual exclusion). Each count
+//! first reads the mark, so that a run which was stopped while another took its export over gives
+//! the export up.
 
 use crate::client::{Client, Known};
 use crate::error::{ConnectError, Replaced, RequestError};
@@ -25,21 +28,22 @@ use std::time::{Duration, Instant};
 
 /// Bytes of the mark's block.
 pub const BLOCK: u32 = 4096;
-/// Bytes at the beginning of an export that are empty or it is somebody's: file systems, partition tables, volume managers and
-/// swap have their labels there.
+/// Bytes at the beginning of an export that must be empty, or the export is in use: file systems,
+/// partition tables, volume managers and swap have their labels there.
 const LOOKED_AT: u32 = 256 << 10;
-/// Between two counts.
+/// Time between two counts.
 pub const BEAT: Duration = Duration::from_secs(1);
-/// After so long without a new count nobody is there.
+/// A mark without a new count for this long belongs to no running process.
 const SILENCE: Duration = Duration::from_millis(2500);
-/// Whoever found an export free writes its mark within this time, or waits for [`SILENCE`] before it looks again.
+/// A run that found an export free writes its mark within this time, or waits for [`SILENCE`]
+/// before it looks again.
 const SETTLED: Duration = Duration::from_millis(200);
 const MAGIC: &[u8; 16] = b"folioswap nbd 1\n";
 
-/// The marks of this process: one export may have two names.
+/// The marks of this process, because one export may have two names.
 static OURS: Mutex<Vec<[u8; 16]>> = Mutex::new(Vec::new());
 
-/// What stands in the block.
+/// The contents of the mark's block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Contents {
     id: [u8; 16],
@@ -72,21 +76,24 @@ impl Contents {
     }
 }
 
-/// Our mark on an export.
+/// The mark of this run on an export.
 #[derive(Debug)]
 pub struct Mark {
     id: [u8; 16],
-    /// The count that the server has confirmed, and the one that was sent last.
+    /// The last count that the server has confirmed, and the last one that was sent.
     confirmed: AtomicU64,
     sent: AtomicU64,
 }
 
 impl Mark {
-    /// Makes sure that the export is nobody's, and marks it. Takes 0.2 s, and 2.5 s more where a run was killed that had it.
+    /// Makes sure that the export is not in use, and marks it. Takes 0.2 s, and 2.5 s more where a
+    /// run that was killed has left its mark.
     ///
     /// # Errors
-    /// [`ConnectError::Foreign`], [`ConnectError::Twice`]: nothing was written. [`ConnectError::InUse`]: nor was it, or another run wrote
-    /// its mark at the same time and has the export. [`ConnectError::ReadOnly`]. Others of the connection.
+    /// [`ConnectError::Foreign`], [`ConnectError::Twice`]: nothing was written.
+    /// [`ConnectError::InUse`]: nothing was written either, or another run wrote its mark at the
+    /// same time and has the export. [`ConnectError::ReadOnly`]. Others are those of the
+    /// connection.
     pub fn take(session: &mut Session) -> Result<Self, ConnectError> {
         if session.agreed.flags.has(ExportFlags::READ_ONLY) {
             return Err(ConnectError::ReadOnly);
@@ -112,8 +119,9 @@ impl Mark {
         let written = Contents { id, count: 1 };
         let request = Request { flags: 0, command: Command::Write, cookie: 1, offset: 0, length: BLOCK };
         ask(session, request, &written.encode())?;
-        // Who looked before we wrote has written by now too. Whoever was slow may have taken an export that another run had made sure of:
-        // that one gives it up at its next count.
+        // A run that looked before this one wrote has written by now too. A run that was slow may
+        // have overwritten the mark of another run that was already sure of the export; that one
+        // gives it up at its next count.
         let was_slow = looked.elapsed() >= SETTLED;
         thread::sleep(if was_slow { SILENCE } else { SETTLED });
         if Contents::decode(&read(session, BLOCK)?) != Some(written) {
@@ -127,10 +135,11 @@ impl Mark {
         self.id
     }
 
-    /// Counts on. One at a time; waits for the server. If another mark stands there the client gives the export up for good.
+    /// Writes the next count. One call at a time; waits for the server. If another mark stands
+    /// there, the client gives the export up for good.
     ///
     /// # Errors
-    /// The request's; [`RequestError::Replaced`].
+    /// Those of the requests; [`RequestError::Replaced`].
     pub fn beat(&self, client: &Client) -> Result<(), RequestError> {
         if Contents::decode(&client.read(0, BLOCK)?).is_none_or(|found| found.id != self.id) {
             client.give_up(Replaced::Mark);
@@ -142,10 +151,10 @@ impl Mark {
         Ok(())
     }
 
-    /// Takes the mark off, if it is ours.
+    /// Erases the mark, if it is this run's.
     ///
     /// # Errors
-    /// The request's.
+    /// Those of the requests.
     pub fn erase(&self, client: &Client) -> Result<(), RequestError> {
         if Contents::decode(&client.read(0, BLOCK)?).is_none_or(|found| found.id != self.id) {
             return Err(RequestError::Replaced(Replaced::Mark));
@@ -166,7 +175,7 @@ fn ours() -> MutexGuard<'static, Vec<[u8; 16]>> {
 
 impl Known for Mark {
     fn verify(&self, session: &mut Session) -> Result<(), ConnectError> {
-        // Before the look, since it may grow meanwhile.
+        // The count is loaded before the block is read, because it may grow meanwhile.
         let before = self.confirmed.load(Acquire);
         let found = Contents::decode(&read(session, BLOCK)?).filter(|found| found.id == self.id);
         match found {
@@ -183,7 +192,7 @@ fn read(session: &mut Session, length: u32) -> Result<Vec<u8>, ConnectError> {
     ask(session, Request { flags: 0, command: Command::Read, cookie: 2, offset: 0, length }, &[])
 }
 
-/// The answer to a request, which is sent again a few times where the server reports an error.
+/// The answer to a request, which is repeated a few times where the server reports an error.
 fn ask(session: &mut Session, request: Request, data: &[u8]) -> Result<Vec<u8>, ConnectError> {
     let mut attempts = 0;
     loop {

@@ -1,4 +1,5 @@
-//! Memory for what nobody may see: never swapped, never in a core dump, never in a forked child, and zero before it is given back.
+//! Memory for secrets: never swapped, never in a core dump, never in a forked child, and zeroed
+//! before it is given back.
 //!
 //! Source: mlock(2); madvise(2) (`MADV_DONTDUMP`, `MADV_DONTFORK`).
 
@@ -14,39 +15,40 @@ const PAGE: usize = 4096;
 /// Bytes of the stack that are overwritten after a key was made: more than making one uses.
 const SCRUBBED: usize = 16 << 10;
 
-/// Why there is no key.
+/// The reason why there is no key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// Memory cannot be had, or not be locked.
+    /// Memory could not be mapped, or not be locked.
     #[error("locking a page of memory: {0}")]
     Memory(Errno),
-    /// The system gives no random bytes.
+    /// The system gave no random bytes.
     #[error("random bytes: {0}")]
     Random(Errno),
-    /// No thread can be had.
+    /// No thread could be started.
     #[error("no further thread can be started")]
     Thread,
 }
 
-/// A value in memory of its own that is kept from everybody else.
+/// A value in a mapping of its own that nothing else can read.
 pub struct Locked<T> {
     place: NonNull<T>,
 }
 
-// SAFETY: it is owned like a box.
+// SAFETY: the value is owned as by a box.
 unsafe impl<T: Send> Send for Locked<T> {}
-// SAFETY: as above; shared references only reach the value.
+// SAFETY: as above; a shared reference reaches nothing but the value.
 unsafe impl<T: Sync> Sync for Locked<T> {}
 
 impl<T> Locked<T> {
-    /// Zeroed memory for one value, filled in by `make`, which gets it as it is: so that no copy need be elsewhere.
+    /// Zeroed memory for one value. `make` fills it in place, so that no copy of the value exists
+    /// elsewhere.
     fn new(make: impl FnOnce(NonNull<T>) -> Result<(), KeyError>) -> Result<Self, KeyError> {
         const { assert!(size_of::<T>() <= PAGE && align_of::<T>() <= PAGE) };
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping at a place of the kernel's choice.
+        // SAFETY: the mapping is new, at an address of the kernel's choice.
         let start = unsafe { mmap_anonymous(std::ptr::null_mut(), PAGE, access, MapFlags::PRIVATE) };
         let start = NonNull::new(start.map_err(KeyError::Memory)?).ok_or(KeyError::Memory(Errno::NOMEM))?;
-        // SAFETY: our own page; neither advice changes what is in it.
+        // SAFETY: the page is ours, and none of the calls changes its contents.
         let protected = unsafe {
             madvise(start.as_ptr(), PAGE, Advice::LinuxDontDump)
                 .and_then(|()| madvise(start.as_ptr(), PAGE, Advice::LinuxDontFork))
@@ -58,7 +60,7 @@ impl<T> Locked<T> {
             Ok(()) => Ok(Locked { place }),
             Err(error) => {
                 wipe(start.cast());
-                // SAFETY: ours, and nobody refers to it.
+                // SAFETY: the page is ours, and nothing refers to it.
                 let _ = unsafe { munmap(start.as_ptr(), PAGE) };
                 Err(error)
             }
@@ -69,14 +71,14 @@ impl<T> Locked<T> {
 impl<T> std::ops::Deref for Locked<T> {
     type Target = T;
     fn deref(&self) -> &T {
-        // SAFETY: `new` had it filled in; it stays until the drop.
+        // SAFETY: `new` had the value filled in; it stays until the drop.
         unsafe { self.place.as_ref() }
     }
 }
 
 impl<T> Drop for Locked<T> {
     fn drop(&mut self) {
-        // SAFETY: nobody refers to the value any more, nor to its page afterwards.
+        // SAFETY: nothing refers to the value any more, nor to its page afterwards.
         unsafe {
             self.place.drop_in_place();
             wipe(self.place.cast());
@@ -85,16 +87,17 @@ impl<T> Drop for Locked<T> {
     }
 }
 
-/// Zeroes a page in a way that is not optimised away.
+/// Zeroes a page by writes that are not optimised away.
 fn wipe(page: NonNull<u8>) {
     for offset in 0..PAGE {
-        // SAFETY: within the caller's page.
+        // SAFETY: the byte is within the caller's page.
         unsafe { page.as_ptr().add(offset).write_volatile(0) };
     }
     compiler_fence(SeqCst);
 }
 
-/// The cipher: AES-256-GCM where the processor has instructions for it, ChaCha20-Poly1305 elsewhere.
+/// The cipher: AES-256-GCM where the processor has instructions for it, ChaCha20-Poly1305
+/// elsewhere.
 pub fn best_cipher() -> &'static Algorithm {
     #[cfg(target_arch = "x86_64")]
     let has_instructions = std::is_x86_feature_detected!("aes") && std::is_x86_feature_detected!("pclmulqdq");
@@ -109,7 +112,7 @@ pub fn best_cipher() -> &'static Algorithm {
 /// [`KeyError`].
 pub fn random_key(cipher: &'static Algorithm) -> Result<Locked<LessSafeKey>, KeyError> {
     let bytes = Locked::<[u8; 32]>::new(|place| {
-        // SAFETY: zeroed memory for 32 bytes, ours alone.
+        // SAFETY: the memory is zeroed, has room for 32 bytes, and is ours alone.
         fill(unsafe { &mut *place.as_ptr() })
     })?;
     let key = Locked::new(|place| {
@@ -129,11 +132,12 @@ fn fill(bytes: &mut [u8; 32]) -> Result<(), KeyError> {
     Ok(())
 }
 
-/// Makes a key of its bytes, at its place. What it leaves on the stack is overwritten by [`scrub`].
+/// Makes a key from its bytes, in place. [`scrub`] overwrites the copies that this leaves on the
+/// stack.
 #[inline(never)]
 fn expand(cipher: &'static Algorithm, bytes: &[u8; 32], place: NonNull<LessSafeKey>) {
     let unbound = UnboundKey::new(cipher, bytes).expect("32 bytes are what both ciphers take");
-    // SAFETY: memory for one, ours alone.
+    // SAFETY: the memory has room for one key and is ours alone.
     unsafe { place.write(LessSafeKey::new(unbound)) };
 }
 
@@ -142,7 +146,7 @@ fn expand(cipher: &'static Algorithm, bytes: &[u8; 32], place: NonNull<LessSafeK
 fn scrub() {
     let mut stack = [0_u8; SCRUBBED];
     for byte in &mut stack {
-        // SAFETY: a byte of our own array.
+        // SAFETY: the byte belongs to our own array.
         unsafe { std::ptr::from_mut(byte).write_volatile(0) };
     }
     std::hint::black_box(&stack);

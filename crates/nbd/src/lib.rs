@@ -1,25 +1,30 @@
-//! A client of the NBD protocol that swap can trust.
+//! An NBD client to which swap can entrust its pages.
 //!
-//! A page that went out must come back as it was, or not at all. So this client reconnects by itself and sends again what was under
-//! way, but only to the export that it knows: one that is empty, older, or another one is found out by a mark ([`identity`]) before
-//! anything is sent. Pages can be encrypted ([`seal`]) under a key that is never on disk and never in a core dump ([`key`]).
+//! A page that went out must come back unchanged, or not at all. The client therefore reconnects by
+//! itself and repeats the requests that were under way, but only to the export that it knows: a
+//! mark ([`identity`]) reveals an export that is empty, older, or another one, before any request
+//! is repeated. Pages can be encrypted ([`seal`]) under a key that is never on disk and never in a
+//! core dump ([`key`]).
 //!
 //! | Module | Concept |
 //! |---|---|
 //! | [`wire`] | numbers and fixed-size messages of the protocol; no I/O |
-//! | [`reply`] | replies, checked against what was asked for; from any source of bytes |
-//! | [`uri`] | where an export is |
+//! | [`reply`] | replies from any source of bytes, checked against their requests |
+//! | [`uri`] | the address of an export |
 //! | [`session`] | one connection: reaching the server, negotiation |
 //! | [`tls`] | TLS over it |
 //! | [`client`] | requests over one or several connections, reconnecting |
-//! | [`identity`] | the mark by which an export is known again |
+//! | [`identity`] | the mark by which an export is recognised |
 //! | [`key`], [`seal`] | encryption |
 //! | [`store`] | pages of swap on an export |
-//! | `queue` | which writes may be under way together |
+//! | `queue` | the order of overlapping writes |
 //! | [`file`](mod@file) | a local file in the place of an export |
 //! | [`service`] | the sockets by which the members of a group reach a store |
-//! | [`link`] | the member's end of these sockets; without the feature `client` this is all there is, for `no_std` |
-//! | [`error`] | what can go wrong |
+//! | [`link`] | the member's end of these sockets |
+//! | [`buffers`] | reuse of request buffers |
+//! | [`error`] | the failures of exports and requests |
+//!
+//! Without the feature `client` the crate is [`link`] alone, and `no_std`.
 #![cfg_attr(not(feature = "client"), no_std)]
 
 #[cfg(feature = "client")]

@@ -1,7 +1,9 @@
-//! Which writes may be under way together, and what waits for that: nobody who makes a request does.
+//! The order of overlapping writes. A write that has to wait is queued, so that the thread that
+//! makes it never waits.
 //!
-//! Two that overlap are not sent at a time: a server may do them in any order, and one that is sent again must not come after a later one.
-//! Those that overlap begin in the order in which they came.
+//! Two writes that overlap are not sent at the same time: a server may do them in any order, and
+//! one that is sent again must not come after a later one. Writes that overlap begin in the order
+//! in which they came.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -11,7 +13,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 pub(crate) struct Span {
     pub(crate) first: u64,
     pub(crate) count: u64,
-    /// 0 for what holds none.
+    /// 0 for a range that holds no bytes.
     pub(crate) bytes: u64,
 }
 
@@ -21,7 +23,7 @@ impl Span {
     }
 }
 
-/// What is under way, and what waits. Pure.
+/// The writes under way and the writes that wait. Pure.
 #[derive(Debug)]
 struct Writes<T> {
     under_way: Vec<Span>,
@@ -32,7 +34,7 @@ struct Writes<T> {
 }
 
 impl<T> Writes<T> {
-    /// Can this begin, which comes after the first `before` that wait?
+    /// Whether a span may begin that comes after the first `before` waiting ones.
     fn can_begin(&self, span: &Span, before: usize) -> bool {
         let has_room = self.bytes == 0 || self.bytes + span.bytes <= self.bytes_max;
         has_room
@@ -45,9 +47,9 @@ impl<T> Writes<T> {
         self.bytes += span.bytes;
     }
 
-    /// Gives back what can begin at once; the other waits.
+    /// Returns a write that can begin at once; any other waits.
     fn enter(&mut self, span: Span, write: T) -> Option<T> {
-        // What comes while others wait for room would overtake them for ever.
+        // A write that began while others wait for memory would overtake them for ever.
         if (span.bytes > 0 && !self.waiting.is_empty()) || !self.can_begin(&span, self.waiting.len()) {
             self.waiting.push_back((span, write));
             return None;
@@ -71,14 +73,14 @@ impl<T> Writes<T> {
     }
 }
 
-/// The same for several threads.
+/// The queue for several threads.
 pub(crate) struct WriteQueue<T> {
     writes: Mutex<Writes<T>>,
     changed: Condvar,
 }
 
 impl<T> WriteQueue<T> {
-    /// Empty; at most so many bytes are under way (or one write, however large).
+    /// An empty queue. At most this many bytes are under way (or one write, however large).
     pub(crate) fn new(bytes_max: u64) -> Self {
         let writes =
             Writes { under_way: Vec::new(), waiting: VecDeque::new(), bytes: 0, bytes_max, ended: false };
@@ -89,12 +91,14 @@ impl<T> WriteQueue<T> {
         self.writes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A write comes: given back, it is under way; else it waits for [`WriteQueue::next`]. Does not block.
+    /// Enters a write. One that is returned is under way; any other waits for [`WriteQueue::next`].
+    /// Does not block.
     pub(crate) fn enter(&self, span: Span, write: T) -> Option<T> {
         self.lock().enter(span, write)
     }
 
-    /// Takes a range if nothing overlaps with it, neither under way nor waiting.
+    /// Takes a range if nothing overlaps with it, neither under way nor waiting; returns whether it
+    /// did.
     pub(crate) fn take(&self, span: Span) -> bool {
         let mut writes = self.lock();
         let free = writes.can_begin(&span, writes.waiting.len());
@@ -104,7 +108,7 @@ impl<T> WriteQueue<T> {
         free
     }
 
-    /// What was under way has ended.
+    /// Ends a write or a taken range.
     pub(crate) fn leave(&self, span: Span) {
         let mut writes = self.lock();
         writes.leave(span);
@@ -113,7 +117,8 @@ impl<T> WriteQueue<T> {
         }
     }
 
-    /// The next write that waited and can begin; it is under way then. Blocks until there is one. `None`: it is the end.
+    /// The next waiting write that can begin; it is under way then. Blocks until there is one.
+    /// `None`: the queue has ended.
     pub(crate) fn next(&self) -> Option<T> {
         let mut writes = self.lock();
         loop {
@@ -127,7 +132,7 @@ impl<T> WriteQueue<T> {
         }
     }
 
-    /// Nothing that waits begins any more.
+    /// Ends the queue: no waiting write begins any more.
     pub(crate) fn end(&self) {
         self.lock().ended = true;
         self.changed.notify_all();

@@ -1,6 +1,8 @@
-//! The sockets (*links*) by which the members of a group reach a store: one thread takes their requests, the client's threads answer.
+//! The sockets (*links*) by which the members of a group reach a store. One thread takes their
+//! requests, and the client's threads answer.
 //!
-//! See [`folioswap_group::swap_link`] for the messages. A member that is killed leaves nothing but a socket that ends.
+//! See [`folioswap_group::swap_link`] for the messages. A member that is killed leaves nothing but
+//! a socket that ends.
 
 use crate::buffers;
 use crate::client::{Event, Statistics};
@@ -23,34 +25,34 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// Links that are ready and looked at together.
+/// Ready links that are handled in one round.
 const READY: usize = 64;
-/// Descriptors that no link takes: connections are to be made again with them.
+/// Descriptors that no link uses, because reconnecting needs them.
 const SPARE_DESCRIPTORS: u64 = 32;
-/// How long a server may take to hear of the end.
+/// The longest time that saying goodbye to a server may take.
 const FAREWELL: Duration = Duration::from_millis(500);
 
-/// Links and their store. When it is dropped, links and threads end.
+/// Links and their store. Dropping it ends links and threads.
 pub struct Service {
     shared: Arc<Shared>,
 }
 
-/// Stands for [`Shared::end`] among the links' numbers.
+/// Stands for [`Shared::end`] among the numbers of the links.
 const END: u64 = u64::MAX;
 
 struct Shared {
     store: Arc<Store>,
     epoll: OwnedFd,
-    /// Readable when it is to end.
+    /// Readable when the service is to end.
     end: OwnedFd,
-    /// A link with a descriptor from here on is refused.
+    /// A link whose descriptor has this number or a higher one is refused.
     descriptors_max: u64,
     links: Mutex<Links>,
-    /// Held while a request is taken from a link, until it is under way or waits in the store.
+    /// Held from taking a request off a link until the request is under way or waits in the store.
     taking: Mutex<()>,
 }
 
-/// Whose links they are: a member's first one, and those that it made itself.
+/// The owner of links: a member, with its first link and those that it made itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkOwner(u64);
 
@@ -75,7 +77,7 @@ impl Service {
     /// Begins to serve.
     ///
     /// # Errors
-    /// No descriptor or no thread can be had.
+    /// No descriptor is free, or no thread can be started.
     pub fn start(store: Arc<Store>) -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let end = eventfd(0, EventfdFlags::CLOEXEC)?;
@@ -98,7 +100,7 @@ impl Service {
         Ok(Service { shared })
     }
 
-    /// A first link for a new member; what is returned is the member's end.
+    /// Makes the first link of a new member, and returns the member's end.
     ///
     /// # Errors
     /// No descriptor is free.
@@ -115,8 +117,9 @@ impl Service {
         Ok((theirs, owner))
     }
 
-    /// A member has ended. What it had asked for and was not yet taken is nobody's wish any more: when this returns, no request of it
-    /// comes after those of who gets its slots. What was taken goes on, before them.
+    /// Ends the links of a member that has ended. Its requests that were not yet taken are dropped:
+    /// when this returns, no request of it can come after those of the next owner of its slots.
+    /// Requests that were taken go on, before those of the next owner.
     pub fn forget(&self, owner: LinkOwner) {
         let shared = &self.shared;
         {
@@ -125,16 +128,17 @@ impl Service {
                 let _ = epoll::delete(&shared.epoll, &*link.socket);
             }
         }
-        // Whoever has found a link before takes one request of it at most, and has done so by now.
+        // A thread that found a link before takes at most one request of it, and has done so by
+        // now.
         drop(lock(&shared.taking));
     }
 
-    /// Links that are open.
+    /// Number of open links.
     pub fn links(&self) -> usize {
         lock(&self.shared.links).open.len()
     }
 
-    /// A cluster is nobody's any more. `trim`: the server is told.
+    /// Says that a cluster has no owner any more; `told` chooses whether the server hears of it.
     pub fn cluster_freed(&self, cluster: u32, told: Told) {
         match told {
             Told::Server => self.shared.store.trim_cluster(cluster.into()),
@@ -142,17 +146,17 @@ impl Service {
         }
     }
 
-    /// What happened since it was last asked.
+    /// The events since the last call.
     pub fn take_events(&self) -> Vec<Event> {
         self.shared.store.take_events()
     }
 
-    /// What was counted.
+    /// The counters.
     pub fn statistics(&self) -> Statistics {
         self.shared.store.statistics()
     }
 
-    /// Takes leave of the server. Waits for it for half a second at most.
+    /// Says goodbye to the server. Waits for it for at most half a second.
     pub fn finish(&self) {
         self.shared.store.finish(FAREWELL);
     }
@@ -160,25 +164,25 @@ impl Service {
 
 impl Drop for Service {
     fn drop(&mut self) {
-        // Whoever waits for an answer learns that none will come.
+        // A member that waits for an answer learns that none will come.
         lock(&self.shared.links).open.clear();
-        // It can only fail when it was written to before.
+        // The write can fail only when the eventfd was written to before.
         let _ = rustix::io::write(&self.shared.end, &1_u64.to_ne_bytes());
     }
 }
 
-/// Who hears that a cluster is free.
+/// The receiver of the news that a cluster is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told {
-    /// It may give the space to others.
+    /// The server may give the space to others.
     Server,
-    /// Only our tables shrink.
+    /// Only the tables of this process shrink.
     Nobody,
 }
 
 impl Shared {
     fn add(&self, link: OwnedFd, owner: LinkOwner, descriptors_max: u64) -> io::Result<()> {
-        // The kernel gives the lowest number that is free.
+        // The kernel gives the lowest free number.
         if link.as_raw_fd() as u64 >= descriptors_max {
             return Err(Errno::MFILE.into());
         }
@@ -209,7 +213,7 @@ impl Shared {
                 let _is_taken = lock(&self.taking);
                 let Some(link) = lock(&self.links).open.get(&token).cloned() else { continue };
                 if self.take_request(&link, &mut message).is_none()
-                    // It has ended, or says what nobody says.
+                    // The link has ended, or its member violates the protocol.
                     && lock(&self.links).open.remove(&token).is_some()
                 {
                     let _ = epoll::delete(&self.epoll, &*link.socket);
@@ -218,7 +222,7 @@ impl Shared {
         }
     }
 
-    /// Takes one request. `None`: the link is of no use any more.
+    /// Takes one request. `None`: the link cannot be used any more.
     fn take_request(&self, Link { socket: link, owner }: &Link, message: &mut [u8]) -> Option<()> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -240,9 +244,10 @@ impl Shared {
         let (page, count) = (offset / PAGE as u64, u64::from(length) / PAGE as u64);
         let is_pages = offset.is_multiple_of(PAGE as u64) && (length as usize).is_multiple_of(PAGE);
         match request.command {
-            // Without a socket there is nothing to attach; the member's end fails at its first use.
+            // A request without a socket attaches nothing; the member's end fails at its first use.
             Command::Attach => {
-                // Half of the descriptors are for first links: a new member cannot do without.
+                // Half of the descriptors are kept for first links, without which a new member
+                // cannot run.
                 let descriptors_max = self.descriptors_max / 2;
                 carried.into_iter().for_each(|link| drop(self.add(link, *owner, descriptors_max)));
             }
@@ -268,7 +273,8 @@ impl Shared {
     }
 }
 
-/// Answers on a link. It never blocks: a link has one answer under way at most, for which there is room.
+/// Answers on a link. It never blocks, because a link has at most one answer under way, and its
+/// buffer has room for that.
 fn answer(link: &OwnedFd, cookie: u64, result: &Result<Vec<u8>, RequestError>) {
     let reply = |error: Errno| Reply { error: error.raw_os_error() as u32, cookie }.encode();
     let done = Reply { error: 0, cookie }.encode();
@@ -285,7 +291,7 @@ fn answer(link: &OwnedFd, cookie: u64, result: &Result<Vec<u8>, RequestError>) {
     let _ = send(link, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
 }
 
-/// How a failure looks to a member.
+/// The errno by which a member learns of a failure.
 const fn errno(error: RequestError) -> Errno {
     match error {
         RequestError::Server(28) => Errno::NOSPC,

@@ -1,7 +1,7 @@
-//! Pages of swap on an export: slots of 4096 bytes from its second megabyte on, encrypted or as they are.
+//! Pages of swap on an export: slots of 4096 bytes from its second megabyte on, encrypted or not.
 //!
-//! Of a page that is encrypted 24 bytes stay in memory ([`Seal`]), in tables of 512 pages that come with the first page of a
-//! cluster and go when it is given up.
+//! An encrypted page keeps 24 bytes in memory ([`Seal`]), in tables of 512 pages. A table is
+//! allocated with the first page of a cluster and freed when the cluster is given up.
 
 use crate::client::{AnyContents, Client, Event, Operation, Settings, Statistics};
 use crate::error::{ConnectError, RequestError};
@@ -22,28 +22,29 @@ use std::time::Duration;
 
 /// Bytes of a page.
 pub const PAGE: usize = 4096;
-/// Bytes before the first slot: the mark's block, and what makes the rest lie well.
+/// Bytes before the first slot: the mark's block, and padding that aligns the slots.
 pub const FIRST: u64 = 1 << 20;
-/// Pages of a cluster: what is given up together.
+/// Pages of a cluster, the unit in which slots are given up.
 pub const CLUSTER_PAGES: u64 = 512;
 /// Most pages of one request.
 pub const PAGES_MAX: usize = 64;
-/// Bytes of writes under way. What comes beyond that waits, but nobody with it; so reads always find room in the client
-/// ([`Settings::in_flight_max`]), where they are few: members make one on each link.
+/// Most bytes of writes under way. Further writes wait in the queue, and no thread waits with them.
+/// Reads therefore always find room in the client ([`Settings::in_flight_max`]) when there are few
+/// of them, as there are: a member makes one on each link.
 const WRITING_MAX: u64 = 8 << 20;
-/// How long a step of connecting may take at the start.
+/// Longest time of one step of connecting at the start.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Are pages encrypted?
+/// Whether pages are encrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encryption {
-    /// Under a random key in locked memory.
+    /// Pages are encrypted under a random key in locked memory.
     Random,
-    /// They leave as they are.
+    /// Pages are not encrypted.
     None,
 }
 
-/// An export that was looked at, and can serve. Nothing was written to it.
+/// A suitable export that was examined but not written to.
 pub struct Suitable {
     uri: Uri,
     tls: Option<Tls>,
@@ -53,13 +54,13 @@ pub struct Suitable {
 }
 
 impl Suitable {
-    /// Connects, and makes sure that the export can serve.
+    /// Connects, and makes sure that the export is suitable.
     ///
     /// # Errors
-    /// [`ConnectError`], whose message says what to do.
+    /// [`ConnectError`], whose message says what the user can do.
     pub fn new(uri: Uri, encryption: Encryption, settings: Settings) -> Result<Self, ConnectError> {
         if encryption == Encryption::Random {
-            // Whether there can be a key is better known now than when the program runs.
+            // Whether a key is possible is tested now rather than when the program runs.
             Sealer::new([0; 16])?;
         }
         let tls = uri.tls.as_ref().map(|names| Tls::new(&uri, names)).transpose()?;
@@ -81,12 +82,12 @@ impl Suitable {
         Ok(Suitable { uri, tls, session, encryption, settings })
     }
 
-    /// Bytes of slots that the export has.
+    /// Bytes of the export's slots.
     pub fn bytes(&self) -> u64 {
         self.session.agreed.size - FIRST
     }
 
-    /// Marks it as ours.
+    /// Marks the export as this run's.
     ///
     /// # Errors
     /// Those of [`Mark::take`].
@@ -97,7 +98,8 @@ impl Suitable {
     }
 }
 
-/// An export that was looked at, is marked as ours, and is still connected. Holds no thread, so it may be carried over a fork.
+/// A suitable export that is marked and still connected. It has no thread, so a fork may carry it
+/// over.
 pub struct Prepared {
     uri: Uri,
     tls: Option<Tls>,
@@ -108,35 +110,36 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Connects, makes sure that the export can serve, and marks it. Nothing is written to it if it cannot.
+    /// Connects, makes sure that the export is suitable, and marks it. Nothing is written to an
+    /// unsuitable export.
     ///
     /// # Errors
-    /// [`ConnectError`], whose message says what to do.
+    /// [`ConnectError`], whose message says what the user can do.
     pub fn new(uri: Uri, encryption: Encryption, settings: Settings) -> Result<Self, ConnectError> {
         Suitable::new(uri, encryption, settings)?.mark()
     }
 
-    /// Bytes of slots that the export has.
+    /// Bytes of the export's slots.
     pub fn bytes(&self) -> u64 {
         self.session.agreed.size - FIRST
     }
 
-    /// Can clusters be given up?
+    /// Whether clusters can be given up.
     pub fn can_trim(&self) -> bool {
         self.session.agreed.flags.has(ExportFlags::TRIM)
     }
 
-    /// The connection's descriptor, to be kept open.
+    /// The connection's descriptor, which the caller keeps open.
     pub fn descriptor(&self) -> rustix::fd::BorrowedFd<'_> {
         self.session.descriptor()
     }
 
-    /// Where it is.
+    /// The export's address.
     pub fn uri(&self) -> &Uri {
         &self.uri
     }
 
-    /// Begins: threads are started, the key is made.
+    /// Starts the threads and makes the key.
     ///
     /// # Errors
     /// [`KeyError`].
@@ -151,11 +154,12 @@ impl Prepared {
         let store = Store::new(Behind::Export { client, mark }, sealer)?;
         let (beating, pulse) = (Arc::downgrade(&store), Arc::clone(&store.pulse));
         let beats = thread::Builder::new().name("nbd-mark".into()).stack_size(64 << 10).spawn(move || {
-            // It does not keep the store while it waits.
+            // The thread holds no reference to the store while it waits.
             while pulse.wait() == Beating::Yes
                 && let Some(store) = beating.upgrade()
             {
-                // One that fails is followed by the next; if the export is another run's the client knows it from now on.
+                // A beat that fails is followed by the next. If the export is another run's, the
+                // client knows it from then on.
                 if let Behind::Export { client, mark } = &store.behind {
                     let _ = mark.beat(client);
                 }
@@ -173,7 +177,7 @@ enum Beating {
     No,
 }
 
-/// Whether the mark is to be counted on.
+/// Whether the mark's count is still to grow.
 #[derive(Default)]
 struct Pulse {
     beating: Mutex<Beating>,
@@ -194,13 +198,13 @@ impl Pulse {
     }
 }
 
-/// Is told how reading or writing ended; as [`crate::client::Done`].
+/// Called with the outcome of reading or writing; as [`crate::client::Done`].
 pub type Done = Box<dyn FnOnce(Result<Vec<u8>, RequestError>) + Send>;
 
 /// Seals of a cluster's pages.
 type Seals = Box<[Seal; CLUSTER_PAGES as usize]>;
 
-/// Pages on their way.
+/// A write that is under way or waits.
 struct Write {
     first: u64,
     pages: Vec<u8>,
@@ -213,7 +217,7 @@ impl Write {
     }
 }
 
-/// What holds the pages.
+/// The storage of the pages.
 enum Behind {
     Export { client: Client, mark: Arc<Mark> },
     File(FileServer),
@@ -227,7 +231,7 @@ impl Behind {
         }
     }
 
-    /// Where the first slot lies.
+    /// Offset of the first slot in bytes.
     const fn first(&self) -> u64 {
         match self {
             Behind::Export { .. } => FIRST,
@@ -236,7 +240,7 @@ impl Behind {
     }
 }
 
-/// The pages.
+/// Pages on an export or a file.
 pub struct Store {
     behind: Behind,
     sealer: Option<Sealer>,
@@ -245,7 +249,7 @@ pub struct Store {
     writes: Arc<WriteQueue<Write>>,
     pulse: Arc<Pulse>,
     beats: Mutex<Option<JoinHandle<()>>>,
-    /// Clusters that the server is to be told of; their ranges are under way in `writes`.
+    /// Clusters of which the server is to be told; their ranges are under way in `writes`.
     trims: mpsc::Sender<u64>,
 }
 
@@ -254,7 +258,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Store {
-    /// Pages on a file that is open for reading and writing, sealed under a new random key. Its threads are started.
+    /// Pages on a file that is open for reading and writing, sealed under a new random key. Starts
+    /// the threads.
     ///
     /// # Errors
     /// [`KeyError`].
@@ -283,7 +288,8 @@ impl Store {
             }
         };
         let _ = thread::Builder::new().name("nbd-trim".into()).stack_size(64 << 10).spawn(trim);
-        // What waited is sent by a thread of its own: one that reads replies may not wait for a server to take more.
+        // Writes that waited are sent by a thread of their own: a thread that reads replies must
+        // not wait for a server to take more.
         let (sending, writes) = (Arc::downgrade(&store), Arc::clone(&store.writes));
         let send = move || {
             while let Some(write) = writes.next()
@@ -297,12 +303,12 @@ impl Store {
         Ok(store)
     }
 
-    /// Bytes of tables in memory.
+    /// Bytes of the seal tables in memory.
     pub fn table_bytes(&self) -> usize {
         lock(&self.seals).len() * size_of::<[Seal; CLUSTER_PAGES as usize]>()
     }
 
-    /// What happened since it was last asked.
+    /// The events since the last call.
     pub fn take_events(&self) -> Vec<Event> {
         match &self.behind {
             Behind::Export { client, .. } => client.take_events(),
@@ -310,7 +316,7 @@ impl Store {
         }
     }
 
-    /// What was counted.
+    /// The counters.
     pub fn statistics(&self) -> Statistics {
         match &self.behind {
             Behind::Export { client, .. } => client.statistics(),
@@ -318,8 +324,9 @@ impl Store {
         }
     }
 
-    /// Writes whole pages, [`PAGES_MAX`] at most, to slots from `first` on. While an overlapping write is under way, or too much is, it
-    /// waits, and the caller does not. If it fails nothing can be read there.
+    /// Writes whole pages, [`PAGES_MAX`] at most, to slots from `first` on. While an overlapping
+    /// write is under way, or too many bytes are, the write waits and the caller does not. After a
+    /// failure nothing can be read there.
     pub fn write(self: &Arc<Self>, first: u64, pages: Vec<u8>, done: Done) {
         if self.place(first, (pages.len() / PAGE) as u64, pages.len()).is_none() {
             return done(Err(RequestError::Range { offset: first, length: pages.len() as u64 }));
@@ -330,7 +337,7 @@ impl Store {
         }
     }
 
-    /// Seals and sends pages, which are under way.
+    /// Seals and sends the pages of a write that is under way.
     fn send(self: &Arc<Self>, write: Write) {
         let span = write.span();
         let Write { first, mut pages, done } = write;
@@ -338,7 +345,7 @@ impl Store {
         let count = span.count;
         let mut seals = [Seal::default(); PAGES_MAX];
         if let Some(sealer) = &self.sealer {
-            // What was there can be read no more from now on.
+            // The former contents of the slots cannot be read from now on.
             self.set_seals(first, &seals[..count as usize]);
             for ((index, page), seal) in (0..).zip(pages.chunks_exact_mut(PAGE)).zip(&mut seals) {
                 *seal = sealer.seal(first + index, page);
@@ -385,15 +392,16 @@ impl Store {
         Ok(pages)
     }
 
-    /// Gives a cluster up: it can be read no more, and the server may forget it. Does not wait; who writes to the cluster afterwards
-    /// waits for the server to have forgotten it.
+    /// Gives a cluster up: it can no longer be read, and the server may forget it. Does not wait. A
+    /// later write to the cluster waits until the server has forgotten it.
     pub fn trim_cluster(&self, cluster: u64) {
         self.forget_cluster(cluster);
         let can_trim = |client: &Client| client.agreed().flags.has(ExportFlags::TRIM);
         if !matches!(&self.behind, Behind::Export { client, .. } if can_trim(client)) {
             return;
         }
-        // What a member that was killed is still writing there will be overwritten or stay: only space is lost.
+        // A member that was killed may still be writing there. That data is overwritten or stays;
+        // only space is lost.
         let span = cluster_span(cluster);
         if self.writes.take(span) && self.trims.send(cluster).is_err() {
             self.writes.leave(span);
@@ -405,16 +413,16 @@ impl Store {
         let (offset, length) =
             (self.behind.first() + span.first * PAGE as u64, (CLUSTER_PAGES as usize * PAGE) as u32);
         let operation = Operation { command: Command::Trim, flags: 0, offset, length, data: Vec::new() };
-        // A server that does not do it keeps the space until the end.
+        // A server that does not trim keeps the space until the end.
         self.behind.submit(operation, Box::new(move |_| store.writes.leave(span)));
     }
 
-    /// Forgets what a cluster held, without a word to the server.
+    /// Forgets the contents of a cluster without telling the server.
     pub fn forget_cluster(&self, cluster: u64) {
         lock(&self.seals).remove(&cluster);
     }
 
-    /// Where slots lie; `None` for what no request may be.
+    /// The offset of slots in bytes; `None` for a range that no request may have.
     fn place(&self, first: u64, count: u64, bytes: usize) -> Option<u64> {
         let fits = count > 0 && count <= PAGES_MAX as u64 && bytes == count as usize * PAGE;
         first.checked_mul(PAGE as u64)?.checked_add(self.behind.first()).filter(|_| fits)
@@ -439,14 +447,14 @@ impl Store {
         (first..first + count).map(of).collect()
     }
 
-    /// Takes the mark off and takes leave of the server, as far as it answers within `patience`.
+    /// Erases the mark and disconnects from the server, as far as it answers within `patience`.
     pub fn finish(self: &Arc<Self>, patience: Duration) {
         self.pulse.stop();
         let beats = lock(&self.beats).take();
         let store = Arc::clone(self);
         let (sender, receiver) = std::sync::mpsc::channel();
         let ends = thread::spawn(move || {
-            // The last count must not come after the end of the mark.
+            // The last count must not come after the erased mark.
             let _ = beats.map(JoinHandle::join);
             if let Behind::Export { client, mark } = &store.behind {
                 let _ = mark.erase(client);
@@ -466,12 +474,13 @@ impl Drop for Store {
     }
 }
 
-/// All of a cluster; it holds no bytes.
+/// The span of a whole cluster; it holds no bytes.
 const fn cluster_span(cluster: u64) -> Span {
     Span { first: cluster * CLUSTER_PAGES, count: CLUSTER_PAGES, bytes: 0 }
 }
 
-/// A client of an export whose contents are nobody's business, for measurements and tests of the protocol alone.
+/// A client of an export whose contents do not matter, for measurements and tests of the protocol
+/// alone.
 ///
 /// # Errors
 /// [`ConnectError`].

@@ -1,7 +1,7 @@
 //! TLS for a connection whose two directions are used by two threads.
 //!
-//! The state of both directions is one object behind a lock; the lock is never held while the socket blocks, so a reader that waits
-//! keeps no writer from sending.
+//! The state of both directions is one object behind a lock. The lock is never held while the
+//! socket blocks, so a waiting reader keeps no writer from sending.
 
 use crate::error::ConnectError;
 use crate::uri::{Address, TlsNames, Uri};
@@ -12,13 +12,14 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Where Debian, Ubuntu, Alpine, Arch, and where Fedora, RHEL and SUSE keep the authorities that they trust.
+/// The files of trusted authorities on Debian, Ubuntu, Alpine and Arch; on Fedora and RHEL; and on
+/// SUSE.
 const SYSTEM_AUTHORITIES: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem"];
-/// Bytes that are taken from the socket at a time: a TLS record and its head.
+/// Bytes that are read from the socket at a time: a TLS record and its header.
 const RECORD: usize = (16 << 10) + 512;
 
-/// Everything that a connection with TLS needs to know, read once.
+/// The TLS configuration of a connection, read once.
 #[derive(Clone, Debug)]
 pub struct Tls {
     config: Arc<ClientConfig>,
@@ -26,7 +27,7 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// Reads certificates.
+    /// Reads the certificates.
     ///
     /// # Errors
     /// [`ConnectError::Certificates`], [`ConnectError::Hostname`], [`ConnectError::Tls`].
@@ -56,7 +57,7 @@ impl Tls {
         Ok(Tls { config: Arc::new(config), name })
     }
 
-    /// Encrypts a connection from now on; blocks until both sides have agreed.
+    /// Encrypts a connection from now on. Blocks until the handshake is done.
     ///
     /// # Errors
     /// [`ConnectError::Tls`], [`ConnectError::Broken`].
@@ -84,7 +85,8 @@ fn authorities(directory: Option<&Path>) -> Result<RootCertStore, ConnectError> 
         }
     };
     let mut roots = RootCertStore::empty();
-    // Of the system's some may be in a form that is not understood; of our own all must be.
+    // Some of the system's certificates may be in a form that is not understood; every certificate
+    // in a directory of the user's must be.
     let (added, _) = roots.add_parsable_certificates(read_certificates(&path)?);
     if added == 0 {
         let reason = "there is no certificate of an authority in it".to_owned();
@@ -100,7 +102,7 @@ fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Connec
         .map_err(|error| wrong(error.to_string()))
 }
 
-/// What both directions share.
+/// The TLS state that both directions share.
 type State = Arc<Mutex<ClientConnection>>;
 
 /// The reading direction.
@@ -108,7 +110,7 @@ pub struct TlsReader<S> {
     state: State,
     socket: S,
     record: Box<[u8; RECORD]>,
-    /// What came from the socket and was not yet looked at.
+    /// The bytes of `record` that came from the socket and have not been processed.
     start: usize,
     end: usize,
 }
@@ -120,7 +122,7 @@ pub struct TlsWriter<S> {
     records: Vec<u8>,
 }
 
-/// Divides a connection.
+/// Divides a connection into its two directions.
 pub fn split<S>(connection: ClientConnection, reads: S, writes: S) -> (TlsReader<S>, TlsWriter<S>) {
     let state = Arc::new(Mutex::new(connection));
     let reader = TlsReader {
@@ -137,7 +139,8 @@ impl<S: Read> Read for TlsReader<S> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            // First what was decrypted: of more than one record at a time the library takes nothing further.
+            // Decrypted data is read first: the library takes no further records while it holds
+            // more than one.
             match state.reader().read(buffer) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 read => return read,

@@ -1,13 +1,14 @@
-//! Where an export is: the NBD project's URI specification (`doc/uri.md`).
+//! The address of an export: the NBD project's URI specification (`doc/uri.md`).
 //!
-//! | URI | Where |
+//! | URI | Address |
 //! |---|---|
-//! | `nbd://HOST[:PORT]/[EXPORT]` | TCP; port 10809 unless given; `HOST` a name, an IPv4 address, or an IPv6 one in brackets |
+//! | `nbd://HOST[:PORT]/[EXPORT]` | TCP; `HOST` a name, an IPv4 or a bracketed IPv6 address |
 //! | `nbd+unix:///[EXPORT]?socket=PATH` | a Unix socket |
 //! | `nbds://...`, `nbds+unix://...` | the same with TLS |
 //!
-//! With TLS the query may have `tls-certificates=DIR` (with `ca-cert.pem`, and `client-cert.pem` and `client-key.pem` if the server
-//! wants to know the client) and `tls-hostname=NAME` (what the certificate must be for, if not `HOST`), as libnbd has them.
+//! The port is 10809 unless given. With TLS the query may have `tls-certificates=DIR` (with
+//! `ca-cert.pem`, and `client-cert.pem` and `client-key.pem` if the server authenticates clients)
+//! and `tls-hostname=NAME` (the name in the certificate, if it is not `HOST`), as in libnbd.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -17,12 +18,12 @@ pub const PORT: u16 = 10809;
 /// Most bytes of an export's name (the protocol's own bound).
 pub const EXPORT_MAX: usize = 4096;
 
-/// How the server is reached.
+/// The address of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// A name or an address, and a port.
     Tcp {
-        /// Without brackets.
+        /// The host, without brackets.
         host: String,
         /// The port.
         port: u16,
@@ -31,68 +32,69 @@ pub enum Address {
     Unix(PathBuf),
 }
 
-/// What is wanted of TLS.
+/// The TLS parameters of a URI.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsNames {
-    /// The directory of certificates; none: the system's authorities, and no certificate of our own.
+    /// The directory of certificates; `None`: the system's authorities, and no certificate of our
+    /// own.
     pub certificates: Option<PathBuf>,
-    /// Whom the server's certificate must name, if not the host.
+    /// The name in the server's certificate, if it is not the host.
     pub hostname: Option<String>,
 }
 
-/// An export's place.
+/// The address of an export.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Uri {
     /// The server.
     pub address: Address,
     /// The export's name; empty for the server's default.
     pub export: String,
-    /// With TLS?
+    /// The parameters of TLS; `None`: no TLS.
     pub tls: Option<TlsNames>,
 }
 
-/// What is wrong with a URI.
+/// The defect of a URI.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UriError {
-    /// Not one of ours.
+    /// The scheme is none of NBD.
     #[error("it begins with none of nbd://, nbds://, nbd+unix:// and nbds+unix://")]
     Scheme,
-    /// Nobody to connect to.
+    /// There is no host to connect to.
     #[error("it names no host: write nbd://HOST[:PORT]/EXPORT, or nbd+unix:///EXPORT?socket=PATH")]
     NoHost,
-    /// A port that is none.
+    /// The port is no port number.
     #[error("'{0}' is no port: give a number from 1 to 65535")]
     Port(String),
-    /// A Unix socket without its path.
+    /// A Unix socket has no path.
     #[error("it names no socket: write nbd+unix:///EXPORT?socket=PATH")]
     NoSocket,
-    /// A socket's path for TCP, or a host for a Unix socket.
+    /// TCP with the path of a socket, or a Unix socket with a host.
     #[error("a host and a socket exclude each other: nbd:// has a host, nbd+unix:/// has ?socket=PATH")]
     HostAndSocket,
-    /// A `%` that is followed by no byte.
+    /// A `%` is not followed by two hexadecimal digits.
     #[error("a % is not followed by two hexadecimal digits: write %25 for a percent sign")]
     Percent,
-    /// What is decoded is no text.
+    /// The decoded bytes are no text.
     #[error("the export's name is not UTF-8")]
     NotText,
-    /// Too long a name.
+    /// The name is too long.
     #[error("the export's name has more than {EXPORT_MAX} bytes")]
     ExportTooLong,
-    /// A parameter that is unknown, or given without TLS.
+    /// A parameter is unknown, or is given without TLS.
     #[error(
         "'{0}' is no parameter here; there are socket with nbd+unix, and tls-certificates and tls-hostname with nbds"
     )]
     Parameter(String),
-    /// TLS over a Unix socket has no host to compare with.
+    /// TLS over a Unix socket has no host with which to compare the certificate.
     #[error("TLS over a Unix socket needs tls-hostname=NAME: whom the server's certificate must be for")]
     NoHostname,
 }
 
 impl Uri {
-    /// Reads a URI.
+    /// Parses a URI.
     ///
     /// # Errors
-    /// [`UriError`], whose message says what to write instead.
+    /// [`UriError`], whose message says how to mend the URI.
     pub fn parse(text: &str) -> Result<Self, UriError> {
         let (scheme, rest) = text.split_once("://").ok_or(UriError::Scheme)?;
         let (has_tls, is_unix) = match scheme {
@@ -137,7 +139,7 @@ impl Uri {
 }
 
 impl fmt::Display for Uri {
-    /// As it is written, without the parameters of TLS.
+    /// The URI without the parameters of TLS.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let tls = if self.tls.is_some() { "s" } else { "" };
         match &self.address {

@@ -1,6 +1,7 @@
 //! The numbers and the fixed-size messages of the NBD protocol, without any I/O.
 //!
-//! Everything is big-endian. Source: the NBD project's `doc/proto.md` (baseline, structured replies, fixed newstyle).
+//! Everything is big-endian. Source: the NBD project's `doc/proto.md` (baseline, structured
+//! replies, fixed newstyle).
 
 use folioswap_group::swap_link::{REPLY_MAGIC, REQUEST_MAGIC, encode_request};
 use std::fmt;
@@ -23,7 +24,8 @@ pub use folioswap_group::swap_link::REQUEST_BYTES;
 pub const SIMPLE_BYTES: usize = 16;
 /// Bytes of a chunk's header.
 pub const CHUNK_BYTES: usize = 20;
-/// Most bytes that the payload of an error chunk may have here: number, length of a text of at most 4096 bytes, offset.
+/// Most bytes of the payload of an error chunk that are accepted: number, length of a text of at
+/// most 4096 bytes, offset.
 pub const ERROR_PAYLOAD_MAX: u32 = 4 + 2 + 4096 + 8;
 /// Most bytes of an option's reply that are read.
 pub const OPTION_PAYLOAD_MAX: u32 = 64 << 10;
@@ -32,11 +34,11 @@ pub const OPTION_PAYLOAD_MAX: u32 = 64 << 10;
 pub mod greeting {
     /// Both sides speak the fixed newstyle negotiation.
     pub const FIXED_NEWSTYLE: u16 = 1;
-    /// No 124 zeroes after an export name.
+    /// No 124 zeroes follow an export name.
     pub const NO_ZEROES: u16 = 2;
 }
 
-/// What a client asks for during negotiation.
+/// An option that a client requests during negotiation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum ClientOption {
@@ -91,55 +93,55 @@ pub mod information {
     pub const BLOCK_SIZE: u16 = 3;
 }
 
-/// What an export can do (transmission flags).
+/// The features of an export (transmission flags).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExportFlags(pub u16);
 
 impl ExportFlags {
     /// Nothing may be written.
     pub const READ_ONLY: ExportFlags = ExportFlags(1 << 1);
-    /// Flush is understood.
+    /// The server supports flush.
     pub const FLUSH: ExportFlags = ExportFlags(1 << 2);
-    /// FUA is understood.
+    /// The server supports FUA.
     pub const FUA: ExportFlags = ExportFlags(1 << 3);
-    /// Trim is understood.
+    /// The server supports trim.
     pub const TRIM: ExportFlags = ExportFlags(1 << 5);
-    /// Write-zeroes is understood.
+    /// The server supports write-zeroes.
     pub const WRITE_ZEROES: ExportFlags = ExportFlags(1 << 6);
-    /// A read's reply can be asked for in one chunk.
+    /// The reply to a read can be requested in one chunk.
     pub const DF: ExportFlags = ExportFlags(1 << 7);
     /// Several connections see the same data.
     pub const MULTI_CONN: ExportFlags = ExportFlags(1 << 8);
 
-    /// Are all of these set?
+    /// Whether all of these flags are set.
     pub const fn has(self, flags: ExportFlags) -> bool {
         self.0 & flags.0 == flags.0
     }
 }
 
-/// What a request asks for.
+/// The command of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub enum Command {
-    /// Bytes.
+    /// Read bytes.
     Read = 0,
-    /// Takes bytes.
+    /// Write bytes.
     Write = 1,
-    /// The end of the connection; has no reply.
+    /// End the connection; has no reply.
     Disconnect = 2,
-    /// What was answered before is on stable storage when this is answered.
+    /// When it is answered, all writes answered before are on stable storage.
     Flush = 3,
-    /// The bytes are not wanted any more.
+    /// The bytes are no longer needed.
     Trim = 4,
-    /// The bytes are zeroes from now on.
+    /// The bytes become zeroes.
     WriteZeroes = 6,
 }
 
 /// Flags of a request.
 pub mod command_flags {
-    /// On stable storage when it is answered.
+    /// The write is on stable storage when it is answered.
     pub const FUA: u16 = 1;
-    /// The reply has one chunk of data at most.
+    /// The reply has at most one chunk of data.
     pub const DF: u16 = 4;
 }
 
@@ -148,28 +150,28 @@ pub mod command_flags {
 pub struct Request {
     /// [`command_flags`].
     pub flags: u16,
-    /// What it asks for.
+    /// The command.
     pub command: Command,
-    /// By which its reply is known; unique among those under way.
+    /// Identifies the reply; unique among the requests under way.
     pub cookie: u64,
-    /// Where, in bytes.
+    /// Offset in bytes.
     pub offset: u64,
-    /// How many bytes.
+    /// Length in bytes.
     pub length: u32,
 }
 
 impl Request {
-    /// Its bytes.
+    /// The encoded request.
     pub fn encode(&self) -> [u8; REQUEST_BYTES] {
         let Request { flags, command, cookie, offset, length } = *self;
         encode_request(flags, command as u16, cookie, offset, length)
     }
 }
 
-/// What a server says that no server may say. The connection is of no use any more.
+/// A violation of the protocol by the server. The connection cannot be used any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProtocolError {
-    /// It does not begin like a server of the fixed newstyle.
+    /// The server does not begin with the greeting of the fixed newstyle.
     #[error("it does not greet like an NBD server with fixed newstyle negotiation")]
     Greeting,
     /// A reply does not begin with its magic number.
@@ -178,46 +180,46 @@ pub enum ProtocolError {
     /// An option's reply does not begin with its magic number, or is for another option.
     #[error("an answer to another question than {0}")]
     OptionReply(ClientOption),
-    /// Longer than anything that is expected.
+    /// A message is longer than any that is expected.
     #[error("{what} of {bytes} bytes, which is too long")]
     TooLong {
-        /// What.
+        /// The message.
         what: &'static str,
-        /// What it says.
+        /// Its length.
         bytes: u32,
     },
-    /// Shorter or longer than its kind is.
+    /// A message is shorter or longer than its kind allows.
     #[error("{what} of {bytes} bytes, which it cannot have")]
     Length {
-        /// What.
+        /// The message.
         what: &'static str,
-        /// What it says.
+        /// Its length.
         bytes: u32,
     },
     /// A reply to a request that is not under way.
     #[error("a reply to request {0}, which was never sent or is answered already")]
     Cookie(u64),
-    /// Data for a request that wants none, or outside of what was asked for, or twice.
+    /// Data for a request without data, or outside of the request, or a second time.
     #[error("data at {offset} of {bytes} bytes, which was not asked for or came already")]
     Data {
-        /// Where.
+        /// Offset in bytes.
         offset: u64,
-        /// How many bytes.
+        /// Length in bytes.
         bytes: u32,
     },
     /// A reply ends without all of its data.
     #[error("a reply of {missing} bytes less than asked for")]
     Incomplete {
-        /// What is missing.
+        /// Bytes that are missing.
         missing: u32,
     },
     /// A chunk that this client did not ask for and cannot skip.
     #[error("a chunk of kind {0}, which was not asked for")]
     Chunk(u16),
-    /// A simple reply with data where replies are structured, or the other way round.
+    /// A simple reply with data where replies are structured, or the reverse.
     #[error("a kind of reply that was not agreed upon")]
     Style,
-    /// An error chunk that says there is no error.
+    /// An error chunk that says that there is no error.
     #[error("an error without a number")]
     NoError,
     /// The export's description is missing.
@@ -226,38 +228,38 @@ pub enum ProtocolError {
     /// Block sizes that no export can have.
     #[error("block sizes of {minimum}, {preferred} and at most {maximum} bytes, which no export can have")]
     BlockSizes {
-        /// As said.
+        /// As sent.
         minimum: u32,
-        /// As said.
+        /// As sent.
         preferred: u32,
-        /// As said.
+        /// As sent.
         maximum: u32,
     },
 }
 
-/// How a reply begins.
+/// The beginning of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplyHeader {
-    /// All of it, but for the data of a read without an error.
+    /// A complete reply, except for the data of a read without an error.
     Simple {
         /// 0, or an errno by the protocol's numbers.
         error: u32,
-        /// The request's.
+        /// The request's cookie.
         cookie: u64,
     },
     /// The first 16 bytes of a chunk; its length follows.
     Chunk {
-        /// The last of its reply.
+        /// The chunk is the last one of its reply.
         done: bool,
         /// [`ChunkKind`] as a number.
         kind: u16,
-        /// The request's.
+        /// The request's cookie.
         cookie: u64,
     },
 }
 
 impl ReplyHeader {
-    /// Reads the first [`SIMPLE_BYTES`] of a reply.
+    /// Decodes the first [`SIMPLE_BYTES`] of a reply.
     ///
     /// # Errors
     /// [`ProtocolError::Magic`].
@@ -277,18 +279,18 @@ impl ReplyHeader {
 /// Kinds of chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChunkKind {
-    /// Nothing, only the end.
+    /// No contents; the chunk only ends a reply.
     None,
     /// An offset and data.
     Data,
     /// An offset and a length of zeroes.
     Hole,
-    /// Errors, with or without an offset, and kinds of errors that are unknown.
+    /// Errors, with or without an offset, and unknown kinds of errors.
     Error,
 }
 
 impl ChunkKind {
-    /// Of its number. Every kind with the highest bit is an error, known or not.
+    /// The kind for a number. Every kind with the highest bit is an error, known or not.
     ///
     /// # Errors
     /// [`ProtocolError::Chunk`].
@@ -313,7 +315,7 @@ pub fn encode_option(option: ClientOption, data: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The data of `NBD_OPT_GO`: an export's name and the information that is wanted.
+/// The data of `NBD_OPT_GO`: an export's name and the requested information.
 pub fn encode_go(export: &str) -> Vec<u8> {
     let wanted = [information::NAME, information::BLOCK_SIZE];
     let mut data = Vec::with_capacity(6 + export.len() + 4);
@@ -324,7 +326,7 @@ pub fn encode_go(export: &str) -> Vec<u8> {
     data
 }
 
-/// Head of an option's reply.
+/// The header of an option's reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OptionReply {
     /// [`option_reply`].
@@ -334,10 +336,10 @@ pub struct OptionReply {
 }
 
 impl OptionReply {
-    /// Bytes of the head.
+    /// Bytes of the header.
     pub const BYTES: usize = 20;
 
-    /// Reads a head that answers `option`.
+    /// Decodes a header that answers `option`.
     ///
     /// # Errors
     /// [`ProtocolError::OptionReply`], [`ProtocolError::TooLong`].
@@ -353,21 +355,21 @@ impl OptionReply {
     }
 }
 
-/// What the server says of an export.
+/// The server's information about an export.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExportInformation {
-    /// Bytes.
+    /// Bytes of the export.
     pub size: Option<u64>,
-    /// What it can do.
+    /// Features of the export.
     pub flags: ExportFlags,
-    /// Least and most bytes of a request, if it says so.
+    /// Fewest and most bytes of a request, if the server sends them.
     pub blocks: Option<(u32, u32)>,
-    /// Its canonical name, if it says so.
+    /// The canonical name, if the server sends it.
     pub name: Option<String>,
 }
 
 impl ExportInformation {
-    /// Takes one piece of information in.
+    /// Takes in one piece of information.
     ///
     /// # Errors
     /// [`ProtocolError::Length`], [`ProtocolError::BlockSizes`].
@@ -401,7 +403,7 @@ impl ExportInformation {
     }
 }
 
-/// The errno of an error that a server reports, by the protocol's numbers (which are Linux's).
+/// The name of an error that a server reports, by the protocol's numbers (which are Linux's).
 pub fn error_name(error: u32) -> &'static str {
     match error {
         1 => "EPERM",

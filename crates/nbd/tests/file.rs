@@ -1,4 +1,5 @@
-//! Pages on a local file, sealed: nothing can be read there, and what was changed, moved or is old does not open.
+//! Pages on a local file, sealed: nothing can be read there, and a changed, moved or old page does
+//! not open.
 
 mod common;
 
@@ -38,7 +39,7 @@ fn what_is_sealed_is_readable_nowhere_and_opens_only_in_its_place() {
     let file = File::options().read(true).write(true).open(&disk).expect("it");
     let at = |slot: u64| slot * PAGE as u64;
     let mut page = vec![0; PAGE];
-    // Moved, damaged, lost, and old.
+    // Pages are moved, damaged, lost, and old.
     file.read_exact_at(&mut page, at(1)).expect("read");
     file.write_all_at(&page, at(2)).expect("written");
     let mut byte = [0];
@@ -56,7 +57,7 @@ fn what_is_sealed_is_readable_nowhere_and_opens_only_in_its_place() {
     }
     assert_eq!(read(&store, 1, 1), Ok(planted(1)));
     assert_eq!(read(&store, 200, 1), Err(RequestError::Missing));
-    // Another store, with another key.
+    // Another store has another key.
     assert_eq!(read(&self::store(&disk), 1, 1), Err(RequestError::Missing));
     store.forget_cluster(1);
     assert_eq!(read(&store, 512, 1), Err(RequestError::Missing));
@@ -72,7 +73,7 @@ fn what_the_disk_refuses_is_said_and_many_are_served_at_a_time() {
     assert!(matches!(write(&refusing, 0, vec![0; 65 * PAGE]), Err(RequestError::Range { .. })));
     let store = store(&disk);
     let (sender, receiver) = mpsc::channel();
-    // To each slot again and again: the last one counts.
+    // Each slot is written several times, and the last write counts.
     for round in 0..16 {
         for slot in 0..64 {
             let sender = sender.clone();
@@ -96,7 +97,8 @@ fn threads_named(name: &str) -> usize {
     tasks.flatten().map(comm).filter(|comm| comm.trim() == name).count()
 }
 
-/// A device that is taken out of use leaves no threads, and whoever waits on a link learns it.
+/// A device that is taken out of use leaves no threads, and a member that waits on a link learns of
+/// it.
 #[test]
 fn a_service_that_is_dropped_leaves_nothing() {
     let place = Place::new();

@@ -1,4 +1,4 @@
-//! The client against real servers: what is written is read, whatever they are and whatever they do.
+//! The client against real servers: data written is read back, whatever the server is and does.
 
 mod common;
 
@@ -19,8 +19,8 @@ fn connect(place: &Place, settings: Settings) -> Client {
     plain_client(&place.uri(""), settings).expect("connected")
 }
 
-/// Random operations on blocks, many at a time, against a plain copy. The copy changes when an operation is made: no two that are
-/// under way overlap.
+/// Random operations on blocks, many at a time, against a plain copy. The copy changes when an
+/// operation is made, because no two operations under way overlap.
 fn exercise(client: &Client, rounds: u64) {
     let blocks = 256_u64;
     let mut copy = vec![0_u8; (blocks * BLOCK) as usize];
@@ -150,7 +150,7 @@ fn nbd_server_over_tcp() {
     let pid = place.path("pid");
     let words = ["-C", &file.display().to_string(), "-p", &pid.display().to_string()];
     let _server = Daemon::start("nbd-server", &words, &pid);
-    // By name: it may stand for two addresses, of which one answers.
+    // The name may stand for two addresses, of which one answers.
     let uri = Uri::parse(&format!("nbd://localhost:{port}/swap")).expect("a URI");
     until("it listens", || plain_client(&uri, Settings::default()).is_ok());
     let client = plain_client(&uri, Settings::default()).expect("connected");
@@ -158,7 +158,7 @@ fn nbd_server_over_tcp() {
     exercise(&client, 30);
 }
 
-/// A port that nobody has.
+/// A port that nothing uses.
 fn free_port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0")
         .and_then(|listener| listener.local_addr())
@@ -251,7 +251,8 @@ fn a_restarted_server_is_found_again_with_all_that_was_under_way() {
     assert!(client.statistics().reconnects >= 1, "{:?}", client.statistics());
 }
 
-/// Everything that waits for a connection goes out while the answers come in: neither direction may wait for the other.
+/// All requests that wait for a connection go out while the answers come in: neither direction may
+/// wait for the other.
 #[test]
 fn much_that_waited_is_sent_and_answered_at_once() {
     if !has("nbdkit") {

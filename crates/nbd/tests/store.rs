@@ -1,4 +1,4 @@
-//! Pages of swap on real servers: encrypted, known again, and never wrong.
+//! Pages of swap on real servers: encrypted, recognised again, and never wrong.
 
 mod common;
 
@@ -50,7 +50,7 @@ fn what_is_encrypted_cannot_be_read_there_and_what_was_changed_not_here() {
     let file = fs::OpenOptions::new().read(true).write(true).open(&disk).expect("it");
     let at = |slot: u64| FIRST + slot * PAGE as u64;
     let mut page = vec![0; PAGE];
-    // Moved, damaged, lost, and old.
+    // Pages are moved, damaged, lost, and old.
     file.read_exact_at(&mut page, at(1)).expect("read");
     file.write_all_at(&page, at(2)).expect("written");
     let mut byte = [0];
@@ -66,7 +66,7 @@ fn what_is_encrypted_cannot_be_read_there_and_what_was_changed_not_here() {
     assert_eq!(read(&store, 1, 1), Ok(planted(1)));
     assert_eq!(read(&store, 200, 1), Err(RequestError::Missing));
     assert_eq!(read(&store, 1, 2), Err(RequestError::Forged), "one of them");
-    // A cluster that was given up is nobody's.
+    // A cluster that was given up has no contents.
     let before = store.table_bytes();
     store.trim_cluster(1);
     assert!(store.table_bytes() < before);
@@ -120,7 +120,7 @@ fn an_empty_or_older_export_is_not_the_one_that_was() {
     let old = fs::read(&disk).expect("it");
     until("a beat", || mark(&disk) != old[..PAGE]);
     let first = mark(&disk);
-    // By the next one it is confirmed.
+    // The next beat confirms it.
     until("the next beat", || mark(&disk) != first);
     drop(server);
     fs::write(&disk, old).expect("written");
@@ -171,7 +171,7 @@ fn an_export_that_cannot_serve_is_refused_and_not_touched() {
     let server = Server::nbdkit(&place, &["file", &disk.display().to_string()]);
     assert!(matches!(prepare(&place, Encryption::None).err(), Some(ConnectError::Foreign)));
     assert!(fs::read(&disk).expect("it") == before);
-    // One that this run has under another name, one that another run has, and one that a run left behind.
+    // One export is this run's under another name, one another run has, and one a run left behind.
     file.write_all_at(&[0; 8], 512).expect("written");
     let store = open(&place, Encryption::None);
     let first = mark(&disk);
@@ -224,7 +224,7 @@ fn of_those_who_find_an_export_free_at_the_same_time_one_has_it() {
         return;
     }
     let place = Place::new();
-    // All of them have looked before the first has written.
+    // All of them have looked before the first one has written.
     let _server = Server::nbdkit(&place, &["--filter=delay", "memory", "64M", "wdelay=60ms"]);
     let winners = thread::scope(|scope| {
         let runs: Vec<_> = (0..4).map(|_| scope.spawn(|| prepare(&place, Encryption::None))).collect();
@@ -250,7 +250,7 @@ fn a_run_whose_export_was_taken_over_gives_it_up() {
     let _prepared = prepare(&other, Encryption::None).expect("prepared");
     let taken = mark(&other_disk);
     let file = fs::OpenOptions::new().write(true).open(&disk).expect("it");
-    // Between two beats.
+    // The read falls between two beats.
     let before = mark(&disk);
     until("a beat", || mark(&disk) != before);
     file.write_all_at(&taken, 0).expect("written");
@@ -277,7 +277,8 @@ fn answer(link: &OwnedFd) -> Vec<u8> {
     answer
 }
 
-/// What a member had asked for before it was killed does not come after what the next owner of its slots writes.
+/// Requests that a member made before it was killed do not come after the writes of the next owner
+/// of its slots.
 #[test]
 fn the_last_wishes_of_a_dead_member_are_not_carried_out_after_its_heirs() {
     if !has("nbdkit") {
@@ -289,12 +290,12 @@ fn the_last_wishes_of_a_dead_member_are_not_carried_out_after_its_heirs() {
     let (heir, _) = service.new_link().expect("a link");
     for round in 0..8 {
         let (killed, owner) = service.new_link().expect("a link");
-        // More than one look at the link takes.
+        // These are more requests than one look at the link takes.
         (0..24).for_each(|cookie| post(&killed, Command::Write, cookie, 7, &planted(1000 + cookie)));
         service.forget(owner);
         post(&heir, Command::Write, 1, 7, &planted(round));
         assert_eq!(Reply::decode(&answer(&heir)), Some(Reply { error: 0, cookie: 1 }));
-        // As long as a request of it could take.
+        // The wait is as long as a request of it could take.
         thread::sleep(Duration::from_millis(5));
         post(&heir, Command::Read, 2, 7, &[]);
         assert!(answer(&heir) == planted(round), "round {round}");
@@ -303,7 +304,8 @@ fn the_last_wishes_of_a_dead_member_are_not_carried_out_after_its_heirs() {
     service.finish();
 }
 
-/// Two writes to one slot, of which the second waits for the first: members that read do not wait with it.
+/// Two writes to one slot, of which the second waits for the first: members that read do not wait
+/// with it.
 #[test]
 fn a_write_that_waits_for_another_keeps_nobody_from_reading() {
     if !has("nbdkit") {
@@ -365,7 +367,7 @@ fn members_are_answered_on_each_of_their_links() {
     }
     let missing = Reply::decode(&ask(&link, Command::Read, 3, 0, 4096, &[])).expect("a reply");
     assert_eq!(missing.error, 61, "ENODATA");
-    // Who dies in the middle, or talks nonsense, ends nothing but its own links.
+    // A member that dies in the middle, or violates the protocol, ends only its own links.
     let (dying, _) = service.new_link().expect("a link");
     let request = Request { command: Command::Read, cookie: 1, offset: 8 << 20, length: 4096 }.encode();
     send(&dying, &request, SendFlags::NOSIGNAL).expect("sent");

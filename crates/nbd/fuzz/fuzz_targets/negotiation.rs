@@ -1,4 +1,5 @@
-//! What a server says until it is agreed what to do: no panic, no end without an error or an agreement that can be.
+//! Arbitrary bytes of a server up to the agreement: no panic, and in the end an error or a possible
+//! agreement.
 #![no_main]
 
 use folioswap_nbd::session::negotiate_with;

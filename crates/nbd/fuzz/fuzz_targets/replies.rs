@@ -1,4 +1,5 @@
-//! What a server says once requests are under way: no panic, no more memory than the requests have.
+//! Arbitrary bytes of a server once requests are under way: no panic, and no more memory than the
+//! requests have.
 #![no_main]
 
 use folioswap_nbd::reply::{ReplyStyle, read_all};

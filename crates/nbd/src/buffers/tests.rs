@@ -2,7 +2,7 @@ use super::*;
 
 #[test]
 fn a_buffer_comes_again_and_not_too_many_are_kept() {
-    // A length that no other test has.
+    // No other test uses this length.
     let length = 12_345;
     let mut buffer = take(length);
     buffer[7] = 9;

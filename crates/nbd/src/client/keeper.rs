@@ -1,4 +1,4 @@
-//! What no single lane can see to: deadlines, giving up, and the end.
+//! The tasks that span all lanes: deadlines, giving up, and the end.
 
 use super::Event;
 use super::{Ended, Lane, Pending, Shared, State, TICK_BUSY, TICK_IDLE, TICK_RETRY, lock};
@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 impl Shared {
-    /// Watches deadlines, and sends again what the server failed, until it is stopped.
+    /// Watches deadlines, and repeats requests that the server failed, until the client is stopped.
     pub(super) fn keep(&self) {
         loop {
             {
@@ -53,11 +53,12 @@ impl Shared {
             waiting.values().any(|pending| pending.not_before.is_some())
         };
         if ended.iter().any(|pending| pending.sent) {
-            // Whoever does not answer one does not answer the others either, and a late answer would belong to nobody.
+            // A server that leaves one request unanswered leaves the others unanswered too, and a
+            // late answer would belong to no request.
             lane.end_connection();
         }
         let is_away = lock(&self.state).away_since.is_some();
-        // A write that the server may do still is not forgotten because the connection is.
+        // A write that the server may still carry out is not forgotten when the connection is.
         let why = |pending: &Pending| match is_away
             && !(pending.command == Command::Write && pending.may_be_done)
         {
@@ -98,7 +99,7 @@ impl Shared {
         self.changed.notify_all();
         let request = Request { flags: 0, command: Command::Disconnect, cookie: 0, offset: 0, length: 0 };
         for lane in &self.lanes {
-            // Whoever sends just now may be stuck: then the server does without a goodbye.
+            // A thread that is sending may be stuck; the server then gets no goodbye.
             if let Ok(mut requests) = lane.requests.try_lock()
                 && let Some(requests) = &mut *requests
             {
@@ -108,7 +109,7 @@ impl Shared {
         }
     }
 
-    /// Everything under way fails: nobody will answer it.
+    /// Fails everything under way, because no answer will come.
     pub(super) fn fail_all(&self) {
         let error = lock(&self.state).refusal(self.settings.timeout).unwrap_or(RequestError::Stopped);
         for lane in &self.lanes {

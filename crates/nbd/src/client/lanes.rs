@@ -1,4 +1,4 @@
-//! A lane: its connection, which is made again when it is lost, and the replies that come over it.
+//! A lane: its connection, which is renewed when it is lost, and the replies that come over it.
 
 use super::{
     ATTEMPTS, BACKOFF_FIRST, BACKOFF_MAX, CONNECT_PATIENCE, Ended, Event, LANE_ATTEMPTS, Lane, RETRY_FIRST,
@@ -27,7 +27,8 @@ impl Shared {
                 None => self.connect_again(),
             };
             let split = opened.and_then(|session| {
-                // Another server may answer in the place of the first one, in its own way.
+                // Another server may answer in the place of the first one, with another reply
+                // style.
                 let style = session.agreed.style;
                 session.split().map(|parts| (style, parts)).map_err(ConnectError::Broken)
             });
@@ -36,14 +37,15 @@ impl Shared {
                     let cookies = self.install(index, requests, end, was_connected);
                     was_connected = true;
                     let (served, error) = thread::scope(|scope| {
-                        // Not before replies are read: both directions could be full, and then nothing would go on.
+                        // Sending begins only when replies are read: otherwise both directions
+                        // could be full, and neither side would continue.
                         let sends = || self.send_waiting(index, &cookies);
                         let sender = thread::Builder::new().name("nbd-again".into()).stack_size(STACK);
                         if !cookies.is_empty() && sender.spawn_scoped(scope, sends).is_err() {
                             self.lanes[index].end_connection();
                         }
                         let read = self.read_replies(index, style, &mut replies);
-                        // So that the sender ends, too.
+                        // Ending the connection makes the sender end too.
                         self.lanes[index].end_connection();
                         read
                     });
@@ -80,7 +82,7 @@ impl Shared {
         }
     }
 
-    /// A fresh connection, to the export that we know.
+    /// Makes a fresh connection, to the known export.
     pub(super) fn connect_again(&self) -> Result<Session, ConnectError> {
         let mut session = Session::connect(&self.uri, self.tls.as_ref(), CONNECT_PATIENCE)?;
         let (before, now) = (&self.agreed, &session.agreed);
@@ -96,7 +98,8 @@ impl Shared {
         Ok(session)
     }
 
-    /// A lane has a connection. Returns what waits for it, oldest first: it is to be sent while replies are read.
+    /// Gives a lane its connection. Returns the requests that wait for it, oldest first; they are
+    /// to be sent while replies are read.
     pub(super) fn install(&self, index: usize, requests: Requests, end: Socket, again: bool) -> Vec<u64> {
         let lane = &self.lanes[index];
         let mut place = lock(&lane.requests);
@@ -115,7 +118,7 @@ impl Shared {
                 let back = told.then(|| Event::Back(since.elapsed()));
                 state.events.extend(back);
             }
-            // Somebody stopped us before this connection could be ended.
+            // The client was stopped before this connection could be ended.
             if state.refuses_all() {
                 lane.end_connection();
             }
@@ -123,7 +126,7 @@ impl Shared {
         cookies
     }
 
-    /// Sends what waited for a lane's connection. Others may send between.
+    /// Sends the requests that waited for a lane's connection. Other threads may send in between.
     pub(super) fn send_waiting(&self, index: usize, cookies: &[u64]) {
         let lane = &self.lanes[index];
         for &cookie in cookies {
@@ -134,7 +137,8 @@ impl Shared {
         }
     }
 
-    /// A lane has lost its connection: what was under way goes to another lane, or waits for the next connection.
+    /// Takes a lost connection off its lane. Its requests go to another lane, or wait for the next
+    /// connection.
     pub(super) fn uninstall(&self, index: usize) {
         let lane = &self.lanes[index];
         lane.end_connection();
@@ -152,7 +156,8 @@ impl Shared {
         let mut waiting = lock(&lane.waiting);
         for pending in waiting.values_mut() {
             pending.sent = false;
-            // A part of a reply counts for nothing. One that was being read into was given back before the reader ended.
+            // A partial reply counts for nothing. An expected reply that was being read into was
+            // put back before the reader ended.
             let expected = pending
                 .expected
                 .get_or_insert_with(|| pending.command.expected(pending.offset, pending.length));
@@ -196,7 +201,7 @@ impl Shared {
         lock(&self.state).in_flight -= bytes;
         self.changed.notify_all();
         for Ended(pending, result) in ended.drain(..) {
-            // Who sent it may still look at it.
+            // The thread that sent the data may still refer to it.
             Arc::try_unwrap(pending.data).into_iter().for_each(buffers::give_back);
             (pending.done)(result);
         }
@@ -211,12 +216,12 @@ impl Lane {
     }
 }
 
-/// Can the same request succeed a moment later? EIO, ENOMEM, ESHUTDOWN.
+/// Whether the same request may succeed a moment later: EIO, ENOMEM, ESHUTDOWN.
 const fn may_pass(error: u32) -> bool {
     matches!(error, 5 | 12 | 108)
 }
 
-/// A lane's requests, as its reader sees them.
+/// A lane's requests, as its reader uses them.
 struct Table<'s> {
     shared: &'s Shared,
     lane: &'s Lane,
@@ -256,7 +261,7 @@ impl Waiting for Table<'_> {
                 let Some(pending) = waiting.remove(&cookie) else { return };
                 self.ended.push(Ended(pending, result.map_err(RequestError::Server)));
             }
-            // It is asked again over a new connection.
+            // The request is made again over a new connection.
             Err(_) => self.lane.end_connection(),
         }
     }

@@ -1,11 +1,13 @@
 //! Requests to an export over one or several connections (*lanes*).
 //!
-//! Many requests may be under way; each has a deadline. A lane that fails reconnects by itself, ever more slowly; before anything
-//! is sent again the export must prove that it is the one that it was ([`Known`]). Every request can be sent twice without harm: reads,
-//! and writes that nobody else overlaps (whoever writes sees to that, see [`crate::store`]).
+//! Many requests may be under way; each has a deadline. A lane that fails reconnects by itself, at
+//! growing intervals. Before a request is sent again the export must prove that it is still the
+//! same one ([`Known`]). Every request can be sent twice without harm: reads, and writes that no
+//! other write overlaps (the writer guarantees that, see [`crate::store`]).
 //!
-//! Threads: one for each lane, which reads its replies, and one *keeper* that watches deadlines. Requests are sent by whoever makes them;
-//! what waited for a lane's connection is sent by a thread that lives as long as that takes.
+//! Threads: each lane has one that reads its replies, and one *keeper* watches deadlines. A request
+//! is sent by the thread that makes it. Requests that waited for a lane's connection are sent by a
+//! thread that lives only for that.
 
 mod keeper;
 mod lanes;
@@ -23,33 +25,34 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// How long a step of connecting may take.
+/// Longest time of one step of connecting.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
-/// Between attempts to reconnect: at first, and at most.
+/// The time between attempts to reconnect: the first, and the longest.
 const BACKOFF_FIRST: Duration = Duration::from_millis(20);
 const BACKOFF_MAX: Duration = Duration::from_secs(1);
-/// Between two looks of the keeper while requests are under way, and while none is.
+/// The time between two rounds of the keeper while requests are under way, and while none is.
 const TICK_BUSY: Duration = Duration::from_millis(10);
 const TICK_IDLE: Duration = Duration::from_millis(100);
-/// The same while a request waits to be sent again.
+/// The time between two rounds of the keeper while a request waits to be sent again.
 const TICK_RETRY: Duration = Duration::from_millis(1);
-/// A request that the server fails is sent so many times in all.
+/// Times that a request is sent in all when the server fails it.
 const ATTEMPTS: u32 = 4;
-/// Before the second attempt; each further one waits four times as long.
+/// The wait before the second attempt; each further wait is four times as long.
 const RETRY_FIRST: Duration = Duration::from_millis(2);
-/// A further lane that never connected is given up after so many attempts.
+/// Attempts after which a further lane that never connected is given up.
 const LANE_ATTEMPTS: u32 = 3;
-/// Stack of our threads.
+/// Stack of the client's threads.
 const STACK: usize = 128 << 10;
 
-/// How a client behaves.
+/// The options of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// How long a request may take, reconnecting included; and for how long a server may be away before requests fail at once.
+    /// Longest time of a request, reconnecting included. After a server has been away for this
+    /// long, requests fail at once.
     pub timeout: Duration,
-    /// Connections, if the export allows several ([`ExportFlags::MULTI_CONN`]).
+    /// Number of connections, if the export allows several ([`ExportFlags::MULTI_CONN`]).
     pub connections: usize,
-    /// Bytes of data under way; who asks for more waits.
+    /// Most bytes of data under way; a thread that makes a further request waits.
     pub in_flight_max: u64,
 }
 
@@ -59,16 +62,18 @@ impl Default for Settings {
     }
 }
 
-/// Knows an export again.
+/// Recognises an export.
 pub trait Known: Send + Sync {
-    /// Looks at an export over a fresh connection.
+    /// Examines an export over a fresh connection.
     ///
     /// # Errors
-    /// [`ConnectError::Replaced`]: it is another one, for good. Others: it may be tried again.
+    /// [`ConnectError::Replaced`]: it is another export, for good. Other errors: the examination
+    /// may be repeated.
     fn verify(&self, session: &mut Session) -> Result<(), ConnectError>;
 }
 
-/// For exports whose contents nobody relies on: size and flags are all that is compared.
+/// Accepts any contents: only size and flags are compared. For exports whose contents nobody relies
+/// on.
 pub struct AnyContents;
 
 impl Known for AnyContents {
@@ -80,33 +85,34 @@ impl Known for AnyContents {
 /// One request.
 #[derive(Debug)]
 pub struct Operation {
-    /// What.
+    /// The command.
     pub command: Command,
     /// [`command_flags`](crate::wire::command_flags).
     pub flags: u16,
-    /// Where, in bytes.
+    /// Offset in bytes.
     pub offset: u64,
-    /// How many bytes.
+    /// Length in bytes.
     pub length: u32,
     /// The data of a write.
     pub data: Vec<u8>,
 }
 
-/// Is told how a request ended: the data of a read, or why it failed. Called by a thread of the client, which it must not block.
+/// Called with the outcome of a request: the data of a read, or the reason of its failure. A thread
+/// of the client calls it, which it must not block.
 pub type Done = Box<dyn FnOnce(Result<Vec<u8>, RequestError>) + Send>;
 
-/// Something worth telling the user.
+/// An event that is worth telling the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// No connection is left; why.
+    /// The last connection was lost, for this reason.
     Away(String),
-    /// The server is back, after so long.
+    /// The server is back, after this time.
     Back(Duration),
-    /// The export was replaced: what was stored is lost.
+    /// The export was replaced, and the stored pages are lost.
     Replaced(Replaced),
 }
 
-/// What was counted since the start.
+/// Counters since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// Connections that were made again.
@@ -125,15 +131,15 @@ struct Pending {
     offset: u64,
     length: u32,
     data: Arc<Vec<u8>>,
-    /// None while a reply is being read into it.
+    /// `None` while a reply is being read into it.
     expected: Option<Expected>,
     deadline: Instant,
     attempts: u32,
-    /// It went out over the lane's present connection.
+    /// The request went out over the lane's present connection.
     sent: bool,
-    /// It went out over some connection: the server may do it, however late.
+    /// The request went out over some connection, so the server may carry it out, however late.
     may_be_done: bool,
-    /// Not to be sent before.
+    /// The request is not sent before this time.
     not_before: Option<Instant>,
     done: Done,
 }
@@ -141,9 +147,10 @@ struct Pending {
 #[derive(Default)]
 struct Lane {
     waiting: Mutex<BTreeMap<u64, Pending>>,
-    /// Where requests go; none while it is not connected. Taken before `waiting` where both are.
+    /// The writing direction; `None` while the lane is not connected. Locked before `waiting` where
+    /// both are.
     requests: Mutex<Option<Requests>>,
-    /// By which the present connection can be ended from any thread.
+    /// The socket by which any thread can end the present connection.
     end: Mutex<Option<Socket>>,
 }
 
@@ -181,7 +188,7 @@ struct Shared {
     counters: Counters,
 }
 
-/// A client of one export. Stops when it is dropped.
+/// A client of one export. Dropping it stops it.
 pub struct Client {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -193,7 +200,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Client {
-    /// Goes on with a connection that was made; its threads begin now.
+    /// Starts a client on a connection that exists; its threads begin now.
     pub fn start(
         uri: Uri,
         tls: Option<Tls>,
@@ -227,7 +234,7 @@ impl Client {
         Client { shared, threads }
     }
 
-    /// What was agreed upon with the server at first.
+    /// The result of the first negotiation.
     pub fn agreed(&self) -> &Agreed {
         &self.shared.agreed
     }
@@ -237,7 +244,7 @@ impl Client {
         lock(&self.shared.state).connected.iter().filter(|connected| **connected).count()
     }
 
-    /// What was counted.
+    /// The counters.
     pub fn statistics(&self) -> Statistics {
         let counters = &self.shared.counters;
         Statistics {
@@ -248,13 +255,13 @@ impl Client {
         }
     }
 
-    /// What happened since it was last asked.
+    /// The events since the last call.
     pub fn take_events(&self) -> Vec<Event> {
         std::mem::take(&mut lock(&self.shared.state).events)
     }
 
-    /// Makes a request; returns when it was sent, or has to wait for a connection. Waits while too much is under way
-    /// ([`Settings::in_flight_max`]), so not for a completion.
+    /// Makes a request, and returns when it is sent or waits for a connection. Blocks while too
+    /// much is under way ([`Settings::in_flight_max`]), so a completion must not call it.
     pub fn submit(&self, operation: Operation, done: Done) {
         self.shared.submit(operation, done);
     }
@@ -278,7 +285,7 @@ impl Client {
         self.wait_for(Operation { command, flags, offset, length, data: Vec::new() })
     }
 
-    /// Reads, and waits for it.
+    /// Reads, and waits for the data.
     ///
     /// # Errors
     /// [`RequestError`].
@@ -286,16 +293,16 @@ impl Client {
         self.simple(Command::Read, 0, offset, length)
     }
 
-    /// Writes, and waits for it. `flags`: [`FUA`](crate::wire::command_flags::FUA) or 0.
+    /// Writes, and waits for the end. `flags`: [`FUA`](crate::wire::command_flags::FUA) or 0.
     ///
     /// # Errors
-    /// [`RequestError`]; what stands there then is unknown.
+    /// [`RequestError`]; the contents there are unknown then.
     pub fn write(&self, offset: u64, data: Vec<u8>, flags: u16) -> Result<(), RequestError> {
         let length = data.len() as u32;
         self.wait_for(Operation { command: Command::Write, flags, offset, length, data }).map(drop)
     }
 
-    /// Waits until what was answered before is on stable storage.
+    /// Waits until all writes that were answered before are on stable storage.
     ///
     /// # Errors
     /// [`RequestError`].
@@ -303,7 +310,7 @@ impl Client {
         self.simple(Command::Flush, 0, 0, 0).map(drop)
     }
 
-    /// Gives bytes up.
+    /// Tells the server that bytes are no longer needed.
     ///
     /// # Errors
     /// [`RequestError`].
@@ -319,16 +326,16 @@ impl Client {
         self.simple(Command::WriteZeroes, 0, offset, length).map(drop)
     }
 
-    /// The export is not the one that it was: what is under way fails, and so does whatever comes.
+    /// Treats the export as replaced: all requests under way fail, and so does every further one.
     pub fn give_up(&self, replaced: Replaced) {
         self.shared.give_up(replaced);
     }
 
-    /// Takes leave of the server. What is under way fails.
+    /// Disconnects from the server. Requests under way fail.
     pub fn stop(&mut self) {
         self.shared.stop();
         for thread in self.threads.drain(..) {
-            // A completion may be what drops the client.
+            // A completion may be dropping the client.
             if thread.thread().id() != thread::current().id() {
                 let _ = thread.join();
             }

@@ -1,4 +1,4 @@
-//! A request's way out: is it one, is there room, over which lane, and sending it.
+//! The way of a request out: validation, waiting for memory, choosing a lane, and sending.
 
 use super::{Lane, Operation, Pending, RequestError, Shared, data_bytes, lock};
 use crate::client::Done;
@@ -60,7 +60,7 @@ impl Shared {
             state.away_since.unwrap_or_else(Instant::now) + self.settings.timeout
         };
         let expected = Some(command.expected(offset, length));
-        // One chunk is less to read than several.
+        // One chunk is faster to read than several.
         let whole = command == Command::Read && self.agreed.style == ReplyStyle::Structured;
         let flags = match whole && length <= 64 << 10 && self.agreed.flags.has(ExportFlags::DF) {
             true => flags | command_flags::DF,
@@ -84,7 +84,8 @@ impl Shared {
         self.send_over(self.best_lane(None), pending);
     }
 
-    /// The connected lane with the least under way; the first one when none is connected.
+    /// The connected lane with the fewest requests under way; the first lane when none is
+    /// connected.
     pub(super) fn best_lane(&self, but: Option<usize>) -> usize {
         let connected = lock(&self.state).connected.clone();
         let ready = (0..self.lanes.len()).filter(|&index| connected[index] && Some(index) != but);
@@ -95,7 +96,8 @@ impl Shared {
         let cookie = self.next_cookie.fetch_add(1, Relaxed);
         let lane = &self.lanes[lane];
         lock(&lane.waiting).insert(cookie, pending);
-        // It may have been stopped meanwhile, and then nobody would look after it any more.
+        // The client may have been stopped meanwhile, and then no thread would look after the
+        // request.
         if lock(&self.state).refuses_all() {
             self.fail_all();
             return;
@@ -106,7 +108,8 @@ impl Shared {
         }
     }
 
-    /// Sends a request over the lane's connection, unless that has happened. The lane's `requests` are locked by the caller.
+    /// Sends a request over the lane's connection, unless that has happened. The caller holds the
+    /// lock of the lane's `requests`.
     pub(super) fn send_one(&self, lane: &Lane, requests: &mut Requests, cookie: u64) {
         let (head, data) = {
             let mut waiting = lock(&lane.waiting);

@@ -1,7 +1,7 @@
 use super::*;
 use std::fs;
 
-/// What a core dump of this process would hold: all mappings that are not excluded.
+/// The contents of a core dump of this process: all mappings that are not excluded.
 fn dumped_ranges() -> Vec<(usize, usize)> {
     let maps = fs::read_to_string("/proc/self/smaps").expect("it");
     let mut ranges = Vec::new();
@@ -36,7 +36,8 @@ fn times_in_dump(needle: &[u8; 32]) -> usize {
             let count = (end - at).min(buffer.len());
             if let Ok(read) = memory.read_at(&mut buffer[..count], at as u64) {
                 let hits = buffer[..read].windows(32).enumerate().filter(|(_, window)| {
-                    // As written here it stands in the needle alone, bit by bit inverted.
+                    // Written like this, the pattern itself stands in the needle alone, inverted
+                    // bit by bit.
                     window.iter().zip(needle).all(|(byte, inverted)| *byte == !*inverted)
                 });
                 found += hits.filter(|(offset, _)| !own.contains(&(at + offset))).count();
@@ -52,7 +53,7 @@ fn no_core_dump_holds_the_key() {
     for cipher in [&AES_256_GCM, &CHACHA20_POLY1305] {
         let mut inverted = [0_u8; 32];
         let bytes = Locked::<[u8; 32]>::new(|place| {
-            // SAFETY: zeroed memory for 32 bytes, ours alone.
+            // SAFETY: the memory is zeroed, has room for 32 bytes, and is ours alone.
             fill(unsafe { &mut *place.as_ptr() })
         })
         .expect("locked memory");
@@ -67,14 +68,15 @@ fn no_core_dump_holds_the_key() {
         .expect("locked memory");
         drop(bytes);
         assert_eq!(times_in_dump(&inverted), 0, "the key's bytes, and AES' first round key");
-        // The search finds what is there to be found.
+        // The search finds a pattern that is there.
         let seen: Vec<u8> = inverted.iter().map(|byte| !byte).collect();
         assert!(times_in_dump(&inverted) >= 1);
         std::hint::black_box((&seen, &key));
     }
 }
 
-/// Locked mappings of other tests may lie next to it, and the kernel makes one of neighbours: it is looked at in a process of its own.
+/// The kernel merges neighbouring mappings, and locked mappings of other tests may lie next to this
+/// one, so the test runs in a process of its own.
 #[test]
 fn it_is_locked_and_not_inherited() {
     const ALONE: &str = "FOLIOSWAP_TEST_ALONE";

@@ -8,8 +8,8 @@ fn writes() -> Writes<usize> {
 }
 
 proptest! {
-    /// Whatever comes and ends in whatever order: what is under way never overlaps, there is no more of it than may be, those that
-    /// overlap begin in their order, and in the end everything has begun.
+    /// For writes that come and end in any order: writes under way never overlap and never exceed
+    /// the bound, overlapping ones begin in their order, and in the end every write has begun.
     #[test]
     fn order_and_room_are_kept(
         steps in proptest::collection::vec((0..40_u64, 1..12_u64, 0..120_u64, any::<prop::sample::Index>(), any::<bool>()), 1..60)

@@ -1,7 +1,8 @@
-//! Replies: read from any source of bytes, checked against what was asked for.
+//! Replies: read from any source of bytes, checked against their requests.
 //!
-//! Nothing of a server is believed: lengths are checked before anything is read, data must lie within the request, must not come
-//! twice, and all of it must have come before the reply counts as done. Memory is only what the request has.
+//! Nothing that a server sends is trusted. Lengths are checked before anything is read; data must
+//! lie within the request and must not come twice; a reply counts as complete only when all of its
+//! data has come. Memory is used only for the data of requests.
 
 #[cfg(test)]
 mod tests;
@@ -12,40 +13,40 @@ use crate::wire::{
 };
 use std::io::{self, Read};
 
-/// Pieces of one reply's data, at most: a page each of the largest request, and some.
+/// Most pieces of one reply's data: a page each of the largest request, and some more.
 const PIECES_MAX: usize = 4096;
 
-/// What is expected of the reply to one request, and what has come of it.
+/// The reply that is expected to one request, and the part of it that has come.
 #[derive(Debug)]
 pub struct Expected {
-    /// Where the request began.
+    /// Offset of the request.
     offset: u64,
-    /// The data of a read; empty for all others.
+    /// The data of a read; empty for all other requests.
     data: Vec<u8>,
-    /// What of the data has come: ranges within it, in order, none touching the next.
+    /// The data that has come: ranges within it, in order, none touching the next.
     came: Vec<(u32, u32)>,
     /// The first error that came.
     error: Option<u32>,
 }
 
 impl Expected {
-    /// Of a read.
+    /// The expected reply to a read.
     pub fn data(offset: u64, length: u32) -> Self {
         Expected { offset, data: buffers::take(length as usize), came: Vec::new(), error: None }
     }
 
-    /// Of anything else.
+    /// The expected reply to any other request.
     pub const fn no_data() -> Self {
         Expected { offset: 0, data: Vec::new(), came: Vec::new(), error: None }
     }
 
-    /// Forgets what has come: the request is sent once more.
+    /// Forgets the data that has come, because the request is sent again.
     pub fn again(&mut self) {
         self.came.clear();
         self.error = None;
     }
 
-    /// What it has come to: the data, or the server's error.
+    /// The outcome of a complete reply: the data, or the server's error.
     ///
     /// # Errors
     /// [`ProtocolError::Incomplete`].
@@ -65,7 +66,8 @@ impl Expected {
         self.error
     }
 
-    /// A range of the export within the data, which has not come before.
+    /// The position in the data of a range of the export that has not come before, and notes that
+    /// it has come.
     fn place(&mut self, offset: u64, bytes: u32) -> Result<usize, ProtocolError> {
         let wrong = ProtocolError::Data { offset, bytes };
         let start = offset.checked_sub(self.offset).ok_or(wrong)?;
@@ -94,44 +96,44 @@ impl Expected {
     }
 }
 
-/// Why reading a reply ended early.
+/// The reason why reading a reply ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplyError {
-    /// Nothing came within the connection's patience, and nothing was read: it can be tried again.
+    /// Nothing came within the socket's timeout, and nothing was read: the read can be repeated.
     #[error("nothing came")]
     Idle,
     /// The connection failed.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// The server does not keep to the protocol.
+    /// The server violates the protocol.
     #[error(transparent)]
     Protocol(#[from] ProtocolError),
 }
 
-/// How replies of this connection look.
+/// The form of the replies of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplyStyle {
     /// Always simple.
     Simple,
-    /// Reads are answered in chunks, everything else either way.
+    /// Reads are answered in chunks, all other requests in either form.
     Structured,
 }
 
-/// Where requests wait for their replies.
+/// The requests that wait for their replies.
 pub trait Waiting {
-    /// Lends what is expected of this request; it comes back by [`Waiting::put_back`] or [`Waiting::done`]. `None`: there is no
-    /// such request.
+    /// Lends the expected reply of a request, which comes back by [`Waiting::put_back`] or
+    /// [`Waiting::done`]. `None`: there is no such request.
     fn lend(&mut self, cookie: u64) -> Option<Expected>;
-    /// More is to come.
+    /// Returns an expected reply of which more is to come.
     fn put_back(&mut self, cookie: u64, expected: Expected);
-    /// All has come.
+    /// Returns an expected reply that is complete.
     fn done(&mut self, cookie: u64, expected: Expected);
 }
 
 /// Reads one reply, or one chunk of one. Blocks until it is there.
 ///
 /// # Errors
-/// [`ReplyError`]: the connection is of no use any more. What was lent is given back.
+/// [`ReplyError`]: the connection cannot be used any more. The expected reply was put back.
 pub fn read_reply(
     source: &mut impl Read,
     style: ReplyStyle,
@@ -241,9 +243,10 @@ fn read_chunk(
     Ok(())
 }
 
-/// For fuzzing: reads replies until something ends it, with a few requests under way. Returns what was held in memory at most, in bytes.
+/// For fuzzing: reads replies until an error, with a few requests under way. Returns the most bytes
+/// held in memory.
 ///
-/// A violation of what is promised (memory, bounds) panics.
+/// Panics when a guarantee (memory, bounds) is violated.
 pub fn read_all(bytes: &[u8], style: ReplyStyle, requests: &[(u64, u32)]) -> usize {
     struct Table(std::collections::BTreeMap<u64, Expected>);
     impl Waiting for Table {

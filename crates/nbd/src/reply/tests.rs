@@ -1,4 +1,4 @@
-//! Replies as servers send them, and as none may.
+//! Replies as servers send them, and replies that no server may send.
 
 use super::*;
 use crate::wire::{MAGIC_CHUNK, MAGIC_SIMPLE};
@@ -152,7 +152,7 @@ fn what_breaks_off_is_given_back() {
     assert!(again.came.is_empty());
 }
 
-/// Mutated and random streams, the same in each run: what the fuzz target does, for a moment.
+/// Mutated and random streams, the same in each run: a short form of the fuzz target.
 #[test]
 fn no_stream_makes_it_panic_or_grow() {
     let requests = [(OFFSET, 64), (0, 4096), (u64::MAX - 8, 8), (0, 0)];

@@ -1,4 +1,5 @@
-//! One connection to an export: reaching the server, the fixed newstyle negotiation, and the two directions of what follows.
+//! One connection to an export: reaching the server, the fixed newstyle negotiation, and the two
+//! directions of the transmission that follows.
 
 mod negotiation;
 
@@ -18,12 +19,13 @@ use std::net::{Shutdown, TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// Most bytes of a request, unless the server wants less.
+/// Most bytes of a request, unless the server allows fewer.
 pub const REQUEST_MAX: u32 = 32 << 20;
-/// Between two probes of a connection on which nothing happens, and how many go unanswered.
+/// The time between two probes of an idle connection, and the number of probes that may go
+/// unanswered.
 const KEEPALIVE: Duration = Duration::from_secs(5);
 const KEEPALIVE_PROBES: u32 = 3;
-/// Small pieces of replies are read through a buffer of so many bytes; large ones past it.
+/// Bytes of the buffer through which small parts of replies are read; large ones bypass it.
 const BUFFER: usize = 4 << 10;
 
 /// A connected socket of either kind.
@@ -71,7 +73,7 @@ impl Socket {
         }
     }
 
-    /// Ends both directions: whoever reads or writes it fails at once.
+    /// Ends both directions, so that every read and write of the socket fails at once.
     pub fn end(&self) {
         let _ = match self {
             Socket::Tcp(stream) => stream.shutdown(Shutdown::Both),
@@ -79,7 +81,7 @@ impl Socket {
         };
     }
 
-    /// How long one read or write may take.
+    /// Sets the longest time of one read or write.
     fn set_patience(&self, patience: Duration) -> io::Result<()> {
         match self {
             Socket::Tcp(stream) => {
@@ -94,7 +96,7 @@ impl Socket {
     }
 }
 
-/// Small requests leave at once, and a peer that has vanished is noticed.
+/// Makes small requests leave at once, and lets a peer that has vanished be noticed.
 fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     sockopt::set_socket_keepalive(stream, true)?;
@@ -140,20 +142,20 @@ impl Write for Socket {
     }
 }
 
-/// What was agreed upon with the server.
+/// The result of the negotiation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Agreed {
     /// Bytes of the export.
     pub size: u64,
-    /// What it can do.
+    /// Features of the export.
     pub flags: ExportFlags,
-    /// Every request's place and length is a multiple of this.
+    /// The offset and the length of every request are multiples of this.
     pub block: u32,
     /// Most bytes of a request's data.
     pub request_max: u32,
-    /// How replies look.
+    /// The form of replies.
     pub style: ReplyStyle,
-    /// The canonical name, if the server says it.
+    /// The canonical name, if the server sends it.
     pub name: Option<String>,
 }
 
@@ -161,13 +163,13 @@ pub struct Agreed {
 pub struct Session {
     socket: Socket,
     tls: Option<ClientConnection>,
-    /// What holds for it.
+    /// The result of its negotiation.
     pub agreed: Agreed,
 }
 
 /// The direction of requests.
 pub enum Requests {
-    /// As they are.
+    /// Without TLS.
     Plain(Socket),
     /// Through TLS.
     Tls(tls::TlsWriter<Socket>),
@@ -175,14 +177,14 @@ pub enum Requests {
 
 /// The direction of replies.
 pub enum Replies {
-    /// As they are.
+    /// Without TLS.
     Plain(BufReader<Socket>),
     /// Through TLS.
     Tls(Box<BufReader<tls::TlsReader<Socket>>>),
 }
 
 impl Session {
-    /// Connects to an export. Blocks for as long as `patience` in each step.
+    /// Connects to an export. Each step blocks for at most `patience`.
     ///
     /// # Errors
     /// [`ConnectError`].
@@ -196,7 +198,8 @@ impl Session {
                 start_tls(&mut socket)?;
                 let mut connection = tls.begin(&mut socket)?;
                 let agreed = choose(&mut rustls::Stream::new(&mut connection, &mut socket), &uri.export);
-                // A server that does not like our certificate says so with its first record after the handshake.
+                // A server that rejects our certificate says so in its first record after the
+                // handshake.
                 let agreed = agreed.map_err(|error| match error {
                     ConnectError::Broken(error) => match error.downcast::<rustls::Error>() {
                         Ok(error) => ConnectError::Tls(error),
@@ -210,10 +213,11 @@ impl Session {
         Ok(Session { socket, tls: connection, agreed })
     }
 
-    /// Sends one request and waits for its reply, while nothing else is under way: the data of a read, or the server's error.
+    /// Sends one request and waits for its reply, with nothing else under way. Returns the data of
+    /// a read, or the server's error.
     ///
     /// # Errors
-    /// The connection is of no use any more.
+    /// The connection cannot be used any more.
     pub fn request(&mut self, request: Request, data: &[u8]) -> Result<Result<Vec<u8>, u32>, ConnectError> {
         let expected = match request.command {
             Command::Read => Expected::data(request.offset, request.length),
@@ -228,7 +232,7 @@ impl Session {
         }
     }
 
-    /// Its two directions, and the socket, by which both can be ended.
+    /// The two directions of the connection, and the socket, by which both can be ended.
     ///
     /// # Errors
     /// No descriptor is free.

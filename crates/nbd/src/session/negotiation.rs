@@ -9,10 +9,10 @@ use crate::wire::{
 };
 use std::io::{self, Read, Write};
 
-/// Answers to one option, at most.
+/// Most answers to one option.
 const ANSWERS_MAX: usize = 64;
 
-/// The server's greeting, and our answer.
+/// Reads the server's greeting and answers it.
 ///
 /// # Errors
 /// [`ConnectError::Protocol`], [`ConnectError::Broken`].
@@ -28,7 +28,7 @@ pub fn greet(server: &mut (impl Read + Write)) -> Result<(), ConnectError> {
     server.write_all(&u32::from(ours).to_be_bytes()).map_err(ConnectError::Broken)
 }
 
-/// Asks for TLS; what follows goes through it.
+/// Asks for TLS. All that follows goes through it.
 pub(super) fn start_tls(server: &mut (impl Read + Write)) -> Result<(), ConnectError> {
     ask(server, ClientOption::StartTls, &[])?;
     match answer(server, ClientOption::StartTls)? {
@@ -88,7 +88,8 @@ fn answer(server: &mut impl Read, option: ClientOption) -> Result<(u32, Vec<u8>)
     Ok((reply.kind, payload))
 }
 
-/// A server's words for a refusal, made fit to be shown.
+/// A server's explanation of a refusal, without control characters and shortened, so that it can be
+/// shown.
 fn refusal(kind: u32, text: &[u8]) -> String {
     let said: String =
         String::from_utf8_lossy(text).chars().filter(|character| !character.is_control()).take(200).collect();
@@ -106,7 +107,7 @@ fn refusal(kind: u32, text: &[u8]) -> String {
     }
 }
 
-/// For fuzzing: a whole negotiation against a server that says these bytes, whatever it is told.
+/// For fuzzing: a whole negotiation with a server that sends these bytes, whatever it receives.
 pub fn negotiate_with(said: &[u8]) -> Result<Agreed, ConnectError> {
     struct Server<'a>(&'a [u8]);
     impl Read for Server<'_> {

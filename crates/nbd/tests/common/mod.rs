@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// Is this program there? If not, the test says so and ends.
+/// Whether this program is installed. If not, the test says so and ends.
 pub fn has(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).any(|place| place.join(program).exists());
@@ -32,7 +32,7 @@ pub fn has(program: &str) -> bool {
     found
 }
 
-/// A directory of one test.
+/// The directory of one test.
 pub struct Place(PathBuf);
 
 impl Place {
@@ -45,12 +45,12 @@ impl Place {
     pub fn path(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
-    /// An export on a Unix socket in it.
+    /// An export on a Unix socket in the directory.
     pub fn uri(&self, export: &str) -> Uri {
         let socket = self.path("socket");
         Uri::parse(&format!("nbd+unix:///{export}?socket={}", socket.display())).expect("a URI")
     }
-    /// A sparse file in it.
+    /// A sparse file in the directory.
     pub fn disk(&self, bytes: u64) -> PathBuf {
         let path = self.path("disk");
         fs::File::create(&path).and_then(|file| file.set_len(bytes)).expect("a file");
@@ -83,7 +83,7 @@ impl Server {
         server
     }
 
-    /// nbdkit on the place's socket.
+    /// nbdkit on the socket of the directory.
     pub fn nbdkit(place: &Place, words: &[&str]) -> Self {
         let socket = place.path("socket");
         let name = socket.display().to_string();
@@ -91,7 +91,7 @@ impl Server {
         Server::start("nbdkit", &all, &socket)
     }
 
-    /// Stops answering without closing anything, or goes on.
+    /// Stops the server without closing anything, or lets it continue.
     pub fn signal(&self, signal: &str) {
         let done = Command::new("kill").args([signal, &self.0.id().to_string()]).status();
         assert!(done.expect("kill").success());
@@ -147,7 +147,8 @@ impl Drop for Daemon {
     }
 }
 
-/// A certificate authority, a server's certificate for `localhost`, and another authority, as nbdkit and we want them.
+/// A certificate authority, a server's certificate for `localhost`, and another authority, as
+/// nbdkit and the client expect them.
 pub fn certificates(place: &Place) -> bool {
     if !has("openssl") {
         return false;
@@ -183,7 +184,7 @@ pub fn certificates(place: &Place) -> bool {
     true
 }
 
-/// Waits until something holds.
+/// Waits until a condition holds.
 pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(10);
     while !holds() {

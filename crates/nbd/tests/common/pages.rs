@@ -1,4 +1,5 @@
-//! Pages in a store: what is written there can be found again, and is looked for where it must not be readable.
+//! Pages in a store: text that is written there is found again, and is searched for where it must
+//! not be readable.
 
 use folioswap_nbd::error::RequestError;
 use folioswap_nbd::store::{PAGE, Store};
@@ -12,19 +13,19 @@ pub fn planted(number: u64) -> Vec<u8> {
     text.iter().copied().cycle().take(PAGE).collect()
 }
 
-/// Is any of it readable here?
+/// Whether any planted text is readable in these bytes.
 pub fn holds_planted(bytes: &[u8]) -> bool {
     bytes.windows(PLANTED.len()).any(|window| window == PLANTED)
 }
 
-/// Writes pages from a slot on, and waits for it.
+/// Writes pages from a slot on, and waits for the end.
 pub fn write(store: &Arc<Store>, slot: u64, pages: Vec<u8>) -> Result<(), RequestError> {
     let (sender, receiver) = mpsc::channel();
     store.write(slot, pages, Box::new(move |result| drop(sender.send(result))));
     receiver.recv().expect("an answer").map(drop)
 }
 
-/// Reads so many pages, and waits for them.
+/// Reads `count` pages, and waits for them.
 pub fn read(store: &Arc<Store>, slot: u64, count: u64) -> Result<Vec<u8>, RequestError> {
     let (sender, receiver) = mpsc::channel();
     store.read(slot, count, Box::new(move |result| drop(sender.send(result))));
