@@ -1,22 +1,25 @@
-//! The table of the group's swap devices in the shared segment: what there is, in which order it is used, how full it is.
+//! The table of the group's swap devices in the shared segment: the devices, their order of use,
+//! and how full they are.
 //!
-//! A device's number is its place in the table, in the order in which the devices were given. Those whose slots lie in clusters that the
-//! supervisor grants (`ram`, `file`) have each a range of cluster numbers of its own, so that a number says which device it is on; a number
-//! that belongs to nobody lies between two ranges, so that no run of consecutive slots is on two devices.
+//! A device's number is its index in the table, in the order in which the devices were given. Each
+//! device whose slots lie in clusters that the supervisor grants (`ram`, `file`) has a range of
+//! cluster numbers of its own, so that a number says on which device it is. Between two ranges lies
+//! one number that belongs to none, so that no run of consecutive slots is on two devices.
 
 use core::sync::atomic::{
     AtomicI32, AtomicU32,
     Ordering::{Acquire, Relaxed, Release},
 };
 
-/// Devices that a group can have, as many as a swap entry can name (spec §0).
+/// Most devices of a group, as many as a swap entry can name (spec §0).
 pub const DEVICES_MAX: usize = 32;
 
-/// Errors after which a device leaves the rotation: about what the kernel's RAID allows a member before it is taken out (20 read errors
-/// an hour, `max_read_errors`). Reads that succeed when tried again are none.
+/// Errors after which a device leaves the rotation: about as many as the kernel's RAID allows a
+/// member before it is taken out (20 read errors an hour, `max_read_errors`). Reads that succeed
+/// when repeated do not count.
 pub const ERRORS_MAX: u32 = 16;
 
-/// What a device is.
+/// The kind of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum DeviceKind {
@@ -33,7 +36,7 @@ pub enum DeviceKind {
 }
 
 impl DeviceKind {
-    /// The name of its type, as in `--swap TYPE`.
+    /// The name of the type, as in `--swap TYPE`.
     pub const fn name(self) -> &'static str {
         match self {
             DeviceKind::Zram => "zram",
@@ -44,7 +47,7 @@ impl DeviceKind {
         }
     }
 
-    /// Does what it holds take memory that the limit counts in scope total?
+    /// Whether the device's contents take memory that the limit counts in scope total.
     pub const fn is_in_memory(self) -> bool {
         matches!(self, DeviceKind::Zram | DeviceKind::Ram)
     }
@@ -61,46 +64,51 @@ impl DeviceKind {
     }
 }
 
-/// How a swap-in from a device goes (spec §5.5, §6 phase II).
+/// The way of a swap-in from a device (spec §5.5, §6 phase II).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum DeviceIo {
-    /// Reading costs as little as copying: nothing is read ahead, and no copy is kept of what came back.
+    /// Reading costs as little as copying: nothing is read ahead, and a page that came back keeps
+    /// no copy.
     Synchronous = 0,
-    /// Reading waits for a medium: neighbours are read ahead, and what came back unchanged keeps its copy.
+    /// Reading waits for a medium: neighbours are read ahead, and a page that came back unchanged
+    /// keeps its copy.
     Asynchronous = 1,
-    /// The same, but by way of the supervisor ([`crate::swap_link`]): an export of a server, or what only it can read.
+    /// As [`Asynchronous`](Self::Asynchronous), but by way of the supervisor
+    /// ([`crate::swap_link`]): an export of a server, or a file that only the supervisor can read.
     Served = 2,
 }
 
-/// Is a device used?
+/// Whether a device is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum DeviceUsage {
-    /// It takes pages, as long as it has room.
+    /// The device takes pages, as long as it has free clusters.
     InUse = 0,
-    /// It is being taken out of use (swapoff, spec §0): nothing more is written to it, and what lies there goes elsewhere.
+    /// The device is being taken out of use (swapoff, spec §0): nothing more is written to it, and
+    /// its pages move elsewhere.
     Leaving = 1,
-    /// It is out of use: nothing lies there, and whoever has it open closes it. For good.
+    /// The device is out of use for good: it holds no pages, and every process that has it open
+    /// closes it.
     Off = 2,
 }
 
 /// One device as it was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceDescription {
-    /// What it is.
+    /// The kind of the device.
     pub kind: DeviceKind,
-    /// Higher is used first; equals take turns. -1 when none was given.
+    /// Devices of higher priority are used first; equals take turns. -1 when none was given.
     pub priority: i32,
-    /// How a swap-in goes.
+    /// The way of a swap-in.
     pub io: DeviceIo,
-    /// The first of its cluster numbers.
+    /// The first of the device's cluster numbers.
     pub first_cluster: u32,
-    /// How many it has; 0 for a device without clusters.
+    /// Number of its clusters; 0 for a device without clusters.
     pub clusters: u32,
 }
 
-/// A device's place in the segment. Written by the supervisor alone; all-zero is no device.
+/// A device's entry in the segment. Written by the supervisor alone; all-zero is no device.
 #[repr(C)]
 pub struct DeviceEntry {
     kind: AtomicU32,
@@ -110,11 +118,13 @@ pub struct DeviceEntry {
     clusters: AtomicU32,
     /// Clusters that have an owner.
     pub clusters_used: AtomicU32,
-    /// 1: no cluster can be granted now (the kernel's off-list bit); the first that becomes free sets it back.
+    /// 1: no cluster can be granted now (the kernel's off-list bit); the first one freed sets it
+    /// back.
     pub full: AtomicU32,
-    /// Reads and writes that failed for good, as far as members have told.
+    /// Reads and writes that failed for good, as far as members have reported.
     pub errors: AtomicU32,
-    /// 1: it failed too often ([`ERRORS_MAX`]): nothing more is written to it. What lies there is still read.
+    /// 1: the device failed too often ([`ERRORS_MAX`]) and is no longer written to. Its pages are
+    /// still read.
     pub failed: AtomicU32,
     /// The folio orders that it does *not* take in one write, a bit each.
     orders_refused: AtomicU32,
@@ -123,7 +133,7 @@ pub struct DeviceEntry {
 }
 
 impl DeviceEntry {
-    /// Fills it in, once: from then on it is there.
+    /// Fills the entry in, once. From then on the device exists.
     pub fn describe(&self, device: DeviceDescription) {
         self.priority.store(device.priority, Relaxed);
         self.io.store(device.io as u32, Relaxed);
@@ -132,7 +142,7 @@ impl DeviceEntry {
         self.kind.store(device.kind as u32, Release);
     }
 
-    /// What it says; `None` when there is no device here.
+    /// The device of this entry; `None` when there is none.
     pub fn description(&self) -> Option<DeviceDescription> {
         let kind = DeviceKind::from_number(self.kind.load(Acquire))?;
         let io = match self.io.load(Relaxed) {
@@ -149,17 +159,17 @@ impl DeviceEntry {
         })
     }
 
-    /// Is there no cluster to be granted?
+    /// Whether no cluster can be granted.
     pub fn is_full(&self) -> bool {
         self.full.load(Relaxed) != 0
     }
 
-    /// Did it fail too often?
+    /// Whether the device failed too often.
     pub fn is_failed(&self) -> bool {
         self.failed.load(Relaxed) != 0
     }
 
-    /// Is it used?
+    /// Whether the device is in use.
     pub fn usage(&self) -> DeviceUsage {
         match self.usage.load(Acquire) {
             0 => DeviceUsage::InUse,
@@ -168,22 +178,24 @@ impl DeviceEntry {
         }
     }
 
-    /// Says whether it is used. Members look again when [`Header::devices_changed`](crate::segment::Header::devices_changed) is raised.
+    /// Says whether the device is in use. Members look again when
+    /// [`Header::devices_changed`](crate::segment::Header::devices_changed) is raised.
     pub fn set_usage(&self, usage: DeviceUsage) {
         self.usage.store(usage as u32, Release);
     }
 
-    /// May anything be written to it: is it in use, and did not fail too often?
+    /// Whether the device may be written to: it is in use, and did not fail too often.
     pub fn takes_pages(&self) -> bool {
         !self.is_failed() && self.usage() == DeviceUsage::InUse
     }
 
-    /// The folio orders that it takes in one write, a bit each. All, unless [`DeviceEntry::take_orders`] said otherwise.
+    /// The folio orders that the device takes in one write, a bit each. All, unless
+    /// [`DeviceEntry::take_orders`] said otherwise.
     pub fn orders(&self) -> u16 {
         !self.orders_refused.load(Relaxed) as u16
     }
 
-    /// Says which orders it takes. Before it is described.
+    /// Sets the folio orders that the device takes. Called before the device is described.
     pub fn take_orders(&self, orders: u16) {
         self.orders_refused.store(u32::from(!orders), Relaxed);
     }

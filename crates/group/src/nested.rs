@@ -1,5 +1,6 @@
-//! Groups within the group, each with a limit of its own: what a member takes counts towards its own group's limit and towards those of all groups
-//! around it, up to the whole. Only an embedder makes such groups; elsewhere every member is in the whole, number 0.
+//! Groups within the group, each with a limit of its own. A member's memory counts towards the
+//! limit of its own group and of all groups around it, up to the root. Only an embedder makes such
+//! groups; elsewhere every member is in the root, number 0.
 
 use crate::segment::{Member, Segment};
 use core::sync::atomic::{
@@ -7,51 +8,53 @@ use core::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-/// Groups that there can be within one, at a time; number 0 is the whole.
+/// Most groups at a time; number 0 is the root.
 pub const GROUPS_MAX: usize = 64;
-/// How deep they can be nested in each other, the whole included.
+/// Deepest nesting of groups, the root included.
 pub const DEPTH_MAX: usize = 8;
-/// The number of the whole.
+/// The number of the root group.
 pub const WHOLE: u32 = 0;
 
-/// One group's place. Written by whoever makes and ends groups, under a lock of his; read by members.
+/// One group's entry. Written by the thread that makes and ends groups, under a lock of its own;
+/// read by members.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Group {
-    /// In bytes; 0: nobody's place.
+    /// The limit in bytes; 0: the entry is unused.
     pub limit_bytes: AtomicU64,
-    /// What counts towards it besides its members, and those of the groups within it: memory of devices, and what is set aside.
+    /// Bytes that count towards the limit besides those of its members and of the groups within it:
+    /// memory of devices, and reserved memory.
     pub outside_bytes: AtomicU64,
     /// The group around it.
     pub parent: AtomicU32,
 }
 
-/// A limit that holds for a member, and what it is compared with.
+/// A limit that holds for a member, and the charge with which it is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bound {
-    /// Whose limit it is.
+    /// The group whose limit it is.
     pub group: u32,
-    /// In bytes.
+    /// The limit in bytes.
     pub limit: u64,
-    /// What counts towards it, in bytes.
+    /// Bytes that count towards it.
     pub charge: u64,
 }
 
 impl Bound {
-    /// Is the limit reached?
+    /// Whether the limit is reached.
     pub const fn is_reached(&self) -> bool {
         self.charge >= self.limit
     }
 
-    /// How far beyond the limit it is; what is left of it is negative.
+    /// Bytes beyond the limit; negative below it.
     const fn excess(&self) -> i128 {
         self.charge as i128 - self.limit as i128
     }
 }
 
 impl Segment {
-    /// Makes a group of this limit within another. `None`: there are [`GROUPS_MAX`] already, or they are [`DEPTH_MAX`] deep. For the one who
-    /// writes groups.
+    /// Makes a group with this limit within another. `None`: there are [`GROUPS_MAX`] already, or
+    /// they are [`DEPTH_MAX`] deep. Only the writer of groups calls it.
     pub fn begin_group(&self, parent: u32, limit_bytes: u64) -> Option<u32> {
         if self.around(parent).count() >= DEPTH_MAX {
             return None;
@@ -64,24 +67,25 @@ impl Segment {
         Some(number as u32)
     }
 
-    /// Frees the place of a group, in which there is no member and no group any more. For the one who writes groups.
+    /// Frees the entry of a group that has no members and no groups within it. Only the writer of
+    /// groups calls it.
     pub fn end_group(&self, group: u32) {
         self.groups[group as usize].limit_bytes.store(0, Relaxed);
     }
 
-    /// A group and those around it, from the inside out; the whole comes last.
+    /// A group and those around it, from the inside out; the root comes last.
     pub fn around(&self, group: u32) -> impl Iterator<Item = u32> + '_ {
         let outer =
             |group: &u32| (*group != WHOLE).then(|| self.groups[*group as usize].parent.load(Relaxed));
         core::iter::successors(Some(group), outer).take(DEPTH_MAX)
     }
 
-    /// Is a group another, or somewhere within it?
+    /// Whether a group is `outer`, or somewhere within it.
     pub fn is_within(&self, group: u32, outer: u32) -> bool {
         outer == WHOLE || self.around(group).any(|number| number == outer)
     }
 
-    /// The live members of a group and of those within it. Cost: some loads per member.
+    /// The live members of a group and of those within it. Cost: a few loads per member.
     pub fn members_within(&self, outer: u32) -> impl Iterator<Item = &Member> {
         self.live_members().filter(move |member| self.is_within(member.group.load(Relaxed), outer))
     }
@@ -94,7 +98,7 @@ impl Segment {
         }
     }
 
-    /// What counts towards the limit of a group, in bytes. Cost: some loads per member.
+    /// Bytes that count towards the limit of a group. Cost: a few loads per member.
     pub fn charge_within(&self, group: u32) -> u64 {
         if group == WHOLE {
             return self.charge_bytes();
@@ -103,26 +107,28 @@ impl Segment {
         members + self.groups[group as usize].outside_bytes.load(Relaxed)
     }
 
-    /// The part of [`Segment::charge_within`] that was measured: see [`Segment::certain_charge_bytes`].
+    /// The measured part of [`Segment::charge_within`]: see [`Segment::certain_charge_bytes`].
     pub fn certain_charge_within(&self, group: u32) -> u64 {
         if group == WHOLE { self.certain_charge_bytes() } else { self.charge_within(group) }
     }
 
-    /// Memory outside of members begins to count towards a group and those around it, but for the whole, which the header has for it.
+    /// Charges memory outside of members to a group and those around it, except the root, for which
+    /// the header has a field.
     pub fn charge_outside(&self, group: u32, bytes: u64) {
         self.around(group).filter(|&group| group != WHOLE).for_each(|group| {
             self.groups[group as usize].outside_bytes.fetch_add(bytes, Relaxed);
         });
     }
 
-    /// The opposite of [`Segment::charge_outside`].
+    /// The inverse of [`Segment::charge_outside`].
     pub fn uncharge_outside(&self, group: u32, bytes: u64) {
         self.around(group).filter(|&group| group != WHOLE).for_each(|group| {
             self.groups[group as usize].outside_bytes.fetch_sub(bytes, Relaxed);
         });
     }
 
-    /// The limits that hold for a member, from the inside out. Cost: as [`Segment::charge_within`] for each.
+    /// The limits that hold for a member, from the inside out. Cost: as [`Segment::charge_within`]
+    /// for each.
     pub fn bounds(&self, member: &Member) -> impl Iterator<Item = Bound> + '_ {
         self.around(member.group.load(Acquire)).map(|group| Bound {
             group,
@@ -131,7 +137,7 @@ impl Segment {
         })
     }
 
-    /// The one of them that leaves the least room.
+    /// The bound of a member that leaves the least free memory.
     pub fn tightest(&self, member: &Member) -> Bound {
         let whole = || Bound {
             group: WHOLE,
@@ -144,7 +150,7 @@ impl Segment {
         self.bounds(member).max_by_key(Bound::excess).unwrap_or_else(whole)
     }
 
-    /// The least limit that holds for a member, in bytes.
+    /// The lowest limit that holds for a member, in bytes.
     pub fn least_limit(&self, member: &Member) -> u64 {
         let limits = self.around(member.group.load(Relaxed)).map(|group| self.limit_of(group).load(Relaxed));
         limits.min().unwrap_or(u64::MAX)

@@ -1,34 +1,44 @@
-//! The control protocol: fixed-size messages over a `SOCK_SEQPACKET` Unix socket with an abstract name.
+//! The control protocol: fixed-size messages over a `SOCK_SEQPACKET` Unix socket with an abstract
+//! name.
 //!
-//! The name stands in the environment as [`GROUP_VARIABLE`]. A member's pager thread connects (its descriptors live in
-//! a table of its own, which the program cannot reach), says [`Kind::Hello`], and keeps the connection for life: its end
-//! tells the supervisor that the process has ended or has become another image by exec; the end of the supervisor's side
-//! tells the member that `folioswap` is gone, whereupon the member ends itself.
+//! The environment variable [`GROUP_VARIABLE`] holds the name. A member's pager thread connects
+//! (its descriptors live in a table of its own, which the program cannot reach), says
+//! [`Kind::Hello`], and keeps the connection for life. Its end tells the supervisor that the
+//! process has ended or has become another image by exec. The end of the supervisor's side tells
+//! the member that `folioswap` is gone, whereupon the member ends itself.
 //!
 //! | from | message | words | descriptors |
 //! |---|---|---|---|
 //! | member | `Hello` | fork token (0: none), abilities | |
-//! | supervisor | `Welcome` | member id, flags, which devices have a descriptor (a bit each) | segment, those devices by number, [ring for its trace], [userfaultfd of a forked child] |
+//! | supervisor | `Welcome` | member id, flags, device bits | see below |
 //! | supervisor | `Refused` | [`Refusal`] | |
 //! | member | `HoldUserfault` | | its userfaultfd, for the supervisor to hold |
-//! | member | `Forked` | fork token | userfaultfd of the child, which will say `Hello` with the token |
-//! | member | `RawForked` | | userfaultfd of a child that no agent prepared; its parent serves it |
-//! | member | `WantClusters` | how many, on which devices (a bit each) | |
+//! | member | `Forked` | fork token | userfaultfd of the child, whose `Hello` has the token |
+//! | member | `RawForked` | | userfaultfd of a child that its parent serves |
+//! | member | `WantClusters` | how many, device bits of the acceptable devices | |
 //! | supervisor | `Clusters` | how many (0: those devices are full), then their numbers | |
 //! | member | `DropClusters` | how many, then their numbers | |
 //! | member | `OutOfMemory` | [`OutOfMemory`], bytes it has, bytes it would need | |
 //! | member | `Note` | [`Note`], a value, for some a second one | |
-//! | anybody of the same user | `Query` | | |
-//! | anybody of the same user | `Swapoff` | the number of the device that is to leave | |
+//! | same user | `Query` | | |
+//! | supervisor | `Answer` | device bits (see below) | segment, read-only; directories |
+//! | same user | `Swapoff` | the number of the device that is to leave | |
 //! | supervisor | `SwapoffEnd` | [`SwapoffEnd`], packed | |
-//! | anybody of the same user | `Swapon` | | text of the device that is to be added, as `--swap` has it; directory in which its names mean something |
-//! | supervisor | `SwaponEnd` | 1: it is in use; 0: it is not | [text that says why not] |
+//! | same user | `Swapon` | | text of the device; working directory |
+//! | supervisor | `SwaponEnd` | 1: it is in use; 0: it is not | \[text that says why not\] |
 //! | member | `WantDevice` | the number of a device that was added | |
-//! | supervisor | `Device` | 1: there it is; 0: it is not to be had | [that device] |
-//! | supervisor | `Answer` | the devices that have a directory (a bit each) | segment, read-only, those directories by number, `O_PATH` |
+//! | supervisor | `Device` | 1: the device is attached; 0: it cannot be had | \[that device\] |
 //!
-//! Requests are answered in order; a member has at most one unanswered request. Who asked for a swapoff keeps the connection until it has ended; when
-//! it ends before, the device is in use again.
+//! Device bits are one bit for each device by its number. `Welcome` carries the segment, the
+//! descriptors of the devices in its bits by number, \[the ring for the member's trace\], \[the
+//! userfaultfd of a forked child\]. `RawForked` is about a child that no agent prepared. The bits of
+//! `Answer` are the devices with a directory, which it carries by number, `O_PATH`. The text of
+//! `Swapon` is that of `--swap`; its names mean something in the working directory that it carries.
+//! "Same user" is any process of the user whose group it is.
+//!
+//! Requests are answered in order; a member has at most one unanswered request. The sender of a
+//! swapoff keeps the connection until the swapoff has ended; if the connection ends before, the
+//! device is in use again.
 
 use crate::devices::DEVICES_MAX;
 
@@ -36,10 +46,11 @@ use crate::devices::DEVICES_MAX;
 pub const GROUP_VARIABLE: &str = "FOLIOSWAP_GROUP";
 /// Most clusters that one message carries.
 pub const CLUSTERS_PER_MESSAGE: usize = 24;
-/// Most descriptors that one message carries: a segment, one for each device, a ring for a trace, a userfaultfd.
+/// Most descriptors that one message carries: a segment, one for each device, a ring for a trace, a
+/// userfaultfd.
 pub const DESCRIPTORS_MAX: usize = 3 + DEVICES_MAX;
 
-/// What a message says.
+/// The kind of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 #[allow(missing_docs, reason = "the table at the head of this module defines them")]
@@ -67,47 +78,51 @@ pub enum Kind {
 
 /// Bits of the second word of `Welcome`.
 pub mod welcome {
-    /// The userfaultfd that the kernel made for this child at its fork is the last descriptor.
+    /// The last descriptor is the userfaultfd that the kernel made for this child at its fork.
     pub const USERFAULT: u64 = 1;
     /// A memfd with a `folioswap_trace::Ring` of this member's own follows the devices.
     pub const TRACE: u64 = 2;
 }
 
-/// Why the supervisor refuses a member; it then runs unmanaged and is counted so.
+/// The reason why the supervisor refuses a member, which then runs unmanaged and is counted so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Refusal {
-    /// All places are taken.
+    /// All entries are taken.
     TooManyMembers = 1,
-    /// The fork token is not known (its parent ended before it could say so).
+    /// The fork token is not known (its parent ended before it could announce the fork).
     UnknownToken = 2,
 }
 
-/// Why a member cannot keep the limit; the supervisor ends the group with one message and status 137.
+/// The reason why a member cannot keep the limit. The supervisor ends the group with one message
+/// and status 137.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum OutOfMemory {
     /// Every device is full.
     SwapFull = 1,
-    /// What cannot be managed is alone above the limit.
+    /// Memory that cannot be managed is alone above the limit.
     Unmanaged = 2,
-    /// The pager cannot go on (a system call that may not fail failed: the value is the errno).
+    /// The pager cannot go on, because a system call that must not fail has failed (the value is
+    /// the errno).
     PagerFailed = 3,
 }
 
-/// Something to be counted and reported at the end, not an error.
+/// An observation that is counted and reported at the end; not an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Note {
-    /// userfaultfd could not be had in this process (value: errno): it runs unmanaged.
+    /// This process could not have a userfaultfd (value: errno) and runs unmanaged.
     NoUserfault = 1,
-    /// A page was poisoned (values: its address; why, [`Lost`] packed).
+    /// A page was poisoned (values: its address; [`Lost`] packed).
     Poisoned = 2,
-    /// An invariant does not hold (value: [`Invariant`], and a figure or an address that belongs to it).
+    /// An invariant does not hold (value: [`Invariant`], and a figure or an address that belongs to
+    /// it).
     Violation = 3,
-    /// A device refused a write; nothing is lost (values: the first slot of those that are bad, by the group's numbers; the errno).
+    /// A device refused a write; nothing is lost (values: the first bad slot, by the group's
+    /// numbers; the errno).
     WriteFailed = 4,
-    /// The process ends itself (values: why, an [`Ending`]; what the system said, 0: nothing).
+    /// The process ends itself (values: [`Ending`]; the system's error, 0: none).
     Ends = 5,
 }
 
@@ -115,32 +130,33 @@ impl Note {
     const ALL: [Note; 5] =
         [Note::NoUserfault, Note::Poisoned, Note::Violation, Note::WriteFailed, Note::Ends];
 
-    /// The one with this number.
+    /// The note with this number.
     pub fn from_number(number: u64) -> Option<Self> {
         Self::ALL.into_iter().find(|note| *note as u64 == number)
     }
 }
 
-/// Why a process ends itself: it could go on only with bytes that are not what it wrote.
+/// The reason why a process ends itself: it could go on only with other bytes than it wrote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Ending {
-    /// A forked child is no member, so it has no way to what it inherited.
+    /// A forked child is no member, so it cannot reach the memory that it inherited.
     NotJoined = 1,
-    /// There is no memory for the table of its pages, or of a child's.
+    /// There is no memory for the page table of this process, or of a child.
     NoTable = 2,
     /// A page that was on its way out cannot be stored, and has to be now.
     NotStored = 3,
     /// The kernel does not say which pages are present.
     NoAnswer = 4,
-    /// More of its mappings changed during a fork, or it made more children by bare system calls, than there is room for.
+    /// More of its mappings changed during a fork, or it made more children by bare system calls,
+    /// than can be recorded.
     TooMany = 5,
-    /// The supervisor does not say where it may write.
+    /// The supervisor does not say where the process may write.
     NoClusters = 6,
 }
 
 impl Ending {
-    /// All of them.
+    /// All endings.
     pub const ALL: [Ending; 6] = [
         Ending::NotJoined,
         Ending::NoTable,
@@ -150,7 +166,7 @@ impl Ending {
         Ending::NoClusters,
     ];
 
-    /// The one with this number.
+    /// The ending with this number.
     pub fn from_number(number: u64) -> Option<Self> {
         Self::ALL.into_iter().find(|ending| *ending as u64 == number)
     }
@@ -171,24 +187,24 @@ impl core::fmt::Display for Ending {
     }
 }
 
-/// Why the bytes of a page are lost.
+/// The reason why the bytes of a page are lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lost {
-    /// They fail their checksum, in the process's own store.
+    /// The bytes fail their checksum, in the process's own store.
     Corrupt,
-    /// They fail their checksum, in this slot of a shared device.
+    /// The bytes fail their checksum, in this slot of a shared device.
     CorruptOnDevice {
-        /// By the group's numbers.
+        /// The slot, by the group's numbers.
         slot: u64,
     },
-    /// The shared device does not give them.
+    /// The shared device does not return the bytes.
     Unreadable {
-        /// By the group's numbers.
+        /// The slot, by the group's numbers.
         slot: u64,
-        /// What the system said; 0: the device ends before it.
+        /// The system's error; 0: the device ends before the slot.
         errno: u16,
     },
-    /// Nothing says where they are.
+    /// No record says where the bytes are.
     Missing,
 }
 
@@ -196,7 +212,7 @@ impl Lost {
     const SLOT_BITS: u32 = 44;
     const KIND_SHIFT: u32 = 60;
 
-    /// The slot of a shared device, if it was there.
+    /// The slot of a shared device, if the page was on one.
     pub const fn slot(self) -> Option<u64> {
         match self {
             Lost::CorruptOnDevice { slot } | Lost::Unreadable { slot, .. } => Some(slot),
@@ -204,7 +220,7 @@ impl Lost {
         }
     }
 
-    /// As one word. Slots have up to 44 bits (2^32 clusters), error numbers 12.
+    /// Packs it into one word. Slots have up to 44 bits (2^32 clusters), error numbers 12.
     pub const fn pack(self) -> u64 {
         let (kind, errno, slot) = match self {
             Lost::Corrupt => (0, 0, 0),
@@ -215,7 +231,7 @@ impl Lost {
         kind << Self::KIND_SHIFT | errno << Self::SLOT_BITS | slot & ((1 << Self::SLOT_BITS) - 1)
     }
 
-    /// The opposite of [`Lost::pack`]; any word is one.
+    /// The inverse of [`Lost::pack`]; every word is valid.
     pub const fn unpack(word: u64) -> Self {
         let slot = word & ((1 << Self::SLOT_BITS) - 1);
         match word >> Self::KIND_SHIFT {
@@ -227,32 +243,32 @@ impl Lost {
     }
 }
 
-/// How a swapoff ended. In all cases but [`SwapoffEnd::Done`] the device is in use as before.
+/// The end of a swapoff. In all cases but [`SwapoffEnd::Done`] the device is in use as before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SwapoffEnd {
     /// The device is off.
     Done {
-        /// Pages that it did not give: lost.
+        /// Pages that the device did not return; they are lost.
         lost: u64,
     },
     /// There is no such device, or it is off already.
     NoDevice,
-    /// Who asks is neither root nor the user whose group it is.
+    /// The sender is neither root nor the user whose group it is.
     NotPermitted,
-    /// Another device is just leaving.
+    /// Another device is leaving at this moment.
     Busy,
-    /// It is each process's own compressed RAM.
+    /// The device is each process's own compressed RAM.
     Store,
-    /// No other device takes anything.
+    /// No other device takes pages.
     NoOther,
-    /// The others have no room for what is there.
+    /// The other devices have too little space for the pages on this one.
     NoRoom {
         /// Bytes of its clusters.
         used: u64,
         /// Bytes that are free on the others.
         free: u64,
     },
-    /// Nothing left it for a while.
+    /// No page has left the device for a while.
     Stalled {
         /// Bytes of its clusters.
         left: u64,
@@ -262,7 +278,7 @@ pub enum SwapoffEnd {
 }
 
 impl SwapoffEnd {
-    /// As the words of a message.
+    /// Packs it into the words of a message.
     pub const fn pack(self) -> [u64; 3] {
         match self {
             SwapoffEnd::Done { lost } => [0, lost, 0],
@@ -276,7 +292,7 @@ impl SwapoffEnd {
         }
     }
 
-    /// The opposite of [`SwapoffEnd::pack`]; `None` for what this version does not know.
+    /// The inverse of [`SwapoffEnd::pack`]; `None` for words that this version does not know.
     pub const fn unpack(words: [u64; 3]) -> Option<Self> {
         Some(match words {
             [0, lost, _] => SwapoffEnd::Done { lost },
@@ -292,38 +308,42 @@ impl SwapoffEnd {
     }
 }
 
-/// What a member that validates itself finds broken.
+/// An invariant that a member found broken when it validated itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Invariant {
-    /// The allocator of slots contradicts itself.
+    /// The slot allocator contradicts itself.
     Slots = 1,
-    /// The compressed RAM device contradicts itself (where and how, `Invalid::number` of the devices crate).
+    /// The compressed RAM device contradicts itself (`Invalid::number` of the devices crate).
     Store = 2,
-    /// A page is half way while nobody is at work (its address).
+    /// A page is in a transient state while no thread works on it (its address).
     HalfWay = 3,
-    /// A page word names a slot that is not used, or not in the way that its state says (its address).
+    /// A page word names a slot that is not used, or not in the way that its state says (its
+    /// address).
     WordWithoutSlot = 4,
     /// A page is stored nowhere (its address).
     Nowhere = 5,
     /// Slots are used that no page word names (how many more, or fewer).
     Unreachable = 6,
-    /// The number of pages out is not that of their words (what it says).
+    /// The number of pages out does not fit their words (the counted number).
     PagesOut = 7,
-    /// The compressed RAM device holds more or less than the slots name (what it holds).
+    /// The compressed RAM device holds more or fewer objects than the slots name (the number it
+    /// holds).
     StoreContents = 8,
-    /// The file device's used slots are not those that the slots name (how many are used).
+    /// The file device's used slots are not those that the slots name (the number used).
     FileContents = 9,
-    /// The number of pages that keep their stored copy is not that of their words (what it says).
+    /// The number of pages that keep their stored copy does not fit their words (the counted
+    /// number).
     CleanPages = 10,
-    /// The counts of generations are not the objects of the compressed RAM device (their sum).
+    /// The counts of generations do not fit the objects of the compressed RAM device (their sum).
     Ages = 11,
-    /// A slot word's shadow cannot have been written: it is of an age that has not come yet (the page's address).
+    /// A slot word's shadow cannot have been written, because its age is in the future (the page's
+    /// address).
     Shadow = 12,
 }
 
 impl Invariant {
-    /// All of them.
+    /// All invariants.
     pub const ALL: [Invariant; 12] = [
         Invariant::Slots,
         Invariant::Store,
@@ -339,19 +359,19 @@ impl Invariant {
         Invariant::Shadow,
     ];
 
-    /// The one with this number.
+    /// The invariant with this number.
     pub fn from_number(number: u64) -> Option<Self> {
         Self::ALL.into_iter().find(|invariant| *invariant as u64 == number)
     }
 }
 
-/// One message. Sent and received whole: it is far below any socket buffer.
+/// One message. It is sent and received as a whole, far below the size of any socket buffer.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Message {
     /// [`Kind`] as a number.
     pub kind: u32,
-    /// Numbers of clusters that follow.
+    /// Number of clusters that follow.
     pub cluster_count: u32,
     /// The words of the table.
     pub words: [u64; 3],
@@ -377,12 +397,12 @@ impl Message {
         self
     }
 
-    /// The cluster numbers that it carries; a count out of range is cut.
+    /// The cluster numbers of the message; a count out of range is clamped.
     pub fn clusters(&self) -> &[u32] {
         &self.clusters[..(self.cluster_count as usize).min(CLUSTERS_PER_MESSAGE)]
     }
 
-    /// Its kind; `None` for a number that this version does not know.
+    /// The message's kind; `None` for a number that this version does not know.
     pub const fn kind(&self) -> Option<Kind> {
         Some(match self.kind {
             1 => Kind::Hello,
@@ -408,13 +428,15 @@ impl Message {
         })
     }
 
-    /// Its bytes, to be sent.
+    /// The bytes of the message, for sending.
     pub const fn as_bytes(&self) -> &[u8; Self::BYTES] {
-        // SAFETY: repr(C) of u32, u32, [u64; 3], [u32; 24]: 8 + 24 + 96 bytes, no padding (checked below).
+        // SAFETY: repr(C) of u32, u32, [u64; 3], [u32; 24]: 8 + 24 + 96 bytes, no padding (checked
+        // below).
         unsafe { &*(core::ptr::from_ref(self).cast()) }
     }
 
-    /// The message in received bytes; any bit pattern is a message, [`Message::kind`] tells whether it is a known one.
+    /// The message in received bytes. Any bit pattern is a message; [`Message::kind`] says whether
+    /// it is a known one.
     pub const fn from_bytes(bytes: &[u8; Self::BYTES]) -> Self {
         // SAFETY: every field is an integer and there is no padding; the read is unaligned.
         unsafe { core::ptr::read_unaligned(bytes.as_ptr().cast()) }

@@ -1,15 +1,17 @@
-//! The messages between a member's pager threads and who serves a network device for the group: NBD's own request and simple
-//! reply, over `SOCK_SEQPACKET` sockets, each request with its data in one message.
+//! The messages between a member's pager threads and the process that serves a network device for
+//! the group: NBD's own request and simple reply, over `SOCK_SEQPACKET` sockets, each request with
+//! its data in one message.
 //!
 //! | from | message |
 //! |---|---|
 //! | member | a request of 28 bytes, for a write followed by its pages |
-//! | member | [`Command::Attach`] with one end of a socket pair: another such socket, for requests that go on meanwhile; no answer |
-//! | server | to a write, and to whatever fails: a reply of 16 bytes |
-//! | server | to a read: its pages, and nothing else, so that they come into their place without a copy |
+//! | member | [`Command::Attach`] with one end of a socket pair; no answer |
+//! | server | to a write, and to every failed request: a reply of 16 bytes |
+//! | server | to a read: its pages and nothing else, so that they need no copy into place |
 //!
-//! On one socket a read is answered before the next request is made. Writes may follow each other, and are answered in any order. The end of
-//! a socket ends nothing but itself.
+//! `Attach` adds another such socket, for requests that run at the same time. On one socket a read
+//! is answered before the next request is made. Writes may follow each other, and are answered in
+//! any order. The end of a socket ends only that socket.
 //!
 //! Source: the NBD project's `doc/proto.md`.
 
@@ -25,28 +27,28 @@ pub const REQUEST_MAGIC: u32 = 0x2560_9513;
 /// First word of a simple reply.
 pub const REPLY_MAGIC: u32 = 0x6744_6698;
 
-/// What is asked for.
+/// The command of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub enum Command {
-    /// Pages (`NBD_CMD_READ`).
+    /// Read pages (`NBD_CMD_READ`).
     Read = 0,
-    /// Takes pages (`NBD_CMD_WRITE`).
+    /// Write pages (`NBD_CMD_WRITE`).
     Write = 1,
-    /// Takes a further socket. Not NBD's.
+    /// Add a further socket. Not part of NBD.
     Attach = 0x8001,
 }
 
 /// A request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// What.
+    /// The command.
     pub command: Command,
-    /// Comes back in the reply.
+    /// Returned in the reply.
     pub cookie: u64,
-    /// Where on the device, in bytes.
+    /// Offset on the device, in bytes.
     pub offset: u64,
-    /// How many bytes.
+    /// Length in bytes.
     pub length: u32,
 }
 
@@ -69,13 +71,13 @@ pub fn encode_request(
 }
 
 impl Request {
-    /// Its bytes.
+    /// The encoded request.
     pub fn encode(&self) -> [u8; REQUEST_BYTES] {
         let Request { command, cookie, offset, length } = *self;
         encode_request(0, command as u16, cookie, offset, length)
     }
 
-    /// The request that these bytes begin with; `None` if it is none.
+    /// The request with which these bytes begin; `None` if they begin with none.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         if bytes.len() < REQUEST_BYTES || be32(bytes, 0) != REQUEST_MAGIC {
             return None;
@@ -95,12 +97,12 @@ impl Request {
 pub struct Reply {
     /// 0, or an errno.
     pub error: u32,
-    /// The request's.
+    /// The request's cookie.
     pub cookie: u64,
 }
 
 impl Reply {
-    /// Its bytes.
+    /// The encoded reply.
     pub fn encode(&self) -> [u8; REPLY_BYTES] {
         let mut bytes = [0; REPLY_BYTES];
         bytes[..4].copy_from_slice(&REPLY_MAGIC.to_be_bytes());
@@ -109,7 +111,7 @@ impl Reply {
         bytes
     }
 
-    /// The reply that these bytes are; `None` if they are none.
+    /// The reply in these bytes; `None` if they are none.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         if bytes.len() != REPLY_BYTES || be32(bytes, 0) != REPLY_MAGIC {
             return None;

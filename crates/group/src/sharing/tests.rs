@@ -7,7 +7,8 @@ use std::vec::Vec;
 
 const PAGE: u64 = 4096;
 
-/// Members and the pages that they have, by number; what is true, against what is counted.
+/// Members and the pages that they have, by number: the true values, compared with the counted
+/// ones.
 struct Group {
     segment: Box<Segment>,
     pages: Vec<Option<BTreeSet<u32>>>,
@@ -112,7 +113,7 @@ fn the_charge_is_never_below_what_is_there_and_exact_when_all_have_measured() {
                 }
                 _ => {}
             }
-            // The parts of a page are whole bytes: up to a few are lost in each.
+            // The parts of a page are whole bytes, so up to a few bytes are lost in each.
             let lost = group.next_page as u64 * 8;
             assert!(group.segment.charge_bytes() + lost >= group.truth());
         }
