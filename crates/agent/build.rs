@@ -1,8 +1,10 @@
 //! Link options of the shared object.
 fn main() {
-    // Its constructor comes before everybody else's: its fork handlers must be the last before a fork and the first after.
+    // The constructor runs before all others: its fork handlers must be the last before a fork and
+    // the first after.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,initfirst");
-    // Every symbol is bound when it is loaded: the pager threads must never enter the dynamic linker.
+    // Every symbol is bound at load time, because the pager threads must never enter the dynamic
+    // linker.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,now,-z,relro");
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libfolioswap_agent.so");
 }

@@ -1,4 +1,4 @@
-//! The environment that an exec'd image needs to stay in the group.
+//! The environment that a new image needs to stay in the group.
 
 use crate::scratch::{self, NoMemory, Text};
 use core::ffi::{CStr, c_char, c_int};
@@ -34,7 +34,7 @@ unsafe fn position<'a>(environment: Strings, name: &[u8]) -> Option<(usize, &'a 
     })
 }
 
-/// How many strings an array holds.
+/// Number of strings in an array.
 ///
 /// # Safety
 /// As [`find`].
@@ -47,7 +47,8 @@ pub unsafe fn count(array: Strings) -> usize {
     count
 }
 
-/// The agent's own path among those of an LD_PRELOAD: `/proc/PID/fd/N`, the supervisor's copy in memory, which is the first.
+/// The agent's own path in the value of an LD_PRELOAD: the first one, `/proc/PID/fd/N`, the
+/// supervisor's copy in memory.
 pub fn agent_of(preload: &[u8]) -> &[u8] {
     paths(preload).next().unwrap_or_default()
 }
@@ -56,13 +57,13 @@ fn paths(preload: &[u8]) -> impl Iterator<Item = &[u8]> {
     preload.split(|&byte| byte == b':' || byte == b' ')
 }
 
-/// What an environment must get so that the image that is started with it joins the group.
+/// The variables that an environment lacks so that an image started with it joins the group.
 pub struct Lack<'a> {
     agent: &'static [u8],
     group: &'static [u8],
-    /// Where the caller's LD_PRELOAD stands, and its value.
+    /// Index of the caller's LD_PRELOAD, and its value.
     preload: Option<(usize, &'a [u8])>,
-    /// Where the caller's name of a group stands.
+    /// Index of the caller's variable that names a group.
     group_index: Option<usize>,
 }
 
@@ -83,7 +84,7 @@ impl<'a> Lack<'a> {
         Some(Lack { agent, group: own_group, preload, group_index: group.map(|(index, _)| index) })
     }
 
-    /// The value that LD_PRELOAD must have, in parts: the agent first, what the caller wants after it.
+    /// The value that LD_PRELOAD must have, in parts: the agent first, the caller's value after it.
     pub fn preload(&self) -> [&[u8]; 3] {
         let theirs = self.preload.map_or(&b""[..], |(_, value)| value);
         [self.agent, if theirs.is_empty() { b"" } else { b":" }, theirs]
@@ -95,10 +96,12 @@ impl<'a> Lack<'a> {
     }
 }
 
-/// Calls `call` with `environment`, or with a copy of it that has what keeps an image in the group.
+/// Calls `call` with `environment`, or with a copy of it that has the variables which keep an image
+/// in the group.
 ///
 /// # Errors
-/// There is no memory for the copy; nothing was called: an image is not started rather than started unmanaged.
+/// There is no memory for the copy, and nothing was called: an image is not started rather than
+/// started unmanaged.
 ///
 /// # Safety
 /// As [`find`].
@@ -119,7 +122,7 @@ pub unsafe fn extended(
         + 1
         + lack.group().len()
         + 1;
-    // Two strings more, and the null.
+    // The array needs two strings more, and the null.
     let pointers = length + 3;
     let mut result = 0;
     scratch::with(pointers + Text::words(text), &mut |words| {
@@ -130,7 +133,7 @@ pub unsafe fn extended(
         }
         let mut text = Text::new(text);
         let mut end = length;
-        let mut place = |at: Option<usize>, string: *const c_char| match at {
+        let mut put = |at: Option<usize>, string: *const c_char| match at {
             Some(index) => strings[index] = string as usize,
             None => {
                 strings[end] = string as usize;
@@ -140,12 +143,12 @@ pub unsafe fn extended(
         text.push(PRELOAD);
         text.push(b"=");
         preload.iter().for_each(|part| text.push(part));
-        place(lack.preload.map(|(index, _)| index), text.end(0));
+        put(lack.preload.map(|(index, _)| index), text.end(0));
         let from = text.length();
         text.push(GROUP);
         text.push(b"=");
         text.push(lack.group());
-        place(lack.group_index, text.end(from));
+        put(lack.group_index, text.end(from));
         result = call(strings.as_ptr().cast());
     })?;
     Ok(result)

@@ -1,7 +1,8 @@
-//! exec and posix_spawn, in all their forms: whatever environment a program gives its children, they stay in the group, and
-//! an LD_PRELOAD of the user's is kept.
+//! exec and posix_spawn, in all their forms: whatever environment a program gives its children,
+//! they stay in the group, and an LD_PRELOAD of the user's is kept.
 //!
-//! All of it may run in a child made by vfork, in the parent's memory, or in a signal handler: no allocation (`scratch`).
+//! All of it may run in a child made by vfork, in the parent's memory, or in a signal handler, so
+//! nothing is allocated (`scratch`).
 
 use crate::environment::{Strings, count, extended};
 use crate::libc;
@@ -13,19 +14,20 @@ use folioswap_pager::kernel::sys;
 use linux_raw_sys::errno::ENOSYS;
 use linux_raw_sys::general as raw;
 
-/// How exec says that it failed.
+/// Reports the failure of an exec.
 fn exec_failed(errno: i32) -> c_int {
     libc::set_errno(errno);
     -1
 }
 
-/// How posix_spawn says it.
+/// Reports the failure of a posix_spawn.
 fn spawn_failed(errno: i32) -> c_int {
     errno
 }
 
-/// Functions whose last argument is an environment: the C library's own is called with one that keeps the new image in the
-/// group. One that this C library lacks (pidfd_spawn is young) fails as one that the kernel lacks.
+/// Functions whose last argument is an environment. The C library's own function is called with an
+/// environment that keeps the new image in the group. A function that this C library lacks
+/// (pidfd_spawn is young) fails like a system call that the kernel lacks.
 macro_rules! with_environment {
     ($failed:ident: $($name:ident($($argument:ident: $type:ty),*))*) => {$(
         #[doc = concat!(stringify!($name), ", with the environment extended.\n\n# Safety\nAs ", stringify!($name), ".")]
@@ -34,7 +36,7 @@ macro_rules! with_environment {
             let Some(function) = next!(try $name: fn($($type,)* Strings) -> c_int) else {
                 return $failed(ENOSYS as i32);
             };
-            // SAFETY: the caller's arguments; the environment is valid during the call.
+            // SAFETY: the arguments are the caller's; the environment is valid during the call.
             let result = unsafe { extended(environment, &mut |environment| function($($argument,)* environment)) };
             result.unwrap_or_else(|NoMemory| $failed(NoMemory::ERRNO))
         }
@@ -54,7 +56,7 @@ with_environment! { spawn_failed:
     pidfd_spawnp(pidfd: *mut c_int, file: *const c_char, actions: *const c_void, attributes: *const c_void, arguments: Strings)
 }
 
-/// execveat(2), by the system call itself: older C libraries have no function of this name.
+/// execveat(2), by the system call itself, because older C libraries have no function of this name.
 ///
 /// # Safety
 /// As execveat.
@@ -69,13 +71,13 @@ pub unsafe extern "C" fn execveat(
     let mut call = |environment: Strings| {
         let words =
             [directory as usize, path as usize, arguments as usize, environment as usize, flags as usize, 0];
-        // SAFETY: the caller's.
+        // SAFETY: by the caller's contract.
         match unsafe { sys::syscall(raw::__NR_execveat, words) } {
             Ok(_) => 0,
             Err(errno) => exec_failed(errno.raw_os_error()),
         }
     };
-    // SAFETY: the caller's.
+    // SAFETY: by the caller's contract.
     unsafe { extended(environment, &mut call) }.unwrap_or_else(|NoMemory| exec_failed(NoMemory::ERRNO))
 }
 
@@ -85,7 +87,7 @@ pub unsafe extern "C" fn execveat(
 /// As execv.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn execv(path: *const c_char, arguments: Strings) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: by the caller's contract.
     unsafe { execve(path, arguments, libc::environ) }
 }
 
@@ -95,20 +97,20 @@ pub unsafe extern "C" fn execv(path: *const c_char, arguments: Strings) -> c_int
 /// As execvp.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn execvp(file: *const c_char, arguments: Strings) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: by the caller's contract.
     unsafe { execvpe(file, arguments, libc::environ) }
 }
 
-/// The arguments of execle as an array; behind the null comes the environment.
+/// execle with its arguments as an array; the environment stands behind the null.
 ///
 /// # Safety
 /// As execle.
 unsafe extern "C" fn execle_array(path: *const c_char, arguments: Strings) -> c_int {
-    // SAFETY: execle's contract: the argument after the null is there, and is the environment.
+    // SAFETY: by execle's contract the argument after the null exists, and is the environment.
     unsafe { execve(path, arguments, (*arguments.add(count(arguments) + 1)).cast()) }
 }
 
-/// As [`execv`], by a name that nobody can put another function in front of.
+/// As [`execv`], under a name that no other library can interpose.
 ///
 /// # Safety
 /// As execl.
@@ -126,13 +128,14 @@ unsafe extern "C" fn execlp_array(file: *const c_char, arguments: Strings) -> c_
     unsafe { execvp(file, arguments) }
 }
 
-/// Functions of one argument and a list. The list's first five words come in registers, the others lie on the stack above
-/// the return address. With the registers pushed in the return address's stead the list is one array: it is passed on as
-/// that, of any length, and nothing is copied. The words that are overwritten are the callee's own.
+/// Functions of one argument and a list. The list's first five words come in registers; the others
+/// lie on the stack above the return address. When the registers are pushed in place of the return
+/// address, the list is one array of any length, which is passed on without a copy. The words that
+/// are overwritten are the callee's own.
 ///
-/// Stack, from the CFA (the stack pointer before the call) down: five words of the list, the return address; that is
-/// 48 bytes below a multiple of 16, so the call is aligned. `ret` takes the address that was pushed by the call, as a shadow
-/// stack demands.
+/// Stack, from the CFA (the stack pointer before the call) down: five words of the list, the return
+/// address; that is 48 bytes below a multiple of 16, so the call is aligned. `ret` takes the
+/// address that was pushed by the call, as a shadow stack demands.
 macro_rules! variadic {
     ($($name:ident => $array:ident)*) => {$(
         #[doc = concat!(stringify!($name), "(3): more arguments follow, up to a null.\n\n# Safety\nAs ", stringify!($name), ".")]

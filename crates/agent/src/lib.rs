@@ -1,11 +1,13 @@
-//! The agent: what `folioswap run` preloads into a program and its children.
+//! The agent: the shared object that `folioswap run` preloads into a program and its children.
 //!
-//! It makes the engine, starts the handler thread, and stands in the way of the few C library functions whose meaning must
-//! be kept: fork (by fork handlers), exec and what starts a shell (an image that is started stays managed), thread creation
-//! (control blocks stay resident), madvise, mmap and brk. Everything else the pager learns from the kernel.
+//! It makes the engine, starts the handler thread, and interposes the few C library functions whose
+//! meaning must be kept: fork (by fork handlers), exec and the functions that start a shell (a new
+//! image stays managed), thread creation (control blocks stay resident), madvise, mmap and brk. The
+//! kernel tells the pager everything else.
 //!
-//! `no_std`, without an allocator, and with no dependency on a C library version: every function of the C library that is
-//! called is looked up by name, and only in the program's own threads.
+//! The agent is `no_std`, has no allocator, and depends on no version of the C library: every
+//! function of the C library that it calls is looked up by name, and only in the program's own
+//! threads.
 #![no_std]
 
 mod environment;
@@ -21,7 +23,8 @@ use core::panic::PanicInfo;
 use folioswap_pager::kernel::sys;
 use linux_raw_sys::general as raw;
 
-/// A bug in the agent: one message, and the end of the process, since its memory can no longer be served.
+/// A bug in the agent ends the process with one message, because its memory can no longer be
+/// served.
 #[panic_handler]
 fn panic(info: &PanicInfo<'_>) -> ! {
     let mut message = Line { text: [0; 320], length: 0 };
@@ -29,7 +32,8 @@ fn panic(info: &PanicInfo<'_>) -> ! {
         &mut message,
         format_args!("folioswap: internal error, the program is ended: {info}\n"),
     );
-    // SAFETY: writes initialised bytes to the standard error of whoever's table this is.
+    // SAFETY: the call writes initialised bytes to the standard error of the calling process's
+    // table.
     let _ = unsafe {
         sys::syscall(raw::__NR_write, [2, message.text.as_ptr() as usize, message.length, 0, 0, 0])
     };

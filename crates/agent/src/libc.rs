@@ -1,4 +1,4 @@
-//! The functions of the C library that the agent calls or stands in front of, looked up by name.
+//! The functions of the C library that the agent calls or interposes, looked up by name.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
@@ -20,17 +20,17 @@ unsafe extern "C" {
 
 /// Sets the calling thread's errno.
 pub fn set_errno(errno: i32) {
-    // SAFETY: the calling thread's own.
+    // SAFETY: the variable is the calling thread's own.
     unsafe { *__errno_location() = errno };
 }
 
 /// The calling thread's errno.
 pub fn errno() -> i32 {
-    // SAFETY: the calling thread's own.
+    // SAFETY: the variable is the calling thread's own.
     unsafe { *__errno_location() }
 }
 
-/// A function that stands behind ours.
+/// The function behind one that the agent interposes.
 pub struct Next {
     name: &'static CStr,
     found: AtomicPtr<c_void>,
@@ -44,11 +44,12 @@ impl Next {
         Next { name, found: AtomicPtr::new(core::ptr::null_mut()) }
     }
 
-    /// Its address; `None` when the program's C library has no such function.
+    /// The function's address; `None` when the program's C library has no such function.
     pub fn find(&self) -> Option<*mut c_void> {
         let mut found = self.found.load(Relaxed);
         if found.is_null() {
-            // SAFETY: a terminated name; called in a thread of the program. What failed is no error of the program's.
+            // SAFETY: the name is terminated, and the call runs in a thread of the program.
+            // `dlerror` clears a failure, which is no error of the program's.
             unsafe {
                 found = dlsym(RTLD_NEXT, self.name.as_ptr());
                 dlerror();
@@ -59,8 +60,9 @@ impl Next {
     }
 }
 
-/// Declares a function behind ours, with its type; with `try`, as an option. It is looked up when the agent is loaded: execve
-/// may be called where the dynamic linker's lock cannot be waited for, in a signal handler or a child made by vfork.
+/// Declares the function behind an interposed one, with its type; with `try`, as an option. The
+/// function is looked up when the agent is loaded, because execve may be called where the dynamic
+/// linker's lock cannot be waited for, in a signal handler or a child made by vfork.
 #[macro_export]
 macro_rules! next {
     (try $name:ident: fn($($argument:ty),* $(,)?) -> $result:ty) => {{

@@ -1,4 +1,5 @@
-//! madvise: what the kernel does not tell the pager; mmap, mprotect, brk, sbrk: what it would learn a moment too late.
+//! madvise, of which the kernel does not tell the pager; mmap, mprotect, brk and sbrk, of which the
+//! pager would learn a moment too late.
 
 use crate::libc;
 use crate::next;
@@ -12,7 +13,8 @@ use folioswap_pager::kernel::sys;
 use linux_raw_sys::errno::ENOMEM;
 use linux_raw_sys::general as raw;
 
-/// madvise(2): what is to leave or to come back does so; what the program wants in huge pages is remembered.
+/// madvise(2): memory that is to leave or to come back does so; the program's advice on huge pages
+/// is recorded.
 ///
 /// # Safety
 /// As madvise.
@@ -20,13 +22,15 @@ use linux_raw_sys::general as raw;
 pub unsafe extern "C" fn madvise(start: *mut c_void, bytes: usize, advice: c_int) -> c_int {
     let engine = engine();
     let ask = |advice: usize| {
-        // SAFETY: the caller's.
+        // SAFETY: by the caller's contract.
         unsafe { sys::syscall(raw::__NR_madvise, [start as usize, bytes, advice, 0, 0, 0]) }
     };
     let pages_out = advice as u32 == raw::MADV_PAGEOUT && engine.is_some_and(Engine::follows_advice);
-    // The kernel looks whether memory may leave as it does for MADV_COLD. What is ours leaves before the kernel is asked for the rest (pages of files).
+    // For MADV_COLD the kernel makes the same checks of whether memory may leave as for
+    // MADV_PAGEOUT. Managed memory leaves before the kernel is asked to page out the rest (pages of
+    // files).
     let result = ask(if pages_out { raw::MADV_COLD as usize } else { advice as usize });
-    // What lies around a hole is advised all the same.
+    // With ENOMEM the ranges around a hole were advised all the same.
     let followed = result.as_ref().map_or_else(|errno| errno.raw_os_error() as u32 == ENOMEM, |_| true);
     if let Some(engine) = engine {
         let address = start as usize;
@@ -55,8 +59,9 @@ pub unsafe extern "C" fn madvise(start: *mut c_void, bytes: usize, advice: c_int
     }
 }
 
-/// mmap(2): large anonymous memory is looked at before the program touches it. Where memory is short the kernel does not fill private
-/// memory at once (MAP_POPULATE is no promise), and what cannot be swapped out waits for room first.
+/// mmap(2): large anonymous memory is announced before the program touches it. Where memory is
+/// short the kernel does not fill private memory at once (MAP_POPULATE is no promise), and memory
+/// that cannot be swapped out first waits until there is memory for it.
 ///
 /// # Safety
 /// As mmap.
@@ -70,25 +75,25 @@ pub unsafe extern "C" fn mmap(
     offset: i64,
 ) -> *mut c_void {
     let all = |wanted: u32| flags as u32 & wanted == wanted;
-    // Not `all`: MAP_SHARED_VALIDATE has the bits of both.
+    // `all` does not serve here: MAP_SHARED_VALIDATE has the bits of both types.
     let is_type = |wanted: u32| flags as u32 & raw::MAP_TYPE == wanted;
     let (is_private, is_shared) = (is_type(raw::MAP_PRIVATE), is_type(raw::MAP_SHARED));
     let is_writable = protection as u32 & raw::PROT_WRITE != 0;
     let is_filled = (all(raw::MAP_POPULATE) && !all(raw::MAP_NONBLOCK)) || all(raw::MAP_LOCKED);
-    let (mut flags_now, mut room) = (flags, None);
+    let (mut flags_now, mut announcement) = (flags, None);
     if is_filled
         && all(raw::MAP_ANONYMOUS)
         && !all(raw::MAP_HUGETLB)
         && let Some(engine) = engine()
     {
         if is_shared && protection as u32 != raw::PROT_NONE {
-            room = engine.make_room(bytes, Unevictable::Shared);
+            announcement = engine.make_room(bytes, Unevictable::Shared);
         } else if is_private && is_writable && all(raw::MAP_LOCKED) {
-            // It counts as soon as it comes in: announced no longer than until then.
+            // Locked memory counts as soon as it comes in, so it is announced only until then.
             drop(engine.make_room(bytes, Unevictable::Locked));
         } else if is_private && is_writable {
             match engine.filling(bytes) {
-                Filling::AtOnce(announced) => room = announced,
+                Filling::AtOnce(announced) => announcement = announced,
                 Filling::ByFaults => flags_now &= !(raw::MAP_POPULATE as c_int),
             }
         }
@@ -101,11 +106,11 @@ pub unsafe extern "C" fn mmap(
         descriptor as usize,
         offset as usize,
     ];
-    // SAFETY: the caller's.
+    // SAFETY: by the caller's contract.
     let result = unsafe { sys::syscall(raw::__NR_mmap, arguments) };
-    drop(room);
+    drop(announcement);
     match result {
-        Ok(place) => {
+        Ok(address) => {
             if is_private
                 && all(raw::MAP_ANONYMOUS)
                 && is_writable
@@ -114,7 +119,7 @@ pub unsafe extern "C" fn mmap(
                 let sparse = all(raw::MAP_NORESERVE);
                 engine.memory_was_mapped(bytes, if sparse { Intent::Sparse } else { Intent::Whole });
             }
-            place as *mut c_void
+            address as *mut c_void
         }
         Err(errno) => {
             libc::set_errno(errno.raw_os_error());
@@ -123,7 +128,7 @@ pub unsafe extern "C" fn mmap(
     }
 }
 
-/// mmap64(3): the same on this architecture.
+/// mmap64(3): the same as mmap on this architecture.
 ///
 /// # Safety
 /// As mmap.
@@ -136,18 +141,18 @@ pub unsafe extern "C" fn mmap64(
     descriptor: c_int,
     offset: i64,
 ) -> *mut c_void {
-    // SAFETY: the caller's.
+    // SAFETY: by the caller's contract.
     unsafe { mmap(start, bytes, protection, flags, descriptor, offset) }
 }
 
-/// mprotect(2): memory that was reserved without access is looked at like memory that is new.
+/// mprotect(2): memory that was reserved without access is announced like new memory.
 ///
 /// # Safety
 /// As mprotect.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mprotect(start: *mut c_void, bytes: usize, protection: c_int) -> c_int {
     let arguments = [start as usize, bytes, protection as usize, 0, 0, 0];
-    // SAFETY: the caller's.
+    // SAFETY: by the caller's contract.
     match unsafe { sys::syscall(raw::__NR_mprotect, arguments) } {
         Ok(_) => {
             if protection as u32 & raw::PROT_WRITE != 0
@@ -170,9 +175,10 @@ pub unsafe extern "C" fn mprotect(start: *mut c_void, bytes: usize, protection: 
 /// As brk.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn brk(end: *mut c_void) -> c_int {
-    // SAFETY: asks for the present end, which changes nothing.
+    // SAFETY: the call returns the present end and changes nothing.
     let before = unsafe { sys::syscall(raw::__NR_brk, [0; 6]) }.unwrap_or(usize::MAX);
-    // SAFETY: the caller's; the C library keeps the end of the heap in a variable of its own.
+    // SAFETY: by the caller's contract; the C library keeps the end of the heap in a variable of
+    // its own.
     let result = unsafe { next!(brk: fn(*mut c_void) -> c_int)(end) };
     if result == 0
         && let Some(engine) = engine()
@@ -188,7 +194,7 @@ pub unsafe extern "C" fn brk(end: *mut c_void) -> c_int {
 /// As sbrk.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sbrk(bytes: isize) -> *mut c_void {
-    // SAFETY: the caller's.
+    // SAFETY: by the caller's contract.
     let result = unsafe { next!(sbrk: fn(isize) -> *mut c_void)(bytes) };
     if bytes > 0
         && let Some(engine) = engine()

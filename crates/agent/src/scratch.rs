@@ -1,14 +1,15 @@
-//! A little memory for the time of a call, where nothing may be allocated: in a child made by vfork, in a signal handler.
+//! A little memory for the duration of a call, where nothing may be allocated: in a child made by
+//! vfork, in a signal handler.
 
 use crate::libc;
 use core::ffi::c_void;
 use folioswap_pager::kernel::sys;
 use linux_raw_sys::general as raw;
 
-/// Words that are taken from the caller's stack: 1 KiB in the ordinary case, since a signal handler may have no more than
-/// a small stack of its own.
+/// Words taken from the caller's stack in the ordinary case: 1 KiB, because a signal handler may
+/// have only a small stack of its own.
 const SMALL: usize = 128;
-/// The most that is taken from a stack: 16 KiB.
+/// Most words taken from a stack: 16 KiB.
 const LARGE: usize = 2048;
 
 /// The system has no memory.
@@ -16,12 +17,13 @@ const LARGE: usize = 2048;
 pub struct NoMemory;
 
 impl NoMemory {
-    /// The error number that says so.
+    /// The error number for it.
     pub const ERRNO: i32 = linux_raw_sys::errno::ENOMEM as i32;
 }
 
-/// Calls `work` with so many zeroed words, on the stack if they are few, else in a mapping, which an exec that succeeds
-/// within `work` leaves behind in the address space that it leaves (a parent's, in a child made by vfork).
+/// Calls `work` with this many zeroed words: on the stack if they are few, else in a mapping. An
+/// exec that succeeds within `work` leaves the mapping behind in the old address space (a parent's,
+/// in a child made by vfork).
 ///
 /// # Errors
 /// [`NoMemory`]: `work` was not called.
@@ -46,32 +48,32 @@ fn in_mapping(words: usize, work: &mut dyn FnMut(&mut [usize])) -> Result<(), No
     let bytes = words * size_of::<usize>();
     let protection = (raw::PROT_READ | raw::PROT_WRITE) as usize;
     let flags = (raw::MAP_PRIVATE | raw::MAP_ANONYMOUS) as usize;
-    // SAFETY: a new mapping.
-    let place = unsafe { sys::syscall(raw::__NR_mmap, [0, bytes, protection, flags, usize::MAX, 0]) }
+    // SAFETY: the mapping is new.
+    let start = unsafe { sys::syscall(raw::__NR_mmap, [0, bytes, protection, flags, usize::MAX, 0]) }
         .map_err(|_| NoMemory)?;
-    // SAFETY: zeroed, page aligned, that large, and ours alone.
-    work(unsafe { core::slice::from_raw_parts_mut(place as *mut usize, words) });
-    // The result of `work` is in errno too.
+    // SAFETY: the memory is zeroed, page aligned, that large, and ours alone.
+    work(unsafe { core::slice::from_raw_parts_mut(start as *mut usize, words) });
+    // `work` returns its result in errno too.
     let errno = libc::errno();
-    // SAFETY: the mapping made above, which `work` is done with.
-    let _ = unsafe { sys::syscall(raw::__NR_munmap, [place, bytes, 0, 0, 0, 0]) };
+    // SAFETY: the mapping was made above, and `work` no longer uses it.
+    let _ = unsafe { sys::syscall(raw::__NR_munmap, [start, bytes, 0, 0, 0, 0]) };
     libc::set_errno(errno);
     Ok(())
 }
 
-/// Text that is put together in such memory.
+/// Text that is composed in such memory.
 pub struct Text<'a> {
     into: &'a mut [u8],
     length: usize,
 }
 
 impl<'a> Text<'a> {
-    /// Words that hold so many bytes.
+    /// Number of words that hold this many bytes.
     pub const fn words(bytes: usize) -> usize {
         bytes.div_ceil(size_of::<usize>())
     }
 
-    /// Text in these words.
+    /// An empty text in these words.
     pub fn new(words: &'a mut [usize]) -> Self {
         let bytes = size_of_val(words);
         // SAFETY: the same memory, borrowed for as long; every byte is initialised.
@@ -81,19 +83,20 @@ impl<'a> Text<'a> {
     /// Adds bytes.
     ///
     /// # Panics
-    /// When the words do not hold them: the caller has counted wrongly.
+    /// When the words do not hold them: the caller has miscounted.
     pub fn push(&mut self, bytes: &[u8]) {
         self.into[self.length..self.length + bytes.len()].copy_from_slice(bytes);
         self.length += bytes.len();
     }
 
-    /// Adds a terminator and returns where the string that it ends begins, `from` bytes from the start.
+    /// Adds a terminator and returns the start of the string that it ends, `from` bytes from the
+    /// start of the text.
     pub fn end(&mut self, from: usize) -> *const core::ffi::c_char {
         self.push(&[0]);
         self.into[from..].as_ptr().cast::<c_void>().cast()
     }
 
-    /// Bytes until now.
+    /// Bytes so far.
     pub fn length(&self) -> usize {
         self.length
     }

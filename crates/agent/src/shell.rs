@@ -1,8 +1,10 @@
-//! system and popen: the C library starts their shell by its own posix_spawn, with the program's environment as it is.
+//! system and popen: the C library starts their shell by its own posix_spawn, with the program's
+//! environment unchanged.
 //!
-//! When that lacks what keeps the shell in the group, the command is wrapped into one that puts it there first and then
-//! replaces itself by a shell that gets the command as it was. So everything else (signals, waiting, cancellation, streams)
-//! stays the C library's. The first shell lives for a moment only, under the same process id.
+//! When that environment lacks the variables that keep the shell in the group, the command is
+//! wrapped into one that exports them first and then replaces itself by a shell that gets the
+//! original command. All else (signals, waiting, cancellation, streams) stays the C library's. The
+//! first shell lives only for a moment, under the same process id.
 
 use crate::environment::{GROUP, Lack, PRELOAD};
 use crate::libc;
@@ -10,7 +12,7 @@ use crate::next;
 use crate::scratch::{self, NoMemory, Text};
 use core::ffi::{CStr, c_char, c_int, c_void};
 
-/// What stands before, between and behind the quoted values.
+/// The text before, between and behind the quoted values.
 const EXPORT: &[u8] = b"export ";
 const EXEC: &[u8] = b"; exec /bin/sh -c -- ";
 
@@ -37,7 +39,7 @@ fn push_quoted(into: &mut Text<'_>, parts: &[&[u8]]) {
 /// # Safety
 /// `command` is null or a terminated string.
 unsafe fn kept(command: *const c_char, call: &mut dyn FnMut(*const c_char)) -> Result<(), NoMemory> {
-    // SAFETY: the C library's environment.
+    // SAFETY: the argument is the C library's environment.
     let lack = unsafe { Lack::of(libc::environ) }.filter(|_| !command.is_null());
     let Some(lack) = lack else {
         call(command);
@@ -74,7 +76,7 @@ unsafe fn kept(command: *const c_char, call: &mut dyn FnMut(*const c_char)) -> R
 pub unsafe extern "C" fn system(command: *const c_char) -> c_int {
     let function = next!(system: fn(*const c_char) -> c_int);
     let mut result = -1;
-    // SAFETY: the caller's.
+    // SAFETY: by the caller's contract.
     if unsafe { kept(command, &mut |command| result = function(command)) }.is_err() {
         libc::set_errno(NoMemory::ERRNO);
     }
@@ -89,7 +91,7 @@ pub unsafe extern "C" fn system(command: *const c_char) -> c_int {
 pub unsafe extern "C" fn popen(command: *const c_char, mode: *const c_char) -> *mut c_void {
     let function = next!(popen: fn(*const c_char, *const c_char) -> *mut c_void);
     let mut stream = core::ptr::null_mut();
-    // SAFETY: the caller's.
+    // SAFETY: by the caller's contract.
     if unsafe { kept(command, &mut |command| stream = function(command, mode)) }.is_err() {
         libc::set_errno(NoMemory::ERRNO);
     }

@@ -15,11 +15,12 @@ static ENGINE: AtomicPtr<Engine> = AtomicPtr::new(null_mut());
 
 /// The process's engine, if it joined a group.
 pub fn engine() -> Option<&'static Engine> {
-    // SAFETY: set once, to an engine that lives as long as the process.
+    // SAFETY: the pointer is set once, to an engine that lives as long as the process.
     unsafe { ENGINE.load(Acquire).as_ref() }
 }
 
-/// Size of the region around a thread control block that stays resident: the block itself and static thread-local data.
+/// Size of the region around a thread control block that stays resident: the block itself and
+/// static thread-local data.
 const CONTROL_BLOCK_BELOW: usize = 64 << 10;
 const CONTROL_BLOCK_ABOVE: usize = 8 << 10;
 
@@ -35,7 +36,7 @@ extern "C" fn construct(_argc: i32, _argv: *const *const u8, envp: *const *const
     let thread = sys::thread_pointer();
     engine.keep_resident(thread - CONTROL_BLOCK_BELOW, thread + CONTROL_BLOCK_ABOVE);
     ENGINE.store(core::ptr::from_ref(engine).cast_mut(), Release);
-    // SAFETY: the handlers stay loaded: a preloaded object is never unloaded.
+    // SAFETY: the handlers stay loaded, because a preloaded object is never unloaded.
     unsafe {
         libc::__register_atfork(
             Some(before_fork),
@@ -54,7 +55,7 @@ extern "C" fn construct(_argc: i32, _argv: *const *const u8, envp: *const *const
 #[unsafe(link_section = ".init_array")]
 static CONSTRUCT: extern "C" fn(i32, *const *const u8, *const *const core::ffi::c_char) = construct;
 
-/// For tests of folioswap: what the engine holds at the end is checked too.
+/// For tests of folioswap: checks the engine's state at the end too.
 extern "C" fn at_exit() {
     if let Some(engine) = engine() {
         engine.validate_at_exit();
@@ -79,7 +80,7 @@ extern "C" fn after_fork_parent() {
 
 extern "C" fn after_fork_child() {
     if let Some(engine) = engine() {
-        // SAFETY: the C library calls this first in the child, whose only thread we are.
+        // SAFETY: the C library calls this first in the child, and this is the child's only thread.
         unsafe { fork::child(engine) };
     }
 }

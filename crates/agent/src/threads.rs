@@ -1,7 +1,7 @@
 //! pthread_create: the control block of every thread stays resident.
 //!
-//! The kernel writes into a thread's control block when the thread ends, at a point at which no fault can be served: a
-//! block that is swapped out then would leave pthread_join waiting for ever.
+//! The kernel writes into a thread's control block when the thread ends, at a point at which no
+//! fault can be served. A block that is swapped out then would leave pthread_join waiting for ever.
 
 use crate::next;
 use crate::start::engine;
@@ -11,36 +11,36 @@ use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use folioswap_pager::program::announce::Intent;
 use folioswap_pager::kernel::sys;
 
-/// Size of the C library's descriptor of a thread, which begins at the thread pointer (rounded down: 2304 in its versions so
-/// far).
+/// Size of the C library's descriptor of a thread, which begins at the thread pointer (rounded
+/// down: 2304 in its versions so far).
 const CONTROL_BLOCK_BYTES: usize = 2048;
 
 type Start = extern "C" fn(*mut c_void) -> *mut c_void;
 
-/// What a thread is to run, on its creator's heap until it has taken it over.
+/// The start of a thread, on its creator's heap until the thread has taken it over.
 #[repr(C)]
 struct Launch {
     start: Start,
     argument: *mut c_void,
-    /// Asked for; 0 for the usual.
+    /// The requested size; 0 for the default.
     stack_bytes: usize,
 }
 
-/// Who asks for a larger stack than runtimes do by themselves means to use it. The C library maps it unseen, and it is touched at
-/// full speed.
+/// The largest stack that runtimes request by themselves. A program that requests a larger one
+/// means to use it. The C library maps it unseen by the agent, and it is touched at full speed.
 const USUAL_STACK_BYTES: usize = 2 << 20;
-/// The large stacks of all threads that there have been.
+/// Sum of the large stacks of all threads so far.
 static LARGE_STACKS: AtomicUsize = AtomicUsize::new(0);
 
 unsafe extern "C" {
     fn pthread_attr_getstacksize(attributes: *const c_void, bytes: *mut usize) -> i32;
     fn malloc(bytes: usize) -> *mut c_void;
-    fn free(place: *mut c_void);
+    fn free(start: *mut c_void);
 }
 
 extern "C" fn launch(argument: *mut c_void) -> *mut c_void {
     let launch = argument.cast::<Launch>();
-    // SAFETY: made by pthread_create below, for this thread alone.
+    // SAFETY: pthread_create below made it, for this thread alone.
     let Launch { start, argument, stack_bytes } = unsafe { launch.read() };
     // SAFETY: it came from malloc.
     unsafe { free(launch.cast()) };
@@ -51,12 +51,14 @@ extern "C" fn launch(argument: *mut c_void) -> *mut c_void {
             let all = LARGE_STACKS.fetch_add(stack_bytes, Relaxed) + stack_bytes;
             engine.memory_was_mapped(all, Intent::Whole);
         }
-        // A fork that did not know of this range yet may have protected it: what the kernel writes at the thread's end is
-        // written to before.
-        for place in [control_block, control_block + CONTROL_BLOCK_BYTES - 1] {
-            // One instruction, since the compiler may leave out an atomic access that changes nothing.
-            // SAFETY: the control block is mapped for the life of the thread; or with 0 changes nothing, whoever writes there.
-            unsafe { asm!("lock or byte ptr [{}], 0", in(reg) place, options(nostack)) };
+        // A fork that did not know of this range yet may have protected it, so the bytes that the
+        // kernel writes at the thread's end are written here before.
+        for address in [control_block, control_block + CONTROL_BLOCK_BYTES - 1] {
+            // A single instruction is used because the compiler may leave out an atomic access that
+            // changes nothing.
+            // SAFETY: the control block is mapped for the life of the thread; an `or` with 0
+            // changes nothing, even if other threads write there.
+            unsafe { asm!("lock or byte ptr [{}], 0", in(reg) address, options(nostack)) };
         }
     }
     start(argument)
@@ -75,23 +77,23 @@ pub unsafe extern "C" fn pthread_create(
 ) -> c_int {
     let create = next!(pthread_create: fn(*mut usize, *const c_void, Start, *mut c_void) -> c_int);
     if engine().is_none() {
-        // SAFETY: the caller's.
+        // SAFETY: by the caller's contract.
         return unsafe { create(thread, attributes, start, argument) };
     }
-    // SAFETY: the caller's; malloc is called in a thread of the program.
+    // SAFETY: by the caller's contract; malloc is called in a thread of the program.
     unsafe {
-        let place = malloc(size_of::<Launch>()).cast::<Launch>();
-        if place.is_null() {
+        let launched = malloc(size_of::<Launch>()).cast::<Launch>();
+        if launched.is_null() {
             return create(thread, attributes, start, argument);
         }
         let mut stack_bytes = 0;
         if !attributes.is_null() {
             pthread_attr_getstacksize(attributes, &raw mut stack_bytes);
         }
-        place.write(Launch { start, argument, stack_bytes });
-        let result = create(thread, attributes, launch, place.cast());
+        launched.write(Launch { start, argument, stack_bytes });
+        let result = create(thread, attributes, launch, launched.cast());
         if result != 0 {
-            free(place.cast());
+            free(launched.cast());
         }
         result
     }

@@ -31,10 +31,10 @@
 //!
 //! Device bits are one bit for each device by its number. `Welcome` carries the segment, the
 //! descriptors of the devices in its bits by number, \[the ring for the member's trace\], \[the
-//! userfaultfd of a forked child\]. `RawForked` is about a child that no agent prepared. The bits of
-//! `Answer` are the devices with a directory, which it carries by number, `O_PATH`. The text of
-//! `Swapon` is that of `--swap`; its names mean something in the working directory that it carries.
-//! "Same user" is any process of the user whose group it is.
+//! userfaultfd of a forked child\]. `RawForked` is about a child that no agent prepared. The bits
+//! of `Answer` are the devices with a directory, which it carries by number, `O_PATH`. The text of
+//! `Swapon` is that of `--swap`; its names mean something in the working directory that it
+//! carries. "Same user" is any process of the user whose group it is.
 //!
 //! Requests are answered in order; a member has at most one unanswered request. The sender of a
 //! swapoff keeps the connection until the swapoff has ended; if the connection ends before, the
