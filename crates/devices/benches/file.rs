@@ -5,7 +5,7 @@ mod common;
 
 use std::cell::Cell;
 
-use common::data::Kind;
+use common::data::PageKind;
 use common::device::{AlignedRun, FileUnderTest};
 use divan::Bencher;
 use divan::counter::BytesCount;
@@ -22,7 +22,7 @@ const RUNS: [usize; 3] = [1, 16, 512];
 fn filled(pages: usize) -> AlignedRun {
     let mut run = AlignedRun::new(pages);
     for (seed, page) in run.bytes().chunks_exact_mut(PAGE_SIZE).enumerate() {
-        page.copy_from_slice(&Kind::Incompressible.page(seed as u64));
+        page.copy_from_slice(&PageKind::Incompressible.page(seed as u64));
     }
     run
 }

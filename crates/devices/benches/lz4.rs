@@ -5,7 +5,7 @@
 #[path = "../tests/common/mod.rs"]
 mod common;
 
-use common::data::Kind;
+use common::data::PageKind;
 use folioswap_devices::{PAGE_SIZE, Page, lz4 as ours};
 use lz4::block::{CompressionMode, compress_to_buffer, decompress_to_buffer};
 use std::time::Instant;
@@ -53,9 +53,9 @@ fn of_programs() -> Vec<Page> {
 }
 
 fn main() {
-    let made_up = |kind: Kind| (0..2000).map(|seed| kind.page(seed)).collect();
+    let made_up = |kind: PageKind| (0..2000).map(|seed| kind.page(seed)).collect();
     let mut sets: Vec<(String, Vec<Page>)> =
-        Kind::ALL.into_iter().map(|kind| (format!("{kind:?}"), made_up(kind))).collect();
+        PageKind::ALL.into_iter().map(|kind| (format!("{kind:?}"), made_up(kind))).collect();
     sets.push(("files".into(), of_programs()));
     sets.extend(env::args().skip(1).filter(|name| !name.starts_with('-')).map(|name| {
         let pages = of_file(&name);

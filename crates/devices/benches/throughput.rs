@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
-use common::data::{Kind, Rng};
+use common::data::{PageKind, Rng};
 use common::device::AlignedRun;
 use folioswap_devices::read_ring::ReadRing;
 use folioswap_devices::{FileDevice, FileSlot, PAGE_SIZE};
@@ -46,15 +46,15 @@ impl Bench {
     fn write(&self, size: usize) -> f64 {
         let mut run = AlignedRun::new(size / PAGE_SIZE);
         for (seed, page) in run.bytes().chunks_exact_mut(PAGE_SIZE).enumerate() {
-            page.copy_from_slice(&Kind::Incompressible.page(seed as u64));
+            page.copy_from_slice(&PageKind::Incompressible.page(seed as u64));
         }
         self.in_order(size, |slot| self.device().write(slot, run.bytes()).unwrap())
     }
 
     fn read(&self, size: usize, depth: usize) -> f64 {
-        let mut rooms: Vec<AlignedRun> = (0..depth).map(|_| AlignedRun::new(size / PAGE_SIZE)).collect();
+        let mut buffers: Vec<AlignedRun> = (0..depth).map(|_| AlignedRun::new(size / PAGE_SIZE)).collect();
         if depth == 1 {
-            return self.in_order(size, |slot| self.device().read(slot, rooms[0].bytes()).unwrap());
+            return self.in_order(size, |slot| self.device().read(slot, buffers[0].bytes()).unwrap());
         }
         let mut ring = ReadRing::new(32).unwrap();
         let mut free: Vec<usize> = (0..depth).collect();
@@ -63,9 +63,9 @@ impl Bench {
                 collect(&mut ring, &mut free, size);
             }
             let place = free.pop().unwrap();
-            let room = NonNull::new(rooms[place].bytes().as_mut_ptr()).unwrap();
+            let buffer = NonNull::new(buffers[place].bytes().as_mut_ptr()).unwrap();
             // SAFETY: the buffer is not touched before its read has ended; all have ended below.
-            unsafe { ring.begin(self.device(), slot, room, size, place as u64) }.unwrap();
+            unsafe { ring.begin(self.device(), slot, buffer, size, place as u64) }.unwrap();
         });
         while ring.under_way() > 0 {
             collect(&mut ring, &mut free, size);

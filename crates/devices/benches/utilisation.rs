@@ -9,7 +9,7 @@ mod common;
 
 use std::time::Instant;
 
-use common::data::{Kind, Rng};
+use common::data::{PageKind, Rng};
 use common::device::{PageStore, ZramDevice};
 use folioswap_devices::{Place, Scratch, StoreOptions, Verdict};
 
@@ -19,12 +19,12 @@ struct Table {
     device: ZramDevice,
     scratch: Box<Scratch>,
     places: Vec<Place>,
-    kind: Kind,
+    kind: PageKind,
     rng: Rng,
 }
 
 impl Table {
-    fn new(kind: Kind) -> Self {
+    fn new(kind: PageKind) -> Self {
         let device = ZramDevice::new(StoreOptions::DEFAULT);
         Self { device, scratch: Box::default(), places: Vec::new(), kind, rng: Rng::new(11) }
     }
@@ -91,7 +91,7 @@ impl Table {
 }
 
 fn main() {
-    for kind in [Kind::TwoToOne, Kind::ThreeToOne, Kind::Mixed] {
+    for kind in [PageKind::TwoToOne, PageKind::ThreeToOne, PageKind::Mixed] {
         let mut table = Table::new(kind);
         for owner in 0..PAGES as usize {
             let place = table.store(owner);

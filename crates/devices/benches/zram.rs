@@ -5,7 +5,7 @@ mod common;
 
 use std::cell::{Cell, RefCell};
 
-use common::data::{Kind, Rng};
+use common::data::{PageKind, Rng};
 use common::memory::TestMemory;
 use divan::counter::BytesCount;
 use divan::{Bencher, black_box};
@@ -20,7 +20,7 @@ fn main() {
 
 const PAGES: usize = 2000;
 
-fn pages(kind: Kind) -> Vec<Page> {
+fn pages(kind: PageKind) -> Vec<Page> {
     (0..PAGES as u64).map(|seed| kind.page(seed)).collect()
 }
 
@@ -33,10 +33,10 @@ fn owner() -> Owner {
     Owner::new(1).unwrap()
 }
 
-/// Hands out items in turn, so that neither the branch predictor nor the cache learns one of them.
-struct Turn<'a, T>(&'a [T], Cell<usize>);
+/// Hands out items in cycle, so that neither the branch predictor nor the cache learns one of them.
+struct Cycle<'a, T>(&'a [T], Cell<usize>);
 
-impl<'a, T> Turn<'a, T> {
+impl<'a, T> Cycle<'a, T> {
     fn new(of: &'a [T]) -> Self {
         Self(of, Cell::new(0))
     }
@@ -49,12 +49,12 @@ impl<'a, T> Turn<'a, T> {
 }
 
 /// Stores and frees a page: the steady state of a full store.
-#[divan::bench(args = Kind::ALL)]
-fn store_and_free(bencher: Bencher, kind: Kind) {
+#[divan::bench(args = PageKind::ALL)]
+fn store_and_free(bencher: Bencher, kind: PageKind) {
     let (pages, zram) = (pages(kind), zram());
-    let (turn, scratch) = (Turn::new(&pages), RefCell::new(Box::new(Scratch::new())));
+    let (cycle, scratch) = (Cycle::new(&pages), RefCell::new(Box::new(Scratch::new())));
     bencher.counter(BytesCount::new(PAGE_SIZE)).bench_local(|| {
-        let stored = zram.store(&mut scratch.borrow_mut(), turn.next(), owner()).unwrap();
+        let stored = zram.store(&mut scratch.borrow_mut(), cycle.next(), owner()).unwrap();
         if let Stored::Object { handle, len, .. } = stored {
             // SAFETY: the object was just stored; single-threaded.
             unsafe { zram.free(handle, len) }.unwrap();
@@ -62,8 +62,8 @@ fn store_and_free(bencher: Bencher, kind: Kind) {
     });
 }
 
-#[divan::bench(args = [Kind::TwoToOne, Kind::ThreeToOne, Kind::Incompressible, Kind::Numbers, Kind::Mixed])]
-fn load(bencher: Bencher, kind: Kind) {
+#[divan::bench(args = [PageKind::TwoToOne, PageKind::ThreeToOne, PageKind::Incompressible, PageKind::Numbers, PageKind::Mixed])]
+fn load(bencher: Bencher, kind: PageKind) {
     let zram = zram();
     let mut scratch = Box::new(Scratch::new());
     let stored: Vec<_> = pages(kind)
@@ -73,9 +73,9 @@ fn load(bencher: Bencher, kind: Kind) {
             _ => None,
         })
         .collect();
-    let (turn, mut out, mut decoder) = (Turn::new(&stored), [0; PAGE_SIZE], Box::new(zstd::Decoder::new()));
+    let (cycle, mut out, mut decoder) = (Cycle::new(&stored), [0; PAGE_SIZE], Box::new(zstd::Decoder::new()));
     bencher.counter(BytesCount::new(PAGE_SIZE)).bench_local(|| {
-        let &(handle, len, codec, checksum) = turn.next();
+        let &(handle, len, codec, checksum) = cycle.next();
         // SAFETY: the object was stored above; single-threaded.
         unsafe { zram.load(handle, len, codec, checksum, &mut decoder, &mut out) }.unwrap();
         black_box(&out);
@@ -86,7 +86,7 @@ fn load(bencher: Bencher, kind: Kind) {
 #[divan::bench(sample_count = 20)]
 fn free(bencher: Bencher) {
     let zram = zram();
-    let pages = pages(Kind::TwoToOne);
+    let pages = pages(PageKind::TwoToOne);
     let mut scratch = Box::new(Scratch::new());
     let mut rng = Rng::new(5);
     bencher
@@ -114,18 +114,18 @@ fn free(bencher: Bencher) {
         });
 }
 
-#[divan::bench(args = [Kind::TwoToOne, Kind::ThreeToOne, Kind::Incompressible])]
-fn lz4_compress(bencher: Bencher, kind: Kind) {
+#[divan::bench(args = [PageKind::TwoToOne, PageKind::ThreeToOne, PageKind::Incompressible])]
+fn lz4_compress(bencher: Bencher, kind: PageKind) {
     let pages = pages(kind);
-    let (turn, mut table, mut output) =
-        (Turn::new(&pages), Box::new(lz4::Table::new()), [0; lz4::OUTPUT_MAX]);
+    let (cycle, mut table, mut output) =
+        (Cycle::new(&pages), Box::new(lz4::Table::new()), [0; lz4::OUTPUT_MAX]);
     bencher
         .counter(BytesCount::new(PAGE_SIZE))
-        .bench_local(|| lz4::compress(turn.next(), &mut output, &mut table, 3904));
+        .bench_local(|| lz4::compress(cycle.next(), &mut output, &mut table, 3904));
 }
 
-#[divan::bench(args = [Kind::TwoToOne, Kind::ThreeToOne])]
-fn lz4_decompress(bencher: Bencher, kind: Kind) {
+#[divan::bench(args = [PageKind::TwoToOne, PageKind::ThreeToOne])]
+fn lz4_decompress(bencher: Bencher, kind: PageKind) {
     let (mut table, mut output) = (Box::new(lz4::Table::new()), [0; lz4::OUTPUT_MAX]);
     let blocks: Vec<Vec<u8>> = pages(kind)
         .iter()
@@ -134,43 +134,43 @@ fn lz4_decompress(bencher: Bencher, kind: Kind) {
             output[..len].to_vec()
         })
         .collect();
-    let (turn, mut out) = (Turn::new(&blocks), [0; PAGE_SIZE]);
+    let (cycle, mut out) = (Cycle::new(&blocks), [0; PAGE_SIZE]);
     bencher.counter(BytesCount::new(PAGE_SIZE)).bench_local(|| {
-        lz4::decompress(turn.next(), &mut out).unwrap();
+        lz4::decompress(cycle.next(), &mut out).unwrap();
         black_box(&out);
     });
 }
 
-#[divan::bench(args = [Kind::TwoToOne, Kind::ThreeToOne, Kind::Incompressible, Kind::Text])]
-fn zstd_compress(bencher: Bencher, kind: Kind) {
+#[divan::bench(args = [PageKind::TwoToOne, PageKind::ThreeToOne, PageKind::Incompressible, PageKind::Text])]
+fn zstd_compress(bencher: Bencher, kind: PageKind) {
     let pages = pages(kind);
-    let (turn, mut encoder) = (Turn::new(&pages), Box::new(zstd::Encoder::new()));
+    let (cycle, mut encoder) = (Cycle::new(&pages), Box::new(zstd::Encoder::new()));
     bencher
         .counter(BytesCount::new(PAGE_SIZE))
-        .bench_local(|| encoder.compress(turn.next(), 3904).map(<[u8]>::len));
+        .bench_local(|| encoder.compress(cycle.next(), 3904).map(<[u8]>::len));
 }
 
-#[divan::bench(args = [Kind::TwoToOne, Kind::ThreeToOne, Kind::Text])]
-fn zstd_decompress(bencher: Bencher, kind: Kind) {
+#[divan::bench(args = [PageKind::TwoToOne, PageKind::ThreeToOne, PageKind::Text])]
+fn zstd_decompress(bencher: Bencher, kind: PageKind) {
     let mut encoder = Box::new(zstd::Encoder::new());
     let frames: Vec<Vec<u8>> =
         pages(kind).iter().map(|page| encoder.compress(page, PAGE_SIZE).unwrap().to_vec()).collect();
-    let (turn, mut out, mut decoder) = (Turn::new(&frames), [0; PAGE_SIZE], Box::new(zstd::Decoder::new()));
+    let (cycle, mut out, mut decoder) = (Cycle::new(&frames), [0; PAGE_SIZE], Box::new(zstd::Decoder::new()));
     bencher.counter(BytesCount::new(PAGE_SIZE)).bench_local(|| {
-        decoder.decompress(turn.next(), &mut out).unwrap();
+        decoder.decompress(cycle.next(), &mut out).unwrap();
         black_box(&out);
     });
 }
 
 #[divan::bench(args = [1024, 2048, 4096])]
 fn checksum(bencher: Bencher, bytes: usize) {
-    let page = Kind::Incompressible.page(1);
+    let page = PageKind::Incompressible.page(1);
     bencher.counter(BytesCount::new(bytes)).bench_local(|| Checksum::of(black_box(&page[..bytes])));
 }
 
-#[divan::bench(args = [Kind::Zero, Kind::SameFilled, Kind::TwoToOne])]
-fn same_filled(bencher: Bencher, kind: Kind) {
+#[divan::bench(args = [PageKind::Zero, PageKind::SameFilled, PageKind::TwoToOne])]
+fn same_filled(bencher: Bencher, kind: PageKind) {
     let pages = pages(kind);
-    let turn = Turn::new(&pages);
-    bencher.counter(BytesCount::new(PAGE_SIZE)).bench_local(|| page::same_filled(turn.next()));
+    let cycle = Cycle::new(&pages);
+    bencher.counter(BytesCount::new(PAGE_SIZE)).bench_local(|| page::same_filled(cycle.next()));
 }

@@ -70,7 +70,7 @@ pub struct StoredLen(u16);
 
 impl StoredLen {
     /// A page stored uncompressed.
-    pub const WHOLE_PAGE: Self = Self(PAGE_SIZE as u16);
+    pub const UNCOMPRESSED: Self = Self(PAGE_SIZE as u16);
 
     /// A length from its number of bytes; `None` outside 1..=4096.
     #[inline]
@@ -90,8 +90,8 @@ impl StoredLen {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Codec {
-    /// [`lz4`](crate::lz4), or no compression ([`StoredLen::WHOLE_PAGE`]). Recompression may still
-    /// be tried.
+    /// [`lz4`](crate::lz4), or no compression ([`StoredLen::UNCOMPRESSED`]). Recompression may
+    /// still be tried.
     Lz4 = 0,
     /// As [`Lz4`](Self::Lz4), after zstd was tried and gained too little (zram's
     /// `ZRAM_INCOMPRESSIBLE`).
@@ -370,7 +370,7 @@ impl LocationCell {
 
 /// Packing and unpacking agree at both ends of every field, checked at compile time.
 const _: () = {
-    let lens = [StoredLen(1), StoredLen(1033), StoredLen(2048), StoredLen::WHOLE_PAGE];
+    let lens = [StoredLen(1), StoredLen(1033), StoredLen(2048), StoredLen::UNCOMPRESSED];
     let handles =
         [Handle(0), Handle(0x55_5555_5555), Handle(0xaa_aaaa_aaaa), Handle((1 << Handle::BITS) - 1)];
     let codecs = [Codec::Lz4, Codec::Lz4Settled, Codec::Zstd, Codec::BaseDelta];

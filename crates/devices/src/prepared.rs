@@ -219,7 +219,7 @@ pub fn make(path: &Path, overwrite: Overwrite) -> Result<Header, PreparedError> 
             return Err(PreparedError::AlreadyPrepared { uuid: header.uuid });
         }
         let (start, end) = (target.start()?, target.end()?);
-        if !signature::blank(&start, &end) {
+        if !signature::is_blank(&start, &end) {
             return Err(PreparedError::Occupied { found: signature::name(&start) });
         }
     }
@@ -242,13 +242,15 @@ pub fn make(path: &Path, overwrite: Overwrite) -> Result<Header, PreparedError> 
 
 /// Longest wait for a target that is in use: a run that has returned releases its devices a moment
 /// later.
-const PATIENCE: Duration = Duration::from_millis(700);
+const IN_USE_WAIT_MAX: Duration = Duration::from_millis(700);
 
-fn with_patience<T>(busy: Errno, mut attempt: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+fn retry_while<T>(busy: Errno, mut attempt: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     let begin = Instant::now();
     loop {
         match attempt() {
-            Err(errno) if errno == busy && begin.elapsed() < PATIENCE => std::thread::sleep(PATIENCE / 50),
+            Err(errno) if errno == busy && begin.elapsed() < IN_USE_WAIT_MAX => {
+                std::thread::sleep(IN_USE_WAIT_MAX / 50)
+            }
             result => return result,
         }
     }
@@ -277,7 +279,7 @@ impl Target {
         }
         let alone = if medium == Medium::Block { OFlags::EXCL } else { OFlags::empty() };
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::DIRECT | alone;
-        let opened = with_patience(Errno::BUSY, || open_file(path, flags, Mode::empty()));
+        let opened = retry_while(Errno::BUSY, || open_file(path, flags, Mode::empty()));
         let fd = opened.map_err(|errno| match errno {
             Errno::BUSY => {
                 PreparedError::InUse { by: " (mounted, part of a volume, or another run's)".into() }
@@ -291,7 +293,7 @@ impl Target {
                 return Err(error);
             }
             let locked =
-                with_patience(Errno::WOULDBLOCK, || flock(&fd, FlockOperation::NonBlockingLockExclusive));
+                retry_while(Errno::WOULDBLOCK, || flock(&fd, FlockOperation::NonBlockingLockExclusive));
             locked.map_err(|errno| match errno {
                 Errno::WOULDBLOCK => PreparedError::Locked,
                 errno => system("locking it")(errno),

@@ -166,8 +166,8 @@ impl ReadRing {
         }
         let offsets = &self.parameters.sq_off;
         let tail = self.queues.counter(offsets.tail);
-        let place = tail.load(Relaxed);
-        let index = place & self.queues.counter(offsets.ring_mask).load(Relaxed);
+        let position = tail.load(Relaxed);
+        let index = position & self.queues.counter(offsets.ring_mask).load(Relaxed);
         let mut entry = io_uring_sqe { opcode: IoringOp::Read, fd: descriptor, ..Default::default() };
         entry.off_or_addr2.off = offset;
         entry.addr_or_splice_off_in.addr.ptr = pages.as_ptr().cast();
@@ -179,7 +179,7 @@ impl ReadRing {
             self.entries.at::<io_uring_sqe>(index * size_of::<io_uring_sqe>() as u32).write(entry);
             self.queues.at::<u32>(offsets.array + index * size_of::<u32>() as u32).write(index);
         }
-        tail.store(place.wrapping_add(1), Release);
+        tail.store(position.wrapping_add(1), Release);
         loop {
             // SAFETY: the entry above is a read into the caller's pages.
             match unsafe { io_uring_enter(self.ring.as_fd(), 1, 0, IoringEnterFlags::empty()) } {
@@ -190,7 +190,7 @@ impl ReadRing {
                 Err(Errno::INTR) => {}
                 refused => {
                     // The kernel has not taken the entry.
-                    tail.store(place, Release);
+                    tail.store(position, Release);
                     return Err(refused.err().unwrap_or(Errno::AGAIN));
                 }
             }
@@ -201,11 +201,11 @@ impl ReadRing {
     pub fn ended(&mut self) -> Option<Ended> {
         let offsets = &self.parameters.cq_off;
         let head = self.queues.counter(offsets.head);
-        let place = head.load(Relaxed);
-        if place == self.queues.counter(offsets.tail).load(Acquire) {
+        let position = head.load(Relaxed);
+        if position == self.queues.counter(offsets.tail).load(Acquire) {
             return None;
         }
-        let index = place & self.queues.counter(offsets.ring_mask).load(Relaxed);
+        let index = position & self.queues.counter(offsets.ring_mask).load(Relaxed);
         // SAFETY: the tail says that the kernel has written this entry. The kernel does not write
         // there again before the head says so.
         let (tag, result) = unsafe {
@@ -213,7 +213,7 @@ impl ReadRing {
                 self.queues.at::<io_uring_cqe>(offsets.cqes + index * size_of::<io_uring_cqe>() as u32);
             ((&raw const (*found).user_data).cast::<u64>().read(), (&raw const (*found).res).read())
         };
-        head.store(place.wrapping_add(1), Release);
+        head.store(position.wrapping_add(1), Release);
         self.under_way -= 1;
         let read = usize::try_from(result).map_err(|_| Errno::from_raw_os_error(-result));
         Some(Ended { tag, read })

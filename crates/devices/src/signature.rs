@@ -2,7 +2,7 @@
 //! and volume managers leave.
 //!
 //! The result only names the owner. Whether a device may be overwritten depends on whether it is
-//! blank ([`blank`]), so a format that is missing from this table is safe too. Offsets and values
+//! blank ([`is_blank`]), so a format that is missing from this table is safe too. Offsets and values
 //! are those of the formats' own documentation, as wipefs(8) and blkid(8) look for them.
 
 /// Bytes read from the start: the signatures of btrfs and ZFS lie farthest from it.
@@ -10,47 +10,47 @@ pub const START_BYTES: usize = 1 << 20;
 /// Bytes read from the end: the second copy of a GPT and the signatures of older RAID lie there.
 pub const END_BYTES: usize = 128 << 10;
 
-struct Mark {
+struct Signature {
     name: &'static str,
     at: usize,
     bytes: &'static [u8],
 }
 
-const fn mark(name: &'static str, at: usize, bytes: &'static [u8]) -> Mark {
-    Mark { name, at, bytes }
+const fn signature(name: &'static str, at: usize, bytes: &'static [u8]) -> Signature {
+    Signature { name, at, bytes }
 }
 
 /// Signatures in the first [`START_BYTES`]. The more specific ones come first, because a file
 /// system may follow a stale boot sector.
-const MARKS: &[Mark] = &[
-    mark("a LUKS volume", 0, b"LUKS\xba\xbe"),
-    mark("an XFS file system", 0, b"XFSB"),
-    mark("a squashfs image", 0, b"hsqs"),
-    mark("a qcow2 image", 0, b"QFI\xfb"),
-    mark("a Ceph BlueStore device", 0, b"bluestore block device"),
-    mark("a btrfs file system", 0x1_0040, b"_BHRfS_M"),
-    mark("an ext2, ext3 or ext4 file system", 0x438, b"\x53\xef"),
-    mark("an EROFS file system", 1024, b"\xe2\xe1\xf5\xe0"),
-    mark("an F2FS file system", 1024, b"\x10\x20\xf5\xf2"),
-    mark(
+const SIGNATURES: &[Signature] = &[
+    signature("a LUKS volume", 0, b"LUKS\xba\xbe"),
+    signature("an XFS file system", 0, b"XFSB"),
+    signature("a squashfs image", 0, b"hsqs"),
+    signature("a qcow2 image", 0, b"QFI\xfb"),
+    signature("a Ceph BlueStore device", 0, b"bluestore block device"),
+    signature("a btrfs file system", 0x1_0040, b"_BHRfS_M"),
+    signature("an ext2, ext3 or ext4 file system", 0x438, b"\x53\xef"),
+    signature("an EROFS file system", 1024, b"\xe2\xe1\xf5\xe0"),
+    signature("an F2FS file system", 1024, b"\x10\x20\xf5\xf2"),
+    signature(
         "a bcache or bcachefs device",
         4096 + 24,
         b"\xc6\x85\x73\xf6\x4e\x1a\x45\xca\x82\x65\xf5\x7f\x48\xba\x6d\x81",
     ),
-    mark("a Linux RAID member", 0, b"\xfc\x4e\x2b\xa9"),
-    mark("a Linux RAID member", 4096, b"\xfc\x4e\x2b\xa9"),
-    mark("an LVM physical volume", 0, b"LABELONE"),
-    mark("an LVM physical volume", 512, b"LABELONE"),
-    mark("an LVM physical volume", 1024, b"LABELONE"),
-    mark("an LVM physical volume", 1536, b"LABELONE"),
-    mark("an ISO 9660 image", 32769, b"CD001"),
-    mark("an NTFS file system", 3, b"NTFS    "),
-    mark("an exFAT file system", 3, b"EXFAT   "),
-    mark("a FAT file system", 54, b"FAT1"),
-    mark("a FAT file system", 82, b"FAT32"),
-    mark("a partition table (GPT)", 512, b"EFI PART"),
-    mark("a partition table (GPT)", 4096, b"EFI PART"),
-    mark("a partition table (MBR)", 510, b"\x55\xaa"),
+    signature("a Linux RAID member", 0, b"\xfc\x4e\x2b\xa9"),
+    signature("a Linux RAID member", 4096, b"\xfc\x4e\x2b\xa9"),
+    signature("an LVM physical volume", 0, b"LABELONE"),
+    signature("an LVM physical volume", 512, b"LABELONE"),
+    signature("an LVM physical volume", 1024, b"LABELONE"),
+    signature("an LVM physical volume", 1536, b"LABELONE"),
+    signature("an ISO 9660 image", 32769, b"CD001"),
+    signature("an NTFS file system", 3, b"NTFS    "),
+    signature("an exFAT file system", 3, b"EXFAT   "),
+    signature("a FAT file system", 54, b"FAT1"),
+    signature("a FAT file system", 82, b"FAT32"),
+    signature("a partition table (GPT)", 512, b"EFI PART"),
+    signature("a partition table (GPT)", 4096, b"EFI PART"),
+    signature("a partition table (MBR)", 510, b"\x55\xaa"),
 ];
 
 /// Page sizes of machines whose swap space this could be.
@@ -74,11 +74,11 @@ pub fn name(start: &[u8]) -> Option<&'static str> {
     if UBERBLOCKS.step_by(1024).any(|at| has(at, &UBERBLOCK_MAGIC)) {
         return Some("a ZFS pool member");
     }
-    MARKS.iter().find(|mark| has(mark.at, mark.bytes)).map(|mark| mark.name)
+    SIGNATURES.iter().find(|known| has(known.at, known.bytes)).map(|known| known.name)
 }
 
 /// Whether both ends hold nothing but zeroes. The bytes between them are not known.
-pub fn blank(start: &[u8], end: &[u8]) -> bool {
+pub fn is_blank(start: &[u8], end: &[u8]) -> bool {
     start.iter().chain(end).all(|&byte| byte == 0)
 }
 

@@ -73,13 +73,13 @@ impl<const BYTES: usize> Memory<BYTES> {
 
     /// The context in this memory, made by `make` if there is none. `None`: it cannot be made.
     fn context<C>(&mut self, make: impl FnOnce(*mut c_void) -> Option<*mut C>) -> Option<*mut C> {
-        let place = self.bytes.as_mut_ptr();
-        if self.made_at != place.addr() {
-            let made = make(place.cast())?;
-            debug_assert_eq!(made.addr(), place.addr(), "a context stands at the start of its memory");
-            self.made_at = place.addr();
+        let start = self.bytes.as_mut_ptr();
+        if self.made_at != start.addr() {
+            let made = make(start.cast())?;
+            debug_assert_eq!(made.addr(), start.addr(), "a context stands at the start of its memory");
+            self.made_at = start.addr();
         }
-        Some(place.cast())
+        Some(start.cast())
     }
 }
 
@@ -90,10 +90,10 @@ impl Encoder {
     }
 
     fn context(&mut self) -> Option<*mut ZSTD_CCtx> {
-        self.memory.context(|place| {
+        self.memory.context(|start| {
             // SAFETY: the memory has that many bytes, is 64-aligned, and belongs to the context as
             // long as that is used.
-            let context = unsafe { ZSTD_initStaticCCtx(place, ENCODER_BYTES) };
+            let context = unsafe { ZSTD_initStaticCCtx(start, ENCODER_BYTES) };
             let magicless = ZSTD_format_e::ZSTD_f_zstd1_magicless as i32;
             let parameters = [
                 (ZSTD_cParameter::ZSTD_c_compressionLevel, LEVEL),
@@ -112,11 +112,17 @@ impl Encoder {
     /// about 18 µs at 2:1.
     pub fn compress(&mut self, page: &Page, limit: usize) -> Option<&[u8]> {
         let context = self.context()?;
-        let room = limit.min(PAGE_SIZE);
+        let capacity = limit.min(PAGE_SIZE);
         // SAFETY: the context is valid at this address and used by nobody else. Both buffers have
         // the lengths given and do not overlap.
         let len = unsafe {
-            ZSTD_compress2(context, self.output.as_mut_ptr().cast(), room, page.as_ptr().cast(), PAGE_SIZE)
+            ZSTD_compress2(
+                context,
+                self.output.as_mut_ptr().cast(),
+                capacity,
+                page.as_ptr().cast(),
+                PAGE_SIZE,
+            )
         };
         if is_fine(len) { self.output.get(..len) } else { None }
     }
@@ -139,10 +145,10 @@ impl Decoder {
     }
 
     fn context(&mut self) -> Option<*mut ZSTD_DCtx> {
-        self.memory.context(|place| {
+        self.memory.context(|start| {
             // SAFETY: the memory has that many bytes, is 64-aligned, and belongs to the context as
             // long as that is used.
-            let context = unsafe { ZSTD_initStaticDCtx(place, DECODER_BYTES) };
+            let context = unsafe { ZSTD_initStaticDCtx(start, DECODER_BYTES) };
             let magicless = ZSTD_format_e::ZSTD_f_zstd1_magicless as i32;
             // The name is `ZSTD_d_format`.
             let name = ZSTD_dParameter::ZSTD_d_experimentalParam1;

@@ -6,7 +6,7 @@ mod common;
 
 use std::os::fd::{AsFd, BorrowedFd};
 
-use common::data::{Kind, Rng};
+use common::data::{PageKind, Rng};
 use common::device::{AlignedRun, Fault, FileUnderTest, PageStore, Refused, ZramDevice};
 use folioswap_devices::{
     FileDevice, FileError, FileSlot, LoadError, PAGE_SIZE, Page, Place, StoreError, StoreOptions,
@@ -17,7 +17,7 @@ fn zram() -> ZramDevice {
     ZramDevice::new(StoreOptions::DEFAULT)
 }
 
-fn run_of(kind: Kind, seed: u64, pages: usize) -> Vec<Page> {
+fn run_of(kind: PageKind, seed: u64, pages: usize) -> Vec<Page> {
     (0..pages as u64).map(|index| kind.page(seed * 1000 + index)).collect()
 }
 
@@ -30,7 +30,7 @@ fn check(device: &dyn PageStore, place: Place, page: &Page) {
 /// Every kind of data comes back, in any order, as runs and as single pages.
 fn round_trip(device: &dyn PageStore) {
     let mut stored = Vec::new();
-    for kind in Kind::ALL {
+    for kind in PageKind::ALL {
         for pages in [1, 2, 16, 64] {
             let run = run_of(kind, pages as u64, pages);
             let places = device.store_run(&run, 7).unwrap();
@@ -55,14 +55,14 @@ fn round_trip(device: &dyn PageStore) {
 
 /// Freeing some pages leaves the others alone.
 fn partial_free(device: &dyn PageStore) {
-    let run = run_of(Kind::Mixed, 5, 512);
+    let run = run_of(PageKind::Mixed, 5, 512);
     let places = device.store_run(&run, 0).unwrap();
     for (index, place) in places.iter().enumerate() {
         if index % 3 != 0 {
             device.free(*place);
         }
     }
-    let more = run_of(Kind::TwoToOne, 6, 256);
+    let more = run_of(PageKind::TwoToOne, 6, 256);
     let more_places = device.store_run(&more, 1000).unwrap();
     for (index, place) in places.iter().enumerate().filter(|(index, _)| index % 3 == 0) {
         check(device, *place, &run[index]);
@@ -84,7 +84,7 @@ fn concurrent(device: &dyn PageStore) {
                 let mut rng = Rng::new(thread);
                 let mut mine: Vec<(Place, Page)> = Vec::new();
                 for round in 0..60 {
-                    let run = run_of(Kind::Mixed, thread * 100 + round, 1 + rng.below(16) as usize);
+                    let run = run_of(PageKind::Mixed, thread * 100 + round, 1 + rng.below(16) as usize);
                     let places = device.store_run(&run, thread << 20).unwrap();
                     mine.extend(places.into_iter().zip(run));
                     for _ in 0..8 {
@@ -107,7 +107,7 @@ fn concurrent(device: &dyn PageStore) {
 
 /// A flipped bit is an error that names the place, for that page alone.
 fn damage_is_named(device: &dyn PageStore) {
-    let run = run_of(Kind::TwoToOne, 9, 32);
+    let run = run_of(PageKind::TwoToOne, 9, 32);
     let places = device.store_run(&run, 0).unwrap();
     assert!(device.damage(places[10]));
     let mut out = [0; PAGE_SIZE];
@@ -132,7 +132,7 @@ fn emptied_is_given_back(device: &dyn PageStore) {
     let before = device.report().used_bytes;
     let mut places = Vec::new();
     for seed in 0..16 {
-        places.extend(device.store_run(&run_of(Kind::TwoToOne, seed, 256), 0).unwrap());
+        places.extend(device.store_run(&run_of(PageKind::TwoToOne, seed, 256), 0).unwrap());
     }
     let full = device.report().used_bytes - before;
     assert!(full > 6 << 20, "16 MiB of 2:1 pages take {full} bytes");
@@ -166,7 +166,7 @@ fn a_full_zram_refuses_and_takes_again_after_a_free() {
     let device = ZramDevice::new(StoreOptions { mem_limit: 4 << 20, ..StoreOptions::DEFAULT });
     let mut places = Vec::new();
     let refused = loop {
-        match device.store_run(&run_of(Kind::TwoToOne, places.len() as u64, 16), 0) {
+        match device.store_run(&run_of(PageKind::TwoToOne, places.len() as u64, 16), 0) {
             Ok(more) => places.extend(more),
             Err(refused) => break refused,
         }
@@ -179,7 +179,7 @@ fn a_full_zram_refuses_and_takes_again_after_a_free() {
     for place in places.drain(..64) {
         device.free(place);
     }
-    places.extend(device.store_run(&run_of(Kind::TwoToOne, 0, 16), 0).unwrap());
+    places.extend(device.store_run(&run_of(PageKind::TwoToOne, 0, 16), 0).unwrap());
     places.into_iter().for_each(|place| device.free(place));
     device.settle();
     assert_eq!(device.zram.mm_stat().objects, 0);
@@ -208,7 +208,7 @@ fn a_closed_descriptor_is_named() {
 #[test]
 fn reading_past_the_end_names_the_first_missing_slot() {
     let file = FileUnderTest::new();
-    file.store_run(&run_of(Kind::TwoToOne, 0, 4), 0).unwrap();
+    file.store_run(&run_of(PageKind::TwoToOne, 0, 4), 0).unwrap();
     let slot = FileSlot::new(2).unwrap();
     let error = file.device().read(slot, AlignedRun::new(4).bytes()).unwrap_err();
     assert_eq!(error, FileError::EndOfFile { slot: FileSlot::new(4).unwrap() });
@@ -230,7 +230,7 @@ fn buffers_that_direct_io_would_refuse_are_refused_here() {
 #[test]
 fn a_punched_slot_reads_as_zeroes_and_frees_its_blocks() {
     let file = FileUnderTest::new();
-    let run = run_of(Kind::Incompressible, 0, 8);
+    let run = run_of(PageKind::Incompressible, 0, 8);
     file.store_run(&run, 0).unwrap();
     let before = file.report().used_bytes;
     file.device().discard(FileSlot::new(2).unwrap(), 4).unwrap();

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use common::data::{Kind, Rng};
+use common::data::{PageKind, Rng};
 use common::device::{AlignedRun, Fault, PageStore, Refused, ZramDevice};
 use common::loop_device::{LoopDevice, TestFile};
 use folioswap_devices::{
@@ -27,7 +27,7 @@ fn slot(number: u64) -> FileSlot {
 }
 
 /// Pages of one kind, aligned.
-fn run_of(kind: Kind, seed: u64, pages: u64) -> AlignedRun {
+fn run_of(kind: PageKind, seed: u64, pages: u64) -> AlignedRun {
     let mut run = AlignedRun::new(pages as usize);
     for (page, seed) in run.bytes().chunks_exact_mut(PAGE_SIZE).zip(seed * 10_000..) {
         page.copy_from_slice(&kind.page(seed));
@@ -60,7 +60,7 @@ fn write(device: &dyn Device, first: u64, pages: &[u8]) -> Result<(), FileError>
 /// Folios of every order come back as a whole, and in every kind of part.
 fn every_order(device: &dyn Device) {
     let orders = device.characteristics().orders;
-    for (order, kind) in (0..=Orders::MAX_ORDER).zip(Kind::ALL.into_iter().cycle()) {
+    for (order, kind) in (0..=Orders::MAX_ORDER).zip(PageKind::ALL.into_iter().cycle()) {
         let pages = 1u64 << order;
         let first = pages * 3 % SLOTS;
         let mut folio = run_of(kind, order.into(), pages);
@@ -84,7 +84,7 @@ fn every_order(device: &dyn Device) {
         }
         // One page of the folio is rewritten; the others stay.
         let at = rng.below(pages);
-        let mut page = run_of(Kind::TwoToOne, 77 + u64::from(order), 1);
+        let mut page = run_of(PageKind::TwoToOne, 77 + u64::from(order), 1);
         device.write(slot(first + at), page.bytes()).unwrap();
         folio.bytes()[at as usize * PAGE_SIZE..][..PAGE_SIZE].copy_from_slice(page.bytes());
         assert!(read(device, first, pages).bytes() == folio.bytes(), "order {order}, page {at} anew");
@@ -93,13 +93,13 @@ fn every_order(device: &dyn Device) {
 
 /// Discarded slots can be written again, and their neighbours are unchanged.
 fn discard(device: &dyn Device) {
-    let mut run = run_of(Kind::TwoToOne, 1, 512);
+    let mut run = run_of(PageKind::TwoToOne, 1, 512);
     write(device, 512, run.bytes()).unwrap();
     let discarded = device.discard(slot(512 + 128), 256);
     assert_eq!(discarded.is_ok(), device.characteristics().discard_bytes.is_some(), "{discarded:?}");
     assert!(read(device, 512, 128).bytes() == &run.bytes()[..128 * PAGE_SIZE]);
     assert!(read(device, 512 + 384, 128).bytes() == &run.bytes()[384 * PAGE_SIZE..]);
-    let mut anew = run_of(Kind::Incompressible, 2, 64);
+    let mut anew = run_of(PageKind::Incompressible, 2, 64);
     write(device, 512 + 160, anew.bytes()).unwrap();
     run.bytes()[160 * PAGE_SIZE..][..64 * PAGE_SIZE].copy_from_slice(anew.bytes());
     assert!(read(device, 512 + 160, 64).bytes() == anew.bytes());
@@ -113,7 +113,7 @@ fn concurrent(device: &dyn Device) {
         for thread in 0..4u64 {
             scope.spawn(move || {
                 let mut rng = Rng::new(thread);
-                let mut oracle: HashMap<u64, (Kind, u64)> = HashMap::new();
+                let mut oracle: HashMap<u64, (PageKind, u64)> = HashMap::new();
                 for round in 0..40 {
                     // Of every 64 slots 16 are this thread's, so neighbours are other threads'.
                     let first = (rng.below(SLOTS / 64) * 4 + thread) * 16 + rng.below(8);
@@ -124,9 +124,9 @@ fn concurrent(device: &dyn Device) {
                             oracle.retain(|slot, _| !(first..first + pages).contains(slot));
                         }
                         _ => {
-                            write(device, first, run_of(Kind::Mixed, seed, pages).bytes()).unwrap();
-                            let written =
-                                (0..pages).map(|page| (first + page, (Kind::Mixed, seed * 10_000 + page)));
+                            write(device, first, run_of(PageKind::Mixed, seed, pages).bytes()).unwrap();
+                            let written = (0..pages)
+                                .map(|page| (first + page, (PageKind::Mixed, seed * 10_000 + page)));
                             oracle.extend(written);
                         }
                     }
@@ -142,7 +142,7 @@ fn concurrent(device: &dyn Device) {
 /// Errors name the slot, leave the slots before it written or read, and harm nothing else.
 fn faults(device: &dyn Device) {
     let faulty = Faulty { device, broken: Mutex::new(Vec::new()) };
-    let mut run = run_of(Kind::Mixed, 5, 8);
+    let mut run = run_of(PageKind::Mixed, 5, 8);
     write(&faulty, 64, run.bytes()).unwrap();
     faulty.broken.lock().unwrap().push(68);
     let mut back = AlignedRun::new(8);
@@ -153,7 +153,7 @@ fn faults(device: &dyn Device) {
         let expected = &run.bytes()[(page - 64) as usize * PAGE_SIZE..][..PAGE_SIZE];
         assert!(read(&faulty, page, 1).bytes() == expected, "{page} is not harmed");
     }
-    let mut anew = run_of(Kind::Mixed, 6, 8);
+    let mut anew = run_of(PageKind::Mixed, 6, 8);
     let error = write(&faulty, 64, anew.bytes()).unwrap_err();
     assert_eq!(error, FileError::Write { slot: slot(68), errno: Errno::IO });
     assert!(read(&faulty, 64, 4).bytes() == &anew.bytes()[..4 * PAGE_SIZE], "what is before it is written");
@@ -165,12 +165,12 @@ fn faults(device: &dyn Device) {
 
 /// Beyond its end a device refuses by name, keeps its contents, and again takes pages that fit.
 fn full(device: &dyn Device, end: u64) {
-    let mut run = run_of(Kind::Incompressible, 9, 8);
+    let mut run = run_of(PageKind::Incompressible, 9, 8);
     write(device, end - 8, run.bytes()).unwrap();
     let beyond = device.write(slot(end), &run.bytes()[..PAGE_SIZE]).unwrap_err();
     assert!(matches!(beyond, FileError::Write { slot: named, .. } if named == slot(end)), "{beyond:?}");
     assert!(read(device, end - 8, 8).bytes() == run.bytes());
-    let mut page = run_of(Kind::TwoToOne, 10, 1);
+    let mut page = run_of(PageKind::TwoToOne, 10, 1);
     device.write(slot(end - 1), page.bytes()).unwrap();
     assert!(read(device, end - 1, 1).bytes() == page.bytes());
 }
@@ -178,7 +178,7 @@ fn full(device: &dyn Device, end: u64) {
 /// A device that is gone answers reads and writes with an error; it gives no wrong bytes and does
 /// not hang.
 fn removed(device: &dyn Device, remove: impl FnOnce()) {
-    let mut run = run_of(Kind::Mixed, 11, 4);
+    let mut run = run_of(PageKind::Mixed, 11, 4);
     write(device, 100, run.bytes()).unwrap();
     remove();
     let gone = device.read(slot(100), AlignedRun::new(4).bytes()).unwrap_err();
@@ -318,7 +318,7 @@ fn zram_conforms() {
 #[test]
 fn zram_at_its_limit_names_the_slot() {
     let device = ZramBySlot::new(SLOTS, StoreOptions { mem_limit: 2 << 20, ..StoreOptions::DEFAULT });
-    let mut run = run_of(Kind::Incompressible, 1, 1024);
+    let mut run = run_of(PageKind::Incompressible, 1, 1024);
     let error = device.write(slot(0), run.bytes()).unwrap_err();
     let FileError::Write { slot: named, errno: Errno::NOSPC } = error else { panic!("{error:?}") };
     let written = named.raw();
@@ -354,7 +354,7 @@ fn a_device_that_takes_few_orders_conforms() {
         let device = FileDevice::new(fd.as_fd()).on(Medium::Memory).taking(orders);
         assert_eq!(device.characteristics().orders, orders);
         conforms(&device);
-        let mut run = run_of(Kind::Mixed, 3, 2);
+        let mut run = run_of(PageKind::Mixed, 3, 2);
         let refused = Device::write(&device, slot(3000), run.bytes());
         assert_eq!(refused, Err(FileError::OrderNotTaken { slot: slot(3000), pages: 2 }));
         assert!(read(&device, 3000, 2).bytes().iter().all(|&byte| byte == 0));
@@ -386,7 +386,7 @@ fn a_block_device_conforms() {
     let cannot = device.discarding(None);
     assert_eq!(cannot.discard(slot(0), 1), Err(FileError::Punch { slot: slot(0), errno: Errno::OPNOTSUPP }));
     // The medium first ends in the middle, and then is gone.
-    let mut run = run_of(Kind::Mixed, 11, 4);
+    let mut run = run_of(PageKind::Mixed, 11, 4);
     device.write(slot(100), run.bytes()).unwrap();
     block.backing.truncate(102 * PAGE_SIZE as u64);
     let mut back = AlignedRun::new(1);

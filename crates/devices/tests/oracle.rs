@@ -8,7 +8,7 @@ use std::ptr::NonNull;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
 
-use common::data::{Kind, Rng};
+use common::data::{PageKind, Rng};
 use common::device::ZramDevice;
 use common::memory::TestMemory;
 use folioswap_devices::{
@@ -20,7 +20,7 @@ use proptest::prelude::*;
 #[derive(Debug, Clone)]
 enum Op {
     /// Store this many pages of a kind.
-    Store(Kind, u8),
+    Store(PageKind, u8),
     /// Free this many random pages.
     Free(u8),
     /// Free all but one page in this many, which makes sparse spans.
@@ -36,7 +36,7 @@ enum Op {
 
 fn any_op() -> impl Strategy<Value = Op> {
     prop_oneof![
-        6 => (0..Kind::ALL.len(), 1..=if cfg!(miri) { 8 } else { 120u8 }).prop_map(|(kind, n)| Op::Store(Kind::ALL[kind], n)),
+        6 => (0..PageKind::ALL.len(), 1..=if cfg!(miri) { 8 } else { 120u8 }).prop_map(|(kind, n)| Op::Store(PageKind::ALL[kind], n)),
         3 => (1..=100u8).prop_map(Op::Free),
         1 => (2..=8u8).prop_map(Op::Thin),
         2 => (1..=500u16, 2..=255u8).prop_map(|(budget, locked)| Op::Compact(budget, locked)),
@@ -68,7 +68,7 @@ impl Oracle {
         }
     }
 
-    fn store(&mut self, kind: Kind) {
+    fn store(&mut self, kind: PageKind) {
         let owner = self.next_owner;
         self.next_owner += 1;
         let page = kind.page(owner);
@@ -186,7 +186,7 @@ proptest! {
 fn compaction_empties_sparse_spans() {
     let pages = if cfg!(miri) { 60 } else { 8000 };
     let mut oracle = Oracle::new();
-    (0..pages).for_each(|_| oracle.store(Kind::TwoToOne));
+    (0..pages).for_each(|_| oracle.store(PageKind::TwoToOne));
     let owners = oracle.owners();
     owners.into_iter().filter(|owner| owner % 4 != 0).for_each(|owner| oracle.free(owner));
     oracle.device.zram.trim();
@@ -206,7 +206,7 @@ fn compaction_empties_sparse_spans() {
 #[test]
 fn a_second_free_and_a_foreign_handle_are_refused() {
     let zram = Box::new(Zram::new(TestMemory::new(), StoreOptions::DEFAULT));
-    let page = Kind::ThreeToOne.page(1);
+    let page = PageKind::ThreeToOne.page(1);
     let owner = Owner::new(1).unwrap();
     let mut scratch = Box::new(Scratch::new());
     let Stored::Object { handle, len, .. } = zram.store(&mut scratch, &page, owner).unwrap() else {
@@ -237,7 +237,7 @@ fn what_does_not_compress_is_refused_when_asked() {
     let zram = Box::new(Zram::new(TestMemory::new(), StoreOptions::DEFAULT));
     assert_eq!(StoreOptions::DEFAULT.incompressible, IncompressiblePolicy::Refuse);
     let mut scratch = Box::new(Scratch::new());
-    let stored = zram.store(&mut scratch, &Kind::Incompressible.page(1), Owner::new(1).unwrap()).unwrap();
+    let stored = zram.store(&mut scratch, &PageKind::Incompressible.page(1), Owner::new(1).unwrap()).unwrap();
     assert_eq!(stored, Stored::Incompressible);
     let stat = zram.mm_stat();
     assert_eq!((stat.objects, stat.huge_pages, stat.huge_pages_since, stat.mem_used_total), (0, 0, 1, 0));
@@ -253,7 +253,7 @@ fn without_new_memory_a_chunk_ahead_is_still_there_and_frees_work() {
     let mut scratch = Box::new(Scratch::new());
     let mut objects = Vec::new();
     let error = loop {
-        let page = Kind::Incompressible.page(1);
+        let page = PageKind::Incompressible.page(1);
         match zram.store(&mut scratch, &page, Owner::new(objects.len() as u64).unwrap()) {
             Ok(Stored::Object { handle, len, .. }) => objects.push((handle, len)),
             Ok(other) => panic!("{other:?}"),
@@ -267,7 +267,7 @@ fn without_new_memory_a_chunk_ahead_is_still_there_and_frees_work() {
         unsafe { zram.free(handle, len) }.unwrap();
     }
     zram.validate().unwrap();
-    let _ = zram.store(&mut scratch, &Kind::Incompressible.page(1), Owner::new(0).unwrap()).unwrap();
+    let _ = zram.store(&mut scratch, &PageKind::Incompressible.page(1), Owner::new(0).unwrap()).unwrap();
 }
 
 /// Frees an object in the middle of the pool's growing, as another thread may.
@@ -305,7 +305,7 @@ fn a_span_that_a_free_made_needless_goes_back_to_the_pool() {
     let zram = Box::new(Zram::new(memory, options));
     zram.memory().store.store((&raw const *zram).cast_mut(), Relaxed);
     let mut scratch = Box::new(Scratch::new());
-    let page = Kind::Incompressible.page(1);
+    let page = PageKind::Incompressible.page(1);
     let mut store = |owner| match zram.store(&mut scratch, &page, Owner::new(owner).unwrap()) {
         Ok(Stored::Object { handle, len, .. }) => (handle, len),
         other => panic!("{other:?}"),
@@ -344,14 +344,14 @@ fn spans_are_announced_before_they_are_used_where_there_are_many_of_a_size() {
     let announced = || zram.memory().announced.lock().unwrap().clone();
     // Objects of many sizes, one each.
     let sizes = (64..4000).step_by(100).map(|random| {
-        let noise = Kind::Incompressible.page(random as u64);
+        let noise = PageKind::Incompressible.page(random as u64);
         core::array::from_fn(|at| if at < random { noise[at] } else { 0 })
     });
     let few: Vec<_> = sizes.enumerate().map(|(number, page)| store(&page, number as u64)).collect();
     assert!(announced().is_empty());
     for _ in 0..3 {
         let objects: Vec<_> =
-            (0..8 * PER_SPAN).map(|number| store(&Kind::Incompressible.page(number), number)).collect();
+            (0..8 * PER_SPAN).map(|number| store(&PageKind::Incompressible.page(number), number)).collect();
         let announced = announced();
         let starts: std::collections::BTreeSet<_> = announced.iter().map(|&(start, _)| start).collect();
         assert!((3..=8).contains(&starts.len()) && starts.len() == announced.len(), "{announced:x?}");
@@ -426,8 +426,8 @@ const fn word() -> AtomicU64 {
 }
 
 /// Half of the pages are of a kind that zstd shrinks further.
-fn kind_of(seed: u64) -> Kind {
-    if seed.is_multiple_of(2) { Kind::Mixed } else { Kind::Text }
+fn kind_of(seed: u64) -> PageKind {
+    if seed.is_multiple_of(2) { PageKind::Mixed } else { PageKind::Text }
 }
 
 fn work(

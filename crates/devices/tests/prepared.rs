@@ -16,19 +16,19 @@ use folioswap_devices::{Checksum, Medium};
 
 const SIZE: u64 = 8 << 20;
 
-fn whole(path: &Path) -> u32 {
+fn checksum_of(path: &Path) -> u32 {
     Checksum::of(&fs::read(path).unwrap()).raw()
 }
 
 /// Both functions refuse the target, each with this text in its message, and no byte changes.
 fn refused(path: &Path, making: &str, opening: &str) {
-    let before = fs::metadata(path).is_ok_and(|found| found.is_file()).then(|| whole(path));
+    let before = fs::metadata(path).is_ok_and(|found| found.is_file()).then(|| checksum_of(path));
     let made = make(path, Overwrite::Nothing).unwrap_err().to_string();
     assert!(made.contains(making), "make {}: {made}", path.display());
     let opened = open(path, None).unwrap_err().to_string();
     assert!(opened.contains(opening), "open {}: {opened}", path.display());
     if let Some(before) = before {
-        assert_eq!(whole(path), before, "{} was written to", path.display());
+        assert_eq!(checksum_of(path), before, "{} was written to", path.display());
     }
 }
 
@@ -76,10 +76,10 @@ fn what_is_there_stays_unless_it_is_forced() {
 }
 
 fn refused_again(file: &TestFile, uuid: uuid::Uuid) {
-    let before = whole(&file.0);
+    let before = checksum_of(&file.0);
     let error = make(&file.0, Overwrite::Nothing).unwrap_err();
     assert!(error.to_string().contains(&uuid.to_string()), "{error}");
-    assert_eq!(whole(&file.0), before);
+    assert_eq!(checksum_of(&file.0), before);
 }
 
 #[test]
@@ -131,11 +131,11 @@ fn block_devices_are_held_alone_and_not_taken_from_others() {
     assert!(used.contains(&format!("behind {}", block.path.display())), "{used}");
     let made = Command::new("mkfs.ext4").arg("-q").arg(&block.path).status();
     if made.is_ok_and(|status| status.success()) {
-        let before = whole(&block.backing.0);
+        let before = checksum_of(&block.backing.0);
         let error = make(&block.path, Overwrite::Nothing).unwrap_err().to_string();
         assert!(error.contains("ext4"), "{error}");
         assert!(open(&block.path, None).unwrap_err().to_string().contains("ext4"));
-        assert_eq!(whole(&block.backing.0), before);
+        assert_eq!(checksum_of(&block.backing.0), before);
         let point = block.backing.0.with_extension("mounted");
         fs::create_dir(&point).unwrap();
         assert!(Command::new("mount").arg(&block.path).arg(&point).status().unwrap().success());

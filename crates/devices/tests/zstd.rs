@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::data::{Kind, Rng};
+use common::data::{PageKind, Rng};
 use common::device::{Coders, Fault, PageStore, ZramDevice};
 use folioswap_devices::lz4;
 use folioswap_devices::zstd::{Decoder, Encoder, Malformed};
@@ -30,10 +30,10 @@ fn every_kind_of_page_comes_back_from_a_used_context() {
     let mut coders = Box::<Coders>::default();
     let mut lens = Vec::new();
     for seed in 0..200 {
-        for kind in Kind::ALL {
+        for kind in PageKind::ALL {
             let page = kind.page(seed);
             let Some(frame) = coders.encoder.compress(&page, PAGE_SIZE) else {
-                assert!(matches!(kind, Kind::Incompressible | Kind::Mixed), "{kind:?}");
+                assert!(matches!(kind, PageKind::Incompressible | PageKind::Mixed), "{kind:?}");
                 continue;
             };
             let mut out = Guarded::new();
@@ -44,8 +44,8 @@ fn every_kind_of_page_comes_back_from_a_used_context() {
     }
     let longest = |wanted| lens.iter().filter(|(kind, _)| *kind == wanted).map(|(_, len)| *len).max();
     // The frames have no magic number and no checksum.
-    assert!(longest(Kind::Zero) <= Some(16), "{:?}", longest(Kind::Zero));
-    assert!(longest(Kind::Text) < Some(2000), "{:?}", longest(Kind::Text));
+    assert!(longest(PageKind::Zero) <= Some(16), "{:?}", longest(PageKind::Zero));
+    assert!(longest(PageKind::Text) < Some(2000), "{:?}", longest(PageKind::Text));
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn it_is_smaller_than_lz4_where_letters_are_not_equally_frequent() {
     let mut output = [0; lz4::OUTPUT_MAX];
     let (mut lz4_bytes, mut zstd_bytes) = (0, 0);
     for seed in 0..100 {
-        let page = Kind::Text.page(seed);
+        let page = PageKind::Text.page(seed);
         lz4_bytes += lz4::compress(&page, &mut output, &mut table, PAGE_SIZE).unwrap();
         zstd_bytes += encoder.compress(&page, PAGE_SIZE).unwrap().len();
     }
@@ -64,18 +64,18 @@ fn it_is_smaller_than_lz4_where_letters_are_not_equally_frequent() {
 #[test]
 fn what_is_longer_than_the_limit_is_none() {
     let mut encoder = Box::new(Encoder::new());
-    let page = Kind::Text.page(1);
+    let page = PageKind::Text.page(1);
     let len = encoder.compress(&page, PAGE_SIZE).unwrap().len();
     assert!(encoder.compress(&page, len - 1).is_none());
     assert!(encoder.compress(&page, 0).is_none());
-    assert!(encoder.compress(&Kind::Incompressible.page(1), PAGE_SIZE).is_none());
+    assert!(encoder.compress(&PageKind::Incompressible.page(1), PAGE_SIZE).is_none());
     // None of that spoils the context.
     assert_eq!(encoder.compress(&page, PAGE_SIZE).map(<[u8]>::len), Some(len));
 }
 
 #[test]
 fn a_context_that_was_moved_is_made_anew() {
-    let (mut first, page) = (Box::<Coders>::default(), Kind::Text.page(7));
+    let (mut first, page) = (Box::<Coders>::default(), PageKind::Text.page(7));
     let frame = first.encoder.compress(&page, PAGE_SIZE).unwrap().to_vec();
     let mut out = [0; PAGE_SIZE];
     first.decoder.decompress(&frame, &mut out).unwrap();
@@ -91,7 +91,7 @@ fn a_context_that_was_moved_is_made_anew() {
 #[test]
 fn frames_that_are_cut_or_of_other_lengths_are_malformed() {
     let mut coders = Box::<Coders>::default();
-    let page = Kind::Text.page(3);
+    let page = PageKind::Text.page(3);
     let frame = coders.encoder.compress(&page, PAGE_SIZE).unwrap().to_vec();
     let mut out = Guarded::new();
     for len in 0..frame.len() {
@@ -117,7 +117,7 @@ proptest! {
         // Contexts are large: all cases of a thread share one.
         thread_local!(static CODERS: std::cell::RefCell<Box<Coders>> = std::cell::RefCell::default());
         CODERS.with_borrow_mut(|coders| {
-            let page = [Kind::Text, Kind::TwoToOne, Kind::ThreeToOne][seed as usize % 3].page(seed);
+            let page = [PageKind::Text, PageKind::TwoToOne, PageKind::ThreeToOne][seed as usize % 3].page(seed);
             let frame = coders.encoder.compress(&page, PAGE_SIZE).unwrap().to_vec();
             let mut damaged = frame.clone();
             for (at, flip) in flips {
@@ -148,7 +148,7 @@ fn store() -> (ZramDevice, Box<Scratch>) {
 fn recompression_replaces_what_shrinks_by_a_class_and_settles_what_does_not() {
     let (device, mut scratch) = store();
     let (mut zstd, mut settled) = (0, 0);
-    for (owner, kind) in (0..700).zip(Kind::ALL.iter().cycle()) {
+    for (owner, kind) in (0..700).zip(PageKind::ALL.iter().cycle()) {
         let page = kind.page(owner);
         let before = device.store(&mut scratch, &page, owner).unwrap();
         let after = device.recompress(before, &page, owner);
@@ -181,7 +181,7 @@ fn a_page_that_was_kept_as_it_is_may_shrink_later() {
     let mut rng = Rng::new(9);
     let page: Page = core::array::from_fn(|_| b'!' + rng.below(64) as u8);
     let before = device.store(&mut scratch, &page, 1).unwrap();
-    assert!(matches!(before, Place::Zram { len: StoredLen::WHOLE_PAGE, .. }), "{before:?}");
+    assert!(matches!(before, Place::Zram { len: StoredLen::UNCOMPRESSED, .. }), "{before:?}");
     assert_eq!(device.zram.mm_stat().huge_pages, 1);
     let after = device.recompress(before, &page, 1);
     assert!(matches!(after, Place::Zram { codec: Codec::Zstd, .. }), "{after:?}");
@@ -194,7 +194,7 @@ fn a_page_that_was_kept_as_it_is_may_shrink_later() {
 #[test]
 fn damage_and_another_codec_are_errors() {
     let (device, mut scratch) = store();
-    let page = Kind::Text.page(1);
+    let page = PageKind::Text.page(1);
     let before = device.store(&mut scratch, &page, 1).unwrap();
     let after = device.recompress(before, &page, 1);
     let Place::Zram { handle, len, codec: Codec::Zstd, checksum } = after else { panic!("{after:?}") };

@@ -2,13 +2,13 @@ use super::*;
 
 #[test]
 fn each_mark_is_named_where_it_belongs_and_nowhere_else() {
-    for mark in MARKS {
+    for known in SIGNATURES {
         let mut start = vec![0; START_BYTES];
         assert_eq!(name(&start), None);
-        start[mark.at..mark.at + mark.bytes.len()].copy_from_slice(mark.bytes);
-        assert_eq!(name(&start), Some(mark.name));
-        assert!(!blank(&start, &[]));
-        assert_eq!(name(&start[..mark.at]), None, "a short file");
+        start[known.at..known.at + known.bytes.len()].copy_from_slice(known.bytes);
+        assert_eq!(name(&start), Some(known.name));
+        assert!(!is_blank(&start, &[]));
+        assert_eq!(name(&start[..known.at]), None, "a short file");
     }
     for page in SWAP_PAGES {
         let mut start = vec![0; START_BYTES];
@@ -19,7 +19,7 @@ fn each_mark_is_named_where_it_belongs_and_nowhere_else() {
 
 #[test]
 fn blank_is_nothing_at_both_ends() {
-    assert!(blank(&[0; 100], &[0; 100]));
-    assert!(!blank(&[0; 100], &[0, 1]));
-    assert!(blank(&[], &[]));
+    assert!(is_blank(&[0; 100], &[0; 100]));
+    assert!(!is_blank(&[0; 100], &[0, 1]));
+    assert!(is_blank(&[], &[]));
 }

@@ -157,7 +157,7 @@ impl Bin {
             slot.header().store(Header::FILLING.pack(), Ordering::Relaxed);
             let live = desc.live() + 1;
             desc.set_live(live);
-            self.file(directory, desc, span, class, group);
+            self.relist(directory, desc, span, class, group);
             bump(&self.objects, 1);
             bump(&self.stored_bytes, len.bytes() as u64);
             return Ok(Some(slot));
@@ -166,7 +166,7 @@ impl Bin {
     }
 
     /// Puts a span whose count went up on the list of its fullness.
-    fn file(&self, directory: &Directory, desc: &SpanDesc, span: SpanId, class: ClassId, from: usize) {
+    fn relist(&self, directory: &Directory, desc: &SpanDesc, span: SpanId, class: ClassId, from: usize) {
         if desc.live() >= class.per_span() {
             self.partial[from].remove(directory, span);
             desc.set_state(SpanState::Full);

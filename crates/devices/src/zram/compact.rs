@@ -73,6 +73,14 @@ enum Step {
     Stuck,
 }
 
+/// Whether a class is worth another step of compaction.
+enum ClassState {
+    /// It may have more spans whose objects fit elsewhere.
+    Sparse,
+    /// It wastes little, or the remaining objects have no other slot.
+    Compact,
+}
+
 impl<M: PageMemory> Zram<M> {
     /// Moves objects out of sparse spans, up to about `budget_bytes` of them, in classes that waste
     /// more than
@@ -96,35 +104,36 @@ impl<M: PageMemory> Zram<M> {
                 if report.bytes_moved >= budget_bytes {
                     return report;
                 }
-                if !self.compact_one_span(class, &mut report, &mut relocate) {
-                    break;
+                match self.compact_one_span(class, &mut report, &mut relocate) {
+                    ClassState::Sparse => {}
+                    ClassState::Compact => break,
                 }
             }
         }
         report
     }
 
-    /// Empties one span; false when the class has none that is worth it.
+    /// Empties one span, if the class has one that is worth it.
     fn compact_one_span(
         &self,
         class: ClassId,
         report: &mut CompactReport,
         relocate: &mut impl FnMut(Relocation) -> Verdict,
-    ) -> bool {
+    ) -> ClassState {
         let bin = self.bin(class);
         let span = {
             let _guard = bin.lock(self.options.relax);
             let counts = bin.counts();
             let holes = counts.carved.saturating_sub(counts.objects);
             if holes * 100 <= counts.carved * u64::from(self.options.compact_above_percent) {
-                return false;
+                return ClassState::Compact;
             }
             match bin.isolate(&self.directory, class) {
                 Some(span) => span,
-                None => return false,
+                None => return ClassState::Compact,
             }
         };
-        let mut worth_going_on = true;
+        let mut state = ClassState::Sparse;
         for old in Bin::carved_slots(&self.directory, class, span) {
             match self.move_object(class, old, relocate) {
                 (Step::Moved, len) => {
@@ -134,7 +143,7 @@ impl<M: PageMemory> Zram<M> {
                 (Step::Kept, _) => report.objects_kept += 1,
                 (Step::Nothing, _) => {}
                 (Step::Stuck, _) => {
-                    worth_going_on = false;
+                    state = ClassState::Compact;
                     break;
                 }
             }
@@ -146,7 +155,7 @@ impl<M: PageMemory> Zram<M> {
             self.pages_compacted.fetch_add(pages, Ordering::Relaxed);
         }
         self.settle(released);
-        worth_going_on
+        state
     }
 
     fn end_isolation(&self, class: ClassId, span: SpanId) -> Released {

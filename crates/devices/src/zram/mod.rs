@@ -247,12 +247,12 @@ impl<M: PageMemory> Zram<M> {
                 self.huge_pages_since.fetch_add(1, Ordering::Relaxed);
                 match incompressible {
                     IncompressiblePolicy::Refuse => return Ok(Stored::Incompressible),
-                    IncompressiblePolicy::Keep => (&page[..], StoredLen::WHOLE_PAGE),
+                    IncompressiblePolicy::Keep => (&page[..], StoredLen::UNCOMPRESSED),
                 }
             }
         };
         let (handle, checksum) = self.put(bytes, len, owner)?;
-        if len == StoredLen::WHOLE_PAGE {
+        if len == StoredLen::UNCOMPRESSED {
             self.huge_pages.fetch_add(1, Ordering::Relaxed);
         }
         Ok(Stored::Object { handle, len, codec, checksum })
@@ -348,7 +348,7 @@ impl<M: PageMemory> Zram<M> {
             let _guard = bin.lock(self.options.relax);
             bin.release(&self.directory, class, span, offset, len)?
         };
-        if len == StoredLen::WHOLE_PAGE {
+        if len == StoredLen::UNCOMPRESSED {
             self.huge_pages.fetch_sub(1, Ordering::Relaxed);
         }
         self.settle(released);

@@ -54,7 +54,7 @@ impl<M: PageMemory> Zram<M> {
         let Some(bytes) = encoder.compress(page, len.bytes()) else { return Ok(Recompressed::NotWorth) };
         let Some(len) = StoredLen::new(bytes.len()) else { return Ok(Recompressed::NotWorth) };
         let new = ClassId::for_len(len.bytes()).slot_bytes();
-        if len == StoredLen::WHOLE_PAGE || new * 8 > old * WORTH_EIGHTHS {
+        if len == StoredLen::UNCOMPRESSED || new * 8 > old * WORTH_EIGHTHS {
             return Ok(Recompressed::NotWorth);
         }
         let (handle, checksum) = self.put(bytes, len, owner)?;

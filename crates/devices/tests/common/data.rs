@@ -25,7 +25,7 @@ impl Rng {
 
 /// The contents of a page. The ratios are LZ4's, over many pages; single pages vary around them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum PageKind {
     Zero,
     SameFilled,
     TwoToOne,
@@ -39,7 +39,7 @@ pub enum Kind {
     Mixed,
 }
 
-impl Kind {
+impl PageKind {
     pub const ALL: [Self; 8] = [
         Self::Zero,
         Self::SameFilled,

@@ -4,7 +4,7 @@ use super::*;
 fn headers_survive_packing() {
     let owner = Owner::new(OWNER_MASK).unwrap();
     for header in [
-        Header::Live { owner, len: StoredLen::WHOLE_PAGE },
+        Header::Live { owner, len: StoredLen::UNCOMPRESSED },
         Header::Live { owner: Owner::new(0).unwrap(), len: StoredLen::new(1).unwrap() },
         Header::Free { next: None },
         Header::Free { next: Some(0) },
