@@ -30,3 +30,4 @@ pub mod protocol;
 pub mod segment;
 pub mod sharing;
 pub mod swap_link;
+pub mod units;

@@ -27,8 +27,8 @@ pub const UNMEASURED_BYTES: u64 = 1 << 20;
 /// Most clusters (2 MiB each) of all shared devices together whose owner count can be published: 1
 /// TiB.
 pub const CLUSTERS_MAX: usize = 1 << 19;
-/// Bytes of a cluster: 512 slots of 4 KiB.
-pub const CLUSTER_BYTES: u64 = 2 << 20;
+
+pub use crate::units::CLUSTER_BYTES;
 
 /// Largest `vm.page-cluster` that makes a difference: 32 pages. The kernel clamps to the same value
 /// (SWAP_RA_ORDER_CEILING).

@@ -39,7 +39,7 @@ pub struct Sharing {
 
 /// The values of the counters just before a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Before {
+pub struct BeforeMeasuring {
     ended: u64,
     unshared: u64,
 }
@@ -62,12 +62,15 @@ impl Sharing {
     }
 
     /// The state to pass to [`publish`](Self::publish). Called before the discount is measured.
-    pub fn before_measuring(&self, header: &Header) -> Before {
-        Before { ended: self.ended_bytes.load(Relaxed), unshared: header.unshared_bytes.load(Acquire) }
+    pub fn before_measuring(&self, header: &Header) -> BeforeMeasuring {
+        BeforeMeasuring {
+            ended: self.ended_bytes.load(Relaxed),
+            unshared: header.unshared_bytes.load(Acquire),
+        }
     }
 
     /// Publishes the measured discount, in bytes: resident memory minus its proportional part.
-    pub fn publish(&self, before: Before, discount: u64) {
+    pub fn publish(&self, before: BeforeMeasuring, discount: u64) {
         self.until.store(before.ended + discount, Relaxed);
         // A reader that finds the new stamp finds the new discount, so the sum is never too low in
         // between.

@@ -5,7 +5,7 @@ use std::boxed::Box;
 use std::collections::BTreeSet;
 use std::vec::Vec;
 
-const PAGE: u64 = 4096;
+const PAGE: u64 = crate::units::PAGE_SIZE as u64;
 
 /// Members and the pages that they have, by number: the true values, compared with the counted
 /// ones.
