@@ -6,11 +6,12 @@
 //! links of members do. The output has one line for each size of a request and number of them under
 //! way.
 
+use folioswap_group::units::PAGE_SIZE;
 use folioswap_nbd::buffers;
 use folioswap_nbd::client::{Operation, Settings};
 use folioswap_nbd::error::RequestError;
 use folioswap_nbd::seal::Sealer;
-use folioswap_nbd::store::{Encryption, FIRST, PAGE, Prepared, plain_client};
+use folioswap_nbd::store::{Encryption, FIRST, Prepared, plain_client};
 use folioswap_nbd::uri::Uri;
 use folioswap_nbd::wire::Command;
 use ring::aead::{AES_256_GCM, CHACHA20_POLY1305};
@@ -23,7 +24,7 @@ const SHAPES: [(u64, u64); 6] = [(4096, 1), (4096, 32), (65536, 1), (65536, 8), 
 fn ciphers() {
     for (name, cipher) in [("AES-256-GCM", &AES_256_GCM), ("ChaCha20-Poly1305", &CHACHA20_POLY1305)] {
         let sealer = Sealer::with_cipher(cipher).expect("locked memory");
-        let mut page = vec![0x5a; PAGE];
+        let mut page = vec![0x5a; PAGE_SIZE];
         let rounds = 100_000;
         let began = Instant::now();
         for slot in 0..rounds {
@@ -106,7 +107,7 @@ fn main() {
             let prepared = Prepared::new(uri.clone(), encryption, Settings::default()).expect("prepared");
             let store = prepared.start().expect("a key");
             std::thread::sleep(Duration::from_millis(100));
-            let page = PAGE as u64;
+            let page = PAGE_SIZE as u64;
             let write =
                 |at: u64, length: u64, done| store.write(at / page, buffers::take(length as usize), done);
             let written = measure(&write, size, depth, time);

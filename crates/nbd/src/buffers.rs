@@ -26,9 +26,9 @@ pub fn take(length: usize) -> Vec<u8> {
     let mut stock = STOCK.lock().unwrap_or_else(PoisonError::into_inner);
     let found = stock.buffers.iter().rposition(|buffer| buffer.len() == length);
     match found {
-        Some(place) => {
+        Some(index) => {
             stock.bytes -= length;
-            stock.buffers.swap_remove(place)
+            stock.buffers.swap_remove(index)
         }
         None => {
             drop(stock);

@@ -7,8 +7,9 @@
 use crate::buffers;
 use crate::client::{Done, Operation};
 use crate::error::RequestError;
-use crate::store::{PAGE, PAGES_MAX};
+use crate::store::PAGES_MAX;
 use crate::wire::Command;
+use folioswap_group::units::PAGE_SIZE;
 use rustix::fd::OwnedFd;
 use rustix::io::{Errno, pread, pwrite};
 use std::io;
@@ -20,7 +21,7 @@ const THREADS: usize = 4;
 
 #[derive(Clone, Copy)]
 #[repr(C, align(4096))]
-struct Aligned([u8; PAGE]);
+struct Aligned([u8; PAGE_SIZE]);
 
 type Requests = mpsc::Sender<(Operation, Done)>;
 
@@ -41,11 +42,11 @@ impl FileServer {
         for _ in 0..THREADS {
             let (file, receiver) = (Arc::clone(&file), Arc::clone(&receiver));
             let serve = move || {
-                let mut room = vec![Aligned([0; PAGE]); PAGES_MAX];
+                let mut buffer = vec![Aligned([0; PAGE_SIZE]); PAGES_MAX];
                 loop {
                     let next = receiver.lock().unwrap_or_else(PoisonError::into_inner).recv();
                     let Ok((operation, done)) = next else { return };
-                    done(carry_out(&file, room.as_mut_slice(), operation));
+                    done(carry_out(&file, buffer.as_mut_slice(), operation));
                 }
             };
             thread::Builder::new().name("swap-file".into()).stack_size(128 << 10).spawn(serve)?;
@@ -62,27 +63,29 @@ impl FileServer {
     }
 }
 
-fn carry_out(file: &OwnedFd, room: &mut [Aligned], operation: Operation) -> Result<Vec<u8>, RequestError> {
+fn carry_out(file: &OwnedFd, buffer: &mut [Aligned], operation: Operation) -> Result<Vec<u8>, RequestError> {
     let Operation { command, offset, length, data, .. } = operation;
     // SAFETY: an aligned page has as many bytes, with none between pages; bytes are valid in both
     // types whatever their values.
-    let room = unsafe { std::slice::from_raw_parts_mut(room.as_mut_ptr().cast::<u8>(), size_of_val(room)) };
-    let Some(room) = room.get_mut(..length as usize) else {
+    let buffer =
+        unsafe { std::slice::from_raw_parts_mut(buffer.as_mut_ptr().cast::<u8>(), size_of_val(buffer)) };
+    let Some(buffer) = buffer.get_mut(..length as usize) else {
         return Err(RequestError::Range { offset, length: length.into() });
     };
     let failed = |errno: Errno| RequestError::Server(errno.raw_os_error() as u32);
     match command {
         Command::Read => {
-            transfer(room.len(), |done| pread(file, &mut room[done..], offset + done as u64))
+            transfer(buffer.len(), |done| pread(file, &mut buffer[done..], offset + done as u64))
                 .map_err(failed)?;
-            let mut pages = buffers::take(room.len());
-            pages.copy_from_slice(room);
+            let mut pages = buffers::take(buffer.len());
+            pages.copy_from_slice(buffer);
             Ok(pages)
         }
-        Command::Write if data.len() == room.len() => {
-            room.copy_from_slice(&data);
+        Command::Write if data.len() == buffer.len() => {
+            buffer.copy_from_slice(&data);
             buffers::give_back(data);
-            transfer(room.len(), |done| pwrite(file, &room[done..], offset + done as u64)).map_err(failed)?;
+            transfer(buffer.len(), |done| pwrite(file, &buffer[done..], offset + done as u64))
+                .map_err(failed)?;
             Ok(Vec::new())
         }
         _ => Err(RequestError::Unsupported),
@@ -95,7 +98,7 @@ fn transfer(bytes: usize, mut step: impl FnMut(usize) -> Result<usize, Errno>) -
     let mut done = 0;
     while done < bytes {
         match step(done) {
-            Ok(count) if count >= PAGE => done += count - count % PAGE,
+            Ok(count) if count >= PAGE_SIZE => done += count - count % PAGE_SIZE,
             // The file ends there, or no more can be written.
             Ok(_) => return Err(Errno::IO),
             Err(Errno::INTR) => {}

@@ -78,14 +78,14 @@ impl Contents {
 
 /// The mark of this run on an export.
 #[derive(Debug)]
-pub struct Mark {
+pub struct ExportMark {
     id: [u8; 16],
     /// The last count that the server has confirmed, and the last one that was sent.
     confirmed: AtomicU64,
     sent: AtomicU64,
 }
 
-impl Mark {
+impl ExportMark {
     /// Makes sure that the export is not in use, and marks it. Takes 0.2 s, and 2.5 s more where a
     /// run that was killed has left its mark.
     ///
@@ -115,7 +115,7 @@ impl Mark {
         let mut id = [0; 16];
         getrandom(&mut id, GetRandomFlags::empty()).map_err(|errno| ConnectError::Broken(errno.into()))?;
         ours().push(id);
-        let mark = Mark { id, confirmed: AtomicU64::new(1), sent: AtomicU64::new(1) };
+        let mark = ExportMark { id, confirmed: AtomicU64::new(1), sent: AtomicU64::new(1) };
         let written = Contents { id, count: 1 };
         let request = Request { flags: 0, command: Command::Write, cookie: 1, offset: 0, length: BLOCK };
         ask(session, request, &written.encode())?;
@@ -163,7 +163,7 @@ impl Mark {
     }
 }
 
-impl Drop for Mark {
+impl Drop for ExportMark {
     fn drop(&mut self) {
         ours().retain(|id| *id != self.id);
     }
@@ -173,7 +173,7 @@ fn ours() -> MutexGuard<'static, Vec<[u8; 16]>> {
     OURS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Known for Mark {
+impl Known for ExportMark {
     fn verify(&self, session: &mut Session) -> Result<(), ConnectError> {
         // The count is loaded before the block is read, because it may grow meanwhile.
         let before = self.confirmed.load(Acquire);

@@ -3,6 +3,7 @@
 //!
 //! Source: mlock(2); madvise(2) (`MADV_DONTDUMP`, `MADV_DONTFORK`).
 
+use folioswap_group::units::PAGE_SIZE;
 use ring::aead::{AES_256_GCM, Algorithm, CHACHA20_POLY1305, LessSafeKey, UnboundKey};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mlock, mmap_anonymous, munmap};
@@ -10,8 +11,6 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use std::ptr::NonNull;
 use std::sync::atomic::{Ordering::SeqCst, compiler_fence};
 
-/// Bytes of the one mapping.
-const PAGE: usize = 4096;
 /// Bytes of the stack that are overwritten after a key was made: more than making one uses.
 const SCRUBBED: usize = 16 << 10;
 
@@ -31,7 +30,7 @@ pub enum KeyError {
 
 /// A value in a mapping of its own that nothing else can read.
 pub struct Locked<T> {
-    place: NonNull<T>,
+    value: NonNull<T>,
 }
 
 // SAFETY: the value is owned as by a box.
@@ -43,25 +42,25 @@ impl<T> Locked<T> {
     /// Zeroed memory for one value. `make` fills it in place, so that no copy of the value exists
     /// elsewhere.
     fn new(make: impl FnOnce(NonNull<T>) -> Result<(), KeyError>) -> Result<Self, KeyError> {
-        const { assert!(size_of::<T>() <= PAGE && align_of::<T>() <= PAGE) };
+        const { assert!(size_of::<T>() <= PAGE_SIZE && align_of::<T>() <= PAGE_SIZE) };
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: the mapping is new, at an address of the kernel's choice.
-        let start = unsafe { mmap_anonymous(std::ptr::null_mut(), PAGE, access, MapFlags::PRIVATE) };
+        let start = unsafe { mmap_anonymous(std::ptr::null_mut(), PAGE_SIZE, access, MapFlags::PRIVATE) };
         let start = NonNull::new(start.map_err(KeyError::Memory)?).ok_or(KeyError::Memory(Errno::NOMEM))?;
         // SAFETY: the page is ours, and none of the calls changes its contents.
         let protected = unsafe {
-            madvise(start.as_ptr(), PAGE, Advice::LinuxDontDump)
-                .and_then(|()| madvise(start.as_ptr(), PAGE, Advice::LinuxDontFork))
-                .and_then(|()| mlock(start.as_ptr(), PAGE))
+            madvise(start.as_ptr(), PAGE_SIZE, Advice::LinuxDontDump)
+                .and_then(|()| madvise(start.as_ptr(), PAGE_SIZE, Advice::LinuxDontFork))
+                .and_then(|()| mlock(start.as_ptr(), PAGE_SIZE))
         };
-        let place: NonNull<T> = start.cast();
-        let made = protected.map_err(KeyError::Memory).and_then(|()| make(place));
+        let value: NonNull<T> = start.cast();
+        let made = protected.map_err(KeyError::Memory).and_then(|()| make(value));
         match made {
-            Ok(()) => Ok(Locked { place }),
+            Ok(()) => Ok(Locked { value }),
             Err(error) => {
                 wipe(start.cast());
                 // SAFETY: the page is ours, and nothing refers to it.
-                let _ = unsafe { munmap(start.as_ptr(), PAGE) };
+                let _ = unsafe { munmap(start.as_ptr(), PAGE_SIZE) };
                 Err(error)
             }
         }
@@ -72,7 +71,7 @@ impl<T> std::ops::Deref for Locked<T> {
     type Target = T;
     fn deref(&self) -> &T {
         // SAFETY: `new` had the value filled in; it stays until the drop.
-        unsafe { self.place.as_ref() }
+        unsafe { self.value.as_ref() }
     }
 }
 
@@ -80,16 +79,16 @@ impl<T> Drop for Locked<T> {
     fn drop(&mut self) {
         // SAFETY: nothing refers to the value any more, nor to its page afterwards.
         unsafe {
-            self.place.drop_in_place();
-            wipe(self.place.cast());
-            let _ = munmap(self.place.as_ptr().cast(), PAGE);
+            self.value.drop_in_place();
+            wipe(self.value.cast());
+            let _ = munmap(self.value.as_ptr().cast(), PAGE_SIZE);
         }
     }
 }
 
 /// Zeroes a page by writes that are not optimised away.
 fn wipe(page: NonNull<u8>) {
-    for offset in 0..PAGE {
+    for offset in 0..PAGE_SIZE {
         // SAFETY: the byte is within the caller's page.
         unsafe { page.as_ptr().add(offset).write_volatile(0) };
     }
@@ -111,12 +110,12 @@ pub fn best_cipher() -> &'static Algorithm {
 /// # Errors
 /// [`KeyError`].
 pub fn random_key(cipher: &'static Algorithm) -> Result<Locked<LessSafeKey>, KeyError> {
-    let bytes = Locked::<[u8; 32]>::new(|place| {
+    let bytes = Locked::<[u8; 32]>::new(|bytes| {
         // SAFETY: the memory is zeroed, has room for 32 bytes, and is ours alone.
-        fill(unsafe { &mut *place.as_ptr() })
+        fill(unsafe { &mut *bytes.as_ptr() })
     })?;
-    let key = Locked::new(|place| {
-        expand(cipher, &bytes, place);
+    let key = Locked::new(|key| {
+        expand(cipher, &bytes, key);
         scrub();
         Ok(())
     });
@@ -135,10 +134,10 @@ fn fill(bytes: &mut [u8; 32]) -> Result<(), KeyError> {
 /// Makes a key from its bytes, in place. [`scrub`] overwrites the copies that this leaves on the
 /// stack.
 #[inline(never)]
-fn expand(cipher: &'static Algorithm, bytes: &[u8; 32], place: NonNull<LessSafeKey>) {
+fn expand(cipher: &'static Algorithm, bytes: &[u8; 32], key: NonNull<LessSafeKey>) {
     let unbound = UnboundKey::new(cipher, bytes).expect("32 bytes are what both ciphers take");
     // SAFETY: the memory has room for one key and is ours alone.
-    unsafe { place.write(LessSafeKey::new(unbound)) };
+    unsafe { key.write(LessSafeKey::new(unbound)) };
 }
 
 /// Overwrites the stack below the caller.

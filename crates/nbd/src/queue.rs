@@ -36,9 +36,8 @@ struct Writes<T> {
 impl<T> Writes<T> {
     /// Whether a span may begin that comes after the first `before` waiting ones.
     fn can_begin(&self, span: &Span, before: usize) -> bool {
-        let has_room = self.bytes == 0 || self.bytes + span.bytes <= self.bytes_max;
-        has_room
-            && !self.under_way.iter().any(|other| other.overlaps(span))
+        let fits = self.bytes == 0 || self.bytes + span.bytes <= self.bytes_max;
+        fits && !self.under_way.iter().any(|other| other.overlaps(span))
             && !self.waiting.iter().take(before).any(|(other, _)| other.overlaps(span))
     }
 
@@ -99,7 +98,7 @@ impl<T> WriteQueue<T> {
 
     /// Takes a range if nothing overlaps with it, neither under way nor waiting; returns whether it
     /// did.
-    pub(crate) fn take(&self, span: Span) -> bool {
+    pub(crate) fn try_take(&self, span: Span) -> bool {
         let mut writes = self.lock();
         let free = writes.can_begin(&span, writes.waiting.len());
         if free {

@@ -7,8 +7,9 @@
 use crate::buffers;
 use crate::client::{Event, Statistics};
 use crate::error::RequestError;
-use crate::store::{PAGE, Store};
+use crate::store::Store;
 use folioswap_group::swap_link::{Command, DATA_MAX, REQUEST_BYTES, Reply, Request};
+use folioswap_group::units::PAGE_SIZE;
 use rustix::buffer::spare_capacity;
 use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::fd::{AsRawFd, OwnedFd};
@@ -34,13 +35,13 @@ const FAREWELL: Duration = Duration::from_millis(500);
 
 /// Links and their store. Dropping it ends links and threads.
 pub struct Service {
-    shared: Arc<Shared>,
+    link_server: Arc<LinkServer>,
 }
 
-/// Stands for [`Shared::end`] among the numbers of the links.
+/// Stands for [`LinkServer::end`] among the numbers of the links.
 const END: u64 = u64::MAX;
 
-struct Shared {
+struct LinkServer {
     store: Arc<Store>,
     epoll: OwnedFd,
     /// Readable when the service is to end.
@@ -84,7 +85,7 @@ impl Service {
         epoll::add(&epoll, &end, epoll::EventData::new_u64(END), epoll::EventFlags::IN)?;
         let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         let descriptors_max = files.saturating_sub(SPARE_DESCRIPTORS);
-        let shared = Arc::new(Shared {
+        let link_server = Arc::new(LinkServer {
             store,
             epoll,
             end,
@@ -92,12 +93,12 @@ impl Service {
             links: Mutex::default(),
             taking: Mutex::new(()),
         });
-        let serving = Arc::clone(&shared);
+        let serving = Arc::clone(&link_server);
         thread::Builder::new()
             .name("nbd-links".into())
             .stack_size(256 << 10)
             .spawn(move || serving.serve())?;
-        Ok(Service { shared })
+        Ok(Service { link_server })
     }
 
     /// Makes the first link of a new member, and returns the member's end.
@@ -109,11 +110,11 @@ impl Service {
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         let _ = sockopt::set_socket_send_buffer_size(&theirs, DATA_MAX);
         let owner = {
-            let mut links = lock(&self.shared.links);
+            let mut links = lock(&self.link_server.links);
             links.next_owner += 1;
             LinkOwner(links.next_owner)
         };
-        self.shared.add(ours, owner, self.shared.descriptors_max)?;
+        self.link_server.add(ours, owner, self.link_server.descriptors_max)?;
         Ok((theirs, owner))
     }
 
@@ -121,53 +122,53 @@ impl Service {
     /// when this returns, no request of it can come after those of the next owner of its slots.
     /// Requests that were taken go on, before those of the next owner.
     pub fn forget(&self, owner: LinkOwner) {
-        let shared = &self.shared;
+        let link_server = &self.link_server;
         {
-            let mut links = lock(&shared.links);
+            let mut links = lock(&link_server.links);
             for (_, link) in links.open.extract_if(|_, link| link.owner == owner) {
-                let _ = epoll::delete(&shared.epoll, &*link.socket);
+                let _ = epoll::delete(&link_server.epoll, &*link.socket);
             }
         }
         // A thread that found a link before takes at most one request of it, and has done so by
         // now.
-        drop(lock(&shared.taking));
+        drop(lock(&link_server.taking));
     }
 
     /// Number of open links.
     pub fn links(&self) -> usize {
-        lock(&self.shared.links).open.len()
+        lock(&self.link_server.links).open.len()
     }
 
     /// Says that a cluster has no owner any more; `told` chooses whether the server hears of it.
     pub fn cluster_freed(&self, cluster: u32, told: Told) {
         match told {
-            Told::Server => self.shared.store.trim_cluster(cluster.into()),
-            Told::Nobody => self.shared.store.forget_cluster(cluster.into()),
+            Told::Server => self.link_server.store.trim_cluster(cluster.into()),
+            Told::Nobody => self.link_server.store.forget_cluster(cluster.into()),
         }
     }
 
     /// The events since the last call.
     pub fn take_events(&self) -> Vec<Event> {
-        self.shared.store.take_events()
+        self.link_server.store.take_events()
     }
 
     /// The counters.
     pub fn statistics(&self) -> Statistics {
-        self.shared.store.statistics()
+        self.link_server.store.statistics()
     }
 
     /// Says goodbye to the server. Waits for it for at most half a second.
     pub fn finish(&self) {
-        self.shared.store.finish(FAREWELL);
+        self.link_server.store.finish(FAREWELL);
     }
 }
 
 impl Drop for Service {
     fn drop(&mut self) {
         // A member that waits for an answer learns that none will come.
-        lock(&self.shared.links).open.clear();
+        lock(&self.link_server.links).open.clear();
         // The write can fail only when the eventfd was written to before.
-        let _ = rustix::io::write(&self.shared.end, &1_u64.to_ne_bytes());
+        let _ = rustix::io::write(&self.link_server.end, &1_u64.to_ne_bytes());
     }
 }
 
@@ -180,7 +181,15 @@ pub enum Told {
     Nobody,
 }
 
-impl Shared {
+/// Whether a link can be used further.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LinkState {
+    Open,
+    /// The socket has ended, or its member violates the protocol.
+    Ended,
+}
+
+impl LinkServer {
     fn add(&self, link: OwnedFd, owner: LinkOwner, descriptors_max: u64) -> io::Result<()> {
         // The kernel gives the lowest free number.
         if link.as_raw_fd() as u64 >= descriptors_max {
@@ -212,8 +221,7 @@ impl Shared {
                 }
                 let _is_taken = lock(&self.taking);
                 let Some(link) = lock(&self.links).open.get(&token).cloned() else { continue };
-                if self.take_request(&link, &mut message).is_none()
-                    // The link has ended, or its member violates the protocol.
+                if self.take_request(&link, &mut message) == LinkState::Ended
                     && lock(&self.links).open.remove(&token).is_some()
                 {
                     let _ = epoll::delete(&self.epoll, &*link.socket);
@@ -222,27 +230,27 @@ impl Shared {
         }
     }
 
-    /// Takes one request. `None`: the link cannot be used any more.
-    fn take_request(&self, Link { socket: link, owner }: &Link, message: &mut [u8]) -> Option<()> {
+    /// Takes one request off a link.
+    fn take_request(&self, Link { socket: link, owner }: &Link, message: &mut [u8]) -> LinkState {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
         let received = match recvmsg(&**link, &mut [IoSliceMut::new(message)], &mut ancillary, flags) {
             Ok(received) => received,
-            Err(Errno::INTR | Errno::AGAIN) => return Some(()),
-            Err(_) => return None,
+            Err(Errno::INTR | Errno::AGAIN) => return LinkState::Open,
+            Err(_) => return LinkState::Ended,
         };
         let carried = ancillary.drain().find_map(|message| match message {
             RecvAncillaryMessage::ScmRights(mut rights) => rights.next(),
             _ => None,
         });
-        let message = message.get(..received.bytes)?;
-        let request = Request::decode(message)?;
+        let Some(message) = message.get(..received.bytes) else { return LinkState::Ended };
+        let Some(request) = Request::decode(message) else { return LinkState::Ended };
         let Request { cookie, offset, length, .. } = request;
         let data = &message[REQUEST_BYTES..];
         let link = Arc::clone(link);
-        let (page, count) = (offset / PAGE as u64, u64::from(length) / PAGE as u64);
-        let is_pages = offset.is_multiple_of(PAGE as u64) && (length as usize).is_multiple_of(PAGE);
+        let (page, count) = (offset / PAGE_SIZE as u64, u64::from(length) / PAGE_SIZE as u64);
+        let is_pages = offset.is_multiple_of(PAGE_SIZE as u64) && (length as usize).is_multiple_of(PAGE_SIZE);
         match request.command {
             // A request without a socket attaches nothing; the member's end fails at its first use.
             Command::Attach => {
@@ -269,7 +277,7 @@ impl Shared {
                 answer(&link, cookie, &Err(RequestError::Range { offset, length: length.into() }));
             }
         }
-        Some(())
+        LinkState::Open
     }
 }
 

@@ -3,172 +3,34 @@
 //! An encrypted page keeps 24 bytes in memory ([`Seal`]), in tables of 512 pages. A table is
 //! allocated with the first page of a cluster and freed when the cluster is given up.
 
-use crate::client::{AnyContents, Client, Event, Operation, Settings, Statistics};
-use crate::error::{ConnectError, RequestError};
+mod export;
+
+pub use export::{Encryption, Prepared, Suitable, plain_client};
+
+use crate::client::{Client, Event, Operation, Statistics};
+use crate::error::RequestError;
 use crate::file::FileServer;
-use crate::identity::{BEAT, Mark};
+use crate::identity::{BEAT, ExportMark};
 use crate::key::KeyError;
 use crate::queue::{Span, WriteQueue};
 use crate::seal::{Seal, Sealer};
-use crate::session::Session;
-use crate::tls::Tls;
-use crate::uri::Uri;
 use crate::wire::{Command, ExportFlags};
+use folioswap_group::units::{CLUSTER_PAGES, PAGE_SIZE};
 use rustix::fd::OwnedFd;
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// Bytes of a page.
-pub const PAGE: usize = 4096;
 /// Bytes before the first slot: the mark's block, and padding that aligns the slots.
 pub const FIRST: u64 = 1 << 20;
-/// Pages of a cluster, the unit in which slots are given up.
-pub const CLUSTER_PAGES: u64 = 512;
 /// Most pages of one request.
 pub const PAGES_MAX: usize = 64;
 /// Most bytes of writes under way. Further writes wait in the queue, and no thread waits with them.
-/// Reads therefore always find room in the client ([`Settings::in_flight_max`]) when there are few
-/// of them, as there are: a member makes one on each link.
+/// Reads therefore always find room in the client
+/// ([`Settings::in_flight_max`](crate::client::Settings::in_flight_max)) when there are few of them,
+/// as there are: a member makes one on each link.
 const WRITING_MAX: u64 = 8 << 20;
-/// Longest time of one step of connecting at the start.
-const PATIENCE: Duration = Duration::from_secs(5);
-
-/// Whether pages are encrypted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Encryption {
-    /// Pages are encrypted under a random key in locked memory.
-    Random,
-    /// Pages are not encrypted.
-    None,
-}
-
-/// A suitable export that was examined but not written to.
-pub struct Suitable {
-    uri: Uri,
-    tls: Option<Tls>,
-    session: Session,
-    encryption: Encryption,
-    settings: Settings,
-}
-
-impl Suitable {
-    /// Connects, and makes sure that the export is suitable.
-    ///
-    /// # Errors
-    /// [`ConnectError`], whose message says what the user can do.
-    pub fn new(uri: Uri, encryption: Encryption, settings: Settings) -> Result<Self, ConnectError> {
-        if encryption == Encryption::Random {
-            // Whether a key is possible is tested now rather than when the program runs.
-            Sealer::new([0; 16])?;
-        }
-        let tls = uri.tls.as_ref().map(|names| Tls::new(&uri, names)).transpose()?;
-        let session = Session::connect(&uri, tls.as_ref(), PATIENCE)?;
-        let agreed = &session.agreed;
-        let least = FIRST + CLUSTER_PAGES * PAGE as u64;
-        if agreed.flags.has(ExportFlags::READ_ONLY) {
-            return Err(ConnectError::ReadOnly);
-        }
-        if agreed.size < least {
-            return Err(ConnectError::TooSmall { bytes: agreed.size, least });
-        }
-        if agreed.block > PAGE as u32 {
-            return Err(ConnectError::LargeBlocks(agreed.block));
-        }
-        if agreed.request_max < (PAGES_MAX * PAGE) as u32 {
-            return Err(ConnectError::SmallRequests(agreed.request_max));
-        }
-        Ok(Suitable { uri, tls, session, encryption, settings })
-    }
-
-    /// Bytes of the export's slots.
-    pub fn bytes(&self) -> u64 {
-        self.session.agreed.size - FIRST
-    }
-
-    /// Marks the export as this run's.
-    ///
-    /// # Errors
-    /// Those of [`Mark::take`].
-    pub fn mark(self) -> Result<Prepared, ConnectError> {
-        let Suitable { uri, tls, mut session, encryption, settings } = self;
-        let mark = Mark::take(&mut session)?;
-        Ok(Prepared { uri, tls, session, mark, encryption, settings })
-    }
-}
-
-/// A suitable export that is marked and still connected. It has no thread, so a fork may carry it
-/// over.
-pub struct Prepared {
-    uri: Uri,
-    tls: Option<Tls>,
-    session: Session,
-    mark: Mark,
-    encryption: Encryption,
-    settings: Settings,
-}
-
-impl Prepared {
-    /// Connects, makes sure that the export is suitable, and marks it. Nothing is written to an
-    /// unsuitable export.
-    ///
-    /// # Errors
-    /// [`ConnectError`], whose message says what the user can do.
-    pub fn new(uri: Uri, encryption: Encryption, settings: Settings) -> Result<Self, ConnectError> {
-        Suitable::new(uri, encryption, settings)?.mark()
-    }
-
-    /// Bytes of the export's slots.
-    pub fn bytes(&self) -> u64 {
-        self.session.agreed.size - FIRST
-    }
-
-    /// Whether clusters can be given up.
-    pub fn can_trim(&self) -> bool {
-        self.session.agreed.flags.has(ExportFlags::TRIM)
-    }
-
-    /// The connection's descriptor, which the caller keeps open.
-    pub fn descriptor(&self) -> rustix::fd::BorrowedFd<'_> {
-        self.session.descriptor()
-    }
-
-    /// The export's address.
-    pub fn uri(&self) -> &Uri {
-        &self.uri
-    }
-
-    /// Starts the threads and makes the key.
-    ///
-    /// # Errors
-    /// [`KeyError`].
-    pub fn start(self) -> Result<Arc<Store>, KeyError> {
-        let sealer = match self.encryption {
-            Encryption::Random => Some(Sealer::new(self.mark.id())?),
-            Encryption::None => None,
-        };
-        let mark = Arc::new(self.mark);
-        let known = Arc::clone(&mark);
-        let client = Client::start(self.uri, self.tls, self.session, self.settings, known);
-        let store = Store::new(Behind::Export { client, mark }, sealer)?;
-        let (beating, pulse) = (Arc::downgrade(&store), Arc::clone(&store.pulse));
-        let beats = thread::Builder::new().name("nbd-mark".into()).stack_size(64 << 10).spawn(move || {
-            // The thread holds no reference to the store while it waits.
-            while pulse.wait() == Beating::Yes
-                && let Some(store) = beating.upgrade()
-            {
-                // A beat that fails is followed by the next. If the export is another run's, the
-                // client knows it from then on.
-                if let Behind::Export { client, mark } = &store.behind {
-                    let _ = mark.beat(client);
-                }
-            }
-        });
-        *lock(&store.beats) = beats.ok();
-        Ok(store)
-    }
-}
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Beating {
@@ -213,13 +75,17 @@ struct Write {
 
 impl Write {
     fn span(&self) -> Span {
-        Span { first: self.first, count: (self.pages.len() / PAGE) as u64, bytes: self.pages.len() as u64 }
+        Span {
+            first: self.first,
+            count: (self.pages.len() / PAGE_SIZE) as u64,
+            bytes: self.pages.len() as u64,
+        }
     }
 }
 
 /// The storage of the pages.
 enum Behind {
-    Export { client: Client, mark: Arc<Mark> },
+    Export { client: Client, mark: Arc<ExportMark> },
     File(FileServer),
 }
 
@@ -267,6 +133,31 @@ impl Store {
         let sealer = Sealer::new([0; 16])?;
         let file = FileServer::start(file).map_err(|_| KeyError::Thread)?;
         Self::new(Behind::File(file), Some(sealer))
+    }
+
+    /// Pages on an export that is marked and connected. Starts the threads, among them the one that
+    /// makes the mark's count grow.
+    fn on_export(
+        client: Client,
+        mark: Arc<ExportMark>,
+        sealer: Option<Sealer>,
+    ) -> Result<Arc<Self>, KeyError> {
+        let store = Self::new(Behind::Export { client, mark }, sealer)?;
+        let (beating, pulse) = (Arc::downgrade(&store), Arc::clone(&store.pulse));
+        let beats = thread::Builder::new().name("nbd-mark".into()).stack_size(64 << 10).spawn(move || {
+            // The thread holds no reference to the store while it waits.
+            while pulse.wait() == Beating::Yes
+                && let Some(store) = beating.upgrade()
+            {
+                // A beat that fails is followed by the next. If the export is another run's, the
+                // client knows it from then on.
+                if let Behind::Export { client, mark } = &store.behind {
+                    let _ = mark.beat(client);
+                }
+            }
+        });
+        *lock(&store.beats) = beats.ok();
+        Ok(store)
     }
 
     fn new(behind: Behind, sealer: Option<Sealer>) -> Result<Arc<Self>, KeyError> {
@@ -328,7 +219,7 @@ impl Store {
     /// write is under way, or too many bytes are, the write waits and the caller does not. After a
     /// failure nothing can be read there.
     pub fn write(self: &Arc<Self>, first: u64, pages: Vec<u8>, done: Done) {
-        if self.place(first, (pages.len() / PAGE) as u64, pages.len()).is_none() {
+        if self.offset(first, (pages.len() / PAGE_SIZE) as u64, pages.len()).is_none() {
             return done(Err(RequestError::Range { offset: first, length: pages.len() as u64 }));
         }
         let write = Write { first, pages, done };
@@ -341,13 +232,13 @@ impl Store {
     fn send(self: &Arc<Self>, write: Write) {
         let span = write.span();
         let Write { first, mut pages, done } = write;
-        let Some(offset) = self.place(first, span.count, pages.len()) else { return };
+        let Some(offset) = self.offset(first, span.count, pages.len()) else { return };
         let count = span.count;
         let mut seals = [Seal::default(); PAGES_MAX];
         if let Some(sealer) = &self.sealer {
             // The former contents of the slots cannot be read from now on.
             self.set_seals(first, &seals[..count as usize]);
-            for ((index, page), seal) in (0..).zip(pages.chunks_exact_mut(PAGE)).zip(&mut seals) {
+            for ((index, page), seal) in (0..).zip(pages.chunks_exact_mut(PAGE_SIZE)).zip(&mut seals) {
                 *seal = sealer.seal(first + index, page);
             }
         }
@@ -367,8 +258,8 @@ impl Store {
 
     /// Reads pages, [`PAGES_MAX`] at most, from slots from `first` on.
     pub fn read(self: &Arc<Self>, first: u64, count: u64, done: Done) {
-        let bytes = (count as usize).saturating_mul(PAGE);
-        let Some(offset) = self.place(first, count, bytes) else {
+        let bytes = (count as usize).saturating_mul(PAGE_SIZE);
+        let Some(offset) = self.offset(first, count, bytes) else {
             return done(Err(RequestError::Range { offset: first, length: bytes as u64 }));
         };
         let store = Arc::clone(self);
@@ -383,7 +274,7 @@ impl Store {
     fn open(&self, first: u64, count: u64, mut pages: Vec<u8>) -> Result<Vec<u8>, RequestError> {
         let Some(sealer) = &self.sealer else { return Ok(pages) };
         let seals = self.seals(first, count);
-        for ((slot, page), seal) in (first..).zip(pages.chunks_exact_mut(PAGE)).zip(&seals) {
+        for ((slot, page), seal) in (first..).zip(pages.chunks_exact_mut(PAGE_SIZE)).zip(&seals) {
             if !seal.is_written() {
                 return Err(RequestError::Missing);
             }
@@ -403,15 +294,17 @@ impl Store {
         // A member that was killed may still be writing there. That data is overwritten or stays;
         // only space is lost.
         let span = cluster_span(cluster);
-        if self.writes.take(span) && self.trims.send(cluster).is_err() {
+        if self.writes.try_take(span) && self.trims.send(cluster).is_err() {
             self.writes.leave(span);
         }
     }
 
     fn trim(self: &Arc<Self>, cluster: u64) {
         let (span, store) = (cluster_span(cluster), Arc::clone(self));
-        let (offset, length) =
-            (self.behind.first() + span.first * PAGE as u64, (CLUSTER_PAGES as usize * PAGE) as u32);
+        let (offset, length) = (
+            self.behind.first() + span.first * PAGE_SIZE as u64,
+            (CLUSTER_PAGES as usize * PAGE_SIZE) as u32,
+        );
         let operation = Operation { command: Command::Trim, flags: 0, offset, length, data: Vec::new() };
         // A server that does not trim keeps the space until the end.
         self.behind.submit(operation, Box::new(move |_| store.writes.leave(span)));
@@ -423,9 +316,9 @@ impl Store {
     }
 
     /// The offset of slots in bytes; `None` for a range that no request may have.
-    fn place(&self, first: u64, count: u64, bytes: usize) -> Option<u64> {
-        let fits = count > 0 && count <= PAGES_MAX as u64 && bytes == count as usize * PAGE;
-        first.checked_mul(PAGE as u64)?.checked_add(self.behind.first()).filter(|_| fits)
+    fn offset(&self, first: u64, count: u64, bytes: usize) -> Option<u64> {
+        let fits = count > 0 && count <= PAGES_MAX as u64 && bytes == count as usize * PAGE_SIZE;
+        first.checked_mul(PAGE_SIZE as u64)?.checked_add(self.behind.first()).filter(|_| fits)
     }
 
     fn set_seals(&self, first: u64, seals: &[Seal]) {
@@ -477,15 +370,4 @@ impl Drop for Store {
 /// The span of a whole cluster; it holds no bytes.
 const fn cluster_span(cluster: u64) -> Span {
     Span { first: cluster * CLUSTER_PAGES, count: CLUSTER_PAGES, bytes: 0 }
-}
-
-/// A client of an export whose contents do not matter, for measurements and tests of the protocol
-/// alone.
-///
-/// # Errors
-/// [`ConnectError`].
-pub fn plain_client(uri: &Uri, settings: Settings) -> Result<Client, ConnectError> {
-    let tls = uri.tls.as_ref().map(|names| Tls::new(uri, names)).transpose()?;
-    let session = Session::connect(uri, tls.as_ref(), PATIENCE)?;
-    Ok(Client::start(uri.clone(), tls, session, settings, Arc::new(AnyContents)))
 }

@@ -80,8 +80,8 @@ fn authorities(directory: Option<&Path>) -> Result<RootCertStore, ConnectError> 
     let path = match directory {
         Some(directory) => directory.join("ca-cert.pem"),
         None => {
-            let places = SYSTEM_AUTHORITIES.iter().map(PathBuf::from);
-            places.clone().find(|path| path.exists()).or(places.clone().next()).unwrap_or_default()
+            let files = SYSTEM_AUTHORITIES.iter().map(PathBuf::from);
+            files.clone().find(|path| path.exists()).or(files.clone().next()).unwrap_or_default()
         }
     };
     let mut roots = RootCertStore::empty();

@@ -104,8 +104,8 @@ impl Uri {
             "nbds+unix" => (true, true),
             _ => return Err(UriError::Scheme),
         };
-        let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let (authority, export) = place.split_once('/').unwrap_or((place, ""));
+        let (target, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (authority, export) = target.split_once('/').unwrap_or((target, ""));
         let export = decode_text(export)?;
         if export.len() > EXPORT_MAX {
             return Err(UriError::ExportTooLong);

@@ -4,10 +4,11 @@
 mod common;
 
 use common::pages::{holds_planted, planted, read, write};
-use common::{Place, until};
+use common::{TestDir, until};
+use folioswap_group::units::PAGE_SIZE;
 use folioswap_nbd::error::RequestError;
 use folioswap_nbd::service::Service;
-use folioswap_nbd::store::{PAGE, Store};
+use folioswap_nbd::store::Store;
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags, open};
 use rustix::net::{RecvFlags, recv};
@@ -24,8 +25,8 @@ fn store(path: &Path) -> Arc<Store> {
 
 #[test]
 fn what_is_sealed_is_readable_nowhere_and_opens_only_in_its_place() {
-    let place = Place::new();
-    let disk = place.disk(8 << 20);
+    let dir = TestDir::new();
+    let disk = dir.disk(8 << 20);
     let store = store(&disk);
     for slot in 0..100 {
         write(&store, slot, planted(slot)).expect("written");
@@ -35,20 +36,20 @@ fn what_is_sealed_is_readable_nowhere_and_opens_only_in_its_place() {
     assert!(read(&store, 512, 64) == Ok((0..64).flat_map(planted).collect()));
     let bytes = fs::read(&disk).expect("it");
     assert!(!holds_planted(&bytes), "readable on the disk");
-    assert!(bytes[..100 * PAGE].chunks_exact(PAGE).all(|page| page.iter().any(|&byte| byte != 0)));
+    assert!(bytes[..100 * PAGE_SIZE].chunks_exact(PAGE_SIZE).all(|page| page.iter().any(|&byte| byte != 0)));
     let file = File::options().read(true).write(true).open(&disk).expect("it");
-    let at = |slot: u64| slot * PAGE as u64;
-    let mut page = vec![0; PAGE];
+    let at = |slot: u64| slot * PAGE_SIZE as u64;
+    let mut page = vec![0; PAGE_SIZE];
     // Pages are moved, damaged, lost, and old.
     file.read_exact_at(&mut page, at(1)).expect("read");
     file.write_all_at(&page, at(2)).expect("written");
     let mut byte = [0];
     file.read_exact_at(&mut byte, at(3) + 77).expect("read");
     file.write_all_at(&[!byte[0]], at(3) + 77).expect("written");
-    file.write_all_at(&[0; PAGE], at(4)).expect("written");
+    file.write_all_at(&[0; PAGE_SIZE], at(4)).expect("written");
     file.read_exact_at(&mut page, at(5)).expect("read");
     write(&store, 5, planted(5)).expect("written");
-    let mut again = vec![0; PAGE];
+    let mut again = vec![0; PAGE_SIZE];
     file.read_exact_at(&mut again, at(5)).expect("read");
     assert!(page != again, "the same page under another nonce");
     file.write_all_at(&page, at(5)).expect("written");
@@ -65,12 +66,12 @@ fn what_is_sealed_is_readable_nowhere_and_opens_only_in_its_place() {
 
 #[test]
 fn what_the_disk_refuses_is_said_and_many_are_served_at_a_time() {
-    let place = Place::new();
-    let disk = place.disk(4 << 20);
+    let dir = TestDir::new();
+    let disk = dir.disk(4 << 20);
     let read_only = open(&disk, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).expect("it");
     let refusing = Store::on_file(read_only).expect("a key");
     assert_eq!(write(&refusing, 0, planted(0)), Err(RequestError::Server(9)), "EBADF");
-    assert!(matches!(write(&refusing, 0, vec![0; 65 * PAGE]), Err(RequestError::Range { .. })));
+    assert!(matches!(write(&refusing, 0, vec![0; 65 * PAGE_SIZE]), Err(RequestError::Range { .. })));
     let store = store(&disk);
     let (sender, receiver) = mpsc::channel();
     // Each slot is written several times, and the last write counts.
@@ -101,8 +102,8 @@ fn threads_named(name: &str) -> usize {
 /// it.
 #[test]
 fn a_service_that_is_dropped_leaves_nothing() {
-    let place = Place::new();
-    let disk = place.disk(4 << 20);
+    let dir = TestDir::new();
+    let disk = dir.disk(4 << 20);
     for _ in 0..50 {
         let service = Service::start(store(&disk)).expect("started");
         let (link, _) = service.new_link().expect("a link");

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Daemon, Place, Server, certificates, has, until};
+use common::{Daemon, Server, TestDir, certificates, has, until};
 use folioswap_nbd::client::{Client, Operation, Settings};
 use folioswap_nbd::error::{ConnectError, RequestError};
 use folioswap_nbd::store::plain_client;
@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 const MIB: u64 = 1 << 20;
 const BLOCK: u64 = 4096;
 
-fn connect(place: &Place, settings: Settings) -> Client {
-    plain_client(&place.uri(""), settings).expect("connected")
+fn connect(dir: &TestDir, settings: Settings) -> Client {
+    plain_client(&dir.uri(""), settings).expect("connected")
 }
 
 /// Random operations on blocks, many at a time, against a plain copy. The copy changes when an
@@ -103,11 +103,11 @@ fn nbdkit_with_memory_and_with_a_file() {
         return;
     }
     for words in [["memory", "64M"], ["file", "disk"]] {
-        let place = Place::new();
-        let disk = place.disk(64 * MIB).display().to_string();
+        let dir = TestDir::new();
+        let disk = dir.disk(64 * MIB).display().to_string();
         let words: Vec<&str> = words.iter().map(|&word| if word == "disk" { &disk } else { word }).collect();
-        let _server = Server::nbdkit(&place, &words);
-        let client = connect(&place, Settings::default());
+        let _server = Server::nbdkit(&dir, &words);
+        let client = connect(&dir, Settings::default());
         assert_eq!(client.agreed().size, 64 * MIB);
         assert!(client.agreed().flags.has(ExportFlags::MULTI_CONN));
         until("all connections", || client.connected() == 4);
@@ -120,15 +120,15 @@ fn qemu_nbd() {
     if !has("qemu-nbd") {
         return;
     }
-    let place = Place::new();
-    let disk = place.disk(64 * MIB).display().to_string();
-    let socket = place.path("socket");
+    let dir = TestDir::new();
+    let disk = dir.disk(64 * MIB).display().to_string();
+    let socket = dir.path("socket");
     let name = socket.display().to_string();
     let words = ["-t", "-e", "0", "-f", "raw", "-x", "export", "-k", &name, &disk];
     let _server = Server::start("qemu-nbd", &words, &socket);
-    let client = plain_client(&place.uri("export"), Settings::default()).expect("connected");
+    let client = plain_client(&dir.uri("export"), Settings::default()).expect("connected");
     exercise(&client, 30);
-    let missing = plain_client(&place.uri("other"), Settings::default()).err().expect("refused");
+    let missing = plain_client(&dir.uri("other"), Settings::default()).err().expect("refused");
     assert!(matches!(&missing, ConnectError::NoExport { export, .. } if export == "other"), "{missing}");
 }
 
@@ -137,17 +137,17 @@ fn nbd_server_over_tcp() {
     if !has("nbd-server") {
         return;
     }
-    let place = Place::new();
-    let disk = place.disk(64 * MIB).display().to_string();
+    let dir = TestDir::new();
+    let disk = dir.disk(64 * MIB).display().to_string();
     let port = free_port();
     let configuration = format!(
         "[generic]\nlistenaddr = 127.0.0.1\nport = {port}\n[swap]\nexportname = {disk}\nfilesize = {}\nflush = true\nfua = true\ntrim = \
          true\n",
         64 * MIB
     );
-    let file = place.path("configuration");
+    let file = dir.path("configuration");
     std::fs::write(&file, configuration).expect("written");
-    let pid = place.path("pid");
+    let pid = dir.path("pid");
     let words = ["-C", &file.display().to_string(), "-p", &pid.display().to_string()];
     let _server = Daemon::start("nbd-server", &words, &pid);
     // The name may stand for two addresses, of which one answers.
@@ -171,17 +171,17 @@ fn errors_are_tried_again_and_then_said() {
     if !has("nbdkit") {
         return;
     }
-    let place = Place::new();
+    let dir = TestDir::new();
     let words = ["--filter=error", "memory", "64M", "error=EIO", "error-rate=3%"];
-    let server = Server::nbdkit(&place, &words);
-    let client = connect(&place, Settings::default());
+    let server = Server::nbdkit(&dir, &words);
+    let client = connect(&dir, Settings::default());
     exercise(&client, 24);
     let counted = client.statistics();
     assert!(counted.server_errors > 2 && counted.resent >= counted.server_errors, "{counted:?}");
     drop((client, server));
     let words = ["--filter=error", "memory", "64M", "error=EIO", "error-pread-rate=100%"];
-    let _server = Server::nbdkit(&place, &words);
-    let client = connect(&place, Settings::default());
+    let _server = Server::nbdkit(&dir, &words);
+    let client = connect(&dir, Settings::default());
     assert_eq!(client.read(0, 4096), Err(RequestError::Server(5)));
     client.write(0, vec![1; 4096], 0).expect("writes are not disturbed");
     assert_eq!(client.statistics().server_errors, 4);
@@ -192,9 +192,9 @@ fn delayed_requests_go_on_side_by_side() {
     if !has("nbdkit") {
         return;
     }
-    let place = Place::new();
-    let _server = Server::nbdkit(&place, &["--filter=delay", "memory", "64M", "rdelay=250ms"]);
-    let client = connect(&place, Settings::default());
+    let dir = TestDir::new();
+    let _server = Server::nbdkit(&dir, &["--filter=delay", "memory", "64M", "rdelay=250ms"]);
+    let client = connect(&dir, Settings::default());
     let (sender, receiver) = mpsc::channel();
     let began = Instant::now();
     for index in 0..32 {
@@ -212,10 +212,10 @@ fn what_is_not_answered_ends_and_what_is_under_way_is_bounded() {
     if !has("nbdkit") {
         return;
     }
-    let place = Place::new();
-    let server = Server::nbdkit(&place, &["--filter=rate", "memory", "64M", "rate=80M"]);
+    let dir = TestDir::new();
+    let server = Server::nbdkit(&dir, &["--filter=rate", "memory", "64M", "rate=80M"]);
     let settings = Settings { timeout: Duration::from_secs(2), connections: 2, in_flight_max: 256 << 10 };
-    let client = connect(&place, settings);
+    let client = connect(&dir, settings);
     exercise(&client, 1);
     server.signal("-STOP");
     let began = Instant::now();
@@ -234,17 +234,17 @@ fn a_restarted_server_is_found_again_with_all_that_was_under_way() {
     if !has("nbdkit") {
         return;
     }
-    let place = Place::new();
-    let disk = place.disk(64 * MIB).display().to_string();
-    let mut server = Some(Server::nbdkit(&place, &["file", &disk]));
-    let client = connect(&place, Settings::default());
+    let dir = TestDir::new();
+    let disk = dir.disk(64 * MIB).display().to_string();
+    let mut server = Some(Server::nbdkit(&dir, &["file", &disk]));
+    let client = connect(&dir, Settings::default());
     thread::scope(|scope| {
         let exercising = scope.spawn(|| exercise(&client, 150));
         for _ in 0..5 {
             thread::sleep(Duration::from_millis(40));
             drop(server.take());
             thread::sleep(Duration::from_millis(15));
-            server = Some(Server::nbdkit(&place, &["file", &disk]));
+            server = Some(Server::nbdkit(&dir, &["file", &disk]));
         }
         exercising.join().expect("nothing was lost");
     });
@@ -258,10 +258,10 @@ fn much_that_waited_is_sent_and_answered_at_once() {
     if !has("nbdkit") {
         return;
     }
-    let place = Place::new();
-    let disk = place.disk(64 * MIB).display().to_string();
-    let server = Server::nbdkit(&place, &["file", &disk]);
-    let client = connect(&place, Settings { connections: 1, ..Settings::default() });
+    let dir = TestDir::new();
+    let disk = dir.disk(64 * MIB).display().to_string();
+    let server = Server::nbdkit(&dir, &["file", &disk]);
+    let client = connect(&dir, Settings { connections: 1, ..Settings::default() });
     let (length, half) = (256_u32 << 10, 30);
     let offset = |index: u64| index * u64::from(length);
     for index in 0..half {
@@ -279,7 +279,7 @@ fn much_that_waited_is_sent_and_answered_at_once() {
         let sender = sender.clone();
         client.submit(operation, Box::new(move |result| drop(sender.send((index, result)))));
     }
-    let _server = Server::nbdkit(&place, &["file", &disk]);
+    let _server = Server::nbdkit(&dir, &["file", &disk]);
     for _ in 0..2 * half {
         let (index, result) = receiver.recv_timeout(Duration::from_secs(4)).expect("an answer");
         let data = result.expect("done");
@@ -294,15 +294,15 @@ fn much_that_waited_is_sent_and_answered_at_once() {
 
 #[test]
 fn tls_with_the_right_certificate_and_with_wrong_ones() {
-    let place = Place::new();
-    if !has("nbdkit") || !certificates(&place) {
+    let dir = TestDir::new();
+    if !has("nbdkit") || !certificates(&dir) {
         return;
     }
-    let pki = place.path("pki").display().to_string();
+    let pki = dir.path("pki").display().to_string();
     let words = ["--tls=require", &format!("--tls-certificates={pki}"), "memory", "64M"];
-    let _server = Server::nbdkit(&place, &words);
+    let _server = Server::nbdkit(&dir, &words);
     let uri = |rest: &str| {
-        let socket = place.path("socket");
+        let socket = dir.path("socket");
         Uri::parse(&format!("nbds+unix:///?socket={}&{rest}", socket.display())).expect("a URI")
     };
     let right = uri(&format!("tls-certificates={pki}&tls-hostname=localhost"));
@@ -316,16 +316,16 @@ fn tls_with_the_right_certificate_and_with_wrong_ones() {
     assert_eq!(client.statistics().reconnects, 0);
     let refused = |uri: &Uri| plain_client(uri, Settings::default()).err().expect("refused");
     let other =
-        refused(&uri(&format!("tls-certificates={}&tls-hostname=localhost", place.path("other").display())));
+        refused(&uri(&format!("tls-certificates={}&tls-hostname=localhost", dir.path("other").display())));
     assert!(matches!(other, ConnectError::Tls(_)), "{other}");
     let name = refused(&uri(&format!("tls-certificates={pki}&tls-hostname=elsewhere")));
     assert!(matches!(name, ConnectError::Tls(_)), "{name}");
     let nowhere = refused(&uri("tls-certificates=/nowhere&tls-hostname=localhost"));
     assert!(matches!(nowhere, ConnectError::Certificates { .. }), "{nowhere}");
-    let without = refused(&place.uri(""));
+    let without = refused(&dir.uri(""));
     assert!(matches!(without, ConnectError::TlsRequired), "{without}");
     drop(client);
-    let plain = Place::new();
+    let plain = TestDir::new();
     let _server = Server::nbdkit(&plain, &["memory", "64M"]);
     let socket = plain.path("socket");
     let uri =
@@ -353,9 +353,9 @@ fn requests_that_no_server_should_see_are_refused() {
     if !has("nbdkit") {
         return;
     }
-    let place = Place::new();
-    let _server = Server::nbdkit(&place, &["-r", "memory", "1M"]);
-    let client = connect(&place, Settings::default());
+    let dir = TestDir::new();
+    let _server = Server::nbdkit(&dir, &["-r", "memory", "1M"]);
+    let client = connect(&dir, Settings::default());
     assert_eq!(client.write(0, vec![0; 4096], 0), Err(RequestError::Unsupported));
     assert!(matches!(client.read(MIB - 1, 2), Err(RequestError::Range { .. })));
     assert!(matches!(client.read(u64::MAX, 2), Err(RequestError::Range { .. })));

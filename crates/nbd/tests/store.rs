@@ -3,12 +3,13 @@
 mod common;
 
 use common::pages::{holds_planted, planted, read, write};
-use common::{Place, Server, has, until};
+use common::{Server, TestDir, has, until};
 use folioswap_group::swap_link::{Command, Reply, Request};
+use folioswap_group::units::PAGE_SIZE;
 use folioswap_nbd::client::{Event, Settings};
 use folioswap_nbd::error::{ConnectError, Replaced, RequestError};
 use folioswap_nbd::service::Service;
-use folioswap_nbd::store::{Encryption, FIRST, PAGE, Prepared, Store};
+use folioswap_nbd::store::{Encryption, FIRST, Prepared, Store};
 use rustix::fd::OwnedFd;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use std::fs;
@@ -20,13 +21,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 const MIB: u64 = 1 << 20;
-fn prepare(place: &Place, encryption: Encryption) -> Result<Prepared, ConnectError> {
+fn prepare(dir: &TestDir, encryption: Encryption) -> Result<Prepared, ConnectError> {
     let settings = Settings { timeout: Duration::from_secs(2), ..Settings::default() };
-    Prepared::new(place.uri(""), encryption, settings)
+    Prepared::new(dir.uri(""), encryption, settings)
 }
 
-fn open(place: &Place, encryption: Encryption) -> Arc<Store> {
-    prepare(place, encryption).expect("prepared").start().expect("a key")
+fn open(dir: &TestDir, encryption: Encryption) -> Arc<Store> {
+    prepare(dir, encryption).expect("prepared").start().expect("a key")
 }
 
 #[test]
@@ -34,10 +35,10 @@ fn what_is_encrypted_cannot_be_read_there_and_what_was_changed_not_here() {
     if !has("nbdkit") {
         return;
     }
-    let place = Place::new();
-    let disk = place.disk(64 * MIB);
-    let _server = Server::nbdkit(&place, &["file", &disk.display().to_string()]);
-    let store = open(&place, Encryption::Random);
+    let dir = TestDir::new();
+    let disk = dir.disk(64 * MIB);
+    let _server = Server::nbdkit(&dir, &["file", &disk.display().to_string()]);
+    let store = open(&dir, Encryption::Random);
     for slot in 0..100 {
         write(&store, slot, planted(slot)).expect("written");
     }
@@ -48,15 +49,15 @@ fn what_is_encrypted_cannot_be_read_there_and_what_was_changed_not_here() {
     assert_eq!(read(&store, 512, 3), Ok([planted(1), planted(2), planted(3)].concat()));
     assert!(!holds_planted(&fs::read(&disk).expect("it")), "readable on the server");
     let file = fs::OpenOptions::new().read(true).write(true).open(&disk).expect("it");
-    let at = |slot: u64| FIRST + slot * PAGE as u64;
-    let mut page = vec![0; PAGE];
+    let at = |slot: u64| FIRST + slot * PAGE_SIZE as u64;
+    let mut page = vec![0; PAGE_SIZE];
     // Pages are moved, damaged, lost, and old.
     file.read_exact_at(&mut page, at(1)).expect("read");
     file.write_all_at(&page, at(2)).expect("written");
     let mut byte = [0];
     file.read_exact_at(&mut byte, at(3) + 77).expect("read");
     file.write_all_at(&[!byte[0]], at(3) + 77).expect("written");
-    file.write_all_at(&[0; PAGE], at(4)).expect("written");
+    file.write_all_at(&[0; PAGE_SIZE], at(4)).expect("written");
     file.read_exact_at(&mut page, at(5)).expect("read");
     write(&store, 5, planted(5)).expect("written");
     file.write_all_at(&page, at(5)).expect("written");
@@ -84,10 +85,10 @@ fn without_encryption_pages_are_there_as_they_are() {
     if !has("nbdkit") {
         return;
     }
-    let place = Place::new();
-    let disk = place.disk(8 * MIB);
-    let _server = Server::nbdkit(&place, &["file", &disk.display().to_string()]);
-    let store = open(&place, Encryption::None);
+    let dir = TestDir::new();
+    let disk = dir.disk(8 * MIB);
+    let _server = Server::nbdkit(&dir, &["file", &disk.display().to_string()]);
+    let store = open(&dir, Encryption::None);
     write(&store, 7, planted(7)).expect("written");
     assert_eq!(read(&store, 7, 1), Ok(planted(7)));
     assert!(holds_planted(&fs::read(&disk).expect("it")));
@@ -100,31 +101,31 @@ fn an_empty_or_older_export_is_not_the_one_that_was() {
         return;
     }
     for encryption in [Encryption::Random, Encryption::None] {
-        let place = Place::new();
-        let server = Server::nbdkit(&place, &["memory", "64M"]);
-        let store = open(&place, encryption);
+        let dir = TestDir::new();
+        let server = Server::nbdkit(&dir, &["memory", "64M"]);
+        let store = open(&dir, encryption);
         write(&store, 0, planted(0)).expect("written");
         drop(server);
-        let _server = Server::nbdkit(&place, &["memory", "64M"]);
+        let _server = Server::nbdkit(&dir, &["memory", "64M"]);
         let failed = read(&store, 0, 1);
         assert_eq!(failed, Err(RequestError::Replaced(Replaced::Mark)));
         let events = store.take_events();
         assert!(events.contains(&Event::Replaced(Replaced::Mark)), "{events:?}");
         assert!(write(&store, 1, planted(1)).is_err(), "it stays so");
     }
-    let place = Place::new();
-    let disk = place.disk(64 * MIB);
+    let dir = TestDir::new();
+    let disk = dir.disk(64 * MIB);
     let words = ["file", &disk.display().to_string()];
-    let server = Server::nbdkit(&place, &words);
-    let store = open(&place, Encryption::None);
+    let server = Server::nbdkit(&dir, &words);
+    let store = open(&dir, Encryption::None);
     let old = fs::read(&disk).expect("it");
-    until("a beat", || mark(&disk) != old[..PAGE]);
+    until("a beat", || mark(&disk) != old[..PAGE_SIZE]);
     let first = mark(&disk);
     // The next beat confirms it.
     until("the next beat", || mark(&disk) != first);
     drop(server);
     fs::write(&disk, old).expect("written");
-    let _server = Server::nbdkit(&place, &words);
+    let _server = Server::nbdkit(&dir, &words);
     let failed = read(&store, 0, 1);
     assert!(matches!(failed, Err(RequestError::Replaced(Replaced::Older { .. }))), "{failed:?}");
 }
@@ -134,17 +135,17 @@ fn a_server_that_is_away_is_waited_for_and_then_not() {
     if !has("nbdkit") {
         return;
     }
-    let place = Place::new();
-    let disk = place.disk(64 * MIB).display().to_string();
-    let server = Server::nbdkit(&place, &["file", &disk]);
-    let store = open(&place, Encryption::Random);
+    let dir = TestDir::new();
+    let disk = dir.disk(64 * MIB).display().to_string();
+    let server = Server::nbdkit(&dir, &["file", &disk]);
+    let store = open(&dir, Encryption::Random);
     write(&store, 0, planted(0)).expect("written");
     drop(server);
     assert_eq!(read(&store, 0, 1), Err(RequestError::Away));
     let began = std::time::Instant::now();
     assert_eq!(read(&store, 0, 1), Err(RequestError::Away));
     assert!(began.elapsed() < Duration::from_millis(500), "at once, since it was away for too long");
-    let _server = Server::nbdkit(&place, &["file", &disk]);
+    let _server = Server::nbdkit(&dir, &["file", &disk]);
     until("an answer", || read(&store, 0, 1).is_ok());
     assert_eq!(read(&store, 0, 1), Ok(planted(0)));
     let events = store.take_events();
@@ -157,40 +158,40 @@ fn an_export_that_cannot_serve_is_refused_and_not_touched() {
         return;
     }
     let refused = |words: &[&str]| {
-        let place = Place::new();
-        let _server = Server::nbdkit(&place, words);
-        prepare(&place, Encryption::Random).err().expect("refused")
+        let dir = TestDir::new();
+        let _server = Server::nbdkit(&dir, words);
+        prepare(&dir, Encryption::Random).err().expect("refused")
     };
     assert!(matches!(refused(&["memory", "2M"]), ConnectError::TooSmall { bytes: 2_097_152, .. }));
     assert!(matches!(refused(&["-r", "memory", "64M"]), ConnectError::ReadOnly));
-    let place = Place::new();
-    let disk = place.disk(64 * MIB);
+    let dir = TestDir::new();
+    let disk = dir.disk(64 * MIB);
     let file = fs::OpenOptions::new().write(true).open(&disk).expect("it");
     file.write_all_at(b"LABELONE", 512).expect("written");
     let before = fs::read(&disk).expect("it");
-    let server = Server::nbdkit(&place, &["file", &disk.display().to_string()]);
-    assert!(matches!(prepare(&place, Encryption::None).err(), Some(ConnectError::Foreign)));
+    let server = Server::nbdkit(&dir, &["file", &disk.display().to_string()]);
+    assert!(matches!(prepare(&dir, Encryption::None).err(), Some(ConnectError::Foreign)));
     assert!(fs::read(&disk).expect("it") == before);
     // One export is this run's under another name, one another run has, and one a run left behind.
     file.write_all_at(&[0; 8], 512).expect("written");
-    let store = open(&place, Encryption::None);
+    let store = open(&dir, Encryption::None);
     let first = mark(&disk);
-    assert!(matches!(prepare(&place, Encryption::None).err(), Some(ConnectError::Twice)));
+    assert!(matches!(prepare(&dir, Encryption::None).err(), Some(ConnectError::Twice)));
     until("a beat", || mark(&disk) != first);
     let second = mark(&disk);
     drop((store, server));
     file.write_all_at(&first, 0).expect("written");
-    let server = Server::nbdkit(&place, &["file", &disk.display().to_string()]);
+    let server = Server::nbdkit(&dir, &["file", &disk.display().to_string()]);
     thread::scope(|scope| {
         scope.spawn(|| {
             thread::sleep(Duration::from_secs(1));
             file.write_all_at(&second, 0).expect("written");
         });
-        assert!(matches!(prepare(&place, Encryption::None).err(), Some(ConnectError::InUse)));
+        assert!(matches!(prepare(&dir, Encryption::None).err(), Some(ConnectError::InUse)));
     });
     drop(server);
-    let _server = Server::nbdkit(&place, &["file", &disk.display().to_string()]);
-    prepare(&place, Encryption::None).expect("taken over");
+    let _server = Server::nbdkit(&dir, &["file", &disk.display().to_string()]);
+    prepare(&dir, Encryption::None).expect("taken over");
 }
 
 #[test]
@@ -198,22 +199,22 @@ fn an_error_now_and_then_is_no_reason_to_refuse_an_export() {
     if !has("nbdkit") {
         return;
     }
-    let place = Place::new();
-    let (disk, once) = (place.disk(64 * MIB), place.path("once"));
+    let dir = TestDir::new();
+    let (disk, once) = (dir.disk(64 * MIB), dir.path("once"));
     let (disk, once) = (disk.display(), once.display());
     // The first look and the mark each fail once.
     let fails =
         |what| format!("if [ ! -e {once}-{what} ]; then touch {once}-{what}; echo EIO >&2; exit 1; fi");
     let read = format!("pread={}; dd if={disk} iflag=count_bytes,skip_bytes skip=$4 count=$3", fails("read"));
     let write = format!("pwrite={}; dd of={disk} oflag=seek_bytes conv=notrunc seek=$4", fails("write"));
-    let _server = Server::nbdkit(&place, &["eval", "get_size=echo 64M", &read, &write]);
-    prepare(&place, Encryption::None).expect("taken");
+    let _server = Server::nbdkit(&dir, &["eval", "get_size=echo 64M", &read, &write]);
+    prepare(&dir, Encryption::None).expect("taken");
     assert!(["read", "write"].iter().all(|what| fs::exists(format!("{once}-{what}")).expect("known")));
 }
 
 /// The first block.
 fn mark(disk: &Path) -> Vec<u8> {
-    let mut page = vec![0; PAGE];
+    let mut page = vec![0; PAGE_SIZE];
     fs::File::open(disk).and_then(|mut file| file.read_exact(&mut page)).expect("it");
     page
 }
@@ -223,11 +224,11 @@ fn of_those_who_find_an_export_free_at_the_same_time_one_has_it() {
     if !has("nbdkit") {
         return;
     }
-    let place = Place::new();
+    let dir = TestDir::new();
     // All of them have looked before the first one has written.
-    let _server = Server::nbdkit(&place, &["--filter=delay", "memory", "64M", "wdelay=60ms"]);
+    let _server = Server::nbdkit(&dir, &["--filter=delay", "memory", "64M", "wdelay=60ms"]);
     let winners = thread::scope(|scope| {
-        let runs: Vec<_> = (0..4).map(|_| scope.spawn(|| prepare(&place, Encryption::None))).collect();
+        let runs: Vec<_> = (0..4).map(|_| scope.spawn(|| prepare(&dir, Encryption::None))).collect();
         let prepared: Vec<_> = runs.into_iter().map(|run| run.join().expect("it ends")).collect();
         for refused in prepared.iter().filter_map(|prepared| prepared.as_ref().err()) {
             assert!(matches!(refused, ConnectError::InUse | ConnectError::Twice), "{refused}");
@@ -242,11 +243,11 @@ fn a_run_whose_export_was_taken_over_gives_it_up() {
     if !has("nbdkit") {
         return;
     }
-    let (place, other) = (Place::new(), Place::new());
-    let (disk, other_disk) = (place.disk(64 * MIB), other.disk(64 * MIB));
-    let _server = Server::nbdkit(&place, &["file", &disk.display().to_string()]);
+    let (dir, other) = (TestDir::new(), TestDir::new());
+    let (disk, other_disk) = (dir.disk(64 * MIB), other.disk(64 * MIB));
+    let _server = Server::nbdkit(&dir, &["file", &disk.display().to_string()]);
     let _other = Server::nbdkit(&other, &["file", &other_disk.display().to_string()]);
-    let store = open(&place, Encryption::None);
+    let store = open(&dir, Encryption::None);
     let _prepared = prepare(&other, Encryption::None).expect("prepared");
     let taken = mark(&other_disk);
     let file = fs::OpenOptions::new().write(true).open(&disk).expect("it");
@@ -265,7 +266,8 @@ fn a_run_whose_export_was_taken_over_gives_it_up() {
 }
 
 fn post(link: &OwnedFd, command: Command, cookie: u64, slot: u64, pages: &[u8]) {
-    let (offset, length) = (slot * PAGE as u64, if pages.is_empty() { PAGE } else { pages.len() } as u32);
+    let (offset, length) =
+        (slot * PAGE_SIZE as u64, if pages.is_empty() { PAGE_SIZE } else { pages.len() } as u32);
     let request = Request { command, cookie, offset, length }.encode();
     send(link, &[&request[..], pages].concat(), SendFlags::NOSIGNAL).expect("sent");
 }
@@ -284,9 +286,9 @@ fn the_last_wishes_of_a_dead_member_are_not_carried_out_after_its_heirs() {
     if !has("nbdkit") {
         return;
     }
-    let place = Place::new();
-    let _server = Server::nbdkit(&place, &["memory", "64M"]);
-    let service = Service::start(open(&place, Encryption::Random)).expect("started");
+    let dir = TestDir::new();
+    let _server = Server::nbdkit(&dir, &["memory", "64M"]);
+    let service = Service::start(open(&dir, Encryption::Random)).expect("started");
     let (heir, _) = service.new_link().expect("a link");
     for round in 0..8 {
         let (killed, owner) = service.new_link().expect("a link");
@@ -311,10 +313,10 @@ fn a_write_that_waits_for_another_keeps_nobody_from_reading() {
     if !has("nbdkit") {
         return;
     }
-    let place = Place::new();
+    let dir = TestDir::new();
     let words = ["--filter=delay", "memory", "64M", "delay-write=1500ms", "delay-fast-zero=0"];
-    let _server = Server::nbdkit(&place, &words);
-    let service = Service::start(open(&place, Encryption::Random)).expect("started");
+    let _server = Server::nbdkit(&dir, &words);
+    let service = Service::start(open(&dir, Encryption::Random)).expect("started");
     let links: Vec<OwnedFd> = (0..3).map(|_| service.new_link().expect("a link").0).collect();
     post(&links[2], Command::Write, 1, 3, &planted(3));
     assert_eq!(Reply::decode(&answer(&links[2])), Some(Reply { error: 0, cookie: 1 }));
@@ -343,9 +345,9 @@ fn members_are_answered_on_each_of_their_links() {
     if !has("nbdkit") {
         return;
     }
-    let place = Place::new();
-    let _server = Server::nbdkit(&place, &["memory", "64M"]);
-    let service = Service::start(open(&place, Encryption::Random)).expect("started");
+    let dir = TestDir::new();
+    let _server = Server::nbdkit(&dir, &["memory", "64M"]);
+    let service = Service::start(open(&dir, Encryption::Random)).expect("started");
     let (link, _) = service.new_link().expect("a link");
     let ask = |link: &OwnedFd, command, cookie, offset, length, data: &[u8]| {
         let request = Request { command, cookie, offset, length }.encode();

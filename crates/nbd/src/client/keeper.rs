@@ -1,13 +1,20 @@
 //! The tasks that span all lanes: deadlines, giving up, and the end.
 
 use super::Event;
-use super::{Ended, Lane, Pending, Shared, State, TICK_BUSY, TICK_IDLE, TICK_RETRY, lock};
+use super::{Ended, Lane, LaneSet, Pending, State, TICK_BUSY, TICK_IDLE, TICK_RETRY, lock};
 use crate::error::{Replaced, RequestError};
 use crate::wire::{Command, Request};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-impl Shared {
+/// Whether a lane has requests that wait to be sent again.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Retries {
+    Waiting,
+    None,
+}
+
+impl LaneSet {
     /// Watches deadlines, and repeats requests that the server failed, until the client is stopped.
     pub(super) fn keep(&self) {
         loop {
@@ -25,18 +32,19 @@ impl Shared {
                 let _ = self.changed.wait_timeout_while(state, tick, quiet);
             }
             let now = Instant::now();
+            // Every lane is looked after, whatever the lanes before it return.
             let retrying =
-                self.lanes.iter().map(|lane| self.look_after(lane, now)).fold(false, |any, one| any | one);
-            lock(&self.state).retrying |= retrying;
+                self.lanes.iter().filter(|lane| self.look_after(lane, now) == Retries::Waiting).count();
+            lock(&self.state).retrying |= retrying > 0;
         }
         self.fail_all();
     }
 
-    /// True: a request waits to be sent again.
-    pub(super) fn look_after(&self, lane: &Lane, now: Instant) -> bool {
+    /// Fails a lane's late requests, and sends those again whose wait is over.
+    fn look_after(&self, lane: &Lane, now: Instant) -> Retries {
         let mut ended = Vec::new();
         let mut due = Vec::new();
-        let retrying = {
+        let retries = {
             let mut waiting = lock(&lane.waiting);
             for (cookie, pending) in waiting.iter_mut() {
                 if pending.not_before.is_some_and(|at| at <= now) {
@@ -50,7 +58,10 @@ impl Shared {
                 .map(|(cookie, _)| *cookie)
                 .collect();
             ended.extend(late.iter().filter_map(|cookie| waiting.remove(cookie)));
-            waiting.values().any(|pending| pending.not_before.is_some())
+            match waiting.values().any(|pending| pending.not_before.is_some()) {
+                true => Retries::Waiting,
+                false => Retries::None,
+            }
         };
         if ended.iter().any(|pending| pending.sent) {
             // A server that leaves one request unanswered leaves the others unanswered too, and a
@@ -78,7 +89,7 @@ impl Shared {
                 due.into_iter().for_each(|cookie| self.send_one(lane, requests, cookie));
             }
         }
-        retrying
+        retries
     }
 
     pub(super) fn give_up(&self, replaced: Replaced) {

@@ -1,8 +1,8 @@
 //! A lane: its connection, which is renewed when it is lost, and the replies that come over it.
 
 use super::{
-    ATTEMPTS, BACKOFF_FIRST, BACKOFF_MAX, CONNECT_PATIENCE, Ended, Event, LANE_ATTEMPTS, Lane, RETRY_FIRST,
-    STACK, Shared, data_bytes, lock,
+    ATTEMPTS, BACKOFF_FIRST, BACKOFF_MAX, CONNECT_PATIENCE, Ended, Event, LANE_ATTEMPTS, Lane, LaneSet,
+    RETRY_FIRST, STACK, data_bytes, lock,
 };
 use crate::buffers;
 use crate::error::{ConnectError, Replaced, RequestError};
@@ -14,10 +14,25 @@ use std::sync::{Arc, PoisonError};
 use std::thread;
 use std::time::Instant;
 
-impl Shared {
+/// A lane's next connection.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Connection {
+    First,
+    /// The lane was connected before.
+    Renewed,
+}
+
+/// Whether replies came over a connection before it failed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum RepliesRead {
+    Some,
+    None,
+}
+
+impl LaneSet {
     pub(super) fn run_lane(&self, index: usize, first: Option<Session>) {
         let (mut session, mut backoff, mut failures) = (first, BACKOFF_FIRST, 0);
-        let (mut was_connected, mut last_error) = (false, None);
+        let (mut connection, mut last_error) = (Connection::First, None);
         loop {
             if lock(&self.state).refuses_all() {
                 return;
@@ -34,9 +49,9 @@ impl Shared {
             });
             match split {
                 Ok((style, (requests, mut replies, end))) => {
-                    let cookies = self.install(index, requests, end, was_connected);
-                    was_connected = true;
-                    let (served, error) = thread::scope(|scope| {
+                    let cookies = self.install(index, requests, end, connection);
+                    connection = Connection::Renewed;
+                    let (replies_read, error) = thread::scope(|scope| {
                         // Sending begins only when replies are read: otherwise both directions
                         // could be full, and neither side would continue.
                         let sends = || self.send_waiting(index, &cookies);
@@ -49,7 +64,7 @@ impl Shared {
                         self.lanes[index].end_connection();
                         read
                     });
-                    if served {
+                    if replies_read == RepliesRead::Some {
                         backoff = BACKOFF_FIRST;
                     }
                     last_error = Some(error.to_string());
@@ -58,7 +73,7 @@ impl Shared {
                 Err(ConnectError::Replaced(replaced)) => return self.give_up(replaced),
                 Err(error) => {
                     failures += 1;
-                    if index > 0 && !was_connected && failures >= LANE_ATTEMPTS {
+                    if index > 0 && connection == Connection::First && failures >= LANE_ATTEMPTS {
                         return;
                     }
                     last_error.get_or_insert_with(|| error.to_string());
@@ -100,13 +115,19 @@ impl Shared {
 
     /// Gives a lane its connection. Returns the requests that wait for it, oldest first; they are
     /// to be sent while replies are read.
-    pub(super) fn install(&self, index: usize, requests: Requests, end: Socket, again: bool) -> Vec<u64> {
+    pub(super) fn install(
+        &self,
+        index: usize,
+        requests: Requests,
+        end: Socket,
+        connection: Connection,
+    ) -> Vec<u64> {
         let lane = &self.lanes[index];
-        let mut place = lock(&lane.requests);
+        let mut current = lock(&lane.requests);
         *lock(&lane.end) = Some(end);
-        *place = Some(requests);
+        *current = Some(requests);
         let cookies: Vec<u64> = lock(&lane.waiting).keys().copied().collect();
-        if again {
+        if connection == Connection::Renewed {
             self.counters.reconnects.fetch_add(1, Relaxed);
             self.counters.resent.fetch_add(cookies.len() as u64, Relaxed);
         }
@@ -172,22 +193,22 @@ impl Shared {
         }
     }
 
-    /// Reads replies until the connection fails. Says whether any came.
+    /// Reads replies until the connection fails.
     pub(super) fn read_replies(
         &self,
         index: usize,
         style: ReplyStyle,
         replies: &mut Replies,
-    ) -> (bool, ReplyError) {
-        let mut table = Table { shared: self, lane: &self.lanes[index], ended: Vec::new() };
-        let mut served = false;
+    ) -> (RepliesRead, ReplyError) {
+        let mut table = Table { lanes: self, lane: &self.lanes[index], ended: Vec::new() };
+        let mut replies_read = RepliesRead::None;
         loop {
             let read = read_reply(replies, style, &mut table);
             self.end_all(&mut table.ended);
             match read {
-                Ok(()) => served = true,
+                Ok(()) => replies_read = RepliesRead::Some,
                 Err(ReplyError::Idle) => {}
-                Err(error) => return (served, error),
+                Err(error) => return (replies_read, error),
             }
         }
     }
@@ -223,7 +244,7 @@ const fn may_pass(error: u32) -> bool {
 
 /// A lane's requests, as its reader uses them.
 struct Table<'s> {
-    shared: &'s Shared,
+    lanes: &'s LaneSet,
     lane: &'s Lane,
     ended: Vec<Ended>,
 }
@@ -243,7 +264,7 @@ impl Waiting for Table<'_> {
         let mut waiting = lock(&self.lane.waiting);
         let Some(pending) = waiting.get_mut(&cookie) else { return };
         if let Some(error) = expected.error() {
-            self.shared.counters.server_errors.fetch_add(1, Relaxed);
+            self.lanes.counters.server_errors.fetch_add(1, Relaxed);
             if pending.attempts < ATTEMPTS && may_pass(error) {
                 expected.again();
                 pending.expected = Some(expected);
@@ -251,8 +272,8 @@ impl Waiting for Table<'_> {
                 pending.attempts += 1;
                 pending.sent = false;
                 drop(waiting);
-                lock(&self.shared.state).retrying = true;
-                self.shared.changed.notify_all();
+                lock(&self.lanes.state).retrying = true;
+                self.lanes.changed.notify_all();
                 return;
             }
         }

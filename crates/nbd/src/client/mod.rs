@@ -175,7 +175,7 @@ struct Counters {
     timeouts: AtomicU64,
 }
 
-struct Shared {
+struct LaneSet {
     uri: Uri,
     tls: Option<Tls>,
     settings: Settings,
@@ -190,7 +190,7 @@ struct Shared {
 
 /// A client of one export. Dropping it stops it.
 pub struct Client {
-    shared: Arc<Shared>,
+    lanes: Arc<LaneSet>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -209,15 +209,15 @@ impl Client {
         known: Arc<dyn Known>,
     ) -> Self {
         let agreed = session.agreed.clone();
-        let lanes = if agreed.flags.has(ExportFlags::MULTI_CONN) { settings.connections.max(1) } else { 1 };
-        let state = State { connected: vec![false; lanes], ..State::default() };
-        let shared = Arc::new(Shared {
+        let count = if agreed.flags.has(ExportFlags::MULTI_CONN) { settings.connections.max(1) } else { 1 };
+        let state = State { connected: vec![false; count], ..State::default() };
+        let lanes = Arc::new(LaneSet {
             uri,
             tls,
             settings,
             agreed,
             known,
-            lanes: (0..lanes).map(|_| Lane::default()).collect(),
+            lanes: (0..count).map(|_| Lane::default()).collect(),
             state: Mutex::new(state),
             changed: Condvar::new(),
             next_cookie: AtomicU64::new(1),
@@ -225,28 +225,28 @@ impl Client {
         });
         let mut threads = Vec::new();
         let mut first = Some(session);
-        for index in 0..lanes {
-            let (shared, session) = (Arc::clone(&shared), first.take());
-            threads.extend(spawn("nbd-lane", move || shared.run_lane(index, session)));
+        for index in 0..count {
+            let (lanes, session) = (Arc::clone(&lanes), first.take());
+            threads.extend(spawn("nbd-lane", move || lanes.run_lane(index, session)));
         }
-        let keeper = Arc::clone(&shared);
+        let keeper = Arc::clone(&lanes);
         threads.extend(spawn("nbd-keeper", move || keeper.keep()));
-        Client { shared, threads }
+        Client { lanes, threads }
     }
 
     /// The result of the first negotiation.
     pub fn agreed(&self) -> &Agreed {
-        &self.shared.agreed
+        &self.lanes.agreed
     }
 
     /// Connections that are ready now.
     pub fn connected(&self) -> usize {
-        lock(&self.shared.state).connected.iter().filter(|connected| **connected).count()
+        lock(&self.lanes.state).connected.iter().filter(|connected| **connected).count()
     }
 
     /// The counters.
     pub fn statistics(&self) -> Statistics {
-        let counters = &self.shared.counters;
+        let counters = &self.lanes.counters;
         Statistics {
             reconnects: counters.reconnects.load(Relaxed),
             resent: counters.resent.load(Relaxed),
@@ -257,13 +257,13 @@ impl Client {
 
     /// The events since the last call.
     pub fn take_events(&self) -> Vec<Event> {
-        std::mem::take(&mut lock(&self.shared.state).events)
+        std::mem::take(&mut lock(&self.lanes.state).events)
     }
 
     /// Makes a request, and returns when it is sent or waits for a connection. Blocks while too
     /// much is under way ([`Settings::in_flight_max`]), so a completion must not call it.
     pub fn submit(&self, operation: Operation, done: Done) {
-        self.shared.submit(operation, done);
+        self.lanes.submit(operation, done);
     }
 
     fn wait_for(&self, operation: Operation) -> Result<Vec<u8>, RequestError> {
@@ -328,12 +328,12 @@ impl Client {
 
     /// Treats the export as replaced: all requests under way fail, and so does every further one.
     pub fn give_up(&self, replaced: Replaced) {
-        self.shared.give_up(replaced);
+        self.lanes.give_up(replaced);
     }
 
     /// Disconnects from the server. Requests under way fail.
     pub fn stop(&mut self) {
-        self.shared.stop();
+        self.lanes.stop();
         for thread in self.threads.drain(..) {
             // A completion may be dropping the client.
             if thread.thread().id() != thread::current().id() {

@@ -1,6 +1,6 @@
 //! The way of a request out: validation, waiting for memory, choosing a lane, and sending.
 
-use super::{Lane, Operation, Pending, RequestError, Shared, data_bytes, lock};
+use super::{Lane, LaneSet, Operation, Pending, RequestError, data_bytes, lock};
 use crate::client::Done;
 use crate::reply::{Expected, ReplyStyle};
 use crate::session::Requests;
@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
-impl Shared {
+impl LaneSet {
     pub(super) fn check(&self, operation: &Operation) -> Result<(), RequestError> {
         let (flags, agreed) = (self.agreed.flags, &self.agreed);
         let can = match operation.command {
@@ -61,8 +61,8 @@ impl Shared {
         };
         let expected = Some(command.expected(offset, length));
         // One chunk is faster to read than several.
-        let whole = command == Command::Read && self.agreed.style == ReplyStyle::Structured;
-        let flags = match whole && length <= 64 << 10 && self.agreed.flags.has(ExportFlags::DF) {
+        let in_chunks = command == Command::Read && self.agreed.style == ReplyStyle::Structured;
+        let flags = match in_chunks && length <= 64 << 10 && self.agreed.flags.has(ExportFlags::DF) {
             true => flags | command_flags::DF,
             false => flags,
         };

@@ -68,7 +68,7 @@ impl Expected {
 
     /// The position in the data of a range of the export that has not come before, and notes that
     /// it has come.
-    fn place(&mut self, offset: u64, bytes: u32) -> Result<usize, ProtocolError> {
+    fn claim(&mut self, offset: u64, bytes: u32) -> Result<usize, ProtocolError> {
         let wrong = ProtocolError::Data { offset, bytes };
         let start = offset.checked_sub(self.offset).ok_or(wrong)?;
         let end =
@@ -190,7 +190,7 @@ fn read_simple(
         return Err(ProtocolError::Style.into());
     }
     let length = expected.data.len() as u32;
-    expected.place(expected.offset, length)?;
+    expected.claim(expected.offset, length)?;
     source.read_exact(&mut expected.data)?;
     Ok(())
 }
@@ -216,14 +216,14 @@ fn read_chunk(
             let bytes = length.checked_sub(8).ok_or_else(|| wrong("a chunk of data"))?;
             let mut offset = [0; 8];
             source.read_exact(&mut offset)?;
-            let start = expected.place(be64(&offset), bytes)?;
+            let start = expected.claim(be64(&offset), bytes)?;
             source.read_exact(&mut expected.data[start..start + bytes as usize])?;
         }
         ChunkKind::Hole if length == 12 => {
             let mut hole = [0; 12];
             source.read_exact(&mut hole)?;
             let bytes = be32(&hole[8..]);
-            let start = expected.place(be64(&hole), bytes)?;
+            let start = expected.claim(be64(&hole), bytes)?;
             expected.data[start..start + bytes as usize].fill(0);
         }
         ChunkKind::Hole => return Err(wrong("a hole")),

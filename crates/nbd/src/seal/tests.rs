@@ -1,18 +1,18 @@
 use super::*;
 use std::collections::HashSet;
 
-const PAGE: usize = 4096;
+use folioswap_group::units::PAGE_SIZE;
 
 #[test]
 fn only_the_last_page_at_its_place_opens() {
     let sealer = Sealer::new([1; 16]).expect("a key");
-    let plain = [7_u8; PAGE];
+    let plain = [7_u8; PAGE_SIZE];
     let mut old = plain;
     let old_seal = sealer.seal(5, &mut old);
     let mut new = plain;
     let new_seal = sealer.seal(5, &mut new);
     assert_ne!(old, new, "the same page twice does not look the same");
-    let opens = |slot, seal: &Seal, page: &[u8; PAGE]| {
+    let opens = |slot, seal: &Seal, page: &[u8; PAGE_SIZE]| {
         let mut page = *page;
         sealer.open(slot, seal, &mut page).map(|()| assert_eq!(page, plain))
     };
@@ -20,7 +20,7 @@ fn only_the_last_page_at_its_place_opens() {
     assert_eq!(opens(5, &old_seal, &old), Ok(()));
     assert_eq!(opens(5, &new_seal, &old), Err(NotAuthentic), "an older one");
     assert_eq!(opens(6, &new_seal, &new), Err(NotAuthentic), "one from elsewhere");
-    assert_eq!(opens(5, &new_seal, &[0; PAGE]), Err(NotAuthentic), "none");
+    assert_eq!(opens(5, &new_seal, &[0; PAGE_SIZE]), Err(NotAuthentic), "none");
     let mut changed = new;
     changed[4095] ^= 1;
     assert_eq!(opens(5, &new_seal, &changed), Err(NotAuthentic));

@@ -16,7 +16,7 @@ static NEXT: AtomicU32 = AtomicU32::new(0);
 /// Whether this program is installed. If not, the test says so and ends.
 pub fn has(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&path).any(|place| place.join(program).exists());
+    let found = std::env::split_paths(&path).any(|dir| dir.join(program).exists());
     if !found {
         let skipped =
             format!("SKIP {}: {program} is not installed", std::thread::current().name().unwrap_or("?"));
@@ -33,14 +33,14 @@ pub fn has(program: &str) -> bool {
 }
 
 /// The directory of one test.
-pub struct Place(PathBuf);
+pub struct TestDir(PathBuf);
 
-impl Place {
+impl TestDir {
     pub fn new() -> Self {
         let number = NEXT.fetch_add(1, Relaxed);
         let path = PathBuf::from(format!("/var/tmp/folioswap-nbd-{}-{number}", std::process::id()));
         fs::create_dir_all(&path).expect("a directory");
-        Place(path)
+        TestDir(path)
     }
     pub fn path(&self, name: &str) -> PathBuf {
         self.0.join(name)
@@ -58,7 +58,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for TestDir {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
@@ -84,8 +84,8 @@ impl Server {
     }
 
     /// nbdkit on the socket of the directory.
-    pub fn nbdkit(place: &Place, words: &[&str]) -> Self {
-        let socket = place.path("socket");
+    pub fn nbdkit(dir: &TestDir, words: &[&str]) -> Self {
+        let socket = dir.path("socket");
         let name = socket.display().to_string();
         let all: Vec<&str> = ["-f", "--exit-with-parent", "-U", &name].iter().chain(words).copied().collect();
         Server::start("nbdkit", &all, &socket)
@@ -149,7 +149,7 @@ impl Drop for Daemon {
 
 /// A certificate authority, a server's certificate for `localhost`, and another authority, as
 /// nbdkit and the client expect them.
-pub fn certificates(place: &Place) -> bool {
+pub fn certificates(dir: &TestDir) -> bool {
     if !has("openssl") {
         return false;
     }
@@ -163,7 +163,7 @@ pub fn certificates(place: &Place) -> bool {
         assert!(status.expect("openssl").success(), "openssl {words}");
     };
     for name in ["pki", "other"] {
-        let directory = place.path(name);
+        let directory = dir.path(name);
         fs::create_dir_all(&directory).expect("a directory");
         run(
             &directory,
@@ -171,7 +171,7 @@ pub fn certificates(place: &Place) -> bool {
              ca-cert.pem",
         );
     }
-    let pki = place.path("pki");
+    let pki = dir.path("pki");
     fs::write(pki.join("names"), "subjectAltName=DNS:localhost\n").expect("written");
     run(
         &pki,

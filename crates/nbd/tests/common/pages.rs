@@ -1,8 +1,9 @@
 //! Pages in a store: text that is written there is found again, and is searched for where it must
 //! not be readable.
 
+use folioswap_group::units::PAGE_SIZE;
 use folioswap_nbd::error::RequestError;
-use folioswap_nbd::store::{PAGE, Store};
+use folioswap_nbd::store::Store;
 use std::sync::{Arc, mpsc};
 
 const PLANTED: &[u8] = b"planted: nobody may find this anywhere ";
@@ -10,7 +11,7 @@ const PLANTED: &[u8] = b"planted: nobody may find this anywhere ";
 /// A page full of a text that names its number.
 pub fn planted(number: u64) -> Vec<u8> {
     let text = [PLANTED, format!("{number:8} ").as_bytes()].concat();
-    text.iter().copied().cycle().take(PAGE).collect()
+    text.iter().copied().cycle().take(PAGE_SIZE).collect()
 }
 
 /// Whether any planted text is readable in these bytes.
