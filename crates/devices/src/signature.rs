@@ -2,8 +2,8 @@
 //! and volume managers leave.
 //!
 //! The result only names the owner. Whether a device may be overwritten depends on whether it is
-//! blank ([`is_blank`]), so a format that is missing from this table is safe too. Offsets and values
-//! are those of the formats' own documentation, as wipefs(8) and blkid(8) look for them.
+//! blank ([`is_blank`]), so a format that is missing from this table is safe too. Offsets and
+//! values are those of the formats' own documentation, as wipefs(8) and blkid(8) look for them.
 
 /// Bytes read from the start: the signatures of btrfs and ZFS lie farthest from it.
 pub const START_BYTES: usize = 1 << 20;
