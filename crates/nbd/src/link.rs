@@ -1,9 +1,9 @@
-//! The member's end of a network device: pages go over sockets to the supervisor, which serves the device for the
-//! group ([`folioswap_group::swap_link`]; the serving end is `service`).
+//! The member's end of a network device: pages go over sockets to the supervisor, which serves the
+//! device for the group ([`folioswap_group::swap_link`]; the serving end is `service`).
 //!
-//! The first socket comes with the welcome. Further sockets are made here on first use, and their other ends are
-//! handed over: one for reads, so that no read waits behind a write, and one for each read that goes on while the
-//! caller does something else. This module allocates nothing and needs no standard library.
+//! The first socket comes with the welcome. Further sockets are made here on first use, and their
+//! other ends are handed over: one for reads, so that no read waits behind a write, and one for
+//! each asynchronous read. This module allocates nothing and needs no standard library.
 
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
@@ -22,26 +22,26 @@ use rustix::net::{
 };
 use rustix::thread::{Timespec, nanosleep};
 
-/// Reads that can go on at a time; their tags are below this.
+/// Most asynchronous reads at a time; their tags are below this.
 pub const READS_MAX: usize = 24;
-/// Pages of one part of a run that is written at once: requests of 64 KiB, several under way, are what servers answer fastest
-/// (`docs/measurements.md`, *Pages over NBD*).
+/// Most pages in one part of a run that is written at once: servers answer requests of 64 KiB
+/// fastest, several of them under way (`docs/measurements.md`, *Pages over NBD*).
 pub const PART_PAGES_MAX: usize = 16;
 const _: () = assert!(PART_PAGES_MAX * PAGE_SIZE <= DATA_MAX);
-/// Between two looks at a socket that another thread uses.
+/// Time between two looks at a socket that another thread uses.
 const WAIT_NS: i64 = 50_000;
 
-/// In the place of a socket that nobody serves, and that is not to be made again.
+/// Stands for a socket that the supervisor does not serve, and that is not to be made again.
 const UNSERVED: i32 = -2;
 
-/// Sockets that are used for one request at a time, waited for by who makes it.
+/// The sockets that carry one request at a time, whose sender waits for the answer.
 #[derive(Clone, Copy)]
 enum Waited {
     Writes = 0,
     Reads = 1,
 }
 
-/// One of them.
+/// A socket for one request at a time.
 struct Socket {
     descriptor: AtomicI32,
     held: AtomicBool,
@@ -54,7 +54,7 @@ pub struct Links {
     next_cookie: AtomicU64,
 }
 
-/// A socket is this thread's until it is dropped.
+/// A socket belongs to this thread until the guard is dropped.
 struct Held<'l>(&'l Socket);
 
 impl Drop for Held<'_> {
@@ -73,7 +73,8 @@ impl Links {
         }
     }
 
-    /// The first socket, in a process that has none, or whose others are its parent's and not its own.
+    /// Sets the first socket, in a process that has none, or whose others are its parent's and not
+    /// its own.
     pub fn set(&self, descriptor: i32) {
         self.reads.iter().for_each(|read| read.store(-1, Relaxed));
         for socket in &self.waited {
@@ -83,7 +84,7 @@ impl Links {
         self.waited[Waited::Writes as usize].descriptor.store(descriptor, Release);
     }
 
-    /// Closes all of them. Nobody uses one, or will begin to.
+    /// Closes all sockets. The caller guarantees that no thread uses one, or will begin to.
     pub fn close(&self) {
         self.waited.iter().for_each(|socket| close(&socket.descriptor, -1));
         self.reads.iter().for_each(|read| close(read, -1));
@@ -93,12 +94,12 @@ impl Links {
         self.cookies(1)
     }
 
-    /// The first of so many that follow each other.
+    /// The first of `count` consecutive cookies.
     fn cookies(&self, count: u64) -> u64 {
         self.next_cookie.fetch_add(count, Relaxed)
     }
 
-    /// The socket of these requests, when no other thread uses it any more.
+    /// The socket for these requests. Waits until no other thread uses it.
     fn hold(&self, which: Waited) -> Result<(Held<'_>, BorrowedFd<'_>), Errno> {
         let socket = &self.waited[which as usize];
         while socket.held.swap(true, Acquire) {
@@ -107,7 +108,7 @@ impl Links {
         let held = Held(socket);
         match self.open(&socket.descriptor) {
             Ok(descriptor) => Ok((held, descriptor)),
-            // No descriptor is free: reads go behind writes.
+            // No descriptor is free, so reads go behind writes.
             Err(_) if matches!(which, Waited::Reads) => {
                 drop(held);
                 self.hold(Waited::Writes)
@@ -116,9 +117,10 @@ impl Links {
         }
     }
 
-    /// A socket, which is made if there is none. One thread at a time for each.
-    fn open<'l>(&'l self, place: &'l AtomicI32) -> Result<BorrowedFd<'l>, Errno> {
-        let mut descriptor = place.load(Acquire);
+    /// A socket, which is made if there is none. The caller guarantees that one thread at a time
+    /// calls this for each socket.
+    fn open<'l>(&'l self, cell: &'l AtomicI32) -> Result<BorrowedFd<'l>, Errno> {
+        let mut descriptor = cell.load(Acquire);
         if descriptor == UNSERVED {
             return Err(Errno::NOTCONN);
         }
@@ -127,30 +129,33 @@ impl Links {
             if first < 0 {
                 return Err(Errno::NOTCONN);
             }
-            // SAFETY: it is in the pager threads' table and is not closed while it stands there.
+            // SAFETY: the descriptor is in the pager threads' table and is not closed while it
+            // stands there.
             descriptor = another(unsafe { BorrowedFd::borrow_raw(first) })?.into_raw_fd();
-            place.store(descriptor, Release);
+            cell.store(descriptor, Release);
         }
         // SAFETY: as above.
         Ok(unsafe { BorrowedFd::borrow_raw(descriptor) })
     }
 }
 
-/// Nobody serves a further socket: its other end could not be taken, for want of descriptors there.
+/// Whether the supervisor does not serve a further socket, because it had no descriptor for the
+/// other end.
 fn is_unserved(errno: Errno) -> bool {
     matches!(errno, Errno::CONNRESET | Errno::PIPE)
 }
 
-/// Closes a socket that nobody uses any more.
-fn close(place: &AtomicI32, next: i32) {
-    let unused = place.swap(next, Relaxed);
+/// Closes a socket that no thread uses any more.
+fn close(cell: &AtomicI32, next: i32) {
+    let unused = cell.swap(next, Relaxed);
     if unused >= 0 {
-        // SAFETY: the caller is the only one that uses this place, and nobody finds the descriptor there any more.
+        // SAFETY: the caller is the only thread that uses this cell, and no other finds the
+        // descriptor there any more.
         drop(unsafe { <OwnedFd as rustix::fd::FromRawFd>::from_raw_fd(unused) });
     }
 }
 
-/// A further socket, whose other end was handed over by the first one.
+/// Makes a further socket and hands its other end over by the first one.
 fn another(first: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
     let request = Request { command: Command::Attach, cookie: 0, offset: 0, length: 0 }.encode();
@@ -165,11 +170,11 @@ fn another(first: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
 fn send(socket: BorrowedFd<'_>, request: Request, data: &[u8]) -> Result<(), Errno> {
     let head = request.encode();
     let parts = [IoSlice::new(&head), IoSlice::new(data)];
-    // No signal reaches a pager thread, so nothing interrupts it.
+    // No signal reaches a pager thread, so nothing interrupts the call.
     sendmsg(socket, &parts, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL).map(drop)
 }
 
-/// Whoever serves the device is gone when its end is closed.
+/// The error in a reply. A server that is gone has closed its end.
 fn reply_error(received: &[u8]) -> Errno {
     match Reply::decode(received) {
         Some(Reply { error, .. }) if error != 0 => Errno::from_raw_os_error(error as i32),
@@ -177,8 +182,9 @@ fn reply_error(received: &[u8]) -> Errno {
     }
 }
 
-/// Of two answers to parts of one run, the one that says what has to be done about its slots: what may be done still counts for all of
-/// them, and what a part of them was refused for more than that the others were not asked for.
+/// Of two answers to parts of one run, the one that decides about the run's slots. An answer after
+/// which a write may still be carried out counts for all parts; a refusal of one part counts more
+/// than another part that was not sent.
 fn worse(one: Option<Errno>, error: u32) -> Option<Errno> {
     let other = (error != 0).then(|| Errno::from_raw_os_error(error as i32));
     let weight = |errno: &Errno| match silence_of(*errno) {
@@ -189,7 +195,7 @@ fn worse(one: Option<Errno>, error: u32) -> Option<Errno> {
     [one, other].into_iter().flatten().max_by_key(weight)
 }
 
-/// Does this error say that a server is not there (and nothing of the slot)?
+/// The kind of silence that this error stands for; `None` for an error about the slot itself.
 pub fn silence_of(errno: Errno) -> Option<Silence> {
     match errno {
         Errno::HOSTDOWN | Errno::NODEV => Some(Silence::NotAsked),
@@ -198,22 +204,22 @@ pub fn silence_of(errno: Errno) -> Option<Silence> {
     }
 }
 
-/// Why a server's answer to a write is not known.
+/// The reason why a server's answer to a write is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Silence {
-    /// It was not asked, or is not the one any more that has the slots: what it does there matters to nobody.
+    /// The server was not asked, or no longer has the slots, so its actions there do not matter.
     NotAsked,
-    /// It was asked, and may do it at any time.
+    /// The server was asked, and may write at any time.
     MayBeDone,
 }
 
-/// A network device, open.
+/// An open network device.
 #[derive(Clone, Copy)]
 pub struct LinkDevice<'l>(pub &'l Links);
 
 impl LinkDevice<'_> {
-    /// Writes the parts one after the other, beginning at `slot`; all are under way at a time. No part has more than
-    /// [`DATA_MAX`] bytes.
+    /// Writes the parts one after the other, beginning at `slot`, with all of them under way at a
+    /// time. No part has more than [`DATA_MAX`] bytes.
     ///
     /// # Errors
     /// [`FileError::Write`] with the error that says most about the slots (see [`silence_of`]).
@@ -221,7 +227,6 @@ impl LinkDevice<'_> {
         self.write_all(slot, parts).map_err(|errno| FileError::Write { slot, errno })
     }
 
-    /// All parts are under way at a time.
     fn write_all(self, slot: FileSlot, parts: &[&[u8]]) -> Result<(), Errno> {
         debug_assert!(parts.iter().all(|part| part.len() <= DATA_MAX));
         let (_held, socket) = self.0.hold(Waited::Writes)?;
@@ -239,7 +244,7 @@ impl LinkDevice<'_> {
                 Some(Reply { error, cookie }) if cookie.wrapping_sub(first_cookie) < parts.len() as u64 => {
                     failed = worse(failed, error);
                 }
-                // Whoever serves the device is gone, or says what nobody says.
+                // The server is gone, or violates the protocol.
                 _ => return Err(Errno::CONNRESET),
             }
         }
@@ -252,7 +257,7 @@ impl LinkDevice<'_> {
     /// [`FileError::Read`].
     pub fn read(self, slot: FileSlot, pages: &mut [u8]) -> Result<(), FileError> {
         let read = match self.read_all(Waited::Reads, slot, pages) {
-            // The first socket came from who serves.
+            // The supervisor itself gave the first socket, so it serves that one.
             Err(errno) if is_unserved(errno) => self.read_all(Waited::Writes, slot, pages),
             read => read,
         };
@@ -286,7 +291,7 @@ impl LinkDevice<'_> {
     /// Begins a read that `ring` completes under `tag` (below [`READS_MAX`]).
     ///
     /// # Errors
-    /// [`Errno::AGAIN`] for a tag out of range; what the socket or the ring says otherwise.
+    /// [`Errno::AGAIN`] for a tag out of range; otherwise the errors of the socket or the ring.
     ///
     /// # Safety
     /// As [`ReadRing::begin`].
@@ -298,16 +303,16 @@ impl LinkDevice<'_> {
         bytes: usize,
         tag: u64,
     ) -> Result<(), Errno> {
-        let place = self.0.reads.get(tag as usize).ok_or(Errno::AGAIN)?;
-        let socket = self.0.open(place)?;
+        let cell = self.0.reads.get(tag as usize).ok_or(Errno::AGAIN)?;
+        let socket = self.0.open(cell)?;
         let (cookie, offset, length) = (self.0.cookie(), slot.offset_bytes(), bytes as u32);
         let request = Request { command: Command::Read, cookie, offset, length };
-        send(socket, request, &[]).inspect_err(|_| close(place, UNSERVED))?;
-        // SAFETY: the caller's.
+        send(socket, request, &[]).inspect_err(|_| close(cell, UNSERVED))?;
+        // SAFETY: by the caller's contract.
         let begun = unsafe { ring.begin_receive(socket, pages, bytes, tag) };
         if begun.is_err() {
-            // Its answer comes to nobody, and nobody may take it for another's.
-            close(place, -1);
+            // No request waits for this answer, and none may take it for its own.
+            close(cell, -1);
         }
         begun
     }
