@@ -12,8 +12,9 @@ use core::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 use folioswap_devices::read_ring::ReadRing;
-use folioswap_devices::{FileError, FileSlot, PAGE_SIZE};
+use folioswap_devices::{FileError, FileSlot};
 use folioswap_group::swap_link::{Command, DATA_MAX, REPLY_BYTES, Reply, Request};
+use folioswap_group::units::PAGE_SIZE;
 use rustix::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
 use rustix::io::{Errno, IoSlice};
 use rustix::net::{
@@ -28,6 +29,7 @@ pub const READS_MAX: usize = 24;
 /// fastest, several of them under way (`docs/measurements.md`, *Pages over NBD*).
 pub const PART_PAGES_MAX: usize = 16;
 const _: () = assert!(PART_PAGES_MAX * PAGE_SIZE <= DATA_MAX);
+const _: () = assert!(PAGE_SIZE == folioswap_devices::PAGE_SIZE, "a slot holds a page");
 /// Time between two looks at a socket that another thread uses.
 const WAIT_NS: i64 = 50_000;
 
