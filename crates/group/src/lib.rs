@@ -17,6 +17,8 @@
 //!   the kernel closes it whatever killed the process;
 //! * the **links** to network devices ([`swap_link`]).
 //!
+//! [`units`] has the sizes of a page and of a cluster.
+//!
 //! The supervisor alone, which is single-threaded, keeps the ownership of the clusters of shared
 //! devices. A member that is killed at any step leaves nothing half done, because none of its steps
 //! changes shared state.
