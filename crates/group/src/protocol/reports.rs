@@ -34,7 +34,7 @@ pub enum Note {
 }
 
 impl Note {
-    const ALL: [Note; 5] =
+    pub(super) const ALL: [Note; 5] =
         [Note::NoUserfault, Note::Poisoned, Note::Violation, Note::WriteFailed, Note::Ends];
 
     /// The note with this number.
