@@ -1,7 +1,7 @@
 //! The swap devices of a space: what there is, whose turn it is, and the clusters of those that have some.
 
 use crate::error::CreateError;
-use crate::sync::{AtomicU32, Mutex, RwLock, RwLockReadGuard, SeqCst, alone, lock, share};
+use crate::sync::{AtomicU32, Mutex, RwLock, RwLockReadGuard, SeqCst, lock, read_lock, write_lock};
 use folioswap_devices::create::{create_swap_file, default_swap_max};
 use folioswap_devices::{FileDevice, FileSlot, Medium, Orders};
 use folioswap_group::devices::{DEVICES_MAX, DeviceDescription};
@@ -223,7 +223,7 @@ impl Devices {
 
     /// To be held from the choice of a device until what is written there has its place.
     pub(crate) fn write(&self) -> RwLockReadGuard<'_, ()> {
-        share(&self.writers)
+        read_lock(&self.writers)
     }
 
     /// Where the next pages go, if these have no room. The caller holds [`Devices::write`].
@@ -267,7 +267,7 @@ impl Devices {
     pub(crate) fn take_off(&self, id: DeviceId) -> bool {
         let bit = 1 << id.index();
         let was_on = self.on.fetch_and(!bit, SeqCst) & bit != 0;
-        drop(alone(&self.writers));
+        drop(write_lock(&self.writers));
         was_on
     }
 

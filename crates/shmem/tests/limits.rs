@@ -1,6 +1,7 @@
 //! The limit: content far beyond it, what happens when everything is full, and that memory is given back.
 
 use folioswap_shmem::{Allocation, HugePolicy, Options, ShmemError, ShmemObject, ShmemSpace, SwapDevice};
+use folioswap_test_support::random::noise;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 const MIB: usize = 1 << 20;
@@ -9,17 +10,6 @@ const MIB: usize = 1 << 20;
 fn alone() -> MutexGuard<'static, ()> {
     static TESTS: Mutex<()> = Mutex::new(());
     TESTS.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn noise(seed: u64, len: usize) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut word = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state.wrapping_mul(0x2545_f491_4f6c_dd1d).to_le_bytes()
-    };
-    (0..len / 8).flat_map(|_| word()).collect()
 }
 
 fn with_file(limit: usize, max: usize) -> Arc<ShmemSpace> {

@@ -7,24 +7,11 @@ use folioswap_shmem::variant::{Current, Variant};
 use folioswap_shmem::{
     Allocation, DeviceIo, HugePolicy, ObjectOf, Options, ShmemError, ShmemSpace, SwapDevice,
 };
+use folioswap_test_support::{environment, random::Random};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 const PAGE: u64 = 4096;
-
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 >> 11
-    }
-    fn below(&mut self, end: u64) -> u64 {
-        self.next() % end.max(1)
-    }
-}
 
 /// Bytes of one kind: zero, alike, compressible, or random.
 fn bytes(random: &mut Random, len: usize) -> Vec<u8> {
@@ -131,7 +118,7 @@ fn compare(found: &[u8], expected: &[u8], offset: u64) {
 }
 
 fn operations(short: u64) -> u64 {
-    std::env::var("FOLIOSWAP_SHMEM_OPERATIONS").map_or(short, |text| text.parse().expect("a number"))
+    environment::number("FOLIOSWAP_SHMEM_OPERATIONS", short)
 }
 
 /// The devices of a run, and who takes some of them off while it goes on.
@@ -173,7 +160,8 @@ fn run<V: Variant>(operations: u64, seed: u64, devices: Devices) {
         for thread in 0..3 {
             let (space, left) = (&space, &left);
             scope.spawn(move || {
-                let mut random = Random((seed * 31 + thread + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+                let mut random =
+                    Random::new((seed * 31 + thread + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
                 let max = if devices == Devices::Store { 2 << 20 } else { 5 << 20 };
                 let policies = [HugePolicy::Always, HugePolicy::Never, HugePolicy::WithinSize];
                 let mut objects = policies.map(|huge| Checked::<V>::new(space, huge, max - PAGE / 3));

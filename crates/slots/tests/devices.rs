@@ -3,6 +3,7 @@
 mod common;
 use common::*;
 use folioswap_slots::*;
+use folioswap_test_support::random::Random;
 use std::cell::Cell;
 use std::num::NonZeroU64;
 
@@ -147,11 +148,9 @@ fn four_equal_devices_differ_by_at_most_cpus_times_orders_clusters() {
     let config = Config { cpus: 8, clusters_max: 1024, frame_chunks_max: 16 };
     let swap = engine_with::<Current>(config, 900);
     add_devices(&swap, 4, 512 * 200);
-    let mut random = 88172645463325252u64;
+    let mut random = Random::new(88172645463325252);
     for folio in 0..20_000 {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
+        let random = random.next();
         let size = [0, 0, 0, 2, 4, 4][(random >> 32) as usize % 6];
         take(&swap.slots, LogicalCpu(random as u32 % 8), size, folio);
     }

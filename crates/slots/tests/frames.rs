@@ -3,6 +3,7 @@
 mod common;
 use common::*;
 use folioswap_slots::*;
+use folioswap_test_support::memory::Zeroed;
 
 #[test]
 fn idle_frames_are_shown_in_runs_and_need_no_zeroing_afterwards() {
@@ -34,7 +35,7 @@ fn frames_are_added_piecewise_until_the_chunk_table_is_full() {
     let swap = engine_with::<Current>(config, 0);
     assert_eq!(swap.swapon(DeviceSpec::new(512)), Err(SwaponError::NoFrame));
     swap.validate().unwrap();
-    let memory = Memory::new(FRAME * 70);
+    let memory = Zeroed::new(FRAME * 70);
     // SAFETY: parts of fresh memory that outlives the handle's use.
     unsafe {
         let add = |from: usize, bytes| swap.add_frames(memory.start().add(from), bytes);

@@ -3,17 +3,19 @@
 mod common;
 use common::*;
 use folioswap_slots::*;
+use folioswap_test_support::memory::Zeroed;
+use folioswap_test_support::random::Random;
 use proptest::prelude::*;
 use std::collections::HashMap;
 
 const GROUPS: usize = size_of::<Groups>();
 
 /// No groups yet.
-struct Accounts(Memory);
+struct Accounts(Zeroed);
 
 impl Accounts {
     fn new() -> Accounts {
-        Accounts(Memory::new(GROUPS))
+        Accounts(Zeroed::new(GROUPS))
     }
 }
 
@@ -193,7 +195,7 @@ fn threads_at_a_common_limit_never_have_more_and_leave_nothing_charged() {
             scope.spawn(move || {
                 let own = groups.create(Some(top), Some(120)).unwrap();
                 let mut held = Vec::new();
-                let mut random = Random(u64::from(worker) + 7);
+                let mut random = Random::new(u64::from(worker) + 7);
                 for round in 0..rounds {
                     let (size, folio) = (random.below(5) as u32, worker * 1_000_000 + round);
                     match take_for(swap, groups, own, size, folio) {

@@ -3,6 +3,7 @@
 mod common;
 use common::*;
 use folioswap_slots::*;
+use folioswap_test_support::memory::Zeroed;
 
 #[test]
 fn every_order_can_be_allocated_and_freed() {
@@ -26,7 +27,7 @@ fn configuration_and_memory_are_checked() {
     type Swap = Slots<PAYLOAD>;
     let config = Config { cpus: 1, clusters_max: 4, frame_chunks_max: 1 };
     let bytes = Swap::bytes_needed(config);
-    let memory = Memory::new(bytes + 4096);
+    let memory = Zeroed::new(bytes + 4096);
     let start = memory.start();
     // SAFETY: fresh zeroed memory; the handles made from it do not overlap in use.
     unsafe {

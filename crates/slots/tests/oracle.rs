@@ -6,6 +6,7 @@
 mod common;
 use common::*;
 use folioswap_slots::*;
+use folioswap_test_support::environment;
 use proptest::prelude::*;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -425,8 +426,7 @@ fn run<P: Policy>(ops: &[Op], frames: usize) {
 /// The variants get a tenth of it each.
 fn cases(share: u32) -> u32 {
     let default = if cfg!(miri) { 2 } else { 2000 };
-    let cases = std::env::var("FOLIOSWAP_SLOTS_CASES").ok().and_then(|cases| cases.parse().ok());
-    (cases.unwrap_or(default) / share).max(1)
+    (environment::number("FOLIOSWAP_SLOTS_CASES", default) / share).max(1)
 }
 
 macro_rules! agree_with_the_oracle {

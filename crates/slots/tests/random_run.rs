@@ -7,6 +7,7 @@
 mod common;
 use common::*;
 use folioswap_slots::*;
+use folioswap_test_support::{environment, random::Random};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, TryLockError};
@@ -294,7 +295,7 @@ fn random_run<P: Policy>(operations: u64) {
                     swap,
                     hooks: hooks(),
                     number,
-                    random: Random(0x9e37_79b9_7f4a_7c15 ^ u64::from(number + 1)),
+                    random: Random::new(0x9e37_79b9_7f4a_7c15 ^ u64::from(number + 1)),
                     owned: Vec::new(),
                     folios: 0,
                     operations: 0,
@@ -339,8 +340,7 @@ fn random_run<P: Policy>(operations: u64) {
 }
 
 fn operations() -> u64 {
-    let given = std::env::var("FOLIOSWAP_SLOTS_OPERATIONS").ok();
-    given.and_then(|operations| operations.parse().ok()).unwrap_or(200_000)
+    environment::number("FOLIOSWAP_SLOTS_OPERATIONS", 200_000)
 }
 
 macro_rules! random_runs {

@@ -3,6 +3,7 @@
 mod common;
 use common::*;
 use folioswap_slots::*;
+use folioswap_test_support::memory::Zeroed;
 use std::cell::RefCell;
 
 /// Fills a device of order-0 slots completely; returns the entries.
@@ -41,7 +42,7 @@ fn isolate_from_free_without_a_frame_puts_back_to_free() {
     assert_eq!(denied, Err(AllocError::NoFrame));
     assert_eq!(lists(&swap, device).free, 1);
     swap.validate().unwrap();
-    let more = Memory::new(FRAME);
+    let more = Zeroed::new(FRAME);
     // SAFETY: fresh memory that outlives the handle's use.
     unsafe { swap.add_frames(more.start(), more.bytes()).unwrap() };
     let entry = take(&swap, CPU0, 9, 1);

@@ -5,6 +5,7 @@
 mod common;
 use common::*;
 use folioswap_slots::*;
+use folioswap_test_support::{environment, random::Random};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -21,8 +22,8 @@ impl Hooks for Discards {
 }
 
 fn duration() -> Duration {
-    let seconds = std::env::var("FOLIOSWAP_SLOTS_SECONDS").ok().and_then(|s| s.parse().ok());
-    if cfg!(miri) { Duration::from_millis(300) } else { Duration::from_secs(seconds.unwrap_or(2)) }
+    let seconds = environment::number("FOLIOSWAP_SLOTS_SECONDS", 2);
+    if cfg!(miri) { Duration::from_millis(300) } else { Duration::from_secs(seconds) }
 }
 
 /// One folio that a thread owns: it writes its mark into every payload and checks it at the end.
@@ -34,7 +35,7 @@ struct Owned {
 }
 
 fn worker(swap: &Slots<PAYLOAD, Threaded>, thread: u32, stop: &AtomicBool) -> u64 {
-    let mut random = Random(0x9e37_79b9 + u64::from(thread));
+    let mut random = Random::new(0x9e37_79b9 + u64::from(thread));
     let mut owned: Vec<Owned> = Vec::new();
     let mut allocated = 0;
     // Also a thread that had no processor in all that time allocates something.
@@ -106,7 +107,7 @@ fn threads_share_three_devices() {
             (0..4).map(|thread| scope.spawn(move || worker(&slots, thread, stop))).collect();
         // A reader without locks, beside the workers: it must only ever see folios that exist.
         let start = Instant::now();
-        let mut random = Random(77);
+        let mut random = Random::new(77);
         while start.elapsed() < duration() {
             let device = DeviceId::new(random.below(3) as u32).unwrap();
             let entry = SwapEntry::new(device, 1 + random.below(512 * 6)).unwrap();

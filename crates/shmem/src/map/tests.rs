@@ -2,23 +2,17 @@
 
 use super::*;
 use folioswap_slots::{DeviceId, Order, SwapEntry};
+use folioswap_test_support::random::Random;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 fn map() -> Map {
     Map::new(Arc::default())
 }
 
-fn random(state: &mut u64, below: u64) -> u64 {
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    (*state >> 11) % below
-}
-
 /// An item for a range of `order` whose value is aligned as a folio's is.
-fn item(state: &mut u64, order: Order) -> Item {
-    let value = (1 + random(state, 1000)) << order.index();
-    match random(state, 8) {
+fn item(random: &mut Random, order: Order) -> Item {
+    let value = (1 + random.below(1000)) << order.index();
+    match random.below(8) {
         0 => Item::Poison,
         1..=4 => Item::Folio(value as u32),
         _ => Item::Swap(SwapEntry::new(DeviceId::new(3).unwrap(), value).unwrap()),
@@ -30,16 +24,16 @@ fn item(state: &mut u64, order: Order) -> Item {
 fn as_an_array_of_pages_has_it() {
     const PAGES: u64 = 4096;
     for seed in 1..=20u64 {
-        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut random = Random::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         // Near the start, and far away, where the tree is high.
         let base = if seed % 2 == 0 { 0 } else { (1 << 51) - PAGES };
         let meter: Arc<AtomicU64> = Arc::default();
         let map = Map::new(meter.clone());
         let mut pages: Vec<Option<Found>> = vec![None; PAGES as usize];
         for _ in 0..1500 {
-            let order = Order::new(random(&mut state, 10) as u32).unwrap();
+            let order = Order::new(random.below(10) as u32).unwrap();
             let size = u64::from(order.slots());
-            let start = random(&mut state, PAGES / size) * size;
+            let start = random.below(PAGES / size) * size;
             let mut writer = map.lock();
             // What reaches beyond the range is split first, as all callers do.
             for edge in [start, start + size - 1] {
@@ -51,14 +45,14 @@ fn as_an_array_of_pages_has_it() {
                     }
                 }
             }
-            let new = (random(&mut state, 3) > 0).then(|| item(&mut state, order));
+            let new = (random.below(3) > 0).then(|| item(&mut random, order));
             writer.store(base + start, order, new);
             for page in 0..size {
                 let found = new.map(|item| Found { item: item.step(page), order });
                 pages[(start + page) as usize] = found;
             }
             for _ in 0..20 {
-                let page = random(&mut state, PAGES);
+                let page = random.below(PAGES);
                 assert_eq!(map.get(base + page), pages[page as usize], "page {page}");
                 let expected = (page..PAGES).find(|&page| pages[page as usize].is_some());
                 let next = map.next(base + page, Look::Present);
@@ -115,10 +109,10 @@ fn lookups_take_no_lock_and_find_what_was_there() {
         for thread in 0..2u64 {
             let (map, stop) = (&map, &stop);
             scope.spawn(move || {
-                let mut state = thread + 7;
+                let mut random = Random::new(thread + 7);
                 let mut seen = 0u64;
                 while !stop.load(Ordering::Relaxed) || seen < 1000 {
-                    let page = random(&mut state, 1024);
+                    let page = random.below(1024);
                     match map.get(page).map(|found| found.item) {
                         None => {}
                         Some(Item::Folio(frame)) => assert_eq!(u64::from(frame), 4096 + page),
@@ -129,14 +123,14 @@ fn lookups_take_no_lock_and_find_what_was_there() {
                 }
             });
         }
-        let mut state = 3;
+        let mut random = Random::new(3);
         for _ in 0..3000 {
-            let block = random(&mut state, 2) * 512;
+            let block = random.below(2) * 512;
             let mut writer = map.lock();
-            match random(&mut state, 4) {
+            match random.below(4) {
                 0 => writer.store(block, nine, Some(Item::Folio(4096 + block as u32))),
                 1 => writer.store(block, nine, Some(Item::Swap(entry(8192 + block)))),
-                2 => _ = writer.split(block + random(&mut state, 512), Order::ZERO),
+                2 => _ = writer.split(block + random.below(512), Order::ZERO),
                 _ => writer.store(block, nine, None),
             }
         }

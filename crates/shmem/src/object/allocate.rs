@@ -3,7 +3,7 @@
 use super::{ObjectOf, end_of, index_of};
 use crate::error::ShmemError;
 use crate::frames::PAGE;
-use crate::sync::alone;
+use crate::sync::write_lock;
 use crate::variant::Variant;
 
 /// What becomes of the size.
@@ -24,7 +24,7 @@ impl<V: Variant> ObjectOf<V> {
     pub fn allocate(&self, offset: u64, len: u64, size: Allocation) -> Result<(), ShmemError> {
         let end = end_of(offset, len)?;
         self.space.check_range(offset, end)?;
-        let _alone = alone(&self.inner.content);
+        let _alone = write_lock(&self.inner.content);
         self.allocate_alone(offset, end)?;
         if size == Allocation::Extend {
             self.grow_to(end);
@@ -39,7 +39,7 @@ impl<V: Variant> ObjectOf<V> {
     pub fn zero_range(&self, offset: u64, len: u64, size: Allocation) -> Result<(), ShmemError> {
         let end = end_of(offset, len)?;
         self.space.check_range(offset, end)?;
-        let _alone = alone(&self.inner.content);
+        let _alone = write_lock(&self.inner.content);
         self.punch(offset, end)?;
         self.allocate_alone(offset, end)?;
         if size == Allocation::Extend {

@@ -5,7 +5,7 @@ use super::{ObjectOf, end_of};
 use crate::error::ShmemError;
 use crate::frames::PAGE;
 use crate::map::Look;
-use crate::sync::{Relaxed, Release, SeqCst, alone};
+use crate::sync::{Relaxed, Release, SeqCst, write_lock};
 use crate::variant::Variant;
 use crate::word::{Found, Item};
 use folioswap_slots::Order;
@@ -17,7 +17,7 @@ impl<V: Variant> ObjectOf<V> {
     /// [`ShmemError`] when the page in which the new end lies is swapped out and cannot come back; nothing is changed then.
     pub fn set_size(&self, size: u64) -> Result<(), ShmemError> {
         end_of(0, size)?;
-        let _alone = alone(&self.inner.content);
+        let _alone = write_lock(&self.inner.content);
         let page = PAGE as u64;
         if size > self.size() {
             self.grow_to(size);
@@ -35,7 +35,7 @@ impl<V: Variant> ObjectOf<V> {
     /// As [`set_size`](Self::set_size), for the pages at both ends.
     pub fn punch_hole(&self, offset: u64, len: u64) -> Result<(), ShmemError> {
         let end = end_of(offset, len)?;
-        let _alone = alone(&self.inner.content);
+        let _alone = write_lock(&self.inner.content);
         self.punch(offset, end)
     }
 

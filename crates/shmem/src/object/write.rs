@@ -3,7 +3,7 @@
 use super::{ObjectOf, end_of, index_of};
 use crate::error::ShmemError;
 use crate::frames::PAGE;
-use crate::sync::share;
+use crate::sync::read_lock;
 use crate::variant::Variant;
 
 impl<V: Variant> ObjectOf<V> {
@@ -14,7 +14,7 @@ impl<V: Variant> ObjectOf<V> {
     /// [`ShmemError`]; nothing was written then.
     pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<usize, ShmemError> {
         let end = end_of(offset, bytes.len() as u64)?;
-        let _writing = share(&self.inner.content);
+        let _writing = read_lock(&self.inner.content);
         let mut at = offset;
         while at < end {
             match self.existing_or_new(index_of(at), offset..end, at..end) {

@@ -22,6 +22,7 @@ use crate::swapout::Afterwards;
 use crate::variant::{Current, Hooked, Hooks, Step, Variant};
 use crate::word::Item;
 use folioswap_slots::{Order, SlotWord, SwapEntry};
+use folioswap_test_support::random::noise;
 use std::cell::{Cell, RefCell};
 use std::path::Path;
 use std::sync::Arc;

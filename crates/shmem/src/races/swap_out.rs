@@ -6,12 +6,7 @@ use super::*;
 fn the_object_is_on_the_swap_list_before_slots_are_taken_and_off_it_on_failure() {
     let space = ShmemSpace::with(Options::within(32 << 20), Background::Nobody).unwrap();
     let object = Arc::new(ObjectOf::<Interrupted<Current>>::new(&space, HugePolicy::Always));
-    let mut state = 1u64;
-    let mut random = || {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (state >> 56) as u8
-    };
-    let noise: Vec<u8> = (0..PAGES as usize * PAGE).map(|_| random()).collect();
+    let noise = noise(1, PAGES as usize * PAGE);
     object.write(0, &noise).unwrap();
     let folio = object.existing(0, Hold::Exclusive, 1).map_err(drop).unwrap().unwrap().into_frame();
     space.lru.remove(&space.folios, folio);
@@ -143,17 +138,12 @@ fn a_full_device_is_passed_over() {
     let used = |space: &ShmemSpace| -> Vec<u64> {
         space.devices().iter().map(|device| device.used / PAGE as u64).collect()
     };
-    let mut state = 1u64;
-    let mut random = || {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (state >> 56) as u8
-    };
     // Behind the store a file of one cluster, and another one.
     let options = Options { devices: vec![SwapDevice::store(5)], ..Options::within(32 << 20) };
     let options = options.and(file("one", 1, 3)).and(file("two", 4, 2));
     let space = ShmemSpace::with(options, Background::Nobody).unwrap();
     let object = ObjectOf::<Interrupted<Current>>::new(&space, HugePolicy::Always);
-    let noise: Vec<u8> = (0..(4 << 20)).map(|_| random()).collect();
+    let noise = noise(1, 4 << 20);
     object.write(0, &noise).unwrap();
     assert_eq!(object.page_out(), 1024);
     assert_eq!(used(&space), [0, 512, 512], "of noise the second half goes to the second file");

@@ -203,14 +203,6 @@ fn what_is_damaged_is_lost_alone() {
 /// Without room for what is on the device nothing is begun, or it ends with the device in use again, and nothing lost.
 #[test]
 fn without_room_the_device_stays() {
-    let noise = |seed: u64| {
-        let mut state = seed | 1;
-        let mut byte = || {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            (state >> 56) as u8
-        };
-        (0..PAGE).map(|_| byte()).collect::<Vec<u8>>()
-    };
     for store in [true, false] {
         let mut options = Options { limit: 8 << 20, ..with_file() };
         if !store {
@@ -220,7 +212,7 @@ fn without_room_the_device_stays() {
         let object = ObjectOf::<Interrupted<Current>>::new(&space, HugePolicy::Never);
         let pages = (24 << 20) / PAGE as u64;
         for page in 0..pages {
-            object.write(page * PAGE as u64, &noise(page)).unwrap();
+            object.write(page * PAGE as u64, &noise(page, PAGE)).unwrap();
         }
         let inuse = space.swap.space().file_space().used_on(DeviceMask::ALL);
         assert!(inuse > pages / 2, "it does not fit: {inuse}");
@@ -230,7 +222,7 @@ fn without_room_the_device_stays() {
         for page in 0..pages {
             let mut found = vec![0; PAGE];
             object.read(page * PAGE as u64, &mut found).unwrap();
-            assert!(found == noise(page), "page {page}");
+            assert!(found == noise(page, PAGE), "page {page}");
         }
         // With most of it gone there is.
         object.set_size(4 << 20).unwrap();

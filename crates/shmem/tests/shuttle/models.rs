@@ -8,8 +8,9 @@ use crate::object::ShmemObject;
 use crate::options::{HugePolicy, Options};
 use crate::space::{Background, ShmemSpace};
 use crate::swapoff::SwapoffError;
-use crate::sync::{SeqCst, model};
+use crate::sync::SeqCst;
 use folioswap_slots::{DeviceId, DeviceMask};
+use folioswap_test_support::{environment, schedule};
 use shuttle::thread::{JoinHandle, spawn};
 use std::path::Path;
 use std::sync::Arc;
@@ -17,8 +18,8 @@ use std::sync::Arc;
 /// Pages of the object, in one folio.
 const PAGES: u64 = 4;
 
-fn schedules() -> usize {
-    std::env::var("FOLIOSWAP_SHMEM_SCHEDULES").map_or(150, |text| text.parse().expect("a number"))
+fn model(run: impl Fn() + Send + Sync + 'static) {
+    schedule::check_random(environment::number("FOLIOSWAP_SHMEM_SCHEDULES", 150), run);
 }
 
 fn page_of(page: u64) -> Vec<u8> {
@@ -89,7 +90,7 @@ const WHOLE: [Option<u64>; PAGES as usize] = [Some(0), Some(1), Some(2), Some(3)
 /// S2, S3: the range check at insertion against a hole, which splits the entry and takes a piece of it.
 #[test]
 fn insertion_against_a_split_and_a_hole() {
-    model(schedules(), || {
+    model(|| {
         let object = swapped_out(Options::within(8 << 20));
         let own = object.clone();
         let reader = spawn(move || page_is(&own, 1, &page_of(1)));
@@ -102,7 +103,7 @@ fn insertion_against_a_split_and_a_hole() {
 /// S3: truncation, and growing again, against two swap-ins.
 #[test]
 fn swap_in_against_truncation() {
-    model(schedules(), || {
+    model(|| {
         let object = swapped_out(Options::within(8 << 20));
         let readers = [2, 3].map(|page| {
             let own = object.clone();
@@ -123,7 +124,7 @@ fn swap_in_against_truncation() {
 /// S7, S9: lookups, for reading and for writing, against swap-out.
 #[test]
 fn swap_out_against_lookups() {
-    model(schedules(), || {
+    model(|| {
         let object = object(Options::within(8 << 20));
         let (reader, writer) = (object.clone(), object.clone());
         let reader = spawn(move || page_is(&reader, 1, &page_of(1)));
@@ -142,7 +143,7 @@ fn swap_out_against_lookups() {
 /// S6, S12, S13: two swap-ins of one entry, and the folio leaves again, clean or written to; the object is on the swap list whenever it has an entry.
 #[test]
 fn swap_ins_of_one_entry_while_it_leaves_again() {
-    model(schedules(), || {
+    model(|| {
         let object = swapped_out(Options::within(8 << 20));
         let (reader, writer) = (object.clone(), object.clone());
         let reader = spawn(move || page_is(&reader, 0, &page_of(0)));
@@ -163,7 +164,7 @@ fn nothing_is_on_ram(space: &ShmemSpace) -> bool {
 /// S14, S15: swapoff against a swap-in and a hole.
 #[test]
 fn swapoff_against_a_swap_in_and_a_hole() {
-    model(schedules(), || {
+    model(|| {
         let object = swapped_out(with_ram());
         assert!(!nothing_is_on_ram(&object.space));
         let (reader, puncher) = (object.clone(), object.clone());
@@ -190,7 +191,7 @@ fn swaps_out_twice(object: &Arc<ShmemObject>) -> JoinHandle<()> {
 /// S17: swapoff against a swap-out that has chosen the device, and one that comes later.
 #[test]
 fn swapoff_against_swap_out() {
-    model(schedules(), || {
+    model(|| {
         let object = object(with_ram());
         let evictor = swaps_out_twice(&object);
         object.space.swapoff(Path::new("ram"), || true).unwrap();
@@ -204,7 +205,7 @@ fn swapoff_against_swap_out() {
 /// S15: the object is dropped while swapoff has it.
 #[test]
 fn swapoff_against_a_drop() {
-    model(schedules(), || {
+    model(|| {
         let object = swapped_out(with_ram());
         let space = object.space.clone();
         let own = space.clone();
@@ -225,7 +226,7 @@ fn swapoff_against_a_drop() {
 #[test]
 #[should_panic(expected = "somebody wrote to it")]
 fn wrong_everything_is_read_back_while_the_device_is_still_on() {
-    model(schedules(), || {
+    model(|| {
         let object = object(with_ram());
         let evictor = swaps_out_twice(&object);
         let id = DeviceId::new(1).unwrap();

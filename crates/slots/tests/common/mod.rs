@@ -1,9 +1,8 @@
-//! Zeroed memory for the crate under test, and short names for its types.
+//! An engine with its memory, and what the tests do to it again and again.
 #![allow(dead_code)]
 
 use folioswap_slots::*;
-use std::alloc::{Layout, alloc_zeroed, dealloc};
-use std::ptr::NonNull;
+use folioswap_test_support::memory::Zeroed;
 
 /// Payload size used by most tests: 8 bytes of location and 4 of checksum.
 pub const PAYLOAD: usize = 12;
@@ -17,58 +16,11 @@ impl Relax for Yield {
     }
 }
 
-/// Numbers that look random (xorshift), from a seed that is not 0.
-pub struct Random(pub u64);
-impl Random {
-    /// Below `bound`.
-    pub fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
-    }
-}
-
-/// Zeroed memory at a page border, freed at the end of its scope.
-pub struct Memory {
-    start: NonNull<u8>,
-    layout: Layout,
-}
-
-// SAFETY: plain memory.
-unsafe impl Send for Memory {}
-// SAFETY: plain memory.
-unsafe impl Sync for Memory {}
-
-impl Memory {
-    pub fn new(bytes: usize) -> Memory {
-        let layout = Layout::from_size_align(bytes, 4096).unwrap();
-        // SAFETY: the size is not zero.
-        let start = NonNull::new(unsafe { alloc_zeroed(layout) }).expect("out of memory");
-        Memory { start, layout }
-    }
-
-    pub fn start(&self) -> NonNull<u8> {
-        self.start
-    }
-
-    pub fn bytes(&self) -> usize {
-        self.layout.size()
-    }
-}
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        // SAFETY: allocated with this layout.
-        unsafe { dealloc(self.start.as_ptr(), self.layout) }
-    }
-}
-
 /// An engine with its memory.
 pub struct Bench<P: Policy = Current> {
     pub slots: Slots<PAYLOAD, P>,
-    pub metadata: Memory,
-    pub frames: Memory,
+    pub metadata: Zeroed,
+    pub frames: Zeroed,
 }
 
 impl<P: Policy> std::ops::Deref for Bench<P> {
@@ -84,8 +36,8 @@ pub fn engine(frames: usize) -> Bench {
 }
 
 pub fn engine_with<P: Policy>(config: Config, frames: usize) -> Bench<P> {
-    let metadata = Memory::new(Slots::<PAYLOAD, P>::bytes_needed(config));
-    let memory = Memory::new((frames * FRAME).max(4096));
+    let metadata = Zeroed::new(Slots::<PAYLOAD, P>::bytes_needed(config));
+    let memory = Zeroed::new((frames * FRAME).max(4096));
     // SAFETY: fresh zeroed memory that lives beside the handle.
     let slots = unsafe {
         let slots = Slots::<PAYLOAD, P>::init(metadata.start(), metadata.bytes(), config).unwrap();

@@ -5,57 +5,9 @@
 
 use crate::models::Engine;
 use crate::*;
-use std::cell::{Cell, RefCell};
+use folioswap_test_support::schedule::{alone, interrupted};
+use std::cell::Cell;
 use std::rc::Rc;
-
-/// What runs before one of the coming operations.
-struct Interruption {
-    /// Operations before it.
-    steps: u32,
-    action: Box<dyn FnOnce()>,
-}
-
-enum Run {
-    /// The operations are shuttle's: it chooses the next thread.
-    Scheduled,
-    /// One thread.
-    Alone(Option<Interruption>),
-}
-
-thread_local! {
-    static RUN: RefCell<Run> = const { RefCell::new(Run::Scheduled) };
-}
-
-/// An atomic operation is next. False if it is for shuttle to decide what comes before it.
-pub(crate) fn step() -> bool {
-    let action = RUN.with_borrow_mut(|run| {
-        let Run::Alone(plan) = run else { return None };
-        match plan {
-            Some(interruption) if interruption.steps > 0 => {
-                interruption.steps -= 1;
-                Some(None)
-            }
-            // Taken out first: the operations of the interruption itself are not interrupted.
-            _ => Some(plan.take().map(|interruption| interruption.action)),
-        }
-    });
-    match action {
-        None => false,
-        Some(action) => {
-            if let Some(action) = action {
-                action();
-            }
-            true
-        }
-    }
-}
-
-/// A lock stays taken. False if shuttle has other threads that may release it.
-pub(crate) fn relax() -> bool {
-    let alone = RUN.with_borrow(|run| matches!(run, Run::Alone(_)));
-    assert!(!alone, "the end of swapoff is past the pin: it waits for a lock of the work that it interrupts");
-    false
-}
 
 /// What `swapoff_finish` said at one step.
 type Finished = Result<(), SwapoffError>;
@@ -68,26 +20,22 @@ fn interrupt_everywhere<T>(
     work: impl Fn(&Engine, DeviceId) -> T,
     judge: impl Fn(&Finished, T),
 ) -> u32 {
-    RUN.set(Run::Alone(None));
-    for steps in 0.. {
+    for operation in 0.. {
         let engine = Rc::new(Engine::new(4));
-        let id = prepare(&engine);
+        let id = alone(|| prepare(&engine));
         let finished = Rc::new(Cell::new(None));
         let (inner, result) = (engine.clone(), finished.clone());
-        let action = Box::new(move || result.set(Some(inner.swap.swapoff_finish(id))));
-        RUN.set(Run::Alone(Some(Interruption { steps, action })));
-        let outcome = work(&engine, id);
-        RUN.set(Run::Alone(None));
-        let Some(finished) = finished.take() else {
-            RUN.set(Run::Scheduled);
-            return steps;
-        };
-        judge(&finished, outcome);
-        if finished.is_err() {
-            assert_eq!(engine.swap.swapoff_finish(id), Ok(()), "step {steps}");
-        }
-        engine.swap.validate().unwrap();
-        assert_eq!(engine.swap.frames_free(), engine.swap.frames_total(), "step {steps}");
+        let finish = move || result.set(Some(inner.swap.swapoff_finish(id)));
+        let outcome = interrupted(operation, finish, || work(&engine, id));
+        let Some(finished) = finished.take() else { return operation };
+        alone(|| {
+            judge(&finished, outcome);
+            if finished.is_err() {
+                assert_eq!(engine.swap.swapoff_finish(id), Ok(()), "operation {operation}");
+            }
+            engine.swap.validate().unwrap();
+            assert_eq!(engine.swap.frames_free(), engine.swap.frames_total(), "operation {operation}");
+        });
     }
     unreachable!()
 }

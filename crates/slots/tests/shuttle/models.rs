@@ -1,16 +1,14 @@
 //! The models: small numbers of threads on small devices, each ending in `validate`.
 
 use crate::*;
-use std::alloc::{Layout, alloc_zeroed, dealloc};
-use std::ptr::NonNull;
+use folioswap_test_support::memory::Zeroed;
+use folioswap_test_support::{environment, schedule};
 use std::sync::Arc;
 
 pub(crate) struct Turn;
 impl Relax for Turn {
     fn relax(_round: u32) {
-        if !crate::interruptions::relax() {
-            shuttle::thread::yield_now();
-        }
+        schedule::yield_now();
     }
 }
 
@@ -23,33 +21,21 @@ pub(crate) type Swap = Slots<4, Modelled>;
 
 pub(crate) struct Engine {
     pub(crate) swap: Swap,
-    memory: Vec<(NonNull<u8>, Layout)>,
+    _memory: [Zeroed; 2],
 }
-
-// SAFETY: plain memory and a handle.
-unsafe impl Send for Engine {}
-// SAFETY: as for `Send`.
-unsafe impl Sync for Engine {}
 
 impl Engine {
     pub(crate) fn new(frames: usize) -> Engine {
         let config = Config { cpus: 3, clusters_max: 16, frame_chunks_max: 2 };
-        let mut memory = Vec::new();
-        let mut zeroed = |bytes: usize| {
-            let layout = Layout::from_size_align(bytes, 4096).unwrap();
-            // SAFETY: the size is not zero.
-            let start = NonNull::new(unsafe { alloc_zeroed(layout) }).unwrap();
-            memory.push((start, layout));
-            start
-        };
-        let bytes = Swap::bytes_needed(config);
+        let memory = [Swap::bytes_needed(config), frames * Swap::FRAME_BYTES].map(Zeroed::new);
+        let [metadata, space] = &memory;
         // SAFETY: fresh zeroed memory that lives as long as the handle.
         let swap = unsafe {
-            let swap = Swap::init(zeroed(bytes), bytes, config).unwrap();
-            swap.add_frames(zeroed(frames * Swap::FRAME_BYTES), frames * Swap::FRAME_BYTES).unwrap();
+            let swap = Swap::init(metadata.start(), metadata.bytes(), config).unwrap();
+            swap.add_frames(space.start(), space.bytes()).unwrap();
             swap
         };
-        Engine { swap, memory }
+        Engine { swap, _memory: memory }
     }
 
     pub(crate) fn take(&self, cpu: u32, size: u32, folio: u32) -> Result<SwapEntry, AllocError> {
@@ -69,23 +55,11 @@ impl Engine {
     }
 }
 
-impl Drop for Engine {
-    fn drop(&mut self) {
-        for (start, layout) in self.memory.drain(..) {
-            // SAFETY: allocated with this layout.
-            unsafe { dealloc(start.as_ptr(), layout) }
-        }
-    }
-}
-
-fn schedules() -> usize {
-    std::env::var("FOLIOSWAP_SLOTS_SCHEDULES").ok().and_then(|n| n.parse().ok()).unwrap_or(600)
-}
-
 /// Runs `model` under random schedules and under schedules with few, well-placed switches (PCT).
 fn check(model: impl Fn() + Send + Sync + Clone + 'static) {
-    shuttle::check_random(model.clone(), schedules() / 2);
-    shuttle::check_pct(model, schedules() / 2, 3);
+    let schedules = environment::number("FOLIOSWAP_SLOTS_SCHEDULES", 600);
+    schedule::check_random(schedules / 2, model.clone());
+    schedule::check_pct(schedules / 2, 3, model);
 }
 
 fn spawn<T: Send + 'static>(action: impl FnOnce() -> T + Send + 'static) -> shuttle::thread::JoinHandle<T> {

@@ -1,0 +1,15 @@
+//! Support for the tests of this workspace. A dev-dependency only: no crate ships it.
+//!
+//! | Module | Contents |
+//! |---|---|
+//! | [`schedule`] | stand-ins for `std::sync` whose operations are scheduling points of shuttle, and interruptions without a scheduler |
+//! | [`memory`] | zeroed, page-aligned memory |
+//! | [`random`] | seeded numbers and incompressible bytes |
+//! | [`environment`] | numbers from environment variables, which select the long form of a test |
+//!
+//! The crate knows no other crate of the workspace, so that every one of them can use it.
+
+pub mod environment;
+pub mod memory;
+pub mod random;
+pub mod schedule;
