@@ -2,7 +2,7 @@
 //!
 //! | Module | Contents |
 //! |---|---|
-//! | [`schedule`] | stand-ins for `std::sync` whose operations are scheduling points of shuttle, and interruptions without a scheduler |
+//! | [`schedule`] | stand-ins for `std::sync` that yield to shuttle at each operation |
 //! | [`memory`] | zeroed, page-aligned memory |
 //! | [`random`] | seeded numbers and incompressible bytes |
 //! | [`environment`] | numbers from environment variables, which select the long form of a test |

@@ -4,11 +4,11 @@
 //! A crate takes all its atomics, locks and waits from one module, `sync`. Its shuttle test
 //! compiles the crate's source files with a `sync` that names the types of this module.
 //!
-//! | The thread runs | An operation | A wait for another thread |
+//! | The thread runs | Before an operation | A wait for another thread |
 //! |---|---|---|
-//! | in a model ([`check_random`], [`check_pct`]) | lets shuttle choose the next thread | does the same |
-//! | [`alone`] | counts, and an [`interrupted`] action may be due before it | panics: nobody can end it |
-//! | otherwise | is what it is in `std` | yields to the operating system |
+//! | in a model: [`check_random`], [`check_pct`] | shuttle chooses the next thread | as an operation |
+//! | [`alone`] | an [`interrupted`] action may be due | panics: nobody can end it |
+//! | otherwise | nothing | yields to the operating system |
 //!
 //! Layout and zero state of the atomics are those of the real ones, so the code under test may
 //! place them in zeroed memory.
