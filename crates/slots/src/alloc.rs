@@ -1,4 +1,5 @@
-//! `folio_alloc_swap`: allocate, charge, and add to the swap cache in one call (spec §2.5 to §2.7).
+//! `folio_alloc_swap`: allocates, charges, and adds to the swap cache in one call (spec §2.5 to
+//! §2.7).
 
 use crate::available::AvailableList;
 use crate::cpu::CpuGuard;
@@ -16,13 +17,14 @@ use crate::word::Word;
 /// Why no slots were allocated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AllocError {
-    /// No permitted device has a free slot that could be got: all are used, or the free ones wait for a discard that nobody runs.
+    /// No permitted device has a free slot within reach: all are used, or the free ones wait for a
+    /// discard that nobody runs.
     NoSpace,
     /// There are free slots but no run for this order: split the folio and try again with order 0.
     SplitAndRetry,
     /// A free cluster was at hand but the frame pool is empty: add frames and try again.
     NoFrame,
-    /// No device that is on and permitted takes this order.
+    /// No permitted device that is on accepts this order.
     InvalidOrder,
     /// [`Hooks::charge`] refused; the slots are free again.
     ChargeRefused,
@@ -42,15 +44,15 @@ impl core::fmt::Display for AllocError {
 
 impl core::error::Error for AllocError {}
 
-/// Rounds of an order-0 allocation: after pending discards ran, after full clusters gave slots back, or because slots are free but their
-/// clusters were contended.
+/// Rounds of an order-0 allocation. It starts over after pending discards ran, after full clusters
+/// gave slots back, or because slots are free but their clusters were contended.
 const ROUNDS_MAX: u32 = 2 * DEVICES_MAX as u32;
 /// How often the walk of the available list starts over.
 const RESTARTS_MAX: u32 = 4;
 
 impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
-    /// Takes 2^`order` naturally aligned slots for `folio` on a device in `mask`; their words become cached(folio) with count 1. Slot i of
-    /// the folio is the returned entry + i.
+    /// Takes 2^`order` naturally aligned slots for `folio` on a device in `mask`. Their words
+    /// become cached(folio) with count 1. Slot i of the folio is the returned entry + i.
     ///
     /// The caller holds the folio's lock. Cost: tens of nanoseconds while this CPU's cluster lasts.
     ///
@@ -67,7 +69,8 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         self.alloc_folio_with(cpu, order, folio, mask, &NoHooks)
     }
 
-    /// As [`alloc_folio`](Self::alloc_folio), with the caller's [`Hooks`]: charging, reclaim of cached folios, discards.
+    /// As [`alloc_folio`](Self::alloc_folio), with the caller's [`Hooks`]: charging, reclaim of
+    /// cached folios, discards.
     ///
     /// # Errors
     /// [`AllocError`]; nothing is taken then.
@@ -112,31 +115,32 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
                     local.count_allocated(order);
                     return Ok(entry);
                 }
-                if order != Order::ZERO {
-                    local.count_fallback(order);
-                    return Err(self.failure(order, mask, request.no_frame));
-                }
                 if request.no_frame {
                     local.count_fallback(order);
                     return Err(AllocError::NoFrame);
                 }
+                if order != Order::ZERO {
+                    local.count_fallback(order);
+                    return Err(self.failure(order, mask));
+                }
                 request.reclaimed
             };
-            // No synchronous discard under the local lock: here no lock is held any more.
+            // Discards are synchronous, so they run here, where no local lock is held any more.
             if again || self.run_first_pending_discards(mask, hooks) {
                 continue;
             }
-            // Isolation skips contended clusters, so a failure with free slots may be spurious; the caller could take it for the end of all space.
+            // Isolation skips contended clusters, so a failure with free slots may be spurious; the
+            // caller could take it for the end of all space.
             if self.free_and_total(mask).0 == 0 {
                 break;
             }
             <P::Relax as crate::lock::Relax>::relax(round);
         }
         self.lock_cpu(cpu).count_fallback(order);
-        Err(self.failure(order, mask, false))
+        Err(self.failure(order, mask))
     }
 
-    /// The CPU's own cluster, else the walk over devices. Context: local lock held.
+    /// Tries the CPU's own cluster, then walks the devices. Context: local lock held.
     #[inline]
     pub(crate) fn alloc_once<H: Hooks>(
         &self,
@@ -157,10 +161,7 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
     }
 
     #[cold]
-    fn failure(&self, order: Order, mask: DeviceMask, no_frame: bool) -> AllocError {
-        if no_frame {
-            return AllocError::NoFrame;
-        }
+    fn failure(&self, order: Order, mask: DeviceMask) -> AllocError {
         let (free, _) = self.free_and_total(mask);
         let permitted = |id: &DeviceId| mask.contains(*id) && self.device(*id).is_writable();
         let taken = |id: DeviceId| self.device(id).orders().contains(order);
@@ -171,7 +172,8 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         if order == Order::ZERO || free == 0 { AllocError::NoSpace } else { AllocError::SplitAndRetry }
     }
 
-    /// Step 0: this CPU's cluster. The hint counts only if its device is permitted; a fast path that finds nothing leaves no hint to a dead end.
+    /// Step 0: tries this CPU's cluster. The hint counts only if its device is permitted. A fast
+    /// path that finds nothing leaves no hint to a dead end.
     #[inline]
     fn alloc_fast<H: Hooks>(
         &self,
@@ -186,9 +188,10 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         self.alloc_at_hint(hint, request)
     }
 
-    /// Walks the available list in priority order. Each visited device is moved behind its equals *before* it is used. Order above 0 stops at
-    /// the first device that fails; order 0 goes on, and starts over if the device that was to come next left the list.
-    /// Devices that are not permitted or do not take the order are passed over.
+    /// Walks the available list in priority order. Each visited device is moved behind its equals
+    /// *before* it is used. An order above 0 stops at the first device that fails. Order 0 goes on,
+    /// and starts over if the device that was to come next left the list. Devices that are not
+    /// permitted or do not accept the order are passed over.
     #[cold]
     fn alloc_slow<H: Hooks>(&self, mask: DeviceMask, request: &mut Request<'_, H>) -> Option<SwapEntry> {
         let order = request.order;
@@ -222,7 +225,8 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         }
     }
 
-    /// Who took the last free slot of a device takes it off the available list. Context: cluster lock held.
+    /// Takes a device off the available list after its last free slot was taken. Context: cluster
+    /// lock held.
     #[cold]
     pub(crate) fn remove_full_from_available(&self, id: DeviceId, device: &Device) {
         let _held = self.hold_available();
@@ -231,7 +235,7 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         }
     }
 
-    /// A free saw the off-list bit: the device goes back on the list (only with WRITEOK).
+    /// Puts a device back on the list after a free saw the off-list bit; only with WRITEOK.
     #[cold]
     pub(crate) fn add_to_available(&self, id: DeviceId, device: &Device) {
         let _held = self.hold_available();
@@ -254,7 +258,7 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         }
     }
 
-    /// The list that `cpu` walks, and what it is sorted by.
+    /// The list that `cpu` walks, and the key that it is sorted by.
     fn walked_by(&self, cpu: LogicalCpu) -> (&AvailableList, impl Fn(DeviceId) -> i32) {
         let (list, node) = match P::NODE_PREFERENCE {
             NodePreference::Off => (&self.header().available, None),
@@ -266,7 +270,8 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         (list, move |id| node.map_or_else(|| self.device(id).priority(), |node| self.node_key(node, id)))
     }
 
-    /// Charging refused, or a cached slot drained: what was handed out just now becomes free, without any payload having been written.
+    /// Frees slots that were handed out a moment ago, because charging refused or a cached slot is
+    /// drained. Their payload has not been written.
     #[cold]
     pub(crate) fn undo_alloc(&self, entry: SwapEntry, slots: u32) {
         let cluster = self.lock_cluster(entry.device(), entry.cluster() as u32);

@@ -1,11 +1,12 @@
-//! The available list: devices with free slots, highest priority first, equals in rotation (spec §2.5, §4).
+//! The available list: devices with free slots, highest priority first, equal priorities in
+//! rotation (spec §2.5, §4).
 
 use crate::entry::{DEVICES_MAX, DeviceId, DeviceMask};
 use crate::lock::SpinLock;
 use crate::sync::{AtomicU8, AtomicU32, Ordering};
 
-/// At most 32 device numbers in the order of use. Zeroed memory is an empty list.
-/// Context of every method but `lock`: available-list lock held.
+/// At most 32 device numbers in order of use. Zeroed memory is an empty list. Context of every
+/// method: available-list lock held.
 #[repr(C)]
 pub(crate) struct AvailableList {
     pub(crate) lock: SpinLock,
@@ -33,7 +34,7 @@ impl AvailableList {
         self.devices[position].store(device.index() as u8, Ordering::Relaxed);
     }
 
-    /// Puts `device` behind all of at least its priority. No effect if it is on the list.
+    /// Puts `device` behind all devices of at least its priority. No effect if it is on the list.
     pub(crate) fn insert(&self, device: DeviceId, priority_of: impl Fn(DeviceId) -> i32) {
         if self.position(device).is_some() {
             return;
@@ -52,7 +53,7 @@ impl AvailableList {
         self.length.store(length as u32 + 1, Ordering::Relaxed);
     }
 
-    /// Takes `device` off. No effect if it is not on the list.
+    /// Takes `device` off the list. No effect if it is not on it.
     pub(crate) fn remove(&self, device: DeviceId) {
         let Some(position) = self.position(device) else { return };
         let length = self.length();
@@ -63,7 +64,7 @@ impl AvailableList {
         self.length.store(length as u32 - 1, Ordering::Relaxed);
     }
 
-    /// Moves `device` behind its equals.
+    /// Moves `device` behind all others of its priority.
     pub(crate) fn requeue(&self, device: DeviceId, priority_of: impl Fn(DeviceId) -> i32) {
         if self.position(device).is_some() {
             self.remove(device);
@@ -71,7 +72,7 @@ impl AvailableList {
         }
     }
 
-    /// First device that is in `among`.
+    /// The first device that is in `among`.
     pub(crate) fn first_in(&self, among: DeviceMask) -> Option<DeviceId> {
         (0..self.length()).filter_map(|position| self.get(position)).find(|device| among.contains(*device))
     }

@@ -1,4 +1,5 @@
-//! The swap cache: slot words as the only synchronisation between who brings a folio in and who takes it out (spec §6, phases II to IV).
+//! The swap cache: slot words as the only synchronisation between bringing a folio in and taking it
+//! out (spec §6, phases II to IV).
 
 use crate::entry::{FolioId, SwapEntry};
 use crate::free::free_slot;
@@ -14,14 +15,15 @@ use crate::words::Words;
 /// Why a folio could not be added to the swap cache (spec §6, race codes of phase IV).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InsertError {
-    /// The target slot has a folio already: use that one.
+    /// The target slot has a folio already: use that folio.
     Exist(FolioId),
     /// The target slot is free (or bad) by now: look at the page table again.
     NoEntry,
-    /// The target slot is fine, but some other slot of the range is not swapped out, is cached, or differs in its zero mark: shrink the
-    /// order and try again.
+    /// The target slot is fine, but some other slot of the range is not swapped out, is cached, or
+    /// differs in its zero mark: reduce the order and try again.
     Busy,
-    /// The range lies outside the device, or would begin at the header slot: shrink the order and try again.
+    /// The range lies outside the device, or would begin at the header slot: reduce the order and
+    /// try again.
     Entry(EntryError),
 }
 
@@ -75,10 +77,12 @@ pub struct Inserted {
 }
 
 impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
-    /// Adds `folio` of `order` to the swap cache over the naturally aligned range that holds `target` (the slot that faulted). All slots must be swapped
-    /// out with equal zero marks. Counts and zero marks stay.
+    /// Adds `folio` of `order` to the swap cache over the naturally aligned range that holds
+    /// `target`, the slot that faulted. All slots must be swapped out with equal zero marks. Counts
+    /// and zero marks stay.
     ///
-    /// The caller holds the folio's lock and has pinned the device or holds a count of `target`. Cost: one lock.
+    /// The caller holds the folio's lock and has pinned the device or holds a count of `target`.
+    /// Cost: one lock.
     ///
     /// # Errors
     /// [`InsertError`]; nothing is changed then.
@@ -114,8 +118,9 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         Ok(Inserted { first, shadow, zero })
     }
 
-    /// `folio` leaves the swap cache: its `slots` slots from `entry` on become shadows, and those without a count become free, with `freed` called for
-    /// each as in [`put`](Self::put). Returns the slots freed.
+    /// Takes `folio` out of the swap cache. Its `slots` slots from `entry` on become shadows, and
+    /// those without a count become free, with `freed` called for each as in [`put`](Self::put).
+    /// Returns the number of slots freed.
     ///
     /// The caller holds the folio's lock; write-back is over. Cost: one lock per cluster touched.
     ///
@@ -147,7 +152,8 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         })
     }
 
-    /// Another folio takes over `slots` slots of `old` from `entry` on: after a split, or when a folio moves.
+    /// Gives `slots` slots of `old` from `entry` on to another folio: after a split, or when a
+    /// folio moves.
     ///
     /// The caller holds the locks of both folios. Cost: one lock per cluster touched.
     ///
@@ -171,7 +177,8 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         .map(|_| ())
     }
 
-    /// Marks `slots` slots of the cached `folio` from `entry` on as all zero, or as stored (at write-back).
+    /// Marks `slots` slots of the cached `folio` from `entry` on as all zero, or as stored (at
+    /// write-back).
     ///
     /// The caller holds the folio's lock. Cost: one lock per cluster touched.
     ///
@@ -195,7 +202,8 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         .map(|_| ())
     }
 
-    /// Runs `change` per cluster with the lock held, after checking that all slots there stand for `folio`. Sums what `change` returns.
+    /// Runs `change` per cluster with the lock held, after a check that all slots there stand for
+    /// `folio`. Sums the results of `change`.
     #[inline]
     fn for_cached(
         &self,

@@ -1,14 +1,16 @@
 //! Cluster descriptor and its state machine (spec §0).
 //!
-//! The pure functions [`flag_after_attempt`] and [`flag_after_free`] are the state machine's table; the rest of the crate only
-//! carries out what they say. Flag and list are always in sync (only a running discard is off-list with a flag).
+//! The pure functions [`flag_after_attempt`] and [`flag_after_free`] are the state machine's table;
+//! the rest of the crate only carries out what they say. Flag and list always agree, except during
+//! a discard: the cluster is then off-list with its flag set.
 
 use crate::lists::ListId;
 use crate::lock::SpinLock;
 use crate::order::{CLUSTER_SLOTS, ORDERS, Order};
 use crate::sync::{AtomicPtr, AtomicU8, AtomicU16, AtomicU32, Ordering};
 
-/// Which list the cluster is on. The order of the variants matters: a cluster up to `Frag` may be allocated from.
+/// The list that the cluster is on. The order of the variants matters: a cluster up to `Frag` may
+/// be allocated from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(crate) enum Flag {
@@ -34,7 +36,7 @@ impl Flag {
         }
     }
 
-    /// List of a cluster with this flag and `order`; `None` for an isolated cluster.
+    /// The list of a cluster with this flag and `order`; `None` for an isolated cluster.
     #[inline]
     pub(crate) const fn list(self, order: Order) -> Option<ListId> {
         match self {
@@ -48,7 +50,7 @@ impl Flag {
     }
 }
 
-/// Where an empty cluster of the device goes.
+/// The list that an empty cluster of the device goes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EmptyGoesTo {
     Free,
@@ -65,7 +67,7 @@ impl EmptyGoesTo {
     }
 }
 
-/// Relocation after an allocation attempt. Never touches a cluster that waits for its discard.
+/// The flag after an allocation attempt. A cluster that waits for its discard keeps its flag.
 #[inline]
 pub(crate) const fn flag_after_attempt(flag: Flag, used: u32, empty: EmptyGoesTo) -> Flag {
     match (flag, used) {
@@ -77,7 +79,7 @@ pub(crate) const fn flag_after_attempt(flag: Flag, used: u32, empty: EmptyGoesTo
     }
 }
 
-/// Relocation after slots were freed.
+/// The flag after slots were freed.
 #[inline]
 pub(crate) const fn flag_after_free(used: u32, empty: EmptyGoesTo) -> Flag {
     if used == 0 { empty.flag() } else { Flag::Nonfull }
@@ -90,20 +92,21 @@ pub(crate) const fn order_fits(flag: Flag, used: u32, cluster_order: Order, orde
         && (used == 0 || order.index() == 0 || order.index() == cluster_order.index())
 }
 
-/// Static part of a cluster: 40 bytes. Zeroed memory is a cluster that was never used.
+/// Static part of a cluster, 40 bytes. Zeroed memory is a cluster that was never used.
 ///
-/// Fields are written under the cluster lock, except `next` and `prev`, which belong to the list lock; `flag` is written under both.
+/// Fields are written under the cluster lock, except `next` and `prev`, which belong to the list
+/// lock; `flag` is written under both.
 #[repr(C)]
 pub(crate) struct Cluster {
     /// Frame with the slot words and the payload; null while the cluster is free.
     pub(crate) frame: AtomicPtr<u8>,
     pub(crate) lock: SpinLock,
-    /// Changes whenever the frame leaves, so that a lockless reader notices.
+    /// Changes whenever the frame leaves the cluster, so that a lockless reader notices.
     pub(crate) generation: AtomicU32,
     /// Neighbours on the list: device-relative cluster index + 1, 0 = none.
     pub(crate) next: AtomicU32,
     pub(crate) prev: AtomicU32,
-    /// Frame numbers + 1, 0 = none.
+    /// Frame numbers + 1; 0 = none.
     pub(crate) frame_number: AtomicU32,
     pub(crate) overflow_number: AtomicU32,
     /// Words that are not free, bad ones included.
@@ -112,7 +115,8 @@ pub(crate) struct Cluster {
     overflowed: AtomicU16,
     flag: AtomicU8,
     order: AtomicU8,
-    /// 0 until the cluster is first taken or given a bad slot: it then lies behind the high-water mark.
+    /// 0 until the cluster is first taken or gets a bad slot. Until then it lies behind the
+    /// high-water mark.
     touched: AtomicU8,
 }
 
@@ -185,7 +189,8 @@ impl Cluster {
         !self.frame.load(Ordering::Relaxed).is_null()
     }
 
-    /// Back to the state of a cluster that was never used. Context: swapoff's last step, nobody else can reach the cluster.
+    /// Makes it a cluster that was never used. Context: swapoff's last step, the cluster is
+    /// unreachable for everyone else.
     pub(crate) fn reset(&self) {
         self.next.store(0, Ordering::Relaxed);
         self.prev.store(0, Ordering::Relaxed);

@@ -1,4 +1,5 @@
-//! Lock acquisitions, counted only by policies that ask for it (`LOCK_COUNTING`). Every lock but the swap lock is taken through here.
+//! Lock acquisitions, counted only by policies that ask for it (`LOCK_COUNTING`). Every lock but
+//! the swap lock is taken through this module.
 
 use crate::cpu::CpuGuard;
 use crate::device::Device;
@@ -11,13 +12,13 @@ use crate::sync::{AtomicU64, Ordering};
 /// Acquisitions of one kind of lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LockStats {
-    /// Times taken, by trylock included.
+    /// Acquisitions, successful trylocks included.
     pub acquired: u64,
-    /// Times that it was found taken: the thread waited, or, at a trylock, passed on.
+    /// Attempts that found the lock taken: the thread waited, or a trylock gave up.
     pub contended: u64,
 }
 
-/// Acquisitions since the engine was made, by kind of lock.
+/// Acquisitions since [`init`](Slots::init), by kind of lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct AllLockStats {
     /// Locks of clusters.
@@ -30,7 +31,7 @@ pub struct AllLockStats {
     pub local: LockStats,
 }
 
-/// Which of the counters.
+/// The kinds of locks that are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LockKind {
     Cluster,
@@ -39,14 +40,14 @@ pub(crate) enum LockKind {
     Local,
 }
 
-/// On cache lines of their own. Zeroed memory: nothing counted.
+/// Counters of one kind, on cache lines of their own. Zeroed memory has counted nothing.
 #[repr(C, align(128))]
 struct Counter {
     acquired: AtomicU64,
     contended: AtomicU64,
 }
 
-/// By [`LockKind`].
+/// Indexed by [`LockKind`].
 #[repr(C)]
 pub(crate) struct LockCounters([Counter; 4]);
 
@@ -95,7 +96,7 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         self.count_lock(kind, u64::from(contended));
     }
 
-    /// Takes `lock` if it is not taken.
+    /// Takes `lock` unless it is taken; says whether it did.
     #[inline]
     pub(crate) fn try_lock(&self, lock: &SpinLock, kind: LockKind) -> bool {
         let taken = lock.try_lock();
@@ -107,14 +108,14 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         taken
     }
 
-    /// The list lock of `device`, for a scope.
+    /// Holds the list lock of `device` for a scope.
     #[inline]
     pub(crate) fn hold_lists<'a>(&self, device: &'a Device) -> Held<'a> {
         self.lock(&device.lists.lock, LockKind::List);
         Held::new(&device.lists.lock)
     }
 
-    /// The available-list lock, for a scope.
+    /// Holds the available-list lock for a scope.
     #[inline]
     pub(crate) fn hold_available(&self) -> Held<'_> {
         let lock = &self.header().available.lock;
@@ -122,7 +123,7 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         Held::new(lock)
     }
 
-    /// The local lock of a logical CPU.
+    /// Holds the local lock of a logical CPU for a scope.
     #[inline]
     pub(crate) fn lock_cpu(&self, cpu: LogicalCpu) -> CpuGuard<'_> {
         let state = self.cpu(cpu);

@@ -1,20 +1,22 @@
-//! One global structure per logical CPU (spec §2.5): for each order the next offset in the cluster that this CPU drains, device references, counters.
+//! State of a logical CPU (spec §2.5): for each order the next offset in the cluster that this CPU
+//! drains, device references, counters.
 //!
-//! The local lock is held through a whole allocation. It therefore also stands for "an allocator is at work on this CPU": swapoff passes through every
-//! local lock once to know that none can still write a hint.
+//! The local lock is held through a whole allocation, so it also stands for "an allocator is at
+//! work on this CPU": swapoff takes every local lock once, to know that no allocator can still
+//! write a hint.
 
 use crate::entry::{DEVICES_MAX, DeviceId, SwapEntry};
 use crate::lock::SpinLock;
 use crate::order::{ORDERS, Order};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
-/// Zeroed memory: no hint, no reference, no count.
+/// Zeroed memory has no hint, no reference and no count.
 #[repr(C, align(128))]
 pub(crate) struct CpuState {
     lock: SpinLock,
-    /// Raw swap entry of the next slot to try, 0 = none.
+    /// Raw swap entry of the next slot to try; 0 = none.
     hints: [AtomicU64; ORDERS],
-    /// References to devices that were taken on this CPU.
+    /// References to devices taken on this CPU.
     users: [AtomicU32; DEVICES_MAX],
     allocated: [AtomicU64; ORDERS],
     fallback: [AtomicU64; ORDERS],
@@ -28,7 +30,7 @@ impl CpuState {
         &self.lock
     }
 
-    /// Hint of `order` as a snapshot. For `validate`.
+    /// The hint of `order`, as a snapshot. For `validate`.
     pub(crate) fn peek_hint(&self, order: Order) -> Option<SwapEntry> {
         SwapEntry::from_raw(self.hints[order.index()].load(Ordering::Relaxed))
     }
@@ -58,19 +60,19 @@ impl CpuState {
     }
 }
 
-/// The local lock held.
+/// The local lock, held.
 pub(crate) struct CpuGuard<'a> {
     state: &'a CpuState,
 }
 
-/// Only the holder of the local lock writes: no read-modify-write is needed.
+/// Adds 1 without a read-modify-write, because only the holder of the local lock writes.
 #[inline]
 fn bump(counter: &AtomicU64) {
     counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
 }
 
 impl<'a> CpuGuard<'a> {
-    /// Context: the local lock was taken just now.
+    /// Context: the caller has just taken the local lock.
     #[inline]
     pub(crate) fn new(state: &'a CpuState) -> Self {
         CpuGuard { state }

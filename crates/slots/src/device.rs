@@ -1,4 +1,4 @@
-//! One swap device as far as slots are concerned (spec §0, `swap_info_struct`).
+//! One swap device as the slot allocator sees it (spec §0, `swap_info_struct`).
 
 use crate::before::Node;
 use crate::entry::DEVICES_MAX;
@@ -15,16 +15,16 @@ use core::num::NonZeroU64;
 pub struct DeviceFlags(u32);
 
 impl DeviceFlags {
-    /// None of the properties.
+    /// No property.
     pub const NONE: DeviceFlags = DeviceFlags(0);
-    /// Reads and writes end before the call returns (compressed RAM).
+    /// Reads and writes end before the call returns, as with compressed RAM.
     pub const SYNCHRONOUS: DeviceFlags = DeviceFlags(1 << 0);
     /// A rotating disk: one next offset per order for all CPUs.
     pub const ROTATIONAL: DeviceFlags = DeviceFlags(1 << 1);
     /// Empty clusters wait for a discard before they are free.
     pub const DISCARD: DeviceFlags = DeviceFlags(1 << 2);
 
-    /// Both sets together.
+    /// The properties of both sets.
     pub const fn with(self, other: DeviceFlags) -> DeviceFlags {
         DeviceFlags(self.0 | other.0)
     }
@@ -63,28 +63,28 @@ pub(crate) enum DeviceState {
     Dead,
 }
 
-/// On its own cache lines, since every allocation and every free writes it.
+/// The usage, on cache lines of its own, because every allocation and every free writes it.
 #[repr(C, align(128))]
 pub(crate) struct Contended {
     pub(crate) usage: Usage,
 }
 
-/// Next offsets of a rotating disk, with their own lock.
+/// Next offsets of a rotating disk, with a lock of their own.
 #[repr(C)]
 pub(crate) struct GlobalCluster {
     pub(crate) lock: SpinLock,
     pub(crate) next: [AtomicU64; ORDERS],
 }
 
-/// Zeroed memory: no device.
+/// Zeroed memory is no device.
 #[repr(C, align(128))]
 pub(crate) struct Device {
     state: AtomicU32,
     flags: AtomicU32,
     orders: AtomicU32,
-    /// Priority as i32 bits.
+    /// Priority as the bits of an i32.
     priority: AtomicU32,
-    /// Number of the node + 1, 0 = none.
+    /// Node number + 1; 0 = none.
     node: AtomicU32,
     /// 0 = none.
     identity: AtomicU64,
@@ -92,15 +92,16 @@ pub(crate) struct Device {
     pub(crate) first_cluster: AtomicU32,
     /// Descriptors reserved.
     pub(crate) clusters_reserved: AtomicU32,
-    /// Slots including header and bad ones.
+    /// Slots, header and bad ones included.
     max: AtomicU64,
     /// Slots that can be allocated.
     pages: AtomicU64,
-    /// Clusters of this index and above were never taken from the free end. Written under the list lock.
+    /// Clusters of this index and above were never taken from the free list's end. Written under
+    /// the list lock.
     pub(crate) high_water: AtomicU32,
-    /// Whole clusters; the partial last one lies behind. Written under the list lock.
+    /// Number of complete clusters; a partial last one follows them. Written under the list lock.
     pub(crate) whole_clusters: AtomicU32,
-    /// Discards under way: clusters that are off-list with a flag.
+    /// Discards under way, each of a cluster that is off-list with a flag.
     pub(crate) discards_running: AtomicU32,
     pub(crate) global_cluster: GlobalCluster,
     pub(crate) contended: Contended,
@@ -180,12 +181,12 @@ impl Device {
         &self.contended.usage
     }
 
-    /// Clusters, the partial last one included.
+    /// Number of clusters, a partial last one included.
     pub(crate) fn clusters(&self) -> u32 {
         self.max().div_ceil(u64::from(CLUSTER_SLOTS)) as u32
     }
 
-    /// Context: swap lock held, device not on yet.
+    /// Fills the descriptor in. Context: swap lock held, device not on yet.
     pub(crate) fn describe(&self, spec: &DeviceSpec<'_>, priority: i32) {
         self.flags.store(spec.flags.0, Ordering::Relaxed);
         self.orders.store(spec.orders.bits(), Ordering::Relaxed);
@@ -208,7 +209,7 @@ impl Device {
     }
 }
 
-/// What the caller learns about a device.
+/// Description of a device for the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeviceInfo {
     /// Slots that can be allocated: without header and bad ones.
@@ -221,11 +222,11 @@ pub struct DeviceInfo {
     pub max: u64,
     /// Properties.
     pub flags: DeviceFlags,
-    /// Orders it takes.
+    /// Orders that it accepts.
     pub orders: OrderMask,
-    /// Slots may be allocated; false from the start of swapoff on.
+    /// Whether slots may be allocated; false from the start of swapoff on.
     pub writable: bool,
-    /// On the available list; false while full and from the start of swapoff on.
+    /// Whether it is on the available list; false while full and from the start of swapoff on.
     pub available: bool,
 }
 

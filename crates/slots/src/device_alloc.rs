@@ -11,20 +11,22 @@ use crate::scan::Request;
 use crate::slots::Slots;
 use crate::sync::Ordering;
 
-/// How many clusters of a list are tried.
+/// Number of clusters of a list that are tried.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Extent {
     One,
-    /// As many as the list had at the start: each failed one goes to a tail.
+    /// As many as the list had at the start: each that failed goes to a tail.
     Whole,
 }
 
-/// As long as free clusters are taken first, at most one in so many is NONFULL, of those that are free and of those in use.
+/// While free clusters are taken first: at most one cluster in this many may be NONFULL, of those
+/// that are free and of those in use.
 const PER_NONFULL: u32 = 16;
-/// Of those in use, so many may be NONFULL at least for each logical CPU that could meet another one in a cluster.
+/// Of the clusters in use, this many may always be NONFULL for each logical CPU that could meet
+/// another one in a cluster.
 const NONFULL_PER_CPU: u32 = 32;
 
-/// With discards inside the allocator: how often an allocation starts again.
+/// How often an allocation with discards inside the allocator starts again.
 const INSIDE_DISCARD_ROUNDS_MAX: u32 = 8;
 
 impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
@@ -104,8 +106,9 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         None
     }
 
-    /// Whether so few clusters of order 0 are NONFULL, beside those that are free and those in use, that none need be taken from the CPU that is
-    /// just freeing into it. Read without the list lock: it is a preference.
+    /// Whether so few clusters of order 0 are NONFULL, beside those that are free and those in use,
+    /// that none need be taken from the CPU that is just freeing into it. Read without the list
+    /// lock, because it is only a preference.
     fn free_is_plentiful(&self, device: &Device) -> bool {
         let whole = device.whole_clusters.load(Ordering::Relaxed);
         let never_used = whole.saturating_sub(device.high_water.load(Ordering::Relaxed));
@@ -115,7 +118,8 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         device.lists.length(ListId::nonfull(Order::ZERO)) <= spared.min(free / PER_NONFULL)
     }
 
-    /// Step 6 for order 0: a slot from any cluster of a larger order, else the free count would promise slots that nobody can get.
+    /// Step 6, order 0 only: takes a slot from any cluster of a larger order. Otherwise the free
+    /// count would promise slots that no allocation gets.
     fn steal_order_zero<H: Hooks>(&self, id: DeviceId, request: &mut Request<'_, H>) -> Option<SwapEntry> {
         Order::all().skip(1).find_map(|order| {
             self.alloc_from_list(id, ListId::frag(order), Extent::Whole, request)
@@ -131,7 +135,7 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         }
     }
 
-    /// Isolate, scan, relocate; once or for the whole list.
+    /// Isolates, scans and relocates; once, or for the whole list.
     fn alloc_from_list<H: Hooks>(
         &self,
         id: DeviceId,
@@ -159,7 +163,8 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         None
     }
 
-    /// Step 0: the cluster that a hint leads to, if it is usable for the order. Context: local lock held.
+    /// Step 0: tries the cluster that a hint leads to, if it is usable for the order. Context:
+    /// local lock held.
     #[inline]
     pub(crate) fn alloc_at_hint<H: Hooks>(
         &self,

@@ -7,18 +7,19 @@ use crate::order::CLUSTER_SLOTS;
 use crate::policy::Policy;
 use crate::slots::Slots;
 
-/// The CPU whose counter holds the references of work that no CPU stands for.
+/// The CPU whose counter holds the references of work that is done for no CPU.
 pub(crate) const PINNED_ON: LogicalCpu = LogicalCpu(0);
 
 impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
-    /// Clusters of `device` that wait for their discard.
+    /// Number of clusters of `device` that wait for their discard.
     pub fn discards_pending(&self, device: DeviceId) -> u32 {
         self.device(device).lists.length(ListId::DISCARD)
     }
 
-    /// Runs the discards of `device` that wait now, through [`Hooks::discard`], with no lock held during each; the cluster
-    /// is FREE afterwards. Ends at the first one that is deferred. Pins the device; does nothing once swapoff
-    /// has killed its reference. Returns the clusters freed.
+    /// Runs the discards of `device` that wait now, through [`Hooks::discard`], with no lock held
+    /// during each; the cluster is FREE afterwards. Ends at the first one that is deferred. Pins
+    /// the device; does nothing once swapoff has killed its reference. Returns the number of
+    /// clusters freed.
     pub fn run_discards<H: Hooks>(&self, device: DeviceId, hooks: &H) -> u32 {
         // Between two discards nothing else would keep swapoff from taking the lists away.
         let Some(_pinned) = self.device_get(PINNED_ON, device) else { return 0 };
@@ -26,7 +27,7 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         for _ in 0..self.discards_pending(device) {
             let Some(cluster) = self.isolate(device, ListId::DISCARD) else { break };
             let first = u64::from(cluster.index) * u64::from(CLUSTER_SLOTS);
-            // Off-list with its flag: hints see that it is not usable.
+            // The cluster is off-list with its flag: hints see that it is not usable.
             match cluster.unlocked(|| hooks.discard(device, first, CLUSTER_SLOTS)) {
                 DiscardOutcome::Done => cluster.discard_done(),
                 DiscardOutcome::Deferred => break,
@@ -36,7 +37,8 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         done
     }
 
-    /// Pending discards of the first permitted device that has any; says whether a cluster became free.
+    /// Runs the pending discards of the first permitted device that has any; says whether a cluster
+    /// became free.
     #[cold]
     pub(crate) fn run_first_pending_discards<H: Hooks>(&self, mask: DeviceMask, hooks: &H) -> bool {
         self.devices()

@@ -20,7 +20,8 @@ pub enum DupError {
     NoEntry(SwapEntry),
     /// A slot of the range is bad.
     Bad(SwapEntry),
-    /// A count passes 14 and the frame pool has nothing for the overflow array: add frames and try again.
+    /// A count passes 14 and the frame pool has no frame for the overflow array: add frames and try
+    /// again.
     NoFrame,
 }
 
@@ -44,10 +45,11 @@ impl From<EntryError> for DupError {
 }
 
 impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
-    /// Adds one count to each of `slots` slots from `entry` on, or to none. Counts above 14 take a frame per cluster for the overflow array.
+    /// Adds one count to each of `slots` slots from `entry` on, or to none. Counts above 14 take a
+    /// frame per cluster for the overflow array.
     ///
-    /// The caller holds a count of each slot, or the lock of the cached folio. Other threads may see a count raised for a moment
-    /// that is taken back. Cost: one lock per cluster touched.
+    /// The caller holds a count of each slot, or the lock of the cached folio. For a moment, other
+    /// threads may see a raised count that is then taken back. Cost: one lock per cluster touched.
     ///
     /// # Errors
     /// [`DupError`]; all counts are as before.
@@ -68,7 +70,8 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         Ok(())
     }
 
-    /// Takes back what was added to whole pieces before a later one failed. No slot can become free: each had a holder.
+    /// Takes back the counts added to whole pieces before a later piece failed. No slot can become
+    /// free, because each had a holder.
     #[cold]
     fn undo_dup(&self, entry: SwapEntry, slots: u32) {
         for piece in pieces(entry, slots) {
@@ -127,7 +130,7 @@ fn raise_past_word<const PAYLOAD: usize, P: Policy>(
         Some(counts) => counts,
         None => cluster.attach_overflow().map_err(|_| DupError::NoFrame)?,
     };
-    // The count first, so that a lockless reader of the word finds it.
+    // The count comes first, so that a lockless reader of the word finds it.
     counts[slot as usize].store(u64::from(COUNT_OVERFLOWED), Ordering::Release);
     place.store(word.raw(), Ordering::Release);
     cluster.cluster.set_overflowed(cluster.cluster.overflowed() + 1);

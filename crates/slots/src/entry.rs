@@ -4,8 +4,9 @@
 //! 63      56 55    51 50                                0
 //! |  zero   | device |            slot offset           |
 //! ```
-//! The top eight bits are free for the holder (a page table, an index of a shmem object). Offset 0 of every device is its
-//! header slot, so no valid entry has offset 0 and the raw value 0 is never valid.
+//! The top eight bits are the holder's to use (a page table, an index of a shmem object). Offset 0
+//! of every device is its header slot, so no valid entry has offset 0, and the raw value 0 is never
+//! valid.
 
 use crate::order::{CLUSTER_SLOTS, Order};
 use core::num::NonZeroU64;
@@ -22,7 +23,7 @@ const ENTRY_BITS: u32 = 56;
 pub struct DeviceId(u8);
 
 impl DeviceId {
-    /// `None` from 32 upwards.
+    /// The device number `index`; `None` from 32 upwards.
     pub const fn new(index: u32) -> Option<DeviceId> {
         if index < DEVICES_MAX as u32 { Some(DeviceId(index as u8)) } else { None }
     }
@@ -34,7 +35,7 @@ impl DeviceId {
     }
 }
 
-/// Set of devices: the mask of devices that a memory group may use (spec §6, swap tiers).
+/// Set of devices: the swap devices that a memory group may use (spec §6, swap tiers).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct DeviceMask(u32);
 
@@ -59,12 +60,12 @@ impl DeviceMask {
         DeviceMask(self.0 & !(1 << device.0))
     }
 
-    /// The set minus all of `others`.
+    /// The set minus `others`.
     pub const fn minus(self, others: DeviceMask) -> DeviceMask {
         DeviceMask(self.0 & !others.0)
     }
 
-    /// What both sets have.
+    /// The devices in both sets.
     pub const fn intersection(self, other: DeviceMask) -> DeviceMask {
         DeviceMask(self.0 & other.0)
     }
@@ -100,19 +101,20 @@ impl DeviceMask {
         self.0
     }
 
-    /// The set of a number that [`DeviceMask::bits`] gave.
+    /// The set with these [`bits`](DeviceMask::bits).
     pub const fn from_bits(bits: u32) -> DeviceMask {
         DeviceMask(bits)
     }
 }
 
-/// (device, slot offset): what a page table or a shmem object stores in place of a page.
+/// Device and slot offset: stands in a page table or in a shmem object in place of a page.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct SwapEntry(NonZeroU64);
 
 impl SwapEntry {
-    /// `None` for offset 0 (the header slot) and for offsets of more than 51 bits.
+    /// The entry of a slot; `None` for offset 0 (the header slot) and for offsets of more than 51
+    /// bits.
     #[inline]
     pub const fn new(device: DeviceId, offset: u64) -> Option<SwapEntry> {
         if offset == 0 || offset > OFFSET_MASK {
@@ -130,7 +132,7 @@ impl SwapEntry {
         self.0.get()
     }
 
-    /// The opposite of [`to_raw`](Self::to_raw); `None` for anything that no entry has as its number.
+    /// The entry with this [number](Self::to_raw); `None` if no entry has it.
     #[inline]
     pub const fn from_raw(raw: u64) -> Option<SwapEntry> {
         if raw >> ENTRY_BITS != 0 || raw & OFFSET_MASK == 0 {
@@ -160,7 +162,8 @@ impl SwapEntry {
         SwapEntry::new(self.device(), self.offset() + slots)
     }
 
-    /// First entry of the naturally aligned run of `order` that holds this entry; `None` when that run begins at the header slot.
+    /// First entry of the naturally aligned run of `order` that holds this entry; `None` if that
+    /// run begins at the header slot.
     #[inline]
     pub const fn round_down(self, order: Order) -> Option<SwapEntry> {
         SwapEntry::new(self.device(), self.offset() & !(order.slots() as u64 - 1))
@@ -189,11 +192,12 @@ impl core::fmt::Debug for SwapEntry {
 pub struct FolioId(pub u32);
 
 impl FolioId {
-    /// Stands in the words of slots that lie in a [slot cache](crate::SlotCache). With that policy no folio may have this number.
+    /// Stands in the words of slots that lie in a [slot cache](crate::SlotCache). No folio may have
+    /// this number under that policy.
     pub const SLOT_CACHE: FolioId = FolioId(u32::MAX);
 }
 
-/// The index that picks a per-CPU cluster: the real CPU in production, any number in tests.
-/// Taken modulo [`Config::cpus`](crate::Config::cpus).
+/// The index of a per-CPU cluster: the real CPU in production, any number in tests. It is taken
+/// modulo [`Config::cpus`](crate::Config::cpus).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LogicalCpu(pub u32);

@@ -1,4 +1,4 @@
-//! The opposite of `alloc_folio`: count and swap cache given up in one go (spec §2.7).
+//! The opposite of `alloc_folio`: gives up count and swap cache in one go (spec §2.7).
 
 use crate::cache::{CacheError, first_not_cached};
 use crate::entry::{FolioId, SwapEntry};
@@ -12,14 +12,18 @@ use crate::word::{PutStep, Shadow, Word};
 use crate::words::Words;
 
 impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
-    /// Takes one count from each of `slots` slots of the cached `folio` from `entry` on, and the folio out of the swap cache: what
-    /// [`put`](Self::put) and [`cache_remove`](Self::cache_remove) do together, under one lock. Slots without further counts become free, with `freed`
-    /// called for each as in [`put`](Self::put); the others stay swapped out. Returns the slots freed.
+    /// Takes one count from each of `slots` slots of the cached `folio` from `entry` on, and the
+    /// folio out of the swap cache: the work of [`put`](Self::put) and
+    /// [`cache_remove`](Self::cache_remove) under one lock. Slots without further counts become
+    /// free, with `freed` called for each as in [`put`](Self::put); the others stay swapped out.
+    /// Returns the number of slots freed.
     ///
-    /// The caller holds the folio's lock and owns the counts; write-back is over. Cost: one lock per cluster touched.
+    /// The caller holds the folio's lock and owns the counts; write-back is over. Cost: one lock
+    /// per cluster touched.
     ///
     /// # Errors
-    /// [`CacheError::NotCached`] if a slot does not stand for `folio`; nothing was changed in its cluster.
+    /// [`CacheError::NotCached`] if a slot does not stand for `folio`; nothing was changed in its
+    /// cluster.
     pub fn free_folio(
         &self,
         entry: SwapEntry,
@@ -53,7 +57,7 @@ fn holds_only(words: Words<'_>, piece: Piece, word: Word) -> bool {
     places.iter().fold(0, |all, place| all | (place.load(Ordering::Relaxed) ^ word.raw())) == 0
 }
 
-/// The caller's count was the only one of each slot. Context: cluster lock held.
+/// Frees the piece; the caller's count was the only one of each slot. Context: cluster lock held.
 #[inline]
 fn free_whole<const PAYLOAD: usize, P: Policy>(
     cluster: &Locked<'_, PAYLOAD, P>,
@@ -68,7 +72,8 @@ fn free_whole<const PAYLOAD: usize, P: Policy>(
     piece.count
 }
 
-/// Slots with further counts stay swapped out. Returns the slots freed. Context: cluster lock held.
+/// Frees the slots without further counts; the others stay swapped out. Returns the number of slots
+/// freed. Context: cluster lock held.
 #[cold]
 fn free_slot_by_slot<const PAYLOAD: usize, P: Policy>(
     cluster: &Locked<'_, PAYLOAD, P>,

@@ -1,10 +1,14 @@
-//! Pool of cluster frames: the reserve of swap tables (spec §6: "pool of tables reserved up front, so that eviction can never fail for memory").
+//! Pool of cluster frames: the reserve of swap tables. Tables are reserved up front, so that
+//! eviction can never fail for memory (spec §6).
 //!
-//! A frame is `4096 + 512 * PAYLOAD` bytes. The pool is a table of *sections* of up to 64 frames each, with one bit per frame, and has no lock: a
-//! frame is taken by clearing its bit and given back by setting it. Frames are taken from the lowest section first, so that idle frames gather.
+//! A frame is `4096 + 512 * PAYLOAD` bytes; while a cluster has it, it is the cluster's *table*, or
+//! its overflow array. The pool is an array of *sections* of up to 64 frames each, with one bit per
+//! frame, and has no lock: clearing a frame's bit takes it, setting the bit gives it back. Frames
+//! are taken from the lowest section first, so that idle frames gather.
 //!
-//! Invariant: the first 4096 bytes (slot words, or overflow counts) of a free frame are zero, because a table leaves its
-//! cluster only when all its words are free. So only the payload ever needs zeroing.
+//! Invariant: the first 4096 bytes (slot words, or overflow counts) of a free frame are zero,
+//! because a table leaves its cluster only when all its words are free. So only the payload ever
+//! needs zeroing.
 
 use crate::lock::SpinLock;
 use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -20,10 +24,11 @@ const FRAME_ALIGN: usize = 64;
 /// Frame number + 1; 0 means none.
 pub(crate) type FrameNumber = u32;
 
-/// What the caller did with idle frames that it was shown.
+/// The state in which the caller leaves idle frames that it was shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FrameContent {
-    /// The memory reads as zero now (for example after `MADV_DONTNEED`, with the page fragments at both ends cleared by hand).
+    /// The memory reads as zero now, for example after `MADV_DONTNEED`, with the page fragments at
+    /// both ends cleared by hand.
     Zeroed,
     /// The memory was left alone.
     Unchanged,
@@ -54,19 +59,19 @@ impl core::error::Error for AddFramesError {}
 pub(crate) struct PoolHeader {
     add_lock: SpinLock,
     sections: AtomicU32,
-    /// Section in which to look first.
+    /// Section to look at first.
     first_candidate: AtomicU32,
     free: AtomicU32,
     total: AtomicU32,
 }
 
-/// Up to 64 frames that lie one behind the other.
+/// Up to 64 contiguous frames.
 #[repr(C)]
 pub(crate) struct Section {
     base: AtomicPtr<u8>,
-    /// One bit per frame that nobody has.
+    /// One bit per frame that has no owner.
     free: AtomicU64,
-    /// One bit per frame that is known to read as zero; belongs to who has the frame.
+    /// One bit per frame that is known to read as zero. A frame's owner alone changes its bit.
     zeroed: AtomicU64,
 }
 
@@ -98,10 +103,11 @@ impl Pool<'_> {
         self.header.total.load(Ordering::Relaxed)
     }
 
-    /// Adds the whole frames that fit into `bytes` of zeroed memory; returns how many.
+    /// Adds the whole frames that fit into `bytes` of zeroed memory; returns their number.
     ///
     /// # Safety
-    /// The memory is zero, valid for reads and writes for as long as the pool is used, and used by nobody else.
+    /// The memory is zero, valid for reads and writes for as long as the pool is used, and used by
+    /// nobody else.
     pub(crate) unsafe fn add(&self, memory: NonNull<u8>, bytes: usize) -> Result<u32, AddFramesError> {
         let lead = memory.as_ptr().align_offset(FRAME_ALIGN).min(bytes);
         let frames = u32::try_from((bytes - lead) / self.frame_bytes).unwrap_or(u32::MAX);
@@ -132,7 +138,8 @@ impl Pool<'_> {
         Ok(frames)
     }
 
-    /// Takes a frame, one known to be zero if its section has one. Cost: the first section with a free frame.
+    /// Takes a frame, one known to be zero if its section has one. Cost: the first section with a
+    /// free frame.
     pub(crate) fn take(&self) -> Option<TakenFrame> {
         let known = self.header.sections.load(Ordering::Acquire);
         let start = self.header.first_candidate.load(Ordering::Relaxed);
@@ -171,23 +178,23 @@ impl Pool<'_> {
     fn address(&self, index: u32, frame: u32) -> NonNull<u8> {
         let base = self.sections[index as usize].base.load(Ordering::Relaxed);
         debug_assert!(!base.is_null());
-        // SAFETY: the section's base is not null and `frame` is one of the frames that lie behind it.
+        // SAFETY: the section's base is not null and `frame` is one of the frames behind it.
         unsafe { NonNull::new_unchecked(base.add(frame as usize * self.frame_bytes)) }
     }
 
-    /// Memory of a frame that the caller has.
+    /// The memory of a frame that the caller owns.
     pub(crate) fn memory(&self, number: FrameNumber) -> NonNull<u8> {
         let number = number - 1;
         self.address(number / SECTION_FRAMES, number % SECTION_FRAMES)
     }
 
-    /// The taken frame's payload is zero and stays so.
+    /// Records that the payload of a taken frame is zero and stays so.
     pub(crate) fn remember_zeroed(&self, number: FrameNumber) {
         let (index, frame) = ((number - 1) / SECTION_FRAMES, (number - 1) % SECTION_FRAMES);
         self.sections[index as usize].zeroed.fetch_or(1 << frame, Ordering::Relaxed);
     }
 
-    /// Gives a frame back. Its first 4096 bytes are zero again; `content` tells of the payload.
+    /// Gives a frame back. Its first 4096 bytes are zero again; `content` describes its payload.
     pub(crate) fn give_back(&self, number: FrameNumber, content: FrameContent) {
         let (index, frame) = ((number - 1) / SECTION_FRAMES, (number - 1) % SECTION_FRAMES);
         let section = &self.sections[index as usize];
@@ -200,7 +207,8 @@ impl Pool<'_> {
         self.header.first_candidate.fetch_min(index, Ordering::Relaxed);
     }
 
-    /// Shows runs of adjacent idle frames that are not known to be zero, at most `max_frames` in all, each locked out of use while it is shown.
+    /// Shows runs of adjacent idle frames that are not known to be zero, at most `max_frames` in
+    /// all. Each is locked out of use while it is shown.
     pub(crate) fn take_idle(
         &self,
         max_frames: u32,
@@ -218,7 +226,7 @@ impl Pool<'_> {
                 idle &= !run;
                 let got = section.free.fetch_and(!run, Ordering::Acquire) & run;
                 if got != run {
-                    // Somebody was faster with part of the run: leave it for the next call.
+                    // Another thread took part of the run first: leave the run to the next call.
                     section.free.fetch_or(got, Ordering::Release);
                     continue;
                 }
@@ -235,7 +243,7 @@ impl Pool<'_> {
         shown
     }
 
-    /// Whether nobody has the frame. For `validate`.
+    /// Whether the frame has no owner. For `validate`.
     pub(crate) fn is_free(&self, number: FrameNumber) -> bool {
         let number = number - 1;
         let section = &self.sections[(number / SECTION_FRAMES) as usize];

@@ -11,23 +11,26 @@ use crate::sync::{AtomicU64, Ordering};
 use crate::word::{COUNT_IN_WORD_MAX, PutStep, Word};
 use crate::words::Words;
 
-/// What a [`Slots::put`] did.
+/// Result of [`Slots::put`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Put {
     /// Slots that became free.
     pub freed: u32,
-    /// Slots whose last count went while a folio is cached: free once the folio leaves the swap cache.
+    /// Slots whose last count went while a folio is cached. They become free when the folio leaves
+    /// the swap cache.
     pub only_cached: u32,
-    /// Slots that had no count to give: a mistake of the caller. They are left alone.
+    /// Slots that had no count, which is a mistake of the caller. They are left alone.
     pub rejected: u32,
 }
 
 impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
-    /// Takes one count from each of `slots` slots from `entry` on. A slot whose last count goes and which is not cached becomes free:
-    /// `freed` is called for it with its payload, under the cluster lock and *before* the slot can be allocated again, so that the
-    /// stored bytes can be released. Slots freed in one cluster are taken out of the account in one go.
+    /// Takes one count from each of `slots` slots from `entry` on. A slot whose last count goes and
+    /// which is not cached becomes free: `freed` is called for it with its payload, under the
+    /// cluster lock and *before* the slot can be allocated again, so that the stored bytes can be
+    /// released. Slots freed in one cluster are taken off the account in one go.
     ///
-    /// The caller owns the counts. `freed` must not call into this crate. Cost: one lock per cluster touched.
+    /// The caller owns the counts. `freed` must not call into this crate. Cost: one lock per
+    /// cluster touched.
     ///
     /// # Errors
     /// [`EntryError`] if the range lies outside the device; nothing is done then.
@@ -49,8 +52,9 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         Ok(put)
     }
 
-    /// [`put`](Self::put), then tries once to reclaim each folio of the range that is left only cached, jumping to the next folio border
-    /// (spec §3.2, `free_swap_and_cache_nr`). `hooks.reclaim` is called without any lock.
+    /// [`put`](Self::put), then tries once to reclaim each folio of the range that is left only
+    /// cached, jumping to the next folio border (spec §3.2, `free_swap_and_cache_nr`).
+    /// `hooks.reclaim` is called without any lock.
     ///
     /// # Errors
     /// [`EntryError`] if the range lies outside the device; nothing is done then.
@@ -113,8 +117,8 @@ fn put_piece<const PAYLOAD: usize, P: Policy>(
     cluster.count_freed(count);
 }
 
-/// One slot's word becomes zero; `payload` is that of the cluster's first slot. The account follows in [`Locked::count_freed`]. Context: cluster lock
-/// held.
+/// Zeroes one slot's word and calls `freed`; `payload` is that of the cluster's first slot. The
+/// account follows in [`Locked::count_freed`]. Context: cluster lock held.
 #[inline]
 pub(crate) fn free_slot<const PAYLOAD: usize, P: Policy>(
     cluster: &Locked<'_, PAYLOAD, P>,
@@ -129,7 +133,8 @@ pub(crate) fn free_slot<const PAYLOAD: usize, P: Policy>(
     place.store(Word::FREE.raw(), Ordering::Release);
 }
 
-/// One count less in the overflow array; back into the word at 14. Context: cluster lock held.
+/// Takes one count in the overflow array. At 14 the count returns into the word. Context: cluster
+/// lock held.
 #[cold]
 pub(crate) fn lower_overflowed<const PAYLOAD: usize, P: Policy>(
     cluster: &Locked<'_, PAYLOAD, P>,

@@ -1,7 +1,9 @@
-//! Groups: who is charged for swap slots, within nested limits (spec §0 "a 2-byte group id per slot", "`vm_swap_full`", "Batch free"; §2.7).
+//! Groups: charging of swap slots within nested limits (spec §0 "a 2-byte group id per slot",
+//! "`vm_swap_full`", "Batch free"; §2.7).
 //!
-//! Opt-in: an owner that has groups begins the payload of each slot with the group's id, two bytes. [`ChargeTo`] writes it when the
-//! slots are taken; [`Uncharge`] reads it when they become free and takes consecutive slots of one group off its account in one go.
+//! Opt-in: an owner that has groups begins the payload of each slot with the group's id, two bytes.
+//! [`ChargeTo`] writes it when the slots are taken. [`Uncharge`] reads it when they become free and
+//! takes consecutive slots of one group off its account in one go.
 
 use crate::alloc::AllocError;
 use crate::entry::{DeviceId, FolioId, SwapEntry};
@@ -10,8 +12,9 @@ use crate::policy::Policy;
 use crate::slots::Slots;
 use crate::sync::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 
-/// Most groups at a time.
-// Under Miri few: it looks at all of them, field by field, whenever a reference to the table is made.
+/// Largest number of groups at a time.
+// Few under Miri, which checks all of them, field by field, whenever a reference to the table is
+// made.
 pub const GROUPS_MAX: usize = if cfg!(miri) { 16 } else { 1024 };
 
 /// Names a group: 1 to [`GROUPS_MAX`].
@@ -22,7 +25,7 @@ impl GroupId {
     /// Bytes at the start of each slot's payload.
     pub const BYTES: usize = 2;
 
-    /// `None` outside 1 to [`GROUPS_MAX`].
+    /// The group `number`; `None` outside 1 to [`GROUPS_MAX`].
     pub const fn new(number: u16) -> Option<GroupId> {
         if number >= 1 && number as usize <= GROUPS_MAX { Some(GroupId(number)) } else { None }
     }
@@ -40,7 +43,7 @@ pub enum GroupError {
     TooMany,
     /// There is no group with this id.
     NoSuchGroup,
-    /// It has slots or groups below it.
+    /// The group has slots, or groups below it.
     InUse,
 }
 
@@ -58,18 +61,18 @@ impl core::error::Error for GroupError {}
 
 const NONE: u32 = 0;
 const LIVE: u32 = 1;
-/// Being made or removed.
+/// The group is being made or removed.
 const CHANGING: u32 = 2;
 
 #[repr(C)]
 struct Group {
     state: AtomicU32,
-    /// 0: none above it.
+    /// Number of the group above; 0 = none.
     parent: AtomicU16,
     children: AtomicU32,
-    /// Slots, its descendants' included.
+    /// Slots charged, those of descendants included.
     used: AtomicU64,
-    /// Most slots, inverted: zeroed memory is no limit.
+    /// Largest number of slots, inverted, so that zeroed memory has no limit.
     limit_inverted: AtomicU64,
     refused: AtomicU64,
     failed: AtomicU64,
@@ -78,18 +81,20 @@ struct Group {
 /// A group's account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GroupStats {
-    /// Slots charged to it and to the groups below it.
+    /// Slots charged to the group and to the groups below it.
     pub used: u64,
-    /// The most that may be.
+    /// Largest number of slots; `None` is no limit.
     pub limit: Option<u64>,
-    /// Allocations that this limit refused, of this group or one below it (`memory.swap.events`: `max`).
+    /// Allocations of this group or one below it that this limit refused (`memory.swap.events`:
+    /// `max`).
     pub refused: u64,
-    /// Allocations of this group itself that got no slots, for want of space or by a limit (`fail`).
+    /// Allocations of this group itself that got no slots, for want of space or by a limit
+    /// (`fail`).
     pub failed: u64,
 }
 
-/// All groups. Zeroed memory is none; it may be shared between processes. Every call is lock-free; those that charge cost one atomic
-/// addition per level.
+/// All groups. Zeroed memory has none, and may be shared between processes. Every call is
+/// lock-free; those that charge cost one atomic addition per level.
 #[repr(C)]
 pub struct Groups {
     groups: [Group; GROUPS_MAX],
@@ -104,12 +109,13 @@ impl Groups {
         GroupId::new(self.group(id).parent.load(Ordering::Acquire))
     }
 
-    /// `id` and all above it.
+    /// `id` and all groups above it.
     fn upwards(&self, id: GroupId) -> impl Iterator<Item = GroupId> + '_ {
         core::iter::successors(Some(id), |id| self.parent(*id))
     }
 
-    /// Makes a group below `parent` with at most `limit` slots. The caller keeps `parent` meanwhile.
+    /// Makes a group below `parent` with at most `limit` slots. The caller keeps `parent` from
+    /// removal meanwhile.
     ///
     /// # Errors
     /// [`GroupError::NoSuchGroup`] (the parent), [`GroupError::TooMany`].
@@ -141,7 +147,7 @@ impl Groups {
         Ok(id)
     }
 
-    /// Removes a group. Nobody charges to it any more.
+    /// Removes a group. The caller sees to it that it is charged no more.
     ///
     /// # Errors
     /// [`GroupError::InUse`], [`GroupError::NoSuchGroup`]; nothing is changed then.
@@ -161,7 +167,7 @@ impl Groups {
         Ok(())
     }
 
-    /// Sets the most slots that the group may have. What it has above that stays.
+    /// Sets the largest number of slots of the group. Slots that it has above that stay.
     pub fn set_limit(&self, id: GroupId, limit: Option<u64>) {
         self.group(id).limit_inverted.store(!limit.unwrap_or(u64::MAX), Ordering::Relaxed);
     }
@@ -181,10 +187,11 @@ impl Groups {
         }
     }
 
-    /// Charges slots to the group and to all above it, or to none. For a moment others may see what is taken back.
+    /// Charges slots to the group and to all above it, or to none. For a moment, others may see a
+    /// charge that is then taken back.
     ///
     /// # Errors
-    /// [`ChargeRefused`]: one of them has not so much left.
+    /// [`ChargeRefused`] if one of them has less than that left.
     pub fn charge(&self, id: GroupId, slots: u32) -> Result<(), ChargeRefused> {
         let slots = u64::from(slots);
         for at in self.upwards(id) {
@@ -210,7 +217,8 @@ impl Groups {
         }
     }
 
-    /// The group's `vm_swap_full` (spec §0): more than half of all slots is used, or half of what this group or one above it may have.
+    /// The group's `vm_swap_full` (spec §0): whether more than half of all slots is used, or half
+    /// of the limit of this group or one above it.
     pub fn vm_swap_full<const PAYLOAD: usize, P: Policy>(
         &self,
         id: GroupId,
@@ -224,15 +232,15 @@ impl Groups {
     }
 }
 
-/// Hooks of an allocation that is charged to a group; the rest is `inner`'s.
+/// Hooks of an allocation that is charged to a group. All else goes to `inner`.
 pub struct ChargeTo<'a, H, const PAYLOAD: usize, P: Policy> {
     /// The accounts.
     pub groups: &'a Groups,
-    /// Who is charged.
+    /// The group to charge.
     pub group: GroupId,
-    /// The allocator whose slots are marked. Their payload has [`GroupId::BYTES`] or more.
+    /// The allocator whose slots are marked. Their payload has at least [`GroupId::BYTES`].
     pub slots: &'a Slots<PAYLOAD, P>,
-    /// Everything but charging.
+    /// The hooks for everything but charging.
     pub inner: H,
 }
 
@@ -254,7 +262,8 @@ impl<H: Hooks, const PAYLOAD: usize, P: Policy> Hooks for ChargeTo<'_, H, PAYLOA
         }
         for step in 0..u64::from(slots) {
             if let Some(payload) = first.checked_add(step).and_then(|entry| self.slots.payload(entry)) {
-                // SAFETY: the slot has just been taken and nobody else knows of it; its payload is long enough.
+                // SAFETY: the slot has just been taken and is not published yet; its payload is
+                // long enough.
                 unsafe { payload.cast::<u16>().write_unaligned(self.group.0) };
             }
         }
@@ -270,28 +279,29 @@ impl<H: Hooks, const PAYLOAD: usize, P: Policy> Hooks for ChargeTo<'_, H, PAYLOA
     }
 }
 
-/// Takes slots that become free off their groups' accounts, consecutive ones of one group in one go; the last of them when it is
-/// dropped. To be used with one call of [`Slots::put`] or [`Slots::cache_remove`].
+/// Takes slots that become free off their groups' accounts: consecutive ones of one group in one
+/// go, the last of them on drop. For one call of [`Slots::put`] or [`Slots::cache_remove`].
 pub struct Uncharge<'a> {
     groups: &'a Groups,
     run: Option<(GroupId, u32)>,
     next: Option<SwapEntry>,
-    /// How often an account was changed.
+    /// Number of changes to an account.
     runs: u32,
 }
 
 impl<'a> Uncharge<'a> {
-    /// Nothing yet.
+    /// An account keeper that has seen no slot.
     pub const fn new(groups: &'a Groups) -> Self {
         Uncharge { groups, run: None, next: None, runs: 0 }
     }
 
-    /// This slot becomes free.
+    /// Takes one slot that becomes free off its group's account.
     ///
     /// # Safety
-    /// `payload` is that of the slot, which was taken with [`ChargeTo`]: what `freed` of [`Slots::put`] is called with.
+    /// `payload` is that of the slot, as passed to the `freed` of [`Slots::put`], and the slot was
+    /// taken with [`ChargeTo`].
     pub unsafe fn freed(&mut self, entry: SwapEntry, payload: *const u8) {
-        // SAFETY: the caller's.
+        // SAFETY: the caller's contract.
         let Some(group) = GroupId::new(unsafe { payload.cast::<u16>().read_unaligned() }) else {
             debug_assert!(false, "a slot without a group");
             return;
@@ -308,7 +318,7 @@ impl<'a> Uncharge<'a> {
         self.next = entry.checked_add(1);
     }
 
-    /// Takes what is pending off its account; returns how often one was changed by this.
+    /// Takes the pending slots off their account; returns the number of accounts changed by this.
     pub fn finish(&mut self) -> u32 {
         if let Some((group, slots)) = self.run.take() {
             self.groups.uncharge(group, slots);

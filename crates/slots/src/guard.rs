@@ -1,7 +1,7 @@
 //! A cluster lock held, and a cluster isolated from its list.
 //!
-//! [`Locked`] unlocks when it is dropped. [`Isolated`] relocates first: the pair *isolate, relocate* cannot be broken, so no cluster
-//! can dangle off every list.
+//! [`Locked`] unlocks on drop. [`Isolated`] relocates first: the pair *isolate, relocate* cannot be
+//! broken, so no cluster can dangle off every list.
 
 use crate::cluster::{Cluster, EmptyGoesTo, Flag, flag_after_attempt, flag_after_free, order_fits};
 use crate::counting::LockKind;
@@ -47,8 +47,9 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         Locked { slots: self, id, device, index, cluster }
     }
 
-    /// Takes the first cluster off `list` whose lock is not contended; then, for the free list, a cluster that was never used.
-    /// `None` on a non-empty list means that all its members were contended.
+    /// Takes the first cluster off `list` whose lock is not contended; for the free list, after
+    /// those a cluster that was never used. `None` on a non-empty list means that all its members
+    /// were contended.
     pub(crate) fn isolate(&self, id: DeviceId, list: ListId) -> Option<Isolated<'_, PAYLOAD, P>> {
         let device = self.device(id);
         let _held = self.hold_lists(device);
@@ -103,7 +104,8 @@ impl<'a, const PAYLOAD: usize, P: Policy> Locked<'a, PAYLOAD, P> {
         NonNull::new(self.cluster.frame.load(Ordering::Relaxed)).map(Words::of)
     }
 
-    /// Payload of the first slot; the others' follow, `PAYLOAD` bytes each. Null if the cluster has no table.
+    /// Payload of the first slot; the others' follow, `PAYLOAD` bytes each. Null if the cluster has
+    /// no table.
     #[inline]
     pub(crate) fn payload(&self) -> *mut u8 {
         match NonNull::new(self.cluster.frame.load(Ordering::Relaxed)) {
@@ -126,7 +128,8 @@ impl<'a, const PAYLOAD: usize, P: Policy> Locked<'a, PAYLOAD, P> {
         SwapEntry::new(self.id, u64::from(self.index) * u64::from(CLUSTER_SLOTS) + u64::from(slot))
     }
 
-    /// *Usable* for `order` (spec §0): the flag permits it, the table exists, the order fits.
+    /// Whether the cluster is *usable* for `order` (spec §0): the flag permits it, the table
+    /// exists, the order fits.
     #[inline]
     pub(crate) fn is_usable(&self, order: Order) -> bool {
         let cluster = self.cluster;
@@ -142,7 +145,8 @@ impl<'a, const PAYLOAD: usize, P: Policy> Locked<'a, PAYLOAD, P> {
         }
     }
 
-    /// Moves the cluster to the tail of the list of `flag` and its order. Context: not a running discard.
+    /// Moves the cluster to the tail of the list of `flag` and its order. Context: the cluster is
+    /// not under discard.
     #[inline]
     pub(crate) fn move_to(&self, flag: Flag) {
         let lists = &self.device.lists;
@@ -158,7 +162,7 @@ impl<'a, const PAYLOAD: usize, P: Policy> Locked<'a, PAYLOAD, P> {
         }
     }
 
-    /// Gives a table to the cluster. Its payload is zero.
+    /// Gives a table to the cluster, with a payload of zeroes.
     pub(crate) fn attach_frame(&self) -> Result<(), NoFrameLeft> {
         debug_assert!(!self.cluster.has_frame());
         let taken = self.slots.pool().take().ok_or(NoFrameLeft)?;
@@ -172,7 +176,7 @@ impl<'a, const PAYLOAD: usize, P: Policy> Locked<'a, PAYLOAD, P> {
         Ok(())
     }
 
-    /// Gives the overflow array to the cluster; its counts are zero.
+    /// Gives the overflow array to the cluster, with counts of zero.
     pub(crate) fn attach_overflow(&self) -> Result<Words<'a>, NoFrameLeft> {
         let taken = self.slots.pool().take().ok_or(NoFrameLeft)?;
         if taken.content == FrameContent::Zeroed {
@@ -200,12 +204,13 @@ impl<'a, const PAYLOAD: usize, P: Policy> Locked<'a, PAYLOAD, P> {
         }
         debug_assert!(self.words().is_some_and(|words| words.iter().all(|w| w.load(Ordering::Relaxed) == 0)));
         self.cluster.frame.store(core::ptr::null_mut(), Ordering::Relaxed);
-        // Before the table can come into other hands: a lockless reader that sees a word written there sees this as well.
+        // Before the table can come into other hands: a lockless reader that sees a word written
+        // there sees this as well.
         self.cluster.generation.fetch_add(1, Ordering::Release);
         self.slots.pool().give_back(number, FrameContent::Unchanged);
     }
 
-    /// The cluster became empty: table freed, order reset, FREE or DISCARD.
+    /// Empties the cluster's books: the table is freed, the order reset, the flag FREE or DISCARD.
     pub(crate) fn release_empty(&self, flag: Flag) {
         debug_assert_eq!(self.cluster.used(), 0);
         self.detach_frame();
@@ -223,7 +228,7 @@ impl<'a, const PAYLOAD: usize, P: Policy> Locked<'a, PAYLOAD, P> {
         }
     }
 
-    /// Takes `count` slots, whose words are written already, into account.
+    /// Accounts for `count` slots, whose words are written already.
     #[inline]
     pub(crate) fn count_taken(&self, count: u32) {
         let used = self.cluster.used() + count;
@@ -234,7 +239,8 @@ impl<'a, const PAYLOAD: usize, P: Policy> Locked<'a, PAYLOAD, P> {
         }
     }
 
-    /// Takes `count` slots, whose words are zero already, out of the account and relocates the cluster (spec §0: slots freed).
+    /// Takes `count` slots, whose words are zero already, off the account and relocates the cluster
+    /// (spec §0: slots freed).
     #[inline]
     pub(crate) fn count_freed(&self, count: u32) {
         if count == 0 {
@@ -256,7 +262,7 @@ impl<'a, const PAYLOAD: usize, P: Policy> Locked<'a, PAYLOAD, P> {
         }
     }
 
-    /// Runs `action` with the lock dropped; the lock is held again afterwards, even after a panic.
+    /// Runs `action` with the lock dropped. The lock is held again afterwards, even after a panic.
     pub(crate) fn unlocked<T>(&self, action: impl FnOnce() -> T) -> T {
         struct Relock<'a, const PAYLOAD: usize, P: Policy>(&'a Slots<PAYLOAD, P>, &'a Cluster);
         impl<const PAYLOAD: usize, P: Policy> Drop for Relock<'_, PAYLOAD, P> {
@@ -270,14 +276,14 @@ impl<'a, const PAYLOAD: usize, P: Policy> Locked<'a, PAYLOAD, P> {
     }
 }
 
-/// What the end of an [`Isolated`] does.
+/// The duty that the end of an [`Isolated`] fulfils.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Duty {
     /// Relocate as after an allocation attempt.
     Relocate,
     /// Relocate only if the cluster is still on no list (reclaim: frees have listed it already).
     RelocateUnlisted,
-    /// A discard that has not run: back to the discard list.
+    /// A discard that has not run: put the cluster back on the discard list.
     Requeue,
 }
 
@@ -288,19 +294,20 @@ pub(crate) struct Isolated<'a, const PAYLOAD: usize, P: Policy> {
 }
 
 impl<'a, const PAYLOAD: usize, P: Policy> Isolated<'a, PAYLOAD, P> {
-    /// Also for a cluster on its list that a hint led to: every scan ends with a relocation.
+    /// Takes over a locked cluster, also one still on its list that a hint led to, because every
+    /// scan ends with a relocation.
     #[inline]
     pub(crate) fn new(locked: Locked<'a, PAYLOAD, P>) -> Self {
         let duty = if locked.cluster.flag() == Flag::Discard { Duty::Requeue } else { Duty::Relocate };
         Isolated { locked, duty }
     }
 
-    /// Puts an empty cluster back to FREE that got no table.
+    /// Puts an empty cluster that got no table back to FREE.
     pub(crate) fn put_back_free(self) {
         self.locked.release_empty(Flag::Free);
     }
 
-    /// The discard ran: DISCARD -> FREE.
+    /// Ends a discard that ran: DISCARD -> FREE.
     pub(crate) fn discard_done(self) {
         self.locked.device.discards_running.fetch_sub(1, Ordering::Relaxed);
         self.locked.cluster.set_flag(Flag::None);
@@ -325,7 +332,7 @@ impl<const PAYLOAD: usize, P: Policy> Drop for Isolated<'_, PAYLOAD, P> {
             Duty::RelocateUnlisted if flag != Flag::None => {}
             Duty::Requeue => {
                 if flag == Flag::Discard {
-                    // Off-list with its flag: only push it back.
+                    // The cluster is off-list with its flag: only push it back.
                     locked.device.discards_running.fetch_sub(1, Ordering::Relaxed);
                     locked.cluster.set_flag(Flag::None);
                     locked.move_to(Flag::Discard);

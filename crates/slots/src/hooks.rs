@@ -1,9 +1,9 @@
-//! What the allocator asks of its caller. Every method has a default that does nothing.
+//! Callbacks of the allocator. Every method has a default that does nothing.
 
 use crate::alloc::AllocError;
 use crate::entry::{DeviceId, FolioId, SwapEntry};
 
-/// The group is over its swap limit: the allocation is undone.
+/// The group is over its swap limit, so the allocation is undone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChargeRefused;
 
@@ -18,19 +18,19 @@ pub enum Reclaimed {
     Absent,
 }
 
-/// Whether the caller carried a discard out.
+/// Whether the caller has carried a discard out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DiscardOutcome {
     /// The range is discarded.
     Done,
-    /// Not now: the cluster stays on the discard list.
+    /// The cluster stays on the discard list until later.
     Deferred,
 }
 
 /// Callbacks of an allocation. None of them may allocate slots.
 pub trait Hooks {
-    /// Charges `slots` slots to the caller's group. Called once for each allocation, failed ones too, so that failures are counted (spec §2.7).
-    /// No lock is held.
+    /// Charges `slots` slots to the caller's group. Called once for each allocation, failed ones
+    /// too, so that failures are counted (spec §2.7). No lock is held.
     ///
     /// # Errors
     /// [`ChargeRefused`] undoes a successful allocation; after a failed one it changes nothing.
@@ -39,22 +39,25 @@ pub trait Hooks {
         Ok(())
     }
 
-    /// Tries to take the folio that is only cached at `entry` out of the swap cache (condition ANYWAY). The local lock of one logical CPU is held
-    /// and no cluster lock, so [`cache_remove`](crate::Slots::cache_remove) and [`put`](crate::Slots::put) may be called. The folio may have changed since
-    /// it was seen: try its lock, then check that it still covers `entry`.
+    /// Tries to take the folio that is only cached at `entry` out of the swap cache (condition
+    /// ANYWAY). The local lock of one logical CPU is held and no cluster lock, so
+    /// [`cache_remove`](crate::Slots::cache_remove) and [`put`](crate::Slots::put) may be called.
+    /// The folio may have changed since it was seen: try its lock, then check that it still covers
+    /// `entry`.
     fn reclaim(&self, entry: SwapEntry, folio: FolioId) -> Reclaimed {
         let _ = (entry, folio);
         Reclaimed::Absent
     }
 
-    /// Discards `slots` slots from `first` on. No lock is held (with [`DiscardPlace::Inside`](crate::DiscardPlace) the local lock).
+    /// Discards `slots` slots from `first` on. No lock is held, or the local lock with
+    /// [`DiscardPlace::Inside`](crate::DiscardPlace).
     fn discard(&self, device: DeviceId, first: u64, slots: u32) -> DiscardOutcome {
         let _ = (device, first, slots);
         DiscardOutcome::Deferred
     }
 }
 
-/// No charging, no reclaim of cached folios, no discards.
+/// The default hooks: no charging, no reclaim of cached folios, no discards.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct NoHooks;
 

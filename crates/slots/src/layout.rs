@@ -1,4 +1,4 @@
-//! Where the parts lie in the metadata memory.
+//! Layout of the metadata memory.
 
 use crate::available::AvailableList;
 use crate::before::{VariantCpu, VariantShared, needs_state};
@@ -11,7 +11,7 @@ use crate::lock::SpinLock;
 use crate::policy::Policy;
 use crate::sync::{AtomicU32, AtomicU64};
 
-/// Alignment of the metadata memory, bytes.
+/// Alignment of the metadata memory in bytes.
 pub const METADATA_ALIGN: usize = 128;
 
 /// Sizes that are fixed when the metadata is laid out.
@@ -19,13 +19,15 @@ pub const METADATA_ALIGN: usize = 128;
 pub struct Config {
     /// Logical CPUs, at least 1.
     pub cpus: u32,
-    /// Clusters of all devices together, growth included, at least 1; 40 bytes of metadata each.
+    /// Clusters of all devices together, growth included, at least 1. Each takes 40 bytes of
+    /// metadata.
     pub clusters_max: u32,
-    /// Entries of the chunk table; each stands for up to 64 frames that lie one behind the other; 24 bytes of metadata each.
+    /// Entries of the chunk table, at least 1. Each stands for up to 64 contiguous frames and takes
+    /// 24 bytes of metadata.
     pub frame_chunks_max: u32,
 }
 
-/// Why the metadata could not be laid out or found.
+/// Why the metadata could not be laid out, or not found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConfigError {
     /// A size of the configuration is zero, or too large to be indexed.
@@ -59,7 +61,7 @@ pub(crate) struct Header {
     pub(crate) clusters_max: AtomicU32,
     pub(crate) frame_chunks_max: AtomicU32,
     pub(crate) payload: AtomicU32,
-    /// Bytes in all: differ between policies with and without state of their own.
+    /// Size of the metadata. It tells policies with state of their own from those without.
     pub(crate) bytes: AtomicU64,
     /// Serialises swapon, grow and swapoff.
     pub(crate) swap_lock: SpinLock,
@@ -71,14 +73,14 @@ pub(crate) struct Header {
 
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"folioslt");
 
-/// Byte offsets of the parts.
+/// Byte offsets of the parts within the metadata.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Layout {
     pub(crate) devices: usize,
     pub(crate) cpus: usize,
     pub(crate) clusters: usize,
     pub(crate) sections: usize,
-    /// State that only some policies have.
+    /// State of the policies that need any.
     pub(crate) variant: usize,
     pub(crate) bytes: usize,
 }

@@ -7,7 +7,7 @@ use crate::sync::{AtomicU32, Ordering};
 
 const LISTS: usize = 3 + 2 * ORDERS;
 
-/// Names one list of a device.
+/// Name of one list of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ListId(u8);
 
@@ -31,7 +31,7 @@ impl ListId {
     }
 }
 
-/// Ends of a list as device-relative cluster index + 1, 0 = none. Zeroed memory is an empty list.
+/// Ends of a list as device-relative cluster index + 1; 0 = none. Zeroed memory is an empty list.
 #[repr(C)]
 struct Head {
     first: AtomicU32,
@@ -39,7 +39,7 @@ struct Head {
     length: AtomicU32,
 }
 
-/// All lists of a device behind one lock. Links live in the cluster descriptors.
+/// All lists of a device behind one lock. The links live in the cluster descriptors.
 #[repr(C)]
 pub(crate) struct Lists {
     pub(crate) lock: SpinLock,
@@ -52,25 +52,25 @@ impl Lists {
         &self.heads[list.0 as usize]
     }
 
-    /// Clusters on the list; exact only under the list lock.
+    /// Number of clusters on the list; exact only under the list lock.
     #[inline]
     pub(crate) fn length(&self, list: ListId) -> u32 {
         self.head(list).length.load(Ordering::Relaxed)
     }
 
-    /// First cluster. Context: list lock held.
+    /// The first cluster. Context: list lock held.
     #[inline]
     pub(crate) fn first(&self, list: ListId) -> Option<u32> {
         self.head(list).first.load(Ordering::Relaxed).checked_sub(1)
     }
 
-    /// Last cluster. Context: list lock held.
+    /// The last cluster. Context: list lock held.
     pub(crate) fn last(&self, list: ListId) -> Option<u32> {
         self.head(list).last.load(Ordering::Relaxed).checked_sub(1)
     }
 
-    /// Puts cluster `index` at the tail. `cluster_at` maps an index of this device to its descriptor.
-    /// Context: list lock held; the cluster is on no list.
+    /// Puts cluster `index` at the tail. `cluster_at` maps an index of this device to its
+    /// descriptor. Context: list lock held; the cluster is on no list.
     #[inline]
     pub(crate) fn push_tail<'a>(&self, list: ListId, index: u32, cluster_at: impl Fn(u32) -> &'a Cluster) {
         let head = self.head(list);

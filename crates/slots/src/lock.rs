@@ -1,20 +1,25 @@
 //! Four-byte spin lock: cluster lock, list lock, local lock of a logical CPU.
 //!
-//! Lock order (spec §0): swap lock -> available-list lock; local lock -> cluster lock -> list lock (device),
-//! cluster lock -> available-list lock. A cluster lock is taken under a list lock only by [`SpinLock::try_lock`].
+//! Lock order (spec §0):
+//!
+//! - swap lock -> available-list lock
+//! - local lock -> cluster lock -> list lock of the device
+//! - cluster lock -> available-list lock
+//!
+//! Under a list lock, a cluster lock is taken only by [`SpinLock::try_lock`].
 
 use crate::sync::{AtomicU32, Ordering, spin_loop};
 
-/// What a thread does when a lock stayed taken for a bounded number of spins.
+/// How a thread waits for a lock that stayed taken for a bounded number of spins.
 ///
-/// The owner of a lock may have been preempted; only the caller knows how to give up the processor
-/// (`sched_yield`, a futex, a scheduler of a simulation).
+/// The owner of the lock may have been preempted, and only the caller knows how to give up the
+/// processor (`sched_yield`, a futex, the scheduler of a simulation).
 pub trait Relax {
-    /// Called after each bounded round of spinning; `round` counts from 0 for each acquisition.
+    /// Called after each bounded round of spinning. `round` counts from 0 for each acquisition.
     fn relax(round: u32);
 }
 
-/// Keep spinning: for tests and for callers without an operating system.
+/// Keeps spinning: for tests and for callers without an operating system.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SpinOnly;
 
@@ -80,7 +85,7 @@ impl SpinLock {
         self.state.load(Ordering::Relaxed) == LOCKED
     }
 
-    /// Takes the lock for the length of the returned guard.
+    /// Takes the lock for the lifetime of the returned guard.
     #[inline]
     pub(crate) fn hold<R: Relax>(&self) -> Held<'_> {
         self.lock::<R>();
@@ -94,7 +99,7 @@ pub(crate) struct Held<'a> {
 }
 
 impl<'a> Held<'a> {
-    /// Context: the lock was taken just now.
+    /// Context: the caller has just taken the lock.
     #[inline]
     pub(crate) fn new(lock: &'a SpinLock) -> Self {
         Held { lock }

@@ -1,9 +1,9 @@
-//! Order of a folio: the logarithm of its pages.
+//! Order of a folio: the base-2 logarithm of its pages.
 
 /// Slots in a cluster: 2 MiB of 4 KiB pages (spec §0).
 pub const CLUSTER_SLOTS: u32 = 512;
 
-/// Number of orders, 0 to 9.
+/// Number of orders, which are 0 to 9.
 pub const ORDERS: usize = 10;
 
 /// A folio of order n has 2^n pages and takes 2^n naturally aligned slots (spec §0).
@@ -16,12 +16,12 @@ impl Order {
     /// A whole cluster, 512 pages.
     pub const MAX: Order = Order(9);
 
-    /// `None` above 9: such a folio is larger than a cluster.
+    /// The order `order`; `None` above 9, because such a folio is larger than a cluster.
     pub const fn new(order: u32) -> Option<Order> {
         if order < ORDERS as u32 { Some(Order(order as u8)) } else { None }
     }
 
-    /// Slots (equally pages) of a folio of this order.
+    /// Slots, and equally pages, of a folio of this order.
     #[inline]
     pub const fn slots(self) -> u32 {
         1 << self.0
@@ -39,7 +39,7 @@ impl Order {
     }
 }
 
-/// Set of orders that a device takes.
+/// Set of orders that a device accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OrderMask(u16);
 

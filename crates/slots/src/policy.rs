@@ -1,25 +1,27 @@
 //! Policies: the behaviour from before each series stays available as a variant (spec §1 to §4).
 //!
-//! A policy is a type; its constants are folded at compile time, so that a variant that is not chosen costs nothing.
+//! A policy is a type. Its constants are folded at compile time, so a variant that is not chosen
+//! costs nothing.
 
 use crate::lock::{Relax, SpinOnly};
 
-/// How many FRAG clusters an allocation of order above 0 scans (spec §1, patch 1).
+/// Number of FRAG clusters that an allocation of order above 0 scans (spec §1, patch 1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FragmentScan {
-    /// At most one; it goes to the tail, so that the list rotates.
+    /// At most one, which then goes to the tail, so that the list rotates.
     One,
     /// The whole list, bounded by its length at the start.
     All,
 }
 
-/// Which list comes first when the CPU's own cluster is consumed (spec §1, patch 2).
+/// The list that comes first when the CPU's own cluster is consumed (spec §1, patch 2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClusterPreference {
-    /// NONFULL first, but FREE first on devices that discard per cluster, and for order 0 while free clusters are plentiful
-    /// (docs/design.md section 7, "Free while plentiful").
+    /// NONFULL first, but FREE first on devices that discard per cluster, and for order 0 while
+    /// free clusters are plentiful ("Free while plentiful" among the design decisions).
     FreeWhilePlentiful,
-    /// NONFULL first, on devices that discard per cluster FREE first: series 1 as it was merged.
+    /// NONFULL first, but FREE first on devices that discard per cluster: series 1 as it was
+    /// merged.
     ByDiscard,
     /// FREE first on every device.
     FreeFirst,
@@ -54,16 +56,17 @@ pub enum DefaultPriority {
     Descending,
 }
 
-/// Where order-0 slots come from (spec §2).
+/// Origin of order-0 slots (spec §2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SlotCache {
     /// From this CPU's cluster.
     None,
-    /// From an array of 64 per logical CPU, filled in one go; its slots look used until they are handed out.
+    /// From an array of 64 per logical CPU, filled in one go; its slots look used until they are
+    /// handed out.
     PerCpu,
 }
 
-/// When the next of several equal devices has its turn (spec §2.5, "rotation rule").
+/// When the next of several equal devices is used (spec §2.5, "rotation rule").
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rotation {
     /// When this CPU's cluster is consumed: one global hint per CPU and order.
@@ -77,31 +80,33 @@ pub enum Rotation {
 pub enum NodePreference {
     /// One available list for all.
     Off,
-    /// One available list per node. Only together with [`DefaultPriority::Descending`] is it the behaviour from before.
+    /// One available list per node. It is the behaviour from before only together with
+    /// [`DefaultPriority::Descending`].
     On,
 }
 
 /// How a range of slots is freed (spec §3, patch 2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Frees {
-    /// What lies in one cluster, under one lock and with one change of the counters.
+    /// All slots of one cluster under one lock and with one change of the counters.
     Batched,
-    /// One slot after the other; each that is left only cached has its folio tried at once.
+    /// One slot after the other; the folio of a slot that is left only cached is tried at once.
     PerSlot,
 }
 
-/// Whether lock acquisitions are counted (for experiments).
+/// Whether lock acquisitions are counted, for experiments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LockCounting {
     /// Not at all.
     Off,
-    /// Each one, by kind of lock, and whether it found the lock taken: [`Slots::lock_stats`](crate::Slots::lock_stats).
+    /// Each one is counted, by kind of lock, and whether it found the lock taken:
+    /// [`Slots::lock_stats`](crate::Slots::lock_stats).
     On,
 }
 
-/// Choices of one engine.
+/// The choices of one allocator.
 pub trait Policy: 'static {
-    /// What to do while a lock stays taken.
+    /// How a thread waits for a lock that stays taken.
     type Relax: Relax;
     /// See [`FragmentScan`].
     const FRAGMENT_SCAN: FragmentScan = FragmentScan::One;

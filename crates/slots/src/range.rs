@@ -19,7 +19,7 @@ impl Piece {
     }
 }
 
-/// As [`pieces`], but slot by slot for a policy that frees so.
+/// As [`pieces`], but slot by slot under a policy that frees slot by slot.
 #[inline]
 pub(crate) fn pieces_for<P: Policy>(entry: SwapEntry, slots: u32) -> impl Iterator<Item = Piece> {
     let at_most = match P::FREES {
@@ -29,7 +29,7 @@ pub(crate) fn pieces_for<P: Policy>(entry: SwapEntry, slots: u32) -> impl Iterat
     cut(entry, slots, at_most)
 }
 
-/// The pieces of `slots` slots from `entry` on, ascending.
+/// The pieces of `slots` slots from `entry` on, in ascending order.
 #[inline]
 pub(crate) fn pieces(entry: SwapEntry, slots: u32) -> impl Iterator<Item = Piece> {
     cut(entry, slots, CLUSTER_SLOTS)

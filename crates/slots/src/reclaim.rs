@@ -13,20 +13,22 @@ use crate::slots::{EntryError, Slots};
 use crate::sync::Ordering;
 use crate::word::{SlotWord, Word};
 
-/// How many full clusters are searched.
+/// Number of full clusters searched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FullClusters {
     /// Exactly one.
     One,
-    /// inuse / 512 of them: the work item that the caller queues when the device became full and `vm_swap_full` holds.
+    /// inuse / 512 of them: the work item that the caller queues when the device became full and
+    /// `vm_swap_full` holds.
     All,
 }
 
 impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
-    /// Searches full clusters of `device` for folios that are only cached and has [`Hooks::reclaim`] take them out of the
-    /// swap cache. Returns the slots of folios freed.
+    /// Searches full clusters of `device` for folios that are only cached, and has
+    /// [`Hooks::reclaim`] take them out of the swap cache. Returns the number of slots of the
+    /// folios freed.
     ///
-    /// The caller holds no lock that the hook takes. Cost: 512 loads per cluster and what the hook does.
+    /// The caller holds no lock that the hook takes. Cost: 512 loads per cluster, and the hook.
     pub fn reclaim_full_clusters<H: Hooks>(&self, device: DeviceId, extent: FullClusters, hooks: &H) -> u32 {
         let Some(_pinned) = self.device_get(PINNED_ON, device) else { return 0 };
         self.reclaim_full(device, extent, hooks)
@@ -66,10 +68,11 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         freed
     }
 
-    /// Asks the hook to reclaim the folio at `entry`, if the slot is only cached. `None` if it is not. Context: no cluster lock held.
+    /// Asks the hook to reclaim the folio at `entry`, if the slot is only cached; `None` if it is
+    /// not. Context: no cluster lock held.
     pub(crate) fn reclaim_only_cached<H: Hooks>(&self, entry: SwapEntry, hooks: &H) -> Option<Reclaimed> {
         match self.word(entry) {
-            // Found, but nobody can reclaim it: pinned.
+            // Found, but pinned: a slot in a slot cache cannot be reclaimed.
             SlotWord::Cached { folio: FolioId::SLOT_CACHE, count: 0, .. }
                 if P::SLOT_CACHE == SlotCache::PerCpu =>
             {
@@ -80,7 +83,8 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         }
     }
 
-    /// Whether any of `slots` slots from `entry` on has a swap count: the test before a folio may leave the swap cache for good.
+    /// Whether any of `slots` slots from `entry` on has a swap count: the test before a folio may
+    /// leave the swap cache for good.
     ///
     /// Lockless; the caller holds the lock of the folio that covers the range.
     ///
@@ -92,7 +96,7 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         Ok(counts.any(|count| count > 0))
     }
 
-    /// Swap count of a slot; `None` for free and bad ones. Lockless.
+    /// The swap count of a slot; `None` for free and bad ones. Lockless.
     pub fn swap_count(&self, entry: SwapEntry) -> Option<u64> {
         match self.word(entry) {
             SlotWord::Shadow { count, .. } | SlotWord::Cached { count, .. } => Some(count),

@@ -1,4 +1,4 @@
-//! Scan of one cluster, from an offset to its end, no wrap-around (spec §0).
+//! Scan of one cluster, from an offset to its end, without wrap-around (spec §0).
 
 use crate::cpu::CpuGuard;
 use crate::device::DeviceFlags;
@@ -12,16 +12,16 @@ use crate::sync::{AtomicU64, Ordering};
 use crate::word::Word;
 use crate::words::Words;
 
-/// What one allocation wants, and what went wrong on its way.
+/// One allocation's request, and the failures on its way.
 pub(crate) struct Request<'a, H: Hooks> {
     pub(crate) order: Order,
-    /// What the slots' words become.
+    /// The word that the slots get.
     pub(crate) word: Word,
     pub(crate) hooks: &'a H,
     pub(crate) cpu: &'a CpuGuard<'a>,
-    /// The CPU whose lock `cpu` is.
+    /// The CPU whose local lock `cpu` is.
     pub(crate) logical: LogicalCpu,
-    /// A free cluster could not get a table.
+    /// A free cluster could not get a table, because the frame pool is empty.
     pub(crate) no_frame: bool,
     /// Full clusters gave slots back: an order-0 allocation may try again.
     pub(crate) reclaimed: bool,
@@ -40,7 +40,7 @@ impl<'a, H: Hooks> Request<'a, H> {
     }
 }
 
-/// What a naturally aligned range holds.
+/// Contents of a naturally aligned range.
 enum Range {
     Free,
     /// Some slots are only cached, none is otherwise used.
@@ -55,7 +55,7 @@ fn look(words: Words<'_>, first: u32, count: u32) -> Range {
     if !front.is_free() && !front.is_only_cached() {
         return Range::Used;
     }
-    // One look without a branch per slot: most ranges are free or used as a whole.
+    // One look without a branch per slot: most ranges are entirely free or entirely used.
     if places.iter().fold(0, |all, place| all | place.load(Ordering::Relaxed)) == 0 {
         return Range::Free;
     }
@@ -77,8 +77,9 @@ fn look_closely(places: &[AtomicU64]) -> Range {
 }
 
 impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
-    /// Scans `cluster` from slot `from`; takes the first range that fits. Consumes the guard, so that the scan ends with relocation, unlock
-    /// and a new hint whether it found something or not. Context: local lock and cluster lock held.
+    /// Scans `cluster` from slot `from` and takes the first range that fits. Consumes the guard, so
+    /// that the scan ends with relocation, unlock and a new hint, successful or not. Context: local
+    /// lock and cluster lock held.
     #[inline]
     pub(crate) fn scan_cluster<H: Hooks>(
         &self,
@@ -108,7 +109,7 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         taken
     }
 
-    /// Slot of the first range that fits, already taken.
+    /// The slot of the first range that fits, which is taken already.
     #[inline]
     fn find_range<H: Hooks>(
         &self,
@@ -130,7 +131,8 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
                         if !cluster.is_usable(request.order) {
                             return None;
                         }
-                        // The table may be another one if the cluster was empty in between: here, and for the rest of the scan.
+                        // The table may be another one if the cluster was empty in between: here,
+                        // and for the rest of the scan.
                         words = cluster.words()?;
                         if cluster.cluster.used() == 0 {
                             return self.take_range(cluster, words, 0, request);
@@ -147,7 +149,8 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         None
     }
 
-    /// Drops the lock and reclaims the folios that are only cached in the range; the first one kept ends it.
+    /// Drops the lock and reclaims the folios that are only cached in the range. The first one kept
+    /// ends it.
     #[cold]
     fn reclaim_range<H: Hooks>(
         &self,
@@ -169,7 +172,7 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         });
     }
 
-    /// Takes a range whose slots are all free: a device without WRITEOK gives nothing.
+    /// Takes a range whose slots are all free, unless the device lacks WRITEOK.
     #[inline]
     fn take_range<H: Hooks>(
         &self,

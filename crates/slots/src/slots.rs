@@ -16,8 +16,10 @@ use core::ptr::NonNull;
 
 /// Slots of up to 32 swap devices, in memory supplied by the caller.
 ///
-/// A small handle that may be copied freely; all copies, and a forked child's copy-on-write copy of the memory (provided that no operation
-/// was in flight), are equally valid. `PAYLOAD` is the number of bytes per slot that the caller keeps beside the slot words and `P` the [`Policy`].
+/// A small handle that may be copied freely. All copies are equally valid, and so is a forked
+/// child's copy-on-write copy of the memory, provided that no operation was in flight. `PAYLOAD` is
+/// the number of bytes per slot that the caller keeps beside the slot words, and `P` the
+/// [`Policy`].
 ///
 /// ```
 /// use folioswap_slots::*;
@@ -25,7 +27,8 @@ use core::ptr::NonNull;
 /// type Swap = Slots<12>;
 /// let config = Config { cpus: 2, clusters_max: 16, frame_chunks_max: 4 };
 /// # let zeroed = |bytes: usize| unsafe {
-/// #     NonNull::new(alloc::alloc_zeroed(alloc::Layout::from_size_align(bytes, 4096).unwrap())).unwrap()
+/// #     let layout = alloc::Layout::from_size_align(bytes, 4096).unwrap();
+/// #     NonNull::new(alloc::alloc_zeroed(layout)).unwrap()
 /// # };
 /// // `zeroed` stands for an anonymous mapping.
 /// let memory = zeroed(Swap::bytes_needed(config));
@@ -33,7 +36,8 @@ use core::ptr::NonNull;
 /// unsafe { swap.add_frames(zeroed(1 << 20), 1 << 20)? };
 /// let device = swap.swapon(DeviceSpec::new(4096))?;
 ///
-/// let entry = swap.alloc_folio(LogicalCpu(0), Order::new(4).unwrap(), FolioId(7), DeviceMask::ALL)?;
+/// let order = Order::new(4).unwrap();
+/// let entry = swap.alloc_folio(LogicalCpu(0), order, FolioId(7), DeviceMask::ALL)?;
 /// assert_eq!(entry.offset() % 16, 0);
 /// assert_eq!(swap.word(entry), SlotWord::Cached { folio: FolioId(7), count: 1, zero: false });
 /// swap.cache_remove(entry, 16, FolioId(7), Shadow::EMPTY, |_, _| {})?;
@@ -48,7 +52,7 @@ pub struct Slots<const PAYLOAD: usize, P: Policy = Current> {
     clusters: NonNull<Cluster>,
     cpus: NonNull<CpuState>,
     sections: NonNull<Section>,
-    /// End of the memory for policies without state of their own.
+    /// The part for policies with state of their own; the end of the memory for the others.
     pub(crate) variant: NonNull<u8>,
     config: Config,
     policy: PhantomData<fn() -> P>,
@@ -62,12 +66,13 @@ impl<const PAYLOAD: usize, P: Policy> Clone for Slots<PAYLOAD, P> {
 
 impl<const PAYLOAD: usize, P: Policy> Copy for Slots<PAYLOAD, P> {}
 
-// SAFETY: everything behind the pointers is atomic, or guarded by locks that live in the same memory.
+// SAFETY: everything behind the pointers is atomic, or guarded by locks that live in the same
+// memory.
 unsafe impl<const PAYLOAD: usize, P: Policy> Send for Slots<PAYLOAD, P> {}
 // SAFETY: as for `Send`.
 unsafe impl<const PAYLOAD: usize, P: Policy> Sync for Slots<PAYLOAD, P> {}
 
-/// An entry names no slot of a device that is on.
+/// Why an entry names no slot of a device that is on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EntryError {
     /// The device is not on.
@@ -91,8 +96,8 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
     /// Bytes of a frame: the slot words and the payload of one used cluster.
     pub const FRAME_BYTES: usize = WORDS_BYTES + CLUSTER_SLOTS as usize * PAYLOAD;
 
-    /// Bytes of metadata memory for `config`: 40 per cluster plus a fixed part per device and logical CPU
-    /// (and another for policies with state of their own).
+    /// Bytes of metadata memory for `config`: 40 per cluster plus a fixed part per device and
+    /// logical CPU, and another one for policies with state of their own.
     pub const fn bytes_needed(config: Config) -> usize {
         Layout::new::<P>(config).bytes
     }
@@ -103,8 +108,9 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
     /// [`ConfigError`] if the configuration or the memory does not fit.
     ///
     /// # Safety
-    /// `memory` is zero (a fresh anonymous mapping), `bytes` long, valid for reads and writes as long as any copy of the handle, or of a
-    /// [`attach`](Self::attach)ed one, is used, and used by nobody else.
+    /// `memory` is zero (a fresh anonymous mapping), `bytes` long, valid for reads and writes as
+    /// long as any copy of the handle, or of an [`attach`](Self::attach)ed one, is used, and used
+    /// by nobody else.
     pub unsafe fn init(memory: NonNull<u8>, bytes: usize, config: Config) -> Result<Self, ConfigError> {
         if !config.is_valid() {
             return Err(ConfigError::InvalidConfig);
@@ -127,18 +133,21 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         Ok(slots)
     }
 
-    /// A handle over metadata that [`init`](Self::init) laid out before. The frames must lie where they lay then.
+    /// A handle over metadata that [`init`](Self::init) laid out before. The frames must lie where
+    /// they lay then.
     ///
     /// # Errors
-    /// [`ConfigError::NotInitialised`] if the memory holds no slots of this payload size, or of a policy with other state.
+    /// [`ConfigError::NotInitialised`] if the memory holds no slots of this payload size, or of a
+    /// policy with other state.
     ///
     /// # Safety
-    /// As for [`init`](Self::init), except that the memory was laid out by it with the same `PAYLOAD` and policy.
+    /// As for [`init`](Self::init), except that the memory was laid out by it with the same
+    /// `PAYLOAD` and policy.
     pub unsafe fn attach(memory: NonNull<u8>) -> Result<Self, ConfigError> {
         if !(memory.as_ptr() as usize).is_multiple_of(METADATA_ALIGN) {
             return Err(ConfigError::Misaligned);
         }
-        // SAFETY: the memory holds at least a header, says the caller.
+        // SAFETY: the caller vouches for a header's worth of memory.
         let header = unsafe { memory.cast::<Header>().as_ref() };
         if header.magic.load(Ordering::Acquire) != MAGIC
             || header.payload.load(Ordering::Relaxed) != PAYLOAD as u32
@@ -181,20 +190,23 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         self.config
     }
 
-    /// Adds memory to the frame pool; returns the number of frames it holds ([`FRAME_BYTES`](Self::FRAME_BYTES) each; up to 63
-    /// bytes are lost to alignment). May be called at any time from any thread.
+    /// Adds memory to the frame pool and returns the number of frames that fit, of
+    /// [`FRAME_BYTES`](Self::FRAME_BYTES) each; up to 63 bytes are lost to alignment. Any thread
+    /// may call it at any time.
     ///
     /// # Errors
-    /// [`AddFramesError`]; the memory is not used then.
+    /// [`AddFramesError`]; the memory is then unused.
     ///
     /// # Safety
-    /// The memory is zero, valid for reads and writes as long as any copy of the handle is used, and used by nobody else.
+    /// The memory is zero, valid for reads and writes as long as any copy of the handle is used,
+    /// and used by nobody else.
     pub unsafe fn add_frames(&self, memory: NonNull<u8>, bytes: usize) -> Result<u32, AddFramesError> {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller's contract is the same.
         unsafe { self.pool().add(memory, bytes) }
     }
 
-    /// Frames that no cluster has. One frame is taken per cluster that comes into use and one more while a cluster has counts above 14.
+    /// Frames that no cluster has. Each cluster that comes into use takes one, and one more while
+    /// it has counts above 14.
     #[inline]
     pub fn frames_free(&self) -> u32 {
         self.pool().free()
@@ -205,11 +217,12 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         self.pool().total()
     }
 
-    /// Shows runs of adjacent idle frames that are not known to be zero, so that the caller can give their memory back in bulk. At most
-    /// `max_frames` frames; each run (address, bytes) is locked out of use during its call. Returns the frames shown.
+    /// Shows runs of adjacent idle frames that are not known to be zero, so that the caller can
+    /// give their memory back in bulk. Shows at most `max_frames` frames and returns their number.
+    /// Each run (address, bytes) is locked out of use during its call.
     ///
-    /// The first 4096 bytes of every frame are zero already. The callback may write to the run; by [`FrameContent::Zeroed`] it promises that every
-    /// byte reads as zero.
+    /// The first 4096 bytes of every frame are zero already. The callback may write to the run;
+    /// with [`FrameContent::Zeroed`] it promises that every byte reads as zero.
     pub fn take_idle_frames(
         &self,
         max_frames: u32,
@@ -218,10 +231,12 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         self.pool().take_idle(max_frames, callback)
     }
 
-    /// State of a slot, read without a lock. Cost: four loads.
+    /// State of a slot, read without a lock; [`SlotWord::Bad`] for entries outside any device.
+    /// Cost: four loads.
     ///
-    /// Stable while the caller holds a count or the cached folio's lock. With only a [device reference](Self::device_get) it may be outdated by the time it is returned, but it is always a state
-    /// that this very slot was in. [`SlotWord::Bad`] for entries outside any device.
+    /// The state is stable while the caller holds a count or the cached folio's lock. With only a
+    /// [device reference](Self::device_get) it may be outdated on return, but it is always a state
+    /// that this very slot was in.
     pub fn word(&self, entry: SwapEntry) -> SlotWord {
         let Ok((_, cluster)) = self.locate(entry, 1) else { return SlotWord::Bad };
         let slot = entry.slot_in_cluster() as usize;
@@ -248,9 +263,12 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         }
     }
 
-    /// The caller's `PAYLOAD` bytes of a slot, without a lock. Valid while any slot in the entry's cluster is used, so at least while the
-    /// caller holds a count or the cached folio. Zero when the cluster came into use; otherwise as the slot's last owner left them.
-    /// `None` if the cluster is free or the entry names no slot.
+    /// The caller's `PAYLOAD` bytes of a slot, without a lock; `None` if the cluster is free or the
+    /// entry names no slot.
+    ///
+    /// The bytes stay valid while any slot in the entry's cluster is used, so at least while the
+    /// caller holds a count or the cached folio. They are zero when the cluster comes into use, and
+    /// otherwise as the slot's last owner left them.
     #[inline]
     pub fn payload(&self, entry: SwapEntry) -> Option<NonNull<u8>> {
         let (_, cluster) = self.locate(entry, 1).ok()?;
@@ -263,13 +281,15 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         DeviceMask::from_bits(self.header().devices_on.load(Ordering::Acquire))
     }
 
-    /// Sum of free slots of all writable devices (`nr_swap_pages`). Cost: one load or two per device.
+    /// Free slots of all writable devices together (`nr_swap_pages`). Cost: one load or two per
+    /// device.
     pub fn free_slots(&self) -> u64 {
         let (free, _) = self.free_and_total(DeviceMask::ALL);
         free
     }
 
-    /// More than half of the slots of all writable devices is used (spec §0, `vm_swap_full`).
+    /// Whether more than half of the slots of all writable devices is used (spec §0,
+    /// `vm_swap_full`).
     pub fn vm_swap_full(&self) -> bool {
         let (free, total) = self.free_and_total(DeviceMask::ALL);
         free * 2 < total
@@ -290,18 +310,20 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
 
     #[inline]
     pub(crate) fn header(&self) -> &Header {
-        // SAFETY: the header is the first part of the metadata; zeroed memory is a valid header; all fields are atomic.
+        // SAFETY: the header is the first part of the metadata; zeroed memory is a valid header;
+        // all fields are atomic.
         unsafe { self.base.cast::<Header>().as_ref() }
     }
 
     #[inline]
     pub(crate) fn device(&self, id: DeviceId) -> &Device {
         const { assert!(DEVICES_MAX == 32) };
-        // SAFETY: a device number is below 32 and the metadata has 32 devices; zeroed memory is a valid one.
+        // SAFETY: a device number is below 32 and the metadata has 32 devices; zeroed memory is a
+        // valid one.
         unsafe { self.devices.add(id.index()).as_ref() }
     }
 
-    /// Cluster `index` of the device.
+    /// The descriptor of cluster `index` of the device.
     #[inline]
     pub(crate) fn cluster(&self, device: &Device, index: u32) -> &Cluster {
         let reserved = device.clusters_reserved.load(Ordering::Relaxed);
@@ -331,7 +353,8 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         Pool { header: &self.header().pool, sections, frame_bytes: Self::FRAME_BYTES }
     }
 
-    /// Device and cluster of `entry`, after checking that `slots` slots from it on lie in the device.
+    /// Device and cluster of `entry`, after a check that `slots` slots from it on lie in the
+    /// device.
     #[inline]
     pub(crate) fn locate(&self, entry: SwapEntry, slots: u32) -> Result<(&Device, &Cluster), EntryError> {
         let device = self.device(entry.device());
@@ -351,9 +374,12 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
     }
 }
 
-/// Place of cluster `index` among the `reserved` descriptors of its device. Descriptors are smaller than a cache line. Clusters that lie close
-/// together are in use at the same time, by different CPUs, so their descriptors lie apart: neighbours 320 bytes, and those that share a line
-/// are 64 clusters apart (8 in the last, broken block). Each whole block is a table with 8 columns, written by columns and read by rows.
+/// Index of cluster `index` among the `reserved` descriptors of its device.
+///
+/// A descriptor is smaller than a cache line. Clusters that lie close together are in use at the
+/// same time, by different CPUs, so their descriptors lie apart: neighbours by 320 bytes, and those
+/// that share a line belong to clusters 64 apart (8 in the last, broken block). Each whole block is
+/// a table with 8 columns, written by columns and read by rows.
 #[inline]
 const fn spread(index: u32, reserved: u32) -> u32 {
     if index | 511 < reserved {

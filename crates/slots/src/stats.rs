@@ -1,4 +1,4 @@
-//! Counters, read without locks: sums that were true at slightly different moments.
+//! Counters, read without locks: each sum was true at a slightly different moment.
 
 use crate::entry::DeviceId;
 use crate::lists::ListId;
@@ -18,11 +18,13 @@ pub struct Stats {
     pub allocated: [u64; ORDERS],
     /// Failed allocations per order (`swpout_fallback` of that size).
     pub fallback: [u64; ORDERS],
-    /// Allocations that this CPU's own cluster served.
+    /// Allocations served from the CPU's own cluster.
     pub hint_hits: u64,
-    /// Clusters isolated and scanned, per order of the allocation. Scans of a CPU's own cluster are not counted.
+    /// Clusters isolated and scanned, per order of the allocation. Scans of a CPU's own cluster are
+    /// not counted.
     pub clusters_scanned: [u64; ORDERS],
-    /// Slots that lie in slot caches: in use, but nobody's ([`SlotCache`](crate::SlotCache)).
+    /// Slots that lie in slot caches: in use, but without an owner
+    /// ([`SlotCache`](crate::SlotCache)).
     pub slot_cached: u64,
     /// Frames ever added.
     pub frames: u32,
@@ -33,17 +35,18 @@ pub struct Stats {
 /// Clusters of one device, by list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DeviceLists {
-    /// Never used: behind the high-water mark (clusters with bad slots there are counted both here and on their list).
+    /// Clusters never used, behind the high-water mark. Those with bad slots are counted both here
+    /// and on their list.
     pub never_used: u32,
-    /// Empty, no table.
+    /// Empty clusters without a table.
     pub free: u32,
-    /// All slots used.
+    /// Clusters with all slots used.
     pub full: u32,
-    /// Empty, waiting for a discard.
+    /// Empty clusters that wait for a discard.
     pub discard: u32,
-    /// Partly used, a slot was freed since the last scan; per order.
+    /// Partly used clusters in which a slot was freed since the last scan, per order.
     pub nonfull: [u32; ORDERS],
-    /// Partly used, last scan used or failed it; per order.
+    /// Partly used clusters whose last scan used or failed them, per order.
     pub frag: [u32; ORDERS],
 }
 

@@ -1,7 +1,9 @@
-//! swapoff, as far as slots are concerned (spec §0, steps 1, 2, 3, 5, 6, 8 and 9).
+//! swapoff, the part that concerns slots (spec §0, steps 1, 2, 3, 5, 6, 8 and 9).
 //!
-//! The caller knows how much memory there is (1: [`Slots::swapoff_check`]), brings the pages back in with the help of [`Slots::swapoff_next`] (4), and flushes its work
-//! items (7) between [`Slots::swapoff_begin`] and [`Slots::swapoff_finish`].
+//! The other steps are the caller's: it knows how much memory there is (1:
+//! [`Slots::swapoff_check`]), brings the pages back in with the help of [`Slots::swapoff_next`]
+//! (4), and flushes its work items (7) between [`Slots::swapoff_begin`] and
+//! [`Slots::swapoff_finish`].
 
 use crate::device::{Device, DeviceState};
 use crate::entry::{DEVICES_MAX, DeviceId, DeviceMask, LogicalCpu, SwapEntry};
@@ -16,7 +18,7 @@ use crate::word::SlotWord;
 pub enum SwapoffError {
     /// The device is not on.
     NoDevice,
-    /// [`Slots::swapoff_begin`] has not been called, or not for the first time.
+    /// [`Slots::swapoff_begin`] has not been called, or has been called before.
     WrongStep,
     /// This many slots are still in use.
     Busy(u64),
@@ -24,10 +26,10 @@ pub enum SwapoffError {
     NoRoom {
         /// Slots in use on the device.
         inuse: u64,
-        /// Pages that could be taken in.
+        /// Pages that memory and other devices could take.
         room: u64,
     },
-    /// Somebody still holds a [`DeviceReference`], or a discard is under way: call again.
+    /// A [`DeviceReference`] is still held, or a discard is under way: call again.
     Pinned,
 }
 
@@ -47,7 +49,8 @@ impl core::fmt::Display for SwapoffError {
 
 impl core::error::Error for SwapoffError {}
 
-/// Keeps a device from going away (the kernel's `get_swap_device`). Taken before looking at an entry that nobody's count protects.
+/// Keeps a device from going away (the kernel's `get_swap_device`). To be taken before a look at an
+/// entry that no count protects.
 pub struct DeviceReference<'a> {
     users: &'a AtomicU32,
     device: DeviceId,
@@ -67,7 +70,8 @@ impl Drop for DeviceReference<'_> {
 }
 
 impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
-    /// Takes a reference to a device; `None` if it is off or its reference is killed. `cpu` only picks the counter. Cost: one atomic addition.
+    /// Takes a reference to a device; `None` if it is off or its reference is killed. `cpu` only
+    /// picks the counter. Cost: one atomic addition.
     pub fn device_get(&self, cpu: LogicalCpu, device: DeviceId) -> Option<DeviceReference<'_>> {
         let users = self.cpu(cpu).users(device);
         users.fetch_add(1, Ordering::SeqCst);
@@ -76,7 +80,8 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         self.device(device).is_live().then_some(reference)
     }
 
-    /// Step 1: whether what is in use on a device would find a place, in `memory` pages of memory or in free slots of other devices. Changes nothing.
+    /// Step 1: checks whether the pages in use on a device would find a place, in `memory` pages of
+    /// memory or in free slots of other devices. Changes nothing.
     ///
     /// # Errors
     /// [`SwapoffError::NoDevice`], [`SwapoffError::NoRoom`].
@@ -90,8 +95,9 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         if inuse > room { Err(SwapoffError::NoRoom { inuse, room }) } else { Ok(()) }
     }
 
-    /// Steps 2 and 3: no allocation from this device any more. Clears WRITEOK, takes the device off the available list for good, then locks and
-    /// unlocks every cluster that ever came into use once, so that any allocator in progress has seen the flag.
+    /// Steps 2 and 3: ends allocation from this device. Clears WRITEOK, takes the device off the
+    /// available list for good, then locks and unlocks every cluster that ever came into use once,
+    /// so that any allocator in progress has seen the flag.
     ///
     /// # Errors
     /// [`SwapoffError::NoDevice`], or [`SwapoffError::WrongStep`] if it has begun already.
@@ -117,7 +123,8 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
     }
 
     fn pass_through_clusters(&self, device: &Device) {
-        // Whoever takes a cluster from behind the mark later takes the list lock after this and sees the flag.
+        // An allocator that takes a cluster from behind the mark later takes the list lock after
+        // this and sees the flag.
         drop(self.hold_lists(device));
         for index in 0..device.clusters() {
             let cluster = self.cluster(device, index);
@@ -127,8 +134,8 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         }
     }
 
-    /// First slot in use at or behind `from` (offset), with its state; `None` when there is none. Lockless. Cost: one load per slot of
-    /// used clusters, one per unused cluster.
+    /// First slot in use at or behind offset `from`, with its state; `None` if there is none.
+    /// Lockless. Cost: one load per slot of used clusters, one per unused cluster.
     pub fn swapoff_next(&self, device: DeviceId, from: u64) -> Option<(SwapEntry, SlotWord)> {
         let max = self.device(device).max();
         let mut offset = from.max(1);
@@ -148,7 +155,7 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         None
     }
 
-    /// Step 5: the device goes back into use after a failed step 4.
+    /// Step 5: puts the device back into use after a failed step 4.
     ///
     /// # Errors
     /// [`SwapoffError::WrongStep`] if swapoff has not begun.
@@ -163,12 +170,13 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         Ok(())
     }
 
-    /// Steps 6, 8 and 9: kills the reference, waits until every allocator that was at work is through, clears every hint that names the
-    /// device, and frees its clusters, frames and number. Cost: one lock per logical CPU, one look at each cluster.
+    /// Steps 6, 8 and 9: kills the reference, waits until every allocator that was at work is
+    /// through, clears every hint that names the device, and frees its clusters, frames and number.
+    /// Cost: one lock per logical CPU, one look at each cluster.
     ///
     /// # Errors
-    /// [`SwapoffError::Busy`] while slots are in use, [`SwapoffError::Pinned`] while references are held (the reference stays killed: call again,
-    /// or [`swapoff_cancel`](Self::swapoff_cancel)).
+    /// [`SwapoffError::Busy`] while slots are in use, [`SwapoffError::Pinned`] while references are
+    /// held. The reference stays killed: call again, or [`swapoff_cancel`](Self::swapoff_cancel).
     pub fn swapoff_finish(&self, id: DeviceId) -> Result<(), SwapoffError> {
         let _held = self.header().swap_lock.hold::<P::Relax>();
         let device = self.device(id);
@@ -202,7 +210,7 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         Ok(())
     }
 
-    /// Default priorities below `gone` move up by one (spec §4, the variant from before).
+    /// Raises default priorities below `gone` by one (spec §4, the variant from before).
     fn move_up_defaults(&self, gone: i32) {
         let _available = self.hold_available();
         for index in 0..DEVICES_MAX as u32 {

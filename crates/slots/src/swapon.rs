@@ -20,24 +20,28 @@ const CLUSTER: u64 = CLUSTER_SLOTS as u64;
 pub struct DeviceSpec<'a> {
     /// Size in pages, header slot included; at least 2.
     pub pages: u64,
-    /// Size in pages that the device may [`grow`](Slots::grow) to; metadata is reserved for it. At least `pages`.
+    /// Size in pages that the device may [`grow`](Slots::grow) to, at least `pages`. Metadata is
+    /// reserved for it.
     pub pages_max: u64,
-    /// 0 to 32767; `None` for the default, which is below all given ones (spec §4.2).
+    /// 0 to 32767; `None` for the default, which is below all given priorities (spec §4.2).
     pub priority: Option<i16>,
     /// Properties.
     pub flags: DeviceFlags,
     /// Orders that may be allocated.
     pub orders: OrderMask,
-    /// Node that the device is near to; only [`NodePreference::On`](crate::NodePreference) looks at it.
+    /// Node that the device is near to. Only [`NodePreference::On`](crate::NodePreference) uses it.
     pub node: Option<Node>,
-    /// The caller's name for what lies behind the device (say, a hash of file system and inode): a second device of the same name is refused.
+    /// The caller's name for the storage behind the device, say a hash of file system and inode. A
+    /// second device of the same name is refused.
     pub identity: Option<NonZeroU64>,
-    /// Offsets of bad slots, each at least 1 and below `pages`, strictly ascending. Each cluster with a bad slot takes a frame at swapon.
+    /// Offsets of bad slots, each at least 1 and below `pages`, strictly ascending. Each cluster
+    /// with a bad slot takes a frame at swapon.
     pub bad: &'a [u64],
 }
 
 impl DeviceSpec<'_> {
-    /// A device of `pages` pages that cannot grow, takes every order, and has default priority, no properties and no bad slots.
+    /// A device of `pages` pages that cannot grow, accepts every order, and has default priority,
+    /// no properties and no bad slots.
     pub const fn new(pages: u64) -> Self {
         DeviceSpec {
             pages,
@@ -57,9 +61,9 @@ impl DeviceSpec<'_> {
 pub enum SwaponError {
     /// 32 devices are on.
     TooManyDevices,
-    /// The clusters of the configuration are used up.
+    /// The configuration has no cluster left.
     NoClusters,
-    /// A device of this [identity](DeviceSpec::identity) is on already: this one.
+    /// The device with this [identity](DeviceSpec::identity) is on already.
     AlreadyOn(DeviceId),
     /// The size is below 2 pages, above `pages_max`, or smaller than before.
     InvalidSize,
@@ -100,8 +104,9 @@ impl From<NoFrameLeft> for SwaponError {
 }
 
 impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
-    /// Switches a device on and puts it on the available list. Takes one frame for the header's cluster, one for a partial last cluster, and one for
-    /// each further cluster with a bad slot. Cost: these clusters; all others wait behind the high-water mark untouched.
+    /// Switches a device on and puts it on the available list. Takes one frame for the header's
+    /// cluster, one for a partial last cluster, and one for each further cluster with a bad slot.
+    /// Cost: these clusters; all others wait behind the high-water mark untouched.
     ///
     /// # Errors
     /// [`SwaponError`]; nothing is on then.
@@ -145,11 +150,13 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         Ok(id)
     }
 
-    /// Makes a device larger. Its partial last cluster gets its missing slots, and new whole clusters wait behind the high-water mark.
+    /// Makes a device larger. Its partial last cluster gets its missing slots, and new whole
+    /// clusters wait behind the high-water mark.
     ///
     /// # Errors
-    /// [`SwaponError::InvalidSize`] above the size reserved at swapon or below the present one; [`SwaponError::NoFrame`] if a new partial last cluster got no
-    /// frame; nothing is changed then.
+    /// [`SwaponError::InvalidSize`] above the size reserved at swapon or below the present one;
+    /// [`SwaponError::NoFrame`] if a new partial last cluster got no frame; nothing is changed
+    /// then.
     pub fn grow(&self, id: DeviceId, new_pages: u64) -> Result<(), SwaponError> {
         let _held = self.header().swap_lock.hold::<P::Relax>();
         let device = self.device(id);
@@ -242,7 +249,8 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         Ok(())
     }
 
-    /// Marks free slots of a cluster as bad. The cluster comes into use by it, with order 0, and never becomes empty again.
+    /// Marks free slots of a cluster as bad. The cluster thereby comes into use, with order 0, and
+    /// never becomes empty again.
     fn mark_bad(&self, id: DeviceId, index: u32, slots: core::ops::Range<u32>) -> Result<(), SwaponError> {
         let cluster = self.lock_cluster(id, index);
         if !cluster.cluster.has_frame() {
@@ -266,7 +274,8 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         Ok(())
     }
 
-    /// Slots past the old end become free slots. They were never in use, so only the cluster's own count changes.
+    /// Frees the slots past the old end. They were never in use, so only the cluster's own count
+    /// changes.
     fn unmark_bad(&self, id: DeviceId, index: u32, slots: core::ops::Range<u32>) {
         let cluster = self.lock_cluster(id, index);
         let Some(words) = cluster.words() else { return };
@@ -287,7 +296,7 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         }
     }
 
-    /// Everything about the device as it was before swapon. Context: swap lock held, device not on.
+    /// Resets the device to its state before swapon. Context: swap lock held, device not on.
     pub(crate) fn reset_device(&self, device: &Device) {
         for index in 0..device.clusters_reserved.load(Ordering::Relaxed) {
             let cluster = self.cluster(device, index);
@@ -297,7 +306,7 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
             cluster.lock.lock::<P::Relax>();
             let frame = cluster.frame_number.swap(0, Ordering::Relaxed);
             if frame != 0 {
-                // Bad slots are all that is left in it.
+                // Only bad slots are left in it.
                 let words = Words::of(self.pool().memory(frame));
                 words.iter().for_each(|word| word.store(0, Ordering::Release));
                 cluster.frame.store(core::ptr::null_mut(), Ordering::Relaxed);

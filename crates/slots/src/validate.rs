@@ -15,7 +15,7 @@ use crate::word::{COUNT_OVERFLOWED, Kind, Word};
 use crate::words::Words;
 use core::ptr::NonNull;
 
-/// What a successful [`Slots::validate`] counted.
+/// Figures that a successful [`Slots::validate`] counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Report {
     /// Devices that are on.
@@ -41,7 +41,7 @@ pub struct Report {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Violation {
-    /// A lock is held: somebody is at work.
+    /// A lock is held: some operation is in flight.
     LockHeld,
     /// A cluster's flag does not name the list it was found on.
     FlagNotList { device: DeviceId, cluster: u32 },
@@ -59,7 +59,7 @@ pub enum Violation {
     InvalidWord { device: DeviceId, cluster: u32, slot: u32 },
     /// Overflow array and words disagree.
     Overflow { device: DeviceId, cluster: u32 },
-    /// A frame belongs to nobody, or to two.
+    /// A frame has no owner, or two.
     Frames { used: u32, free: u32, total: u32 },
     /// The count of clusters with a free slot is wrong.
     OpenClusters { device: DeviceId, stated: u64, counted: u64 },
@@ -93,10 +93,11 @@ struct Tally {
 }
 
 impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
-    /// Checks every invariant: flag and list, used counts, reachability, order rules, overflow counts, frames, `inuse_pages`, available
-    /// list, hints.
+    /// Checks every invariant: flag and list, used counts, reachability, order rules, overflow
+    /// counts, frames, `inuse_pages`, available list, hints.
     ///
-    /// The caller makes sure that no other operation is in flight. Cost: a look at every cluster and every word of used ones.
+    /// The caller makes sure that no other operation is in flight. Cost: a look at every cluster
+    /// and every word of used ones.
     ///
     /// # Errors
     /// The first [`Violation`] found.
@@ -324,7 +325,8 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
             self.cpus().flat_map(orders).filter_map(|(cpu, order)| Some((order, cpu.peek_hint(order)?)));
         for (order, entry) in hints.chain(self.device_hints()) {
             let device = self.device(entry.device());
-            // Behind the last slot of a partial last cluster a scan leaves the device's end, which the fast path refuses.
+            // Behind the last slot of a partial last cluster a scan leaves the device's end, which
+            // the fast path refuses.
             let sound = self.devices().contains(entry.device())
                 && entry.offset() <= device.max()
                 && entry.offset().is_multiple_of(u64::from(order.slots()))

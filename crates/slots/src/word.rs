@@ -1,4 +1,5 @@
-//! Slot word: the state of one slot in 64 bits, and every transition as a pure function old -> new (spec §0).
+//! Slot word: the state of one slot in 64 bits. Every transition is a pure function old -> new
+//! (spec §0).
 //!
 //! ```text
 //!          63   60 59   58                          2   1   0
@@ -7,14 +8,15 @@
 //! cached   | count | zero |  0  | folio (32 bits) | 1   0   |
 //! bad      |              all ones                | 0 0 0   |
 //! ```
-//! Count 0 to 14 is the swap count itself; 15 says that the cluster's overflow array has it. A shadow has a count of at least 1 (with
-//! count 0 the slot is free). A cached slot with count 0 is *only cached*: it becomes free when the folio leaves the swap cache.
+//! Counts 0 to 14 are the swap count itself; 15 says that the cluster's overflow array has it. A
+//! shadow has a count of at least 1, because with count 0 the slot is free. A cached slot with
+//! count 0 is *only cached*: it becomes free when the folio leaves the swap cache.
 
 use crate::entry::FolioId;
 
 /// Largest count kept in the word.
 pub(crate) const COUNT_IN_WORD_MAX: u8 = 14;
-/// Word count which says that the overflow array has the count.
+/// Count in the word that refers to the overflow array.
 pub(crate) const COUNT_OVERFLOWED: u8 = 15;
 
 const COUNT_SHIFT: u32 = 60;
@@ -26,8 +28,8 @@ const SHADOW_MASK: u64 = (1 << 58) - 1;
 const FOLIO_SHIFT: u32 = 2;
 const BAD: u64 = !0 << 3;
 
-/// Working-set information left behind by an evicted folio, 58 bits; [`Shadow::EMPTY`] when there is none.
-/// What the bits mean is the caller's (the engine's layout: `core/src/reclaim/workingset.rs`).
+/// Working-set information left behind by an evicted folio, 58 bits; [`Shadow::EMPTY`] if there is
+/// none. The caller defines the bits (the engine's layout: `workingset.rs`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Shadow(u64);
 
@@ -35,7 +37,7 @@ impl Shadow {
     /// No information.
     pub const EMPTY: Shadow = Shadow(0);
 
-    /// `None` above 58 bits.
+    /// A shadow of these bits; `None` above 58 bits.
     pub const fn new(value: u64) -> Option<Shadow> {
         if value <= SHADOW_MASK { Some(Shadow(value)) } else { None }
     }
@@ -46,12 +48,12 @@ impl Shadow {
     }
 }
 
-/// What a slot word says, decoded.
+/// A slot word, decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SlotWord {
-    /// Nobody owns the slot.
+    /// The slot has no owner.
     Free,
-    /// Swapped out: the bytes are on the device only.
+    /// Swapped out: the page is on the device only.
     Shadow {
         /// Working-set information.
         shadow: Shadow,
@@ -94,18 +96,18 @@ pub(crate) enum Kind {
     Bad,
 }
 
-/// Outcome of taking one count away.
+/// Outcome of removing one count.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PutStep {
     /// The last count went and no folio is cached: the slot becomes free.
     Freed,
-    /// A count went.
+    /// A count went, others are left.
     Lowered(Word),
-    /// The last count went, a cached folio stays.
+    /// The last count went, and a cached folio stays.
     OnlyCached(Word),
-    /// The count is in the overflow array.
+    /// The overflow array has the count.
     Overflowed,
-    /// Free, bad, or only cached: there was no count to take.
+    /// The slot is free, bad or only cached: it had no count.
     NoCount,
 }
 
@@ -113,9 +115,9 @@ pub(crate) enum PutStep {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DupStep {
     Raised(Word),
-    /// The count passes 14 now: write the word and put 15 into the overflow array.
+    /// The count passes 14: the caller writes this word, and 15 into the overflow array.
     PassesWord(Word),
-    /// The count is in the overflow array already.
+    /// The overflow array has the count already.
     Overflowed,
     NoEntry,
     Bad,
@@ -135,13 +137,13 @@ impl Word {
         self.0
     }
 
-    /// A freshly allocated slot: cached, count 1 (spec §2.7).
+    /// The word of a freshly allocated slot: cached, count 1 (spec §2.7).
     #[inline]
     pub(crate) const fn allocated(folio: FolioId) -> Word {
         Word(1 << COUNT_SHIFT | (folio.0 as u64) << FOLIO_SHIFT | CACHED_TAG)
     }
 
-    /// Cached, without a count.
+    /// The word of a slot that is cached and has no count.
     #[inline]
     pub(crate) const fn only_cached(folio: FolioId) -> Word {
         Word((folio.0 as u64) << FOLIO_SHIFT | CACHED_TAG)
@@ -165,7 +167,7 @@ impl Word {
         self.0 == 0
     }
 
-    /// Count as the word has it; meaningless for free and bad words.
+    /// The word's count; meaningless for free and bad words.
     #[inline]
     pub(crate) const fn count(self) -> u8 {
         (self.0 >> COUNT_SHIFT) as u8
@@ -189,7 +191,7 @@ impl Word {
         }
     }
 
-    /// Folio of a cached word.
+    /// The folio of a cached word.
     #[inline]
     pub(crate) const fn folio(self) -> Option<FolioId> {
         match self.kind() {
@@ -198,13 +200,13 @@ impl Word {
         }
     }
 
-    /// 0 if the word is cached by `folio`, whatever its count and zero mark.
+    /// 0 if `folio` stands for the word, whatever its count and zero mark.
     #[inline]
     pub(crate) const fn differs_from(self, folio: FolioId) -> u64 {
         (self.0 ^ Word::only_cached(folio).0) & !(0xf << COUNT_SHIFT | ZERO_BIT)
     }
 
-    /// Working-set information of a shadow word.
+    /// The working-set information of a shadow word.
     #[inline]
     pub(crate) const fn shadow(self) -> Option<Shadow> {
         match self.kind() {
@@ -213,13 +215,13 @@ impl Word {
         }
     }
 
-    /// Only the swap cache holds the slot.
+    /// Whether the swap cache alone holds the slot.
     #[inline]
     pub(crate) const fn is_only_cached(self) -> bool {
         matches!(self.kind(), Kind::Cached) && self.count() == 0
     }
 
-    /// A folio comes into the swap cache, or takes another's place; count and zero mark stay.
+    /// A folio enters the swap cache, or takes another's place; count and zero mark stay.
     #[inline]
     pub(crate) const fn into_cached(self, folio: FolioId) -> Word {
         Word(self.0 & (0xf << COUNT_SHIFT | ZERO_BIT) | (folio.0 as u64) << FOLIO_SHIFT | CACHED_TAG)
@@ -234,7 +236,7 @@ impl Word {
         Word(self.0 & (0xf << COUNT_SHIFT | ZERO_BIT) | shadow.0 << 1 | SHADOW_TAG)
     }
 
-    /// One holder less.
+    /// Removes one count.
     #[inline]
     pub(crate) const fn put(self) -> PutStep {
         match (self.kind(), self.count()) {
@@ -246,7 +248,7 @@ impl Word {
         }
     }
 
-    /// One holder more.
+    /// Adds one count.
     #[inline]
     pub(crate) const fn dup(self) -> DupStep {
         match (self.kind(), self.count()) {
@@ -258,7 +260,8 @@ impl Word {
         }
     }
 
-    /// Decodes the word; `overflow` is the overflow array's count, used when the word says so.
+    /// Decodes the word. `overflow` is the count in the overflow array, used only if the word
+    /// refers to it.
     pub(crate) fn decode(self, overflow: u64) -> SlotWord {
         let count = if self.count() == COUNT_OVERFLOWED { overflow } else { u64::from(self.count()) };
         let zero = self.zero_mark() == ZeroMark::AllZero;

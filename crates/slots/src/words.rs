@@ -1,4 +1,4 @@
-//! The 512 words at the start of a frame: those of the slots of a cluster, or its overflow counts.
+//! The 512 words at the start of a frame: slot words of a cluster, or its overflow counts.
 
 use crate::order::CLUSTER_SLOTS;
 use crate::sync::AtomicU64;
@@ -8,8 +8,8 @@ use core::ptr::NonNull;
 
 const WORDS: usize = CLUSTER_SLOTS as usize;
 
-/// All words of a frame. A reference is made only to the words that are asked for: one to the whole array would be a claim on 4096 bytes at
-/// each look at a slot, which Miri checks word by word.
+/// All words of a frame. References are made only to the words asked for: one to the whole array
+/// would claim 4096 bytes at each look at a slot, and Miri checks a claim word by word.
 #[derive(Clone, Copy)]
 pub(crate) struct Words<'a> {
     first: NonNull<AtomicU64>,
@@ -17,7 +17,8 @@ pub(crate) struct Words<'a> {
 }
 
 impl<'a> Words<'a> {
-    /// Those of the frame at `frame`, which stays valid as long as the handle that it comes from (`'a`).
+    /// The words of the frame at `frame`, which stays valid as long as the handle that it comes
+    /// from (`'a`).
     #[inline]
     pub(crate) fn of(frame: NonNull<u8>) -> Self {
         Words { first: frame.cast(), frame: PhantomData }
@@ -27,12 +28,12 @@ impl<'a> Words<'a> {
     #[inline]
     fn among(self, slots: Range<usize>) -> &'a [AtomicU64] {
         assert!(slots.start <= slots.end && slots.end <= WORDS, "a cluster has 512 slots");
-        // SAFETY: a frame begins with 512 words, is 64-byte aligned, stays valid as long as the handle, and its words are only ever used as
-        // atomics; the range lies within them.
+        // SAFETY: a frame begins with 512 words, is 64-byte aligned, stays valid as long as the
+        // handle, and its words are only ever used as atomics; the range lies within them.
         unsafe { core::slice::from_raw_parts(self.first.as_ptr().add(slots.start), slots.len()) }
     }
 
-    /// All of them, in order.
+    /// All words, in order.
     pub(crate) fn iter(self) -> core::slice::Iter<'a, AtomicU64> {
         self.among(0..WORDS).iter()
     }

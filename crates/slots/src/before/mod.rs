@@ -1,7 +1,9 @@
-//! The behaviours from before each series, each a type that changes one choice of another policy, and the state that only they need.
+//! The behaviours from before each series, each a type that changes one choice of another policy,
+//! and the state that only they need.
 //!
-//! They combine: `ScanAllFragments<FreeFirst>` is what series 1 started from. The allocator asks a constant and calls into this folder; with the
-//! policy of today the call and the state are not there at all.
+//! They combine: `ScanAllFragments<FreeFirst>` is the state that series 1 started from. The
+//! allocator asks a constant and calls into this folder; under today's policy neither the call nor
+//! the state exists.
 
 mod nodes;
 mod per_slot;
@@ -65,13 +67,16 @@ macro_rules! variants {
 }
 
 variants! {
-    /// Before series 1, patch 1: an allocation of order above 0 scans every FRAG cluster of its order.
+    /// Before series 1, patch 1: an allocation of order above 0 scans every FRAG cluster of its
+    /// order.
     ScanAllFragments: FRAGMENT_SCAN = FragmentScan::All;
-    /// Series 1 as it was merged, and the kernel to this day: NONFULL before FREE unless the device discards per cluster, however many are free.
+    /// Series 1 as it was merged, and the kernel to this day: NONFULL before FREE unless the device
+    /// discards per cluster, however many are free.
     NonfullUnlessDiscard: CLUSTER_PREFERENCE = ClusterPreference::ByDiscard;
     /// Before series 1, patch 2: FREE before NONFULL on every device.
     FreeFirst: CLUSTER_PREFERENCE = ClusterPreference::FreeFirst;
-    /// NONFULL before FREE also on devices that discard per cluster: never the kernel's rule, but what patch 2 would be without its exception.
+    /// NONFULL before FREE also on devices that discard per cluster. The kernel never had this
+    /// rule: it is patch 2 without its exception.
     NonfullFirst: CLUSTER_PREFERENCE = ClusterPreference::NonfullFirst;
     /// Before series 1, patch 2: full clusters are searched as soon as FREE is drained.
     ReclaimAfterFree: FULL_RECLAIM = FullReclaim::AfterFree;
@@ -79,11 +84,12 @@ variants! {
     DiscardInside: DISCARD_PLACE = DiscardPlace::Inside;
     /// Before series 2: 64 slots of order 0 cached per logical CPU.
     SlotCachePerCpu: SLOT_CACHE = SlotCache::PerCpu;
-    /// Before series 2: devices take turns per 64 order-0 slots and per large allocation.
+    /// Before series 2: devices rotate per 64 order-0 slots and per large allocation.
     RotatePerAllocation: ROTATION = Rotation::PerAllocation;
     /// Before series 3: slots are freed one by one.
     FreePerSlot: FREES = Frees::PerSlot;
-    /// Before series 4, patch 1: a node drains its own device first. Combine with [`DescendingPriorities`].
+    /// Before series 4, patch 1: a node drains its own device first. To be combined with
+    /// [`DescendingPriorities`].
     PreferOwnNode: NODE_PREFERENCE = NodePreference::On;
     /// Before series 4, patch 2: devices without a priority get -2, -3, ... by order of swapon.
     DescendingPriorities: DEFAULT_PRIORITY = DefaultPriority::Descending;
@@ -95,7 +101,7 @@ variants! {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RelaxBy<R, P = Current>(PhantomData<(R, P)>);
 
-/// A constant that no policy has: every choice is `P`'s.
+/// Expands for constants that no variant changes: every choice is `P`'s.
 macro_rules! unchanged {
     () => {
         choices!(NOTHING, ());
@@ -107,9 +113,9 @@ impl<R: Relax + 'static, P: Policy> Policy for RelaxBy<R, P> {
     unchanged!();
 }
 
-/// Everything that series 1 ("improve cluster scan strategy") changed, as it was.
+/// Undoes all changes of series 1 ("improve cluster scan strategy").
 pub type BeforeClusterScan<P = Current> = ScanAllFragments<FreeFirst<ReclaimAfterFree<DiscardInside<P>>>>;
-/// Everything that series 2 ("remove swap slot cache") changed, as it was.
+/// Undoes all changes of series 2 ("remove swap slot cache").
 pub type BeforeSlotCacheRemoval<P = Current> = SlotCachePerCpu<RotatePerAllocation<NonfullUnlessDiscard<P>>>;
-/// Everything that series 4 ("round robin") changed, as it was.
+/// Undoes all changes of series 4 ("round robin").
 pub type BeforeRoundRobin<P = Current> = PreferOwnNode<DescendingPriorities<NonfullUnlessDiscard<P>>>;

@@ -1,4 +1,5 @@
-//! One available list per node, on which the node's own device of default priority comes first (before spec §4, patch 1).
+//! One available list per node, on which the node's own device of default priority comes first
+//! (before spec §4, patch 1).
 
 use crate::available::AvailableList;
 use crate::entry::{DeviceId, LogicalCpu};
@@ -6,7 +7,7 @@ use crate::policy::{NodePreference, Policy};
 use crate::slots::Slots;
 use crate::sync::Ordering;
 
-/// Nodes that a machine may have.
+/// Largest number of nodes of a machine.
 pub const NODES_MAX: usize = 16;
 
 /// Number of a NUMA node, 0 to 15.
@@ -14,7 +15,7 @@ pub const NODES_MAX: usize = 16;
 pub struct Node(u8);
 
 impl Node {
-    /// `None` from 16 upwards.
+    /// The node `index`; `None` from 16 upwards.
     pub const fn new(index: u32) -> Option<Node> {
         if index < NODES_MAX as u32 { Some(Node(index as u8)) } else { None }
     }
@@ -30,7 +31,8 @@ impl Node {
 }
 
 impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
-    /// Says on which node a logical CPU is; all are on node 0 at first. Without [`NodePreference::On`] nothing comes of it.
+    /// Assigns a logical CPU to a node; all are on node 0 at first. No effect without
+    /// [`NodePreference::On`].
     pub fn set_node(&self, cpu: LogicalCpu, node: Node) {
         if P::NODE_PREFERENCE == NodePreference::Off {
             return;
@@ -44,7 +46,8 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         (&self.variant_shared().node_lists[node.index()], node)
     }
 
-    /// Place of a device on a node's list, higher first: on its own node a device of default priority comes before every other of default priority.
+    /// Sort key of a device on a node's list, higher first. On its own node a device of default
+    /// priority comes before every other of default priority.
     pub(crate) fn node_key(&self, node: Node, id: DeviceId) -> i32 {
         let device = self.device(id);
         let priority = device.priority();
@@ -63,7 +66,8 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         self.variant_shared().node_lists.iter().for_each(|list| list.remove(id));
     }
 
-    /// The first device that is on the global list or on a node's, but not on all, or not in its place.
+    /// The first device that is on the global list or on a node's, but not on all, or not in its
+    /// place.
     pub(crate) fn misplaced_on_nodes(&self, all: &AvailableList) -> Option<DeviceId> {
         Node::all().zip(&self.variant_shared().node_lists).find_map(|(node, list)| {
             let listed = (0..list.length()).filter_map(|position| list.get(position));

@@ -7,8 +7,8 @@ use crate::policy::Policy;
 use crate::slots::{EntryError, Slots};
 
 impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
-    /// Each slot on its own: its count goes, and if that leaves it only cached its folio is tried at once, so that a large folio is looked up
-    /// and locked once per slot and can leave only with the last one.
+    /// Frees each slot on its own. If a slot is left only cached, its folio is tried at once, so a
+    /// large folio is looked up and locked once per slot and can leave only with the last one.
     pub(crate) fn free_swap_and_cache_per_slot<H: Hooks>(
         &self,
         entry: SwapEntry,

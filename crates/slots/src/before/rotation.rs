@@ -1,4 +1,5 @@
-//! Rotation per 64 order-0 slots or per large allocation, with hints per device, logical CPU and order (before spec §2.5).
+//! Rotation per 64 order-0 slots or per large allocation, with hints per device, logical CPU and
+//! order (before spec §2.5).
 
 use crate::entry::{DeviceId, DeviceMask, LogicalCpu, SwapEntry};
 use crate::hooks::Hooks;
@@ -8,14 +9,14 @@ use crate::scan::Request;
 use crate::slots::Slots;
 use crate::sync::Ordering;
 
-/// Order-0 slots that a device gives before it is the next one's turn.
+/// Order-0 slots that a device gives before the next device is used.
 const TURN: u32 = 64;
 
 const DEVICE_BITS: u32 = 8;
 
 impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
-    /// In place of the fast path: a device whose turn is not over goes on. With a slot cache the turn is one fill of it, and single
-    /// allocations rotate each. Context: local lock held.
+    /// Takes the place of the fast path: a device whose turn is not over goes on. With a slot cache
+    /// the turn is one fill of it, and single allocations rotate each. Context: local lock held.
     pub(crate) fn alloc_in_turn<H: Hooks>(
         &self,
         mask: DeviceMask,
@@ -37,7 +38,7 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         found
     }
 
-    /// The walk over devices found a slot: this begins a turn. Context: local lock held.
+    /// Begins a turn after the walk over devices found a slot. Context: local lock held.
     pub(crate) fn begin_turn<H: Hooks>(&self, entry: SwapEntry, request: &Request<'_, H>) {
         if self.takes_turns(request.order) {
             let value = (TURN - 1) << DEVICE_BITS | entry.device().index() as u32;
@@ -49,7 +50,7 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         order == Order::ZERO && P::ROTATION == Rotation::PerAllocation && P::SLOT_CACHE == SlotCache::None
     }
 
-    /// Where this CPU goes on in `device`. Context: local lock held.
+    /// The hint of this CPU in `device`. Context: local lock held.
     pub(crate) fn device_hint(&self, cpu: LogicalCpu, device: DeviceId, order: Order) -> Option<SwapEntry> {
         let hints = &self.variant_cpu(cpu).hints[device.index()];
         SwapEntry::from_raw(hints[order.index()].load(Ordering::Relaxed))
@@ -77,7 +78,7 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         })
     }
 
-    /// Clears what names `device`. Context: local lock held.
+    /// Clears the hints of `device`. Context: local lock held.
     pub(crate) fn forget_device_hints(&self, cpu: LogicalCpu, device: DeviceId) {
         for order in Order::all() {
             self.set_device_hint(cpu, device, order, None);

@@ -1,7 +1,8 @@
 //! A cache of 64 order-0 slots per logical CPU (before spec §2).
 //!
-//! A cached slot looks used: its word says cached, without a count, by the folio [`FolioId::SLOT_CACHE`], which nobody can reclaim. That is
-//! how it was, and why it was removed.
+//! A cached slot looks used: its word says cached, without a count, by the folio
+//! [`FolioId::SLOT_CACHE`], which cannot be reclaimed. The kernel had it so, and removed it for
+//! that.
 
 use crate::entry::{DeviceId, DeviceMask, FolioId, LogicalCpu, SwapEntry};
 use crate::hooks::Hooks;
@@ -21,13 +22,13 @@ const ACTIVATE: u64 = 5 * SLOT_CACHE_SIZE as u64;
 /// Free slots per logical CPU below which the caches are drained and left alone.
 const DEACTIVATE: u64 = 2 * SLOT_CACHE_SIZE as u64;
 
-/// The slot lies in a slot cache: it looks used, but is nobody's.
+/// Whether the slot lies in a slot cache: it looks used, but has no owner.
 #[inline]
 pub(crate) fn is_slot_cached<P: Policy>(word: Word) -> bool {
     P::SLOT_CACHE == SlotCache::PerCpu && word == SLOT_CACHED
 }
 
-/// The slots of one logical CPU. Zeroed memory: empty. Under the local lock.
+/// The slots of one logical CPU, under its local lock. Zeroed memory is empty.
 #[repr(C)]
 pub(crate) struct CachedSlots {
     /// Slots left.
@@ -54,7 +55,7 @@ impl CachedSlots {
         self.left.store(self.left() - 1, Ordering::Relaxed);
     }
 
-    /// Context: empty; at most [`SLOT_CACHE_SIZE`] entries.
+    /// Context: the cache is empty; at most [`SLOT_CACHE_SIZE`] entries.
     fn fill(&self, entries: impl Iterator<Item = SwapEntry>) {
         let mut count = 0;
         for (place, entry) in self.entries.iter().zip(entries) {
@@ -85,8 +86,9 @@ impl CachedSlots {
 }
 
 impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
-    /// One slot out of this CPU's cache, which is filled first if it is empty. `None` if the caches are not in use, if nothing could be
-    /// had, or if the next slot's device is not permitted: then the slot is allocated directly.
+    /// Takes one slot out of this CPU's cache, which is filled first if it is empty. `None` if the
+    /// caches are not in use, if no slot could be had, or if the next slot's device is not
+    /// permitted: the slot is then allocated directly.
     pub(crate) fn alloc_from_slot_cache<H: Hooks>(
         &self,
         cpu: LogicalCpu,
@@ -113,8 +115,9 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         }
     }
 
-    /// Follows the free slots: in use above 5 x 64 per CPU, all drained and out of use below 2 x 64. Asked before each fill: in between a cache takes no
-    /// free slots.
+    /// Whether the caches are in use, which follows the free slots: in use above 5 x 64 per CPU,
+    /// all drained and out of use below 2 x 64. Asked before each fill, because in between a cache
+    /// takes no free slots.
     fn slot_cache_in_use(&self) -> bool {
         let active = &self.variant_shared().slot_cache_active;
         let free = self.free_slots();
@@ -132,7 +135,8 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         true
     }
 
-    /// Up to 64 slots of one device (with rotation per cluster: from wherever they come). Context: local lock held, cache empty.
+    /// Takes up to 64 slots of one device (with rotation per cluster: of any). Context: local lock
+    /// held, cache empty.
     fn fill_slot_cache<H: Hooks>(&self, cached: &CachedSlots, request: &mut Request<'_, H>) {
         let mut device: Option<DeviceId> = None;
         let slots = core::iter::from_fn(|| {
@@ -146,7 +150,7 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         cached.fill(slots.take(SLOT_CACHE_SIZE));
     }
 
-    /// The slot becomes the folio's. If its device is on its way off it becomes free instead.
+    /// Gives the slot to the folio. It becomes free instead if its device is on its way off.
     fn hand_out(&self, entry: SwapEntry, folio: FolioId) -> bool {
         let cluster = self.lock_cluster(entry.device(), entry.cluster() as u32);
         let Some(words) = cluster.words() else { return false };
@@ -159,7 +163,8 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         writable
     }
 
-    /// Frees the cached slots of `devices` on every logical CPU. Context: no local lock and no cluster lock held.
+    /// Frees the cached slots of `devices` on every logical CPU. Context: no local lock and no
+    /// cluster lock held.
     pub(crate) fn drain_slot_caches(&self, devices: DeviceMask) {
         for (cpu, _) in self.logical_cpus() {
             let _local = self.lock_cpu(cpu);

@@ -1,4 +1,5 @@
-//! State that only variants need: laid out behind everything else, and only for policies that ask for it.
+//! State that only variants need: laid out behind everything else, and only for policies that ask
+//! for it.
 
 use super::nodes::NODES_MAX;
 use crate::available::AvailableList;
@@ -20,7 +21,8 @@ pub(crate) const fn needs_state<P: Policy>() -> bool {
         || matches!(P::LOCK_COUNTING, LockCounting::On)
 }
 
-/// What all logical CPUs share. Zeroed memory: cache inactive, empty lists, counters at 0.
+/// State that all logical CPUs share. Zeroed memory has inactive caches, empty lists and counters
+/// at 0.
 #[repr(C, align(128))]
 pub(crate) struct VariantShared {
     /// 1 while slot caches are in use.
@@ -30,14 +32,16 @@ pub(crate) struct VariantShared {
     pub(crate) locks: LockCounters,
 }
 
-/// What a logical CPU has besides its [`CpuState`], under the same local lock. Zeroed memory: nothing cached, no hint, node 0.
+/// State of a logical CPU besides its [`CpuState`], under the same local lock. Zeroed memory has
+/// nothing cached, no hint, node 0.
 #[repr(C, align(128))]
 pub(crate) struct VariantCpu {
     pub(super) cached: CachedSlots,
-    /// Order-0 slots that the present device still has to give before it is the next one's turn; low 8 bits: number of the device.
+    /// Order-0 slots that the present device still gives before the next one is used; low 8 bits:
+    /// number of the device.
     pub(super) turn: AtomicU32,
     pub(super) node: AtomicU32,
-    /// Raw swap entries of the next slots to try, 0 = none.
+    /// Raw swap entries of the next slots to try; 0 = none.
     pub(super) hints: [[AtomicU64; ORDERS]; DEVICES_MAX],
 }
 
@@ -46,7 +50,8 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
     #[inline]
     pub(crate) fn variant_shared(&self) -> &VariantShared {
         assert!(needs_state::<P>(), "this policy has no state for variants");
-        // SAFETY: the layout has this part for policies that need it; zeroed memory is a valid state; all fields are atomic.
+        // SAFETY: the layout has this part for policies that need it; zeroed memory is a valid
+        // state; all fields are atomic.
         unsafe { self.variant.cast::<VariantShared>().as_ref() }
     }
 
@@ -55,7 +60,8 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
     pub(crate) fn variant_cpu(&self, cpu: LogicalCpu) -> &VariantCpu {
         assert!(needs_state::<P>(), "this policy has no state for variants");
         let index = cpu.0 % self.config().cpus;
-        // SAFETY: below the number of logical CPUs, whose parts lie behind the shared one; zeroed memory is a valid state.
+        // SAFETY: below the number of logical CPUs, whose parts lie behind the shared one; zeroed
+        // memory is a valid state.
         unsafe {
             self.variant.add(size_of::<VariantShared>()).cast::<VariantCpu>().add(index as usize).as_ref()
         }
