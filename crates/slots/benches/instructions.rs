@@ -1,5 +1,6 @@
-//! A workload of a given length and nothing else, for `benches/instructions.sh`, which counts its instructions under valgrind.
-//! Arguments: allocator (`today`, `slot-cache`, `bitmap`), pattern (`tasks`, `oldest`, `random`), order, pairs.
+//! A workload of a given length and nothing else, for `benches/instructions.sh`, which counts its
+//! instructions under valgrind. Arguments: allocator (`today`, `slot-cache`, `bitmap`), pattern
+//! (`tasks`, `oldest`, `random`), order, pairs.
 
 #[path = "../tests/common/mod.rs"]
 mod common;

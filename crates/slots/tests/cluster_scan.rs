@@ -1,11 +1,13 @@
-//! One test per rule of the scan of one cluster and of the lists' order (spec §0), and of the reclaim of full clusters.
+//! One test per rule of the scan of one cluster and of the lists' order (spec §0), and of the
+//! reclaim of full clusters.
 
 mod common;
 use common::*;
 use folioswap_slots::*;
 use std::cell::{Cell, RefCell};
 
-/// A swap cache of folios of `pages` pages: those in `kept` stay, the others leave. Notes each entry it is asked for.
+/// A swap cache of folios of `pages` pages: those in `kept` stay, the others leave. Notes each
+/// entry that it is asked for.
 struct Cache<'a, P: Policy = Current> {
     swap: &'a Slots<PAYLOAD, P>,
     pages: u32,
@@ -69,7 +71,8 @@ fn a_slot_that_is_only_cached_spoils_its_range_while_half_or_less_is_used() {
     assert!(cache.asked.borrow().is_empty(), "nobody is asked");
 }
 
-/// A device that is more than half used, in whose one cluster of order 3 two folios of order 2 are only cached, and no range is free.
+/// A device more than half used without a free range: in its one cluster of order 3, two folios of
+/// order 2 are only cached.
 fn two_small_folios_in_one_range(swap: &Slots<PAYLOAD>) -> SwapEntry {
     plain(swap, 1024);
     let entries: Vec<_> = (0..64).map(|folio| take(swap, CPU0, 3, folio)).collect();
@@ -83,7 +86,7 @@ fn two_small_folios_in_one_range(swap: &Slots<PAYLOAD>) -> SwapEntry {
         swap.cache_insert(at, order(2), FolioId(2000 + half as u32)).unwrap();
     }
     only_cached(swap, target, 3);
-    // A slot freed elsewhere makes the cluster NONFULL, so that a scan comes by.
+    // A slot freed elsewhere makes the cluster NONFULL, so that a scan visits it.
     uncache(swap, entries[0], 3, 0);
     swap.put(entries[0], 1, |_, _| {}).unwrap();
     target
@@ -129,7 +132,8 @@ fn nonfull_clusters_are_taken_in_the_order_in_which_they_got_there() {
 fn a_fragment_cluster_that_failed_goes_to_the_tail_so_that_the_list_rotates() {
     let swap = engine(16);
     plain(&swap, 512 * 4);
-    // Three clusters of order 8, each with one half that a kept folio spoils; then half of all is used.
+    // Three clusters of order 8 have one half each that a kept folio spoils; then half of all is
+    // used.
     let halves: Vec<_> = (0..6).map(|folio| take(&swap, CPU1, 8, folio)).collect();
     for folio in [0, 2, 4] {
         only_cached(&swap, halves[folio], 8);
@@ -137,7 +141,7 @@ fn a_fragment_cluster_that_failed_goes_to_the_tail_so_that_the_list_rotates() {
     assert!(swap.vm_swap_full());
     let id = halves[0].device();
     assert_eq!(lists(&swap, id).full, 3);
-    // One slot freed in the other half of each makes it NONFULL, a scan in vain makes it FRAG.
+    // One slot freed in the other half of each makes it NONFULL; a scan in vain makes it FRAG.
     for folio in [1, 3, 5] {
         uncache(&swap, halves[folio], 8, folio as u32);
         swap.put(halves[folio], 1, |_, _| {}).unwrap();
@@ -215,7 +219,7 @@ fn a_failed_allocation_changes_no_counter_but_its_own() {
     let id = plain(&swap, 1024);
     take(&swap, CPU0, 8, 1);
     let before = (swap.device_info(id), swap.free_slots(), swap.frames_free());
-    // Free slots, but no whole cluster.
+    // There are free slots, but no whole cluster.
     let denied = swap.alloc_folio(CPU0, Order::MAX, FolioId(2), DeviceMask::ALL);
     assert_eq!(denied, Err(AllocError::SplitAndRetry));
     assert_eq!((swap.device_info(id), swap.free_slots(), swap.frames_free()), before);

@@ -1,4 +1,5 @@
-//! The swap cache and swap counts: race codes (spec §6, phase IV), overflow, batches (spec §0, §3.2).
+//! The swap cache and swap counts: race codes (spec §6, phase IV), overflow, batches (spec §0,
+//! §3.2).
 
 mod common;
 use common::*;
@@ -69,21 +70,21 @@ fn duplicate_is_all_or_nothing() {
     let at = |step| entry.checked_add(step).unwrap();
     uncache(&swap, entry, 2, 1);
     let counts = || (0..4).map(|step| swap.swap_count(at(step))).collect::<Vec<_>>();
-    // No frame for the overflow array: slot 2 is at 14.
+    // The overflow array gets no frame: slot 2 is at 14.
     for _ in 0..13 {
         swap.dup(at(2), 1).unwrap();
     }
     let before = counts();
     assert_eq!(swap.dup(entry, 4), Err(DupError::NoFrame));
     assert_eq!(counts(), before);
-    // A free slot in the range.
+    // The range has a free slot.
     swap.put(at(3), 1, |_, _| {}).unwrap();
     let before = counts();
     assert_eq!(swap.dup(at(0), 2), Ok(()));
     assert_eq!(swap.put(at(0), 2, |_, _| {}).unwrap(), Put::default());
     assert_eq!(swap.dup(at(3), 1), Err(DupError::NoEntry(at(3))));
     assert_eq!(counts(), before);
-    // A bad slot.
+    // The range has a bad slot.
     let id = plain(&engine(4), 1024);
     assert_eq!(id, entry.device());
     let second = swap.swapon(DeviceSpec { bad: &[2], ..DeviceSpec::new(512) });

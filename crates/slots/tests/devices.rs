@@ -1,4 +1,4 @@
-//! Devices: turns, priorities, masks, growth, bad slots, what bad input gets (spec §4, §6).
+//! Devices: rotation, priorities, masks, growth, bad slots, answers to bad input (spec §4, §6).
 
 mod common;
 use common::*;
@@ -66,7 +66,7 @@ fn grow_opens_the_partial_cluster_and_new_ones() {
     for (from, to) in
         [(100, 101), (101, 512), (512, 700), (700, 701), (701, 1024), (1024, 3000), (3000, 8192)]
     {
-        // Full and off the list before, so growth must bring it back.
+        // The device was full and off the list, so growth must bring it back.
         let wanted = swap.free_slots();
         for _ in 0..wanted {
             take(&swap, CPU0, 0, 1);
@@ -183,7 +183,7 @@ fn a_device_in_swapoff_is_off_for_good_and_a_full_one_returns_at_its_first_free(
 
 #[test]
 fn the_walk_starts_over_if_the_device_that_was_to_come_next_left_the_list() {
-    /// A cached folio that stays when it is first asked for; meanwhile `leaving` is switched off.
+    /// A cached folio that stays when it is first asked for; meanwhile the device is switched off.
     struct SwapoffMeanwhile<'a>(&'a Slots<PAYLOAD>, DeviceId, Cell<u32>);
     impl Hooks for SwapoffMeanwhile<'_> {
         fn reclaim(&self, entry: SwapEntry, folio: FolioId) -> Reclaimed {
@@ -197,7 +197,8 @@ fn the_walk_starts_over_if_the_device_that_was_to_come_next_left_the_list() {
         }
     }
     let swap = engine(16);
-    // Four clusters: one only cached, one whole, two halves, one waiting for a discard that nobody runs.
+    // Four clusters: one only cached, one used as a whole, two halves, one waiting for a discard
+    // that nobody runs.
     let flags = DeviceFlags::DISCARD;
     let first = swap.swapon(DeviceSpec { priority: Some(1), flags, ..DeviceSpec::new(512 * 5) }).unwrap();
     let wholes: Vec<_> = (0..4).map(|folio| take(&swap, CPU0, 9, folio)).collect();
@@ -209,7 +210,8 @@ fn the_walk_starts_over_if_the_device_that_was_to_come_next_left_the_list() {
     let second = plain(&swap, 512);
     assert!(swap.vm_swap_full());
     let hooks = SwapoffMeanwhile(&swap, second, Cell::new(0));
-    // The first device has free slots but none that could be got; the second one goes while it is looked at.
+    // The first device has free slots but none within reach; the second one goes off during the
+    // look at the first.
     let result = swap.alloc_folio_with(CPU1, Order::ZERO, FolioId(10), DeviceMask::ALL, &hooks);
     assert_eq!(hooks.2.get(), 2, "the first one was looked at again");
     // Its clusters wait for their discards, which nobody runs.
@@ -281,9 +283,9 @@ fn swapoff_of_a_rotating_disk_forgets_its_next_offsets() {
     swap.validate().unwrap();
 }
 
-// ---- what bad input gets: an error, and nothing changed ----
+// ---- bad input gets an error, and nothing is changed ----
 
-/// Everything that a refused call could have changed.
+/// All the state that a refused call could have changed.
 fn picture(swap: &Bench) -> (Stats, Vec<Option<DeviceInfo>>, u32, Report) {
     let info = (0..DEVICES_MAX as u32).map(|id| swap.device_info(DeviceId::new(id).unwrap())).collect();
     (swap.stats(), info, swap.frames_free(), swap.validate().unwrap())
@@ -364,7 +366,7 @@ fn swapoff_without_room_for_its_pages_is_refused() {
     assert_eq!(refused.unwrap_err().to_string(), "272 pages in use, but room for only 271");
     assert_eq!(picture(&swap), before);
     assert_eq!(swap.swapoff_check(id, 272), Ok(()));
-    // Free slots of other devices are room as well, its own are not.
+    // Free slots of other devices are room as well; the device's own are not.
     plain(&swap, 101);
     assert_eq!(swap.swapoff_check(id, 171), Err(SwapoffError::NoRoom { inuse: 272, room: 271 }));
     assert_eq!(swap.swapoff_check(id, 172), Ok(()));

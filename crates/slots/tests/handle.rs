@@ -55,7 +55,8 @@ fn bytes_per_slot() {
         let config = Config { cpus: 2, clusters_max, frame_chunks_max: clusters_max.div_ceil(64) };
         Slots::<0>::bytes_needed(config)
     };
-    // Chunk table included. What remains is a fixed part, most of it for devices that are not on, which nobody touches.
+    // The chunk table is included. The rest is a fixed part, most of it for devices that are not
+    // on, which nothing touches.
     let clusters = 1 << 16;
     let per_cluster = (bytes(2 * clusters) - bytes(clusters)) as f64 / f64::from(clusters);
     let unused = per_cluster / f64::from(CLUSTER_SLOTS);

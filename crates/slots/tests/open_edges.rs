@@ -27,7 +27,8 @@ fn discard_arriving_while_a_hint_points_to_the_cluster() {
     swap.validate().unwrap();
 }
 
-/// Scenario: cluster of order 2 with one range only cached; CPU 0's scan reclaims it with the lock dropped, and meanwhile `meddle` runs.
+/// Scenario: a cluster of order 2 with one range only cached. CPU 0's scan reclaims it with the
+/// lock dropped, and meanwhile `meddle` runs.
 fn scan_with_meddling(
     meddle: impl Fn(&Slots<PAYLOAD>, SwapEntry, FolioId),
 ) -> (Bench, SwapEntry, Result<SwapEntry, AllocError>) {
@@ -75,7 +76,8 @@ fn reclaimed_range_is_taken_after_the_recheck() {
 fn steal_of_order_0_between_reclaims_unlock_and_relock() {
     let (swap, first, result) = scan_with_meddling(|swap, entry, folio| {
         swap.cache_remove(entry, 4, folio, Shadow::EMPTY, |_, _| {}).unwrap();
-        // Another CPU takes every order-0 slot that is left elsewhere, and then steals in this cluster.
+        // Another CPU takes every order-0 slot that is left elsewhere, and then steals in this
+        // cluster.
         loop {
             let stolen = take(swap, LogicalCpu(2), 0, 600);
             if stolen.offset() / 512 == entry.offset() / 512 {
@@ -126,7 +128,7 @@ fn cluster_that_got_another_table_between_unlock_and_relock() {
             let entry = entry.checked_add(u64::from(other - 1) * 4).unwrap();
             give(swap, entry, 2, other);
         }
-        // The same order again, and the reclaimed range is the first that is taken.
+        // CPU 2 allocates the same order again, and gets the reclaimed range, which comes first.
         assert_eq!(take(swap, LogicalCpu(2), 2, 700), entry);
     });
     let next = first.checked_add(4).unwrap();
@@ -161,7 +163,7 @@ fn a_hint_may_point_to_the_end_of_a_partial_last_cluster() {
     let hole = SwapEntry::new(id, 600).unwrap();
     give(&swap, hole, 0, 1);
     assert_eq!(take(&swap, CPU0, 0, 2).offset(), 699);
-    // A slot is free, so the scan left the next offset: the first one that the device does not have.
+    // A slot is free, so the scan left the next offset: the first one past the end of the device.
     swap.validate().unwrap();
     assert_eq!(take(&swap, CPU0, 0, 3), hole, "and the fast path does not take it");
     swap.validate().unwrap();
@@ -199,7 +201,8 @@ fn all_list_members_contended_gives_null_on_a_non_empty_list() {
     uncache(&swap, held, 2, 1);
     let mut result = None;
     swap.put(held, 1, |_, _| {
-        // Here the cluster's lock is held: the callback stands for another CPU that allocates meanwhile.
+        // The cluster's lock is held here: the callback stands for another CPU that allocates
+        // meanwhile.
         let inner = swap.slots;
         result = Some(inner.alloc_folio(CPU1, order(3), FolioId(9), DeviceMask::ALL));
     })
@@ -259,7 +262,7 @@ fn swapoff_during_swap_in() {
     assert_eq!(swap.word(entry), SlotWord::Bad);
     assert_eq!(swap.frames_free(), swap.frames_total());
     swap.validate().unwrap();
-    // The number and the clusters serve again, as if never used.
+    // The number and the clusters are used again, as if they never had been.
     assert_eq!(plain(&swap, 2048), id);
     take(&swap, CPU0, 4, 1);
     swap.validate().unwrap();
@@ -290,7 +293,7 @@ fn two_threads_faulting_two_sub_pages_of_one_large_entry() {
     assert_eq!(swap.cache_insert(at(9), order(4), FolioId(11)), Err(InsertError::Exist(FolioId(10))));
     assert_eq!(swap.cache_insert(at(9), Order::ZERO, FolioId(11)), Err(InsertError::Exist(FolioId(10))));
     uncache(&swap, entry, 4, 10);
-    // The first brings in one page; the second must shrink its order.
+    // The first thread brings in one page; the second must reduce its order.
     swap.cache_insert(at(3), Order::ZERO, FolioId(12)).unwrap();
     assert_eq!(swap.cache_insert(at(9), order(4), FolioId(13)), Err(InsertError::Busy));
     assert_eq!(swap.cache_insert(at(9), order(3), FolioId(13)).unwrap().first, at(8));

@@ -1,5 +1,5 @@
-//! What each behaviour from before does differently (spec §1 to §4), beside what is done today. The parts of the scan order are in `scan_order`, the slot
-//! cache is in `slot_cache`.
+//! The difference that each behaviour from before makes (spec §1 to §4), beside today's behaviour.
+//! The parts of the scan order are in `scan_order`, the slot cache is in `slot_cache`.
 
 mod common;
 use common::*;
@@ -14,7 +14,7 @@ fn with<P: Policy>(frames: usize) -> Bench<P> {
     engine_with::<P>(config(4), frames)
 }
 
-/// Devices that `count` allocations of `size` came from, by their index of swapon.
+/// Devices that served `count` allocations of `size`, by their index of swapon.
 fn devices_used<P: Policy>(swap: &Bench<P>, cpu: LogicalCpu, size: u32, count: usize) -> Vec<usize> {
     (0..count).map(|_| take(&swap.slots, cpu, size, 1).device().index()).collect()
 }
@@ -80,7 +80,7 @@ fn before_hints_per_device_are_cleared_by_swapoff() {
     swap.swapoff_finish(ids[0]).unwrap();
     swap.validate().unwrap();
     assert_eq!(devices_used(&swap, CPU0, 4, 3), [1, 1, 1]);
-    // A turn that was under way on the device that went is over.
+    // A turn that was under way on the device that left is over.
     let swap = with::<RotatePerAllocation>(64);
     let ids: Vec<_> = (0..2).map(|_| swap.swapon(DeviceSpec::new(4096)).unwrap()).collect();
     let entry = take(&swap.slots, CPU0, 0, 1);
@@ -112,7 +112,7 @@ fn before_a_node_drains_its_own_device_first_and_a_node_without_one_the_first_ad
     assert_eq!(devices_used(&swap, LogicalCpu(1), 8, 3), [1, 1, 1]);
     assert_eq!(devices_used(&swap, LogicalCpu(3), 8, 1), [0], "node 3 has none");
     swap.validate().unwrap();
-    // Order 0 goes on to the next one when the own device is full.
+    // Order 0 goes on to the next device when its own is full.
     let used = devices_used(&swap, LogicalCpu(1), 0, 1500);
     assert_eq!(
         used.iter().filter(|device| **device == 1).count(),
@@ -173,7 +173,7 @@ fn a_full_device_leaves_and_returns_to_the_lists_of_all_nodes() {
 
 // ---- frees ----
 
-/// A swap cache of folios of eight pages that counts how often it is asked.
+/// A swap cache of folios of eight pages that notes each time it is asked.
 struct Folios<'a, P: Policy>(&'a Slots<PAYLOAD, P>, RefCell<Vec<u64>>);
 impl<P: Policy> Hooks for Folios<'_, P> {
     fn reclaim(&self, entry: SwapEntry, folio: FolioId) -> Reclaimed {

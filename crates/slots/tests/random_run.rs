@@ -1,8 +1,10 @@
-//! A long random run: real threads that allocate, duplicate, free, swap in and leave folios only cached, with devices that come and go and discards that
-//! run, under every policy; ends with `validate` clean, nothing in use and every frame back in the pool.
+//! A long random run. Real threads allocate, duplicate, free, swap in and leave folios only cached,
+//! with devices that come and go and discards that run, under every policy. It ends with `validate`
+//! clean, no slot in use and every frame back in the pool.
 //!
 //! The long form, 10^8 operations under today's policy (about two minutes on two cores):
-//! `FOLIOSWAP_SLOTS_OPERATIONS=100000000 cargo test --release -p folioswap-slots --test random_run today -- --nocapture`
+//! `FOLIOSWAP_SLOTS_OPERATIONS=100000000 cargo test --release -p folioswap-slots --test random_run
+//! today -- --nocapture`
 
 mod common;
 use common::*;
@@ -12,13 +14,15 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, TryLockError};
 
-/// How many more operations than asked for the workers make to see what the scheduler owes them: a swapoff and a discard.
+/// Operations beyond those asked for that the workers may add, until the scheduler has granted a
+/// swapoff and a discard.
 const OPERATIONS_OVER: u64 = 100_000_000;
 
-/// Workers; one more thread switches devices on and off.
+/// Number of workers. One more thread switches devices on and off.
 const WORKERS: u32 = 3;
 
-/// Folios whose counts are all gone, in parts so that threads seldom meet. The part's lock stands for the folio's.
+/// Folios whose counts are all gone, in parts so that threads seldom meet. The part's lock stands
+/// for the folio's.
 struct OnlyCached {
     parts: Vec<Mutex<HashMap<u32, (SwapEntry, u32)>>>,
 }
@@ -29,14 +33,14 @@ impl OnlyCached {
     }
 }
 
-/// What has happened, and what the threads tell each other.
+/// Progress of the run, and the signals between its threads.
 #[derive(Default)]
 struct Progress {
     reclaimed: AtomicU64,
     discarded: AtomicU64,
     /// Devices that went and came back.
     rounds: AtomicU64,
-    /// Devices that are on their way off.
+    /// Devices on their way off.
     leaving: AtomicU32,
     /// The workers are done, or one of them has failed.
     stop: AtomicBool,
@@ -44,13 +48,14 @@ struct Progress {
 }
 
 impl Progress {
-    /// Whether everything has happened that this run is about. How many operations that takes is up to the scheduler.
+    /// Whether the run has seen all that it is about. The scheduler decides how many operations
+    /// that takes.
     fn is_enough(&self) -> bool {
         self.rounds.load(Ordering::Relaxed) > 0 && self.discarded.load(Ordering::Relaxed) > 0
     }
 }
 
-/// Ends the device thread if a worker panics, which would wait for the worker's slots for ever.
+/// Ends the device thread if a worker panics; it would wait for the worker's slots for ever.
 struct TellFailure<'a>(&'a Progress);
 
 impl Drop for TellFailure<'_> {
@@ -119,7 +124,7 @@ impl<P: Policy> Worker<'_, P> {
         let size = [0, 0, 0, 0, 1, 2, 3, 4, 4, 6, 9][self.random.below(11) as usize];
         self.folios = (self.folios + 1) & 0xff_ffff;
         let folio = (self.number + 1) << 24 | self.folios;
-        // Now and then on another's CPU, as when the scheduler moves a thread.
+        // Now and then another CPU, as when the scheduler moves a thread.
         let cpu = if self.random.below(8) == 0 { self.random.below(6) as u32 } else { self.number * 2 };
         let mask = match self.random.below(16) {
             0 => DeviceMask::only(DeviceId::new(self.random.below(4) as u32).unwrap()),
@@ -150,7 +155,7 @@ impl<P: Policy> Worker<'_, P> {
         self.operations += 1;
     }
 
-    /// Every count goes, in one of the ways there are.
+    /// Gives up every count, in one of the possible ways.
     fn free(&mut self, owned: Owned) {
         let Owned { entry, slots, folio, .. } = owned;
         for _ in 0..owned.extra {
@@ -175,7 +180,8 @@ impl<P: Policy> Worker<'_, P> {
             _ => {}
         }
         if self.random.below(4) == 0 {
-            // Stays only cached, until somebody reclaims it. In the map first: from the last count on anybody may come.
+            // The folio stays only cached, until some thread reclaims it. It enters the map first,
+            // because any thread may come from the last count on.
             let mut part = self.hooks.only_cached.part(FolioId(folio)).lock().unwrap();
             part.insert(folio, (entry, slots));
             assert_eq!(self.swap.put(entry, slots, |_, _| panic!("cached")).unwrap().only_cached, slots);
@@ -184,7 +190,7 @@ impl<P: Policy> Worker<'_, P> {
         }
     }
 
-    /// Frees what lies on devices that are on their way off.
+    /// Frees the folios on devices that are on their way off.
     fn leave(&mut self, leaving: u32) {
         let (gone, kept) =
             self.owned.drain(..).partition(|owned| leaving >> owned.entry.device().index() & 1 != 0);
@@ -246,7 +252,7 @@ fn spec(number: u32) -> DeviceSpec<'static> {
     }
 }
 
-/// The last two devices go and come back, until the workers are done.
+/// Switches the last two devices off and on, until the workers are done.
 fn devices_come_and_go<P: Policy>(hooks: &Cache<'_, P>) {
     let Cache { swap, progress, .. } = *hooks;
     while !progress.stop.load(Ordering::Relaxed) {
@@ -330,8 +336,9 @@ fn random_run<P: Policy>(operations: u64) {
     let rounds = progress.rounds.load(Ordering::Relaxed);
     let discarded = progress.discarded.load(Ordering::Relaxed);
     println!(
-        "{done} operations in {:.1?}: {allocated} allocations, {fallback} failed; {} folios reclaimed, {discarded} clusters \
-         discarded; {rounds} swapoffs; {} slots were only cached at the end; validate is clean",
+        "{done} operations in {:.1?}: {allocated} allocations, {fallback} failed; {} folios reclaimed, \
+         {discarded} clusters discarded; {rounds} swapoffs; {} slots were only cached at the end; \
+         validate is clean",
         start.elapsed(),
         progress.reclaimed.load(Ordering::Relaxed),
         report.only_cached,
@@ -342,6 +349,8 @@ fn random_run<P: Policy>(operations: u64) {
 fn operations() -> u64 {
     environment::number("FOLIOSWAP_SLOTS_OPERATIONS", 200_000)
 }
+
+type Everything = CountLocks<BeforeClusterScan<BeforeSlotCacheRemoval<BeforeRoundRobin<FreePerSlot>>>>;
 
 macro_rules! random_runs {
     ($($name:ident: $policy:ty;)*) => { $(
@@ -367,5 +376,5 @@ random_runs! {
     reclaim_after_free: ReclaimAfterFree;
     discard_inside: DiscardInside;
     free_per_slot: FreePerSlot;
-    everything_from_before: CountLocks<BeforeClusterScan<BeforeSlotCacheRemoval<BeforeRoundRobin<FreePerSlot>>>>;
+    everything_from_before: Everything;
 }

@@ -1,4 +1,5 @@
-//! One test per step of the scan order (spec §1), with and without per-cluster discard, and the policies from before.
+//! One test per step of the scan order (spec §1), with and without per-cluster discard, and under
+//! the policies from before.
 
 mod common;
 use common::*;
@@ -14,7 +15,7 @@ fn cluster_of(entry: SwapEntry) -> u64 {
     entry.offset() / 512
 }
 
-/// CPU 1 leaves one NONFULL cluster of `size` behind: the returned one.
+/// CPU 1 leaves one NONFULL cluster of `size` behind, which is returned.
 fn leave_nonfull<P: Policy>(swap: &Bench<P>, size: u32) -> u64 {
     let first = take(&swap.slots, CPU1, size, 1);
     let _second = take(&swap.slots, CPU1, size, 2);
@@ -69,7 +70,8 @@ fn step_1_nonfull_before_free_without_discard() {
     assert_eq!(cluster_of(take(&swap, CPU0, 2, 1)), nonfull);
 }
 
-/// Whether CPU 0 takes a NONFULL cluster of `size`, on a device with `free` free ones. For order 0 there are two: the header's is one as well.
+/// Whether CPU 0 takes a NONFULL cluster of `size`, on a device with `free` free ones. For order 0
+/// there are two: the header's cluster is NONFULL as well.
 fn takes_nonfull<P: Policy>(size: u32, free: u64, frames: usize) -> bool {
     let swap = engine_with::<P>(Config { cpus: 4, clusters_max: 64, frame_chunks_max: 4 }, frames);
     let id = device(&swap, 2 + free, NO_DISCARD);
@@ -130,7 +132,7 @@ fn steps_1_and_2_all_nonfull_clusters_are_scanned() {
     for flags in [NO_DISCARD, DeviceFlags::DISCARD] {
         let swap = engine(16);
         let id = device(&swap, 5, flags);
-        // Four clusters of order 8, each with slots freed that do not make a run, except the last one.
+        // Four clusters of order 8: all but the last have freed slots that do not make a run.
         let folios: Vec<_> = (0..8).map(|folio| take(&swap, CPU1, 8, folio)).collect();
         for (folio, entry) in folios.iter().enumerate() {
             if folio % 2 == 0 {
@@ -170,14 +172,15 @@ fn step_3_reclaims_one_full_cluster_when_more_than_half_is_used() {
             assert_eq!(swap.put(*entry, 1, |_, _| {}).unwrap().only_cached, 1);
         }
         assert_eq!(swap.free_slots(), 0);
-        // The device is full and off the list, so the work item comes first: exactly one cluster without force.
+        // The device is full and off the list, so the work item comes first: exactly one cluster
+        // without force.
         let sizes = [511, 512];
         let first = swap.reclaim_full_clusters(id, FullClusters::One, &GiveUp(&swap));
         assert!(sizes.contains(&first), "one cluster, the header's or another");
         assert_eq!(swap.free_slots(), u64::from(first));
         assert_eq!(lists(&swap, id).full, 2);
         swap.validate().unwrap();
-        // Order 9 has no run; step 3 gives slots back on its way.
+        // Order 8 has no run; step 3 gives slots back on its way.
         let result = swap.alloc_folio_with(CPU0, order(8), FolioId(2), DeviceMask::ALL, &GiveUp(&swap));
         assert!(result.is_ok() || result == Err(AllocError::SplitAndRetry));
         if let Ok(entry) = result {
@@ -186,7 +189,7 @@ fn step_3_reclaims_one_full_cluster_when_more_than_half_is_used() {
             assert_eq!(lists(&swap, id).full, 1, "exactly one more was reclaimed");
         }
         swap.validate().unwrap();
-        // Forced: inuse / 512 clusters, so the header's cluster of 511 may be left over.
+        // By force: inuse / 512 clusters, so the header's cluster of 511 may be left over.
         swap.reclaim_full_clusters(id, FullClusters::All, &GiveUp(&swap));
         assert!(swap.device_info(id).unwrap().inuse < 512);
         swap.reclaim_full_clusters(id, FullClusters::One, &GiveUp(&swap));
@@ -203,7 +206,8 @@ fn step_3_comes_after_free_and_nonfull_and_before_frag() {
     for step in 0..512 {
         swap.put(whole.checked_add(step).unwrap(), 1, |_, _| {}).unwrap();
     }
-    // The rest: order 8, both halves, the second one freed but for a slot: NONFULL, then FRAG after a failed scan.
+    // The rest has order 8: both halves are used, the second is freed but for a slot, so it is
+    // NONFULL, then FRAG after a failed scan.
     take(&swap, CPU0, 8, 2);
     take(&swap, CPU0, 8, 2);
     for _ in 0..256 {
@@ -214,7 +218,8 @@ fn step_3_comes_after_free_and_nonfull_and_before_frag() {
     // Order 0 with its own cluster still at hand does not get as far as step 3.
     take(&swap, CPU0, 0, 3);
     assert_eq!(lists(&swap, id).full, 2);
-    // Order 9: nothing FREE, so step 3 reclaims the first FULL cluster; its slots serve from the next attempt on.
+    // Order 9: nothing is FREE, so step 3 reclaims the first FULL cluster; its slots serve from the
+    // next attempt on.
     let first = swap.alloc_folio_with(CPU0, order(9), FolioId(2), DeviceMask::ALL, &GiveUp(&swap));
     let second = swap.alloc_folio_with(CPU0, order(9), FolioId(2), DeviceMask::ALL, &GiveUp(&swap));
     assert_eq!(first, Err(AllocError::SplitAndRetry));
@@ -246,7 +251,7 @@ fn leave_frag<P: Policy>(swap: &Bench<P>, id: DeviceId, clusters: u32) {
         uncache(&swap.slots, first, 8, 1);
         swap.put(first, 1, |_, _| {}).unwrap();
     }
-    // One failing allocation scans all NONFULL: they become FRAG.
+    // One failing allocation scans all NONFULL clusters: they become FRAG.
     assert!(swap.alloc_folio(CPU1, order(8), FolioId(1), DeviceMask::ALL).is_err());
     assert_eq!(lists(&swap.slots, id).frag[8], clusters);
 }
@@ -287,7 +292,8 @@ fn step_1_variant_nonfull_first_even_with_discard() {
     assert_eq!(cluster_of(take(&swap.slots, CPU0, 2, 1)), nonfull);
 }
 
-/// Full clusters left after an allocation of order 8 that FREE cannot serve but NONFULL can, of two whose folio is only cached.
+/// Full clusters left after an allocation of order 8 that FREE cannot serve but NONFULL can. There
+/// are two at first, whose folios are only cached.
 fn full_clusters_left<P: Policy>() -> u32 {
     let swap = engine_with::<P>(Config { cpus: 4, clusters_max: 64, frame_chunks_max: 4 }, 16);
     let id = device(&swap, 5, DeviceFlags::DISCARD);
@@ -360,14 +366,14 @@ fn step_6_order_0_steals_from_frag_then_nonfull_of_each_order() {
         let nonfull = leave_nonfull(&swap, 1);
         let frag_two = cluster_of(take(&swap, CPU0, 2, 1));
         let frag_one = {
-            // CPU 2's own cluster of order 1: with NONFULL at hand it would take that one, so fill a FREE cluster by order 9 halves.
+            // CPU 2 takes order 3: for order 1 it would use the NONFULL cluster.
             let entry = take(&swap, LogicalCpu(2), 3, 1);
             cluster_of(entry)
         };
         for _ in 0..511 {
             take(&swap, CPU0, 0, 1);
         }
-        // FRAG[1] is empty, so NONFULL[1] before FRAG[2] before FRAG[3].
+        // FRAG[1] is empty, so NONFULL[1] comes before FRAG[2], and that before FRAG[3].
         assert_eq!(cluster_of(take(&swap, LogicalCpu(3), 0, 1)), nonfull);
         assert_eq!(lists(&swap, id).frag[1], 1, "a scan that used it moved it to FRAG");
         assert_ne!(frag_two, nonfull);

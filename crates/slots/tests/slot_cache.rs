@@ -1,4 +1,5 @@
-//! The slot cache from before spec §2: 64 slots per logical CPU, its thresholds, and what it pins.
+//! The slot cache from before spec §2: 64 slots per logical CPU, its thresholds, and the slots that
+//! it pins.
 
 mod common;
 use common::*;
@@ -78,7 +79,7 @@ fn drained_below_2_x_64_free_slots_per_cpu_and_back_above_5_x_64() {
         entries.push(take(&swap.slots, CPU0, 0, 1));
         assert!(swap.stats().slot_cached > 0, "still in use between the thresholds");
     }
-    // Seen when CPU 0 needs its next fill.
+    // CPU 0 notices at its next fill.
     (0..63).for_each(|_| entries.push(take(&swap.slots, CPU0, 0, 1)));
     assert_eq!(swap.stats().slot_cached, 63);
     take(&swap.slots, CPU0, 0, 1);
@@ -130,7 +131,8 @@ fn cached_slots_look_used_and_are_pinned_against_reclaim() {
         swap.cache_insert(cached, Order::ZERO, FolioId(5)),
         Err(InsertError::Exist(FolioId::SLOT_CACHE))
     );
-    // Fill the cluster up: 448 slots of seven more fills, then reclaim of full clusters meets the 63 cached ones.
+    // Seven more fills take the cluster's other 448 slots; then reclaim of full clusters meets the
+    // 63 cached ones.
     for folio in 0..3 {
         take(&swap.slots, CPU1, 9, folio);
     }

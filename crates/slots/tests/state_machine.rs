@@ -25,7 +25,8 @@ fn isolate_from_free_gives_a_table_and_a_hint_never_does() {
     give(&swap, entry, 2, 1);
     assert_eq!(swap.frames_free(), before);
     assert_eq!(lists(&swap, device).free, 1, "empty: FREE, order reset");
-    // The hint of order 2 names the FREE cluster; the allocation must isolate it, which gives it a table.
+    // The hint of order 2 names the FREE cluster. The allocation must isolate it, which gives it a
+    // table.
     let again = take(&swap, CPU0, 2, 1);
     assert_eq!(again.offset() / 512, entry.offset() / 512);
     assert_eq!(again.offset() % 512, 0, "isolated: from its first slot, not from the hint");
@@ -119,7 +120,7 @@ fn slots_freed_count_zero_goes_to_discard_on_a_discarding_device() {
     swap.validate().unwrap();
 }
 
-/// The order in which CPU 1 gets the clusters with a hole: the order on NONFULL.
+/// The order in which CPU 1 gets the clusters with a hole is their order on NONFULL.
 #[test]
 fn slots_freed_in_a_nonfull_cluster_leave_it_where_it_is() {
     let swap = engine(8);
@@ -135,12 +136,12 @@ fn slots_freed_in_a_nonfull_cluster_leave_it_where_it_is() {
 
 #[test]
 fn relocate_leaves_a_fragment_cluster_where_it_is() {
-    // CPUs 0 and 8 have one part of the lists.
+    // Each of two CPUs has a cluster of its own.
     let swap = engine_with::<Current>(Config { cpus: 16, clusters_max: 16, frame_chunks_max: 2 }, 8);
     let device = plain(&swap, 512 * 3);
     let own = take(&swap, CPU0, 3, 1);
     let other = take(&swap, LogicalCpu(8), 3, 1);
-    // Drained in place, while the other one is behind it on FRAG.
+    // CPU 0 drains its cluster in place, while the other one is behind it on FRAG.
     take(&swap, CPU0, 3, 1);
     assert_eq!((lists(&swap, device).frag[3], lists(&swap, device).free), (2, 0));
     let third = take(&swap, CPU1, 3, 1);
@@ -161,7 +162,7 @@ fn swapoff_clears_every_hint_that_names_the_device_and_no_other() {
     swap.swapoff_begin(gone).unwrap();
     swap.swapoff_finish(gone).unwrap();
     swap.validate().unwrap();
-    // The same number again: a hint that was left would lead into it.
+    // The device gets the same number again: a hint that was left would lead into it.
     assert_eq!(swap.swapon(spec(0)), Ok(gone));
     for (size, _) in entries {
         assert_eq!(take(&swap, LogicalCpu(size), size, 1).device(), stays);
@@ -174,7 +175,8 @@ struct Discards<'a>(&'a Slots<PAYLOAD>, RefCell<Vec<(u64, u32)>>, DiscardOutcome
 
 impl Hooks for Discards<'_> {
     fn discard(&self, device: DeviceId, first: u64, slots: u32) -> DiscardOutcome {
-        // Off-list with a flag, and no lock is held: the device can be used meanwhile.
+        // The cluster is off-list with a flag, and no lock is held: the device can be used
+        // meanwhile.
         self.0.validate().unwrap();
         assert_eq!(lists(self.0, device).discard, 0);
         self.1.borrow_mut().push((first, slots));
@@ -208,7 +210,8 @@ fn relocation_never_touches_a_discard_cluster() {
     let device = swap.swapon(DeviceSpec { flags, ..DeviceSpec::new(1024) }).unwrap();
     let entry = take(&swap, CPU0, 3, 1);
     give(&swap, entry, 3, 1);
-    // The hint of order 3 still leads to the cluster; only the header's cluster is left for order 0, none for order 3.
+    // The hint of order 3 still leads to the cluster. Only the header's cluster is left for order
+    // 0, none for order 3.
     let denied = swap.alloc_folio(CPU0, order(3), FolioId(1), DeviceMask::ALL);
     assert_eq!(denied, Err(AllocError::SplitAndRetry));
     assert_eq!(lists(&swap, device).discard, 1);

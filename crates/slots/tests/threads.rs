@@ -1,6 +1,7 @@
 //! Real threads that allocate, duplicate, free and swap in at random, ending in `validate`.
 //!
-//! `FOLIOSWAP_SLOTS_SECONDS=600 cargo test --release -p folioswap-slots --test threads` is the long form (default 2 s per test).
+//! `FOLIOSWAP_SLOTS_SECONDS=600 cargo test --release -p folioswap-slots --test threads` is the long
+//! form (default 2 s per test).
 
 mod common;
 use common::*;
@@ -38,13 +39,13 @@ fn worker(swap: &Slots<PAYLOAD, Threaded>, thread: u32, stop: &AtomicBool) -> u6
     let mut random = Random::new(0x9e37_79b9 + u64::from(thread));
     let mut owned: Vec<Owned> = Vec::new();
     let mut allocated = 0;
-    // Also a thread that had no processor in all that time allocates something.
+    // A thread that had no processor in all that time allocates something as well.
     while !stop.load(Ordering::Relaxed) || allocated == 0 || !owned.is_empty() {
         let stopping = stop.load(Ordering::Relaxed) && allocated > 0;
         if !stopping && (owned.is_empty() || random.below(2) == 0) {
             let size = [0, 0, 0, 1, 2, 4, 4, 9][random.below(8) as usize];
             let folio = thread << 24 | (allocated as u32 & 0xff_ffff);
-            // Now and then on the other thread's CPU, as happens when the scheduler moves a thread.
+            // Now and then the other thread's CPU, as when the scheduler moves a thread.
             let cpu = LogicalCpu(if random.below(8) == 0 { thread + 1 } else { thread });
             if let Ok(entry) =
                 swap.alloc_folio_with(cpu, order(size), FolioId(folio), DeviceMask::ALL, &Discards)
@@ -105,7 +106,7 @@ fn threads_share_three_devices() {
         let stop = &stop;
         let threads: Vec<_> =
             (0..4).map(|thread| scope.spawn(move || worker(&slots, thread, stop))).collect();
-        // A reader without locks, beside the workers: it must only ever see folios that exist.
+        // A reader without locks beside the workers must only ever see folios that exist.
         let start = Instant::now();
         let mut random = Random::new(77);
         while start.elapsed() < duration() {
@@ -143,7 +144,7 @@ fn swapoff_while_threads_allocate() {
             let id = slots.swapon(spec).unwrap();
             std::thread::sleep(Duration::from_micros(300));
             slots.swapoff_begin(id).unwrap();
-            // The workers free what they have in time; after that nothing may appear any more.
+            // The workers free all their slots in time; after that no slot may appear any more.
             while slots.device_info(id).unwrap().inuse > 0 {
                 std::thread::yield_now();
                 if start.elapsed() > duration() {

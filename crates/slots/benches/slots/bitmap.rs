@@ -1,4 +1,5 @@
-//! The simplest thing that could work: a bitmap behind a mutex, with the same words in a table beside it.
+//! The simplest allocator that could work: a bitmap behind a mutex, with the same words in a table
+//! beside it.
 
 use super::workload::Allocator;
 use folioswap_slots::Order;
@@ -7,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 const SLOTS: usize = 1000 * 512;
 
-/// Next fit; runs are naturally aligned.
+/// Takes the next fit; runs are naturally aligned.
 pub struct Bitmap {
     map: Mutex<Map>,
     words: Vec<AtomicU64>,
@@ -34,11 +35,11 @@ impl Map {
         bits & ((1 << count) - 1) == 0
     }
 
-    fn set(&mut self, first: usize, count: usize, used: bool) {
+    /// Flips `count` bits from `first` on: used slots become free, free ones used.
+    fn flip(&mut self, first: usize, count: usize) {
         for slot in (first..first + count).step_by(64.min(count)) {
             let bits = if count >= 64 { !0 } else { ((1 << count) - 1) << (slot % 64) };
-            let word = &mut self.used[slot / 64];
-            *word = if used { *word | bits } else { *word & !bits };
+            self.used[slot / 64] ^= bits;
         }
     }
 }
@@ -58,7 +59,7 @@ impl Allocator for Bitmap {
                 }
                 first += count;
             }
-            map.set(first, count, true);
+            map.flip(first, count);
             map.next = first + count;
             first
         };
@@ -74,6 +75,6 @@ impl Allocator for Bitmap {
             assert_eq!(word.load(Ordering::Relaxed), 1 << 60 | u64::from(folio) << 2 | 2);
             word.store(0, Ordering::Release);
         }
-        self.map.lock().unwrap().set(first, count, false);
+        self.map.lock().unwrap().flip(first, count);
     }
 }

@@ -11,14 +11,14 @@ fn used() -> (Bench, SwapEntry) {
     (bench, entry)
 }
 
-/// Lockless read of a slot word: at most 15 ns.
+/// Lockless read of a slot word. Bound: at most 15 ns.
 #[divan::bench(sample_size = 10_000)]
 fn lookup(bencher: Bencher) {
     let (bench, entry) = used();
     bencher.bench_local(|| black_box(bench.word(black_box(entry))));
 }
 
-/// One count up and down again.
+/// Adds one count and takes it back.
 #[divan::bench(sample_size = 10_000)]
 fn dup_put(bencher: Bencher) {
     let (bench, entry) = used();
@@ -28,7 +28,7 @@ fn dup_put(bencher: Bencher) {
     });
 }
 
-/// A folio of 64K leaves the swap cache and comes back.
+/// A 64 KiB folio leaves the swap cache and comes back.
 #[divan::bench(sample_size = 10_000)]
 fn cache_remove_insert_64k(bencher: Bencher) {
     let (bench, _) = used();

@@ -1,8 +1,9 @@
-//! `cargo bench -p folioswap-slots`; a filter after `--`, e.g. `-- threads`. Figures are per sample of [`PAIRS`] pairs of one allocation and one free:
-//! the rate in items per second beside them is that of pairs.
+//! `cargo bench -p folioswap-slots`; a filter after `--`, e.g. `-- threads`. Figures are per sample
+//! of [`PAIRS`] pairs of one allocation and one free; the rate in items per second beside them is
+//! that of pairs.
 //!
-//! Each thread holds 4096 slots (order 0) or as many in folios of 64K throughout, so that clusters change, fill and empty as it goes, in the order
-//! that [`Pattern`] says.
+//! Each thread holds 4096 slots (order 0), or as many in folios of 64 KiB, throughout, so that
+//! clusters change, fill and empty as it goes, in the order of its [`Pattern`].
 
 #[path = "../../tests/common/mod.rs"]
 mod common;
@@ -35,7 +36,7 @@ fn one_cpu(bencher: Bencher, allocator: &impl Allocator, order: Order, pattern: 
     bencher.counter(ItemsCount::new(PAIRS)).bench_local(move || thread.run(allocator, PAIRS));
 }
 
-/// Two threads, each on `cpus` / 2 CPUs in turn. Half of the pairs each.
+/// Two threads, each on `cpus` / 2 CPUs in turn, run half of the pairs each.
 fn two_threads(bencher: Bencher, allocator: &impl Allocator, order: Order, cpus: u32, pattern: Pattern) {
     let cpus_of = |thread| (0..cpus).filter(|cpu| cpu % 2 == thread).collect();
     let mut threads: Vec<_> =
@@ -44,7 +45,8 @@ fn two_threads(bencher: Bencher, allocator: &impl Allocator, order: Order, cpus:
     bencher.counter(ItemsCount::new(PAIRS)).bench_local(|| in_parallel(&mut threads, &both));
 }
 
-/// Half of the pairs by each thread, on its allocator and on a processor of its own, as far as there are enough.
+/// Each thread runs half of the pairs, on its allocator and on a processor of its own, as far as
+/// there are enough.
 fn in_parallel(threads: &mut [Thread], allocators: &[&impl Allocator]) {
     let start = Barrier::new(threads.len());
     std::thread::scope(|scope| {
@@ -59,7 +61,8 @@ fn in_parallel(threads: &mut [Thread], allocators: &[&impl Allocator]) {
     });
 }
 
-/// Else the scheduler starts both on one processor now and then, and moves them during the first milliseconds.
+/// Binds the thread to a processor. The scheduler would otherwise start both on one processor now
+/// and then, and move them during the first milliseconds.
 fn stay_on_processor(number: usize) {
     let allowed = rustix::thread::sched_getaffinity(None).expect("affinity of this thread");
     let processors: Vec<_> = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).collect();
@@ -68,7 +71,7 @@ fn stay_on_processor(number: usize) {
     rustix::thread::sched_setaffinity(None, &own).expect("one of the allowed processors");
 }
 
-/// Order 0 on one CPU: at most 60 ns per pair.
+/// Order 0 on one CPU. Bound: at most 60 ns per pair.
 #[divan::bench_group(sample_count = 10, sample_size = 1)]
 mod order_0 {
     use super::*;
@@ -89,7 +92,7 @@ mod order_0 {
     }
 }
 
-/// 64K folios on one CPU: at most 80 ns per folio.
+/// 64 KiB folios on one CPU. Bound: at most 80 ns per folio.
 #[divan::bench_group(sample_count = 10, sample_size = 1)]
 mod order_4 {
     use super::*;
@@ -105,7 +108,8 @@ mod order_4 {
     }
 }
 
-/// Two threads on two CPUs: order 0 at least 1.9x the rate of one, as far as [`two_engines`] reach that.
+/// Two threads on two CPUs. Bound: order 0 at least 1.9x the rate of one, as far as [`two_engines`]
+/// reach that.
 #[divan::bench_group(sample_count = 10, sample_size = 1)]
 mod two_threads_2_cpus {
     use super::*;
@@ -141,7 +145,8 @@ mod two_threads_2_cpus {
     }
 }
 
-/// Two threads with nothing in common, an engine each: what two processors of this machine can do. The measure for the group above.
+/// Two threads with nothing in common, an engine each: the limit of two processors of this machine,
+/// and the measure for the group above.
 #[divan::bench_group(sample_count = 10, sample_size = 1)]
 mod two_engines {
     use super::*;
@@ -166,7 +171,7 @@ mod two_engines {
     }
 }
 
-/// Two threads that play 96 CPUs: within 20 % of two.
+/// Two threads that play 96 CPUs. Bound: within 20 % of two.
 #[divan::bench_group(sample_count = 10, sample_size = 1)]
 mod two_threads_96_cpus {
     use super::*;

@@ -1,4 +1,5 @@
-//! What every allocator under measurement has to do: hand slots out and take them back, counts and swap cache included.
+//! The work of every allocator under measurement: it hands slots out and takes them back, counts
+//! and swap cache included.
 
 use super::common::*;
 use folioswap_slots::*;
@@ -6,13 +7,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// An allocator of slots.
 pub trait Allocator: Sync {
-    /// Allocates, charges, and puts the folio into the swap cache. The raw number of the first slot.
+    /// Allocates, charges, and puts the folio into the swap cache. Returns the raw number of the
+    /// first slot.
     fn alloc(&self, cpu: u32, order: Order, folio: u32) -> u64;
-    /// The opposite.
+    /// Frees a folio's slots: the opposite of `alloc`.
     fn free(&self, raw: u64, order: Order, folio: u32);
 }
 
-/// The group that is charged.
+/// The group to charge.
 pub struct Group {
     charged: AtomicU64,
     limit: u64,
@@ -68,21 +70,23 @@ impl<P: Policy> Allocator for Engine<P> {
     }
 }
 
-/// Folios that a task swaps out in a burst, and whose slots it frees in a burst when it ends.
+/// Folios that a task swaps out in a burst, and frees in a burst when it ends.
 const TASK: usize = 512;
 
-/// In which order folios go.
+/// The order in which folios go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pattern {
-    /// Short tasks one after the other: each allocates in a burst, and then the longest-lived one frees all of its own in a burst.
+    /// Short tasks one after the other: each allocates in a burst, and then the longest-lived one
+    /// frees all its slots in a burst.
     Tasks,
-    /// After each allocation the folio that lies there longest goes.
+    /// After each allocation the oldest folio goes.
     Oldest,
-    /// After each allocation one at random goes: clusters get full of holes.
+    /// After each allocation a random folio goes: clusters get full of holes.
     Random,
 }
 
-/// What one thread has swapped out, through the logical CPUs that it plays in turn, a task on each. On cache lines of its own.
+/// The slots of one thread, through the logical CPUs that it plays in turn, a task on each. On
+/// cache lines of its own.
 #[repr(align(128))]
 pub struct Thread {
     pattern: Pattern,
@@ -113,7 +117,7 @@ impl Thread {
         thread
     }
 
-    /// The CPU changes with each task.
+    /// The CPU for the next folio; it changes with each task.
     #[inline]
     fn cpu_of(&mut self, index: usize) -> u32 {
         if index.is_multiple_of(TASK) {
@@ -122,7 +126,7 @@ impl Thread {
         self.cpus[self.turn]
     }
 
-    /// `pairs` allocations (a multiple of a task's) and as many frees.
+    /// Runs `pairs` allocations (a multiple of a task's) and as many frees.
     pub fn run(&mut self, allocator: &impl Allocator, pairs: usize) {
         match self.pattern {
             Pattern::Tasks => (0..pairs / TASK).for_each(|_| self.task(allocator)),

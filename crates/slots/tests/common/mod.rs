@@ -1,4 +1,4 @@
-//! An engine with its memory, and what the tests do to it again and again.
+//! An engine with its memory, and the operations that most tests need.
 #![allow(dead_code)]
 
 use folioswap_slots::*;
@@ -8,7 +8,7 @@ use folioswap_test_support::memory::Zeroed;
 pub const PAYLOAD: usize = 12;
 pub const FRAME: usize = Slots::<PAYLOAD>::FRAME_BYTES;
 
-/// Waits for a lock by letting others run: for real threads that are more than the CPUs.
+/// Waits for a lock by letting others run: for more real threads than CPUs.
 pub struct Yield;
 impl Relax for Yield {
     fn relax(_round: u32) {
@@ -30,7 +30,7 @@ impl<P: Policy> std::ops::Deref for Bench<P> {
     }
 }
 
-/// `frames` frames, 4 CPUs, room for 256 clusters.
+/// An engine with `frames` frames, 4 CPUs and room for 256 clusters.
 pub fn engine(frames: usize) -> Bench {
     engine_with::<Current>(Config { cpus: 4, clusters_max: 256, frame_chunks_max: 8 }, frames)
 }
@@ -56,7 +56,7 @@ pub fn order(order: u32) -> Order {
 pub const CPU0: LogicalCpu = LogicalCpu(0);
 pub const CPU1: LogicalCpu = LogicalCpu(1);
 
-/// Allocates, checks alignment and words.
+/// Allocates a folio and checks alignment and words.
 pub fn take<P: Policy>(slots: &Slots<PAYLOAD, P>, cpu: LogicalCpu, size: u32, folio: u32) -> SwapEntry {
     let entry = slots.alloc_folio(cpu, order(size), FolioId(folio), DeviceMask::ALL).unwrap();
     assert_eq!(entry.offset() % (1 << size), 0, "natural alignment");
@@ -67,14 +67,14 @@ pub fn take<P: Policy>(slots: &Slots<PAYLOAD, P>, cpu: LogicalCpu, size: u32, fo
     entry
 }
 
-/// Write-back over, then the only holder goes: free.
+/// Ends the write-back, and frees the slots by their only count.
 pub fn give<P: Policy>(slots: &Slots<PAYLOAD, P>, entry: SwapEntry, size: u32, folio: u32) {
     slots.cache_remove(entry, 1 << size, FolioId(folio), Shadow::EMPTY, |_, _| {}).unwrap();
     let put = slots.put(entry, 1 << size, |_, _| {}).unwrap();
     assert_eq!(put, Put { freed: 1 << size, only_cached: 0, rejected: 0 });
 }
 
-/// The folio leaves the swap cache, the count stays.
+/// Takes the folio out of the swap cache; the counts stay.
 pub fn uncache<P: Policy>(slots: &Slots<PAYLOAD, P>, entry: SwapEntry, size: u32, folio: u32) {
     slots.cache_remove(entry, 1 << size, FolioId(folio), Shadow::EMPTY, |_, _| {}).unwrap();
 }

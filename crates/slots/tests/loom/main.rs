@@ -1,5 +1,6 @@
-//! Small real parts of the crate under loom, which also explores the memory model: the spin lock and the off-list protocol, compiled from
-//! the crate's own source files with loom's atomics; and the lockless reader's protocol, restated over the crate's own word transitions.
+//! Small real parts of the crate under loom, which also explores the memory model: the spin lock
+//! and the off-list protocol, compiled from the crate's own source files with loom's atomics, and
+//! the lockless reader's protocol, restated over the crate's own word transitions.
 #![allow(dead_code, missing_docs)]
 
 mod sync {
@@ -63,7 +64,8 @@ fn lock_excludes_and_publishes() {
     });
 }
 
-/// The available list reduced to "is the device on it", behind its lock; a device of two clusters with one slot each.
+/// The available list reduced to "is the device on it", behind its lock. The device has two
+/// clusters with one slot each.
 struct Available {
     usage: Usage,
     lock: loom::sync::Mutex<bool>,
@@ -156,7 +158,7 @@ fn two_threads_free_and_take_on_a_full_device() {
     });
 }
 
-/// `Slots::word` against a table that leaves its cluster and comes into another's hands.
+/// `Slots::word` against a table that leaves its cluster and is given to another.
 #[test]
 fn lockless_reader_notices_that_the_table_left() {
     struct Shared {

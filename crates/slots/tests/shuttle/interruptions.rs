@@ -1,7 +1,10 @@
-//! swapoff ends at every step of the work that pins a device. Nothing is left to a scheduler: one thread runs the work once for each of its atomic
-//! operations (plain relaxed loads and stores excepted, as in the models), and just before that operation the end of swapoff runs to its own end, as another thread might have run it there.
+//! The end of swapoff at every step of the work that pins a device. No scheduler is needed: one
+//! thread runs the work once for each of its atomic operations (plain relaxed loads and stores
+//! excepted, as in the models). Just before that operation the end of swapoff runs to its own end,
+//! as another thread might have run it there.
 //!
-//! Few random schedules put the whole end of swapoff between two discards; here each such place has its turn.
+//! Few random schedules put the whole end of swapoff between two discards; here each such place has
+//! its turn.
 
 use crate::models::Engine;
 use crate::*;
@@ -9,12 +12,13 @@ use folioswap_test_support::schedule::{alone, interrupted};
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// What `swapoff_finish` said at one step.
+/// Result of `swapoff_finish` at one step.
 type Finished = Result<(), SwapoffError>;
 
-/// Runs `work` on a device that `prepare` left in swapoff, again and again, with `swapoff_finish` before its first, second, ... operation until there is no such
-/// operation. Hands `(what swapoff_finish said, what work returned)` to `judge` each time; the device must be gone or go afterwards and nothing be lost.
-/// Returns the number of operations.
+/// Runs `work` on a device that `prepare` left in swapoff, again and again, with `swapoff_finish`
+/// before its first, second, ... operation until there is no such operation. Gives the results of
+/// `swapoff_finish` and of `work` to `judge` each time. Afterwards the device must be gone, or go
+/// now, and nothing be lost. Returns the number of operations.
 fn interrupt_everywhere<T>(
     prepare: impl Fn(&Engine) -> DeviceId,
     work: impl Fn(&Engine, DeviceId) -> T,
@@ -63,7 +67,7 @@ fn swapoff_ends_at_every_step_of_discards() {
         prepare,
         |engine, id| engine.swap.run_discards(id, &Discards),
         |finished, done| match finished {
-            // Before the pin: there is no device any more to discard on.
+            // It ran before the pin: there is no device any more to discard on.
             Ok(()) => assert_eq!(done, 0, "the device went while its clusters were discarded"),
             Err(error) => {
                 assert_eq!(*error, SwapoffError::Pinned);
@@ -89,7 +93,8 @@ fn swapoff_ends_at_every_step_of_the_reclaim_of_full_clusters() {
     }
     let prepare = |engine: &Engine| {
         let id = engine.swap.swapon(DeviceSpec::new(2048)).unwrap();
-        // Two full clusters, both only cached: the second reclaim leaves the device empty while its cluster is off-list.
+        // Two full clusters are only cached: the second reclaim leaves the device empty while its
+        // cluster is off-list.
         for folio in [1, 2] {
             let entry = engine.take(0, 9, folio).unwrap();
             assert_eq!(engine.swap.put(entry, 512, |_, _| {}).unwrap().only_cached, 512);
@@ -103,7 +108,7 @@ fn swapoff_ends_at_every_step_of_the_reclaim_of_full_clusters() {
         |engine, id| engine.swap.reclaim_full_clusters(id, FullClusters::All, &Reclaim(engine)),
         |finished, freed| match finished {
             Ok(()) => panic!("the device went while its full clusters were searched"),
-            // Asked before the pin: slots in use keep the device on.
+            // It ran before the pin: slots in use keep the device on.
             Err(SwapoffError::Busy(inuse)) => assert!(*inuse > 0 && freed == 1024),
             Err(error) => {
                 assert_eq!((*error, freed), (SwapoffError::Pinned, 1024));

@@ -1,8 +1,9 @@
-//! The real source files under shuttle's scheduler: every module of the crate is compiled into this test with `sync` replaced by types that let the
-//! scheduler switch threads at each atomic operation.
+//! The real source files under shuttle's scheduler. Every module of the crate is compiled into this
+//! test with a `sync` whose types let the scheduler switch threads at each atomic operation.
 //!
-//! `FOLIOSWAP_SLOTS_SCHEDULES=100000 cargo test --release -p folioswap-slots --test shuttle` is the long form (default 600 schedules per model). A failure
-//! prints the schedule, to be replayed with `shuttle::replay`.
+//! `FOLIOSWAP_SLOTS_SCHEDULES=100000 cargo test --release -p folioswap-slots --test shuttle` is the
+//! long form (default 600 schedules per model). A failure prints the schedule, to be replayed with
+//! `shuttle::replay`.
 #![allow(dead_code, unused_imports, missing_docs)]
 
 #[path = "../../src/alloc.rs"]

@@ -49,13 +49,13 @@ impl Engine {
         assert_eq!(self.swap.put(entry, slots, |_, _| {}).unwrap().freed, slots);
     }
 
-    /// Order-0 slots until the device is full.
+    /// Takes order-0 slots until the device is full.
     fn fill(&self) -> Vec<SwapEntry> {
         std::iter::from_fn(|| self.take(0, 0, 1).ok()).collect()
     }
 }
 
-/// Runs `model` under random schedules and under schedules with few, well-placed switches (PCT).
+/// Runs `model` under random schedules, and under schedules with few, well-placed switches (PCT).
 fn check(model: impl Fn() + Send + Sync + Clone + 'static) {
     let schedules = environment::number("FOLIOSWAP_SLOTS_SCHEDULES", 600);
     schedule::check_random(schedules / 2, model.clone());
@@ -93,7 +93,8 @@ fn isolate_against_relocate_against_free() {
     check(|| {
         let engine = Arc::new(Engine::new(4));
         engine.swap.swapon(DeviceSpec::new(1024)).unwrap();
-        // One cluster of order 6: two folios; one CPU frees one of them, one allocates by its hint, one isolates from a list.
+        // A cluster of order 6 holds two folios. One CPU frees them, one allocates by its hint, one
+        // isolates the cluster from a list.
         let first = engine.take(0, 6, 1).unwrap();
         let second = engine.take(0, 6, 2).unwrap();
         let free = {
@@ -225,7 +226,8 @@ fn swap_in_race_has_one_winner() {
     });
 }
 
-/// The last count of a cached slot goes while its folio leaves the swap cache: whoever comes second frees it, once.
+/// The last count of a cached slot goes while its folio leaves the swap cache: the second of the
+/// two frees it, once.
 #[test]
 fn put_against_cache_remove() {
     check(|| {
@@ -235,7 +237,7 @@ fn put_against_cache_remove() {
         let putter = {
             let engine = engine.clone();
             spawn(move || {
-                // A page of its own first, as a task that ends frees them one by one.
+                // One page goes on its own first, as a task that ends frees them one by one.
                 let first = engine.swap.put(entry, 1, |_, _| {}).unwrap();
                 let rest = engine.swap.put(entry.checked_add(1).unwrap(), 3, |_, _| {}).unwrap();
                 assert_eq!((first.rejected, rest.rejected), (0, 0));
@@ -261,8 +263,8 @@ fn put_against_cache_remove() {
     });
 }
 
-/// The last count of slots goes while a folio is added to the swap cache for them: either they are gone, and nothing is added, or the folio holds what
-/// is left until it leaves the cache.
+/// The last count of slots goes while a folio is added to the swap cache for them. Either they are
+/// gone, and nothing is added, or the folio holds those left until it leaves the cache.
 #[test]
 fn put_against_cache_insert() {
     check(|| {
@@ -299,7 +301,7 @@ fn put_against_cache_insert() {
 #[test]
 fn lockless_reader_never_sees_another_clusters_word() {
     check(|| {
-        // One frame besides the header's: it moves from cluster to cluster.
+        // One frame besides the header's moves from cluster to cluster.
         let engine = Arc::new(Engine::new(2));
         engine.swap.swapon(DeviceSpec::new(2048)).unwrap();
         let entry = engine.take(0, 8, 1).unwrap();
@@ -307,7 +309,8 @@ fn lockless_reader_never_sees_another_clusters_word() {
             let engine = engine.clone();
             spawn(move || {
                 engine.give(entry, 8, 1);
-                // Order 9 isolates FREE: another cluster, or this one; only then the words are this slot's.
+                // Order 9 isolates FREE: another cluster, or this one; only then the words are this
+                // slot's.
                 let other = engine.take(1, 9, 2).unwrap();
                 (other.offset() / 512 == entry.offset() / 512).then_some(())
             })
@@ -334,7 +337,7 @@ fn swapoff_against_allocate() {
             spawn(move || engine.take(0, 5, 1).ok())
         };
         engine.swap.swapoff_begin(id).unwrap();
-        // From here on nothing may appear: what is in use now is all there will be.
+        // From here on no slot may appear: the slots in use now are all there will be.
         let inuse = engine.swap.device_info(id).unwrap().inuse;
         let taken = allocate.join().unwrap();
         assert_eq!(inuse, if taken.is_some() { 32 } else { 0 });
