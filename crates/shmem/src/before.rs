@@ -1,5 +1,6 @@
-//! Swap-in before the series and after its patches. Patches 3, 4, 6 and 8 tidy up: 3 and 4 behave as 2, 6 as 5, and 8 (which counts major faults
-//! otherwise) shares a variant with all of it.
+//! Swap-in before the series and after its patches. Patches 3, 4, 6 and 8 tidy up: 3 and 4 behave
+//! as 2, 6 as 5, and 8 (which counts major faults otherwise) shares a variant with the whole
+//! series.
 
 use crate::variant::{
     EntrySplit, Fallback, Insertion, LargerCached, Lookup, MajorFault, OrderWalk, UnderLock, Variant,
@@ -20,7 +21,7 @@ impl Variant for Before {
     const UNDER_LOCK: UnderLock = UnderLock::FirstEntryAndOrder;
 }
 
-/// After patch 1: no hang, and insertion looks at the whole range.
+/// After patch 1: no hang, and insertion checks the whole range.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct After1;
 
@@ -32,7 +33,8 @@ impl Variant for After1 {
     const MAJOR_FAULT: MajorFault = MajorFault::EachMiss;
 }
 
-/// After patch 2 (and 3, 4): the order comes with the confirmation, and an entry is split only where a smaller folio arrived.
+/// After patch 2 (and 3, 4): the order comes with the confirmation, and an entry is split only
+/// where a smaller folio arrived.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct After2;
 
@@ -59,7 +61,7 @@ impl Variant for After7 {
     const MAJOR_FAULT: MajorFault = MajorFault::EachMiss;
 }
 
-/// All of the series.
+/// After the whole series.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Series;
 

@@ -8,7 +8,7 @@ macro_rules! counters {
         #[derive(Debug, Default)]
         pub(crate) struct Counters { $(pub(crate) $name: AtomicU64,)* $(pub(crate) $sizes: [AtomicU64; ORDERS],)* }
 
-        /// What happened since the space was made. Arrays are by order: 0 is 4 KiB, 9 is 2 MiB.
+        /// Counts since the space was made. Arrays are by order: 0 is 4 KiB, 9 is 2 MiB.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         #[non_exhaustive]
         pub struct Counts { $($(#[$doc])* pub $name: u64,)* $($(#[$sizes_doc])* pub $sizes: [u64; ORDERS],)* }
@@ -29,28 +29,28 @@ counters! {
     pswpin,
     /// Pages written to swap.
     pswpout,
-    /// Accesses that had to wait for swap: counted once each, where reading really started.
+    /// Accesses that waited for swap. Each is counted once, when reading really starts.
     pgmajfault,
     /// Pages read ahead.
     swap_ra,
     /// Accesses that found a page read ahead.
     swap_ra_hit,
-    /// Swap-ins that gave an object a folio back.
+    /// Swap-ins that gave a folio back to an object.
     swapins,
     /// Walks of maps for swap-ins.
     walks,
     /// Large swap entries that were split.
     entry_splits,
-    /// Swap-ins that were begun again, because something had changed (EEXIST).
+    /// Swap-ins begun again because something had changed (EEXIST).
     retries,
-    /// Pages that were moved from the compressed store to the file.
+    /// Pages moved from the compressed store to the file.
     demoted,
     /// Pages that could not be read back.
     poisoned
     ;
     /// Folios swapped out whole.
     swpout,
-    /// Folios that left without being written, since their stored copies were kept.
+    /// Folios that left without being written, because their stored copies were kept.
     clean,
     /// Folios that were split because they could not be swapped out whole.
     swpout_fallback,

@@ -1,4 +1,5 @@
-//! The swap devices of a space: what there is, whose turn it is, and the clusters of those that have some.
+//! The swap devices of a space: their order and rotation, and the clusters of those that have
+//! clusters.
 
 use crate::error::CreateError;
 use crate::sync::{AtomicU32, Mutex, RwLock, RwLockReadGuard, SeqCst, lock, read_lock, write_lock};
@@ -24,36 +25,37 @@ const CLUSTER_SLOTS: u64 = 512;
 /// Clusters given back at a time.
 const GIVEN_BACK: usize = 64;
 
-/// When the blocks of clusters in which nothing is any more go back to the system (`discard` of swapon(8)).
+/// When the blocks of free clusters go back to the system (`discard` of swapon(8)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Discard {
-    /// Not before the device's end: they wait for their next use.
+    /// At the device's end: until then the clusters wait for their next use.
     Never,
     /// In bulk, a moment after they became free.
     Freed,
 }
 
-/// One swap device, opened. Higher priorities are used first, equal ones in turn, a cluster of 2 MiB each.
+/// One swap device, opened. Higher priorities are used first, equal ones in rotation, a cluster of
+/// 2 MiB each.
 #[derive(Debug)]
 pub struct SwapDevice {
-    /// As tables and messages show it.
+    /// The name in tables and messages.
     pub name: PathBuf,
-    /// What it is. At most one of a space is [`DeviceKind::Zram`].
+    /// The kind of device. At most one of a space is [`DeviceKind::Zram`].
     pub kind: DeviceKind,
-    /// Higher is used first; -1 where none was given.
+    /// Higher priorities are used first; -1 by default.
     pub priority: i32,
-    /// How a swap-in from it goes.
+    /// How a swap-in from it reads.
     pub io: DeviceIo,
-    /// The folio orders that it takes in one write.
+    /// The folio orders that it accepts in one write.
     pub orders: Orders,
-    /// What it is written to: a file, a block device, memory, or the link to who serves a network device; `None` for the compressed store,
-    /// which is in the space's own memory.
+    /// The open file behind it: a file, a block device, memory, or the link to the server of a
+    /// network device; `None` for the compressed store, which is in the space's own memory.
     pub file: Option<OwnedFd>,
-    /// Its first clusters that are not for data: a header's.
+    /// Number of clusters at its start that are not for data: a header's.
     pub reserved: u32,
     /// Its clusters in all, of 2 MiB; 0 for the compressed store.
     pub clusters: u32,
-    /// What becomes of free clusters.
+    /// Treatment of free clusters.
     pub discard: Discard,
 }
 
@@ -73,11 +75,11 @@ impl SwapDevice {
         }
     }
 
-    /// A file without a name in `directory`, which must not be in memory. It grows to `max` bytes at most; `None`: to half of what the file
-    /// system has free now.
+    /// A file without a name in `directory`, which must not be in memory. It grows to at most `max`
+    /// bytes; `None`: to half of the file system's free space now.
     ///
     /// # Errors
-    /// [`CreateError::SwapFile`], which says what to do.
+    /// [`CreateError::SwapFile`], which names the remedy.
     pub fn temporary(directory: &Path, max: Option<u64>, priority: i32) -> Result<SwapDevice, CreateError> {
         let file = create_swap_file(directory)?;
         let bytes = max.map_or_else(|| default_swap_max(directory), Ok)?;
@@ -116,19 +118,19 @@ fn clusters_of(bytes: u64) -> u32 {
     u32::try_from(bytes.div_ceil(CLUSTER_BYTES)).unwrap_or(u32::MAX)
 }
 
-/// How a device stands, for tables.
+/// State of a device, for tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeviceFigures {
-    /// As it was given.
+    /// The name given.
     pub name: PathBuf,
-    /// What it is.
+    /// The kind of device.
     pub kind: DeviceKind,
-    /// Higher is used first.
+    /// Higher priorities are used first.
     pub priority: i32,
-    /// Bytes that it has for pages; `None`: it grows as the limit lets it.
+    /// Bytes for pages; `None`: it grows as the limit lets it.
     pub size: Option<u64>,
-    /// Bytes of pages that are on it (of the compressed store, uncompressed).
+    /// Bytes of pages on it (of the compressed store, uncompressed).
     pub used: u64,
     /// Its swapoff has begun, or is done.
     pub is_off: bool,
@@ -142,13 +144,13 @@ struct Device {
     clusters: Mutex<Clusters>,
 }
 
-/// The clusters of one device that nobody has, and what it is written to.
+/// The free clusters of one device, and its file.
 struct Clusters {
-    /// `None`: it has none, or is gone.
+    /// `None`: the device has no file, or is gone.
     file: Option<File>,
-    /// Given back, to be used again first.
+    /// Clusters given back, to be used again first.
     free: Vec<u32>,
-    /// All from here to the end were never used.
+    /// Clusters from this one to the end were never used.
     next: u32,
 }
 
@@ -156,15 +158,16 @@ struct Clusters {
 pub(crate) struct Devices {
     list: Vec<Device>,
     turns: Mutex<Turns>,
-    /// Those that are on, as bits.
+    /// The devices that are on, as bits.
     on: AtomicU32,
-    /// Shared by who writes to a device, from the choice of it on until entries have their new places. Who takes a device off passes through it
-    /// once: then everybody who may have chosen it is done.
+    /// Held for reading by a thread that writes to a device, from the choice of the device on until
+    /// entries have their new places. Taking a device off takes it for writing once: every thread
+    /// that may have chosen the device is then done.
     writers: RwLock<()>,
 }
 
 impl Devices {
-    /// Names those with clusters to `shared`.
+    /// Opens the devices, and announces those with clusters to `shared`.
     pub(crate) fn new(devices: Vec<SwapDevice>, shared: &SharedDevices) -> Result<Devices, CreateError> {
         let stores = devices.iter().filter(|device| device.kind == DeviceKind::Zram).count();
         if devices.len() > DEVICES_MAX || stores > 1 {
@@ -173,7 +176,7 @@ impl Devices {
         let mut list = Vec::new();
         let mut first_cluster = 0u32;
         for (id, device) in DeviceMask::ALL.iter().zip(devices) {
-            // A number that is nobody's lies between two, so that no run is on both.
+            // A number that belongs to no device lies between two, so that no run is on both.
             let most = u32::MAX / 2 - first_cluster;
             let clusters = device.clusters.min(most);
             let description = DeviceDescription {
@@ -201,7 +204,7 @@ impl Devices {
         Ok(Devices::of(list))
     }
 
-    /// None.
+    /// No devices.
     pub(crate) fn none() -> Devices {
         Devices::of(Vec::new())
     }
@@ -216,39 +219,42 @@ impl Devices {
         DeviceMask::ALL.iter().zip(&self.list)
     }
 
-    /// Those that may be written to.
+    /// The devices that may be written to.
     pub(crate) fn on(&self) -> DeviceMask {
         DeviceMask::from_bits(self.on.load(SeqCst))
     }
 
-    /// To be held from the choice of a device until what is written there has its place.
+    /// To be held from the choice of a device until the written pages have their place.
     pub(crate) fn write(&self) -> RwLockReadGuard<'_, ()> {
         read_lock(&self.writers)
     }
 
-    /// Where the next pages go, if these have no room. The caller holds [`Devices::write`].
+    /// The destination of the next pages, if the `full` devices have no room. The caller holds
+    /// [`Devices::write`].
     pub(crate) fn next(&self, full: DeviceMask) -> Option<Choice> {
         lock(&self.turns).next(self.on().minus(full))
     }
 
-    /// So many pages went there.
+    /// Accounts for `pages` written to the last choice.
     pub(crate) fn used(&self, pages: u64) {
         lock(&self.turns).used(pages);
     }
 
-    /// The devices with clusters that come first, if these have no room: for what the compressed store does not want. Empty: none is left.
+    /// The first devices with clusters, without the `full` ones: for pages that the compressed
+    /// store refuses. Empty: none is left.
     pub(crate) fn beside_store(&self, full: DeviceMask) -> DeviceMask {
         lock(&self.turns).shared(self.on().minus(full))
     }
 
-    /// Where what is cold in the compressed store goes, if these have no room: below it, or where nothing is below, anywhere else. Empty: nowhere.
+    /// The devices for cold pages of the compressed store, without the `full` ones: those below it,
+    /// or if none is below, any other. Empty: there is none.
     pub(crate) fn behind_store(&self, full: DeviceMask) -> DeviceMask {
         let turns = lock(&self.turns);
         let below = turns.below_store(self.on());
         turns.shared(if below.is_empty() { self.on() } else { below }.minus(full))
     }
 
-    /// The compressed store, if it is one of them.
+    /// The compressed store, if it is one of the devices.
     pub(crate) fn store(&self) -> Option<DeviceId> {
         self.numbered().find(|(_, device)| device.description.kind == DeviceKind::Zram).map(|(id, _)| id)
     }
@@ -258,12 +264,12 @@ impl Devices {
         self.numbered().find(|(_, device)| device.name == name).map(|(id, _)| id)
     }
 
-    /// What it is.
+    /// The kind of a device.
     pub(crate) fn kind(&self, id: DeviceId) -> Option<DeviceKind> {
         self.list.get(id.index()).map(|device| device.description.kind)
     }
 
-    /// Takes a device off: once this returns nobody writes to it any more. False: it was off.
+    /// Takes a device off: once this returns, no thread writes to it any more.
     pub(crate) fn take_off(&self, id: DeviceId) -> bool {
         let bit = 1 << id.index();
         let was_on = self.on.fetch_and(!bit, SeqCst) & bit != 0;
@@ -271,12 +277,12 @@ impl Devices {
         was_on
     }
 
-    /// Puts it on again.
+    /// Puts a device on again.
     pub(crate) fn put_on(&self, id: DeviceId) {
         self.on.fetch_or(1 << id.index(), SeqCst);
     }
 
-    /// It is off, and nothing is on it: its clusters and its file go.
+    /// Removes the clusters and the file of a device that is off and has nothing on it.
     pub(crate) fn remove(&self, id: DeviceId, files: &FileSpace, shared: &SharedDevices) {
         let mut numbers = [0; GIVEN_BACK];
         while files.take_empty(DeviceMask::only(id), 0, &mut numbers) > 0 {}
@@ -287,7 +293,7 @@ impl Devices {
         clusters.file = None;
     }
 
-    /// More clusters of these devices, of each in turn; false: they are as large as they may be. The caller holds [`Devices::write`].
+    /// Adds clusters of these devices, of each in turn. The caller holds [`Devices::write`].
     pub(crate) fn grow(&self, devices: DeviceMask, files: &FileSpace) -> bool {
         let mut granted = Vec::new();
         let mut left: Vec<(DeviceId, &Device)> =
@@ -306,8 +312,8 @@ impl Devices {
         added > 0
     }
 
-    /// Gives clusters back in which nothing is, all but a quarter of what is used and `kept`, and their blocks to the system where the device is
-    /// to discard.
+    /// Gives empty clusters back, all but a quarter of the used ones and `kept`, and their blocks
+    /// to the system where the device discards.
     pub(crate) fn give_back(&self, kept: usize, files: &FileSpace) {
         for (id, device) in self.numbered().filter(|(_, device)| device.discard == Discard::Freed) {
             let only = DeviceMask::only(id);
@@ -323,7 +329,7 @@ impl Devices {
         }
     }
 
-    /// How each stands. `stored` is what the compressed store has.
+    /// The state of each device. `stored` is the size of the pages in the compressed store.
     pub(crate) fn figures(&self, stored: u64, files: &FileSpace) -> Vec<DeviceFigures> {
         let on = self.on();
         let figures = |(id, device): (DeviceId, &Device)| DeviceFigures {
@@ -340,7 +346,7 @@ impl Devices {
         self.numbered().map(figures).collect()
     }
 
-    /// Slots that the others of these devices have, beyond those in use. `None`: without end.
+    /// Slots of these devices beyond those in use; `None`: without limit.
     pub(crate) fn room(&self, devices: DeviceMask, files: &FileSpace) -> Option<u64> {
         self.numbered()
             .filter(|&(id, _)| devices.contains(id))
@@ -363,7 +369,8 @@ impl Device {
         self.description.kind != DeviceKind::Zram
     }
 
-    /// A cluster that nobody has, by its number in the space. Of a file, its blocks are there: a full disk shows here.
+    /// Takes a free cluster, by its number in the space. On a file its blocks are allocated: a full
+    /// disk shows here.
     fn take_cluster(&self) -> Option<u32> {
         let DeviceDescription { first_cluster, clusters, kind, .. } = self.description;
         let mut own = lock(&self.clusters);
@@ -376,7 +383,7 @@ impl Device {
         if kind == DeviceKind::File {
             let start = u64::from(number - first_cluster) * CLUSTER_BYTES;
             match fallocate(file, FallocateFlags::empty(), start, CLUSTER_BYTES) {
-                // What cannot promise blocks may still have them.
+                // A file system that cannot promise blocks may still have them.
                 Ok(()) | Err(Errno::OPNOTSUPP) => {}
                 Err(_) => return None,
             }
@@ -387,7 +394,8 @@ impl Device {
         Some(number)
     }
 
-    /// What cannot discard keeps the blocks until the end: only space is lost.
+    /// Discards clusters. A device that cannot discard keeps the blocks until its end: only space
+    /// is lost.
     fn give_blocks_back(&self, first: u32, count: usize) {
         let medium = match self.description.kind {
             DeviceKind::Block => Medium::Block,

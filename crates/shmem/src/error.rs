@@ -1,19 +1,20 @@
-//! What can go wrong, and what to do about it.
+//! Errors, and the caller's way out of each.
 
 use folioswap_slots::SwapEntry;
 
 /// Why an operation on an object was not done, or not to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ShmemError {
-    /// The content is as large as it may be, or memory and swap space are both full (ENOSPC). Nothing that was stored is lost: free or
-    /// truncate something and try again.
+    /// The content is as large as it may be, or memory and swap space are both full (ENOSPC). No
+    /// stored content is lost: free or truncate some and try again.
     #[error("no space left: content, memory or swap space are at their limit")]
     NoSpace,
-    /// A page of the range could not be read back from its swap device, or is not what was written (EIO). It stays so until it is
-    /// overwritten as a whole page, truncated or punched; everything else is unharmed.
+    /// A page of the range could not be read back from its swap device, or its checksum is wrong
+    /// (EIO). It stays so until it is overwritten as a whole page, truncated or punched; all other
+    /// pages are unharmed.
     #[error("page {index} could not be read back from swap")]
     Io {
-        /// Of the page, in the object.
+        /// Index of the page in the object.
         index: u64,
     },
     /// The swap device of an entry is gone while the entry is still there (EINVAL).
@@ -33,19 +34,19 @@ pub enum CreateError {
     /// The limit is too small to work with.
     #[error("a memory limit of {given} bytes is too small: give at least {least} bytes")]
     LimitTooSmall {
-        /// What was given, in bytes.
+        /// The limit given, in bytes.
         given: u64,
-        /// The least, in bytes.
+        /// The least limit, in bytes.
         least: u64,
     },
-    /// The system gives no addresses, or no thread.
+    /// The system has no addresses left, or starts no thread.
     #[error(
         "{doing}: {error}. Free some memory or addresses (RLIMIT_AS, vm.overcommit_memory) and try again"
     )]
     System {
-        /// What was being done.
+        /// The step that failed.
         doing: &'static str,
-        /// What the system said.
+        /// The system's error.
         error: std::io::Error,
     },
     /// The devices cannot be those of one space.
@@ -53,7 +54,7 @@ pub enum CreateError {
         "a space has at most one compressed store and 32 devices, and each other device is written to something"
     )]
     Devices,
-    /// No swap file can be made.
+    /// The swap file could not be made.
     #[error(transparent)]
     SwapFile(#[from] folioswap_devices::create::CreateError),
 }

@@ -1,8 +1,9 @@
-//! Folios: what is known of each, and their locks.
+//! Folios: the state of each, and their locks.
 //!
-//! There is a [`Folio`] for each frame; that of the first frame of a folio is the folio's. They stay where they are for ever, so that
-//! who has read a frame number from a map may lock it whatever became of it meanwhile, and then look whether the map still says so: a folio
-//! leaves the map, and its frames are freed, only by who holds its lock exclusively.
+//! There is a [`Folio`] for each frame; that of a folio's first frame is the folio's. They stay
+//! where they are for ever. A thread that has read a frame number from a map may therefore lock it,
+//! no matter what became of the frame meanwhile, and then check that the map still says so. Only
+//! the holder of a folio's exclusive lock takes it out of the map and frees its frames.
 
 use crate::mapping::Mapping;
 use crate::sync::{
@@ -14,30 +15,33 @@ use std::time::{Duration, Instant};
 
 const EXCLUSIVE: u32 = 1 << 31;
 const WAITERS: u32 = 1 << 30;
-/// Somebody waits to have it exclusively: readers that come now let it pass, for [`PATIENCE`].
+/// A thread waits for the exclusive lock: readers that come now let it pass, for [`PATIENCE`].
 const EXCLUSIVE_WAITS: u32 = 1 << 29;
 const READERS: u32 = EXCLUSIVE_WAITS - 1;
-/// How long a reader waits for who waits for other readers. Not for ever: one of those may be itself, and would never leave.
+/// How long a reader waits for a thread that itself waits for other readers. Not for ever, because
+/// one of those readers may be this thread, which then would never leave.
 const PATIENCE: Duration = Duration::from_millis(1);
 /// No frame.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// What is known of a folio (or, in the frames after its first, nothing). All-zero is a frame that was never used.
+/// State of a folio; in the frames after its first, nothing. All-zero is a frame that was never
+/// used.
 #[repr(C)]
 pub(crate) struct Folio {
-    /// Exclusive, or the number of readers; whether somebody sleeps, and whether somebody wants it exclusively.
+    /// Exclusive, or the number of readers; whether a thread sleeps, and whether one waits for the
+    /// exclusive lock.
     state: AtomicU32,
-    /// Order (bits 0-3) and [flags](flag). Changed by who holds the folio exclusively, but for REFERENCED.
+    /// Order (bits 0-3) and [flags](flag). Changed by the exclusive holder, except REFERENCED.
     flags: AtomicU32,
     /// Neighbours on a list of reclaim, or of free frames: changed under the list's lock.
     pub(crate) previous: AtomicU32,
     pub(crate) next: AtomicU32,
-    /// Of a free piece: its order and a mark. Changed under the lock of the free frames.
+    /// Order and tag of a free piece. Changed under the lock of the free frames.
     pub(crate) free: AtomicU32,
     _pad: u32,
-    /// The object's address; 0: it is in no map. Changed and used by who holds the folio exclusively.
+    /// The object's address; 0: the folio is in no map. Changed and used by the exclusive holder.
     pub(crate) object: AtomicU64,
-    /// Of its first page, in the object's pages.
+    /// Index of its first page in the object.
     pub(crate) index: AtomicU64,
     /// Its first swap entry while it is in the swap cache, else 0.
     entry: AtomicU64,
@@ -45,17 +49,18 @@ pub(crate) struct Folio {
 
 /// Flags of a folio.
 pub(crate) mod flag {
-    /// Was used since reclaim last looked.
+    /// The folio was used since reclaim last looked.
     pub(crate) const REFERENCED: u32 = 1 << 8;
-    /// On the active list (or is to be).
+    /// On the active list, or going there.
     pub(crate) const ACTIVE: u32 = 1 << 9;
     /// On a list of reclaim.
     pub(crate) const LISTED: u32 = 1 << 10;
     /// Its contents are valid.
     pub(crate) const UPTODATE: u32 = 1 << 11;
-    /// In a map, and its swap entries, which it still has, hold the same bytes. Whoever changes them gives the entries up first.
+    /// In a map, and its swap entries, which it still has, hold the same bytes. A thread that
+    /// changes the bytes gives the entries up first.
     pub(crate) const CLEAN: u32 = 1 << 13;
-    /// Was read ahead and not yet asked for.
+    /// Read ahead, and not yet asked for.
     pub(crate) const READAHEAD: u32 = 1 << 12;
 }
 
@@ -82,7 +87,7 @@ impl Folio {
     pub(crate) fn set_entry(&self, entry: Option<SwapEntry>) {
         self.entry.store(entry.map_or(0, SwapEntry::to_raw), Relaxed);
     }
-    /// A new folio of this order, in no map, not in the swap cache, with these flags.
+    /// Makes it a new folio of this order with these flags, in no map and not in the swap cache.
     pub(crate) fn begin(&self, order: Order, flags: u32) {
         self.flags.store(order.index() as u32 | flags, Relaxed);
         self.object.store(0, Relaxed);
@@ -90,19 +95,19 @@ impl Folio {
         self.set_entry(None);
     }
 
-    /// Locks it exclusively if nobody has it now.
+    /// Takes the exclusive lock if the folio is not held now.
     pub(crate) fn try_lock(&self) -> bool {
         let state = self.state.load(Relaxed);
         state & !(WAITERS | EXCLUSIVE_WAITS) == 0
             && self.state.compare_exchange(state, state | EXCLUSIVE, Acquire, Relaxed).is_ok()
     }
 
-    /// Joins the readers if nobody has it exclusively now, or waits to.
+    /// Joins the readers, unless a thread holds the exclusive lock or waits for it.
     pub(crate) fn try_share(&self) -> bool {
         self.share_unless(EXCLUSIVE | EXCLUSIVE_WAITS)
     }
 
-    /// Joins the readers if none of these marks is there.
+    /// Joins the readers, unless one of these bits is set.
     fn share_unless(&self, marks: u32) -> bool {
         let mut state = self.state.load(Relaxed);
         while state & marks == 0 {
@@ -115,7 +120,7 @@ impl Folio {
     }
 }
 
-/// Where those sleep who wait for a folio; shared by many folios.
+/// Threads that wait for a folio sleep here. Many folios share one.
 struct Bucket {
     asleep: Mutex<()>,
     wake: Condvar,
@@ -123,7 +128,7 @@ struct Bucket {
 
 const BUCKETS: usize = 64;
 
-/// Tries for a moment, before there is a need to sleep.
+/// Tries for a moment before the thread sleeps.
 fn spin(mut take: impl FnMut() -> bool) -> bool {
     for _ in 0..SPINS {
         if take() {
@@ -134,7 +139,7 @@ fn spin(mut take: impl FnMut() -> bool) -> bool {
     false
 }
 
-/// All of them.
+/// The states of all frames.
 pub(crate) struct Folios {
     memory: Mapping,
     count: u32,
@@ -142,7 +147,7 @@ pub(crate) struct Folios {
 }
 
 impl Folios {
-    /// For `count` frames. Costs addresses; memory as it is used.
+    /// States for `count` frames. Cost: addresses, and memory as it is used.
     pub(crate) fn new(count: u32) -> Option<Folios> {
         let memory = Mapping::new(count as usize * size_of::<Folio>(), 4096)?.without_huge_pages();
         let bucket = |_| Bucket { asleep: Mutex::new(()), wake: Condvar::new() };
@@ -156,7 +161,8 @@ impl Folios {
         unsafe { first.add(frame as usize).as_ref() }
     }
 
-    /// Locks a folio exclusively. Sleeps while somebody else has it; readers that come meanwhile let it pass, for a moment.
+    /// Takes the exclusive lock. Sleeps while another thread holds the folio; readers that come
+    /// meanwhile let this one pass, for a moment.
     pub(crate) fn lock(&self, frame: u32) {
         let folio = self.of(frame);
         if spin(|| folio.try_lock()) {
@@ -165,8 +171,9 @@ impl Folios {
         let bucket = &self.buckets[frame as usize % BUCKETS];
         let mut asleep = lock(&bucket.asleep);
         loop {
-            // Said before the last look: who unlocks after it finds the mark, and then waits for this lock to wake us. The second mark
-            // stays until somebody who locked it exclusively leaves.
+            // Set before the last attempt: a thread that unlocks after it finds the bit, and then
+            // waits for this bucket's lock to wake us. The second bit stays until a thread that
+            // held the lock exclusively leaves.
             folio.state.fetch_or(WAITERS | EXCLUSIVE_WAITS, AcqRel);
             if folio.try_lock() {
                 return;
@@ -178,7 +185,8 @@ impl Folios {
         }
     }
 
-    /// Joins its readers. Sleeps while somebody has it exclusively, and for a moment at most while somebody only waits to.
+    /// Joins the readers. Sleeps while a thread holds the exclusive lock, and for at most a moment
+    /// while one only waits for it.
     pub(crate) fn share(&self, frame: u32) {
         let folio = self.of(frame);
         if spin(|| folio.try_share()) {
@@ -208,23 +216,23 @@ impl Folios {
         }
     }
 
-    /// Gives an exclusive lock back.
+    /// Gives the exclusive lock back.
     pub(crate) fn unlock(&self, frame: u32) {
         let state = self.of(frame).state.fetch_and(!(EXCLUSIVE | WAITERS | EXCLUSIVE_WAITS), Release);
         debug_assert!(state & EXCLUSIVE != 0);
         self.woken(frame, state);
     }
 
-    /// An exclusive lock becomes a reader's.
+    /// Turns the exclusive lock into a reader's.
     pub(crate) fn downgrade(&self, frame: u32) {
         let folio = self.of(frame);
-        // Alone with EXCLUSIVE: no reader can have come.
+        // No reader can have come while EXCLUSIVE is set.
         folio.state.fetch_add(1, Relaxed);
         let state = folio.state.fetch_and(!(EXCLUSIVE | WAITERS | EXCLUSIVE_WAITS), Release);
         self.woken(frame, state);
     }
 
-    /// A reader leaves.
+    /// Leaves the readers.
     pub(crate) fn unshare(&self, frame: u32) {
         let folio = self.of(frame);
         let state = folio.state.fetch_sub(1, Release) - 1;
@@ -249,7 +257,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-    /// Readers that come one upon the other, so that there is always one, let a writer pass.
+    /// Overlapping readers, of which there is always one, let a writer pass.
     #[test]
     fn readers_without_end_let_a_writer_pass() {
         let (folios, passed) = (Folios::new(512).unwrap(), AtomicBool::new(false));
@@ -257,7 +265,8 @@ mod tests {
         let began = Instant::now();
         std::thread::scope(|scope| {
             let (folios, passed) = (&folios, &passed);
-            // Each has the folio until the other has it again, as long as nobody wants it for itself.
+            // Each reader holds the folio until the other holds it again, as long as no writer
+            // wants it.
             let turn = [AtomicBool::new(false), AtomicBool::new(false)];
             let turn = std::sync::Arc::new(turn);
             for own in [first, second] {
@@ -287,7 +296,7 @@ mod tests {
         assert_eq!(folios.of(1).state.load(SeqCst), 0, "no mark stays");
     }
 
-    /// Who has it may join its readers again while somebody waits for it: it waits a moment, not for ever.
+    /// A reader may join the readers again while a writer waits: it waits a moment, not for ever.
     #[test]
     fn a_reader_may_come_again_while_a_writer_waits() {
         let folios = Folios::new(512).unwrap();

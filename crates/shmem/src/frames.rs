@@ -1,7 +1,9 @@
-//! Frames: the memory of folios, in blocks of 2 MiB from which naturally aligned pieces of every order are cut and joined again (buddies).
+//! Frames: the memory of folios, in blocks of 2 MiB from which naturally aligned pieces of every
+//! order are cut and joined again (buddies).
 //!
-//! Far more addresses are reserved than there may be memory, so that a large piece is found where small ones are in use everywhere:
-//! what is fragmented is addresses. Memory behind free frames is kept for reuse, counted, and given back in pieces as large as they are.
+//! The reserved addresses far exceed the memory there may be, so that a large piece is found where
+//! small ones are in use everywhere: only addresses get fragmented. Memory behind free frames is
+//! kept for reuse, counted, and given back in the largest possible pieces.
 
 use crate::folio::{Folio, Folios, NONE};
 use crate::mapping::{Mapping, give_back};
@@ -30,14 +32,14 @@ struct State {
     /// First free piece of each order, and the last.
     heads: [u32; ORDERS],
     tails: [u32; ORDERS],
-    /// Frames from here on were never used.
+    /// Frames from this one on were never used.
     fresh: u32,
     /// One bit for each frame with memory behind it.
     resident: Vec<u64>,
 }
 
 impl Frames {
-    /// `count` frames, a multiple of a block's. Costs addresses.
+    /// Reserves `count` frames, a multiple of a block's. Cost: addresses only.
     pub(crate) fn new(count: u32) -> Option<Frames> {
         let memory = Mapping::new(count as usize * PAGE, BLOCK as usize * PAGE)?.without_huge_pages();
         let state = State { heads: [NONE; ORDERS], tails: [NONE; ORDERS], fresh: 0, resident: Vec::new() };
@@ -45,7 +47,7 @@ impl Frames {
         Some(Frames { memory, count, state: Mutex::new(state), used, idle, known })
     }
 
-    /// Where a frame's memory begins.
+    /// Start of a frame's memory.
     pub(crate) fn address(&self, frame: u32) -> NonNull<u8> {
         assert!(frame < self.count);
         // SAFETY: in range of the mapping.
@@ -62,12 +64,12 @@ impl Frames {
         self.idle.load(Relaxed)
     }
 
-    /// Bytes of what is known of the frames that were ever used.
+    /// Bytes of [`Folio`] of the frames that were ever used.
     pub(crate) fn metadata(&self) -> u64 {
         self.known.load(Relaxed) * (size_of::<Folio>() as u64)
     }
 
-    /// Takes a piece. Its contents are anything. `None`: no piece so large is left.
+    /// Takes a piece, with arbitrary contents. `None` if no piece so large is left.
     pub(crate) fn take(&self, folios: &Folios, order: Order) -> Option<u32> {
         let mut state = lock(&self.state);
         let wanted = order.index();
@@ -114,7 +116,8 @@ impl Frames {
         state.link(folios, frame, order, End::Front);
     }
 
-    /// Gives memory of free frames back, the largest pieces first, until at most `keep` pages of it are left; returns the pages.
+    /// Gives memory of free frames back, the largest pieces first, until at most `keep` pages of it
+    /// are left; returns the pages.
     pub(crate) fn trim(&self, folios: &Folios, keep: u64) -> u64 {
         let mut given = 0;
         let mut state = lock(&self.state);
@@ -124,11 +127,11 @@ impl Frames {
                 let next = folios.of(frame).next.load(Relaxed);
                 let resident = state.clear_resident(frame, 1 << order);
                 if resident > 0 {
-                    // SAFETY: a free piece, which nobody can take while the lock is held.
+                    // SAFETY: a free piece, which no thread can take while the lock is held.
                     unsafe { give_back(self.address(frame), PAGE << order) };
                     self.idle.fetch_sub(resident, Relaxed);
                     given += resident;
-                    // What has no memory is taken last.
+                    // Pieces without memory are taken last.
                     state.unlink(folios, frame, order);
                     state.link(folios, frame, order, End::Back);
                 } else {
@@ -181,14 +184,14 @@ impl State {
         }
     }
 
-    /// The words of a range with the bits of the range in each.
+    /// The words of a range, each with the mask of the range's bits.
     fn words(frame: u32, pages: u32) -> impl Iterator<Item = (usize, u64)> {
         let (first, within) = ((frame / 64) as usize, frame % 64);
         let mask = if pages >= 64 { u64::MAX } else { ((1 << pages) - 1) << within };
         (first..first + (pages as usize).div_ceil(64)).map(move |word| (word, mask))
     }
 
-    /// Returns how many had memory before.
+    /// Marks frames as having memory; returns the number of those that had it before.
     fn mark_resident(&mut self, frame: u32, pages: u32) -> u64 {
         let mut had = 0;
         for (word, mask) in State::words(frame, pages) {
@@ -198,7 +201,7 @@ impl State {
         had
     }
 
-    /// Returns how many had memory.
+    /// Marks frames as having no memory; returns the number of those that had it.
     fn clear_resident(&mut self, frame: u32, pages: u32) -> u64 {
         let mut had = 0;
         for (word, mask) in State::words(frame, pages) {

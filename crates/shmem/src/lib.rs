@@ -1,7 +1,9 @@
-//! Shmem objects: contents by index, in folios of every order that swap as folios, within a memory limit (spec §5, §2.7, §6).
+//! Shmem objects: contents by index, in folios of every order that swap as folios, within a memory
+//! limit (spec §5, §2.7, §6).
 //!
-//! A [`ShmemSpace`] is what one mount has: folio memory, swap space (compressed RAM, and a file behind it) and reclaim. A
-//! [`ShmemObject`] is one file's content. All of it may be used from many threads at once.
+//! A [`ShmemSpace`] belongs to one mount: folio memory, swap space (compressed RAM, and a file
+//! behind it) and reclaim. A [`ShmemObject`] is one file's content. Many threads may use all of it
+//! at once.
 //!
 //! ```
 //! use folioswap_shmem::{HugePolicy, Options, ShmemObject, ShmemSpace};
@@ -18,15 +20,15 @@
 //! | Module | Concept |
 //! |---|---|
 //! | `map`, `word` | index -> folio or swap entry of any order |
-//! | `folio` | what is known of a folio, and its lock |
+//! | `folio` | the state of a folio, and its lock |
 //! | `frames` | the memory of folios |
-//! | `lru` | which folio is the coldest |
-//! | `space` | the limit, and what all objects share |
-//! | `swap`, `devices` | the swap space, and the devices that it is on |
-//! | `swapin`, `read_in` | how a page comes back |
-//! | `swapout`, `swap_list` | how a folio leaves |
-//! | `swapoff` | how a device is taken out of use |
-//! | `reclaim` | what leaves when, and the thread that sees to it |
+//! | `lru` | the order in which folios leave |
+//! | `space` | the limit, and all else that objects share |
+//! | `swap`, `devices` | the swap space, and its devices |
+//! | `swapin`, `read_in` | a page comes back |
+//! | `swapout`, `swap_list` | a folio leaves |
+//! | `swapoff` | a device is taken out of use |
+//! | `reclaim` | when folios leave, and the thread that makes them |
 //! | [`variant`], [`before`] | swap-in as it was before each patch |
 //! | `object` | one object: read, write, allocate, truncate, seek |
 

@@ -1,8 +1,9 @@
 //! The lists of reclaim: active and inactive folios, by last use.
 //!
-//! A folio is new to the inactive list; one that was used since it came there goes on to the active list when reclaim comes to it, and
-//! active ones go back as the active list outgrows the other. Who takes a folio off holds it exclusively, which is tried under the
-//! lists' lock: what is on a list is alive.
+//! A new folio enters the inactive list. When reclaim comes to a folio that was used since, the
+//! folio goes on to the active list; active ones go back as the active list outgrows the other.
+//! Taking a folio off requires its exclusive lock, which is tried under the lists' lock: a folio on
+//! a list is alive.
 
 use crate::folio::{Folio, Folios, NONE, flag};
 use crate::sync::{AtomicU64, Mutex, Relaxed, lock};
@@ -14,12 +15,12 @@ pub(crate) struct Lru {
     folios: AtomicU64,
 }
 
-/// What [`Lru::coldest`] found.
+/// Result of [`Lru::coldest`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Coldest {
-    /// This one; off the lists, and held exclusively.
+    /// This folio, off the lists and held exclusively.
     Folio(u32),
-    /// All that were looked at were used lately or are held: look again.
+    /// All folios looked at were used lately or are held: look again.
     NotNow,
     /// The lists are empty.
     None,
@@ -56,7 +57,8 @@ impl Lru {
     /// Puts a folio at the head of its list, unless it is on one. The caller holds it exclusively.
     pub(crate) fn add(&self, folios: &Folios, frame: u32) {
         let mut lists = lock(&self.lists);
-        // Only the lists' lock says whether it is on one: [`Lru::coldest`] moves folios that it does not hold.
+        // Only the lists' lock decides whether the folio is on one: [`Lru::coldest`] moves folios
+        // that it does not hold.
         if !folios.of(frame).has(flag::LISTED) {
             self.link(&mut lists, folios, frame);
         }
@@ -70,7 +72,8 @@ impl Lru {
         }
     }
 
-    /// Takes the coldest folio off that nobody has just now; it is then held exclusively by the caller. Looks at `looks` folios at most.
+    /// Takes the coldest folio off that is not held just now; the caller then holds it exclusively.
+    /// Looks at `looks` folios at most.
     pub(crate) fn coldest(&self, folios: &Folios, looks: u32) -> Coldest {
         let mut lists = lock(&self.lists);
         for _ in 0..looks {

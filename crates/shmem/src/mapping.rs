@@ -1,4 +1,4 @@
-//! Anonymous memory straight from the system: reserved as addresses, resident as it is touched.
+//! Anonymous memory straight from the system: reserved as addresses, resident once touched.
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use std::ptr::NonNull;
@@ -7,17 +7,18 @@ use std::ptr::NonNull;
 #[derive(Debug)]
 pub(crate) struct Mapping {
     start: NonNull<u8>,
-    /// What was mapped, with what alignment cost.
+    /// The mapping itself, with the addresses that alignment cost.
     mapped: (NonNull<u8>, usize),
 }
 
-// SAFETY: an address range; who writes where in it is decided by those who use it.
+// SAFETY: an address range; its users decide who writes where in it.
 unsafe impl Send for Mapping {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// `bytes` of zeroed addresses, aligned to `align` (a power of two, at least a page). `None`: the system has none.
+    /// Maps `bytes` of zeroed addresses, aligned to `align` (a power of two, at least a page).
+    /// `None` if the system has none left.
     pub(crate) fn new(bytes: usize, align: usize) -> Option<Mapping> {
         let mapped = bytes.checked_add(if align > 4096 { align } else { 0 })?;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
@@ -35,9 +36,10 @@ impl Mapping {
         self.start
     }
 
-    /// Small pages only, so that what is given back page by page leaves page by page.
+    /// Forbids huge pages, so that memory given back page by page leaves page by page.
     pub(crate) fn without_huge_pages(self) -> Mapping {
-        // SAFETY: advice about our own mapping; it changes no contents. A kernel without huge pages refuses it, which is as good.
+        // SAFETY: advice about our own mapping; it changes no contents. A kernel without huge pages
+        // refuses it, which is as good.
         let _ = unsafe { madvise(self.mapped.0.as_ptr().cast(), self.mapped.1, Advice::LinuxNoHugepage) };
         self
     }
@@ -48,13 +50,13 @@ impl Mapping {
 /// # Safety
 /// The range lies in one [`Mapping`], nobody refers to it, and its contents are not needed.
 pub(crate) unsafe fn give_back(start: NonNull<u8>, bytes: usize) {
-    // SAFETY: the caller's.
+    // SAFETY: the caller's contract.
     let _ = unsafe { madvise(start.as_ptr().cast(), bytes, Advice::LinuxDontNeed) };
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: our own mapping, which nobody uses after its owner is gone.
+        // SAFETY: our own mapping; its owner is gone, and with it every user.
         let _ = unsafe { munmap(self.mapped.0.as_ptr().cast(), self.mapped.1) };
     }
 }

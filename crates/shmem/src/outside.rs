@@ -4,13 +4,14 @@ use crate::error::ShmemError;
 use crate::space::{ShmemSpace, Urgency};
 use crate::sync::Relaxed;
 
-/// This part of the limit stays for contents, so that they can always be read in.
+/// The share of the limit that stays for contents, so that they can always be read in.
 const CONTENTS_SHARE: u64 = 8;
 
 impl ShmemSpace {
-    /// Counts memory that the caller takes elsewhere towards the limit, in bytes, if there is room; contents leave to make it. At least an eighth
-    /// of the limit stays for contents. Cost: as a write of a page when there is no room, else an addition. To be called without locks
-    /// that reclaim may need.
+    /// Counts `bytes` of memory that the caller takes elsewhere towards the limit, if there is
+    /// room; contents leave to make it. At least an eighth of the limit stays for contents. The
+    /// caller holds no lock that reclaim may need. Cost: an addition; without room, that of writing
+    /// a page.
     ///
     /// # Errors
     /// `NoSpace`; nothing is counted then.
@@ -25,12 +26,13 @@ impl ShmemSpace {
         Err(ShmemError::NoSpace)
     }
 
-    /// Counts memory that the caller takes elsewhere in any case, in bytes; contents leave to make room for it.
+    /// Counts `bytes` of memory that the caller takes elsewhere in any case. Contents leave to make
+    /// room for it.
     pub fn charge_outside(&self, bytes: u64) {
         self.nodes.fetch_add(bytes, Relaxed);
     }
 
-    /// Takes back what was counted.
+    /// Takes back `bytes` that were counted.
     pub fn uncharge_outside(&self, bytes: u64) {
         self.nodes.fetch_sub(bytes, Relaxed);
     }

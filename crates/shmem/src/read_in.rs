@@ -11,17 +11,19 @@ use folioswap_devices::Page;
 use folioswap_slots::{FolioId, InsertError, Order, SlotWord, SwapEntry};
 use folioswap_space::space::Movers;
 
-/// The most pages around a fault that are read ahead of their own accord: 2^3, as `vm.page-cluster` has it.
+/// Largest number of pages around a fault that are read ahead unasked: 2^3, the default of
+/// `vm.page-cluster`.
 const PAGE_CLUSTER: usize = 8;
 
 impl ShmemSpace {
-    /// Does reading this entry cost as little as copying?
+    /// Whether reading this entry costs as little as copying.
     pub(crate) fn is_synchronous(&self, entry: SwapEntry) -> bool {
         let space = self.swap.space();
         space.file_slot(entry).is_none_or(|slot| space.shared_devices().is_synchronous(slot))
     }
 
-    /// Is no slot of the range cached, and all of it in the compressed store, or all on devices that are read as fast as memory?
+    /// Whether no slot of the range is cached, and all of it is in the compressed store, or all on
+    /// devices that are read as fast as memory.
     pub(crate) fn is_uniform(&self, entry: SwapEntry, order: Order) -> bool {
         let Some(first) = entry.round_down(order) else { return false };
         let swap = self.swap.space();
@@ -40,7 +42,8 @@ impl ShmemSpace {
         lock(&self.readahead).hit(entry.offset() as usize);
     }
 
-    /// Reads the folio of `order` that `entry` is in. What stands in the swap cache meanwhile is used instead.
+    /// Reads the folio of `order` that `entry` is in. A folio that is in the swap cache meanwhile
+    /// is used instead.
     pub(crate) fn read_directly(
         &self,
         entry: SwapEntry,
@@ -56,14 +59,14 @@ impl ShmemSpace {
         if read {
             self.folios.of(frame).set(flag::UPTODATE);
         } else if order > Order::ZERO {
-            // Page by page, so that only what cannot be read is lost.
+            // Page by page next, so that only the pages that cannot be read are lost.
             self.drop_cached(frame);
             return Err(Failed::Error(ShmemError::NoSpace));
         }
         Ok(Arrived::New(frame))
     }
 
-    /// A new folio, held, in the swap cache for `entry`.
+    /// Allocates a folio, held, and adds it to the swap cache for `entry`.
     fn enter_cache(&self, entry: SwapEntry, order: Order, urgency: Urgency) -> Result<Entered, Failed> {
         let frame = self.new_folio(order, urgency).ok_or(Failed::Error(ShmemError::NoSpace))?;
         match self.swap.space().slots().cache_insert(entry, order, FolioId(frame)) {
@@ -85,7 +88,7 @@ impl ShmemSpace {
         }
     }
 
-    /// Fills a folio, which the caller holds. False: a page of it cannot be read.
+    /// Fills a folio, which the caller holds.
     fn read_pages(&self, context: &mut Context, first: SwapEntry, frame: u32, pages: u32) -> bool {
         (0..pages).all(|step| {
             let mut start = self.frames.address(frame + step).cast::<Page>();
@@ -98,8 +101,8 @@ impl ShmemSpace {
         })
     }
 
-    /// Reads the page of `entry`, and with it those of its neighbours in swap that are likely to be wanted, into the swap cache. `wanted`
-    /// are known to be.
+    /// Reads the page of `entry` into the swap cache, and with it those of its neighbours in swap
+    /// that are likely to be wanted. The `wanted` pages from it on are known to be.
     pub(crate) fn read_around(&self, entry: SwapEntry, wanted: u64) -> Result<Arrived, Failed> {
         let frame = match self.enter_cache(entry, Order::ZERO, Urgency::SwapIn)? {
             Entered::New(frame, _) => frame,
@@ -134,7 +137,7 @@ impl ShmemSpace {
                 self.lru.add(&self.folios, neighbour);
                 self.folios.unlock(neighbour);
             } else {
-                // Whoever asks for it learns what is wrong.
+                // The thread that asks for the page learns what is wrong.
                 self.drop_cached(neighbour);
             }
         }
@@ -142,7 +145,8 @@ impl ShmemSpace {
         Ok(Arrived::New(frame))
     }
 
-    /// Fills single pages, which the caller holds: what lies side by side on the file in one go.
+    /// Fills single pages, which the caller holds. Those side by side on the file are read in one
+    /// go.
     fn read_runs(&self, context: &mut Context, folios: &[(SwapEntry, u32)]) {
         let space = self.swap.space();
         let mut rest = folios;
@@ -175,7 +179,7 @@ impl ShmemSpace {
                     self.folios.of(frame).set(flag::UPTODATE);
                 }
             }
-            // What did not come along is tried alone, so that nothing is lost which could be read.
+            // The other pages are tried alone, so that no readable page is lost.
             for (step, &(entry, frame)) in now.iter().enumerate() {
                 if !good[step] && self.read_pages(context, entry, frame, 1) {
                     self.folios.of(frame).set(flag::UPTODATE);
@@ -186,7 +190,7 @@ impl ShmemSpace {
 }
 
 enum Entered {
-    /// Held by us; its first entry.
+    /// In the swap cache, held by this thread, with its first entry.
     New(u32, SwapEntry),
     There(u32),
 }

@@ -1,5 +1,6 @@
-//! Reclaim: what leaves when memory is needed. Folios go to the compressed store, and what has been there the longest to the file, so that
-//! resident folios keep a part of the limit for themselves. A thread of its own keeps some memory free; who needs more than that helps.
+//! Reclaim: which content leaves when memory is needed. Folios go to the compressed store, and its
+//! oldest pages to the file, so that resident folios keep a share of the limit for themselves. A
+//! thread of its own keeps some memory free; a caller that needs more than that helps.
 
 use crate::counters::add;
 use crate::frames::PAGE;
@@ -13,9 +14,9 @@ use std::sync::{Arc, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Resident folios keep this part of the limit, as long as the file takes what is in the store.
+/// Resident folios keep this share of the limit, as long as the file takes pages of the store.
 const RESIDENT_SHARE: u64 = 8;
-/// The store is compacted when this part of it is holes.
+/// The store is compacted when this share of it is holes.
 const HOLES_SHARE: u64 = 4;
 const COMPACTION_BUDGET: u64 = 1 << 20;
 const LOOKS: u32 = 64;
@@ -25,22 +26,22 @@ const LOOKS: u32 = 64;
 pub(crate) enum Effort {
     /// A few of them.
     Some,
-    /// All that are on the lists; those that were used lately get their second chance.
+    /// All folios on the lists. Those that were used lately get their second chance.
     WholeTurn,
 }
 
 /// Folios without a place that are tried with [`Effort::Some`].
 const REFUSED: u64 = 16;
 
-/// Where the next demotion looks; held by who demotes.
+/// Where the next demotion starts to look. Its lock is held during a demotion.
 #[derive(Debug, Default)]
 pub(crate) struct Demotion {
     cursor: u64,
 }
 
 impl ShmemSpace {
-    /// Frees memory until at most `to` bytes are in use; returns the pages that were freed or moved to the file. 0: there is nothing that
-    /// could go just now.
+    /// Frees memory until at most `to` bytes are in use. Returns the pages that were freed or moved
+    /// to the file; 0: nothing could leave just now.
     pub(crate) fn shrink(&self, to: u64, effort: Effort) -> u64 {
         let mut done = 0;
         let mut looks = 4 * self.lru.folios() + u64::from(LOOKS);
@@ -64,7 +65,7 @@ impl ShmemSpace {
                         Effort::WholeTurn => REFUSED.max(2 * self.lru.folios()),
                     };
                     if refused > most {
-                        // What is left does not compress, or finds no slots.
+                        // The other folios do not compress, or find no slots.
                         done += self.demote();
                         break;
                     }
@@ -85,7 +86,7 @@ impl ShmemSpace {
         done
     }
 
-    /// Moves a run of the oldest pages of the compressed store to the file; returns how many.
+    /// Moves a run of the oldest pages of the compressed store to the file; returns their number.
     pub(crate) fn demote(&self) -> u64 {
         let mut demotion = lock(&self.demotion);
         let _writing = self.swap.devices().write();
@@ -134,7 +135,8 @@ impl ShmemSpace {
         moved
     }
 
-    /// Finds pages of the oldest generation, and takes a count of each, so that it stays the page that it is.
+    /// Finds pages of the oldest generation, and takes a count of each entry, so that it keeps
+    /// naming the same page.
     fn oldest(&self, demotion: &mut Demotion, entries: &mut [Option<SwapEntry>; RUN]) -> usize {
         let space = self.swap.space();
         let Some(oldest) = space.ages().oldest() else { return 0 };
@@ -162,34 +164,34 @@ impl ShmemSpace {
     }
 }
 
-/// What the thread is to do.
+/// The thread's next task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Due {
     /// Memory is short.
     Memory,
-    /// For a while it was not: empty clusters of devices may go back.
+    /// Memory has not been short for a while: empty clusters of devices may go back.
     Clusters,
-    /// Nothing more.
+    /// The thread ends.
     End,
 }
 
 /// Time without a shortage after which empty clusters go back, and between two looks for them.
 const GIVE_BACK: Duration = Duration::from_secs(1);
-/// Empty clusters of a device that are kept for what comes next.
+/// Empty clusters of a device that are kept for the next writes.
 const CLUSTERS_KEPT: usize = 2;
 
-/// How the thread is woken and stopped.
+/// Wakes and stops the thread.
 #[derive(Debug, Default)]
 pub(crate) struct Signal {
     wanted: AtomicBool,
     state: Mutex<bool>,
     changed: Condvar,
-    /// Held while the thread is at it.
+    /// Held while the thread reclaims.
     pub(crate) working: Mutex<()>,
 }
 
 impl Signal {
-    /// Memory is short. Costs one load while the thread is at it.
+    /// Wakes the thread, because memory is short. Cost: one load while the thread is at work.
     pub(crate) fn wake(&self) {
         if !self.wanted.load(SeqCst) && !self.wanted.swap(true, SeqCst) {
             drop(self.state.lock().unwrap_or_else(PoisonError::into_inner));
@@ -202,7 +204,7 @@ impl Signal {
         self.changed.notify_all();
     }
 
-    /// Sleeps until there is something to do.
+    /// Sleeps until there is a task.
     fn wait(&self) -> Due {
         let mut stop = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -259,7 +261,7 @@ impl Drop for Reclaimer {
     fn drop(&mut self) {
         self.signal.stop();
         if let Some(thread) = self.thread.take() {
-            // The thread itself may be the last to have the space.
+            // The thread itself may drop the last reference to the space.
             if thread.thread().id() != std::thread::current().id() {
                 let _ = thread.join();
             }

@@ -1,4 +1,4 @@
-//! What all objects of one mount share: the limit, folio memory, swap space.
+//! State that all objects of one mount share: the limit, folio memory, swap space.
 
 use crate::counters::{Counters, Counts};
 use crate::devices::DeviceFigures;
@@ -19,11 +19,12 @@ use std::time::Instant;
 
 /// Addresses for folios, as a multiple of the limit: see [`crate::frames`].
 const ADDRESSES: u64 = 4;
-/// Bytes that who must reclaim frees beyond what is needed.
+/// Bytes that a thread which must reclaim frees beyond its need.
 const BATCH: u64 = 128 << 10;
-/// Free folio memory that is kept for reuse: this part of the limit.
+/// The share of the limit that free folio memory may keep for reuse.
 const IDLE_SHARE: u64 = 16;
-/// Rounds of reclaim without any success after which there is no room, unless a whole turn of the lists finds some.
+/// Rounds of reclaim without any success after which there is no room, unless a full scan of the
+/// lists finds some.
 const ROUNDS: u32 = 8;
 
 /// Folio memory, swap space and reclaim of one mount; shared by its objects.
@@ -33,22 +34,22 @@ pub struct ShmemSpace {
     pub(crate) folios: Folios,
     pub(crate) frames: Frames,
     pub(crate) lru: Lru,
-    /// Pages of content of all objects, resident or not, and the most there may be.
+    /// Pages of content of all objects, resident or not, and their limit.
     content: AtomicU64,
     content_max: u64,
     /// Bytes of the nodes of all maps.
     pub(crate) nodes: Arc<AtomicU64>,
     pub(crate) swap: Swap,
     pub(crate) swap_list: SwapList,
-    /// Held by who takes a device off: one after the other.
+    /// Held during a swapoff: one at a time.
     pub(crate) swapoffs: Mutex<()>,
     pub(crate) counters: Counters,
     pub(crate) readahead: Mutex<SwapinReadahead>,
     pub(crate) demotion: Mutex<Demotion>,
     pub(crate) marks: Watermarks,
-    /// A whole turn of the lists freed nothing: until then it is not tried again.
+    /// Set when a full scan of the lists freed nothing: until then no other one is tried.
     full_until: Mutex<Option<Instant>>,
-    /// None in tests that want nobody else at work.
+    /// None in tests that want no other thread at work.
     reclaimer: Option<Reclaimer>,
 }
 
@@ -59,9 +60,10 @@ pub(crate) enum Urgency {
     Spare,
     /// Memory is reclaimed for it.
     Large,
-    /// Also a few times over if others take it.
+    /// Memory is reclaimed, also a few times over if other threads take it.
     Write,
-    /// And a little beyond the limit rather than not at all: it is content that has a right to be read.
+    /// The limit may be exceeded a little rather than fail, because the content has a right to be
+    /// read.
     SwapIn,
 }
 
@@ -73,7 +75,8 @@ pub(crate) enum Background {
     Nobody,
 }
 
-/// Figures of a space. Counters carry the kernel's names and count since the space was made; sizes are in bytes.
+/// Figures of a space. Counters carry the kernel's names and count since the space was made; sizes
+/// are in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Statistics {
@@ -95,17 +98,17 @@ pub struct Statistics {
     pub on_file: u64,
     /// Content of all objects, resident or not.
     pub content: u64,
-    /// The most content there may be (tmpfs `size=`); `None`: as much as finds a place.
+    /// Limit on content (tmpfs `size=`); `None`: as much as finds a place.
     pub content_max: Option<u64>,
-    /// What happened.
+    /// Counts of events.
     pub counts: Counts,
 }
 
 impl ShmemSpace {
-    /// An empty space. Costs addresses and a few pages of memory.
+    /// An empty space. Cost: addresses and a few pages of memory.
     ///
     /// # Errors
-    /// [`CreateError`], which says what to do.
+    /// [`CreateError`], which names the remedy.
     pub fn new(options: Options) -> Result<Arc<ShmemSpace>, CreateError> {
         ShmemSpace::with(options, Background::Thread)
     }
@@ -155,7 +158,8 @@ impl ShmemSpace {
         }
     }
 
-    /// The figures now. Each is exact; together they are a moment's picture only while nobody else is at work.
+    /// The figures now. Each is exact; together they are one moment's picture only while no other
+    /// thread is at work.
     pub fn statistics(&self) -> Statistics {
         Statistics {
             used: self.used(),
@@ -172,7 +176,7 @@ impl ShmemSpace {
         }
     }
 
-    /// How each of its devices stands, in the order in which they were given.
+    /// State of each device, in the order in which they were given.
     pub fn devices(&self) -> Vec<DeviceFigures> {
         let space = self.swap.space();
         self.swap.devices().figures(space.mm_stat().objects * PAGE as u64, space.file_space())
@@ -186,7 +190,7 @@ impl ShmemSpace {
             + self.swap.working_memory()
     }
 
-    /// Memory in use without what could be given back at once.
+    /// Memory in use, without memory that could be given back at once.
     pub(crate) fn used(&self) -> u64 {
         self.frames.used_pages() * PAGE as u64 + self.metadata() + self.swap.space().store_bytes()
     }
@@ -195,23 +199,24 @@ impl ShmemSpace {
         self.limit
     }
 
-    /// Checks the invariants of the swap space, for tests: nobody else may be at work (the thread that reclaims stops for it). Cost: a walk of
-    /// all slots.
+    /// Checks the invariants of the swap space, for tests: no other thread may be at work (the
+    /// thread that reclaims stops for it). Cost: a walk of all slots.
     ///
     /// # Errors
-    /// What does not hold.
+    /// The invariant that does not hold.
     pub fn validate(&self) -> Result<(), folioswap_space::space::validate::Broken> {
         let _stopped = self.reclaimer.as_ref().map(|reclaimer| lock(&reclaimer.signal.working));
         self.swap.space().validate().map(|_| ())
     }
 
-    /// Room for more content under `size`.
+    /// Counts more content towards `size`.
     pub(crate) fn charge_content(&self, pages: u64) -> Result<(), ShmemError> {
         let fits = |now: u64| now.checked_add(pages).filter(|&then| then <= self.content_max);
         self.content.fetch_update(AcqRel, Relaxed, fits).map(|_| ()).map_err(|_| ShmemError::NoSpace)
     }
 
-    /// Could all pages of a range of bytes be there at once, with nothing else? Each is resident or has a slot.
+    /// Checks that all pages of a range of bytes could exist at once, with nothing else: each is
+    /// resident or has a slot.
     pub(crate) fn check_range(&self, offset: u64, end: u64) -> Result<(), ShmemError> {
         let page = PAGE as u64;
         let space = self.swap.space();
@@ -225,16 +230,18 @@ impl ShmemSpace {
         self.content.fetch_sub(pages, Relaxed);
     }
 
-    /// A new folio within the limit, held exclusively by the caller, in no map; its contents are anything. `None`: there is no room for
-    /// it, and none could be made.
+    /// A new folio within the limit, held exclusively by the caller, in no map, with arbitrary
+    /// contents. `None` if there is no room for it, and none could be made.
     pub(crate) fn new_folio(&self, order: Order, urgency: Urgency) -> Option<u32> {
-        // Counted from here on, so that nobody else takes the same room; the memory is touched later.
+        // The frame counts from here on, so that no other thread takes the same room; the memory is
+        // touched later.
         let frame = self.frames.take(&self.folios, order)?;
         if !self.make_room(urgency) {
             self.frames.free(&self.folios, frame, order);
             return None;
         }
-        // Who still has an old number of this frame may hold it for a moment, to find that it is another folio's.
+        // A thread that still has an old number of this frame may hold it for a moment, to find
+        // that it belongs to another folio.
         self.folios.lock(frame);
         self.folios.of(frame).begin(order, 0);
         self.give_idle_back();
@@ -271,13 +278,15 @@ impl ShmemSpace {
                 }
                 continue;
             }
-            // Somebody may hold what could go, or room that is not needed in the end.
+            // Other threads may hold the folios that could leave, or room that they do not need in
+            // the end.
             sleep(std::time::Duration::from_millis(1));
         }
         true
     }
 
-    /// There is no room until every folio was tried. Where that has just been found, it is not looked at again for as long as it took.
+    /// Scans all folios before giving up. After a scan that freed nothing, none is tried for as
+    /// long as that one took.
     fn free_by_a_whole_turn(&self) -> bool {
         let now = Instant::now();
         if lock(&self.full_until).is_some_and(|until| now < until) {
@@ -288,7 +297,8 @@ impl ShmemSpace {
         freed
     }
 
-    /// A folio is about to be written to, split or freed: its stored copy, if it has one, goes. The caller holds it exclusively.
+    /// Gives up the stored copy of a folio, if it has one, because it is about to be written to,
+    /// split or freed. The caller holds it exclusively.
     pub(crate) fn give_copy_up(&self, frame: u32) {
         let folio = self.folios.of(frame);
         if folio.has(flag::CLEAN) {
@@ -300,14 +310,15 @@ impl ShmemSpace {
         }
     }
 
-    /// Frees the slots of entries that are in no map any more, and what is cached of them.
+    /// Frees the slots of entries that are in no map any more, and their cached folios.
     pub(crate) fn free_swap(&self, entry: SwapEntry, pages: u32) {
         let space = self.swap.space();
         space.put(entry, pages);
         for step in 0..pages {
             let Some(entry) = entry.checked_add(step.into()) else { continue };
             let SlotWord::Cached { folio, count: 0, .. } = space.slots().word(entry) else { continue };
-            // Nobody's by now, unless somebody has it just now, who will find that it is not wanted: then reclaim comes to it.
+            // The folio has no owner by now. If another thread holds it just now, that thread will
+            // find that it is not wanted, and reclaim comes to it.
             let cached = self.folios.of(folio.0);
             if !cached.try_lock() {
                 continue;
@@ -323,7 +334,8 @@ impl ShmemSpace {
         }
     }
 
-    /// Frees a folio that is in no map and not in the swap cache. The caller holds it exclusively, and then no more.
+    /// Frees a folio that is in no map and not in the swap cache. The caller holds it exclusively,
+    /// and afterwards no more.
     pub(crate) fn free_folio(&self, frame: u32) {
         let folio = self.folios.of(frame);
         self.lru.remove(&self.folios, frame);

@@ -1,4 +1,5 @@
-//! The swap space of one mount: the engine's [`Space`] with memory of its own, its devices, and what each thread needs to use it.
+//! The swap space of one mount: the engine's [`Space`] with memory of its own, its devices, and the
+//! working memory of each thread that uses it.
 
 use crate::devices::{DeviceKind, Devices, SwapDevice};
 use crate::error::CreateError;
@@ -14,7 +15,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
-/// Where tables and the compressed store are: mapped piecewise, unmapped all together.
+/// Memory of the tables and the compressed store: mapped piece by piece, unmapped all together.
 #[derive(Debug, Default)]
 pub(crate) struct SpaceMemory(Mutex<Vec<Mapping>>);
 
@@ -33,13 +34,14 @@ impl Memory for SpaceMemory {
     }
 }
 
-// SAFETY: fresh anonymous mappings, kept until `self` is dropped; `give_back` drops the contents of the given range alone.
+// SAFETY: fresh anonymous mappings, kept until `self` is dropped; `give_back` drops the contents of
+// the given range alone.
 unsafe impl PageMemory for SpaceMemory {
     fn map(&self, bytes: usize) -> Option<NonNull<u8>> {
         self.mapped(bytes, 2 << 20)
     }
     unsafe fn give_back(&self, start: NonNull<u8>, bytes: usize) {
-        // SAFETY: the caller's.
+        // SAFETY: the caller's contract.
         unsafe { give_back(start, bytes) }
     }
 }
@@ -61,7 +63,7 @@ std::thread_local! {
 pub(crate) const RUN: usize = 64;
 
 impl Context {
-    /// Pages to read into or to write from in one go. `None`: the system has no memory.
+    /// Pages to read into or to write from in one go. `None` if the system has no memory.
     pub(crate) fn pages(pages: &mut Option<Mapping>, count: usize) -> Option<&mut [Page]> {
         #[cfg(test)]
         if NO_MEMORY_FOR_RUNS.get() {
@@ -75,7 +77,7 @@ impl Context {
         Some(unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), count.min(RUN)) })
     }
 
-    /// The decoder and pages of this context at once.
+    /// The decoder and the pages of this context at once.
     pub(crate) fn split(&mut self) -> (&mut Decoder, &mut Option<Mapping>) {
         (&mut self.decoder, &mut self.pages)
     }
@@ -83,7 +85,7 @@ impl Context {
 
 /// The swap space.
 pub(crate) struct Swap {
-    /// Lives in `memory`, and goes first.
+    /// Borrows `memory`, and is dropped first.
     space: ManuallyDrop<Space<'static, SpaceMemory>>,
     memory: NonNull<SpaceMemory>,
     devices: Devices,
@@ -92,7 +94,8 @@ pub(crate) struct Swap {
     runs_made: AtomicU64,
 }
 
-// SAFETY: the pointer is to memory of our own that is only dropped with `self`; everything else may be sent.
+// SAFETY: the pointer is to memory of our own that is only dropped with `self`; everything else may
+// be sent.
 unsafe impl Send for Swap {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for Swap {}
@@ -127,7 +130,7 @@ impl Swap {
         Ok(swap)
     }
 
-    /// The devices that it is on.
+    /// The devices of the swap space.
     pub(crate) fn devices(&self) -> &Devices {
         &self.devices
     }
@@ -136,7 +139,7 @@ impl Swap {
         &self.space
     }
 
-    /// The logical CPU whose clusters are used.
+    /// The logical CPU whose clusters this thread uses.
     pub(crate) fn cpu() -> LogicalCpu {
         LogicalCpu(rustix::thread::sched_getcpu() as u32)
     }
@@ -156,7 +159,7 @@ impl Swap {
         result
     }
 
-    /// Bytes that threads work with.
+    /// Bytes of working memory of all threads.
     pub(crate) fn working_memory(&self) -> u64 {
         let runs = self.runs_made.load(Relaxed) * (RUN * PAGE) as u64;
         self.contexts_made.load(Relaxed) * size_of::<Context>() as u64 + runs
@@ -167,12 +170,13 @@ impl Swap {
         self.space.file_space().used_slots() * PAGE as u64
     }
 
-    /// More clusters of these devices; false: they are as large as they may be.
+    /// Adds clusters of these devices.
     pub(crate) fn grow(&self, devices: DeviceMask) -> bool {
         self.devices.grow(devices, self.space.file_space())
     }
 
-    /// Are the bytes of an entry on this device? What is zero or of one word is on none.
+    /// Whether the bytes of an entry are on this device. Pages of zeroes or of one repeated word
+    /// are on none.
     pub(crate) fn is_on(&self, entry: SwapEntry, device: DeviceId) -> bool {
         match self.devices.kind(device) {
             Some(DeviceKind::Zram) => self.space.is_in_zram(entry),
@@ -185,7 +189,7 @@ impl Drop for Swap {
     fn drop(&mut self) {
         // SAFETY: dropped once, and before what it borrows.
         unsafe { ManuallyDrop::drop(&mut self.space) };
-        // SAFETY: leaked by `new`, and nobody borrows it any more.
+        // SAFETY: leaked by `new`, and no borrow is left.
         drop(unsafe { Box::from_raw(self.memory.as_ptr()) });
     }
 }

@@ -1,4 +1,4 @@
-//! The swap list: objects with something in swap space, for who must find the entries of a device (swapoff).
+//! The swap list: objects with pages in swap space. swapoff finds the entries of a device by it.
 
 use crate::object::Inner;
 use crate::sync::{Mutex, MutexGuard, SeqCst, lock};
@@ -18,7 +18,8 @@ impl SwapList {
         lock(&self.0)
     }
 
-    /// `pages` of the object are about to get slots: it is on the list from now on. Costs a lock for the first.
+    /// Puts the object on the list, because `pages` of it are about to get slots. Cost: a lock for
+    /// the first of them.
     pub(crate) fn add(&self, inner: &Inner, pages: u64) {
         inner.swapped.fetch_add(pages, SeqCst);
         if !inner.listed.load(SeqCst) {
@@ -28,7 +29,7 @@ impl SwapList {
         }
     }
 
-    /// They got none: it goes off the list again, unless it has others.
+    /// Takes the object off again after its `pages` got no slots, unless it has others in swap.
     pub(crate) fn failed(&self, inner: &Inner, pages: u64) {
         if inner.swapped.fetch_sub(pages, SeqCst) == pages {
             self.prune(inner);
@@ -38,7 +39,8 @@ impl SwapList {
     /// Takes an object off that has nothing in swap space.
     pub(crate) fn prune(&self, inner: &Inner) {
         let mut list = self.held();
-        // Said first: who adds pages meanwhile sees it, or is seen.
+        // The flag falls before the count is read: an `add` meanwhile sees the flag, or its pages
+        // are seen here.
         inner.listed.store(false, SeqCst);
         if inner.swapped.load(SeqCst) == 0 {
             list.remove(&key(inner));
@@ -47,12 +49,13 @@ impl SwapList {
         }
     }
 
-    /// All objects on it. Each may have lost its last entry, or be dropped, by the time it is looked at.
+    /// All objects on the list. Each may have lost its last entry, or be dropped, by the time the
+    /// caller looks at it.
     pub(crate) fn objects(&self) -> Vec<Arc<Inner>> {
         self.held().values().filter_map(Weak::upgrade).collect()
     }
 
-    /// Is an object on it?
+    /// Whether an object is on the list.
     #[cfg(test)]
     pub(crate) fn has(&self, inner: &Inner) -> bool {
         self.held().contains_key(&key(inner))

@@ -1,16 +1,17 @@
-//! Swap-in: a page of an object comes back, with the folio that it left in where that can be (spec §5, order of steps).
+//! Swap-in: a page of an object comes back, if possible with the folio that it left in (spec §5,
+//! order of steps).
 //!
 //! | Step | Walks of the map |
 //! |---|---|
-//! | the device is pinned; the entry is confirmed and its order learnt | 1 (none today: the lookup that found the entry told the order) |
-//! | the entry of the index is looked up in the swap cache | |
-//! | not cached: read, directly in the entry's order or else in order 0, or read ahead from slow devices | |
-//! | the folio is locked, and must still be the entry's; the first entry is still in the map | 1 (none today) |
-//! | a smaller folio than the entry: the entry is split | |
-//! | the folio is inserted if the whole range holds exactly its entries | 1 |
-//! | it leaves the swap cache, and its slots are freed (today: when it is first written to) | |
+//! | pin the device; confirm the entry and find out its order | 1; today none: the lookup told it |
+//! | look the entry of the index up in the swap cache | |
+//! | not cached: read it in the entry's order, else in order 0, or, if slow, with readahead | |
+//! | lock the folio; it must be the entry's, and the first entry in the map | 1; today none |
+//! | split the entry if the folio is smaller | |
+//! | insert the folio if the whole range holds exactly its entries | 1 |
+//! | take it out of the swap cache, and free its slots; today: when it is first written to | |
 //!
-//! Whatever turns out to have changed on the way means: begin again (EEXIST). Any other error is returned as it is.
+//! A change found on the way means: begin again (EEXIST). Any other error is returned as it is.
 
 use crate::counters::{add, count, count_order};
 use crate::error::ShmemError;
@@ -41,17 +42,18 @@ impl From<Again> for Failed {
     }
 }
 
-/// Where a folio came from.
+/// Origin of a folio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arrived {
     /// It was in the swap cache, and is not locked yet.
     Cached(u32),
-    /// It is new, read just now, in the swap cache, and held by us.
+    /// It is new, read just now, in the swap cache, and held by this thread.
     New(u32),
 }
 
 impl<V: Variant> ObjectOf<V> {
-    /// One attempt to bring the page `index` back, of which the map said `found`. `wanted` is how many pages from it on will be asked for.
+    /// One attempt to bring the page `index` back, for which the map had `found`. `wanted` is the
+    /// number of pages from it on that will be asked for.
     pub(crate) fn swap_in(&self, index: u64, found: Found, wanted: u64) -> Result<Held<'_>, Failed> {
         let Item::Swap(entry) = found.item else { return Err(Failed::Again) };
         let slots = self.space.swap.space().slots();
@@ -104,13 +106,13 @@ impl<V: Variant> ObjectOf<V> {
         self.inner.map.get(index)
     }
 
-    /// The entry is still there: its order.
+    /// The order of the entry, if it is still there.
     fn confirmed(&self, index: u64, entry: SwapEntry) -> Result<Order, Again> {
         let found = self.walk(index).filter(|found| found.item == Item::Swap(entry));
         found.map(|found| found.order).ok_or(Again)
     }
 
-    /// Not in the swap cache: read.
+    /// Reads a page that is not in the swap cache.
     fn missed(&self, index: u64, entry: SwapEntry, order: Order, wanted: u64) -> Result<Arrived, Failed> {
         let counters = &self.space.counters;
         if V::MAJOR_FAULT == MajorFault::EachMiss {
@@ -118,7 +120,8 @@ impl<V: Variant> ObjectOf<V> {
         }
         V::at(Step::Missed);
         let arrived = match self.fetch(index, entry, order, wanted) {
-            // An error that this entry has caused is one for who asks only while the page is still there.
+            // An error that this entry has caused concerns the caller only while the page is still
+            // there.
             Err(Failed::Error(_)) if !self.is_still(index, entry) => return Err(Failed::Again),
             arrived => arrived?,
         };
@@ -128,7 +131,7 @@ impl<V: Variant> ObjectOf<V> {
         Ok(arrived)
     }
 
-    /// Does the map have this entry for the page?
+    /// Whether the map has this entry for the page.
     fn is_still(&self, index: u64, entry: SwapEntry) -> bool {
         self.inner.map.get(index).is_some_and(|found| found.item == Item::Swap(entry))
     }
@@ -157,8 +160,8 @@ impl<V: Variant> ObjectOf<V> {
         }
     }
 
-    /// The one place where a large swap-in is refused: no large folio is to be had, a slot of the range is cached or the locations are
-    /// mixed, or a page of it cannot be read.
+    /// The one place where a large swap-in is refused: a large folio cannot be had, a slot of the
+    /// range is cached or the locations are mixed, or a page of it cannot be read.
     fn read_large(&self, entry: SwapEntry, order: Order) -> Result<Arrived, Failed> {
         if !V::may_allocate_large() || !self.space.is_uniform(entry, order) {
             return Err(Failed::Error(ShmemError::NoSpace));
@@ -168,7 +171,8 @@ impl<V: Variant> ObjectOf<V> {
 
     fn read_ahead(&self, index: u64, entry: SwapEntry, order: Order, wanted: u64) -> Result<Arrived, Failed> {
         if V::ENTRY_SPLIT == EntrySplit::OnMiss && order > Order::ZERO {
-            // As it was: only the entry's value is compared, and nobody knows yet whether a small folio will come.
+            // As it was: only the entry's value is compared, and it is not known yet whether a
+            // small folio will come.
             self.split_entry(index, entry, Order::ZERO)?;
         }
         self.space.read_around(entry, wanted)
@@ -186,7 +190,7 @@ impl<V: Variant> ObjectOf<V> {
         Ok(())
     }
 
-    /// Puts a folio, which we hold, into the map. On an error it is still held.
+    /// Puts a folio, which this thread holds, into the map. On an error it is still held.
     fn install(
         &self,
         index: u64,
@@ -199,7 +203,8 @@ impl<V: Variant> ObjectOf<V> {
         let first = entry.round_down(order).ok_or(Again)?;
         let is_ours = folio.entry() == Some(first)
             && matches!(swap.slots().word(entry), SlotWord::Cached { folio, .. } if folio.0 == frame);
-        // As it was: the first entry's folio counts as arrived, whether or not it is the one of the index.
+        // As it was: the first entry's folio counts as arrived, whether or not it is the one of the
+        // index.
         let false_hit = V::LOOKUP == Lookup::FirstEntry && folio.entry().is_some();
         if order < entry_order && (is_ours || false_hit) {
             self.split_entry(index, entry, order)?;
@@ -262,7 +267,8 @@ impl<V: Variant> ObjectOf<V> {
         Ok(Held::new(space, frame, start, Hold::Exclusive))
     }
 
-    /// What could not be read is named so in the map, and its slot freed; the folio (a single page) is still the caller's to drop.
+    /// Marks a page that could not be read as lost in the map, and frees its slot. The folio, a
+    /// single page, is still the caller's to drop.
     fn poison(&self, index: u64, entry: SwapEntry) -> Failed {
         let mut map = self.inner.map.lock();
         if map.expect_swapped(index, Order::ZERO, entry).is_err() {

@@ -1,15 +1,19 @@
-//! Taking a device out of use (spec §0, swapoff; §2.7, the swap list): everything on it is read back into folios.
+//! Taking a device out of use (spec §0, swapoff; §2.7, the swap list): every page on it is read
+//! back into folios.
 //!
-//! | Step | What it ensures |
+//! | Step | Afterwards |
 //! |---|---|
-//! | nobody writes to it from now on, and whoever had chosen it is through ([`Devices::take_off`](crate::devices::Devices::take_off)) | no entry gets a place on it any more |
-//! | each object on the swap list: entries on the device are swapped in, and their stored copies given up | what a map names is not on it |
-//! | all slots: what is in the swap cache alone, and clean copies of resident folios | what no map names is not on it either |
-//! | again, until a walk of all slots finds nothing on it | truncation, swap-in and swap-out may be at work all the while |
+//! | [`Devices::take_off`]: no thread chooses it now, and those that had are done | no entry joins it |
+//! | swap in, by the swap list, entries on it; give their stored copies up | no map names it |
+//! | give up entries of the swap cache alone, and clean copies, by all slots | no slot names it |
+//! | repeat until a walk of all slots finds none: other threads go on meanwhile | it is empty |
 //! | its clusters and its file go | |
 //!
-//! Who reads a page of it has its entry in the swap cache and the folio held, so the walk of the slots finds the entry, and waits for the folio:
-//! nobody reads from a device that is gone.
+//! [`Devices::take_off`]: crate::devices::Devices::take_off
+//!
+//! A thread that reads a page of it has the page's entry in the swap cache and holds the folio. So
+//! the walk of the slots finds the entry, and waits for the folio: no thread reads from a device
+//! that is gone.
 
 use crate::error::ShmemError;
 use crate::folio::flag;
@@ -26,23 +30,24 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a swapoff did.
+/// Result of a swapoff.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SwapoffReport {
     /// Pages of folios that came back, or whose stored copies were given up.
     pub pages: u64,
-    /// Pages that could not be read back: touching them is an I/O error from now on, until they are overwritten as a whole or freed.
+    /// Pages that could not be read back. An access to them is an I/O error from now on, until they
+    /// are overwritten as a whole or freed.
     pub lost: u64,
 }
 
-/// Why a device is still in use. Everything is as before, but for what was read back already.
+/// Why a device is still in use. All is as before, except for the pages read back already.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SwapoffError {
     /// No device has this name, or it is off already (EINVAL).
     #[error("{} is not a swap device in use here", .0.display())]
     NoDevice(PathBuf),
-    /// What is on it finds no room in memory or on other devices (ENOMEM).
+    /// The pages on it find no room in memory or on other devices (ENOMEM).
     #[error(
         "{inuse} pages are on the device, and there is room for only {room}: free some contents and try again"
     )]
@@ -57,15 +62,17 @@ pub enum SwapoffError {
     Interrupted,
 }
 
-/// Rounds that bring nothing back before it is believed that there is no room.
+/// Rounds that bring nothing back before the lack of room is believed.
 const ROUNDS: u32 = 50;
-/// Between two rounds: somebody has a folio that is looked for.
+/// Pause between two rounds: a folio that swapoff looks for is held.
 const PAUSE: Duration = Duration::from_millis(1);
 
 impl ShmemSpace {
-    /// Takes a device out of use (swapoff): reads everything on it back into folios, which leave for other devices as room is needed, and closes it.
-    /// Other threads may do anything meanwhile. `go_on` is asked now and then; as soon as it says false, the device is put into use again.
-    /// What is zero or of one word is on no device, and stays as it is. Cost: reading what is on it, and a look at every slot in use.
+    /// Takes a device out of use (swapoff): reads every page on it back into folios, which leave
+    /// for other devices as room is needed, and closes it. Other threads may do anything meanwhile.
+    /// `go_on` is asked now and then; as soon as it says false, the device is put into use again.
+    /// Pages of zeroes or of one repeated word are on no device, and stay as they are. Cost:
+    /// reading the pages on the device, and a look at every slot in use.
     ///
     /// # Errors
     /// [`SwapoffError`]; the device is in use then as before.
@@ -91,7 +98,8 @@ impl ShmemSpace {
         done
     }
 
-    /// Would what is on a device find room elsewhere? Compressed RAM takes anything, as far as anybody can say beforehand.
+    /// Checks that the pages on a device would find room elsewhere. Compressed RAM counts as
+    /// unlimited, because its capacity cannot be known beforehand.
     fn check_room(&self, id: DeviceId) -> Result<(), SwapoffError> {
         let (devices, space) = (self.swap.devices(), self.swap.space());
         let inuse = if devices.store() == Some(id) {
@@ -108,7 +116,7 @@ impl ShmemSpace {
         if inuse > room { Err(SwapoffError::NoRoom { inuse, room }) } else { Ok(()) }
     }
 
-    /// Until nothing is on a device that nobody writes to.
+    /// Empties a device that is off.
     pub(crate) fn unuse(
         self: &Arc<Self>,
         id: DeviceId,
@@ -120,7 +128,7 @@ impl ShmemSpace {
             for inner in self.swap_list.objects() {
                 let object = ShmemObject::visit(self, inner);
                 match object.unuse(id, &mut report, go_on) {
-                    // Others may have taken what was free just then.
+                    // Other threads may have taken the room that was free just then.
                     Err(SwapoffError::NoRoom { .. }) if fruitless < ROUNDS || report != before => {}
                     done => done?,
                 }
@@ -137,8 +145,8 @@ impl ShmemSpace {
         }
     }
 
-    /// Gives up what no map names by its entry: folios in the swap cache alone, and clean copies. Returns how many slots are on the device
-    /// still, or were when they were looked at.
+    /// Gives up entries that are in no map: folios only in the swap cache, and clean copies.
+    /// Returns the number of slots found on the device.
     fn unuse_slots(
         &self,
         id: DeviceId,
@@ -163,13 +171,14 @@ impl ShmemSpace {
         Ok(found)
     }
 
-    /// The entry's folio was this one when we looked: it is dropped if it is in the swap cache alone, else its stored copy is given up. Returns its pages.
+    /// Empties one slot. Its folio was `frame` when it was looked up: a folio only in the swap
+    /// cache is dropped, and a clean one gives its stored copy up. Returns the folio's pages.
     fn unuse_cached(&self, entry: SwapEntry, frame: u32) -> u64 {
         self.folios.lock(frame);
         let folio = self.folios.of(frame);
         let is_entrys = folio.entry().is_some() && folio.entry() == entry.round_down(folio.order());
         if is_entrys && folio.object.load(Relaxed) == 0 {
-            // Whoever wants it reads it again, or the next round does.
+            // A thread that wants it reads it again, or the next round does.
             return self.drop_cached(frame);
         }
         let pages = if is_entrys && folio.has(flag::CLEAN) { folio.order().slots().into() } else { 0 };
@@ -182,7 +191,7 @@ impl ShmemSpace {
 }
 
 impl<V: Variant> ObjectOf<V> {
-    /// Swaps in what of this object is on the device, and gives the stored copies up.
+    /// Swaps in the pages of this object that are on the device, and gives the stored copies up.
     pub(crate) fn unuse(
         &self,
         id: DeviceId,
@@ -202,14 +211,14 @@ impl<V: Variant> ObjectOf<V> {
                 return Err(SwapoffError::Interrupted);
             }
             let at = first + page;
-            // What lies behind it in swap is wanted too, most likely.
+            // The pages behind it in swap are most likely wanted too.
             match self.existing(at, Hold::Exclusive, RUN as u64) {
                 Ok(Some(held)) => {
                     index = held.index + u64::from(held.order.slots());
                     self.space.give_copy_up(held.frame);
                     report.pages += u64::from(held.order.slots());
                 }
-                // It was cut off meanwhile, or is lost.
+                // The page was cut off meanwhile, or is lost.
                 Ok(None) => index = at + 1,
                 Err(ShmemError::Io { .. }) => {
                     report.lost += 1;

@@ -1,8 +1,9 @@
-//! Swap-out: a folio leaves as it is, whole (spec §2.7, §3.5, §3.6).
+//! Swap-out: a folio leaves as one folio (spec §2.7, §3.5, §3.6).
 //!
-//! The object goes on the swap list before slots are taken, and off it again if none are to be had; then a large folio is split and its pages
-//! try on their own. The map names the entry from the moment when the folio has its slots; until its bytes are stored, the folio is in
-//! the swap cache, held by us, and whoever wants the page waits for it there.
+//! The object goes on the swap list before slots are taken. If there are none, it goes off again, a
+//! large folio is split, and its pages try on their own. The map names the entry from the moment
+//! when the folio has its slots. Until its bytes are stored, the folio is in the swap cache, held
+//! by this thread, and a thread that wants the page waits for the folio there.
 
 use crate::counters::{add, count_order};
 use crate::folio::flag;
@@ -20,7 +21,7 @@ use std::sync::Arc;
 /// The bytes of a folio could not be stored anywhere.
 pub(crate) struct NotStored;
 
-/// What becomes of a folio once its bytes are stored.
+/// The fate of a folio whose bytes are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Afterwards {
     /// It is freed.
@@ -31,8 +32,8 @@ pub(crate) enum Afterwards {
 }
 
 impl ShmemSpace {
-    /// Takes a folio out. The caller holds it exclusively and has taken it off the lists; afterwards it does not have it any more. Returns the
-    /// pages that were freed.
+    /// Swaps a folio out. The caller holds it exclusively and has taken it off the lists;
+    /// afterwards the caller no longer has it. Returns the pages that were freed.
     pub(crate) fn swap_out(&self, frame: u32) -> u64 {
         let folio = self.folios.of(frame);
         if folio.object.load(Relaxed) == 0 {
@@ -80,16 +81,19 @@ impl ShmemSpace {
         }
     }
 
-    /// The object that has a folio in its map. The caller holds the folio exclusively, and it is still in the map. The object may be dropped
-    /// as soon as the map has an entry in place of the folio, which does not wait for who holds the folio: what is returned keeps its map.
+    /// The object that has a folio in its map. The caller holds the folio exclusively, and it is
+    /// still in the map. The object may be dropped as soon as the map has an entry in place of the
+    /// folio, because dropping does not wait for the folio's holder: the returned reference keeps
+    /// its map.
     pub(crate) fn owner(&self, frame: u32) -> Option<Arc<Inner>> {
         let inner = self.folios.of(frame).object.load(Relaxed) as *const Inner;
-        // SAFETY: null, or while a folio names an object, is held exclusively and was not taken out of the map, the object is alive: who drops
-        // an object takes each of its folios out of the map first, holding it exclusively.
+        // SAFETY: null, or the object is alive while a folio names it, is held exclusively and was
+        // not taken out of the map: dropping an object takes each of its folios out of the map
+        // first, holding it exclusively.
         unsafe { inner.as_ref() }?.weak.upgrade()
     }
 
-    /// A folio that was not written to since it came back leaves: its stored copy stands for it.
+    /// Takes a folio out that was not written to since it came back: its stored copy stands for it.
     fn leave_clean(&self, inner: &Inner, frame: u32, index: u64, order: Order) -> u64 {
         let (folio, pages) = (self.folios.of(frame), order.slots());
         let Some(entry) = folio.entry() else { return 0 };
@@ -109,14 +113,15 @@ impl ShmemSpace {
         pages.into()
     }
 
-    /// Back on the lists, where it is not looked at again soon.
+    /// Puts a folio back on the lists, far from the end where reclaim looks.
     fn keep(&self, frame: u32) {
         self.folios.of(frame).set(flag::ACTIVE);
         self.lru.add(&self.folios, frame);
         self.folios.unlock(frame);
     }
 
-    /// A folio that is in the swap cache alone (read ahead, and never asked for) is dropped: its bytes are stored.
+    /// Drops a folio that is only in the swap cache (read ahead, and never asked for): its bytes
+    /// are stored.
     pub(crate) fn drop_cached(&self, frame: u32) -> u64 {
         let folio = self.folios.of(frame);
         let pages = folio.order().slots();
@@ -128,8 +133,10 @@ impl ShmemSpace {
         pages.into()
     }
 
-    /// Frees the folio on success. Else it is as it was, still held; but its pages may have become single folios of which some are gone,
-    /// if the object was truncated meanwhile: then the others are on the lists, and this is a success.
+    /// Writes a folio out under one entry and frees it. Otherwise the folio is as it was, still
+    /// held. One exception: its pages may have become single folios of which some are gone, if the
+    /// object was truncated meanwhile. The others are then on the lists, and the result is a
+    /// success.
     pub(crate) fn swap_out_whole(
         &self,
         inner: &Inner,
@@ -171,7 +178,8 @@ impl ShmemSpace {
 
     pub(crate) fn take_slots(&self, order: Order, frame: u32) -> Option<SwapEntry> {
         for _ in 0..3 {
-            // The next allocation finds its tables. If the system gives no memory, it goes on with what it has.
+            // Reserves tables for the next allocation. If the system gives no memory, it uses those
+            // there are.
             let _ = self.swap.space().reserve_frames();
             match self.swap.space().allocate_on(Swap::cpu(), order, FolioId(frame)) {
                 Ok(entry) => return Some(entry),
@@ -204,7 +212,7 @@ impl ShmemSpace {
                 Choice::Shared(shared) => {
                     let done = self.store_on_devices(&memory[page..end], page, &entries, shared);
                     if done < end - page {
-                        // The rest of this folio goes elsewhere.
+                        // The other pages of this folio go elsewhere.
                         full = shared.iter().fold(full, DeviceMask::with);
                     }
                     done
@@ -216,8 +224,9 @@ impl ShmemSpace {
         Ok(())
     }
 
-    /// Writes the pages of a range to the compressed store, and runs among them that do not compress to the devices beside it; `loose`
-    /// counts those of the folio that find no place there. Returns how many were written, all of them or as far as a run goes.
+    /// Writes the pages of a range to the compressed store, and runs among them that do not
+    /// compress to the devices beside it. `loose` counts those of the folio that find no place
+    /// there. Returns the number of pages written: all of them, or up to the end of a run.
     fn store_compressed(
         &self,
         context: &mut Context,
@@ -233,7 +242,8 @@ impl ShmemSpace {
             match space.write(&mut context.scratch, at, &memory[page], IncompressiblePolicy::Refuse) {
                 Ok(()) => page += 1,
                 Err(WriteError::Incompressible) => {
-                    // What follows is most likely of the same kind: it is tried, and goes along as far as it is.
+                    // The following pages are most likely of the same kind: those that look
+                    // incompressible join the run.
                     let mut end = page + 1;
                     while end < memory.len() && end - page < RUN && is_random(&memory[end]) {
                         end += 1;
@@ -248,7 +258,8 @@ impl ShmemSpace {
                         full = beside.iter().fold(full, DeviceMask::with);
                     }
                     *loose += end - page;
-                    // Kept as they are they free nothing: only worth it where most of the folio does compress.
+                    // Pages kept uncompressed free no memory: that only pays where most of the
+                    // folio compresses.
                     if *loose * 4 > memory.len() {
                         return Err(NotStored);
                     }
@@ -266,7 +277,8 @@ impl ShmemSpace {
         Ok(page - range.start)
     }
 
-    /// Writes pages to consecutive slots of these devices, as far as there are such; returns how many of them, from the first on.
+    /// Writes pages to consecutive slots of these devices, as far as there are such. Returns the
+    /// number of pages written, from the first on.
     fn store_on_devices(
         &self,
         memory: &[Page],
@@ -293,7 +305,7 @@ impl ShmemSpace {
         done
     }
 
-    /// Storing failed: the folio takes its place in the map again.
+    /// Puts the folio back into the map after storing it failed.
     pub(crate) fn put_back(
         &self,
         inner: &Inner,
@@ -313,7 +325,7 @@ impl ShmemSpace {
             self.swap_list.failed(inner, pages.into());
             return Err(NotStored);
         }
-        // Part of the range was truncated meanwhile: each page for itself.
+        // Part of the range was truncated meanwhile: each page is handled on its own.
         for page in 1..pages {
             self.folios.lock(frame + page);
         }
@@ -348,7 +360,8 @@ impl ShmemSpace {
     }
 }
 
-/// A cheap guess whether a page that follows an incompressible one is incompressible too: its words hardly repeat.
+/// A cheap guess whether a page that follows an incompressible one is incompressible too: its words
+/// hardly repeat.
 fn is_random(page: &Page) -> bool {
     let mut seen = [0u64; 4];
     let mut distinct = 0;

@@ -1,5 +1,5 @@
-//! The one door to atomics, locks and waiting, so that a model test can compile the same source files against others that yield to a scheduler
-//! (`tests/shuttle`).
+//! The one door to atomics, locks and waiting, so that a model test can compile the same source
+//! files against types that yield to a scheduler (`tests/shuttle`).
 
 pub(crate) use std::hint::spin_loop;
 pub(crate) use std::sync::atomic::{
@@ -9,20 +9,21 @@ pub(crate) use std::sync::atomic::{
 pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub(crate) use std::thread::{sleep, yield_now};
 
-/// Looks at a folio's lock before going to sleep.
+/// Attempts at a folio's lock before going to sleep.
 pub(crate) const SPINS: u32 = 200;
 
-/// Takes a lock. A panic elsewhere does not stop the others: every section leaves its data whole.
+/// Takes a lock. A panic elsewhere does not stop the others: every section leaves its data
+/// consistent.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Shares a lock, as [`lock`] takes one.
+/// Takes a lock for reading, poisoned or not, as [`lock`] does.
 pub(crate) fn read_lock<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
     lock.read().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Takes a lock that others share, as [`lock`] takes one.
+/// Takes a lock for writing, poisoned or not, as [`lock`] does.
 pub(crate) fn write_lock<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
     lock.write().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

@@ -1,20 +1,20 @@
 //! Variants: swap-in as it was before each patch of the series stays available (spec §5).
 //!
-//! A variant is a type; its constants are folded at compile time, so that what is not chosen costs nothing. The ones from before are in
-//! [`crate::before`].
+//! A variant is a type. Its constants are folded at compile time, so a behaviour that is not chosen
+//! costs nothing. The variants from before are in [`crate::before`].
 
 use std::marker::PhantomData;
 
-/// A cached folio that is larger than the entry (patch 1).
+/// Treatment of a cached folio that is larger than the entry (patch 1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LargerCached {
     /// Index and entry are rounded down to the folio.
     Used,
-    /// Its first entry is not the one that was looked for: try again (EEXIST), for ever.
+    /// Refused with EEXIST for ever, because its first entry is not the one looked for.
     Refused,
 }
 
-/// What must hold where a folio is inserted (patch 1).
+/// Condition for the insertion of a folio (patch 1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Insertion {
     /// The whole range holds exactly the expected consecutive entries.
@@ -28,22 +28,24 @@ pub enum Insertion {
 pub enum EntrySplit {
     /// Where a smaller folio really arrived.
     SmallerFolioArrived,
-    /// As soon as a large folio cannot be had, before it is known what will be.
+    /// As soon as a large folio cannot be had, before the folio that replaces it is known.
     OnMiss,
 }
 
-/// How the order of the entry is learnt (patch 2).
+/// How the order of the entry is found out (patch 2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OrderWalk {
     /// With the confirmation that the entry is still there.
     WithConfirmation,
-    /// The lookup that found the entry told it; whether the entry is still there shows at the insertion. One walk less than the series.
+    /// The lookup that found the entry told it; the insertion checks that the entry is still there.
+    /// One walk less than the series.
     FromLookup,
     /// By a walk of its own.
     OfItsOwn,
 }
 
-/// What follows a large swap-in that is not possible, on a device that needs no readahead (patch 5).
+/// What follows a large swap-in that is not possible, on a device that needs no readahead (patch
+/// 5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fallback {
     /// Order 0 in the same direct path.
@@ -52,12 +54,12 @@ pub enum Fallback {
     CachedReadahead,
 }
 
-/// Which entry is looked up in the swap cache (patch 7).
+/// The entry that is looked up in the swap cache (patch 7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lookup {
-    /// The one of the index.
+    /// The entry of the index.
     SubEntry,
-    /// The first one of the large entry.
+    /// The first entry of the large entry.
     FirstEntry,
 }
 
@@ -66,34 +68,36 @@ pub enum Lookup {
 pub enum MajorFault {
     /// Once reading really starts.
     ReadingStarts,
-    /// At each miss of the swap cache, whatever becomes of it.
+    /// At each miss of the swap cache, whatever follows.
     EachMiss,
 }
 
-/// What becomes of the stored copy of a folio that came back.
+/// Fate of the stored copy of a folio that came back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoredCopy {
     /// It is freed, as in the kernel: the folio is written anew when it leaves.
     Freed,
-    /// It stays until the folio is written to: unchanged, the folio leaves without being written.
+    /// It stays until the folio is written to: a folio that did not change leaves without being
+    /// written.
     KeptWhileClean,
 }
 
-/// What is looked at once the folio is locked.
+/// Checks once the folio is locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnderLock {
-    /// The folio alone: the insertion looks at the whole range anyway. One walk less than the series.
+    /// The folio alone: the insertion checks the whole range anyway. One walk less than the series.
     FolioAlone,
     /// The first entry is still in the map (the series).
     FirstEntry,
-    /// That, and the order, by two walks (before).
+    /// That, and the order, by two walks (before the series).
     FirstEntryAndOrder,
 }
 
-/// Where a swap-in can be interrupted by others: no lock is held there but that of a new folio.
+/// Points where other threads can interrupt a swap-in. It holds no lock there but that of a new
+/// folio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// The device is pinned, and nothing was looked at yet.
+    /// The device is pinned, and nothing has been looked at yet.
     Begun,
     /// No folio is cached.
     Missed,
@@ -101,11 +105,11 @@ pub enum Step {
     NoLargeFolio,
     /// There is a folio, cached or read; it is not locked yet, or new.
     Arrived,
-    /// All is ready to be inserted.
+    /// The folio is ready to be inserted.
     BeforeInsertion,
 }
 
-/// How an object swaps in.
+/// The behaviour of an object's swap-in.
 pub trait Variant: 'static {
     /// See [`LargerCached`].
     const LARGER_CACHED: LargerCached = LargerCached::Used;
@@ -140,15 +144,15 @@ pub trait Variant: 'static {
     }
 }
 
-/// What a test or an experiment puts into a swap-in: see [`Hooked`].
+/// Actions that a test or an experiment puts into a swap-in: see [`Hooked`].
 pub trait Hooks: 'static {
-    /// Called at each [`Step`], so that others go on just there.
+    /// Called at each [`Step`], so that other threads can proceed just there.
     #[inline]
     fn at(step: Step) {
         let _ = step;
     }
 
-    /// Whether a large folio can be had, to see what happens if not.
+    /// Whether a large folio can be had; false tests the fallback.
     #[inline]
     fn may_allocate_large() -> bool {
         true
@@ -181,7 +185,7 @@ impl<V: Variant, H: Hooks> Variant for Hooked<V, H> {
     }
 }
 
-/// As it is today: all of the series, with one walk instead of three, and clean copies.
+/// Today's behaviour: the whole series, with one walk instead of three, and clean copies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Current;
 

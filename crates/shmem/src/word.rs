@@ -1,12 +1,13 @@
-//! The words of the map: what one slot of it says.
+//! The words of the map, one per slot of a node.
 //!
 //! ```text
 //! 63..62   61..60   59..56   55                                   0
 //! | kind |   0    | order |  value: frame number or swap entry     |
 //! ```
-//! Kind 0 with a value is the address of a node; all zero is an empty slot. The value stands for the first page of the slot itself, not
-//! of the item: frames and slots of a large folio follow each other and are naturally aligned, so that each slot says alone what
-//! covers it, and the first page of an item is found by rounding down.
+//! Kind 0 with a value is the address of a node; all zero is an empty slot. The value stands for
+//! the first page of the slot itself, not of the item. Frames and slots of a large folio are
+//! consecutive and naturally aligned, so each slot alone says what covers it, and rounding down
+//! finds the first page of an item.
 
 use folioswap_slots::{Order, SwapEntry};
 
@@ -17,18 +18,19 @@ const FOLIO: u64 = 1;
 const SWAP: u64 = 2;
 const POISON: u64 = 3;
 
-/// What covers one page.
+/// The folio or swap entry that covers one page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Item {
-    /// A resident folio; the number of the frame of this page.
+    /// A resident folio: the frame number of this page.
     Folio(u32),
-    /// Swapped out; the entry of this page.
+    /// Swapped out: the entry of this page.
     Swap(SwapEntry),
-    /// Lost: reading it back failed. Touching it is an I/O error until it is overwritten as a whole or freed.
+    /// Lost: the page could not be read back. An access is an I/O error until the page is
+    /// overwritten as a whole or freed.
     Poison,
 }
 
-/// What covers one page, and how large it is.
+/// An item, with the order of the folio or entry that it is part of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) item: Item,
@@ -36,7 +38,7 @@ pub(crate) struct Found {
 }
 
 impl Item {
-    /// What covers the page `pages` further on in the same item.
+    /// The item of the page that lies `pages` further on in the same folio or entry.
     pub(crate) fn step(self, pages: u64) -> Item {
         match self {
             Item::Folio(frame) => Item::Folio(frame + pages as u32),
@@ -46,7 +48,7 @@ impl Item {
         }
     }
 
-    /// What covers the first page of an item of `order` that has this one in it.
+    /// The item of the first page of the folio or entry of `order` that this page is in.
     pub(crate) fn round_down(self, order: Order) -> Item {
         match self {
             Item::Folio(frame) => Item::Folio(frame & !(order.slots() - 1)),
@@ -56,7 +58,7 @@ impl Item {
     }
 }
 
-/// A slot's word.
+/// The word of a slot.
 pub(crate) fn pack(found: Found) -> u64 {
     let (kind, value) = match found.item {
         Item::Folio(frame) => (FOLIO, u64::from(frame)),
@@ -66,7 +68,7 @@ pub(crate) fn pack(found: Found) -> u64 {
     kind << KIND_SHIFT | (found.order.index() as u64) << ORDER_SHIFT | value
 }
 
-/// What a slot's word says; `None` for an empty slot and for the address of a node.
+/// The item in a slot's word; `None` for an empty slot and for the address of a node.
 pub(crate) fn unpack(word: u64) -> Option<Found> {
     let item = match word >> KIND_SHIFT {
         FOLIO => Item::Folio((word & VALUE) as u32),
@@ -77,7 +79,7 @@ pub(crate) fn unpack(word: u64) -> Option<Found> {
     Some(Found { item, order: Order::new((word >> ORDER_SHIFT & 15) as u32)? })
 }
 
-/// Is it the address of a node?
+/// Whether the word is the address of a node.
 pub(crate) fn is_node(word: u64) -> bool {
     word != 0 && word >> KIND_SHIFT == 0
 }

@@ -1,4 +1,4 @@
-//! The limit: content far beyond it, what happens when everything is full, and that memory is given back.
+//! The limit: content far beyond it, behaviour when everything is full, and memory given back.
 
 use folioswap_shmem::{Allocation, HugePolicy, Options, ShmemError, ShmemObject, ShmemSpace, SwapDevice};
 use folioswap_test_support::random::noise;
@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 const MIB: usize = 1 << 20;
 
-/// One test at a time: the first measures the memory of the whole process, in which the others' would count.
+/// Runs one test at a time: the first measures the memory of the whole process, which includes that
+/// of the others.
 fn alone() -> MutexGuard<'static, ()> {
     static TESTS: Mutex<()> = Mutex::new(());
     TESTS.lock().unwrap_or_else(PoisonError::into_inner)
@@ -22,7 +23,8 @@ fn resident() -> u64 {
     statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
 }
 
-/// Noise, four times the limit, written and read twice by two threads: it goes to the file, and the limit is kept.
+/// Noise of four times the limit, written and read twice by two threads: it goes to the file, and
+/// the limit is kept.
 #[test]
 fn content_of_four_times_the_limit_that_does_not_compress() {
     let _alone = alone();
@@ -68,7 +70,8 @@ fn content_of_four_times_the_limit_that_does_not_compress() {
     }
 }
 
-/// Memory and file are full: it is said, nothing hangs, nothing is lost, and what is freed can be used again.
+/// Memory and file are full: writes say so, nothing hangs, nothing is lost, and freed space can be
+/// used again.
 #[test]
 fn when_everything_is_full_writing_says_so() {
     let _alone = alone();
@@ -116,7 +119,7 @@ fn zeroes_take_no_room() {
     assert_eq!(found.iter().filter(|&&byte| byte != 0).count(), 4);
 }
 
-/// A range that can never have a place is refused at once, and nothing of what was there has to leave for it.
+/// A range that can never have a place is refused at once, and no content has to leave for it.
 #[test]
 fn an_allocation_without_end_is_refused_before_it_begins() {
     let _alone = alone();
@@ -134,7 +137,8 @@ fn an_allocation_without_end_is_refused_before_it_begins() {
     assert_eq!(object.allocate(4 * MIB as u64, MIB as u64, Allocation::Extend), Ok(()));
 }
 
-/// What does not compress lies before what does, in the order of reclaim: there is room as long as any of it could leave.
+/// Incompressible content precedes compressible content in the order of reclaim: there is room as
+/// long as any of it could leave.
 #[test]
 fn what_finds_no_place_does_not_hide_what_would() {
     let _alone = alone();

@@ -1,4 +1,4 @@
-//! Objects as a caller sees them: each operation for itself.
+//! Objects from a caller's view: each operation on its own.
 
 use folioswap_shmem::{Allocation, CreateError, HugePolicy, Options, ShmemError, ShmemObject, ShmemSpace};
 use std::sync::Arc;

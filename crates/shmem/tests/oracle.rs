@@ -1,6 +1,7 @@
 //! Random operations on objects within a tiny limit, by several threads, against plain vectors.
 //!
-//! The long form: `FOLIOSWAP_SHMEM_OPERATIONS=2000000 cargo test --release -p folioswap-shmem --test oracle -- --nocapture`
+//! The long form: `FOLIOSWAP_SHMEM_OPERATIONS=2000000 cargo test --release -p folioswap-shmem
+//! --test oracle -- --nocapture`
 
 use folioswap_shmem::before::{After1, After2, After5, After7, Series};
 use folioswap_shmem::variant::{Current, Variant};
@@ -35,7 +36,7 @@ fn bytes(random: &mut Random, len: usize) -> Vec<u8> {
     out
 }
 
-/// One object and what it ought to hold. A tail beyond the vector's end is not there.
+/// An object and its expected content. A tail beyond the vector's end does not exist.
 struct Checked<V: Variant> {
     object: ObjectOf<V>,
     expected: Vec<u8>,
@@ -93,7 +94,7 @@ impl<V: Variant> Checked<V> {
                 }
             }
             _ => {
-                // All at once, so not too much of what the limit is.
+                // Lent all at once, so not too much of the limit.
                 let from = (offset as usize).min(self.expected.len());
                 let to = (from + 200_000).min(self.expected.len());
                 let lent = self.object.lend(from as u64, to - from).unwrap();
@@ -121,12 +122,13 @@ fn operations(short: u64) -> u64 {
     environment::number("FOLIOSWAP_SHMEM_OPERATIONS", short)
 }
 
-/// The devices of a run, and who takes some of them off while it goes on.
+/// The devices of a run, and whether some of them are taken off while it goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Devices {
     Store,
     StoreAndFile,
-    /// Files before, beside and behind the store, which are taken off one by one, and then the store.
+    /// Files before, beside and behind the store, which are taken off one by one, and then the
+    /// store.
     TakenOff,
 }
 
@@ -135,7 +137,7 @@ fn file(name: &str, priority: i32) -> SwapDevice {
     SwapDevice { name: name.into(), ..file }
 }
 
-/// Those who wait for this thread wait no longer, however it ends.
+/// Ends the wait of the threads that wait for this one, however it ends.
 struct Over<'l>(&'l AtomicU64);
 
 impl Drop for Over<'_> {
@@ -166,7 +168,8 @@ fn run<V: Variant>(operations: u64, seed: u64, devices: Devices) {
                 let policies = [HugePolicy::Always, HugePolicy::Never, HugePolicy::WithinSize];
                 let mut objects = policies.map(|huge| Checked::<V>::new(space, huge, max - PAGE / 3));
                 let mut operation = 0;
-                // As long as others go on, too: there is always something to race with.
+                // The loop also runs as long as other threads do: there is always something to race
+                // with.
                 while operation < operations || devices == Devices::TakenOff && left.load(Relaxed) > 0 {
                     objects[random.below(3) as usize].step(&mut random);
                     if operation % 64 == 0 {

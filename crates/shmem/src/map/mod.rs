@@ -1,11 +1,13 @@
 //! The map of a shmem object: index -> folio or swap entry of any order (spec §5).
 //!
-//! A radix tree of nodes with 64 slots. An item of order n lies at level n / 6, in 2^(n mod 6) slots there, each of which says
-//! alone what covers it ([`crate::word`]); so a 2 MiB item takes eight words. An empty map has no node, and one with nothing but page 0 none either.
+//! A radix tree of nodes with 64 slots. An item of order n lies at level n / 6, in 2^(n mod 6)
+//! slots there, each of which alone says what covers it ([`crate::word`]), so a 2 MiB item takes
+//! eight words. An empty map has no node, and neither has a map of page 0 alone.
 //!
-//! Lookups take no lock: a word is read in one go, and nodes that are taken out are freed when no lookup can have them any more
-//! (epochs). Who changes the map holds its lock ([`Map::lock`]). Each node has *marks*, which say for each of its slots whether there
-//! are folios, or swap entries, anywhere below: walks that look for one of them pass over the rest.
+//! Lookups take no lock: a word is read in one go, and nodes that are taken out are freed when no
+//! lookup can have them any more (epochs). A change of the map needs its lock ([`Map::lock`]). Each
+//! node has *marks*, which say for each of its slots whether there are folios, or swap entries,
+//! anywhere below: a walk that looks for one of them skips the other slots.
 
 mod node;
 #[cfg(test)]
@@ -19,7 +21,7 @@ use node::{BITS, Node, SLOTS, covered, node, slot_of};
 use std::sync::Arc;
 pub(crate) use writer::{Changed, Writer};
 
-/// What a walk looks for.
+/// The items that a walk looks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Look {
     /// Anything.
@@ -40,7 +42,7 @@ impl Map {
         Map { root: AtomicU64::new(0), changes: Mutex::new(()), meter }
     }
 
-    /// What covers `index`. Takes no lock; one load for each level.
+    /// The item that covers `index`. Takes no lock. Cost: one load for each level.
     pub(crate) fn get(&self, index: u64) -> Option<Found> {
         let _epoch = epoch::pin();
         let mut word = self.root.load(Acquire);
@@ -64,8 +66,8 @@ impl Map {
         }
     }
 
-    /// The first item at or behind `from` that is looked for, and its first index (which may lie before `from`). Takes no lock; passes
-    /// over what has no such mark.
+    /// The first item at or behind `from` that is looked for, and its first index, which may lie
+    /// before `from`. Takes no lock; skips slots without the mark.
     pub(crate) fn next(&self, from: u64, look: Look) -> Option<(u64, Found)> {
         let _epoch = epoch::pin();
         let word = self.root.load(Acquire);
@@ -81,7 +83,8 @@ impl Map {
         walk(top, 0, from, look)
     }
 
-    /// The right to change it. Held for a few stores; nothing else is locked under it.
+    /// Takes the right to change the map. It is held for a few stores, and no other lock is taken
+    /// under it.
     pub(crate) fn lock(&self) -> Writer<'_> {
         let held = lock(&self.changes);
         Writer { map: self, epoch: epoch::pin(), _held: held }
@@ -131,7 +134,7 @@ impl Drop for Map {
     fn drop(&mut self) {
         fn free(map: &Map, word: u64) {
             if is_node(word) {
-                // SAFETY: nobody else has the map any more.
+                // SAFETY: the map is being dropped, so no other reference is left.
                 let at = unsafe { Box::from_raw(word as *mut Node) };
                 at.slots.iter().for_each(|slot| free(map, slot.load(Relaxed)));
                 map.discount();

@@ -24,9 +24,10 @@ pub(super) fn slot_of(index: u64, level: u32) -> usize {
 }
 
 /// # Safety
-/// `word` is the address of a node that is in the map now, or was when this thread's epoch was pinned.
+/// `word` is the address of a node that is in the map now, or was when this thread's epoch was
+/// pinned.
 pub(super) unsafe fn node<'n>(word: u64) -> &'n Node {
-    // SAFETY: the caller's.
+    // SAFETY: the caller's contract.
     unsafe { &*(word as *const Node) }
 }
 
@@ -37,7 +38,8 @@ impl Node {
             Some(Found { item: Item::Swap(_), .. }) => (false, true),
             Some(_) => (false, false),
             None if is_node(word) => {
-                // SAFETY: asked by the writer alone, of what is in the map or was just made.
+                // SAFETY: called by the writer alone, for a node that is in the map or was just
+                // made.
                 let child = unsafe { node(word) };
                 (child.resident.load(Relaxed) != 0, child.swapped.load(Relaxed) != 0)
             }

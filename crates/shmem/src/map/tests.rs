@@ -35,7 +35,7 @@ fn as_an_array_of_pages_has_it() {
             let size = u64::from(order.slots());
             let start = random.below(PAGES / size) * size;
             let mut writer = map.lock();
-            // What reaches beyond the range is split first, as all callers do.
+            // An item that reaches beyond the range is split first, as all callers do.
             for edge in [start, start + size - 1] {
                 if let Some(found) = pages[edge as usize].filter(|found| found.order > order) {
                     assert!(writer.split(base + edge, order));
@@ -98,7 +98,8 @@ fn a_range_is_expected_as_it_is_whatever_the_orders() {
     assert_eq!(writer.expect_empty(16, four), Err(Changed));
 }
 
-/// Lookups beside a writer that stores, splits and takes out: each finds what was there at some moment, and never a freed node.
+/// Lookups beside a writer that stores, splits and takes out: each finds an item that was there at
+/// some moment, and never a freed node.
 #[test]
 fn lookups_take_no_lock_and_find_what_was_there() {
     let map = map();

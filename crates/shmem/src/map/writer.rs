@@ -1,4 +1,4 @@
-//! Changing the map, and what must hold there first.
+//! Changes of the map, and the conditions that they are subject to.
 
 use super::node::{BITS, Node, SLOTS, covered, node, slot_of};
 use super::{Look, Map};
@@ -14,18 +14,19 @@ pub(crate) struct Writer<'m> {
     pub(super) _held: MutexGuard<'m, ()>,
 }
 
-/// The range does not hold what was expected: somebody else changed it (EEXIST).
+/// The range does not hold the expected items, because another thread changed it (EEXIST).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Changed;
 
 impl Writer<'_> {
-    /// What covers `index`.
+    /// The item that covers `index`.
     pub(crate) fn get(&self, index: u64) -> Option<Found> {
         self.map.get(index)
     }
 
-    /// Writes `item`, or nothing, over 2^`order` pages from `start` (naturally aligned). Everything there must lie within that range: a
-    /// larger item is [split](Writer::split) first. `item` is that of the first page.
+    /// Writes `item`, or nothing, over 2^`order` pages from `start` (naturally aligned). Everything
+    /// there must lie within that range: a larger item is [split](Writer::split) first. `item` is
+    /// that of the first page.
     pub(crate) fn store(&mut self, start: u64, order: Order, item: Option<Item>) {
         let level = order.index() as u32 / BITS;
         let root = self.map.root.load(Relaxed);
@@ -77,8 +78,8 @@ impl Writer<'_> {
         self.settle(&path[..depth]);
     }
 
-    /// Splits the item that covers `index` into items of `to` (smaller than it is). Lookups find one or the other in each place.
-    /// Returns whether there was one to split.
+    /// Splits the item that covers `index` into items of `to`, which is smaller. Lookups find one
+    /// or the other in each place. Returns whether there was an item to split.
     pub(crate) fn split(&mut self, index: u64, to: Order) -> bool {
         let Some(found) = self.get(index).filter(|found| found.order > to) else { return false };
         let level = found.order.index() as u32 / BITS;
@@ -114,8 +115,8 @@ impl Writer<'_> {
         Box::into_raw(made) as u64
     }
 
-    /// The whole range holds exactly the consecutive entries from `first` on, whatever their orders, and they end where it ends
-    /// (spec §5.1).
+    /// Checks that the whole range holds exactly the consecutive entries from `first` on, whatever
+    /// their orders, and that they end where it ends (spec §5.1).
     ///
     /// # Errors
     /// [`Changed`].
@@ -134,7 +135,7 @@ impl Writer<'_> {
         if index == end { Ok(()) } else { Err(Changed) }
     }
 
-    /// Nothing is in the range.
+    /// Checks that the range is empty.
     ///
     /// # Errors
     /// [`Changed`].
@@ -145,7 +146,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Exactly this folio is in the range.
+    /// Checks that the range holds exactly this folio.
     ///
     /// # Errors
     /// [`Changed`].
@@ -154,7 +155,7 @@ impl Writer<'_> {
         if is { Ok(()) } else { Err(Changed) }
     }
 
-    /// Makes the tree so high that `last` is within, and an item of `level` too. False: it is not, and nothing is to be stored there.
+    /// Makes the tree high enough for `last`, and for an item of `level`.
     fn reach(&mut self, last: u64, level: u32, storing: bool) -> bool {
         loop {
             let root = self.map.root.load(Relaxed);
@@ -169,7 +170,8 @@ impl Writer<'_> {
             if !storing && height.is_none_or(|height| height >= level) {
                 return false;
             }
-            // An empty tree is made as high as it must be, so that no empty nodes hang below its top.
+            // An empty tree is made as high as it must be, so that no empty nodes hang below its
+            // top.
             let enough = |height: &u32| *height >= level && last >> covered(*height).min(63) == 0;
             let height = match (root, height) {
                 (0, _) => (0..10).find(enough).unwrap_or(9),
@@ -183,7 +185,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Marks from below upwards, and nodes that became empty taken out.
+    /// Sets the marks from below upwards, and takes empty nodes out.
     fn settle(&mut self, path: &[(u64, usize)]) {
         for depth in (0..path.len()).rev() {
             let (word, _) = path[depth];
@@ -205,7 +207,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Frees a subtree that is out of the map, when no lookup can be in it any more.
+    /// Frees a subtree that is out of the map, once no lookup can be in it any more.
     fn retire(&self, word: u64) {
         if !is_node(word) {
             return;
@@ -214,7 +216,8 @@ impl Writer<'_> {
         let at = unsafe { node(word) };
         at.slots.iter().for_each(|slot| self.retire(slot.load(Relaxed)));
         self.map.discount();
-        // SAFETY: made by `make`, out of the map, retired once; lookups that may be in it have the epoch pinned.
+        // SAFETY: made by `make`, out of the map, retired once; lookups that may be in it have the
+        // epoch pinned.
         unsafe { self.epoch.defer_unchecked(move || drop(Box::from_raw(word as *mut Node))) };
     }
 }

@@ -1,4 +1,4 @@
-//! Pages ahead of need (fallocate).
+//! Allocating pages ahead of need (fallocate).
 
 use super::{ObjectOf, end_of, index_of};
 use crate::error::ShmemError;
@@ -6,7 +6,7 @@ use crate::frames::PAGE;
 use crate::sync::write_lock;
 use crate::variant::Variant;
 
-/// What becomes of the size.
+/// Effect on the object's size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allocation {
     /// It stays (FALLOC_FL_KEEP_SIZE).
@@ -16,11 +16,11 @@ pub enum Allocation {
 }
 
 impl<V: Variant> ObjectOf<V> {
-    /// Makes sure that every page of a range of bytes is there; new ones are zeroes.
+    /// Makes sure that every page of a range of bytes exists; new ones are zeroes.
     ///
     /// # Errors
-    /// [`ShmemError`]; the pages that it had made are freed again, and the size is as before. A range that can never have a place as a whole
-    /// is refused before anything is done.
+    /// [`ShmemError`]; the pages that it had made are freed again, and the size is as before. A
+    /// range that can never have a place as a whole is refused before anything is done.
     pub fn allocate(&self, offset: u64, len: u64, size: Allocation) -> Result<(), ShmemError> {
         let end = end_of(offset, len)?;
         self.space.check_range(offset, end)?;
@@ -32,7 +32,7 @@ impl<V: Variant> ObjectOf<V> {
         Ok(())
     }
 
-    /// Makes a range of bytes zeroes, with all its pages there (FALLOC_FL_ZERO_RANGE).
+    /// Makes a range of bytes zeroes, with all its pages allocated (FALLOC_FL_ZERO_RANGE).
     ///
     /// # Errors
     /// [`ShmemError`]; a part of the range may be zeroed then.

@@ -21,11 +21,12 @@ pub(crate) enum Hold {
     Exclusive,
 }
 
-/// A folio of an object, held: it stays in the map, and its contents stay put, until this is dropped.
+/// A folio of an object, held: until this is dropped it stays in the map, and its contents do not
+/// change under a reader.
 pub(crate) struct Held<'s> {
     space: &'s ShmemSpace,
     pub(crate) frame: u32,
-    /// Its first page, in the object.
+    /// Index of its first page in the object.
     pub(crate) index: u64,
     pub(crate) order: Order,
     hold: Hold,
@@ -48,7 +49,8 @@ impl<'s> Held<'s> {
     pub(crate) fn bytes(&self, offset: u64, end: u64) -> &[u8] {
         let (from, to) = (offset - self.start(), end.min(self.end()) - self.start());
         let start = self.space.frames.address(self.frame);
-        // SAFETY: within the folio; held, so nobody writes: writers hold it exclusively, and that is not somebody else.
+        // SAFETY: within the folio; it is held, so no thread writes: a writer holds it exclusively,
+        // which excludes this holder.
         unsafe { std::slice::from_raw_parts(start.as_ptr().add(from as usize), (to - from) as usize) }
     }
 
@@ -58,18 +60,18 @@ impl<'s> Held<'s> {
         self.space.give_copy_up(self.frame);
         let (from, to) = (offset - self.start(), end.min(self.end()) - self.start());
         let start = self.space.frames.address(self.frame);
-        // SAFETY: within the folio, and held by us alone.
+        // SAFETY: within the folio, which this thread alone holds.
         unsafe { std::slice::from_raw_parts_mut(start.as_ptr().add(from as usize), (to - from) as usize) }
     }
 
-    /// The lock is somebody else's duty from now on.
+    /// Leaves the lock to the caller.
     pub(crate) fn into_frame(self) -> u32 {
         let frame = self.frame;
         std::mem::forget(self);
         frame
     }
 
-    /// Others may read it too.
+    /// Lets other readers in.
     pub(crate) fn downgrade(mut self) -> Held<'s> {
         if self.hold == Hold::Exclusive {
             self.space.folios.downgrade(self.frame);
@@ -109,7 +111,8 @@ impl<V: Variant> ObjectOf<V> {
         None
     }
 
-    /// The folio of a page that has one; `None` for a hole. `wanted` is how many pages from it on will be asked for.
+    /// The folio of a page; `None` for a hole. `wanted` is the number of pages from it on that will
+    /// be asked for.
     pub(crate) fn existing(
         &self,
         index: u64,
@@ -138,8 +141,9 @@ impl<V: Variant> ObjectOf<V> {
         }
     }
 
-    /// The folio of a page, made if it is a hole; `wanted` is the range (bytes) that will be written or allocated, from which the order
-    /// follows. What of a new folio lies outside of `written` is zeroed. Says whether it is new.
+    /// The folio of a page, made if it is a hole. `wanted` is the range of bytes that will be
+    /// written or allocated; the order follows from it. The bytes of a new folio outside of
+    /// `written` are zeroed.
     pub(crate) fn existing_or_new(
         &self,
         index: u64,
@@ -152,7 +156,7 @@ impl<V: Variant> ObjectOf<V> {
                 Ok(Some(held)) => return Ok((held, false)),
                 Ok(None) => {}
                 Err(ShmemError::Io { .. }) if covers(&written, index) => {
-                    // What was lost is overwritten as a whole.
+                    // The lost page is overwritten as a whole.
                     self.remove_poison(index);
                     continue;
                 }
@@ -179,7 +183,7 @@ impl<V: Variant> ObjectOf<V> {
         let pages = u64::from(order.slots());
         let urgency = if order == Order::ZERO { Urgency::Write } else { Urgency::Large };
         let first = index & !(pages - 1);
-        // A look before the work; the one that counts is made under the lock.
+        // A look before the work; the look that counts is made under the lock.
         self.inner.map.lock().expect_empty(first, order)?;
         self.space.charge_content(pages).map_err(|_| NewError::NoSpace)?;
         let Some(frame) = self.space.new_folio(order, urgency) else {
@@ -236,7 +240,7 @@ impl<V: Variant> ObjectOf<V> {
     }
 }
 
-/// Is the whole page within the range of bytes?
+/// Whether the whole page lies within the range of bytes.
 fn covers(bytes: &std::ops::Range<u64>, index: u64) -> bool {
     let start = index * PAGE as u64;
     bytes.start <= start && start + PAGE as u64 <= bytes.end
@@ -254,7 +258,8 @@ impl From<Changed> for NewError {
 }
 
 impl Inner {
-    /// The folio is this object's from now on. The caller holds it exclusively, and the map's lock.
+    /// Records the object as the folio's owner. The caller holds the folio exclusively, and the
+    /// map's lock.
     pub(crate) fn adopt(&self, space: &ShmemSpace, frame: u32, index: u64) {
         let folio = space.folios.of(frame);
         folio.object.store(std::ptr::from_ref(self) as u64, Relaxed);

@@ -25,7 +25,8 @@ use std::sync::{Arc, Weak};
 
 /// The content of one file. Dropping it frees its folios and its swap entries.
 ///
-/// Reads and writes of one page exclude each other; a longer read or write is not one step for others. Sizes and offsets are in bytes.
+/// Reads and writes of one page exclude each other. A longer read or write is not atomic for other
+/// threads. Sizes and offsets are in bytes.
 pub struct ObjectOf<V: Variant> {
     pub(crate) space: Arc<ShmemSpace>,
     pub(crate) inner: Arc<Inner>,
@@ -36,26 +37,27 @@ pub struct ObjectOf<V: Variant> {
 /// Whose an object is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
-    /// Its content goes when this is dropped.
+    /// This handle owns the content: dropping the handle frees it.
     Owner,
-    /// Somebody else has it, and may drop it at any time; then nothing is in its map any more, and nothing comes into it.
+    /// Another handle owns the content, and may be dropped at any time. Then the map is empty, and
+    /// nothing enters it any more.
     Visitor,
 }
 
-/// The content of one file, as it is today.
+/// The content of one file, with today's swap-in.
 pub type ShmemObject = ObjectOf<Current>;
 
-/// What the index of an object is, for reclaim too.
+/// State of an object that reclaim needs too.
 pub(crate) struct Inner {
     pub(crate) map: Map,
     size: AtomicU64,
     /// Pages in the map, resident or swapped out.
     pub(crate) pages: AtomicU64,
-    /// Writers share it; truncation and holes have it alone.
+    /// Held for reading by writers, for writing by truncation and holes.
     content: RwLock<()>,
     huge: HugePolicy,
     advised: AtomicBool,
-    /// Pages that are swapped out or about to be, and whether it is on the swap list.
+    /// Pages that are swapped out or about to be, and whether the object is on the swap list.
     pub(crate) swapped: AtomicU64,
     pub(crate) listed: AtomicBool,
     pub(crate) weak: Weak<Inner>,
@@ -68,7 +70,7 @@ pub(crate) fn index_of(offset: u64) -> u64 {
     offset / PAGE as u64
 }
 
-/// The end of a range, if it is one.
+/// The end of a range; an error above the largest size.
 pub(crate) fn end_of(offset: u64, len: u64) -> Result<u64, ShmemError> {
     offset.checked_add(len).filter(|&end| end <= SIZE_MAX).ok_or(ShmemError::TooLarge)
 }
@@ -91,7 +93,8 @@ impl<V: Variant> ObjectOf<V> {
         ObjectOf { space: space.clone(), inner, role: Role::Owner, variant: PhantomData }
     }
 
-    /// An object that is somebody else's, to swap in what it has. A visitor never writes or makes pages.
+    /// A handle on an object of another owner, to swap its pages in. A visitor never writes or
+    /// makes pages.
     pub(crate) fn visit(space: &Arc<ShmemSpace>, inner: Arc<Inner>) -> ObjectOf<V> {
         ObjectOf { space: space.clone(), inner, role: Role::Visitor, variant: PhantomData }
     }
@@ -101,17 +104,17 @@ impl<V: Variant> ObjectOf<V> {
         self.inner.size.load(Acquire)
     }
 
-    /// Pages that it has, resident or swapped out; `st_blocks` is eight times that.
+    /// Pages of content, resident or swapped out; `st_blocks` is eight times that.
     pub fn pages(&self) -> u64 {
         self.inner.pages.load(Relaxed)
     }
 
-    /// With [`HugePolicy::Advise`]: whether new pages come in large folios from now on.
+    /// Sets the advice that [`HugePolicy::Advise`] follows for new pages from now on.
     pub fn advise(&self, huge: bool) {
         self.inner.advised.store(huge, Relaxed);
     }
 
-    /// The space that it belongs to.
+    /// The space that the object belongs to.
     pub fn space(&self) -> &Arc<ShmemSpace> {
         &self.space
     }

@@ -6,8 +6,8 @@ use crate::variant::Variant;
 use crate::word::Item;
 
 impl<V: Variant> ObjectOf<V> {
-    /// Swaps its resident folios out, as MADV_PAGEOUT does; returns the pages that left. What finds no place stays. Costs what writing them
-    /// to swap costs.
+    /// Swaps the object's resident folios out, as MADV_PAGEOUT does; returns the pages that left.
+    /// Folios that find no place stay. Cost: writing them to swap.
     pub fn page_out(&self) -> u64 {
         let (mut index, mut left) = (0, 0);
         while let Some((first, found)) = self.inner.map.next(index, Look::Present) {

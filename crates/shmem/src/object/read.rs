@@ -8,12 +8,15 @@ use crate::frames::PAGE;
 use crate::map::Look;
 use crate::variant::Variant;
 
-/// What holes are lent from.
+/// Bytes that holes are lent from.
 static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
 
-/// A range of an object, held for reading: its folios stay where they are, and nobody writes to them, until this is dropped. To be dropped
-/// soon. Until then the thread that has it must not write to, truncate, punch or allocate any object, not only this one: a writer waits for
-/// who has the folio, and two threads that copy in opposite directions would wait for each other for ever. Copies go through a buffer.
+/// A range of an object, held for reading: until this is dropped, its folios stay where they are
+/// and no thread writes to them.
+///
+/// To be dropped soon. Until then its thread must not write to, truncate, punch or allocate any
+/// object, not only this one: a writer waits for the folio's holder, and two threads that copy in
+/// opposite directions would wait for each other for ever. Copies go through a buffer.
 pub struct Lent<'o> {
     pieces: Vec<Piece<'o>>,
     len: usize,
@@ -32,21 +35,23 @@ impl Lent<'_> {
             Piece::Zeroes(len) => &ZEROES[..*len],
         })
     }
-    /// How many bytes in all.
+    /// Number of bytes in all.
     pub fn len(&self) -> usize {
         self.len
     }
-    /// Are there none?
+    /// Whether there are no bytes.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 }
 
 impl<V: Variant> ObjectOf<V> {
-    /// Copies bytes from `offset` on into `into`; returns how many: fewer at the object's end. Holes are zeroes.
+    /// Copies bytes from `offset` on into `into`. Returns their number, which is smaller than the
+    /// buffer's at the object's end. Holes are zeroes.
     ///
     /// # Errors
-    /// [`ShmemError::Io`], [`ShmemError::NoSpace`] when a page is swapped out and there is no room to bring it back.
+    /// [`ShmemError::Io`]; [`ShmemError::NoSpace`] if a page is swapped out and there is no room to
+    /// bring it back.
     pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<usize, ShmemError> {
         let mut done = 0;
         self.read_with(offset, into.len(), |piece| {
@@ -55,11 +60,12 @@ impl<V: Variant> ObjectOf<V> {
         })
     }
 
-    /// Lends the bytes from `offset` on, up to `len` of them, piece by piece, without a copy; returns how many. Each piece is held while
-    /// `lend` has it, which must not write to, truncate, punch or allocate any object meanwhile: see [`Lent`].
+    /// Lends the bytes from `offset` on, up to `len` of them, piece by piece, without a copy;
+    /// returns their number. Each piece is held while `lend` has it, which must not write to,
+    /// truncate, punch or allocate any object meanwhile: see [`Lent`].
     ///
     /// # Errors
-    /// As [`read`](Self::read); what was lent before the error is right.
+    /// As [`read`](Self::read); bytes lent before the error are right.
     pub fn read_with(
         &self,
         offset: u64,
@@ -99,7 +105,7 @@ impl<V: Variant> ObjectOf<V> {
                 continue;
             }
             let next = self.inner.map.next(index, Look::Present).map_or(u64::MAX, |(first, _)| first);
-            // At least this page is a hole, or was when we looked.
+            // At least this page is a hole, or was at the last look.
             let hole = next.max(index + 1).saturating_mul(PAGE as u64).min(end);
             while at < hole {
                 let step = (hole - at).min(ZEROES.len() as u64);

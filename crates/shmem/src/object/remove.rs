@@ -11,10 +11,12 @@ use crate::word::{Found, Item};
 use folioswap_slots::Order;
 
 impl<V: Variant> ObjectOf<V> {
-    /// Sets the size. What lies behind a smaller one is freed, and reads as zeroes if the object grows again.
+    /// Sets the size. Pages behind a smaller one are freed, and read as zeroes if the object grows
+    /// again.
     ///
     /// # Errors
-    /// [`ShmemError`] when the page in which the new end lies is swapped out and cannot come back; nothing is changed then.
+    /// [`ShmemError`] if the page in which the new end lies is swapped out and cannot come back;
+    /// nothing is changed then.
     pub fn set_size(&self, size: u64) -> Result<(), ShmemError> {
         end_of(0, size)?;
         let _alone = write_lock(&self.inner.content);
@@ -29,7 +31,7 @@ impl<V: Variant> ObjectOf<V> {
         Ok(())
     }
 
-    /// Frees what lies in a range of bytes: it reads as zeroes from now on. The size stays.
+    /// Frees a range of bytes: it reads as zeroes from now on. The size stays.
     ///
     /// # Errors
     /// As [`set_size`](Self::set_size), for the pages at both ends.
@@ -39,7 +41,7 @@ impl<V: Variant> ObjectOf<V> {
         self.punch(offset, end)
     }
 
-    /// The caller has the content alone.
+    /// Frees the range. The caller holds `content` for writing.
     pub(super) fn punch(&self, offset: u64, end: u64) -> Result<(), ShmemError> {
         let page = PAGE as u64;
         let (first, last) = (offset.next_multiple_of(page), end / page * page);
@@ -68,7 +70,7 @@ impl<V: Variant> ObjectOf<V> {
                 Item::Folio(_) => self.remove_folio(first, found),
                 Item::Swap(_) | Item::Poison => self.remove_swapped(first, found),
             }
-            // What is still there (it changed meanwhile) is found again.
+            // Pages that are still there, because they changed meanwhile, are found again.
             index = first.max(from);
         }
     }
@@ -99,7 +101,7 @@ impl<V: Variant> ObjectOf<V> {
         self.space.uncharge_content(pages);
     }
 
-    /// A page that was lost becomes a hole.
+    /// Makes a lost page a hole.
     pub(super) fn remove_poison(&self, index: u64) {
         if let Some(found) = self.inner.map.get(index).filter(|found| found.item == Item::Poison) {
             self.remove_swapped(index, found);
@@ -123,7 +125,7 @@ impl<V: Variant> ObjectOf<V> {
         }
     }
 
-    /// A large folio becomes single pages. It must not be in the swap cache.
+    /// Splits a large folio into single pages. It must not be in the swap cache.
     pub(crate) fn split_folio(&self, held: Held<'_>) {
         let (frame, index, pages) = (held.frame, held.index, held.order.slots());
         self.space.give_copy_up(frame);
@@ -138,7 +140,8 @@ impl<V: Variant> ObjectOf<V> {
 }
 
 impl super::Inner {
-    /// Each page of a large folio becomes a folio of its own, held exclusively by the caller as the large one was, and on no list.
+    /// Makes each page of a large folio a folio of its own, held exclusively by the caller as the
+    /// large one was, and on no list.
     pub(crate) fn split_folio(&self, space: &crate::space::ShmemSpace, first: u32, index: u64, pages: u32) {
         use crate::folio::flag;
         let referenced = if space.folios.of(first).has(flag::REFERENCED) { flag::REFERENCED } else { 0 };

@@ -1,4 +1,4 @@
-//! Where there is content.
+//! Seeking data and holes.
 
 use super::{ObjectOf, index_of};
 use crate::frames::PAGE;
@@ -6,7 +6,8 @@ use crate::map::Look;
 use crate::variant::Variant;
 
 impl<V: Variant> ObjectOf<V> {
-    /// The first offset at or behind `offset` with content (SEEK_DATA); `None`: there is none before the end (ENXIO).
+    /// The first offset at or behind `offset` with content (SEEK_DATA); `None` if there is none
+    /// before the end (ENXIO).
     pub fn seek_data(&self, offset: u64) -> Option<u64> {
         let size = self.size();
         if offset >= size {
@@ -17,7 +18,8 @@ impl<V: Variant> ObjectOf<V> {
         (found < size).then_some(found)
     }
 
-    /// The first offset at or behind `offset` in a hole (SEEK_HOLE); the end is one. `None`: `offset` is not before the end (ENXIO).
+    /// The first offset at or behind `offset` in a hole (SEEK_HOLE), which the end counts as;
+    /// `None` if `offset` is not before the end (ENXIO).
     pub fn seek_hole(&self, offset: u64) -> Option<u64> {
         let size = self.size();
         if offset >= size {

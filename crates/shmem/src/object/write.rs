@@ -7,8 +7,8 @@ use crate::sync::read_lock;
 use crate::variant::Variant;
 
 impl<V: Variant> ObjectOf<V> {
-    /// Copies `bytes` to `offset`; the object grows if they end behind its end. Returns how many were written: fewer only where space ran
-    /// out on the way.
+    /// Copies `bytes` to `offset`; the object grows if they end behind its end. Returns the number
+    /// of bytes written: fewer only where space ran out on the way.
     ///
     /// # Errors
     /// [`ShmemError`]; nothing was written then.
@@ -32,7 +32,7 @@ impl<V: Variant> ObjectOf<V> {
         Ok((at - offset) as usize)
     }
 
-    /// Zeroes what there is of a range within one page. The caller has the content alone.
+    /// Zeroes the existing part of a range within one page. The caller holds `content` for writing.
     pub(super) fn zero_within_page(&self, from: u64, to: u64) -> Result<(), ShmemError> {
         debug_assert!(to - from <= PAGE as u64);
         if from < to

@@ -1,7 +1,8 @@
-//! The race catalogue (docs/design.md, section 8), one by one: a swap-in is stopped at a step ([`Step`]), somebody else does something just
-//! there, and it goes on. Each is shown with the variant from before, which fails in the way that is told, and with what is there today.
+//! The race catalogue of swap-in, one race at a time: a swap-in is stopped at a step ([`Step`]),
+//! another thread acts just there, and the swap-in goes on. Each race is shown with the variant
+//! from before, which fails in the way that is told, and with today's variant.
 //!
-//! No scheduler is needed: at each step the swap-in holds no lock that the other one wants.
+//! No scheduler is needed: at each step the swap-in holds no lock that the other thread wants.
 
 mod reading;
 mod swap_in;
@@ -27,7 +28,7 @@ use std::cell::{Cell, RefCell};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Lets others go on at a step, and denies large folios.
+/// Lets other threads act at a step, and denies large folios.
 struct Interruption;
 
 /// A variant that can be interrupted, and denied large folios.
@@ -87,7 +88,7 @@ fn with_file() -> Options {
     Options::within(32 << 20).and(SwapDevice::temporary(Path::new(DISK), Some(64 << 20), 0).unwrap())
 }
 
-/// All 16 pages on the file.
+/// An object with all 16 pages on the file.
 fn object_on_file<V: Variant>() -> Object<V> {
     let object = object_with::<V>(with_file());
     out(&object, 0, Afterwards::Freed);
@@ -95,19 +96,20 @@ fn object_on_file<V: Variant>() -> Object<V> {
     object
 }
 
-/// The page's bytes on the file become zeroes.
+/// Overwrites the page's bytes on the file with zeroes.
 fn damage<V: Variant>(object: &Object<V>, index: u64) {
     use std::os::unix::fs::FileExt;
     let space = &object.space;
     let bad = space.swap.space().file_slot(entry_at(object, index).0).unwrap();
-    // Direct I/O wants an aligned buffer.
+    // Direct I/O requires an aligned buffer.
     let page = crate::mapping::Mapping::new(PAGE, PAGE).unwrap();
     // SAFETY: a zeroed page of our own.
     let zeroes = unsafe { std::slice::from_raw_parts(page.start().as_ptr(), PAGE) };
     space.swap.devices().file().unwrap().write_all_at(zeroes, bad.offset_bytes()).unwrap();
 }
 
-/// Nothing of the object is left: every slot and every folio is free once what nobody has is dropped.
+/// Checks that nothing of the object is left: every slot and every folio is free once reclaim has
+/// dropped those without an owner.
 fn nothing_is_left(space: &ShmemSpace) {
     while let crate::lru::Coldest::Folio(frame) = space.lru.coldest(&space.folios, 64) {
         space.swap_out(frame);
@@ -117,7 +119,7 @@ fn nothing_is_left(space: &ShmemSpace) {
     space.validate().unwrap();
 }
 
-/// What compresses, but is not one word repeated.
+/// Bytes that compress, but are not one word repeated.
 fn page_of(page: u64) -> Vec<u8> {
     (0..PAGE).map(|at| if at % 64 == 0 { (at / 64) as u8 } else { page as u8 + 1 }).collect()
 }
@@ -140,7 +142,8 @@ fn entry_at<V: Variant>(object: &Object<V>, index: u64) -> (SwapEntry, Order) {
     }
 }
 
-/// Swaps the folio out again until it has the same entry as before (the slots of an empty cluster are handed out from its start).
+/// Swaps the folio out again until it has the same entry as before (the slots of an empty cluster
+/// are handed out from its start).
 fn out_and_in_and_out<V: Variant>(object: &Object<V>, entry: SwapEntry, afterwards: Afterwards) {
     for _ in 0..200 {
         drop(object.existing(0, Hold::Shared, 1).unwrap());
@@ -159,7 +162,7 @@ fn out_and_in_and_out<V: Variant>(object: &Object<V>, entry: SwapEntry, afterwar
     panic!("the entry was not handed out again");
 }
 
-/// One attempt at a page.
+/// Makes one attempt at a page.
 fn attempt<V: Variant>(object: &Object<V>, index: u64) -> Result<(), Option<ShmemError>> {
     let found = object.inner.map.get(index).unwrap();
     match object.swap_in(index, found, 1) {
@@ -173,7 +176,7 @@ fn attempt<V: Variant>(object: &Object<V>, index: u64) -> Result<(), Option<Shme
     }
 }
 
-/// Attempts until it works; `None` after so many that it is a hang.
+/// Number of attempts until one works; `None` after so many that it is a hang.
 fn attempts<V: Variant>(object: &Object<V>, index: u64) -> Option<u32> {
     (1..1000).find(|_| attempt(object, index).is_ok())
 }

@@ -1,4 +1,4 @@
-//! What cannot be read back, or not as it is read best.
+//! Pages that cannot be read back, or not in the best way.
 
 use super::*;
 
@@ -26,7 +26,7 @@ fn what_is_damaged_on_the_file_is_named_and_nothing_else_is_lost() {
     assert!(counts.swap_ra > 0 && counts.swap_ra_hit > 0, "{counts:?}");
 }
 
-/// Without memory for a run of pages, each page is read alone: nothing is lost for that.
+/// Without memory for a run of pages, each page is read alone: nothing is lost by that.
 #[test]
 fn without_memory_to_read_a_run_the_pages_come_back_one_by_one() {
     let object = object_on_file::<Current>();

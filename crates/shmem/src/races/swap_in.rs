@@ -2,8 +2,9 @@
 
 use super::*;
 
-/// Race 1, A and B of patch 1. A finds no cached folio and cannot get a large one; B swaps the entry in and out again, and the large folio
-/// stays cached; A splits the entry, and finds a folio larger than it.
+/// Race 1, A and B of patch 1. A finds no cached folio and cannot get a large one. B swaps the
+/// entry in and out again, and the large folio stays cached. A splits the entry, and finds a folio
+/// larger than it.
 fn large_folio_cached_again<V: Variant>() -> Object<V> {
     let object = object::<V>();
     out(&object, 0, Afterwards::Freed);
@@ -45,7 +46,8 @@ fn hang_of_patch_1_is_gone_with_it() {
     is_gone::<Current>();
 }
 
-/// Race 2, split against insertion: a large folio was read for a large entry; before it is inserted somebody splits the entry.
+/// Race 2, split against insertion: a large folio was read for a large entry, and another thread
+/// splits the entry before the insertion.
 fn entry_split_before_insertion<V: Variant>() -> Object<V> {
     let object = object::<V>();
     out(&object, 0, Afterwards::Freed);
@@ -123,7 +125,7 @@ fn an_entry_is_split_only_where_a_smaller_folio_arrived() {
         out(&object, 0, Afterwards::Freed);
         LARGE.set(false);
         let other = object.clone();
-        // Somebody else gets a large folio after all.
+        // Another thread gets a large folio after all.
         interrupt(Step::NoLargeFolio, move || {
             LARGE.set(true);
             assert_eq!(attempt(&other, 1), Ok(()));
@@ -136,7 +138,8 @@ fn an_entry_is_split_only_where_a_smaller_folio_arrived() {
     assert_eq!((splits::<After5>(), splits::<Current>()), (0, 0));
 }
 
-/// Race 5, the device is gone with the entry still there: that is an error. Gone, and so is the entry: begin again.
+/// Race 5, the device is gone. With the entry still there that is an error; with the entry gone
+/// too, the swap-in begins again.
 #[test]
 fn device_gone_with_the_entry_still_there() {
     fn gone<V: Variant>() {
@@ -156,7 +159,8 @@ fn device_gone_with_the_entry_still_there() {
     gone::<Current>();
 }
 
-/// Two threads at two pages of one large entry: the second finds the folio of the first, cached or in the map.
+/// Two threads at two pages of one large entry: the second finds the folio of the first, cached or
+/// in the map.
 #[test]
 fn two_swap_ins_of_one_large_entry() {
     fn two<V: Variant>(step: Step) {

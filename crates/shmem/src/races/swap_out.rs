@@ -10,7 +10,8 @@ fn the_object_is_on_the_swap_list_before_slots_are_taken_and_off_it_on_failure()
     object.write(0, &noise).unwrap();
     let folio = object.existing(0, Hold::Exclusive, 1).map_err(drop).unwrap().unwrap().into_frame();
     space.lru.remove(&space.folios, folio);
-    // Nothing takes what does not compress: the folio is tried whole, then page by page, and stays.
+    // No device takes incompressible pages: the folio is tried as a whole, then page by page, and
+    // stays.
     assert_eq!(space.swap_out(folio), 0);
     assert!(!space.swap_list.has(&object.inner));
     let counts = space.counters.now();
@@ -28,7 +29,8 @@ fn the_object_is_on_the_swap_list_before_slots_are_taken_and_off_it_on_failure()
     space.validate().unwrap();
 }
 
-/// Race 8, write-back fails, and meanwhile a part of the range was cut off: what is left takes its place again, page by page.
+/// Race 8: write-back fails, and meanwhile a part of the range was cut off. The other pages take
+/// their places again, page by page.
 #[test]
 fn write_back_fails_while_a_part_is_truncated() {
     for kept in [0, 1, 5, 15, 16] {
@@ -58,7 +60,7 @@ fn write_back_fails_while_a_part_is_truncated() {
         assert_eq!(object.read(0, &mut bytes), Ok(bytes.len()));
         assert!(bytes == (0..kept).flat_map(page_of).collect::<Vec<_>>());
         assert_eq!((object.pages(), space.frames.used_pages()), (kept, kept));
-        // Truncation leaves it there until somebody looks, as in the kernel.
+        // Truncation leaves the object there until the list is pruned, as in the kernel.
         assert!(kept == 0 || !space.swap_list.has(&object.inner), "nothing of it is in swap space");
         let swap = space.swap.space();
         assert_eq!(swap.slots().device_info(swap.device()).unwrap().inuse, 0);
@@ -66,7 +68,7 @@ fn write_back_fails_while_a_part_is_truncated() {
     }
 }
 
-/// Race 8 with the object dropped: nothing but the swap-out keeps its map until write-back has failed.
+/// Race 8 with the object dropped: only the swap-out keeps its map until write-back has failed.
 #[test]
 fn write_back_fails_while_the_object_is_dropped() {
     let object = object::<Current>();
@@ -94,7 +96,7 @@ fn write_back_fails_while_the_object_is_dropped() {
     space.validate().unwrap();
 }
 
-/// Race 13, a clean copy must go before the folio changes, and stays as long as it does not.
+/// Race 13: a clean copy must go before the folio changes, and stays as long as it does not.
 #[test]
 fn what_is_clean_leaves_without_being_written_and_what_was_written_to_does_not() {
     let object = object::<Current>();
@@ -120,7 +122,7 @@ fn what_is_clean_leaves_without_being_written_and_what_was_written_to_does_not()
     let mut bytes = [0; 3];
     object.read(3 * PAGE as u64 + 9, &mut bytes).unwrap();
     assert_eq!(&bytes, b"new");
-    // Clean again, then cut: the copy goes with what is cut off.
+    // The folio is clean again, then cut: the copy goes with the pages that are cut off.
     object.set_size(5 * PAGE as u64).unwrap();
     object.set_size(0).unwrap();
     let space = object.space.swap.space();
@@ -128,7 +130,8 @@ fn what_is_clean_leaves_without_being_written_and_what_was_written_to_does_not()
     object.space.validate().unwrap();
 }
 
-/// What the compressed store does not want, and what is cold in it, goes to the next device that has room.
+/// Pages that the compressed store refuses, and cold pages in it, go to the next device that has
+/// room.
 #[test]
 fn a_full_device_is_passed_over() {
     let file = |name: &str, clusters: u32, priority: i32| {
@@ -138,7 +141,7 @@ fn a_full_device_is_passed_over() {
     let used = |space: &ShmemSpace| -> Vec<u64> {
         space.devices().iter().map(|device| device.used / PAGE as u64).collect()
     };
-    // Behind the store a file of one cluster, and another one.
+    // The store is followed by a file of one cluster, and by another file.
     let options = Options { devices: vec![SwapDevice::store(5)], ..Options::within(32 << 20) };
     let options = options.and(file("one", 1, 3)).and(file("two", 4, 2));
     let space = ShmemSpace::with(options, Background::Nobody).unwrap();

@@ -1,5 +1,5 @@
-//! swapoff against everything else (S14 to S17 of the catalogue). A step at which the swap-in holds its folio is given a thread, since swapoff waits
-//! for the folio there.
+//! swapoff against everything else (S14 to S17 of the catalogue). A step at which the swap-in holds
+//! its folio is given a thread, since swapoff waits for the folio there.
 
 use super::*;
 use crate::swapoff::SwapoffError;
@@ -9,7 +9,7 @@ fn swapoff(space: &Arc<ShmemSpace>) -> Result<crate::swapoff::SwapoffReport, Swa
     space.swapoff(Path::new(DISK), || true)
 }
 
-/// The file is gone, and nothing names it.
+/// Checks that the file is gone, and that no entry names it.
 fn file_is_gone(space: &ShmemSpace) {
     let file = space.devices().into_iter().find(|device| device.name == Path::new(DISK)).unwrap();
     assert!(file.is_off && file.used == 0, "{file:?}");
@@ -18,7 +18,8 @@ fn file_is_gone(space: &ShmemSpace) {
     assert!(space.swap.space().shared_devices().mask().is_empty());
 }
 
-/// S14: swapoff while a page of the device is being swapped in, at each step, whether the folio is held there or not.
+/// S14: swapoff while a page of the device is being swapped in, at each step, whether the folio is
+/// held there or not.
 #[test]
 fn a_swap_in_and_a_swapoff_bring_each_page_back_once() {
     fn at<V: Variant>(step: Step) {
@@ -48,7 +49,7 @@ fn a_swap_in_and_a_swapoff_bring_each_page_back_once() {
     }
 }
 
-/// S15: pages are cut off while swapoff looks for them; what it reads back must not come back.
+/// S15: pages are cut off while swapoff looks for them; pages that it has read must not come back.
 #[test]
 fn what_is_truncated_during_a_swapoff_does_not_come_back() {
     for size in [0, 3, 7] {
@@ -81,7 +82,8 @@ fn what_is_truncated_during_a_swapoff_does_not_come_back() {
     }
 }
 
-/// S15 with the object dropped: swapoff has the index in hand, and the content goes all the same.
+/// S15 with the object dropped: swapoff has a reference to the index, and the content goes all the
+/// same.
 #[test]
 fn an_object_may_be_dropped_during_a_swapoff() {
     let object = object_on_file::<Current>();
@@ -99,17 +101,18 @@ fn an_object_may_be_dropped_during_a_swapoff() {
     nothing_is_left(&space);
 }
 
-/// S16: folios that are in the swap cache alone (read ahead) and clean copies stand for slots of the device that no map names.
+/// S16: folios only in the swap cache (read ahead) and clean copies stand for slots of the device
+/// that no map names.
 #[test]
 fn what_no_map_names_leaves_the_device_too() {
     let object = object_on_file::<Current>();
     let space = &object.space;
-    // Read for one page: the others are read ahead, and the one that was asked for keeps its copy.
+    // One page is asked for: the others are read ahead, and that one keeps its copy.
     assert_eq!(attempt(&object, 2), Ok(()));
     let file = space.swap.space().file_space();
     assert!(space.counters.now().swap_ra > 0);
     assert_eq!(file.used_on(DeviceMask::ALL), PAGES, "nothing was freed by reading it");
-    // Cut off while its folio is in the swap cache alone: only the cache has the slot.
+    // The page is cut off while its folio is only in the swap cache: only the cache has the slot.
     let entry = entry_at(&object, 3).0;
     let SlotWord::Cached { folio, .. } = space.swap.space().slots().word(entry) else {
         panic!("not read ahead")
@@ -128,7 +131,8 @@ fn what_no_map_names_leaves_the_device_too() {
     all_pages_are_right(&object);
 }
 
-/// S17: who has chosen the device before it went off, and writes to it, is waited for; afterwards nobody chooses it.
+/// S17: swapoff waits for a thread that has chosen the device before it went off, and writes to it;
+/// afterwards no thread chooses it.
 #[test]
 fn nobody_writes_to_a_device_that_is_off() {
     let object = object_on_file::<Current>();
@@ -163,7 +167,7 @@ fn the_compressed_store_is_taken_off_too_and_what_was_in_it_goes_to_the_file() {
     assert_eq!(space.swap.space().file_space().used_on(DeviceMask::ALL), PAGES);
     assert_eq!(space.swapoff(Path::new("zram"), || true), Err(SwapoffError::NoDevice("zram".into())));
     all_pages_are_right(&object);
-    // The last one: everything stays in memory from now on.
+    // This was the last device: all content stays in memory from now on.
     swapoff(space).unwrap();
     file_is_gone(space);
     let held = object.existing(0, Hold::Exclusive, 1).unwrap().unwrap();
@@ -186,7 +190,7 @@ fn an_interrupted_swapoff_leaves_the_device_in_use() {
     all_pages_are_right(&object);
 }
 
-/// What cannot be read is named, and keeps nobody from taking the device away.
+/// Pages that cannot be read are named, and do not keep the device in use.
 #[test]
 fn what_is_damaged_is_lost_alone() {
     let object = object_on_file::<Current>();
@@ -200,7 +204,8 @@ fn what_is_damaged_is_lost_alone() {
     all_pages_are_right(&object);
 }
 
-/// Without room for what is on the device nothing is begun, or it ends with the device in use again, and nothing lost.
+/// Without room for the pages on the device nothing is begun, or it ends with the device in use
+/// again, and nothing lost.
 #[test]
 fn without_room_the_device_stays() {
     for store in [true, false] {
@@ -224,7 +229,7 @@ fn without_room_the_device_stays() {
             object.read(page * PAGE as u64, &mut found).unwrap();
             assert!(found == noise(page, PAGE), "page {page}");
         }
-        // With most of it gone there is.
+        // With most of the content gone there is room.
         object.set_size(4 << 20).unwrap();
         swapoff(&space).unwrap();
         file_is_gone(&space);

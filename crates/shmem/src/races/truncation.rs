@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// Race 3, truncation against swap-in: what is cut off while its folio is read must not come back.
+/// Race 3, truncation against swap-in: pages that are cut off while their folio is read must not
+/// come back.
 #[test]
 fn truncated_pages_do_not_come_back() {
     fn truncated_at<V: Variant>(step: Step, size: u64) {
@@ -32,8 +33,8 @@ fn truncated_pages_do_not_come_back() {
     }
 }
 
-/// What truncation would lose if the insertion did not look at the whole range: with the first entry alone looked at, and not its order,
-/// the end of the folio comes back.
+/// The loss if the insertion did not check the whole range: with only the first entry checked, and
+/// not its order, the end of the folio comes back.
 #[test]
 fn without_the_range_check_truncated_pages_would_come_back() {
     let object = object::<Current>();
@@ -49,7 +50,8 @@ fn without_the_range_check_truncated_pages_would_come_back() {
     map.store(0, order, None);
 }
 
-/// Race 3 where there is no room to bring the page back: what was cut off needs none, so that is no error.
+/// Race 3 without room to bring the page back: pages that were cut off need none, so there is no
+/// error.
 #[test]
 fn no_room_for_a_page_that_is_gone_is_no_error() {
     let object = object::<Current>();
@@ -68,7 +70,8 @@ fn no_room_for_a_page_that_is_gone_is_no_error() {
     taken.into_iter().for_each(|frame| space.frames.free(&space.folios, frame, Order::MAX));
 }
 
-/// What a write has already passed may be gone (a lost page was removed by another writer) when it makes a folio that reaches back to it.
+/// A range that a write has already passed may be gone (another writer removed a lost page) when
+/// the write makes a folio that reaches back to it.
 #[test]
 fn a_new_folio_that_reaches_back_behind_the_write_is_zeroed_there() {
     let object = object::<Current>();

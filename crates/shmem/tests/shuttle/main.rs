@@ -1,8 +1,10 @@
-//! The real source files under shuttle's scheduler: every module of the crate is compiled into this test with `sync` replaced by types that let the
-//! scheduler switch threads at each atomic operation and lock. What lies below (slots, stores, devices) is one step each: it has models of its own.
+//! The real source files under shuttle's scheduler. Every module of the crate is compiled into this
+//! test with a `sync` whose types let the scheduler switch threads at each atomic operation and
+//! lock. The layers below (slots, stores, devices) are one step each: they have models of their
+//! own.
 //!
-//! `FOLIOSWAP_SHMEM_SCHEDULES=100000 cargo test --release -p folioswap-shmem --test shuttle` is the long form. A failure prints the schedule, to be
-//! replayed with `shuttle::replay`.
+//! `FOLIOSWAP_SHMEM_SCHEDULES=100000 cargo test --release -p folioswap-shmem --test shuttle` is the
+//! long form. A failure prints the schedule, to be replayed with `shuttle::replay`.
 #![allow(dead_code, unused_imports, missing_docs, unreachable_pub)]
 
 #[path = "../../src/before.rs"]

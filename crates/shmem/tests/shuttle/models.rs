@@ -1,5 +1,6 @@
-//! One object of a few pages, and what two or three threads do to it at once. In every schedule each page ends as its last writer left it, none
-//! comes back that was cut off, and all books are right.
+//! One object of a few pages, and two or three threads that use it at once. In every schedule each
+//! page ends as its last writer left it, no page comes back that was cut off, and all books are
+//! right.
 
 use crate::devices::{DeviceIo, SwapDevice};
 use crate::frames::PAGE;
@@ -40,7 +41,7 @@ fn object(options: Options) -> Arc<ShmemObject> {
     Arc::new(object)
 }
 
-/// As reclaim does, once.
+/// Reclaims one folio.
 fn swap_out_one(object: &ShmemObject) {
     let space = &object.space;
     if let Coldest::Folio(frame) = space.lru.coldest(&space.folios, 64) {
@@ -50,7 +51,7 @@ fn swap_out_one(object: &ShmemObject) {
 
 fn swapped_out(options: Options) -> Arc<ShmemObject> {
     let object = object(options);
-    // What was written is new to the lists, and was used: it gets its second chance.
+    // Written pages are new to the lists, and were used: they get their second chance.
     while object.space.lru.folios() > 0 {
         swap_out_one(&object);
     }
@@ -64,7 +65,8 @@ fn page_is(object: &ShmemObject, page: u64, expected: &[u8]) {
     assert!(found == expected, "page {page} begins with {:?}", &found[..4]);
 }
 
-/// The pages are these (`None`: zeroes), and the books are right; then the object goes, and nothing is left.
+/// Checks that the pages are these (`None`: zeroes), and that the books are right. Then drops the
+/// object, and checks that nothing is left.
 fn ends_as(object: Arc<ShmemObject>, pages: [Option<u64>; PAGES as usize]) {
     let space = object.space.clone();
     // An object with an entry is on the swap list.
@@ -87,7 +89,8 @@ fn ends_as(object: Arc<ShmemObject>, pages: [Option<u64>; PAGES as usize]) {
 
 const WHOLE: [Option<u64>; PAGES as usize] = [Some(0), Some(1), Some(2), Some(3)];
 
-/// S2, S3: the range check at insertion against a hole, which splits the entry and takes a piece of it.
+/// S2, S3: the range check at insertion against a hole, which splits the entry and takes a piece of
+/// it.
 #[test]
 fn insertion_against_a_split_and_a_hole() {
     model(|| {
@@ -140,7 +143,8 @@ fn swap_out_against_lookups() {
     });
 }
 
-/// S6, S12, S13: two swap-ins of one entry, and the folio leaves again, clean or written to; the object is on the swap list whenever it has an entry.
+/// S6, S12, S13: two swap-ins of one entry, and the folio leaves again, clean or written to. The
+/// object is on the swap list whenever it has an entry.
 #[test]
 fn swap_ins_of_one_entry_while_it_leaves_again() {
     model(|| {
@@ -179,7 +183,7 @@ fn swapoff_against_a_swap_in_and_a_hole() {
     });
 }
 
-/// One that may have chosen the device, and one that comes later.
+/// Swaps out twice: the first may have chosen the device already, the second comes later.
 fn swaps_out_twice(object: &Arc<ShmemObject>) -> JoinHandle<()> {
     let own = object.clone();
     spawn(move || {
@@ -202,7 +206,7 @@ fn swapoff_against_swap_out() {
     });
 }
 
-/// S15: the object is dropped while swapoff has it.
+/// S15: the object is dropped while swapoff works on it.
 #[test]
 fn swapoff_against_a_drop() {
     model(|| {
@@ -222,7 +226,8 @@ fn swapoff_against_a_drop() {
     });
 }
 
-/// The model of S17 can fail: without waiting for who has chosen the device, something is on it at the end.
+/// The model of S17 can fail: without waiting for the thread that has chosen the device, pages are
+/// on it at the end.
 #[test]
 #[should_panic(expected = "somebody wrote to it")]
 fn wrong_everything_is_read_back_while_the_device_is_still_on() {

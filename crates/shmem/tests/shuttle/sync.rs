@@ -8,5 +8,5 @@ pub(crate) use folioswap_test_support::schedule::{
 };
 pub(crate) use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 
-/// Each look at a folio's lock is a scheduling point: two are as good as many.
+/// Attempts at a folio's lock. Each is a scheduling point: two are as good as many.
 pub(crate) const SPINS: u32 = 2;
