@@ -6,12 +6,18 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident),* ; $($(#[$sizes_doc:meta])* $sizes:ident),*) => {
         #[derive(Debug, Default)]
-        pub(crate) struct Counters { $(pub(crate) $name: AtomicU64,)* $(pub(crate) $sizes: [AtomicU64; ORDERS],)* }
+        pub(crate) struct Counters {
+            $(pub(crate) $name: AtomicU64,)*
+            $(pub(crate) $sizes: [AtomicU64; ORDERS],)*
+        }
 
         /// Counts since the space was made. Arrays are by order: 0 is 4 KiB, 9 is 2 MiB.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         #[non_exhaustive]
-        pub struct Counts { $($(#[$doc])* pub $name: u64,)* $($(#[$sizes_doc])* pub $sizes: [u64; ORDERS],)* }
+        pub struct Counts {
+            $($(#[$doc])* pub $name: u64,)*
+            $($(#[$sizes_doc])* pub $sizes: [u64; ORDERS],)*
+        }
 
         impl Counters {
             pub(crate) fn now(&self) -> Counts {

@@ -7,8 +7,9 @@ use folioswap_devices::create::{create_swap_file, default_swap_max};
 use folioswap_devices::{FileDevice, FileSlot, Medium, Orders};
 use folioswap_group::devices::{DEVICES_MAX, DeviceDescription};
 pub use folioswap_group::devices::{DeviceIo, DeviceKind};
+pub use folioswap_group::segment::CLUSTER_BYTES;
 use folioswap_policy::turns::{Choice, Turns};
-use folioswap_slots::{DeviceId, DeviceMask};
+use folioswap_slots::{CLUSTER_SLOTS, DeviceId, DeviceMask};
 use folioswap_space::file_space::FileSpace;
 use folioswap_space::shared_devices::SharedDevices;
 use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
@@ -19,9 +20,6 @@ use std::path::{Path, PathBuf};
 
 /// Clusters of files that are taken at a time: 32 MiB.
 const GRANT: usize = 16;
-/// Bytes of a cluster.
-pub const CLUSTER_BYTES: u64 = 2 << 20;
-const CLUSTER_SLOTS: u64 = 512;
 /// Clusters given back at a time.
 const GIVEN_BACK: usize = 64;
 
@@ -116,6 +114,15 @@ impl SwapDevice {
 
 fn clusters_of(bytes: u64) -> u32 {
     u32::try_from(bytes.div_ceil(CLUSTER_BYTES)).unwrap_or(u32::MAX)
+}
+
+/// Result of [`Devices::grow`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Growth {
+    /// There are more clusters now.
+    Added,
+    /// The devices are as large as they may be.
+    Exhausted,
 }
 
 /// State of a device, for tables.
@@ -270,11 +277,9 @@ impl Devices {
     }
 
     /// Takes a device off: once this returns, no thread writes to it any more.
-    pub(crate) fn take_off(&self, id: DeviceId) -> bool {
-        let bit = 1 << id.index();
-        let was_on = self.on.fetch_and(!bit, SeqCst) & bit != 0;
+    pub(crate) fn take_off(&self, id: DeviceId) {
+        self.on.fetch_and(!(1 << id.index()), SeqCst);
         drop(write_lock(&self.writers));
-        was_on
     }
 
     /// Puts a device on again.
@@ -294,7 +299,7 @@ impl Devices {
     }
 
     /// Adds clusters of these devices, of each in turn. The caller holds [`Devices::write`].
-    pub(crate) fn grow(&self, devices: DeviceMask, files: &FileSpace) -> bool {
+    pub(crate) fn grow(&self, devices: DeviceMask, files: &FileSpace) -> Growth {
         let mut granted = Vec::new();
         let mut left: Vec<(DeviceId, &Device)> =
             self.numbered().filter(|&(id, _)| devices.contains(id)).collect();
@@ -309,7 +314,7 @@ impl Devices {
         for &(number, id) in &granted[added..] {
             lock(&self.list[id.index()].clusters).free.push(number);
         }
-        added > 0
+        if added > 0 { Growth::Added } else { Growth::Exhausted }
     }
 
     /// Gives empty clusters back, all but a quarter of the used ones and `kept`, and their blocks
@@ -339,7 +344,7 @@ impl Devices {
             size: device.has_clusters().then(|| u64::from(device.description.clusters) * CLUSTER_BYTES),
             used: match device.description.kind {
                 DeviceKind::Zram => stored,
-                _ => files.used_on(DeviceMask::only(id)) * (CLUSTER_BYTES / CLUSTER_SLOTS),
+                _ => files.used_on(DeviceMask::only(id)) * (CLUSTER_BYTES / u64::from(CLUSTER_SLOTS)),
             },
             is_off: !on.contains(id),
         };
@@ -351,7 +356,7 @@ impl Devices {
         self.numbered()
             .filter(|&(id, _)| devices.contains(id))
             .try_fold(0u64, |room, (_, device)| {
-                let slots = u64::from(device.description.clusters) * CLUSTER_SLOTS;
+                let slots = u64::from(device.description.clusters) * u64::from(CLUSTER_SLOTS);
                 device.has_clusters().then(|| room.saturating_add(slots))
             })
             .map(|slots| slots.saturating_sub(files.used_on(devices)))
@@ -404,9 +409,12 @@ impl Device {
             DeviceKind::Nbd => return,
         };
         let own = lock(&self.clusters);
-        let slot = FileSlot::new(u64::from(first - self.description.first_cluster) * CLUSTER_SLOTS);
+        let slot =
+            FileSlot::new(u64::from(first - self.description.first_cluster) * u64::from(CLUSTER_SLOTS));
         if let (Some(file), Some(slot)) = (&own.file, slot) {
-            let _ = FileDevice::new(file.as_fd()).on(medium).discard(slot, count as u64 * CLUSTER_SLOTS);
+            let _ = FileDevice::new(file.as_fd())
+                .on(medium)
+                .discard(slot, count as u64 * u64::from(CLUSTER_SLOTS));
         }
     }
 }

@@ -51,7 +51,8 @@ pub enum CreateError {
     },
     /// The devices cannot be those of one space.
     #[error(
-        "a space has at most one compressed store and 32 devices, and each other device is written to something"
+        "a space has at most one compressed store and 32 devices, and each other device is written to \
+         something"
     )]
     Devices,
     /// The swap file could not be made.

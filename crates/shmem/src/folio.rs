@@ -13,6 +13,10 @@ use folioswap_slots::{Order, SwapEntry};
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
+#[cfg(test)]
+#[path = "folio/tests.rs"]
+mod tests;
+
 const EXCLUSIVE: u32 = 1 << 31;
 const WAITERS: u32 = 1 << 30;
 /// A thread waits for the exclusive lock: readers that come now let it pass, for [`PATIENCE`].
@@ -220,7 +224,7 @@ impl Folios {
     pub(crate) fn unlock(&self, frame: u32) {
         let state = self.of(frame).state.fetch_and(!(EXCLUSIVE | WAITERS | EXCLUSIVE_WAITS), Release);
         debug_assert!(state & EXCLUSIVE != 0);
-        self.woken(frame, state);
+        self.wake_sleepers(frame, state);
     }
 
     /// Turns the exclusive lock into a reader's.
@@ -229,7 +233,7 @@ impl Folios {
         // No reader can have come while EXCLUSIVE is set.
         folio.state.fetch_add(1, Relaxed);
         let state = folio.state.fetch_and(!(EXCLUSIVE | WAITERS | EXCLUSIVE_WAITS), Release);
-        self.woken(frame, state);
+        self.wake_sleepers(frame, state);
     }
 
     /// Leaves the readers.
@@ -239,83 +243,15 @@ impl Folios {
         debug_assert!(state & READERS != READERS);
         if state & (READERS | WAITERS) == WAITERS {
             let state = folio.state.fetch_and(!WAITERS, Release);
-            self.woken(frame, state);
+            self.wake_sleepers(frame, state);
         }
     }
 
-    fn woken(&self, frame: u32, state: u32) {
+    fn wake_sleepers(&self, frame: u32, state: u32) {
         if state & WAITERS != 0 {
             let bucket = &self.buckets[frame as usize % BUCKETS];
             drop(lock(&bucket.asleep));
             bucket.wake.notify_all();
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-
-    /// Overlapping readers, of which there is always one, let a writer pass.
-    #[test]
-    fn readers_without_end_let_a_writer_pass() {
-        let (folios, passed) = (Folios::new(512).unwrap(), AtomicBool::new(false));
-        let (first, second) = (1, 2);
-        let began = Instant::now();
-        std::thread::scope(|scope| {
-            let (folios, passed) = (&folios, &passed);
-            // Each reader holds the folio until the other holds it again, as long as no writer
-            // wants it.
-            let turn = [AtomicBool::new(false), AtomicBool::new(false)];
-            let turn = std::sync::Arc::new(turn);
-            for own in [first, second] {
-                let turn = turn.clone();
-                scope.spawn(move || {
-                    while !passed.load(SeqCst) && began.elapsed() < Duration::from_secs(10) {
-                        folios.share(1);
-                        turn[own - 1].store(true, SeqCst);
-                        turn[2 - own].store(false, SeqCst);
-                        let since = Instant::now();
-                        while !turn[2 - own].load(SeqCst) && since.elapsed() < PATIENCE / 2 {
-                            std::thread::yield_now();
-                        }
-                        folios.unshare(1);
-                    }
-                });
-            }
-            std::thread::sleep(Duration::from_millis(5));
-            for _ in 0..20 {
-                let since = Instant::now();
-                folios.lock(1);
-                folios.unlock(1);
-                assert!(since.elapsed() < Duration::from_secs(5));
-            }
-            passed.store(true, SeqCst);
-        });
-        assert_eq!(folios.of(1).state.load(SeqCst), 0, "no mark stays");
-    }
-
-    /// A reader may join the readers again while a writer waits: it waits a moment, not for ever.
-    #[test]
-    fn a_reader_may_come_again_while_a_writer_waits() {
-        let folios = Folios::new(512).unwrap();
-        folios.share(1);
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                folios.lock(1);
-                folios.unlock(1);
-            });
-            while folios.of(1).state.load(SeqCst) & EXCLUSIVE_WAITS == 0 {
-                std::thread::yield_now();
-            }
-            assert!(!folios.of(1).try_share(), "it lets the writer pass");
-            let since = Instant::now();
-            folios.share(1);
-            assert!(since.elapsed() >= PATIENCE / 2);
-            folios.unshare(1);
-            folios.unshare(1);
-        });
-        assert_eq!(folios.of(1).state.load(SeqCst), 0, "no mark stays");
     }
 }

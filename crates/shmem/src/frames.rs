@@ -11,9 +11,9 @@ use crate::sync::{AtomicU64, Mutex, Relaxed, lock};
 use folioswap_slots::{ORDERS, Order};
 use std::ptr::NonNull;
 
-pub(crate) const PAGE: usize = 4096;
-/// Frames of a block.
-const BLOCK: u32 = 512;
+pub(crate) use folioswap_devices::PAGE_SIZE as PAGE;
+/// Frames of a block, which is the largest piece.
+pub(crate) const BLOCK: u32 = Order::MAX.slots();
 const FREE: u32 = 1 << 8;
 
 /// The frames of one space.

@@ -63,6 +63,6 @@ pub use devices::{CLUSTER_BYTES, DeviceFigures, DeviceIo, DeviceKind, Discard, S
 pub use error::{CreateError, ShmemError};
 pub use folioswap_devices::Orders;
 pub use object::{Allocation, Lent, ObjectOf, ShmemObject};
-pub use options::{HugePolicy, Options};
+pub use options::{HugeAdvice, HugePolicy, Options};
 pub use space::{ShmemSpace, Statistics};
 pub use swapoff::{SwapoffError, SwapoffReport};

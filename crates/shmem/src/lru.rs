@@ -8,6 +8,10 @@
 use crate::folio::{Folio, Folios, NONE, flag};
 use crate::sync::{AtomicU64, Mutex, Relaxed, lock};
 
+#[cfg(test)]
+#[path = "lru/tests.rs"]
+mod tests;
+
 /// The two lists.
 pub(crate) struct Lru {
     lists: Mutex<[List; 2]>,
@@ -136,29 +140,5 @@ impl Lru {
         folio.clear(flag::LISTED);
         self.folios.fetch_sub(1, Relaxed);
         self.pages[list].fetch_sub(folio.order().slots().into(), Relaxed);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use folioswap_slots::Order;
-
-    #[test]
-    fn a_folio_is_on_a_list_once_however_often_it_is_added() {
-        let (folios, lru) = (Folios::new(512).unwrap(), Lru::new());
-        for frame in [1, 2, 3, 2, 1, 3, 3] {
-            folios.lock(frame);
-            if !folios.of(frame).has(flag::LISTED) {
-                folios.of(frame).begin(Order::ZERO, 0);
-            }
-            lru.add(&folios, frame);
-            folios.unlock(frame);
-        }
-        assert_eq!(lru.folios(), 3);
-        for frame in [1, 2, 3] {
-            assert_eq!(lru.coldest(&folios, 4), Coldest::Folio(frame));
-        }
-        assert_eq!((lru.coldest(&folios, 4), lru.folios()), (Coldest::None, 0));
     }
 }

@@ -26,10 +26,10 @@ impl Mapping {
         let start = unsafe {
             mmap_anonymous(std::ptr::null_mut(), mapped, ProtFlags::READ | ProtFlags::WRITE, flags)
         };
-        let whole = NonNull::new(start.ok()?.cast::<u8>())?;
-        let skip = whole.as_ptr().align_offset(align);
+        let base = NonNull::new(start.ok()?.cast::<u8>())?;
+        let skip = base.as_ptr().align_offset(align);
         // SAFETY: `skip` is below `align`, and `align` more than `bytes` were mapped.
-        Some(Mapping { start: unsafe { whole.add(skip) }, mapped: (whole, mapped) })
+        Some(Mapping { start: unsafe { base.add(skip) }, mapped: (base, mapped) })
     }
 
     pub(crate) fn start(&self) -> NonNull<u8> {

@@ -47,3 +47,13 @@ pub enum HugePolicy {
     /// or madvise.
     Advise,
 }
+
+/// A program's advice on an object, which [`HugePolicy::Advise`] follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum HugeAdvice {
+    /// Single pages, as after MADV_NOHUGEPAGE.
+    #[default]
+    NoHuge,
+    /// Large folios, as after MADV_HUGEPAGE.
+    Huge,
+}

@@ -56,7 +56,7 @@ impl ShmemSpace {
         };
         let read = self.swap.with(|context| self.read_pages(context, first, frame, order.slots()));
         add(&self.counters.pswpin, order.slots().into());
-        if read {
+        if read.is_ok() {
             self.folios.of(frame).set(flag::UPTODATE);
         } else if order > Order::ZERO {
             // Page by page next, so that only the pages that cannot be read are lost.
@@ -89,15 +89,20 @@ impl ShmemSpace {
     }
 
     /// Fills a folio, which the caller holds.
-    fn read_pages(&self, context: &mut Context, first: SwapEntry, frame: u32, pages: u32) -> bool {
-        (0..pages).all(|step| {
+    fn read_pages(
+        &self,
+        context: &mut Context,
+        first: SwapEntry,
+        frame: u32,
+        pages: u32,
+    ) -> Result<(), Unreadable> {
+        (0..pages).try_for_each(|step| {
             let mut start = self.frames.address(frame + step).cast::<Page>();
             // SAFETY: a page of the folio, which is held; any bytes are a page.
             let page = unsafe { start.as_mut() };
-            let entry = first.checked_add(step.into());
-            entry.is_some_and(|entry| {
-                self.swap.space().read(entry, &mut context.decoder, page, Movers::Running).is_ok()
-            })
+            let entry = first.checked_add(step.into()).ok_or(Unreadable)?;
+            let read = self.swap.space().read(entry, &mut context.decoder, page, Movers::Running);
+            read.map_err(|_| Unreadable)
         })
     }
 
@@ -161,7 +166,7 @@ impl ShmemSpace {
             let (now, later) = rest.split_at(run.max(1));
             rest = later;
             let (true, Some(slot)) = (run > 1, first) else {
-                if self.read_pages(context, entry, frame, 1) {
+                if self.read_pages(context, entry, frame, 1).is_ok() {
                     self.folios.of(frame).set(flag::UPTODATE);
                 }
                 continue;
@@ -181,7 +186,7 @@ impl ShmemSpace {
             }
             // The other pages are tried alone, so that no readable page is lost.
             for (step, &(entry, frame)) in now.iter().enumerate() {
-                if !good[step] && self.read_pages(context, entry, frame, 1) {
+                if !good[step] && self.read_pages(context, entry, frame, 1).is_ok() {
                     self.folios.of(frame).set(flag::UPTODATE);
                 }
             }
@@ -189,8 +194,13 @@ impl ShmemSpace {
     }
 }
 
+/// A page could not be read back.
+struct Unreadable;
+
+/// Result of adding a folio to the swap cache.
 enum Entered {
     /// In the swap cache, held by this thread, with its first entry.
     New(u32, SwapEntry),
+    /// Another folio is in the swap cache already.
     There(u32),
 }

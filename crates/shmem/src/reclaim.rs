@@ -3,6 +3,7 @@
 //! thread of its own keeps some memory free; a caller that needs more than that helps.
 
 use crate::counters::add;
+use crate::devices::Growth;
 use crate::frames::PAGE;
 use crate::lru::Coldest;
 use crate::space::ShmemSpace;
@@ -27,7 +28,7 @@ pub(crate) enum Effort {
     /// A few of them.
     Some,
     /// All folios on the lists. Those that were used lately get their second chance.
-    WholeTurn,
+    FullScan,
 }
 
 /// Folios without a place that are tried with [`Effort::Some`].
@@ -62,7 +63,7 @@ impl ShmemSpace {
                     refused += u64::from(freed == 0);
                     let most = match effort {
                         Effort::Some => REFUSED,
-                        Effort::WholeTurn => REFUSED.max(2 * self.lru.folios()),
+                        Effort::FullScan => REFUSED.max(2 * self.lru.folios()),
                     };
                     if refused > most {
                         // The other folios do not compress, or find no slots.
@@ -112,7 +113,7 @@ impl ShmemSpace {
                     moved += number;
                     run = &run[size..];
                 }
-                Err(WriteError::NoSlots) if self.swap.grow(devices) => {}
+                Err(WriteError::NoSlots) if self.swap.grow(devices) == Growth::Added => {}
                 Err(WriteError::NoSlots | WriteError::OrderNotTaken) if size > 1 => size /= 2,
                 Err(_) => {
                     full = devices.iter().fold(full, DeviceMask::with);
@@ -243,7 +244,7 @@ impl Reclaimer {
                 match due {
                     Due::Memory => {
                         own.wanted.store(false, SeqCst);
-                        space.shrink(space.marks.low, Effort::Some);
+                        space.shrink(space.watermarks.low, Effort::Some);
                     }
                     Due::Clusters => {
                         space.swap.devices().give_back(CLUSTERS_KEPT, space.swap.space().file_space());

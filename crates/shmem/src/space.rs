@@ -4,7 +4,7 @@ use crate::counters::{Counters, Counts};
 use crate::devices::DeviceFigures;
 use crate::error::{CreateError, ShmemError};
 use crate::folio::{Folios, flag};
-use crate::frames::{Frames, PAGE};
+use crate::frames::{BLOCK, Frames, PAGE};
 use crate::lru::Lru;
 use crate::options::Options;
 use crate::reclaim::{Demotion, Effort, Reclaimer};
@@ -46,7 +46,7 @@ pub struct ShmemSpace {
     pub(crate) counters: Counters,
     pub(crate) readahead: Mutex<SwapinReadahead>,
     pub(crate) demotion: Mutex<Demotion>,
-    pub(crate) marks: Watermarks,
+    pub(crate) watermarks: Watermarks,
     /// Set when a full scan of the lists freed nothing: until then no other one is tried.
     full_until: Mutex<Option<Instant>>,
     /// None in tests that want no other thread at work.
@@ -121,8 +121,8 @@ impl ShmemSpace {
             doing: "reserving addresses for folios",
             error: std::io::Error::from(std::io::ErrorKind::OutOfMemory),
         };
-        let blocks = (options.limit * ADDRESSES).div_ceil(2 << 20);
-        let count = u32::try_from(blocks * 512).map_err(|_| no_addresses())?;
+        let blocks = (options.limit * ADDRESSES).div_ceil(u64::from(BLOCK) * PAGE as u64);
+        let count = u32::try_from(blocks * u64::from(BLOCK)).map_err(|_| no_addresses())?;
         let mut space = ShmemSpace {
             folios: Folios::new(count).ok_or_else(no_addresses)?,
             frames: Frames::new(count).ok_or_else(no_addresses)?,
@@ -136,7 +136,7 @@ impl ShmemSpace {
             counters: Counters::default(),
             readahead: Mutex::new(SwapinReadahead::new()),
             demotion: Mutex::new(Demotion::default()),
-            marks: Watermarks::of(options.limit),
+            watermarks: Watermarks::of(options.limit),
             full_until: Mutex::new(None),
             reclaimer: None,
             limit: options.limit,
@@ -250,7 +250,7 @@ impl ShmemSpace {
 
     pub(crate) fn make_room(&self, urgency: Urgency) -> bool {
         let used = self.used();
-        if used > self.marks.high
+        if used > self.watermarks.high
             && let Some(reclaimer) = &self.reclaimer
         {
             reclaimer.signal.wake();
@@ -273,7 +273,7 @@ impl ShmemSpace {
                 Urgency::Spare | Urgency::Large => true,
             };
             if enough {
-                if urgency == Urgency::Large || !self.free_by_a_whole_turn() {
+                if urgency == Urgency::Large || !self.free_by_full_scan() {
                     return false;
                 }
                 continue;
@@ -287,12 +287,12 @@ impl ShmemSpace {
 
     /// Scans all folios before giving up. After a scan that freed nothing, none is tried for as
     /// long as that one took.
-    fn free_by_a_whole_turn(&self) -> bool {
+    fn free_by_full_scan(&self) -> bool {
         let now = Instant::now();
         if lock(&self.full_until).is_some_and(|until| now < until) {
             return false;
         }
-        let freed = self.shrink(self.limit() - BATCH, Effort::WholeTurn) > 0;
+        let freed = self.shrink(self.limit() - BATCH, Effort::FullScan) > 0;
         *lock(&self.full_until) = (!freed).then(|| Instant::now() + now.elapsed());
         freed
     }

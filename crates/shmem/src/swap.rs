@@ -1,7 +1,7 @@
 //! The swap space of one mount: the engine's [`Space`] with memory of its own, its devices, and the
 //! working memory of each thread that uses it.
 
-use crate::devices::{DeviceKind, Devices, SwapDevice};
+use crate::devices::{DeviceKind, Devices, Growth, SwapDevice};
 use crate::error::CreateError;
 use crate::frames::PAGE;
 use crate::mapping::{Mapping, give_back};
@@ -171,7 +171,7 @@ impl Swap {
     }
 
     /// Adds clusters of these devices.
-    pub(crate) fn grow(&self, devices: DeviceMask) -> bool {
+    pub(crate) fn grow(&self, devices: DeviceMask) -> Growth {
         self.devices.grow(devices, self.space.file_space())
     }
 

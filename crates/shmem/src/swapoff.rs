@@ -176,13 +176,13 @@ impl ShmemSpace {
     fn unuse_cached(&self, entry: SwapEntry, frame: u32) -> u64 {
         self.folios.lock(frame);
         let folio = self.folios.of(frame);
-        let is_entrys = folio.entry().is_some() && folio.entry() == entry.round_down(folio.order());
-        if is_entrys && folio.object.load(Relaxed) == 0 {
+        let belongs = folio.entry().is_some() && folio.entry() == entry.round_down(folio.order());
+        if belongs && folio.object.load(Relaxed) == 0 {
             // A thread that wants it reads it again, or the next round does.
             return self.drop_cached(frame);
         }
-        let pages = if is_entrys && folio.has(flag::CLEAN) { folio.order().slots().into() } else { 0 };
-        if is_entrys {
+        let pages = if belongs && folio.has(flag::CLEAN) { folio.order().slots().into() } else { 0 };
+        if belongs {
             self.give_copy_up(frame);
         }
         self.folios.unlock(frame);

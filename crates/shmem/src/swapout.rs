@@ -6,6 +6,7 @@
 //! by this thread, and a thread that wants the page waits for the folio there.
 
 use crate::counters::{add, count_order};
+use crate::devices::Growth;
 use crate::folio::flag;
 use crate::object::Inner;
 use crate::space::ShmemSpace;
@@ -14,7 +15,7 @@ use crate::sync::Relaxed;
 use crate::word::Item;
 use folioswap_devices::{IncompressiblePolicy, Page};
 use folioswap_policy::turns::Choice;
-use folioswap_slots::{AllocError, DeviceMask, FolioId, Order, Shadow, SwapEntry};
+use folioswap_slots::{AllocError, CLUSTER_SLOTS, DeviceMask, FolioId, Order, Shadow, SwapEntry};
 use folioswap_space::space::WriteError;
 use std::sync::Arc;
 
@@ -297,7 +298,7 @@ impl ShmemSpace {
             let bytes = memory[done..done + size].as_flattened();
             match self.swap.space().write_run(&run[..size], bytes, devices) {
                 Ok(()) => done += size,
-                Err(WriteError::NoSlots) if self.swap.grow(devices) => {}
+                Err(WriteError::NoSlots) if self.swap.grow(devices) == Growth::Added => {}
                 Err(WriteError::NoSlots | WriteError::OrderNotTaken) if size > 1 => size /= 2,
                 Err(_) => break,
             }
@@ -332,7 +333,7 @@ impl ShmemSpace {
         for page in 0..pages {
             self.folios.of(frame + page).begin(Order::ZERO, flag::UPTODATE | flag::ACTIVE);
         }
-        let mut kept = [false; 512];
+        let mut kept = [false; CLUSTER_SLOTS as usize];
         for page in 0..pages {
             let at = index + u64::from(page);
             let Some(slot) = entry.checked_add(page.into()) else { continue };

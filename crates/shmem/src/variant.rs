@@ -44,7 +44,7 @@ pub enum OrderWalk {
     OfItsOwn,
 }
 
-/// What follows a large swap-in that is not possible, on a device that needs no readahead (patch
+/// Fallback when a large swap-in is not possible, on a device that needs no readahead (patch
 /// 5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fallback {

@@ -11,6 +11,10 @@
 
 use folioswap_slots::{Order, SwapEntry};
 
+#[cfg(test)]
+#[path = "word/tests.rs"]
+mod tests;
+
 const KIND_SHIFT: u32 = 62;
 const ORDER_SHIFT: u32 = 56;
 const VALUE: u64 = (1 << ORDER_SHIFT) - 1;
@@ -82,25 +86,4 @@ pub(crate) fn unpack(word: u64) -> Option<Found> {
 /// Whether the word is the address of a node.
 pub(crate) fn is_node(word: u64) -> bool {
     word != 0 && word >> KIND_SHIFT == 0
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use folioswap_slots::DeviceId;
-
-    #[test]
-    fn what_is_packed_is_unpacked() {
-        let entry = SwapEntry::new(DeviceId::new(31).unwrap(), (1 << 51) - 1).unwrap();
-        for item in [Item::Folio(0), Item::Folio(u32::MAX), Item::Swap(entry), Item::Poison] {
-            for order in Order::all() {
-                let word = pack(Found { item, order });
-                assert_eq!(unpack(word), Some(Found { item, order }));
-                assert!(!is_node(word));
-            }
-        }
-        assert_eq!(unpack(0), None);
-        assert!(!is_node(0));
-        assert!(is_node(&0u64 as *const u64 as u64) && unpack(&0u64 as *const u64 as u64).is_none());
-    }
 }

@@ -1,6 +1,8 @@
 //! Objects from a caller's view: each operation on its own.
 
-use folioswap_shmem::{Allocation, CreateError, HugePolicy, Options, ShmemError, ShmemObject, ShmemSpace};
+use folioswap_shmem::{
+    Allocation, CreateError, HugeAdvice, HugePolicy, Options, ShmemError, ShmemObject, ShmemSpace,
+};
 use std::sync::Arc;
 
 const PAGE: u64 = 4096;
@@ -26,7 +28,7 @@ fn what_is_written_is_read_in_every_policy() {
     for huge in [HugePolicy::Never, HugePolicy::Always, HugePolicy::WithinSize, HugePolicy::Advise] {
         let space = space();
         let object = ShmemObject::new(&space, huge);
-        object.advise(true);
+        object.advise(HugeAdvice::Huge);
         let bytes = pattern(5_000_000);
         assert_eq!(object.write(12_345, &bytes), Ok(bytes.len()));
         let mut expected = vec![0; 12_345];

@@ -11,11 +11,12 @@
 //! needs zeroing.
 
 use crate::lock::SpinLock;
+use crate::order::CLUSTER_SLOTS;
 use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use core::ptr::NonNull;
 
 /// Bytes of slot words in a frame.
-pub(crate) const WORDS_BYTES: usize = 4096;
+pub(crate) const WORDS_BYTES: usize = CLUSTER_SLOTS as usize * size_of::<u64>();
 /// Frames in a section.
 pub(crate) const SECTION_FRAMES: u32 = 64;
 /// Alignment of a frame's first byte within the memory given to the pool.

@@ -75,6 +75,11 @@ impl Oracle {
         (length > 0).then(|| *self.slots.keys().nth(pick % length).unwrap())
     }
 
+    fn pick_folio(&self, pick: usize) -> Option<(u32, SwapEntry, u32)> {
+        let nth = pick % self.folios.len().max(1);
+        self.folios.iter().nth(nth).map(|(&folio, &(first, slots))| (folio, first, slots))
+    }
+
     fn remove_folio(&mut self, folio: u32) -> Vec<SwapEntry> {
         let (first, slots) = self.folios.remove(&folio).unwrap();
         let mut freed = Vec::new();
@@ -227,10 +232,7 @@ impl<P: Policy> Cache<'_, P> {
 
     fn remove(&self, pick: usize) {
         let mut oracle = self.oracle.borrow_mut();
-        let Some(folio) = oracle.folios.keys().nth(pick % oracle.folios.len().max(1)).copied() else {
-            return;
-        };
-        let (first, slots) = oracle.folios[&folio];
+        let Some((folio, first, slots)) = oracle.pick_folio(pick) else { return };
         let expected = oracle.remove_folio(folio);
         let mut seen = Vec::new();
         let freed = self.swap.cache_remove(first, slots, FolioId(folio), Shadow::EMPTY, |entry, payload| {
@@ -309,10 +311,7 @@ impl<P: Policy> Cache<'_, P> {
 
     fn free_folio(&self, pick: usize) {
         let mut oracle = self.oracle.borrow_mut();
-        let Some(folio) = oracle.folios.keys().nth(pick % oracle.folios.len().max(1)).copied() else {
-            return;
-        };
-        let (first, slots) = oracle.folios[&folio];
+        let Some((folio, first, slots)) = oracle.pick_folio(pick) else { return };
         for entry in range(first, slots) {
             let state = oracle.slots.get_mut(&entry).unwrap();
             state.count = state.count.saturating_sub(1);
@@ -372,24 +371,23 @@ impl<P: Policy> Cache<'_, P> {
             FrameContent::Zeroed
         });
     }
-}
 
-fn apply<P: Policy>(swap: &Slots<PAYLOAD, P>, oracle: &RefCell<Oracle>, op: &Op) {
-    let hooks = Cache { swap, oracle };
-    match *op {
-        Op::Alloc { cpu, size, mask } => hooks.alloc(cpu, size, mask),
-        Op::Dup { pick, slots, times } => hooks.dup(pick, slots, times),
-        Op::Put { pick, slots } => hooks.put(pick, slots),
-        Op::Remove { pick } => hooks.remove(pick),
-        Op::Insert { pick, size } => hooks.insert(pick, size),
-        Op::Zero { pick } => hooks.zero(pick),
-        Op::Discard => hooks.run_discards(),
-        Op::ReclaimFull => hooks.reclaim_full(),
-        Op::Grow { pages } => hooks.grow(pages),
-        Op::FreeFolio { pick } => hooks.free_folio(pick),
-        Op::FreeAndCache { pick, slots } => hooks.free_swap_and_cache(pick, slots),
-        Op::Swapoff { device } => hooks.swapoff_and_on(device),
-        Op::Idle => hooks.take_idle(),
+    fn apply(&self, op: &Op) {
+        match *op {
+            Op::Alloc { cpu, size, mask } => self.alloc(cpu, size, mask),
+            Op::Dup { pick, slots, times } => self.dup(pick, slots, times),
+            Op::Put { pick, slots } => self.put(pick, slots),
+            Op::Remove { pick } => self.remove(pick),
+            Op::Insert { pick, size } => self.insert(pick, size),
+            Op::Zero { pick } => self.zero(pick),
+            Op::Discard => self.run_discards(),
+            Op::ReclaimFull => self.reclaim_full(),
+            Op::Grow { pages } => self.grow(pages),
+            Op::FreeFolio { pick } => self.free_folio(pick),
+            Op::FreeAndCache { pick, slots } => self.free_swap_and_cache(pick, slots),
+            Op::Swapoff { device } => self.swapoff_and_on(device),
+            Op::Idle => self.take_idle(),
+        }
     }
 }
 
@@ -448,7 +446,7 @@ fn run<P: Policy>(ops: &[Op], frames: usize) {
     (0..4).for_each(|cpu| swap.set_node(LogicalCpu(cpu), Node::new(cpu).unwrap()));
     let oracle = RefCell::new(Oracle::default());
     for op in ops {
-        apply(&swap.slots, &oracle, op);
+        Cache { swap: &swap.slots, oracle: &oracle }.apply(op);
         compare(&swap.slots, &oracle.borrow());
     }
     for id in swap.devices().iter() {
@@ -463,8 +461,6 @@ fn cases(share: u32) -> u32 {
     let default = if cfg!(miri) { 2 } else { 2000 };
     (environment::number("FOLIOSWAP_SLOTS_CASES", default) / share).max(1)
 }
-
-type Everything = CountLocks<BeforeClusterScan<BeforeSlotCacheRemoval<BeforeRoundRobin<FreePerSlot>>>>;
 
 macro_rules! agree_with_the_oracle {
     ($($name:ident: $policy:ty, $share:expr;)*) => { $(

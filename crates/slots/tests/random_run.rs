@@ -350,8 +350,6 @@ fn operations() -> u64 {
     environment::number("FOLIOSWAP_SLOTS_OPERATIONS", 200_000)
 }
 
-type Everything = CountLocks<BeforeClusterScan<BeforeSlotCacheRemoval<BeforeRoundRobin<FreePerSlot>>>>;
-
 macro_rules! random_runs {
     ($($name:ident: $policy:ty;)*) => { $(
         #[test]

@@ -31,19 +31,29 @@ pub(super) unsafe fn node<'n>(word: u64) -> &'n Node {
     unsafe { &*(word as *const Node) }
 }
 
+/// Whether folios, or swap entries, are anywhere below a slot.
+struct Marks {
+    resident: bool,
+    swapped: bool,
+}
+
 impl Node {
-    pub(super) fn kinds(word: u64) -> (bool, bool) {
+    /// The marks of a slot with this word.
+    fn marks_of(word: u64) -> Marks {
         match unpack(word) {
-            Some(Found { item: Item::Folio(_), .. }) => (true, false),
-            Some(Found { item: Item::Swap(_), .. }) => (false, true),
-            Some(_) => (false, false),
+            Some(Found { item: Item::Folio(_), .. }) => Marks { resident: true, swapped: false },
+            Some(Found { item: Item::Swap(_), .. }) => Marks { resident: false, swapped: true },
+            Some(_) => Marks { resident: false, swapped: false },
             None if is_node(word) => {
                 // SAFETY: called by the writer alone, for a node that is in the map or was just
                 // made.
                 let child = unsafe { node(word) };
-                (child.resident.load(Relaxed) != 0, child.swapped.load(Relaxed) != 0)
+                Marks {
+                    resident: child.resident.load(Relaxed) != 0,
+                    swapped: child.swapped.load(Relaxed) != 0,
+                }
             }
-            None => (false, false),
+            None => Marks { resident: false, swapped: false },
         }
     }
 
@@ -53,7 +63,7 @@ impl Node {
     }
 
     pub(super) fn mark(&self, slot: usize, word: u64) {
-        let (resident, swapped) = Node::kinds(word);
+        let Marks { resident, swapped } = Node::marks_of(word);
         for (marks, is) in [(&self.resident, resident), (&self.swapped, swapped)] {
             let bits = marks.load(Relaxed) & !(1 << slot) | u64::from(is) << slot;
             marks.store(bits, Release);

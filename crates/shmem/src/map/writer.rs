@@ -18,6 +18,15 @@ pub(crate) struct Writer<'m> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Changed;
 
+/// Result of [`Writer::reach`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reached {
+    /// The tree has the height.
+    Within,
+    /// It has not, so the range is empty; and no item is to be stored there.
+    NothingToClear,
+}
+
 impl Writer<'_> {
     /// The item that covers `index`.
     pub(crate) fn get(&self, index: u64) -> Option<Found> {
@@ -35,7 +44,8 @@ impl Writer<'_> {
             self.map.root.store(word, Release);
             return;
         }
-        if !self.reach(start + u64::from(order.slots()) - 1, level, item.is_some()) {
+        let last = start + u64::from(order.slots()) - 1;
+        if self.reach(last, level, item) == Reached::NothingToClear {
             return;
         }
         let mut path: [(u64, usize); 10] = [(0, 0); 10];
@@ -155,8 +165,8 @@ impl Writer<'_> {
         if is { Ok(()) } else { Err(Changed) }
     }
 
-    /// Makes the tree high enough for `last`, and for an item of `level`.
-    fn reach(&mut self, last: u64, level: u32, storing: bool) -> bool {
+    /// Makes the tree high enough for `last` and for an item of `level`, if `item` is to be stored.
+    fn reach(&mut self, last: u64, level: u32, item: Option<Item>) -> Reached {
         loop {
             let root = self.map.root.load(Relaxed);
             let height = match is_node(root) {
@@ -165,10 +175,10 @@ impl Writer<'_> {
                 false => None,
             };
             if height.is_some_and(|height| height >= level && last >> covered(height).min(63) == 0) {
-                return true;
+                return Reached::Within;
             }
-            if !storing && height.is_none_or(|height| height >= level) {
-                return false;
+            if item.is_none() && height.is_none_or(|height| height >= level) {
+                return Reached::NothingToClear;
             }
             // An empty tree is made as high as it must be, so that no empty nodes hang below its
             // top.

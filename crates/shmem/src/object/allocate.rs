@@ -1,5 +1,6 @@
 //! Allocating pages ahead of need (fallocate).
 
+use super::find::Obtained;
 use super::{ObjectOf, end_of, index_of};
 use crate::error::ShmemError;
 use crate::frames::PAGE;
@@ -60,10 +61,9 @@ impl<V: Variant> ObjectOf<V> {
                 continue;
             }
             match self.existing_or_new(index_of(at), range.clone(), at..at) {
-                Ok((held, is_new)) => {
-                    if is_new {
-                        made.push(held.index..held.index + u64::from(held.order.slots()));
-                    }
+                Ok(Obtained::Existing(held)) => at = held.end(),
+                Ok(Obtained::New(held)) => {
+                    made.push(held.index..held.index + u64::from(held.order.slots()));
                     at = held.end();
                 }
                 Err(error) => {

@@ -149,11 +149,11 @@ impl<V: Variant> ObjectOf<V> {
         index: u64,
         wanted: std::ops::Range<u64>,
         written: std::ops::Range<u64>,
-    ) -> Result<(Held<'_>, bool), ShmemError> {
+    ) -> Result<Obtained<'_>, ShmemError> {
         loop {
             let wanted_pages = wanted.end.div_ceil(PAGE as u64).saturating_sub(index);
             match self.existing(index, Hold::Exclusive, wanted_pages) {
-                Ok(Some(held)) => return Ok((held, false)),
+                Ok(Some(held)) => return Ok(Obtained::Existing(held)),
                 Ok(None) => {}
                 Err(ShmemError::Io { .. }) if covers(&written, index) => {
                     // The lost page is overwritten as a whole.
@@ -165,7 +165,7 @@ impl<V: Variant> ObjectOf<V> {
             let mut order = self.order_for(index, &wanted);
             loop {
                 match self.try_new(index, order, &written) {
-                    Ok(held) => return Ok((held, true)),
+                    Ok(held) => return Ok(Obtained::New(held)),
                     Err(NewError::Changed) if order == Order::ZERO => break,
                     Err(NewError::NoSpace) if order == Order::ZERO => return Err(ShmemError::NoSpace),
                     Err(_) => order = Order::new(order.index() as u32 - 1).unwrap_or(Order::ZERO),
@@ -244,6 +244,14 @@ impl<V: Variant> ObjectOf<V> {
 fn covers(bytes: &std::ops::Range<u64>, index: u64) -> bool {
     let start = index * PAGE as u64;
     bytes.start <= start && start + PAGE as u64 <= bytes.end
+}
+
+/// Result of [`ObjectOf::existing_or_new`].
+pub(crate) enum Obtained<'s> {
+    /// The page had a folio.
+    Existing(Held<'s>),
+    /// The page was a hole, and has this folio now.
+    New(Held<'s>),
 }
 
 enum NewError {

@@ -15,7 +15,7 @@ use crate::error::ShmemError;
 use crate::folio::Folio;
 use crate::frames::PAGE;
 use crate::map::Map;
-use crate::options::HugePolicy;
+use crate::options::{HugeAdvice, HugePolicy};
 use crate::space::ShmemSpace;
 use crate::sync::{AcqRel, Acquire, AtomicBool, AtomicU64, Relaxed, RwLock};
 use crate::variant::{Current, Variant};
@@ -110,8 +110,8 @@ impl<V: Variant> ObjectOf<V> {
     }
 
     /// Sets the advice that [`HugePolicy::Advise`] follows for new pages from now on.
-    pub fn advise(&self, huge: bool) {
-        self.inner.advised.store(huge, Relaxed);
+    pub fn advise(&self, advice: HugeAdvice) {
+        self.inner.advised.store(advice == HugeAdvice::Huge, Relaxed);
     }
 
     /// The space that the object belongs to.

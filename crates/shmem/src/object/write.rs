@@ -1,5 +1,6 @@
 //! Writing.
 
+use super::find::Obtained;
 use super::{ObjectOf, end_of, index_of};
 use crate::error::ShmemError;
 use crate::frames::PAGE;
@@ -18,7 +19,7 @@ impl<V: Variant> ObjectOf<V> {
         let mut at = offset;
         while at < end {
             match self.existing_or_new(index_of(at), offset..end, at..end) {
-                Ok((mut held, _)) => {
+                Ok(Obtained::Existing(mut held) | Obtained::New(mut held)) => {
                     let to = held.end().min(end);
                     let from = &bytes[(at - offset) as usize..(to - offset) as usize];
                     held.bytes_mut(at, to).copy_from_slice(from);

@@ -3,6 +3,9 @@
 //! lock. The layers below (slots, stores, devices) are one step each: they have models of their
 //! own.
 //!
+//! A source file names the path of its unit tests, because a module with a path looks for its own
+//! modules where a `mod.rs` would.
+//!
 //! `FOLIOSWAP_SHMEM_SCHEDULES=100000 cargo test --release -p folioswap-shmem --test shuttle` is the
 //! long form. A failure prints the schedule, to be replayed with `shuttle::replay`.
 #![allow(dead_code, unused_imports, missing_docs, unreachable_pub)]
@@ -58,6 +61,6 @@ pub use counters::Counts;
 pub use devices::{DeviceFigures, DeviceIo, DeviceKind, Discard, SwapDevice};
 pub use error::{CreateError, ShmemError};
 pub use object::{Allocation, Lent, ObjectOf, ShmemObject};
-pub use options::{HugePolicy, Options};
+pub use options::{HugeAdvice, HugePolicy, Options};
 pub use space::{ShmemSpace, Statistics};
 pub use swapoff::{SwapoffError, SwapoffReport};

@@ -16,6 +16,9 @@ impl Relax for Yield {
     }
 }
 
+/// Every behaviour from before at once.
+pub type Everything = CountLocks<BeforeClusterScan<BeforeSlotCacheRemoval<BeforeRoundRobin<FreePerSlot>>>>;
+
 /// An engine with its memory.
 pub struct Bench<P: Policy = Current> {
     pub slots: Slots<PAYLOAD, P>,
