@@ -57,9 +57,9 @@ impl AvailableList {
     pub(crate) fn remove(&self, device: DeviceId) {
         let Some(position) = self.position(device) else { return };
         let length = self.length();
-        for place in position..length - 1 {
-            let after = self.devices[place + 1].load(Ordering::Relaxed);
-            self.devices[place].store(after, Ordering::Relaxed);
+        for index in position..length - 1 {
+            let after = self.devices[index + 1].load(Ordering::Relaxed);
+            self.devices[index].store(after, Ordering::Relaxed);
         }
         self.length.store(length as u32 - 1, Ordering::Relaxed);
     }

@@ -9,7 +9,7 @@ use crate::policy::Policy;
 use crate::range::{Piece, pieces};
 use crate::slots::{EntryError, Slots};
 use crate::sync::{AtomicU64, Ordering};
-use crate::word::{Kind, Shadow, Word, ZeroMark};
+use crate::word::{Shadow, Word, WordKind, ZeroMark};
 use crate::words::Words;
 
 /// Why a folio could not be added to the swap cache (spec §6, race codes of phase IV).
@@ -104,16 +104,16 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         let zero = word.zero_mark();
         let start = first.slot_in_cluster() as usize;
         let range = &words[start..start + order.slots() as usize];
-        let fits = |place: &AtomicU64| {
-            let word = Word::from_raw(place.load(Ordering::Relaxed));
-            word.kind() == Kind::Shadow && word.zero_mark() == zero
+        let fits = |cell: &AtomicU64| {
+            let word = Word::from_raw(cell.load(Ordering::Relaxed));
+            word.kind() == WordKind::Shadow && word.zero_mark() == zero
         };
         if !range.iter().all(fits) {
             return Err(InsertError::Busy);
         }
-        for place in range {
-            let word = Word::from_raw(place.load(Ordering::Relaxed));
-            place.store(word.into_cached(folio).raw(), Ordering::Release);
+        for cell in range {
+            let word = Word::from_raw(cell.load(Ordering::Relaxed));
+            cell.store(word.into_cached(folio).raw(), Ordering::Release);
         }
         Ok(Inserted { first, shadow, zero })
     }
@@ -138,13 +138,13 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
             let payload = cluster.payload();
             let mut count = 0;
             for slot in piece.slots() {
-                let place = &words[slot as usize];
-                let word = Word::from_raw(place.load(Ordering::Relaxed)).into_shadow(shadow);
+                let cell = &words[slot as usize];
+                let word = Word::from_raw(cell.load(Ordering::Relaxed)).into_shadow(shadow);
                 if word.is_free() {
-                    free_slot(cluster, payload, place, slot, &mut freed);
+                    free_slot(cluster, payload, cell, slot, &mut freed);
                     count += 1;
                 } else {
-                    place.store(word.raw(), Ordering::Release);
+                    cell.store(word.raw(), Ordering::Release);
                 }
             }
             cluster.count_freed(count);
@@ -168,9 +168,9 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
     ) -> Result<(), CacheError> {
         self.for_cached(entry, slots, old, |_, words, piece| {
             for slot in piece.slots() {
-                let place = &words[slot as usize];
-                let word = Word::from_raw(place.load(Ordering::Relaxed)).into_cached(new);
-                place.store(word.raw(), Ordering::Release);
+                let cell = &words[slot as usize];
+                let word = Word::from_raw(cell.load(Ordering::Relaxed)).into_cached(new);
+                cell.store(word.raw(), Ordering::Release);
             }
             0
         })
@@ -193,9 +193,9 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
     ) -> Result<(), CacheError> {
         self.for_cached(entry, slots, folio, |_, words, piece| {
             for slot in piece.slots() {
-                let place = &words[slot as usize];
-                let word = Word::from_raw(place.load(Ordering::Relaxed)).with_zero_mark(mark);
-                place.store(word.raw(), Ordering::Release);
+                let cell = &words[slot as usize];
+                let word = Word::from_raw(cell.load(Ordering::Relaxed)).with_zero_mark(mark);
+                cell.store(word.raw(), Ordering::Release);
             }
             0
         })
@@ -229,11 +229,11 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
 /// First slot of the piece that does not stand for `folio`.
 #[inline]
 pub(crate) fn first_not_cached(words: Words<'_>, piece: Piece, folio: FolioId) -> Option<u32> {
-    let places = &words[piece.first as usize..(piece.first + piece.count) as usize];
-    let differs = |place: &AtomicU64| Word::from_raw(place.load(Ordering::Relaxed)).differs_from(folio);
+    let cells = &words[piece.first as usize..(piece.first + piece.count) as usize];
+    let differs = |cell: &AtomicU64| Word::from_raw(cell.load(Ordering::Relaxed)).differs_from(folio);
     // One look without a branch per slot: it finds nothing unless the caller is mistaken.
-    if places.iter().fold(0, |all, place| all | differs(place)) == 0 {
+    if cells.iter().fold(0, |all, cell| all | differs(cell)) == 0 {
         return None;
     }
-    places.iter().position(|place| differs(place) != 0).map(|step| piece.first + step as u32)
+    cells.iter().position(|cell| differs(cell) != 0).map(|step| piece.first + step as u32)
 }

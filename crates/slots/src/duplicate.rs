@@ -90,15 +90,15 @@ fn dup_piece<const PAYLOAD: usize, P: Policy>(
     let entry_of = |slot| cluster.entry(slot).ok_or(DupError::Entry(EntryError::OutOfRange));
     let Some(words) = cluster.words() else { return Err(DupError::NoEntry(entry_of(piece.first)?)) };
     for slot in piece.slots() {
-        let place = &words[slot as usize];
-        let word = Word::from_raw(place.load(Ordering::Relaxed));
+        let cell = &words[slot as usize];
+        let word = Word::from_raw(cell.load(Ordering::Relaxed));
         let step = if is_slot_cached::<P>(word) { DupStep::NoEntry } else { word.dup() };
         let failed = match step {
             DupStep::Raised(word) => {
-                place.store(word.raw(), Ordering::Release);
+                cell.store(word.raw(), Ordering::Release);
                 continue;
             }
-            DupStep::PassesWord(word) => match raise_past_word(cluster, place, slot, word) {
+            DupStep::PassesWord(word) => match raise_past_word(cluster, cell, slot, word) {
                 Ok(()) => continue,
                 Err(error) => error,
             },
@@ -122,7 +122,7 @@ fn dup_piece<const PAYLOAD: usize, P: Policy>(
 #[cold]
 fn raise_past_word<const PAYLOAD: usize, P: Policy>(
     cluster: &Locked<'_, PAYLOAD, P>,
-    place: &AtomicU64,
+    cell: &AtomicU64,
     slot: u32,
     word: Word,
 ) -> Result<(), DupError> {
@@ -132,7 +132,7 @@ fn raise_past_word<const PAYLOAD: usize, P: Policy>(
     };
     // The count comes first, so that a lockless reader of the word finds it.
     counts[slot as usize].store(u64::from(COUNT_OVERFLOWED), Ordering::Release);
-    place.store(word.raw(), Ordering::Release);
+    cell.store(word.raw(), Ordering::Release);
     cluster.cluster.set_overflowed(cluster.cluster.overflowed() + 1);
     Ok(())
 }
@@ -143,10 +143,10 @@ fn undo_slots<const PAYLOAD: usize, P: Policy>(
     slots: core::ops::Range<u32>,
 ) {
     for slot in slots {
-        let place = &words[slot as usize];
-        match Word::from_raw(place.load(Ordering::Relaxed)).put() {
-            PutStep::Lowered(word) | PutStep::OnlyCached(word) => place.store(word.raw(), Ordering::Release),
-            PutStep::Overflowed => lower_overflowed(cluster, place, slot),
+        let cell = &words[slot as usize];
+        match Word::from_raw(cell.load(Ordering::Relaxed)).put() {
+            PutStep::Lowered(word) | PutStep::OnlyCached(word) => cell.store(word.raw(), Ordering::Release),
+            PutStep::Overflowed => lower_overflowed(cluster, cell, slot),
             PutStep::Freed | PutStep::NoCount => debug_assert!(false, "a duplicated slot lost its holder"),
         }
     }

@@ -53,8 +53,8 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
 /// Whether each word of the piece is exactly `word`.
 #[inline]
 fn holds_only(words: Words<'_>, piece: Piece, word: Word) -> bool {
-    let places = &words[piece.first as usize..(piece.first + piece.count) as usize];
-    places.iter().fold(0, |all, place| all | (place.load(Ordering::Relaxed) ^ word.raw())) == 0
+    let cells = &words[piece.first as usize..(piece.first + piece.count) as usize];
+    cells.iter().fold(0, |all, cell| all | (cell.load(Ordering::Relaxed) ^ word.raw())) == 0
 }
 
 /// Frees the piece; the caller's count was the only one of each slot. Context: cluster lock held.
@@ -84,22 +84,22 @@ fn free_slot_by_slot<const PAYLOAD: usize, P: Policy>(
     let payload = cluster.payload();
     let mut count = 0;
     for slot in piece.slots() {
-        let place = &words[slot as usize];
-        let word = match Word::from_raw(place.load(Ordering::Relaxed)).put() {
+        let cell = &words[slot as usize];
+        let word = match Word::from_raw(cell.load(Ordering::Relaxed)).put() {
             PutStep::OnlyCached(word) | PutStep::Lowered(word) => word,
             PutStep::Overflowed => {
-                lower_overflowed(cluster, place, slot);
-                Word::from_raw(place.load(Ordering::Relaxed))
+                lower_overflowed(cluster, cell, slot);
+                Word::from_raw(cell.load(Ordering::Relaxed))
             }
             // Only cached before: there is no count to take.
-            PutStep::Freed | PutStep::NoCount => Word::from_raw(place.load(Ordering::Relaxed)),
+            PutStep::Freed | PutStep::NoCount => Word::from_raw(cell.load(Ordering::Relaxed)),
         };
         let word = word.into_shadow(Shadow::EMPTY);
         if word.is_free() {
-            free_slot(cluster, payload, place, slot, freed);
+            free_slot(cluster, payload, cell, slot, freed);
             count += 1;
         } else {
-            place.store(word.raw(), Ordering::Release);
+            cell.store(word.raw(), Ordering::Release);
         }
     }
     count

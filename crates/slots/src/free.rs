@@ -98,18 +98,18 @@ fn put_piece<const PAYLOAD: usize, P: Policy>(
     let payload = cluster.payload();
     let mut count = 0;
     for slot in piece.slots() {
-        let place = &words[slot as usize];
-        match Word::from_raw(place.load(Ordering::Relaxed)).put() {
+        let cell = &words[slot as usize];
+        match Word::from_raw(cell.load(Ordering::Relaxed)).put() {
             PutStep::Freed => {
-                free_slot(cluster, payload, place, slot, freed);
+                free_slot(cluster, payload, cell, slot, freed);
                 count += 1;
             }
-            PutStep::Lowered(word) => place.store(word.raw(), Ordering::Release),
+            PutStep::Lowered(word) => cell.store(word.raw(), Ordering::Release),
             PutStep::OnlyCached(word) => {
-                place.store(word.raw(), Ordering::Release);
+                cell.store(word.raw(), Ordering::Release);
                 put.only_cached += 1;
             }
-            PutStep::Overflowed => lower_overflowed(cluster, place, slot),
+            PutStep::Overflowed => lower_overflowed(cluster, cell, slot),
             PutStep::NoCount => put.rejected += 1,
         }
     }
@@ -123,14 +123,14 @@ fn put_piece<const PAYLOAD: usize, P: Policy>(
 pub(crate) fn free_slot<const PAYLOAD: usize, P: Policy>(
     cluster: &Locked<'_, PAYLOAD, P>,
     payload: *mut u8,
-    place: &AtomicU64,
+    cell: &AtomicU64,
     slot: u32,
     freed: &mut impl FnMut(SwapEntry, *mut u8),
 ) {
     if let Some(entry) = cluster.entry(slot) {
         freed(entry, payload.wrapping_add(slot as usize * PAYLOAD));
     }
-    place.store(Word::FREE.raw(), Ordering::Release);
+    cell.store(Word::FREE.raw(), Ordering::Release);
 }
 
 /// Takes one count in the overflow array. At 14 the count returns into the word. Context: cluster
@@ -138,7 +138,7 @@ pub(crate) fn free_slot<const PAYLOAD: usize, P: Policy>(
 #[cold]
 pub(crate) fn lower_overflowed<const PAYLOAD: usize, P: Policy>(
     cluster: &Locked<'_, PAYLOAD, P>,
-    place: &AtomicU64,
+    cell: &AtomicU64,
     slot: u32,
 ) {
     let Some(counts) = cluster.overflow() else {
@@ -151,8 +151,8 @@ pub(crate) fn lower_overflowed<const PAYLOAD: usize, P: Policy>(
         count.store(lowered, Ordering::Release);
         return;
     }
-    let word = Word::from_raw(place.load(Ordering::Relaxed)).with_count(COUNT_IN_WORD_MAX);
-    place.store(word.raw(), Ordering::Release);
+    let word = Word::from_raw(cell.load(Ordering::Relaxed)).with_count(COUNT_IN_WORD_MAX);
+    cell.store(word.raw(), Ordering::Release);
     count.store(0, Ordering::Release);
     let overflowed = cluster.cluster.overflowed() - 1;
     cluster.cluster.set_overflowed(overflowed);

@@ -41,7 +41,7 @@ impl<'a, H: Hooks> Request<'a, H> {
 }
 
 /// Contents of a naturally aligned range.
-enum Range {
+enum RangeUse {
     Free,
     /// Some slots are only cached, none is otherwise used.
     OnlyCached,
@@ -49,28 +49,28 @@ enum Range {
 }
 
 #[inline]
-fn look(words: Words<'_>, first: u32, count: u32) -> Range {
-    let places = &words[first as usize..(first + count) as usize];
-    let front = Word::from_raw(places[0].load(Ordering::Relaxed));
+fn look(words: Words<'_>, first: u32, count: u32) -> RangeUse {
+    let cells = &words[first as usize..(first + count) as usize];
+    let front = Word::from_raw(cells[0].load(Ordering::Relaxed));
     if !front.is_free() && !front.is_only_cached() {
-        return Range::Used;
+        return RangeUse::Used;
     }
     // One look without a branch per slot: most ranges are entirely free or entirely used.
-    if places.iter().fold(0, |all, place| all | place.load(Ordering::Relaxed)) == 0 {
-        return Range::Free;
+    if cells.iter().fold(0, |all, cell| all | cell.load(Ordering::Relaxed)) == 0 {
+        return RangeUse::Free;
     }
-    look_closely(places)
+    look_closely(cells)
 }
 
 #[cold]
-fn look_closely(places: &[AtomicU64]) -> Range {
-    let mut range = Range::Free;
-    for word in places {
+fn look_closely(cells: &[AtomicU64]) -> RangeUse {
+    let mut range = RangeUse::Free;
+    for word in cells {
         let word = Word::from_raw(word.load(Ordering::Relaxed));
         if word.is_only_cached() {
-            range = Range::OnlyCached;
+            range = RangeUse::OnlyCached;
         } else if !word.is_free() {
-            return Range::Used;
+            return RangeUse::Used;
         }
     }
     range
@@ -124,8 +124,8 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         debug_assert!(slot.is_multiple_of(step));
         while slot + step <= CLUSTER_SLOTS {
             match look(words, slot, step) {
-                Range::Free => return self.take_range(cluster, words, slot, request),
-                Range::OnlyCached => {
+                RangeUse::Free => return self.take_range(cluster, words, slot, request),
+                RangeUse::OnlyCached => {
                     if *reclaims_only_cached.get_or_insert_with(|| self.vm_swap_full()) {
                         self.reclaim_range(cluster, slot, request);
                         if !cluster.is_usable(request.order) {
@@ -137,12 +137,12 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
                         if cluster.cluster.used() == 0 {
                             return self.take_range(cluster, words, 0, request);
                         }
-                        if let Range::Free = look(words, slot, step) {
+                        if let RangeUse::Free = look(words, slot, step) {
                             return self.take_range(cluster, words, slot, request);
                         }
                     }
                 }
-                Range::Used => {}
+                RangeUse::Used => {}
             }
             slot += step;
         }
@@ -191,9 +191,9 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         }
         let count = request.order.slots();
         let word = request.word.raw();
-        for place in &words[slot as usize..(slot + count) as usize] {
-            debug_assert_eq!(place.load(Ordering::Relaxed), 0);
-            place.store(word, Ordering::Release);
+        for cell in &words[slot as usize..(slot + count) as usize] {
+            debug_assert_eq!(cell.load(Ordering::Relaxed), 0);
+            cell.store(word, Ordering::Release);
         }
         cluster.count_taken(count);
         Some(slot)

@@ -9,7 +9,7 @@ use crate::layout::{Config, ConfigError, Header, Layout, MAGIC, METADATA_ALIGN};
 use crate::order::CLUSTER_SLOTS;
 use crate::policy::{Current, Policy};
 use crate::sync::{Ordering, fence};
-use crate::word::{COUNT_OVERFLOWED, Kind, SlotWord, Word};
+use crate::word::{COUNT_OVERFLOWED, SlotWord, Word, WordKind};
 use crate::words::Words;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
@@ -249,7 +249,7 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
             let word = Word::from_raw(raw.load(Ordering::Acquire));
             let mut overflow = 0;
             let mut matches = true;
-            if word.count() == COUNT_OVERFLOWED && word.kind() != Kind::Bad {
+            if word.count() == COUNT_OVERFLOWED && word.kind() != WordKind::Bad {
                 if let number @ 1.. = cluster.overflow_number.load(Ordering::Acquire) {
                     overflow = Words::of(self.pool().memory(number))[slot].load(Ordering::Acquire);
                 }
@@ -327,10 +327,11 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
     #[inline]
     pub(crate) fn cluster(&self, device: &Device, index: u32) -> &Cluster {
         let reserved = device.clusters_reserved.load(Ordering::Relaxed);
-        let place = device.first_cluster.load(Ordering::Relaxed) as usize + spread(index, reserved) as usize;
-        assert!(place < self.config.clusters_max as usize, "cluster outside the metadata");
+        let descriptor =
+            device.first_cluster.load(Ordering::Relaxed) as usize + spread(index, reserved) as usize;
+        assert!(descriptor < self.config.clusters_max as usize, "cluster outside the metadata");
         // SAFETY: just checked; zeroed memory is a valid descriptor.
-        unsafe { self.clusters.add(place).as_ref() }
+        unsafe { self.clusters.add(descriptor).as_ref() }
     }
 
     #[inline]

@@ -11,7 +11,7 @@ use crate::policy::{NodePreference, Policy, SlotCache};
 use crate::slots::Slots;
 use crate::sync::Ordering;
 use crate::usage::Listing;
-use crate::word::{COUNT_OVERFLOWED, Kind, Word};
+use crate::word::{COUNT_OVERFLOWED, Word, WordKind};
 use crate::words::Words;
 use core::ptr::NonNull;
 
@@ -247,16 +247,16 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         let overflow_number = cluster.overflow_number.load(Ordering::Relaxed);
         let overflow = (overflow_number != 0).then(|| Words::of(self.pool().memory(overflow_number)));
         let (mut used, mut bad, mut overflowed) = (0, 0, 0);
-        for (slot, place) in Words::of(frame).iter().enumerate() {
-            let word = Word::from_raw(place.load(Ordering::Relaxed));
+        for (slot, cell) in Words::of(frame).iter().enumerate() {
+            let word = Word::from_raw(cell.load(Ordering::Relaxed));
             let invalid = Violation::InvalidWord { device: id, cluster: index, slot: slot as u32 };
             match word.kind() {
-                Kind::Free => continue,
-                Kind::Bad if word != Word::BAD => return Err(invalid),
-                Kind::Bad => bad += 1,
-                Kind::Shadow if word.count() == 0 => return Err(invalid),
-                Kind::Shadow => {}
-                Kind::Cached => {
+                WordKind::Free => continue,
+                WordKind::Bad if word != Word::BAD => return Err(invalid),
+                WordKind::Bad => bad += 1,
+                WordKind::Shadow if word.count() == 0 => return Err(invalid),
+                WordKind::Shadow => {}
+                WordKind::Cached => {
                     tally.report.cached += 1;
                     tally.report.only_cached += u64::from(word.is_only_cached());
                     tally.report.slot_cached += u64::from(is_slot_cached::<P>(word));
@@ -264,7 +264,7 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
             }
             used += 1;
             let count = overflow.map_or(0, |counts| counts[slot].load(Ordering::Relaxed));
-            let spills = word.kind() != Kind::Bad && word.count() == COUNT_OVERFLOWED;
+            let spills = word.kind() != WordKind::Bad && word.count() == COUNT_OVERFLOWED;
             overflowed += u32::from(spills);
             if spills != (count >= u64::from(COUNT_OVERFLOWED)) || (!spills && count != 0) {
                 return Err(Violation::Overflow { device: id, cluster: index });

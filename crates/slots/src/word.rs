@@ -89,7 +89,7 @@ pub enum ZeroMark {
 pub(crate) struct Word(u64);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum WordKind {
     Free,
     Shadow,
     Cached,
@@ -150,15 +150,15 @@ impl Word {
     }
 
     #[inline]
-    pub(crate) const fn kind(self) -> Kind {
+    pub(crate) const fn kind(self) -> WordKind {
         if self.0 == 0 {
-            Kind::Free
+            WordKind::Free
         } else if self.0 & SHADOW_TAG != 0 {
-            Kind::Shadow
+            WordKind::Shadow
         } else if self.0 & CACHED_TAG_MASK == CACHED_TAG {
-            Kind::Cached
+            WordKind::Cached
         } else {
-            Kind::Bad
+            WordKind::Bad
         }
     }
 
@@ -195,7 +195,7 @@ impl Word {
     #[inline]
     pub(crate) const fn folio(self) -> Option<FolioId> {
         match self.kind() {
-            Kind::Cached => Some(FolioId((self.0 >> FOLIO_SHIFT) as u32)),
+            WordKind::Cached => Some(FolioId((self.0 >> FOLIO_SHIFT) as u32)),
             _ => None,
         }
     }
@@ -210,7 +210,7 @@ impl Word {
     #[inline]
     pub(crate) const fn shadow(self) -> Option<Shadow> {
         match self.kind() {
-            Kind::Shadow => Some(Shadow(self.0 >> 1 & SHADOW_MASK)),
+            WordKind::Shadow => Some(Shadow(self.0 >> 1 & SHADOW_MASK)),
             _ => None,
         }
     }
@@ -218,7 +218,7 @@ impl Word {
     /// Whether the swap cache alone holds the slot.
     #[inline]
     pub(crate) const fn is_only_cached(self) -> bool {
-        matches!(self.kind(), Kind::Cached) && self.count() == 0
+        matches!(self.kind(), WordKind::Cached) && self.count() == 0
     }
 
     /// A folio enters the swap cache, or takes another's place; count and zero mark stay.
@@ -240,10 +240,10 @@ impl Word {
     #[inline]
     pub(crate) const fn put(self) -> PutStep {
         match (self.kind(), self.count()) {
-            (Kind::Free | Kind::Bad, _) | (_, 0) => PutStep::NoCount,
+            (WordKind::Free | WordKind::Bad, _) | (_, 0) => PutStep::NoCount,
             (_, COUNT_OVERFLOWED) => PutStep::Overflowed,
-            (Kind::Shadow, 1) => PutStep::Freed,
-            (Kind::Cached, 1) => PutStep::OnlyCached(self.with_count(0)),
+            (WordKind::Shadow, 1) => PutStep::Freed,
+            (WordKind::Cached, 1) => PutStep::OnlyCached(self.with_count(0)),
             (_, count) => PutStep::Lowered(self.with_count(count - 1)),
         }
     }
@@ -252,8 +252,8 @@ impl Word {
     #[inline]
     pub(crate) const fn dup(self) -> DupStep {
         match (self.kind(), self.count()) {
-            (Kind::Free, _) => DupStep::NoEntry,
-            (Kind::Bad, _) => DupStep::Bad,
+            (WordKind::Free, _) => DupStep::NoEntry,
+            (WordKind::Bad, _) => DupStep::Bad,
             (_, COUNT_OVERFLOWED) => DupStep::Overflowed,
             (_, COUNT_IN_WORD_MAX) => DupStep::PassesWord(self.with_count(COUNT_OVERFLOWED)),
             (_, count) => DupStep::Raised(self.with_count(count + 1)),
@@ -266,7 +266,7 @@ impl Word {
         let count = if self.count() == COUNT_OVERFLOWED { overflow } else { u64::from(self.count()) };
         let zero = self.zero_mark() == ZeroMark::AllZero;
         match (self.kind(), self.folio(), self.shadow()) {
-            (Kind::Free, ..) => SlotWord::Free,
+            (WordKind::Free, ..) => SlotWord::Free,
             (_, Some(folio), _) => SlotWord::Cached { folio, count, zero },
             (_, _, Some(shadow)) => SlotWord::Shadow { shadow, count, zero },
             _ => SlotWord::Bad,

@@ -58,8 +58,8 @@ impl CachedSlots {
     /// Context: the cache is empty; at most [`SLOT_CACHE_SIZE`] entries.
     fn fill(&self, entries: impl Iterator<Item = SwapEntry>) {
         let mut count = 0;
-        for (place, entry) in self.entries.iter().zip(entries) {
-            place.store(entry.to_raw(), Ordering::Relaxed);
+        for (cell, entry) in self.entries.iter().zip(entries) {
+            cell.store(entry.to_raw(), Ordering::Relaxed);
             count += 1;
         }
         self.next.store(0, Ordering::Relaxed);
@@ -154,11 +154,11 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
     fn hand_out(&self, entry: SwapEntry, folio: FolioId) -> bool {
         let cluster = self.lock_cluster(entry.device(), entry.cluster() as u32);
         let Some(words) = cluster.words() else { return false };
-        let place = &words[entry.slot_in_cluster() as usize];
-        debug_assert_eq!(place.load(Ordering::Relaxed), SLOT_CACHED.raw());
+        let cell = &words[entry.slot_in_cluster() as usize];
+        debug_assert_eq!(cell.load(Ordering::Relaxed), SLOT_CACHED.raw());
         let writable = cluster.device.is_writable();
         let word = if writable { Word::allocated(folio) } else { Word::FREE };
-        place.store(word.raw(), Ordering::Release);
+        cell.store(word.raw(), Ordering::Release);
         cluster.count_freed(u32::from(!writable));
         writable
     }
