@@ -327,11 +327,10 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
     #[inline]
     pub(crate) fn cluster(&self, device: &Device, index: u32) -> &Cluster {
         let reserved = device.clusters_reserved.load(Ordering::Relaxed);
-        let descriptor =
-            device.first_cluster.load(Ordering::Relaxed) as usize + spread(index, reserved) as usize;
-        assert!(descriptor < self.config.clusters_max as usize, "cluster outside the metadata");
+        let number = device.first_cluster.load(Ordering::Relaxed) as usize + spread(index, reserved) as usize;
+        assert!(number < self.config.clusters_max as usize, "cluster outside the metadata");
         // SAFETY: just checked; zeroed memory is a valid descriptor.
-        unsafe { self.clusters.add(descriptor).as_ref() }
+        unsafe { self.clusters.add(number).as_ref() }
     }
 
     #[inline]
