@@ -2,8 +2,8 @@
 
 use crate::engine::{Bench, Engine, Figures, PREFIX, RunError};
 use folioswap_group::segment::Scope;
-use folioswap_lab::progress::{Progress, Show};
 use folioswap_peer::{Cgroup, FolioSizes, Turn};
+use folioswap_report::{Progress, Show};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;

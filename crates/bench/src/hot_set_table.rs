@@ -7,10 +7,10 @@ use crate::faults;
 use crate::hot_set::{self, HotTouches, SCANS, TURN};
 use crate::kinds;
 use crate::tables::{
-    self, MIB, PARENTHESES, PEAK, UNCHARGED, absent_row, cell, kernels_best, median, ratio, spread, values,
+    self, MIB, PARENTHESES, PEAK, UNCHARGED, absent_row, cell, kernels_best, ratio, spread, values,
     without_kernel,
 };
-use folioswap_lab::report::{Bar, Chart, Report, Table};
+use folioswap_report::{Bar, Chart, Report, Table, statistics::median};
 
 /// What to compare.
 #[derive(Clone, Debug)]

@@ -4,7 +4,7 @@ use crate::comparison::{Column, Contestant, Host, Terms};
 use crate::data::Kind;
 use crate::engine::RunError;
 use crate::tables::{MIB, cell, engines, failed, pages};
-use folioswap_lab::report::Table;
+use folioswap_report::Table;
 
 /// The engines' columns for each kind of data.
 pub(crate) type OfKinds = Vec<(Kind, Vec<Column>)>;

@@ -4,10 +4,10 @@ use crate::comparison::{Column, Contestant, Host, Terms};
 use crate::engine::{Engine, Figures, RunError, step, tell};
 use crate::sort::{self, LINE, Text};
 use crate::tables::{
-    MIB, PEAK, UNCHARGED, absent_row, cell, engines, kernels_best, median, pages, ratio, spread, values,
+    MIB, PEAK, UNCHARGED, absent_row, cell, engines, kernels_best, pages, ratio, spread, values,
     without_kernel,
 };
-use folioswap_lab::report::{Bar, Chart, Report, Table};
+use folioswap_report::{Bar, Chart, Report, Table, statistics::median};
 use std::io;
 
 /// What to compare.

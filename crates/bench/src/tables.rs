@@ -4,7 +4,8 @@ use crate::comparison::{Column, Terms};
 use crate::engine::{Engine, Figures};
 use crate::folios::{self, FolioCounts};
 use crate::touch::Timing;
-use folioswap_lab::report::Table;
+use folioswap_report::Table;
+use folioswap_report::statistics::median;
 use std::collections::BTreeSet;
 
 pub(crate) const MIB: f64 = (1u64 << 20) as f64;
@@ -149,15 +150,4 @@ pub(crate) fn absent_row(column: &Column, cells: usize) -> Vec<String> {
 
 pub(crate) fn values(runs: &[Figures], figure: impl Fn(&Figures) -> Option<f64>) -> Vec<f64> {
     runs.iter().filter_map(figure).collect()
-}
-
-pub(crate) fn median(values: &[f64]) -> Option<f64> {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let middle = sorted.len() / 2;
-    match sorted.len() {
-        0 => None,
-        odd if odd % 2 == 1 => Some(sorted[middle]),
-        _ => Some((sorted[middle - 1] + sorted[middle]) / 2.0),
-    }
 }

@@ -7,11 +7,11 @@ use crate::folios;
 use crate::kinds;
 use crate::resident::Resident;
 use crate::tables::{
-    self, FALLBACKS, MIB, PARENTHESES, PEAK, UNCHARGED, absent_row, kernels_best, median, percent, ratio,
-    spread, values, without_kernel,
+    self, FALLBACKS, MIB, PARENTHESES, PEAK, UNCHARGED, absent_row, kernels_best, percent, ratio, spread,
+    values, without_kernel,
 };
 use crate::touch::{self, Advice, Timing};
-use folioswap_lab::report::{Bar, Chart, Report, Table};
+use folioswap_report::{Bar, Chart, Report, Table, statistics::median};
 
 /// What to compare.
 #[derive(Clone, Debug)]

@@ -3,11 +3,11 @@
 use crate::comparison::{Column, Contestant, Host, Terms};
 use crate::engine::{Engine, Figures, RunError, step, tell};
 use crate::tables::{
-    self, FALLBACKS, MIB, UNCHARGED, absent_row, cell, engines, failed, kernels_best, median, pages, ratio,
-    spread, values, without_kernel,
+    self, FALLBACKS, MIB, UNCHARGED, absent_row, cell, engines, failed, kernels_best, pages, ratio, spread,
+    values, without_kernel,
 };
 use crate::usemem::{self, same_filled};
-use folioswap_lab::report::{Bar, Chart, Report, Table};
+use folioswap_report::{Bar, Chart, Report, Table, statistics::median};
 
 /// What to compare.
 #[derive(Clone, Debug)]

@@ -115,7 +115,7 @@ pub fn fit(trace: &Trace) -> Fit {
     let ends = bursts.ends();
     let logarithms: Vec<f64> = ends.iter().map(|slots| (*slots as f64).ln()).collect();
     let median = ends.get(ends.len() / 2).map_or(defaults.task_pages_median, |slots| *slots as f64);
-    let sigma = crate::statistics::Summary::of(&logarithms).deviation;
+    let sigma = folioswap_report::statistics::Summary::of(&logarithms).deviation;
     let in_bursts: u64 = ends.iter().sum();
     let freed: u64 = bursts.large.iter().sum::<u64>() + bursts.small_slots;
     let jobs = busy.values().map(HashSet::len).max().unwrap_or(1).max(1) as u32;

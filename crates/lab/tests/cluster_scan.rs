@@ -2,7 +2,7 @@
 
 use folioswap_lab::build::{Scale, Sizes};
 use folioswap_lab::experiments::cluster_scan::*;
-use folioswap_lab::progress::Show;
+use folioswap_report::Show;
 
 fn small() -> Options {
     Options { scale: Scale(8), tasks_per_job: 5, fills: vec![78, 90, 97], runs: 1 }

@@ -1,7 +1,7 @@
 //! The experiment of series 4, small: the direction of every published result.
 
 use folioswap_lab::experiments::round_robin::*;
-use folioswap_lab::progress::Show;
+use folioswap_report::Show;
 
 fn outcomes() -> Vec<Outcome> {
     run(&Options { scale: 32, runs: 2 }, Show::No).unwrap()

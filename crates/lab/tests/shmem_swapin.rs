@@ -1,7 +1,7 @@
 //! The experiment of series 5, small: what each variant does, by its counts.
 
 use folioswap_lab::experiments::shmem_swapin::*;
-use folioswap_lab::progress::Show;
+use folioswap_report::Show;
 
 #[test]
 fn each_variant_does_what_its_patches_say() {

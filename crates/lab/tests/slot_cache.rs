@@ -1,8 +1,8 @@
 //! The experiment of series 2, small. Rates on a busy machine say little, so only what must hold on any is asserted.
 
 use folioswap_lab::experiments::slot_cache::*;
-use folioswap_lab::progress::Show;
-use folioswap_lab::statistics::Verdict;
+use folioswap_report::Show;
+use folioswap_report::statistics::Verdict;
 
 fn small() -> Options {
     Options { pairs: 3, threads: 2, task_mib: 8, touched_mib: 32, margin: 0.5 }

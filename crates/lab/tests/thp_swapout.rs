@@ -2,9 +2,9 @@
 
 use folioswap_lab::experiments::thp_swapout::*;
 use folioswap_lab::memory::Engine;
-use folioswap_lab::progress::Show;
 use folioswap_lab::ram_device::RamDevice;
 use folioswap_lab::swapout::{Backing, Cpu, Exit, LargeFolios, Place, Setup, Verified};
+use folioswap_report::Show;
 use folioswap_slots::*;
 
 /// Pages of each of two tasks, and how many of both may be in memory.

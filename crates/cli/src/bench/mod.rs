@@ -14,7 +14,7 @@ use folioswap_bench::touch::Options;
 use folioswap_bench::{
     faults, hot_set, hot_set_table, interrupts, sort, sort_table, touch_table, usemem, usemem_table,
 };
-use folioswap_lab::progress::Show;
+use folioswap_report::Show;
 use std::path::{Path, PathBuf};
 
 /// The command.

@@ -13,10 +13,9 @@ use folioswap_lab::{
     experiments::{cluster_scan, on_trace, round_robin, shmem_swapin, slot_cache, thp_swapout},
     peer,
     policies::PolicyName,
-    progress::Show,
-    report::Report,
     traces::Trace,
 };
+use folioswap_report::{Report, Show};
 use std::{
     io::Write,
     path::{Path, PathBuf},
@@ -83,7 +82,7 @@ pub enum LabError {
         /// The file.
         path: PathBuf,
         /// Why.
-        source: folioswap_lab::report::PlotError,
+        source: folioswap_report::PlotError,
     },
 }
 

@@ -10,11 +10,10 @@ use folioswap_lab::{
     build::{BuildParameters, Scale, Sizes, Stopped},
     fit, generate,
     policies::Locks,
-    progress::{Progress, Show},
     replay::{Device, Medium, Prepared, Replay, Replayed, Retention, replay as run_replay},
-    report::{Table, percent},
     traces::Trace,
 };
+use folioswap_report::{Progress, Show, Table, percent};
 use folioswap_slots::DeviceFlags;
 use std::fs;
 

@@ -4,11 +4,12 @@ use crate::build::{
     BuildError, BuildParameters, Nobody, OrderCounts, Scale, Sizes, Stopped, SwapDevice, Tally, run_build,
 };
 use crate::generate;
+use crate::parallel::parallel;
 use crate::policies::{Locks, PolicyName, WithPolicy};
-use crate::progress::{Progress, Show, parallel};
 use crate::replay::{Device, Medium, Prepared, Replay, ReplayError, Retention, TooManyClusters, replay};
-use crate::report::{Bar, Chart, Report, Table, percent};
-use crate::statistics::Summary;
+use folioswap_report::statistics::Summary;
+use folioswap_report::{Bar, Chart, Report, Table, percent};
+use folioswap_report::{Progress, Show};
 use folioswap_slots::{DeviceFlags, ORDERS, Policy};
 use serde::Serialize;
 

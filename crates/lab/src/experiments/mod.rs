@@ -1,4 +1,4 @@
-//! The experiments: each runs the policies from before and after a series, and makes a [`Report`](crate::report::Report) of it.
+//! The experiments: each runs the policies from before and after a series, and makes a [`Report`](folioswap_report::Report) of it.
 
 pub mod cluster_scan;
 pub mod on_trace;

@@ -2,13 +2,13 @@
 
 use super::cluster_scan::{KEY, POLICIES, STEPS};
 use crate::policies::{Locks, PolicyName};
-use crate::progress::{Progress, Show};
 use crate::replay::{
     Device, Medium, Prepared, Replay, ReplayError, Replayed, Retention, TooManyClusters, replay,
 };
-use crate::report::{Bar, Chart, Report, Table, percent};
-use crate::statistics::{Summary, equivalence};
 use crate::traces::Trace;
+use folioswap_report::statistics::{Summary, equivalence};
+use folioswap_report::{Bar, Chart, Report, Table, percent};
+use folioswap_report::{Progress, Show};
 use folioswap_slots::{CLUSTER_SLOTS, ORDERS};
 
 /// Why a trace was not put to the allocator.

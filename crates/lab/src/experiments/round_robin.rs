@@ -1,10 +1,11 @@
 //! Series 4: do devices of equal priority share the load? (spec §4)
 
 use crate::memory::Engine;
+use crate::parallel::parallel;
 use crate::peer::DeviceUse;
 use crate::policies::{Locks, PolicyName, WithPolicy};
-use crate::progress::{Progress, Show, parallel};
-use crate::report::{Bar, Chart, Report, Table};
+use folioswap_report::{Bar, Chart, Report, Table};
+use folioswap_report::{Progress, Show};
 use folioswap_slots::{
     CLUSTER_SLOTS, ConfigError, DeviceMask, DeviceSpec, FolioId, LogicalCpu, NODES_MAX, Node, NodePreference,
     Order, Policy, Shadow, SwapEntry, SwaponError,
@@ -339,7 +340,7 @@ pub fn report(options: &Options, outcomes: &[Outcome], peer: Option<&Peer>) -> R
                     (0..DEVICES).map(move |device| {
                         let used = |run: &[u64; DEVICES]| run[device] as f64 / GIB as f64;
                         let all: Vec<f64> = outcome.used.iter().map(used).collect();
-                        let summary = crate::statistics::Summary::of(&all);
+                        let summary = folioswap_report::statistics::Summary::of(&all);
                         Bar {
                             group: outcome.arrangement.name.to_owned(),
                             label: format!("device {}", device + 1),

@@ -1,8 +1,8 @@
 //! Series 5: what does a large object cost that comes back from swap? (spec §5)
 
-use crate::progress::{Progress, Show};
-use crate::report::{Bar, Chart, Report, Table};
-use crate::statistics::Summary;
+use folioswap_report::statistics::Summary;
+use folioswap_report::{Bar, Chart, Report, Table};
+use folioswap_report::{Progress, Show};
 use folioswap_shmem::before::{After1, After2, After5, After7, Before, Series};
 use folioswap_shmem::variant::{Current, Hooked, Hooks, Variant};
 use folioswap_shmem::{

@@ -3,10 +3,10 @@
 use crate::experiments::processors;
 use crate::memory::{Engine, Memory};
 use crate::policies::{Locks, PolicyName, WithPolicy};
-use crate::progress::{Progress, Show};
 use crate::ram_device::{PAGE, RamDevice};
-use crate::report::{Bar, Chart, Report, Table};
-use crate::statistics::{Equivalence, Summary, equivalence};
+use folioswap_report::statistics::{Equivalence, Summary, equivalence};
+use folioswap_report::{Bar, Chart, Report, Table};
+use folioswap_report::{Progress, Show};
 use folioswap_slots::{
     CLUSTER_SLOTS, ConfigError, DeviceMask, DeviceSpec, FolioId, LogicalCpu, Order, Policy, Shadow, Slots,
     SwapEntry, SwaponError,

@@ -9,10 +9,10 @@ pub use scenarios::{SCENARIOS, Scenario, ScenarioOutcome, run_scenarios};
 use crate::experiments::processors;
 use crate::memory::Engine;
 use crate::policies::{Locks, PolicyName, WithPolicy};
-use crate::progress::{Progress, Show};
 use crate::ram_device::{PAGE, RamDevice};
-use crate::statistics::{Equivalence, Summary, equivalence};
 use crate::swapout::{Backing, Cpu, Exit, LargeFolios, Setup, Splits, UnmapBy, huge_bytes};
+use folioswap_report::statistics::{Equivalence, Summary, equivalence};
+use folioswap_report::{Progress, Show};
 use folioswap_slots::{
     CLUSTER_SLOTS, ConfigError, DeviceSpec, LogicalCpu, Order, Policy, Slots, SwaponError, Violation,
 };

@@ -1,9 +1,9 @@
 //! The tables of series 3.
 
 use super::{Case, LIMIT, Load, Measured, Options, Outcome, Outcomes, ScenarioOutcome, TASKS, Variant};
-use crate::report::{Bar, Chart, Report, Table};
-use crate::statistics::{Equivalence, Summary};
 use crate::swapout::UnmapBy;
+use folioswap_report::statistics::{Equivalence, Summary};
+use folioswap_report::{Bar, Chart, Report, Table};
 
 fn size(order: u32) -> &'static str {
     match order {

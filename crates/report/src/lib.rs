@@ -1,0 +1,22 @@
+//! How measurements are shown: the part that `folioswap lab` and `folioswap bench` share.
+//!
+//! | To find | look in |
+//! |---|---|
+//! | a measurement's setup, tables, caveats and chart, as text and JSON | `report.rs` |
+//! | a table of text cells in Markdown, and percentages for it | `table.rs` |
+//! | a bar chart as an SVG file | `chart.rs` |
+//! | the progress bar on standard error | `progress.rs` |
+//! | medians, confidence intervals and the equivalence test | `statistics.rs` |
+//!
+//! The crate knows nothing of swap: callers hand over names and figures.
+
+mod chart;
+mod progress;
+mod report;
+pub mod statistics;
+mod table;
+
+pub use chart::{Bar, Chart, PlotError};
+pub use progress::{Progress, Show};
+pub use report::Report;
+pub use table::{Table, percent};
