@@ -1,8 +1,5 @@
 //! Work spread over the processors that exist.
 
-#[cfg(test)]
-mod tests;
-
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -28,3 +25,6 @@ pub fn parallel<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) ->
         |result: Mutex<Option<R>>| result.into_inner().ok().flatten().expect("every item was worked on");
     results.into_iter().map(inner).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,8 +1,5 @@
 //! Means, spreads and confidence intervals of a few runs, and a test for equivalence.
 
-#[cfg(test)]
-mod tests;
-
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
@@ -116,3 +113,6 @@ pub fn equivalence(pairs: &[(f64, f64)], margin: f64) -> Option<Equivalence> {
     };
     Some(Equivalence { ratio: summary.mean.exp(), interval: (low, high), margin, verdict })
 }
+
+#[cfg(test)]
+mod tests;
