@@ -1,11 +1,11 @@
-//! Records into a buffer that the caller supplies and writes out.
+//! Packs records into a buffer that the caller supplies and writes out.
 
 use crate::{RECORD_BYTES, Record, RecordError};
 
 /// Why a record was not added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PushError {
-    /// The buffer has no room for another record: write out what [`Encoder::finish`] gives and begin again.
+    /// The buffer is full: write out the bytes that [`Encoder::finish`] returns and begin again.
     Full,
     /// The record has no encoding.
     Record(RecordError),
@@ -19,7 +19,7 @@ pub struct Encoder<'a> {
 }
 
 impl<'a> Encoder<'a> {
-    /// Begins at the start of `buffer`; what is behind the last whole record stays unused.
+    /// Begins at the start of `buffer`. Bytes behind the last whole record stay unused.
     pub fn new(buffer: &'a mut [u8]) -> Self {
         Encoder { buffer, used: 0 }
     }
@@ -27,21 +27,21 @@ impl<'a> Encoder<'a> {
     /// Adds a record.
     ///
     /// # Errors
-    /// [`PushError`]; the buffer is as before.
+    /// [`PushError`]; the buffer is unchanged.
     pub fn push(&mut self, record: &Record) -> Result<(), PushError> {
-        let place = self.buffer.get_mut(self.used..self.used + RECORD_BYTES);
-        let place = place.ok_or(PushError::Full)?;
-        place.copy_from_slice(&record.encode().map_err(PushError::Record)?);
+        let target = self.buffer.get_mut(self.used..self.used + RECORD_BYTES);
+        let target = target.ok_or(PushError::Full)?;
+        target.copy_from_slice(&record.encode().map_err(PushError::Record)?);
         self.used += RECORD_BYTES;
         Ok(())
     }
 
-    /// Whether nothing was added.
+    /// Whether no record was added yet.
     pub fn is_empty(&self) -> bool {
         self.used == 0
     }
 
-    /// The bytes of the records so far.
+    /// Returns the bytes of the records added so far.
     pub fn finish(self) -> &'a [u8] {
         &self.buffer[..self.used]
     }

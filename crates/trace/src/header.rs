@@ -15,12 +15,13 @@ pub const VERSION: u32 = 1;
 const MAGIC: [u8; 8] = *b"foliotrc";
 const END_OF_FIELDS: usize = 28;
 
-/// What holds for all records of a trace.
+/// The properties shared by all records of a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
     /// Nanoseconds per tick of [`Record::tick`](crate::Record), at least 1.
     pub tick_ns: u32,
-    /// Logical CPUs that the recorded allocator had: every `cpu` is below. 1 to [`CPUS_MAX`](crate::CPUS_MAX).
+    /// Logical CPUs of the recorded allocator, 1 to [`CPUS_MAX`](crate::CPUS_MAX). Every `cpu` of a
+    /// record is below this number.
     pub cpus: u32,
 }
 
@@ -29,7 +30,7 @@ pub struct Header {
 pub enum HeaderError {
     /// Fewer than [`HEADER_BYTES`] bytes.
     TooShort,
-    /// The magic is another one: not a trace.
+    /// The magic is another one: the bytes are no trace.
     NotATrace,
     /// A version that this crate does not read.
     Version(u32),
@@ -57,7 +58,7 @@ impl Header {
         self.tick_ns >= 1 && (1..=crate::CPUS_MAX).contains(&self.cpus)
     }
 
-    /// The bytes to begin a file with.
+    /// Encodes the header; a file begins with these bytes.
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
         debug_assert!(self.is_valid());
         let mut bytes = [0; HEADER_BYTES];
@@ -69,7 +70,7 @@ impl Header {
         bytes
     }
 
-    /// Reads the first [`HEADER_BYTES`] of `bytes`.
+    /// Decodes the first [`HEADER_BYTES`] of `bytes`.
     ///
     /// # Errors
     /// [`HeaderError`].

@@ -1,9 +1,11 @@
-//! Traces of swap slots: what a program asked of the allocator, one record of 16 bytes per allocation and free.
+//! Traces of swap slots: the requests of a program to the allocator, one record of 16 bytes per
+//! allocation and free.
 //!
-//! A trace file is a [`Header`] of 64 bytes and any number of [`Record`]s. Nothing here allocates or makes system calls:
-//! who records fills an [`Encoder`] over a buffer of its own and writes the buffer out when it is full; who reads
-//! decodes records from bytes wherever they come from.
-//! A process that is recorded pushes its records into a [`Ring`] that it shares with who writes the file. Bytes that no writer makes are refused, never guessed at.
+//! A trace file is a [`Header`] of 64 bytes and any number of [`Record`]s. The crate allocates
+//! nothing and makes no system calls: a recorder fills an [`Encoder`] over a buffer of its own and
+//! writes the buffer out when it is full; a reader decodes records from bytes of any origin. A
+//! recorded process pushes its records into a [`Ring`] that it shares with the process that writes
+//! the file. Bytes that no writer makes are refused, never guessed at.
 //!
 //! ```
 //! use folioswap_trace::*;

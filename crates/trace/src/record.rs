@@ -1,4 +1,4 @@
-//! One event.
+//! One record: an event and its time in 16 bytes.
 //!
 //! ```text
 //! word 0, little-endian                              word 1
@@ -8,11 +8,11 @@
 
 /// Bytes of an encoded record.
 pub const RECORD_BYTES: usize = 16;
-/// Logical CPUs that a record can name.
+/// Number of logical CPUs that a record can name.
 pub const CPUS_MAX: u32 = 1 << 12;
-/// Most slots of one record: a cluster.
+/// Most slots of one record: a cluster. The file format fixes this number.
 pub const SLOTS_MAX: u16 = 512;
-/// Largest tick: with ticks of a microsecond, 12 days.
+/// Largest tick: 12 days with ticks of a microsecond.
 pub const TICK_MAX: u64 = (1 << 40) - 1;
 
 const ORDER_MAX: u8 = 9;
@@ -20,10 +20,11 @@ const ENTRY_BITS: u32 = 56;
 const OFFSET_BITS: u32 = 51;
 const OFFSET_MASK: u64 = (1 << OFFSET_BITS) - 1;
 
-/// What happened. An `entry` is the swap entry of the first slot as a number: device << 51 | offset, never offset 0.
+/// An event. An `entry` is the swap entry of the first slot as a number: device << 51 | offset,
+/// never offset 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    /// 2^`order` aligned slots were taken for a folio that leaves memory.
+    /// 2^`order` aligned slots were allocated for a folio that leaves memory.
     Alloc {
         /// Logical CPU.
         cpu: u16,
@@ -32,7 +33,8 @@ pub enum Event {
         /// First slot.
         entry: u64,
     },
-    /// No run was found for this order: the folio was split, and its pages follow as allocations of order 0 on the same CPU.
+    /// No slots were found for this order: the folio was split, and its pages follow as allocations
+    /// of order 0 on the same CPU.
     Fallback {
         /// Logical CPU.
         cpu: u16,
@@ -48,7 +50,8 @@ pub enum Event {
         /// First slot.
         entry: u64,
     },
-    /// The last count of these slots went while their page stays in the swap cache: *only cached*, free when it leaves the cache.
+    /// The last count of these slots went while their pages stay in the swap cache. The slots are
+    /// *only cached*, and free when the pages leave the cache.
     Retain {
         /// Logical CPU.
         cpu: u16,
@@ -57,7 +60,8 @@ pub enum Event {
         /// First slot.
         entry: u64,
     },
-    /// Slots that were only cached are swapped out again: their unchanged pages leave memory, nothing is written or allocated.
+    /// Slots that were only cached are swapped out again: their unchanged pages leave memory, and
+    /// nothing is written or allocated.
     Reuse {
         /// Logical CPU.
         cpu: u16,
@@ -66,19 +70,21 @@ pub enum Event {
         /// First slot.
         entry: u64,
     },
-    /// The records from here on come from this member (a process with an allocator of its own; entries of different members are different slots).
-    /// Before the first such record it is member 0.
+    /// The records from here on come from this member: a process with an allocator of its own, so
+    /// that equal entries of different members are different slots. Records before the first
+    /// `Member` come from member 0.
     Member {
-        /// Its number.
+        /// The member's number.
         member: u32,
     },
-    /// A member ended: all that it still held is free.
+    /// A member ended: all slots that it still held are free.
     End {
-        /// Its number.
+        /// The member's number.
         member: u32,
     },
-    /// The member from which the records come at this point forked: `member`, a new one, holds what it holds, under the same entries. Such slots are free
-    /// when both have freed them; what either allocates from here on is its own.
+    /// The member of the current records forked: `member`, a new one, holds the same slots under
+    /// the same entries. Such a slot is free when both have freed it; later allocations of either
+    /// are its own.
     Fork {
         /// The new member's number.
         member: u32,
@@ -88,18 +94,20 @@ pub enum Event {
 /// An event and its time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Record {
-    /// Time since the start of the trace, in ticks of the [`Header`](crate::Header); at most [`TICK_MAX`]. Ascending within a member.
+    /// Time since the start of the trace, in ticks of the [`Header`](crate::Header); at most
+    /// [`TICK_MAX`]. Ascending within a member.
     pub tick: u64,
-    /// What happened.
+    /// The event.
     pub event: Event,
 }
 
 /// Why a record has no encoding, or why bytes are no record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RecordError {
-    /// An order above 9, a fallback of order 0, or a number of slots that is no power of two where an order is meant.
+    /// An order above 9, a fallback of order 0, or a number of slots that is no power of two where
+    /// an order is meant.
     Order,
-    /// No slots, more than 512, or a range over the border of a cluster.
+    /// No slots, more than 512, or a range that crosses a cluster's border.
     Slots,
     /// A CPU from [`CPUS_MAX`] on.
     Cpu,
@@ -107,7 +115,7 @@ pub enum RecordError {
     Tick,
     /// An entry that no slot has, or one that is not aligned to its order.
     Entry,
-    /// A field that the kind does not use is not zero.
+    /// A field that this kind of event does not use is not zero.
     Reserved,
 }
 
@@ -135,7 +143,7 @@ const MEMBER: u64 = 5;
 const END: u64 = 6;
 const FORK: u64 = 7;
 
-/// The fields before they are packed.
+/// The fields of a record before they are packed.
 struct Fields {
     kind: u64,
     cpu: u16,
@@ -224,7 +232,7 @@ fn check_entry(entry: u64) -> Result<(), RecordError> {
 }
 
 impl Record {
-    /// The bytes of the record. Cost: some nanoseconds.
+    /// Encodes the record. Cost: some nanoseconds.
     ///
     /// # Errors
     /// [`RecordError`] if a field is out of its range.
@@ -242,7 +250,7 @@ impl Record {
         Ok(bytes)
     }
 
-    /// The opposite of [`encode`](Self::encode).
+    /// Decodes a record, the opposite of [`encode`](Self::encode).
     ///
     /// # Errors
     /// [`RecordError`] for bytes that `encode` never makes.

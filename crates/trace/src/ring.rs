@@ -1,12 +1,15 @@
-//! A ring of records in memory that a recording process shares with who writes the file.
+//! A ring of records in memory that a recorded process shares with the process that writes the
+//! file.
 //!
-//! Any thread of the process pushes, one process drains. A push takes no lock, allocates nothing and makes no system call: it reserves a place by
-//! compare-exchange and publishes the record with the store of its last word. A ring that is full loses the record and counts it. A process that is
-//! killed between the two leaves a hole, which [`Ring::drain_dead`] counts as lost too.
+//! Any thread of the recorded process pushes, one process drains. A push takes no lock, allocates
+//! nothing and makes no system call: it reserves a cell by compare-exchange and publishes the
+//! record with the store of its last word. A full ring drops the record and counts it as lost. A
+//! process that is killed between reserving and publishing leaves a hole, which
+//! [`Ring::drain_dead`] counts as lost too.
 //!
 //! ```text
 //! head ........ tail            head: the next to be drained; tail: the next to be reserved
-//!  |published|hole|published|   a place is published when bit 63 of its last word is set, and cleared by the drain
+//!  |published|hole|published|   bit 63 of a cell's last word: set is published; the drain clears it
 //! ```
 
 use crate::{CPUS_MAX, Event, RECORD_BYTES, Record, TICK_MAX};
@@ -15,56 +18,60 @@ use core::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-/// Records that a ring holds: 2 MiB, of which only as much becomes resident as was used. Half a GiB that is unmapped at once fits.
+/// Records that a ring holds. They take 2 MiB, of which only the part that was used becomes
+/// resident; freeing half a GiB at once fits.
 pub const RING_RECORDS: usize = 1 << 17;
 
-/// No field of a record's last word reaches this bit.
+/// The bit that marks a cell as published. No field of a record's last word reaches it.
 const PUBLISHED: u64 = 1 << 63;
 
 #[repr(C)]
-struct Place {
+struct Cell {
     first: AtomicU64,
     last: AtomicU64,
 }
 
-/// The ring; all-zero but for [`Ring::initialise`]. Any bytes are valid: who drains believes nothing that it finds.
+/// The ring; all-zero but for [`Ring::initialise`]. Any bytes are valid, because the drain trusts
+/// nothing that it finds.
 #[repr(C, align(64))]
-pub struct Ring<const PLACES: usize = RING_RECORDS> {
+pub struct Ring<const CELLS: usize = RING_RECORDS> {
     origin_ns: AtomicU64,
     tick_ns: AtomicU32,
     cpus: AtomicU32,
     lost: AtomicU64,
-    // Each side on cache lines of its own.
+    // Head and tail are on cache lines of their own.
     side: [AtomicU64; 13],
     head: AtomicU64,
     between: [AtomicU64; 15],
     tail: AtomicU64,
     behind: [AtomicU64; 15],
-    places: [Place; PLACES],
+    cells: [Cell; CELLS],
 }
 
-/// When and where something happens.
+/// The time and the logical CPU of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Moment {
-    /// Nanoseconds on the clock of [`Ring::initialise`].
+    /// Nanoseconds on the clock of [`Ring::initialise`]'s `origin_ns`.
     pub ns: u64,
     /// Logical CPU.
     pub cpu: u32,
 }
 
-impl<const PLACES: usize> Ring<PLACES> {
-    /// Bytes of memory that it takes.
+impl<const CELLS: usize> Ring<CELLS> {
+    /// Bytes of memory that the ring takes.
     pub const BYTES: usize = size_of::<Self>();
 
-    /// Makes zeroed memory a ring for a trace that begins at `origin_ns` on the recorders' clock, in ticks of `tick_ns` nanoseconds (at least 1), on
-    /// `cpus` logical CPUs (1 to [`CPUS_MAX`]; others are taken modulo this).
+    /// Makes zeroed memory a ring. The trace begins at `origin_ns` on the recorders' clock and has
+    /// ticks of `tick_ns` nanoseconds (at least 1) and `cpus` logical CPUs (1 to [`CPUS_MAX`];
+    /// larger CPU numbers are taken modulo this).
     pub fn initialise(&self, origin_ns: u64, tick_ns: u32, cpus: u32) {
         self.origin_ns.store(origin_ns, Relaxed);
         self.tick_ns.store(tick_ns, Relaxed);
         self.cpus.store(cpus, Release);
     }
 
-    /// Records an event. `event` is given the logical CPU. Cost: some tens of nanoseconds, no system call, no lock.
+    /// Records an event, which `event` makes from the logical CPU. Cost: some tens of nanoseconds,
+    /// no system call, no lock.
     pub fn push(&self, now: Moment, event: impl FnOnce(u16) -> Event) {
         let cpus = self.cpus.load(Acquire).clamp(1, CPUS_MAX);
         let tick = now.ns.saturating_sub(self.origin_ns.load(Relaxed))
@@ -75,60 +82,64 @@ impl<const PLACES: usize> Ring<PLACES> {
             self.lost.fetch_add(1, Relaxed);
             return;
         };
-        let Some(place) = self.reserve() else {
+        let Some(cell) = self.reserve() else {
             self.lost.fetch_add(1, Relaxed);
             return;
         };
         let [first, last] = words(&bytes);
-        place.first.store(first, Relaxed);
-        // Pairs with the load in `take`: who sees the bit sees the first word.
-        place.last.store(last | PUBLISHED, Release);
+        cell.first.store(first, Relaxed);
+        // Pairs with the Acquire load in `drain`: a drain that sees the bit sees the first word
+        // too.
+        cell.last.store(last | PUBLISHED, Release);
     }
 
-    fn reserve(&self) -> Option<&Place> {
+    fn reserve(&self) -> Option<&Cell> {
         let mut tail = self.tail.load(Relaxed);
         loop {
-            // Acquire: the drain cleared the place before it moved the head.
-            if tail.wrapping_sub(self.head.load(Acquire)) >= PLACES as u64 {
+            // Acquire: the drain cleared the cell before it moved the head.
+            if tail.wrapping_sub(self.head.load(Acquire)) >= CELLS as u64 {
                 return None;
             }
             match self.tail.compare_exchange_weak(tail, tail.wrapping_add(1), Relaxed, Relaxed) {
-                Ok(_) => return Some(&self.places[tail as usize % PLACES]),
+                Ok(_) => return Some(&self.cells[tail as usize % CELLS]),
                 Err(now) => tail = now,
             }
         }
     }
 
-    /// Calls `each` for every published record in the order in which they were reserved, up to the first that is not published, or for which `each`
-    /// answers [`Taken::Not`]; that one stays. For one process.
+    /// Calls `each` for every published record, in the order of reservation, up to the first that
+    /// is not published or that `each` refuses with [`Taken::Not`]; that record stays. Only one
+    /// process may drain.
     pub fn drain(&self, mut each: impl FnMut(&[u8; RECORD_BYTES]) -> Taken) {
-        for _ in 0..PLACES {
+        for _ in 0..CELLS {
             let head = self.head.load(Relaxed);
-            let place = &self.places[head as usize % PLACES];
-            let last = place.last.load(Acquire);
+            let cell = &self.cells[head as usize % CELLS];
+            let last = cell.last.load(Acquire);
             if last & PUBLISHED == 0 {
                 return;
             }
-            let record = bytes([place.first.load(Relaxed), last & !PUBLISHED]);
+            let record = bytes([cell.first.load(Relaxed), last & !PUBLISHED]);
             if each(&record) == Taken::Not {
                 return;
             }
-            place.last.store(0, Relaxed);
+            cell.last.store(0, Relaxed);
             self.head.store(head.wrapping_add(1), Release);
         }
     }
 
-    /// The same for a ring whose process has ended: what was reserved and never published is counted as lost.
+    /// Drains a ring whose process has ended: records that were reserved and never published are
+    /// counted as lost.
     pub fn drain_dead(&self, mut each: impl FnMut(&[u8; RECORD_BYTES])) {
         let tail = self.tail.load(Relaxed);
-        for _ in 0..PLACES {
+        for _ in 0..CELLS {
             self.drain(|record| {
                 each(record);
                 Taken::Yes
             });
             let head = self.head.load(Relaxed);
-            // A tail that no writer makes ends here too, since the rounds are counted.
-            if head == tail || tail.wrapping_sub(head) > PLACES as u64 {
+            // The number of rounds is bounded, so that the loop also ends for a tail that no writer
+            // makes.
+            if head == tail || tail.wrapping_sub(head) > CELLS as u64 {
                 return;
             }
             self.lost.fetch_add(1, Relaxed);
@@ -136,7 +147,7 @@ impl<const PLACES: usize> Ring<PLACES> {
         }
     }
 
-    /// Records that were not recorded.
+    /// Number of records that were lost.
     pub fn lost(&self) -> u64 {
         self.lost.load(Relaxed)
     }
@@ -145,9 +156,9 @@ impl<const PLACES: usize> Ring<PLACES> {
 /// Whether a record was taken out of the ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Taken {
-    /// It was.
+    /// It was taken.
     Yes,
-    /// It shall stay, and what comes after it.
+    /// It stays, and so do the records after it.
     Not,
 }
 
@@ -160,14 +171,14 @@ fn bytes([first, last]: [u64; 2]) -> [u8; RECORD_BYTES] {
     (u128::from(first) | u128::from(last) << 64).to_le_bytes()
 }
 
-/// A ring, and how its process tells when and where something happens.
+/// A ring with the clock and the CPU number of its process.
 pub struct Tracer {
     ring: &'static Ring,
     moment: fn() -> Moment,
 }
 
 impl Tracer {
-    /// `moment` is asked at each event, by the thread that records it.
+    /// `moment` is called at each event, by the thread that records it.
     pub fn new(ring: &'static Ring, moment: fn() -> Moment) -> Self {
         Tracer { ring, moment }
     }

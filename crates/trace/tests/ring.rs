@@ -1,11 +1,12 @@
-//! What is pushed comes out once and in order, or is counted as lost.
+//! Records that are pushed come out once and in order, or are counted as lost.
 
 use folioswap_trace::*;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A ring in zeroed memory.
 fn ring<const PLACES: usize>() -> Box<Ring<PLACES>> {
-    // SAFETY: memory for a ring, which is valid all-zero, and which the box gives back with the same layout.
+    // SAFETY: the memory has the layout of a ring, which is valid all-zero, and the box frees it
+    // with the same layout.
     let ring = unsafe {
         let memory = std::alloc::alloc_zeroed(std::alloc::Layout::new::<Ring<PLACES>>());
         assert!(!memory.is_null());
@@ -72,7 +73,8 @@ fn what_is_not_taken_stays() {
 fn a_hole_holds_back_what_follows_until_its_process_is_dead() {
     let ring = ring::<8>();
     ring.push(NOW, alloc(1));
-    // A writer that is stopped between reservation and publication: another thread pushes from within its event.
+    // A writer that is stopped between reservation and publication: another thread pushes
+    // meanwhile.
     ring.push(NOW, alloc(2));
     let hole = hole_after(&ring, 2);
     ring.push(NOW, alloc(4));
@@ -83,10 +85,11 @@ fn a_hole_holds_back_what_follows_until_its_process_is_dead() {
     assert_eq!(ring.lost(), hole);
 }
 
-/// Makes a hole as a killed writer does, by its place in memory: the word behind the head is the tail (`Ring`'s layout). Returns the number of holes.
+/// Makes a hole as a killed writer does, by its position in memory: the tail stands on the cache
+/// lines behind the head (`Ring`'s layout). Returns the number of holes.
 fn hole_after(ring: &Ring<8>, published: u64) -> u64 {
     let words = std::ptr::from_ref(ring).cast::<AtomicU64>();
-    // SAFETY: the ring consists of atomics; 256 bytes in stands the tail.
+    // SAFETY: the ring consists of atomics; its tail is 256 bytes in.
     let tail = unsafe { &*words.add(32) };
     assert_eq!(tail.fetch_add(1, Ordering::Relaxed), published);
     1
@@ -105,8 +108,8 @@ fn a_ring_full_of_nonsense_is_drained_without_end_or_panic() {
     assert!(count <= 64);
 }
 
-/// Four writers, each at most twelve records ahead of the drain, so that the ring never is full: every record comes out once, whole, and each
-/// writer's in its order.
+/// Four writers are each at most twelve records ahead of the drain, so that the ring is never full:
+/// every record comes out once, whole, and each writer's in order.
 #[test]
 fn writers_against_the_drain() {
     const EACH: u64 = 50_000;

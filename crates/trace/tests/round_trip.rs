@@ -1,4 +1,5 @@
-//! Every record comes back as it was; bytes that nobody wrote are refused or mean exactly themselves.
+//! Every record comes back as it was; bytes that no writer makes are refused or mean exactly
+//! themselves.
 
 use folioswap_trace::*;
 use proptest::prelude::*;
@@ -48,7 +49,7 @@ proptest! {
         prop_assert_eq!(back, records);
     }
 
-    /// Whatever decodes encodes to the same bytes again: no bit is ignored.
+    /// Bytes that decode encode to the same bytes again: no bit is ignored.
     #[test]
     fn any_bytes_are_refused_or_mean_themselves(bytes in any::<[u8; RECORD_BYTES]>()) {
         if let Ok(record) = Record::decode(&bytes) {
@@ -56,7 +57,7 @@ proptest! {
         }
     }
 
-    /// As above, but near to valid records, where most bits matter.
+    /// As above, but near valid records, where most bits matter.
     #[test]
     fn a_flipped_bit_is_refused_or_means_itself(event in event(), tick in 0..=TICK_MAX, bit in 0usize..128) {
         let mut bytes = Record { tick, event }.encode().unwrap();
