@@ -2,44 +2,44 @@
 
 use crate::engine::{Bench, Engine, Figures, PREFIX, RunError};
 use folioswap_group::segment::Scope;
-use folioswap_peer::{Cgroup, FolioSizes, Turn};
+use folioswap_peer::{Cgroup, FolioSizes, SwapLock};
 use folioswap_report::{Progress, Show};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Who is compared, how often, and within what.
+/// The terms of a comparison: engines, number of rounds, limit.
 #[derive(Clone, Debug)]
 pub struct Terms {
     /// Bytes of resident memory that the program may have.
     pub limit: u64,
     /// Runs of each engine.
     pub rounds: u32,
-    /// What folioswap's limit counts.
+    /// The memory that folioswap's limit counts.
     pub scope: Scope,
-    /// Further options of `folioswap run`; with each of these sets it runs once more, in a column of its own.
+    /// Further sets of options of `folioswap run`; each set is an engine with a column of its own.
     pub variants: Vec<Vec<String>>,
-    /// The kernel's settings, if it is asked.
+    /// The kernel's settings of folio sizes to compare with; empty to leave the kernel out.
     pub kernel: Vec<FolioSizes>,
 }
 
-/// Who runs it, and who may end it.
+/// The surroundings of a comparison.
 #[derive(Clone, Copy)]
 pub struct Host<'a> {
     /// This very program, which is started again as `program bench WORKER ...`.
     pub program: &'a Path,
-    /// Asked now and then whether to end.
+    /// Polled now and then: whether to end.
     pub interrupted: fn() -> bool,
-    /// Progress.
+    /// Whether to show progress.
     pub show: Show,
 }
 
 /// A program to be compared.
 pub(crate) struct Contestant {
-    /// Its worker's name.
+    /// The worker's name on the command line.
     pub(crate) worker: &'static str,
     pub(crate) arguments: Vec<String>,
-    /// For progress.
+    /// The name that progress shows.
     pub(crate) name: String,
 }
 
@@ -47,29 +47,30 @@ pub(crate) struct Contestant {
 pub(crate) struct Column {
     pub(crate) engine: Engine,
     pub(crate) runs: Vec<Figures>,
-    /// Why there is none, or not all.
+    /// The reasons of the runs that failed.
     pub(crate) failed: Vec<String>,
 }
 
-/// The columns of each comparison, and why the kernel is absent, if it is.
+/// The columns of each program, and the reason why the kernel is absent, if it is.
 pub(crate) type Compared = (Vec<Vec<Column>>, Option<String>);
 
 impl Terms {
-    /// Lets each program, which needs `need` bytes at most, run under every engine, in turn. Where the kernel cannot be asked it has no columns.
+    /// Runs each program, which needs at most `need` bytes, under every engine in turn, round after
+    /// round. The kernel has no columns where it cannot be used.
     ///
     /// # Errors
-    /// [`RunError`] when a program fails without a limit, or was interrupted; everything is undone.
+    /// [`RunError`] when a program fails without a limit, or on an interrupt; everything is undone.
     pub(crate) fn run(
         &self,
         host: Host<'_>,
         need: u64,
         programs: &[Contestant],
     ) -> Result<Compared, RunError> {
-        let (turn, absent) = if self.kernel.is_empty() {
+        let (swap_lock, absent) = if self.kernel.is_empty() {
             (None, None)
         } else {
-            match take_turn(host.interrupted) {
-                Ok(turn) => (Some(turn), None),
+            match take_swap_lock(host.interrupted) {
+                Ok(lock) => (Some(lock), None),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {
                     return Err(RunError::Interrupted);
                 }
@@ -80,13 +81,13 @@ impl Terms {
             program: host.program.to_owned(),
             limit: self.limit,
             zram: (2 * need).max(256 << 20),
-            turn,
+            swap_lock,
             interrupted: host.interrupted,
         };
         let mut engines = vec![Engine::Unlimited, Engine::Folioswap(self.scope)];
         engines
             .extend(self.variants.iter().cloned().map(|options| Engine::FolioswapWith(self.scope, options)));
-        if bench.turn.is_some() {
+        if bench.swap_lock.is_some() {
             engines.extend(self.kernel.iter().copied().map(Engine::Kernel));
         }
         let progress = Progress::new(host.show, programs.len() * engines.len() * self.rounds as usize);
@@ -98,7 +99,8 @@ impl Terms {
                 for column in &mut columns {
                     match bench.run(&column.engine, worker, arguments) {
                         Ok(figures) => column.runs.push(figures),
-                        // An engine that fails is a result; a program that fails by itself is none.
+                        // A failure under an engine is a result; a failure without a limit is the
+                        // program's own.
                         Err(RunError::Program { why, .. }) if column.engine != Engine::Unlimited => {
                             column.failed.push(why);
                         }
@@ -113,8 +115,8 @@ impl Terms {
     }
 }
 
-fn take_turn(interrupted: fn() -> bool) -> io::Result<Arc<Turn>> {
-    // SAFETY: no arguments, no effects.
+fn take_swap_lock(interrupted: fn() -> bool) -> io::Result<Arc<SwapLock>> {
+    // SAFETY: the call has no arguments and no effects.
     if unsafe { libc::geteuid() } != 0 {
         return Err(io::Error::other("zram, swap and a memory cgroup are set up by root only"));
     }
@@ -124,8 +126,8 @@ fn take_turn(interrupted: fn() -> bool) -> io::Result<Arc<Turn>> {
     if !Path::new("/sys/class/zram-control").exists() && !Path::new("/sys/block/zram0").exists() {
         return Err(io::Error::other("the kernel has no zram (modprobe zram)"));
     }
-    let turn = Turn::take(interrupted)?;
+    let lock = SwapLock::take(interrupted)?;
     Cgroup::remove_stale(PREFIX);
-    turn.remove_stale();
-    Ok(Arc::new(turn))
+    lock.remove_stale();
+    Ok(Arc::new(lock))
 }

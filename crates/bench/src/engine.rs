@@ -4,7 +4,7 @@ use crate::folios::{self, FolioCounts};
 use crate::memory;
 use crate::touch::Timing;
 use folioswap_group::segment::Scope;
-use folioswap_peer::{Cgroup, CpuGroup, FolioSizes, HugePages, Turn, Zram};
+use folioswap_peer::{Cgroup, CpuGroup, FolioSizes, HugePages, SwapLock, Zram};
 use serde::Serialize;
 use std::fmt;
 use std::fs::{self, OpenOptions};
@@ -16,10 +16,10 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What holds the limit.
+/// The engine that holds the limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Engine {
-    /// Nothing: no limit.
+    /// No limit.
     Unlimited,
     /// `folioswap run`.
     Folioswap(Scope),
@@ -30,12 +30,12 @@ pub enum Engine {
 }
 
 impl Engine {
-    /// Is it folioswap, with whatever options?
+    /// Whether the engine is folioswap, with whatever options.
     pub const fn is_ours(&self) -> bool {
         matches!(self, Engine::Folioswap(_) | Engine::FolioswapWith(..))
     }
 
-    /// What `folioswap run` is told besides the limit; `None` where it is not run.
+    /// The options of `folioswap run` besides the limit; `None` where it is not run.
     fn run_options(&self) -> Option<(Scope, &[String])> {
         match self {
             Engine::Folioswap(scope) => Some((*scope, &[])),
@@ -58,7 +58,7 @@ impl fmt::Display for Engine {
     }
 }
 
-/// As on the command line.
+/// The name of the folio sizes on the command line.
 pub const fn name_of(sizes: FolioSizes) -> &'static str {
     match sizes {
         FolioSizes::Only4K => "4k",
@@ -68,41 +68,43 @@ pub const fn name_of(sizes: FolioSizes) -> &'static str {
     }
 }
 
-/// What a run came to.
+/// The figures of a run.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Figures {
-    /// Each phase, in order.
+    /// The phases in order.
     pub phases: Vec<Timing>,
     /// Wall time of the whole run, seconds.
     pub wall: f64,
-    /// Most resident memory of all its processes, bytes: anonymous and shared, sampled every 5 ms; under the kernel's swap the most that its
-    /// group was charged, page cache with it. `None` without a memory cgroup.
+    /// Peak resident memory of all its processes, bytes: anonymous and shared memory, sampled every
+    /// 5 ms; under the kernel's swap the highest charge of the group, page cache included. `None`
+    /// without a memory cgroup.
     pub peak: Option<u64>,
     /// User and system time of all its processes, seconds. `None` without a cpuacct cgroup.
     pub cpu: Option<f64>,
-    /// Pages swapped out and in; `None` where there was no limit.
+    /// Pages swapped out and in; `None` without a limit.
     pub out_in: Option<[u64; 2]>,
-    /// Folios by size, from the smallest on; the kernel's are those of the whole machine meanwhile. Empty where there was no limit.
+    /// Folios by size, the smallest first; empty without a limit. The kernel's counters are those
+    /// of the whole machine during the run.
     pub folios: Vec<FolioCounts>,
 }
 
 /// Why a run gave no figures.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// A step of the arrangement failed.
+    /// A step of the set-up failed.
     #[error("{doing}: {source}; everything was undone")]
     Step {
-        /// What was tried.
+        /// The step.
         doing: &'static str,
-        /// Why it failed.
+        /// The reason.
         source: io::Error,
     },
-    /// The program failed, or what it read was wrong.
+    /// The program failed, or read wrong data.
     #[error("under {engine}: {why}")]
     Program {
-        /// Under what.
+        /// The engine of the run.
         engine: Engine,
-        /// What it said, or how it ended.
+        /// The program's message, or how it ended.
         why: String,
     },
     /// SIGINT, SIGTERM or SIGHUP.
@@ -110,32 +112,32 @@ pub enum RunError {
     Interrupted,
 }
 
-/// For `map_err`.
+/// Makes an error of a failed step, for `map_err`.
 pub fn step(doing: &'static str) -> impl FnOnce(io::Error) -> RunError {
     move |source| RunError::Step { doing, source }
 }
 
-/// Of the names of our cgroups and files.
+/// Prefix of the names of our cgroups and files.
 pub const PREFIX: &str = "folioswap-bench-";
-/// How long the processor time of a supervisor is waited for.
+/// How long the supervisor's end is waited for, so that its processor time is counted.
 const SUPERVISOR_ENDS: Duration = Duration::from_secs(2);
 const SAMPLE: Duration = Duration::from_millis(5);
-/// Before each run so many times the limit is touched, which is what the programs take without one if nothing else is said, and no more
-/// than this.
+/// Memory touched before each run: this many limits, which is the default need of the programs, and
+/// at most `WARMED_MAX` bytes.
 const WARMED_LIMITS: u64 = 4;
 const WARMED_MAX: u64 = 4 << 30;
 
-/// What all runs have in common.
+/// The set-up that all runs share.
 pub struct Bench {
-    /// folioswap itself, which is started anew as `bench worker ...`.
+    /// folioswap itself, which is started again as `bench worker ...`.
     pub program: PathBuf,
-    /// Bytes.
+    /// The limit, bytes.
     pub limit: u64,
-    /// Bytes of the kernel's zram device.
+    /// Size of the kernel's zram device, bytes.
     pub zram: u64,
     /// The right to change the machine's swap; `None` without the kernel.
-    pub turn: Option<Arc<Turn>>,
-    /// Asked now and then whether to end.
+    pub swap_lock: Option<Arc<SwapLock>>,
+    /// Polled now and then: whether to end.
     pub interrupted: fn() -> bool,
 }
 
@@ -153,13 +155,14 @@ impl Bench {
             command.args(options).arg("--stats-json").arg(&stats.0).arg("--").arg(&self.program);
         }
         command.args(["bench", worker]).args(arguments);
-        // Dropped in this order: what is inside goes first.
+        // Dropped in reverse order of declaration: the group first, then the device, last the
+        // settings.
         let (_huge, _zram, limit);
-        if let (Engine::Kernel(sizes), Some(turn)) = (engine, &self.turn) {
+        if let (Engine::Kernel(sizes), Some(lock)) = (engine, &self.swap_lock) {
             let lz4 = Some("lz4");
-            _zram = Zram::new(turn, self.zram, Some(folioswap_peer::HIGHEST_PRIORITY), lz4)
+            _zram = Zram::new(lock, self.zram, Some(folioswap_peer::HIGHEST_PRIORITY), lz4)
                 .map_err(step("a zram device as swap"))?;
-            _huge = HugePages::set(turn, *sizes).map_err(step("the settings of huge pages"))?;
+            _huge = HugePages::set(lock, *sizes).map_err(step("the settings of huge pages"))?;
             limit = Some(self.limit);
         } else {
             limit = None;
@@ -174,7 +177,7 @@ impl Bench {
         let begin = Instant::now();
         let mut child =
             start(&mut command, group.as_ref(), processors.as_ref()).map_err(step("the program"))?;
-        // Sampling would change what is measured: see `Reader::resident`.
+        // Sampling would change the measured reclaim: see `Reader::resident`.
         let sampled = group.as_ref().filter(|_| limit.is_none());
         let sampled = self.watch(&mut child, group.as_ref(), sampled)?;
         let peak = match limit {
@@ -214,7 +217,8 @@ impl Bench {
         Ok(Figures { phases, wall, peak, cpu, out_in, folios })
     }
 
-    /// Waits for the end of the program, which is in `group`; the most that was resident meanwhile in `sampled`.
+    /// Waits for the end of the program, which is in `group`. Returns the peak of the resident
+    /// memory of `sampled`.
     fn watch(
         &self,
         child: &mut Child,
@@ -242,7 +246,7 @@ impl Bench {
     }
 }
 
-/// Starts the program, in the groups.
+/// Starts the program inside the groups.
 fn start(command: &mut Command, group: Option<&Cgroup>, processors: Option<&CpuGroup>) -> io::Result<Child> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let entrances = [group.map(Cgroup::entrance), processors.map(CpuGroup::entrance)];
@@ -252,7 +256,8 @@ fn start(command: &mut Command, group: Option<&Cgroup>, processors: Option<&CpuG
     }
     for entrance in &open {
         let descriptor = entrance.as_raw_fd();
-        // SAFETY: between fork and exec it only calls write(2), on a descriptor that stays open until the child has been started.
+        // SAFETY: between fork and exec the closure only calls write(2), on a descriptor that stays
+        // open until the child has been started.
         unsafe {
             command.pre_exec(move || match libc::write(descriptor, c"0".as_ptr().cast(), 1) {
                 1 => Ok(()),
@@ -263,7 +268,7 @@ fn start(command: &mut Command, group: Option<&Cgroup>, processors: Option<&CpuG
     command.spawn()
 }
 
-/// Pages that the kernel has swapped out and in since it was started.
+/// Pages that the kernel has swapped out and in since boot.
 fn swapped() -> [u64; 2] {
     let text = fs::read_to_string("/proc/vmstat").unwrap_or_default();
     ["pswpout ", "pswpin "].map(|name| {
@@ -278,7 +283,7 @@ struct Scratch(PathBuf);
 impl Scratch {
     fn new() -> Scratch {
         let root = Path::new("/var/tmp");
-        // Those of killed processes.
+        // Files that killed processes left.
         for entry in fs::read_dir(root).into_iter().flatten().flatten() {
             let name = entry.file_name();
             let pid = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.strip_suffix(".json"));
@@ -294,7 +299,7 @@ impl Scratch {
     }
 }
 
-/// Of a document of `folioswap run --stats-json`.
+/// Reads pages swapped out and in from a document of `folioswap run --stats-json`.
 fn pages_out_in(document: &serde_json::Value) -> Option<[u64; 2]> {
     let counter = |name: &str| document.get("counters")?.get(name)?.as_u64();
     Some([counter("pswpout")?, counter("pswpin")?])
@@ -306,10 +311,10 @@ impl Drop for Scratch {
     }
 }
 
-/// The line of a worker for a phase that is over.
+/// Prints a worker's line for a finished phase.
 ///
 /// # Errors
-/// When nobody reads it.
+/// Nobody reads the output.
 pub fn tell(timing: &Timing) -> io::Result<()> {
     let line = serde_json::to_string(timing).map_err(io::Error::other)?;
     writeln!(io::stdout(), "{line}")

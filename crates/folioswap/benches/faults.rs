@@ -5,7 +5,7 @@
 //! of it. One page of each 64 KiB is touched, in a random order.
 
 use folioswap::{Device, FaultMode, Swap};
-use folioswap_peer::{FolioSizes, HugePages, Turn, Zram};
+use folioswap_peer::{FolioSizes, HugePages, SwapLock, Zram};
 use std::ptr::null_mut;
 use std::sync::Arc;
 use std::time::Instant;
@@ -96,7 +96,7 @@ fn raw_reads() -> std::io::Result<Vec<u64>> {
 }
 
 /// The kernel's, without large folios, so that each fault brings one page.
-fn kernel(turn: &Arc<Turn>) -> std::io::Result<Vec<u64>> {
+fn kernel(turn: &Arc<SwapLock>) -> std::io::Result<Vec<u64>> {
     let _settings = HugePages::set(turn, FolioSizes::Only4K)?;
     let _swap = Zram::new(turn, 4 * BYTES as u64, Some(folioswap_peer::HIGHEST_PRIORITY), Some("lz4"))?;
     // SAFETY: a mapping of our own, which is unmapped at the end.
@@ -114,7 +114,7 @@ fn kernel(turn: &Arc<Turn>) -> std::io::Result<Vec<u64>> {
 
 fn main() {
     let rounds = std::env::args().skip(1).find_map(|word| word.parse().ok()).unwrap_or(3);
-    let turn = Turn::take(|| false).map(Arc::new);
+    let turn = SwapLock::take(|| false).map(Arc::new);
     if let Ok(turn) = &turn {
         turn.remove_stale();
     }

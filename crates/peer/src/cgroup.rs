@@ -1,5 +1,7 @@
-//! A memory cgroup around a process tree: to watch it, to limit it (kernel runs only), and to end it as a whole.
+//! A memory cgroup around a process tree: measures it, limits it (only for runs under the kernel's
+//! swap), and ends it as a whole.
 
+use crate::mounts::{mounts, version_one};
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -8,49 +10,42 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// Which interface the memory controller has here.
+/// The interface of the memory controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
-    /// A hierarchy of its own.
+    /// A hierarchy of its own (cgroup v1).
     One,
-    /// The unified hierarchy.
+    /// The unified hierarchy (cgroup v2).
     Two,
 }
 
-/// The mounted memory controller: version and mount point. `None` where there is none that can be written.
+/// Finds the mounted memory controller, once: version and mount point. `None` without one.
 pub fn controller() -> Option<(Version, &'static Path)> {
     static FOUND: OnceLock<Option<(Version, PathBuf)>> = OnceLock::new();
     let found = FOUND.get_or_init(|| {
-        let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
-        let mut two = None;
-        for line in mounts.lines() {
-            let (left, right) = line.split_once(" - ")?;
-            let point = PathBuf::from(left.split(' ').nth(4)?);
-            let mut right = right.split(' ');
-            let (kind, options) = (right.next()?, right.nth(1).unwrap_or(""));
-            if kind == "cgroup" && options.split(',').any(|option| option == "memory") {
-                return Some((Version::One, point));
-            }
-            if kind == "cgroup2" {
-                let controllers = fs::read_to_string(point.join("cgroup.controllers")).unwrap_or_default();
-                if controllers.split_whitespace().any(|name| name == "memory") {
-                    two = Some((Version::Two, point));
-                }
-            }
+        let mounts = mounts()?;
+        if let Some(point) = version_one(&mounts, "memory") {
+            return Some((Version::One, point));
         }
-        two
+        let unified = mounts.iter().filter(|mount| mount.fs_type == "cgroup2");
+        let with_memory = unified.filter(|mount| {
+            let file = mount.mount_point.join("cgroup.controllers");
+            let controllers = fs::read_to_string(file).unwrap_or_default();
+            controllers.split_whitespace().any(|name| name == "memory")
+        });
+        with_memory.last().map(|mount| (Version::Two, mount.mount_point.clone()))
     });
     found.as_ref().map(|(version, path)| (*version, path.as_path()))
 }
 
-/// A memory cgroup. Dropping it kills what is inside and removes it.
+/// A memory cgroup. Dropping it kills the processes inside and removes it.
 pub struct Cgroup {
     path: PathBuf,
     version: Version,
     reader: Reader,
 }
 
-/// Reads the figures of a group.
+/// Reads the statistics of a group.
 #[derive(Debug)]
 pub struct Reader {
     version: Version,
@@ -58,18 +53,20 @@ pub struct Reader {
 }
 
 impl Cgroup {
-    /// Makes a new one, directly below the mount point, with a name that begins with `prefix` (which ends in `-`). `limit`: bytes of
-    /// resident memory, for kernel runs. Removes those of killed processes with the same prefix before.
+    /// Makes a new group directly below the mount point. Its name begins with `prefix`, which ends
+    /// in `-`. `limit` bounds its resident memory, in bytes; it is for runs under the kernel's
+    /// swap. Groups that killed processes left with the same prefix are removed first.
     ///
     /// # Errors
-    /// When there is no memory controller or no permission.
+    /// There is no memory controller, or no permission.
     pub fn new(prefix: &str, limit: Option<u64>) -> io::Result<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let (version, root) = controller().ok_or(io::ErrorKind::Unsupported)?;
         Self::remove_stale(prefix);
         let path = root.join(format!("{prefix}{}-{}", std::process::id(), NEXT.fetch_add(1, Relaxed)));
         if version == Version::Two {
-            // Answers EBUSY where processes are in the root of a delegated tree; the open below then fails.
+            // Fails with EBUSY where processes are in the root of a delegated tree; opening
+            // memory.stat below then fails.
             drop(fs::write(root.join("cgroup.subtree_control"), "+memory"));
         }
         fs::create_dir(&path)?;
@@ -89,55 +86,55 @@ impl Cgroup {
         Ok(group)
     }
 
-    /// Its directory.
+    /// The group's directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The file into which a process writes `0` to enter.
+    /// The file into which a process writes `0` to enter the group.
     pub fn entrance(&self) -> PathBuf {
         self.path.join("cgroup.procs")
     }
 
-    /// As [`Reader::resident`].
+    /// Reads anonymous and shared memory, as [`Reader::resident`] does.
     ///
     /// # Errors
-    /// When the statistics cannot be read.
+    /// The statistics cannot be read.
     pub fn resident(&self) -> io::Result<(u64, u64)> {
         self.reader.resident()
     }
 
-    /// The most that was charged to it so far, in bytes, page cache and the kernel's own memory with the rest. Reading it does not disturb the
-    /// kernel, as reading the statistics does ([`Reader::resident`]).
+    /// The highest charge so far, in bytes, page cache and kernel memory included. Reading it does
+    /// not disturb reclaim, unlike the statistics ([`Reader::resident`]).
     ///
     /// # Errors
-    /// When it cannot be read: where cgroups are of version 2, Linux has it since 5.19.
+    /// The file cannot be read: cgroup v2 has it since Linux 5.19.
     pub fn most_charged(&self) -> io::Result<u64> {
         let file = if self.version == Version::One { "memory.max_usage_in_bytes" } else { "memory.peak" };
         fs::read_to_string(self.path.join(file))?.trim().parse().map_err(io::Error::other)
     }
 
-    /// A reader that another thread may have.
+    /// Makes a reader that another thread may have.
     ///
     /// # Errors
-    /// When the descriptor cannot be duplicated.
+    /// The descriptor cannot be duplicated.
     pub fn reader(&self) -> io::Result<Reader> {
         Ok(Reader { version: self.version, stat: self.reader.stat.try_clone()? })
     }
 
-    /// How many of its processes the kernel has killed for want of memory.
+    /// Number of processes of the group that the OOM killer has killed.
     pub fn oom_kills(&self) -> u64 {
         let file = if self.version == Version::One { "memory.oom_control" } else { "memory.events" };
         let text = fs::read_to_string(self.path.join(file)).unwrap_or_default();
         text.lines().find_map(|line| line.strip_prefix("oom_kill ")).and_then(|n| n.parse().ok()).unwrap_or(0)
     }
 
-    /// The processes inside.
+    /// The processes inside the group.
     pub fn processes(&self) -> Vec<i32> {
         processes_in(&self.path)
     }
 
-    /// Waits until nothing is inside any more. `false` when something still is after `timeout`.
+    /// Waits until the group is empty; `false` when it is not after `timeout`.
     pub fn wait_empty(&self, timeout: Duration) -> bool {
         let start = Instant::now();
         while !self.processes().is_empty() {
@@ -149,7 +146,7 @@ impl Cgroup {
         true
     }
 
-    /// Kills everything inside and waits until it is gone.
+    /// Kills all processes inside and waits until they are gone.
     pub fn kill(&self) {
         kill_all(&self.path);
     }
@@ -163,12 +160,15 @@ impl Cgroup {
 }
 
 impl Reader {
-    /// Anonymous memory and shared memory of the whole tree, in bytes (total_rss, total_shmem). Not for a group with a limit whose reclaim is to be
-    /// measured: the kernel brings its statistics up to date for the reader, and reclaims by them. GNU sort at a third of its need was killed
-    /// for want of memory in 6 of 6 runs, and in none of 6 while this was read every 5 ms (Linux 6.18).
+    /// Reads anonymous and shared memory of the whole tree, in bytes (`total_rss`, `total_shmem`).
+    ///
+    /// Do not call it for a group with a limit whose reclaim is measured: the kernel brings its
+    /// statistics up to date for the reader, and reclaims by them. GNU sort at a third of its need
+    /// was OOM-killed in 6 of 6 runs without readers, and in none of 6 while this was read every 5
+    /// ms (Linux 6.18).
     ///
     /// # Errors
-    /// When the statistics cannot be read.
+    /// The statistics cannot be read.
     pub fn resident(&self) -> io::Result<(u64, u64)> {
         let mut buffer = [0u8; 8192];
         let length = self.stat.read_at(&mut buffer, 0)?;
@@ -192,7 +192,7 @@ impl Drop for Cgroup {
     }
 }
 
-/// Removes the groups in `root` whose names begin with `prefix` and the number of a process that is gone.
+/// Removes the groups in `root` whose names are `prefix` and the number of a process that is gone.
 pub(crate) fn remove_stale_in(root: &Path, prefix: &str) {
     for entry in fs::read_dir(root).into_iter().flatten().flatten() {
         let name = entry.file_name();

@@ -1,31 +1,31 @@
-//! The kernel's settings of transparent huge pages, for a run. Put back on drop, also while unwinding; what a killed process left changed the next
-//! one puts back.
+//! The kernel's settings of transparent huge pages during a run. They are restored on drop, also
+//! while unwinding; settings that a killed process left changed are restored by the next one.
 
-use crate::Turn;
+use crate::SwapLock;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 const SETTINGS: &str = "/sys/kernel/mm/transparent_hugepage";
-/// What was set before, while it is changed.
+/// The file that holds the settings from before while they are changed.
 const NOTE: &str = "/run/folioswap-peer-huge";
 
-/// Which folios the kernel makes of anonymous memory.
+/// The folio sizes that the kernel may use for anonymous memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FolioSizes {
-    /// Pages alone.
+    /// Single pages only.
     Only4K,
-    /// 64 KiB where it can.
+    /// 64 KiB where possible.
     Only64K,
-    /// 2 MiB where it can.
+    /// 2 MiB where possible.
     Only2M,
-    /// Of every size.
+    /// Every size.
     All,
 }
 
 impl FolioSizes {
-    /// Does it have folios of so many KiB?
+    /// Whether folios of `kib` KiB are among the sizes.
     const fn includes(self, kib: u32) -> bool {
         match self {
             FolioSizes::Only4K => false,
@@ -36,24 +36,25 @@ impl FolioSizes {
     }
 }
 
-/// Settings that are in force until it is dropped.
+/// Changed settings, restored on drop.
 pub struct HugePages {
     before: Vec<(PathBuf, String)>,
     // Dropped last.
-    _turn: Arc<Turn>,
+    _lock: Arc<SwapLock>,
 }
 
 impl HugePages {
-    /// Lets the kernel make folios of these sizes, and defragment memory for them (`defrag=always`), as its own measurements have it.
+    /// Allows folios of these sizes and lets the kernel defragment memory for them
+    /// (`defrag=always`), as the kernel's own measurements do.
     ///
     /// # Errors
-    /// When the kernel has no such settings or we may not.
-    pub fn set(turn: &Arc<Turn>, sizes: FolioSizes) -> io::Result<HugePages> {
+    /// The kernel has no such settings, or no permission.
+    pub fn set(lock: &Arc<SwapLock>, sizes: FolioSizes) -> io::Result<HugePages> {
         let root = Path::new(SETTINGS);
         let mut files = vec![root.join("enabled"), root.join("defrag")];
         for entry in fs::read_dir(root)?.flatten() {
             let file = entry.path().join("enabled");
-            // Some sizes are for shared memory only.
+            // Some sizes exist for shared memory only.
             if kib_of(&entry.path()).is_some() && file.exists() {
                 files.push(file);
             }
@@ -67,7 +68,7 @@ impl HugePages {
         let lines: String =
             before.iter().map(|(file, word)| format!("{} {word}\n", file.display())).collect();
         fs::write(NOTE, format!("{}\n{lines}", std::process::id()))?;
-        let settings = HugePages { before, _turn: Arc::clone(turn) };
+        let settings = HugePages { before, _lock: Arc::clone(lock) };
         for (file, _) in &settings.before {
             let word = match (file.file_name().and_then(|name| name.to_str()), kib_of_parent(file)) {
                 (_, Some(kib)) if sizes.includes(kib) => "always",
@@ -91,7 +92,8 @@ impl Drop for HugePages {
     }
 }
 
-/// Puts back what a process that is gone has left changed. Context: the turn is ours.
+/// Restores the settings that a process that is gone left changed. Context: the caller holds the
+/// [`SwapLock`].
 pub(crate) fn restore_stale() {
     let Ok(text) = fs::read_to_string(NOTE) else { return };
     let mut lines = text.lines();
@@ -106,13 +108,13 @@ pub(crate) fn restore_stale() {
     drop(fs::remove_file(NOTE));
 }
 
-/// The chosen word of a setting like `always [madvise] never`.
+/// The chosen word of a setting such as `always [madvise] never`.
 pub fn chosen(setting: &str) -> Option<&str> {
     let (_, rest) = setting.split_once('[')?;
     rest.split_once(']').map(|(word, _)| word)
 }
 
-/// KiB of a directory like `hugepages-64kB`.
+/// The size in KiB of a directory such as `hugepages-64kB`.
 fn kib_of(directory: &Path) -> Option<u32> {
     directory.file_name()?.to_str()?.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok()
 }

@@ -12,7 +12,7 @@ pub use outcome::Outcome;
 pub use running::Running;
 
 use crate::{programs, skipping, traces};
-use folioswap_peer::{Cgroup, HIGHEST_PRIORITY, Turn, Zram};
+use folioswap_peer::{Cgroup, HIGHEST_PRIORITY, SwapLock, Zram};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -246,7 +246,7 @@ impl Drop for Place {
 
 /// A zram device with LZ4 that all swapping goes to.
 fn only_swap(bytes: u64) -> io::Result<Zram> {
-    let turn = Arc::new(Turn::take(|| false)?);
+    let turn = Arc::new(SwapLock::take(|| false)?);
     turn.remove_stale();
     Zram::new(&turn, bytes, Some(HIGHEST_PRIORITY), Some("lz4"))
 }

@@ -8,7 +8,7 @@ mod hog;
 pub use hog::hog;
 
 use crate::experiments::round_robin::Peer;
-use folioswap_peer::{Cgroup, Turn, Version, Zram};
+use folioswap_peer::{Cgroup, SwapLock, Version, Zram};
 use hog::Hogs;
 use serde::Serialize;
 use std::io;
@@ -136,19 +136,19 @@ pub fn four_zrams(load: Load, program: &Path) -> Result<Peer, PeerError> {
         _ => return Err(PeerError::NoCgroup),
     }
     let interrupts = Interrupts::new()?;
-    let turn = Turn::take(|| interrupts.check().is_err()).map_err(|error| match error.kind() {
+    let lock = SwapLock::take(|| interrupts.check().is_err()).map_err(|error| match error.kind() {
         io::ErrorKind::Interrupted => PeerError::Interrupted,
         _ => step("the lock file")(error),
     })?;
     // Groups first: what is inside keeps the devices in use.
     Cgroup::remove_stale(PREFIX);
-    turn.remove_stale();
-    let turn = Arc::new(turn);
+    lock.remove_stale();
+    let lock = Arc::new(lock);
     if let Some(other) = swaps().map_err(step("/proc/swaps"))?.first() {
         return Err(PeerError::SwapInUse(other.name.clone()));
     }
-    let default = once(&turn, load, None, program, &interrupts)?;
-    let equal = once(&turn, load, Some(5), program, &interrupts)?;
+    let default = once(&lock, load, None, program, &interrupts)?;
+    let equal = once(&lock, load, Some(5), program, &interrupts)?;
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
     Ok(Peer {
         kernel: format!("Linux {release}"),
@@ -162,7 +162,7 @@ pub fn four_zrams(load: Load, program: &Path) -> Result<Peer, PeerError> {
 }
 
 fn once(
-    turn: &Arc<Turn>,
+    lock: &Arc<SwapLock>,
     load: Load,
     priority: Option<u16>,
     program: &Path,
@@ -171,7 +171,7 @@ fn once(
     let mut devices = Vec::new();
     for _ in 0..4 {
         interrupts.check()?;
-        let device = Zram::new(turn, load.device_mib << 20, priority, None);
+        let device = Zram::new(lock, load.device_mib << 20, priority, None);
         devices.push(device.map_err(step("a zram device"))?);
     }
     let group = Cgroup::new(PREFIX, Some(load.limit_mib << 20)).map_err(step("a memory cgroup"))?;
