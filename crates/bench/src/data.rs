@@ -1,24 +1,24 @@
-//! Page contents that can be verified from the page's number alone, with a known compressibility.
+//! Page contents with a known compressibility that can be verified from the page's number alone.
 
 /// Bytes of a page.
-pub const PAGE: usize = 4096;
+pub use folioswap_devices::PAGE_SIZE as PAGE;
 
-/// How a page is filled.
+/// The kind of data that a page is filled with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// LZ4 halves it, in many short matches as ordinary data has.
+    /// LZ4 halves it, in many short matches as in ordinary data.
     Two,
     /// LZ4 leaves a third.
     Three,
     /// Random bytes.
     Incompressible,
-    /// All zero (a page of number 0 as well as any other: cannot tell pages apart, and is not meant to).
+    /// All zero. Pages of this kind cannot be told apart, and need not be.
     Zero,
-    /// One 64-bit word, other from page to page, repeated.
+    /// One 64-bit word repeated, another one in each page.
     Same,
-    /// Only the first word is written: what a first-touch test does.
+    /// Only the first word is written, as a first-touch test does.
     Stamp,
-    /// The others in turn, by page number.
+    /// The other kinds in turn, by page number.
     Mixed,
 }
 
@@ -53,7 +53,7 @@ impl Kind {
         }
     }
 
-    /// For people.
+    /// The name in tables.
     pub const fn title(self) -> &'static str {
         match self {
             Kind::Two => "2:1",
@@ -75,12 +75,12 @@ impl Kind {
     }
 }
 
-/// A pseudo-random sequence (wyrand): cheap enough that a page is made at the speed of memory.
+/// A pseudo-random sequence (wyrand), cheap enough that a page is made at the speed of memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// The sequence of a seed.
+    /// Begins the sequence of a seed.
     pub const fn new(seed: u64) -> Self {
         Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x6a09_e667_f3bc_c908)
     }
@@ -99,7 +99,7 @@ impl Random {
     }
 }
 
-/// The first word of a page: tells page, seed and version apart at one look.
+/// The first word of a page, different for each page, seed and version.
 #[inline]
 pub const fn stamp(seed: u64, version: u64, page: u64) -> u64 {
     let mut random = Random::new(seed ^ version.rotate_left(48) ^ page.rotate_left(16));
@@ -108,11 +108,11 @@ pub const fn stamp(seed: u64, version: u64, page: u64) -> u64 {
 
 const PHRASE: &[u8; 40] = b" of the folio, its slots and its cluster";
 
-/// Writes the content of page number `page` in `version` into `out`. A page of kind `Stamp` keeps what it has behind
-/// its first word.
+/// Writes the content of page number `page` in `version` into `out`. A page of kind `Stamp` keeps
+/// its bytes behind the first word.
 ///
 /// # Panics
-/// When `out` is not one page.
+/// `out` is not one page.
 pub fn fill(out: &mut [u8], kind: Kind, seed: u64, version: u64, page: u64) {
     assert_eq!(out.len(), PAGE);
     let first = stamp(seed, version, page);
@@ -137,7 +137,8 @@ pub fn fill(out: &mut [u8], kind: Kind, seed: u64, version: u64, page: u64) {
     }
 }
 
-/// Units of `UNIT` bytes: 12 random ones, the rest always the same. LZ4 stores each in 16.
+/// Fills the page with units of `UNIT` bytes: 12 random bytes, the rest constant. LZ4 stores each
+/// unit in 16 bytes.
 fn units<const UNIT: usize>(out: &mut [u8], first: u64, random: &mut Random) {
     let (units, rest) = out.as_chunks_mut::<UNIT>();
     for unit in units {
@@ -155,10 +156,11 @@ pub fn first_word(kind: Kind, seed: u64, version: u64, page: u64) -> u64 {
     if kind.of(page) == Kind::Zero { 0 } else { stamp(seed, version, page) }
 }
 
-/// Checks the first word of a page, `word`, which its reader has seen; the whole page only when it is another than it must be.
+/// Checks `word`, the first word of a page as its reader has seen it. The whole page is checked
+/// only when `word` is wrong.
 ///
 /// # Errors
-/// As of [`check`].
+/// As [`check`].
 #[inline]
 pub fn check_first(
     word: u64,
@@ -177,7 +179,7 @@ pub fn check_first(
     ))
 }
 
-/// The sum of all words of a page: reads all of it, as a program would.
+/// Sums up all words of a page, and so reads all of it, as a program would.
 #[inline]
 pub fn sum(page: &[u8]) -> u64 {
     let (words, _) = page.as_chunks::<8>();
@@ -187,7 +189,8 @@ pub fn sum(page: &[u8]) -> u64 {
 /// Checks a whole page.
 ///
 /// # Errors
-/// Says which byte differs and what the page looks like: zeroes, another page's content, or damage.
+/// The message says which byte differs and what the page looks like: zeroes, another page's
+/// content, or damage.
 pub fn check(got: &[u8], kind: Kind, seed: u64, version: u64, page: u64) -> Result<(), String> {
     let mut expected = [0u8; PAGE];
     fill(&mut expected, kind, seed, version, page);
@@ -200,7 +203,7 @@ pub fn check(got: &[u8], kind: Kind, seed: u64, version: u64, page: u64) -> Resu
         "is all zero".to_owned()
     } else {
         let word = u64::from_ne_bytes(got[..8].try_into().expect("8 bytes"));
-        // Nearby pages and versions: a mix-up of pages is then named.
+        // Nearby pages and versions are tried, so that a mix-up of pages is named.
         let other = (0..=version + 1)
             .flat_map(|v| (page.saturating_sub(2048)..page + 2048).map(move |p| (v, p)))
             .find(|&(v, p)| first_word(kind, seed, v, p) == word && word != 0);

@@ -1,40 +1,43 @@
-//! Did a touch have to wait for a page to be decompressed or read from a device? Counted, not guessed from how long it took.
+//! Tells from counters, not from latencies, whether a touch had to wait for a page to be
+//! decompressed or read from a device.
 
 use std::time::{Duration, Instant};
 
-/// How long a served fault's figures are waited for: they are written just after the thread has been let go on.
+/// How long the figures of a served fault are waited for: they are written just after the thread
+/// was let go on.
 const FIGURES_COME: Duration = Duration::from_millis(5);
 
-/// What an engine that serves faults itself counts of them.
+/// The counts of an engine that serves faults itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Served {
     /// Faults so far.
     pub faults: u64,
-    /// Of these, those that read the store: compressed memory or a device.
+    /// Faults that read the store, that is, compressed memory or a device.
     pub from_store: u64,
 }
 
-/// The figures of an engine that serves this process's faults, which the kernel's own counters cannot tell apart: for those a page that only waited,
-/// uncompressed, was absent as well.
+/// The counts of the engine that serves this process's faults. The kernel's own counters cannot
+/// tell them apart: for the kernel a page that waited uncompressed was absent as well.
 pub trait Engine {
-    /// So far. Cost: it is asked after every touch that faulted, and should take less than a microsecond.
+    /// Reads the counts so far. Cost: called after every touch that faulted, so it should take less
+    /// than a microsecond.
     fn served(&self) -> Served;
 }
 
-/// What a touch met.
+/// The outcome of a touch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Met {
-    /// The page, or a fault too small for the thread's counters to see.
+    /// No fault, or one too small for the thread's counters to show.
     Nothing,
-    /// A fault for which nothing had to be decompressed or read.
+    /// A fault that needed neither decompression nor a device.
     Fault,
-    /// A fault for which something was.
+    /// A fault that read the store.
     Store,
-    /// A fault that the engine's figures did not show in time. Whoever counts should take it for [`Met::Store`].
+    /// A fault that the engine's figures did not show in time. Count it as [`Met::Store`].
     Unclear,
 }
 
-/// Tells what each touch of the calling thread met.
+/// Tells the outcome of each touch of the calling thread.
 pub struct Witness<'a> {
     engine: Option<&'a dyn Engine>,
     faults: [u64; 2],
@@ -42,22 +45,22 @@ pub struct Witness<'a> {
 }
 
 impl<'a> Witness<'a> {
-    /// From now on. Without an engine the kernel serves all faults.
+    /// Begins to count. Without an engine the kernel serves all faults.
     pub fn new(engine: Option<&'a dyn Engine>) -> Witness<'a> {
         let mut witness = Witness { engine, faults: [0; 2], served: Served::default() };
         witness.begin();
         witness
     }
 
-    /// What happened before does not count. Call it before the first of several touches. Where figures of an earlier fault come later than this, the next
-    /// fault is taken for that one.
+    /// Forgets earlier faults; call it before the first of several touches. Figures of an earlier
+    /// fault that come only after this call are taken for those of the next fault.
     pub fn begin(&mut self) {
         self.faults = faults_of_thread();
         self.served = self.engine.map(Engine::served).unwrap_or_default();
     }
 
-    /// What the thread met since it was last asked, or since [`begin`](Self::begin): one touch. Cost: a system call (getrusage), and up to 5 ms after a
-    /// fault whose figures do not come.
+    /// The outcome of one touch: of the time since the last call, or since [`begin`](Self::begin).
+    /// Cost: a system call (getrusage), and up to 5 ms after a fault whose figures do not come.
     pub fn met(&mut self) -> Met {
         let faults = faults_of_thread();
         let [minor, major] = [0, 1].map(|which| faults[which] - self.faults[which]);
@@ -87,7 +90,7 @@ impl<'a> Witness<'a> {
 /// Minor and major faults of the calling thread so far.
 fn faults_of_thread() -> [u64; 2] {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: writes the structure, for which all-zero is valid should it fail.
+    // SAFETY: the call writes the structure, for which all-zero is valid should it fail.
     let usage = unsafe {
         libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr());
         usage.assume_init()

@@ -1,24 +1,25 @@
-//! Folios that went out and came back whole, and those that fell back to smaller ones, by size: the kernel's counters and ours of the same names.
+//! Folios swapped out and in whole, and those that fell back to smaller ones, by size: the kernel's
+//! counters, and ours of the same names.
 
 use serde::Serialize;
 use std::fs;
 use std::path::Path;
 
-/// Where the kernel keeps them.
+/// The directory of the kernel's counters.
 const KERNEL: &str = "/sys/kernel/mm/transparent_hugepage";
 
-/// Of one size, over a run.
+/// The counts of one folio size over a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct FolioCounts {
     /// The size, KiB.
     pub kib: u32,
     /// Written out whole.
     pub swpout: u64,
-    /// Split, since no slots for the whole were found.
+    /// Split, because no slots were found for the folio.
     pub swpout_fallback: u64,
     /// Brought back whole.
     pub swpin: u64,
-    /// Were to come back whole, and came smaller.
+    /// Came back smaller than they should have.
     pub swpin_fallback: u64,
 }
 
@@ -44,13 +45,14 @@ impl FolioCounts {
         }
     }
 
-    /// How often this size was asked for, out or in.
+    /// How often this size was tried, out or in.
     pub const fn asked(self) -> u64 {
         self.swpout + self.swpout_fallback + self.swpin + self.swpin_fallback
     }
 }
 
-/// The kernel's since it was started, of the whole machine; those that it does not have are 0. From the smallest to the largest size.
+/// Reads the kernel's counters of the whole machine since boot, the smallest size first. Counters
+/// that this kernel lacks are 0.
 pub fn kernel() -> Vec<FolioCounts> {
     let sizes = fs::read_dir(KERNEL).into_iter().flatten().flatten();
     let of = |directory: &Path| {
@@ -62,13 +64,13 @@ pub fn kernel() -> Vec<FolioCounts> {
     sorted(sizes.filter_map(|entry| of(&entry.path())))
 }
 
-/// What was counted since `before`, which [`kernel`] had returned.
+/// The kernel's counts since `before`, which an earlier call of [`kernel`] returned.
 pub fn kernel_since(before: &[FolioCounts]) -> Vec<FolioCounts> {
     let earlier = |kib| before.iter().copied().find(|counts| counts.kib == kib).unwrap_or_default();
     kernel().into_iter().map(|counts| counts.since(earlier(counts.kib))).collect()
 }
 
-/// Of a document of `folioswap run --stats-json`.
+/// Reads the counts of a document of `folioswap run --stats-json`, the smallest size first.
 pub fn of_statistics(document: &serde_json::Value) -> Vec<FolioCounts> {
     let sizes = document.get("sizes").and_then(serde_json::Value::as_object);
     let of = |(name, counts): (&String, &serde_json::Value)| {
@@ -77,7 +79,8 @@ pub fn of_statistics(document: &serde_json::Value) -> Vec<FolioCounts> {
     sorted(sizes.into_iter().flatten().filter_map(of))
 }
 
-/// Of all times that more than a page was asked for, out or in, the part (0 to 1) that fell back; `None` when it never was.
+/// The part (0 to 1) of all tries with more than a page, out or in, that fell back; `None` without
+/// tries.
 pub fn fallback(counts: &[FolioCounts]) -> Option<f64> {
     let large = || counts.iter().filter(|counts| counts.kib > 4);
     let asked: u64 = large().map(|counts| counts.asked()).sum();
@@ -85,7 +88,7 @@ pub fn fallback(counts: &[FolioCounts]) -> Option<f64> {
     (asked > 0).then(|| fell as f64 / asked as f64)
 }
 
-/// `64kB`.
+/// The size in a name such as `64kB`.
 fn kib_of(name: &str) -> Option<u32> {
     name.strip_suffix("kB")?.parse().ok()
 }

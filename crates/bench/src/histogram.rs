@@ -1,6 +1,7 @@
-//! Latencies, to a thirty-second of their value.
+//! A histogram of latencies, exact to 1/32 of their value.
 
-/// Times from 32 ns on in steps of 1/32.
+/// Counts of times from 32 ns on; each power of two has 32 steps. A percentile is the lower end of
+/// its step.
 #[derive(Clone, Debug)]
 pub struct Histogram(Vec<u64>);
 
@@ -11,7 +12,7 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// Counts one of `ns` nanoseconds.
+    /// Counts a latency of `ns` nanoseconds; less than 32 counts as 32.
     pub fn add(&mut self, ns: u64) {
         let ns = ns.max(32);
         let power = ns.ilog2();
@@ -19,14 +20,15 @@ impl Histogram {
         self.0[(power as u64 * 32 + step) as usize] += 1;
     }
 
-    /// Counts all that `other` has counted.
+    /// Adds all counts of `other`.
     pub fn merge(&mut self, other: &Histogram) {
         for (sum, count) in self.0.iter_mut().zip(&other.0) {
             *sum += count;
         }
     }
 
-    /// The time, in nanoseconds, that so large a part (0 to 1) is not above; 0 when nothing was counted.
+    /// The time in nanoseconds that the given part (0 to 1) of the latencies does not exceed; 0
+    /// when nothing was counted.
     pub fn percentile(&self, part: f64) -> u64 {
         let total: u64 = self.0.iter().sum();
         let wanted = (total as f64 * part).ceil() as u64;

@@ -1,6 +1,8 @@
-//! A program with a hot set, which it touches at random, while it goes through much more memory than there is room for once, in order.
+//! A program that touches a hot set at random while it goes once through much more memory than the
+//! limit, in order.
 //!
-//! One thread does both in turn, [`TURN`] pages of the scan and then so many touches for each of them, so that every run does the same.
+//! One thread does both in turns: it scans [`TURN`] pages, then makes a fixed number of touches for
+//! each of them, so that every run does the same.
 
 use crate::data::{self, Kind, PAGE, Random};
 use crate::faults::{Engine, Met, Witness};
@@ -17,7 +19,7 @@ pub const TURN: u64 = 16;
 /// The scans: all of the memory is written, then read.
 pub const SCANS: [&str; 2] = ["write", "read"];
 
-/// What to do.
+/// The parameters of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Bytes of the hot set.
@@ -30,16 +32,16 @@ pub struct Options {
     pub touches_per_page: u64,
 }
 
-/// What the touches of the hot set met in a scan.
+/// The outcomes of the hot set's touches during a scan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HotTouches {
-    /// All of them.
+    /// All touches.
     pub touches: u64,
-    /// Those that faulted.
+    /// Touches that faulted.
     pub faults: u64,
-    /// Those for which something was decompressed or read from a device, the unclear ones with them.
+    /// Touches that read the store (compressed memory or a device), unclear ones included.
     pub from_store: u64,
-    /// Those that faulted without the engine's figures telling why.
+    /// Touches that faulted without the engine's figures telling why.
     pub unclear: u64,
 }
 
@@ -59,11 +61,12 @@ impl HotTouches {
 
 const SEED: u64 = 1;
 
-/// Does it all; `engine` is asked what a fault was, and without one the kernel's counters of this thread are. `tell` hears of each scan when it is over: bytes
-/// scanned and hot touches a second, how long hot touches took, and what they met.
+/// Runs both scans. The outcome of a fault is asked of `engine`, or without one of the kernel's
+/// counters of this thread. `tell` is called after each scan with the bytes scanned and the hot
+/// touches per second, the latencies of the hot touches, and their outcomes.
 ///
 /// # Errors
-/// What page is wrong and how.
+/// The wrong page, and how it is wrong.
 pub fn hot_set(
     options: &Options,
     engine: Option<&dyn Engine>,
@@ -86,7 +89,8 @@ pub fn hot_set(
             let touches = options.touches_per_page * (turn.end - turn.start);
             for number in turn {
                 let page = &mut scan[number as usize * PAGE..][..PAGE];
-                // Numbers behind those of the hot set: no page of one is right in the other.
+                // Scanned pages are numbered behind those of the hot set, so that no page of one is
+                // right in the other.
                 let number = hot_pages + number;
                 match name {
                     "write" => data::fill(page, options.kind, SEED, 0, number),

@@ -1,4 +1,4 @@
-//! The hot set under every engine: what is compared, and its tables: a block for each scan, a line for each engine.
+//! The hot set under every engine: a table for each scan with a line for each engine.
 
 use crate::comparison::{Column, Host, Terms};
 use crate::data::Kind;
@@ -12,22 +12,22 @@ use crate::tables::{
 };
 use folioswap_report::{Bar, Chart, Report, Table, statistics::median};
 
-/// What to compare.
+/// The comparison to make.
 #[derive(Clone, Debug)]
 pub struct Comparison {
-    /// Who is compared.
+    /// The terms.
     pub terms: Terms,
     /// Bytes of the hot set.
     pub hot: u64,
     /// Bytes that are scanned.
     pub scan: u64,
-    /// Contents, each a comparison of its own.
+    /// Kinds of data, each compared by itself.
     pub kinds: Vec<Kind>,
     /// Touches of the hot set for each page that is scanned.
     pub touches_per_page: u64,
 }
 
-/// Compares; see [`crate::touch_table::compare`].
+/// Runs the comparison; see [`crate::touch_table::compare`].
 ///
 /// # Errors
 /// [`RunError`]; everything is undone.
@@ -48,10 +48,10 @@ fn arguments(options: &Comparison, kind: Kind) -> Vec<String> {
     pairs.into_iter().flat_map(|(name, value)| [name.to_owned(), value]).collect()
 }
 
-/// The program that is started for each run; see [`hot_set::hot_set`].
+/// Runs the worker, which is started for each run; see [`hot_set::hot_set`].
 ///
 /// # Errors
-/// What page is wrong and how.
+/// The wrong page, and how it is wrong.
 pub fn work(options: &hot_set::Options, engine: Option<&dyn faults::Engine>) -> Result<(), RunError> {
     let mut timings = Vec::new();
     let done = hot_set::hot_set(options, engine, |timing| timings.push(timing));
@@ -105,7 +105,7 @@ fn report(options: &Comparison, all: &[(Kind, Vec<Column>)], absent: Option<&str
     }
 }
 
-/// Percent, with so many digits that the goals can be told apart.
+/// A percentage with as many digits as the goals need.
 fn percentage(part: f64) -> String {
     format!("{:.2}", 100.0 * part)
 }

@@ -1,4 +1,4 @@
-//! SIGINT, SIGTERM and SIGHUP end a comparison after everything was put back.
+//! SIGINT, SIGTERM and SIGHUP end a comparison only after everything was put back.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,10 +6,10 @@ use std::sync::{Arc, OnceLock};
 
 static SEEN: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
-/// From now on these signals are noted instead of ending the process.
+/// From now on notes these signals instead of letting them end the process.
 ///
 /// # Errors
-/// When a handler cannot be installed.
+/// A handler cannot be installed.
 pub fn watch() -> io::Result<()> {
     let flag = SEEN.get_or_init(Arc::default);
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
@@ -18,7 +18,7 @@ pub fn watch() -> io::Result<()> {
     Ok(())
 }
 
-/// Was there one?
+/// Whether such a signal has come.
 pub fn seen() -> bool {
     SEEN.get().is_some_and(|flag| flag.load(Ordering::Relaxed))
 }

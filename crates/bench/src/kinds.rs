@@ -1,4 +1,5 @@
-//! One program with several kinds of data, each a comparison of its own: running it, and what the tables have in common.
+//! One program with several kinds of data, each compared by itself: the runs, and the tables that
+//! the programs share.
 
 use crate::comparison::{Column, Contestant, Host, Terms};
 use crate::data::Kind;
@@ -9,7 +10,8 @@ use folioswap_report::Table;
 /// The engines' columns for each kind of data.
 pub(crate) type OfKinds = Vec<(Kind, Vec<Column>)>;
 
-/// Lets the `worker`, which needs `need` bytes at most, run with each kind of data; why the kernel is absent, if it is. See [`Terms::run`].
+/// Runs `worker`, which needs at most `need` bytes, with each kind of data. Also returns why the
+/// kernel is absent, if it is. See [`Terms::run`].
 ///
 /// # Errors
 /// As [`Terms::run`].
@@ -31,16 +33,16 @@ pub(crate) fn compare(
     Ok((kinds.iter().copied().zip(columns).collect(), absent))
 }
 
-/// Every figure of every run.
+/// All figures of all runs as JSON.
 pub(crate) fn results(all: &[(Kind, Vec<Column>)]) -> Vec<serde_json::Value> {
     let result = |(kind, columns): &(Kind, Vec<Column>)| serde_json::json!({ "kind": kind.name(), "engines": engines(columns) });
     all.iter().map(result).collect()
 }
 
-/// A column that only one program's table has: its head, and its cell for an engine.
+/// A column of one program's table only: its head, and its cell for an engine.
 pub(crate) type Further = (&'static str, fn(&Column) -> String);
 
-/// Memory and pages of the whole runs.
+/// The table of memory and pages over the whole runs.
 pub(crate) fn whole(kind: Kind, columns: &[Column], further: &[Further]) -> Table {
     let mut head = vec!["", "seconds", "peak MiB", "pages out", "pages in"];
     head.extend(further.iter().map(|(name, _)| name));

@@ -1,12 +1,17 @@
-//! `folioswap bench`: one program, the same data, the same limit on resident memory; without a limit, under folioswap, and under the kernel's
-//! own swap (memory cgroup and zram) with each of its settings of huge pages. All of them in one run, in turn.
+//! `folioswap bench`: one program with the same data and the same limit on resident memory, run
+//! without a limit, under folioswap, and under the kernel's own swap (memory cgroup and zram) with
+//! each of its settings of huge pages, all of them in turn.
 //!
-//! * [`touch`] is the program: it fills memory with data that can be verified and touches it in several ways; [`usemem`] writes what the program of that name writes;
-//!   [`hot_set`] touches a part of its memory again and again while it goes through the rest once; [`sort`] is GNU sort.
-//! * [`engine`] lets it run under one engine; [`comparison`] under all of them, round after round; [`touch_table`], [`usemem_table`],
-//!   [`hot_set_table`] and [`sort_table`] make the tables.
-//! * [`faults`] tells what a touch met, [`resident`] what of a mapping is resident and in huge pages, [`folios`] what folios of each size came to.
-//! * [`data`] makes page contents that can be verified from the page's number alone, with a known compressibility.
+//! | To find | look in |
+//! |---|---|
+//! | the programs that are measured | `touch.rs`, `usemem.rs`, `hot_set.rs`, `sort.rs` (GNU sort) |
+//! | page contents that can be verified from the page's number | `data.rs` |
+//! | the outcome of a touch; what of a mapping is resident | `faults.rs`, `resident.rs` |
+//! | latencies | `histogram.rs` |
+//! | one run under one engine | `engine.rs` |
+//! | all engines, round after round; with several kinds of data | `comparison.rs`, `kinds.rs` |
+//! | the tables of each program, and their common parts | `*_table.rs`, `tables.rs` |
+//! | folios of each size, out and in | `folios.rs` |
 
 pub mod comparison;
 pub mod data;

@@ -5,21 +5,22 @@ use std::fs;
 use std::io;
 use std::ops::Range;
 
-/// What the kernel says of a range of our own memory.
+/// Resident memory of a range of our own addresses, as the kernel reports it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resident {
     /// Bytes that are resident (`Rss`).
     pub bytes: u64,
-    /// Bytes of these in huge pages of 2 MiB, mapped whole (`AnonHugePages`).
+    /// Bytes of these that huge pages of 2 MiB map whole (`AnonHugePages`).
     pub huge_bytes: u64,
 }
 
 impl Resident {
-    /// Of the mappings that `range` of our addresses touches: of the program's data alone, where `smaps_rollup` would add its
-    /// code and libraries. Cost: the kernel walks the page tables of the whole process.
+    /// Sums up the mappings that `range` touches. Only the program's data counts, where
+    /// `smaps_rollup` would add its code and libraries. Cost: the kernel walks the page tables of
+    /// the whole process.
     ///
     /// # Errors
-    /// When `/proc/self/smaps` cannot be read.
+    /// `/proc/self/smaps` cannot be read.
     pub fn of(range: Range<usize>) -> io::Result<Resident> {
         Ok(parse(&fs::read_to_string("/proc/self/smaps")?, &range))
     }
@@ -49,7 +50,7 @@ fn parse(smaps: &str, range: &Range<usize>) -> Resident {
     found
 }
 
-/// Of a mapping's first line, `7f0000000000-7f0000200000 rw-p ...`.
+/// The addresses in a mapping's first line, `7f0000000000-7f0000200000 rw-p ...`.
 fn addresses(word: &str) -> Option<Range<usize>> {
     let (start, end) = word.split_once('-')?;
     let number = |text| usize::from_str_radix(text, 16).ok();

@@ -11,36 +11,38 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-/// Bytes of a line, with its end.
+/// Bytes of a line, newline included.
 pub const LINE: u64 = 53;
 
 /// The most lines: a line's number has seven digits.
 pub const LINES_MAX: u64 = 10_000_000;
 
-/// Where the text is.
+/// The directory of the text.
 const PLACE: &str = "/var/tmp";
 
-/// What sort is asked.
+/// The options of sort.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The text.
+    /// The file to sort.
     pub input: PathBuf,
     /// `--parallel`: threads.
     pub parallel: u32,
-    /// `-S`: bytes that it may use before it writes to temporary files.
+    /// `-S`: bytes that sort may use before it writes to temporary files.
     pub buffer: u64,
 }
 
-/// Lines in no order, all of them different, in a file without a name: nothing is left behind, however the process that holds it ends.
+/// Different lines in no order, in a file without a name: nothing is left behind, however the
+/// process that holds it ends.
 pub struct Text {
     file: File,
 }
 
 impl Text {
-    /// Writes so many lines, always the same; at most [`LINES_MAX`]. Cost: about half a second for a million.
+    /// Writes `lines` lines, at most [`LINES_MAX`] and the same ones each time. Cost: about half a
+    /// second per million.
     ///
     /// # Errors
-    /// When the directory for temporary files takes no such file, or is full.
+    /// The directory for temporary files does not support files without a name, or is full.
     pub fn new(lines: u64) -> io::Result<Text> {
         let mut file = OpenOptions::new()
             .read(true)
@@ -55,7 +57,7 @@ impl Text {
         Ok(Text { file })
     }
 
-    /// A name for it, as long as this process has it.
+    /// A path of the file, valid as long as this process has it open.
     pub fn path(&self) -> PathBuf {
         PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd()))
     }
@@ -87,8 +89,8 @@ pub enum SortError {
     Failed(i32),
 }
 
-/// Runs `sort --parallel=N -S SIZE` in the C locale, and reads what it writes through a pipe, so that no page cache comes in.
-/// The timing (phase `sort`) has a checksum of the output.
+/// Runs `sort --parallel=N -S SIZE` in the C locale and reads its output through a pipe, so that no
+/// page cache comes in. The timing (phase `sort`) has a checksum of the output.
 ///
 /// # Errors
 /// [`SortError`].
@@ -97,7 +99,7 @@ pub fn sort(options: &Options) -> Result<Timing, SortError> {
     let mut command = Command::new("sort");
     command.arg(format!("--parallel={}", options.parallel)).arg(format!("-S{}b", options.buffer));
     command.arg(&options.input).env("LC_ALL", "C").stdin(Stdio::null()).stdout(Stdio::piped());
-    // SAFETY: between fork and exec it only calls prctl(2), with numbers.
+    // SAFETY: between fork and exec the closure only calls prctl(2), with numbers.
     unsafe {
         command.pre_exec(|| match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) {
             0 => Ok(()),
@@ -124,12 +126,14 @@ pub fn sort(options: &Options) -> Result<Timing, SortError> {
     })
 }
 
-/// Of all that can be read, with the number of bytes: 64 bits that tell outputs apart, not for keeping, since another build may compute others.
+/// A checksum of all that can be read, and the number of bytes. Its 64 bits tell outputs apart;
+/// they are not for keeping, because another build may compute others.
 fn checksum(mut from: impl Read) -> io::Result<(u64, u64)> {
     let (mut hasher, mut block) = (DefaultHasher::new(), vec![0; 1 << 16]);
     let mut bytes = 0;
     loop {
-        // Blocks are full up to the last one, however the pipe cuts them: the sum may depend on where they end.
+        // Every block but the last is filled, however the pipe cuts the data: the sum may depend on
+        // where blocks end.
         let mut filled = 0;
         while filled < block.len() {
             match from.read(&mut block[filled..]) {
@@ -147,7 +151,7 @@ fn checksum(mut from: impl Read) -> io::Result<(u64, u64)> {
     }
 }
 
-/// Is there a program of this name in `$PATH`?
+/// Whether a program of this name is in `$PATH`.
 pub fn is_installed(name: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).map(|place| place.join(name)).any(|file| Path::new(&file).is_file())

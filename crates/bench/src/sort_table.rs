@@ -1,4 +1,4 @@
-//! GNU sort under every engine, within several limits: what is compared, and its tables, one for each limit.
+//! GNU sort under every engine, within several limits: a table for each limit.
 
 use crate::comparison::{Column, Contestant, Host, Terms};
 use crate::engine::{Engine, Figures, RunError, step, tell};
@@ -10,10 +10,10 @@ use crate::tables::{
 use folioswap_report::{Bar, Chart, Report, Table, statistics::median};
 use std::io;
 
-/// What to compare.
+/// The comparison to make.
 #[derive(Clone, Debug)]
 pub struct Comparison {
-    /// Who is compared; for each limit once.
+    /// The terms, one for each limit.
     pub terms: Vec<Terms>,
     /// Lines of text, at most [`sort::LINES_MAX`]; each has [`LINE`] bytes.
     pub lines: u64,
@@ -23,19 +23,20 @@ pub struct Comparison {
     pub buffer: u64,
 }
 
-/// What has been compared within one limit.
+/// The columns within one limit.
 struct Within {
     limit: u64,
     columns: Vec<Column>,
 }
 
-/// The kernel's device is at least twice as large: it is not for want of swap that sort is killed.
+/// Lower bound of the need that is assumed. The kernel's device is at least twice as large, so that
+/// sort is never killed for want of swap.
 const NEED_LEAST: u64 = 1 << 30;
 
-/// Compares; see [`crate::touch_table::compare`].
+/// Runs the comparison; see [`crate::touch_table::compare`].
 ///
 /// # Errors
-/// [`RunError`]: also when there is no sort, or no room for the text; everything is undone.
+/// [`RunError`], also when sort is not installed or the text does not fit; everything is undone.
 pub fn compare(options: &Comparison, host: Host<'_>) -> Result<Report, RunError> {
     if !sort::is_installed("sort") {
         return Err(step("sort")(io::Error::new(io::ErrorKind::NotFound, "no such program in $PATH")));
@@ -68,10 +69,10 @@ fn arguments(options: &Comparison, text: &Text) -> Vec<String> {
     pairs.into_iter().flat_map(|(name, value)| [name.to_owned(), value]).collect()
 }
 
-/// The program that is started for each run, which starts sort.
+/// Runs the worker, which starts sort.
 ///
 /// # Errors
-/// Why sort came to no end.
+/// The reason why sort did not come to its end.
 pub fn work(options: &sort::Options) -> Result<(), RunError> {
     let timing = sort::sort(options);
     let timing =
@@ -83,7 +84,8 @@ fn output(run: &Figures) -> Option<&str> {
     run.phases.first()?.output.as_deref()
 }
 
-/// A run whose output is another than that of the first one without a limit has failed.
+/// Moves runs to the failed ones when their output differs from that of the first run without a
+/// limit.
 fn sort_out(columns: &mut [Column]) {
     let unlimited = columns.iter().find(|column| column.engine == Engine::Unlimited);
     let wanted = unlimited.and_then(|column| output(column.runs.first()?)).map(str::to_owned);
@@ -133,7 +135,7 @@ fn report(options: &Comparison, all: &[Within], without: Vec<String>) -> Report 
     }
 }
 
-/// How many runs failed, and how the first of them did.
+/// The number of failed runs, and how the first of them failed.
 fn failures(column: &Column) -> String {
     let Some(first) = column.failed.first() else { return "-".to_owned() };
     let (failed, runs) = (column.failed.len(), column.runs.len() + column.failed.len());

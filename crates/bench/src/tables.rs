@@ -1,4 +1,4 @@
-//! What the tables of all comparisons have in common.
+//! The parts that the tables of all comparisons share.
 
 use crate::comparison::{Column, Terms};
 use crate::engine::{Engine, Figures};
@@ -10,26 +10,26 @@ use std::collections::BTreeSet;
 
 pub(crate) const MIB: f64 = (1u64 << 20) as f64;
 
-/// Why limits are not the same.
+/// The caveat on limits that do not count the same.
 pub(crate) const UNCHARGED: &str = "The kernel does not charge a group for what zram takes; folioswap's limit counts its store only with --memory-scope total.";
 
-/// Of ratios in parentheses.
+/// The caveat on ratios in parentheses.
 pub(crate) const PARENTHESES: &str = "In parentheses: ours to the best of the kernel's settings in that column alone; no one setting need be the best in all.";
 
-/// Of the most that was resident.
+/// The caveat on peaks of resident memory.
 pub(crate) const PEAK: &str = "Peak: anonymous and shared memory of all processes, folioswap's store with it; under the kernel what its group was charged at most, without zram. That is read at the end only: the kernel kills less when its statistics are read meanwhile.";
 
-/// What the counters of folios do not say.
+/// The caveat on the counters of folios.
 pub(crate) const FALLBACKS: &str = "A folio that the kernel writes whole and reads back page by page, as it does with 2M, counts as no fallback: its swpin is missing instead. The kernel's counters are those of the whole machine meanwhile.";
 
-/// Lines of the setup where the kernel has no columns.
+/// Lines of the setup that say why the kernel has no columns, if it has none.
 pub(crate) fn without_kernel(terms: &Terms, absent: Option<&str>) -> Vec<String> {
     let unasked =
         terms.kernel.is_empty().then(|| "The kernel's own swap was not asked (`--peer kernel`).".to_owned());
     unasked.into_iter().chain(absent.map(|why| format!("kernel: absent, {why}."))).collect()
 }
 
-/// The kernel's median that `better` prefers.
+/// The best of the medians of the kernel's columns: the one that `better` prefers.
 pub(crate) fn kernels_best(
     columns: &[Column],
     figure: impl Fn(&Figures) -> Option<f64>,
@@ -39,7 +39,7 @@ pub(crate) fn kernels_best(
     kernel.filter_map(|column| median(&values(&column.runs, &figure))).reduce(better)
 }
 
-/// Ours as a part of the kernel's best.
+/// Our value as a multiple of the kernel's best; a dash in other columns.
 pub(crate) fn ratio(column: &Column, value: Option<f64>, best: Option<f64>) -> String {
     match (value, best) {
         (Some(value), Some(best)) if column.engine.is_ours() => format!("{:.2}x", value / best),
@@ -53,7 +53,7 @@ pub(crate) fn cell(column: &Column, digits: usize, figure: impl Fn(&Figures) -> 
     middle.map_or("-".to_owned(), |middle| format!("{middle:.digits$}"))
 }
 
-/// How many runs failed.
+/// The number of failed runs, or a dash.
 pub(crate) fn failed(column: &Column) -> String {
     match column.failed.len() {
         0 => "-".to_owned(),
@@ -61,13 +61,14 @@ pub(crate) fn failed(column: &Column) -> String {
     }
 }
 
-/// A percentage of a part (0 to 1): the median, or a dash.
+/// The median of a part (0 to 1) as a percentage, or a dash.
 pub(crate) fn percent(column: &Column, part: impl Fn(&Figures) -> Option<f64>) -> String {
     let middle = median(&values(&column.runs, part));
     middle.map_or("-".to_owned(), |middle| format!("{:.1}", 100.0 * middle))
 }
 
-/// How long touches took in phase `number`, microseconds: the median of a percentile, and ours to the kernel's best.
+/// Latency of the touches in phase `number`, microseconds: the median of a percentile over the
+/// runs, and ours as a multiple of the kernel's best.
 pub(crate) fn latency(
     columns: &[Column],
     column: &Column,
@@ -83,19 +84,20 @@ pub(crate) fn latency(
     }
 }
 
-/// What measuring costs.
+/// A line that says how long timing a touch takes.
 pub(crate) fn clock<'a>(columns: impl Iterator<Item = &'a Column>) -> Option<String> {
     let timings = columns.flat_map(|column| &column.runs).filter_map(|run| run.phases.first());
     let middle = median(&timings.map(|timing| timing.clock_ns as f64).collect::<Vec<_>>())?;
     Some(format!("Timing a touch takes {middle:.0} ns, which are in its time and in the phase's."))
 }
 
-/// Of nanoseconds, with as many digits as were measured.
+/// Formats nanoseconds as microseconds, with as many digits as were measured.
 fn microseconds(ns: f64) -> String {
     if ns < 1000.0 { format!("{:.2}", ns / 1000.0) } else { format!("{:.1}", ns / 1000.0) }
 }
 
-/// What the folios of each size above a page came to: a line for each engine and size that was asked for. `None` when none was.
+/// The fate of the folios of each size above a page: a line for each engine and each size that was
+/// tried; `None` when none was.
 pub(crate) fn folios(title: String, columns: &[Column]) -> Option<Table> {
     let head = ["", "KiB", "swpout", "fell back", "swpin", "fell back", "fell back %"];
     let mut table = Table::new(title, &head);
@@ -124,23 +126,23 @@ pub(crate) fn folios(title: String, columns: &[Column]) -> Option<Table> {
     (!table.rows.is_empty()).then_some(table)
 }
 
-/// Pages out, and pages in.
+/// Cells with the pages out and in.
 pub(crate) fn pages(column: &Column) -> [String; 2] {
     [0, 1].map(|which| cell(column, 0, |run| run.out_in.map(|pages| pages[which] as f64)))
 }
 
-/// The least and the most.
+/// Minimum and maximum.
 pub(crate) fn spread(values: &[f64]) -> (f64, f64) {
     (values.iter().copied().fold(f64::MAX, f64::min), values.iter().copied().fold(0.0, f64::max))
 }
 
-/// Every figure of every run.
+/// All figures of all runs as JSON.
 pub(crate) fn engines(columns: &[Column]) -> Vec<serde_json::Value> {
     let engine = |column: &Column| serde_json::json!({ "engine": column.engine.to_string(), "runs": column.runs, "failed": column.failed });
     columns.iter().map(engine).collect()
 }
 
-/// No run of this engine came to its end: why.
+/// The row of an engine without a successful run, with the reason.
 pub(crate) fn absent_row(column: &Column, cells: usize) -> Vec<String> {
     let why = column.failed.first().map_or("no such phase", String::as_str);
     let mut row = vec![column.engine.to_string(), format!("failed: {}", why.lines().last().unwrap_or(why))];

@@ -1,4 +1,5 @@
-//! The program that is measured: fills memory with data that can be verified, reads it back in order, in strides and at random, and changes it.
+//! The program that is measured: it fills memory with data that can be verified, reads it in order,
+//! in strides and at random, and changes it.
 
 use crate::data::{self, Kind, PAGE, Random};
 use crate::histogram::Histogram;
@@ -8,30 +9,33 @@ use crate::resident::Resident;
 use serde::{Deserialize, Serialize};
 use std::time::Instant;
 
-/// What to do. `fill`, `rewrite`, `reread` and `verify` go upwards, as `fill-down` and so on downwards; `strided` reads every
-/// seventeenth page, then those behind them, and so on; `random` touches pages at random; `islands` fills one page of seven; `changes` goes
-/// in order, at random, and in order again, each timed by itself.
+/// The parameters of a run.
+///
+/// `fill`, `rewrite`, `reread` and `verify` go upwards, and with `-down` after the name downwards;
+/// `strided` reads every seventeenth page, then the pages behind those, and so on; `random` touches
+/// pages at random; `islands` fills one page of seven; `changes` reads in order, touches at random,
+/// and reads in order again, each timed by itself.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Bytes of memory.
     pub size: u64,
-    /// Its contents.
+    /// The kind of data.
     pub kind: Kind,
     /// Phases, in order; see [`PHASES`].
     pub phases: Vec<String>,
     /// Threads, each with a share of the memory.
     pub threads: usize,
-    /// Random touches, by all threads together.
+    /// Random touches of all threads together.
     pub touches: u64,
     /// Percent of the random touches that write.
     pub writes: u64,
-    /// What the program says of huge pages; `None`: nothing, so that the machine's setting decides.
+    /// Advice on huge pages; `None` gives none, so that the machine's setting decides.
     pub advice: Option<Advice>,
-    /// Other contents for another seed.
+    /// Seed of the contents and of the random touches.
     pub seed: u64,
 }
 
-/// What a program says of huge pages for its memory, with madvise(2).
+/// The advice on huge pages that the program gives for its memory with madvise(2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advice {
     /// MADV_HUGEPAGE.
@@ -41,7 +45,7 @@ pub enum Advice {
 }
 
 impl Advice {
-    /// As on the command line.
+    /// The advice's name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Advice::HugePages => "hugepage",
@@ -69,19 +73,19 @@ impl Default for Options {
 pub const PHASES: [&str; 8] =
     ["fill", "rewrite", "reread", "strided", "random", "changes", "verify", "islands"];
 
-/// What the phase `changes` consists of.
+/// The steps of the phase `changes`.
 const CHANGES: [&str; 3] = [IN_ORDER, AT_RANDOM, IN_ORDER];
 const IN_ORDER: &str = "changes: in order";
 const AT_RANDOM: &str = "changes: at random";
 
-/// Is this the name of a phase?
+/// Whether `name` is the name of a phase.
 pub fn is_phase(name: &str) -> bool {
     let upwards =
         name.strip_suffix("-down").filter(|name| !matches!(*name, "random" | "strided" | "changes"));
     PHASES.contains(&upwards.unwrap_or(name))
 }
 
-/// What is timed by itself when these phases are asked for, in order.
+/// The steps of these phases, each of which is timed by itself.
 pub fn steps(phases: &[String]) -> Vec<String> {
     let of = |phase: &String| match phase.as_str() {
         "changes" => CHANGES.map(str::to_owned).into(),
@@ -90,12 +94,12 @@ pub fn steps(phases: &[String]) -> Vec<String> {
     phases.iter().flat_map(of).collect()
 }
 
-/// What a phase took.
+/// The timing of a phase.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, PartialEq)]
 pub struct Timing {
-    /// Its name.
+    /// The phase's name.
     pub phase: String,
-    /// Which process.
+    /// Number of the process, from 0.
     pub process: usize,
     /// Wall time, seconds.
     pub seconds: f64,
@@ -103,22 +107,23 @@ pub struct Timing {
     pub mb_per_s: f64,
     /// Pages touched a second.
     pub touches_per_s: f64,
-    /// The median of the single touches, nanoseconds: of a page's first access in the phase, which is the one that may fault.
+    /// Median latency of a page's first access in the phase, the one that may fault, nanoseconds.
     pub p50_ns: u64,
-    /// What 99 % of them are not above.
+    /// The 99th percentile of these latencies, nanoseconds.
     pub p99_ns: u64,
-    /// What 99.9 % of them are not above.
+    /// The 99.9th percentile of these latencies, nanoseconds.
     pub p999_ns: u64,
-    /// What timing a touch takes by itself, nanoseconds; it is in `seconds`, once for each timed touch, and in the percentiles.
+    /// Time that the timing of a touch takes, nanoseconds. It is in `seconds` once for each timed
+    /// touch, and in the percentiles.
     #[serde(default)]
     pub clock_ns: u64,
-    /// What was resident of the memory at the end of the phase; `None` where nobody has looked.
+    /// Resident memory at the end of the phase; `None` where it was not read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resident: Option<Resident>,
-    /// What touches of the hot set met, where there is one.
+    /// Outcomes of the touches of the hot set, where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hot: Option<HotTouches>,
-    /// A checksum of what the program wrote, where that is compared.
+    /// A checksum of the program's output, where outputs are compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
 }
@@ -126,10 +131,10 @@ pub struct Timing {
 /// Pages from one strided touch to the next.
 const STRIDE: usize = 17;
 
-/// One page of so many is filled by the phase `islands`.
+/// The phase `islands` fills one page of this many.
 const ISLANDS: usize = 7;
 
-/// Which way a phase goes through the memory.
+/// The direction in which a phase goes through the memory.
 #[derive(Clone, Copy)]
 enum Goes {
     Up,
@@ -137,7 +142,7 @@ enum Goes {
 }
 
 impl Goes {
-    /// All pages, in this order.
+    /// All page numbers, in this direction.
     fn over(self, pages: u64) -> impl Iterator<Item = usize> {
         let last = pages as usize - 1;
         (0..pages as usize).map(move |step| match self {
@@ -155,24 +160,26 @@ struct Share<'a> {
     latencies: Histogram,
 }
 
-/// Reads the first word of a page.
+/// Reads the first word of a page, and adds the latency.
 pub(crate) fn timed_touch(page: &[u8], latencies: &mut Histogram) -> u64 {
     let start = Instant::now();
-    // SAFETY: within the page, aligned. Volatile: the touch is what is timed.
+    // SAFETY: the word lies within the page and is aligned. The access is volatile because it is
+    // the touch that is timed.
     let word = unsafe { page.as_ptr().cast::<u64>().read_volatile() };
     latencies.add(start.elapsed().as_nanos() as u64);
     word
 }
 
-/// Makes the first word of a page zero: for a page that is about to be filled.
+/// Zeroes the first word of a page that is about to be filled, and adds the latency.
 pub(crate) fn timed_write(page: &mut [u8], latencies: &mut Histogram) {
     let start = Instant::now();
-    // SAFETY: within the page, aligned. Volatile: the touch is what is timed.
+    // SAFETY: as in `timed_touch`.
     unsafe { page.as_mut_ptr().cast::<u64>().write_volatile(0) };
     latencies.add(start.elapsed().as_nanos() as u64);
 }
 
-/// What timing a touch takes, nanoseconds: the mean over so many that it takes a millisecond or less.
+/// Time that the timing of a touch takes, nanoseconds: the mean of 10 000, which take a millisecond
+/// at most.
 pub(crate) fn clock_ns() -> u64 {
     const TIMES: u32 = 10_000;
     let (page, mut unwanted) = ([0u64; PAGE / 8], Histogram::default());
@@ -205,7 +212,7 @@ impl Share<'_> {
                 }
             }
             "reread" | IN_ORDER => {
-                // Every word is read, as a program would; the first one is compared.
+                // Every word is read, as a program would; only the first one is compared.
                 let mut sum = 0u64;
                 for page in goes.over(pages) {
                     let bytes = &self.memory[page * PAGE..][..PAGE];
@@ -254,10 +261,11 @@ impl Share<'_> {
     }
 }
 
-/// Does it all; `process` numbers the copies of the program that run at a time. `tell` hears of each phase when it is over.
+/// Runs all phases. `process` numbers the copies of the program that run at a time. `tell` is
+/// called after each phase.
 ///
 /// # Errors
-/// What page is wrong and how, or a phase that there is not.
+/// The wrong page and how it is wrong, or the name of an unknown phase.
 pub fn touch(options: &Options, process: usize, mut tell: impl FnMut(Timing)) -> Result<(), String> {
     let seed = options.seed + 1000 * process as u64;
     let pages = (options.size as usize / PAGE).next_multiple_of(options.threads);

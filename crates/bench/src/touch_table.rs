@@ -1,4 +1,4 @@
-//! `touch` under every engine: what is compared, and its tables: a block for each phase, a line for each engine.
+//! `touch` under every engine: a table for each phase with a line for each engine.
 
 use crate::comparison::{Column, Host, Terms};
 use crate::data::Kind;
@@ -13,14 +13,14 @@ use crate::tables::{
 use crate::touch::{self, Advice, Timing};
 use folioswap_report::{Bar, Chart, Report, Table, statistics::median};
 
-/// What to compare.
+/// The comparison to make.
 #[derive(Clone, Debug)]
 pub struct Comparison {
-    /// Who is compared.
+    /// The terms.
     pub terms: Terms,
     /// Bytes of memory that the program uses.
     pub size: u64,
-    /// Contents, each a comparison of its own.
+    /// Kinds of data, each compared by itself.
     pub kinds: Vec<Kind>,
     /// Phases of the program, in order.
     pub phases: Vec<String>,
@@ -30,21 +30,21 @@ pub struct Comparison {
     pub touches: u64,
     /// Percent of them that write.
     pub writes: u64,
-    /// What the program says of huge pages.
+    /// The program's advice on huge pages.
     pub advice: Option<Advice>,
 }
 
-/// Compares. Where the kernel cannot be asked it is marked absent, with the reason.
+/// Runs the comparison. A kernel that cannot be used is marked absent, with the reason.
 ///
 /// # Errors
-/// [`RunError`] when the program fails without a limit, or was interrupted; everything is undone.
+/// [`RunError`] when the program fails without a limit, or on an interrupt; everything is undone.
 pub fn compare(options: &Comparison, host: Host<'_>) -> Result<Report, RunError> {
     let of = |kind| arguments(options, kind);
     let (all, absent) = kinds::compare(&options.terms, host, "worker", options.size, &options.kinds, of)?;
     Ok(report(options, &all, absent.as_deref()))
 }
 
-/// Of a worker.
+/// The arguments of a worker.
 fn arguments(options: &Comparison, kind: Kind) -> Vec<String> {
     let numbers = [
         ("--size", options.size),
@@ -59,10 +59,10 @@ fn arguments(options: &Comparison, kind: Kind) -> Vec<String> {
     pairs.flat_map(|(name, value)| [name.to_owned(), value]).collect()
 }
 
-/// The program that is started for each run.
+/// Runs the worker, which is started for each run.
 ///
 /// # Errors
-/// What page is wrong and how.
+/// The wrong page, and how it is wrong.
 pub fn work(options: &touch::Options) -> Result<(), RunError> {
     let mut unheard = Ok(());
     let done = touch::touch(options, 0, |timing| {
@@ -114,7 +114,7 @@ fn report(options: &Comparison, all: &[(Kind, Vec<Column>)], absent: Option<&str
     }
 }
 
-/// The name of a phase, told from others of the same name by its number among them.
+/// The title of a phase. Phases of the same name are numbered.
 fn title_of(phases: &[String], number: usize) -> String {
     let before = phases[..number].iter().filter(|name| **name == phases[number]).count();
     if before == 0 { phases[number].clone() } else { format!("{} again ({})", phases[number], before + 1) }

@@ -1,6 +1,8 @@
-//! A program that writes what vm-scalability's usemem writes: every `step` bytes a word that holds its own index, in order or at random places.
-//! Its options have that one's names and meanings; the code is our own.
+//! A program with the memory accesses of vm-scalability's usemem: every `step` bytes a word is
+//! written that holds its own index, in order or at random. The options have the names and meanings
+//! of usemem's; the code is our own.
 
+use crate::data::PAGE;
 use crate::memory::Mapping;
 use crate::touch::Timing;
 use std::io;
@@ -8,18 +10,18 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 const WORD: usize = size_of::<u64>();
-const PAGE_WORDS: usize = 4096 / WORD;
+const PAGE_WORDS: usize = PAGE / WORD;
 
-/// usemem's options.
+/// The options of usemem.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Bytes that each process uses.
     pub size: u64,
     /// `-n`: processes.
     pub processes: usize,
-    /// `-j`: bytes from one access to the next; a multiple of 8. As many accesses are made at random.
+    /// `-j`: bytes from one access to the next, a multiple of 8. Random accesses are as many.
     pub step: usize,
-    /// `-R`: at random places.
+    /// `-R`: random accesses.
     pub random: bool,
     /// `-y`: all processes begin when all have allocated.
     pub sync_rw: bool,
@@ -27,19 +29,20 @@ pub struct Options {
     pub sync_free: bool,
     /// `--init-time`: the time before the first access does not count.
     pub init_time: bool,
-    /// Not of usemem: reads everything again afterwards, and compares.
+    /// Reads everything again afterwards and compares; usemem has no such option.
     pub check: bool,
 }
 
-/// The word that an access to word `index` writes.
+/// The value that an access to word `index` writes.
 const fn word(index: usize) -> u64 {
     index as u64
 }
 
-/// A linear sequence modulo 2^48, as nrand48(3): any will do that repeats with its seed.
-struct Places(u64);
+/// A linear congruential sequence modulo 2^48, as nrand48(3) has it. Any sequence that repeats with
+/// its seed would do.
+struct Nrand48(u64);
 
-impl Places {
+impl Nrand48 {
     fn next(&mut self, below: usize) -> usize {
         self.0 = self.0.wrapping_mul(0x5_DEEC_E66D).wrapping_add(0xB) & ((1 << 48) - 1);
         ((self.0 as u128 * below as u128) >> 48) as usize
@@ -50,13 +53,14 @@ impl Places {
 fn accesses(options: &Options, process: usize, mut each: impl FnMut(usize)) {
     let words = options.size as usize / WORD;
     let step = (options.step / WORD).max(1);
-    let mut places = Places(0x1234_330E ^ (process as u64) << 16);
+    let mut random = Nrand48(0x1234_330E ^ (process as u64) << 16);
     for index in (0..words).step_by(step) {
-        each(if options.random { places.next(words) } else { index });
+        each(if options.random { random.next(words) } else { index });
     }
 }
 
-/// Part of the pages (0 to 1) that consist of one word repeated after a sequential pass: what zram and we store as nothing.
+/// The part (0 to 1) of the pages that consist of one word repeated after a pass in order. zram and
+/// folioswap store such pages as nothing.
 pub fn same_filled(step: usize) -> f64 {
     let step = (step / WORD).max(1);
     let pages = 4096;
@@ -69,48 +73,50 @@ pub fn same_filled(step: usize) -> f64 {
     same.count() as f64 / pages as f64
 }
 
-/// Runs all processes; `tell` hears of each when it has ended (phases `access` and `free`).
+/// Runs all processes. `tell` is called for each process that has ended, with the phases `access`
+/// and `free`.
 ///
 /// # Errors
-/// What went wrong in a process: the first word that is not what it must be.
+/// The failure of a process, such as the first wrong word.
 pub fn usemem(options: &Options, mut tell: impl FnMut(Timing)) -> Result<(), String> {
-    let shared = Shared::new(options.processes).map_err(|error| format!("shared memory: {error}"))?;
+    let rendezvous = Rendezvous::new(options.processes).map_err(|error| format!("shared memory: {error}"))?;
     let mut children = Vec::new();
     for process in 0..options.processes {
         // SAFETY: this process has one thread.
         match unsafe { libc::fork() } {
             0 => {
-                let result = work(options, process, &shared);
+                let result = work(options, process, &rendezvous);
                 if let Err(error) = &result {
                     eprintln!("usemem: process {process}: {error}");
                 }
-                // SAFETY: ends the child without what the parent has registered.
+                // SAFETY: _exit ends the child without running what the parent has registered.
                 unsafe { libc::_exit(i32::from(result.is_err())) };
             }
             -1 => {
                 let error = io::Error::last_os_error();
-                shared.give_up();
+                rendezvous.give_up();
                 return Err(format!("fork: {error}"));
             }
             pid => children.push(pid),
         }
     }
     let mut failed = Ok(());
-    // In the order in which they end: who fails must not be waited for by the others.
+    // Children are awaited in the order in which they end, because the others must not wait for one
+    // that fails.
     for _ in 0..children.len() {
         let mut status = 0;
-        // SAFETY: waits for our own children, of which there are no others.
+        // SAFETY: the call waits for our own children; there are no others.
         let ended = unsafe { libc::waitpid(-1, &raw mut status, 0) };
         let Some(process) = children.iter().position(|&pid| pid == ended) else {
             return Err(format!("waiting for the processes: {}", io::Error::last_os_error()));
         };
         if status != 0 {
-            shared.give_up();
+            rendezvous.give_up();
             failed = Err(format!("process {process} ended with status {status:#x}"));
             continue;
         }
         for (phase, slot) in [("access", 0), ("free", 1)] {
-            let seconds = f64::from(shared.microseconds(process, slot).load(Ordering::Acquire)) / 1e6;
+            let seconds = f64::from(rendezvous.microseconds(process, slot).load(Ordering::Acquire)) / 1e6;
             let mb_per_s = if seconds > 0.0 { options.size as f64 / 1e6 / seconds } else { 0.0 };
             tell(Timing { phase: phase.to_owned(), process, seconds, mb_per_s, ..Timing::default() });
         }
@@ -118,30 +124,31 @@ pub fn usemem(options: &Options, mut tell: impl FnMut(Timing)) -> Result<(), Str
     failed
 }
 
-fn work(options: &Options, process: usize, shared: &Shared) -> Result<(), String> {
+fn work(options: &Options, process: usize, rendezvous: &Rendezvous) -> Result<(), String> {
     let mut begin = Instant::now();
     let mut memory = Mapping::new(options.size as usize);
     if options.sync_rw {
-        shared.meet(0);
+        rendezvous.meet(0);
     }
     if options.init_time {
         begin = Instant::now();
     }
     let start = memory.as_mut_ptr().cast::<u64>();
     accesses(options, process, |index| {
-        // SAFETY: a word of the mapping; volatile, since each write is an access that is measured.
+        // SAFETY: the word lies within the mapping. The write is volatile because each one is an
+        // access that is measured.
         unsafe { start.add(index).write_volatile(word(index)) };
     });
-    shared.microseconds(process, 0).store(microseconds(begin.elapsed()), Ordering::Release);
+    rendezvous.microseconds(process, 0).store(microseconds(begin.elapsed()), Ordering::Release);
     if options.check {
         check(options, process, &memory)?;
     }
     if options.sync_free {
-        shared.meet(1);
+        rendezvous.meet(1);
     }
     let begin = Instant::now();
     drop(memory);
-    shared.microseconds(process, 1).store(microseconds(begin.elapsed()).max(1), Ordering::Release);
+    rendezvous.microseconds(process, 1).store(microseconds(begin.elapsed()).max(1), Ordering::Release);
     Ok(())
 }
 
@@ -149,7 +156,7 @@ fn microseconds(time: Duration) -> u32 {
     u32::try_from(time.as_micros()).unwrap_or(u32::MAX)
 }
 
-/// Every word that was written holds its index; all others are zero.
+/// Checks that every word that was written holds its index, and that all others are zero.
 fn check(options: &Options, process: usize, memory: &Mapping) -> Result<(), String> {
     let (words, _) = memory.as_chunks::<WORD>();
     let mut wrong = None;
@@ -170,8 +177,8 @@ fn check(options: &Options, process: usize, memory: &Mapping) -> Result<(), Stri
     }
 }
 
-/// What the processes share: two places to meet, and two times of each.
-struct Shared {
+/// Memory that the processes share: two meeting points, and two durations of each process.
+struct Rendezvous {
     words: &'static [AtomicU32],
     processes: u32,
 }
@@ -179,10 +186,10 @@ struct Shared {
 const MEETINGS: usize = 2;
 const GIVEN_UP: u32 = 1 << 31;
 
-impl Shared {
-    fn new(processes: usize) -> io::Result<Shared> {
+impl Rendezvous {
+    fn new(processes: usize) -> io::Result<Rendezvous> {
         let count = MEETINGS + 2 * processes;
-        // SAFETY: a new mapping at an address of the kernel's choice.
+        // SAFETY: this is a new mapping at an address of the kernel's choice.
         let start = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -196,16 +203,17 @@ impl Shared {
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: just mapped, zero, for as long as the process lives; atomics only.
+        // SAFETY: the memory was just mapped, is zero, stays mapped as long as the process lives,
+        // and is accessed as atomics only.
         let words = unsafe { std::slice::from_raw_parts(start.cast(), count) };
-        Ok(Shared { words, processes: processes as u32 })
+        Ok(Rendezvous { words, processes: processes as u32 })
     }
 
     fn microseconds(&self, process: usize, slot: usize) -> &AtomicU32 {
         &self.words[MEETINGS + 2 * process + slot]
     }
 
-    /// Waits until all have come, or one is known never to come.
+    /// Waits until all processes have come to a meeting point, or one has given up.
     fn meet(&self, meeting: usize) {
         let came = &self.words[meeting];
         came.fetch_add(1, Ordering::AcqRel);
@@ -214,7 +222,7 @@ impl Shared {
         }
     }
 
-    /// A process has failed: nobody waits for it.
+    /// A process has failed: releases all that wait for it.
     fn give_up(&self) {
         self.words[..MEETINGS].iter().for_each(|came| came.store(GIVEN_UP, Ordering::Release));
     }

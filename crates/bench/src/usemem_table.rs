@@ -1,4 +1,4 @@
-//! usemem under every engine: what is compared, and its table.
+//! usemem under every engine, and the table of it.
 
 use crate::comparison::{Column, Contestant, Host, Terms};
 use crate::engine::{Engine, Figures, RunError, step, tell};
@@ -9,16 +9,16 @@ use crate::tables::{
 use crate::usemem::{self, same_filled};
 use folioswap_report::{Bar, Chart, Report, Table, statistics::median};
 
-/// What to compare.
+/// The comparison to make.
 #[derive(Clone, Debug)]
 pub struct Comparison {
     /// The program's options.
     pub usemem: usemem::Options,
-    /// Who is compared; the limit holds for all processes together.
+    /// The terms; the limit holds for all processes together.
     pub terms: Terms,
 }
 
-/// Compares; see [`crate::touch_table::compare`].
+/// Runs the comparison; see [`crate::touch_table::compare`].
 ///
 /// # Errors
 /// [`RunError`]; everything is undone.
@@ -30,10 +30,10 @@ pub fn compare(options: &Comparison, host: Host<'_>) -> Result<Report, RunError>
     Ok(report(options, &columns.remove(0), absent.as_deref()))
 }
 
-/// The program that is started for each run.
+/// Runs the worker, which is started for each run.
 ///
 /// # Errors
-/// What word is wrong.
+/// The first wrong word.
 pub fn work(options: &usemem::Options) -> Result<(), RunError> {
     let mut timings = Vec::new();
     let done = usemem::usemem(options, |timing| timings.push(timing));
@@ -61,7 +61,7 @@ fn arguments(options: &usemem::Options) -> Vec<String> {
     words
 }
 
-/// The sum of what the processes wrote a second, as vm-scalability sums it.
+/// The sum of the processes' megabytes per second, as vm-scalability sums it.
 fn throughput(run: &Figures) -> Option<f64> {
     let access = run.phases.iter().filter(|timing| timing.phase == "access");
     access.map(|timing| timing.mb_per_s).reduce(|sum, each| sum + each)
@@ -72,7 +72,7 @@ fn freeing(run: &Figures) -> Option<f64> {
     free.map(|timing| timing.seconds * 1000.0).reduce(f64::max)
 }
 
-/// Microseconds of processor time for each page that was swapped out.
+/// Microseconds of processor time per page that was swapped out.
 fn per_page_out(run: &Figures) -> Option<f64> {
     let [out, _] = run.out_in?;
     (out > 0).then_some(())?;

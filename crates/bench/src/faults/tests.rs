@@ -2,7 +2,7 @@ use super::*;
 use crate::memory::Mapping;
 use std::cell::Cell;
 
-/// Answers with one after the other of these.
+/// An engine that answers with these figures, one after the other.
 struct Figures(Cell<usize>, Vec<Served>);
 
 impl Engine for Figures {
@@ -14,7 +14,7 @@ impl Engine for Figures {
 }
 
 fn touch(memory: &Mapping, page: usize) {
-    // SAFETY: within the mapping.
+    // SAFETY: the page lies within the mapping.
     unsafe { memory.as_ptr().add(page * 4096).read_volatile() };
 }
 

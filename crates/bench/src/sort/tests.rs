@@ -1,6 +1,6 @@
 use super::*;
 
-/// Gives what it has in pieces of so many bytes.
+/// A reader that returns at most so many bytes at a time.
 struct Pieces<'a>(&'a [u8], usize);
 
 impl Read for Pieces<'_> {

@@ -13,10 +13,10 @@ fn options() -> Options {
     }
 }
 
-/// The bytes per page are those of usemem: `p[i] = i` for every word, or for every step's first.
+/// The bytes of a page are those of usemem: `p[i] = i` for every word, or for every step's first.
 #[test]
 fn a_page_holds_the_indices_of_its_words() {
-    let shared = Shared::new(1).unwrap();
+    let shared = Rendezvous::new(1).unwrap();
     for (step, random) in [(8, false), (4096, false), (64, true)] {
         let options = Options { step, random, ..options() };
         let mut memory = Mapping::new(options.size as usize);
@@ -24,7 +24,7 @@ fn a_page_holds_the_indices_of_its_words() {
         let mut written = 0;
         accesses(&options, 0, |index| {
             written += 1;
-            // SAFETY: a word of the mapping.
+            // SAFETY: the word lies within the mapping.
             unsafe { start.add(index).write_volatile(word(index)) };
         });
         assert_eq!(written, options.size as usize / step);
