@@ -1,4 +1,4 @@
-//! Traces of a build, as it would be recorded where swap space never lacks.
+//! Makes traces of a build, as they would be recorded where swap space never lacks.
 
 use crate::build::{BuildError, BuildParameters, Stopped, SwapDevice, run_build};
 use crate::traces::{Collector, Trace, Writer};
@@ -6,21 +6,22 @@ use folioswap_slots::{Current, DeviceFlags};
 use folioswap_trace::Header;
 use std::path::{Path, PathBuf};
 
-/// In a tick each job makes one step: 0.1 ms, so that a task of median size takes some seconds, as a compiler does.
+/// Length of a tick, in which each job makes one step: 0.1 ms, so that a task of median size takes
+/// some seconds, as a compiler does.
 const TICK_NS: u32 = 100_000;
 
 /// Why no trace was made.
 #[derive(Debug, thiserror::Error)]
 pub enum GenerateError {
-    /// The build.
+    /// The build failed.
     #[error(transparent)]
     Build(#[from] BuildError),
-    /// The file.
+    /// The file cannot be written.
     #[error("{}: {source}", path.display())]
     File {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: std::io::Error,
     },
 }
@@ -33,7 +34,8 @@ fn header(parameters: &BuildParameters) -> Header {
     Header { tick_ns: TICK_NS, cpus: parameters.cpus }
 }
 
-/// Writes a trace into a file; returns the number of records. The same parameters, flags and seed give the same file.
+/// Writes a trace into a file and returns the number of records. The same parameters, flags and
+/// seed give the same file.
 ///
 /// # Errors
 /// [`GenerateError`].
@@ -51,7 +53,7 @@ pub fn to_file(
     outcome.recorder.finish().map_err(file)
 }
 
-/// The same in memory.
+/// Makes the same trace in memory.
 ///
 /// # Errors
 /// [`BuildError`].

@@ -1,9 +1,23 @@
-//! The lab: experiments with the slot allocator that stand beside the published ones, and traces of allocations.
+//! The lab: experiments with the slot allocator beside the published ones, and traces of
+//! allocations.
 //!
-//! Everything drives the real allocator ([`folioswap_slots`]). What is modelled is the program above it: [`build`] is a compilation of
-//! many short tasks under a memory limit, [`swapout`] is tasks that write memory once, folio by folio. [`experiments`] are run by
-//! `folioswap lab`.
+//! Everything drives the real allocator ([`folioswap_slots`]). The program above it is a model:
+//! [`build`] is a compilation of many short tasks under a memory limit, [`swapout`] is tasks that
+//! write memory once, folio by folio. `folioswap lab` runs the [`experiments`].
+//!
+//! | To find | look in |
+//! |---|---|
+//! | the experiments, each a report with published figures beside ours | `experiments/` |
+//! | the model of a build | `build/workload.rs`, its numbers in `build/parameters.rs` |
+//! | tasks that write folio by folio, with real memory and page table | `swapout/cpu.rs` |
+//! | trace files; making and replaying them | `traces.rs`, `generate.rs`, `replay/` |
+//! | fitting parameters to a trace | `fit.rs` |
+//! | the running kernel under the same load | `peer/` |
+//! | policies by name | `policies.rs` |
+//! | the allocator in memory of its own, a device in RAM | `allocator.rs`, `ram_device.rs` |
+//! | zeroed memory; work on all processors | `memory.rs`, `parallel.rs` |
 
+pub mod allocator;
 pub mod build;
 pub mod experiments;
 pub mod fit;

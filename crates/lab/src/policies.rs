@@ -1,4 +1,4 @@
-//! Policies by name: what a user says on the command line becomes a type.
+//! Policies by name: a name on the command line becomes a type.
 
 use folioswap_slots::{
     BeforeClusterScan, BeforeRoundRobin, BeforeSlotCacheRemoval, CountLocks, Current, DiscardInside,
@@ -7,7 +7,7 @@ use folioswap_slots::{
 use serde::Serialize;
 use std::fmt;
 
-/// Gives the processor away while a lock stays taken: threads may outnumber processors.
+/// Yields the processor while a lock stays taken, because threads may outnumber processors.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Yield;
 
@@ -25,20 +25,21 @@ macro_rules! policies {
         pub enum PolicyName { $( #[doc = $help] $name, )* }
 
         impl PolicyName {
-            /// All of them, today's first.
+            /// All policies, today's first.
             pub const ALL: &'static [PolicyName] = &[$( PolicyName::$name, )*];
 
-            /// As written on the command line.
+            /// The name on the command line.
             pub const fn name(self) -> &'static str {
                 match self { $( PolicyName::$name => $text, )* }
             }
 
-            /// What it does, in a line.
+            /// A line of help.
             pub const fn help(self) -> &'static str {
                 match self { $( PolicyName::$name => $help, )* }
             }
 
-            /// Runs `task` with the policy's type; with [`Locks::Counted`] with one that counts its lock acquisitions, which costs time.
+            /// Runs `task` with the policy's type. With [`Locks::Counted`] the type counts its lock
+            /// acquisitions, which costs time.
             pub fn apply<T: WithPolicy>(self, locks: Locks, task: T) -> T::Output {
                 match (self, locks) { $(
                     (PolicyName::$name, Locks::Uncounted) => task.run::<RelaxBy<Yield, $policy>>(),
@@ -52,17 +53,17 @@ macro_rules! policies {
 /// Whether an allocator counts its lock acquisitions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Locks {
-    /// No: for timing.
+    /// They are not counted, for timing.
     Uncounted,
-    /// Yes.
+    /// They are counted.
     Counted,
 }
 
-/// Something to be done with a policy that is known by name only.
+/// A task for a policy that is known by name only.
 pub trait WithPolicy {
-    /// Its result.
+    /// The task's result.
     type Output;
-    /// Does it.
+    /// Runs the task with the policy `P`.
     fn run<P: Policy>(self) -> Self::Output;
 }
 

@@ -8,12 +8,15 @@ use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
+// A record covers at most a cluster, whose size the format fixes.
+const _: () = assert!(folioswap_trace::SLOTS_MAX as u32 == folioswap_slots::CLUSTER_SLOTS);
+
 /// A whole trace in memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trace {
-    /// Ticks and CPUs.
+    /// Length of a tick, and number of CPUs.
     pub header: Header,
-    /// In the order of the file.
+    /// The records in the order of the file.
     pub records: Vec<Record>,
 }
 
@@ -25,28 +28,28 @@ pub enum TraceError {
     File {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
-    /// Its first bytes.
+    /// The header is not that of a trace.
     #[error("{}: {source}", path.display())]
     Header {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: HeaderError,
     },
-    /// One of its records.
+    /// A record is damaged.
     #[error("{}: record {number} is damaged: {source}", path.display())]
     Record {
         /// The file.
         path: PathBuf,
-        /// From 1 on.
+        /// The record's number, from 1 on.
         number: usize,
-        /// Why.
+        /// The reason.
         source: RecordError,
     },
-    /// Its last record is not whole.
+    /// The last record is incomplete.
     #[error(
         "{}: cut off after {whole} whole records ({left} bytes more): was its writer killed? `head -c {keep} FILE > WHOLE` keeps what is whole",
         path.display()
@@ -54,26 +57,26 @@ pub enum TraceError {
     CutOff {
         /// The file.
         path: PathBuf,
-        /// Whole records.
+        /// Number of complete records.
         whole: usize,
-        /// Bytes behind them.
+        /// Bytes behind the last complete record.
         left: usize,
-        /// Bytes that are whole.
+        /// Bytes up to the end of the last complete record.
         keep: usize,
     },
-    /// A CPU that the header does not have.
+    /// A record names a CPU that the header does not have.
     #[error("{}: record {number} names logical CPU {cpu}, but the trace says that it has {cpus}", path.display())]
     Cpu {
         /// The file.
         path: PathBuf,
-        /// From 1 on.
+        /// The record's number, from 1 on.
         number: usize,
-        /// As recorded.
+        /// The recorded CPU.
         cpu: u16,
-        /// Of the header.
+        /// Number of CPUs in the header.
         cpus: u32,
     },
-    /// Nothing to do.
+    /// The trace has no allocations.
     #[error("{}: the trace has no allocations", path.display())]
     Empty {
         /// The file.
@@ -81,7 +84,7 @@ pub enum TraceError {
     },
 }
 
-/// Logical CPU of an event, if it has one.
+/// The logical CPU of an event, if it has one.
 pub(crate) fn cpu_of(event: &Event) -> Option<u16> {
     match *event {
         Event::Alloc { cpu, .. }
@@ -97,7 +100,7 @@ impl Trace {
     /// Reads a file.
     ///
     /// # Errors
-    /// [`TraceError`] for the first thing that is wrong.
+    /// [`TraceError`] for the first error in the file.
     pub fn read(path: &Path) -> Result<Trace, TraceError> {
         let mut bytes = Vec::new();
         File::open(path)
@@ -109,7 +112,7 @@ impl Trace {
     /// Parses bytes that came from `path`.
     ///
     /// # Errors
-    /// [`TraceError`] for the first thing that is wrong.
+    /// [`TraceError`] for the first error in the bytes.
     pub fn parse(path: &Path, bytes: &[u8]) -> Result<Trace, TraceError> {
         let path = || path.to_owned();
         let header = Header::decode(bytes).map_err(|source| TraceError::Header { path: path(), source })?;
@@ -140,12 +143,12 @@ impl Trace {
     }
 }
 
-/// Collects records in memory, `steps_per_tick` steps of the workload to a tick.
+/// Collects records in memory; `steps_per_tick` steps of the workload make a tick.
 #[derive(Debug)]
 pub struct Collector {
-    /// So far.
+    /// The records so far.
     pub records: Vec<Record>,
-    /// At least 1.
+    /// Steps in a tick, at least 1.
     pub steps_per_tick: u64,
 }
 
@@ -164,20 +167,20 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Creates the file with its header.
+    /// Creates the file and writes its header.
     ///
     /// # Errors
-    /// As of the file.
+    /// The error of the file.
     pub fn create(path: &Path, header: &Header, steps_per_tick: u64) -> io::Result<Writer> {
         let mut file = BufWriter::with_capacity(1 << 16, File::create(path)?);
         file.write_all(&header.encode())?;
         Ok(Writer { file, steps_per_tick: steps_per_tick.max(1), written: 0, failed: None })
     }
 
-    /// Writes what is left and says how many records there are.
+    /// Writes the rest and returns the number of records.
     ///
     /// # Errors
-    /// The first that came up since the start.
+    /// The first error since the start.
     pub fn finish(mut self) -> io::Result<u64> {
         match self.failed.take() {
             Some(error) => Err(error),

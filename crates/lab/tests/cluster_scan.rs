@@ -8,7 +8,7 @@ fn small() -> Options {
     Options { scale: Scale(8), tasks_per_job: 5, fills: vec![78, 90, 97], runs: 1 }
 }
 
-/// before, patch 1, patch 2, today
+/// Outcomes in the order before, patch 1, patch 2, today.
 fn outcomes(sizes: Sizes, completion: Completion, fill: u32) -> Vec<Outcome> {
     run_cases(&small(), &[Case { sizes, completion, fill }], Show::No).unwrap()
 }
@@ -51,7 +51,7 @@ fn where_folios_fall_back_one_fragment_cluster_is_scanned_and_not_all() {
         let outcomes = run_cases(&options, &[case], Show::No).unwrap();
         let [before, one, patch_2, today] = &outcomes[..] else { panic!("four policies") };
         assert!(before.fallback[4] > 0, "not full enough: {before:?}");
-        // The base of all three, one cluster for each that was consumed, is in these figures too.
+        // These figures include the base of all three: one cluster for each that was consumed.
         assert!(before.scanned_per_large.mean > 5.0 * one.scanned_per_large.mean, "{before:?} {one:?}");
         // Scanning fewer clusters does not find more; patch 2 does.
         assert!(one.fallback[4] >= before.fallback[4]);

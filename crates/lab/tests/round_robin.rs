@@ -23,7 +23,8 @@ fn equal_devices_share_and_the_old_rule_drains_the_first() {
     }
     let pages = find("after: default priorities").pages;
     for used in &find("before: default priorities, devices without node").used {
-        // What the second pass frees on the first device is free until a CPU has consumed its cluster on another.
+        // Slots that the second pass frees on the first device stay free until a CPU has consumed
+        // its cluster on another.
         assert!(used[..3].iter().all(|used| *used > pages * 9 / 10) && used[3] < pages / 4, "{used:?}");
     }
     let nodes = find("before: default priorities, devices on nodes 0 to 3 of 8");

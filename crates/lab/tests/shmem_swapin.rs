@@ -1,4 +1,4 @@
-//! The experiment of series 5, small: what each variant does, by its counts.
+//! The experiment of series 5, small: each variant's behaviour, by its counts.
 
 use folioswap_lab::experiments::shmem_swapin::*;
 use folioswap_report::Show;

@@ -1,4 +1,5 @@
-//! The experiment of series 2, small. Rates on a busy machine say little, so only what must hold on any is asserted.
+//! The experiment of series 2, small. Rates on a busy machine say little, so the test asserts only
+//! facts that hold on any.
 
 use folioswap_lab::experiments::slot_cache::*;
 use folioswap_report::Show;
@@ -24,7 +25,8 @@ fn every_case_runs_and_nothing_is_lost_by_a_wide_margin() {
     assert_eq!(outcomes.cases.len(), CASES.len());
     for (case, outcome) in CASES.iter().zip(&outcomes.cases) {
         assert!(outcome.before.mean > 0.0 && outcome.after.mean > 0.0, "{outcome:?}");
-        // Half as fast for certain would be a mistake in the allocator. A busy machine may say so once; a mistake is there each time.
+        // Half as fast for certain would be a mistake in the allocator. A busy machine may look so
+        // once; a mistake shows each time.
         let loses = |outcome: &Outcome| outcome.equivalence.unwrap().verdict == Verdict::Loss;
         let again = || run(&small(), std::slice::from_ref(case), Show::No).unwrap();
         let lost = loses(outcome) && (0..9).all(|_| loses(&again().cases[0]));

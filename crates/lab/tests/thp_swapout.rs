@@ -1,13 +1,14 @@
-//! The experiment of series 3, small: counts and bytes, which are the same on any machine. How long it takes is not judged here.
+//! The experiment of series 3, small: counts and bytes, which are the same on any machine. Times
+//! are not judged.
 
+use folioswap_lab::allocator::Allocator;
 use folioswap_lab::experiments::thp_swapout::*;
-use folioswap_lab::memory::Engine;
 use folioswap_lab::ram_device::RamDevice;
-use folioswap_lab::swapout::{Backing, Cpu, Exit, LargeFolios, Place, Setup, Verified};
+use folioswap_lab::swapout::{Backing, Cpu, Exit, LargeFolios, PageState, Setup, Verified};
 use folioswap_report::Show;
 use folioswap_slots::*;
 
-/// Pages of each of two tasks, and how many of both may be in memory.
+/// Pages of each of two tasks, and the limit of both together.
 const TASK_PAGES: u32 = 2048;
 const LIMIT: u32 = 2048;
 const DEVICE: u64 = 8192;
@@ -16,20 +17,20 @@ fn order(order: u32) -> Order {
     Order::new(order).unwrap()
 }
 
-fn engine<P: Policy>(pages: u64) -> Engine<P> {
-    let engine = Engine::new(1, pages.div_ceil(u64::from(CLUSTER_SLOTS)) as u32).unwrap();
-    engine.slots().swapon(DeviceSpec::new(pages)).unwrap();
-    engine
+fn allocator<P: Policy>(pages: u64) -> Allocator<P> {
+    let allocator = Allocator::new(1, pages.div_ceil(u64::from(CLUSTER_SLOTS)) as u32).unwrap();
+    allocator.slots().swapon(DeviceSpec::new(pages)).unwrap();
+    allocator
 }
 
 fn cpu<'a, P: Policy>(
-    engine: &'a Engine<P>,
+    allocator: &'a Allocator<P>,
     large_folios: LargeFolios,
     order: Order,
     backing: Backing<'a>,
 ) -> Cpu<'a, P> {
     let setup = Setup {
-        slots: engine.slots(),
+        slots: allocator.slots(),
         logical: LogicalCpu(0),
         large_folios,
         order,
@@ -57,11 +58,11 @@ fn scenario(scenario: Scenario, order: u32) -> [Counts; 2] {
 #[test]
 fn on_an_empty_device_every_folio_leaves_whole_by_one_allocation_and_one_request() {
     for index in 0..=9 {
-        let engine = engine::<Current>(DEVICE);
-        let mut cpu = cpu(&engine, LargeFolios::Whole, order(index), Backing::None);
+        let allocator = allocator::<Current>(DEVICE);
+        let mut cpu = cpu(&allocator, LargeFolios::Whole, order(index), Backing::None);
         cpu.write_all();
         cpu.end_write_back();
-        let stats = engine.slots().stats();
+        let stats = allocator.slots().stats();
         let pages = u64::from(2 * TASK_PAGES - cpu.resident());
         assert!(pages >= u64::from(2 * TASK_PAGES - LIMIT), "{index}");
         let mut expected = [0; ORDERS];
@@ -78,10 +79,10 @@ fn on_an_empty_device_every_folio_leaves_whole_by_one_allocation_and_one_request
 fn split_first_allocates_single_pages_only_and_before_the_series_2_mib_too() {
     for (large_folios, whole) in [(LargeFolios::SplitFirst, None), (LargeFolios::OnlyHugeWhole, Some(9))] {
         for index in 1..=9 {
-            let engine = engine::<FreePerSlot>(DEVICE);
-            let mut cpu = cpu(&engine, large_folios, order(index), Backing::None);
+            let allocator = allocator::<FreePerSlot>(DEVICE);
+            let mut cpu = cpu(&allocator, large_folios, order(index), Backing::None);
             cpu.write_all();
-            let stats = engine.slots().stats();
+            let stats = allocator.slots().stats();
             let orders: Vec<usize> = (0..ORDERS).filter(|index| stats.allocated[*index] > 0).collect();
             let expected = if whole == Some(index) { 9 } else { 0 };
             assert_eq!(orders, [expected], "{large_folios:?} {index}");
@@ -109,20 +110,20 @@ fn a_partially_mapped_folio_is_split_first_and_the_page_given_back_takes_no_slot
 #[test]
 fn a_page_given_back_goes_with_the_split_of_its_folio_or_at_once() {
     for (index, waits) in [(4, 1), (0, 0)] {
-        let engine = engine::<Current>(DEVICE);
-        let mut cpu = cpu(&engine, LargeFolios::Whole, order(index), Backing::None);
+        let allocator = allocator::<Current>(DEVICE);
+        let mut cpu = cpu(&allocator, LargeFolios::Whole, order(index), Backing::None);
         cpu.write(0, 0..32);
         cpu.give_back(0, 5);
         assert_eq!(cpu.resident(), 31 + waits, "order {index}");
         cpu.page_out(0, 0..32);
         assert_eq!(cpu.resident(), 0);
-        assert_eq!(cpu.place(0, 5), Place::None);
-        assert_eq!(engine.slots().stats().inuse, 31);
+        assert_eq!(cpu.page_state(0, 5), PageState::None);
+        assert_eq!(allocator.slots().stats().inuse, 31);
         assert_eq!(cpu.splits().partially_mapped, u64::from(waits));
     }
 }
 
-// ---- no run of slots (spec §3.5, §3.6) ----
+// ---- no adjacent slots (spec §3.5, §3.6) ----
 
 #[test]
 fn fallbacks_are_counted_on_a_fragmented_device_and_every_page_leaves_alone() {
@@ -141,11 +142,11 @@ fn fallbacks_are_counted_on_a_fragmented_device_and_every_page_leaves_alone() {
 #[test]
 fn single_pages_take_what_a_cluster_of_large_folios_has_left() {
     // The header's cluster is one of single pages; the other is fixed to 64 kB by its first folio.
-    let engine = engine::<Current>(1024);
-    let mut cpu = cpu(&engine, LargeFolios::Whole, order(4), Backing::None);
+    let allocator = allocator::<Current>(1024);
+    let mut cpu = cpu(&allocator, LargeFolios::Whole, order(4), Backing::None);
     cpu.write(0, 0..320);
     cpu.page_out(0, 0..320);
-    let slots = engine.slots();
+    let slots = allocator.slots();
     assert_eq!(
         (slots.stats().allocated[4], slots.stats().fallback[4], slots.free_slots()),
         (20, 0, 1023 - 320)
@@ -163,20 +164,20 @@ fn single_pages_take_what_a_cluster_of_large_folios_has_left() {
 fn what_finds_no_slot_stays_in_memory_and_the_bytes_of_all_are_right() {
     let mut device = RamDevice::new(1024);
     device.populate();
-    let engine = engine::<Current>(1024);
-    let mut cpu = cpu(&engine, LargeFolios::Whole, order(4), Backing::Paged(&device));
+    let allocator = allocator::<Current>(1024);
+    let mut cpu = cpu(&allocator, LargeFolios::Whole, order(4), Backing::Paged(&device));
     cpu.write_all();
     cpu.end_write_back();
     assert!(cpu.refused() > 0);
     // The header's cluster has 511 slots for single pages, the other 32 runs of 16.
-    let stats = engine.slots().stats();
+    let stats = allocator.slots().stats();
     assert_eq!((stats.allocated[4], stats.allocated[0], stats.inuse), (32, 511, 1023));
     assert!(stats.fallback[4] > 0 && stats.fallback[4] == cpu.splits().no_slots, "{stats:?}");
     assert_eq!(cpu.resident(), 2 * TASK_PAGES - 1023);
     let expected = Verified { present: u64::from(2 * TASK_PAGES) - 1023, swapped: 1023 };
     assert_eq!(cpu.verify(), Some(expected));
     assert_eq!(cpu.exit().pages, 1023);
-    assert_eq!(engine.slots().validate().unwrap().inuse, 0);
+    assert_eq!(allocator.slots().validate().unwrap().inuse, 0);
 }
 
 // ---- MADV_PAGEOUT (spec §3.7) ----
@@ -194,14 +195,16 @@ fn advised_folios_leave_whole_and_only_those_that_lie_in_the_range_in_part_are_s
 
 #[test]
 fn what_was_not_advised_stays() {
-    let engine = engine::<Current>(DEVICE);
-    let mut cpu = cpu(&engine, LargeFolios::Whole, order(4), Backing::None);
+    let allocator = allocator::<Current>(DEVICE);
+    let mut cpu = cpu(&allocator, LargeFolios::Whole, order(4), Backing::None);
     for task in [0, 1] {
         cpu.write(task, 0..64);
     }
     cpu.page_out(0, 8..48);
     let swapped = |cpu: &Cpu<'_, Current>, task| {
-        (0..64).filter(|page| matches!(cpu.place(task, *page), Place::Swapped(_))).collect::<Vec<u32>>()
+        (0..64)
+            .filter(|page| matches!(cpu.page_state(task, *page), PageState::Swapped(_)))
+            .collect::<Vec<u32>>()
     };
     assert_eq!(swapped(&cpu, 0), (8..48).collect::<Vec<_>>());
     assert!(swapped(&cpu, 1).is_empty());
@@ -215,7 +218,7 @@ fn a_cached_folio_is_looked_up_once_and_before_once_for_each_of_its_slots() {
     let [before, after] = scenario(Scenario::EndsUnderWriteBack, 9);
     assert_eq!((before.exit.lookups, after.exit.lookups), (8192, 16));
     let [before, after] = scenario(Scenario::EndsUnderWriteBack, 4);
-    // Before, there is no large folio any more: each page is one of its own.
+    // Before, there is no large folio any more: each page is a folio of its own.
     assert_eq!((before.exit.lookups, after.exit.lookups), (8192, 512));
     let [before, after] = scenario(Scenario::EmptyDevice, 4);
     assert_eq!((before.exit.lookups, after.exit.lookups), (0, 0), "write-back is over: nothing is cached");
@@ -226,15 +229,16 @@ fn entries_in_a_row_are_freed_by_one_call_whatever_they_belonged_to() {
     for (large_folios, index) in
         [(LargeFolios::Whole, 4), (LargeFolios::SplitFirst, 4), (LargeFolios::Whole, 0)]
     {
-        let engine = engine::<Current>(DEVICE);
-        let mut cpu = cpu(&engine, large_folios, order(index), Backing::None);
+        let allocator = allocator::<Current>(DEVICE);
+        let mut cpu = cpu(&allocator, large_folios, order(index), Backing::None);
         cpu.write(0, 0..1024);
         cpu.page_out(0, 0..1024);
         let exit = cpu.exit();
         assert_eq!((exit.pages, exit.lookups), (1024, 0));
-        // Each 512 entries have a page table of their own, and the header's slot shifts single pages against the clusters.
+        // Each 512 entries have a page table of their own, and the header's slot shifts single
+        // pages against the clusters.
         assert!(exit.calls <= 4, "{large_folios:?} {index}: {exit:?}");
-        assert_eq!(engine.slots().validate().unwrap().inuse, 0);
+        assert_eq!(allocator.slots().validate().unwrap().inuse, 0);
     }
 }
 
@@ -246,9 +250,9 @@ fn the_bytes_are_those_that_were_written_whichever_way_they_left() {
         for large_folios in [LargeFolios::SplitFirst, LargeFolios::OnlyHugeWhole, LargeFolios::Whole] {
             for memory_stays in [true, false] {
                 let device = RamDevice::new(DEVICE);
-                let engine = engine::<Current>(DEVICE);
+                let allocator = allocator::<Current>(DEVICE);
                 let backing = if memory_stays { Backing::Resident(&device) } else { Backing::Paged(&device) };
-                let mut cpu = cpu(&engine, large_folios, order(index), backing);
+                let mut cpu = cpu(&allocator, large_folios, order(index), backing);
                 cpu.write_all();
                 cpu.end_write_back();
                 let verified = cpu.verify().unwrap();
@@ -256,7 +260,7 @@ fn the_bytes_are_those_that_were_written_whichever_way_they_left() {
                 assert_eq!(verified.present + verified.swapped, u64::from(2 * TASK_PAGES));
                 assert!(cpu.resident() <= LIMIT, "{index} {large_folios:?}: {}", cpu.resident());
                 assert_eq!(cpu.exit().pages, verified.swapped);
-                assert_eq!(engine.slots().validate().unwrap().inuse, 0);
+                assert_eq!(allocator.slots().validate().unwrap().inuse, 0);
             }
         }
     }
@@ -266,14 +270,14 @@ fn the_bytes_are_those_that_were_written_whichever_way_they_left() {
 #[should_panic(expected = "other bytes than were written")]
 fn a_wrong_byte_on_the_device_is_noticed() {
     let device = RamDevice::new(DEVICE);
-    let engine = engine::<Current>(DEVICE);
-    let mut cpu = cpu(&engine, LargeFolios::Whole, order(4), Backing::Paged(&device));
+    let allocator = allocator::<Current>(DEVICE);
+    let mut cpu = cpu(&allocator, LargeFolios::Whole, order(4), Backing::Paged(&device));
     cpu.write(0, 0..64);
     cpu.page_out(0, 0..64);
-    let Place::Swapped(entry) = cpu.place(0, 21) else { panic!("it has left") };
+    let PageState::Swapped(entry) = cpu.page_state(0, 21) else { panic!("it has left") };
     let mut page = [0u8; 4096];
     let bytes = std::ptr::NonNull::from(&mut page).cast::<u8>();
-    // SAFETY: an array of a page; nothing else is under way.
+    // SAFETY: the array has the size of a page; nothing else is under way.
     unsafe {
         device.read(entry, 1, bytes);
         let last = bytes.add(4095);

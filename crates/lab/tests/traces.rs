@@ -1,4 +1,4 @@
-//! Traces: generated, written, read, replayed, fitted; and what bad ones get.
+//! Traces: generated, written, read, replayed and fitted, and the errors of bad ones.
 
 use folioswap_lab::build::{BuildParameters, Scale, Sizes, Stopped};
 use folioswap_lab::policies::{Locks, PolicyName};
@@ -66,7 +66,7 @@ fn with_room_every_allocation_of_the_trace_succeeds_whoever_replays_it() {
         for policy in [PolicyName::Current, PolicyName::SlotCache, PolicyName::FreePerSlot] {
             for threads in [1, 2, 3] {
                 let result = replay(&prepared, &options(policy, device, threads)).unwrap();
-                // A zram with a quarter to spare has no room for every order 9; a large one has.
+                // A zram with a quarter to spare has no slots for every order 9; a large one has.
                 if device != "zram" {
                     assert_eq!(result.allocated, allocations(&trace), "{policy} {threads}");
                     assert_eq!(result.fallback, [0; 10]);
@@ -120,8 +120,7 @@ fn a_fit_finds_the_parameters_that_a_trace_was_made_of() {
     assert!(found.order_weights[4] > 0.0 && found.order_weights[5] == 0.0);
     assert!(found.task_pages_median > 0.3 * parameters.task_pages_median, "{fit:?}");
     assert!(found.task_pages_median < 1.2 * parameters.task_pages_median, "{fit:?}");
-    // And makes a trace again.
-    // (The limit and the files are not in a trace.)
+    // The fit makes a trace again. (The limit and the files are not in a trace.)
     let again = BuildParameters {
         tasks: 12,
         limit_pages: parameters.limit_pages,
@@ -178,7 +177,7 @@ fn what_a_fork_shares_is_free_when_both_have_freed_it() {
     assert_eq!(used(&forked), (2, 2));
     assert_eq!(used(&[&forked[..], &[free(5), free(6)]].concat()), (2, 2));
     assert_eq!(used(&[&forked[..], &[free(5), member(1), free(5), free(6)]].concat()), (2, 1));
-    // Under the same entry each has a slot of its own from now on.
+    // Both hold this entry, but each has a slot of its own there from now on.
     let both = [free(5), alloc(5), member(1), alloc(7)];
     assert_eq!(used(&[&forked[..], &both].concat()), (4, 4));
     let ends = [Event::End { member: 0 }, Event::End { member: 1 }];
@@ -244,7 +243,8 @@ fn event() -> impl Strategy<Value = Event> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Any sequence of valid records, however senseless, is replayed without a panic or a deadlock, on a device that is too small as well.
+    /// Any sequence of valid records, however senseless, is replayed without a panic or a deadlock,
+    /// even on a device that is too small.
     #[test]
     fn any_trace_is_replayed(events in prop::collection::vec(event(), 1..300), pages in 600u64..4000, threads in 1u32..4) {
         let records = events.into_iter().map(|event| Record { tick: 0, event }).collect();

@@ -6,20 +6,22 @@ use std::cell::Cell;
 /// No folio.
 const NONE: u32 = u32::MAX;
 
-/// Where a folio is.
+/// The state of a folio.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
     /// The number is free.
     Unused,
-    /// In memory and in use. With an entry: *only cached*, the device still has its unchanged bytes.
+    /// In memory and in use. With an entry it is *only cached*: the device still has its unchanged
+    /// bytes.
     Mapped,
-    /// In memory, in the swap cache, not in use: being written out, or read ahead. The slots have their count.
+    /// In memory and in the swap cache, not in use: being written out, or read ahead. The slots
+    /// have their count.
     Cached,
     /// On the device.
     Swapped,
 }
 
-/// 2^order pages of one owner. The cells are those that the allocator's callback changes.
+/// 2^order pages of one owner. The allocator's callback changes the `Cell`.
 #[derive(Debug)]
 pub(super) struct Folio {
     pub(super) owner: u32,
@@ -27,10 +29,10 @@ pub(super) struct Folio {
     pub(super) order: Order,
     pub(super) state: State,
     pub(super) entry: Cell<Option<SwapEntry>>,
-    /// Used since the list's hand last passed it.
+    /// Used since reclaim last passed it.
     pub(super) referenced: bool,
     /// Waits for the end of its write-back.
-    pub(super) written: bool,
+    pub(super) writeback: bool,
     newer: u32,
     older: u32,
 }
@@ -41,7 +43,7 @@ impl Folio {
     }
 }
 
-/// All folios, by number, and the list of those in memory from newest to oldest.
+/// All folios by number, and the list of those in memory, from newest to oldest.
 #[derive(Debug)]
 pub(super) struct Folios {
     all: Vec<Folio>,
@@ -71,7 +73,7 @@ impl Folios {
             state,
             entry: Cell::new(None),
             referenced: false,
-            written: false,
+            writeback: false,
             newer: NONE,
             older: NONE,
         };
@@ -87,7 +89,7 @@ impl Folios {
         }
     }
 
-    /// Context: on no list.
+    /// Frees the number. Context: the folio is on no list.
     pub(super) fn remove(&mut self, id: u32) {
         self.get_mut(id).state = State::Unused;
         self.unused.push(id);

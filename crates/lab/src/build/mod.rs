@@ -1,16 +1,19 @@
-//! A build under a memory limit: tasks that grow, work and end, within a memory group whose cold folios leave through the real allocator.
+//! A build under a memory limit: tasks grow, work and end, within a memory group whose cold folios
+//! leave through the real allocator.
 //!
-//! Deterministic: the same parameters and seed give the same run, on any host. Logical CPUs are driven in turn by one thread.
+//! A run is deterministic: the same parameters and seed give the same run on any host. One thread
+//! drives the logical CPUs in turn.
 
 mod folios;
-mod machine;
+mod memory_group;
 mod parameters;
+mod reclaim;
 mod recorder;
 mod tally;
 mod workload;
 
-pub use machine::{GroupError, MemoryGroup};
+pub use memory_group::{GroupError, MemoryGroup};
 pub use parameters::{BadParameters, BuildParameters, Scale, Sizes};
-pub use recorder::{Nobody, Recorder};
+pub use recorder::{NoRecorder, Recorder};
 pub use tally::{OrderCounts, SwapDevice, Tally};
 pub use workload::{BuildError, Outcome, Stopped, run_build};

@@ -1,65 +1,75 @@
-//! What a build under a memory limit does, in numbers.
+//! The parameters of a build under a memory limit.
 
 use serde::{Deserialize, Serialize};
 
 /// Pages in a MiB.
 const MIB: u64 = 256;
 
-/// Part of the 64 kB folios that are refused while the group is at its limit, measured on Linux 6.18 with `defrag=madvise`.
+/// Part of the 64 kB folios that the kernel refuses while the group is at its limit, measured on
+/// Linux 6.18 with `defrag=madvise`.
 const REFUSED_64K: f64 = 0.28;
-/// The same of 2 MB folios.
+/// The same part of 2 MB folios.
 const REFUSED_2M: f64 = 0.69;
 
-/// A build: many short tasks within one memory group, on tmpfs. Each number has its reason; none was chosen for the result that it gives.
+/// A build: many short tasks within one memory group, on tmpfs. Each number has its reason; none
+/// was chosen for its result.
 ///
-/// `folioswap lab fit` derives what a trace shows of them ([`fit`](crate::fit)), `folioswap lab generate --parameters` takes them as JSON.
+/// `folioswap lab fit` derives the parameters that a trace shows ([`fit`](crate::fit)); `folioswap
+/// lab generate --parameters` takes them as JSON.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BuildParameters {
-    /// Logical CPUs. The machine of the published figures had 96 (48 cores, two threads each).
+    /// Logical CPUs. The machine of the published figures had 96 (48 cores with two threads each).
     pub cpus: u32,
     /// Tasks at a time, each on a logical CPU of its own: `make -j96`.
     pub jobs: u32,
-    /// Tasks in all: a defconfig build of the kernel compiles about 2800 files.
+    /// Number of tasks: a defconfig build of the kernel compiles about 2800 files.
     pub tasks: u32,
-    /// Pages that may be resident: 2 GiB, as published. (The published limit also held page cache and page tables, which are not modelled.)
+    /// Pages that may be resident: 2 GiB, as published. (The published limit also held page cache
+    /// and page tables, which are not modelled.)
     pub limit_pages: u64,
-    /// Median of the anonymous memory that a task grows to, in pages. 60 MiB: a C compiler on a file of the kernel needs 40 to 150 MiB.
+    /// Median of the anonymous memory that a task grows to, in pages. 60 MiB: a C compiler needs 40
+    /// to 150 MiB for a file of the kernel.
     pub task_pages_median: f64,
-    /// Standard deviation of the logarithm of that: 0.5 puts 95 % of the tasks between 22 and 160 MiB.
+    /// Standard deviation of the logarithm of a task's memory: 0.5 puts 95 % of the tasks between
+    /// 22 and 160 MiB.
     pub task_pages_sigma: f64,
-    /// How often a folio of order 0..=9 is faulted in, relative to each other, by number of folios.
+    /// Relative number of folios that are faulted in, for each order 0..=9.
     pub order_weights: [f64; 10],
-    /// How much the tasks differ in their part of order 0: standard deviation of the logarithm of the odds that a folio is of order 0. 0.56: the pages
-    /// of 12 compilers that swapped under `make -j4` were of order 0 in 11 to 41 of 100 cases, at a weighted mean of 23
-    /// (`bench/record_traces.sh`, `folioswap lab fit`).
+    /// How much the tasks' parts of order 0 differ: the standard deviation of the logarithm of the
+    /// odds that a folio is of order 0. 0.56: of the pages of 12 compilers that swapped under `make
+    /// -j4`, 11 to 41 % were of order 0, with a weighted mean of 23 % (`bench/record_traces.sh`,
+    /// `folioswap lab fit`).
     pub order0_odds_sigma: f64,
-    /// After it has grown, a task works on in what it has: steps of this phase per folio of the first. 1: parsing and code generation
-    /// take about equally long.
+    /// Steps of the working phase, which follows a task's growth, per folio of the growing phase.
+    /// 1: parsing and code generation take about equally long.
     pub work_steps_per_folio: f64,
-    /// Accesses to a random part of the task's memory per step, in both phases. 0.05: at every twentieth step something is looked for that was left
-    /// alone for long. (The accesses to what is in use anyway are not modelled: such folios are the newest.)
+    /// Accesses to a random part of the task's memory per step, in both phases. 0.05: at every
+    /// twentieth step something is looked up that was left alone for long. (Accesses to memory in
+    /// constant use are not modelled: such folios are the newest.)
     pub cold_touches_per_step: f64,
-    /// Pages that one such access runs over. 8: 32 KiB, a function's worth of a compiler's data.
+    /// Pages of one such access. 8: 32 KiB, a function's worth of a compiler's data.
     pub touch_run_pages: u32,
-    /// Part of the accesses that write. 0.5: no reason to prefer either.
+    /// Part of the accesses that write. 0.5: there is no reason to prefer either.
     pub write_share: f64,
-    /// Pages of the source tree, on tmpfs in order 0, there from the start: 1.4 GiB, a kernel's source without its history.
+    /// Pages of the source tree, on tmpfs in order 0, present from the start: 1.4 GiB, a kernel's
+    /// source without its history.
     pub source_pages: u64,
-    /// Runs of [`touch_run_pages`](Self::touch_run_pages) pages of the source tree that a task reads when it begins. 40: the file itself and
-    /// those headers that are not in use all the time.
+    /// Runs of [`touch_run_pages`](Self::touch_run_pages) pages of the source tree that a task
+    /// reads when it begins. 40: the file itself and the headers that are not in constant use.
     pub source_reads: u32,
-    /// Pages of tmpfs that a task leaves behind: 64, 256 KiB of object file.
+    /// Pages of tmpfs that a task leaves behind. 64: 256 KiB of object file.
     pub object_pages: u32,
-    /// How often a folio of order 0..=9 that comes back from a synchronous device comes back as the one page that was touched: memory for the whole folio
-    /// is refused while the group is at its limit. Measured on Linux 6.18 with `defrag=madvise`: 28 % at 64 kB, 69 % at 2 MB; a straight line
-    /// over the orders between and below.
+    /// How often a folio of order 0..=9 comes back from a synchronous device as the single page
+    /// that was touched, because memory for the whole folio is refused while the group is at its
+    /// limit. Measured on Linux 6.18 with `defrag=madvise`: 28 % at 64 kB, 69 % at 2 MB; a straight
+    /// line over the orders between and below.
     pub swapin_refused: [f64; 10],
-    /// Pages of a readahead on a device that is not synchronous: 8, the kernel's `page-cluster` 3.
+    /// Pages of a readahead on a device that is not synchronous. 8: the kernel's `page-cluster` 3.
     pub readahead_pages: u32,
 }
 
-/// Which folio sizes the build uses.
+/// The folio sizes that the build uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sizes {
@@ -70,7 +80,7 @@ pub enum Sizes {
 }
 
 impl Sizes {
-    /// As in a table.
+    /// The name in a table.
     pub const fn name(self) -> &'static str {
         match self {
             Sizes::Only64k => "64 kB only",
@@ -80,10 +90,15 @@ impl Sizes {
 
     /// Relative number of folios per order.
     ///
-    /// 15 % of the anonymous pages lie at the ends of mappings, where no larger folio fits: order 0. With 64 kB only, 28 % of the others are of
-    /// order 0 too, because the larger folio was refused (see [`swapin_refused`](BuildParameters::swapin_refused)); with all sizes a smaller one is found. With all sizes, orders 5, 6, 7 and 9 are asked
-    /// for as often as was published (swpout + fallback together, which is the workload, not the result): 505442, 66092, 14189 and 1590. What
-    /// is left of the published run's 1.81 million 64 kB folios is shared by 16, 32 and 64 kB in equal parts of pages. 1 MB was not published: none.
+    /// 15 % of the anonymous pages lie at the ends of mappings, where no larger folio fits: order
+    /// 0. With 64 kB only, 28 % of the others are of order 0 too, because the larger folio was
+    /// refused (see [`swapin_refused`](BuildParameters::swapin_refused)); with all sizes a smaller
+    /// one is found.
+    ///
+    /// With all sizes, orders 5, 6, 7 and 9 are asked for as often as was published (swpout +
+    /// fallback together, which is the workload, not the result): 505442, 66092, 14189 and 1590.
+    /// The rest of the published run's 1.81 million 64 kB folios is shared by 16, 32 and 64 kB in
+    /// equal parts of pages. 1 MB was not published, so it has none.
     pub fn order_weights(self) -> [f64; 10] {
         let mut weights = [0.0; 10];
         let large_pages = 1_810_859.0 * 16.0;
@@ -110,7 +125,8 @@ impl Sizes {
     }
 }
 
-/// A part of the machine and of the build: everything that is counted is divided, a task stays as large as it is.
+/// A part of the machine and of the build: everything that is counted is divided, but a task stays
+/// as large as it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Scale(pub u32);
 
@@ -120,7 +136,7 @@ impl std::fmt::Display for Scale {
     }
 }
 
-/// Parameters that make no build.
+/// Parameters that describe no build.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BadParameters(pub &'static str);
@@ -155,7 +171,8 @@ impl BuildParameters {
         }
     }
 
-    /// The part `scale` of it. Logical CPUs are divided too, so that the clusters per CPU stay as they are.
+    /// The part `scale` of the build. Logical CPUs are divided too, so that the clusters per CPU
+    /// stay as they are.
     pub fn scaled(&self, scale: Scale) -> BuildParameters {
         let by = scale.0.max(1);
         BuildParameters {
@@ -168,7 +185,7 @@ impl BuildParameters {
         }
     }
 
-    /// More than the build can ever have at a time.
+    /// An upper bound of the pages that the build has at a time.
     pub fn pages_max(&self) -> u64 {
         let task = self.task_pages_median * super::workload::TASK_PAGES_MAX_OF_MEDIAN + 1024.0;
         self.source_pages
@@ -186,10 +203,10 @@ impl BuildParameters {
         (self.task_pages_median * folios / pages * (1.0 + self.work_steps_per_folio)) as u64
     }
 
-    /// Whether they make a build.
+    /// Checks every parameter's range.
     ///
     /// # Errors
-    /// [`BadParameters`], with what is wrong.
+    /// [`BadParameters`], with the parameter that is wrong.
     pub fn check(&self) -> Result<(), BadParameters> {
         let positive = |value: f64| value.is_finite() && value > 0.0;
         let not_negative = |value: &f64| value.is_finite() && *value >= 0.0;

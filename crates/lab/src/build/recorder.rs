@@ -1,17 +1,17 @@
-//! Who is told of allocations and frees.
+//! Recording of allocations and frees.
 
 use folioswap_trace::Event;
 
-/// Is told of every event of slots while a build runs.
+/// Receives every event of slots while a build runs.
 pub trait Recorder {
-    /// `steps` have been made so far.
+    /// Receives an event, after `steps` steps of the workload.
     fn record(&mut self, steps: u64, event: Event);
 }
 
-/// Listens to nothing.
+/// Records nothing.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Nobody;
+pub struct NoRecorder;
 
-impl Recorder for Nobody {
+impl Recorder for NoRecorder {
     fn record(&mut self, _steps: u64, _event: Event) {}
 }

@@ -1,4 +1,4 @@
-//! What a run is given and what it counts.
+//! The device that a run swaps to, and the counts of a run.
 
 use folioswap_slots::{AllLockStats, DeviceFlags, ORDERS};
 
@@ -11,21 +11,21 @@ pub struct SwapDevice {
     pub flags: DeviceFlags,
 }
 
-/// What happened to folios of one order.
+/// The fate of the folios of one order.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct OrderCounts {
     /// Swapped out whole (`swpout`).
     pub allocated: u64,
-    /// Split because there was no run of slots (`swpout_fallback`); for order 0: out of swap.
+    /// Split because no slots were found (`swpout_fallback`); for order 0: out of swap.
     pub fallback: u64,
     /// Clusters isolated and scanned for them.
     pub clusters_scanned: u64,
 }
 
-/// What a run counted.
+/// The counts of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// By order.
+    /// Folios by order.
     pub orders: [OrderCounts; ORDERS],
     /// Slots freed.
     pub slots_freed: u64,
@@ -35,9 +35,9 @@ pub struct Tally {
     pub slots_reused: u64,
     /// Slots that were only cached and taken back by the allocator.
     pub slots_reclaimed: u64,
-    /// Most slots in use at a time.
+    /// Peak of the slots in use at a time.
     pub inuse_peak: u64,
-    /// Most slots that were only cached at a time.
+    /// Peak of the slots that were only cached at a time.
     pub retained_peak: u64,
     /// Steps with more than half of the swap in use.
     pub steps_full: u64,
@@ -48,7 +48,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// All orders above 0 together.
+    /// The sum over all orders above 0.
     pub fn large(&self) -> OrderCounts {
         self.orders[1..].iter().fold(OrderCounts::default(), |sum, order| OrderCounts {
             allocated: sum.allocated + order.allocated,

@@ -1,6 +1,6 @@
-//! The tasks: they grow, work in what they have, leave an object file, and free everything at once.
+//! The tasks: they grow, work in their memory, leave an object file, and free everything at once.
 
-use super::machine::{Access, Extent, GroupError, Kind, MemoryGroup};
+use super::memory_group::{Access, Extent, GroupError, MemoryGroup, MemoryType};
 use super::parameters::{BadParameters, BuildParameters};
 use super::recorder::Recorder;
 use super::tally::{SwapDevice, Tally};
@@ -9,15 +9,16 @@ use rand::{RngExt, SeedableRng, seq::SliceRandom};
 use rand_distr::{Distribution, LogNormal, weighted::WeightedIndex};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// Pages of a task beyond which it does not grow, as a multiple of the median: a lognormal has no end, a compiler has.
+/// Largest size of a task, as a multiple of the median: a lognormal distribution has no end, a
+/// compiler has.
 pub(super) const TASK_PAGES_MAX_OF_MEDIAN: f64 = 4.0;
 /// Rounds over all jobs between two reports of progress.
 const ROUNDS_PER_REPORT: u64 = 64;
 
-/// Whether to go on.
+/// Whether to stop a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stopped {
-    /// To the end.
+    /// Go on to the end.
     No,
     /// The user wants the end now.
     Yes,
@@ -26,45 +27,46 @@ pub enum Stopped {
 /// A finished run.
 #[derive(Debug)]
 pub struct Outcome<R> {
-    /// What was counted.
+    /// The counts.
     pub tally: Tally,
-    /// What listened.
+    /// The recorder.
     pub recorder: R,
-    /// Whether the allocator's invariants all held at the end.
+    /// Whether all invariants of the allocator held at the end.
     pub consistent: bool,
 }
 
-/// Why a run did not take place, or did not end.
+/// Why a run did not begin, or did not end.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
-    /// The parameters.
+    /// The parameters are wrong.
     #[error("{0}")]
     Parameters(#[from] BadParameters),
-    /// The allocator.
+    /// There is no memory group.
     #[error(transparent)]
     Group(#[from] GroupError),
-    /// The user.
+    /// The user stopped it.
     #[error("stopped")]
     Stopped,
 }
 
-/// A job: the present task of a logical CPU.
+/// A job: the current task of a logical CPU.
 struct Job {
     cpu: u32,
     owner: u32,
     target_pages: u32,
     work_left: u64,
     folios: u64,
-    /// What the odds of order 0 are multiplied with.
+    /// Factor on the odds of order 0.
     order0_odds: f64,
     /// Rounds before its first step.
     delay: u64,
 }
 
-/// What is left to be drawn.
+/// The random choices of a run.
 struct Draw {
     random: Xoshiro256PlusPlus,
-    /// A stream of its own: how often it is asked depends on what was swapped out, and the work must not.
+    /// Refusals have a stream of their own: the number of draws depends on the folios that were
+    /// swapped out, and the work must not depend on that.
     refusals: Xoshiro256PlusPlus,
     task_pages: LogNormal<f64>,
     task_pages_max: f64,
@@ -106,7 +108,8 @@ impl Draw {
         Order::new(order).unwrap_or(Order::ZERO)
     }
 
-    /// `mean` on average: its whole part, and one more with the probability of the rest.
+    /// A number whose mean is `mean`: its integer part, and one more with the probability of its
+    /// fraction.
     fn times(&mut self, mean: f64) -> u32 {
         mean as u32 + u32::from(self.random.random::<f64>() < mean.fract())
     }
@@ -116,7 +119,7 @@ impl Draw {
     }
 }
 
-/// Runs a build to its end. `report` is told how many tasks have ended, and may stop it.
+/// Runs a build to its end. `report` is called with the number of ended tasks, and may stop it.
 ///
 /// Cost: about a microsecond per step; a full-size build has some ten million.
 ///
@@ -138,8 +141,8 @@ pub fn run_build<P: Policy, R: Recorder>(
         parameters.readahead_pages,
         recorder,
     )?;
-    let files = group.new_owner(Kind::Shmem);
-    // The source tree is unpacked, on any CPU.
+    let files = group.new_owner(MemoryType::Shmem);
+    // The source tree is unpacked on any CPU.
     for _ in 0..parameters.source_pages {
         let cpu = draw.random.random_range(0..parameters.cpus);
         group.fault_new(cpu, files, Order::ZERO);
@@ -149,8 +152,8 @@ pub fn run_build<P: Policy, R: Recorder>(
     let mut ended = 0;
     let mut jobs: Vec<Job> = Vec::new();
     for index in 0..parameters.jobs.min(parameters.tasks) {
-        let owner = group.new_owner(Kind::Anonymous);
-        // Jobs do not stay in step: each of the first tasks begins within the time of a median task.
+        let owner = group.new_owner(MemoryType::Anonymous);
+        // Jobs do not run in step: each of the first tasks begins within the time of a median task.
         let delay = draw.random.random_range(0..=parameters.median_steps());
         let cpu = index % parameters.cpus;
         jobs.push(Job { cpu, owner, target_pages: 0, work_left: 0, folios: 0, order0_odds: 1.0, delay });
@@ -160,7 +163,7 @@ pub fn run_build<P: Policy, R: Recorder>(
     }
     let mut round = 0u64;
     while !jobs.is_empty() {
-        // No job may always be the one that reclaims first.
+        // The order changes, so that no job is always the one that reclaims first.
         jobs.shuffle(&mut draw.random);
         let mut index = 0;
         while index < jobs.len() {
@@ -194,7 +197,7 @@ pub fn run_build<P: Policy, R: Recorder>(
     Ok(Outcome { tally, recorder, consistent })
 }
 
-/// A new task: it reads its source.
+/// Begins a new task, which reads its source.
 fn begin<P: Policy, R: Recorder>(
     job: &mut Job,
     group: &mut MemoryGroup<P, R>,
@@ -213,7 +216,7 @@ fn begin<P: Policy, R: Recorder>(
         }
         let first = draw.random.random_range(0..pages);
         for page in first..(first + parameters.touch_run_pages).min(pages) {
-            group.touch(job.cpu, files, page, Access::Read, |_| Extent::Whole);
+            group.touch(job.cpu, files, page, Access::Read, |_| Extent::Folio);
         }
     }
 }
@@ -224,7 +227,7 @@ enum Progress {
     Done,
 }
 
-/// One folio more, or one step of work; and some accesses to what the task has.
+/// Makes one folio more, or one step of work, and some accesses to the task's memory.
 fn step<P: Policy, R: Recorder>(
     job: &mut Job,
     group: &mut MemoryGroup<P, R>,
@@ -253,7 +256,7 @@ fn step<P: Policy, R: Recorder>(
         for page in first..(first + parameters.touch_run_pages).min(pages) {
             group.touch(job.cpu, job.owner, page, access, |order| {
                 let refused = parameters.swapin_refused[order.index()];
-                if draw.refusals.random::<f64>() < refused { Extent::Page } else { Extent::Whole }
+                if draw.refusals.random::<f64>() < refused { Extent::Page } else { Extent::Folio }
             });
         }
     }

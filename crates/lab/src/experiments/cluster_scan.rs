@@ -1,26 +1,27 @@
-//! Series 1: how many folios find no run of slots, and how many clusters an allocation scans, before and after each patch (spec §1).
+//! Series 1: how many folios find no slots and how many clusters an allocation scans, before and
+//! after each patch (spec §1).
 
 use crate::build::{
-    BuildError, BuildParameters, Nobody, OrderCounts, Scale, Sizes, Stopped, SwapDevice, Tally, run_build,
+    BuildError, BuildParameters, NoRecorder, OrderCounts, Scale, Sizes, Stopped, SwapDevice, Tally, run_build,
 };
 use crate::generate;
 use crate::parallel::parallel;
 use crate::policies::{Locks, PolicyName, WithPolicy};
 use crate::replay::{Device, Medium, Prepared, Replay, ReplayError, Retention, TooManyClusters, replay};
 use folioswap_report::statistics::Summary;
-use folioswap_report::{Bar, Chart, Report, Table, percent};
-use folioswap_report::{Progress, Show};
+use folioswap_report::{Bar, Chart, Progress, Report, Show, Table, percent};
 use folioswap_slots::{DeviceFlags, ORDERS, Policy};
 use serde::Serialize;
 
-/// What to run.
+/// Scale and number of runs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Options {
-    /// Part of the published machine.
+    /// The part of the published machine.
     pub scale: Scale,
-    /// Rounds of tasks: each job has this many tasks one after the other.
+    /// Tasks that each job runs one after the other.
     pub tasks_per_job: u32,
-    /// Sizes of the swap device, as the part of it in percent that the build needs at most.
+    /// Sizes of the swap device: for each, the part of it in percent that the build needs at its
+    /// peak.
     pub fills: Vec<u32>,
     /// Runs of each kind, with seeds 1, 2, ...
     pub runs: u32,
@@ -38,26 +39,29 @@ impl Options {
     }
 }
 
-/// The fill of the published devices was not published. But the build ended on 8 GiB, and even after both patches 3.6 % of its 64 kB folios found no room there:
-/// it needed nearly all of it. So 8 GiB is taken as 97 % full, and 10 GiB then was 78 % full. The size between was not published.
+/// The fill of the published devices is not known. But the build ended on 8 GiB, and even after
+/// both patches 3.6 % of its 64 kB folios found no slots there, so it needed nearly all of it. 8
+/// GiB is therefore taken as 97 % full, and 10 GiB then was 78 % full. The size between was not
+/// published.
 const FILLS: [u32; 3] = [FILL_10_GIB, 90, FILL_8_GIB];
 const FILL_10_GIB: u32 = 78;
 const FILL_8_GIB: u32 = 97;
-/// Those of the published steps, and today's, whose choice among nonfull clusters is our own.
+/// The policies of the published steps, and today's, whose choice among nonfull clusters is our
+/// own.
 pub(super) const POLICIES: [PolicyName; 4] =
     [PolicyName::ScanAll, PolicyName::ScanOne, PolicyName::NonfullFirst, PolicyName::Current];
 pub(super) const STEPS: [&str; 4] = ["before", "patch 1", "patch 2", "today"];
 const PUBLISHED: usize = 3;
-/// Which is which.
+/// Which step is which policy.
 pub(super) const KEY: &str = "before = scan-all, patch 1 = scan-one, patch 2 = nonfull-first, today = current (`folioswap lab policies`).";
 
-/// Which device.
+/// The type of the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Completion {
-    /// zram.
+    /// A synchronous device: zram.
     Synchronous,
-    /// brd that is not marked synchronous.
+    /// A device that is not synchronous: brd.
     Asynchronous,
 }
 
@@ -82,9 +86,9 @@ impl Completion {
 pub struct Case {
     /// Folio sizes of the workload.
     pub sizes: Sizes,
-    /// Device.
+    /// The device's type.
     pub completion: Completion,
-    /// Most of it that the build needs, percent.
+    /// The part of the device that the build needs at its peak, percent.
     pub fill: u32,
 }
 
@@ -99,35 +103,41 @@ pub struct Outcome {
     pub swpout: [u64; ORDERS],
     /// swpout_fallback of each order, summed over the runs.
     pub fallback: [u64; ORDERS],
-    /// Failed part of the allocations above order 0, percent, per run.
+    /// Failed allocations above order 0, percent, per run.
     pub failed_percent: Summary,
     /// Clusters isolated and scanned per allocation above order 0.
     pub scanned_per_large: Summary,
-    /// Lock acquisitions (clusters, lists, available list, local) per allocation of any order. Those of the frees are in it.
+    /// Lock acquisitions (clusters, lists, available list, local) per allocation of any order,
+    /// those of the frees included.
     pub locks_per_allocation: Summary,
-    /// Most slots in use, as a part of the device.
+    /// Peak of the slots in use, as a part of the device.
     pub peak_use: Summary,
-    /// Most slots that were only cached, as a part of the device.
+    /// Peak of the slots that were only cached, as a part of the device.
     pub peak_only_cached: Summary,
     /// Folios that could not leave at all.
     pub out_of_swap: u64,
 }
 
-struct Run<'a>(&'a BuildParameters, SwapDevice, u64);
+struct BuildRun<'a> {
+    parameters: &'a BuildParameters,
+    device: SwapDevice,
+    seed: u64,
+}
 
-impl WithPolicy for Run<'_> {
+impl WithPolicy for BuildRun<'_> {
     type Output = Result<Tally, BuildError>;
     fn run<P: Policy>(self) -> Self::Output {
-        let outcome = run_build::<P, _>(self.0, self.1, self.2, Nobody, |_| Stopped::No)?;
-        assert!(outcome.consistent, "the allocator's invariants do not hold: seed {}", self.2);
+        let outcome =
+            run_build::<P, _>(self.parameters, self.device, self.seed, NoRecorder, |_| Stopped::No)?;
+        assert!(outcome.consistent, "the allocator's invariants do not hold: seed {}", self.seed);
         Ok(outcome.tally)
     }
 }
 
-/// Runs everything.
+/// Runs all cases.
 ///
 /// # Errors
-/// [`BuildError`] for sizes that cannot be.
+/// [`BuildError`] for impossible sizes.
 pub fn run(options: &Options, show: Show) -> Result<Vec<Outcome>, BuildError> {
     let mut cases = Vec::new();
     for sizes in [Sizes::Only64k, Sizes::All] {
@@ -140,10 +150,11 @@ pub fn run(options: &Options, show: Show) -> Result<Vec<Outcome>, BuildError> {
     run_cases(options, &cases, show)
 }
 
-/// Runs some cases with all policies; outcomes of a case lie side by side, in the order of the patches.
+/// Runs some cases with all policies. The outcomes of a case are adjacent, in the order of the
+/// patches.
 ///
 /// # Errors
-/// [`BuildError`] for sizes that cannot be.
+/// [`BuildError`] for impossible sizes.
 pub fn run_cases(options: &Options, cases: &[Case], show: Show) -> Result<Vec<Outcome>, BuildError> {
     let mut runs = Vec::new();
     for case in cases {
@@ -169,7 +180,7 @@ pub fn run_cases(options: &Options, cases: &[Case], show: Show) -> Result<Vec<Ou
         let index = workloads.iter().position(|other| *other == workload).expect("collected from the runs");
         let pages = needs[index] * 100 / u64::from(case.fill.max(1)) + 1;
         let device = SwapDevice { pages, flags: case.completion.flags() };
-        let result = policy.apply(Locks::Counted, Run(&parameters, device, *seed));
+        let result = policy.apply(Locks::Counted, BuildRun { parameters: &parameters, device, seed: *seed });
         progress.done(&format!(
             "{}, {}, {} % full, {policy}",
             case.sizes.name(),
@@ -184,34 +195,38 @@ pub fn run_cases(options: &Options, cases: &[Case], show: Show) -> Result<Vec<Ou
     Ok(kinds.map(|(kind, results)| summarise(kind[0].0, kind[0].1, results)).collect())
 }
 
-/// Most slots that the build uses at a time when there is room for everything.
+/// Peak of the slots that the build uses when there is enough swap.
 fn need(options: &Options, sizes: Sizes, completion: Completion, seed: u64) -> Result<u64, BuildError> {
     let parameters = parameters(options, sizes);
     let device = SwapDevice { pages: parameters.pages_max(), flags: completion.flags() };
-    Ok(PolicyName::Current.apply(Locks::Uncounted, Run(&parameters, device, seed))?.inuse_peak)
+    Ok(PolicyName::Current
+        .apply(Locks::Uncounted, BuildRun { parameters: &parameters, device, seed })?
+        .inuse_peak)
 }
 
-/// A policy's replay of the same trace by real threads.
+/// A policy's replay of one trace by real threads.
 #[derive(Debug, Clone, Serialize)]
 pub struct Contention {
-    /// Policy.
+    /// The policy.
     pub policy: PolicyName,
     /// Real threads.
     pub threads: u32,
-    /// Processor time per operation of the trace, ns: wall time x threads / operations. Waiting for one's turn is in it.
+    /// Processor time per operation of the trace, ns: wall time x threads / operations. Waiting for
+    /// preceding operations is included.
     pub ns_per_operation: f64,
     /// Clusters isolated and scanned per allocation above order 0.
     pub scanned_per_large: f64,
     /// Lock acquisitions per operation, in a run of its own.
     pub locks_per_operation: f64,
-    /// Part of them that found the lock taken.
+    /// The part of the acquisitions that found the lock taken.
     pub contended: f64,
 }
 
-/// What the policies cost with the real threads that exist: a trace of the 64 kB build, on a device that becomes 97 % full.
+/// Measures the cost of the policies with the real threads of this machine: a trace of the 64 kB
+/// build is replayed on a device that becomes 97 % full.
 ///
 /// # Errors
-/// [`ContentionError`] for sizes that cannot be.
+/// [`ContentionError`] for impossible sizes.
 pub fn contention(options: &Options, show: Show) -> Result<Vec<Contention>, ContentionError> {
     let trace = generate::in_memory(&parameters(options, Sizes::Only64k), DeviceFlags::SYNCHRONOUS, 1)?;
     let prepared = Prepared::new(&trace, Retention::Never)?;
@@ -253,13 +268,13 @@ pub fn contention(options: &Options, show: Show) -> Result<Vec<Contention>, Cont
 /// Why there is no such replay.
 #[derive(Debug, thiserror::Error)]
 pub enum ContentionError {
-    /// The trace.
+    /// The trace cannot be made.
     #[error(transparent)]
     Build(#[from] BuildError),
-    /// Its size.
+    /// The trace is too large.
     #[error(transparent)]
     Size(#[from] TooManyClusters),
-    /// The replay.
+    /// The replay failed.
     #[error(transparent)]
     Replay(#[from] ReplayError),
 }
@@ -347,7 +362,7 @@ fn published(case: &Case, order: usize) -> [Option<(u64, u64)>; PUBLISHED] {
         }
         (Sizes::Only64k, false, 10, 4) => [Some((1_787_599, 0)), Some((1_783_106, 0)), None],
         (Sizes::Only64k, false, 8, 4) => [Some((1_645_421, 148_408)), Some((1_592_973, 265_010)), None],
-        // Patch 2 alone was published: "before" had patch 1.
+        // Patch 2 alone was published: its "before" had patch 1.
         (Sizes::All, true, 10, 5) => [None, Some((449_548, 55_894)), Some((497_519, 3204))],
         (Sizes::All, true, 10, 6) => [None, Some((63_938, 2154)), Some((65_698, 324))],
         (Sizes::All, true, 10, 7) => [None, Some((11_971, 2218)), Some((14_606, 4))],
@@ -372,7 +387,7 @@ fn spread(summary: &Summary, digits: usize) -> String {
     format!("{:.digits$} ±{:.digits$}", summary.mean, summary.deviation)
 }
 
-/// The tables.
+/// Makes the report.
 pub fn report(options: &Options, outcomes: &[Outcome], contention: &[Contention]) -> Report {
     let mut tables = Vec::new();
     for chunk in outcomes.chunks(POLICIES.len()) {

@@ -1,4 +1,5 @@
-//! The experiments on a trace instead of a model: the same requests, in the same order, put to the allocator with each policy.
+//! The experiments on a trace instead of a model: each policy gets the same requests in the same
+//! order.
 
 use super::cluster_scan::{KEY, POLICIES, STEPS};
 use crate::policies::{Locks, PolicyName};
@@ -7,24 +8,23 @@ use crate::replay::{
 };
 use crate::traces::Trace;
 use folioswap_report::statistics::{Summary, equivalence};
-use folioswap_report::{Bar, Chart, Report, Table, percent};
-use folioswap_report::{Progress, Show};
+use folioswap_report::{Bar, Chart, Progress, Report, Show, Table, percent};
 use folioswap_slots::{CLUSTER_SLOTS, ORDERS};
 
-/// Why a trace was not put to the allocator.
+/// Why a trace was not replayed.
 #[derive(Debug, thiserror::Error)]
 pub enum OnTraceError {
-    /// Its size.
+    /// The trace is too large.
     #[error(transparent)]
     Size(#[from] TooManyClusters),
-    /// The replay.
+    /// The replay failed.
     #[error(transparent)]
     Replay(#[from] ReplayError),
 }
 
-/// A trace and what to call it.
+/// A trace with its name.
 pub struct Named<'a> {
-    /// As the user named it.
+    /// The name that the user gave.
     pub name: String,
     /// The trace.
     pub trace: &'a Trace,
@@ -58,7 +58,7 @@ fn device(medium: Medium, pages: Option<u64>) -> Device {
     Device { medium, pages, priority: None, synchronous: medium == Medium::Zram, discard: false }
 }
 
-/// Series 1: folios that find no run of slots, on devices that become so many percent full.
+/// Series 1: how many folios find no slots, on devices that become `fills` percent full.
 ///
 /// # Errors
 /// [`OnTraceError`].
@@ -142,7 +142,7 @@ fn scan_table(title: String, columns: &[Replayed]) -> Table {
     table
 }
 
-/// Series 2: the time that the replay takes without the slot cache, against that with it.
+/// Series 2: the time of the replay without the slot cache against that with it.
 ///
 /// # Errors
 /// [`OnTraceError`].
@@ -161,7 +161,7 @@ pub fn slot_cache(
     };
     let mut measured = Vec::new();
     for pair in 0..pairs {
-        // Alternately first, so that whatever drifts drifts for both.
+        // The policies alternate in being first, so that a drift of the machine falls on both.
         let order = [PolicyName::SlotCache, PolicyName::Current];
         let rates = if pair % 2 == 0 {
             let before = rate(order[0])?;
@@ -220,7 +220,7 @@ pub fn slot_cache(
     })
 }
 
-/// Series 4: how the use of four equal devices is distributed when the trace uses most.
+/// Series 4: how the use of four equal devices is distributed at the trace's peak.
 ///
 /// # Errors
 /// [`OnTraceError`].

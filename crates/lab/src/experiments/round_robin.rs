@@ -1,11 +1,11 @@
-//! Series 4: do devices of equal priority share the load? (spec §4)
+//! Series 4: whether devices of equal priority share the load (spec §4).
 
-use crate::memory::Engine;
+use crate::allocator::Allocator;
 use crate::parallel::parallel;
 use crate::peer::DeviceUse;
 use crate::policies::{Locks, PolicyName, WithPolicy};
-use folioswap_report::{Bar, Chart, Report, Table};
-use folioswap_report::{Progress, Show};
+use folioswap_report::statistics::Summary;
+use folioswap_report::{Bar, Chart, Progress, Report, Show, Table};
 use folioswap_slots::{
     CLUSTER_SLOTS, ConfigError, DeviceMask, DeviceSpec, FolioId, LogicalCpu, NODES_MAX, Node, NodePreference,
     Order, Policy, Shadow, SwapEntry, SwaponError,
@@ -15,19 +15,19 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::Serialize;
 use std::collections::VecDeque;
 
-/// Tasks of the published workload: `usemem -n 31 2G` within 4 GiB, and the nodes of its machine.
+/// Tasks of the published workload, `usemem -n 31 2G` within 4 GiB.
 const TASKS: u32 = 31;
 const NODES: u32 = 8;
 const CPUS: u32 = 32;
 const DEVICES: usize = 4;
 const GIB: u64 = 1 << 18;
-/// Pages that a task swaps out before it is another's turn: a reclaim batch.
+/// Pages that a task swaps out before the next one runs: a reclaim batch.
 const BATCH: u32 = 32;
 
-/// What to run.
+/// Scale and number of runs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Options {
-    /// Divides sizes of devices and tasks, not CPUs.
+    /// Divisor of the sizes of devices and tasks, but not of the CPUs.
     pub scale: u32,
     /// Runs of each kind.
     pub runs: u32,
@@ -48,13 +48,13 @@ impl Options {
 /// One arrangement of four devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Arrangement {
-    /// In the table.
+    /// The name in the table.
     pub name: &'static str,
-    /// The rule.
+    /// The policy.
     pub policy: PolicyName,
-    /// By order of swapon; `None`: default.
+    /// Priorities in the order of swapon; `None` is the default.
     pub priorities: [Option<i16>; DEVICES],
-    /// Node of each device, if the machine says so.
+    /// Node of each device, where the machine tells.
     pub nodes: [Option<u32>; DEVICES],
     /// Order of the folios.
     pub order: u32,
@@ -65,7 +65,7 @@ const DEFAULT: [Option<i16>; DEVICES] = [None; DEVICES];
 const EQUAL: [Option<i16>; DEVICES] = [Some(5); DEVICES];
 const DIFFERENT: [Option<i16>; DEVICES] = [Some(1), Some(4), Some(3), Some(2)];
 
-/// All that are run.
+/// All arrangements.
 pub const ARRANGEMENTS: [Arrangement; 7] = [
     Arrangement {
         name: "before: default priorities, devices without node",
@@ -118,21 +118,22 @@ pub const ARRANGEMENTS: [Arrangement; 7] = [
     },
 ];
 
-/// What an arrangement came to.
+/// The outcome of an arrangement.
 #[derive(Debug, Clone, Serialize)]
 pub struct Outcome {
     /// The arrangement.
     pub arrangement: Arrangement,
-    /// Slots in use of each device, by order of swapon, for each run.
+    /// Slots in use of each device for each run, in the order of swapon.
     pub used: Vec<[u64; DEVICES]>,
     /// Slots of each device.
     pub pages: u64,
-    /// Most that equal devices may differ by, slots: 1 % of the mean, or a cluster per CPU and order in use, whichever is larger.
+    /// The most that equal devices may differ by, slots: 1 % of the mean, or a cluster per CPU and
+    /// order in use, whichever is larger.
     pub tolerance: u64,
 }
 
 impl Outcome {
-    /// Largest difference between two devices, over all runs, slots.
+    /// Largest difference between two devices over all runs, slots.
     pub fn difference(&self) -> u64 {
         let difference = |used: &[u64; DEVICES]| {
             used.iter().max().copied().unwrap_or(0) - used.iter().min().copied().unwrap_or(0)
@@ -140,7 +141,8 @@ impl Outcome {
         self.used.iter().map(difference).max().unwrap_or(0)
     }
 
-    /// No device is used (beyond the clusters that CPUs still hold on it) before all of higher priority are full.
+    /// Whether no device is used before all of higher priority are full, apart from clusters that
+    /// CPUs still hold.
     pub fn strictly_ordered(&self) -> bool {
         let slack = u64::from(TASKS) * u64::from(CLUSTER_SLOTS);
         let mut order: Vec<usize> = (0..DEVICES).collect();
@@ -154,10 +156,10 @@ impl Outcome {
 /// Why there is no result.
 #[derive(Debug, thiserror::Error)]
 pub enum RoundRobinError {
-    /// Sizes.
+    /// The allocator refuses the sizes.
     #[error("the allocator cannot be made: {0}")]
     Config(#[from] ConfigError),
-    /// A device.
+    /// A device cannot be switched on.
     #[error("a device cannot be switched on: {0}")]
     Swapon(#[from] SwaponError),
 }
@@ -165,7 +167,7 @@ pub enum RoundRobinError {
 /// Runs all arrangements.
 ///
 /// # Errors
-/// [`RoundRobinError`] for sizes that cannot be.
+/// [`RoundRobinError`] for impossible sizes.
 pub fn run(options: &Options, show: Show) -> Result<Vec<Outcome>, RoundRobinError> {
     let runs: Vec<(Arrangement, u64)> = ARRANGEMENTS
         .iter()
@@ -201,8 +203,8 @@ impl WithPolicy for Task<'_> {
     fn run<P: Policy>(self) -> Self::Output {
         let pages = 16 * GIB / self.scale;
         let clusters = pages.div_ceil(u64::from(CLUSTER_SLOTS)) as u32 * DEVICES as u32;
-        let engine: Engine<P> = Engine::new(CPUS, clusters)?;
-        let slots = engine.slots();
+        let allocator: Allocator<P> = Allocator::new(CPUS, clusters)?;
+        let slots = allocator.slots();
         if P::NODE_PREFERENCE == NodePreference::On {
             for cpu in 0..CPUS {
                 if let Some(node) = Node::new(cpu % NODES.min(NODES_MAX as u32)) {
@@ -230,7 +232,8 @@ impl WithPolicy for Task<'_> {
                 task.push_back(entry);
             }
         };
-        // The published use during the run, 50.4 of 64 GiB; then a second pass over a quarter of it: each page that comes in sends one out.
+        // The first pass swaps out the published use, 50.4 of 64 GiB. The second goes over a
+        // quarter of it: each page that comes in sends one out.
         let wanted = 504 * GIB / 10 / self.scale;
         let batches = wanted / u64::from(BATCH.max(order.slots()));
         for _ in 0..batches {
@@ -252,16 +255,16 @@ impl WithPolicy for Task<'_> {
     }
 }
 
-/// What the kernel did with the same arrangement.
+/// The kernel's result with the same arrangement.
 #[derive(Debug, Clone, Serialize)]
 pub struct Peer {
-    /// Which kernel.
+    /// Name and version of the kernel.
     pub kernel: String,
     /// Sizes and load.
     pub setup: String,
-    /// Devices of default priority, by order of swapon.
+    /// Devices of default priority, in the order of swapon.
     pub default: Vec<DeviceUse>,
-    /// The same with one explicit priority for all.
+    /// The same devices with one explicit priority for all.
     pub equal: Vec<DeviceUse>,
 }
 
@@ -269,8 +272,7 @@ fn gib(slots: u64) -> String {
     format!("{:.3}", slots as f64 / GIB as f64)
 }
 
-/// The tables.
-pub fn report(options: &Options, outcomes: &[Outcome], peer: Option<&Peer>) -> Report {
+fn uses(outcomes: &[Outcome]) -> Table {
     let mut table = Table::new(
         "Use of four equal devices, GiB, by order of swapon (ours: first run; largest difference and tolerance over all runs)",
         &["arrangement", "published", "1st", "2nd", "3rd", "4th", "difference", "tolerance", "verdict"],
@@ -294,24 +296,24 @@ pub fn report(options: &Options, outcomes: &[Outcome], peer: Option<&Peer>) -> R
         row.extend([gib(difference), gib(tolerance), verdict.to_owned()]);
         table.rows.push(row);
     }
-    let mut tables = vec![table];
-    if let Some(peer) = peer {
-        let head = ["arrangement", "1st", "2nd", "3rd", "4th"];
-        let mut table =
-            Table::new(format!("{}: {}; use from /proc/swaps, MiB", peer.kernel, peer.setup), &head);
-        for (name, devices) in
-            [("default priorities", &peer.default), ("equal priorities given", &peer.equal)]
-        {
-            let mut row = vec![name.to_owned()];
-            row.extend(
-                devices
-                    .iter()
-                    .map(|device| format!("{} of {}", device.used_kib / 1024, device.size_kib / 1024)),
-            );
-            table.rows.push(row);
-        }
-        tables.push(table);
+    table
+}
+
+fn peers_uses(peer: &Peer) -> Table {
+    let head = ["arrangement", "1st", "2nd", "3rd", "4th"];
+    let mut table = Table::new(format!("{}: {}; use from /proc/swaps, MiB", peer.kernel, peer.setup), &head);
+    for (name, devices) in [("default priorities", &peer.default), ("equal priorities given", &peer.equal)] {
+        let mut row = vec![name.to_owned()];
+        row.extend(
+            devices.iter().map(|device| format!("{} of {}", device.used_kib / 1024, device.size_kib / 1024)),
+        );
+        table.rows.push(row);
     }
+    table
+}
+
+/// Makes the report.
+pub fn report(options: &Options, outcomes: &[Outcome], peer: Option<&Peer>) -> Report {
     let scale = u64::from(options.scale.max(1));
     Report {
         experiment: "round-robin",
@@ -324,7 +326,7 @@ pub fn report(options: &Options, outcomes: &[Outcome], peer: Option<&Peer>) -> R
             ),
             "before = drained-first, after = current (`folioswap lab policies`). Equal: within 1 % or a cluster for each CPU and order in use.".to_owned(),
         ],
-        tables,
+        tables: std::iter::once(uses(outcomes)).chain(peer.map(peers_uses)).collect(),
         not_comparable: vec![
             "System time and throughput (published: 637.9 -> 526.7 s, 3547 -> 4208 MB/s): they come from 8 nodes whose CPUs wait for one device's lock.".to_owned(),
             "The published uses are of some moment during each run (their sums are 25.1 and 50.4 G); ours are all after the same amount was swapped out, 50.4 G at full scale.".to_owned(),
@@ -334,22 +336,22 @@ pub fn report(options: &Options, outcomes: &[Outcome], peer: Option<&Peer>) -> R
         chart: Chart {
             title: "Use of four equal devices".to_owned(),
             axis: "GiB".to_owned(),
-            bars: outcomes
-                .iter()
-                .flat_map(|outcome| {
-                    (0..DEVICES).map(move |device| {
-                        let used = |run: &[u64; DEVICES]| run[device] as f64 / GIB as f64;
-                        let all: Vec<f64> = outcome.used.iter().map(used).collect();
-                        let summary = folioswap_report::statistics::Summary::of(&all);
-                        Bar {
-                            group: outcome.arrangement.name.to_owned(),
-                            label: format!("device {}", device + 1),
-                            value: summary.mean,
-                            spread: (summary.min, summary.max),
-                        }
-                    })
-                })
-                .collect(),
+            bars: outcomes.iter().flat_map(bars).collect(),
         },
     }
+}
+
+/// The use of each device: mean, minimum and maximum of the runs.
+fn bars(outcome: &Outcome) -> impl Iterator<Item = Bar> {
+    (0..DEVICES).map(move |device| {
+        let used = |run: &[u64; DEVICES]| run[device] as f64 / GIB as f64;
+        let all: Vec<f64> = outcome.used.iter().map(used).collect();
+        let summary = Summary::of(&all);
+        Bar {
+            group: outcome.arrangement.name.to_owned(),
+            label: format!("device {}", device + 1),
+            value: summary.mean,
+            spread: (summary.min, summary.max),
+        }
+    })
 }

@@ -1,8 +1,8 @@
-//! Series 5: what does a large object cost that comes back from swap? (spec §5)
+//! Series 5: the cost of swapping a large object in (spec §5).
 
+use crate::ram_device::PAGE;
 use folioswap_report::statistics::Summary;
-use folioswap_report::{Bar, Chart, Report, Table};
-use folioswap_report::{Progress, Show};
+use folioswap_report::{Bar, Chart, Progress, Report, Show, Table};
 use folioswap_shmem::before::{After1, After2, After5, After7, Before, Series};
 use folioswap_shmem::variant::{Current, Hooked, Hooks, Variant};
 use folioswap_shmem::{
@@ -12,14 +12,13 @@ use serde::Serialize;
 use std::cell::Cell;
 use std::time::Instant;
 
-const PAGE: usize = 4096;
 const MIB: u64 = 1 << 20;
 /// A folio of 2 MiB.
 const LARGE: u64 = 2 * MIB;
-/// The published object, MiB.
+/// Size of the published object, MiB.
 const PUBLISHED_MIB: u64 = 24 << 10;
 
-/// What to run.
+/// Size of the object and number of rounds.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Options {
     /// Size of the object.
@@ -29,7 +28,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// 1/24 of the published size; as many samples as were published.
+    /// 1/24 of the published size, with as many samples as were published.
     pub fn full() -> Options {
         Options { mib: 1024, rounds: 24 }
     }
@@ -38,19 +37,24 @@ impl Options {
     pub fn quick() -> Options {
         Options { mib: 256, rounds: 3 }
     }
+
+    /// Scales a time for this object to the published size.
+    fn scaled(&self, seconds: f64) -> f64 {
+        seconds * PUBLISHED_MIB as f64 / self.mib as f64
+    }
 }
 
-/// Whether large folios are to be had.
+/// Whether large folios can be allocated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum Supply {
     /// Always.
     Plenty,
-    /// Every second time not.
+    /// Not at every second attempt.
     EverySecond,
 }
 
 impl Supply {
-    /// In the tables.
+    /// The name in the tables.
     pub const fn name(self) -> &'static str {
         match self {
             Supply::Plenty => "large folios are always to be had",
@@ -60,12 +64,12 @@ impl Supply {
 }
 
 thread_local! {
-    /// Refuse large folios: never, or every second time; and how often one was asked for.
+    /// Whether every second large folio is refused, and how many were asked for.
     static REFUSE: Cell<bool> = const { Cell::new(false) };
     static ASKED: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Refuses large folios as the experiment wants it.
+/// Refuses large folios as `REFUSE` says.
 struct Refusal;
 
 impl Hooks for Refusal {
@@ -77,16 +81,16 @@ impl Hooks for Refusal {
 
 type Refused<V> = Hooked<V, Refusal>;
 
-/// What swap-in did in one round.
+/// The swap-in of one round.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Sample {
-    /// For the whole object.
+    /// Time for the whole object.
     pub seconds: f64,
     /// Folios that came back.
     pub swapins: u64,
-    /// Walks of the map for them.
+    /// Walks of the map for these folios.
     pub walks: u64,
-    /// Of the folios, those of 2 MiB.
+    /// Number of the folios of 2 MiB.
     pub large: u64,
     /// Swap-ins that fell back to single pages.
     pub fallbacks: u64,
@@ -96,7 +100,7 @@ pub struct Sample {
     pub read_ahead: u64,
     /// Major faults.
     pub major_faults: u64,
-    /// Swap-ins begun again.
+    /// Swap-ins that were begun again.
     pub retries: u64,
 }
 
@@ -115,7 +119,7 @@ impl Sample {
         }
     }
 
-    /// Walks of the map for each swap-in.
+    /// Walks of the map per swap-in.
     pub fn walks_each(&self) -> f64 {
         self.walks as f64 / self.swapins.max(1) as f64
     }
@@ -124,16 +128,16 @@ impl Sample {
 /// One variant with one supply.
 #[derive(Debug, Clone, Serialize)]
 pub struct Outcome {
-    /// In the table.
+    /// The name in the table.
     pub variant: &'static str,
-    /// Large folios.
+    /// The supply of large folios.
     pub supply: Supply,
-    /// One for each round.
+    /// A sample for each round.
     pub samples: Vec<Sample>,
 }
 
 impl Outcome {
-    /// Of the time, seconds.
+    /// Summary of the times, seconds.
     pub fn seconds(&self) -> Summary {
         Summary::of(&self.samples.iter().map(|sample| sample.seconds).collect::<Vec<_>>())
     }
@@ -142,31 +146,31 @@ impl Outcome {
 /// Why there is no result.
 #[derive(Debug, thiserror::Error)]
 pub enum ShmemSwapinError {
-    /// No memory, most likely.
+    /// The space cannot be created, most likely for want of memory.
     #[error(transparent)]
     Create(#[from] CreateError),
     /// The object cannot be written or read.
     #[error(transparent)]
     Shmem(#[from] ShmemError),
-    /// The object is not what was written to it.
+    /// The object differs from the data written to it.
     #[error("page {page} came back wrong with the variant {variant:?}: a lost page")]
     Wrong {
-        /// Of the object.
+        /// The page's number in the object.
         page: u64,
-        /// Which.
+        /// The variant.
         variant: &'static str,
     },
-    /// It did not leave.
+    /// The object was not swapped out.
     #[error("only {left} of {pages} pages were swapped out: memory is short")]
     Stayed {
         /// Pages that left.
         left: u64,
-        /// Pages that were to.
+        /// Pages that should have left.
         pages: u64,
     },
 }
 
-/// One kind of object, so that variants stand in one list.
+/// An object of any variant, so that variants can be in one list.
 trait Subject {
     fn name(&self) -> &'static str;
     fn write(&self, mib: u64) -> Result<(), ShmemSwapinError>;
@@ -178,7 +182,7 @@ struct Object<V: Variant> {
     object: ObjectOf<Refused<V>>,
 }
 
-/// The object's content: about as compressible as memory is, different in each page.
+/// Fills a page of the object: about as compressible as memory is, and different in each page.
 fn fill(page: u64, bytes: &mut [u8]) {
     let mut state = page.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     for (at, word) in bytes.chunks_exact_mut(8).enumerate() {
@@ -236,7 +240,7 @@ impl<V: Variant> Subject for Object<V> {
     }
 }
 
-/// The variants, with the published times of what each stands for: seconds for 24 GiB.
+/// The variants, and the published times of the steps that they stand for: seconds for 24 GiB.
 const VARIANTS: [(&str, &str); 7] = [
     ("before", "10.66"),
     ("after 1", "10.58"),
@@ -249,7 +253,8 @@ const VARIANTS: [(&str, &str); 7] = [
 
 fn subject(name: &'static str, mib: u64) -> Result<Box<dyn Subject>, ShmemSwapinError> {
     fn of<V: Variant>(name: &'static str, mib: u64) -> Result<Box<dyn Subject>, ShmemSwapinError> {
-        // Resident and stored at once, so that nothing but the swap-in takes time.
+        // The object fits into the limit in memory and in the store at once, so that only the
+        // swap-in takes time.
         let space = ShmemSpace::new(SpaceOptions::within(2 * mib * MIB + 64 * MIB))?;
         let object = ObjectOf::<Refused<V>>::new(&space, HugePolicy::Always);
         Ok(Box::new(Object::<V> { name, object }))
@@ -282,7 +287,7 @@ pub fn run(options: &Options, show: Show) -> Result<Vec<Outcome>, ShmemSwapinErr
         }));
         for _ in 0..options.rounds {
             for outcome in &mut outcomes[first..] {
-                // One at a time, so that memory for one is enough.
+                // Only one object exists at a time, so that memory for one is enough.
                 let subject = subject(outcome.variant, options.mib)?;
                 subject.write(options.mib)?;
                 outcome.samples.push(subject.round(options.mib, supply)?);
@@ -293,66 +298,61 @@ pub fn run(options: &Options, show: Show) -> Result<Vec<Outcome>, ShmemSwapinErr
     Ok(outcomes)
 }
 
-/// The tables.
-pub fn report(options: &Options, outcomes: &[Outcome]) -> Report {
-    let mut published = Table::new(
+fn published() -> Table {
+    let mut table = Table::new(
         "Published: sequential swap-in of 24 GiB from zram, huge=always, mean of 24, seconds (sigma 0.04-0.05)",
         &["before", "after 1", "after 2", "after 3", "after 4", "after 5", "after 6", "after 7", "after 8"],
     );
     let nine = ["10.66", "10.58", "10.65", "10.65", "10.67", "9.79", "9.79", "9.78", "9.79"];
-    published.rows.push(nine.map(str::to_owned).to_vec());
-    let mut tables = vec![published];
-    let scaled = |seconds: f64| seconds * PUBLISHED_MIB as f64 / options.mib as f64;
-    for supply in [Supply::Plenty, Supply::EverySecond] {
-        let of: Vec<&Outcome> = outcomes.iter().filter(|outcome| outcome.supply == supply).collect();
-        let mut head = vec![supply.name()];
-        head.extend(of.iter().map(|outcome| outcome.variant));
-        let mut table = Table::new(
-            format!(
-                "Ours: {} MiB in the compressed RAM device, read from start to end, page by page",
-                options.mib
-            ),
-            &head,
-        );
-        let mut row = |name: &str, cell: &dyn Fn(&Outcome) -> String| {
-            let mut cells = vec![name.to_owned()];
-            cells.extend(of.iter().map(|outcome| cell(outcome)));
-            table.rows.push(cells);
-        };
-        row("published, s", &|outcome| {
-            let of_variant = VARIANTS.iter().find(|(name, _)| *name == outcome.variant);
-            of_variant.map_or("-", |(_, published)| published).to_owned()
-        });
-        row("ours, s for 24 GiB (mean)", &|outcome| format!("{:.2}", scaled(outcome.seconds().mean)));
-        row("lowest and highest", &|outcome| {
-            let seconds = outcome.seconds();
-            format!("{:.2}-{:.2}", scaled(seconds.min), scaled(seconds.max))
-        });
-        let last = |outcome: &Outcome| outcome.samples.last().copied();
-        let figure = |get: fn(&Sample) -> u64| {
-            move |outcome: &Outcome| last(outcome).map_or_else(String::new, |sample| get(&sample).to_string())
-        };
-        row("walks for each swap-in", &|outcome| {
-            last(outcome).map_or_else(String::new, |sample| format!("{:.2}", sample.walks_each()))
-        });
-        row("swap-ins", &figure(|sample| sample.swapins));
-        row("swpin, 2 MB", &figure(|sample| sample.large));
-        row("swpin_fallback", &figure(|sample| sample.fallbacks));
-        row("entries split", &figure(|sample| sample.splits));
-        row("swap_ra", &figure(|sample| sample.read_ahead));
-        row("pgmajfault", &figure(|sample| sample.major_faults));
-        row("begun again", &figure(|sample| sample.retries));
-        tables.push(table);
-    }
-    let bar = |outcome: &Outcome| {
-        let seconds = outcome.seconds();
-        Bar {
-            group: outcome.supply.name().to_owned(),
-            label: outcome.variant.to_owned(),
-            value: scaled(seconds.mean),
-            spread: (scaled(seconds.min), scaled(seconds.max)),
-        }
+    table.rows.push(nine.map(str::to_owned).to_vec());
+    table
+}
+
+/// The table of the variants with one supply of large folios.
+fn ours(options: &Options, outcomes: &[Outcome], supply: Supply) -> Table {
+    let of: Vec<&Outcome> = outcomes.iter().filter(|outcome| outcome.supply == supply).collect();
+    let mut head = vec![supply.name()];
+    head.extend(of.iter().map(|outcome| outcome.variant));
+    let mut table = Table::new(
+        format!(
+            "Ours: {} MiB in the compressed RAM device, read from start to end, page by page",
+            options.mib
+        ),
+        &head,
+    );
+    let mut row = |name: &str, cell: &dyn Fn(&Outcome) -> String| {
+        let mut cells = vec![name.to_owned()];
+        cells.extend(of.iter().map(|outcome| cell(outcome)));
+        table.rows.push(cells);
     };
+    row("published, s", &|outcome| {
+        let of_variant = VARIANTS.iter().find(|(name, _)| *name == outcome.variant);
+        of_variant.map_or("-", |(_, published)| published).to_owned()
+    });
+    row("ours, s for 24 GiB (mean)", &|outcome| format!("{:.2}", options.scaled(outcome.seconds().mean)));
+    row("lowest and highest", &|outcome| {
+        let seconds = outcome.seconds();
+        format!("{:.2}-{:.2}", options.scaled(seconds.min), options.scaled(seconds.max))
+    });
+    let last = |outcome: &Outcome| outcome.samples.last().copied();
+    let figure = |get: fn(&Sample) -> u64| {
+        move |outcome: &Outcome| last(outcome).map_or_else(String::new, |sample| get(&sample).to_string())
+    };
+    row("walks for each swap-in", &|outcome| {
+        last(outcome).map_or_else(String::new, |sample| format!("{:.2}", sample.walks_each()))
+    });
+    row("swap-ins", &figure(|sample| sample.swapins));
+    row("swpin, 2 MB", &figure(|sample| sample.large));
+    row("swpin_fallback", &figure(|sample| sample.fallbacks));
+    row("entries split", &figure(|sample| sample.splits));
+    row("swap_ra", &figure(|sample| sample.read_ahead));
+    row("pgmajfault", &figure(|sample| sample.major_faults));
+    row("begun again", &figure(|sample| sample.retries));
+    table
+}
+
+/// Makes the report.
+pub fn report(options: &Options, outcomes: &[Outcome]) -> Report {
     Report {
         experiment: "shmem-swapin",
         setup: vec![
@@ -363,7 +363,11 @@ pub fn report(options: &Options, outcomes: &[Outcome]) -> Report {
             "Patches 3 and 4 behave as after 2, 6 as after 5, and 8 counts major faults otherwise: they share columns. today: the walks that the insertion makes needless are gone.".to_owned(),
             "One byte of each page is read, and compared with what was written.".to_owned(),
         ],
-        tables,
+        tables: vec![
+            published(),
+            ours(options, outcomes, Supply::Plenty),
+            ours(options, outcomes, Supply::EverySecond),
+        ],
         not_comparable: vec![
             "Times in seconds: another machine, and reading by calls and not by page faults. The ratio of the columns is what is to be compared.".to_owned(),
             "The published runs do not say how many large folios were not to be had; that is why there are two tables.".to_owned(),
@@ -373,7 +377,17 @@ pub fn report(options: &Options, outcomes: &[Outcome]) -> Report {
         chart: Chart {
             title: "Sequential swap-in of a large object".to_owned(),
             axis: "seconds for 24 GiB".to_owned(),
-            bars: outcomes.iter().map(bar).collect(),
+            bars: outcomes.iter().map(|outcome| bar(options, outcome)).collect(),
         },
+    }
+}
+
+fn bar(options: &Options, outcome: &Outcome) -> Bar {
+    let seconds = outcome.seconds();
+    Bar {
+        group: outcome.supply.name().to_owned(),
+        label: outcome.variant.to_owned(),
+        value: options.scaled(seconds.mean),
+        spread: (options.scaled(seconds.min), options.scaled(seconds.max)),
     }
 }

@@ -1,12 +1,13 @@
-//! Series 2: does anything get slower without the slot cache, and what did it pin? (spec §2)
+//! Series 2: whether anything is slower without the slot cache, and how many slots the cache pinned
+//! (spec §2).
 
+use crate::allocator::Allocator;
 use crate::experiments::processors;
-use crate::memory::{Engine, Memory};
+use crate::memory::Memory;
 use crate::policies::{Locks, PolicyName, WithPolicy};
 use crate::ram_device::{PAGE, RamDevice};
 use folioswap_report::statistics::{Equivalence, Summary, equivalence};
-use folioswap_report::{Bar, Chart, Report, Table};
-use folioswap_report::{Progress, Show};
+use folioswap_report::{Bar, Chart, Progress, Report, Show, Table};
 use folioswap_slots::{
     CLUSTER_SLOTS, ConfigError, DeviceMask, DeviceSpec, FolioId, LogicalCpu, Order, Policy, Shadow, Slots,
     SwapEntry, SwaponError,
@@ -17,7 +18,7 @@ use serde::Serialize;
 use std::collections::VecDeque;
 use std::time::Instant;
 
-/// What to run.
+/// Sizes and number of runs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Options {
     /// Pairs of runs, before and after.
@@ -26,14 +27,14 @@ pub struct Options {
     pub threads: u32,
     /// Memory that each thread uses, MiB.
     pub task_mib: u32,
-    /// Folios that each thread touches per run, in MiB.
+    /// Memory that each thread touches per run, MiB.
     pub touched_mib: u32,
-    /// Greatest difference that counts as none, part of 1.
+    /// Greatest difference that counts as none, as a part of 1.
     pub margin: f64,
 }
 
 impl Options {
-    /// As many runs as were published, 16; about two minutes.
+    /// As many pairs as were published, 16; about two minutes.
     pub fn full() -> Options {
         Options { pairs: 16, threads: processors(), task_mib: 256, touched_mib: 1024, margin: 0.05 }
     }
@@ -44,38 +45,38 @@ impl Options {
     }
 }
 
-/// How a task goes through its memory.
+/// The order in which a task touches its memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Pattern {
-    /// Again and again from start to end.
+    /// From start to end, repeatedly.
     Sequential,
-    /// Anywhere.
+    /// At random.
     Random,
 }
 
-/// What is done for each folio that goes out or comes back.
+/// The work for each folio that goes out or comes back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Load {
-    /// Slots, and its bytes copied to and from a device in RAM.
+    /// Slots are allocated and freed, and the bytes copied to and from a device in RAM.
     WithData,
-    /// Slots only: where a difference would show most.
+    /// Slots only, where a difference would show most.
     SlotsOnly,
 }
 
 /// A kind of run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Case {
-    /// Pattern.
+    /// The order of touches.
     pub pattern: Pattern,
     /// Order of all folios.
     pub order: u32,
-    /// Load.
+    /// The work for each folio.
     pub load: Load,
 }
 
-/// The published ones, each with and without data.
+/// The published cases, each with and without data.
 pub const CASES: [Case; 8] = {
     const fn case(pattern: Pattern, order: u32, load: Load) -> Case {
         Case { pattern, order, load }
@@ -92,46 +93,46 @@ pub const CASES: [Case; 8] = {
     ]
 };
 
-/// What a case came to.
+/// The outcome of a case.
 #[derive(Debug, Clone, Serialize)]
 pub struct Outcome {
-    /// Case.
+    /// The case.
     pub case: Case,
-    /// Touched MB/s with the cache.
+    /// Touched MB/s with the slot cache.
     pub before: Summary,
-    /// Touched MB/s without.
+    /// Touched MB/s without it.
     pub after: Summary,
-    /// Of after / before.
+    /// Test of the ratio after / before.
     pub equivalence: Option<Equivalence>,
-    /// Most slots that lay in slot caches at the end of a run: before, after.
+    /// Peak of the slots in slot caches at the end of a run: before, after.
     pub pinned: [u64; 2],
 }
 
-/// What 96 logical CPUs pin that allocated one slot each.
+/// Slots that are pinned by 96 logical CPUs that allocated one slot each.
 #[derive(Debug, Clone, Copy, Serialize, PartialEq, Eq)]
 pub struct Pinned {
-    /// With the cache.
+    /// With the slot cache.
     pub before: u64,
-    /// Without.
+    /// Without it.
     pub after: u64,
 }
 
-/// Everything.
+/// All outcomes.
 #[derive(Debug, Clone, Serialize)]
 pub struct Outcomes {
-    /// By case.
+    /// Outcomes by case.
     pub cases: Vec<Outcome>,
-    /// Of 96 logical CPUs.
+    /// Slots that 96 logical CPUs pin.
     pub pinned_96: Pinned,
 }
 
 /// Why there is no result.
 #[derive(Debug, thiserror::Error)]
 pub enum SlotCacheError {
-    /// Sizes.
+    /// The allocator refuses the sizes.
     #[error("the allocator cannot be made: {0}")]
     Config(#[from] ConfigError),
-    /// A device.
+    /// A device cannot be switched on.
     #[error("a device cannot be switched on: {0}")]
     Swapon(#[from] SwaponError),
 }
@@ -142,7 +143,7 @@ const AFTER: PolicyName = PolicyName::Current;
 /// Runs all cases.
 ///
 /// # Errors
-/// [`SlotCacheError`] for sizes that cannot be.
+/// [`SlotCacheError`] for impossible sizes.
 pub fn run(options: &Options, cases: &[Case], show: Show) -> Result<Outcomes, SlotCacheError> {
     let progress = Progress::new(show, cases.len() * options.pairs as usize);
     let mut outcomes = Vec::new();
@@ -150,7 +151,7 @@ pub fn run(options: &Options, cases: &[Case], show: Show) -> Result<Outcomes, Sl
         let mut pairs = Vec::new();
         let mut pinned = [0; 2];
         for pair in 0..options.pairs {
-            // Alternately one and the other first, so that a drift of the machine falls on both.
+            // The two alternate in being first, so that a drift of the machine falls on both.
             let before_first = pair % 2 == 0;
             let order = if before_first { [BEFORE, AFTER] } else { [AFTER, BEFORE] };
             let mut rates = [0.0; 2];
@@ -186,14 +187,14 @@ struct NinetySix;
 impl WithPolicy for NinetySix {
     type Output = Result<u64, SlotCacheError>;
     fn run<P: Policy>(self) -> Self::Output {
-        let engine: Engine<P> = Engine::new(96, 512)?;
-        engine.slots().swapon(DeviceSpec::new(512 * u64::from(CLUSTER_SLOTS)))?;
+        let allocator: Allocator<P> = Allocator::new(96, 512)?;
+        allocator.slots().swapon(DeviceSpec::new(512 * u64::from(CLUSTER_SLOTS)))?;
         for cpu in 0..96 {
             let taken =
-                engine.slots().alloc_folio(LogicalCpu(cpu), Order::ZERO, FolioId(cpu), DeviceMask::ALL);
+                allocator.slots().alloc_folio(LogicalCpu(cpu), Order::ZERO, FolioId(cpu), DeviceMask::ALL);
             assert!(taken.is_ok(), "an empty device has room");
         }
-        Ok(engine.slots().stats().inuse - 96)
+        Ok(allocator.slots().stats().inuse - 96)
     }
 }
 
@@ -210,12 +211,13 @@ impl WithPolicy for Task<'_> {
         let Task { options, case, seed } = self;
         let threads = options.threads.max(1);
         let order = Order::new(case.order).unwrap_or(Order::ZERO);
-        // As published: 31 tasks of 1 G within 12 G, 32 G of swap.
+        // The proportions are the published ones: 31 tasks of 1 G within 12 G, 32 G of swap.
         let folios = u64::from(options.task_mib) * 256 / u64::from(order.slots());
         let resident = (folios * 12 / 31).max(2);
         let pages = u64::from(threads) * u64::from(options.task_mib) * 256 * 32 / 31 + 4096;
-        let engine: Engine<P> = Engine::new(threads, pages.div_ceil(u64::from(CLUSTER_SLOTS)) as u32)?;
-        engine.slots().swapon(DeviceSpec::new(pages))?;
+        let allocator: Allocator<P> =
+            Allocator::new(threads, pages.div_ceil(u64::from(CLUSTER_SLOTS)) as u32)?;
+        allocator.slots().swapon(DeviceSpec::new(pages))?;
         let disk = match case.load {
             Load::WithData => Some(RamDevice::new(pages)),
             Load::SlotsOnly => None,
@@ -226,12 +228,12 @@ impl WithPolicy for Task<'_> {
                 let frames =
                     disk.is_some().then(|| Memory::zeroed(resident as usize * order.slots() as usize * PAGE));
                 Worker {
-                    slots: engine.slots(),
+                    slots: allocator.slots(),
                     disk: disk.as_ref(),
                     cpu: LogicalCpu(cpu),
                     order,
                     pattern: case.pattern,
-                    folios: vec![Place::New; folios as usize],
+                    folios: vec![FolioState::New; folios as usize],
                     oldest: VecDeque::with_capacity(resident as usize),
                     resident,
                     frames,
@@ -240,7 +242,7 @@ impl WithPolicy for Task<'_> {
                 }
             })
             .collect();
-        // First all memory is touched once, as `usemem --init-time` does before the clock starts.
+        // All memory is touched once first, as `usemem --init-time` does before the clock starts.
         let mut seconds = 0.0;
         for timed in [false, true] {
             let begin = Instant::now();
@@ -251,24 +253,25 @@ impl WithPolicy for Task<'_> {
             });
             seconds = begin.elapsed().as_secs_f64();
         }
-        let cached = engine.slots().stats().slot_cached;
+        let cached = allocator.slots().stats().slot_cached;
         let megabytes = f64::from(options.touched_mib) * f64::from(threads) * 1.048_576;
         Ok((megabytes / seconds, cached))
     }
 }
 
-/// Where a folio of a task is.
+/// The state of a folio of a task.
 #[derive(Clone, Copy)]
-enum Place {
+enum FolioState {
     /// Never touched.
     New,
-    /// In this part of the task's memory.
+    /// In this frame of the task's memory.
     Frame(u32),
     /// On the device.
     Swapped(SwapEntry),
 }
 
-/// A task on a thread and logical CPU of its own, and on cache lines of its own. Its oldest folio goes out when another one must come in.
+/// A task on a thread and a logical CPU of its own, and on cache lines of its own. Its oldest folio
+/// goes out when another one must come in.
 #[repr(align(128))]
 struct Worker<'a, P: Policy> {
     slots: &'a Slots<0, P>,
@@ -276,7 +279,7 @@ struct Worker<'a, P: Policy> {
     cpu: LogicalCpu,
     order: Order,
     pattern: Pattern,
-    folios: Vec<Place>,
+    folios: Vec<FolioState>,
     oldest: VecDeque<u32>,
     resident: u64,
     frames: Option<Memory>,
@@ -306,7 +309,7 @@ impl<P: Policy> Worker<'_, P> {
     }
 
     fn touch(&mut self, folio: u32) {
-        if let Place::Frame(_) = self.folios[folio as usize] {
+        if let FolioState::Frame(_) = self.folios[folio as usize] {
             return;
         }
         let frame = if (self.oldest.len() as u64) < self.resident {
@@ -314,18 +317,18 @@ impl<P: Policy> Worker<'_, P> {
         } else {
             self.swap_out_oldest()
         };
-        if let Place::Swapped(entry) = self.folios[folio as usize] {
+        if let FolioState::Swapped(entry) = self.folios[folio as usize] {
             self.copy(entry, frame, Direction::In);
             let put = self.slots.put(entry, self.order.slots(), |_, _| {});
             debug_assert!(put.is_ok());
         }
-        self.folios[folio as usize] = Place::Frame(frame);
+        self.folios[folio as usize] = FolioState::Frame(frame);
         self.oldest.push_back(folio);
     }
 
     fn swap_out_oldest(&mut self) -> u32 {
         let victim = self.oldest.pop_front().expect("the resident part is full");
-        let Place::Frame(frame) = self.folios[victim as usize] else {
+        let FolioState::Frame(frame) = self.folios[victim as usize] else {
             unreachable!("on the list of resident folios")
         };
         let folio = FolioId(victim);
@@ -334,7 +337,7 @@ impl<P: Policy> Worker<'_, P> {
         self.copy(entry, frame, Direction::Out);
         let left = self.slots.cache_remove(entry, self.order.slots(), folio, Shadow::EMPTY, |_, _| {});
         debug_assert!(left.is_ok());
-        self.folios[victim as usize] = Place::Swapped(entry);
+        self.folios[victim as usize] = FolioState::Swapped(entry);
         frame
     }
 
@@ -343,10 +346,10 @@ impl<P: Policy> Worker<'_, P> {
         let bytes = self.order.slots() as usize * PAGE;
         let in_memory = frame as usize * bytes;
         assert!(in_memory + bytes <= frames.bytes());
-        // SAFETY: inside the memory, as was just checked.
+        // SAFETY: the frame was just checked to lie inside the memory.
         let memory = unsafe { frames.start().add(in_memory) };
-        // SAFETY: the frame is this worker's and no part of the disk. The slots belong to this worker between their allocation and their
-        // free, so no other thread touches their bytes.
+        // SAFETY: the frame is this worker's and no part of the disk. The slots belong to this
+        // worker from their allocation to their free, so no other thread accesses their bytes.
         unsafe {
             match direction {
                 Direction::In => disk.read(entry, self.order.slots(), memory),
@@ -371,8 +374,7 @@ fn published(case: &Case) -> [&'static str; 2] {
     }
 }
 
-/// The tables.
-pub fn report(options: &Options, outcomes: &Outcomes) -> Report {
+fn rates(options: &Options, outcomes: &Outcomes) -> Table {
     let mut table = Table::new(
         format!(
             "Touched MB/s; equivalence of after / before at 5 % (90 % interval) with a margin of {} %",
@@ -414,6 +416,11 @@ pub fn report(options: &Options, outcomes: &Outcomes) -> Report {
             outcome.pinned[1].to_string(),
         ]);
     }
+    table
+}
+
+/// Makes the report.
+pub fn report(options: &Options, outcomes: &Outcomes) -> Report {
     Report {
         experiment: "slot-cache",
         setup: vec![
@@ -432,7 +439,7 @@ pub fn report(options: &Options, outcomes: &Outcomes) -> Report {
                 outcomes.pinned_96.before, outcomes.pinned_96.after
             ),
         ],
-        tables: vec![table],
+        tables: vec![rates(options, outcomes)],
         not_comparable: vec![
             "Absolute rates: the published ones have page faults, reclaim and page tables in them; ours are slots and copies alone, so that a difference between allocators shows more.".to_owned(),
             "Contention: 32 CPUs there, the processors that exist here.".to_owned(),
@@ -443,19 +450,24 @@ pub fn report(options: &Options, outcomes: &Outcomes) -> Report {
         chart: Chart {
             title: "Without the slot cache against with it (1 = equal; the line is the 90 % interval)".to_owned(),
             axis: "after / before".to_owned(),
-            bars: outcomes
-                .cases
-                .iter()
-                .filter_map(|outcome| {
-                    let test = outcome.equivalence?;
-                    Some(Bar {
-                        group: format!("{:?} {}", outcome.case.pattern, outcome.case.order),
-                        label: format!("{:?}", outcome.case.load),
-                        value: test.ratio,
-                        spread: test.interval,
-                    })
-                })
-                .collect(),
+            bars: bars(outcomes),
         },
     }
+}
+
+/// The ratios with their intervals.
+fn bars(outcomes: &Outcomes) -> Vec<Bar> {
+    outcomes
+        .cases
+        .iter()
+        .filter_map(|outcome| {
+            let test = outcome.equivalence?;
+            Some(Bar {
+                group: format!("{:?} {}", outcome.case.pattern, outcome.case.order),
+                label: format!("{:?}", outcome.case.load),
+                value: test.ratio,
+                spread: test.interval,
+            })
+        })
+        .collect()
 }

@@ -2,6 +2,7 @@
 
 use super::{Load, PeerError};
 use crate::memory::Memory;
+use folioswap_devices::PAGE_SIZE;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
@@ -11,22 +12,25 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 const READY: &str = "ready";
+const PAGE_WORDS: usize = PAGE_SIZE / size_of::<u64>();
 
-/// What a task does: enters the group, fills `bytes` bytes with what compresses to about a half, says so, and waits for the end of its input.
+/// Runs a task: enters the group, fills `bytes` bytes with data that compresses to about a half,
+/// says so, and waits for the end of its input.
 ///
 /// # Errors
-/// When the group cannot be entered.
+/// The group cannot be entered.
 pub fn hog(bytes: u64, group: &Path) -> io::Result<()> {
     fs::write(group.join("cgroup.procs"), "0")?;
     let memory = Memory::zeroed(bytes as usize);
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    for page in 0..memory.bytes() / 4096 {
-        for word in 0..256 {
+    for page in 0..memory.bytes() / PAGE_SIZE {
+        for word in 0..PAGE_WORDS / 2 {
             state ^= state << 13;
             state ^= state >> 7;
             state ^= state << 17;
-            // SAFETY: inside the memory, which nobody else knows; the first half of the page.
-            unsafe { memory.start().cast::<u64>().add(page * 512 + word).write_volatile(state) };
+            // SAFETY: the word lies in the first half of the page, inside the memory, which nobody
+            // else knows.
+            unsafe { memory.start().cast::<u64>().add(page * PAGE_WORDS + word).write_volatile(state) };
         }
     }
     println!("{READY}");

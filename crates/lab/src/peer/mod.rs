@@ -1,7 +1,8 @@
-//! The running kernel under the same arrangement: four zram devices, a memory cgroup, and tasks that need more than its limit.
+//! The running kernel under the same arrangement: four zram devices, a memory cgroup, and tasks
+//! that need more than its limit.
 //!
-//! Needs root, zram and cgroup v1. Everything is undone at the end, also after a failure, SIGINT, SIGTERM or SIGHUP; what a SIGKILL leaves behind the
-//! next run removes.
+//! Needs root, zram and cgroup v1. Everything is undone at the end, also after a failure, SIGINT,
+//! SIGTERM or SIGHUP. The next run removes what a SIGKILL leaves behind.
 
 mod hog;
 
@@ -20,22 +21,22 @@ use std::time::{Duration, Instant};
 /// A line of /proc/swaps.
 #[derive(Debug, Clone, Serialize, PartialEq, Eq)]
 pub struct DeviceUse {
-    /// As the kernel names it.
+    /// The device's name, as the kernel shows it.
     pub name: String,
-    /// KiB.
+    /// Size, KiB.
     pub size_kib: u64,
-    /// KiB.
+    /// Use, KiB.
     pub used_kib: u64,
-    /// As the kernel shows it.
+    /// Priority, as the kernel shows it.
     pub priority: i32,
 }
 
-/// How much of everything.
+/// The size of the load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Load {
     /// Size of each of the four devices, MiB.
     pub device_mib: u64,
-    /// Tasks.
+    /// Number of tasks.
     pub tasks: u32,
     /// Memory that each task fills, MiB.
     pub task_mib: u64,
@@ -50,18 +51,18 @@ impl Load {
     pub const FULL: Load = Load { device_mib: 2048, tasks: 4, task_mib: 1024, limit_mib: 1024 };
 }
 
-/// Why the kernel was not asked.
+/// Why the kernel could not be used.
 #[derive(Debug, thiserror::Error)]
 pub enum PeerError {
-    /// Not root.
+    /// We are not root.
     #[error("--peer kernel sets up zram devices, swap and a memory cgroup: it must be run as root")]
     NotRoot,
-    /// No cgroup v1 memory controller.
+    /// There is no memory controller of cgroup v1.
     #[error(
         "--peer kernel needs the memory controller of cgroup v1, which is not mounted here (cgroup v2 is not supported by it)"
     )]
     NoCgroup,
-    /// Somebody else's swap.
+    /// Other swap is in use.
     #[error(
         "--peer kernel needs to be alone with its devices, but swap is on already: {0}; `swapoff` it first"
     )]
@@ -69,9 +70,9 @@ pub enum PeerError {
     /// A step failed.
     #[error("{doing}: {source}; everything was undone")]
     Step {
-        /// What was tried.
+        /// The step.
         doing: &'static str,
-        /// Why it failed.
+        /// The reason.
         source: io::Error,
     },
     /// A task was killed or ended.
@@ -80,7 +81,7 @@ pub enum PeerError {
     /// SIGINT, SIGTERM or SIGHUP.
     #[error("interrupted; everything was undone")]
     Interrupted,
-    /// It took too long.
+    /// The tasks took too long.
     #[error("the tasks did not fill their memory within {0} s; everything was undone")]
     Timeout(u64),
 }
@@ -89,11 +90,11 @@ pub(crate) fn step(doing: &'static str) -> impl FnOnce(io::Error) -> PeerError {
     move |source| PeerError::Step { doing, source }
 }
 
-/// Of the names of our memory cgroups.
+/// Prefix of the names of our memory cgroups.
 const PREFIX: &str = "folioswap-lab-";
 const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Set by signals while it exists; afterwards they do what they did before.
+/// A flag that signals set while this value lives; afterwards they do again what they did before.
 struct Interrupts {
     flag: Arc<AtomicBool>,
     ids: Vec<signal_hook::SigId>,
@@ -122,8 +123,9 @@ impl Drop for Interrupts {
     }
 }
 
-/// Lets the kernel swap to four devices, first of default priority, then with one explicit priority. `program` is this very program, which is
-/// started again as `program lab hog ...` for the tasks.
+/// Lets the kernel swap to four devices, first with default priorities, then with equal explicit
+/// ones. `program` is this very program, which is started again as `program lab hog ...` for the
+/// tasks.
 ///
 /// # Errors
 /// [`PeerError`]; everything is undone.
@@ -140,7 +142,7 @@ pub fn four_zrams(load: Load, program: &Path) -> Result<Peer, PeerError> {
         io::ErrorKind::Interrupted => PeerError::Interrupted,
         _ => step("the lock file")(error),
     })?;
-    // Groups first: what is inside keeps the devices in use.
+    // Groups are removed first, because the processes inside keep the devices in use.
     Cgroup::remove_stale(PREFIX);
     lock.remove_stale();
     let lock = Arc::new(lock);
@@ -175,7 +177,7 @@ fn once(
         devices.push(device.map_err(step("a zram device"))?);
     }
     let group = Cgroup::new(PREFIX, Some(load.limit_mib << 20)).map_err(step("a memory cgroup"))?;
-    // Dropped before the group and the devices.
+    // The tasks are dropped before the group and the devices.
     let mut hogs = Hogs::start(load, program, group.path()).map_err(step("a task"))?;
     let begin = Instant::now();
     while !hogs.all_ready()? {

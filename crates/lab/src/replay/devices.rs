@@ -1,61 +1,61 @@
-//! `--device TYPE[,size=S][,prio=P][,sync|async][,discard]`.
+//! Devices to replay on: `--device TYPE[,size=S][,prio=P][,sync|async][,discard]`.
 
+use crate::ram_device::PAGE;
 use folioswap_slots::{DeviceFlags, DeviceSpec};
 use serde::Serialize;
 
-/// What a device is like, as far as the allocator and the swap cache care.
+/// The type of a device, as far as the allocator and the swap cache care.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Medium {
     /// Compressed RAM: synchronous.
     Zram,
-    /// Plain RAM as brd has it: not synchronous unless said.
+    /// Plain RAM like brd: not synchronous unless told so.
     Ram,
     /// A file: not synchronous.
     File,
-    /// A rotating disk: not synchronous, one next offset for all CPUs.
+    /// A rotating disk: not synchronous, with one next offset for all CPUs.
     Disk,
 }
 
 /// A device to replay on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Device {
-    /// Kind.
+    /// The type.
     pub medium: Medium,
-    /// Pages, header included; `None`: as much as the trace needs at most and a quarter more, shared by all such devices.
+    /// Pages, header included. `None` takes the trace's peak and a quarter more, divided by the
+    /// devices without a size.
     pub pages: Option<u64>,
-    /// 0 to 32767, or the default.
+    /// Priority, 0 to 32767; `None` is the default.
     pub priority: Option<i16>,
-    /// Reads and writes end at once.
+    /// Whether reads and writes complete at once.
     pub synchronous: bool,
-    /// Discards cluster by cluster.
+    /// Whether free clusters are discarded.
     pub discard: bool,
 }
 
-/// Not a device.
+/// Why a text is no device.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DeviceError {
-    /// The first word.
+    /// The type is unknown.
     #[error("{0:?} is no kind of device; write zram, ram, file or disk, e.g. `zram,size=8G,prio=1`")]
     Medium(String),
-    /// One of the options.
+    /// An option is unknown.
     #[error("{0:?} is no option of a device; there are size=S, prio=P, sync, async and discard")]
     Option(String),
-    /// The size.
+    /// The size is wrong.
     #[error("size={0}: not a size of 8K to 16T; write e.g. size=8G")]
     Size(String),
-    /// The priority.
+    /// The priority is wrong.
     #[error("prio={0}: not a priority; 0 to 32767")]
     Priority(String),
-    /// An option is there twice.
+    /// An option is given twice.
     #[error("{0} is given twice")]
     Twice(String),
 }
 
-const PAGE: u64 = 4096;
-
 impl Device {
-    /// As given on the command line; `size` parses a size in bytes.
+    /// Parses a device as the command line has it; `size` parses a size in bytes.
     ///
     /// # Errors
     /// [`DeviceError`].
@@ -81,8 +81,9 @@ impl Device {
             seen.push(kind);
             match (name, value) {
                 ("size", Some(value)) => {
-                    let pages =
-                        size(value).map(|bytes| bytes / PAGE).filter(|pages| (2..=1 << 32).contains(pages));
+                    let pages = size(value)
+                        .map(|bytes| bytes / PAGE as u64)
+                        .filter(|pages| (2..=1 << 32).contains(pages));
                     device.pages = Some(pages.ok_or_else(|| DeviceError::Size(value.to_owned()))?);
                 }
                 ("prio", Some(value)) => {
@@ -98,7 +99,7 @@ impl Device {
         Ok(device)
     }
 
-    /// For swapon, with this size where none was given.
+    /// The arguments of swapon, with `pages` where no size was given.
     pub(super) fn spec(&self, pages: u64) -> DeviceSpec<'static> {
         let mut flags = DeviceFlags::NONE;
         for (set, flag) in [

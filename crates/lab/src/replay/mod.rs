@@ -6,4 +6,4 @@ mod run;
 
 pub use devices::{Device, DeviceError, Medium};
 pub use prepare::{Odd, Prepared, Retention, TooManyClusters};
-pub use run::{Replay, ReplayError, Result as Replayed, replay};
+pub use run::{Replay, ReplayError, Replayed, replay};

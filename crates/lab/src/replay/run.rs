@@ -1,11 +1,12 @@
-//! The replay itself.
+//! Replays a prepared trace.
 //!
-//! Real threads share the logical CPUs among them (CPU modulo threads). Operations on the slots of one recorded cluster happen in recorded order:
-//! each waits for its turn, which only earlier operations delay, so there is no deadlock; everything else runs freely.
+//! Real threads share the logical CPUs (CPU modulo threads). Operations on the slots of one
+//! recorded cluster happen in the recorded order. Each waits until its predecessor is done; only
+//! earlier operations delay it, so there is no deadlock. Everything else runs freely.
 
 use super::devices::Device;
-use super::prepare::{Kind, Odd, Op, Prepared};
-use crate::memory::Engine;
+use super::prepare::{Odd, Op, OpKind, Prepared};
+use crate::allocator::{Allocator, CLUSTER};
 use crate::policies::{Locks, PolicyName, WithPolicy};
 use folioswap_slots::{
     AllocError, ConfigError, DeviceMask, FolioId, Hooks, LogicalCpu, ORDERS, Order, Policy, Reclaimed,
@@ -19,33 +20,32 @@ use std::sync::atomic::{
 };
 use std::time::Instant;
 
-const CLUSTER: u64 = 512;
 /// The slot is only cached.
 const KEPT: u64 = 1 << 63;
-/// Somebody changes a kept slot.
+/// A thread is changing a kept slot.
 const BUSY: u64 = 1 << 62;
-/// There is no slot: out of swap, or taken back while it was only cached.
+/// There is no slot: out of swap, or reclaimed while it was only cached.
 const NONE: u64 = 1 << 61;
 
-/// What to replay on what.
+/// The replay to make.
 #[derive(Debug, Clone)]
 pub struct Replay {
-    /// Policy.
+    /// The policy.
     pub policy: PolicyName,
-    /// At least one.
+    /// Devices, at least one.
     pub devices: Vec<Device>,
     /// Real threads, at least 1.
     pub threads: u32,
-    /// Logical CPUs of the trace are taken modulo this, if given.
+    /// Number of logical CPUs, if not the trace's: recorded CPUs are taken modulo this.
     pub cpus: Option<u32>,
     /// Whether lock acquisitions are counted, which costs time.
     pub locks: Locks,
 }
 
-/// What a replay counted.
+/// The counts of a replay.
 #[derive(Debug, Clone, Serialize)]
-pub struct Result {
-    /// Policy.
+pub struct Replayed {
+    /// The policy.
     pub policy: PolicyName,
     /// Real threads.
     pub threads: u32,
@@ -61,32 +61,34 @@ pub struct Result {
     pub fallback: [u64; ORDERS],
     /// Clusters isolated and scanned, per order.
     pub clusters_scanned: [u64; ORDERS],
-    /// Acquisitions and how many of them found the lock taken: of clusters, lists, available list, logical CPUs.
+    /// Lock acquisitions, and how many of them found the lock taken: of clusters, lists, the
+    /// available list, logical CPUs.
     pub locks: Option<[(u64, u64); 4]>,
-    /// Size and use at the end of each device, pages.
+    /// Size of each device, and its use at the end, pages.
     pub devices: Vec<(u64, u64)>,
-    /// What was set right in the trace.
+    /// Corrections that were made to the trace.
     pub odd: Odd,
 }
 
-/// Why a replay did not take place, or what it found.
+/// Why there was no replay, or the error that it found.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
-    /// Sizes.
+    /// The allocator refuses the sizes.
     #[error("the allocator cannot be made: {0}")]
     Config(#[from] ConfigError),
-    /// One of the devices.
+    /// A device cannot be switched on.
     #[error("device {number} cannot be switched on: {source}")]
     Swapon {
-        /// From 1 on.
+        /// The device's number, from 1 on.
         number: usize,
-        /// Why.
+        /// The reason.
         source: SwaponError,
     },
-    /// No device.
+    /// There is no device.
     #[error("there is no device to replay on")]
     NoDevice,
-    /// An invariant of the allocator does not hold after the replay: a mistake in folioswap.
+    /// An invariant of the allocator does not hold after the replay, which is a mistake in
+    /// folioswap.
     #[error("the allocator is not consistent after the replay ({0}); please report this")]
     Inconsistent(Violation),
 }
@@ -95,7 +97,7 @@ pub enum ReplayError {
 ///
 /// # Errors
 /// [`ReplayError`].
-pub fn replay(prepared: &Prepared, options: &Replay) -> std::result::Result<Result, ReplayError> {
+pub fn replay(prepared: &Prepared, options: &Replay) -> Result<Replayed, ReplayError> {
     options.policy.apply(options.locks, Task { prepared, options })
 }
 
@@ -105,7 +107,7 @@ struct Task<'a> {
 }
 
 impl WithPolicy for Task<'_> {
-    type Output = std::result::Result<Result, ReplayError>;
+    type Output = Result<Replayed, ReplayError>;
 
     fn run<P: Policy>(self) -> Self::Output {
         let Task { prepared, options } = self;
@@ -120,17 +122,17 @@ impl WithPolicy for Task<'_> {
         if options.devices.is_empty() {
             return Err(ReplayError::NoDevice);
         }
-        let engine: Engine<P> = Engine::new(cpus, clusters)?;
+        let allocator: Allocator<P> = Allocator::new(cpus, clusters)?;
         let mut ids = Vec::new();
         for (index, device) in options.devices.iter().enumerate() {
-            let on = engine.slots().swapon(device.spec(pages));
+            let on = allocator.slots().swapon(device.spec(pages));
             ids.push(on.map_err(|source| ReplayError::Swapon { number: index + 1, source })?);
         }
         let threads = options.threads.max(1);
-        let shared = Shared {
-            slots: engine.slots(),
-            places: (0..prepared.clusters as u64 * CLUSTER).map(|_| AtomicU64::new(0)).collect(),
-            turns: (0..prepared.clusters).map(|_| AtomicU32::new(0)).collect(),
+        let replayer = Replayer {
+            slots: allocator.slots(),
+            entries: (0..prepared.clusters as u64 * CLUSTER).map(|_| AtomicU64::new(0)).collect(),
+            next: (0..prepared.clusters).map(|_| AtomicU32::new(0)).collect(),
         };
         let mut parts: Vec<Vec<Op>> = vec![Vec::new(); threads as usize];
         for op in &prepared.ops {
@@ -139,15 +141,15 @@ impl WithPolicy for Task<'_> {
         let begin = Instant::now();
         std::thread::scope(|scope| {
             for part in &parts {
-                let shared = &shared;
-                scope.spawn(move || shared.work(part, cpus));
+                let replayer = &replayer;
+                scope.spawn(move || replayer.work(part, cpus));
             }
         });
         let wall_ns = begin.elapsed().as_nanos() as u64;
-        engine.slots().validate().map_err(ReplayError::Inconsistent)?;
-        let stats = engine.slots().stats();
-        let info = |id| engine.slots().device_info(id).map_or((0, 0), |info| (info.pages, info.inuse));
-        Ok(Result {
+        allocator.slots().validate().map_err(ReplayError::Inconsistent)?;
+        let stats = allocator.slots().stats();
+        let info = |id| allocator.slots().device_info(id).map_or((0, 0), |info| (info.pages, info.inuse));
+        Ok(Replayed {
             policy: options.policy,
             threads,
             cpus,
@@ -156,7 +158,7 @@ impl WithPolicy for Task<'_> {
             allocated: stats.allocated,
             fallback: stats.fallback,
             clusters_scanned: stats.clusters_scanned,
-            locks: engine.slots().lock_stats().map(|locks| {
+            locks: allocator.slots().lock_stats().map(|locks| {
                 [locks.cluster, locks.list, locks.available, locks.local]
                     .map(|lock| (lock.acquired, lock.contended))
             }),
@@ -166,48 +168,50 @@ impl WithPolicy for Task<'_> {
     }
 }
 
-struct Shared<'a, P: Policy> {
+struct Replayer<'a, P: Policy> {
     slots: &'a Slots<0, P>,
-    /// By number of the recorded slot: 0, the replayed entry (perhaps [`KEPT`], [`BUSY`]), or [`NONE`].
-    places: Vec<AtomicU64>,
-    /// By recorded cluster: the operation that is to come next.
-    turns: Vec<AtomicU32>,
+    /// State by number of the recorded slot: 0, the replayed entry (perhaps with [`KEPT`] or
+    /// [`BUSY`]), or [`NONE`].
+    entries: Vec<AtomicU64>,
+    /// Sequence number of the next operation of each recorded cluster.
+    next: Vec<AtomicU32>,
 }
 
 /// Takes slots that are only cached back when the allocator wants them.
-struct TakeBack<'a, 'b, P: Policy>(&'a Shared<'b, P>);
+struct TakeBack<'a, 'b, P: Policy>(&'a Replayer<'b, P>);
 
 impl<P: Policy> Hooks for TakeBack<'_, '_, P> {
     fn reclaim(&self, entry: SwapEntry, folio: FolioId) -> Reclaimed {
-        let Some(place) = self.0.places.get(folio.0 as usize) else { return Reclaimed::Absent };
+        let Some(state) = self.0.entries.get(folio.0 as usize) else { return Reclaimed::Absent };
         let raw = entry.to_raw();
-        if place.compare_exchange(raw | KEPT, raw | BUSY, AcqRel, Relaxed).is_err() {
+        if state.compare_exchange(raw | KEPT, raw | BUSY, AcqRel, Relaxed).is_err() {
             return Reclaimed::Kept(1);
         }
         self.0.leave_cache(entry, 1, folio);
-        place.store(NONE, Release);
+        state.store(NONE, Release);
         Reclaimed::Freed(1)
     }
 }
 
-/// Slots of a folio that was split in the recording but found room in the replay: they serve the order-0 allocations that follow.
-struct Room {
+/// Slots of a folio that was split in the recording but got slots in the replay. They serve the
+/// order-0 allocations that follow.
+struct Surplus {
     entry: SwapEntry,
     left: u32,
 }
 
-impl<P: Policy> Shared<'_, P> {
+impl<P: Policy> Replayer<'_, P> {
     fn work(&self, ops: &[Op], cpus: u32) {
-        let mut rooms: HashMap<u16, Room> = HashMap::new();
+        let mut surplus: HashMap<u16, Surplus> = HashMap::new();
         for op in ops {
             let cpu = LogicalCpu(u32::from(op.cpu) % cpus);
-            if op.kind == Kind::Fallback {
-                self.fall_back(cpu, op, &mut rooms);
+            if op.kind == OpKind::Fallback {
+                self.fall_back(cpu, op, &mut surplus);
                 continue;
             }
-            let turn = &self.turns[op.first as usize / CLUSTER as usize];
+            let next = &self.next[op.first as usize / CLUSTER as usize];
             let mut spins = 0u32;
-            while turn.load(Acquire) != op.turn {
+            while next.load(Acquire) != op.sequence {
                 spins += 1;
                 if spins.is_multiple_of(64) {
                     std::thread::yield_now();
@@ -216,52 +220,47 @@ impl<P: Policy> Shared<'_, P> {
                 }
             }
             match op.kind {
-                Kind::Alloc => self.alloc(cpu, op, &mut rooms),
-                Kind::Free => self.free(op),
-                Kind::Retain => self.retain(op),
-                Kind::Reuse => self.reuse(cpu, op),
-                Kind::Fallback => {}
+                OpKind::Alloc => self.alloc(cpu, op, &mut surplus),
+                OpKind::Free => self.free(op),
+                OpKind::Retain => self.retain(op),
+                OpKind::Reuse => self.reuse(cpu, op),
+                OpKind::Fallback => {}
             }
-            turn.store(op.turn + 1, Release);
+            next.store(op.sequence + 1, Release);
         }
-        for room in rooms.into_values() {
-            self.put(room.entry, room.left);
+        for rest in surplus.into_values() {
+            self.put(rest.entry, rest.left);
         }
     }
 
-    fn alloc_folio(
-        &self,
-        cpu: LogicalCpu,
-        order: Order,
-        folio: u32,
-    ) -> std::result::Result<SwapEntry, AllocError> {
+    fn alloc_folio(&self, cpu: LogicalCpu, order: Order, folio: u32) -> Result<SwapEntry, AllocError> {
         let folio = FolioId(folio);
         let entry = self.slots.alloc_folio_with(cpu, order, folio, DeviceMask::ALL, &TakeBack(self))?;
         self.leave_cache(entry, order.slots(), folio);
         Ok(entry)
     }
 
-    fn fall_back(&self, cpu: LogicalCpu, op: &Op, rooms: &mut HashMap<u16, Room>) {
-        if let Some(room) = rooms.remove(&op.cpu) {
-            self.put(room.entry, room.left);
+    fn fall_back(&self, cpu: LogicalCpu, op: &Op, surplus: &mut HashMap<u16, Surplus>) {
+        if let Some(rest) = surplus.remove(&op.cpu) {
+            self.put(rest.entry, rest.left);
         }
         let Some(order) = Order::new(op.slots.trailing_zeros()) else { return };
-        // A number that no recorded slot has: nothing of it stays in the cache.
+        // No recorded slot has this number: nothing of the folio stays in the cache.
         if let Ok(entry) = self.alloc_folio(cpu, order, u32::MAX >> 1) {
-            rooms.insert(op.cpu, Room { entry, left: order.slots() });
+            surplus.insert(op.cpu, Surplus { entry, left: order.slots() });
         }
     }
 
-    fn alloc(&self, cpu: LogicalCpu, op: &Op, rooms: &mut HashMap<u16, Room>) {
+    fn alloc(&self, cpu: LogicalCpu, op: &Op, surplus: &mut HashMap<u16, Surplus>) {
         let Some(order) = Order::new(op.slots.trailing_zeros()) else { return };
         if order == Order::ZERO
-            && let Some(room) = rooms.get_mut(&op.cpu)
+            && let Some(rest) = surplus.get_mut(&op.cpu)
         {
-            self.set(op.first, room.entry.to_raw());
-            room.left -= 1;
-            match room.entry.checked_add(1) {
-                Some(next) if room.left > 0 => room.entry = next,
-                _ => drop(rooms.remove(&op.cpu)),
+            self.set(op.first, rest.entry.to_raw());
+            rest.left -= 1;
+            match rest.entry.checked_add(1) {
+                Some(next) if rest.left > 0 => rest.entry = next,
+                _ => drop(surplus.remove(&op.cpu)),
             }
             return;
         }
@@ -272,7 +271,7 @@ impl<P: Policy> Shared<'_, P> {
             return;
         }
         for step in 0..u32::from(op.slots) {
-            // One page alone: it was order 0 that failed.
+            // For a single page, order 0 has just failed.
             let entry = if order > Order::ZERO {
                 self.alloc_folio(cpu, Order::ZERO, op.first + step).ok()
             } else {
@@ -283,14 +282,14 @@ impl<P: Policy> Shared<'_, P> {
     }
 
     fn set(&self, slot: u32, value: u64) {
-        self.places[slot as usize].store(value, Release);
+        self.entries[slot as usize].store(value, Release);
     }
 
-    /// What stands for the slot, taken out of [`KEPT`] if it was kept.
+    /// The replayed entry of a slot, and whether it was kept; clears [`KEPT`].
     fn take(&self, slot: u32) -> (Option<SwapEntry>, Kept) {
-        let place = &self.places[slot as usize];
+        let state = &self.entries[slot as usize];
         loop {
-            let value = place.load(Acquire);
+            let value = state.load(Acquire);
             if value & BUSY != 0 {
                 std::hint::spin_loop();
                 continue;
@@ -299,7 +298,7 @@ impl<P: Policy> Shared<'_, P> {
                 return (SwapEntry::from_raw(value).filter(|_| value & NONE == 0), Kept::No);
             }
             let entry = value & !KEPT;
-            if place.compare_exchange(value, entry, AcqRel, Relaxed).is_ok() {
+            if state.compare_exchange(value, entry, AcqRel, Relaxed).is_ok() {
                 return (SwapEntry::from_raw(entry), Kept::Yes);
             }
         }
@@ -339,7 +338,7 @@ impl<P: Policy> Shared<'_, P> {
         for slot in op.first..op.first + u32::from(op.slots) {
             let (Some(entry), _) = self.take(slot) else { continue };
             if self.slots.vm_swap_full() {
-                // More than half is used: nothing is kept.
+                // More than half of the swap is used, so nothing is kept.
                 self.put(entry, 1);
                 self.set(slot, NONE);
                 continue;

@@ -1,7 +1,7 @@
-//! Tasks on one logical CPU: they write memory, and what is beyond the limit leaves.
+//! Tasks on one logical CPU: they write memory, and memory beyond the limit leaves.
 
 use super::folio::{Folio, LargeFolios, Splits};
-use super::page_table::{PageTable, Place};
+use super::page_table::{PageState, PageTable};
 use super::task_memory::{HugePages, TaskMemory, UnmapBy, Unmapper};
 use super::write_back::{Leaving, OnlyCached, leave_cache};
 use crate::ram_device::{PAGE, RamDevice};
@@ -13,20 +13,21 @@ use std::io;
 use std::ops::Range;
 use std::ptr::NonNull;
 
-/// Pages that leave together: a reclaim batch of the kernel's.
+/// Pages that leave together: a reclaim batch of the kernel.
 const BATCH: u32 = 32;
-/// Pages that a task writes before it is another's turn: 2 MiB.
+/// Pages that a task writes before the next one runs: 2 MiB.
 const SLICE: u32 = 512;
 const WORDS: usize = PAGE / 8;
 
-/// What there is below the page tables.
+/// The memory and the device below the page tables.
 #[derive(Debug, Clone, Copy)]
 pub enum Backing<'a> {
-    /// Nothing: slots, page tables and lists only.
+    /// No memory and no device: slots, page tables and lists only.
     None,
-    /// Memory that is there from the start and stays. Its bytes are copied to the device.
+    /// Memory that is present from the start and stays. Its bytes are copied to the device.
     Resident(&'a RamDevice),
-    /// Memory that comes with the first touch of a folio, by one call for each, and goes when the folio has left.
+    /// Memory that comes with the first touch of a folio, by one call each, and goes when the folio
+    /// has left.
     Paged(&'a RamDevice),
 }
 
@@ -39,47 +40,49 @@ impl<'a> Backing<'a> {
     }
 }
 
-/// What a [`Cpu`] begins with.
+/// The setup of a [`Cpu`].
 pub struct Setup<'a, P: Policy> {
     /// The allocator, with a device at least as large as that of the backing.
     pub slots: &'a Slots<0, P>,
-    /// Whose clusters are used.
+    /// The logical CPU whose clusters are used.
     pub logical: LogicalCpu,
-    /// Which large folios are split first.
+    /// The rule for large folios.
     pub large_folios: LargeFolios,
     /// Order in which memory comes.
     pub order: Order,
-    /// Tasks.
+    /// Number of tasks.
     pub tasks: u32,
     /// Memory of each task, pages; a multiple of 512.
     pub task_pages: u32,
-    /// Pages of all tasks that may be in memory, those under write-back included. At least four batches (of 32 pages or a folio) are.
+    /// Pages of all tasks that may be in memory, those under write-back included. The limit is at
+    /// least four batches (of 32 pages or a folio).
     pub limit: u32,
-    /// Below.
+    /// Memory and device.
     pub backing: Backing<'a>,
 }
 
 struct Task {
     table: PageTable,
     memory: Option<TaskMemory>,
-    /// First pages of the folios that are not wholly mapped any more (the kernel's deferred-split list).
+    /// First pages of the folios that are no longer fully mapped (the kernel's deferred-split
+    /// list).
     deferred_split: BTreeSet<u32>,
-    /// Number of its first page among those of all tasks of all CPUs.
+    /// Number of the task's first page among the pages of all tasks of all CPUs.
     base: u32,
 }
 
-/// What the end of all tasks came to.
+/// The frees at the end of all tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Exit {
     /// Swapped-out pages whose slots were freed.
     pub pages: u64,
-    /// Calls of `free_swap_and_cache` for them, one for each run of entries.
+    /// Calls of `free_swap_and_cache` for these pages, one for each run of entries.
     pub calls: u64,
     /// Lookups of a cached folio on the way (spec §3.2).
     pub lookups: u64,
 }
 
-/// What was compared.
+/// Pages that were compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Verified {
     /// Pages in memory.
@@ -98,7 +101,7 @@ pub struct Cpu<'a, P: Policy> {
     limit: u32,
     backing: Backing<'a>,
     tasks: Vec<Task>,
-    /// Oldest first.
+    /// Folios in memory, the oldest first.
     inactive: VecDeque<Folio>,
     leaving: Vec<Leaving>,
     resident: u32,
@@ -109,7 +112,8 @@ pub struct Cpu<'a, P: Policy> {
 }
 
 impl<'a, P: Policy> Cpu<'a, P> {
-    /// With tasks that have touched nothing. Cost: with [`Backing::Resident`] all of their memory is taken.
+    /// Makes tasks that have touched nothing. Cost: [`Backing::Resident`] takes all of their
+    /// memory.
     ///
     /// # Errors
     /// The system has no memory to map.
@@ -120,7 +124,7 @@ impl<'a, P: Policy> Cpu<'a, P> {
             let memory = match setup.backing {
                 Backing::None => None,
                 Backing::Resident(_) => {
-                    // The same for all orders: only what is swapped differs.
+                    // The advice is the same for all orders, so that only the swapping differs.
                     let mut memory = TaskMemory::map(pages, HugePages::Asked)?;
                     memory.populate(0, pages)?;
                     Some(memory)
@@ -134,7 +138,8 @@ impl<'a, P: Policy> Cpu<'a, P> {
         };
         let batch = BATCH.max(setup.order.slots());
         let limit = setup.limit.max(4 * batch);
-        // Touched now, so that it takes no page faults while a clock runs.
+        // The memory of the list is touched now, so that it takes no page faults while a clock
+        // runs.
         let mut inactive = VecDeque::from(vec![Folio { first: 1, ..Folio::default() }; limit as usize + 1]);
         inactive.clear();
         Ok(Cpu {
@@ -180,18 +185,18 @@ impl<'a, P: Policy> Cpu<'a, P> {
         self.unmapper.by()
     }
 
-    /// Where a page of a task is.
+    /// The state of a page of a task.
     ///
     /// # Panics
     /// There is no such task or page.
-    pub fn place(&self, task: u32, page: u32) -> Place {
-        self.tasks[task as usize].table.place(page)
+    pub fn page_state(&self, task: u32, page: u32) -> PageState {
+        self.tasks[task as usize].table.state(page)
     }
 
-    /// Every task writes all of its memory once, in turns of 2 MiB.
+    /// Lets every task write all of its memory once, 2 MiB at a time in turn.
     ///
     /// # Panics
-    /// As for [`write`](Self::write).
+    /// As [`write`](Self::write).
     pub fn write_all(&mut self) {
         let pages = self.tasks.first().map_or(0, |task| task.table.pages());
         for first in (0..pages).step_by(SLICE as usize) {
@@ -201,10 +206,12 @@ impl<'a, P: Policy> Cpu<'a, P> {
         }
     }
 
-    /// A task writes these pages, which it has not touched before, folio by folio: every word its own number.
+    /// Lets a task write pages that it has not touched before, folio by folio: each word is its own
+    /// number.
     ///
     /// # Panics
-    /// There are no such pages, or the range is no multiple of a folio; the system has no memory.
+    /// There are no such pages, or the range is no multiple of a folio, or the system has no
+    /// memory.
     pub fn write(&mut self, task: u32, pages: Range<u32>) {
         for first in pages.step_by(self.order.slots() as usize) {
             self.come_in(Folio { task, first, order: self.order });
@@ -223,13 +230,14 @@ impl<'a, P: Policy> Cpu<'a, P> {
         if let (Backing::Paged(_), Some(memory)) = (self.backing, &mut task.memory) {
             memory.populate(folio.first, pages).expect("the system has memory for what the limit permits");
         }
-        task.table.set(folio.pages(), Place::Present);
+        task.table.set(folio.pages(), PageState::Present);
         self.resident += pages;
         self.inactive.push_back(folio);
     }
 
-    /// So that `pages` more are within the limit. The next batch is under way before it is needed, as with a reclaim thread: a task that
-    /// ends finds folios under write-back. Where nothing can leave, the limit does not hold.
+    /// Makes room for `pages` more within the limit. The next batch is begun before it is needed,
+    /// as by a reclaim thread, so that a task that ends finds folios under write-back. Where
+    /// nothing can leave, the limit does not hold.
     fn make_room(&mut self, pages: u32) {
         while self.resident + pages > self.limit {
             if self.leaving.is_empty() {
@@ -246,7 +254,7 @@ impl<'a, P: Policy> Cpu<'a, P> {
         }
     }
 
-    /// A batch of the oldest leaves.
+    /// Swaps a batch of the oldest folios out.
     fn shrink(&mut self) {
         let mut isolated = 0;
         while isolated < BATCH {
@@ -256,7 +264,8 @@ impl<'a, P: Policy> Cpu<'a, P> {
         }
     }
 
-    /// An isolated folio leaves, whole or page by page; what finds no slots is in memory again, as the youngest.
+    /// Swaps an isolated folio out, whole or page by page. A page without a slot stays in memory,
+    /// as the youngest.
     fn swap_out(&mut self, folio: Folio) {
         if self.tasks[folio.task as usize].deferred_split.remove(&folio.first) {
             self.splits.partially_mapped += 1;
@@ -282,33 +291,35 @@ impl<'a, P: Policy> Cpu<'a, P> {
 
     fn swap_out_page_by_page(&mut self, folio: Folio) {
         for page in folio.split() {
-            match self.place(page.task, page.first) {
-                Place::Present => self.swap_out(page),
-                // Given back: only now can its memory go.
-                Place::None | Place::Swapped(_) => self.resident -= 1,
+            match self.page_state(page.task, page.first) {
+                PageState::Present => self.swap_out(page),
+                // The page was given back; only now can its memory go.
+                PageState::None | PageState::Swapped(_) => self.resident -= 1,
             }
         }
     }
 
-    /// The folio has slots: they take its place in the page table, and its bytes are written by one request.
+    /// The folio has slots: they enter the page table, and its bytes are written by one request.
     fn leave(&mut self, leaving: Leaving) {
         let Leaving { folio, entry, .. } = leaving;
         let task = &mut self.tasks[folio.task as usize];
         task.table.set_swapped(folio.pages(), entry);
         self.requests += 1;
         if let (Some(device), Some(memory)) = (self.backing.device(), &task.memory) {
-            // SAFETY: the pages are there and this CPU's; the slots were allocated just now, so until they are freed nobody else's.
+            // SAFETY: the pages are present and this CPU's; the slots were just allocated, so they
+            // are nobody else's until they are freed.
             unsafe { device.write(entry, folio.order.slots(), memory.page(folio.first)) }
         }
         self.leaving.push(leaving);
     }
 
-    /// Write-back is over: the folios leave the swap cache, and their memory goes.
+    /// Ends write-back: the folios leave the swap cache, and their memory goes.
     pub fn end_write_back(&mut self) {
         for leaving in &self.leaving {
             let Folio { task, first, order } = leaving.folio;
             if let (Backing::Paged(_), Some(memory)) = (self.backing, &self.tasks[task as usize].memory) {
-                // SAFETY: mapped until the task ends, which flushes first; the content is on the device.
+                // SAFETY: the pages stay mapped until the task ends, which flushes first; their
+                // content is on the device.
                 unsafe { self.unmapper.add(memory.page(first), order.slots()) }
             }
         }
@@ -319,7 +330,7 @@ impl<'a, P: Policy> Cpu<'a, P> {
         }
     }
 
-    /// [`begin_page_out`](Self::begin_page_out), and waits for the end of the write-back.
+    /// Like [`begin_page_out`](Self::begin_page_out), but waits for the end of the write-back.
     ///
     /// # Panics
     /// There is no such task.
@@ -328,8 +339,9 @@ impl<'a, P: Policy> Cpu<'a, P> {
         self.end_write_back();
     }
 
-    /// The task advises these pages to leave (MADV_PAGEOUT). A folio that lies in the range as a whole is reclaimed as one, another is split, and
-    /// the pages that lie in it leave (spec §3.7). They are under write-back afterwards.
+    /// Advises pages of the task to leave (MADV_PAGEOUT). A folio that lies wholly in the range is
+    /// reclaimed as one; another one is split, and its pages in the range leave (spec §3.7). They
+    /// are under write-back afterwards.
     ///
     /// # Panics
     /// There is no such task.
@@ -347,28 +359,29 @@ impl<'a, P: Policy> Cpu<'a, P> {
             self.splits.partly_advised += 1;
             self.tasks[task as usize].deferred_split.remove(&folio.first);
             for page in folio.split() {
-                match self.place(task, page.first) {
-                    Place::Present if pages.contains(&page.first) => self.swap_out(page),
-                    Place::Present => self.inactive.push_back(page),
-                    Place::None | Place::Swapped(_) => self.resident -= 1,
+                match self.page_state(task, page.first) {
+                    PageState::Present if pages.contains(&page.first) => self.swap_out(page),
+                    PageState::Present => self.inactive.push_back(page),
+                    PageState::None | PageState::Swapped(_) => self.resident -= 1,
                 }
             }
         }
     }
 
-    /// The task gives a page back that is in memory (MADV_DONTNEED). Of a large folio the rest stays mapped: it waits for its split.
+    /// Gives back a page that is in memory (MADV_DONTNEED). The rest of a large folio stays mapped
+    /// and waits for its split.
     ///
     /// # Panics
     /// The page is not in memory.
     pub fn give_back(&mut self, task: u32, page: u32) {
-        assert_eq!(self.place(task, page), Place::Present, "page {page} of task {task}");
+        assert_eq!(self.page_state(task, page), PageState::Present, "page {page} of task {task}");
         let covers = |folio: &Folio| folio.task == task && folio.pages().contains(&page);
         let index = self.inactive.iter().position(covers).expect("what is in memory is on the list");
         let folio = self.inactive[index];
         let Task { table, memory, deferred_split, .. } = &mut self.tasks[task as usize];
-        table.set(page..page + 1, Place::None);
+        table.set(page..page + 1, PageState::None);
         if let (Backing::Paged(_), Some(memory)) = (self.backing, memory) {
-            // SAFETY: mapped, and flushed at once; the task wants it gone.
+            // SAFETY: the page is mapped, and flushed at once; the task wants its content gone.
             unsafe { self.unmapper.add(memory.page(page), 1) }
             self.unmapper.flush();
         }
@@ -380,10 +393,11 @@ impl<'a, P: Policy> Cpu<'a, P> {
         }
     }
 
-    /// All tasks end: their slots are freed, run by run of their page tables (spec §3.2), and their memory goes.
+    /// Ends all tasks: their slots are freed, run by run of their page tables (spec §3.2), and
+    /// their memory goes.
     ///
     /// # Panics
-    /// If the allocator does not know the slots, or a folio is left in the swap cache.
+    /// The allocator does not know the slots, or a folio is left in the swap cache.
     pub fn exit(&mut self) -> Exit {
         let mut exit = Exit::default();
         let hooks =
@@ -402,7 +416,7 @@ impl<'a, P: Policy> Cpu<'a, P> {
                 exit.pages += u64::from(run.pages);
                 page += run.pages;
             }
-            task.table.set(0..task.table.pages(), Place::None);
+            task.table.set(0..task.table.pages(), PageState::None);
             task.deferred_split.clear();
             task.memory = None;
         }
@@ -413,22 +427,23 @@ impl<'a, P: Policy> Cpu<'a, P> {
         exit
     }
 
-    /// Compares every page that was written with what was written, in memory and on the device. `None` with [`Backing::None`].
+    /// Compares every page that was written, in memory or on the device, with the words that were
+    /// written. `None` with [`Backing::None`].
     ///
     /// # Panics
-    /// If a page has other bytes.
+    /// A page has other bytes.
     pub fn verify(&mut self) -> Option<Verified> {
         let device = self.backing.device()?;
         let mut verified = Verified::default();
         let mut read = [0u64; WORDS];
         for task in &mut self.tasks {
             for page in 0..task.table.pages() {
-                let words: &[u64] = match (task.table.place(page), &mut task.memory) {
-                    (Place::Present, Some(memory)) => {
+                let words: &[u64] = match (task.table.state(page), &mut task.memory) {
+                    (PageState::Present, Some(memory)) => {
                         verified.present += 1;
                         memory.words(page, 1)
                     }
-                    (Place::Swapped(entry), _) => {
+                    (PageState::Swapped(entry), _) => {
                         verified.swapped += 1;
                         read_page(device, entry, &mut read);
                         &read
@@ -445,6 +460,6 @@ impl<'a, P: Policy> Cpu<'a, P> {
 }
 
 fn read_page(device: &RamDevice, entry: SwapEntry, to: &mut [u64; WORDS]) {
-    // SAFETY: an array of a page's size; the slot is swapped out, so nobody writes it.
+    // SAFETY: the array has the size of a page; the slot is swapped out, so nobody writes it.
     unsafe { device.read(entry, 1, NonNull::from(to).cast()) }
 }

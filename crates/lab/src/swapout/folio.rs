@@ -4,43 +4,43 @@ use folioswap_slots::Order;
 use serde::Serialize;
 use std::ops::Range;
 
-/// 2^order pages of a task's memory, naturally aligned there.
+/// 2^order pages of a task's memory, naturally aligned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Folio {
-    /// Which task's, from 0 on.
+    /// Number of the task, from 0.
     pub task: u32,
-    /// First page, counted from the start of the task's memory.
+    /// The first page, counted from the start of the task's memory.
     pub first: u32,
-    /// Order.
+    /// The order.
     pub order: Order,
 }
 
 impl Folio {
-    /// Its pages in the task's memory.
+    /// The folio's pages in the task's memory.
     pub fn pages(self) -> Range<u32> {
         self.first..self.first + self.order.slots()
     }
 
-    /// A split: every page as a folio of its own, ascending.
+    /// Splits the folio: every page becomes a folio of its own, in ascending order.
     pub fn split(self) -> impl Iterator<Item = Folio> {
         self.pages().map(move |first| Folio { first, order: Order::ZERO, ..self })
     }
 }
 
-/// Which large folios are split before swap slots are looked for (spec §3.6).
+/// The rule by which large folios are split before swap slots are looked for (spec §3.6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LargeFolios {
-    /// All of them: a kernel that cannot swap huge pages out whole.
+    /// All are split: a kernel that cannot swap huge pages out whole.
     SplitFirst,
-    /// All but those of 2 MiB: before series 3.
+    /// All but those of 2 MiB are split: before series 3.
     OnlyHugeWhole,
-    /// None: since series 3.
+    /// None is split: since series 3.
     Whole,
 }
 
 impl LargeFolios {
-    /// In a table.
+    /// The name in a table.
     pub const fn name(self) -> &'static str {
         match self {
             LargeFolios::SplitFirst => "split first",
@@ -49,7 +49,7 @@ impl LargeFolios {
         }
     }
 
-    /// Whether slots are tried for a folio of this order as it is.
+    /// Whether slots are looked for as a whole for a folio of this order.
     pub fn tries_whole(self, order: Order) -> bool {
         match self {
             LargeFolios::SplitFirst => order == Order::ZERO,
@@ -62,18 +62,18 @@ impl LargeFolios {
 /// Folios that were split, by reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Splits {
-    /// By rule: [`LargeFolios`].
+    /// Split by the rule of [`LargeFolios`].
     pub by_rule: u64,
-    /// Some page of it was not mapped any more (spec §3.6).
+    /// A page of it was no longer mapped (spec §3.6).
     pub partially_mapped: u64,
-    /// No run of slots was found: the fallback (spec §3.5).
+    /// No slots were found for it: the fallback (spec §3.5).
     pub no_slots: u64,
     /// Only a part of it was advised to leave (spec §3.7).
     pub partly_advised: u64,
 }
 
 impl Splits {
-    /// For any reason.
+    /// The sum over all reasons.
     pub fn sum(self) -> u64 {
         self.by_rule + self.partially_mapped + self.no_slots + self.partly_advised
     }

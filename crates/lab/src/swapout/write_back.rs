@@ -1,4 +1,4 @@
-//! Folios on their way out: they have slots and stand in the swap cache until their write-back is over.
+//! Folios under write-back: they have slots and are in the swap cache until it ends.
 
 use super::folio::Folio;
 use folioswap_slots::{FolioId, Hooks, Policy, Reclaimed, Shadow, Slots, SwapEntry};
@@ -19,11 +19,11 @@ pub(super) fn leave_cache<P: Policy>(slots: &Slots<0, P>, leaving: &Leaving) {
     left.expect("the folio was cached when its slots were allocated");
 }
 
-/// What a free asks for folios that are left only cached (spec §3.2).
+/// The hooks of a free for folios that are left only cached (spec §3.2).
 pub(super) struct OnlyCached<'a, P: Policy> {
     pub(super) slots: &'a Slots<0, P>,
     pub(super) leaving: RefCell<&'a mut Vec<Leaving>>,
-    /// How often it was asked.
+    /// Number of lookups so far.
     pub(super) lookups: Cell<u64>,
 }
 
@@ -34,7 +34,7 @@ impl<P: Policy> Hooks for OnlyCached<'_, P> {
         let Some(index) = all.iter().position(|leaving| leaving.id == id) else { return Reclaimed::Absent };
         let leaving = all[index];
         let pages = leaving.folio.order.slots();
-        // Another slot of it is still in a page table.
+        // Another slot of the folio is still in a page table.
         if self.slots.is_swapped(leaving.entry, pages) != Ok(false) {
             return Reclaimed::Kept(pages);
         }

@@ -1,4 +1,4 @@
-//! Series 3: what does it bring that folios of every order leave whole? (spec §3)
+//! Series 3: the gain from swapping folios of every order out whole (spec §3).
 
 mod report;
 mod scenarios;
@@ -6,8 +6,8 @@ mod scenarios;
 pub use report::report;
 pub use scenarios::{SCENARIOS, Scenario, ScenarioOutcome, run_scenarios};
 
+use crate::allocator::Allocator;
 use crate::experiments::processors;
-use crate::memory::Engine;
 use crate::policies::{Locks, PolicyName, WithPolicy};
 use crate::ram_device::{PAGE, RamDevice};
 use crate::swapout::{Backing, Cpu, Exit, LargeFolios, Setup, Splits, UnmapBy, huge_bytes};
@@ -21,14 +21,15 @@ use serde::Serialize;
 use std::io;
 use std::time::{Duration, Instant};
 
-/// Tasks of each thread: 70 tasks on 8 CPUs were published.
+/// Tasks of each thread; 70 tasks on 8 CPUs were published.
 const TASKS: u32 = 9;
-/// Limit as published: 40 GiB for 70 tasks of 1 GiB.
+/// The published limit: 40 GiB for 70 tasks of 1 GiB.
 const LIMIT: (u64, u64) = (40, 70);
-/// Without bytes a run is over too soon to be timed, and larger tasks cost no memory.
+/// Factor on the tasks' size in runs without bytes: these are too short to be timed otherwise, and
+/// larger tasks cost no memory there.
 const SLOTS_ONLY_LARGER: u32 = 8;
 
-/// What to run.
+/// Sizes and number of rounds.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Options {
     /// Rounds, in each of which every kind runs once.
@@ -37,7 +38,7 @@ pub struct Options {
     pub threads: u32,
     /// Memory that each of a thread's nine tasks writes, MiB; even.
     pub task_mib: u32,
-    /// Greatest difference that counts as none, part of 1.
+    /// Greatest difference that counts as none, as a part of 1.
     pub margin: f64,
 }
 
@@ -57,7 +58,8 @@ impl Options {
         (self.task_mib / 2).max(1) * CLUSTER_SLOTS * larger
     }
 
-    /// Slots of the device: half of what is written, as published (35 of 70 GiB), and for each thread what its clusters and a batch may hold.
+    /// Slots of the device: half of the written pages, as published (35 of 70 GiB), and for each
+    /// thread the clusters and the batch that it may hold.
     fn device_pages(&self, load: Load) -> u64 {
         let threads = u64::from(self.threads.max(1));
         let written = threads * u64::from(TASKS) * u64::from(self.task_pages(load));
@@ -65,16 +67,16 @@ impl Options {
     }
 }
 
-/// What is done for each folio.
+/// The work for each folio.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Load {
-    /// Memory that the kernel gives and takes away, bytes written and copied to a device in RAM, and slots: what was published, without the kernel's
-    /// reclaim.
+    /// The kernel gives and takes memory, bytes are written and copied to a device in RAM, and
+    /// slots are allocated and freed: the published work without the kernel's reclaim.
     WithMemory,
-    /// Bytes written and copied, and slots; memory stays.
+    /// Bytes are written and copied, and slots allocated and freed; the memory stays.
     WithData,
-    /// Slots, page tables and lists: where a difference between allocators shows most.
+    /// Slots, page tables and lists only, where a difference between allocators shows most.
     SlotsOnly,
 }
 
@@ -82,19 +84,19 @@ pub enum Load {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Variant {
-    /// Before series 3: only folios of 2 MiB leave whole, slots are freed one by one.
+    /// Before series 3: only folios of 2 MiB leave whole, and slots are freed one by one.
     Before,
-    /// Since: all leave whole, slots are freed in batches.
+    /// Since series 3: all folios leave whole, and slots are freed in batches.
     After,
     /// As before, but folios of 2 MiB are split too.
     SplitFirst,
 }
 
 impl Variant {
-    /// All.
+    /// All variants.
     pub const ALL: [Variant; 3] = [Variant::Before, Variant::After, Variant::SplitFirst];
 
-    /// Rule for large folios.
+    /// The rule for large folios.
     pub const fn large_folios(self) -> LargeFolios {
         match self {
             Variant::Before => LargeFolios::OnlyHugeWhole,
@@ -103,7 +105,7 @@ impl Variant {
         }
     }
 
-    /// Policy of the allocator.
+    /// The policy of the allocator.
     pub const fn policy(self) -> PolicyName {
         match self {
             Variant::Before | Variant::SplitFirst => PolicyName::FreePerSlot,
@@ -115,13 +117,13 @@ impl Variant {
 /// A kind of run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Case {
-    /// Load.
+    /// The work for each folio.
     pub load: Load,
     /// Order in which memory comes.
     pub order: u32,
 }
 
-/// The published sizes, with each load; the baseline of a load comes first.
+/// The published sizes with each load; the baseline of a load comes first.
 pub const CASES: [Case; 9] = {
     const fn case(load: Load, order: u32) -> Case {
         Case { load, order }
@@ -139,14 +141,14 @@ pub const CASES: [Case; 9] = {
     ]
 };
 
-/// What became of the folios of a run.
+/// The fate of the folios of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Counts {
     /// Folios of the run's order that left whole (`swpout` of that size).
     pub swpout: u64,
-    /// Those that found no run of slots (`swpout_fallback` of that size).
+    /// Those that found no slots (`swpout_fallback` of that size).
     pub swpout_fallback: u64,
-    /// Pages of large folios that left by themselves.
+    /// Pages of large folios that left singly.
     pub pages_alone: u64,
     /// Folios that were split.
     pub splits: Splits,
@@ -157,89 +159,94 @@ pub struct Counts {
     /// Frees at the end.
     #[serde(flatten)]
     pub exit: Exit,
-    /// Slots that were in use after everything was freed.
+    /// Slots in use after everything was freed.
     pub lost: u64,
 }
 
-/// What a variant of a case came to.
+/// The outcome of a variant of a case.
 #[derive(Debug, Clone, Serialize)]
 pub struct Measured {
-    /// Which.
+    /// The variant.
     pub variant: Variant,
     /// MB/s written, from the first page to the end of the last task.
     pub rate: Summary,
-    /// The rate divided by that of 4 kB before, with the same load in the same round.
+    /// The rate divided by that of 4 kB before, of the same load and round.
     pub to_baseline: Summary,
-    /// Processor time for each page written, from its first touch to the end of its task, ns.
+    /// Processor time per page written, from its first touch to the end of its task, ns.
     pub processor_ns: Summary,
-    /// Processor time for each page freed at the end, the rest of the task's memory included where there is some, ns.
+    /// Processor time per page freed at the end, ns, freeing the task's memory included where there
+    /// is some.
     pub free_ns: Summary,
-    /// Of the last round. They do not depend on time but where threads take clusters from one another.
+    /// Counts of the last round. They do not depend on time, except where threads take clusters
+    /// from one another.
     pub counts: Counts,
 }
 
-/// What a case came to.
+/// The outcome of a case.
 #[derive(Debug, Clone, Serialize)]
 pub struct Outcome {
-    /// Case.
+    /// The case.
     pub case: Case,
-    /// In the order of [`Variant::ALL`].
+    /// Outcomes in the order of [`Variant::ALL`].
     pub measured: Vec<Measured>,
-    /// Of the rates, after / before.
+    /// Test of the rates, after / before.
     pub equivalence: Option<Equivalence>,
-    /// Of the pages per processor second, after / before.
+    /// Test of the pages per processor second, after / before.
     pub processor_equivalence: Option<Equivalence>,
 }
 
-/// Everything.
+/// All outcomes.
 #[derive(Debug, Clone, Serialize)]
 pub struct Outcomes {
-    /// By case.
+    /// Outcomes by case.
     pub cases: Vec<Outcome>,
-    /// By scenario, size and variant.
+    /// Outcomes by scenario, size and variant.
     pub scenarios: Vec<ScenarioOutcome>,
-    /// How memory was taken away.
+    /// The way in which memory was taken away.
     pub unmap_by: UnmapBy,
-    /// Part of 1 of the memory of 2 MB folios that was in huge pages when all was written, with memory; `None` without such runs.
+    /// The part (of 1) of the memory of 2 MB folios that was in huge pages when all was written, in
+    /// runs with memory; `None` without such runs.
     pub huge_part: Option<Summary>,
 }
 
 /// Why there is no result.
 #[derive(Debug, thiserror::Error)]
 pub enum ThpSwapoutError {
-    /// Sizes.
+    /// The allocator refuses the sizes.
     #[error("the allocator cannot be made: {0}")]
     Config(#[from] ConfigError),
-    /// A device.
+    /// A device cannot be switched on.
     #[error("a device cannot be switched on: {0}")]
     Swapon(#[from] SwaponError),
-    /// Memory of the tasks.
+    /// The tasks get no memory.
     #[error("the tasks get no memory: {0}")]
     Memory(#[from] io::Error),
-    /// The allocator after a run.
+    /// The allocator is not sound after a run.
     #[error("the allocator is not sound after a run: {0:?}")]
     Unsound(Violation),
 }
 
-/// Runs all scenarios, and `cases` in rounds. The 4 kB case of each load must be among them, before the others.
+/// Runs all scenarios, and `cases` in rounds. The 4 kB case of each load must be among them, before
+/// the others.
 ///
 /// # Errors
 /// [`ThpSwapoutError`].
 pub fn run(options: &Options, cases: &[Case], show: Show) -> Result<Outcomes, ThpSwapoutError> {
     let scenarios = run_scenarios()?;
     let progress = Progress::new(show, cases.len() * Variant::ALL.len() * options.rounds as usize);
-    // One device for all runs: that its memory comes is no part of a swap-out.
+    // All runs share one device, whose memory is taken beforehand: that is no part of a swap-out.
     let with_bytes = cases.iter().filter(|case| case.load != Load::SlotsOnly);
     let mut device =
         RamDevice::new(with_bytes.map(|case| options.device_pages(case.load)).max().unwrap_or(1));
     device.populate();
-    let mut runs: Vec<Vec<Vec<Run>>> = vec![vec![Vec::new(); Variant::ALL.len()]; cases.len()];
+    let mut runs: Vec<Vec<Vec<Measurement>>> = vec![vec![Vec::new(); Variant::ALL.len()]; cases.len()];
     let mut unmap_by = UnmapBy::CallPerRange;
     let mut huge_parts = Vec::new();
     for round in 0..options.rounds.max(1) as usize {
         for (case, runs) in cases.iter().zip(&mut runs) {
             for step in 0..Variant::ALL.len() {
-                // Each is the first in its turn, so that a drift of the machine falls on all.
+                // The variants take turns in being first, so that a drift of the machine falls on
+                // all.
                 let which = (round + step) % Variant::ALL.len();
                 let variant = Variant::ALL[which];
                 let task = Task { options, case, variant, device: &device };
@@ -260,9 +267,10 @@ pub fn run(options: &Options, cases: &[Case], show: Show) -> Result<Outcomes, Th
     Ok(Outcomes { cases: cases.collect(), scenarios, unmap_by, huge_part })
 }
 
-fn outcome(case: Case, variants: &[Vec<Run>], baseline: &[Run], margin: f64) -> Outcome {
+fn outcome(case: Case, variants: &[Vec<Measurement>], baseline: &[Measurement], margin: f64) -> Outcome {
     let measured = Variant::ALL.iter().zip(variants).map(|(variant, runs)| {
-        let each = |figure: fn(&Run) -> f64| Summary::of(&runs.iter().map(figure).collect::<Vec<_>>());
+        let each =
+            |figure: fn(&Measurement) -> f64| Summary::of(&runs.iter().map(figure).collect::<Vec<_>>());
         let ratios: Vec<f64> = runs.iter().zip(baseline).map(|(run, base)| run.rate / base.rate).collect();
         Measured {
             variant: *variant,
@@ -273,8 +281,8 @@ fn outcome(case: Case, variants: &[Vec<Run>], baseline: &[Run], margin: f64) -> 
             counts: runs.last().map_or_else(Counts::default, |run| run.counts),
         }
     });
-    let compare = |figure: fn(&Run) -> f64| {
-        let pair = |(before, after): (&Run, &Run)| (figure(before), figure(after));
+    let compare = |figure: fn(&Measurement) -> f64| {
+        let pair = |(before, after): (&Measurement, &Measurement)| (figure(before), figure(after));
         let pairs: Vec<(f64, f64)> = variants[0].iter().zip(&variants[1]).map(pair).collect();
         equivalence(&pairs, margin)
     };
@@ -286,7 +294,7 @@ fn outcome(case: Case, variants: &[Vec<Run>], baseline: &[Run], margin: f64) -> 
     }
 }
 
-/// What of its processor time this thread needs for `work`, and its result.
+/// Runs `work`; returns the processor time of this thread for it, and its result.
 fn timed<T>(work: impl FnOnce() -> T) -> (Duration, T) {
     let now = || {
         let time = clock_gettime(ClockId::ThreadCPUTime);
@@ -297,7 +305,7 @@ fn timed<T>(work: impl FnOnce() -> T) -> (Duration, T) {
     (now() - begin, result)
 }
 
-/// Counts from the allocator and the CPUs that used it, after all tasks ended.
+/// Sums up the counts of the allocator and of its CPUs after all tasks ended.
 fn count<P: Policy>(
     slots: &Slots<0, P>,
     order: Order,
@@ -332,7 +340,7 @@ fn count<P: Policy>(
 }
 
 #[derive(Clone)]
-struct Run {
+struct Measurement {
     rate: f64,
     processor_ns: f64,
     free_ns: f64,
@@ -349,7 +357,7 @@ struct Task<'a> {
 }
 
 impl WithPolicy for Task<'_> {
-    type Output = Result<Run, ThpSwapoutError>;
+    type Output = Result<Measurement, ThpSwapoutError>;
 
     fn run<P: Policy>(self) -> Self::Output {
         let Task { options, case, variant, device } = self;
@@ -357,10 +365,11 @@ impl WithPolicy for Task<'_> {
         let order = Order::new(case.order).unwrap_or(Order::ZERO);
         let task_pages = options.task_pages(case.load);
         let device_pages = options.device_pages(case.load);
-        let engine: Engine<P> = Engine::new(threads, device_pages.div_ceil(u64::from(CLUSTER_SLOTS)) as u32)?;
-        engine.slots().swapon(DeviceSpec::new(device_pages))?;
+        let allocator: Allocator<P> =
+            Allocator::new(threads, device_pages.div_ceil(u64::from(CLUSTER_SLOTS)) as u32)?;
+        allocator.slots().swapon(DeviceSpec::new(device_pages))?;
         let setup = |cpu| Setup {
-            slots: engine.slots(),
+            slots: allocator.slots(),
             logical: LogicalCpu(cpu),
             large_folios: variant.large_folios(),
             order,
@@ -381,12 +390,12 @@ impl WithPolicy for Task<'_> {
         let resident: u64 = cpus.iter().map(|cpu| u64::from(cpu.resident())).sum();
         let (wall_ended, ended) = on_threads(&mut cpus, Cpu::exit);
         let exits: Vec<Exit> = ended.iter().map(|(_, exit)| *exit).collect();
-        let counts = count(engine.slots(), order, &cpus, &exits).map_err(ThpSwapoutError::Unsound)?;
+        let counts = count(allocator.slots(), order, &cpus, &exits).map_err(ThpSwapoutError::Unsound)?;
         let freeing: Duration = ended.iter().map(|(time, _)| *time).sum();
         let processor = freeing + written.iter().map(|(time, ())| *time).sum::<Duration>();
         let pages = f64::from(threads) * f64::from(TASKS) * f64::from(task_pages);
         let huge_run = case.load == Load::WithMemory && order == Order::MAX;
-        Ok(Run {
+        Ok(Measurement {
             rate: pages * PAGE as f64 / 1e6 / (wall_written + wall_ended).as_secs_f64(),
             processor_ns: processor.as_secs_f64() * 1e9 / pages,
             free_ns: freeing.as_secs_f64() * 1e9 / counts.exit.pages.max(1) as f64,
@@ -397,7 +406,8 @@ impl WithPolicy for Task<'_> {
     }
 }
 
-/// Does `work` on every CPU at once, each on a thread of its own. Returns the wall time, and each thread's processor time and result.
+/// Does `work` on every CPU at once, each on a thread of its own. Returns the wall time, and each
+/// thread's processor time and result.
 fn on_threads<'a, P: Policy, T: Send>(
     cpus: &mut [Cpu<'a, P>],
     work: fn(&mut Cpu<'a, P>) -> T,

@@ -1,4 +1,4 @@
-//! The tables of series 3.
+//! The report of series 3.
 
 use super::{Case, LIMIT, Load, Measured, Options, Outcome, Outcomes, ScenarioOutcome, TASKS, Variant};
 use crate::swapout::UnmapBy;
@@ -22,7 +22,7 @@ fn load(load: Load) -> &'static str {
     }
 }
 
-/// Published, relative to 4 kB before: before, after.
+/// Published throughput relative to 4 kB before: before, after.
 fn published(case: &Case) -> [&'static str; 2] {
     match (case.load, case.order) {
         (Load::WithMemory, 0) => ["0.0 %", "+1.3 %"],
@@ -32,7 +32,7 @@ fn published(case: &Case) -> [&'static str; 2] {
     }
 }
 
-/// What the series claims, and whether the runs bear it out.
+/// The claim of the series, and whether the runs bear it out.
 fn claim(order: u32, test: Option<Equivalence>) -> [String; 2] {
     let claimed = if order == 4 { "faster" } else { "noise" };
     let found = match (order, test) {
@@ -81,7 +81,7 @@ fn throughput(options: &Options, outcomes: &Outcomes) -> Table {
     table
 }
 
-/// The same without what else runs on the machine.
+/// The same in processor time, which other programs of the machine do not disturb.
 fn processor_time(outcomes: &Outcomes) -> Table {
     let title = "Processor time for each page written, ns, median (lowest, highest); equivalence as above, of pages per processor second";
     let head =
@@ -107,7 +107,7 @@ fn interval(test: Option<Equivalence>) -> [String; 2] {
     })
 }
 
-/// What was done for the folios of a run: the same for every load but for the size of the tasks.
+/// The work for the folios of a run: the same for every load, apart from the size of the tasks.
 fn work(outcomes: &Outcomes) -> Table {
     let head = [
         "slots only",
@@ -182,14 +182,13 @@ fn scenarios(outcomes: &[ScenarioOutcome]) -> Table {
     table
 }
 
-/// What the host lets programs have by way of huge pages: the word in brackets.
+/// The host's setting of huge pages: the word in brackets.
 fn huge_pages() -> String {
     let text = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
-    let chosen = text.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map(|(word, _)| word);
-    chosen.unwrap_or("none").to_owned()
+    folioswap_peer::chosen(&text).unwrap_or("none").to_owned()
 }
 
-/// The tables.
+/// Makes the report.
 pub fn report(options: &Options, outcomes: &Outcomes) -> Report {
     let taken_away = match outcomes.unmap_by {
         UnmapBy::OneCall => "one call for a batch of 32 pages or a folio (process_madvise)",

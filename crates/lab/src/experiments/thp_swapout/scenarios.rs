@@ -1,7 +1,8 @@
-//! What becomes of large folios where not everything is at its best: counts, which time does not change (spec §3.2 to §3.7).
+//! Large folios under less than ideal conditions, by counts, which time does not change (spec §3.2
+//! to §3.7).
 
 use super::{Counts, ThpSwapoutError, Variant, count};
-use crate::memory::Engine;
+use crate::allocator::Allocator;
 use crate::policies::{Locks, WithPolicy};
 use crate::swapout::{Backing, Cpu, Setup};
 use folioswap_slots::{
@@ -9,30 +10,31 @@ use folioswap_slots::{
 };
 use serde::Serialize;
 
-/// Memory of the one task, pages: all of it fits.
+/// Memory of the one task, pages; all of it fits into the limit.
 const PAGES: u32 = 16 * CLUSTER_SLOTS;
 /// Slots of the device: four times as many.
 const DEVICE: u64 = 4 * PAGES as u64;
-/// Each folio with such a number is only partially mapped.
+/// One folio of this many is only partially mapped.
 const EVERY: u32 = 8;
 
-/// What the folios meet.
+/// The conditions that the folios meet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scenario {
     /// A device with nothing on it.
     EmptyDevice,
-    /// A device on which every second slot is used: half of it is free, but no two slots in a row.
+    /// A device on which every second slot is used: half of it is free, but no two adjacent slots.
     NoRunLeft,
     /// The task has given back one page of every eighth folio.
     PartiallyMapped,
-    /// The task advises all but its first and its last page to leave: the first and the last folio lie in that range only in part.
+    /// The task advises all but its first and its last page to leave, so that the first and the
+    /// last folio lie only partly in the range.
     AdvisedInPart,
-    /// The task ends while its folios are still under write-back, cached.
+    /// The task ends while its folios are still cached, under write-back.
     EndsUnderWriteBack,
 }
 
-/// All.
+/// All scenarios.
 pub const SCENARIOS: [Scenario; 5] = [
     Scenario::EmptyDevice,
     Scenario::NoRunLeft,
@@ -42,7 +44,7 @@ pub const SCENARIOS: [Scenario; 5] = [
 ];
 
 impl Scenario {
-    /// In a table.
+    /// The name in a table.
     pub const fn name(self) -> &'static str {
         match self {
             Scenario::EmptyDevice => "empty device",
@@ -54,16 +56,16 @@ impl Scenario {
     }
 }
 
-/// What a scenario came to.
+/// The outcome of a scenario.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct ScenarioOutcome {
-    /// Which.
+    /// The scenario.
     pub scenario: Scenario,
     /// Order in which memory came.
     pub order: u32,
-    /// How folios leave.
+    /// The variant.
     pub variant: Variant,
-    /// What became of them.
+    /// The fate of the folios.
     pub counts: Counts,
 }
 
@@ -96,8 +98,8 @@ impl WithPolicy for Task {
 
     fn run<P: Policy>(self) -> Self::Output {
         let order = Order::new(self.order).unwrap_or(Order::ZERO);
-        let engine: Engine<P> = Engine::new(1, DEVICE.div_ceil(u64::from(CLUSTER_SLOTS)) as u32)?;
-        let slots = engine.slots();
+        let allocator: Allocator<P> = Allocator::new(1, DEVICE.div_ceil(u64::from(CLUSTER_SLOTS)) as u32)?;
+        let slots = allocator.slots();
         slots.swapon(DeviceSpec::new(DEVICE))?;
         let others = if self.scenario == Scenario::NoRunLeft { use_every_second_slot(slots) } else { 0 };
         let before = slots.stats().allocated[0];
@@ -130,7 +132,7 @@ impl WithPolicy for Task {
     }
 }
 
-/// Takes all slots singly, and frees every second. Returns how many stay in use.
+/// Takes all slots singly and frees every second one. Returns the number of slots that stay in use.
 fn use_every_second_slot<P: Policy>(slots: &Slots<0, P>) -> u64 {
     let folio = FolioId(u32::MAX - 1);
     let take = || slots.alloc_folio(LogicalCpu(0), Order::ZERO, folio, DeviceMask::ALL);

@@ -12,11 +12,11 @@ fn a_run_ends_where_slots_are_not_consecutive() {
     table.set_swapped(16..32, entry(0, 32));
     table.set_swapped(32..40, entry(0, 56));
     table.set_swapped(40..48, entry(1, 64));
-    table.set(48..56, Place::Present);
-    assert_eq!(table.swapped_run(0), Some(Run { entry: entry(0, 16), pages: 32 }));
-    assert_eq!(table.swapped_run(5), Some(Run { entry: entry(0, 21), pages: 27 }));
-    assert_eq!(table.swapped_run(32), Some(Run { entry: entry(0, 56), pages: 8 }));
-    assert_eq!(table.swapped_run(40), Some(Run { entry: entry(1, 64), pages: 8 }));
+    table.set(48..56, PageState::Present);
+    assert_eq!(table.swapped_run(0), Some(SwappedRun { entry: entry(0, 16), pages: 32 }));
+    assert_eq!(table.swapped_run(5), Some(SwappedRun { entry: entry(0, 21), pages: 27 }));
+    assert_eq!(table.swapped_run(32), Some(SwappedRun { entry: entry(0, 56), pages: 8 }));
+    assert_eq!(table.swapped_run(40), Some(SwappedRun { entry: entry(1, 64), pages: 8 }));
     assert_eq!(table.swapped_run(48), None);
     assert_eq!(table.swapped_run(60), None);
 }

@@ -10,7 +10,7 @@ fn what_is_taken_away_reads_as_zeroes_and_the_rest_stays() {
         memory.populate(0, 64).unwrap();
         memory.words(0, 64).fill(7);
         for first in [3, 16] {
-            // SAFETY: mapped, and what is in it is not needed.
+            // SAFETY: the page is mapped, and its content is not needed.
             unsafe { unmapper.add(memory.page(first), 2) };
         }
         unmapper.flush();

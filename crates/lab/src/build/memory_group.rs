@@ -1,37 +1,31 @@
-//! A memory group: charges, reclaims from the oldest folio on, swaps out and in through the real allocator.
+//! A memory group: charges pages, and swaps in through the real allocator; `reclaim.rs` swaps out.
 //!
-//! What spec §0 says of the swap cache is done here as the kernel's reclaim and fault paths do it: on a synchronous device a folio that comes back
-//! frees its slots at once; on another device single pages come back through the swap cache, and a page that is only read keeps its slot
-//! (*only cached*) until it is written, its owner ends, or more than half of the swap is used (`vm_swap_full`).
+//! The swap cache (spec §0) follows the kernel's reclaim and fault paths. On a synchronous device a
+//! folio that comes back frees its slots at once. On another device single pages come back through
+//! the swap cache, and a page that is only read keeps its slot (*only cached*) until it is written,
+//! its owner ends, or more than half of the swap is used (`vm_swap_full`).
 
 use super::folios::{Folios, State};
 use super::recorder::Recorder;
 use super::tally::{SwapDevice, Tally};
-use crate::memory::Engine;
+use crate::allocator::{Allocator, CLUSTER};
 use folioswap_slots::{
-    AllocError, ConfigError, DeviceFlags, DeviceMask, DeviceSpec, FolioId, Hooks, LogicalCpu, Order, Policy,
-    Reclaimed, Shadow, Slots, SwapEntry, SwaponError,
+    ConfigError, DeviceFlags, DeviceSpec, FolioId, Order, Policy, Shadow, Slots, SwapEntry, SwaponError,
 };
 use folioswap_trace::Event;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
-/// Pages that a reclaim takes out at least, as in the kernel.
-const RECLAIM_BATCH: u32 = 32;
-/// Folios that a reclaim looks at for each page it wants, before it lets the group exceed its limit.
-const LOOKS_PER_PAGE: u64 = 64;
-const CLUSTER: u64 = folioswap_slots::CLUSTER_SLOTS as u64;
-
-/// Whose pages.
+/// The kind of an owner's pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// A task's: a page that is read may keep its slot.
+pub(super) enum MemoryType {
+    /// Pages of a task: one that is only read may keep its slot.
     Anonymous,
-    /// tmpfs: swap-in frees the slot.
+    /// Pages of tmpfs: swap-in frees the slot.
     Shmem,
 }
 
-/// How a page is used.
+/// The kind of an access to a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Access {
     Read,
@@ -41,73 +35,50 @@ pub(super) enum Access {
 /// How much comes back at once from a synchronous device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Extent {
-    /// The folio.
-    Whole,
+    /// The whole folio.
+    Folio,
     /// The page that was touched.
     Page,
 }
 
-/// Pages of one owner: number of the folio that covers each.
-struct Owner {
-    kind: Kind,
-    pages: Vec<u32>,
+/// An owner, with the number of the folio that covers each of its pages.
+pub(super) struct Owner {
+    memory_type: MemoryType,
+    pub(super) pages: Vec<u32>,
 }
 
-/// A memory group with a limit, and what it swaps to.
+/// A memory group with a limit, and the device that it swaps to.
 pub struct MemoryGroup<P: Policy, R: Recorder> {
-    engine: Engine<P>,
-    folios: Folios,
-    owners: Vec<Owner>,
-    device: SwapDevice,
-    limit: u64,
-    resident: u64,
+    allocator: Allocator<P>,
+    pub(super) folios: Folios,
+    pub(super) owners: Vec<Owner>,
+    pub(super) device: SwapDevice,
+    pub(super) limit: u64,
+    pub(super) resident: u64,
     readahead: u32,
-    written: VecDeque<u32>,
-    retained: Cell<u64>,
-    reclaimed: Cell<u64>,
+    pub(super) writeback: VecDeque<u32>,
+    pub(super) retained: Cell<u64>,
+    pub(super) reclaimed: Cell<u64>,
     recorder: RefCell<R>,
-    tally: Tally,
+    pub(super) tally: Tally,
 }
 
 /// Why there is no group.
 #[derive(Debug, thiserror::Error)]
 pub enum GroupError {
-    /// Sizes.
+    /// The allocator refuses the sizes.
     #[error("the allocator cannot be made: {0}")]
     Config(#[from] ConfigError),
-    /// The device.
+    /// The device cannot be switched on.
     #[error("the swap device cannot be switched on: {0}")]
     Swapon(#[from] SwaponError),
 }
 
-/// Takes folios that are only cached out of the swap cache when the allocator wants their slots.
-struct Reclaimer<'a, P: Policy, R: Recorder> {
-    group: &'a MemoryGroup<P, R>,
-    cpu: u32,
-}
-
-impl<P: Policy, R: Recorder> Hooks for Reclaimer<'_, P, R> {
-    fn reclaim(&self, _entry: SwapEntry, folio: FolioId) -> Reclaimed {
-        let found = self.group.folios.get(folio.0);
-        let pages = found.pages();
-        let (State::Mapped, Some(entry)) = (found.state, found.entry.get()) else {
-            return Reclaimed::Kept(pages);
-        };
-        let freed = self.group.leave_cache(entry, pages, folio.0);
-        found.entry.set(None);
-        let group = self.group;
-        group.retained.set(group.retained.get() - u64::from(pages));
-        group.reclaimed.set(group.reclaimed.get() + u64::from(freed));
-        group.record(Event::Free { cpu: self.cpu as u16, slots: pages as u16, entry: entry.to_raw() });
-        Reclaimed::Freed(pages)
-    }
-}
-
 impl<P: Policy, R: Recorder> MemoryGroup<P, R> {
-    /// A group of `limit` pages whose allocator has `cpus` logical CPUs.
+    /// Makes a group of `limit` pages whose allocator has `cpus` logical CPUs.
     ///
     /// # Errors
-    /// [`GroupError`] for sizes that cannot be.
+    /// [`GroupError`] for impossible sizes.
     pub fn new(
         cpus: u32,
         limit: u64,
@@ -117,17 +88,17 @@ impl<P: Policy, R: Recorder> MemoryGroup<P, R> {
     ) -> Result<Self, GroupError> {
         let clusters =
             u32::try_from(device.pages.div_ceil(CLUSTER)).map_err(|_| ConfigError::InvalidConfig)?;
-        let engine = Engine::new(cpus, clusters)?;
-        engine.slots().swapon(DeviceSpec { flags: device.flags, ..DeviceSpec::new(device.pages) })?;
+        let allocator = Allocator::new(cpus, clusters)?;
+        allocator.slots().swapon(DeviceSpec { flags: device.flags, ..DeviceSpec::new(device.pages) })?;
         Ok(MemoryGroup {
-            engine,
+            allocator,
             folios: Folios::new(),
             owners: Vec::new(),
             device,
             limit,
             resident: 0,
             readahead,
-            written: VecDeque::new(),
+            writeback: VecDeque::new(),
             retained: Cell::new(0),
             reclaimed: Cell::new(0),
             recorder: RefCell::new(recorder),
@@ -135,11 +106,11 @@ impl<P: Policy, R: Recorder> MemoryGroup<P, R> {
         })
     }
 
-    fn slots(&self) -> &Slots<0, P> {
-        self.engine.slots()
+    pub(super) fn slots(&self) -> &Slots<0, P> {
+        self.allocator.slots()
     }
 
-    fn record(&self, event: Event) {
+    pub(super) fn record(&self, event: Event) {
         self.recorder.borrow_mut().record(self.tally.steps, event);
     }
 
@@ -157,7 +128,7 @@ impl<P: Policy, R: Recorder> MemoryGroup<P, R> {
         }
     }
 
-    /// The end: what was counted, and what listened.
+    /// Ends the group; returns its counts and its recorder.
     pub(super) fn finish(mut self) -> (Tally, R) {
         self.tally.slots_reclaimed = self.reclaimed.get();
         let stats = self.slots().stats();
@@ -168,13 +139,13 @@ impl<P: Policy, R: Recorder> MemoryGroup<P, R> {
         (self.tally, self.recorder.into_inner())
     }
 
-    /// The allocator's own check of every invariant.
+    /// Runs the allocator's own check of every invariant.
     pub(super) fn is_consistent(&self) -> bool {
         self.slots().validate().is_ok()
     }
 
-    pub(super) fn new_owner(&mut self, kind: Kind) -> u32 {
-        self.owners.push(Owner { kind, pages: Vec::new() });
+    pub(super) fn new_owner(&mut self, memory_type: MemoryType) -> u32 {
+        self.owners.push(Owner { memory_type, pages: Vec::new() });
         (self.owners.len() - 1) as u32
     }
 
@@ -182,7 +153,7 @@ impl<P: Policy, R: Recorder> MemoryGroup<P, R> {
         self.owners[owner as usize].pages.len() as u32
     }
 
-    /// First touch of 2^order new pages at the end of the owner's memory.
+    /// Touches 2^order new pages at the end of the owner's memory for the first time.
     pub(super) fn fault_new(&mut self, cpu: u32, owner: u32, order: Order) {
         self.charge(cpu, order.slots());
         let first = self.pages_of(owner);
@@ -191,7 +162,8 @@ impl<P: Policy, R: Recorder> MemoryGroup<P, R> {
         self.folios.push_newest(id);
     }
 
-    /// An access to one page. `extent` is asked when a folio of this order is about to come back whole.
+    /// Accesses one page. `extent` is called when a folio of the given order is about to come back
+    /// from a synchronous device.
     pub(super) fn touch(
         &mut self,
         cpu: u32,
@@ -220,7 +192,7 @@ impl<P: Policy, R: Recorder> MemoryGroup<P, R> {
         }
     }
 
-    /// Everything that the owner has is freed, in the order of its pages; neighbouring slots go in one call.
+    /// Frees all memory of the owner, in the order of its pages; neighbouring slots go in one call.
     pub(super) fn free_all(&mut self, cpu: u32, owner: u32) {
         let pages = std::mem::take(&mut self.owners[owner as usize].pages);
         let mut run: Option<(SwapEntry, u32)> = None;
@@ -268,8 +240,8 @@ impl<P: Policy, R: Recorder> MemoryGroup<P, R> {
         }
     }
 
-    /// Out of memory and off the list.
-    fn forget(&mut self, id: u32) {
+    /// Takes a folio off the list and out of memory.
+    pub(super) fn forget(&mut self, id: u32) {
         self.folios.unlink(id);
         self.resident -= u64::from(self.folios.get(id).pages());
     }
@@ -284,14 +256,14 @@ impl<P: Policy, R: Recorder> MemoryGroup<P, R> {
         debug_assert!(put.is_ok_and(|put| put.rejected == 0), "{put:?}");
     }
 
-    /// Returns the slots that became free by it.
-    fn leave_cache(&self, entry: SwapEntry, count: u32, id: u32) -> u32 {
+    /// Takes a folio out of the swap cache; returns the number of slots that this freed.
+    pub(super) fn leave_cache(&self, entry: SwapEntry, count: u32, id: u32) -> u32 {
         let freed = self.slots().cache_remove(entry, count, FolioId(id), Shadow::EMPTY, |_, _| {});
         debug_assert!(freed.is_ok(), "{freed:?}");
         freed.unwrap_or(0)
     }
 
-    /// A mapped folio that is also only cached gives its slots back.
+    /// Frees the slots of a mapped folio that is also only cached.
     fn give_up_slot(&mut self, cpu: u32, id: u32) {
         let folio = self.folios.get(id);
         let count = folio.pages();
@@ -302,16 +274,16 @@ impl<P: Policy, R: Recorder> MemoryGroup<P, R> {
         }
     }
 
-    /// A folio in the swap cache comes into use again.
+    /// Maps a folio of the swap cache again.
     fn map_cached(&mut self, cpu: u32, id: u32, access: Access) {
         let folio = self.folios.get_mut(id);
         folio.referenced = true;
-        folio.written = false;
+        folio.writeback = false;
         folio.state = State::Mapped;
         let (count, owner) = (folio.pages(), folio.owner);
         let Some(entry) = folio.entry.get() else { return };
         self.put(entry, count);
-        let keeps = self.owners[owner as usize].kind == Kind::Anonymous
+        let keeps = self.owners[owner as usize].memory_type == MemoryType::Anonymous
             && access == Access::Read
             && !self.slots().vm_swap_full();
         self.retained.set(self.retained.get() + u64::from(count));
@@ -323,7 +295,7 @@ impl<P: Policy, R: Recorder> MemoryGroup<P, R> {
         }
     }
 
-    /// Swap-in of a whole folio without the swap cache; a 2 MB folio comes back as 1 MB, as in the kernel.
+    /// Swaps a folio in without the swap cache; a 2 MB folio comes back as 1 MB, as in the kernel.
     fn swap_in_direct(&mut self, cpu: u32, owner: u32, page: u32) {
         let id = self.owners[owner as usize].pages[page as usize];
         let order = self.folios.get(id).order;
@@ -343,7 +315,7 @@ impl<P: Policy, R: Recorder> MemoryGroup<P, R> {
         self.put_run(cpu, entry.map(|entry| (entry, count)));
     }
 
-    /// Swap-in of single pages through the swap cache, with readahead in the owner's memory.
+    /// Swaps single pages in through the swap cache, with readahead in the owner's memory.
     fn swap_in_cached(&mut self, cpu: u32, owner: u32, page: u32, access: Access) {
         let end = self.pages_of(owner).min(page + self.readahead);
         self.charge(cpu, end - page);
@@ -361,14 +333,14 @@ impl<P: Policy, R: Recorder> MemoryGroup<P, R> {
             self.folios.push_newest(id);
             self.resident += 1;
         }
-        // What was charged for pages that were there already is given back.
+        // The charge for pages that were in memory already is given back.
         self.resident -= u64::from(end - page);
         let id = self.owners[owner as usize].pages[page as usize];
         self.map_cached(cpu, id, access);
     }
 
-    /// A folio becomes folios of `order`. In memory only one that is on no list may be split.
-    fn split(&mut self, id: u32, order: Order) {
+    /// Splits a folio into folios of `order`. A folio in memory must be on no list.
+    pub(super) fn split(&mut self, id: u32, order: Order) {
         let folio = self.folios.get_mut(id);
         let (owner, first, pages, state) = (folio.owner, folio.first_page, folio.pages(), folio.state);
         if folio.order <= order {
@@ -382,130 +354,5 @@ impl<P: Policy, R: Recorder> MemoryGroup<P, R> {
             let range = (first + step) as usize..(first + step + order.slots()) as usize;
             self.owners[owner as usize].pages[range].fill(part);
         }
-    }
-
-    /// Makes room for `pages` and takes it.
-    fn charge(&mut self, cpu: u32, pages: u32) {
-        if self.resident + u64::from(pages) > self.limit {
-            self.reclaim(cpu, pages.max(RECLAIM_BATCH));
-        }
-        self.resident += u64::from(pages);
-    }
-
-    /// Takes folios out, oldest first; one that was used since goes round again.
-    fn reclaim(&mut self, cpu: u32, want: u32) {
-        // Write-back that was begun by the reclaim before is over by now.
-        let mut freed = 0;
-        while let Some(id) = self.written.pop_front() {
-            let folio = self.folios.get_mut(id);
-            if folio.state == State::Cached && folio.written {
-                folio.written = false;
-                freed += self.evict(cpu, id);
-            }
-        }
-        let mut looks = u64::from(want) * LOOKS_PER_PAGE + 1024;
-        while freed < want && looks > 0 {
-            looks -= 1;
-            let Some(id) = self.folios.oldest() else { return };
-            let folio = self.folios.get_mut(id);
-            if folio.referenced || folio.written {
-                folio.referenced = false;
-                self.folios.unlink(id);
-                self.folios.push_newest(id);
-                continue;
-            }
-            let out = self.evict(cpu, id);
-            if out == 0 {
-                // Out of swap: nothing more can leave. The kernel would kill somebody; here the group exceeds its limit, and the count tells.
-                return;
-            }
-            freed += out;
-        }
-    }
-
-    /// Returns the pages that left memory, or leave it with the next reclaim.
-    fn evict(&mut self, cpu: u32, id: u32) -> u32 {
-        let folio = self.folios.get(id);
-        let count = folio.pages();
-        match (folio.state, folio.entry.get()) {
-            (State::Cached, Some(entry)) => {
-                self.leave_cache(entry, count, id);
-                self.leave(id);
-                count
-            }
-            (State::Mapped, Some(entry)) => {
-                // Unchanged and still on the device.
-                let raised = self.slots().dup(entry, count);
-                debug_assert!(raised.is_ok(), "{raised:?}");
-                self.leave_cache(entry, count, id);
-                self.leave(id);
-                self.retained.set(self.retained.get() - u64::from(count));
-                self.tally.slots_reused += u64::from(count);
-                self.record(Event::Reuse { cpu: cpu as u16, slots: count as u16, entry: entry.to_raw() });
-                count
-            }
-            _ => self.swap_out(cpu, id),
-        }
-    }
-
-    /// Off the list and out of memory, on the device.
-    fn leave(&mut self, id: u32) {
-        self.forget(id);
-        self.folios.get_mut(id).state = State::Swapped;
-    }
-
-    fn swap_out(&mut self, cpu: u32, id: u32) -> u32 {
-        let order = self.folios.get(id).order;
-        let hooks = Reclaimer { group: self, cpu };
-        let outcome =
-            self.slots().alloc_folio_with(LogicalCpu(cpu), order, FolioId(id), DeviceMask::ALL, &hooks);
-        let counts = &mut self.tally.orders[order.index()];
-        match outcome {
-            Ok(entry) => {
-                counts.allocated += 1;
-                self.record(Event::Alloc {
-                    cpu: cpu as u16,
-                    order: order.index() as u8,
-                    entry: entry.to_raw(),
-                });
-                self.folios.get(id).entry.set(Some(entry));
-                if self.device.flags.contains(DeviceFlags::SYNCHRONOUS) {
-                    self.leave_cache(entry, order.slots(), id);
-                    self.leave(id);
-                } else {
-                    let folio = self.folios.get_mut(id);
-                    folio.state = State::Cached;
-                    folio.written = true;
-                    self.written.push_back(id);
-                    self.folios.unlink(id);
-                    self.folios.push_newest(id);
-                }
-                order.slots()
-            }
-            Err(AllocError::SplitAndRetry | AllocError::NoSpace) if order > Order::ZERO => {
-                counts.fallback += 1;
-                self.record(Event::Fallback { cpu: cpu as u16, order: order.index() as u8 });
-                self.split_and_swap_out(cpu, id)
-            }
-            Err(_) => {
-                counts.fallback += 1;
-                self.folios.unlink(id);
-                self.folios.push_newest(id);
-                0
-            }
-        }
-    }
-
-    fn split_and_swap_out(&mut self, cpu: u32, id: u32) -> u32 {
-        let (owner, first) = (self.folios.get(id).owner, self.folios.get(id).first_page);
-        let pages = self.folios.get(id).pages();
-        self.folios.unlink(id);
-        self.split(id, Order::ZERO);
-        let parts: Vec<u32> =
-            self.owners[owner as usize].pages[first as usize..(first + pages) as usize].to_vec();
-        for part in parts.iter().rev() {
-            self.folios.push_oldest(*part);
-        }
-        parts.into_iter().map(|part| self.swap_out(cpu, part)).sum()
     }
 }
