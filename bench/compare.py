@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
-"""Runs programs without a limit, under folioswap, and under the kernel's own swap, and prints one table.
+"""Runs programs without a limit, under folioswap and under the kernel's own swap, in one table.
 
-The kernel: a memory cgroup (version 1) with the limit on resident memory, zram with LZ4 as swap, and each of the
-settings 4K, 64K, 2M and all of transparent huge pages. The kernel does not charge zram's memory to the group, so
-folioswap is compared with --memory-scope resident, and a second block gives it with the store counted (total). All
-configurations run in turn, round after round; medians and the spread (lowest to highest) are printed. Everything that
-is set up (cgroups, zram, huge page settings) is put back, also after Ctrl-C or an error.
+The kernel has a memory cgroup (v1) with the limit on resident memory, zram with LZ4 as swap, and
+each of the settings 4K, 64K, 2M and all of transparent huge pages. The kernel does not charge
+zram's memory to the group, so folioswap is compared with --memory-scope resident; a second block
+has folioswap with its store counted (total).
+
+All configurations run in turn, round after round. The table has medians and the spread (lowest to
+highest). Cgroups, zram and huge page settings are put back, also after Ctrl-C or an error.
 
     bench/compare.py                          all rows, three rounds (root)
     bench/compare.py --rows touch-2 sort --rounds 5
-    bench/compare.py --rows sort --rounds 21 --scopes resident --thp 64K      two against each other
+    bench/compare.py --rows sort --rounds 21 --scopes resident --thp 64K      one against one
     bench/compare.py --quick                  small sizes, one round: does everything work?
     bench/compare.py --command 'make -j4' --limit 500M      a program of yours
     bench/compare.py --json result.json
@@ -56,7 +58,7 @@ class Bench:
         self.outputs = {}
 
     def run(self, row, config):
-        """One run: a dictionary of figures."""
+        """Runs a row once under one configuration; returns a dictionary of figures."""
         kind, setting = config
         limit = row["limit"]
         stats = os.path.join(self.place, "stats.json")
@@ -142,7 +144,7 @@ class Bench:
             self.huge.restore()
 
     def rows(self):
-        """The rows that were asked for. The programs' limit is a part of what they need."""
+        """Builds the chosen rows. A real program's limit is a part of its peak without a limit."""
         options, rows = self.options, []
         quick = options.quick
         if options.command:
@@ -236,7 +238,7 @@ def cell(value, scale=1, digits=1):
 
 
 def reason_of(runs):
-    """Why the first run that failed did."""
+    """The reason of the first failed run."""
     run = next(run for run in runs if not run["ok"])
     if run["kills"]:
         return "killed"
@@ -245,11 +247,12 @@ def reason_of(runs):
 
 
 def wall_of(run, phase):
+    """Wall time of a phase; of the whole run when `phase` is None."""
     return run["wall"] if phase is None else run["phases"].get(phase, {}).get("seconds")
 
 
 def table(row, phase, results):
-    """One block: a line per configuration."""
+    """Prints one block with a line per configuration."""
     title = row["name"] + (f" {phase}" if phase else "")
     need = f", needs {row['need'] / MIB:.0f} MiB" if "need" in row else ""
     print(f"\n{title}: limit {row['limit'] / MIB:.0f} MiB{need}"
@@ -291,19 +294,23 @@ def table(row, phase, results):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     names = ["touch-2", "touch-3", "python", "sort", "sqlite", "gcc"]
-    parser.add_argument("--rows", nargs="+", default=["touch-2", "touch-3", "python", "sort", "sqlite"], choices=names)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rows", nargs="+", default=["touch-2", "touch-3", "python", "sort", "sqlite"], choices=names,
+                        help="programs to run (default: all but gcc)")
+    parser.add_argument("--rounds", type=int, default=3, help="runs of each configuration (%(default)s)")
     parser.add_argument("--size", default="2G", help="memory of the touch rows; their limit is a quarter of it")
-    parser.add_argument("--touches", type=int, default=40000)
-    parser.add_argument("--engines", nargs="+", default=["folioswap", "kernel"], choices=["folioswap", "kernel"])
-    parser.add_argument("--scopes", nargs="+", default=SCOPES, choices=SCOPES, help="what folioswap's limit counts")
-    parser.add_argument("--thp", nargs="+", default=KERNEL, choices=KERNEL, help="settings of the kernel")
+    parser.add_argument("--touches", type=int, default=40000,
+                        help="random touches of the touch rows (%(default)s)")
+    parser.add_argument("--engines", nargs="+", default=["folioswap", "kernel"], choices=["folioswap", "kernel"],
+                        help="engines to run besides no limit")
+    parser.add_argument("--scopes", nargs="+", default=SCOPES, choices=SCOPES, help="memory that folioswap's limit counts")
+    parser.add_argument("--thp", nargs="+", default=KERNEL, choices=KERNEL, help="settings of the kernel's huge pages")
     parser.add_argument("--option", action="append", default=[], help="a further option of folioswap run")
-    parser.add_argument("--zram", type=size, default=8 << 30)
-    parser.add_argument("--timeout", type=float, default=600)
+    parser.add_argument("--zram", type=size, default=8 << 30, help="size of the kernel's zram device (8G)")
+    parser.add_argument("--timeout", type=float, default=600,
+                        help="seconds after which a run is killed (%(default)s)")
     parser.add_argument("--command", help="a program of yours instead of the rows")
-    parser.add_argument("--limit", help="its limit")
-    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--limit", help="the limit of --command")
+    parser.add_argument("--quick", action="store_true", help="small sizes, one round")
     parser.add_argument("--json", help="write all figures of all runs to this file")
     options = parser.parse_args()
     if os.geteuid() != 0:
@@ -332,7 +339,6 @@ def main():
                       end="", file=sys.stderr, flush=True)
                 runs.append(bench.run(row, config))
         print("\r" + " " * 70 + "\r", end="", file=sys.stderr, flush=True)
-        # Runs with the store counted are a block of their own, against the same runs of the kernel.
         for phase in row.get("phases", [None]):
             table(row, phase, results)
         everything.append({"row": row["name"], "limit": row["limit"], "command": row["command"],

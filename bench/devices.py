@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""The file device beside fio with io_uring, on the same file or block device: throughput over sizes and depths, and the latency of 4 KiB.
+"""Compares the file device with fio (io_uring) on the same file or block device.
 
     bench/devices.py [--path PATH] [--size MIB] [--seconds S]
 
-PATH (default: a new file in /var/tmp, removed afterwards) is overwritten. Needs fio(1) and cargo. Prints one table; in each cell MB/s. The last
-lines say what part of fio's best the device reaches with the sizes that the engine uses: it writes runs of up to 512 KiB one after the other, and reads up to
-64 KiB with up to 8 under way.
+PATH is overwritten; the default is a new file in /var/tmp, removed afterwards. Needs fio(1) and
+cargo.
+
+Prints MB/s over sizes and depths, and the latency of 4 KiB. The last line of each direction says
+how much of fio's best rate the device reaches with the sizes that the engine uses: it writes runs
+of up to 512 KiB one after the other, and reads up to 64 KiB with up to 8 requests under way.
 """
 import argparse, json, os, subprocess, tempfile
 
@@ -23,10 +26,13 @@ def fio(path, size_mib, operation, kib, depth, seconds):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--path")
-    parser.add_argument("--size", type=int, default=512, metavar="MIB")
-    parser.add_argument("--seconds", type=float, default=1.0)
-    parser.add_argument("--depths", type=lambda text: [int(word) for word in text.split(",")], default=DEPTHS)
+    parser.add_argument("--path", help="file or block device to overwrite (default: a new file in /var/tmp)")
+    parser.add_argument("--size", type=int, default=512, metavar="MIB",
+                        help="size of the file (%(default)s)")
+    parser.add_argument("--seconds", type=float, default=1.0,
+                        help="time of each measurement (%(default)s)")
+    parser.add_argument("--depths", type=lambda text: [int(word) for word in text.split(",")], default=DEPTHS,
+                        help="fio's queue depths, separated by commas")
     arguments = parser.parse_args()
     path = arguments.path
     if path is None:
@@ -41,11 +47,12 @@ def main():
 
 
 def compare(path, arguments):
-    # What was never written reads faster than any disk.
+    # Blocks that were never written read faster than any disk.
     fio(path, arguments.size, "write", 1024, 8, max(arguments.seconds, 2))
     command = ["cargo", "bench", "-q", "-p", "folioswap-devices", "--bench", "throughput", "--", path, str(arguments.size << 20),
                str(arguments.seconds)]
-    # fio before and after ours: a disk that others use too changes from minute to minute.
+    # Ours runs before and after fio, because a disk that others use too changes from minute to
+    # minute.
     theirs = {}
     def round_of_fio():
         for operation in ("write", "read"):

@@ -1,12 +1,17 @@
 #!/usr/bin/env python3
-"""Does a hot set stay in the fast tier while a cold stream of ten times its size goes through to the slow one? folioswap, and the kernel's zram and
-swap file with priorities beside it (root; memory cgroups version 1). Of all pages that came back, those that came from the file.
+"""Measures how much of a hot set stays in the fast tier while a cold stream passes through.
 
     bench/hot_set_tiers.py [--rounds N] [--hot MIB] [--limit MIB]
 
-The program (acc-lost hot) touches a hot set at random, four pages for each page of a stream that it writes once and never reads; LZ4 halves both.
-folioswap has LIMIT for everything, half of it at most for its store; the kernel has LIMIT less a store of that size resident, and a zram of that
-size besides. Build before: cargo build --release -p folioswap-cli -p folioswap-acceptance
+folioswap runs beside the kernel's zram and swap file with priorities (root; memory cgroup v1). The
+figure is the part of the pages that came back that came from RAM, not from the file.
+
+The program (acc-lost hot) touches a hot set at random, four pages for each page of a stream of ten
+times the size, which it writes once and never reads; LZ4 halves both. folioswap has LIMIT for
+everything, at most half of it for its store. The kernel has LIMIT less such a store resident, and
+a zram of that size besides.
+
+Build before: cargo build --release -p folioswap-cli -p folioswap-acceptance
 """
 import argparse, json, os, statistics, subprocess, tempfile, time
 
@@ -25,6 +30,7 @@ def write(path, value):
 
 
 def ours(program, limit):
+    """Pages that came back, pages that came from the file, and wall time."""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as place:
         stats = place + "/stats.json"
         begin = time.monotonic()
@@ -40,6 +46,7 @@ def pages_in():
 
 
 def kernel(program, limit):
+    """The same under the kernel's swap; everything is undone."""
     number = text("/sys/class/zram-control/hot_add").strip()
     zram, store = f"/sys/block/zram{number}/", limit // 2
     handle, path = tempfile.mkstemp(dir="/var/tmp")
@@ -70,10 +77,12 @@ def kernel(program, limit):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--hot", type=int, default=16)
-    parser.add_argument("--limit", type=int, default=64)
-    parser.add_argument("--ours-only", action="store_true")
+    parser.add_argument("--rounds", type=int, default=5, help="runs of each engine (%(default)s)")
+    parser.add_argument("--hot", type=int, default=16, metavar="MIB",
+                        help="size of the hot set (%(default)s)")
+    parser.add_argument("--limit", type=int, default=64, metavar="MIB",
+                        help="limit of the program (%(default)s)")
+    parser.add_argument("--ours-only", action="store_true", help="do not run the kernel's swap")
     arguments = parser.parse_args()
     program = [TARGET + "acc-lost", "hot", str(arguments.hot), str(10 * arguments.hot)]
     engines = {"folioswap": ours} if arguments.ours_only else {"folioswap": ours, "kernel": kernel}

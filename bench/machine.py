@@ -1,4 +1,6 @@
-"""What a comparison sets up on the machine, and puts back: huge page settings, zram as swap, cgroups around a run."""
+"""The machine's set-up for a comparison, put back at the end: huge page settings, zram as swap,
+and cgroups around a run. Needs root.
+"""
 
 import atexit
 import fcntl
@@ -26,11 +28,12 @@ def write(path, text):
 
 
 def chosen(text):
+    """The chosen word of a setting such as `always [madvise] never`."""
     return text[text.index("[") + 1:text.index("]")]
 
 
 class Huge:
-    """Settings of transparent huge pages, put back at the end."""
+    """Settings of transparent huge pages, restored at the end."""
 
     def __init__(self):
         files = [f"{THP}/enabled", f"{THP}/defrag"] + sorted(glob.glob(f"{THP}/hugepages-*/enabled"))
@@ -45,6 +48,7 @@ class Huge:
                 print(f"{file}: {error}", file=sys.stderr)
 
     def use(self, setting):
+        """Allows folios of `setting` (4K, 64K, 2M, all); None restores the machine's settings."""
         self.restore()
         if setting is None:
             return
@@ -60,15 +64,16 @@ class Huge:
 
 
 class Zram:
-    """A zram device as swap."""
+    """A zram device as the machine's swap, removed at the end."""
 
     def __init__(self, size_bytes):
         self.number = None
         self.added = False
         atexit.register(self.close)
-        # One kernel run at a time on the whole machine: the tests take the same lock.
-        self.turn = open("/run/folioswap-acc.lock", "w")
-        fcntl.flock(self.turn, fcntl.LOCK_EX)
+        # Only one run under the kernel's swap at a time on the machine: folioswap bench and the
+        # tests take the same lock.
+        self.lock = open("/run/folioswap-acc.lock", "w")
+        fcntl.flock(self.lock, fcntl.LOCK_EX)
         try:
             self.number = int(read("/sys/class/zram-control/hot_add"))
             self.added = True
@@ -80,14 +85,14 @@ class Zram:
         write(self.sys("disksize"), size_bytes)
         device = f"/dev/zram{self.number}"
         subprocess.run(["mkswap", device], check=True, stdout=subprocess.DEVNULL)
-        # First of all swap: nothing may go elsewhere.
+        # The highest priority, so that nothing goes to other swap.
         subprocess.run(["swapon", "--priority", "32767", device], check=True)
 
     def sys(self, file):
         return f"/sys/block/zram{self.number}/{file}"
 
     def used(self):
-        """Compressed bytes, occupied bytes."""
+        """Compressed bytes, and bytes of memory that they occupy."""
         words = read(self.sys("mm_stat"), "0 0 0").split()
         return int(words[1]), int(words[2])
 
@@ -107,11 +112,14 @@ class Zram:
                 write("/sys/class/zram-control/hot_remove", number)
             except OSError as error:
                 print(f"zram{number} was not removed: {error}", file=sys.stderr)
-        self.turn.close()
+        self.lock.close()
 
 
 class Groups:
-    """A memory cgroup and, where there is one, a cpuacct cgroup around one run."""
+    """A memory cgroup around one run, and a cpuacct cgroup where there is one (both v1).
+
+    `limit` bounds resident memory, in bytes; None sets no limit.
+    """
 
     live = set()
 
@@ -137,10 +145,12 @@ class Groups:
         return [path for path in (self.memory, self.cpu) if path]
 
     def enter(self):
+        """Moves the calling process into the groups; for preexec_fn."""
         for path in self.paths():
             write(f"{path}/cgroup.procs", "0")
 
     def resident(self):
+        """Anonymous and shared memory of the group, bytes."""
         total = 0
         for line in read(f"{self.memory}/memory.stat").splitlines():
             if line.startswith(("total_rss ", "total_shmem ")):
@@ -148,11 +158,13 @@ class Groups:
         return total
 
     def seconds(self):
+        """User and system time of the group; None without cpuacct."""
         if not self.cpu:
             return None
         return tuple(int(read(f"{self.cpu}/cpuacct.usage_{part}", "0")) / 1e9 for part in ("user", "sys"))
 
     def kills(self):
+        """Number of processes that the OOM killer has killed."""
         for line in read(f"{self.memory}/memory.oom_control").splitlines():
             if line.startswith("oom_kill "):
                 return int(line.split()[1])
@@ -164,6 +176,7 @@ class Groups:
             time.sleep(0.005)
 
     def close(self):
+        """Kills everything inside and removes the groups."""
         for path in self.paths():
             for _ in range(500):
                 for pid in read(f"{path}/cgroup.procs").split():
@@ -188,5 +201,6 @@ def close_groups():
 
 
 def vmstat():
+    """Pages that the kernel has swapped out and in since boot."""
     values = dict(line.split() for line in read("/proc/vmstat").splitlines())
     return int(values["pswpout"]), int(values["pswpin"])

@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
-"""How fast pages go to an NBD server and come back: our client, and fio's (libnbd) beside it, in turn, to nbdkit's memory plugin over a Unix socket.
+"""Compares our NBD client with fio's (libnbd): throughput to a server and back.
 
     bench/nbd.py [--rounds N]
 
-MB/s of the best shape (64 KiB at depths 8 and 32, 256 KiB at depth 8; a second each) in each round; medians, and from the slowest round to the fastest.
-Each round of ours and each of fio's has a server of its own. Needs nbdkit and fio. Build before: cargo bench -p folioswap-nbd --bench throughput --no-run
+The server is nbdkit's memory plugin on a Unix socket. Each round of either client has a server of
+its own and runs the shapes 64 KiB at depths 8 and 32 and 256 KiB at depth 8, a second each; the
+best counts. Prints medians in MB/s, from the slowest round to the fastest. Needs nbdkit and fio.
+
+Build before: cargo bench -p folioswap-nbd --bench throughput --no-run
 """
 import argparse, glob, json, os, statistics, subprocess, tempfile, time
 
@@ -14,6 +17,7 @@ LINES = {("64K", "8"), ("64K", "32"), ("256K", "8")}
 
 
 def with_server(work):
+    """Calls `work` with the URI of a fresh server."""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as place:
         server = subprocess.Popen(["nbdkit", "-f", "-U", place + "/socket", "memory", "1G"], stderr=subprocess.DEVNULL)
         try:
@@ -56,7 +60,7 @@ def ours(uri):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=5, help="rounds of each client (%(default)s)")
     arguments = parser.parse_args()
     rounds = []
     for _ in range(arguments.rounds):

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Records what two real programs ask of the allocator of swap slots, and derives the parameters of a build from each:
+# Records the slot allocations of two real programs, and fits the parameters of a build to each.
 #
 #   bench/record_traces.sh DIRECTORY
 #
-#   make.trace    make -j4 of a C project of generated files (gcc -O2) within a limit at which it swaps
+#   make.trace    make -j4 of generated C files (gcc -O2) within a limit at which it swaps
 #   redis.trace   redis-server under writes and reads, with BGSAVE meanwhile
-#   *.json        what `folioswap lab fit` says of each; *.stats.json: what the run itself counted
+#   *.json        the result of `folioswap lab fit`; *.stats.json: the counters of the run
 #
-# Wants gcc, make, python3, redis-server and redis-benchmark; a release build of folioswap, or $FOLIOSWAP_BIN.
+# Needs gcc, make, python3, redis; a release build of folioswap, or its path in $FOLIOSWAP_BIN.
 set -euo pipefail
 [ $# -eq 1 ] || { sed -n '2,10s/^# \{0,1\}//p' "$0"; exit 2; }
 cd "$(dirname "$0")/.."
@@ -19,9 +19,9 @@ for command in gcc make python3 redis-server redis-cli redis-benchmark; do
     command -v "$command" >/dev/null || { echo "$command is not installed" >&2; exit 2; }
 done
 
-FILES=${FILES:-20}               # of the C project
-MAKE_LIMIT=${MAKE_LIMIT:-320M}   # four compilers of 60 to 180 MiB at a time
-REDIS_LIMIT=${REDIS_LIMIT:-96M} # the data below need about twice as much
+FILES=${FILES:-20}               # number of C files
+MAKE_LIMIT=${MAKE_LIMIT:-320M}   # four compilers at a time need 60 to 180 MiB each
+REDIS_LIMIT=${REDIS_LIMIT:-96M} # the data below needs about twice as much
 REDIS_KEYS=${REDIS_KEYS:-200000}
 REDIS_BYTES=${REDIS_BYTES:-512}
 
@@ -49,7 +49,8 @@ EOF
     )"
 }
 
-# The same files on every host: functions with loops, switches and calls among them, as much as a compiler needs 60 to 180 MiB for.
+# The files are the same on every host: functions with loops, switches and calls among them, for
+# which a compiler needs 60 to 180 MiB.
 python3 - "$work" "$FILES" <<'EOF'
 import random, sys
 directory, files = sys.argv[1], int(sys.argv[2])

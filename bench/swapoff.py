@@ -1,10 +1,14 @@
 #!/usr/bin/env python3
-"""How long does it take to take a swap file away from a program that runs? folioswap's swapoff, and the kernel's beside it (root; memory cgroups
-version 1): two files of equal size on one disk, the first with the higher priority; what is on it goes to the second.
+"""Measures how long it takes to take a swap file away from a running program.
 
     bench/swapoff.py [--rounds N] [--size MIB] [--limit MIB]
 
-The program (acc-lost) fills SIZE with data that do not compress, within LIMIT, waits until the first file is off, and verifies every page.
+folioswap's swapoff runs beside the kernel's (root; memory cgroup v1). There are two files of equal
+size on one disk; the first has the higher priority, and its pages go to the second.
+
+The program (acc-lost) fills SIZE with incompressible data within LIMIT, waits until the first file
+is off, and verifies every page.
+
 Build before: cargo build --release -p folioswap-cli -p folioswap-acceptance
 """
 import argparse, os, statistics, subprocess, tempfile, time
@@ -19,7 +23,10 @@ def write(path, value):
 
 
 def run(words, size, place, swapoff, before=None):
-    """Starts the program, has the device taken away when it is full, and has every page verified; seconds of the swapoff, None: the program was killed."""
+    """Runs the program, and takes the device away when the memory is full.
+
+    Returns the seconds of the swapoff; None when the program was killed. Every page is verified.
+    """
     go = place + "/go"
     program = subprocess.Popen(words + [TARGET + "acc-lost", str(size), go], stdout=subprocess.PIPE, text=True, preexec_fn=before)
     assert program.stdout.readline() == "ready\n"
@@ -68,9 +75,11 @@ def kernel(size, limit):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--size", type=int, default=512)
-    parser.add_argument("--limit", type=int, default=64)
+    parser.add_argument("--rounds", type=int, default=3, help="runs of each engine (%(default)s)")
+    parser.add_argument("--size", type=int, default=512, metavar="MIB",
+                        help="memory of the program (%(default)s)")
+    parser.add_argument("--limit", type=int, default=64, metavar="MIB",
+                        help="limit of the program (%(default)s)")
     arguments = parser.parse_args()
     found = {"folioswap": [], "kernel": []}
     for _ in range(arguments.rounds):

@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# Sequential re-read of a file of four times the limit, after it was swapped out: folioswap mount beside the kernel's tmpfs on zram, at
-# the same limit, in the same run; read(2) and mmap, huge=never and always. Needs root, zram and cgroups of version 1.
+# Re-reads a file of four times the limit after it was swapped out: folioswap mount beside the
+# kernel's tmpfs on zram, within the same limit and in the same run, by read(2) and mmap, with
+# huge=never and always. Needs root, zram and cgroup v1.
 #
 #   bench/tmpfs.sh [LIMIT_MIB [CONTENT_MIB]]      default 256 1024
 #
-# Each row: MB/s written, re-read with read(2) of 1 MiB, re-read through a mapping. `null` is a read of a hole through the same mount:
-# what FUSE itself takes. Every byte of the data (half of each page random: 2:1; or 7/8 zeroes: about 7:1) is verified on the way.
+# Each row has MB/s written, re-read with read(2) of 1 MiB, and re-read through a mapping. `null`
+# reads a hole through the same mount: the cost of FUSE itself. Every byte of the data is verified
+# (2:1 data has half of each page random; 7:1 data has 7/8 of it constant).
 set -euo pipefail
 limit=${1:-256} content=${2:-1024}
 folioswap=${FOLIOSWAP_BIN:-${CARGO_TARGET_DIR:-target}/release/folioswap}
@@ -60,7 +62,7 @@ out.append(rate(start))
 print(" ".join(out))
 PYTHON
 
-row() { # NAME KIND: in the group
+row() { # NAME KIND: prints a row; the program runs in the group
     printf '%-34s %s\n' "$1 $2" "$( (echo $BASHPID >"$group/cgroup.procs"; exec nice -n 0 python3 "$work/work.py" "$point/file" "$content" "$2") )"
 }
 echo "limit $limit MiB, contents $content MiB; MB/s:     write    read    mmap    null"
