@@ -9,7 +9,7 @@
 //!
 //! ```text
 //! head ........ tail            head: the next to be drained; tail: the next to be reserved
-//!  |published|hole|published|   bit 63 of a cell's last word: set is published; the drain clears it
+//!  |published|hole|published|   bit 63 of a cell: published (last word); drain clears
 //! ```
 
 use crate::{CPUS_MAX, Event, RECORD_BYTES, Record, TICK_MAX};

@@ -2,7 +2,8 @@ use super::*;
 
 #[test]
 fn interval_of_known_values() {
-    // t(0.95, 4 degrees) = 2.1318; deviation of 1..=5 = 1.5811; half = 2.1318 x 1.5811 / sqrt(5) = 1.5074
+    // t(0.95, 4 degrees) = 2.1318; deviation of 1..=5 = 1.5811; half of the interval = 2.1318 x
+    // 1.5811 / sqrt(5) = 1.5074
     let summary = Summary::of(&[1.0, 2.0, 3.0, 4.0, 5.0]);
     let (low, high) = summary.interval(0.90).unwrap();
     assert!((low - 1.4926).abs() < 1e-3 && (high - 4.5074).abs() < 1e-3, "{low} {high}");
