@@ -52,8 +52,8 @@ class Bench:
         self.target = os.path.join(os.environ.get("CARGO_TARGET_DIR", os.path.join(HERE, "..", "target")), "release")
         self.folioswap = os.environ.get("FOLIOSWAP_BIN", os.path.join(self.target, "folioswap"))
         self.touch = os.path.join(self.target, "acc-touch")
-        self.place = tempfile.mkdtemp(prefix="folioswap-acc-bench-", dir="/var/tmp")
-        atexit.register(shutil.rmtree, self.place, True)
+        self.directory = tempfile.mkdtemp(prefix="folioswap-acc-bench-", dir="/var/tmp")
+        atexit.register(shutil.rmtree, self.directory, True)
         self.huge = Huge()
         self.outputs = {}
 
@@ -61,8 +61,8 @@ class Bench:
         """Runs a row once under one configuration; returns a dictionary of figures."""
         kind, setting = config
         limit = row["limit"]
-        stats = os.path.join(self.place, "stats.json")
-        out, err = os.path.join(self.place, "out"), os.path.join(self.place, "err")
+        stats = os.path.join(self.directory, "stats.json")
+        out, err = os.path.join(self.directory, "out"), os.path.join(self.directory, "err")
         command = row["command"]
         if kind == "folioswap":
             command = [self.folioswap, "run", "--memory", str(limit), "--memory-scope", setting, "--stats-json", stats,
@@ -89,7 +89,7 @@ class Bench:
             with open(out, "wb") as stdout, open(err, "wb") as stderr:
                 start = time.monotonic()
                 process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr,
-                                           cwd=self.place, preexec_fn=group.enter)
+                                           cwd=self.directory, preexec_fn=group.enter)
                 watcher.start()
                 try:
                     pid, status, usage = None, None, None
@@ -162,7 +162,7 @@ class Bench:
                                          "20000" if quick else str(options.touches), "--timing", "--phases",
                                          "fill,reread,random"]})
         if "python" in options.rows:
-            script = os.path.join(self.place, "fill.py")
+            script = os.path.join(self.directory, "fill.py")
             write(script, f"""import hashlib, random
 pages = {40 if quick else 400} << 8
 data = bytearray(pages << 12)
@@ -178,7 +178,7 @@ print(total, hashlib.sha256(data).hexdigest())
 """)
             rows.append({"name": "python", "command": ["/usr/bin/python3", script], "part": 2})
         if "sort" in options.rows:
-            lines = os.path.join(self.place, "lines")
+            lines = os.path.join(self.directory, "lines")
             with open(lines, "w") as file:
                 x = 1
                 for number in range(200_000 if quick else 2_650_000):
@@ -187,7 +187,7 @@ print(total, hashlib.sha256(data).hexdigest())
             rows.append({"name": "sort", "part": 2,
                          "command": ["bash", "-c", f"set -o pipefail; LC_ALL=C sort --parallel=2 -S 600M {lines} | sha256sum"]})
         if "sqlite" in options.rows:
-            script = os.path.join(self.place, "queries.sql")
+            script = os.path.join(self.directory, "queries.sql")
             write(script, f"""CREATE TABLE events (id INTEGER PRIMARY KEY, person INTEGER, kind TEXT, note TEXT);
 WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < {100000 if quick else 1500000})
 INSERT INTO events SELECT x, (x * 7919) % 50021, 'kind' || (x % 17),

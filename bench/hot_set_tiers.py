@@ -31,10 +31,10 @@ def write(path, value):
 
 def ours(program, limit):
     """Pages that came back, pages that came from the file, and wall time."""
-    with tempfile.TemporaryDirectory(dir="/var/tmp") as place:
-        stats = place + "/stats.json"
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as directory:
+        stats = directory + "/stats.json"
         begin = time.monotonic()
-        subprocess.run([TARGET + "folioswap", "run", "--memory", f"{limit}M", "--swap", "zram,prio=1", "--swap", f"file:{place},prio=0",
+        subprocess.run([TARGET + "folioswap", "run", "--memory", f"{limit}M", "--swap", "zram,prio=1", "--swap", f"file:{directory},prio=0",
                         "--stats-json", stats, "--"] + program, check=True, stdout=subprocess.DEVNULL)
         wall = time.monotonic() - begin
         counters = json.loads(text(stats))["counters"]

@@ -18,13 +18,13 @@ LINES = {("64K", "8"), ("64K", "32"), ("256K", "8")}
 
 def with_server(work):
     """Calls `work` with the URI of a fresh server."""
-    with tempfile.TemporaryDirectory(dir="/var/tmp") as place:
-        server = subprocess.Popen(["nbdkit", "-f", "-U", place + "/socket", "memory", "1G"], stderr=subprocess.DEVNULL)
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as directory:
+        server = subprocess.Popen(["nbdkit", "-f", "-U", directory + "/socket", "memory", "1G"], stderr=subprocess.DEVNULL)
         try:
-            while not os.path.exists(place + "/socket"):
+            while not os.path.exists(directory + "/socket"):
                 time.sleep(0.01)
             time.sleep(0.1)
-            return work(f"nbd+unix:///?socket={place}/socket")
+            return work(f"nbd+unix:///?socket={directory}/socket")
         finally:
             server.terminate()
             server.wait()

@@ -22,12 +22,12 @@ def write(path, value):
         file.write(str(value))
 
 
-def run(words, size, place, swapoff, before=None):
+def run(words, size, directory, swapoff, before=None):
     """Runs the program, and takes the device away when the memory is full.
 
     Returns the seconds of the swapoff; None when the program was killed. Every page is verified.
     """
-    go = place + "/go"
+    go = directory + "/go"
     program = subprocess.Popen(words + [TARGET + "acc-lost", str(size), go], stdout=subprocess.PIPE, text=True, preexec_fn=before)
     assert program.stdout.readline() == "ready\n"
     time.sleep(1)
@@ -43,20 +43,20 @@ def run(words, size, place, swapoff, before=None):
 
 
 def ours(size, limit):
-    with tempfile.TemporaryDirectory(dir="/var/tmp") as place:
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as directory:
         words = [TARGET + "folioswap", "run", "--memory", f"{limit}M"]
         for name, priority in (("first", 5), ("second", 1)):
-            os.mkdir(f"{place}/{name}")
-            words += ["--swap", f"file:{place}/{name},size={2 * size}M,prio={priority}"]
-        return run(words + ["--"], size, place, lambda pid: [TARGET + "folioswap", "swapoff", "--pid", str(pid), place + "/first"])
+            os.mkdir(f"{directory}/{name}")
+            words += ["--swap", f"file:{directory}/{name},size={2 * size}M,prio={priority}"]
+        return run(words + ["--"], size, directory, lambda pid: [TARGET + "folioswap", "swapoff", "--pid", str(pid), directory + "/first"])
 
 
 def kernel(size, limit):
     undo = []
-    with tempfile.TemporaryDirectory(dir="/var/tmp") as place:
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as directory:
         try:
             for name, priority in (("first", 31000), ("second", 30000)):
-                path = f"{place}/{name}"
+                path = f"{directory}/{name}"
                 with open(path, "w") as file:
                     os.posix_fallocate(file.fileno(), 0, 2 * size << 20)
                 os.chmod(path, 0o600)
@@ -67,7 +67,7 @@ def kernel(size, limit):
             undo.append(lambda: os.rmdir(CGROUP))
             write(CGROUP + "/memory.limit_in_bytes", limit << 20)
             enter = lambda: write(CGROUP + "/cgroup.procs", os.getpid())
-            return run([], size, place, lambda _: ["swapoff", place + "/first"], enter)
+            return run([], size, directory, lambda _: ["swapoff", directory + "/first"], enter)
         finally:
             for step in reversed(undo):
                 step()

@@ -26,28 +26,28 @@ pub trait Engine {
 
 /// The outcome of a touch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Met {
+pub enum TouchOutcome {
     /// No fault, or one too small for the thread's counters to show.
-    Nothing,
+    NoFault,
     /// A fault that needed neither decompression nor a device.
     Fault,
     /// A fault that read the store.
     Store,
-    /// A fault that the engine's figures did not show in time. Count it as [`Met::Store`].
+    /// A fault that the engine's figures did not show in time. Count it as [`TouchOutcome::Store`].
     Unclear,
 }
 
 /// Tells the outcome of each touch of the calling thread.
-pub struct Witness<'a> {
+pub struct FaultWitness<'a> {
     engine: Option<&'a dyn Engine>,
     faults: [u64; 2],
     served: Served,
 }
 
-impl<'a> Witness<'a> {
+impl<'a> FaultWitness<'a> {
     /// Begins to count. Without an engine the kernel serves all faults.
-    pub fn new(engine: Option<&'a dyn Engine>) -> Witness<'a> {
-        let mut witness = Witness { engine, faults: [0; 2], served: Served::default() };
+    pub fn new(engine: Option<&'a dyn Engine>) -> FaultWitness<'a> {
+        let mut witness = FaultWitness { engine, faults: [0; 2], served: Served::default() };
         witness.begin();
         witness
     }
@@ -61,15 +61,15 @@ impl<'a> Witness<'a> {
 
     /// The outcome of one touch: of the time since the last call, or since [`begin`](Self::begin).
     /// Cost: a system call (getrusage), and up to 5 ms after a fault whose figures do not come.
-    pub fn met(&mut self) -> Met {
+    pub fn outcome(&mut self) -> TouchOutcome {
         let faults = faults_of_thread();
         let [minor, major] = [0, 1].map(|which| faults[which] - self.faults[which]);
         self.faults = faults;
         if minor + major == 0 {
-            return Met::Nothing;
+            return TouchOutcome::NoFault;
         }
         let Some(engine) = self.engine else {
-            return if major > 0 { Met::Store } else { Met::Fault };
+            return if major > 0 { TouchOutcome::Store } else { TouchOutcome::Fault };
         };
         let begin = Instant::now();
         loop {
@@ -77,10 +77,10 @@ impl<'a> Witness<'a> {
             if served.faults != self.served.faults {
                 let from_store = served.from_store != self.served.from_store;
                 self.served = served;
-                return if from_store { Met::Store } else { Met::Fault };
+                return if from_store { TouchOutcome::Store } else { TouchOutcome::Fault };
             }
             if begin.elapsed() > FIGURES_COME {
-                return Met::Unclear;
+                return TouchOutcome::Unclear;
             }
             std::hint::spin_loop();
         }

@@ -5,7 +5,7 @@
 //! each of them, so that every run does the same.
 
 use crate::data::{self, Kind, PAGE, Random};
-use crate::faults::{Engine, Met, Witness};
+use crate::faults::{Engine, FaultWitness, TouchOutcome};
 use crate::histogram::Histogram;
 use crate::memory::Mapping;
 use crate::resident::Resident;
@@ -46,11 +46,11 @@ pub struct HotTouches {
 }
 
 impl HotTouches {
-    fn count(&mut self, met: Met) {
+    fn count(&mut self, outcome: TouchOutcome) {
         self.touches += 1;
-        self.faults += u64::from(met != Met::Nothing);
-        self.from_store += u64::from(matches!(met, Met::Store | Met::Unclear));
-        self.unclear += u64::from(met == Met::Unclear);
+        self.faults += u64::from(outcome != TouchOutcome::NoFault);
+        self.from_store += u64::from(matches!(outcome, TouchOutcome::Store | TouchOutcome::Unclear));
+        self.unclear += u64::from(outcome == TouchOutcome::Unclear);
     }
 
     /// The part (0 to 1) that needed no decompression and no device; `None` without touches.
@@ -80,9 +80,9 @@ pub fn hot_set(
         data::fill(page, options.kind, SEED, 0, number as u64);
     }
     let clock_ns = clock_ns();
-    let (mut random, mut witness) = (Random::new(SEED), Witness::new(engine));
+    let (mut random, mut witness) = (Random::new(SEED), FaultWitness::new(engine));
     for name in SCANS {
-        let (mut latencies, mut met) = (Histogram::default(), HotTouches::default());
+        let (mut latencies, mut hot_touches) = (Histogram::default(), HotTouches::default());
         let begin = Instant::now();
         for first in (0..scan_pages).step_by(TURN as usize) {
             let turn = first..(first + TURN).min(scan_pages);
@@ -107,7 +107,7 @@ pub fn hot_set(
                 let number = random.below(hot_pages);
                 let page = &hot[number as usize * PAGE..][..PAGE];
                 let word = timed_touch(page, &mut latencies);
-                met.count(witness.met());
+                hot_touches.count(witness.outcome());
                 data::check_first(word, page, options.kind, SEED, 0, number)?;
             }
         }
@@ -117,13 +117,13 @@ pub fn hot_set(
             phase: name.to_owned(),
             seconds,
             mb_per_s: (scan_pages as usize * PAGE) as f64 / 1e6 / seconds,
-            touches_per_s: (met.touches as f64 / seconds).round(),
+            touches_per_s: (hot_touches.touches as f64 / seconds).round(),
             p50_ns: latencies.percentile(0.5),
             p99_ns: latencies.percentile(0.99),
             p999_ns: latencies.percentile(0.999),
             clock_ns,
             resident: Resident::of(start..start + hot.len()).ok(),
-            hot: Some(met),
+            hot: Some(hot_touches),
             ..Timing::default()
         });
     }

@@ -18,7 +18,7 @@ pub const LINE: u64 = 53;
 pub const LINES_MAX: u64 = 10_000_000;
 
 /// The directory of the text.
-const PLACE: &str = "/var/tmp";
+const DIRECTORY: &str = "/var/tmp";
 
 /// The options of sort.
 #[derive(Clone, Debug)]
@@ -49,7 +49,7 @@ impl Text {
             .write(true)
             .custom_flags(libc::O_TMPFILE)
             .mode(0o600)
-            .open(PLACE)?;
+            .open(DIRECTORY)?;
         let mut out = BufWriter::with_capacity(1 << 20, &mut file);
         write_lines(&mut out, lines)?;
         out.flush()?;
@@ -154,7 +154,7 @@ fn checksum(mut from: impl Read) -> io::Result<(u64, u64)> {
 /// Whether a program of this name is in `$PATH`.
 pub fn is_installed(name: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).map(|place| place.join(name)).any(|file| Path::new(&file).is_file())
+    std::env::split_paths(&path).map(|directory| directory.join(name)).any(|file| Path::new(&file).is_file())
 }
 
 #[cfg(test)]

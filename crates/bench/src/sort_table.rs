@@ -53,7 +53,7 @@ pub fn compare(options: &Comparison, host: Host<'_>) -> Result<Report, RunError>
         let need = (3 * options.lines * LINE).max(NEED_LEAST);
         let (mut columns, absent) = terms.run(host, need, &programs)?;
         let mut columns = columns.remove(0);
-        sort_out(&mut columns);
+        fail_wrong_outputs(&mut columns);
         without = without_kernel(terms, absent.as_deref());
         all.push(Within { limit: terms.limit, columns });
     }
@@ -86,7 +86,7 @@ fn output(run: &Figures) -> Option<&str> {
 
 /// Moves runs to the failed ones when their output differs from that of the first run without a
 /// limit.
-fn sort_out(columns: &mut [Column]) {
+fn fail_wrong_outputs(columns: &mut [Column]) {
     let unlimited = columns.iter().find(|column| column.engine == Engine::Unlimited);
     let wanted = unlimited.and_then(|column| output(column.runs.first()?)).map(str::to_owned);
     for column in columns {

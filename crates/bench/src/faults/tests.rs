@@ -22,12 +22,12 @@ fn touch(memory: &Mapping, page: usize) {
 fn the_kernels_first_touch_is_a_fault_and_the_second_none() {
     let memory = Mapping::new(1 << 20);
     memory.advise(libc::MADV_NOHUGEPAGE);
-    let mut witness = Witness::new(None);
+    let mut witness = FaultWitness::new(None);
     for page in 0..256 {
         touch(&memory, page);
-        assert_eq!(witness.met(), Met::Fault, "page {page}");
+        assert_eq!(witness.outcome(), TouchOutcome::Fault, "page {page}");
         touch(&memory, page);
-        assert_eq!(witness.met(), Met::Nothing, "page {page}");
+        assert_eq!(witness.outcome(), TouchOutcome::NoFault, "page {page}");
     }
 }
 
@@ -39,13 +39,17 @@ fn an_engines_figures_tell_what_a_fault_was() {
     // The second answer comes too early: the figures of the first fault are not there yet.
     let figures = [served(7, 3), served(7, 3), served(8, 4), served(9, 4)];
     let engine = Figures(Cell::new(0), figures.into());
-    let mut witness = Witness::new(Some(&engine));
+    let mut witness = FaultWitness::new(Some(&engine));
     touch(&memory, 0);
-    assert_eq!(witness.met(), Met::Store);
+    assert_eq!(witness.outcome(), TouchOutcome::Store);
     touch(&memory, 0);
-    assert_eq!((witness.met(), engine.0.get()), (Met::Nothing, 3), "nobody is asked without a fault");
+    assert_eq!(
+        (witness.outcome(), engine.0.get()),
+        (TouchOutcome::NoFault, 3),
+        "nobody is asked without a fault"
+    );
     touch(&memory, 1);
-    assert_eq!(witness.met(), Met::Fault);
+    assert_eq!(witness.outcome(), TouchOutcome::Fault);
     touch(&memory, 2);
-    assert_eq!(witness.met(), Met::Unclear);
+    assert_eq!(witness.outcome(), TouchOutcome::Unclear);
 }

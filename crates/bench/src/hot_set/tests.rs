@@ -22,7 +22,9 @@ fn without_a_limit_the_hot_set_stays() {
 fn what_is_unclear_counts_as_not_kept() {
     let mut hot = HotTouches::default();
     assert_eq!(hot.kept(), None);
-    [Met::Nothing, Met::Fault, Met::Store, Met::Unclear].into_iter().for_each(|met| hot.count(met));
+    [TouchOutcome::NoFault, TouchOutcome::Fault, TouchOutcome::Store, TouchOutcome::Unclear]
+        .into_iter()
+        .for_each(|outcome| hot.count(outcome));
     assert_eq!(hot, HotTouches { touches: 4, faults: 3, from_store: 2, unclear: 1 });
     assert_eq!(hot.kept(), Some(0.5));
 }

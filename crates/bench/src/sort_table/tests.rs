@@ -22,7 +22,7 @@ fn a_wrong_output_is_a_failure_and_killed_runs_are_counted() {
         column(Engine::Kernel(FolioSizes::Only4K), vec![run(4.0, "a")], &["killed", "killed"]),
         column(Engine::Kernel(FolioSizes::All), Vec::new(), &["long\nkilled"]),
     ];
-    sort_out(&mut columns);
+    fail_wrong_outputs(&mut columns);
     let kernel = vec![FolioSizes::Only4K, FolioSizes::All];
     let terms = Terms { limit: 60 << 20, rounds: 3, scope: Scope::Resident, variants: Vec::new(), kernel };
     let options = Comparison { terms: vec![terms], lines: 1_700_000, parallel: 2, buffer: 600 << 20 };
