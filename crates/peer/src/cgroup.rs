@@ -2,6 +2,7 @@
 //! swap), and ends it as a whole.
 
 use crate::mounts::{mounts, version_one};
+use procfs::process::MountInfo;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -27,13 +28,13 @@ pub fn controller() -> Option<(Version, &'static Path)> {
         if let Some(point) = version_one(&mounts, "memory") {
             return Some((Version::One, point));
         }
-        let unified = mounts.iter().filter(|mount| mount.fs_type == "cgroup2");
-        let with_memory = unified.filter(|mount| {
+        let has_memory = |mount: &&MountInfo| {
             let file = mount.mount_point.join("cgroup.controllers");
             let controllers = fs::read_to_string(file).unwrap_or_default();
             controllers.split_whitespace().any(|name| name == "memory")
-        });
-        with_memory.last().map(|mount| (Version::Two, mount.mount_point.clone()))
+        };
+        let mut unified = mounts.iter().filter(|mount| mount.fs_type == "cgroup2");
+        unified.rfind(has_memory).map(|mount| (Version::Two, mount.mount_point.clone()))
     });
     found.as_ref().map(|(version, path)| (*version, path.as_path()))
 }
