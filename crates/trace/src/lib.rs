@@ -7,6 +7,13 @@
 //! recorded process pushes its records into a [`Ring`] that it shares with the process that writes
 //! the file. Bytes that no writer makes are refused, never guessed at.
 //!
+//! | To find | look in |
+//! |---|---|
+//! | the layout of a file's first bytes | `header.rs` |
+//! | the events, and their layout in 16 bytes | `record.rs` |
+//! | packing records into a buffer | `encoder.rs` |
+//! | the ring between a recorded process and the writer of the file | `ring.rs` |
+//!
 //! ```
 //! use folioswap_trace::*;
 //! let header = Header { tick_ns: 1000, cpus: 4 };

@@ -141,6 +141,14 @@ pub enum UnmapBy {
     CallPerRange,
 }
 
+/// Whether one call took all noted memory away.
+#[derive(PartialEq, Eq)]
+enum OneCall {
+    Done,
+    /// The kernel does not offer it, or took only a part.
+    Refused,
+}
+
 /// Takes memory away from tasks: the content is lost, and the memory comes anew when it is touched.
 #[derive(Debug)]
 pub struct Unmapper {
@@ -164,7 +172,7 @@ impl Unmapper {
         let mut unmapper = Unmapper { process, ranges: Vec::with_capacity(RANGES_MAX) };
         // SAFETY: the page holds nothing.
         unsafe { unmapper.add(trial.page(0), 1) };
-        if !unmapper.flush_by_one_call() {
+        if unmapper.flush_by_one_call() == OneCall::Refused {
             unmapper.process = None;
         }
         unmapper.ranges.clear();
@@ -194,7 +202,7 @@ impl Unmapper {
     /// # Panics
     /// The kernel refuses to take private anonymous memory away.
     pub fn flush(&mut self) {
-        if !self.ranges.is_empty() && !self.flush_by_one_call() {
+        if !self.ranges.is_empty() && self.flush_by_one_call() == OneCall::Refused {
             for range in &self.ranges {
                 // SAFETY: the caller of `add` has promised it.
                 let taken = unsafe { madvise(range.iov_base, range.iov_len, Advice::LinuxDontNeed) };
@@ -204,9 +212,8 @@ impl Unmapper {
         self.ranges.clear();
     }
 
-    /// Takes the noted memory away by one call; returns whether that took all of it.
-    fn flush_by_one_call(&self) -> bool {
-        let Some(process) = &self.process else { return false };
+    fn flush_by_one_call(&self) -> OneCall {
+        let Some(process) = &self.process else { return OneCall::Refused };
         let bytes: usize = self.ranges.iter().map(|range| range.iov_len).sum();
         // SAFETY: the vector is alive; the caller of `add` has promised the rest for the memory
         // that it names.
@@ -220,7 +227,7 @@ impl Unmapper {
                 0,
             )
         };
-        usize::try_from(done) == Ok(bytes)
+        if usize::try_from(done) == Ok(bytes) { OneCall::Done } else { OneCall::Refused }
     }
 }
 
