@@ -99,6 +99,7 @@ struct Preparation {
     holders: Vec<u32>,
     /// Slots that ever had several holders: a holder that keeps or reuses such a slot says nothing.
     ever_shared: Vec<bool>,
+    /// Sequence number of the next operation of each cluster.
     next: Vec<u32>,
     /// Clusters without entries of any member.
     spare: Vec<u32>,
@@ -319,7 +320,7 @@ impl Preparation {
         self.members.insert(child, inherited);
     }
 
-    /// Frees all slots that the member holds.
+    /// Gives up all slots that the member holds.
     fn end(&mut self, member: u32) {
         let mut clusters: Vec<u64> =
             self.members.get(&member).into_iter().flatten().map(|(c, _)| *c).collect();
