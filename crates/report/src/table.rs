@@ -53,3 +53,6 @@ pub fn percent(part: f64, total: f64) -> String {
         _ => format!("{percent:.1} %"),
     }
 }
+
+#[cfg(test)]
+mod tests;
