@@ -205,7 +205,7 @@ fn order0_odds_sigma(mixes: &HashMap<u32, [f64; 2]>) -> Option<f64> {
         .map(|[small, large]| ((small + 1.0).ln() - (large + 1.0).ln(), small + large))
         .filter(|(_, pages)| *pages >= MIX_PAGES_MIN)
         .collect();
-    // The records come from a hash table, and the sums below must not depend on its order.
+    // The odds come from a hash table, and the sums below must not depend on its order.
     odds.sort_by(|a, b| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal));
     let pages: f64 = odds.iter().map(|(_, pages)| pages).sum();
     let mean = odds.iter().map(|(odds, pages)| odds * pages).sum::<f64>() / pages;

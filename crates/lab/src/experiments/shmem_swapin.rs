@@ -49,7 +49,7 @@ impl Options {
 pub enum Supply {
     /// Always.
     Plenty,
-    /// Not at every second attempt.
+    /// Every second attempt fails.
     EverySecond,
 }
 
