@@ -1,24 +1,27 @@
-//! Collections that live in managed memory.
+//! An allocator for collections that live in managed memory.
 
 use crate::{Error, IntoBytes, Region, Swap};
 use allocator_api2::alloc::{AllocError, Allocator, Layout};
+use folioswap_devices::PAGE_SIZE;
 use rlsf::Tlsf;
 use std::fmt;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Freed allocations from this size on give their pages back to the system.
+/// Freed allocations of at least this size give their pages back to the system.
 const GIVEN_BACK_BYTES: usize = 64 << 10;
-const PAGE: usize = 4096;
 
-/// Size classes by powers of two, and steps within each: blocks up to 2^45 bytes, an eighth too large at most.
+/// Size classes by powers of two, with steps in each: blocks of up to 2^45 bytes, at most an eighth
+/// too large.
 type Heap = Tlsf<'static, u64, u8, 40, 8>;
 
-/// An allocator for collections whose contents live in a region, and so within a swap's limit: for `allocator_api2::vec::Vec`,
-/// `hashbrown::HashMap`, and whatever else takes an [`Allocator`]. Clones share the region, which lives as long as any of them.
+/// An allocator for collections whose contents live in a region, and so within a swap's limit:
+/// `allocator_api2::vec::Vec`, `hashbrown::HashMap`, and any other user of [`Allocator`]. Clones
+/// share the region, which lives as long as any of them.
 ///
-/// What is freed in pieces of 64 KiB and more is given back at once; the region itself does not shrink. Bookkeeping lies beside the
-/// allocations, so that to free what has been swapped out brings a page back. Not for `#[global_allocator]`.
+/// A freed block of 64 KiB or more gives its pages back at once; the region itself does not shrink.
+/// The bookkeeping lies beside the allocations, so freeing memory that is swapped out brings a page
+/// back. The allocator cannot be a `#[global_allocator]`.
 ///
 /// ```
 /// use allocator_api2::vec::Vec;
@@ -50,10 +53,11 @@ impl fmt::Debug for RegionAllocator {
 }
 
 impl RegionAllocator {
-    /// An allocator that hands out at most `capacity` bytes, in a region of its own; it takes memory only as it is used.
+    /// Makes an allocator that hands out at most `capacity` bytes, in a region of its own. The
+    /// region takes memory only as it is used.
     ///
     /// # Errors
-    /// [`Swap::region`]'s.
+    /// Those of [`Swap::region`].
     ///
     /// ```
     /// use folioswap::{RegionAllocator, Swap};
@@ -68,15 +72,15 @@ impl RegionAllocator {
         let region = swap.region(capacity)?;
         let mut heap = Heap::new();
         let block = NonNull::slice_from_raw_parts(region.base(), region.len());
-        // SAFETY: the region lives as long as the heap, beside it, and is used by nothing else.
+        // SAFETY: the region lies beside the heap and lives as long; nothing else uses it.
         unsafe { heap.insert_free_block_ptr(block) };
         Ok(RegionAllocator(Arc::new(Managed { heap: Mutex::new(heap), region })))
     }
 
-    /// Swaps out what lies in the region: [`Region::page_out`] of all of it.
+    /// Swaps out the whole region: [`Region::page_out`].
     ///
     /// # Errors
-    /// [`Region::page_out`]'s.
+    /// Those of [`Region::page_out`].
     ///
     /// ```
     /// use folioswap::{RegionAllocator, Swap};
@@ -91,37 +95,38 @@ impl RegionAllocator {
         self.0.region.page_out(..)
     }
 
-    /// Says that what lies in the region is not needed for a while: [`Region::cold`] of all of it.
+    /// Says that the whole region is not needed for a while: [`Region::cold`].
     ///
     /// # Errors
-    /// [`Region::cold`]'s.
+    /// Those of [`Region::cold`].
     pub fn cold(&self) -> Result<(), Error> {
         self.0.region.cold(..)
     }
 
-    /// Brings back what lies in the region, as far as there is room: [`Region::will_need`] of all of it.
+    /// Brings the whole region back, as far as there is room: [`Region::will_need`].
     ///
     /// # Errors
-    /// [`Region::will_need`]'s.
+    /// Those of [`Region::will_need`].
     pub fn will_need(&self) -> Result<(), Error> {
         self.0.region.will_need(..)
     }
 
-    /// Bytes of the region that are resident now.
+    /// Returns how many bytes of the region are resident now.
     ///
     /// # Errors
-    /// [`Region::resident_bytes`]'s.
+    /// Those of [`Region::resident_bytes`].
     pub fn resident_bytes(&self) -> Result<usize, Error> {
         self.0.region.resident_bytes(..)
     }
 
-    /// Bytes that it hands out at most, its bookkeeping included.
+    /// Returns the most bytes that the allocator hands out, its bookkeeping included.
     pub fn capacity(&self) -> usize {
         self.0.region.len()
     }
 }
 
-// SAFETY: blocks of the region, which lives as long as any clone; each is handed out once, under the lock.
+// SAFETY: blocks lie in the region, which lives as long as any clone, and each is handed out once,
+// under the lock.
 unsafe impl Allocator for RegionAllocator {
     fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
         if layout.size() == 0 {
@@ -129,7 +134,8 @@ unsafe impl Allocator for RegionAllocator {
                 NonNull::new(std::ptr::without_provenance_mut(layout.align())).ok_or(AllocError)?;
             return Ok(NonNull::slice_from_raw_parts(dangling, 0));
         }
-        // A forked child has neither the region nor, perhaps, the lock.
+        // A forked child does not have the region, and the lock may be held by a thread it does not
+        // have.
         self.0.region.inner.check_process().map_err(|_| AllocError)?;
         let mut heap = self.0.heap.lock().unwrap_or_else(PoisonError::into_inner);
         let place = heap.allocate(layout).ok_or(AllocError)?;
@@ -141,13 +147,14 @@ unsafe impl Allocator for RegionAllocator {
             return;
         }
         if layout.size() >= GIVEN_BACK_BYTES {
-            let start = (place.as_ptr() as usize).next_multiple_of(PAGE);
-            let end = (place.as_ptr() as usize + layout.size()) / PAGE * PAGE;
-            // SAFETY: whole pages of what is being freed: the heap keeps nothing there before it has it back.
+            let start = (place.as_ptr() as usize).next_multiple_of(PAGE_SIZE);
+            let end = (place.as_ptr() as usize + layout.size()) / PAGE_SIZE * PAGE_SIZE;
+            // SAFETY: whole pages of a block that is being freed; the heap keeps nothing there
+            // until it has the block back.
             unsafe { self.0.region.give_up(start, end - start) };
         }
         let mut heap = self.0.heap.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: it came from `allocate` with this layout.
+        // SAFETY: the block came from `allocate` with this layout.
         unsafe { heap.deallocate(place, layout.align()) };
     }
 }

@@ -1,17 +1,18 @@
-//! A part of a swap's limit that is set aside for something else within it.
+//! A part of a swap's limit that is set aside for another user of the same limit.
 
 use crate::inner::Inner;
 use crate::{Error, Swap};
 use std::sync::Arc;
 
-/// Counts towards the limit of a swap until it is dropped.
+/// Bytes that count towards the limit of a swap until this is dropped.
 pub(crate) struct Aside {
     inner: Arc<Inner>,
     bytes: u64,
 }
 
 impl Swap {
-    /// Sets so much of the limit, and of those around it, aside: what regions have of it is swapped out in the background.
+    /// Sets `bytes` of the limit, and of the limits around it, aside. The evictor swaps out regions
+    /// that exceed the rest.
     pub(crate) fn set_aside(&self, bytes: u64) -> Result<Aside, Error> {
         let inner = &self.0;
         inner.check_process()?;

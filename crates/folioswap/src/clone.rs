@@ -5,19 +5,24 @@ use crate::{Error, Region};
 use folioswap_pager::engine::advices::Advice;
 use std::sync::Arc;
 
-/// Bytes of a region that are cloned between two looks at what of it is in memory.
+/// Bytes that are cloned between two rounds of paging out.
 const CLONED_AT_ONCE: usize = 32 << 20;
 
 impl Region {
-    /// A copy-on-write clone: a region of its own with the same contents, in the same swap and fault mode. What is stored is not
-    /// stored once more: both hold the same swap entries, counted, until one of them writes. So what is in memory leaves first, as by
-    /// [`Region::page_out`]; what cannot leave (pinned, locked) is copied. The original stays as it is, and may be read meanwhile by any thread;
-    /// of what others write to it by raw pointers meanwhile, each page is in the clone as it was at some moment of the call.
+    /// Makes a copy-on-write clone: another region with the same contents, in the same swap and
+    /// fault mode. Stored pages are not stored twice: both regions hold the same counted swap
+    /// entries until one of them writes. Resident pages therefore leave first, as by
+    /// [`Region::page_out`]; pages that cannot leave (pinned or locked) are copied. The original
+    /// keeps its contents, and any thread may read it meanwhile. Where other threads write to it
+    /// through raw pointers meanwhile, the clone has each page as it was at some moment of the
+    /// call.
     ///
-    /// Cost: that of paging out what is in memory, then 0.1 µs for each page. Dropping either frees what only it holds.
+    /// Cost: paging out the resident pages, then 0.1 µs for each page. Dropping either region frees
+    /// only the pages that it alone holds.
     ///
     /// # Errors
-    /// [`Error::System`] without memory for the tables, [`Error::TooLarge`], [`Error::Forked`], [`Error::Closed`]. Nothing is left then.
+    /// [`Error::System`] without memory for the tables, [`Error::TooLarge`], [`Error::Forked`],
+    /// [`Error::Closed`]. A failed call leaves nothing behind.
     ///
     /// ```
     /// let swap = folioswap::Swap::builder().limit("64M").build()?;
@@ -40,7 +45,8 @@ impl Region {
         let to = clone.mapping.address();
         let mut done = 0;
         while done < bytes {
-            // What was paged out long before its turn may be back by then.
+            // Each piece is paged out just before it is cloned, because pages paged out much
+            // earlier may be back by then.
             let piece = CLONED_AT_ONCE.min(bytes - done);
             self.engine.advise(Advice::PageOut, from + done, piece);
             let end = done + piece;
@@ -48,7 +54,7 @@ impl Region {
                 let duplicated = self.engine.duplicate(from + done, to + done, end - done);
                 let step = duplicated.map_err(Error::system("cloning a region"))?;
                 if step == 0 {
-                    // A page on its way to a device: it is there soon.
+                    // A page is on its way to a device and will be there soon.
                     std::thread::yield_now();
                     self.engine.advise(Advice::PageOut, from + done, piece.min(end - done));
                 }

@@ -1,5 +1,6 @@
-//! Which clusters (2 MiB each) of the file and plain RAM devices are used. The engines of one `Swap` and of the groups within it are the only
-//! owners, each of its own, so there is no count: a cluster is granted, and given back.
+//! Which clusters (2 MiB each) of the file and plain RAM devices are in use. The engines of one
+//! `Swap` and of the groups within it are the only owners, and each cluster has one owner. So there
+//! is no reference count: a cluster is granted, and given back.
 
 use crate::device::Prepared;
 use folioswap_devices::create::{Reserve, reserve};
@@ -11,80 +12,82 @@ use rustix::io::Errno;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// The clusters of one device.
-struct Area {
+struct DeviceClusters {
     number: usize,
     description: DeviceDescription,
     used: Vec<bool>,
     used_count: u32,
-    /// No free cluster is below it.
+    /// A lower bound of the free clusters' numbers.
     lowest_free: usize,
-    /// Clusters that the file is long.
+    /// The length of the file, in clusters.
     length: usize,
-    /// Counts up with each grant: of equals, the one with the lowest is next.
-    turn: u64,
+    /// The number of the last grant from this device: of equals, the lowest is next.
+    last_grant: u64,
 }
 
-/// The devices' files, as the calling thread has them: each thread that grants has a descriptor table of its own.
-pub(crate) trait Files {
-    /// That of the device of this number, which has clusters.
+/// The devices' files, in the descriptor table of the calling thread. Each granting thread has a
+/// table of its own.
+pub(crate) trait DeviceFiles {
+    /// Returns the file of the device of this number, which has clusters.
     fn of(&self, number: usize) -> BorrowedFd<'_>;
 }
 
-/// All of them.
+/// The clusters of all devices.
 pub(crate) struct Clusters {
-    areas: Vec<Area>,
-    turns: u64,
+    devices: Vec<DeviceClusters>,
+    grants: u64,
 }
 
 impl Clusters {
-    /// All free.
+    /// All clusters are free.
     pub(crate) fn new(devices: &[Prepared]) -> Self {
-        let areas = devices.iter().enumerate();
-        let area = |(number, device): (usize, &Prepared)| {
+        let devices = devices.iter().enumerate();
+        let device = |(number, device): (usize, &Prepared)| {
             device.file.as_ref()?;
-            Some(Area {
+            Some(DeviceClusters {
                 number,
                 description: device.description,
                 used: vec![false; device.description.clusters as usize],
                 used_count: 0,
                 lowest_free: 0,
                 length: 0,
-                turn: 0,
+                last_grant: 0,
             })
         };
-        Clusters { areas: areas.filter_map(area).collect(), turns: 0 }
+        Clusters { devices: devices.filter_map(device).collect(), grants: 0 }
     }
 
-    /// Grants up to `count` clusters of the `wanted` devices (a bit each): by priority, equals in turn, of each the lowest. Says in the segment
-    /// which devices are full. `files` are those of the devices, by number, in the table of the calling thread.
+    /// Grants up to `count` clusters of the `wanted` devices (one bit each): from the highest
+    /// priority, equals in turn, and the lowest cluster of each. Marks devices in the segment that
+    /// are full. `files` must be those of the calling thread.
     pub(crate) fn grant(
         &mut self,
         segment: &Segment,
-        files: &impl Files,
+        files: &impl DeviceFiles,
         wanted: u64,
         count: usize,
     ) -> Vec<u32> {
         let (mut granted, mut wanted) = (Vec::new(), wanted);
         while granted.len() < count {
-            let candidates = self.areas.iter_mut().filter(|area| wanted >> area.number & 1 != 0);
-            let Some(area) =
-                candidates.min_by_key(|area| (std::cmp::Reverse(area.description.priority), area.turn))
+            let candidates = self.devices.iter_mut().filter(|device| wanted >> device.number & 1 != 0);
+            let Some(device) = candidates
+                .min_by_key(|device| (std::cmp::Reverse(device.description.priority), device.last_grant))
             else {
                 break;
             };
-            match area.take(files.of(area.number)) {
+            match device.take(files.of(device.number)) {
                 Ok(cluster) => {
-                    self.turns += 1;
-                    area.turn = self.turns;
+                    self.grants += 1;
+                    device.last_grant = self.grants;
                     granted.push(cluster);
                 }
                 Err(_) => {
-                    wanted &= !(1 << area.number);
-                    segment.devices[area.number].full.store(1, Relaxed);
+                    wanted &= !(1 << device.number);
+                    segment.devices[device.number].full.store(1, Relaxed);
                 }
             }
         }
-        // Those of one process have one owner.
+        // All engines are one process, which is one owner to the segment.
         for &cluster in &granted {
             segment.cluster_owners[cluster as usize].store(1, Relaxed);
         }
@@ -92,19 +95,20 @@ impl Clusters {
         granted
     }
 
-    /// Of these clusters, the bytes that are memory.
+    /// Returns how many bytes of these clusters are memory.
     pub(crate) fn bytes_in_memory(&self, clusters: &[u32]) -> u64 {
-        let areas = || self.areas.iter().filter(|area| area.description.kind == DeviceKind::Ram);
-        let in_memory = clusters.iter().filter(|cluster| areas().any(|area| area.has(**cluster)));
+        let devices = || self.devices.iter().filter(|device| device.description.kind == DeviceKind::Ram);
+        let in_memory = clusters.iter().filter(|cluster| devices().any(|device| device.has(**cluster)));
         in_memory.count() as u64 * CLUSTER_BYTES
     }
 
-    /// Takes clusters back, and gives their blocks to the system. `files` as for [`Clusters::grant`].
-    pub(crate) fn give_back(&mut self, segment: &Segment, files: &impl Files, clusters: &[u32]) {
+    /// Takes clusters back, and returns their blocks to the file system. `files` as for
+    /// [`Clusters::grant`].
+    pub(crate) fn give_back(&mut self, segment: &Segment, files: &impl DeviceFiles, clusters: &[u32]) {
         for &cluster in clusters {
-            let Some(area) = self.areas.iter_mut().find(|area| area.has(cluster)) else { continue };
-            area.give_back(files.of(area.number), (cluster - area.description.first_cluster) as usize);
-            segment.devices[area.number].full.store(0, Relaxed);
+            let Some(device) = self.devices.iter_mut().find(|device| device.has(cluster)) else { continue };
+            device.give_back(files.of(device.number), (cluster - device.description.first_cluster) as usize);
+            segment.devices[device.number].full.store(0, Relaxed);
             segment.cluster_owners[cluster as usize].store(0, Relaxed);
         }
         self.publish(segment);
@@ -112,23 +116,23 @@ impl Clusters {
 
     fn publish(&self, segment: &Segment) {
         let mut in_memory = 0;
-        for area in &self.areas {
-            segment.devices[area.number].clusters_used.store(area.used_count, Relaxed);
-            if area.description.kind == DeviceKind::Ram {
-                in_memory += u64::from(area.used_count) * CLUSTER_BYTES;
+        for device in &self.devices {
+            segment.devices[device.number].clusters_used.store(device.used_count, Relaxed);
+            if device.description.kind == DeviceKind::Ram {
+                in_memory += u64::from(device.used_count) * CLUSTER_BYTES;
             }
         }
         segment.header.device_bytes.store(in_memory, Relaxed);
     }
 }
 
-impl Area {
+impl DeviceClusters {
     fn has(&self, cluster: u32) -> bool {
         let device = self.description;
         (device.first_cluster..device.first_cluster + device.clusters).contains(&cluster)
     }
 
-    /// The group's number of the lowest free cluster, taken.
+    /// Takes the lowest free cluster. Returns its number among those of all devices.
     fn take(&mut self, file: BorrowedFd<'_>) -> Result<u32, Errno> {
         let free = self.used[self.lowest_free..].iter().position(|used| !used);
         let cluster = self.lowest_free + free.ok_or(Errno::NOSPC)?;
@@ -139,7 +143,7 @@ impl Area {
         Ok(self.description.first_cluster + cluster as u32)
     }
 
-    /// Makes sure that the disk has the blocks, so that a full disk shows here and not in the middle of an eviction.
+    /// Reserves the cluster's blocks, so that a full disk shows here and not during an eviction.
     fn reserve(&mut self, file: BorrowedFd<'_>, cluster: usize) -> Result<(), Errno> {
         let how = match self.description.kind {
             DeviceKind::Ram => Reserve::WhenWritten,
@@ -156,43 +160,12 @@ impl Area {
             self.used_count -= 1;
             self.lowest_free = self.lowest_free.min(cluster);
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            // A file system that cannot punch keeps the blocks until the end: only space is lost.
+            // A file system that cannot punch holes keeps the blocks until the end. Only space is
+            // lost.
             let _ = fallocate(file, flags, cluster as u64 * CLUSTER_BYTES, CLUSTER_BYTES);
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::device::{Device, prepare};
-    use crate::mapping::SegmentMapping;
-    use rustix::fd::AsFd;
-
-    struct Opened<'d>(&'d [Prepared]);
-
-    impl Files for Opened<'_> {
-        fn of(&self, number: usize) -> BorrowedFd<'_> {
-            self.0[number].file.as_ref().expect("it has clusters").as_fd()
-        }
-    }
-
-    #[test]
-    fn lowest_first_by_priority_until_full_and_again_after_it_came_back() {
-        let mapping = SegmentMapping::new().expect("memory");
-        let segment = mapping.segment();
-        let devices = vec![Device::ram("4M").priority(1), Device::ram("6M").priority(1), Device::ram("2M")];
-        let devices = prepare(devices).expect("devices");
-        let (mut clusters, files) = (Clusters::new(&devices), Opened(&devices));
-        assert_eq!(clusters.grant(segment, &files, 0b111, 3), [0, 3, 1], "equals take turns");
-        assert_eq!(segment.header.device_bytes.load(Relaxed), 6 << 20);
-        assert_eq!(clusters.grant(segment, &files, 0b001, 1), [0_u32; 0]);
-        assert!(segment.devices[0].is_full() && !segment.devices[1].is_full());
-        assert_eq!(clusters.grant(segment, &files, 0b111, 9), [4, 5, 7], "the lower one when both are full");
-        assert_eq!(clusters.bytes_in_memory(&[0, 3, 1000]), 4 << 20);
-        clusters.give_back(segment, &files, &[1, 4, 4, 1000]);
-        assert!(!segment.devices[0].is_full());
-        assert_eq!(segment.devices[1].clusters_used.load(Relaxed), 2);
-        assert_eq!(clusters.grant(segment, &files, 0b111, 9), [1, 4]);
-    }
-}
+mod tests;

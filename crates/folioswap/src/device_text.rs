@@ -1,9 +1,10 @@
-//! Devices as text, as `folioswap run --swap` takes them.
+//! Devices as text, in the grammar of `folioswap run --swap`.
 
 use crate::{Device, Error};
 use std::str::FromStr;
 
-/// `TYPE[:TARGET][,KEY=VALUE]...`: `zram`, `ram,size=64M`, `file:/var/tmp,size=1G,prio=0`; the grammar of `folioswap run --swap`.
+/// Parses `TYPE[:TARGET][,KEY=VALUE]...`, the grammar of `folioswap run --swap`: for example
+/// `zram`, `ram,size=64M` or `file:/var/tmp,size=1G,prio=0`.
 ///
 /// ```
 /// use folioswap::{Device, Error, Swap};
@@ -26,7 +27,7 @@ impl FromStr for Device {
         let name = parts.next().unwrap_or_default();
         let (mut size, mut priority) = (None, None);
         for part in parts {
-            let place = match part.split_once('=') {
+            let is_repeated = match part.split_once('=') {
                 Some(("size", value)) => size.replace(value.to_owned()).is_some(),
                 Some(("prio", value)) => {
                     let number = value.parse().map_err(|_| refuse("prio is a number, 0 to 32767"))?;
@@ -34,7 +35,7 @@ impl FromStr for Device {
                 }
                 _ => return Err(refuse("after the type there can be size=SIZE and prio=NUMBER")),
             };
-            if place {
+            if is_repeated {
                 return Err(refuse("something is given twice"));
             }
         }
@@ -56,24 +57,4 @@ impl FromStr for Device {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_no_device_is_refused_with_the_reason() {
-        for text in [
-            "",
-            "disk",
-            "file",
-            "file:",
-            "ram",
-            "zram,size=1G",
-            "zram,prio=x",
-            "zram,prio=1,prio=2",
-            "zram,discard",
-        ] {
-            let error = text.parse::<Device>().expect_err(text);
-            assert!(matches!(&error, Error::DeviceText { given, .. } if given == text), "{text}: {error}");
-        }
-    }
-}
+mod tests;

@@ -1,4 +1,4 @@
-//! What can go wrong, and what to do about it.
+//! The library's errors. Each message names the next step.
 
 use crate::size::show;
 use folioswap_devices::create::CreateError;
@@ -7,7 +7,7 @@ use folioswap_group::nested::{DEPTH_MAX, GROUPS_MAX};
 use rustix::io::Errno;
 use std::path::PathBuf;
 
-/// Why something was refused. Whatever was refused has changed nothing. Each message says what to do.
+/// Why a call was refused. A refused call has changed nothing. Each message names the next step.
 ///
 /// ```
 /// use folioswap::{Error, Swap};
@@ -20,111 +20,111 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A size that cannot be read.
+    /// The text is no size.
     #[error(
         "{given:?} is not a size: give bytes, or a number with a unit such as \"512M\", \"1.5G\" or \"64KiB\""
     )]
     Size {
-        /// As it was given.
+        /// The text as given.
         given: String,
     },
     /// No limit was given.
     #[error("no limit was given: call `limit`, for example `Swap::builder().limit(\"512M\")`")]
     NoLimit,
-    /// A limit below what the engine needs for itself.
+    /// The limit is below what the engine needs for itself.
     #[error("a limit of {} is below {}, the least that engine and working memory need: give more", show(*given), show(*least))]
     LimitTooSmall {
-        /// In bytes.
+        /// The requested limit, in bytes.
         given: u64,
-        /// [`crate::LEAST_LIMIT`].
+        /// The smallest possible limit, in bytes, such as [`crate::LEAST_LIMIT`].
         least: u64,
     },
-    /// More devices than there can be.
+    /// More devices were given than a swap can have.
     #[error("{0} devices are given; there can be at most {DEVICES_MAX}")]
     TooManyDevices(usize),
-    /// There is one compressed store.
+    /// Compressed RAM was given twice.
     #[error("`Device::zram` is given twice: there is one compressed store in a `Swap`")]
     StoreTwice,
-    /// A device in words that cannot be read.
+    /// The text is no device.
     #[error("{given:?} is not a device: {why}")]
     DeviceText {
-        /// As it was given.
+        /// The text as given.
         given: String,
-        /// What is wrong with it.
+        /// The reason, and the next step.
         why: &'static str,
     },
-    /// A device's size is below 2 MiB, or all together are above 1 TiB.
+    /// A device is smaller than 2 MiB, or all together are larger than 1 TiB. In bytes.
     #[error("a device of {}: give at least 2 MiB for each and at most 1 TiB for all together", show(*.0))]
     DeviceSize(u64),
-    /// A priority that is not one.
+    /// The priority is out of range.
     #[error("priority {0}: give 0 to 32767; the highest is used first")]
     Priority(i32),
-    /// A file device needs a directory.
+    /// The path of a file device is no directory.
     #[error("{} is not a directory: name one, in which a temporary file without a name is made", .0.display())]
     NotADirectory(PathBuf),
     /// The swap file cannot be made.
     #[error("no swap file: {0}")]
     File(CreateError),
-    /// userfaultfd is not to be had, not even for the faults of user mode.
+    /// The process may not use userfaultfd, not even for faults of user mode.
     #[error(
         "userfaultfd is not allowed here ({0}): a container's filter forbids it, most likely; allow the system call userfaultfd, or give \
          the container /dev/userfaultfd"
     )]
     NoUserfault(Errno),
-    /// The kernel lacks a feature.
+    /// The kernel's userfaultfd lacks a feature.
     #[error(
         "this kernel's userfaultfd lacks what is needed ({0}): Linux 6.8 or later is, with CONFIG_USERFAULTFD"
     )]
     OldKernel(Errno),
-    /// The process is managed already.
+    /// The process runs under `folioswap run`.
     #[error(
         "this program runs under `folioswap run`, whose limit holds for all of its memory: do without a `Swap` (`Swap::is_managed_already` \
          tells), or start it without `folioswap run`"
     )]
     UnderRun,
-    /// The system gives no memory, descriptor, mapping or thread.
+    /// The system has no memory, descriptor, mapping or thread to give.
     #[error("{doing}: {errno}; {}", advice(*errno))]
     System {
-        /// What was being done.
+        /// The step that failed.
         doing: &'static str,
-        /// What the system said.
+        /// The system's error.
         errno: Errno,
     },
-    /// A region of no bytes.
+    /// A region of no bytes was requested.
     #[error("a region of zero bytes: give at least one byte")]
     ZeroSize,
-    /// More than an address space holds, or than the tables for it find room for within the limit.
+    /// The region does not fit into the address space, or its tables do not fit into the limit.
     #[error("a region of {}: {why}", show(*bytes))]
     TooLarge {
-        /// What was asked for.
+        /// The requested bytes.
         bytes: u64,
-        /// What is too small for it, and what to do.
+        /// The bound that was exceeded, and the next step.
         why: &'static str,
     },
-    /// The range is not in the region.
+    /// The range does not lie in the region.
     #[error("bytes {start}..{end} are not within the region's {length} bytes")]
     OutOfRange {
-        /// First byte asked for.
+        /// The first byte of the range.
         start: usize,
-        /// One past the last.
+        /// One past the last byte of the range.
         end: usize,
         /// The region's length.
         length: usize,
     },
-    /// So much cannot stay resident.
+    /// More than half of the limit would be pinned.
     #[error(
         "pinning {} besides {} would leave too little of the limit of {} to work with: pin smaller ranges at a time, or raise the limit",
         show(*bytes), show(*pinned), show(*limit)
     )]
     PinTooLarge {
-        /// What was asked for.
+        /// The requested bytes.
         bytes: u64,
-        /// What is pinned already.
+        /// The bytes that are pinned already.
         pinned: u64,
-        /// The limit.
+        /// The limit, in bytes.
         limit: u64,
     },
-    /// The swap was not made for regions of [`crate::FaultMode::Sigbus`].
+    /// The swap was made without [`crate::SwapBuilder::sigbus`].
     #[error(
         "this swap was not made for regions of FaultMode::Sigbus: call `SwapBuilder::sigbus` before `build`"
     )]
@@ -132,24 +132,24 @@ pub enum Error {
     /// [`crate::Swap::close`] was called.
     #[error("the swap is closed: make regions before `close`, or another `Swap`")]
     Closed,
-    /// A group may not use a device that there is not, or that the swap around it may not use.
+    /// A group names a device that does not exist, or that the swap around it may not use.
     #[error(
         "there is no device {number} that the swap around it may use: they are numbered from 0 on, in the order in which they were given, \
          {devices} in all"
     )]
     NoSuchDevice {
-        /// The number.
+        /// The number of the device.
         number: usize,
-        /// How many devices the swap has.
+        /// The number of devices of the swap.
         devices: usize,
     },
-    /// A group that may use no device.
+    /// A group may use no device.
     #[error("a group that may use no device cannot swap out: name at least one")]
     NoDevices,
-    /// There are too many groups, or they are too deep.
+    /// There are too many groups, or they are nested too deeply.
     #[error("too many groups: there can be {} within a swap at a time, {} deep", GROUPS_MAX - 1, DEPTH_MAX - 1)]
     TooManyGroups,
-    /// A device that a space of objects cannot have.
+    /// A space of objects cannot have this device.
     #[error(
         "{0}: a space of objects has compressed RAM and at most one file behind it, without priorities; leave this device out"
     )]
@@ -157,17 +157,17 @@ pub enum Error {
     /// An object's contents could not be read.
     #[error(transparent)]
     Object(#[from] crate::ShmemError),
-    /// The limit has no room for what is to be set aside of it.
+    /// The limit has no room for the bytes that are to be set aside.
     #[error(
         "setting {} aside besides {} would leave less than {} of the limit of {}: ask for less, or raise the limit",
         show(*bytes), show(*aside), show(crate::LEAST_LIMIT), show(*limit)
     )]
     SetAside {
-        /// What was asked for.
+        /// The requested bytes.
         bytes: u64,
-        /// What is set aside already.
+        /// The bytes that are set aside already.
         aside: u64,
-        /// The limit.
+        /// The limit, in bytes.
         limit: u64,
     },
     /// The calling process is a fork of the one that made the swap.
@@ -190,7 +190,7 @@ fn advice(errno: Errno) -> &'static str {
 }
 
 impl Error {
-    /// For a system call that failed.
+    /// Returns a conversion of a failed system call's error.
     pub(crate) fn system(doing: &'static str) -> impl FnOnce(Errno) -> Error {
         move |errno| Error::System { doing, errno }
     }

@@ -6,7 +6,8 @@ use crate::{Error, IntoBytes, LEAST_LIMIT, Swap};
 use folioswap_slots::{DeviceId, DeviceMask};
 use std::sync::Arc;
 
-/// Says what a group within a [`Swap`] is to be. Made by [`Swap::group`]; what it builds is a [`Swap`] too.
+/// The settings of a group within a [`Swap`] before it is made. Returned by [`Swap::group`]; the
+/// group is a [`Swap`] too.
 ///
 /// ```
 /// use folioswap::{Device, Swap};
@@ -42,8 +43,9 @@ impl GroupBuilder {
         }
     }
 
-    /// What the group may occupy, with all groups within it: as [`crate::SwapBuilder::limit`]. It may be more than the swap around it has left, or
-    /// more than that one's limit: whichever is reached first is kept. At least [`LEAST_LIMIT`].
+    /// Sets the group's limit, in bytes, which holds for the groups within it too: at least
+    /// [`LEAST_LIMIT`], and otherwise as [`crate::SwapBuilder::limit`]. It may exceed what the swap
+    /// around it has left, or that swap's limit; the limit that is reached first is kept.
     ///
     /// ```
     /// let swap = folioswap::Swap::builder().limit("64M").build()?;
@@ -55,10 +57,12 @@ impl GroupBuilder {
         self
     }
 
-    /// The devices that the group may use, by their number: in the order in which they were given to [`crate::SwapBuilder::device`], from 0 on (of
-    /// the built-in ones, compressed RAM is 0 and the file 1). Without it, all that the swap around it may use.
+    /// Restricts the group to the devices of these numbers: in the order in which they were given
+    /// to [`crate::SwapBuilder::device`], from 0 on (of the built-in devices, compressed RAM is 0
+    /// and the file 1). Without this call the group may use all devices of the swap around it.
     ///
-    /// A group that may not use compressed RAM still keeps in it what no other device takes at the moment; that counts towards its limit.
+    /// A group that may not use compressed RAM still keeps pages there that no other device takes
+    /// at the moment; they count towards its limit.
     ///
     /// ```
     /// use folioswap::{Error, Swap};
@@ -76,8 +80,9 @@ impl GroupBuilder {
         self
     }
 
-    /// What happens when nothing of the group can be swapped out any more and its own limit is reached: as [`crate::SwapBuilder::when_full`]. Of
-    /// the limits around it, their own swaps say.
+    /// Sets the reaction when the group's own limit is reached and nothing more of it can be
+    /// swapped out: as [`crate::SwapBuilder::when_full`]. Each swap around it has a setting of its
+    /// own for its limit.
     ///
     /// ```
     /// use folioswap::{Swap, WhenFull};
@@ -92,7 +97,8 @@ impl GroupBuilder {
         self
     }
 
-    /// Regions of [`crate::FaultMode::Sigbus`] can be made in the group: as [`crate::SwapBuilder::sigbus`].
+    /// Makes it possible to have regions of [`crate::FaultMode::Sigbus`] in the group: as
+    /// [`crate::SwapBuilder::sigbus`].
     ///
     /// ```
     /// use folioswap::{FaultMode, Swap};
@@ -108,11 +114,12 @@ impl GroupBuilder {
         self
     }
 
-    /// Makes the group: an engine of its own, with three threads, six with [`GroupBuilder::sigbus`]. It shares the devices with the swap around it.
+    /// Makes the group: an engine of its own with three threads, or six with
+    /// [`GroupBuilder::sigbus`], which shares the devices of the swap around it.
     ///
     /// # Errors
-    /// As [`crate::SwapBuilder::build`]; [`Error::NoSuchDevice`], [`Error::NoDevices`], [`Error::TooManyGroups`], [`Error::Closed`],
-    /// [`Error::Forked`].
+    /// Those of [`crate::SwapBuilder::build`]; [`Error::NoSuchDevice`], [`Error::NoDevices`],
+    /// [`Error::TooManyGroups`], [`Error::Closed`], [`Error::Forked`].
     ///
     /// ```
     /// use folioswap::{Error, Swap};
@@ -135,11 +142,11 @@ impl GroupBuilder {
         };
         let devices = parent.devices_again(permitted)?;
         let parts = Parts { limit, when_full: self.when_full, faults: self.faults, permitted, devices };
-        Ok(Swap(Arc::new(Inner::new(Arc::clone(&parent.shared), Some(Arc::clone(parent)), parts)?)))
+        Ok(Swap(Arc::new(Inner::new(Arc::clone(&parent.tree), Some(Arc::clone(parent)), parts)?)))
     }
 }
 
-/// The devices of these numbers, all of which the swap itself may use.
+/// Returns the devices of these numbers, all of which must be permitted to `swap`.
 fn among(numbers: &[usize], swap: &Inner) -> Result<DeviceMask, Error> {
     let mut permitted = DeviceMask::NONE;
     for &number in numbers {

@@ -1,9 +1,9 @@
-//! What a swap and its regions share: the engines, and the limits that hold for them.
+//! The state that a swap and its regions share: the engines, and the limits that hold for them.
 
 use crate::device::Prepared;
 use crate::mapping::process;
 use crate::overcommit::{Overcommit, WhenFull};
-use crate::pager::{Descriptors, GroupPlace, Owners, Pager, Shared};
+use crate::pager::{Descriptors, GroupRegistration, Owners, Pager, SwapTree};
 use crate::{Error, FaultMode, LEAST_LIMIT, sigbus};
 use folioswap_group::devices::DeviceDescription;
 use folioswap_group::nested::WHOLE;
@@ -19,72 +19,83 @@ use std::sync::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed},
 };
 
-/// Managed memory takes at most this part of its size in tables when all of it is swapped out.
+/// The tables take at most this part of the managed memory, when all of it is swapped out.
 const METADATA_PART: u64 = 128;
 
-/// Who is to serve faults.
+/// Which threads serve faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ServedBy {
     /// Threads of the engine.
     Threads,
-    /// Those, and for some regions the threads that fault.
+    /// Threads of the engine and, for some regions, the faulting threads.
     Both,
 }
 
-/// What a swap is made of.
+/// The parts that a swap is made of.
 pub(crate) struct Parts {
     pub(crate) limit: u64,
     pub(crate) when_full: WhenFull,
     pub(crate) faults: ServedBy,
     pub(crate) permitted: DeviceMask,
-    /// All devices, by number; those that are not permitted without a file.
+    /// All devices, by number; those that are not permitted come without a file.
     pub(crate) devices: Vec<Prepared>,
 }
 
+/// A swap whose counter has no room for more bytes.
+struct CounterFull {
+    /// The counter's value, in bytes.
+    counted: u64,
+    /// The limit of that swap, in bytes.
+    limit: u64,
+}
+
 pub(crate) struct Inner {
-    /// First: their threads end before what they use goes.
+    /// Declared first, because its threads must end before the fields below are dropped.
     pager: Pager,
-    /// For regions of [`FaultMode::Sigbus`].
+    /// The engine of regions of [`FaultMode::Sigbus`].
     signals: Option<Pager>,
     _kept: Vec<OwnedFd>,
-    /// Of a group within another; behind its members.
-    place: Option<GroupPlace>,
-    pub(crate) shared: Arc<Shared>,
+    /// For a group within another swap. Declared behind the engines, which are its members.
+    registration: Option<GroupRegistration>,
+    pub(crate) tree: Arc<SwapTree>,
     overcommit: Arc<Overcommit>,
     permitted: DeviceMask,
-    /// The devices, and the descriptors of those that have one, in the table of the thread that grants.
+    /// Each device with its descriptor, if it has one, in the table of the granting thread.
     devices: Vec<(DeviceDescription, RawFd)>,
     origins: Origins,
     process: u32,
     pub(crate) closed: AtomicBool,
     pinned_bytes: AtomicU64,
-    /// What of the limit is set aside.
+    /// Bytes of the limit that are set aside.
     aside_bytes: AtomicU64,
     limit: AtomicU64,
-    /// The swap that it is a group within. Last: what all of them share is its.
+    /// The swap around this group. Declared last, because the shared state belongs to it.
     parent: Option<Arc<Inner>>,
 }
 
 impl Inner {
     /// Starts the engines.
-    pub(crate) fn new(shared: Arc<Shared>, parent: Option<Arc<Inner>>, parts: Parts) -> Result<Self, Error> {
+    pub(crate) fn new(tree: Arc<SwapTree>, parent: Option<Arc<Inner>>, parts: Parts) -> Result<Self, Error> {
         let Parts { limit, when_full, faults, permitted, devices } = parts;
-        let place = match &parent {
+        let registration = match &parent {
             Some(parent) => {
-                Some(GroupPlace::new(&shared, parent.group(), limit).ok_or(Error::TooManyGroups)?)
+                Some(GroupRegistration::new(&tree, parent.group(), limit).ok_or(Error::TooManyGroups)?)
             }
             None => None,
         };
         let overcommit = Arc::new(Overcommit::new(when_full));
-        let mut owners: Owners =
-            vec![(place.as_ref().map_or(WHOLE, |place| place.number), Arc::clone(&overcommit))];
+        let mut owners: Owners = vec![(
+            registration.as_ref().map_or(WHOLE, |registration| registration.number),
+            Arc::clone(&overcommit),
+        )];
         let around = std::iter::successors(parent.as_deref(), |inner| inner.parent.as_deref());
         owners.extend(around.map(|inner| (inner.group(), Arc::clone(&inner.overcommit))));
         let descriptor = |device: &Prepared| device.file.as_ref().map_or(-1, AsRawFd::as_raw_fd);
         let described: Vec<_> =
             devices.iter().map(|device| (device.description, descriptor(device))).collect();
-        let start = |faults| start(&shared, owners.clone(), &described, permitted, faults);
-        // Threads have copies of all descriptors. Where threads of the program serve faults, ours stay open; else they are closed with `opened`.
+        let start = |faults| start(&tree, owners.clone(), &described, permitted, faults);
+        // The engine's threads have copies of all descriptors. Where threads of the program serve
+        // faults, the program's copies stay open too; otherwise they are closed with `opened`.
         let (pager, opened, origins) = start(Faults::Messages)?;
         drop(opened);
         let (mut signals, mut kept) = (None, Vec::new());
@@ -99,8 +110,8 @@ impl Inner {
             pager,
             signals,
             _kept: kept,
-            place,
-            shared,
+            registration,
+            tree,
             overcommit,
             permitted,
             devices: described,
@@ -114,42 +125,42 @@ impl Inner {
         })
     }
 
-    /// Is the caller in the process that made it?
+    /// Fails in a process that was forked from the one that made the swap.
     pub(crate) fn check_process(&self) -> Result<(), Error> {
         if self.process == process() { Ok(()) } else { Err(Error::Forked) }
     }
 
-    /// May anything still be made in it?
+    /// Fails when the swap has been closed.
     pub(crate) fn check_open(&self) -> Result<(), Error> {
         if self.closed.load(Acquire) { Err(Error::Closed) } else { Ok(()) }
     }
 
-    /// Its number in the segment.
+    /// Returns the group's number in the segment.
     pub(crate) fn group(&self) -> u32 {
-        self.place.as_ref().map_or(WHOLE, |place| place.number)
+        self.registration.as_ref().map_or(WHOLE, |registration| registration.number)
     }
 
-    /// It, and those that it is within, from the inside out.
-    fn around(&self) -> impl Iterator<Item = &Inner> {
+    /// Returns the swap and those around it, from the inside out.
+    fn self_and_ancestors(&self) -> impl Iterator<Item = &Inner> {
         std::iter::successors(Some(self), |inner| inner.parent.as_deref())
     }
 
-    /// The devices that it may use, of all those that there are.
+    /// Returns the devices that the swap may use, out of all.
     pub(crate) fn permitted(&self) -> DeviceMask {
         self.permitted
     }
 
-    /// How many devices there are.
+    /// Returns how many devices there are.
     pub(crate) fn device_count(&self) -> usize {
         self.devices.len()
     }
 
-    /// The devices as they were given, and the files of these, opened anew.
+    /// Returns all devices as they were given, with the files of the permitted ones opened anew.
     pub(crate) fn devices_again(&self, permitted: DeviceMask) -> Result<Vec<Prepared>, Error> {
         let thread = self.pager.granting_thread();
         let opened = |(id, &(description, descriptor)): (_, &(DeviceDescription, RawFd))| {
             let file = if descriptor >= 0 && permitted.contains(id) {
-                // The program has no descriptor of them, and could have closed it.
+                // The program has no descriptor of the files, or could have closed it.
                 let path = format!("/proc/self/task/{thread}/fd/{descriptor}");
                 let file = open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
                 Some(file.map_err(Error::system("opening a device's file for a group"))?)
@@ -161,9 +172,9 @@ impl Inner {
         DeviceMask::ALL.iter().zip(&self.devices).map(opened).collect()
     }
 
-    /// The limit as it is now, in bytes: what was asked for, unless it gave way.
+    /// Returns the limit as it is now, in bytes: the requested one, unless it gave way.
     pub(crate) fn limit_now(&self) -> u64 {
-        self.shared.segment.segment().limit_of(self.group()).load(Relaxed)
+        self.tree.segment.segment().limit_of(self.group()).load(Relaxed)
     }
 
     /// Changes the limit.
@@ -173,91 +184,87 @@ impl Inner {
             return Err(Error::LimitTooSmall { given: limit, least });
         }
         self.limit.store(limit, Relaxed);
-        self.shared.segment.segment().limit_of(self.group()).store(limit, Relaxed);
+        self.tree.segment.segment().limit_of(self.group()).store(limit, Relaxed);
         self.wake_evictors();
         Ok(())
     }
 
-    /// What regions may take at most: the least of its limit and those around it, each without what is set aside of it.
-    pub(crate) fn room(&self) -> u64 {
+    /// Returns the most that regions may take: the least of the limits of the swap and those around
+    /// it, each without the bytes that are set aside.
+    pub(crate) fn available_limit(&self) -> u64 {
         let room = |inner: &Inner| inner.limit.load(Relaxed).saturating_sub(inner.aside_bytes.load(Relaxed));
-        self.around().map(room).min().unwrap_or(0)
+        self.self_and_ancestors().map(room).min().unwrap_or(0)
     }
 
-    /// Times that its limit gave way.
+    /// Returns how often the limit gave way.
     pub(crate) fn times_exceeded(&self) -> u64 {
         self.overcommit.times_exceeded()
     }
 
-    /// Counts bytes as pinned, here and in all around it.
+    /// Counts bytes as pinned, in this swap and all around it.
     pub(crate) fn add_pinned(&self, bytes: u64) -> Result<(), Error> {
         let most =
             |inner: &Inner| inner.limit.load(Relaxed).saturating_sub(inner.aside_bytes.load(Relaxed)) / 2;
-        self.add(|inner| &inner.pinned_bytes, bytes, most).map_err(|(pinned, limit)| Error::PinTooLarge {
-            bytes,
-            pinned,
-            limit,
-        })
+        self.add(|inner| &inner.pinned_bytes, bytes, most)
+            .map_err(|CounterFull { counted, limit }| Error::PinTooLarge { bytes, pinned: counted, limit })
     }
 
-    /// The opposite of [`Inner::add_pinned`].
+    /// Undoes [`Inner::add_pinned`].
     pub(crate) fn take_pinned(&self, bytes: u64) {
-        self.around().for_each(|inner| {
+        self.self_and_ancestors().for_each(|inner| {
             inner.pinned_bytes.fetch_sub(bytes, AcqRel);
         });
     }
 
-    /// Counts bytes as set aside, here and in all around it.
+    /// Counts bytes as set aside, in this swap and all around it.
     pub(crate) fn add_aside(&self, bytes: u64) -> Result<(), Error> {
         let most = |inner: &Inner| inner.limit.load(Relaxed).saturating_sub(LEAST_LIMIT);
-        self.add(|inner| &inner.aside_bytes, bytes, most).map_err(|(aside, limit)| Error::SetAside {
-            bytes,
-            aside,
-            limit,
-        })?;
-        let segment = self.shared.segment.segment();
+        self.add(|inner| &inner.aside_bytes, bytes, most)
+            .map_err(|CounterFull { counted, limit }| Error::SetAside { bytes, aside: counted, limit })?;
+        let segment = self.tree.segment.segment();
         segment.charge_outside(self.group(), bytes);
         segment.header.unmanaged_bytes.fetch_add(bytes, Relaxed);
         self.wake_evictors();
         Ok(())
     }
 
-    /// The opposite of [`Inner::add_aside`].
+    /// Undoes [`Inner::add_aside`].
     pub(crate) fn take_aside(&self, bytes: u64) {
-        let segment = self.shared.segment.segment();
+        let segment = self.tree.segment.segment();
         segment.header.unmanaged_bytes.fetch_sub(bytes, Relaxed);
         segment.uncharge_outside(self.group(), bytes);
-        self.around().for_each(|inner| {
+        self.self_and_ancestors().for_each(|inner| {
             inner.aside_bytes.fetch_sub(bytes, AcqRel);
         });
     }
 
-    /// Adds to a count of each around it, as far as the sum stays within `most`; else nothing is changed, and what the count was and the limit are
-    /// returned.
+    /// Adds `bytes` to the counter of this swap and of all around it, if each sum stays within
+    /// `most`. Otherwise changes nothing, and returns the first counter that is full. swap
+    /// that refused.
     fn add(
         &self,
         count: impl Fn(&Inner) -> &AtomicU64,
         bytes: u64,
         most: impl Fn(&Inner) -> u64,
-    ) -> Result<(), (u64, u64)> {
-        for (depth, inner) in self.around().enumerate() {
+    ) -> Result<(), CounterFull> {
+        for (depth, inner) in self.self_and_ancestors().enumerate() {
             let fits = |now: u64| now.checked_add(bytes).filter(|all| *all <= most(inner));
             if let Err(now) = count(inner).fetch_update(AcqRel, Relaxed, fits) {
-                self.around().take(depth).for_each(|inner| {
+                self.self_and_ancestors().take(depth).for_each(|inner| {
                     count(inner).fetch_sub(bytes, AcqRel);
                 });
-                return Err((now, inner.limit.load(Relaxed)));
+                return Err(CounterFull { counted: now, limit: inner.limit.load(Relaxed) });
             }
         }
         Ok(())
     }
 
-    /// Has the engines look at once, after a limit or what is set aside of it was changed.
+    /// Has the evictors look at once, after a limit or the bytes set aside were changed.
     fn wake_evictors(&self) {
-        self.around().flat_map(Inner::engines).for_each(Engine::wake_evictor);
+        self.self_and_ancestors().flat_map(Inner::engines).for_each(Engine::wake_evictor);
     }
 
-    /// Whoever serves regions of this mode.
+    /// Returns the engine that serves regions of this mode.
     pub(crate) fn engine(&self, mode: FaultMode) -> Result<&'static Engine, Error> {
         match mode {
             FaultMode::HandlerThreads => Ok(self.pager.engine()),
@@ -265,7 +272,7 @@ impl Inner {
         }
     }
 
-    /// All engines of its own.
+    /// Returns the engines of this swap, without those of groups.
     pub(crate) fn engines(&self) -> impl Iterator<Item = &'static Engine> + '_ {
         [Some(&self.pager), self.signals.as_ref()].into_iter().flatten().map(Pager::engine)
     }
@@ -274,9 +281,9 @@ impl Inner {
         self.origins == Origins::All
     }
 
-    /// Would the tables for a region of so many bytes leave room to work?
+    /// Checks that the tables of a region of `bytes` would leave enough of the limit to work with.
     pub(crate) fn check_tables(&self, bytes: u64) -> Result<(), Error> {
-        if bytes / METADATA_PART > self.room() / 2 {
+        if bytes / METADATA_PART > self.available_limit() / 2 {
             return Err(Error::TooLarge {
                 bytes,
                 why: "the tables for it, a 128th of its size, would take more than half of the limit: raise the limit, or ask for less",
@@ -286,9 +293,9 @@ impl Inner {
     }
 }
 
-/// Starts an engine; returns what was opened for it besides.
+/// Starts an engine. Also returns the descriptors that were opened for it.
 fn start(
-    shared: &Arc<Shared>,
+    tree: &Arc<SwapTree>,
     owners: Owners,
     devices: &[(DeviceDescription, RawFd)],
     permitted: DeviceMask,
@@ -299,7 +306,7 @@ fn start(
         Errno::INVAL | Errno::NOSYS => Error::OldKernel(errno),
         errno => Error::System { doing: "opening a userfaultfd", errno },
     })?;
-    // SAFETY: just made, and nobody else's.
+    // SAFETY: the descriptor is new, and has no other owner.
     let userfault = unsafe { OwnedFd::from_raw_fd(userfault.0) };
     let pagemap = open("/proc/self/pagemap", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
         .map_err(Error::system("opening /proc/self/pagemap"))?;
@@ -310,6 +317,6 @@ fn start(
         devices: devices.to_vec(),
         permitted,
     };
-    let pager = Pager::start(shared, owners, descriptors)?;
+    let pager = Pager::start(tree, owners, descriptors)?;
     Ok((pager, vec![userfault, pagemap], origins))
 }

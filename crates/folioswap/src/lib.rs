@@ -1,9 +1,11 @@
 //! Memory larger than its limit, inside a Rust program.
 //!
-//! A [`Swap`] has a limit and devices; a [`Region`] of it is memory of any size. What of it is cold is swapped out in the background to
-//! compressed RAM (within the limit) and to files behind it; what is touched comes back by itself. It is the engine of `folioswap run`, for the
-//! memory that you name, and nothing else of the process: readahead, folios of every size, checksums on all that is stored. It needs no swap
-//! device, no kernel module and no cgroup: Linux 6.8 or later on x86_64, and userfaultfd.
+//! A [`Swap`] has a limit and swap devices. A [`Region`] of it is memory of any size. The engine
+//! swaps cold pages out in the background, to compressed RAM within the limit and to files behind
+//! it, and brings a page back when a thread touches it. It is the engine of `folioswap run`,
+//! applied only to the memory that you name: readahead, folios of every size, a checksum on each
+//! stored page. It needs Linux 6.8 or later on x86_64 and userfaultfd; it needs no swap device,
+//! kernel module or cgroup.
 //!
 //! ```
 //! use folioswap::Swap;
@@ -20,7 +22,38 @@
 //! # Ok::<(), folioswap::Error>(())
 //! ```
 //!
-//! `docs/library.md` in the repository says more: what is counted, permissions, fork, threads, what dropping a region means.
+//! # Where to look
+//!
+//! | Question | Answer |
+//! |---|---|
+//! | Which memory counts towards the limit? | [`SwapBuilder::limit`], [`MemoryScope`] |
+//! | Where are pages stored? | [`Device`], [`SwapBuilder::device`] |
+//! | What happens when every device is full? | [`WhenFull`] |
+//! | How do I give advice, pin, clone or grow memory? | [`Region`] |
+//! | How long are raw pointers into a region valid? | [`Region`], [`Region::base`] |
+//! | Can I read(2) into a region and write(2) from it? | [`Swap::serves_system_calls`], [`Region::pin`] |
+//! | What does a forked child see? | [`Swap`] |
+//! | Which thread serves a fault? | [`FaultMode`] |
+//! | How do I put a limit within a limit? | [`Swap::group`] |
+//! | How do I keep a `Vec` or `HashMap` in a region? | `RegionAllocator`, feature `allocator-api2` |
+//! | How do I keep contents that calls read and write, without mapping them? | [`ShmemSpace`] |
+//! | How do I see what the engine does? | [`Statistics`] |
+//!
+//! # Permission
+//!
+//! A system call on a region, such as read(2) into it, may fault in kernel mode. userfaultfd serves
+//! such faults only for a process with CAP_SYS_PTRACE, with access to `/dev/userfaultfd`, or where
+//! the sysctl `vm.unprivileged_userfaultfd` is 1. Without any of these the swap is made all the
+//! same, and [`Swap::serves_system_calls`] returns false: a system call on memory that is swapped
+//! out then fails with EFAULT, never with wrong bytes, unless the range is pinned. A container's
+//! seccomp filter may forbid userfaultfd altogether; [`SwapBuilder::build`] then returns
+//! [`Error::NoUserfault`].
+//!
+//! # Threads of the engine
+//!
+//! A swap has three threads, or six with [`SwapBuilder::sigbus`]. They take no signals and have a
+//! descriptor table of their own. If one of them cannot go on (a bug, or a failed system call that
+//! may not fail), it aborts the process with one message, so that no thread waits forever.
 #![warn(missing_docs)]
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 

@@ -1,17 +1,18 @@
-//! Mappings of our own: address space for regions, and the segment of figures.
+//! Mappings of the library's own: address space for regions, and the segment of counters.
 
 use crate::Error;
+use folioswap_devices::PAGE_SIZE;
 use folioswap_group::segment::Segment;
+use folioswap_slots::Order;
 use rustix::mm::{Advice, MapFlags, MremapFlags, ProtFlags, madvise, mmap_anonymous, mremap, munmap};
 use std::ffi::c_void;
 use std::ptr::{NonNull, null_mut};
 
-/// Bytes of a page.
-pub(crate) const PAGE: usize = 4096;
-/// What the kernel's largest folio spans: regions begin at a multiple of it.
-const BLOCK: usize = 2 << 20;
+/// The size of the kernel's largest folio. Regions begin at a multiple of it.
+const BLOCK: usize = PAGE_SIZE * Order::MAX.slots() as usize;
 
-/// Private anonymous memory, page-aligned; unmapped when dropped, in the process that made it. A forked child has none of it (but of the segment).
+/// Private anonymous memory, page-aligned; unmapped on drop, in the process that made it. A forked
+/// child has none of it, except for the segment.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     start: NonNull<u8>,
@@ -19,7 +20,7 @@ pub(crate) struct Mapping {
     process: u32,
 }
 
-// SAFETY: an address range; who uses its contents is the owner's to say.
+// SAFETY: the value is an address range; its owner decides which thread uses the contents.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
@@ -32,7 +33,7 @@ impl Mapping {
             bytes: bytes as u64,
             why: "an address space has 128 TiB: ask for what will be used",
         };
-        let rounded = bytes.checked_next_multiple_of(PAGE);
+        let rounded = bytes.checked_next_multiple_of(PAGE_SIZE);
         let Some((rounded, reserved)) = rounded.and_then(|bytes| Some((bytes, bytes.checked_add(BLOCK)?)))
         else {
             return Err(too_large);
@@ -41,7 +42,8 @@ impl Mapping {
             return Err(too_large);
         }
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        // SAFETY: a new mapping at an address of the kernel's choice; what of it is given back is within it.
+        // SAFETY: a new mapping at an address of the kernel's choice; the parts that are unmapped
+        // lie within it.
         unsafe {
             let found = mmap_anonymous(null_mut(), reserved, ProtFlags::READ | ProtFlags::WRITE, flags)
                 .map_err(Error::system(doing))? as usize;
@@ -59,18 +61,18 @@ impl Mapping {
         }
     }
 
-    /// Maps `bytes`, whole pages, at this address, instead of what is there.
+    /// Maps `bytes`, whole pages, at this address, in place of the present mapping.
     ///
     /// # Safety
-    /// What is mapped there is the caller's, and nobody refers to it.
+    /// The caller owns the present mapping, and no one refers to it.
     pub(crate) unsafe fn new_at(address: usize, bytes: usize) -> Result<Self, Error> {
         let doing = "mapping memory at an address";
         let (place, all) = (NonNull::new(address as *mut u8), ProtFlags::READ | ProtFlags::WRITE);
         let place =
-            place.filter(|_| address.is_multiple_of(BLOCK) && bytes.is_multiple_of(PAGE) && bytes > 0);
+            place.filter(|_| address.is_multiple_of(BLOCK) && bytes.is_multiple_of(PAGE_SIZE) && bytes > 0);
         let start = place.ok_or(Error::System { doing, errno: rustix::io::Errno::INVAL })?;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
-        // SAFETY: by contract.
+        // SAFETY: the caller owns the range.
         unsafe {
             mmap_anonymous(start.as_ptr().cast(), bytes, all, flags).map_err(Error::system(doing))?;
             let mapping = Mapping { start, bytes, process: process() };
@@ -87,32 +89,33 @@ impl Mapping {
         self.start.as_ptr() as usize
     }
 
-    /// In bytes: whole pages.
+    /// Returns the length in bytes: whole pages.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Was it made by the calling process, and not by one that it was forked from?
+    /// Returns whether the calling process made the mapping, and not one that it was forked from.
     pub(crate) fn is_of_this_process(&self) -> bool {
         self.process == process()
     }
 
-    /// Gives the contents of whole pages up: they read as zeroes.
+    /// Discards the contents of whole pages, which read as zeroes afterwards.
     ///
     /// # Safety
-    /// `start..start + bytes` is within the mapping, whole pages, and nobody relies on what it holds.
+    /// `start..start + bytes` is within the mapping, whole pages, and no one relies on the
+    /// contents.
     pub(crate) unsafe fn give_up(&self, start: usize, bytes: usize) -> Result<(), Error> {
-        // SAFETY: by contract.
+        // SAFETY: the caller vouches for the range.
         unsafe { madvise(start as *mut c_void, bytes, Advice::LinuxDontNeed) }
             .map_err(Error::system("giving memory up"))
     }
 
-    /// Makes it larger, elsewhere if need be.
+    /// Makes the mapping larger, at another address where needed.
     ///
     /// # Safety
-    /// Nobody refers to the memory, or uses its old address afterwards.
+    /// No one refers to the memory now, or uses its old address afterwards.
     pub(crate) unsafe fn grow(&mut self, bytes: usize) -> Result<(), Error> {
-        // SAFETY: by contract.
+        // SAFETY: the caller vouches that the old address is used no more.
         let moved = unsafe { mremap(self.start.as_ptr().cast(), self.bytes, bytes, MremapFlags::MAYMOVE) };
         let moved = moved.map_err(Error::system("making a region larger"))?;
         self.start = NonNull::new(moved.cast()).unwrap_or(self.start);
@@ -123,15 +126,15 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // In a forked child something else may be there.
+        // In a forked child another mapping may be at this address.
         if self.is_of_this_process() {
-            // SAFETY: ours, and nobody refers to it any more.
+            // SAFETY: the mapping is ours, and no one refers to it any more.
             let _ = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };
         }
     }
 }
 
-/// The calling process.
+/// Returns the process id of the caller.
 pub(crate) fn process() -> u32 {
     rustix::process::getpid().as_raw_nonzero().get() as u32
 }
@@ -141,23 +144,24 @@ pub(crate) fn process() -> u32 {
 pub(crate) struct SegmentMapping(Mapping);
 
 impl SegmentMapping {
-    /// All zero.
+    /// Makes a segment that is all zero.
     pub(crate) fn new() -> Result<Self, Error> {
         let mapping = Mapping::new(Segment::BYTES)?;
-        // A forked child finds the figures as they were.
-        // SAFETY: our own mapping; what it holds does not change.
+        // A forked child has a copy, so that it finds the counters as they were. SAFETY: the
+        // mapping is ours, and the advice does not change its contents.
         unsafe { madvise(mapping.start().as_ptr().cast(), mapping.bytes(), Advice::LinuxDoFork) }
             .map_err(Error::system("making the segment"))?;
         Ok(SegmentMapping(mapping))
     }
 
-    /// Was it made by the calling process, and not by one that it was forked from?
+    /// Returns whether the calling process made the segment, and not one that it was forked from.
     pub(crate) fn is_of_this_process(&self) -> bool {
         self.0.is_of_this_process()
     }
 
     pub(crate) fn segment(&self) -> &Segment {
-        // SAFETY: zeroed memory of the right size and alignment is a segment, which has only atomics.
+        // SAFETY: zeroed memory of the right size and alignment is a segment, which has only
+        // atomics.
         unsafe { self.0.start.cast().as_ref() }
     }
 }

@@ -1,11 +1,12 @@
-//! What happens when all devices are full and the limit is reached: nothing can be taken out any more.
+//! The reaction when all devices are full and the limit is reached, so that nothing more can leave.
 
 use crate::pager::fail;
 use crate::size::show;
 use folioswap_group::segment::Segment;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What to do when nothing can be swapped out any more: every device is full and the limit is reached.
+/// The reaction when nothing more can be swapped out: every device is full, and the limit is
+/// reached.
 ///
 /// ```
 /// use folioswap::{Swap, WhenFull};
@@ -16,15 +17,16 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenFull {
-    /// The limit gives way, a quarter at a time, so that the program goes on; [`crate::Statistics::limit`] and
-    /// [`crate::Statistics::times_exceeded`] say so. [`crate::Swap::set_limit`] sets it back.
+    /// The limit gives way, a quarter at a time, and the program goes on.
+    /// [`crate::Statistics::limit`] and [`crate::Statistics::times_exceeded`] show it;
+    /// [`crate::Swap::set_limit`] sets the limit back.
     #[default]
     Exceed,
-    /// The process is ended by abort(3), with one message: the limit is kept whatever it costs.
+    /// The process is ended by abort(3), with one message. The limit is kept whatever it costs.
     Abort,
 }
 
-/// What was decided, and what came of it.
+/// The chosen reaction, and how often it was needed.
 pub(crate) struct Overcommit {
     when_full: WhenFull,
     exceeded: AtomicU64,
@@ -35,12 +37,12 @@ impl Overcommit {
         Overcommit { when_full, exceeded: AtomicU64::new(0) }
     }
 
-    /// Times that the limit gave way.
+    /// Returns how often the limit gave way.
     pub(crate) fn times_exceeded(&self) -> u64 {
         self.exceeded.load(Relaxed)
     }
 
-    /// The evictor has found nothing that any device takes, for this group.
+    /// Reacts to an evictor that has found no page of this group that any device takes.
     pub(crate) fn out_of_memory(&self, segment: &Segment, group: u32) {
         let limit_of = segment.limit_of(group);
         let (limit, charge) = (limit_of.load(Relaxed), segment.charge_within(group));

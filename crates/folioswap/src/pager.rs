@@ -1,11 +1,12 @@
 //! An engine and its threads inside this process.
 //!
-//! Three threads for each: one that grants clusters of the devices, as the supervisor of `folioswap run` does, and the engine's handler and evictor.
-//! They take no signals, and have a descriptor table of their own, in which there is nothing but what they need: the program may close
-//! whatever it likes, and no pipe or file of its own stays open because of them.
+//! Each engine has three threads: one that grants clusters of the devices, as the supervisor of
+//! `folioswap run` does, and the engine's handler and evictor. They take no signals. They have a
+//! descriptor table of their own that holds only the descriptors they need: the program may close
+//! any of its descriptors, and the threads keep none of the program's pipes and files open.
 
 use crate::Error;
-use crate::clusters::{Clusters, Files};
+use crate::clusters::{Clusters, DeviceFiles};
 use crate::mapping::{SegmentMapping, process};
 use crate::overcommit::Overcommit;
 use folioswap_group::devices::DeviceDescription;
@@ -28,102 +29,103 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
-/// What the engines of one swap and of the groups within it share.
-pub(crate) struct Shared {
+/// State that the engines of one swap and of all groups within it share.
+pub(crate) struct SwapTree {
     pub(crate) segment: SegmentMapping,
     pub(crate) clusters: Mutex<Clusters>,
-    /// Held by who makes or ends members and groups.
-    pub(crate) places: Mutex<()>,
+    /// Held while members and groups are made or ended.
+    pub(crate) membership: Mutex<()>,
 }
 
-impl Shared {
-    fn places(&self) -> MutexGuard<'_, ()> {
-        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+impl SwapTree {
+    fn lock_membership(&self) -> MutexGuard<'_, ()> {
+        self.membership.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A group's place in the segment, until it is dropped.
-pub(crate) struct GroupPlace {
-    shared: Arc<Shared>,
+/// A group's number in the segment, released on drop.
+pub(crate) struct GroupRegistration {
+    tree: Arc<SwapTree>,
     pub(crate) number: u32,
 }
 
-impl GroupPlace {
-    /// Within the group `parent`. `None`: there are too many, or they are too deep.
-    pub(crate) fn new(shared: &Arc<Shared>, parent: u32, limit: u64) -> Option<Self> {
-        let _alone = shared.places();
-        let number = shared.segment.segment().begin_group(parent, limit)?;
-        Some(GroupPlace { shared: Arc::clone(shared), number })
+impl GroupRegistration {
+    /// Registers a group within the group `parent`. `None`: there are too many groups, or they are
+    /// nested too deeply.
+    pub(crate) fn new(tree: &Arc<SwapTree>, parent: u32, limit: u64) -> Option<Self> {
+        let _alone = tree.lock_membership();
+        let number = tree.segment.segment().begin_group(parent, limit)?;
+        Some(GroupRegistration { tree: Arc::clone(tree), number })
     }
 }
 
-impl Drop for GroupPlace {
+impl Drop for GroupRegistration {
     fn drop(&mut self) {
-        if !self.shared.segment.is_of_this_process() {
+        if !self.tree.segment.is_of_this_process() {
             return;
         }
-        let _alone = self.shared.places();
-        self.shared.segment.segment().end_group(self.number);
+        let _alone = self.tree.lock_membership();
+        self.tree.segment.segment().end_group(self.number);
     }
 }
 
-/// A member's place in the segment, until it is dropped.
-struct MemberPlace {
-    shared: Arc<Shared>,
+/// A member's number in the segment, released on drop.
+struct MemberRegistration {
+    tree: Arc<SwapTree>,
     number: u32,
 }
 
-impl MemberPlace {
-    fn new(shared: &Arc<Shared>, group: u32) -> Result<Self, Error> {
-        let _alone = shared.places();
-        let segment = shared.segment.segment();
+impl MemberRegistration {
+    fn new(tree: &Arc<SwapTree>, group: u32) -> Result<Self, Error> {
+        let _alone = tree.lock_membership();
+        let segment = tree.segment.segment();
         let number = segment.assign(process()).ok_or(Error::TooManyGroups)?;
         segment.members[number as usize].group.store(group, Release);
-        Ok(MemberPlace { shared: Arc::clone(shared), number })
+        Ok(MemberRegistration { tree: Arc::clone(tree), number })
     }
 }
 
-impl Drop for MemberPlace {
+impl Drop for MemberRegistration {
     fn drop(&mut self) {
-        // In a forked child the lock may be held by a thread that it has not.
-        if !self.shared.segment.is_of_this_process() {
+        // In a forked child the lock may be held by a thread that the child does not have.
+        if !self.tree.segment.is_of_this_process() {
             return;
         }
-        let _alone = self.shared.places();
-        self.shared.segment.segment().release(self.number);
+        let _alone = self.tree.lock_membership();
+        self.tree.segment.segment().release(self.number);
     }
 }
 
-/// Whose engine it is: a group, and what is done when it, or one around it, is full; from the inside out.
+/// The groups that an engine belongs to, from the inside out, each with its reaction to being full.
 pub(crate) type Owners = Vec<(u32, Arc<Overcommit>)>;
 
-/// What an engine's threads find open, by number.
+/// The descriptors that an engine's threads need, by number.
 pub(crate) struct Descriptors {
     pub(crate) faults: Faults,
     pub(crate) userfault: RawFd,
     pub(crate) pagemap: RawFd,
-    /// Of each device; -1 for those without a file, or that are not to be used.
+    /// One for each device; -1 for a device without a file or one that is not permitted.
     pub(crate) devices: Vec<(DeviceDescription, RawFd)>,
-    /// Those that are to be used.
+    /// The devices that the engine may use.
     pub(crate) permitted: DeviceMask,
 }
 
-impl Files for Descriptors {
+impl DeviceFiles for Descriptors {
     fn of(&self, number: usize) -> BorrowedFd<'_> {
-        // SAFETY: in the table of the thread that grants, which keeps it open.
+        // SAFETY: the descriptor is in the table of the granting thread, which keeps it open.
         unsafe { BorrowedFd::borrow_raw(self.devices[number].1) }
     }
 }
 
-/// A running engine. Its threads end when it is dropped: nothing may be managed any more.
+/// A running engine. Drop ends its threads: nothing may be managed any more by then.
 pub(crate) struct Pager {
     engine: &'static Engine,
     granting: Option<JoinHandle<()>>,
-    /// The thread that grants, in whose table the devices' files are open.
+    /// The granting thread, in whose descriptor table the devices' files are open.
     granting_thread: u32,
-    /// Where threads of the program serve faults, they find descriptors in the program's table.
+    /// Where threads of the program serve faults, they need descriptors in the program's table.
     _control: Option<OwnedFd>,
-    _place: MemberPlace,
+    _registration: MemberRegistration,
 }
 
 /// The two ends of the control connection.
@@ -135,14 +137,15 @@ struct Control {
 const STACK_BYTES: usize = 1 << 20;
 
 impl Pager {
-    /// Starts an engine as a member of the first of these groups. The descriptors must be open here; the threads keep copies.
+    /// Starts an engine as a member of the first of the groups. The descriptors must be open in the
+    /// caller's table; the threads keep copies.
     pub(crate) fn start(
-        shared: &Arc<Shared>,
+        tree: &Arc<SwapTree>,
         owners: Owners,
         descriptors: Descriptors,
     ) -> Result<Self, Error> {
         let group = owners.first().map_or(WHOLE, |(group, _)| *group);
-        let place = MemberPlace::new(shared, group)?;
+        let registration = MemberRegistration::new(tree, group)?;
         let no_memory = |_| Error::System { doing: "making the engine", errno: Errno::NOMEM };
         let (engines, ours) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
@@ -152,9 +155,9 @@ impl Pager {
         let (faults, (tell, told)) = (descriptors.faults, sync_channel(1));
         let threads = Threads {
             engine,
-            shared: Arc::clone(shared),
+            tree: Arc::clone(tree),
             owners,
-            member: place.number,
+            member: registration.number,
             control: control.engines.as_raw_fd(),
             ours: control.ours.as_raw_fd(),
             descriptors,
@@ -170,10 +173,16 @@ impl Pager {
             Ok((granting, granting_thread)) => {
                 engine.wait_until_running();
                 let _control = (faults == Faults::Signals).then_some(control.engines);
-                Ok(Pager { engine, granting: Some(granting), granting_thread, _control, _place: place })
+                Ok(Pager {
+                    engine,
+                    granting: Some(granting),
+                    granting_thread,
+                    _control,
+                    _registration: registration,
+                })
             }
             Err(errno) => {
-                // SAFETY: no thread uses it, and nothing is managed.
+                // SAFETY: no thread uses the engine, and nothing is managed.
                 unsafe { engine.dismantle() };
                 Err(Error::System { doing: "starting the engine's threads", errno })
             }
@@ -184,7 +193,7 @@ impl Pager {
         self.engine
     }
 
-    /// A thread that has the devices' files open, under the numbers with which it was started.
+    /// Returns a thread that has the devices' files open, under the numbers in [`Descriptors`].
     pub(crate) fn granting_thread(&self) -> u32 {
         self.granting_thread
     }
@@ -201,15 +210,15 @@ impl Drop for Pager {
         if let Some(granting) = self.granting.take() {
             let _ = granting.join();
         }
-        // SAFETY: the threads have ended; who holds a region holds us.
+        // SAFETY: the threads have ended, and every region holds the `Inner` that owns this pager.
         unsafe { self.engine.dismantle() };
     }
 }
 
-/// What the threads begin with.
+/// The state that the threads start with.
 struct Threads {
     engine: &'static Engine,
-    shared: Arc<Shared>,
+    tree: Arc<SwapTree>,
     owners: Owners,
     member: u32,
     control: RawFd,
@@ -218,7 +227,8 @@ struct Threads {
 }
 
 impl Threads {
-    /// The granting thread: leaves the process's descriptor table, starts the two others, and serves until the engine is stopped.
+    /// The granting thread's work: leaves the process's descriptor table, starts the two other
+    /// threads, and serves until the engine is stopped.
     fn run(self, tell: &SyncSender<Result<u32, Errno>>) {
         if let Err(errno) = self.leave_table() {
             let _ = tell.send(Err(errno));
@@ -226,7 +236,7 @@ impl Threads {
         }
         let Threads { engine, .. } = self;
         engine.embed(&Embedding {
-            segment: self.shared.segment.segment(),
+            segment: self.tree.segment.segment(),
             member: self.member,
             control: self.control,
             userfault: Userfault(self.descriptors.userfault),
@@ -241,11 +251,12 @@ impl Threads {
         }
         let handler = start_thread("folioswap-fault", move || {
             if faults == Faults::Signals {
-                // SAFETY: a thread of its own, without signals, the only one; prepared.
+                // SAFETY: the only thread that serves events; it takes no signals, and the engine
+                // is prepared.
                 unsafe { engine.serve_events() };
                 return;
             }
-            // SAFETY: as above.
+            // SAFETY: the only handler thread; it takes no signals.
             if unsafe { engine.serve_faults() }.is_err() {
                 fail("no memory for the buffers of its fault handler");
             }
@@ -257,7 +268,7 @@ impl Threads {
                 return;
             }
         };
-        // SAFETY: as above.
+        // SAFETY: the only evictor thread; it takes no signals.
         let evictor = start_thread("folioswap-evict", move || unsafe { engine.evict() });
         let evictor = match evictor {
             Ok(evictor) => evictor,
@@ -274,9 +285,11 @@ impl Threads {
         let _ = handler.join();
     }
 
-    /// The calling thread gets a table of its own, with nothing in it but what the engine needs, and standard error for last words.
+    /// Gives the calling thread a descriptor table of its own that holds only the descriptors of
+    /// the engine, and standard error for a last message.
     fn leave_table(&self) -> Result<(), Errno> {
-        // SAFETY: changes the calling thread's table only; the descriptors it loses there are not used by it.
+        // SAFETY: changes only the calling thread's table; the thread does not use the descriptors
+        // it loses.
         if unsafe { libc::unshare(libc::CLONE_FILES) } != 0 {
             return Err(Errno::NOMEM);
         }
@@ -295,11 +308,12 @@ impl Threads {
         Ok(())
     }
 
-    /// Answers the engine until it is stopped; then the clusters that it still has are free.
+    /// Answers the engine until it is stopped, and then frees the clusters that the engine still
+    /// has.
     fn grant(&self) {
-        let segment = self.shared.segment.segment();
+        let segment = self.tree.segment.segment();
         let group = self.owners.first().map_or(WHOLE, |(group, _)| *group);
-        let clusters = || self.shared.clusters.lock().unwrap_or_else(PoisonError::into_inner);
+        let clusters = || self.tree.clusters.lock().unwrap_or_else(PoisonError::into_inner);
         let mut granted = HashSet::new();
         while let Ok((message, _)) = link::receive(self.ours) {
             let [first, second, _] = message.words;
@@ -331,34 +345,36 @@ impl Threads {
                         .iter()
                         .for_each(|(group, overcommit)| overcommit.out_of_memory(segment, *group));
                 }
-                // A lost page, or a broken invariant, is in the figures.
+                // A lost page or a broken invariant shows in the counters.
                 _ => {}
             }
         }
         self.give_back(&granted.into_iter().collect::<Vec<_>>());
     }
 
-    /// Of these clusters, the bytes of memory that the group's limit counts. (The whole's counts are in the header.)
+    /// Returns how many bytes of these clusters are memory that the group's limit counts. (The
+    /// header has the counts of the outermost swap.)
     fn counted_bytes(&self, of: &[u32]) -> u64 {
-        match self.shared.segment.segment().scope() {
+        match self.tree.segment.segment().scope() {
             Scope::Total => {
-                self.shared.clusters.lock().unwrap_or_else(PoisonError::into_inner).bytes_in_memory(of)
+                self.tree.clusters.lock().unwrap_or_else(PoisonError::into_inner).bytes_in_memory(of)
             }
             Scope::Resident => 0,
         }
     }
 
-    /// Clusters of the engine's are free.
+    /// Takes clusters back from the engine.
     fn give_back(&self, dropped: &[u32]) {
-        let segment = self.shared.segment.segment();
+        let segment = self.tree.segment.segment();
         let group = self.owners.first().map_or(WHOLE, |(group, _)| *group);
         segment.uncharge_outside(group, self.counted_bytes(dropped));
-        let mut clusters = self.shared.clusters.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut clusters = self.tree.clusters.lock().unwrap_or_else(PoisonError::into_inner);
         clusters.give_back(segment, &self.descriptors, dropped);
     }
 }
 
-/// The memory that is managed can be served no more: one message, and the end of the process, rather than threads that wait for ever.
+/// Reports that managed memory can be served no more, and aborts the process, because its threads
+/// would wait forever.
 pub(crate) fn fail(why: &str) -> ! {
     eprintln!(
         "folioswap: the engine cannot go on ({why}); the process is ended, since memory that is swapped out cannot come back"
@@ -366,7 +382,7 @@ pub(crate) fn fail(why: &str) -> ! {
     std::process::abort()
 }
 
-/// Starts a thread whose panic is the process's end.
+/// Starts a thread whose panic aborts the process.
 fn start_thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, Errno> {
     let work = move || {
         if catch_unwind(AssertUnwindSafe(work)).is_err() {
@@ -377,12 +393,12 @@ fn start_thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<Join
     started.map_err(|error| error.raw_os_error().map_or(Errno::AGAIN, Errno::from_raw_os_error))
 }
 
-/// No signal comes to the calling thread, or is to come to those that it starts, until this is dropped.
+/// Blocks all signals for the calling thread, and for threads that it starts, until dropped.
 struct SignalsBlocked(libc::sigset_t);
 
 impl SignalsBlocked {
     fn new() -> Self {
-        // SAFETY: sets of our own; the calling thread's mask is put back on drop.
+        // SAFETY: the sets are local; drop restores the calling thread's mask.
         unsafe {
             let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());
             libc::sigfillset(&raw mut all);
@@ -394,7 +410,7 @@ impl SignalsBlocked {
 
 impl Drop for SignalsBlocked {
     fn drop(&mut self) {
-        // SAFETY: the mask that was before.
+        // SAFETY: the mask was the thread's before.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, std::ptr::null_mut()) };
     }
 }

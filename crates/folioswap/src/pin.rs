@@ -5,11 +5,11 @@ use folioswap_pager::embed::managed::Command;
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
-/// The ranges of a region that are pinned now, one for each guard; they may overlap.
+/// The pinned ranges of a region, one for each guard. They may overlap.
 #[derive(Debug, Default)]
 pub(crate) struct Pins(Mutex<Vec<Range<usize>>>);
 
-/// Keeps a range of a region resident until it is dropped. Made by [`Region::pin`].
+/// Keeps a range of a region resident until dropped. Returned by [`Region::pin`].
 ///
 /// ```
 /// let swap = folioswap::Swap::builder().limit("64M").build()?;
@@ -28,7 +28,7 @@ pub struct Pin<'region> {
     range: Range<usize>,
 }
 
-/// What of `range` none of `others` contains.
+/// Returns the parts of `range` that none of `others` contains.
 fn without(range: Range<usize>, others: &[Range<usize>]) -> Vec<Range<usize>> {
     let mut left = vec![range];
     for other in others {
@@ -68,7 +68,8 @@ impl Drop for Pin<'_> {
             pins.swap_remove(place);
         }
         for piece in without(self.range.clone(), &pins) {
-            // Without room for one more hole it stays pinned until the region is dropped.
+            // Where the kernel has no mapping left to split the range, it stays pinned until the
+            // region is dropped.
             let _ = self.region.engine.command(Command::Release, piece.start, piece.end);
         }
         inner.take_pinned(self.range.len() as u64);
@@ -76,19 +77,4 @@ impl Drop for Pin<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_others_hold_stays() {
-        let left = |range, others: &[(usize, usize)]| {
-            let others: Vec<_> = others.iter().map(|&(start, end)| start..end).collect();
-            let pieces = without(range, &others).into_iter();
-            pieces.map(|piece| (piece.start, piece.end)).collect::<Vec<_>>()
-        };
-        assert_eq!(left(0..10, &[]), [(0, 10)]);
-        assert_eq!(left(0..10, &[(2, 4), (6, 7)]), [(0, 2), (4, 6), (7, 10)]);
-        assert_eq!(left(3..5, &[(0, 4)]), [(4, 5)]);
-        assert_eq!(left(3..5, &[(0, 4), (4, 9)]), []);
-    }
-}
+mod tests;

@@ -1,10 +1,11 @@
 //! A region: memory that may be larger than the limit.
 
 use crate::inner::Inner;
-use crate::mapping::{Mapping, PAGE};
+use crate::mapping::Mapping;
 use crate::pin::{Pin, Pins};
 use crate::sigbus::Registration;
 use crate::{Error, FaultMode, IntoBytes, touch};
+use folioswap_devices::PAGE_SIZE;
 use folioswap_pager::embed::managed::Command;
 use folioswap_pager::engine::Engine;
 use folioswap_pager::engine::advices::Advice;
@@ -13,17 +14,21 @@ use std::ops::{Bound, Range, RangeBounds};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// Private anonymous memory that is swapped out as the limit demands, and comes back when it is touched. All zero at first.
+/// Private anonymous memory, all zero at first. The engine swaps its cold pages out as the limit
+/// demands, and brings a page back when a thread touches it.
 ///
-/// It is memory like any other: slices of it can be sorted, shared between threads, handed to system calls (see
-/// [`crate::Swap::serves_system_calls`]). It begins at a multiple of 2 MiB.
+/// A region is memory like any other: slices of it can be sorted, shared between threads and handed
+/// to system calls (see [`crate::Swap::serves_system_calls`]). It begins at a multiple of 2 MiB.
 ///
-/// **Dropping it** unmaps it. Slices cannot outlive it: the compiler sees to that. For the pointers of [`Region::base`] the rule is that of
-/// munmap(2): no thread may use one from then on. One that does, or that waits for a page at that very moment, gets the page or SIGSEGV, as
-/// after munmap(2); it does not hang, and no other memory is harmed unless the address has been given to somebody else by then.
+/// **Dropping a region** unmaps it. The compiler sees to it that no slice outlives the region.
+/// Pointers from [`Region::base`] follow the rule of munmap(2): no thread may use one after the
+/// drop. A thread that does, or that waits for a page at that moment, gets the page, zeroes or
+/// SIGSEGV, as after munmap(2). It does not hang, and it harms no other memory unless the address
+/// has been given to another mapping by then.
 ///
-/// **A page that cannot be read back** (a disk that fails, bytes that do not have the checksum that they left with) is poisoned: who touches
-/// it gets SIGBUS, and `pages_poisoned` counts it.
+/// **A page that cannot be read back** is poisoned: its disk failed, or its bytes do not match the
+/// checksum taken when they left. A thread that touches it gets SIGBUS, and `pages_poisoned` counts
+/// it.
 ///
 /// ```
 /// let swap = folioswap::Swap::builder().limit("16M").build()?;
@@ -38,13 +43,14 @@ use std::sync::Arc;
 /// ```
 pub struct Region {
     pub(crate) mapping: Mapping,
-    /// With [`FaultMode::Sigbus`]. Behind the mapping, which goes first.
+    /// With [`FaultMode::Sigbus`] only. Declared behind the mapping, so that it is dropped after
+    /// it.
     registration: Option<Registration>,
     pub(crate) length: usize,
     pub(crate) mode: FaultMode,
     pub(crate) engine: &'static Engine,
     pub(crate) pins: Pins,
-    /// Last: the engine serves the mapping until it is gone.
+    /// Declared last, so that the engine serves the mapping until it is gone.
     pub(crate) inner: Arc<Inner>,
 }
 
@@ -72,7 +78,7 @@ impl Region {
         Ok(region)
     }
 
-    /// Has the engine look after the mapping, all of which is zero or managed already.
+    /// Has the engine manage the mapping. All of it is zero, or managed already.
     fn manage(&mut self) -> Result<(), Error> {
         let (start, end) = (self.mapping.address(), self.mapping.address() + self.mapping.bytes());
         if self.mode == FaultMode::Sigbus {
@@ -81,7 +87,7 @@ impl Region {
         self.engine.command(Command::Manage, start, end).map_err(Error::system("having memory managed"))
     }
 
-    /// Its length in bytes, as it was asked for.
+    /// Returns the length in bytes, as requested.
     ///
     /// ```
     /// let swap = folioswap::Swap::builder().limit("64M").build()?;
@@ -93,7 +99,7 @@ impl Region {
         self.length
     }
 
-    /// How its faults are served.
+    /// Returns how faults on the region are served.
     ///
     /// ```
     /// let swap = folioswap::Swap::builder().limit("64M").build()?;
@@ -104,7 +110,8 @@ impl Region {
         self.mode
     }
 
-    /// Do system calls work on what is away of it? As [`crate::Swap::serves_system_calls`]; never with [`FaultMode::Sigbus`].
+    /// Returns whether system calls work on memory of the region that is swapped out: as
+    /// [`crate::Swap::serves_system_calls`], and never with [`FaultMode::Sigbus`].
     ///
     /// ```
     /// use folioswap::{FaultMode, Swap};
@@ -117,8 +124,9 @@ impl Region {
         self.mode == FaultMode::HandlerThreads && self.inner.serves_system_calls()
     }
 
-    /// Its first byte, for raw pointers that threads share (a virtual machine's memory). Whoever uses it keeps to Rust's rules for shared
-    /// memory, and to the rule for dropping the region.
+    /// Returns the address of the first byte, for raw pointers that threads share, such as a
+    /// virtual machine's memory. The caller must keep to Rust's rules for shared memory, and to the
+    /// rule for dropping the region.
     ///
     /// ```
     /// let swap = folioswap::Swap::builder().limit("64M").build()?;
@@ -132,7 +140,7 @@ impl Region {
         self.mapping.start()
     }
 
-    /// Its first byte, to be read.
+    /// Returns the address of the first byte, for reading.
     ///
     /// ```
     /// let swap = folioswap::Swap::builder().limit("64M").build()?;
@@ -144,7 +152,7 @@ impl Region {
         self.base().as_ptr()
     }
 
-    /// Its first byte, to be written.
+    /// Returns the address of the first byte, for writing.
     ///
     /// ```
     /// let swap = folioswap::Swap::builder().limit("64M").build()?;
@@ -158,7 +166,7 @@ impl Region {
         self.base().as_ptr()
     }
 
-    /// All of it.
+    /// Returns all bytes.
     ///
     /// ```
     /// let swap = folioswap::Swap::builder().limit("64M").build()?;
@@ -170,7 +178,7 @@ impl Region {
         unsafe { std::slice::from_raw_parts(self.as_ptr(), self.length) }
     }
 
-    /// All of it, to be written.
+    /// Returns all bytes, for writing.
     ///
     /// ```
     /// let swap = folioswap::Swap::builder().limit("64M").build()?;
@@ -184,9 +192,10 @@ impl Region {
         unsafe { std::slice::from_raw_parts_mut(self.as_mut_ptr(), self.length) }
     }
 
-    /// The range is not needed for long: its pages leave now, whole folios where they lie in it. Returns when they have, but for those that
-    /// are pinned, or locked by the system for input and output, and what a fault is bringing meanwhile, or filling around the page that was
-    /// touched last.
+    /// Swaps the range out now (MADV_PAGEOUT), in whole folios where they lie within the range.
+    /// Returns when the pages have left. Pages stay that are pinned, that the kernel has locked for
+    /// input or output, that a fault brings back meanwhile, or that a fault of just before still
+    /// fills around the page it was for.
     ///
     /// # Errors
     /// [`Error::OutOfRange`], [`Error::Forked`].
@@ -204,7 +213,8 @@ impl Region {
         self.advise(range, Advice::PageOut)
     }
 
-    /// The range is not needed for long: it leaves before anything else when memory is short.
+    /// Says that the range is not needed for long (MADV_COLD): it leaves before anything else when
+    /// memory is short.
     ///
     /// # Errors
     /// As [`Region::page_out`].
@@ -219,7 +229,8 @@ impl Region {
         self.advise(range, Advice::Cold)
     }
 
-    /// The range is needed soon: it is brought back by the calling thread, in order, as far as there is room.
+    /// Says that the range is needed soon (MADV_WILLNEED): the calling thread brings it back in
+    /// order, as far as there is room.
     ///
     /// # Errors
     /// As [`Region::page_out`].
@@ -242,8 +253,8 @@ impl Region {
         Ok(())
     }
 
-    /// The contents of the range are given up: it reads as zeroes. Whole pages go back to the system at once, and what was stored of them is
-    /// freed.
+    /// Discards the contents of the range, which reads as zeroes afterwards. Whole pages go back to
+    /// the system at once, and their stored copies are freed.
     ///
     /// # Errors
     /// As [`Region::page_out`].
@@ -260,9 +271,13 @@ impl Region {
     pub fn dont_need(&mut self, range: impl RangeBounds<usize>) -> Result<(), Error> {
         let Range { start, end } = self.bytes(range)?;
         let base = self.mapping.address();
-        let first = (base + start).next_multiple_of(PAGE) - base;
-        // What follows the last byte is nobody's.
-        let last = if end == self.length { self.mapping.bytes() } else { (base + end) / PAGE * PAGE - base };
+        let first = (base + start).next_multiple_of(PAGE_SIZE) - base;
+        // The rest of the last page belongs to no one.
+        let last = if end == self.length {
+            self.mapping.bytes()
+        } else {
+            (base + end) / PAGE_SIZE * PAGE_SIZE - base
+        };
         if first >= last {
             self.as_mut_slice()[start..end].fill(0);
             return Ok(());
@@ -276,7 +291,7 @@ impl Region {
         Ok(())
     }
 
-    /// Bytes of the range's pages that are in memory now.
+    /// Returns how many bytes of the pages of the range are in memory now.
     ///
     /// # Errors
     /// As [`Region::page_out`].
@@ -289,7 +304,7 @@ impl Region {
     /// ```
     pub fn resident_bytes(&self, range: impl RangeBounds<usize>) -> Result<usize, Error> {
         let Range { start, end } = self.pages(range)?;
-        let mut pages = vec![0_u8; (end - start) / PAGE];
+        let mut pages = vec![0_u8; (end - start) / PAGE_SIZE];
         // SAFETY: mapped pages, a byte for each.
         let result = unsafe { libc::mincore(start as *mut libc::c_void, end - start, pages.as_mut_ptr()) };
         if result != 0 {
@@ -299,11 +314,11 @@ impl Region {
                 errno: errno.unwrap_or(rustix::io::Errno::NOMEM),
             });
         }
-        Ok(pages.iter().filter(|&&page| page & 1 != 0).count() * PAGE)
+        Ok(pages.iter().filter(|&&page| page & 1 != 0).count() * PAGE_SIZE)
     }
 
-    /// Brings all of the range into memory, ready to be read and written, by the calling thread. It may leave again at once where memory is
-    /// short: [`Region::pin`] keeps it.
+    /// Brings all of the range into memory, ready to be read and written, on the calling thread.
+    /// Where memory is short, pages may leave again at once; [`Region::pin`] keeps them.
     ///
     /// # Errors
     /// As [`Region::page_out`].
@@ -321,11 +336,14 @@ impl Region {
         Ok(())
     }
 
-    /// Brings all of the range into memory, ready to be read and written, and keeps it there until the guard is dropped: for system calls where
-    /// they do not wait for what is away ([`crate::Swap::serves_system_calls`]), and for what must not wait. Ranges may overlap.
+    /// Brings all of the range into memory, ready to be read and written, and keeps it there until
+    /// the guard is dropped. Use it for system calls that do not wait for memory that is swapped
+    /// out ([`crate::Swap::serves_system_calls`]), and for code that must not wait. Ranges may
+    /// overlap.
     ///
     /// # Errors
-    /// [`Error::PinTooLarge`]: with it more than half of the limit would be pinned; [`Error::OutOfRange`], [`Error::Forked`].
+    /// [`Error::PinTooLarge`] where more than half of the limit would be pinned;
+    /// [`Error::OutOfRange`], [`Error::Forked`].
     ///
     /// ```
     /// use std::io::Read;
@@ -348,8 +366,10 @@ impl Region {
         Ok(pin)
     }
 
-    /// Makes the region larger, to `length` bytes; what is new is zero. It may move: pointers of before are not valid afterwards. A length that is
-    /// not larger changes nothing. Cost: a system call, however much is swapped out, and what waits to be written is written first.
+    /// Makes the region larger, to `length` bytes; the added bytes are zero. The region may move,
+    /// and older pointers into it are invalid afterwards. A length that is not larger changes
+    /// nothing. Cost: one system call, however much is swapped out, after pages that wait to be
+    /// written are written.
     ///
     /// # Errors
     /// [`Error::TooLarge`], [`Error::System`], [`Error::Forked`].
@@ -377,7 +397,7 @@ impl Region {
         }
         self.inner.check_tables(length)?;
         let length = length as usize;
-        let bytes = length.next_multiple_of(PAGE);
+        let bytes = length.next_multiple_of(PAGE_SIZE);
         if bytes > self.mapping.bytes() {
             // SAFETY: borrowed exclusively; raw pointers are documented to end here.
             let grown = unsafe { self.mapping.grow(bytes) };
@@ -388,10 +408,10 @@ impl Region {
         Ok(())
     }
 
-    /// Gives whole pages up, best effort.
+    /// Discards the contents of whole pages, on a best-effort basis.
     ///
     /// # Safety
-    /// `start..start + bytes` are whole pages of the region, and nobody relies on what they hold.
+    /// `start..start + bytes` are whole pages of the region, and no one relies on their contents.
     #[cfg(feature = "allocator-api2")]
     pub(crate) unsafe fn give_up(&self, start: usize, bytes: usize) {
         // SAFETY: by contract.
@@ -404,9 +424,9 @@ impl Region {
         Ok(())
     }
 
-    /// Touches each page of the addresses so that it is there, and writable without a further fault.
+    /// Touches each page of the address range, so that it is resident and writable without a fault.
     fn touch(&self, range: Range<usize>) {
-        for page in range.step_by(PAGE) {
+        for page in range.step_by(PAGE_SIZE) {
             // SAFETY: within the region.
             unsafe { touch::write(page) };
         }
@@ -430,23 +450,24 @@ impl Region {
         Ok(start..end)
     }
 
-    /// The addresses of the pages that the range touches.
+    /// Returns the addresses of the pages that the range touches.
     fn pages(&self, range: impl RangeBounds<usize>) -> Result<Range<usize>, Error> {
         let Range { start, end } = self.bytes(range)?;
         let base = self.mapping.address();
         if start == end {
             return Ok(base..base);
         }
-        Ok((base + start) / PAGE * PAGE..(base + end).next_multiple_of(PAGE))
+        Ok((base + start) / PAGE_SIZE * PAGE_SIZE..(base + end).next_multiple_of(PAGE_SIZE))
     }
 }
 
 impl Drop for Region {
     fn drop(&mut self) {
         if self.mapping.is_of_this_process() {
-            // What is stored is freed while the addresses are still ours, so that the engine's account stays exact. The kernel waits for the
-            // engine in either call. Without memory for the first, the second does both.
-            // SAFETY: nobody uses it any more.
+            // Stored copies are freed while the region still owns the addresses, so that the
+            // engine's accounting stays exact. The kernel waits for the engine in either call. If
+            // this one fails for want of memory, munmap(2) does both.
+            // SAFETY: the region is being dropped, so no one uses the memory any more.
             let _ = unsafe { self.mapping.give_up(self.mapping.address(), self.mapping.bytes()) };
         }
     }

@@ -1,18 +1,22 @@
-//! Regions at an address that is given: for a forked child that is to have a copy of its parent's.
+//! Regions at a given address, for a forked child that is to have a copy of its parent's region.
 
 use crate::mapping::Mapping;
 use crate::{Error, FaultMode, Region, Swap};
+use folioswap_devices::PAGE_SIZE;
 use std::sync::Arc;
 
 impl Swap {
-    /// Makes a region at this address, a multiple of 2 MiB, instead of what is mapped there: where a region was in the parent, whose pointers a
-    /// forked child has inherited. All zero, like any other; `bytes` are rounded up to pages.
+    /// Makes a region at this address, in place of the present mapping there. A forked child uses
+    /// it to have a region where its parent had one, because it has inherited pointers there.
+    /// `address` is a multiple of 2 MiB; `bytes` are rounded up to pages. The region is all zero,
+    /// like any other.
     ///
     /// # Errors
-    /// As [`Swap::region`]; [`Error::System`] where the address is not such a multiple.
+    /// Those of [`Swap::region`]; [`Error::System`] where the address is not such a multiple.
     ///
     /// # Safety
-    /// What is mapped there is the caller's, and nobody refers to it: a reservation without access, best.
+    /// The caller owns the present mapping, and no one refers to it. It is best a reservation
+    /// without access.
     ///
     /// ```
     /// let swap = folioswap::Swap::builder().limit("64M").build()?;
@@ -33,11 +37,11 @@ impl Swap {
         }
         self.0.check_tables(bytes as u64)?;
         let why = "it does not end within the address space";
-        let rounded = bytes.checked_next_multiple_of(crate::mapping::PAGE);
+        let rounded = bytes.checked_next_multiple_of(PAGE_SIZE);
         let rounded = rounded.filter(|rounded| address.checked_add(*rounded).is_some());
         let rounded = rounded.ok_or(Error::TooLarge { bytes: bytes as u64, why })?;
         let mode = FaultMode::HandlerThreads;
-        // SAFETY: by contract.
+        // SAFETY: the caller owns the range.
         let mapping = unsafe { Mapping::new_at(address, rounded) }?;
         Region::new(Arc::clone(&self.0), self.0.engine(mode)?, mode, mapping, bytes)
     }

@@ -1,8 +1,8 @@
-//! What a limit counts.
+//! The memory that a limit counts.
 
 use folioswap_group::segment::Scope;
 
-/// What a swap's limit counts; `folioswap run` calls it `--memory-scope`.
+/// The memory that a swap's limit counts; `folioswap run` calls it `--memory-scope`.
 ///
 /// ```
 /// use folioswap::{MemoryScope, Swap};
@@ -13,11 +13,13 @@ use folioswap_group::segment::Scope;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum MemoryScope {
-    /// Resident memory, the compressed store, devices of plain RAM, and the tables: the limit is all that the swap takes.
+    /// Resident memory, the compressed store, devices of plain RAM, and the tables. The limit
+    /// bounds all memory that the swap takes.
     #[default]
     Total,
-    /// Resident memory alone, for comparisons with kernel zram, whose memory no group is charged for. The store takes what it takes besides, without a
-    /// bound: nothing goes on from it to the devices behind it but what does not compress.
+    /// Resident memory alone. It serves comparisons with kernel zram, whose memory is charged to no
+    /// cgroup. The store is not bounded, so only pages that do not compress go to the devices
+    /// behind it.
     Resident,
 }
 

@@ -1,8 +1,10 @@
-//! Faults that come as SIGBUS: whose they are, and who else wants the signal.
+//! Faults that come as SIGBUS: finding the engine that serves one, and passing on other signals.
 //!
-//! One handler for the process, installed with the first swap that wants it and never taken away. What is not the fault of a region is passed on
-//! to the action that was installed before: a handler is called as the kernel would, the default action ends the process.
+//! The process has one handler, which is installed with the first swap that needs it and never
+//! removed. A signal that is not a fault in a region goes to the action that was installed before:
+//! a handler is called as the kernel would call it, and the default action ends the process.
 
+use folioswap_devices::PAGE_SIZE;
 use folioswap_pager::engine::Engine;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use std::mem::{transmute, zeroed};
@@ -14,38 +16,40 @@ use std::sync::atomic::{
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// Regions of one [`Chunk`].
-const PLACES: usize = 256;
+const ENTRIES_PER_CHUNK: usize = 256;
 
-/// Where a region lies and who serves it. Written under [`WRITING`]; read by signal handlers, without a lock: who reads an odd number, or another
-/// one afterwards, has read nothing.
+/// The address range of a region, and the engine that serves it. Written under [`WRITING`]; read by
+/// signal handlers, without a lock. A reader that finds an odd version, or another version after
+/// the read, discards the read.
 #[derive(Debug)]
-struct Place {
+struct Entry {
     version: AtomicU64,
     start: AtomicUsize,
     end: AtomicUsize,
     engine: AtomicPtr<Engine>,
-    /// Whose region it is. A forked child has places of its parent's, whose regions it does not have: something else may lie there.
+    /// The process of the region. A forked child has copies of its parent's entries, but not the
+    /// regions: other mappings may lie at those addresses.
     process: AtomicU32,
 }
 
 /// Places, and where there are more. Never freed.
 struct Chunk {
-    places: [Place; PLACES],
+    entries: [Entry; ENTRIES_PER_CHUNK],
     next: AtomicPtr<Chunk>,
 }
 
 impl Chunk {
     const fn new() -> Self {
-        Chunk { places: [const { Place::free() }; PLACES], next: AtomicPtr::new(null_mut()) }
+        Chunk { entries: [const { Entry::free() }; ENTRIES_PER_CHUNK], next: AtomicPtr::new(null_mut()) }
     }
 }
 
 static REGIONS: Chunk = Chunk::new();
 static WRITING: Mutex<()> = Mutex::new(());
 
-impl Place {
+impl Entry {
     const fn free() -> Self {
-        Place {
+        Entry {
             version: AtomicU64::new(0),
             start: AtomicUsize::new(0),
             end: AtomicUsize::new(0),
@@ -75,37 +79,40 @@ impl Place {
         if !version.is_multiple_of(2) || self.version.load(SeqCst) != version {
             return None;
         }
-        // SAFETY: the region at this address is there, or nobody may touch it; its engine lives as long as it.
+        // SAFETY: the region at this address exists, or no one may touch the address; the engine
+        // lives as long as the region.
         unsafe { engine.as_ref() }
     }
 }
 
-/// The process that made the last registration, in a page that a forked child finds empty: to ask the system at each fault would cost a tenth of a
-/// microsecond. Null where there is no such page.
+/// The process that made the last registration, in a page that is wiped on fork. Asking the kernel
+/// at each fault would cost a tenth of a microsecond. Null where the page cannot be had.
 static OWNER: AtomicPtr<AtomicU32> = AtomicPtr::new(null_mut());
 
-/// The calling process as far as registrations are concerned; 0 in a forked child that has none of its own.
+/// Returns the calling process as far as registrations are concerned; 0 in a forked child that has
+/// made none.
 fn this_process() -> u32 {
     // SAFETY: never unmapped.
     match unsafe { OWNER.load(Acquire).as_ref() } {
         Some(owner) => owner.load(Relaxed),
-        // A system call that takes no lock: fit for a signal handler.
+        // The system call takes no lock, so it is fit for a signal handler.
         None => std::process::id(),
     }
 }
 
-/// The calling process has registrations from now on. Under [`WRITING`].
-fn own() {
+/// Records that the calling process has registrations. The caller holds [`WRITING`].
+fn claim_for_this_process() {
     let mut owner = OWNER.load(Acquire);
     if owner.is_null() {
-        // SAFETY: a page of our own.
+        // SAFETY: a new page, which nothing else uses.
         unsafe {
             let flags = MapFlags::PRIVATE;
-            let Ok(page) = mmap_anonymous(null_mut(), 4096, ProtFlags::READ | ProtFlags::WRITE, flags) else {
+            let Ok(page) = mmap_anonymous(null_mut(), PAGE_SIZE, ProtFlags::READ | ProtFlags::WRITE, flags)
+            else {
                 return;
             };
-            if madvise(page, 4096, Advice::LinuxWipeOnFork).is_err() {
-                let _ = munmap(page, 4096);
+            if madvise(page, PAGE_SIZE, Advice::LinuxWipeOnFork).is_err() {
+                let _ = munmap(page, PAGE_SIZE);
                 return;
             }
             owner = page.cast();
@@ -116,37 +123,39 @@ fn own() {
     unsafe { &*owner }.store(std::process::id(), Relaxed);
 }
 
-/// All chunks.
+/// Returns all chunks.
 fn chunks() -> impl Iterator<Item = &'static Chunk> {
     // SAFETY: chunks are never freed.
     std::iter::successors(Some(&REGIONS), |chunk| unsafe { chunk.next.load(Acquire).as_ref() })
 }
 
-/// Faults in a range are an engine's, until this is dropped: after the range was unmapped, since a fault just before is still the engine's.
+/// Makes faults in a range an engine's, until dropped. The range must be unmapped before the drop,
+/// because a fault just before the unmapping is still the engine's.
 #[derive(Debug)]
-pub(crate) struct Registration(&'static Place);
+pub(crate) struct Registration(&'static Entry);
 
 impl Registration {
-    /// For `start..end`.
+    /// Registers `start..end`.
     pub(crate) fn new(start: usize, end: usize, engine: &'static Engine) -> Self {
         let _one_at_a_time = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
-        let free = chunks().flat_map(|chunk| &chunk.places).find(|place| place.end.load(Relaxed) == 0);
-        let place = free.unwrap_or_else(|| {
+        let free = chunks().flat_map(|chunk| &chunk.entries).find(|entry| entry.end.load(Relaxed) == 0);
+        let entry = free.unwrap_or_else(|| {
             let chunk: &'static Chunk = Box::leak(Box::new(Chunk::new()));
             let last = chunks().last().unwrap_or(&REGIONS);
             last.next.store(std::ptr::from_ref(chunk).cast_mut(), Release);
-            &chunk.places[0]
+            &chunk.entries[0]
         });
-        own();
-        place.set(start, end, std::ptr::from_ref(engine).cast_mut());
-        Registration(place)
+        claim_for_this_process();
+        entry.set(start, end, std::ptr::from_ref(engine).cast_mut());
+        Registration(entry)
     }
 }
 
 impl Drop for Registration {
     fn drop(&mut self) {
         if self.0.process.load(SeqCst) != std::process::id() {
-            // The copy of a forked child: nobody looks at it, and the lock may have been held when it was made.
+            // In a forked child's copy: no handler looks at it, and the lock may have been held at
+            // the fork.
             return;
         }
         let _one_at_a_time = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
@@ -154,7 +163,7 @@ impl Drop for Registration {
     }
 }
 
-/// The action that was there before ours.
+/// The action that was installed before the engine's.
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 
 /// Installs the handler, once in a process.
@@ -162,7 +171,7 @@ pub(crate) fn install() {
     let mut installs = false;
     BEFORE.get_or_init(|| {
         installs = true;
-        // SAFETY: all-zero is a value of the C library's; asks only.
+        // SAFETY: all zero is a valid value; the call only asks.
         unsafe {
             let mut before: libc::sigaction = zeroed();
             libc::sigaction(libc::SIGBUS, std::ptr::null(), &raw mut before);
@@ -172,18 +181,19 @@ pub(crate) fn install() {
     if !installs {
         return;
     }
-    // SAFETY: what the handler reads is there.
+    // SAFETY: the handler reads only statics, and `BEFORE` is set.
     unsafe {
         let mut action: libc::sigaction = zeroed();
         action.sa_sigaction = on_sigbus as *const () as usize;
-        // On the thread's own stack: alternate ones are too small for what serves a fault. All signals wait.
+        // The handler runs on the thread's own stack, because alternate stacks are too small to
+        // serve a fault on. All signals are blocked meanwhile.
         action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
         libc::sigfillset(&raw mut action.sa_mask);
         libc::sigaction(libc::SIGBUS, &raw const action, null_mut());
     }
 }
 
-/// Codes of a SIGBUS from the kernel about an address (siginfo).
+/// The code of a SIGBUS for a nonexistent physical address (siginfo), which userfaultfd raises.
 const BUS_ADRERR: i32 = 2;
 
 extern "C" fn on_sigbus(signal: i32, information: *mut libc::siginfo_t, context: *mut libc::c_void) {
@@ -193,7 +203,7 @@ extern "C" fn on_sigbus(signal: i32, information: *mut libc::siginfo_t, context:
         let before = *errno;
         let address = (*information).si_addr() as usize;
         let engine = if (*information).si_code == BUS_ADRERR {
-            chunks().flat_map(|chunk| &chunk.places).find_map(|place| place.engine_of(address))
+            chunks().flat_map(|chunk| &chunk.entries).find_map(|entry| entry.engine_of(address))
         } else {
             None
         };
@@ -209,15 +219,16 @@ extern "C" fn on_sigbus(signal: i32, information: *mut libc::siginfo_t, context:
     }
 }
 
-/// Does what would have been done without us.
+/// Does as the process would have done without the engine's handler.
 unsafe fn pass_on(signal: i32, information: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    // It is there before the handler is installed.
+    // `BEFORE` is set before the handler is installed, so it is always found.
     let Some(before) = BEFORE.get() else { return };
-    // SAFETY: as the kernel would: the thread's own signal mask and that of the action; then its handler with the kernel's arguments.
+    // SAFETY: as the kernel does: the signal mask of the thread and of the action, then the
+    // action's handler with the kernel's arguments.
     unsafe {
         if before.sa_sigaction == libc::SIG_DFL || before.sa_sigaction == libc::SIG_IGN {
-            // The instruction faults again, and the default action follows; a SIGBUS that somebody sent is raised once more. A fault cannot be
-            // ignored.
+            // The instruction faults again, and the default action follows. A SIGBUS sent by a
+            // process is raised once more. A fault cannot be ignored.
             let sent = (*information).si_code <= 0;
             if sent && before.sa_sigaction == libc::SIG_IGN {
                 return;
@@ -252,26 +263,4 @@ unsafe fn pass_on(signal: i32, information: *mut libc::siginfo_t, context: *mut 
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn many_regions_are_found_and_forgotten() {
-        let engine = Engine::create_embedded().expect("memory");
-        let found =
-            |address| chunks().flat_map(|chunk| &chunk.places).find_map(|place| place.engine_of(address));
-        let start = |number: usize| (number + 1) << 30;
-        let range = |number| start(number)..start(number) + 4096;
-        let add = |number| Registration::new(range(number).start, range(number).end, engine);
-        let all: Vec<_> = (0..3 * PLACES).map(add).collect();
-        for (number, registration) in all.into_iter().enumerate() {
-            assert!(found(start(number)).is_some() && found(start(number) + 4095).is_some());
-            assert!(found(start(number) + 4096).is_none() && found(start(number) - 1).is_none());
-            drop(registration);
-            assert!(found(start(number)).is_none());
-        }
-        let used = chunks().count();
-        drop(add(1));
-        assert_eq!(chunks().count(), used, "places are used again");
-    }
-}
+mod tests;

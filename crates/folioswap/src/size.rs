@@ -1,8 +1,9 @@
-//! Sizes as callers give them: numbers of bytes, or words. All units are binary: `512M` is 512 MiB.
+//! Sizes as callers give them: numbers of bytes, or text. All units are binary: `512M` is 512 MiB.
 
 use crate::Error;
 
-/// A number of bytes, given as an integer or as text like `"512M"`, `"1.5G"` or `"64KiB"` (all units are binary).
+/// A number of bytes, given as an integer or as text like `"512M"`, `"1.5G"` or `"64KiB"`. All
+/// units are binary.
 ///
 /// ```
 /// use folioswap::IntoBytes;
@@ -13,10 +14,11 @@ use crate::Error;
 /// # Ok::<(), folioswap::Error>(())
 /// ```
 pub trait IntoBytes {
-    /// The number.
+    /// Returns the number of bytes.
     ///
     /// # Errors
-    /// [`Error::Size`]: it cannot be read, is negative, or does not fit into 64 bits.
+    /// [`Error::Size`] where the text is no size, or the number is negative or does not fit into 64
+    /// bits.
     #[allow(clippy::wrong_self_convention, reason = "cheap values and text are given alike")]
     fn into_bytes(self) -> Result<u64, Error>;
 }
@@ -51,7 +53,7 @@ impl IntoBytes for String {
     }
 }
 
-/// A size for people, in the largest unit that leaves at least one: `64.0 MiB`.
+/// Formats a size for people, in the largest unit that leaves at least one: `64.0 MiB`.
 pub(crate) fn show(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
     if bytes < 1024 {
@@ -62,26 +64,4 @@ pub(crate) fn show(bytes: u64) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn units_are_binary_and_nonsense_is_refused() {
-        for (text, bytes) in [("512M", 512 << 20), ("1.5G", 3 << 29), ("1GiB", 1 << 30), (" 7 ", 7)] {
-            assert_eq!(text.into_bytes().ok(), Some(bytes), "{text}");
-        }
-        for text in ["", "M", "-1", "12X", "99999999999999999999"] {
-            assert!(matches!(text.into_bytes(), Err(Error::Size { .. })), "{text}");
-        }
-        assert!((-1).into_bytes().is_err());
-        assert_eq!((64 << 20).into_bytes().ok(), Some(64 << 20));
-    }
-
-    #[test]
-    fn sizes_are_shown_in_the_unit_that_fits() {
-        for (bytes, text) in [(17, "17 B"), (4096, "4.0 KiB"), (512 << 20, "512.0 MiB"), (3 << 29, "1.5 GiB")]
-        {
-            assert_eq!(show(bytes), text);
-        }
-    }
-}
+mod tests;

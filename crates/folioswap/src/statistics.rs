@@ -1,4 +1,4 @@
-//! What an engine has done and holds.
+//! The figures of a swap.
 
 use crate::inner::Inner;
 use crate::size::show;
@@ -8,9 +8,10 @@ use folioswap_pager::kernel::latency::{BUCKETS, bucket_end_ns};
 use std::fmt;
 use std::time::Duration;
 
-/// Figures of a swap at one moment. Counters have the kernel's names (`pswpin`, `pswpout`, `pgmajfault`, ...), and those of each folio size the
-/// names below `/sys/kernel/mm/transparent_hugepage/hugepages-*kB/stats` (`64kB/swpout`, ...). Those that hold a state, not a count, are some
-/// milliseconds old.
+/// Figures of a swap at one moment. Counters have the kernel's names (`pswpin`, `pswpout`,
+/// `pgmajfault`, ...), and those of each folio size the names below
+/// `/sys/kernel/mm/transparent_hugepage/hugepages-*kB/stats` (`64kB/swpout`, ...). States, as
+/// opposed to counters, are some milliseconds old.
 ///
 /// ```
 /// let swap = folioswap::Swap::builder().limit("16M").build()?;
@@ -34,7 +35,7 @@ pub struct Statistics {
 
 impl Statistics {
     pub(crate) fn of(inner: &Inner) -> Self {
-        let segment = inner.shared.segment.segment();
+        let segment = inner.tree.segment.segment();
         let figures: Vec<_> = inner.engines().map(Engine::published).collect();
         let counter = |counter| figures.iter().map(|figures| figures.counter(counter)).sum();
         let size = |counter, order| figures.iter().map(|figures| figures.size(counter, order)).sum();
@@ -62,7 +63,7 @@ impl Statistics {
         }
     }
 
-    /// What may be occupied, in bytes.
+    /// Returns the limit, in bytes.
     ///
     /// ```
     /// # let swap = folioswap::Swap::builder().limit("64M").build()?;
@@ -73,8 +74,9 @@ impl Statistics {
         self.limit
     }
 
-    /// What is occupied, in bytes: resident memory of the regions, the store, the tables, of all groups within it too, and what is set aside.
-    /// (All other figures are of the swap without the groups within it.)
+    /// Returns the memory that counts towards the limit, in bytes: resident memory of the regions,
+    /// the store, the tables, those of all groups within the swap, and bytes that are set aside.
+    /// (Every other figure is that of the swap without the groups within it.)
     ///
     /// ```
     /// # let swap = folioswap::Swap::builder().limit("64M").build()?;
@@ -85,7 +87,7 @@ impl Statistics {
         self.charge
     }
 
-    /// Resident memory of the regions, in bytes.
+    /// Returns the resident memory of the regions, in bytes.
     ///
     /// ```
     /// # let swap = folioswap::Swap::builder().limit("64M").build()?;
@@ -96,7 +98,8 @@ impl Statistics {
         self.resident
     }
 
-    /// Times that the limit gave way because all devices were full ([`crate::WhenFull::Exceed`]).
+    /// Returns how often the limit gave way because all devices were full
+    /// ([`crate::WhenFull::Exceed`]).
     ///
     /// ```
     /// # let swap = folioswap::Swap::builder().limit("64M").build()?;
@@ -107,7 +110,7 @@ impl Statistics {
         self.exceeded
     }
 
-    /// A counter or a state by its name; `None`: there is none of that name.
+    /// Returns a counter or a state by its name; `None`: no figure has that name.
     ///
     /// ```
     /// # let swap = folioswap::Swap::builder().limit("64M").build()?;
@@ -118,7 +121,7 @@ impl Statistics {
         self.all().find(|(known, _)| *known == name).map(|(_, value)| value)
     }
 
-    /// All counters, then all states, by their names.
+    /// Returns all counters, then all states, with their names.
     ///
     /// ```
     /// # let swap = folioswap::Swap::builder().limit("64M").build()?;
@@ -130,7 +133,7 @@ impl Statistics {
         counters.chain(self.gauges.iter().copied())
     }
 
-    /// Faults served, those counted by [`Statistics::latency`].
+    /// Returns the number of faults served, which [`Statistics::latency`] counts.
     ///
     /// ```
     /// # let swap = folioswap::Swap::builder().limit("64M").build()?;
@@ -143,8 +146,9 @@ impl Statistics {
         self.latency.iter().sum()
     }
 
-    /// How long this part of the faults (0.5: half of them) took at most, from when the engine learned of each until it was served; an eighth too
-    /// long at most. `None`: there was none, or the part is not in 0..=1.
+    /// Returns the longest duration of this part of the faults (0.5: half of them), from when the
+    /// engine learned of a fault until it was served. The result is up to an eighth too long.
+    /// `None`: there was no fault, or `part` is not in 0..=1.
     ///
     /// ```
     /// # let swap = folioswap::Swap::builder().limit("64M").build()?;
@@ -168,8 +172,9 @@ impl Statistics {
         bucket.map(|bucket| Duration::from_nanos(bucket_end_ns(bucket)))
     }
 
-    /// The histogram behind [`Statistics::latency`]: the longest duration of each step, and how many faults took no longer and longer than the step
-    /// before. Steps without faults are left out.
+    /// Returns the histogram behind [`Statistics::latency`]: for each step its longest duration,
+    /// and the number of faults that took longer than the step before and no longer than this one.
+    /// Steps without faults are left out.
     ///
     /// ```
     /// # let swap = folioswap::Swap::builder().limit("64M").build()?;
@@ -186,7 +191,7 @@ impl Statistics {
     }
 }
 
-/// A few lines for people.
+/// A few lines of text.
 impl fmt::Display for Statistics {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let figure = |name| self.counter(name).unwrap_or(0);

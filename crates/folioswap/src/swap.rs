@@ -1,11 +1,11 @@
-//! The swap: a limit, devices, and the engines that keep it.
+//! The swap: a limit, devices, and the engines that keep the limit.
 
 use crate::clusters::Clusters;
 use crate::device::{self, Device};
 use crate::inner::{Inner, Parts, ServedBy};
 use crate::mapping::{Mapping, SegmentMapping, process};
 use crate::overcommit::WhenFull;
-use crate::pager::Shared;
+use crate::pager::SwapTree;
 use crate::size::show;
 use crate::{Error, GroupBuilder, IntoBytes, MemoryScope, Region, Statistics};
 use folioswap_group::folio_orders::FolioOrders;
@@ -15,7 +15,7 @@ use std::fmt;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::{Arc, Mutex};
 
-/// The least limit: 8 MiB. Below it the engine's working memory does not fit.
+/// The smallest limit: 8 MiB. The engine's working memory does not fit into less.
 pub const LEAST_LIMIT: u64 = 8 << 20;
 
 /// How the faults on a region's memory are served.
@@ -29,21 +29,26 @@ pub const LEAST_LIMIT: u64 = 8 << 20;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum FaultMode {
-    /// A thread of the engine serves them. System calls on memory that is away wait for it too (but see [`Swap::serves_system_calls`]).
+    /// A thread of the engine serves them. System calls on memory that is swapped out wait for that
+    /// thread too (with the exception in [`Swap::serves_system_calls`]).
     #[default]
     HandlerThreads,
-    /// The thread that faults serves them itself, in a handler of SIGBUS: no other thread has to be woken, so a fault takes some six tenths of the time.
-    /// Only in a swap that was made for it ([`SwapBuilder::sigbus`]).
+    /// The faulting thread serves its own fault, in a handler of SIGBUS. No other thread has to be
+    /// woken, so a fault takes about six tenths of the time. Only a swap that was built with
+    /// [`SwapBuilder::sigbus`] has such regions.
     ///
-    /// * A system call on memory that is away fails with EFAULT, and a read(2) may be short: [`Region::pin`] before it.
-    /// * The process's SIGBUS is ours; an action that was installed before is called for all that is not a region's fault. Who installs one
-    ///   later must do the same for ours. A thread that blocks SIGBUS must not touch such a region.
-    /// * The handler runs on the stack of the thread, of which it takes up to 64 KiB.
+    /// * A system call on memory that is swapped out fails with EFAULT, and a read(2) may be short:
+    ///   call [`Region::pin`] before it.
+    /// * The engine installs the process's handler of SIGBUS, and calls the action that was
+    ///   installed before for every signal that is not a fault in a region. A program that installs
+    ///   a handler later must pass the engine's faults on in the same way. A thread that blocks
+    ///   SIGBUS must not touch such a region.
+    /// * The handler runs on the stack of the faulting thread and takes up to 64 KiB of it.
     /// * The program must leave the swap's descriptors open.
     Sigbus,
 }
 
-/// Says what a [`Swap`] is to be. Made by [`Swap::builder`].
+/// The settings of a [`Swap`] before it is made. Returned by [`Swap::builder`].
 ///
 /// ```
 /// use folioswap::{Device, Swap};
@@ -64,10 +69,12 @@ pub struct SwapBuilder {
 }
 
 impl SwapBuilder {
-    /// What managed memory may occupy: resident pages of all regions, the compressed store and the tables ([`MemoryScope`] can leave these out). The
-    /// rest of the process does not count. At least [`LEAST_LIMIT`].
+    /// Sets the limit, in bytes: at least [`LEAST_LIMIT`]. It counts the resident pages of all
+    /// regions, pages that wait to be written, the compressed store, devices of plain RAM, and the
+    /// tables (at most a 128th of the managed memory). [`MemoryScope`] can leave out everything but
+    /// resident memory. The rest of the process does not count.
     ///
-    /// It is kept to within a fortieth and 8 MiB.
+    /// The engine keeps the limit to within a fortieth of it plus 8 MiB.
     ///
     /// ```
     /// let swap = folioswap::Swap::builder().limit(64 << 20).build()?;
@@ -79,7 +86,8 @@ impl SwapBuilder {
         self
     }
 
-    /// Adds a device. Without any there are compressed RAM, and behind it a file in `/var/tmp` of at most half of that disk's free space.
+    /// Adds a device. Without this call the swap has compressed RAM, and behind it a file in
+    /// `/var/tmp` of at most half of that disk's free space.
     ///
     /// ```
     /// use folioswap::{Device, Swap};
@@ -93,7 +101,8 @@ impl SwapBuilder {
         self
     }
 
-    /// What happens when nothing can be swapped out any more. Unless it is called, the limit gives way.
+    /// Sets the reaction when nothing more can be swapped out. Without this call the limit gives
+    /// way.
     ///
     /// ```
     /// use folioswap::{Swap, WhenFull};
@@ -107,7 +116,8 @@ impl SwapBuilder {
         self
     }
 
-    /// What the limit counts, that of groups within it too. Unless it is called, everything that the swap takes.
+    /// Sets which memory the limit counts, for this swap and all groups within it. Without this
+    /// call it counts everything that the swap takes.
     ///
     /// ```
     /// use folioswap::{MemoryScope, Swap};
@@ -123,7 +133,8 @@ impl SwapBuilder {
         self
     }
 
-    /// Regions of [`FaultMode::Sigbus`] can be made: takes a second engine, with three threads, under the same limit, and the process's SIGBUS.
+    /// Makes it possible to have regions of [`FaultMode::Sigbus`]. This takes a second engine, with
+    /// three more threads, under the same limit, and the process's handler of SIGBUS.
     ///
     /// ```
     /// use folioswap::{FaultMode, Swap};
@@ -140,17 +151,18 @@ impl SwapBuilder {
         self
     }
 
-    /// Has the engine check all its invariants now and then, for tests: `validations` and `violations` among the counters tell.
+    /// Has the engine check all its invariants from time to time, for tests. The counters
+    /// `validations` and `violations` give the result.
     #[doc(hidden)]
     pub fn validate(mut self) -> Self {
         self.validates = true;
         self
     }
 
-    /// Makes the swap: its files, and three threads that serve it.
+    /// Makes the swap: its files, and the three threads that serve it.
     ///
     /// # Errors
-    /// What was asked for cannot be had: see [`Error`]. Nothing is left behind.
+    /// See [`Error`]. A failed call leaves nothing behind.
     ///
     /// ```
     /// use folioswap::{Error, Swap};
@@ -173,20 +185,23 @@ impl SwapBuilder {
         segment.segment().set_folio_orders(FolioOrders::ALL);
         segment.segment().header.validate.store(u32::from(self.validates), Relaxed);
         let clusters = Mutex::new(Clusters::new(&devices));
-        let shared = Arc::new(Shared { segment, clusters, places: Mutex::new(()) });
+        let tree = Arc::new(SwapTree { segment, clusters, membership: Mutex::new(()) });
         let faults = if self.sigbus { ServedBy::Both } else { ServedBy::Threads };
         let parts = Parts { limit, when_full: self.when_full, faults, permitted: DeviceMask::ALL, devices };
-        Ok(Swap(Arc::new(Inner::new(shared, None, parts)?)))
+        Ok(Swap(Arc::new(Inner::new(tree, None, parts)?)))
     }
 }
 
-/// A limit, the devices behind it, and the engine that keeps it. Cheap to clone: all clones are the same swap.
+/// A limit, the devices behind it, and the engine that keeps it. A clone is cheap and is the same
+/// swap.
 ///
-/// It lives until it, all of its regions and all groups within it are dropped; then its threads end, and its files and memory go back. There may
-/// be several in a process, each with a limit and devices of its own; [`Swap::group`] makes one within another.
+/// The swap lives until it, all of its regions and all groups within it are dropped. Then its
+/// threads end, and its files and memory are released. A process may have several swaps, each with
+/// a limit and devices of its own; [`Swap::group`] makes one within another.
 ///
-/// **Fork**: a forked child has none of the regions' memory (MADV_DONTFORK): touching it there is a SIGSEGV, never wrong bytes, and every
-/// method says [`Error::Forked`]. It may make a swap of its own.
+/// **Fork**: a forked child has none of the regions' memory (MADV_DONTFORK). A touch of it in the
+/// child is a SIGSEGV, never wrong bytes; every method returns [`Error::Forked`], and dropping the
+/// copies does nothing. The parent is undisturbed. The child may make a swap of its own.
 ///
 /// ```
 /// use folioswap::Swap;
@@ -208,7 +223,7 @@ impl fmt::Debug for Swap {
 }
 
 impl Swap {
-    /// Begins to make a swap. A limit is all that must be given.
+    /// Returns a builder. The limit is the only setting that must be given.
     ///
     /// ```
     /// let swap = folioswap::Swap::builder().limit("64M").build()?;
@@ -226,7 +241,8 @@ impl Swap {
         }
     }
 
-    /// Does this process run under `folioswap run`, so that all of its memory is managed already and [`SwapBuilder::build`] refuses?
+    /// Returns whether this process runs under `folioswap run`. All of its memory is managed then,
+    /// and [`SwapBuilder::build`] returns [`Error::UnderRun`].
     ///
     /// ```
     /// if !folioswap::Swap::is_managed_already() {
@@ -239,8 +255,8 @@ impl Swap {
         std::env::var_os(GROUP_VARIABLE).is_some()
     }
 
-    /// Begins to make a group within it: a swap with a limit of its own, whose memory counts towards the limits of both, and which may use only
-    /// some of the devices.
+    /// Returns a builder of a group within this swap. A group is a swap with a limit of its own,
+    /// whose memory counts towards both limits, and which may be restricted to some of the devices.
     ///
     /// ```
     /// use folioswap::Swap;
@@ -256,12 +272,12 @@ impl Swap {
         GroupBuilder::new(self.clone())
     }
 
-    /// Makes a region of `bytes` (rounded up to pages), all zero. It takes memory only where it is touched. Cost: a few system calls, and
-    /// a wait until the evictor has noted it.
+    /// Makes a region of `bytes`, rounded up to pages, all zero. The region takes memory only where
+    /// it is touched. Cost: a few system calls, and a wait until the evictor has noted the region.
     ///
     /// # Errors
-    /// [`Error::ZeroSize`], [`Error::TooLarge`], [`Error::Closed`], [`Error::Forked`]; [`Error::System`] where the system has no address space
-    /// or no further mapping.
+    /// [`Error::ZeroSize`], [`Error::TooLarge`], [`Error::Closed`], [`Error::Forked`];
+    /// [`Error::System`] where the process has no address space or no mapping left.
     ///
     /// ```
     /// let swap = folioswap::Swap::builder().limit("64M").build()?;
@@ -274,10 +290,10 @@ impl Swap {
         self.region_with(bytes, FaultMode::HandlerThreads)
     }
 
-    /// Makes a region whose faults are served in this way.
+    /// Makes a region whose faults are served as `mode` says.
     ///
     /// # Errors
-    /// As [`Swap::region`]; [`Error::NoSigbus`] where the swap was not made for it.
+    /// Those of [`Swap::region`]; [`Error::NoSigbus`] without [`SwapBuilder::sigbus`].
     ///
     /// ```
     /// use folioswap::{Error, FaultMode, Swap};
@@ -299,7 +315,8 @@ impl Swap {
         Region::new(Arc::clone(&self.0), engine, mode, mapping, bytes as usize)
     }
 
-    /// What all regions, the store and the tables may occupy now, in bytes: as given, unless devices were full ([`WhenFull::Exceed`]).
+    /// Returns the limit in bytes: the one that was set, unless it gave way since
+    /// ([`WhenFull::Exceed`]).
     ///
     /// ```
     /// let swap = folioswap::Swap::builder().limit("64M").build()?;
@@ -310,10 +327,11 @@ impl Swap {
         self.0.limit_now()
     }
 
-    /// Changes the limit. Where it becomes smaller, memory is swapped out in the background from now on.
+    /// Changes the limit. A smaller limit makes the evictor swap memory out in the background.
     ///
     /// # Errors
-    /// [`Error::LimitTooSmall`] (also where more is set aside of it: [`crate::ShmemBuilder::within`]), [`Error::Size`], [`Error::Forked`].
+    /// [`Error::LimitTooSmall`], also where [`crate::ShmemBuilder::within`] has set more aside;
+    /// [`Error::Size`], [`Error::Forked`].
     ///
     /// ```
     /// let swap = folioswap::Swap::builder().limit("64M").build()?;
@@ -327,9 +345,10 @@ impl Swap {
         self.0.set_limit(limit)
     }
 
-    /// Do system calls (read(2) into a region, write(2) from it) work on memory that is away? Not where the process may not use userfaultfd but
-    /// for faults of user mode, as without privilege: there such a call fails with EFAULT, and a read(2) may be short. [`Region::pin`]
-    /// before it makes it work.
+    /// Returns whether system calls, such as read(2) into a region and write(2) from it, work on
+    /// memory that is swapped out. They do not where the process has userfaultfd for faults of user
+    /// mode only, as without privilege: such a call fails with EFAULT, and a read(2) may be short.
+    /// [`Region::pin`] before the call makes it work.
     ///
     /// ```
     /// let swap = folioswap::Swap::builder().limit("64M").build()?;
@@ -345,7 +364,7 @@ impl Swap {
         self.0.serves_system_calls()
     }
 
-    /// What the engine has done and holds.
+    /// Returns the figures of this moment.
     ///
     /// ```
     /// let swap = folioswap::Swap::builder().limit("64M").build()?;
@@ -356,7 +375,8 @@ impl Swap {
         Statistics::of(&self.0)
     }
 
-    /// No region can be made from now on, by any clone. Those there are go on until they are dropped, and the engine with them.
+    /// Refuses further regions, from any clone. Existing regions and the engine live on until they
+    /// are dropped.
     ///
     /// ```
     /// use folioswap::{Error, Swap};

@@ -1,24 +1,26 @@
-//! Touching memory that others may use at the same time, by single instructions: the compiler knows nothing of them, so it leaves none out (an
-//! atomic access without effect may be).
+//! Touches of memory that other threads may use at the same time, by single instructions. The
+//! compiler does not see into them, so it removes none; it may remove an atomic access without
+//! effect.
 
 use std::arch::asm;
 
-/// Reads the byte at this address and forgets it.
+/// Reads the byte at this address and discards it.
 ///
 /// # Safety
-/// It is mapped and readable.
+/// The address is mapped and readable.
 pub(crate) unsafe fn read(address: usize) {
-    // SAFETY: by contract; a load of one byte.
+    // SAFETY: a load of one byte, which the caller says is readable.
     unsafe {
-        asm!("mov {byte}, byte ptr [{place}]", byte = out(reg_byte) _, place = in(reg) address, options(nostack, readonly, preserves_flags))
+        asm!("mov {byte}, byte ptr [{address}]", byte = out(reg_byte) _, address = in(reg) address, options(nostack, readonly, preserves_flags))
     };
 }
 
-/// Writes the byte at this address as it is, atomically: whoever else writes there loses nothing.
+/// Writes the byte at this address back unchanged, atomically, so that concurrent writes are not
+/// lost.
 ///
 /// # Safety
-/// It is mapped and writable.
+/// The address is mapped and writable.
 pub(crate) unsafe fn write(address: usize) {
-    // SAFETY: by contract; an atomic OR with 0.
-    unsafe { asm!("lock or byte ptr [{place}], 0", place = in(reg) address, options(nostack)) };
+    // SAFETY: an atomic OR with 0 of a byte that the caller says is writable.
+    unsafe { asm!("lock or byte ptr [{address}], 0", address = in(reg) address, options(nostack)) };
 }

@@ -1,6 +1,7 @@
-//! What can go wrong with an object, and what to do about it.
+//! Errors of objects. Each message names the next step.
 
-/// Why an operation on a [`crate::ShmemObject`] was not done, or not to its end. Each message says what to do.
+/// Why an operation on a [`crate::ShmemObject`] failed or ended early. Each message names the next
+/// step.
 ///
 /// ```
 /// use folioswap::{Device, ShmemError, ShmemSpace};
@@ -14,24 +15,27 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ShmemError {
-    /// The content is as large as it may be, or memory and swap are both full (ENOSPC). Nothing that was stored is lost.
+    /// The content is as large as it may be, or memory and swap are both full (ENOSPC). No stored
+    /// content is lost.
     #[error(
         "no space left: content, or memory and swap, are at their limit; free or truncate something, or make the space larger"
     )]
     NoSpace,
-    /// A page could not be read back from swap, or is not what was written (EIO). It stays so until it is overwritten as a whole page,
-    /// truncated or punched; everything else is unharmed.
+    /// A page could not be read back from swap, or its bytes do not match their checksum (EIO). The
+    /// page stays lost until it is overwritten as a whole, truncated or punched; all else is
+    /// unharmed.
     #[error(
         "page {index} of the object cannot be read back from swap: overwrite it as a whole, or punch it; all else is unharmed"
     )]
     Io {
-        /// The page: its offset divided by 4096.
+        /// The page's index: its offset divided by 4096.
         index: u64,
     },
-    /// The offset or the end lies beyond 2^63 - 1 (EFBIG).
+    /// The offset or the end is beyond 2^63 - 1 (EFBIG).
     #[error("the range ends beyond the largest offset, 2^63 - 1")]
     TooLarge,
-    /// The calling thread is inside of [`crate::ShmemObject::read_with`], where bytes are lent to it: a writer would wait for it for ever.
+    /// The calling thread is inside [`crate::ShmemObject::read_with`], to which bytes are lent. A
+    /// writer would wait for its own thread forever.
     #[error(
         "bytes of an object are lent to this thread: copy them, and change objects after `read_with` has returned"
     )]
@@ -47,7 +51,7 @@ impl ShmemError {
             folioswap_shmem::ShmemError::NoSpace => ShmemError::NoSpace,
             folioswap_shmem::ShmemError::Io { index } => ShmemError::Io { index },
             folioswap_shmem::ShmemError::TooLarge => ShmemError::TooLarge,
-            // Nothing takes a device away here.
+            // A space of this library has no call that takes a device off.
             folioswap_shmem::ShmemError::DeviceGone { .. } => ShmemError::NoSpace,
         }
     }

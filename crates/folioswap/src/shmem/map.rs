@@ -5,18 +5,22 @@ use crate::{Error, Region, Swap};
 use std::ops::{Bound, RangeBounds};
 
 impl ShmemObject {
-    /// A private mapping (mmap(2) with MAP_PRIVATE, all of it read at once): a region of `swap` that holds what the range of bytes holds now. What is
-    /// written to it afterwards is its own, as is what others write to the object meanwhile or later; [`ShmemObject::write`] takes it back.
-    /// Holes stay untouched. A read or write of one page excludes the copying of that page.
+    /// Makes a private mapping (as mmap(2) with MAP_PRIVATE, all of it read at once): a region of
+    /// `swap` with the contents that the range of bytes has now. Later writes to the region do not
+    /// reach the object, nor the reverse; [`ShmemObject::write`] copies contents back. Holes stay
+    /// untouched. A read or write of a page excludes the copying of that page.
     ///
-    /// There is no shared mapping: an object's folio that leaves comes back at another place. Where processes, or calls and memory, are to share
-    /// contents, a mapped file of `folioswap mount` does that.
+    /// There is no shared mapping, because an object's folio that was swapped out comes back at
+    /// another address. Where processes share contents, or calls and memory do, use a mapped file
+    /// of `folioswap mount`.
     ///
-    /// Cost: a copy of what is there. The region is within the limit of `swap`, and swaps to its devices.
+    /// Cost: a copy of the content. The region counts towards the limit of `swap`, and swaps to its
+    /// devices.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] behind the object's end, [`Error::Object`] where a page of it cannot be read, those of [`Swap::region`] (an empty range
-    /// among them). Nothing is left then.
+    /// [`Error::OutOfRange`] behind the object's end; [`Error::Object`] where a page cannot be
+    /// read; those of [`Swap::region`], which include an empty range. A failed call leaves nothing
+    /// behind.
     ///
     /// ```
     /// use folioswap::{ShmemSpace, Swap};
@@ -55,7 +59,7 @@ impl ShmemObject {
         let mut region = swap.region(end - start)?;
         let mut at = start;
         while let Some(data) = self.seek_data(at)?.map(|data| data.max(at)).filter(|&data| data < end) {
-            // The object may have become shorter meanwhile: then the rest is a hole.
+            // The object may have become shorter meanwhile; the rest of the region is then a hole.
             let Some(hole) = self.seek_hole(data)? else { break };
             let hole = hole.min(end);
             let bytes = &mut region.as_mut_slice()[(data - start) as usize..(hole - start) as usize];

@@ -2,13 +2,15 @@
 
 use super::ShmemError;
 use super::space::Inner;
+use folioswap_devices::PAGE_SIZE;
 use folioswap_shmem::Allocation;
 use std::cell::Cell;
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
-/// Which folios an object's new pages come in (tmpfs `huge=`): the largest that lie naturally aligned within what a call writes or allocates.
+/// The folios in which an object's new pages come (tmpfs `huge=`): the largest that are naturally
+/// aligned and lie within the range that a call writes or allocates.
 ///
 /// ```
 /// use folioswap::{HugePolicy, ShmemSpace};
@@ -31,13 +33,13 @@ pub enum HugePolicy {
 }
 
 thread_local! {
-    /// Bytes are lent to the calling thread.
+    /// Whether bytes are lent to the calling thread.
     static LENT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Bytes are lent to the calling thread as long as this lives.
+/// Lends bytes to the calling thread until dropped.
 struct Lending {
-    /// They were already, by a call around this one.
+    /// Whether an outer call had lent bytes already.
     before: bool,
 }
 
@@ -53,11 +55,12 @@ impl Drop for Lending {
     }
 }
 
-/// Contents by offset, of any size up to 2^63 - 1 bytes, which swap within the limit of their [`crate::ShmemSpace`]: a file without a name, in
-/// memory. What was never written reads as zeroes, and takes no memory. Dropping it frees all of it.
+/// Contents by offset, of up to 2^63 - 1 bytes, which swap within the limit of their
+/// [`crate::ShmemSpace`]: a file without a name, in memory. Bytes that were never written read as
+/// zeroes and take no memory. Dropping the object frees all of it.
 ///
-/// Any number of threads may use it at once. Reads and writes of one page exclude each other; a longer read or write is not one step for
-/// others.
+/// Any number of threads may use an object at once. Reads and writes of one page exclude each
+/// other; a longer read or write is not atomic.
 ///
 /// ```
 /// use folioswap::ShmemSpace;
@@ -84,9 +87,10 @@ impl fmt::Debug for ShmemObject {
 
 impl Drop for ShmemObject {
     fn drop(&mut self) {
-        // A forked child leaves it as it is: locks may be held by threads that the child has not.
+        // A forked child leaves the object as it is, because threads that the child does not have
+        // may hold its locks.
         if self.space.is_of_this_process() {
-            // SAFETY: dropped once, and used no more.
+            // SAFETY: dropped once, and not used afterwards.
             unsafe { ManuallyDrop::drop(&mut self.object) };
         }
     }
@@ -111,7 +115,8 @@ impl ShmemObject {
         if LENT.get() { Err(ShmemError::Lent) } else { self.to_read() }
     }
 
-    /// Its size, in bytes: the end of what was written, or what [`ShmemObject::set_size`] said.
+    /// Returns the size in bytes: the end of the last write, or the size set by
+    /// [`ShmemObject::set_size`].
     ///
     /// ```
     /// # let space = folioswap::ShmemSpace::builder().limit("8M").build()?;
@@ -124,7 +129,8 @@ impl ShmemObject {
         self.object.size()
     }
 
-    /// What of it is there, resident or swapped out, in bytes: whole pages (`st_blocks` times 512).
+    /// Returns the bytes of content, resident or swapped out, in whole pages (`st_blocks` times
+    /// 512).
     ///
     /// ```
     /// # let space = folioswap::ShmemSpace::builder().limit("8M").build()?;
@@ -134,13 +140,15 @@ impl ShmemObject {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn content_bytes(&self) -> u64 {
-        self.object.pages() * 4096
+        self.object.pages() * PAGE_SIZE as u64
     }
 
-    /// Copies bytes from `offset` on into `into`; returns how many: fewer at the object's end. Holes are zeroes.
+    /// Copies bytes from `offset` on into `into`. Returns how many: fewer at the object's end.
+    /// Holes read as zeroes.
     ///
     /// # Errors
-    /// [`ShmemError::Io`]; [`ShmemError::NoSpace`] when a page is swapped out and there is no room to bring it back; [`ShmemError::Forked`].
+    /// [`ShmemError::Io`]; [`ShmemError::NoSpace`] where a page is swapped out and there is no room
+    /// to bring it back; [`ShmemError::Forked`].
     ///
     /// ```
     /// # let space = folioswap::ShmemSpace::builder().limit("8M").build()?;
@@ -155,11 +163,13 @@ impl ShmemObject {
         self.to_read()?.read(offset, into).map_err(ShmemError::of)
     }
 
-    /// Lends the bytes from `offset` on, up to `length` of them, piece by piece, without a copy; returns how many. Nobody writes to a piece
-    /// while `lend` has it; meanwhile this thread cannot change any object ([`ShmemError::Lent`]), and others wait: it should be brief.
+    /// Lends up to `length` bytes from `offset` on to `lend`, piece by piece, without a copy.
+    /// Returns how many. No one writes to a piece while `lend` has it, so other threads wait:
+    /// `lend` should be brief. Meanwhile this thread cannot change any object
+    /// ([`ShmemError::Lent`]).
     ///
     /// # Errors
-    /// As [`ShmemObject::read`]; what was lent before the error is right.
+    /// Those of [`ShmemObject::read`]; the pieces lent before the error are valid.
     ///
     /// ```
     /// # let space = folioswap::ShmemSpace::builder().limit("8M").build()?;
@@ -181,11 +191,11 @@ impl ShmemObject {
         object.read_with(offset, length, lend).map_err(ShmemError::of)
     }
 
-    /// Copies `bytes` to `offset`; the object grows if they end behind its end. Returns how many were written: fewer only where space ran
-    /// out on the way.
+    /// Copies `bytes` to `offset`. The object grows if they end behind its end. Returns how many
+    /// were written: fewer only where space ran out on the way.
     ///
     /// # Errors
-    /// [`ShmemError`]; nothing was written then.
+    /// Any [`ShmemError`]; nothing was written then.
     ///
     /// ```
     /// # let space = folioswap::ShmemSpace::builder().limit("8M").build()?;
@@ -198,10 +208,12 @@ impl ShmemObject {
         self.to_change()?.write(offset, bytes).map_err(ShmemError::of)
     }
 
-    /// Sets the size (ftruncate(2)). What lies behind a smaller one is freed, and reads as zeroes if the object grows again.
+    /// Sets the size (ftruncate(2)). Content behind a smaller size is freed, and reads as zeroes if
+    /// the object grows again.
     ///
     /// # Errors
-    /// [`ShmemError`] when the page in which the new end lies cannot come back from swap; nothing is changed then.
+    /// Any [`ShmemError`], where the page of the new end cannot come back from swap. Nothing is
+    /// changed then.
     ///
     /// ```
     /// # let space = folioswap::ShmemSpace::builder().limit("8M").build()?;
@@ -218,10 +230,11 @@ impl ShmemObject {
         self.to_change()?.set_size(size).map_err(ShmemError::of)
     }
 
-    /// Frees what lies in a range of bytes (fallocate(2) with FALLOC_FL_PUNCH_HOLE): it reads as zeroes from now on. The size stays.
+    /// Frees the content of a range of bytes (fallocate(2) with FALLOC_FL_PUNCH_HOLE), which reads
+    /// as zeroes afterwards. The size stays.
     ///
     /// # Errors
-    /// As [`ShmemObject::set_size`], for the pages at both ends.
+    /// Those of [`ShmemObject::set_size`], for the pages at both ends.
     ///
     /// ```
     /// # let space = folioswap::ShmemSpace::builder().limit("8M").build()?;
@@ -236,11 +249,11 @@ impl ShmemObject {
         self.to_change()?.punch_hole(offset, length).map_err(ShmemError::of)
     }
 
-    /// Makes sure that every page of a range of bytes is there (posix_fallocate(3)); new ones are zeroes, and the size grows to the end of the
-    /// range.
+    /// Allocates every page of a range of bytes that has none (posix_fallocate(3)). New pages are
+    /// zero, and the size grows to the end of the range.
     ///
     /// # Errors
-    /// [`ShmemError`]; what it had made is freed again, and the size is as before.
+    /// Any [`ShmemError`]; the new pages are freed then, and the size is as before.
     ///
     /// ```
     /// # let space = folioswap::ShmemSpace::builder().limit("8M").build()?;
@@ -253,7 +266,8 @@ impl ShmemObject {
         self.to_change()?.allocate(offset, length, Allocation::Extend).map_err(ShmemError::of)
     }
 
-    /// The first offset at or behind `offset` with content (lseek(2) with SEEK_DATA); `None`: there is none before the end.
+    /// Returns the first offset at or behind `offset` with content (lseek(2) with SEEK_DATA).
+    /// `None`: there is none before the end.
     ///
     /// ```
     /// # let space = folioswap::ShmemSpace::builder().limit("8M").build()?;
@@ -269,7 +283,8 @@ impl ShmemObject {
         Ok(self.to_read()?.seek_data(offset))
     }
 
-    /// The first offset at or behind `offset` in a hole (lseek(2) with SEEK_HOLE); the end is one. `None`: `offset` is not before the end.
+    /// Returns the first offset at or behind `offset` that lies in a hole (lseek(2) with
+    /// SEEK_HOLE); the end counts as one. `None`: `offset` is not before the end.
     ///
     /// ```
     /// # let space = folioswap::ShmemSpace::builder().limit("8M").build()?;
@@ -286,7 +301,8 @@ impl ShmemObject {
         Ok(self.to_read()?.seek_hole(offset))
     }
 
-    /// It is not needed for long: its resident folios leave now (MADV_PAGEOUT). Returns the bytes that left; what finds no place stays.
+    /// Says that the object is not needed for long: its resident folios leave now (MADV_PAGEOUT).
+    /// Returns the bytes that left; folios for which swap has no room stay.
     ///
     /// # Errors
     /// [`ShmemError::Forked`], [`ShmemError::Lent`].
@@ -300,6 +316,6 @@ impl ShmemObject {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn page_out(&self) -> Result<u64, ShmemError> {
-        Ok(self.to_change()?.page_out() * 4096)
+        Ok(self.to_change()?.page_out() * PAGE_SIZE as u64)
     }
 }

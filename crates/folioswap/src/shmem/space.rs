@@ -1,4 +1,4 @@
-//! The space that objects are in: a limit, and where what is cold goes.
+//! The space that objects live in: a limit, and the devices behind it.
 
 use super::{HugePolicy, ShmemObject, ShmemStatistics};
 use crate::aside::Aside;
@@ -11,7 +11,7 @@ use std::fmt;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
-/// Says what a [`ShmemSpace`] is to be. Made by [`ShmemSpace::builder`].
+/// The settings of a [`ShmemSpace`] before it is made. Returned by [`ShmemSpace::builder`].
 ///
 /// ```
 /// use folioswap::{Device, ShmemSpace};
@@ -30,7 +30,8 @@ pub struct ShmemBuilder {
 }
 
 impl ShmemBuilder {
-    /// What all objects of the space may occupy: resident folios, the compressed store and the tables. At least [`ShmemSpace::LEAST_LIMIT`].
+    /// Sets the limit of all objects together, in bytes: resident folios, the compressed store and
+    /// the tables. At least [`ShmemSpace::LEAST_LIMIT`].
     ///
     /// ```
     /// let space = folioswap::ShmemSpace::builder().limit(64 << 20).build()?;
@@ -42,7 +43,8 @@ impl ShmemBuilder {
         self
     }
 
-    /// The most content of all objects together, resident or not (tmpfs `size=`). Without it, as much as finds a place.
+    /// Sets the most content of all objects together, resident or not (tmpfs `size=`). Without this
+    /// call the content is bounded by the room in memory and swap.
     ///
     /// ```
     /// use folioswap::{ShmemError, ShmemSpace};
@@ -56,9 +58,10 @@ impl ShmemBuilder {
         self
     }
 
-    /// Adds a device. A space has compressed RAM, named or not, and at most one file behind it. Without any device the file is one in
-    /// `/var/tmp`, of at most half of that disk's free space; with [`Device::zram`] alone there is none, and what does not compress stays
-    /// within the limit.
+    /// Adds a device. A space has compressed RAM, named or not, and at most one file behind it.
+    /// Without any device the file is one in `/var/tmp`, of at most half of that disk's free space.
+    /// With [`Device::zram`] alone there is no file, and pages that do not compress stay within the
+    /// limit.
     ///
     /// ```
     /// use folioswap::{Device, Error, ShmemSpace};
@@ -74,8 +77,9 @@ impl ShmemBuilder {
         self
     }
 
-    /// The space's limit is a part of this swap's limit, which is set aside for it as long as the space lives: regions of the swap have what is left,
-    /// so that both together keep within it. The devices are the space's own all the same.
+    /// Sets the space's limit aside from the limit of `swap`, as long as the space lives. Regions
+    /// of the swap have the rest, so both together keep within one limit. The devices are still the
+    /// space's own.
     ///
     /// ```
     /// use folioswap::{Device, ShmemSpace, Swap};
@@ -94,8 +98,9 @@ impl ShmemBuilder {
     /// Makes the space: its file, and a thread that keeps some memory free.
     ///
     /// # Errors
-    /// [`Error::NoLimit`], [`Error::LimitTooSmall`], [`Error::Size`], [`Error::ShmemDevice`], [`Error::File`], [`Error::SetAside`],
-    /// [`Error::UnderRun`], [`Error::System`]. Nothing is left behind.
+    /// [`Error::NoLimit`], [`Error::LimitTooSmall`], [`Error::Size`], [`Error::ShmemDevice`],
+    /// [`Error::File`], [`Error::SetAside`], [`Error::UnderRun`], [`Error::System`]. A failed call
+    /// leaves nothing behind.
     ///
     /// ```
     /// use folioswap::{Error, ShmemSpace};
@@ -117,7 +122,7 @@ impl ShmemBuilder {
         let failed = |error| match error {
             CreateError::LimitTooSmall { given, least } => Error::LimitTooSmall { given, least },
             CreateError::SwapFile(error) => Error::File(error),
-            // It never gets more than a store and a file.
+            // The list below has only a store and a file.
             CreateError::Devices => Error::TooManyDevices(2),
             CreateError::System { doing, error } => Error::System {
                 doing,
@@ -134,11 +139,11 @@ impl ShmemBuilder {
     }
 }
 
-/// What a space and its objects share.
+/// The state that a space and its objects share.
 pub(super) struct Inner {
     pub(super) space: ManuallyDrop<Arc<folioswap_shmem::ShmemSpace>>,
     process: u32,
-    /// Last: given back when the space is gone.
+    /// Declared last, so that the bytes are given back after the space has gone.
     _aside: Option<Aside>,
 }
 
@@ -150,25 +155,31 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // A forked child has not the thread that would be waited for, and its locks may be held by threads that it has not.
+        // A forked child does not have the thread that drop would wait for, and threads that it
+        // does not have may hold the locks.
         if self.is_of_this_process() {
-            // SAFETY: dropped once, and used no more.
+            // SAFETY: dropped once, and not used afterwards.
             unsafe { ManuallyDrop::drop(&mut self.space) };
         }
     }
 }
 
-/// A limit for the contents of objects, and where what is cold goes: compressed RAM within the limit, and a file behind it. It is the engine
-/// of `folioswap mount` inside a program. Cheap to clone: all clones are the same space. It ends when it and all of its objects are dropped.
+/// A limit for the contents of objects, and the devices that cold contents go to: compressed RAM
+/// within the limit, and a file behind it. It is the engine of `folioswap mount` inside a program.
+/// A clone is cheap and is the same space. The space ends when it and all of its objects are
+/// dropped.
 ///
-/// **Beside a [`Swap`]**: it is an engine of its own, with a limit and devices of its own, since contents that are read and written by calls need
-/// no page faults. [`ShmemBuilder::within`] sets its limit aside from that of a swap, so that one limit holds for both.
+/// **Beside a [`Swap`]**: a space is an engine with a limit and devices of its own, because
+/// contents that calls read and write need no page faults. [`ShmemBuilder::within`] sets its limit
+/// aside from that of a swap, so that one limit holds for both.
 ///
-/// **There is no mapping**: folios leave and come back elsewhere, under a lock that each call takes, so no address stays the
-/// content's. What is to be used as memory belongs in a [`crate::Region`]; [`ShmemObject::read_with`] lends bytes without a copy.
+/// **There is no mapping**: folios leave and come back at another address, under a lock that each
+/// call takes, so the content has no lasting address. Use a [`crate::Region`] for contents that are
+/// used as memory; [`ShmemObject::read_with`] lends bytes without a copy.
 ///
-/// **Fork**: a child cannot use it; every method says [`crate::ShmemError::Forked`] or [`Error::Forked`]. The file's descriptor is in the program's
-/// table: leave it open.
+/// **Fork**: a child cannot use the space; every method returns [`crate::ShmemError::Forked`] or
+/// [`Error::Forked`], and dropping the copy does nothing. The file's descriptor is in the program's
+/// table and must be left open.
 ///
 /// ```
 /// use folioswap::ShmemSpace;
@@ -194,10 +205,10 @@ impl fmt::Debug for ShmemSpace {
 }
 
 impl ShmemSpace {
-    /// The least limit of a space: 4 MiB.
+    /// The smallest limit of a space: 4 MiB.
     pub const LEAST_LIMIT: u64 = Options::LEAST_LIMIT;
 
-    /// Begins to make a space. A limit is all that must be given.
+    /// Returns a builder. The limit is the only setting that must be given.
     ///
     /// ```
     /// let space = folioswap::ShmemSpace::builder().limit("64M").build()?;
@@ -208,7 +219,7 @@ impl ShmemSpace {
         ShmemBuilder { limit: None, size: None, devices: Vec::new(), within: None }
     }
 
-    /// Makes an empty object of size 0, whose pages come one by one.
+    /// Makes an empty object of size 0 whose new pages are single pages.
     ///
     /// # Errors
     /// [`Error::Forked`].
@@ -245,7 +256,7 @@ impl ShmemSpace {
         }
     }
 
-    /// What the space has done and holds.
+    /// Returns the figures of this moment.
     ///
     /// # Errors
     /// [`Error::Forked`].
@@ -263,7 +274,8 @@ impl ShmemSpace {
         }
     }
 
-    /// Checks the invariants of the swap space, for tests: nobody else may be at work.
+    /// Checks the invariants of the swap space, for tests. No other thread may use the space
+    /// meanwhile.
     #[doc(hidden)]
     pub fn validate(&self) -> Result<(), String> {
         self.0.space.validate().map_err(|broken| format!("{broken:?}"))

@@ -1,12 +1,13 @@
-//! What a space of objects has done and holds.
+//! The figures of a space.
 
 use crate::size::show;
 use folioswap_group::counters::SIZE_NAMES;
 use folioswap_shmem::Statistics;
 use std::fmt;
 
-/// Figures of a [`crate::ShmemSpace`] at one moment. Counters have the kernel's names (`pswpin`, `pswpout`, `pgmajfault`, and `64kB/swpout` and
-/// so on for each folio size), and count since the space was made. Sizes are in bytes.
+/// Figures of a [`crate::ShmemSpace`] at one moment. Counters have the kernel's names (`pswpin`,
+/// `pswpout`, `pgmajfault`, and `64kB/swpout` and so on for each folio size), and count since the
+/// space was made. Sizes are in bytes.
 ///
 /// ```
 /// use folioswap::{Device, ShmemSpace};
@@ -23,7 +24,7 @@ use std::fmt;
 pub struct ShmemStatistics(pub(super) Statistics);
 
 impl ShmemStatistics {
-    /// What may be occupied.
+    /// Returns the limit.
     ///
     /// ```
     /// # let space = folioswap::ShmemSpace::builder().limit("8M").build()?;
@@ -34,7 +35,8 @@ impl ShmemStatistics {
         self.0.limit
     }
 
-    /// What is occupied: resident folios, the compressed store, tables, and memory for folios that is kept for reuse.
+    /// Returns the memory in use: resident folios, the compressed store, tables, and free memory
+    /// that is kept for new folios.
     ///
     /// ```
     /// # let space = folioswap::ShmemSpace::builder().limit("8M").build()?;
@@ -45,7 +47,7 @@ impl ShmemStatistics {
         self.0.used + self.0.idle
     }
 
-    /// Resident folios.
+    /// Returns the memory of resident folios.
     ///
     /// ```
     /// # let space = folioswap::ShmemSpace::builder().limit("8M").build()?;
@@ -56,7 +58,7 @@ impl ShmemStatistics {
         self.0.folios
     }
 
-    /// Content of all objects, resident or not, in whole pages.
+    /// Returns the content of all objects, resident or not, in whole pages.
     ///
     /// ```
     /// # let space = folioswap::ShmemSpace::builder().limit("8M").build()?;
@@ -69,7 +71,7 @@ impl ShmemStatistics {
         self.0.content
     }
 
-    /// A counter or a state by its name; `None`: there is none of that name.
+    /// Returns a counter or a state by its name; `None`: no figure has that name.
     ///
     /// ```
     /// # let space = folioswap::ShmemSpace::builder().limit("8M").build()?;
@@ -81,7 +83,7 @@ impl ShmemStatistics {
         self.all().find(|(known, _)| known == name).map(|(_, value)| value)
     }
 
-    /// All counters, then all states, by their names.
+    /// Returns all counters, then all states, with their names.
     ///
     /// ```
     /// # let space = folioswap::ShmemSpace::builder().limit("8M").build()?;
@@ -121,7 +123,7 @@ impl ShmemStatistics {
     }
 }
 
-/// A line for people.
+/// One line of text.
 impl fmt::Display for ShmemStatistics {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
