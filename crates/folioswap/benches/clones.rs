@@ -1,14 +1,15 @@
-//! What a copy-on-write clone costs, beside a copy into a new region: of what is swapped out, and of what is in memory.
+//! The cost of a copy-on-write clone, of resident and of swapped-out memory, beside a copy into a
+//! new region.
 //!
-//! `cargo bench -p folioswap --bench clones [-- ROUNDS]` (5 unless asked otherwise). Data: LZ4 makes half of it.
+//! `cargo bench -p folioswap --bench clones [-- ROUNDS]` (default: 5). The data: LZ4 halves it.
 
 use folioswap::{Device, Region, Swap};
 use std::time::Instant;
 
 const BYTES: usize = 256 << 20;
-const PAGES: usize = BYTES / 4096;
+const PAGES: usize = BYTES / folioswap_devices::PAGE_SIZE;
 
-/// Half of each page does not compress.
+/// Fills memory so that half of each page does not compress.
 fn fill(memory: &mut [u8]) {
     let mut word = 1_u64;
     for chunk in memory.chunks_exact_mut(16) {
@@ -17,7 +18,7 @@ fn fill(memory: &mut [u8]) {
     }
 }
 
-/// Nanoseconds for a page.
+/// Returns the nanoseconds per page, and the region made.
 fn each(work: impl FnOnce() -> Region) -> (f64, Region) {
     let begun = Instant::now();
     let region = work();
@@ -35,7 +36,7 @@ fn main() {
         ("copy of what is swapped out into a new region", Vec::new()),
     ];
     for _ in 0..rounds {
-        // As new in memory: no page keeps a stored copy.
+        // Writing makes all pages new, so that no page keeps a stored copy.
         fill(region.as_mut_slice());
         for row in &mut rows[..2] {
             let (nanoseconds, clone) = each(|| region.try_clone().expect("a clone"));

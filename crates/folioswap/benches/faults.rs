@@ -1,8 +1,9 @@
-//! How long the touch of a page takes that is swapped out: by handler threads and by SIGBUS, from compressed RAM and from plain RAM, and the
-//! kernel's own zram beside it, in turn, in one process and one thread; and from a file, beside pread(2) with O_DIRECT of another one.
+//! The time that the touch of a swapped-out page takes: by handler threads and by SIGBUS, from
+//! compressed RAM and from plain RAM, beside the kernel's own zram, interleaved, in one process and
+//! one thread; and from a file, beside pread(2) with O_DIRECT of another file.
 //!
-//! `cargo bench -p folioswap --bench faults [-- ROUNDS]` (3 unless asked otherwise). The row of the kernel takes root and zram. Data: LZ4 makes half
-//! of it. One page of each 64 KiB is touched, in a random order.
+//! `cargo bench -p folioswap --bench faults [-- ROUNDS]` (default: 3). The kernel's row needs root
+//! and zram. The data: LZ4 halves it. One page of each 64 KiB is touched, in a random order.
 
 use folioswap::{Device, FaultMode, Swap};
 use folioswap_peer::{FolioSizes, HugePages, SwapLock, Zram};
@@ -10,15 +11,15 @@ use std::ptr::null_mut;
 use std::sync::Arc;
 use std::time::Instant;
 
-const PAGE: usize = 4096;
+const PAGE: usize = folioswap_devices::PAGE_SIZE;
 const BYTES: usize = 256 << 20;
-/// One of these is touched: its neighbours are not wanted.
+/// One page of each such piece is touched, so that reading its neighbours ahead gains nothing.
 const PIECE: usize = 64 << 10;
 const TOUCHES: usize = BYTES / PIECE;
-/// What takes less is no fault: a touch of a page that is there takes a tenth of it.
+/// A shorter touch is no fault: touching a resident page takes a tenth of this.
 const FAULT_NS: u64 = 700;
 
-/// Half of each page does not compress.
+/// Fills memory so that half of each page does not compress.
 fn fill(memory: &mut [u8]) {
     let mut word = 1_u64;
     for chunk in memory.chunks_exact_mut(16) {
@@ -27,15 +28,15 @@ fn fill(memory: &mut [u8]) {
     }
 }
 
-/// Touches a page of each piece in a random order; the durations of the faults, ascending.
+/// Touches a page of each piece in a random order. Returns the durations of the faults, ascending.
 fn touch_all(base: *const u8) -> Vec<u64> {
-    // SAFETY: within the memory, which is alive.
-    touch_each(|place| unsafe {
-        base.add(place).read_volatile();
+    // SAFETY: `offset` is within the memory, which is alive.
+    touch_each(|offset| unsafe {
+        base.add(offset).read_volatile();
     })
 }
 
-/// Calls `touch` with the place of a page of each piece in a random order.
+/// Calls `touch` with the offset of a page of each piece, in a random order.
 fn touch_each(mut touch: impl FnMut(usize)) -> Vec<u64> {
     let mut order: Vec<usize> = (0..TOUCHES).collect();
     let mut word = 7_u64;
@@ -45,7 +46,7 @@ fn touch_each(mut touch: impl FnMut(usize)) -> Vec<u64> {
     }
     let mut times = Vec::with_capacity(TOUCHES);
     for piece in order {
-        // Which of its pages follows no rule: a stride would be seen.
+        // The page within the piece is random, because the engine would detect a stride.
         word = word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let page = (word >> 40) as usize % (PIECE / PAGE);
         let begun = Instant::now();
@@ -57,7 +58,7 @@ fn touch_each(mut touch: impl FnMut(usize)) -> Vec<u64> {
     times
 }
 
-/// A row, in the order in which they are measured.
+/// A row of the table, in the order of measurement.
 type Row = (&'static str, Vec<Vec<u64>>);
 
 fn ours(device: impl Fn() -> Device, mode: FaultMode) -> Vec<u64> {
@@ -66,8 +67,8 @@ fn ours(device: impl Fn() -> Device, mode: FaultMode) -> Vec<u64> {
     fill(region.as_mut_slice());
     region.page_out(..).expect("advice");
     assert_eq!(region.resident_bytes(..).ok(), Some(0));
-    // What the file system has yet to write down is not measured; nor is it of the other file.
-    // SAFETY: without arguments.
+    // Writes that the file system has pending are not measured, nor are those of the other file.
+    // SAFETY: the call has no arguments.
     unsafe { libc::sync() };
     let times = touch_all(region.as_ptr());
     let read = swap.statistics().counter("pswpin").unwrap_or(0) as usize;
@@ -76,7 +77,8 @@ fn ours(device: impl Fn() -> Device, mode: FaultMode) -> Vec<u64> {
     times
 }
 
-/// The kernel's way to a file: 4 KiB at a time, at the places that `touch_all` would touch, past the page cache.
+/// The kernel's way to a file: reads of 4 KiB past the page cache, at the offsets that `touch_all`
+/// would touch.
 fn raw_reads() -> std::io::Result<Vec<u64>> {
     use std::os::unix::fs::{FileExt, OpenOptionsExt};
     let path = format!("/var/tmp/folioswap-faults-{}", std::process::id());
@@ -92,14 +94,14 @@ fn raw_reads() -> std::io::Result<Vec<u64>> {
     }
     file.sync_all()?;
     let page = &mut memory[at..at + PAGE];
-    Ok(touch_each(|place| assert_eq!(file.read_at(page, place as u64).expect("a read"), PAGE)))
+    Ok(touch_each(|offset| assert_eq!(file.read_at(page, offset as u64).expect("a read"), PAGE)))
 }
 
-/// The kernel's, without large folios, so that each fault brings one page.
-fn kernel(turn: &Arc<SwapLock>) -> std::io::Result<Vec<u64>> {
+/// The kernel's zram, without large folios, so that each fault brings one page.
+fn kernel(turn: &Arc<Turn>) -> std::io::Result<Vec<u64>> {
     let _settings = HugePages::set(turn, FolioSizes::Only4K)?;
     let _swap = Zram::new(turn, 4 * BYTES as u64, Some(folioswap_peer::HIGHEST_PRIORITY), Some("lz4"))?;
-    // SAFETY: a mapping of our own, which is unmapped at the end.
+    // SAFETY: the mapping is ours, and is unmapped at the end.
     unsafe {
         let access = libc::PROT_READ | libc::PROT_WRITE;
         let memory = libc::mmap(null_mut(), BYTES, access, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0);

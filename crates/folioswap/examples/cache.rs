@@ -1,5 +1,5 @@
-//! A cache of 128 MiB of values within a limit of 32 MiB: what is asked for often stays, the rest is compressed or in a file, and nothing is thrown
-//! away.
+//! A cache of 128 MiB of values within a limit of 32 MiB. Popular values stay resident, the rest is
+//! compressed or in a file, and none is discarded.
 //!
 //! `cargo run --release -p folioswap --example cache`
 
@@ -13,7 +13,7 @@ const VALUE_BYTES: usize = 4000;
 
 type Value = VecIn<u8, RegionAllocator>;
 
-/// What the cache is asked for would be expensive to compute.
+/// Computes a value. A real one would be expensive to compute.
 fn compute(key: u64, allocator: &RegionAllocator) -> Value {
     let mut value = VecIn::with_capacity_in(VALUE_BYTES, allocator.clone());
     let mut word = key | 1;

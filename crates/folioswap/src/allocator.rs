@@ -64,7 +64,7 @@ impl RegionAllocator {
     ///
     /// let swap = Swap::builder().limit("64M").build()?;
     /// let allocator = RegionAllocator::new(&swap, "1G")?;
-    /// let text: allocator_api2::boxed::Box<[u8; 5], _> = allocator_api2::boxed::Box::new_in(*b"hello", allocator);
+    /// let text = allocator_api2::boxed::Box::new_in(*b"hello", allocator);
     /// assert_eq!(*text, *b"hello");
     /// # Ok::<(), folioswap::Error>(())
     /// ```

@@ -31,11 +31,11 @@
 //! | What happens when every device is full? | [`WhenFull`] |
 //! | How do I give advice, pin, clone or grow memory? | [`Region`] |
 //! | How long are raw pointers into a region valid? | [`Region`], [`Region::base`] |
-//! | Can I read(2) into a region and write(2) from it? | [`Swap::serves_system_calls`], [`Region::pin`] |
+//! | Do read(2) and write(2) work on a region? | [`Swap::serves_system_calls`], [`Region::pin`] |
 //! | What does a forked child see? | [`Swap`] |
 //! | Which thread serves a fault? | [`FaultMode`] |
 //! | How do I put a limit within a limit? | [`Swap::group`] |
-//! | How do I keep a `Vec` or `HashMap` in a region? | `RegionAllocator`, feature `allocator-api2` |
+//! | How do I keep a `Vec` in a region? | `RegionAllocator`, feature `allocator-api2` |
 //! | How do I keep contents that calls read and write, without mapping them? | [`ShmemSpace`] |
 //! | How do I see what the engine does? | [`Statistics`] |
 //!

@@ -21,10 +21,11 @@ impl Swap {
     /// ```
     /// let swap = folioswap::Swap::builder().limit("64M").build()?;
     /// let bytes = 4 << 20;
-    /// // SAFETY: a reservation at an address of the system's choice, of which the region takes a part.
+    /// // SAFETY: a reservation at an address of the kernel's choice; the region takes a part of it.
     /// let region = unsafe {
     ///     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    ///     let found = libc::mmap(std::ptr::null_mut(), bytes + (2 << 20), libc::PROT_NONE, flags, -1, 0) as usize;
+    ///     let (anywhere, reserved) = (std::ptr::null_mut(), bytes + (2 << 20));
+    ///     let found = libc::mmap(anywhere, reserved, libc::PROT_NONE, flags, -1, 0) as usize;
     ///     swap.region_at(found.next_multiple_of(2 << 20), bytes)?
     /// };
     /// assert!(region.as_slice().iter().all(|&byte| byte == 0));

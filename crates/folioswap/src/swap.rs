@@ -92,7 +92,8 @@ impl SwapBuilder {
     /// ```
     /// use folioswap::{Device, Swap};
     ///
-    /// let swap = Swap::builder().limit("64M").device(Device::file("/var/tmp").size("1G")).build()?;
+    /// let file = Device::file("/var/tmp").size("1G");
+    /// let swap = Swap::builder().limit("64M").device(file).build()?;
     /// # drop(swap);
     /// # Ok::<(), folioswap::Error>(())
     /// ```

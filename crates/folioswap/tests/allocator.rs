@@ -1,4 +1,4 @@
-//! Collections in managed memory against the same in ordinary memory.
+//! Collections in managed memory against the same collections in ordinary memory.
 
 use allocator_api2::alloc::{Allocator, Layout};
 use allocator_api2::vec::Vec as VecIn;
@@ -29,7 +29,7 @@ fn collections_of_several_threads_agree_with_an_oracle() {
                         oracle.remove(&key);
                     } else {
                         let mut value = VecIn::new_in(allocator.clone());
-                        // It grows as vectors grow.
+                        // The vector grows step by step, as vectors do.
                         (0..4).for_each(|part| value.resize(length * (part + 1) / 4, key as u8 ^ part as u8));
                         oracle.insert(key, value.to_vec());
                         managed.insert(key, value);
@@ -42,10 +42,10 @@ fn collections_of_several_threads_agree_with_an_oracle() {
     });
     let figure = |name| swap.statistics().counter(name).unwrap();
     assert!(figure("pswpin") > 0 && figure("violations") == 0);
-    // What is free again is one block: all of it can be had.
+    // The free memory is one block again, so an allocation of all of it succeeds.
     let layout = Layout::from_size_align(48 << 20, 4096).unwrap();
     let all = allocator.allocate(layout).expect("the region is empty");
-    // SAFETY: it came from there.
+    // SAFETY: the block came from this allocator.
     unsafe { allocator.deallocate(all.cast(), layout) };
 }
 

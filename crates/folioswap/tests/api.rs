@@ -1,12 +1,14 @@
-//! The public API as a list, committed beside this test: what changes in it is seen in a review, and decides the next version (semver).
+//! The public API as a list that is committed beside this test. A review sees each change, which
+//! decides the next version (semver).
 //!
-//! `FOLIOSWAP_API=write cargo test -p folioswap --test api` writes it anew. It is read out of the sources, which rustfmt keeps in one form: public items
-//! of the modules' files, the contents of public enums and traits, and which traits are implemented for what.
+//! `FOLIOSWAP_API=write cargo test -p folioswap --test api` rewrites the list. It is read out of
+//! the sources, which rustfmt keeps in one form: the public items of the modules' files, the
+//! contents of public enums and traits, and the traits implemented for each type.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-/// All sources below a directory, by path.
+/// Returns all sources below a directory, by path.
 fn sources(directory: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
     let mut found: Vec<PathBuf> = entries
@@ -21,7 +23,7 @@ fn is_comment(line: &str) -> bool {
     line.trim_start().starts_with("//")
 }
 
-/// The names that the crate shows.
+/// Returns the names that the crate re-exports.
 fn shown(lib: &str) -> Vec<String> {
     let uses = lib.split(';').filter_map(|item| item.split_once("pub use ")).map(|(_, names)| names);
     let names = uses.flat_map(|names| names.split(|byte: char| !byte.is_alphanumeric() && byte != '_'));
@@ -29,7 +31,8 @@ fn shown(lib: &str) -> Vec<String> {
     names.filter(is_type).map(str::to_owned).collect()
 }
 
-/// The item that begins at `lines[0]`, on one line, up to its body; and how many lines it takes.
+/// Returns the item that begins at `lines[0]`, on one line, up to its body, and its number of
+/// lines.
 fn signature(lines: &[&str]) -> (String, usize) {
     let mut text = String::new();
     for (number, line) in lines.iter().enumerate() {
@@ -44,7 +47,7 @@ fn signature(lines: &[&str]) -> (String, usize) {
     (text, lines.len())
 }
 
-/// What stands in the body of an enum or a trait: each variant, each of its fields, each function.
+/// Returns the contents of an enum or a trait: each variant, each of its fields, each function.
 fn contents(lines: &[&str]) -> Vec<String> {
     let (mut found, mut variant, mut is_attribute) = (Vec::new(), String::new(), false);
     for line in lines.iter().map(|line| line.trim()) {
@@ -62,13 +65,13 @@ fn contents(lines: &[&str]) -> Vec<String> {
     found
 }
 
-/// Does the item at the start of a line belong to a type that the crate shows?
+/// Returns whether the item at the start of a line belongs to a type that the crate re-exports.
 fn names_shown(item: &str, shown: &[String]) -> bool {
     item.split(|byte: char| !byte.is_alphanumeric() && byte != '_')
         .any(|word| shown.iter().any(|name| name == word))
 }
 
-/// The public items of a source.
+/// Collects the public items of a source.
 fn items(source: &str, shown: &[String], into: &mut Vec<String>) {
     let source = source.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
     let lines: Vec<&str> = source.lines().collect();
@@ -109,7 +112,7 @@ fn items(source: &str, shown: &[String], into: &mut Vec<String>) {
                 into.push(format!("{prefix}{attributes}{text}"));
             }
             at += taken;
-            // What an enum or a trait contains is all public.
+            // All contents of an enum or a trait are public.
             if is_block && (text.starts_with("pub enum") || text.starts_with("pub trait")) {
                 let end = at + lines[at..].iter().position(|line| *line == "}").unwrap_or_default();
                 if is_wanted {

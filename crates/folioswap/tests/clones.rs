@@ -1,4 +1,5 @@
-//! Copy-on-write clones of regions: each is its own, whatever the other does, and what both have is stored once.
+//! Copy-on-write clones of regions: neither sees the other's writes, and common pages are stored
+//! once.
 
 mod common;
 #[path = "common/waiting.rs"]
@@ -10,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use waiting::comes_true;
 
-const PAGE: usize = 4096;
+const PAGE: usize = folioswap_devices::PAGE_SIZE;
 const MODES: [FaultMode; 2] = [FaultMode::HandlerThreads, FaultMode::Sigbus];
 
 fn swap(limit: &str) -> Swap {
@@ -19,7 +20,7 @@ fn swap(limit: &str) -> Swap {
     Swap::builder().limit(limit).device(zram).device(file).sigbus().validate().build().unwrap()
 }
 
-/// Half of each page does not compress.
+/// Fills memory so that half of each page does not compress.
 fn fill(bytes: &mut [u8], seed: u64) {
     let mut numbers = Numbers(seed);
     for chunk in bytes.chunks_exact_mut(16) {
@@ -38,26 +39,27 @@ fn figure(swap: &Swap, name: &str) -> u64 {
     swap.statistics().counter(name).expect("its name")
 }
 
-/// No invariant was found broken, and no page lost.
+/// Asserts that no invariant was broken, and no page lost.
 fn is_sound(swap: &Swap) {
     assert_eq!((figure(swap, "violations"), figure(swap, "pages_poisoned")), (0, 0), "{}", swap.statistics());
     assert!(figure(swap, "validations") > 0);
 }
 
-/// Of what is stored, the bytes that the compressed store and the file have.
+/// Returns the bytes that the compressed store and the file take.
 fn stored(swap: &Swap) -> u64 {
     figure(swap, "mem_used_total") + figure(swap, "file_bytes")
 }
 
-/// Waits until these bytes, which were paged out, are written: what waits in staging goes first when something is paged out. Figures are
-/// published now and then, and until then are those of before.
+/// Waits until `bytes` that were paged out have been written. The staging ring, which holds them
+/// before, is emptied first when memory is paged out. The counters are published from time to time,
+/// and are those of before until then.
 fn all_is_stored(swap: &Swap, bytes: usize) {
     let written = || figure(swap, "orig_data_size") + figure(swap, "file_bytes");
     comes_true(swap, Duration::from_secs(10), || written() >= bytes as u64);
 }
 
-/// Nobody holds anything any more, but for what waits in staging to be looked at: that goes first when something is paged out. Figures are
-/// published now and then: within two seconds.
+/// Waits until nothing is stored any more. Pages that wait in staging are the first to leave when
+/// memory is paged out. The counters are published within two seconds.
 fn nothing_is_left(swap: &Swap) {
     for mode in MODES {
         swap.region_with(1, mode).unwrap().page_out(..).unwrap();
@@ -78,7 +80,7 @@ fn a_clone_and_its_original_are_apart_and_what_they_share_is_stored_once() {
         let mut clones: Vec<Region> = (0..3).map(|_| region.try_clone().unwrap()).collect();
         assert!(clones.iter().all(|clone| (clone.len(), clone.fault_mode()) == (48 << 20, mode)));
         assert!(stored(&swap) <= before + before / 50, "{} after {before}", stored(&swap));
-        // Each writes a page in four of its own.
+        // Each clone writes every fourth page.
         for (number, clone) in clones.iter_mut().enumerate() {
             for page in clone.as_mut_slice().chunks_mut(PAGE).skip(number).step_by(4) {
                 fill(page, 100 + number as u64);
@@ -102,7 +104,7 @@ fn a_clone_and_its_original_are_apart_and_what_they_share_is_stored_once() {
     }
 }
 
-/// What was never touched stays so, and lengths that are no whole pages are kept.
+/// Holes stay holes, and lengths that are no whole pages are kept.
 #[test]
 fn holes_and_odd_lengths_are_cloned() {
     let swap = swap("16M");
@@ -136,7 +138,7 @@ fn what_cannot_leave_is_copied() {
     }
 }
 
-/// Regions, and their clones' clones, against copies in ordinary memory.
+/// Regions, and clones of clones, against copies in ordinary memory.
 #[test]
 fn random_clones_agree_with_an_oracle() {
     const BYTES: usize = 4 << 20;
@@ -195,16 +197,16 @@ fn random_clones_agree_with_an_oracle() {
     }
 }
 
-/// Readers of the original, of clones, and writers to others, while clones are made of all of it.
+/// Threads read the original and clones, and write to others, while clones of all of it are made.
 #[test]
 fn clones_are_made_while_threads_read_and_write() {
     const PAGES: usize = 2048;
     for mode in MODES {
         let swap = swap("8M");
         let region = swap.region_with(PAGES * PAGE, mode).unwrap();
-        // Each page counts upwards in its first word; all else of it is fixed.
+        // The first word of each page counts upwards; the rest of the page is constant.
         let word = |region: &Region, page: usize| {
-            // SAFETY: within the region, used by atomic accesses alone.
+            // SAFETY: within the region, which is used by atomic accesses alone.
             unsafe { AtomicU64::from_ptr(region.base().as_ptr().add(page * PAGE).cast()) }.load(Relaxed)
         };
         let noise = |page: usize| {
@@ -213,7 +215,7 @@ fn clones_are_made_while_threads_read_and_write() {
             bytes
         };
         for page in 0..PAGES {
-            // SAFETY: nobody else uses it yet.
+            // SAFETY: no other thread uses the region yet.
             unsafe {
                 let at = region.base().as_ptr().add(page * PAGE + 8);
                 at.copy_from_nonoverlapping(noise(page).as_ptr(), PAGE - 8);
@@ -227,7 +229,7 @@ fn clones_are_made_while_threads_read_and_write() {
                     let mut numbers = Numbers(writer + 1);
                     while !ended.load(Relaxed) {
                         let page = (numbers.next() >> 8) as usize % PAGES;
-                        // SAFETY: within the region, used by atomic accesses alone.
+                        // SAFETY: within the region, which is used by atomic accesses alone.
                         unsafe { AtomicU64::from_ptr(region.base().as_ptr().add(page * PAGE).cast()) }
                             .fetch_add(1, Relaxed);
                     }
@@ -243,7 +245,7 @@ fn clones_are_made_while_threads_read_and_write() {
                     let found = word(&clone, page);
                     assert!((before[page]..=after[page]).contains(&found), "page {page}");
                     assert_eq!(word(&again, page), found, "page {page}");
-                    // SAFETY: nobody writes to a clone.
+                    // SAFETY: no thread writes to a clone.
                     let rest = unsafe {
                         std::slice::from_raw_parts(clone.base().as_ptr().add(page * PAGE + 8), PAGE - 8)
                     };
@@ -262,7 +264,7 @@ fn what_cannot_be_cloned_is_refused() {
     let region = swap.region("64M").unwrap();
     swap.close();
     assert!(matches!(region.try_clone(), Err(Error::Closed)));
-    // SAFETY: the child only looks, and ends without a destructor.
+    // SAFETY: the child only looks, and ends without running a destructor.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let is_refused = matches!(region.try_clone(), Err(Error::Forked));
@@ -270,7 +272,7 @@ fn what_cannot_be_cloned_is_refused() {
         unsafe { libc::_exit(i32::from(!is_refused)) };
     }
     let mut status = 0;
-    // SAFETY: our child.
+    // SAFETY: waits for our own child.
     assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
     assert_eq!(status, 0);
 }

@@ -1,4 +1,5 @@
-//! Groups within a swap: every limit is kept, devices that are not permitted are not used, and what a group had is free when it ends.
+//! Groups within a swap: every limit is kept, a device that is not permitted is not used, and the
+//! devices' space of a group is free when it ends.
 
 mod common;
 #[path = "common/waiting.rs"]
@@ -10,15 +11,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use waiting::comes_true;
 
-const PAGE: usize = 4096;
+const PAGE: usize = folioswap_devices::PAGE_SIZE;
 const MIB: u64 = 1 << 20;
 
-/// A seed of this round for each page.
+/// Returns the seed of a page in this round.
 fn seed_of(round: u64, page: usize) -> u64 {
     (round * 1_000_003 + page as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1
 }
 
-/// Each page is its own noise, of which so many words of eight do not compress.
+/// Fills each page with its own noise, of which `hard` words of eight do not compress.
 fn fill(region: &mut Region, round: u64, hard: usize) {
     for (number, page) in region.as_mut_slice().chunks_mut(PAGE).enumerate() {
         let mut numbers = Numbers(seed_of(round, number));
@@ -49,12 +50,13 @@ fn is_sound(swap: &Swap) {
     assert_eq!((figure("violations"), figure("pages_poisoned")), (0, 0));
 }
 
-/// What a limit promises.
+/// Returns the most memory that the promise for a limit allows.
 fn most(limit: u64) -> u64 {
     limit + limit / 40 + 8 * MIB
 }
 
-/// Three levels, of which each wants more than it may have, and the groups within one together more than that one.
+/// Three levels of groups. Each wants more than it may have, and the groups within one together
+/// want more than it has.
 #[test]
 fn the_limits_of_all_levels_are_kept_at_once() {
     let whole = in_ram_and_file("40M", "256M");
@@ -102,7 +104,7 @@ fn the_limits_of_all_levels_are_kept_at_once() {
     }
 }
 
-/// The whole's limit takes from a group that is idle, though that one is within its own.
+/// The outermost limit takes memory from an idle group, even one that is within its own limit.
 #[test]
 fn who_is_idle_gives_to_who_is_not() {
     let whole = in_ram_and_file("32M", "256M");
@@ -137,7 +139,7 @@ fn only_permitted_devices_are_used() {
         regions.iter_mut().for_each(|region| fill(region, round, 1));
         regions.iter().for_each(|region| check(region, round, 1));
     }
-    // A group within a group may use what that one may.
+    // A nested group may use the devices of the group around it.
     let within = on_file.group().limit("8M").build().unwrap();
     let mut region = within.region("12M").unwrap();
     fill(&mut region, 5, 1);
@@ -147,14 +149,14 @@ fn only_permitted_devices_are_used() {
         || figure(&in_store, "orig_data_size") > 8 * MIB && figure(&on_file, "file_bytes") > 8 * MIB;
     comes_true(&whole, soon, both_store);
     comes_true(&within, soon, || figure(&within, "file_bytes") > 0);
-    // States are a tenth of a second old.
+    // States are published every tenth of a second.
     std::thread::sleep(Duration::from_millis(250));
     assert_eq!(figure(&in_store, "file_bytes"), 0);
     assert_eq!([&on_file, &within].map(|swap| figure(swap, "orig_data_size")), [0, 0]);
     [&whole, &in_store, &on_file, &within].into_iter().for_each(is_sound);
 }
 
-/// What a group had on a file is there for the next one, as often as it takes.
+/// The file space of a group is free for the next group, any number of times.
 #[test]
 fn what_a_group_had_is_free_when_it_ends() {
     let whole = in_ram_and_file("48M", "40M");
@@ -162,7 +164,7 @@ fn what_a_group_had_is_free_when_it_ends() {
         let group = whole.group().limit("8M").devices([1]).build().unwrap();
         let mut region = group.region("30M").unwrap();
         fill(&mut region, round, 8);
-        // States are a tenth of a second old.
+        // States are published every tenth of a second.
         comes_true(&group, Duration::from_secs(2), || {
             group.statistics().counter("file_bytes").unwrap() > 16 * MIB
         });
@@ -171,11 +173,11 @@ fn what_a_group_had_is_free_when_it_ends() {
         drop(region);
         assert_eq!(whole.statistics().times_exceeded(), 0);
     }
-    // Its place is free too, and nothing of it is counted.
+    // The group's number is free too, and none of its memory is counted.
     comes_true(&whole, Duration::from_secs(2), || whole.statistics().charge() < 8 * MIB);
 }
 
-/// Its device is full: its own limit gives way, and no other.
+/// The group's device is full: its own limit gives way, and no other.
 #[test]
 fn the_limit_of_a_group_gives_way_alone() {
     let small = Device::file("/var/tmp").size("8M").priority(2);
@@ -206,14 +208,14 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
     }
     assert_eq!(deep.len(), 7, "as deep as can be");
     assert!(matches!(deep.last().unwrap().group().limit("8M").build(), Err(Error::TooManyGroups)));
-    // A region keeps its group, and that all around it.
+    // A region keeps its group alive, and that group those around it.
     let mut region = deep.pop().unwrap().region("1M").unwrap();
     deep.clear();
     region.as_mut_slice().fill(3);
     assert!(region.as_slice().iter().all(|&byte| byte == 3));
     drop(region);
     assert!(group().build().unwrap().group().limit("8M").build().is_ok());
-    // Limits around it hold for what is pinned, and what is set aside.
+    // The limits around a group hold for memory that is pinned or set aside.
     let wide = whole.group().limit("1G").build().unwrap();
     let region = wide.region("64M").unwrap();
     assert!(matches!(region.pin(..20 << 20), Err(Error::PinTooLarge { limit, .. }) if limit == 32 * MIB));
@@ -253,7 +255,7 @@ fn groups_come_and_go_while_others_swap() {
                         let group = whole.group().limit("8M").build().unwrap();
                         let mut region = group.region("12M").unwrap();
                         fill(&mut region, 100 * thread + round, 4);
-                        // SAFETY: the child drops what it has of it, and ends by _exit.
+                        // SAFETY: the child drops its copies, and ends by _exit.
                         let child = unsafe { libc::fork() };
                         if child == 0 {
                             let refused = matches!(group.group().limit("8M").build(), Err(Error::Forked));
@@ -263,7 +265,7 @@ fn groups_come_and_go_while_others_swap() {
                         }
                         check(&region, 100 * thread + round, 4);
                         let mut status = 0;
-                        // SAFETY: our own child.
+                        // SAFETY: waits for our own child.
                         unsafe { libc::waitpid(child, &raw mut status, 0) };
                         assert_eq!((libc::WIFEXITED(status), libc::WEXITSTATUS(status)), (true, 42));
                         is_sound(&group);

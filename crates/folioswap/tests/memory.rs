@@ -1,4 +1,4 @@
-//! Regions hold what was written to them, whatever the limit, advice and other threads do.
+//! Regions hold the bytes written to them, whatever the limit, advice and other threads do.
 
 #[path = "common/leaving.rs"]
 mod leaving;
@@ -14,9 +14,9 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 use waiting::comes_true;
 
-const PAGE: usize = 4096;
+const PAGE: usize = folioswap_devices::PAGE_SIZE;
 
-/// Tests run beside one another, but for the one that measures the memory of the process.
+/// Held for reading by each test, and for writing by the one that measures the process's memory.
 static PROCESS: RwLock<()> = RwLock::new(());
 
 fn among_others() -> RwLockReadGuard<'static, ()> {
@@ -27,7 +27,7 @@ fn alone() -> RwLockWriteGuard<'static, ()> {
     PROCESS.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Numbers that look random and are the same each time.
+/// Reproducible pseudo-random numbers.
 struct Numbers(u64);
 
 impl Numbers {
@@ -40,7 +40,7 @@ impl Numbers {
     }
 }
 
-/// Half of each page does not compress.
+/// Fills memory so that half of each page does not compress.
 fn fill(bytes: &mut [u8], seed: u64) {
     let mut numbers = Numbers(seed);
     for chunk in bytes.chunks_exact_mut(16) {
@@ -60,14 +60,14 @@ fn in_ram_and_file(limit: &str) -> SwapBuilder {
     Swap::builder().limit(limit).device(Device::zram().priority(1)).device(file).validate()
 }
 
-/// No invariant was found broken, and no page lost.
+/// Asserts that no invariant was broken, and no page lost.
 fn is_sound(swap: &Swap) {
     let figure = |name| swap.statistics().counter(name).expect("its name");
     assert_eq!((figure("violations"), figure("pages_poisoned")), (0, 0));
     assert!(figure("validations") > 0 || figure("swapped") == 0);
 }
 
-/// Resident anonymous memory of the process.
+/// Returns the resident anonymous memory of the process.
 fn anonymous_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("our own");
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("a line");
@@ -97,7 +97,7 @@ fn four_times_the_limit_is_read_as_it_was_written_and_the_limit_is_kept() {
         ended.store(true, Relaxed);
         most = watch.join().unwrap();
     });
-    // What is promised, and what the test itself takes.
+    // The allowance is the promise for the limit, and memory that the test itself takes.
     let allowed = limit + limit / 40 + (8 << 20) + (2 << 20);
     assert!(most > before + limit / 2, "{most} with {before} before: nothing was measured");
     assert!(most <= before + allowed, "{} bytes of {allowed}; {}", most - before, swap.statistics());
@@ -146,7 +146,8 @@ fn random_reads_writes_and_advice_of_several_threads_agree_with_an_oracle() {
                         12 => region.cold(first + range.start..first + range.end).unwrap(),
                         13 => region.will_need(first + range.start..first + range.end).unwrap(),
                         14 => {
-                            // As `dont_need`, for which the whole region would have to be borrowed.
+                            // This stands for `dont_need`, which would have to borrow the whole
+                            // region.
                             let pages = range.start.next_multiple_of(PAGE)..range.end / PAGE * PAGE;
                             if pages.start < pages.end {
                                 let place = part[pages.clone()].as_mut_ptr();
@@ -193,7 +194,7 @@ fn many_regions_come_and_go_and_leave_nothing() {
         check(region.as_slice(), *seed);
     }
     drop(regions);
-    // The figures follow within a few hundred milliseconds.
+    // The counters follow within a few hundred milliseconds.
     let left =
         || ["swapped", "resident", "orig_data_size"].map(|name| swap.statistics().counter(name).unwrap());
     comes_true(&swap, Duration::from_secs(10), || left() == [0; 3]);
@@ -225,7 +226,7 @@ fn advice_does_what_it_says() {
     let swap = in_ram_and_file("64M").build().unwrap();
     let mut region = swap.region("16M").unwrap();
     fill(region.as_mut_slice(), 5);
-    // What a write filled around its page may be filled still, at the end.
+    // The engine may still be filling pages around the last write.
     comes_true(&swap, Duration::from_secs(5), || region.resident_bytes(..).unwrap() == 16 << 20);
     region.page_out(4 << 20..12 << 20).unwrap();
     assert_eq!(region.resident_bytes(4 << 20..12 << 20).unwrap(), 0);
@@ -234,7 +235,7 @@ fn advice_does_what_it_says() {
     assert_eq!(region.resident_bytes(4 << 20..8 << 20).unwrap(), 4 << 20);
     let pinned = region.pin(1000..3 << 20).unwrap();
     let inner = region.pin(8192..9000).unwrap();
-    // What was wanted above is read ahead of for a while: that may come back once more.
+    // Pages read ahead because of the touches above may come back once more.
     assert_eq!(leaves(&region, 3 << 20..16 << 20, 0), 0);
     assert_eq!(region.resident_bytes(..3 << 20).unwrap(), 3 << 20);
     drop(pinned);
@@ -251,7 +252,7 @@ fn what_is_cold_leaves_first() {
     let swap = in_ram_and_file("32M").build().unwrap();
     let mut region = swap.region("16M").unwrap();
     fill(region.as_mut_slice(), 5);
-    // Something must have been taken out before, or everything is cold.
+    // Some memory must have left before, or all of it counts as cold.
     region.page_out(..PAGE).unwrap();
     region.cold(8 << 20..).unwrap();
     let mut other = swap.region("17M").unwrap();

@@ -1,5 +1,6 @@
-//! What becomes of a swap in other circumstances: forks, threads that fault while a region goes, a process without privilege, programs that close
-//! all descriptors, `folioswap run` around it.
+//! Swaps in other circumstances: forks, threads that fault in a region while it is dropped, a
+//! process without privilege, programs that close all descriptors, `folioswap run` around a
+//! program.
 
 #[path = "common/leaving.rs"]
 mod leaving;
@@ -11,10 +12,11 @@ use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-const PAGE: usize = 4096;
+const PAGE: usize = folioswap_devices::PAGE_SIZE;
 const CHILD: &str = "FOLIOSWAP_TEST_CHILD";
 
-/// The calling test once more, alone, as another process, with this word for it.
+/// Returns a command that runs the calling test once more, alone, in another process. `word` tells
+/// the child its part.
 fn again(word: &str) -> Command {
     let name = std::thread::current().name().expect("a test has a name").to_owned();
     let mut command = Command::new(std::env::current_exe().unwrap());
@@ -22,7 +24,7 @@ fn again(word: &str) -> Command {
     command
 }
 
-/// Runs it, at most half a minute.
+/// Runs a command for at most half a minute.
 fn run(mut command: Command) -> Output {
     let mut child =
         command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
@@ -55,9 +57,9 @@ fn check(region: &folioswap::Region) {
     }
 }
 
-/// The status of a forked child that does this; it ends with 0 when `work` returns true.
+/// Returns the status of a forked child, which exits with 0 when `work` returns true.
 fn in_forked_child(work: impl FnOnce() -> bool) -> i32 {
-    // SAFETY: the child calls nothing that another thread's lock could stop for ever, and ends by _exit.
+    // SAFETY: the child takes no lock that another thread may hold, and ends by _exit.
     unsafe {
         let child = libc::fork();
         if child == 0 {
@@ -112,7 +114,8 @@ fn a_program_that_forks_all_the_time_keeps_its_memory() {
     });
 }
 
-/// A thread goes through the region by raw pointers until it is told to stop; the region goes meanwhile.
+/// A thread goes through the region by raw pointers until it is told to stop, and the region is
+/// dropped meanwhile.
 #[test]
 fn a_region_that_goes_while_another_thread_faults_in_it_ends_that_thread_by_a_signal_or_not_at_all() {
     for mode in [FaultMode::HandlerThreads, FaultMode::Sigbus] {
@@ -126,9 +129,10 @@ fn a_region_that_goes_while_another_thread_faults_in_it_ends_that_thread_by_a_si
                 scope.spawn(|| {
                     for number in 0.. {
                         let page = number * 7919 % pages;
-                        // SAFETY: breaks the rule, on purpose.
+                        // SAFETY: breaks the rule for dropping a region, on purpose.
                         let byte = unsafe { ((base + page * PAGE) as *const u8).read_volatile() };
-                        // Given up just before it is unmapped, it may be zero.
+                        // The contents are discarded just before the region is unmapped, so zero is
+                        // right too.
                         assert!(byte == page as u8 | 1 || byte == 0, "page {page} has {byte}");
                         started.store(number > 100, Relaxed);
                     }
@@ -169,7 +173,7 @@ fn without_privilege_only_system_calls_on_what_is_away_fail() {
         region.as_mut_slice().fill(7);
         assert_eq!(leaves(&region, 0..4 << 20, 0), 0);
         let mut zeroes = std::fs::File::open("/dev/zero").unwrap();
-        // SAFETY: within the region, and nobody else uses it.
+        // SAFETY: within the region, and no other thread uses it.
         let page = unsafe { std::slice::from_raw_parts_mut(region.base().as_ptr(), PAGE) };
         let refused = std::io::Read::read_exact(&mut zeroes, page).map_err(|error| error.raw_os_error());
         assert_eq!(refused, Err(Some(libc::EFAULT)), "an error, never wrong bytes");
@@ -187,7 +191,7 @@ fn without_privilege_only_system_calls_on_what_is_away_fail() {
             return;
         }
         let mut command = again("nobody");
-        // Where the test lies others may not look.
+        // Another user may not read the directory of the test program.
         let copy = std::path::PathBuf::from(format!("/var/tmp/folioswap-test-{}", std::process::id()));
         std::fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
         let arguments: Vec<_> = command.get_args().map(ToOwned::to_owned).collect();
@@ -206,7 +210,7 @@ fn a_program_may_close_what_it_does_not_know() {
     if is_child("closes") {
         let swap = Swap::builder().limit("16M").build().unwrap();
         let mut region = filled(&swap, 48 << 20, FaultMode::HandlerThreads);
-        // SAFETY: nothing here uses a descriptor above 2 afterwards.
+        // SAFETY: this program uses no descriptor above 2 afterwards.
         unsafe { libc::close_range(3, u32::MAX, 0) };
         check(&region);
         region.dont_need(..).unwrap();
@@ -244,7 +248,7 @@ fn a_child_that_drops_everything_harms_nobody() {
         filled(&swap, 1 << 20, FaultMode::HandlerThreads),
         swap,
     ));
-    // In the child alone it is taken.
+    // The value is taken in the child alone.
     assert_eq!(
         in_forked_child(|| all.take().is_some_and(|all| {
             drop(all);
@@ -260,7 +264,7 @@ fn a_child_that_drops_everything_harms_nobody() {
 
 #[test]
 fn no_descriptor_and_no_thread_is_left_behind() {
-    // Those of other tests would be counted too.
+    // In this process the descriptors and threads of other tests would be counted too.
     if !is_child("alone") {
         let output = run(again("alone"));
         assert!(output.status.success(), "{output:?}");
@@ -280,7 +284,7 @@ fn no_descriptor_and_no_thread_is_left_behind() {
         drop(swap);
     }
     assert_eq!(count("/proc/self/fd"), files);
-    // A thread that was joined may be listed for a moment.
+    // A thread may be listed for a moment after it was joined.
     let until = Instant::now() + Duration::from_secs(5);
     while count("/proc/self/task") > threads {
         assert!(Instant::now() < until);

@@ -1,4 +1,5 @@
-//! Objects hold what was written to them at a limit that makes them swap, alone and beside the regions of a swap.
+//! Objects hold the bytes written to them under a limit that makes them swap, alone and beside the
+//! regions of a swap.
 
 mod common;
 
@@ -6,13 +7,13 @@ use common::Numbers;
 use folioswap::{Device, Error, HugePolicy, ShmemError, ShmemObject, ShmemSpace, Swap};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-const PAGE: usize = 4096;
+const PAGE: usize = folioswap_devices::PAGE_SIZE;
 
 impl Numbers {
     fn below(&mut self, end: usize) -> usize {
         (self.next() >> 8) as usize % end.max(1)
     }
-    /// Bytes that do not compress, compress to a half, or are all alike.
+    /// Returns bytes that do not compress, compress to a half, or are all equal.
     fn bytes(&mut self, length: usize) -> Vec<u8> {
         let kind = self.below(3);
         let alike = self.next().to_ne_bytes();
@@ -31,7 +32,7 @@ fn seed() -> u64 {
     seed
 }
 
-/// One operation on an object, and on the vector that it ought to be like.
+/// Does one operation on an object, and the same on the vector that is its oracle.
 fn step(numbers: &mut Numbers, object: &ShmemObject, expected: &mut Vec<u8>, most: usize) {
     let offset = numbers.below(most);
     let scale = [100, PAGE, 16 * PAGE, 300 * PAGE][numbers.below(4)];
@@ -75,7 +76,8 @@ fn step(numbers: &mut Numbers, object: &ShmemObject, expected: &mut Vec<u8>, mos
     assert_eq!(object.size(), expected.len() as u64);
 }
 
-/// Three threads, two objects each, within 8 MiB of a swap of 20, beside a thread that goes through a region of 40 MiB of the same swap.
+/// Three threads with two objects each, within 8 MiB of a swap of 20 MiB, beside a thread that goes
+/// through a region of 40 MiB of the same swap.
 #[test]
 fn objects_and_regions_within_one_limit_are_what_was_written() {
     let file = || Device::file("/var/tmp").size("256M");
@@ -152,7 +154,7 @@ fn what_is_set_aside_is_there_as_long_as_the_space() {
         matches!(swap.set_limit("16M"), Err(Error::LimitTooSmall { least, .. }) if least == 18 << 20),
         "less than what is left would be"
     );
-    // An object keeps its space, and that what is set aside.
+    // An object keeps its space alive, and that the bytes set aside.
     let object = first.object().unwrap();
     drop(first);
     object.write(0, &[7; 100_000]).unwrap();
@@ -215,7 +217,7 @@ fn a_forked_child_is_refused_and_ends_in_peace() {
     let space = ShmemSpace::builder().limit("8M").build().unwrap();
     let object = space.object().unwrap();
     object.write(0, &[5; 3 * PAGE]).unwrap();
-    // SAFETY: the child makes no use of locks that other threads may hold, and ends by _exit.
+    // SAFETY: the child takes no lock that another thread may hold, and ends by _exit.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let mut byte = [0];
@@ -229,7 +231,7 @@ fn a_forked_child_is_refused_and_ends_in_peace() {
         unsafe { libc::_exit(if refused { 42 } else { 1 }) };
     }
     let mut status = 0;
-    // SAFETY: our own child.
+    // SAFETY: waits for our own child.
     unsafe { libc::waitpid(child, &raw mut status, 0) };
     assert_eq!((libc::WIFEXITED(status), libc::WEXITSTATUS(status)), (true, 42));
     let mut bytes = vec![0; 3 * PAGE];
@@ -237,7 +239,7 @@ fn a_forked_child_is_refused_and_ends_in_peace() {
     assert_eq!(bytes, [5; 3 * PAGE]);
 }
 
-/// What is there, and nothing for holes; both ways private.
+/// The mapping has the content, and holes stay holes. Neither side sees the other's writes.
 #[test]
 fn a_private_mapping_holds_what_the_object_held() {
     let swap = Swap::builder().limit("24M").validate().build().unwrap();
@@ -260,11 +262,11 @@ fn a_private_mapping_holds_what_the_object_held() {
     object.read(5, &mut found).unwrap();
     assert_eq!(found, [noise[0], noise[1], noise[2] ^ 0xff]);
     assert_eq!(region.as_slice()[5..8], [noise[0], noise[1] ^ 0xff, noise[2]]);
-    // Taken back.
+    // The mapping's contents are written back.
     object.write(0, &region.as_slice()[..1 << 20]).unwrap();
     object.read(5, &mut found).unwrap();
     assert_eq!(found, [noise[0], noise[1] ^ 0xff, noise[2]]);
-    // Parts, not on borders of pages.
+    // A part that is not aligned to pages.
     let part = object.map(&swap, 4099..=9000).unwrap();
     assert_eq!(part.as_slice(), &noise[4094..8996]);
     assert_eq!(object.map(&swap, 1 << 25..(1 << 25) + 3).unwrap().as_slice(), [0; 3]);

@@ -1,11 +1,11 @@
-//! Regions whose faults come as SIGBUS to the thread that takes them.
+//! Regions whose faults come as SIGBUS to the faulting thread.
 
 use folioswap::{Device, FaultMode, Region, Swap};
 use std::fs::File;
 use std::io::Read;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-const PAGE: usize = 4096;
+const PAGE: usize = folioswap_devices::PAGE_SIZE;
 
 fn swap(limit: &str) -> Swap {
     let file = Device::file("/var/tmp").size("256M").priority(0);
@@ -68,7 +68,7 @@ fn threads_that_fault_at_once_lose_nothing() {
             });
         }
     });
-    // Everybody everywhere, while ranges are sent away.
+    // All threads use all memory, while ranges of it leave.
     fill(region.as_mut_slice(), 77);
     std::thread::scope(|scope| {
         for thread in 0..3 {
@@ -92,7 +92,7 @@ fn threads_that_fault_at_once_lose_nothing() {
     is_sound(&swap);
 }
 
-/// What the documentation says of the stack that a fault takes, and what the test itself needs.
+/// The stack that the documentation says a fault takes, and the stack of the test itself.
 #[test]
 fn a_thread_with_a_small_stack_serves_its_faults() {
     let swap = swap("8M");
@@ -112,7 +112,7 @@ fn system_calls_need_what_is_pinned() {
     fill(region.as_mut_slice(), 3);
     region.page_out(..).unwrap();
     let mut zero = File::open("/dev/zero").unwrap();
-    // SAFETY: within the region, and nobody else uses it.
+    // SAFETY: within the region, and no other thread uses it.
     let page = unsafe { std::slice::from_raw_parts_mut(region.base().as_ptr(), PAGE) };
     let refused = zero.read_exact(page).map_err(|error| error.raw_os_error());
     assert_eq!(refused, Err(Some(libc::EFAULT)), "never wrong bytes");
@@ -136,9 +136,9 @@ fn check_rest(region: &Region) {
 static PASSED_ON: AtomicUsize = AtomicUsize::new(0);
 static HOLE: AtomicUsize = AtomicUsize::new(0);
 
-/// A handler of the program's own: puts memory where its fault was.
+/// A handler of the program's own, which maps memory where its fault was.
 extern "C" fn of_the_program(_signal: i32, information: *mut libc::siginfo_t, _context: *mut libc::c_void) {
-    // SAFETY: the kernel's argument; the page is the test's.
+    // SAFETY: the kernel's argument; the page belongs to the test.
     unsafe {
         assert_eq!((*information).si_addr() as usize, HOLE.load(Relaxed));
         PASSED_ON.fetch_add(1, Relaxed);
@@ -149,7 +149,7 @@ extern "C" fn of_the_program(_signal: i32, information: *mut libc::siginfo_t, _c
 
 const CHILD: &str = "FOLIOSWAP_TEST_CHILD";
 
-/// Runs the calling test once more, alone, as another process, with this word for it; how it ended.
+/// Runs the calling test once more, alone, in another process. `word` tells the child its part.
 fn again(word: &str) -> std::process::Output {
     let name = std::thread::current().name().expect("a test has a name").to_owned();
     let program = std::env::current_exe().unwrap();
@@ -157,11 +157,11 @@ fn again(word: &str) -> std::process::Output {
     command.args(["--exact", "--nocapture", &name]).env(CHILD, word).output().unwrap()
 }
 
-/// Touches a page of a file that ends before it: a SIGBUS that is not ours.
+/// Touches a page of a file that ends before it: a SIGBUS that is not a region's.
 fn touch_past_the_end_of_a_file() {
     let file = rustix::fs::memfd_create("empty", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
     let (read, shared) = (rustix::mm::ProtFlags::READ, rustix::mm::MapFlags::SHARED);
-    // SAFETY: a mapping of the test's.
+    // SAFETY: the mapping belongs to the test.
     unsafe {
         let place = rustix::mm::mmap(std::ptr::null_mut(), PAGE, read, shared, &file, 0).unwrap();
         HOLE.store(place as usize, Relaxed);

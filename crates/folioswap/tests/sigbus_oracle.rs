@@ -1,4 +1,5 @@
-//! Random operations on regions whose faults come as SIGBUS, against a simple oracle: what each page was last written with.
+//! Random operations on regions whose faults come as SIGBUS. The oracle is the number with which
+//! each page was last written.
 
 mod common;
 
@@ -6,7 +7,7 @@ use common::Numbers;
 use folioswap::{Device, FaultMode, Swap};
 use std::ops::Range;
 
-const PAGE: usize = 4096;
+const PAGE: usize = folioswap_devices::PAGE_SIZE;
 
 struct Random(Numbers);
 
@@ -14,7 +15,8 @@ impl Random {
     fn below(&mut self, limit: usize) -> usize {
         self.0.next() as usize % limit
     }
-    /// Pages of a region of so many: single ones, folios of every order, aligned to their size or not.
+    /// Returns a range of a region of `pages` pages: a single page, or a range of a folio's size,
+    /// aligned to that size or not.
     fn range(&mut self, pages: usize) -> Range<usize> {
         let count = 1 << self.below(10);
         let first = self.below(pages);
@@ -23,12 +25,13 @@ impl Random {
     }
 }
 
-/// The words of a page that was written with this number; 0: never, or given up since.
+/// Returns the words of a page that was written with this number. 0: never written, or discarded
+/// since.
 fn words(page: usize, number: u32) -> impl Iterator<Item = u64> {
     let first = (page as u64) << 32 | u64::from(number);
     (0..512).map(move |word| match number {
         0 => 0,
-        // Half of it compresses.
+        // Half of the page compresses.
         _ if word % 2 == 0 => u64::from(number),
         _ => (first + word).wrapping_mul(0x9e37_79b9_7f4a_7c15),
     })
@@ -46,7 +49,7 @@ fn check(bytes: &[u8], page: usize, number: u32) {
     assert!(is_right, "page {page}, written with {number}, begins with {:?}", &bytes[..16]);
 }
 
-/// So many operations within this limit; returns how many folios of 64 KiB left.
+/// Does `operations` operations within this limit. Returns how many 64 KiB folios left.
 fn operate(seed: u64, limit: &str, mebibytes: usize, operations: usize) -> u64 {
     let file = Device::file("/var/tmp").size("256M").priority(0);
     let builder = Swap::builder().limit(limit).device(Device::zram().priority(1)).device(file);
@@ -76,7 +79,7 @@ fn operate(seed: u64, limit: &str, mebibytes: usize, operations: usize) -> u64 {
                 written[pages].fill(0);
             }
             _ => {
-                // One word of each: the others must stay.
+                // One word of each page is written; the others must stay.
                 for page in pages.filter(|page| page % 3 == 0) {
                     let bytes = &mut region.as_mut_slice()[page * PAGE..][..PAGE];
                     let word = u64::from_ne_bytes(bytes[..8].try_into().unwrap());
@@ -85,7 +88,7 @@ fn operate(seed: u64, limit: &str, mebibytes: usize, operations: usize) -> u64 {
                 }
             }
         }
-        // It grows, by parts of huge pages too.
+        // The region grows, by parts of huge pages too.
         if number % 500 == 0 {
             region.grow(region.len() + 37 * PAGE).unwrap();
             written.resize(region.len() / PAGE, 0);

@@ -66,7 +66,8 @@ impl ShmemBuilder {
     /// ```
     /// use folioswap::{Device, Error, ShmemSpace};
     ///
-    /// let space = ShmemSpace::builder().limit("8M").device(Device::file("/var/tmp").size("64M")).build()?;
+    /// let file = Device::file("/var/tmp").size("64M");
+    /// let space = ShmemSpace::builder().limit("8M").device(file).build()?;
     /// # drop(space);
     /// let refused = ShmemSpace::builder().limit("8M").device(Device::ram("64M")).build();
     /// assert!(matches!(refused, Err(Error::ShmemDevice(_))));
@@ -85,7 +86,8 @@ impl ShmemBuilder {
     /// use folioswap::{Device, ShmemSpace, Swap};
     ///
     /// let swap = Swap::builder().limit("64M").build()?;
-    /// let space = ShmemSpace::builder().limit("16M").device(Device::zram()).within(&swap).build()?;
+    /// let builder = ShmemSpace::builder().limit("16M").device(Device::zram());
+    /// let space = builder.within(&swap).build()?;
     /// assert!(swap.statistics().charge() >= 16 << 20);
     /// # drop(space);
     /// # Ok::<(), folioswap::Error>(())
@@ -106,7 +108,8 @@ impl ShmemBuilder {
     /// use folioswap::{Error, ShmemSpace};
     ///
     /// assert!(matches!(ShmemSpace::builder().build(), Err(Error::NoLimit)));
-    /// assert!(matches!(ShmemSpace::builder().limit("1M").build(), Err(Error::LimitTooSmall { .. })));
+    /// let refused = ShmemSpace::builder().limit("1M").build();
+    /// assert!(matches!(refused, Err(Error::LimitTooSmall { .. })));
     /// ```
     pub fn build(self) -> Result<ShmemSpace, Error> {
         let limit = self.limit.ok_or(Error::NoLimit)??;

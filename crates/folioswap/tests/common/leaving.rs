@@ -1,11 +1,12 @@
-//! Taking memory out until it is out.
+//! Paging memory out until it has left.
 
 use folioswap::Region;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-/// Takes all of a region out until so many bytes of `range` are resident, for five seconds; returns how many are then. What a fault brings, or
-/// fills, around its own page may come after the first time.
+/// Pages all of a region out until `stays` bytes of `range` are resident, for at most five seconds.
+/// Returns the bytes that are resident then. A fault may bring or fill pages around its own after
+/// the first time.
 pub fn leaves(region: &Region, range: Range<usize>, stays: usize) -> usize {
     let until = Instant::now() + Duration::from_secs(5);
     loop {

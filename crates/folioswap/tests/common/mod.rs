@@ -1,10 +1,10 @@
-//! What several of the tests use.
+//! Helpers of several tests.
 
-/// Numbers that look random and are the same each time (xorshift64*). Not from zero.
+/// Reproducible pseudo-random numbers (xorshift64*). The seed must not be 0.
 pub struct Numbers(pub u64);
 
 impl Numbers {
-    /// The next one.
+    /// Returns the next number.
     pub fn next(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;

@@ -1,9 +1,9 @@
-//! Waiting for figures, which are published now and then.
+//! Waiting for counters, which are published from time to time.
 
 use folioswap::Swap;
 use std::time::{Duration, Instant};
 
-/// Waits until something of a swap comes true, at most for so long; then it fails, and says how the swap is.
+/// Waits until `what` holds, and panics with the swap's figures after `within`.
 pub fn comes_true(swap: &Swap, within: Duration, what: impl Fn() -> bool) {
     let until = Instant::now() + within;
     while !what() {
