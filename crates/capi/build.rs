@@ -1,4 +1,4 @@
-//! The shared library's name for the dynamic linker.
+//! Sets the shared library's name for the dynamic linker.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

@@ -1,4 +1,5 @@
-/* A group within a swap, the histogram of its faults, and a shmem object larger than its limit; checks what the header offers of them.
+/* A group within a swap, the histogram of its faults, and a shmem object larger than its limit.
+ * The program checks each function that the header offers for them.
  *
  *   cc -std=c99 objects.c $(pkg-config --cflags --libs folioswap) -o objects && ./objects
  */
@@ -22,7 +23,7 @@ static void must(FolioswapCode code, const char *what)
         fail(what);
 }
 
-/* Refused, with this code and a text. */
+/* Checks that a call was refused with this code and a text. */
 static void refused(FolioswapCode code, FolioswapCode wanted, const char *what)
 {
     if (code != wanted || folioswap_last_error()[0] == '\0') {

@@ -1,4 +1,5 @@
-/* Sorts 40 MiB of numbers within 16 MiB, writes them to a file and reads them back, and checks everything that the header offers.
+/* Sorts 40 MiB of numbers within 16 MiB, writes them to a file and reads them back. The program
+ * checks each function that the header offers for swaps and regions.
  *
  *   cc -std=c99 sort.c $(pkg-config --cflags --libs folioswap) -o sort && ./sort
  */
@@ -24,7 +25,7 @@ static void must(FolioswapCode code, const char *what)
         fail(what);
 }
 
-/* Refused, with this code and a text. */
+/* Checks that a call was refused with this code and a text. */
 static void refused(FolioswapCode code, FolioswapCode wanted, const char *what)
 {
     if (code != wanted || folioswap_last_error()[0] == '\0') {
@@ -87,7 +88,7 @@ int main(void)
     }
     qsort(numbers, count, sizeof *numbers, compare);
 
-    /* One system call reads what is swapped out, another fills it again. */
+    /* One system call reads swapped-out memory, another fills it again. */
     file = tmpfile();
     if (file == NULL || fwrite(numbers, sizeof *numbers, count, file) != count)
         fail("writing");
@@ -107,7 +108,7 @@ int main(void)
         fail("other numbers");
 
     must(folioswap_region_pin(region, MIB, 4096, &pin), "pin");
-    /* What lies around the pinned page may still be on its way back with it. */
+    /* Pages around the pinned one may still be on their way back with it. */
     for (tries = 0; tries < 5000; tries++) {
         must(folioswap_region_advise(region, 0, 4 * MIB, FOLIOSWAP_PAGE_OUT), "page_out");
         must(folioswap_region_resident(region, 0, 4 * MIB, &resident), "resident");

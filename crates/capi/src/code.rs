@@ -1,8 +1,9 @@
-//! Codes of errors.
+//! The codes of errors.
 
 use folioswap::{Error, ShmemError};
 
-/// What a function returns: 0, or why it did not do what it was asked. Whatever was refused has changed nothing. New codes may come.
+/// The result of a function: 0, or why the call was refused. A refused call has changed nothing.
+/// Later versions may add codes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(
@@ -12,13 +13,15 @@ use folioswap::{Error, ShmemError};
     reason = "C's names; the text says it"
 )]
 pub enum FolioswapCode {
-    /// Done.
+    /// The call succeeded.
     FOLIOSWAP_OK = 0,
-    /// An argument is a null pointer, is not UTF-8, or is not a size, device, priority, range or option.
+    /// An argument is a null pointer, is not UTF-8, or is not a size, device, priority, range or
+    /// option.
     FOLIOSWAP_EINVAL = -1,
-    /// The limit is below the least, FOLIOSWAP_LEAST_LIMIT.
+    /// The limit is below the smallest one, FOLIOSWAP_LEAST_LIMIT.
     FOLIOSWAP_ELIMIT = -2,
-    /// There is no memory, address space, mapping, descriptor or thread left, or more was asked for than can be.
+    /// The process has no memory, address space, mapping, descriptor or thread left, or the size is
+    /// larger than any can be.
     FOLIOSWAP_ENOMEM = -3,
     /// The process may not use userfaultfd.
     FOLIOSWAP_EPERM = -4,
@@ -32,13 +35,15 @@ pub enum FolioswapCode {
     FOLIOSWAP_EFORKED = -8,
     /// The process runs under `folioswap run`.
     FOLIOSWAP_EMANAGED = -9,
-    /// The system refused something else.
+    /// Another system call failed.
     FOLIOSWAP_ESYSTEM = -10,
-    /// A bug in the library; please report the message.
+    /// The library has a bug; please report the message.
     FOLIOSWAP_EBUG = -11,
-    /// Contents are as large as they may be, or memory and swap are both full. Nothing that was stored is lost.
+    /// The contents are as large as they may be, or memory and swap are both full. No stored
+    /// content is lost.
     FOLIOSWAP_ENOSPC = -12,
-    /// A page cannot be read back from swap; the message names it. It stays so until it is overwritten as a whole, truncated or punched.
+    /// A page cannot be read back from swap; the message names it. The page stays lost until it is
+    /// overwritten as a whole, truncated or punched.
     FOLIOSWAP_EIO = -13,
     /// A range ends beyond the largest offset, 2^63 - 1.
     FOLIOSWAP_EFBIG = -14,
@@ -65,7 +70,7 @@ impl FolioswapCode {
             Error::Closed => Self::FOLIOSWAP_ECLOSED,
             Error::Forked => Self::FOLIOSWAP_EFORKED,
             Error::UnderRun => Self::FOLIOSWAP_EMANAGED,
-            // ENOMEM, EAGAIN (threads), ENFILE, EMFILE: something has run out.
+            // ENOMEM, EAGAIN (threads), ENFILE, EMFILE: a resource of the process has run out.
             Error::System { errno, .. } if matches!(errno.raw_os_error(), 12 | 11 | 23 | 24) => {
                 Self::FOLIOSWAP_ENOMEM
             }

@@ -1,5 +1,5 @@
-//! folioswap for C. Each function is a thin border: it checks its arguments, calls the Rust crate, and turns errors and panics into codes.
-//! Nothing unwinds across it.
+//! folioswap for C. Each function checks its arguments, calls the Rust crate, and turns errors and
+//! panics into codes. No panic unwinds into C.
 #![warn(missing_docs)]
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 

@@ -1,12 +1,13 @@
-//! Figures of a swap at one moment.
+//! The figures of a swap at one moment.
 
 use crate::FolioswapCode;
-use crate::border::{Refusal, guarded, invalid, known, place, text};
+use crate::border::{Refusal, guarded, invalid, known, output, text};
 use crate::swap::FolioswapSwap;
 use std::ffi::c_char;
 
-/// Stores a figure in `*value`: "limit", "charge", "resident", "faults", "fault_p50_ns", "fault_p99_ns", or a counter by the kernel's name ("pswpin",
-/// "pswpout", "pgmajfault", "64kB/swpout", ...).
+/// Stores a figure in `*value`: "limit", "charge", "resident", "faults", "fault_p50_ns",
+/// "fault_p99_ns", or a counter by the kernel's name ("pswpin", "pswpout", "pgmajfault",
+/// "64kB/swpout", ...).
 ///
 /// # Safety
 /// The handle is null or valid; `name` is null or a string; `value` is null or may be written.
@@ -17,8 +18,8 @@ pub unsafe extern "C" fn folioswap_swap_figure(
     value: *mut u64,
 ) -> FolioswapCode {
     guarded(|| {
-        // SAFETY: by contract.
-        let (swap, name, value) = unsafe { (known(swap)?, text(name)?, place(value)?) };
+        // SAFETY: the caller upholds the `# Safety` section.
+        let (swap, name, value) = unsafe { (known(swap)?, text(name)?, output(value)?) };
         let statistics = swap.0.statistics();
         let latency = |part| statistics.latency(part).map_or(0, |duration| duration.as_nanos() as u64);
         *value = match name {
@@ -34,21 +35,22 @@ pub unsafe extern "C" fn folioswap_swap_figure(
     })
 }
 
-/// A step of the histogram of the time that faults took.
+/// A step of the histogram of fault durations.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct FolioswapLatency {
-    /// The longest time of the step, in nanoseconds.
+    /// The longest duration of the step, in nanoseconds.
     pub at_most_ns: u64,
-    /// Faults that took no longer, and longer than the step before.
+    /// The faults that took no longer than this step, and longer than the step before.
     pub faults: u64,
 }
 
-/// Writes the histogram of the time that faults took into `steps`, shortest first, at most `count` of them, and stores in `*needed` (unless it is NULL)
-/// how many there are. Steps without faults are left out.
+/// Writes the histogram of fault durations into `steps`, shortest first, at most `count` steps, and
+/// stores in `*needed` (unless it is NULL) how many there are. Steps without faults are left out.
 ///
 /// # Safety
-/// The handle is null or valid; `steps` is null and `count` 0, or so many may be written; `needed` is null or may be written.
+/// The handle is null or valid; `steps` is null and `count` 0, or `count` steps may be written;
+/// `needed` is null or may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn folioswap_swap_latency_histogram(
     swap: *const FolioswapSwap,
@@ -57,7 +59,7 @@ pub unsafe extern "C" fn folioswap_swap_latency_histogram(
     needed: *mut usize,
 ) -> FolioswapCode {
     guarded(|| {
-        // SAFETY: by contract.
+        // SAFETY: the caller upholds the `# Safety` section.
         let swap = unsafe { known(swap) }?;
         if steps.is_null() && count > 0 {
             return Err::<(), Refusal>(invalid("a pointer for an answer is NULL"));
@@ -66,12 +68,12 @@ pub unsafe extern "C" fn folioswap_swap_latency_histogram(
         for (at_most, faults) in swap.0.statistics().latency_histogram() {
             if there < count {
                 let step = FolioswapLatency { at_most_ns: at_most.as_nanos() as u64, faults };
-                // SAFETY: by contract: it is one of `count`.
+                // SAFETY: `there` is below `count`, and the caller vouches for `count` steps.
                 unsafe { steps.add(there).write(step) };
             }
             there += 1;
         }
-        // SAFETY: by contract.
+        // SAFETY: the caller upholds the `# Safety` section.
         if let Some(needed) = unsafe { needed.as_mut() } {
             *needed = there;
         }
@@ -79,11 +81,12 @@ pub unsafe extern "C" fn folioswap_swap_latency_histogram(
     })
 }
 
-/// Writes a few lines for people into `text`, at most `bytes` with the zero byte at the end, and stores in `*needed` (unless it is NULL) how many
-/// would hold all of it.
+/// Writes a few lines of text into `text`, at most `bytes` bytes with the zero byte at the end, and
+/// stores in `*needed` (unless it is NULL) how many bytes would hold all of it.
 ///
 /// # Safety
-/// The handle is null or valid; `text` is null and `bytes` 0, or so many bytes may be written; `needed` is null or may be written.
+/// The handle is null or valid; `text` is null and `bytes` 0, or `bytes` bytes may be written;
+/// `needed` is null or may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn folioswap_swap_describe(
     swap: *const FolioswapSwap,
@@ -92,7 +95,7 @@ pub unsafe extern "C" fn folioswap_swap_describe(
     needed: *mut usize,
 ) -> FolioswapCode {
     guarded(|| {
-        // SAFETY: by contract.
+        // SAFETY: the caller upholds the `# Safety` section.
         let swap = unsafe { known(swap) }?;
         let lines = swap.0.statistics().to_string();
         if text.is_null() && bytes > 0 {
@@ -100,13 +103,13 @@ pub unsafe extern "C" fn folioswap_swap_describe(
         }
         if bytes > 0 {
             let written = lines.len().min(bytes - 1);
-            // SAFETY: by contract.
+            // SAFETY: the caller upholds the `# Safety` section.
             unsafe {
                 std::ptr::copy_nonoverlapping(lines.as_ptr(), text.cast(), written);
                 text.add(written).write(0);
             }
         }
-        // SAFETY: by contract.
+        // SAFETY: the caller upholds the `# Safety` section.
         if let Some(needed) = unsafe { needed.as_mut() } {
             *needed = lines.len() + 1;
         }

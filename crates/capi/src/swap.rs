@@ -1,11 +1,11 @@
 //! A limit, and the devices behind it.
 
 use crate::FolioswapCode;
-use crate::border::{Refusal, figure, guarded, invalid, known, place, slice, text};
+use crate::border::{Refusal, figure, guarded, invalid, known, output, slice, text};
 use folioswap::{Device, Swap, WhenFull};
 use std::ffi::{c_char, c_int};
 
-/// The least limit in bytes.
+/// The smallest limit, in bytes.
 pub const FOLIOSWAP_LEAST_LIMIT: u64 = 8 << 20;
 /// `when_full`: the limit gives way, so that the program goes on.
 pub const FOLIOSWAP_WHEN_FULL_EXCEED: c_int = 0;
@@ -14,12 +14,14 @@ pub const FOLIOSWAP_WHEN_FULL_ABORT: c_int = 1;
 
 const _: () = assert!(FOLIOSWAP_LEAST_LIMIT == folioswap::LEAST_LIMIT);
 
-/// A limit, devices, and the engine that keeps it. Threads may share it.
+/// A limit, devices, and the engine that keeps the limit. Threads may share it.
 pub struct FolioswapSwap(pub(crate) Swap);
 
-/// Makes a swap whose regions, compressed store and tables may take `limit` bytes in all, and stores it in `*swap`. `devices` holds `device_count`
-/// strings such as "zram,prio=1" and "file:/var/tmp,size=10G,prio=0", as `folioswap run --swap` takes them; with none there are compressed RAM
-/// and a file without a name in /var/tmp behind it. `when_full` is FOLIOSWAP_WHEN_FULL_EXCEED or FOLIOSWAP_WHEN_FULL_ABORT. It starts three threads.
+/// Makes a swap and stores it in `*swap`. Its regions, compressed store and tables may take `limit`
+/// bytes together. `devices` holds `device_count` strings such as "zram,prio=1" and
+/// "file:/var/tmp,size=10G,prio=0", in the grammar of `folioswap run --swap`. With a `device_count`
+/// of 0 the swap has compressed RAM, and a file without a name in /var/tmp behind it. `when_full`
+/// is FOLIOSWAP_WHEN_FULL_EXCEED or FOLIOSWAP_WHEN_FULL_ABORT. The swap starts three threads.
 ///
 /// # Safety
 /// Pointers are null or valid for this call.
@@ -32,10 +34,10 @@ pub unsafe extern "C" fn folioswap_swap_new(
     swap: *mut *mut FolioswapSwap,
 ) -> FolioswapCode {
     guarded(|| {
-        // SAFETY: by contract.
-        let swap = unsafe { place(swap) }?;
+        // SAFETY: the caller upholds the `# Safety` section.
+        let swap = unsafe { output(swap) }?;
         let builder = Swap::builder().limit(limit).when_full(self::when_full(when_full)?);
-        // SAFETY: by contract.
+        // SAFETY: the caller upholds the `# Safety` section.
         let devices = unsafe { devices_of(devices, device_count) }?;
         let builder = devices.into_iter().fold(builder, |builder, device| builder.device(device));
         *swap = Box::into_raw(Box::new(FolioswapSwap(builder.build()?)));
@@ -43,7 +45,7 @@ pub unsafe extern "C" fn folioswap_swap_new(
     })
 }
 
-/// What one of the two constants says.
+/// Returns the meaning of one of the two constants.
 pub(crate) fn when_full(constant: c_int) -> Result<WhenFull, Refusal> {
     match constant {
         FOLIOSWAP_WHEN_FULL_EXCEED => Ok(WhenFull::Exceed),
@@ -52,19 +54,19 @@ pub(crate) fn when_full(constant: c_int) -> Result<WhenFull, Refusal> {
     }
 }
 
-/// The devices that an array of strings names.
+/// Parses an array of strings as devices.
 ///
 /// # Safety
-/// It is null, or holds so many pointers, each null or to a string.
+/// The array is null, or holds `count` pointers, each null or to a string.
 pub(crate) unsafe fn devices_of(devices: *const *const c_char, count: usize) -> Result<Vec<Device>, Refusal> {
-    // SAFETY: by contract.
+    // SAFETY: the caller upholds the `# Safety` section.
     let devices = unsafe { slice(devices, count) };
     let devices = devices.ok_or_else(|| invalid("there are devices, and their array is NULL"))?;
-    // SAFETY: by contract.
+    // SAFETY: the caller upholds the `# Safety` section.
     devices.iter().map(|&device| Ok(unsafe { text(device) }?.parse()?)).collect()
 }
 
-/// Gives a swap back; NULL does nothing. Its regions go on, and its threads end with the last of them.
+/// Frees a swap; NULL does nothing. Its regions live on, and its threads end with the last of them.
 ///
 /// # Safety
 /// The handle is not used afterwards.
@@ -72,53 +74,56 @@ pub(crate) unsafe fn devices_of(devices: *const *const c_char, count: usize) -> 
 pub unsafe extern "C" fn folioswap_swap_free(swap: *mut FolioswapSwap) {
     guarded(|| {
         if !swap.is_null() {
-            // SAFETY: by contract; made by `folioswap_swap_new`.
+            // SAFETY: `folioswap_swap_new` or `folioswap_group_new` made the handle, and the caller
+            // gives it up.
             drop(unsafe { Box::from_raw(swap) });
         }
         Ok(())
     });
 }
 
-/// No region can be made from now on. Those there are go on.
+/// Refuses further regions. Existing regions live on.
 ///
 /// # Safety
 /// The handle is null or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn folioswap_swap_close(swap: *const FolioswapSwap) -> FolioswapCode {
     guarded(|| {
-        // SAFETY: by contract.
+        // SAFETY: the caller upholds the `# Safety` section.
         unsafe { known(swap) }?.0.close();
         Ok(())
     })
 }
 
-/// Changes the limit. Where it becomes smaller, memory is swapped out in the background from now on.
+/// Changes the limit. A smaller limit makes the engine swap memory out in the background.
 ///
 /// # Safety
 /// The handle is null or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn folioswap_swap_set_limit(swap: *const FolioswapSwap, limit: u64) -> FolioswapCode {
-    // SAFETY: by contract.
+    // SAFETY: the caller upholds the `# Safety` section.
     guarded(|| Ok(unsafe { known(swap) }?.0.set_limit(limit)?))
 }
 
-/// What may be occupied, in bytes: as given, unless all devices were full. 0: the handle is NULL.
+/// Returns the limit in bytes: the one that was set, unless it gave way because all devices were
+/// full. 0: the handle is NULL.
 ///
 /// # Safety
 /// The handle is null or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn folioswap_swap_limit(swap: *const FolioswapSwap) -> u64 {
-    // SAFETY: by contract.
+    // SAFETY: the caller upholds the `# Safety` section.
     figure(0, || Ok::<_, Refusal>(unsafe { known(swap) }?.0.limit()))
 }
 
-/// 1: system calls such as read(2) work on memory that is swapped out. 0: they fail with EFAULT, since the process may use userfaultfd for its
-/// own accesses only; folioswap_region_pin before such a call makes it work.
+/// Returns 1 if system calls such as read(2) work on memory that is swapped out. 0: they fail with
+/// EFAULT, since the process has userfaultfd for faults of user mode only; folioswap_region_pin
+/// before such a call makes it work.
 ///
 /// # Safety
 /// The handle is null or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn folioswap_swap_serves_system_calls(swap: *const FolioswapSwap) -> c_int {
-    // SAFETY: by contract.
+    // SAFETY: the caller upholds the `# Safety` section.
     figure(0, || Ok::<_, Refusal>(c_int::from(unsafe { known(swap) }?.0.serves_system_calls())))
 }

@@ -1,4 +1,5 @@
-//! The header is what the sources say; a program in C and C++ builds against what is installed, and runs; so do two copies of the library in one.
+//! The header is generated from the sources. A program in C and one in C++ build against the
+//! installed library and run, and so do two copies of the library in one process.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,7 +8,7 @@ fn here() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Set `FOLIOSWAP_HEADER=write` to make it anew.
+/// `FOLIOSWAP_HEADER=write` rewrites the header.
 #[test]
 fn the_header_is_not_stale() {
     let config = cbindgen::Config::from_file(here().join("cbindgen.toml")).unwrap();
@@ -24,7 +25,7 @@ fn the_header_is_not_stale() {
     );
 }
 
-/// A directory that goes with its test.
+/// A directory that is removed with its test.
 struct Scratch(PathBuf);
 
 impl Drop for Scratch {
@@ -58,7 +59,7 @@ fn is_there(program: &str) -> bool {
     there
 }
 
-/// Installs what was built for this test below `root`.
+/// Installs the library that was built for this test, below `root`.
 fn install(root: &Path) {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
     let mut make = Command::new("make");
@@ -115,7 +116,7 @@ fn a_program_in_c_and_one_in_cpp_build_against_what_is_installed_and_run() {
     }
 }
 
-/// As a program has it two of whose plugins each bring the library along.
+/// The case is a program two of whose plugins each bring the library along.
 #[test]
 fn two_copies_in_one_process_do_not_disturb_each_other() {
     if !is_there("make") || !is_there("gcc") {

@@ -1,4 +1,5 @@
-/* Two copies of the library in one process, each with a swap, a region and threads of its own, used at once; one of them goes first. */
+/* Two copies of the library in one process, each with a swap, a region and threads of its own.
+ * They are used concurrently, and one of them ends first. */
 #include <dlfcn.h>
 #include <folioswap.h>
 #include <pthread.h>

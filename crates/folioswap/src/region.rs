@@ -414,7 +414,7 @@ impl Region {
     /// `start..start + bytes` are whole pages of the region, and no one relies on their contents.
     #[cfg(feature = "allocator-api2")]
     pub(crate) unsafe fn give_up(&self, start: usize, bytes: usize) {
-        // SAFETY: by contract.
+        // SAFETY: the caller upholds the `# Safety` section.
         let _ = unsafe { self.mapping.give_up(start, bytes) };
     }
 

@@ -1,4 +1,4 @@
-//! An arena: a region, and which of its pages are pieces.
+//! An arena: a region, and the pieces that are cut from it.
 
 use crate::extents::{Contents, Extents};
 use folioswap::Region;
@@ -9,12 +9,12 @@ pub(crate) struct Arena {
     pub(crate) region: Region,
     pub(crate) bytes: usize,
     pub(crate) free: Extents,
-    /// Length in bytes of each piece, by its address.
+    /// The length in bytes of each piece, by its address.
     pub(crate) pieces: BTreeMap<usize, usize>,
 }
 
 impl Arena {
-    /// All of it is free.
+    /// Makes an arena of which all is free.
     pub(crate) fn new(region: Region) -> Self {
         let bytes = region.len();
         let mut free = Extents::default();
@@ -26,7 +26,8 @@ impl Arena {
         self.region.base().as_ptr() as usize
     }
 
-    /// Cuts a piece out, of these contents if there is one, else of others; says what is in it.
+    /// Cuts a piece out of free pages with the `wanted` contents, or else of others. Returns its
+    /// address and its contents.
     pub(crate) fn take(&mut self, length: usize, wanted: Contents) -> Option<(usize, Contents)> {
         for contents in [wanted, wanted.other()] {
             if let Some(start) = self.free.take(length, contents) {
@@ -37,7 +38,7 @@ impl Arena {
         None
     }
 
-    /// Gives up what was left in free pages, so that all that is free is one with its neighbours.
+    /// Discards the left contents of all free pages, so that adjacent free ranges become one.
     pub(crate) fn wash(&mut self) {
         for (start, length) in self.free.drain(Contents::Left) {
             // SAFETY: free pages of this arena.
@@ -47,16 +48,16 @@ impl Arena {
     }
 }
 
-/// Gives the contents of whole pages up: they are zero and take no memory.
+/// Discards the contents of whole pages, which are zero afterwards and take no memory.
 ///
 /// # Safety
-/// They are pages of an arena, in the process that made it, and nobody relies on what they hold.
+/// The pages belong to an arena, in the process that made it, and no one relies on their contents.
 pub(crate) unsafe fn give_up(start: usize, length: usize) {
-    // SAFETY: by contract.
+    // SAFETY: the caller vouches for the pages.
     let failed = unsafe { libc::madvise(start as *mut libc::c_void, length, libc::MADV_DONTNEED) } != 0;
     if failed {
-        // Without memory for the call itself, by hand.
-        // SAFETY: by contract.
+        // The call itself may lack memory. Then the zeroes are written.
+        // SAFETY: the caller vouches for the pages.
         unsafe { std::ptr::write_bytes(start as *mut u8, 0, length) };
     }
 }

@@ -1,10 +1,12 @@
-//! A forked child gets a copy.
+//! The copy that a forked child gets.
 //!
-//! A child has none of a region's memory: the kernel leaves it out, since nobody in the child could bring back what is swapped out. So whoever
-//! forks calls, around fork(2): [`Sender::prepare`] before it, which holds the heap's lock; [`Sender::send`] in the parent; and
-//! [`Receiver::receive`] in the child, which makes a swap of its own, maps the arenas where they were, and fills them with what the parent sends through
-//! a socket. The parent waits meanwhile, so that the threads that wait for whoever forked cannot change anything; what other threads write
-//! during the copy is in it or not, page by page.
+//! A child has none of a region's memory. The kernel leaves it out, since no thread of the child
+//! could bring swapped-out pages back. So the caller of fork(2) calls [`Sender::prepare`] before
+//! it, which holds the heap's lock; [`Sender::send`] in the parent; and [`Receiver::receive`] in
+//! the child, which makes a swap of its own, maps the arenas at their addresses, and fills them
+//! with the bytes that the parent sends through a socket. The parent waits meanwhile, so threads
+//! that wait for the forking thread cannot change the pieces. Writes of other threads during the
+//! copy are in it or not, page by page.
 
 use crate::arena::Arena;
 use crate::extents::Contents;
@@ -15,7 +17,7 @@ use std::mem::ManuallyDrop;
 use std::os::unix::net::UnixStream;
 use std::sync::MutexGuard;
 
-/// What is sent at a time. Zeroes are not sent.
+/// The bytes sent at a time. A chunk of zeroes is not sent.
 const CHUNK: usize = 1 << 20;
 
 /// Why a child has no copy. It must not touch the pieces then.
@@ -23,7 +25,7 @@ const CHUNK: usize = 1 << 20;
 pub enum ForkError {
     /// The child could not make a swap, or map the arenas.
     Swap(Error),
-    /// The parent ended, the socket failed, or something else lies where the arenas were.
+    /// The parent ended, the socket failed, or another mapping lies where the arenas were.
     Copy(io::Error),
 }
 
@@ -40,17 +42,18 @@ impl std::fmt::Display for ForkError {
 
 impl std::error::Error for ForkError {}
 
-/// The parent's end, and, until fork(2) is done, the heap's lock.
+/// The parent's end of the socket, and, until fork(2) has returned, the heap's lock.
 pub struct Sender<'heap> {
     state: MutexGuard<'heap, State>,
     stream: UnixStream,
 }
 
-/// The child's end.
+/// The child's end of the socket.
 pub struct Receiver(UnixStream);
 
 impl<'heap> Sender<'heap> {
-    /// Before fork(2): nothing is allocated or freed until both are dropped or used, in either process.
+    /// Call this before fork(2). In both processes no piece is allocated or freed until both ends
+    /// are dropped or used.
     ///
     /// # Errors
     /// No socket could be made.
@@ -59,17 +62,20 @@ impl<'heap> Sender<'heap> {
         Ok((Sender { state: heap.state(), stream }, Receiver(theirs)))
     }
 
-    /// After fork(2), in the parent: sends all pieces, and waits until the child has them or has ended. Where fork(2) failed it returns at once.
+    /// Call this after fork(2), in the parent. Sends all pieces, and waits until the child has them
+    /// or has ended. Returns at once where fork(2) failed.
     ///
     /// # Errors
-    /// The child ended, or did not want it. SIGPIPE must be ignored, as Rust's and Python's start-up have it.
+    /// The child ended, or did not want the copy. SIGPIPE must be ignored, as the start-up code of
+    /// Rust and Python does.
     pub fn send(mut self, receiver: Receiver) -> io::Result<()> {
         drop(receiver);
         let mut chunk = vec![0; CHUNK];
         for (&start, &length) in self.state.arenas.values().flat_map(|arena| &arena.pieces) {
             for at in (start..start + length).step_by(CHUNK) {
                 let bytes = CHUNK.min(start + length - at);
-                // SAFETY: a piece, alive as long as the lock is held; it may be written meanwhile by threads that do as they do at any fork.
+                // SAFETY: the piece lives as long as the lock is held. Other threads may write to
+                // it meanwhile, as at any fork.
                 unsafe { std::ptr::copy_nonoverlapping(at as *const u8, chunk.as_mut_ptr(), bytes) };
                 let is_zero = chunk[..bytes].iter().all(|&byte| byte == 0);
                 self.stream.write_all(&[u8::from(!is_zero)])?;
@@ -78,17 +84,17 @@ impl<'heap> Sender<'heap> {
                 }
             }
         }
-        // The child says that it has everything, or closes.
+        // The child sends a byte when it has everything, or closes the socket.
         self.stream.read_exact(&mut [0])
     }
 }
 
 impl Receiver {
-    /// After fork(2), in the child: the heap has arenas and a swap of its own from now on, and what the parent sends in them. `make` makes the
-    /// swap.
+    /// Call this after fork(2), in the child. The heap then has a swap of its own, made by `make`,
+    /// and arenas of its own, filled with the bytes that the parent sends.
     ///
     /// # Errors
-    /// [`ForkError`]; the pieces are not there then, and the heap refuses to allocate.
+    /// [`ForkError`]; the pieces are then missing, and the heap refuses to allocate.
     pub fn receive(
         mut self,
         sender: Sender<'_>,
@@ -102,7 +108,7 @@ impl Receiver {
         let swap = make().map_err(ForkError::Swap)?;
         let mut arenas = Vec::new();
         for (&start, arena) in &state.arenas {
-            // SAFETY: reserved for it just now.
+            // SAFETY: the address range was reserved for the region just now.
             let region = unsafe { swap.region_at(start, arena.bytes) };
             arenas.push(Arena::new(region.map_err(ForkError::Swap)?));
         }
@@ -114,14 +120,15 @@ impl Receiver {
             for (free, length) in arena.free.drain(Contents::Left) {
                 arena.free.insert(free, length, Contents::Zero);
             }
-            // What the parent's region and engine are is nothing to us: neither memory nor threads of them are here.
+            // The parent's region and engine have neither memory nor threads here, so they are not
+            // dropped.
             let _ = ManuallyDrop::new(state.arenas.insert(start, arena));
         }
         let _ = ManuallyDrop::new(std::mem::replace(&mut state.swap, swap));
         if let Err(error) = fill(&state, &mut self.0) {
             for arena in state.arenas.values() {
-                // Who touches what did not come gets SIGSEGV rather than zeroes.
-                // SAFETY: an arena of ours.
+                // A touch of a page that did not arrive is a SIGSEGV rather than a zero.
+                // SAFETY: the arena is ours.
                 unsafe { libc::mprotect(arena.start() as *mut libc::c_void, arena.bytes, libc::PROT_NONE) };
             }
             return Err(ForkError::Copy(error));
@@ -131,15 +138,15 @@ impl Receiver {
     }
 }
 
-/// Takes the addresses, without access, before anything else of this process gets them.
+/// Reserves the addresses, without access, before another mapping of this process takes them.
 fn reserve(start: usize, bytes: usize) -> io::Result<()> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
-    // SAFETY: replaces nothing.
+    // SAFETY: the flags make the call fail rather than replace a mapping.
     let mapped = unsafe { libc::mmap(start as *mut libc::c_void, bytes, libc::PROT_NONE, flags, -1, 0) };
     if mapped == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Fills the pieces with what comes, and says that it came.
+/// Fills the pieces with the bytes that arrive, and confirms their arrival.
 fn fill(state: &State, stream: &mut UnixStream) -> io::Result<()> {
     let mut chunk = vec![0; CHUNK];
     for (&start, &length) in state.arenas.values().flat_map(|arena| &arena.pieces) {
@@ -149,7 +156,8 @@ fn fill(state: &State, stream: &mut UnixStream) -> io::Result<()> {
             stream.read_exact(&mut has_data)?;
             if has_data[0] != 0 {
                 stream.read_exact(&mut chunk[..bytes])?;
-                // SAFETY: a piece of ours, which nobody in this process uses before fork's caller goes on.
+                // SAFETY: the piece is ours, and no thread of this process uses it before the
+                // caller of fork(2) goes on.
                 unsafe { std::ptr::copy_nonoverlapping(chunk.as_ptr(), at as *mut u8, bytes) };
             }
         }

@@ -1,57 +1,59 @@
-//! The heap: arenas, and what is kept of what was freed.
+//! The heap: arenas, and freed memory that is kept for reuse.
 
+use crate::PAGE;
 use crate::arena::{Arena, give_up};
-use crate::extents::{Contents, PAGE};
+use crate::extents::Contents;
 use folioswap::{Error, Region, Swap};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Bytes of an arena, unless a piece is larger, or the limit is too small for the tables of so many.
+/// The size of an arena, unless a piece is larger, or the limit is too small for the tables of so
+/// many bytes.
 const ARENA_BYTES: usize = 64 << 20;
-/// Pieces of this size or more are made zero by giving their pages up, smaller ones by writing.
+/// Pieces of at least this size are zeroed by discarding their pages, smaller ones by writing.
 const GIVE_UP_BYTES: usize = 64 << 10;
-/// What was left in free pages may take this part of the limit.
+/// Free pages with left contents may take this part of the limit.
 const LEFT_PART: u64 = 8;
 
-/// What a piece is to hold.
+/// The contents that a new piece is to have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fill {
-    /// Whatever is there.
+    /// Any bytes.
     Any,
     /// Zeroes.
     Zero,
 }
 
-/// How much there is.
+/// The sizes of a heap at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
-    /// Pieces that are in use.
+    /// The number of pieces in use.
     pub pieces: usize,
-    /// Bytes of them, whole pages.
+    /// The bytes of pieces in use, in whole pages.
     pub bytes: usize,
-    /// Bytes of free pages that still hold what was left there.
+    /// The bytes of free pages that still hold the contents of freed pieces.
     pub left_bytes: usize,
-    /// Arenas.
+    /// The number of arenas.
     pub arenas: usize,
 }
 
-/// Pieces of memory under the limit of a [`Swap`]. Threads may share it.
+/// Pieces of memory under the limit of a [`Swap`]. Threads may share a heap.
 ///
-/// It must outlive its pieces; when it is dropped their memory goes.
+/// The heap must outlive its pieces: dropping it frees their memory.
 pub struct Heap(Mutex<State>);
 
-/// What is behind the lock.
+/// The state behind the lock.
 pub(crate) struct State {
     pub(crate) swap: Swap,
-    /// By address.
+    /// The arenas, by address.
     pub(crate) arenas: BTreeMap<usize, Arena>,
     pub(crate) process: u32,
 }
 
 impl State {
-    /// The arena of an address.
+    /// Returns the arena that an address lies in.
     fn arena(&mut self, address: usize) -> Option<&mut Arena> {
         let (_, arena) = self.arenas.range_mut(..=address).next_back()?;
         (address < arena.start() + arena.bytes).then_some(arena)
@@ -61,14 +63,14 @@ impl State {
         self.arenas.values().map(|arena| arena.free.bytes(Contents::Left)).sum()
     }
 
-    /// Is the caller in the process that it works in?
+    /// Returns whether the calling process is the one that the heap works in.
     fn is_at_home(&self) -> bool {
         self.process == std::process::id()
     }
 }
 
 impl Heap {
-    /// Without pieces, and without arenas until the first.
+    /// Makes a heap without pieces, and without arenas until the first piece.
     pub fn new(swap: Swap) -> Self {
         Heap(Mutex::new(State { swap, arenas: BTreeMap::new(), process: std::process::id() }))
     }
@@ -77,21 +79,22 @@ impl Heap {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The swap whose limit holds.
+    /// Returns the swap whose limit holds.
     pub fn swap(&self) -> Swap {
         self.state().swap.clone()
     }
 
-    /// Is the caller in the process that it works in? In a forked child without a copy nothing can be allocated.
+    /// Returns whether the calling process is the one that the heap works in. In a forked child
+    /// without a copy nothing can be allocated.
     pub fn is_at_home(&self) -> bool {
         self.state().is_at_home()
     }
 
-    /// A piece of `bytes`, rounded up to pages, at the beginning of a page. Cost: below a microsecond where something that was freed fits; a hundred
-    /// and more for a new arena.
+    /// Allocates a piece of `bytes`, rounded up to pages, aligned to a page. Cost: less than a
+    /// microsecond where freed memory fits; a hundred and more for a new arena.
     ///
     /// # Errors
-    /// As [`Swap::region`].
+    /// Those of [`Swap::region`].
     pub fn allocate(&self, bytes: usize, fill: Fill) -> Result<NonNull<u8>, Error> {
         let mut state = self.state();
         if !state.is_at_home() {
@@ -125,7 +128,7 @@ impl Heap {
             }
         };
         if fill == Fill::Zero && contents == Contents::Left {
-            // SAFETY: the piece, which nobody has yet.
+            // SAFETY: the piece has not been handed out yet.
             unsafe {
                 if length >= GIVE_UP_BYTES {
                     give_up(start, length);
@@ -137,10 +140,11 @@ impl Heap {
         NonNull::new(start as *mut u8).ok_or(Error::ZeroSize)
     }
 
-    /// Ends the piece that begins there, and returns its length; `None`, and nothing is done: no piece of this heap begins there.
+    /// Frees the piece that begins at this address, and returns its length. `None`: no piece of
+    /// this heap begins there, and nothing is done.
     ///
     /// # Safety
-    /// Nobody uses the piece any more.
+    /// No one uses the piece any more.
     pub unsafe fn free(&self, piece: NonNull<u8>) -> Option<usize> {
         let address = piece.as_ptr() as usize;
         if !address.is_multiple_of(PAGE) {
@@ -148,7 +152,8 @@ impl Heap {
         }
         let mut state = self.state();
         if !state.is_at_home() {
-            // A forked child without a copy: there is nothing at that address, or something of others.
+            // In a forked child without a copy, there is no mapping at that address, or another
+            // one.
             return state.arena(address)?.pieces.remove(&address);
         }
         let (left, limit, arenas) = (state.left_bytes(), state.swap.limit(), state.arenas.len());
@@ -163,7 +168,7 @@ impl Heap {
         let contents = if is_kept {
             Contents::Left
         } else {
-            // SAFETY: by contract.
+            // SAFETY: the caller vouches that the piece is unused.
             unsafe { give_up(address, length) };
             Contents::Zero
         };
@@ -171,17 +176,19 @@ impl Heap {
         Some(length)
     }
 
-    /// The length of the piece that begins there, whole pages; `None`: no piece of this heap does.
+    /// Returns the length of the piece that begins at this address, in whole pages. `None`: no
+    /// piece of this heap begins there.
     pub fn length(&self, piece: NonNull<u8>) -> Option<usize> {
         let address = piece.as_ptr() as usize;
         address.is_multiple_of(PAGE).then(|| self.state().arena(address)?.pieces.get(&address).copied())?
     }
 
-    /// Calls `work` with the region that this memory lies in, and its place there; `None`: it is not within one piece of this heap. Nothing is
-    /// allocated or freed meanwhile.
+    /// Calls `work` with the region that this memory lies in, and its range of the region. No piece
+    /// is allocated or freed meanwhile. `None`: the memory is not within one piece of this heap.
     ///
     /// # Safety
-    /// `work` takes no slice of the region: others hold pieces of it, and write there.
+    /// `work` takes no slice of the region, because other threads hold pieces of it and write to
+    /// them.
     pub unsafe fn with_region<R>(
         &self,
         first: NonNull<u8>,
@@ -200,7 +207,7 @@ impl Heap {
         within.then(|| work(&arena.region, address - arena.start()..end - arena.start()))
     }
 
-    /// How much there is now.
+    /// Returns the sizes of this moment.
     pub fn figures(&self) -> Figures {
         let state = self.state();
         Figures {

@@ -1,4 +1,4 @@
-//! Pieces hold what was written to them, under a limit, freed and used again, and in a forked child.
+//! Pieces hold the bytes written to them, under a limit, freed and reused, and in a forked child.
 #![allow(
     clippy::undocumented_unsafe_blocks,
     reason = "each test uses the pieces that it has made, and no others"
@@ -12,7 +12,7 @@ fn swap() -> Result<Swap, folioswap::Error> {
     Swap::builder().limit("16M").build()
 }
 
-/// Fills a piece, each word by its place.
+/// Fills a piece with words that depend on their position.
 unsafe fn fill(piece: NonNull<u8>, bytes: usize, seed: u64) {
     for word in 0..bytes / 8 {
         unsafe { piece.cast::<u64>().add(word).write(seed.wrapping_mul(31) ^ word as u64) };
