@@ -1,32 +1,33 @@
-//! POSIX access control lists, as the kernel's tmpfs has them (acl(5)): what they say, as pure functions. Who may what is decided by the
-//! kernel, which asks for the lists as extended attributes (FUSE_POSIX_ACL); here is how a list and the mode of an inode keep together,
-//! and what a new inode inherits.
+//! POSIX access control lists, as the kernel's tmpfs has them (acl(5)), as pure functions. The
+//! kernel decides about access: it asks for the lists as extended attributes (FUSE_POSIX_ACL). This
+//! module keeps a list and the mode of its inode consistent, and computes the lists that a new
+//! inode inherits.
 
 use rustix::io::Errno;
 
-/// The attribute that holds the list by which access is decided.
+/// The attribute of the list that decides about access.
 pub const ACCESS: &[u8] = b"system.posix_acl_access";
-/// The attribute that holds the list that what is made in a directory inherits.
+/// The attribute of the list that new inodes in a directory inherit.
 pub const DEFAULT: &[u8] = b"system.posix_acl_default";
 
-/// The only version of the format there is.
+/// The only version of the format.
 const VERSION: u32 = 2;
 const HEADER: usize = 4;
 const ENTRY: usize = 8;
-/// Permissions of an entry: read, write, execute.
+/// The permissions of an entry: read, write, execute.
 const RWX: u16 = 0o7;
 
-/// Which of the two lists of an inode.
+/// One of the two lists of an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
-    /// Decides about access.
+    /// The list that decides about access.
     Access,
-    /// Is inherited; of directories only.
+    /// The list that is inherited. Only directories have one.
     Default,
 }
 
 impl Which {
-    /// The list that this attribute holds, if it is one.
+    /// Returns the list of this attribute; `None`: the attribute holds no list.
     pub fn of(name: &[u8]) -> Option<Which> {
         match name {
             ACCESS => Some(Which::Access),
@@ -35,7 +36,7 @@ impl Which {
         }
     }
 
-    /// The attribute.
+    /// Returns the attribute of the list.
     pub fn name(self) -> &'static [u8] {
         match self {
             Which::Access => ACCESS,
@@ -44,7 +45,7 @@ impl Which {
     }
 }
 
-/// Whom an entry is for, in the order in which entries come.
+/// The subject of an entry, in the order of entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Tag {
     Owner,
@@ -73,7 +74,7 @@ impl Tag {
         Tag::ALL[self as usize].1
     }
 
-    /// Is it for one user or group of many?
+    /// Returns whether the entry is for one user or group by its number.
     fn is_named(self) -> bool {
         matches!(self, Tag::User | Tag::Group)
     }
@@ -83,28 +84,30 @@ impl Tag {
 struct Entry {
     tag: Tag,
     permissions: u16,
-    /// Of a named user or group; the format has a number with each.
+    /// The number of a named user or group. Other entries have a number too, without a meaning.
     id: u32,
 }
 
-/// Does the mode say all that a list says?
+/// Whether the mode expresses the whole list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// The list may be dropped.
+    /// The mode expresses all of it, and the list may be dropped.
     Mode,
-    /// It has more entries than the mode has bits.
+    /// The list has more entries than the mode has bits.
     BeyondMode,
 }
 
-/// A valid list: one entry each for owner, group and others, and a mask where users or groups are named.
+/// A valid list: one entry each for owner, group and others, and a mask where users or groups are
+/// named.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Acl(Vec<Entry>);
 
 impl Acl {
-    /// From the value of an attribute; `None` for a list without entries, which is the same as none.
+    /// Parses the value of an attribute. `None`: the list has no entries, which is the same as no
+    /// list.
     ///
     /// # Errors
-    /// `EINVAL`: it is no list, or not a valid one; `EOPNOTSUPP`: of another version.
+    /// `EINVAL`: the value is no valid list; `EOPNOTSUPP`: the list has another version.
     pub fn parse(value: &[u8]) -> Result<Option<Acl>, Errno> {
         let (header, rest) = value.split_first_chunk::<HEADER>().ok_or(Errno::INVAL)?;
         if u32::from_le_bytes(*header) != VERSION {
@@ -126,7 +129,7 @@ impl Acl {
         if acl.is_valid() { Ok(Some(acl)) } else { Err(Errno::INVAL) }
     }
 
-    /// As the value of an attribute.
+    /// Formats the list as the value of an attribute.
     pub fn value(&self) -> Vec<u8> {
         let mut value = VERSION.to_le_bytes().to_vec();
         for entry in &self.0 {
@@ -137,7 +140,8 @@ impl Acl {
         value
     }
 
-    /// In order; one of each that is not named, the mask only and certainly where somebody is.
+    /// Returns whether entries are sorted, each entry without a number is there once, and a mask is
+    /// there at most once, and exactly once where a user or group is named.
     fn is_valid(&self) -> bool {
         let count = |tag: Tag| self.0.iter().filter(|entry| entry.tag == tag).count();
         let names_somebody = self.0.iter().any(|entry| entry.tag.is_named());
@@ -148,7 +152,8 @@ impl Acl {
             && (count(Tag::Mask) == 1 || !names_somebody)
     }
 
-    /// The nine permission bits of the mode that goes with it, of which those of the group are the mask's where there is one.
+    /// Returns the nine permission bits of the mode that goes with the list. The group's bits are
+    /// those of the mask where there is one.
     pub fn permissions(&self) -> (u16, Extent) {
         let (mut bits, mut extent) = (0, Extent::Mode);
         for entry in &self.0 {
@@ -166,7 +171,7 @@ impl Acl {
         (bits, extent)
     }
 
-    /// The same list after chmod(2) to this mode.
+    /// Returns the list after chmod(2) to this mode.
     pub fn with_mode(&self, mode: u16) -> Acl {
         self.changed(|tag, _| match tag {
             ClassOf::Owner => mode >> 6 & RWX,
@@ -175,8 +180,8 @@ impl Acl {
         })
     }
 
-    /// What an inode that is made with this mode, in a directory with this default list, gets: its access list, and its mode. (The umask
-    /// does not count where there is a default list.)
+    /// Returns the access list and the mode of an inode that is made with `mode` in a directory
+    /// with this default list. (The umask does not count where there is a default list.)
     pub fn inherited(&self, mode: u16) -> (Acl, u16) {
         let access = self.changed(|class, permissions| match class {
             ClassOf::Owner => permissions & mode >> 6,
@@ -187,7 +192,7 @@ impl Acl {
         (access, mode & !0o777 | bits)
     }
 
-    /// With other permissions in the three entries that the mode stands for.
+    /// Returns the list with other permissions in the three entries that the mode stands for.
     fn changed(&self, permissions: impl Fn(ClassOf, u16) -> u16) -> Acl {
         let has_mask = self.0.iter().any(|entry| entry.tag == Tag::Mask);
         let change = |entry: &Entry| {
@@ -213,111 +218,4 @@ enum ClassOf {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    const NOBODY: u32 = u32::MAX;
-
-    fn value(entries: &[(u16, u16, u32)]) -> Vec<u8> {
-        let mut value = VERSION.to_le_bytes().to_vec();
-        for (tag, permissions, id) in entries {
-            value.extend([tag.to_le_bytes(), permissions.to_le_bytes()].concat());
-            value.extend(id.to_le_bytes());
-        }
-        value
-    }
-
-    fn acl(entries: &[(u16, u16, u32)]) -> Acl {
-        Acl::parse(&value(entries)).expect("valid").expect("some entries")
-    }
-
-    const MINIMAL: [(u16, u16, u32); 3] = [(1, 6, NOBODY), (4, 4, NOBODY), (0x20, 0, NOBODY)];
-    const NAMED: [(u16, u16, u32); 6] =
-        [(1, 7, NOBODY), (2, 6, 1000), (4, 5, NOBODY), (8, 1, 7), (0x10, 6, NOBODY), (0x20, 4, NOBODY)];
-
-    #[test]
-    fn what_is_no_list_is_refused() {
-        assert_eq!(Acl::parse(&[]), Err(Errno::INVAL));
-        assert_eq!(Acl::parse(&[2, 0, 0]), Err(Errno::INVAL));
-        assert_eq!(Acl::parse(&[1, 0, 0, 0]), Err(Errno::OPNOTSUPP));
-        assert_eq!(Acl::parse(&value(&[])), Ok(None));
-        let mut cut = value(&MINIMAL);
-        cut.pop();
-        assert_eq!(Acl::parse(&cut), Err(Errno::INVAL));
-        for missing in 0..3 {
-            let mut entries = MINIMAL.to_vec();
-            entries.remove(missing);
-            assert_eq!(Acl::parse(&value(&entries)), Err(Errno::INVAL), "without entry {missing}");
-        }
-        for (at, wrong) in [
-            (1, (2, 6, 1000)),
-            (1, (1, 6, NOBODY)),
-            (3, (0x20, 0, NOBODY)),
-            (0, (4, 4, NOBODY)),
-            (2, (8, 4, 5)),
-            (2, (3, 4, NOBODY)),
-        ] {
-            let mut entries = MINIMAL.to_vec();
-            entries.insert(at, wrong);
-            assert_eq!(Acl::parse(&value(&entries)), Err(Errno::INVAL), "{wrong:?} at {at}");
-        }
-        let mut entries = MINIMAL;
-        entries[0].1 = 8;
-        assert_eq!(Acl::parse(&value(&entries)), Err(Errno::INVAL), "more than rwx");
-    }
-
-    #[test]
-    fn a_list_and_a_mode_keep_together() {
-        assert_eq!(acl(&MINIMAL).permissions(), (0o640, Extent::Mode));
-        assert_eq!(acl(&NAMED).permissions(), (0o764, Extent::BeyondMode));
-        let changed = acl(&NAMED).with_mode(0o4710);
-        assert_eq!(changed.permissions(), (0o710, Extent::BeyondMode));
-        assert_eq!(changed.0[2].permissions, 5, "the group's own entry stays, behind the mask");
-        assert_eq!(changed.0[1].permissions, 6, "and so do those of others");
-        assert_eq!(acl(&MINIMAL).with_mode(0o751).0[1].permissions, 5);
-    }
-
-    #[test]
-    fn what_is_made_gets_no_more_than_was_asked_for() {
-        let (access, mode) = acl(&NAMED).inherited(0o1640);
-        assert_eq!(mode, 0o1640);
-        assert_eq!(access.0[4].permissions, 4, "the mask");
-        assert_eq!(access.0[2].permissions, 5);
-        let (access, mode) = acl(&MINIMAL).inherited(0o777);
-        assert_eq!((access, mode), (acl(&MINIMAL), 0o640));
-    }
-
-    proptest! {
-        #[test]
-        fn what_was_parsed_is_written_as_it_was(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
-            if let Ok(Some(acl)) = Acl::parse(&bytes) {
-                prop_assert_eq!(acl.value(), bytes);
-            }
-        }
-
-        #[test]
-        fn valid_lists_stay_valid(
-            users in prop::collection::vec((0u16..8, 0u32..9), 0..4),
-            groups in prop::collection::vec((0u16..8, 0u32..9), 0..4),
-            others in prop::array::uniform4(0u16..8),
-            mode in 0u16..0o10000,
-        ) {
-            let mut entries = vec![(1, others[0], NOBODY)];
-            entries.extend(users.iter().map(|&(permissions, id)| (2, permissions, id)));
-            entries.push((4, others[1], NOBODY));
-            entries.extend(groups.iter().map(|&(permissions, id)| (8, permissions, id)));
-            entries.push((0x10, others[2], NOBODY));
-            entries.push((0x20, others[3], NOBODY));
-            let list = acl(&entries);
-            let changed = list.with_mode(mode);
-            prop_assert!(changed.is_valid());
-            prop_assert_eq!(changed.permissions().0, mode & 0o777);
-            let (access, inherited) = list.inherited(mode);
-            prop_assert!(access.is_valid());
-            prop_assert_eq!(inherited, mode & (list.permissions().0 | !0o777));
-            prop_assert_eq!(access.permissions().0, inherited & 0o777);
-            prop_assert_eq!(Acl::parse(&list.value()), Ok(Some(list)));
-        }
-    }
-}
+mod tests;

@@ -1,16 +1,27 @@
-//! What requests say and answers are made of.
+//! Conversions between FUSE's types and ours.
 
 use crate::tmpfs::NewContent;
 use fuser::{FileType, INodeNo, ReplyXattr, TimeOrNow};
 use rustix::io::Errno;
 use std::time::{Duration, SystemTime};
 
-/// For fuser.
+/// Returns from the function with an error reply, where `$result` is an error.
+macro_rules! answer {
+    ($reply:expr, $result:expr) => {
+        match $result {
+            Ok(value) => value,
+            Err(error) => return $reply.error($crate::answers::fuse(error)),
+        }
+    };
+}
+pub(crate) use answer;
+
+/// Converts an error for fuser.
 pub fn fuse(error: Errno) -> fuser::Errno {
     fuser::Errno::from_i32(error.raw_os_error())
 }
 
-/// The content of a new node of this type.
+/// Returns the content of a new node of this type.
 pub fn node(mode: u32, device: u32) -> Result<NewContent, Errno> {
     Ok(match mode & libc::S_IFMT {
         libc::S_IFREG | 0 => NewContent::File,
@@ -22,8 +33,8 @@ pub fn node(mode: u32, device: u32) -> Result<NewContent, Errno> {
     })
 }
 
-/// A time as the caller gave it. What lies before 1970 comes from fuser with its fraction counted the wrong way: seconds are negative,
-/// nanoseconds always count forward.
+/// Converts a time. fuser decodes a time before 1970 with its fraction subtracted, but the protocol
+/// has negative seconds and nanoseconds that always count forward.
 pub fn time(time: TimeOrNow) -> SystemTime {
     match time {
         TimeOrNow::Now => SystemTime::now(),
@@ -37,7 +48,7 @@ pub fn time(time: TimeOrNow) -> SystemTime {
     }
 }
 
-/// Value, or size of it where 0 bytes are asked for.
+/// Replies with a value, or with its size where the caller asks for 0 bytes.
 pub fn reply_xattr(value: &[u8], size: u32, reply: ReplyXattr) {
     match size {
         0 => reply.size(value.len() as u32),
@@ -46,7 +57,7 @@ pub fn reply_xattr(value: &[u8], size: u32, reply: ReplyXattr) {
     }
 }
 
-/// Attributes of number 0: there is no such name.
+/// Returns attributes with inode number 0, which mean that there is no such name.
 pub fn nothing() -> fuser::FileAttr {
     let time = SystemTime::UNIX_EPOCH;
     fuser::FileAttr {

@@ -1,7 +1,8 @@
-//! Mounting itself: mount(2) as root, fusermount3 for everybody else.
+//! The mount itself: mount(2) as root, fusermount3 without.
 //!
-//! `fuser` can mount too, but then unmounts the path when its session ends, whatever is mounted there by then: its test of whether the mount
-//! is still there (0.18, `is_mounted`) takes a connection that has ended for one that lives. So it is given the descriptor of a mount that is ours.
+//! `fuser` can mount too, but it then unmounts the path when its session ends, whatever is mounted
+//! there by then: its test of whether the mount still exists (0.18, `is_mounted`) takes an ended
+//! connection for a live one. So `fuser` gets the descriptor of a mount that we made.
 
 use crate::mount::SOURCE;
 use rustix::{
@@ -24,13 +25,15 @@ use std::{
 
 /// The helper that mounts and unmounts without root.
 const HELPER: &str = "fusermount3";
-/// Where the helper finds the number of the socket that it sends the descriptor over (fusermount3(1)).
+/// The variable in which the helper finds the number of the socket to send the descriptor over
+/// (fusermount3(1)).
 const HELPER_SOCKET: &str = "_FUSE_COMMFD";
 
-/// Mounts on a directory; the descriptor is where the kernel's requests come from. `device` is /dev/fuse, opened.
+/// Mounts on a directory. Returns the descriptor over which the kernel's requests come. `device` is
+/// /dev/fuse, opened.
 ///
 /// # Errors
-/// Those of mount(2), or what fusermount3 said; nothing is mounted then.
+/// Those of mount(2), or the message of fusermount3. Nothing is mounted then.
 pub fn attach(directory: &Path, device: File) -> io::Result<OwnedFd> {
     match by_system_call(directory, device) {
         Err(error) if error.raw_os_error() == Some(libc::EPERM) => through_helper(directory),
@@ -38,7 +41,7 @@ pub fn attach(directory: &Path, device: File) -> io::Result<OwnedFd> {
     }
 }
 
-/// Takes a mount that was just made away again, when it cannot be served.
+/// Unmounts a new mount that cannot be served.
 pub fn detach(directory: &Path) {
     if rustix::mount::unmount(directory, UnmountFlags::NOFOLLOW | UnmountFlags::DETACH) == Err(Errno::PERM) {
         drop(Command::new(HELPER).args(["-u", "-z", "--"]).arg(directory).stderr(Stdio::null()).status());
@@ -46,7 +49,7 @@ pub fn detach(directory: &Path) {
 }
 
 fn by_system_call(directory: &Path, device: File) -> io::Result<OwnedFd> {
-    // Not among the standard three, which a daemon gives new files.
+    // A daemon replaces descriptors 0 to 2 with new files, so the device must not be one of them.
     let device = rustix::io::fcntl_dupfd_cloexec(&device, 3)?;
     let root_mode = std::fs::metadata(directory)?.mode();
     let options = format!(
@@ -60,7 +63,7 @@ fn by_system_call(directory: &Path, device: File) -> io::Result<OwnedFd> {
     Ok(device)
 }
 
-/// The helper mounts and sends the descriptor over a socket.
+/// Has the helper mount and send the descriptor over a socket.
 fn through_helper(directory: &Path) -> io::Result<OwnedFd> {
     let (ours, theirs) = UnixStream::pair()?;
     let mut options = format!("fsname={SOURCE},default_permissions");
@@ -72,7 +75,8 @@ fn through_helper(directory: &Path) -> io::Result<OwnedFd> {
     helper.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let number = theirs.as_fd().as_raw_fd();
     let keep_open = move || {
-        // SAFETY: the parent holds the socket until the helper was started, so the child has it open too.
+        // SAFETY: the parent keeps the socket open until the helper has started, so the child has
+        // it too.
         let socket = unsafe { std::os::fd::BorrowedFd::borrow_raw(number) };
         Ok(fcntl_setfd(socket, fcntl_getfd(socket)? - FdFlags::CLOEXEC)?)
     };
@@ -93,7 +97,7 @@ fn through_helper(directory: &Path) -> io::Result<OwnedFd> {
     }
 }
 
-/// The descriptor that comes over a socket; `None` when it is closed without one.
+/// Receives a descriptor over a socket; `None`: the socket was closed without one.
 fn receive(socket: &UnixStream) -> io::Result<Option<OwnedFd>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);

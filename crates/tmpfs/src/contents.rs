@@ -1,4 +1,4 @@
-//! What requests do with the contents of a file.
+//! Requests about the contents of a file.
 
 use crate::inode::PAGE_SIZE;
 use folioswap_shmem::{Allocation, ShmemError, ShmemObject};
@@ -6,31 +6,31 @@ use fuser::ReplyData;
 use rustix::io::Errno;
 use std::{cell::RefCell, ops::Range};
 
-/// What is copied at a time between two files.
+/// The bytes copied at a time between two files.
 const COPY_SIZE: usize = 1 << 20;
 
-/// The error of a system call.
+/// Converts an error to that of a system call.
 pub fn errno(error: ShmemError) -> Errno {
     match error {
         ShmemError::NoSpace => Errno::NOSPC,
         ShmemError::TooLarge => Errno::FBIG,
-        // The kernel's tmpfs gives EIO for both: the bytes cannot be had.
+        // The kernel's tmpfs returns EIO in both cases: the bytes cannot be had.
         ShmemError::Io { .. } | ShmemError::DeviceGone { .. } => Errno::IO,
     }
 }
 
-/// The pages that a range of bytes lies in.
+/// Returns the pages that a range of bytes lies in.
 pub fn pages(offset: u64, length: u64) -> Range<u64> {
     offset / PAGE_SIZE..offset.saturating_add(length).div_ceil(PAGE_SIZE)
 }
 
 thread_local! {
-    /// Where pieces are put together that do not lie beside each other.
+    /// A buffer in which pieces from several folios are joined.
     static GATHERED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Answers a read. What lies in one folio is answered from there, without a copy of ours; pieces of several are put together first, since the
-/// answer takes one piece.
+/// Answers a read. Bytes that lie in one folio are sent from there, without a copy. Bytes of
+/// several folios are joined first, since the answer takes one slice.
 pub fn read(object: &ShmemObject, offset: u64, length: usize, reply: ReplyData) {
     let expected = length.min(object.size().saturating_sub(offset) as usize);
     let mut reply = Some(reply);
@@ -53,10 +53,11 @@ pub fn read(object: &ShmemObject, offset: u64, length: usize, reply: ReplyData) 
     });
 }
 
-/// fallocate(2).
+/// Does fallocate(2).
 ///
 /// # Errors
-/// `EOPNOTSUPP` for a mode that tmpfs does not have either, `EFBIG`, `ENOSPC`, `EIO`.
+/// `EOPNOTSUPP` for a mode that the kernel's tmpfs does not support either, `EFBIG`, `ENOSPC`,
+/// `EIO`.
 pub fn fallocate(object: &ShmemObject, offset: u64, length: u64, mode: i32) -> Result<(), Errno> {
     let end = offset.checked_add(length).ok_or(Errno::FBIG)?;
     let keep = mode & libc::FALLOC_FL_KEEP_SIZE != 0;
@@ -70,10 +71,11 @@ pub fn fallocate(object: &ShmemObject, offset: u64, length: u64, mode: i32) -> R
     .map_err(errno)
 }
 
-/// lseek(2) with `SEEK_DATA` or `SEEK_HOLE`.
+/// Does lseek(2) with `SEEK_DATA` or `SEEK_HOLE`.
 ///
 /// # Errors
-/// `ENXIO`: the offset is not within the file, or no data is behind it; `EINVAL` for another `whence`.
+/// `ENXIO`: the offset is not within the file, or no data is behind it; `EINVAL` for another
+/// `whence`.
 pub fn seek(object: &ShmemObject, offset: i64, whence: i32) -> Result<i64, Errno> {
     let size = object.size();
     let offset = u64::try_from(offset).map_err(|_| Errno::NXIO)?;
@@ -88,10 +90,10 @@ pub fn seek(object: &ShmemObject, offset: i64, whence: i32) -> Result<i64, Errno
     Ok(found as i64)
 }
 
-/// copy_file_range(2); returns how much was copied.
+/// Does copy_file_range(2). Returns how many bytes were copied.
 ///
 /// # Errors
-/// `ENOSPC`, `EFBIG`, `EIO`, when nothing was copied before it.
+/// `ENOSPC`, `EFBIG`, `EIO`, where nothing was copied before the error.
 pub fn copy(
     (from, from_offset): (&ShmemObject, u64),
     (to, to_offset): (&ShmemObject, u64),

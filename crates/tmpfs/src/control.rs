@@ -1,13 +1,14 @@
-//! The extended attributes of the root that are no content: figures, the table of devices, and swapoff.
+//! The control attributes of the root: figures, the table of devices, and swapoff.
 //!
 //! | Name | Reading | Setting | Removing |
 //! |---|---|---|---|
 //! | `folioswap.stats` | figures, one a line | | |
-//! | `folioswap.swaps` | the devices, as /proc/swaps has them | | |
-//! | `folioswap.swapoff` | how the last swapoff stands: [`Swapoff`] | begins one, of the device that the value names | ends it |
+//! | `folioswap.swaps` | the devices, in the format of /proc/swaps | | |
+//! | `folioswap.swapoff` | the last one's state: [`Swapoff`] | begins one, of that device | ends it |
 //!
-//! The kernel holds a lock of the directory while an attribute is set, so a swapoff goes on in a thread of its own, and who waits for it reads
-//! the attribute again and again, for which nothing is locked.
+//! The kernel holds a lock of the directory while an attribute is set, so a swapoff runs in a
+//! thread of its own. The process that waits for it polls the attribute, for which the kernel takes
+//! no lock.
 
 use crate::tmpfs::Tmpfs;
 use folioswap_shmem::SwapoffReport;
@@ -24,31 +25,31 @@ use std::{
     thread::{Builder, JoinHandle},
 };
 
-/// Figures.
+/// The attribute of the figures.
 const STATS: &[u8] = b"folioswap.stats";
-/// The table of devices.
+/// The attribute of the table of devices.
 const SWAPS: &[u8] = b"folioswap.swaps";
-/// See [`Swapoff`].
+/// The attribute of a [`Swapoff`].
 pub const SWAPOFF: &str = "folioswap.swapoff";
 
-/// Is this attribute of the root one of those?
+/// Returns whether this attribute of the root is a control attribute.
 pub fn is_control(name: &[u8]) -> bool {
     [STATS, SWAPS, SWAPOFF.as_bytes()].contains(&name)
 }
 
-/// How a swapoff stands, and as text: `running`, `done PAGES LOST`, or `failed` and why.
+/// The state of a swapoff. As text: `running`, `done PAGES LOST`, or `failed` and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Swapoff {
-    /// It goes on.
+    /// The swapoff is running.
     Running,
     /// The device is gone.
     Done {
-        /// Pages that were read back or given up.
+        /// The pages that were read back or discarded.
         pages: u64,
-        /// Pages that could not be read.
+        /// The pages that could not be read.
         lost: u64,
     },
-    /// The device is in use as before.
+    /// The device is in use as before. With the reason.
     Failed(String),
 }
 
@@ -62,26 +63,31 @@ impl std::fmt::Display for Swapoff {
     }
 }
 
-impl std::str::FromStr for Swapoff {
-    type Err = ();
+/// The text is no state of a swapoff.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not the state of a swapoff")]
+pub struct UnknownState;
 
-    fn from_str(text: &str) -> Result<Self, ()> {
+impl std::str::FromStr for Swapoff {
+    type Err = UnknownState;
+
+    fn from_str(text: &str) -> Result<Self, UnknownState> {
         let mut words = text.split(' ');
         match words.next() {
             Some("running") => Ok(Swapoff::Running),
             Some("done") => {
-                let mut number = || words.next().and_then(|word| word.parse().ok()).ok_or(());
+                let mut number = || words.next().and_then(|word| word.parse().ok()).ok_or(UnknownState);
                 Ok(Swapoff::Done { pages: number()?, lost: number()? })
             }
             Some("failed") => {
                 Ok(Swapoff::Failed(text.strip_prefix("failed ").unwrap_or_default().to_owned()))
             }
-            _ => Err(()),
+            _ => Err(UnknownState),
         }
     }
 }
 
-/// What the attributes are about.
+/// The state behind the control attributes.
 #[derive(Default)]
 pub struct Control(Mutex<State>);
 
@@ -108,6 +114,8 @@ impl Control {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Reads a control attribute.
+    ///
     /// # Errors
     /// `ENODATA`: there was no swapoff.
     pub fn get(&self, tmpfs: &Tmpfs, name: &[u8]) -> Result<String, Errno> {
@@ -121,7 +129,8 @@ impl Control {
     /// Begins a swapoff.
     ///
     /// # Errors
-    /// `EPERM`: neither root nor who mounted; `EOPNOTSUPP`: this one cannot be set; `EBUSY`: one is under way.
+    /// `EPERM`: the caller is neither root nor the user who mounted; `EOPNOTSUPP`: the attribute
+    /// cannot be set; `EBUSY`: a swapoff is running.
     pub fn set(&self, tmpfs: &Arc<Tmpfs>, uid: u32, name: &[u8], value: &[u8]) -> Result<(), Errno> {
         may(tmpfs, uid, name)?;
         let mut state = self.state();
@@ -144,16 +153,16 @@ impl Control {
         Ok(())
     }
 
-    /// Ends the swapoff that is under way; how it ended can be read soon.
+    /// Ends the running swapoff. Its result can be read soon after.
     ///
     /// # Errors
-    /// As [`set`](Self::set); `ENODATA`: there was none.
+    /// Those of [`set`](Self::set); `ENODATA`: there was no swapoff.
     pub fn remove(&self, tmpfs: &Tmpfs, uid: u32, name: &[u8]) -> Result<(), Errno> {
         may(tmpfs, uid, name)?;
         self.state().last.as_ref().map(|last| last.cancelled.store(true, Relaxed)).ok_or(Errno::NODATA)
     }
 
-    /// The mount is gone: nobody waits for a swapoff any more.
+    /// Ends the running swapoff and waits for its thread, when the mount has gone.
     pub fn stop(&self) {
         let mut state = self.state();
         if let Some(last) = &state.last {
@@ -175,8 +184,8 @@ fn may(tmpfs: &Tmpfs, uid: u32, name: &[u8]) -> Result<(), Errno> {
     }
 }
 
-/// The devices in use, as /proc/swaps has them: sizes in KiB; what is no plain character of a name is escaped; a size of 0 where the device grows as
-/// the limit lets it.
+/// Returns the devices in use in the format of /proc/swaps: sizes in KiB, characters of a name
+/// other than graphic ones escaped. A device that grows as the limit allows has a size of 0.
 fn swaps(tmpfs: &Tmpfs) -> String {
     let mut table = "Filename\tType\tSize\tUsed\tPriority\n".to_owned();
     for device in tmpfs.space.devices().iter().filter(|device| !device.is_off) {
@@ -193,20 +202,4 @@ fn swaps(tmpfs: &Tmpfs) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_told_is_understood() {
-        for told in [
-            Swapoff::Running,
-            Swapoff::Done { pages: 17, lost: 2 },
-            Swapoff::Failed("failed is no word of it".to_owned()),
-        ] {
-            assert_eq!(told.to_string().parse(), Ok(told));
-        }
-        for text in ["", "done", "done 1", "done one two", "else"] {
-            assert_eq!(text.parse::<Swapoff>(), Err(()), "{text}");
-        }
-    }
-}
+mod tests;

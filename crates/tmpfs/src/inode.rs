@@ -1,8 +1,10 @@
-//! One inode: what it is, its attributes, and how often the kernel knows it.
+//! One inode: its content, its attributes, and how often the kernel knows it.
 //!
-//! An inode lives as long as somebody holds it: a name in a directory, or the [`InodeTable`](crate::table::InodeTable), which
-//! holds it while the kernel knows it (its lookup count is above zero, which open files and mappings see to). When neither does, it is
-//! dropped, and its contents with it: a file that was unlinked while it was open goes exactly when the last user goes.
+//! An inode lives as long as it is held by a name in a directory or by the
+//! [`InodeTable`](crate::table::InodeTable), which holds it while the kernel knows it: its lookup
+//! count is above zero, as open files and mappings ensure. When neither holds it, the inode and its
+//! contents are dropped. So a file that was unlinked while it was open is freed exactly when its
+//! last user ends.
 
 use crate::{
     acl::{Acl, Extent, Which},
@@ -15,67 +17,79 @@ use parking_lot::{Mutex, MutexGuard};
 use rustix::io::Errno;
 use std::time::{Duration, SystemTime};
 
-/// What tmpfs counts for a name in the size of a directory (the kernel's `BOGO_DIRENT_SIZE`).
+/// The bytes that tmpfs counts for a name in the size of a directory (the kernel's
+/// `BOGO_DIRENT_SIZE`).
 const DIRENT_SIZE: u64 = 20;
-/// Unit of `st_blocks`.
+/// The unit of `st_blocks`.
 const BLOCK_SIZE: u64 = 512;
-/// Pages of the file system, and what `st_blksize` says.
-pub const PAGE_SIZE: u64 = 4096;
-/// As relatime has it: an access time that is older is brought up to date in any case.
+/// The size of the file system's pages, which is also `st_blksize`.
+pub const PAGE_SIZE: u64 = folioswap_devices::PAGE_SIZE as u64;
+/// relatime updates an access time that is older than this in any case.
 const ATIME_AGE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What an inode holds, fixed when it is made.
+/// The content of an inode, fixed when it is made.
 pub enum Content {
     /// A regular file.
     File(ShmemObject),
     /// A directory. Its names are in the [`Namespace`](crate::namespace::Namespace).
     Directory,
-    /// A symbolic link and what it points to.
+    /// A symbolic link, with its target.
     Symlink(Box<[u8]>),
-    /// A fifo, a socket, a character or block device: all of it is in the attributes, the kernel does the rest.
+    /// A fifo, a socket, a character or block device. It has only attributes; the kernel does the
+    /// rest.
     Node(FileType),
 }
 
 /// The attributes that change.
 #[derive(Debug)]
 pub struct State {
-    /// Permissions, set-user-id, set-group-id and sticky bits.
+    /// The permissions, set-user-id, set-group-id and sticky bits.
     pub permissions: u16,
-    /// Owner.
+    /// The owner.
     pub uid: u32,
-    /// Group.
+    /// The group.
     pub gid: u32,
-    /// Names, for a directory 2 and one for each directory in it.
+    /// The number of names; for a directory, 2 and one for each directory in it.
     pub links: u32,
-    /// Names in a directory, zero for others.
+    /// The number of names in a directory; zero for others.
     pub entries: u64,
-    /// Last read, by the rules of relatime.
+    /// The time of the last read, by the rules of relatime.
     pub atime: SystemTime,
-    /// Last change of the contents.
+    /// The time of the last change of the contents.
     pub mtime: SystemTime,
-    /// Last change of contents or attributes.
+    /// The time of the last change of contents or attributes.
     pub ctime: SystemTime,
-    /// Extended attributes.
+    /// The extended attributes.
     pub xattrs: Xattrs,
-    /// How often the kernel has looked it up and not forgotten it. Changed by the inode table alone.
+    /// How often the kernel has looked the inode up and not forgotten it. Only the inode table
+    /// changes it.
     pub(crate) lookups: u64,
+}
+
+/// The privileges of a file that a write without privilege takes away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Privileges {
+    /// The file had some, and has lost them.
+    Dropped,
+    /// The file had none.
+    None,
 }
 
 /// An inode.
 pub struct Inode {
-    /// Its number, never used again.
+    /// Its number, which is never reused.
     pub number: u64,
-    /// Device number, of devices.
+    /// The device number, for devices.
     pub device: u32,
-    /// What it holds.
+    /// Its content.
     pub content: Content,
     state: Mutex<State>,
-    /// Gives its place among the inodes back when it goes.
+    /// Gives the inode's reservation back on drop.
     _reservation: InodeReservation,
 }
 
 impl Inode {
-    /// A new one without a name.
+    /// Makes an inode without a name.
     pub fn new(
         number: u64,
         content: Content,
@@ -101,12 +115,12 @@ impl Inode {
         Inode { number, device, content, state: Mutex::new(state), _reservation: reservation }
     }
 
-    /// Its attributes, locked. Taken after the lock of the namespace, and never two at once.
+    /// Locks the attributes. Lock order: after the namespace's lock, and never two inodes at once.
     pub fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock()
     }
 
-    /// The contents of a regular file.
+    /// Returns the contents of a regular file.
     pub fn object(&self) -> Option<&ShmemObject> {
         match &self.content {
             Content::File(object) => Some(object),
@@ -114,7 +128,7 @@ impl Inode {
         }
     }
 
-    /// Its type.
+    /// Returns the file type.
     pub fn kind(&self) -> FileType {
         match &self.content {
             Content::File(_) => FileType::RegularFile,
@@ -124,17 +138,17 @@ impl Inode {
         }
     }
 
-    /// Is it a directory?
+    /// Returns whether the inode is a directory.
     pub fn is_directory(&self) -> bool {
         matches!(self.content, Content::Directory)
     }
 
-    /// What stat(2) says.
+    /// Returns the attributes for stat(2).
     pub fn attributes(&self) -> FileAttr {
         self.attributes_of(&self.state.lock())
     }
 
-    /// As [`Self::attributes`], for who holds the lock.
+    /// Returns [`Self::attributes`] for a caller that holds the lock.
     pub fn attributes_of(&self, state: &State) -> FileAttr {
         let (size, pages) = match &self.content {
             Content::File(object) => (object.size(), object.pages()),
@@ -163,18 +177,18 @@ impl Inode {
 }
 
 impl State {
-    /// The contents have changed.
+    /// Updates the times after a change of the contents.
     pub fn touch_contents(&mut self) {
         let now = SystemTime::now();
         (self.mtime, self.ctime) = (now, now);
     }
 
-    /// An attribute has changed.
+    /// Updates the time after a change of an attribute.
     pub fn touch_attributes(&mut self) {
         self.ctime = SystemTime::now();
     }
 
-    /// chmod(2): an access control list says the same afterwards.
+    /// Does chmod(2). An access control list is changed to agree with the mode.
     pub fn set_permissions(&mut self, permissions: u16) {
         self.permissions = permissions;
         if let Some(access) = self.xattrs.acl(Which::Access) {
@@ -182,11 +196,13 @@ impl State {
         }
     }
 
-    /// Sets an access control list, or removes it where `value` has no entries. The mode says as much of an access list as it can; one
-    /// that says no more than a mode is not kept. `charge` is the memory of the attribute.
+    /// Sets an access control list, or removes it where `value` has no entries. The mode is changed
+    /// to agree with an access list, and a list that the mode expresses completely is not kept.
+    /// `charge` is the memory of the attribute.
     ///
     /// # Errors
-    /// `EINVAL` for what is no list, `EACCES` for a default list of what is no directory, `EOPNOTSUPP` for symbolic links.
+    /// `EINVAL`: `value` is no list; `EACCES`: a default list, but no directory; `EOPNOTSUPP`: a
+    /// symbolic link.
     pub fn set_acl(
         &mut self,
         kind: FileType,
@@ -210,13 +226,13 @@ impl State {
         };
         match kept {
             Some(acl) => self.xattrs.set_acl(which, acl.value(), charge),
-            // It may not have been there.
+            // The list may not have existed.
             None => drop(self.xattrs.remove(which.name())),
         }
         Ok(())
     }
 
-    /// It was read: the access time moves as relatime has it, which is how tmpfs is mounted unless asked otherwise.
+    /// Updates the access time after a read, by the rules of relatime, which is tmpfs's default.
     pub fn touch_access(&mut self) {
         let outdated = self.atime <= self.mtime || self.atime <= self.ctime;
         let now = SystemTime::now();
@@ -225,58 +241,19 @@ impl State {
         }
     }
 
-    /// Takes set-user-id away, set-group-id where the group may execute, and file capabilities: after somebody without privilege wrote.
-    /// `true` when that changed something.
-    pub fn drop_privileges(&mut self, kind: FileType) -> bool {
-        let mut dropped = self.xattrs.remove_capabilities();
+    /// Clears the set-user-id bit, the set-group-id bit where the group may execute, and file
+    /// capabilities, after a write by a user without privilege.
+    pub fn drop_privileges(&mut self, kind: FileType) -> Privileges {
+        let mut dropped = self.xattrs.remove_capabilities().is_ok();
         if kind != FileType::Directory {
             let set_group_id = self.permissions & 0o2010 == 0o2010;
             let kept = self.permissions & !(0o4000 | if set_group_id { 0o2000 } else { 0 });
             dropped |= kept != self.permissions;
             self.permissions = kept;
         }
-        dropped
+        if dropped { Privileges::Dropped } else { Privileges::None }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::limits::{Inodes, Memory};
-
-    fn fifo(permissions: u16) -> Inode {
-        let reservation = Inodes::new(8, Memory::default()).reserve().expect("room");
-        Inode::new(1, Content::Node(FileType::NamedPipe), permissions, (1, 2), 0, reservation)
-    }
-
-    #[test]
-    fn privileges_go_as_the_kernel_drops_them() {
-        for (before, after) in
-            [(0o4755, 0o755), (0o6755, 0o755), (0o2744, 0o2744), (0o2754, 0o754), (0o1777, 0o1777)]
-        {
-            let inode = fifo(before);
-            let changed = inode.state().drop_privileges(FileType::RegularFile);
-            assert_eq!((inode.state().permissions, changed), (after, before != after), "{before:o}");
-        }
-        let inode = fifo(0o6755);
-        assert!(!inode.state().drop_privileges(FileType::Directory), "a directory keeps its bits");
-    }
-
-    #[test]
-    fn access_time_is_relative() {
-        let inode = fifo(0o644);
-        let mut state = inode.state();
-        let start = SystemTime::now();
-        (state.mtime, state.ctime, state.atime) = (start, start, start + Duration::from_secs(5));
-        let before = state.atime;
-        state.touch_access();
-        assert_eq!(state.atime, before, "it is newer than the last change");
-        state.mtime = before + Duration::from_secs(1);
-        state.touch_access();
-        assert!(state.atime >= start && state.atime != before, "it was older than the last change");
-        (state.mtime, state.ctime) = (SystemTime::UNIX_EPOCH, SystemTime::UNIX_EPOCH);
-        state.atime = start - 2 * ATIME_AGE_MAX;
-        state.touch_access();
-        assert!(state.atime >= start, "it was older than a day");
-    }
-}
+mod tests;

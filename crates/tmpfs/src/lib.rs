@@ -1,13 +1,13 @@
-//! A tmpfs over FUSE whose contents live within a memory limit: shmem objects as files.
+//! A tmpfs over FUSE whose contents live within a memory limit. Each file is a shmem object.
 //!
 //! ```text
 //!  kernel ── /dev/fuse ── server ── tmpfs ──┬── namespace   names -> inodes
 //!             requests                      ├── table       inodes that the kernel knows
-//!                  ▲                        ├── inode       attributes, xattrs, a shmem object each
-//!                  └── invalidator ──────── └── kernel_cache, account: what the page cache holds of it, bounded
+//!                  ▲                        ├── inode       attributes, xattrs, one shmem object
+//!                  └── invalidator ──────── └── kernel_cache, account: the bounded page cache
 //! ```
 //!
-//! Start reading at [`mount`]; `docs/tmpfs.md` says which of the kernel's ways are used, and why.
+//! Start reading at [`mount`]. `docs/tmpfs.md` lists the FUSE features in use, with reasons.
 
 mod account;
 mod acl;
@@ -25,7 +25,7 @@ mod table;
 mod tmpfs;
 mod xattr;
 
-pub use control::{SWAPOFF, Swapoff};
+pub use control::{SWAPOFF, Swapoff, UnknownState};
 pub use folioswap_shmem::{Discard, HugePolicy, SwapDevice};
 pub use kernel_cache::KernelCacheStatistics;
 pub use mount::{MEMORY_MIN, MountError, MountOptions, Mounted, SOURCE, Shares, mount, shares};

@@ -1,5 +1,5 @@
-//! How many inodes there may be, and the memory that they and their names take. (Pages of contents are counted where they are, by the shmem
-//! space.)
+//! The bound on the number of inodes, and the memory that inodes and their names take. (The shmem
+//! space counts the pages of contents.)
 
 use folioswap_shmem::ShmemSpace;
 use rustix::io::Errno;
@@ -8,21 +8,23 @@ use std::sync::{
     atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-/// What an inode takes of the memory limit, its place in the tables with it, in bytes. With [`ENTRY_MEMORY`] more than was measured with small
-/// files (see `docs/tmpfs.md`).
+/// The memory of an inode and its entries in the tables, in bytes. Together with [`ENTRY_MEMORY`]
+/// it exceeds the measured memory of small files (see `docs/tmpfs.md`).
 pub const INODE_MEMORY: u64 = 480;
-/// What a name takes besides its own length: its places in the two tables of the directory, as full as they are at the least.
+/// The memory of a name besides its own length: its entries in the directory's two tables, at their
+/// lowest load factor.
 pub const ENTRY_MEMORY: u64 = 192;
-/// What a directory takes besides: tables with room for the first names.
+/// The further memory of a directory: tables with room for the first names.
 pub const DIRECTORY_MEMORY: u64 = 768;
-/// What an extended attribute takes besides its name and value: the first one of an inode has a table for eleven.
+/// The memory of an extended attribute besides its name and value. The first one of an inode
+/// allocates a table for eleven.
 pub const XATTR_MEMORY: u64 = 640;
 
-/// What memory counts towards.
+/// The limit that memory counts towards.
 #[derive(Clone, Debug, Default)]
 pub struct Memory(Option<Arc<ShmemSpace>>);
 
-/// Memory that was counted; dropping it takes it back.
+/// Counted memory; dropping it takes the count back.
 #[derive(Debug)]
 pub struct Charge {
     memory: Memory,
@@ -30,12 +32,12 @@ pub struct Charge {
 }
 
 impl Memory {
-    /// The limit of this space.
+    /// Counts towards the limit of this space.
     pub fn within(space: &Arc<ShmemSpace>) -> Self {
         Memory(Some(Arc::clone(space)))
     }
 
-    /// Counts so many bytes. Not under a lock: contents may have to leave first.
+    /// Counts `bytes`. The caller must hold no lock, because contents may have to leave first.
     ///
     /// # Errors
     /// `ENOSPC`: there is no room.
@@ -46,7 +48,7 @@ impl Memory {
         Ok(Charge { memory: self.clone(), bytes })
     }
 
-    /// The same in any case, for what takes the place of something as large.
+    /// Counts `bytes` even without room, for memory that replaces as much.
     pub fn charge_anyway(&self, bytes: u64) -> Charge {
         if let Some(space) = &self.0 {
             space.charge_outside(bytes);
@@ -56,10 +58,10 @@ impl Memory {
 }
 
 impl Charge {
-    /// Counts so many bytes more.
+    /// Counts `bytes` more.
     ///
     /// # Errors
-    /// `ENOSPC`: there is no room; it is as it was.
+    /// `ENOSPC`: there is no room, and the count is unchanged.
     pub fn grow(&mut self, bytes: u64) -> Result<(), Errno> {
         if let Some(space) = &self.memory.0 {
             space.try_charge_outside(bytes).map_err(|_| Errno::NOSPC)?;
@@ -77,12 +79,12 @@ impl Drop for Charge {
     }
 }
 
-/// What a name takes, in bytes.
+/// Returns the memory of a name, in bytes.
 pub fn entry_memory(name: &[u8]) -> u64 {
     ENTRY_MEMORY + name.len() as u64
 }
 
-/// The inodes of a file system, counted.
+/// The number of inodes of a file system.
 #[derive(Debug)]
 pub struct Inodes {
     used: AtomicU64,
@@ -90,21 +92,21 @@ pub struct Inodes {
     memory: Memory,
 }
 
-/// The place of one inode; dropping it gives it back.
+/// The reservation of one inode; dropping it gives the inode back.
 #[derive(Debug)]
 pub struct InodeReservation {
     inodes: Arc<Inodes>,
-    /// Its memory, and that of what it holds.
+    /// The memory of the inode and of its contents other than pages.
     pub charge: Charge,
 }
 
 impl Inodes {
-    /// At most `max`, the root included, whose memory counts towards this.
+    /// Allows `max` inodes, the root included, whose memory counts towards `memory`.
     pub fn new(max: u64, memory: Memory) -> Arc<Self> {
         Arc::new(Inodes { used: AtomicU64::new(0), max, memory })
     }
 
-    /// A place for one more; `None` when all are used, or there is no memory for it.
+    /// Reserves one more inode; `None`: all are used, or there is no memory for it.
     pub fn reserve(self: &Arc<Self>) -> Option<InodeReservation> {
         let more = |used| (used < self.max).then_some(used + 1);
         self.used.fetch_update(Relaxed, Relaxed, more).ok()?;
@@ -117,12 +119,12 @@ impl Inodes {
         }
     }
 
-    /// How many there are.
+    /// Returns how many inodes there are.
     pub fn used(&self) -> u64 {
         self.used.load(Relaxed)
     }
 
-    /// How many there can be.
+    /// Returns how many inodes there can be.
     pub fn max(&self) -> u64 {
         self.max
     }
@@ -135,19 +137,4 @@ impl Drop for InodeReservation {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_place_is_given_once_and_comes_back() {
-        let inodes = Inodes::new(2, Memory::default());
-        let first = inodes.reserve().expect("one");
-        let second = inodes.reserve().expect("two");
-        assert!(inodes.reserve().is_none());
-        drop(first);
-        assert_eq!(inodes.used(), 1);
-        assert!(inodes.reserve().is_some());
-        drop(second);
-        assert_eq!(inodes.used(), 0);
-    }
-}
+mod tests;

@@ -1,4 +1,4 @@
-//! A mounted file system: the session with the kernel, its threads, and how it ends.
+//! A mounted file system: the session with the kernel, its threads, and its end.
 
 use crate::{
     attach::{attach, detach},
@@ -15,92 +15,92 @@ use std::{
     thread::{Builder, JoinHandle},
 };
 
-/// What stands as the source in /proc/self/mountinfo, by which our mounts are known.
+/// The source in /proc/self/mountinfo, which identifies our mounts.
 pub const SOURCE: &str = "folioswap";
-/// The smallest memory limit that leaves room for contents: see [`shares`].
+/// The smallest memory limit that leaves enough for contents: see [`shares`].
 pub const MEMORY_MIN: u64 = 32 << 20;
-/// A thread's buffers: a request of up to 1 MiB, and an answer put together.
+/// The buffers of a thread: a request of up to 1 MiB, and a joined answer.
 const THREAD_MEMORY: u64 = 2 << 20;
 /// The program, its heap and its stacks.
 const FIXED_MEMORY: u64 = 4 << 20;
-/// The least and the most that the kernel's page cache of the mount may take.
-const WINDOW_MIN: u64 = 4 << 20;
-const WINDOW_MAX: u64 = 256 << 20;
+/// The smallest and largest bound of the kernel's page cache of the mount.
+const PAGE_CACHE_MIN: u64 = 4 << 20;
+const PAGE_CACHE_MAX: u64 = 256 << 20;
 
-/// What is to be mounted.
+/// The options of a mount.
 #[derive(Debug)]
 pub struct MountOptions {
-    /// Where. An existing directory.
+    /// The mount point, an existing directory.
     pub directory: PathBuf,
-    /// Limit of daemon and page cache, in bytes; at least [`MEMORY_MIN`].
+    /// The limit of daemon and page cache, in bytes; at least [`MEMORY_MIN`].
     pub memory: u64,
     /// The most contents, in bytes.
     pub size: u64,
     /// The most inodes.
     pub inodes: u64,
-    /// In which folios contents come.
+    /// The folios in which contents come.
     pub huge: HugePolicy,
-    /// Where contents go that leave memory.
+    /// The devices that contents are swapped out to.
     pub devices: Vec<SwapDevice>,
-    /// Permissions of the root directory.
+    /// The permissions of the root directory.
     pub mode: u16,
-    /// Through the page cache, or past it.
+    /// Whether reads and writes go through the page cache.
     pub caching: Caching,
 }
 
-/// How a memory limit is shared out.
+/// The parts of a memory limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shares {
-    /// Threads that serve requests.
+    /// The number of threads that serve requests.
     pub threads: usize,
-    /// For the kernel's page cache of the mount, in bytes.
-    pub window: u64,
-    /// For contents, compressed or not, and their tables, in bytes.
+    /// The bound of the kernel's page cache of the mount, in bytes.
+    pub page_cache: u64,
+    /// The limit of contents, compressed or not, and their tables, in bytes.
     pub contents: u64,
 }
 
-/// Shares a limit out on a machine with so many processors. The threads' buffers and the program itself come first; an eighth is for the
-/// kernel's page cache.
+/// Divides a limit on a machine with so many processors. The threads' buffers and the program
+/// itself come first; the kernel's page cache gets an eighth.
 pub fn shares(memory: u64, processors: usize) -> Shares {
     let threads = (2 * processors).clamp(4, 16).min((memory / (16 << 20)).max(4) as usize);
-    let window = (memory / 8).clamp(WINDOW_MIN, WINDOW_MAX);
+    let page_cache = (memory / 8).clamp(PAGE_CACHE_MIN, PAGE_CACHE_MAX);
     let fixed = threads as u64 * THREAD_MEMORY + FIXED_MEMORY;
-    Shares { threads, window, contents: memory.saturating_sub(window + fixed) }
+    Shares { threads, page_cache, contents: memory.saturating_sub(page_cache + fixed) }
 }
 
-/// Why nothing was mounted.
+/// Why a mount failed.
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
-    /// The space for contents cannot be had.
+    /// The space for contents could not be made.
     #[error(transparent)]
     Space(#[from] folioswap_shmem::CreateError),
-    /// There is no FUSE here.
+    /// The machine has no FUSE.
     #[error(
         "/dev/fuse: {0}; load the module with `modprobe fuse`, or give the container the device (`--device /dev/fuse`)"
     )]
     NoFuse(io::Error),
-    /// There is, but not for us.
+    /// The process may not open /dev/fuse.
     #[error(
         "/dev/fuse: {0}; mount as root, or let everybody open it, as udev does by default: `chmod 666 /dev/fuse` (mounting is checked by fusermount3)"
     )]
     FuseForbidden(io::Error),
-    /// The mount point cannot be looked at.
+    /// The mount point could not be examined.
     #[error("{}: {source}", directory.display())]
     Directory {
-        /// As given.
+        /// The directory as given.
         directory: PathBuf,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
-    /// The kernel or fusermount3 refused.
+    /// The kernel or fusermount3 refused the mount.
     #[error("mounting on {}: {source}{}", directory.display(), advice(source))]
     Mount {
-        /// Where.
+        /// The mount point.
         directory: PathBuf,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
-    /// A thread cannot be had.
+    /// A thread could not be started.
     #[error("starting a thread: {0}")]
     Thread(io::Error),
 }
@@ -115,7 +115,7 @@ fn advice(error: &io::Error) -> &'static str {
     }
 }
 
-/// A mounted file system that is served.
+/// A mounted file system that is being served.
 pub struct Mounted {
     tmpfs: Arc<Tmpfs>,
     cache: Arc<KernelCache>,
@@ -142,11 +142,11 @@ pub fn mount(options: MountOptions) -> Result<Mounted, MountError> {
         _ => MountError::NoFuse(error),
     })?;
     let directory = options.directory;
-    // As with tmpfs, the root belongs to who mounts.
+    // As with tmpfs, the root directory belongs to the user who mounts.
     let root_owner = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     fs::metadata(&directory)
         .map_err(|source| MountError::Directory { directory: directory.clone(), source })?;
-    let cache = KernelCache::new(shares.window, shares.threads);
+    let cache = KernelCache::new(shares.page_cache, shares.threads);
     let made = TmpfsOptions {
         inodes_max: options.inodes,
         size: options.size,
@@ -168,7 +168,7 @@ pub fn mount(options: MountOptions) -> Result<Mounted, MountError> {
         failed(source)
     })?;
     let notifier = session.notifier();
-    // Before the first request is served, so that each finds it.
+    // The notifier is set before the first request, so that each request finds it.
     let _ = kernel.set(notifier.clone());
     let run = Arc::clone(&cache);
     let invalidator = Builder::new().name("invalidator".to_owned()).spawn(move || {
@@ -182,24 +182,25 @@ pub fn mount(options: MountOptions) -> Result<Mounted, MountError> {
     let invalidator = invalidator.map_err(no_thread)?;
     let session = Builder::new().name("session".to_owned()).spawn(move || session.run());
     let session = session.map_err(no_thread)?;
-    // Asks the mount for its number, so it must be served already.
+    // stat(2) is a request to the mount, so the mount must be served already.
     let number = rustix::fs::stat(&directory).ok();
     let number = number.map(|root| (rustix::fs::major(root.st_dev), rustix::fs::minor(root.st_dev)));
     if let Some(number) = number {
-        read_far_ahead(number, shares.window);
+        read_far_ahead(number, shares.page_cache);
     }
     Ok(Mounted { tmpfs, cache, number, session, invalidator })
 }
 
-/// Lets the kernel read ahead a quarter of its window, 1 to 4 MiB: requests of 1 MiB for several threads at once, of which some expand
-/// pages while others wait for a device. Needs root; without it 128 KiB are read ahead.
-fn read_far_ahead((major, minor): (u32, u32), window: u64) {
-    let ahead = (window / 4).clamp(1 << 20, 4 << 20) >> 10;
+/// Lets the kernel read ahead a quarter of its page cache's bound, 1 to 4 MiB: requests of 1 MiB
+/// for several threads at once, of which some decompress pages while others wait for a device. It
+/// needs root; without it the kernel reads 128 KiB ahead.
+fn read_far_ahead((major, minor): (u32, u32), page_cache: u64) {
+    let ahead = (page_cache / 4).clamp(1 << 20, 4 << 20) >> 10;
     drop(fs::write(format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb"), ahead.to_string()));
 }
 
 impl Mounted {
-    /// Waits until it is unmounted and nobody uses it any more.
+    /// Waits until the file system is unmounted and unused.
     ///
     /// # Errors
     /// The connection with the kernel broke.
@@ -211,37 +212,23 @@ impl Mounted {
         ended
     }
 
-    /// Major and minor number of the mount's device, as the third field of /proc/self/mountinfo has them: what tells it from another
-    /// mount on the same directory. `None` when it was gone before it could be asked.
+    /// Returns the major and minor number of the mount's device, as in the third field of
+    /// /proc/self/mountinfo. They distinguish it from another mount on the same directory. `None`:
+    /// the mount was gone before it could be examined.
     pub fn number(&self) -> Option<(u32, u32)> {
         self.number
     }
 
-    /// The file system behind it.
+    /// Returns the file system behind the mount.
     pub fn tmpfs(&self) -> &Arc<Tmpfs> {
         &self.tmpfs
     }
 
-    /// What the kernel's page cache may hold of it, and what was taken back.
+    /// Returns the counts of the bound on the kernel's page cache.
     pub fn kernel_cache(&self) -> KernelCacheStatistics {
         self.cache.statistics()
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_limit_is_never_shared_out_twice() {
-        for processors in [1, 2, 4, 64] {
-            for memory in [MEMORY_MIN, 64 << 20, 1 << 30, 1 << 40] {
-                let shares = shares(memory, processors);
-                let fixed = shares.threads as u64 * THREAD_MEMORY + FIXED_MEMORY;
-                assert_eq!(shares.contents + shares.window + fixed, memory);
-                assert!(shares.contents >= memory / 4, "{memory}: {shares:?}");
-                assert!(shares.threads >= 4);
-            }
-        }
-    }
-}
+mod tests;

@@ -1,7 +1,8 @@
-//! Directories: which name leads to which inode.
+//! Directories: the inode of each name.
 //!
-//! One lock holds all of them. The kernel has locked the directories of a request and checked permissions, types and the sticky bit before
-//! it asks; what is checked here is what only we can know: whether a name is there, and whether a directory is empty.
+//! One lock protects all of them. Before each request the kernel has locked the directories and
+//! checked permissions, types and the sticky bit. This module checks only facts that the kernel
+//! cannot know: whether a name exists, and whether a directory is empty.
 
 use crate::{inode::Inode, limits::Charge};
 use parking_lot::RwLock;
@@ -11,25 +12,25 @@ use std::{
     sync::Arc,
 };
 
-/// Cookies of `.` and `..`, where a listing begins.
+/// The cookie of `.`, where a listing begins.
 pub const COOKIE_DOT: u64 = 1;
-/// See [`COOKIE_DOT`].
+/// The cookie of `..`.
 pub const COOKIE_DOT_DOT: u64 = 2;
-/// The longest name, as everywhere.
+/// The longest name, as on other file systems.
 pub const NAME_MAX: usize = 255;
 
-/// A name and what it leads to.
+/// A name and its inode.
 pub struct Entry {
     /// The name.
     pub name: Arc<[u8]>,
-    /// What it leads to.
+    /// The inode.
     pub inode: Arc<Inode>,
     /// The memory of the name.
     _charge: Charge,
 }
 
-/// The names of one directory. A cookie is the place of a name in a listing; it is never used again, so that a listing that was
-/// begun goes on right whatever happens in between.
+/// The names of one directory. A cookie is the position of a name in a listing. It is never reused,
+/// so that a listing goes on correctly whatever changes meanwhile.
 struct Directory {
     parent: u64,
     cookies: HashMap<Arc<[u8]>, u64>,
@@ -42,14 +43,14 @@ pub struct Namespace {
     directories: RwLock<HashMap<u64, Directory>>,
 }
 
-/// What happens to a name that is there already when another is renamed to it.
+/// The treatment of a name that exists already when another is renamed to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RenameMode {
-    /// It is replaced.
+    /// The name is replaced.
     Replace,
-    /// `RENAME_NOREPLACE`: nothing is done.
+    /// `RENAME_NOREPLACE`: the rename fails.
     Keep,
-    /// `RENAME_EXCHANGE`: both change places.
+    /// `RENAME_EXCHANGE`: the two names exchange their inodes.
     Exchange,
 }
 
@@ -81,7 +82,7 @@ impl Directory {
         self.entries.remove(&cookie).map(|entry| entry.inode)
     }
 
-    /// Puts another inode in the place of the one that a name leads to.
+    /// Replaces the inode of a name.
     fn exchange(&mut self, name: &[u8], inode: Arc<Inode>) {
         if let Some(entry) = self.cookies.get(name).and_then(|cookie| self.entries.get_mut(cookie)) {
             entry.inode = inode;
@@ -92,17 +93,17 @@ impl Directory {
 type Directories = HashMap<u64, Directory>;
 
 fn directory(all: &mut Directories, number: u64) -> Result<&mut Directory, Errno> {
-    // It has been removed, and is still open somewhere.
+    // A removed directory may still be open.
     all.get_mut(&number).ok_or(Errno::NOENT)
 }
 
 impl Namespace {
-    /// A root directory without names.
+    /// Makes a root directory without names.
     pub fn new(root: u64) -> Self {
         Namespace { directories: RwLock::new(HashMap::from([(root, Directory::new(root))])) }
     }
 
-    /// What a name leads to.
+    /// Returns the inode of a name.
     ///
     /// # Errors
     /// `ENOENT`, `ENAMETOOLONG`.
@@ -112,15 +113,15 @@ impl Namespace {
         all.get(&parent).and_then(|directory| directory.get(name)).cloned().ok_or(Errno::NOENT)
     }
 
-    /// Is this a directory that still has a place in the tree?
+    /// Returns whether this is a directory that has not been removed.
     pub fn is_live(&self, number: u64) -> bool {
         self.directories.read().contains_key(&number)
     }
 
-    /// Gives an inode a name: a new one, or one more for an old one. `charge` is the name's memory.
+    /// Gives an inode a name: its first, or a further one. `charge` is the name's memory.
     ///
     /// # Errors
-    /// `EEXIST`, `ENOENT` when the directory was removed, `ENAMETOOLONG`.
+    /// `EEXIST`, `ENOENT` where the directory was removed, `ENAMETOOLONG`.
     pub fn insert(
         &self,
         parent: &Inode,
@@ -130,11 +131,11 @@ impl Namespace {
     ) -> Result<(), Errno> {
         check_name(name)?;
         let mut all = self.directories.write();
-        let place = directory(&mut all, parent.number)?;
-        if place.get(name).is_some() {
+        let names = directory(&mut all, parent.number)?;
+        if names.get(name).is_some() {
             return Err(Errno::EXIST);
         }
-        place.insert(name, Arc::clone(inode), charge);
+        names.insert(name, Arc::clone(inode), charge);
         count_entry(parent, inode, Change::Added);
         if inode.is_directory() {
             all.insert(inode.number, Directory::new(parent.number));
@@ -146,25 +147,26 @@ impl Namespace {
         Ok(())
     }
 
-    /// Takes a name of something that is no directory away.
+    /// Removes a name of an inode that is no directory.
     ///
     /// # Errors
     /// `ENOENT`, `EISDIR`.
     pub fn unlink(&self, parent: &Inode, name: &[u8]) -> Result<(), Errno> {
         let mut all = self.directories.write();
-        let place = directory(&mut all, parent.number)?;
-        if place.get(name).ok_or(Errno::NOENT)?.is_directory() {
+        let names = directory(&mut all, parent.number)?;
+        if names.get(name).ok_or(Errno::NOENT)?.is_directory() {
             return Err(Errno::ISDIR);
         }
-        let inode = place.remove(name).ok_or(Errno::NOENT)?;
+        let inode = names.remove(name).ok_or(Errno::NOENT)?;
         drop_link(parent, &inode);
         drop(all);
-        // What this was the last hold of goes here, outside of the lock: a large file takes a while.
+        // If this was its last reference, the inode is dropped here, outside the lock: freeing a
+        // large file takes time.
         drop(inode);
         Ok(())
     }
 
-    /// Takes an empty directory away.
+    /// Removes an empty directory.
     ///
     /// # Errors
     /// `ENOENT`, `ENOTDIR`, `ENOTEMPTY`.
@@ -186,7 +188,8 @@ impl Namespace {
     /// Renames. `charge` is the memory of the new name.
     ///
     /// # Errors
-    /// `ENOENT`, `EEXIST`, `ENOTEMPTY`, `EISDIR`, `ENOTDIR`, `EINVAL` when a directory would get into itself.
+    /// `ENOENT`, `EEXIST`, `ENOTEMPTY`, `EISDIR`, `ENOTDIR`; `EINVAL` where a directory would be
+    /// moved into itself.
     pub fn rename(
         &self,
         (from, from_name): (&Inode, &[u8]),
@@ -243,8 +246,8 @@ impl Namespace {
         Ok(())
     }
 
-    /// Calls `each` with cookie and entry of every name behind the place `after`, until it says that this suffices; first `.` and `..` with
-    /// their numbers.
+    /// Calls `each` with the cookie and the entry of every name behind the cookie `after`, until it
+    /// returns [`Flow::Enough`]. `.` and `..` come first.
     ///
     /// # Errors
     /// `ENOENT`: the directory was removed.
@@ -278,19 +281,19 @@ pub enum Listed<'a> {
     Directory {
         /// The name.
         name: &'a [u8],
-        /// Of its inode.
+        /// The number of its inode.
         number: u64,
     },
     /// A name.
     Entry(&'a Entry),
 }
 
-/// Does a listing go on?
+/// Whether a listing goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
-    /// Yes.
+    /// The listing goes on.
     More,
-    /// No.
+    /// The listing ends.
     Enough,
 }
 
@@ -304,7 +307,7 @@ enum Change {
     Removed,
 }
 
-/// A name was added to a directory or removed from it.
+/// Updates a directory after a name was added or removed.
 fn count_entry(parent: &Inode, child: &Inode, change: Change) {
     let mut state = parent.state();
     let subdirectories = u32::from(child.is_directory());
@@ -315,7 +318,7 @@ fn count_entry(parent: &Inode, child: &Inode, change: Change) {
     state.touch_contents();
 }
 
-/// A name was removed for good.
+/// Updates a directory and an inode after a name of the inode was removed for good.
 fn drop_link(parent: &Inode, child: &Inode) {
     count_entry(parent, child, Change::Removed);
     let mut state = child.state();
@@ -323,7 +326,7 @@ fn drop_link(parent: &Inode, child: &Inode) {
     state.touch_attributes();
 }
 
-/// Is `number` the directory `ancestor` or somewhere below it?
+/// Returns whether `number` is the directory `ancestor`, or lies below it.
 fn is_within(all: &Directories, mut number: u64, ancestor: u64) -> bool {
     loop {
         if number == ancestor {

@@ -1,15 +1,25 @@
 //! The inodes that the kernel knows, by number.
 //!
-//! The kernel counts how often it was told of an inode (lookup, create, link, readdirplus, ...) and says how many of these it forgets.
-//! The first telling puts an inode in here, the last forgetting takes it out, both under the lock of its attributes.
+//! The kernel counts how often it was told of an inode (lookup, create, link, readdirplus, ...),
+//! and sends how many of these lookups it forgets. The first lookup puts an inode into this table,
+//! and the last forget removes it, both under the lock of its attributes.
 
 use crate::inode::Inode;
 use fuser::FileAttr;
 use parking_lot::RwLock;
 use std::{collections::HashMap, sync::Arc};
 
-/// Locks that inodes are spread over by number.
+/// The number of locks that inodes are distributed over, by number.
 const SHARDS: usize = 32;
+
+/// The effect of a forget request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Forgotten {
+    /// The kernel forgot its last lookup of the inode, and no longer knows it.
+    Inode,
+    /// The kernel still knows the inode, or did not know it before.
+    Lookups,
+}
 
 /// All inodes that the kernel knows.
 pub struct InodeTable {
@@ -17,7 +27,7 @@ pub struct InodeTable {
 }
 
 impl InodeTable {
-    /// Empty.
+    /// Makes an empty table.
     pub fn new() -> Self {
         InodeTable { shards: std::array::from_fn(|_| RwLock::default()) }
     }
@@ -26,12 +36,12 @@ impl InodeTable {
         &self.shards[(number % SHARDS as u64) as usize]
     }
 
-    /// The inode of this number, if the kernel knows it.
+    /// Returns the inode of this number, if the kernel knows it.
     pub fn get(&self, number: u64) -> Option<Arc<Inode>> {
         self.shard(number).read().get(&number).cloned()
     }
 
-    /// Counts that the kernel is told of an inode; returns its attributes at that moment.
+    /// Counts a lookup of an inode. Returns its attributes of that moment.
     pub fn remember(&self, inode: &Arc<Inode>) -> FileAttr {
         let mut state = inode.state();
         state.lookups += 1;
@@ -41,70 +51,25 @@ impl InodeTable {
         inode.attributes_of(&state)
     }
 
-    /// Counts that the kernel forgets `lookups` tellings of an inode. `true` when it knows it no more.
-    pub fn forget(&self, number: u64, lookups: u64) -> bool {
-        let Some(inode) = self.get(number) else { return false };
+    /// Counts that the kernel forgets `lookups` lookups of an inode.
+    pub fn forget(&self, number: u64, lookups: u64) -> Forgotten {
+        let Some(inode) = self.get(number) else { return Forgotten::Lookups };
         let mut state = inode.state();
         state.lookups = state.lookups.saturating_sub(lookups);
         if state.lookups > 0 {
-            return false;
+            return Forgotten::Lookups;
         }
-        // The inode goes with `inode`, after the lock.
+        // The inode is dropped with `inode`, after the lock.
         let removed = self.shard(number).write().remove(&number);
         drop(state);
-        removed.is_some()
+        if removed.is_some() { Forgotten::Inode } else { Forgotten::Lookups }
     }
 
-    /// How many the kernel knows.
+    /// Returns how many inodes the kernel knows.
     pub fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.read().len()).sum()
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{
-        inode::Content,
-        limits::{Inodes, Memory},
-    };
-    use fuser::FileType;
-
-    #[test]
-    fn an_inode_lives_until_it_is_forgotten_as_often_as_it_was_told() {
-        let (table, inodes) = (InodeTable::new(), Inodes::new(10, Memory::default()));
-        let reservation = inodes.reserve().expect("room");
-        let inode = Arc::new(Inode::new(7, Content::Node(FileType::Socket), 0, (0, 0), 0, reservation));
-        for _ in 0..3 {
-            table.remember(&inode);
-        }
-        drop(inode);
-        assert!(!table.forget(7, 2));
-        assert_eq!((table.len(), inodes.used()), (1, 1));
-        assert!(table.forget(7, 1));
-        assert_eq!((table.len(), inodes.used()), (0, 0));
-        assert!(!table.forget(7, 1), "forgetting what is not known does nothing");
-    }
-
-    #[test]
-    fn threads_that_look_up_and_forget_leave_nothing() {
-        let (table, inodes) = (InodeTable::new(), Inodes::new(10, Memory::default()));
-        let reservation = inodes.reserve().expect("room");
-        // A name holds it.
-        let named = Arc::new(Inode::new(7, Content::Node(FileType::Socket), 0, (0, 0), 0, reservation));
-        std::thread::scope(|scope| {
-            for _ in 0..4 {
-                scope.spawn(|| {
-                    for _ in 0..20_000 {
-                        table.remember(&named);
-                        assert!(table.get(7).is_some(), "whoever was told of it finds it");
-                        table.forget(7, 1);
-                    }
-                });
-            }
-        });
-        assert_eq!(table.len(), 0);
-        drop(named);
-        assert_eq!(inodes.used(), 0);
-    }
-}
+mod tests;

@@ -1,4 +1,4 @@
-//! The file system behind the requests: inodes, directories and what they may use.
+//! The file system behind the requests: inodes, directories and their limits.
 
 use crate::{
     acl::{Acl, Extent, Which},
@@ -20,74 +20,74 @@ use std::sync::{
 /// The number of the root directory.
 pub const ROOT: u64 = 1;
 
-/// What a file system is made with.
+/// The options of a file system.
 #[derive(Clone, Copy, Debug)]
 pub struct TmpfsOptions {
     /// The most inodes.
     pub inodes_max: u64,
-    /// The most contents that statfs(2) tells, in bytes. (The shmem space keeps it.)
+    /// The most contents, in bytes, as statfs(2) reports. (The shmem space enforces it.)
     pub size: u64,
-    /// In which folios contents come.
+    /// The folios in which contents come.
     pub huge: HugePolicy,
-    /// Permissions of the root directory.
+    /// The permissions of the root directory.
     pub root_permissions: u16,
-    /// Owner and group of the root directory.
+    /// The owner and group of the root directory.
     pub root_owner: (u32, u32),
 }
 
 /// A file system.
 pub struct Tmpfs {
-    /// As it was made.
+    /// The options that it was made with.
     pub options: TmpfsOptions,
-    /// Where contents are.
+    /// The space of the contents.
     pub space: Arc<ShmemSpace>,
-    /// What the kernel knows.
+    /// The inodes that the kernel knows.
     pub table: InodeTable,
-    /// Directories.
+    /// The directories.
     pub namespace: Namespace,
-    /// How many inodes there are.
+    /// The number of inodes.
     pub inodes: Arc<Inodes>,
-    /// What their memory counts towards.
+    /// The limit that their memory counts towards.
     pub memory: Memory,
     /// The bound on the kernel's page cache.
     pub kernel_cache: Arc<KernelCache>,
-    /// The attributes of the root that are no content.
+    /// The control attributes of the root.
     pub control: Control,
     next_number: AtomicU64,
 }
 
-/// Room for an inode and its first name.
-pub struct Place {
+/// Reserves an inode and its first name.
+pub struct Reservation {
     inode: InodeReservation,
     name: Charge,
 }
 
-/// What a new inode is to be.
+/// The attributes of a new inode.
 pub struct New {
-    /// Type and contents.
+    /// The type and contents.
     pub content: NewContent,
-    /// Permissions that are asked for.
+    /// The requested permissions.
     pub permissions: u16,
-    /// Those that it does not get where the directory has no default list.
+    /// The permissions that are removed where the directory has no default list.
     pub umask: u16,
-    /// Who makes it.
+    /// The owner and group of the new inode.
     pub owner: (u32, u32),
 }
 
-/// What a new inode is to hold.
+/// The content of a new inode.
 pub enum NewContent {
     /// An empty regular file.
     File,
     /// An empty directory.
     Directory,
-    /// A symbolic link to this.
+    /// A symbolic link to this target.
     Symlink(Box<[u8]>),
-    /// A fifo, socket or device, with its number.
+    /// A fifo, a socket or a device, with its device number.
     Node(FileType, u32),
 }
 
 impl Tmpfs {
-    /// An empty one.
+    /// Makes an empty file system.
     pub fn new(space: Arc<ShmemSpace>, kernel_cache: Arc<KernelCache>, options: TmpfsOptions) -> Arc<Self> {
         let memory = Memory::within(&space);
         let inodes = Inodes::new(options.inodes_max.max(1), memory.clone());
@@ -102,7 +102,7 @@ impl Tmpfs {
             memory,
             options,
         };
-        // There is always room for the first.
+        // There is always room for the first inode.
         if let Some(reservation) = inodes.reserve() {
             let root = Inode::new(
                 ROOT,
@@ -118,7 +118,7 @@ impl Tmpfs {
         Arc::new(tmpfs)
     }
 
-    /// The inode of this number.
+    /// Returns the inode of this number.
     ///
     /// # Errors
     /// `ESTALE`: the kernel does not know it.
@@ -126,35 +126,42 @@ impl Tmpfs {
         self.table.get(number).ok_or(Errno::STALE)
     }
 
-    /// Makes an inode and gives it a name. In a directory whose set-group-id bit is set it gets the directory's group, and the bit if it is
-    /// a directory itself. In one with a default access control list it gets its lists from there, and its mode as far as that allows.
+    /// Makes an inode and gives it a name. In a directory with the set-group-id bit the inode gets
+    /// the directory's group, and a directory also gets the bit. In a directory with a default
+    /// access control list the inode inherits its lists, which may also restrict its mode.
     ///
     /// # Errors
     /// `ENOSPC`: no inode is left, or no memory for it; those of [`Namespace::insert`].
     pub fn make(&self, parent: &Inode, name: &[u8], new: New) -> Result<Arc<Inode>, Errno> {
-        let mut place = self.place(name)?;
+        let mut reserved = self.reserve(name)?;
         match &new.content {
-            NewContent::Directory => place.inode.charge.grow(DIRECTORY_MEMORY)?,
-            NewContent::Symlink(target) => place.inode.charge.grow(target.len() as u64)?,
+            NewContent::Directory => reserved.inode.charge.grow(DIRECTORY_MEMORY)?,
+            NewContent::Symlink(target) => reserved.inode.charge.grow(target.len() as u64)?,
             NewContent::File | NewContent::Node(..) => {}
         }
-        self.make_in(place, parent, name, new)
+        self.make_reserved(reserved, parent, name, new)
     }
 
-    /// Room for an inode of this name.
+    /// Reserves an inode of this name.
     ///
     /// # Errors
     /// `ENOSPC`: no inode is left, or no memory for it.
-    pub fn place(&self, name: &[u8]) -> Result<Place, Errno> {
+    pub fn reserve(&self, name: &[u8]) -> Result<Reservation, Errno> {
         let inode = self.inodes.reserve().ok_or(Errno::NOSPC)?;
-        Ok(Place { inode, name: self.memory.charge(entry_memory(name))? })
+        Ok(Reservation { inode, name: self.memory.charge(entry_memory(name))? })
     }
 
-    /// As [`Self::make`], in a place that was reserved before.
+    /// Does [`Self::make`] with an inode that was reserved before.
     ///
     /// # Errors
     /// Those of [`Namespace::insert`].
-    pub fn make_in(&self, place: Place, parent: &Inode, name: &[u8], new: New) -> Result<Arc<Inode>, Errno> {
+    pub fn make_reserved(
+        &self,
+        reserved: Reservation,
+        parent: &Inode,
+        name: &[u8],
+        new: New,
+    ) -> Result<Arc<Inode>, Errno> {
         let (mut permissions, (uid, mut gid)) = (new.permissions, new.owner);
         let (is_directory, is_symlink) =
             (matches!(new.content, NewContent::Directory), matches!(new.content, NewContent::Symlink(_)));
@@ -175,26 +182,26 @@ impl Tmpfs {
             NewContent::Symlink(target) => (Content::Symlink(target), 0),
             NewContent::Node(kind, device) => (Content::Node(kind), device),
         };
-        let inode = Arc::new(Inode::new(number, content, permissions, (uid, gid), device, place.inode));
+        let inode = Arc::new(Inode::new(number, content, permissions, (uid, gid), device, reserved.inode));
         if let Some((access, _)) = access.filter(|(access, _)| access.permissions().1 == Extent::BeyondMode) {
             self.give_acl(&inode, Which::Access, &access);
         }
         if let Some(default) = default.filter(|_| is_directory) {
             self.give_acl(&inode, Which::Default, &default);
         }
-        self.namespace.insert(parent, name, &inode, place.name)?;
+        self.namespace.insert(parent, name, &inode, reserved.name)?;
         Ok(inode)
     }
 
     fn give_acl(&self, inode: &Inode, which: Which, acl: &Acl) {
         let value = acl.value();
-        // No more than the directory's own, which had room.
+        // The list is not larger than the directory's own, which had room.
         let charge = self.memory.charge_anyway(XATTR_MEMORY + (which.name().len() + value.len()) as u64);
         inode.state().xattrs.set_acl(which, value, charge);
     }
 
-    /// Figures for people and programs, a name and a number on each line: sizes in bytes, counters since the mount, with the kernel's names where
-    /// it has one.
+    /// Returns figures for people and programs, a name and a number on each line: sizes in bytes,
+    /// counters since the mount, with the kernel's names where it has them.
     pub fn figures(&self) -> String {
         let (space, cache) = (self.space.statistics(), self.kernel_cache.statistics());
         let rows = [

@@ -1,9 +1,10 @@
-//! Attributes, extended ones and access control lists among them; and those of the root by which people and programs look at the mount and act on it.
+//! Attributes: ordinary and extended ones, access control lists, and the control attributes of the
+//! root.
 
 use super::{FOREVER, Server};
 use crate::{
     acl::Which,
-    answers::{reply_xattr, time},
+    answers::{answer, reply_xattr, time},
     contents::{self, errno},
     control,
     inode::PAGE_SIZE,
@@ -16,7 +17,7 @@ use fuser::{INodeNo, ReplyAttr, ReplyEmpty, ReplyStatfs, ReplyXattr, Request, Ti
 use rustix::io::Errno;
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
 
-/// What setattr is to change.
+/// The changes of a setattr request.
 pub struct Changes {
     pub mode: Option<u32>,
     pub uid: Option<u32>,
@@ -26,7 +27,7 @@ pub struct Changes {
     pub mtime: Option<TimeOrNow>,
 }
 
-/// chmod(2), chown(2), truncate(2), utimensat(2).
+/// Does chmod(2), chown(2), truncate(2) and utimensat(2).
 pub fn set(server: &Server, request: &Request, inode: INodeNo, changes: Changes, reply: ReplyAttr) {
     let Changes { mode, uid, gid, size, atime, mtime } = changes;
     let inode = answer!(reply, server.tmpfs.inode(inode.0));
@@ -58,7 +59,7 @@ pub fn set(server: &Server, request: &Request, inode: INodeNo, changes: Changes,
     reply.attr(&FOREVER, &attributes);
 }
 
-/// setxattr(2).
+/// Does setxattr(2).
 pub fn set_extended(
     server: &Server,
     request: &Request,
@@ -81,7 +82,7 @@ pub fn set_extended(
     let memory = XATTR_MEMORY + (name.len() + value.len()) as u64;
     let charge = answer!(reply, server.tmpfs.memory.charge(memory));
     let acl = Which::of(name.as_bytes());
-    // Asked before the lock is taken: it reads a file.
+    // Membership is determined before the lock is taken, because that reads a file.
     let may_keep_group = acl.is_none() || request.uid() == 0 || is_member(request, inode.state().gid);
     let mut state = inode.state();
     match acl {
@@ -95,7 +96,8 @@ pub fn set_extended(
     reply.ok();
 }
 
-/// Is the caller in this group? The kernel knows, but has no way to tell `fuser`. Who cannot be looked at is not.
+/// Returns whether the caller is in this group. The kernel knows, but `fuser` has no way to learn
+/// it. A caller that cannot be examined counts as no member.
 fn is_member(request: &Request, group: u32) -> bool {
     let status = || std::fs::read_to_string(format!("/proc/{}/status", request.pid())).ok();
     let is_listed = |status: String| {
@@ -105,7 +107,7 @@ fn is_member(request: &Request, group: u32) -> bool {
     request.gid() == group || status().is_some_and(is_listed)
 }
 
-/// getxattr(2).
+/// Does getxattr(2).
 pub fn extended(server: &Server, inode: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
     let inode = answer!(reply, server.tmpfs.inode(inode.0));
     if inode.number == ROOT && control::is_control(name.as_bytes()) {
@@ -117,7 +119,7 @@ pub fn extended(server: &Server, inode: INodeNo, name: &OsStr, size: u32, reply:
     reply_xattr(value, size, reply);
 }
 
-/// listxattr(2). Those of [`control`] are not named, so nothing copies them.
+/// Does listxattr(2). Control attributes are not listed, so that no program copies them.
 pub fn list_extended(server: &Server, request: &Request, inode: INodeNo, size: u32, reply: ReplyXattr) {
     let inode = answer!(reply, server.tmpfs.inode(inode.0));
     let trusted = if request.uid() == 0 { TrustedNames::Shown } else { TrustedNames::Hidden };
@@ -125,7 +127,7 @@ pub fn list_extended(server: &Server, request: &Request, inode: INodeNo, size: u
     reply_xattr(&names, size, reply);
 }
 
-/// statfs(2).
+/// Does statfs(2).
 pub fn of_file_system(tmpfs: &Tmpfs, reply: ReplyStatfs) {
     let block = PAGE_SIZE;
     let (blocks, used) = (tmpfs.options.size / block, tmpfs.space.statistics().content / block);
@@ -136,7 +138,7 @@ pub fn of_file_system(tmpfs: &Tmpfs, reply: ReplyStatfs) {
     reply.statfs(blocks, free, free, inodes.max(), inodes_free, size, name_max, size);
 }
 
-/// removexattr(2).
+/// Does removexattr(2).
 pub fn remove_extended(server: &Server, request: &Request, inode: INodeNo, name: &OsStr, reply: ReplyEmpty) {
     let inode = answer!(reply, server.tmpfs.inode(inode.0));
     if inode.number == ROOT && control::is_control(name.as_bytes()) {
@@ -145,7 +147,7 @@ pub fn remove_extended(server: &Server, request: &Request, inode: INodeNo, name:
     }
     let mut state = inode.state();
     let removed = state.xattrs.remove(name.as_bytes());
-    // An access control list that is not there is as good as removed.
+    // Removing an access control list that does not exist succeeds.
     if Which::of(name.as_bytes()).is_none() {
         answer!(reply, removed);
     }

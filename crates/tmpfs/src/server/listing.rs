@@ -1,14 +1,14 @@
-//! What is in a directory.
+//! Listings of directories.
 
 use super::{FOREVER, GENERATION, Server};
 use crate::{
-    answers::nothing,
+    answers::{answer, nothing},
     namespace::{Flow, Listed},
 };
 use fuser::{FileType, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt, time::Duration};
 
-/// Names, numbers and types.
+/// Lists names, numbers and types.
 pub fn names(server: &Server, inode: INodeNo, offset: u64, mut reply: ReplyDirectory) {
     let directory = answer!(reply, server.tmpfs.inode(inode.0));
     let listed = server.tmpfs.namespace.list(inode.0, offset, |cookie, line| {
@@ -28,13 +28,13 @@ pub fn names(server: &Server, inode: INodeNo, offset: u64, mut reply: ReplyDirec
     reply.ok();
 }
 
-/// The same with all attributes, each of which the kernel then knows as after a lookup.
+/// Lists entries with all attributes. The kernel then knows each inode as after a lookup.
 pub fn entries(server: &Server, inode: INodeNo, offset: u64, mut reply: ReplyDirectoryPlus) {
     let directory = answer!(reply, server.tmpfs.inode(inode.0));
     let listed = server.tmpfs.namespace.list(inode.0, offset, |cookie, line| {
         let full = match line {
             Listed::Directory { name, number } => {
-                // The kernel takes no more than the number of these, and counts no lookup.
+                // The kernel uses only the number of these two, and counts no lookup.
                 let attributes =
                     fuser::FileAttr { ino: INodeNo(number), kind: FileType::Directory, ..nothing() };
                 reply.add(
@@ -51,7 +51,7 @@ pub fn entries(server: &Server, inode: INodeNo, offset: u64, mut reply: ReplyDir
                 let name = OsStr::from_bytes(&entry.name);
                 let full = reply.add(attributes.ino, cookie, name, &FOREVER, &attributes, GENERATION);
                 if full {
-                    // It was not told after all.
+                    // The kernel did not get this entry.
                     server.tmpfs.table.forget(entry.inode.number, 1);
                 }
                 full

@@ -1,25 +1,16 @@
-//! The requests of the kernel: each is answered from the file system behind it. What concerns contents is in [`crate::contents`]; renames,
-//! listings and attributes are in modules of their own.
-
-/// Answers with an error when there is one.
-macro_rules! answer {
-    ($reply:expr, $result:expr) => {
-        match $result {
-            Ok(value) => value,
-            Err(error) => return $reply.error($crate::answers::fuse(error)),
-        }
-    };
-}
+//! The kernel's requests. Each is answered from the file system behind the server. Requests about
+//! contents are in [`crate::contents`]; names, listings and attributes are in modules of their own.
 
 mod attributes;
 mod listing;
 mod names;
 
 use crate::{
-    answers::{fuse, node, nothing},
+    answers::{answer, fuse, node, nothing},
     contents::{self, errno},
-    inode::{Content, Inode},
+    inode::{Content, Inode, Privileges},
     kernel_cache::KernelCache,
+    table::Forgotten,
     tmpfs::{New, NewContent, Tmpfs},
 };
 use attributes::Changes;
@@ -39,32 +30,32 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-/// Nobody but the kernel that asks changes anything, so what it was told holds until it changes it.
+/// Only the kernel that asks changes attributes, so its copies are valid until it changes them.
 pub const FOREVER: Duration = Duration::from_secs(1 << 30);
-/// Inode numbers are not used again.
+/// Inode numbers are never reused, so one generation suffices.
 const GENERATION: Generation = Generation(0);
-/// An open file has no state of ours.
+/// The server keeps no state of an open file.
 const NO_HANDLE: FileHandle = FileHandle(0);
-/// Requests in the background (readahead) that the kernel may have under way.
+/// The background requests (readahead) that the kernel may have under way.
 const BACKGROUND_MAX: u16 = 32;
 
-/// How read(2) and write(2) go.
+/// The path of read(2) and write(2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Caching {
     /// Through the kernel's page cache, which `KernelCache` bounds.
     #[default]
     Kernel,
-    /// Past it. Only what is mapped is in the page cache.
+    /// Past the page cache, which then holds only pages that are mapped.
     Direct,
 }
 
-/// What answers the kernel.
+/// Answers the kernel's requests.
 pub struct Server {
     tmpfs: Arc<Tmpfs>,
     caching: Caching,
-    /// What tells the kernel something unasked. Set before the first request is served.
+    /// Sends notifications to the kernel. Set before the first request is served.
     kernel: Arc<OnceLock<Notifier>>,
-    /// Files need not be opened: the kernel was told so, and holds them by their inode.
+    /// Whether the kernel sends open requests.
     opens: Opens,
 }
 
@@ -75,7 +66,7 @@ enum Opens {
 }
 
 impl Server {
-    /// For this file system. `kernel` is set before the first request is served.
+    /// Makes a server of this file system. `kernel` must be set before the first request is served.
     pub fn new(tmpfs: Arc<Tmpfs>, caching: Caching, kernel: Arc<OnceLock<Notifier>>) -> Self {
         Server { tmpfs, caching, kernel, opens: Opens::Told }
     }
@@ -111,12 +102,13 @@ impl Server {
         reply.entry(&FOREVER, &self.tmpfs.table.remember(&inode), GENERATION);
     }
 
-    /// Set-user-id and the like go when somebody without privilege changes a file. The kernel is told to ask for the mode again, before the
-    /// answer: who then runs the file must not find the old mode. Told without a range of pages it takes no lock that the request
-    /// may hold.
+    /// Clears set-user-id bits and the like when a user without privilege changes a file. The
+    /// kernel is told before the answer to fetch the mode again, because a process that then
+    /// executes the file must not find the old mode. A notification without a range of pages takes
+    /// no lock that the request may hold.
     fn drop_privileges(&self, inode: &Inode) {
-        let dropped = inode.state().drop_privileges(inode.kind());
-        if let (true, Some(kernel)) = (dropped, self.kernel.get()) {
+        let privileges = inode.state().drop_privileges(inode.kind());
+        if let (Privileges::Dropped, Some(kernel)) = (privileges, self.kernel.get()) {
             // An error means that the mount is gone.
             let _ = kernel.inval_inode(INodeNo(inode.number), -1, 0);
         }
@@ -134,12 +126,13 @@ impl Filesystem for Server {
             InitFlags::FUSE_HANDLE_KILLPRIV_V2,
             InitFlags::FUSE_EXPLICIT_INVAL_DATA,
             InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
-            // The kernel decides by the lists that it asks us for, and leaves the umask to us, which does not count where one is inherited.
+            // The kernel decides by the lists that it reads from us, and leaves the umask to us,
+            // because the umask does not count where a list is inherited.
             InitFlags::FUSE_POSIX_ACL,
             InitFlags::FUSE_DONT_MASK,
         ];
         for flag in wanted {
-            // A kernel without it does more itself, or asks more often.
+            // A kernel without the flag does more itself, or asks more often.
             let _ = config.add_capabilities(flag);
         }
         if self.caching == Caching::Kernel && config.capabilities().contains(InitFlags::FUSE_NO_OPEN_SUPPORT)
@@ -154,7 +147,8 @@ impl Filesystem for Server {
     fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         match self.tmpfs.namespace.lookup(parent.0, name.as_bytes()) {
             Err(Errno::NOENT) if self.tmpfs.namespace.is_live(parent.0) => {
-                // The kernel may remember that too: number 0 is nothing.
+                // The kernel may cache this answer too: number 0 means that the name does not
+                // exist.
                 reply.entry(&FOREVER, &nothing(), GENERATION);
             }
             found => self.reply_entry(found, reply),
@@ -162,7 +156,7 @@ impl Filesystem for Server {
     }
 
     fn forget(&self, _request: &Request, inode: INodeNo, lookups: u64) {
-        if self.tmpfs.table.forget(inode.0, lookups) {
+        if self.tmpfs.table.forget(inode.0, lookups) == Forgotten::Inode {
             self.cache().gone(inode.0, 0);
         }
     }
@@ -304,7 +298,7 @@ impl Filesystem for Server {
         if flags.0 & libc::O_NOATIME == 0 {
             inode.state().touch_access();
         }
-        // Who reads past the page cache says whose locks are to be kept; the page cache itself has no owner.
+        // A read past the page cache names its lock owner; a read by the page cache has none.
         if owner.is_none() {
             self.cache().hand_out(inode.number, contents::pages(offset, size.into()));
         }
@@ -326,13 +320,14 @@ impl Filesystem for Server {
         let inode = answer!(reply, self.tmpfs.inode(inode.0));
         let object = answer!(reply, inode.object().ok_or(Errno::INVAL));
         let cached = self.caching == Caching::Kernel && flags.0 & libc::O_DIRECT == 0;
-        // What comes from the page cache was handed out before; waiting for room with it would wait for itself.
+        // Pages from the page cache were handed out before; a wait for space with them would wait
+        // for itself.
         if cached && !write.contains(WriteFlags::FUSE_WRITE_CACHE) {
             self.cache().hand_out(inode.number, contents::pages(offset, data.len() as u64));
         }
         let mut written = answer!(reply, object.write(offset, data).map_err(errno));
-        // What comes back from mappings is dropped by the kernel when we are done with it, however much of it we say that we took: only an
-        // error reaches msync and fsync.
+        // When a write-back of mapped pages is done, the kernel drops them, however many bytes we
+        // report: msync and fsync see only an error.
         while write.contains(WriteFlags::FUSE_WRITE_CACHE) && written < data.len() {
             let rest = object.write(offset + written as u64, &data[written..]);
             written += answer!(reply, rest.map_err(errno));
@@ -352,7 +347,7 @@ impl Filesystem for Server {
         _owner: LockOwner,
         reply: ReplyEmpty,
     ) {
-        // Nothing is delayed here; the kernel need not say it again.
+        // The server delays nothing, so the kernel need not send this again.
         reply.error(fuser::Errno::ENOSYS);
     }
 
@@ -364,7 +359,7 @@ impl Filesystem for Server {
         _data: bool,
         reply: ReplyEmpty,
     ) {
-        // The kernel writes its dirty pages to us before it asks, and goes on doing that.
+        // The kernel writes its dirty pages to us before this request, and goes on doing so.
         reply.error(fuser::Errno::ENOSYS);
     }
 
@@ -409,7 +404,8 @@ impl Filesystem for Server {
         reply: ReplyLseek,
     ) {
         let inode = answer!(reply, self.tmpfs.inode(inode.0));
-        // A page that was only stored to in a mapping is a hole as far as we know, until the kernel brings it.
+        // A page that was only stored to through a mapping looks like a hole, until the kernel
+        // writes it back.
         self.cache().after_flush(inode.number, move || {
             let object = answer!(reply, inode.object().ok_or(Errno::INVAL));
             let found = answer!(reply, contents::seek(object, offset, whence));
@@ -435,11 +431,11 @@ impl Filesystem for Server {
         let (Some(source), Some(target)) = (from.object(), to.object()) else {
             return reply.error(fuse(Errno::INVAL));
         };
-        // The answer has 32 bits; the caller goes on from what was copied.
+        // The answer has 32 bits. The caller goes on behind the bytes that were copied.
         let length = length.min(1 << 30);
         let copied = answer!(reply, contents::copy((source, from_offset), (target, to_offset), length));
         from.state().touch_access();
-        // Nothing in this request says whether the caller may keep them; write(2) lets root.
+        // The request does not say whether the caller may keep them; write(2) lets root.
         if request.uid() != 0 {
             self.drop_privileges(&to);
         }

@@ -2,7 +2,7 @@
 
 use super::Server;
 use crate::{
-    answers::fuse,
+    answers::{answer, fuse},
     inode::Inode,
     limits::entry_memory,
     namespace::RenameMode,
@@ -12,7 +12,7 @@ use fuser::{FileType, INodeNo, RenameFlags, ReplyEmpty, Request};
 use rustix::io::Errno;
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt, sync::Arc};
 
-/// link(2).
+/// Does link(2).
 pub fn link(server: &Server, inode: INodeNo, parent: INodeNo, name: &OsStr) -> Result<Arc<Inode>, Errno> {
     let inode = server.tmpfs.inode(inode.0)?;
     let parent = server.tmpfs.inode(parent.0)?;
@@ -21,7 +21,7 @@ pub fn link(server: &Server, inode: INodeNo, parent: INodeNo, name: &OsStr) -> R
     Ok(inode)
 }
 
-/// renameat2(2): each side is a directory and a name in it.
+/// Does renameat2(2). Each side is a directory and a name in it.
 pub fn rename(
     server: &Server,
     request: &Request,
@@ -39,11 +39,12 @@ pub fn rename(
         RenameFlags::RENAME_EXCHANGE if !whiteout => RenameMode::Exchange,
         _ => return reply.error(fuse(Errno::INVAL)),
     };
-    // What stands where the file was for an overlay: its place is taken beforehand, so that the rename cannot fail after it was done.
+    // A whiteout replaces the renamed file for an overlay. Its inode is reserved beforehand, so
+    // that no failure can follow the rename.
     let (from_name, to_name) = (from_name.as_bytes(), to_name.as_bytes());
-    let place = if whiteout { Some(answer!(reply, server.tmpfs.place(from_name))) } else { None };
+    let reserved = if whiteout { Some(answer!(reply, server.tmpfs.reserve(from_name))) } else { None };
     let memory = entry_memory(to_name);
-    // A name that is no longer takes the old one's memory.
+    // A name that is not longer than the old one takes over its memory.
     let charge = if to_name.len() > from_name.len() {
         answer!(reply, server.tmpfs.memory.charge(memory))
     } else {
@@ -51,10 +52,10 @@ pub fn rename(
     };
     let renamed = server.tmpfs.namespace.rename((&from, from_name), (&to, to_name), mode, charge);
     answer!(reply, renamed);
-    if let Some(place) = place {
+    if let Some(reserved) = reserved {
         let owner = (request.uid(), request.gid());
         let new = New { content: NewContent::Node(FileType::CharDevice, 0), permissions: 0, umask: 0, owner };
-        answer!(reply, server.tmpfs.make_in(place, &from, from_name, new));
+        answer!(reply, server.tmpfs.make_reserved(reserved, &from, from_name, new));
     }
     reply.ok();
 }
