@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Makes a virtual environment in DIRECTORY (if it is not there), builds the package from this checkout, and installs it there, with what the
-# tests need. Prints the environment's python.
+# Makes a virtual environment in DIRECTORY unless it exists, builds the package from this checkout,
+# and installs it there together with the packages that the tests need. Prints the environment's
+# python.
 #
-#   python/build.sh DIRECTORY [PACKAGE...]      PACKAGEs besides: pandas, scikit-learn, ...
+#   python/build.sh DIRECTORY [PACKAGE...]      PACKAGE: further ones, such as pandas
 set -euo pipefail
 directory=$(realpath -m "$1")
 shift
@@ -19,7 +20,7 @@ done
 [ -x "$directory/bin/python" ] || "$python" -m venv "$directory"
 "$directory/bin/python" -m pip --disable-pip-version-check install -q 'maturin>=1.9.4,<2' numpy pytest "$@" >&2 ||
     { echo "pip cannot install what the tests need" >&2; exit 77; }
-# What pip itself would do, but with the build's directory kept.
+# maturin builds the wheel as pip would, but keeps the build directory.
 VIRTUAL_ENV=$directory "$directory/bin/maturin" build --quiet --release --locked --interpreter "$directory/bin/python" \
     --out "$directory/wheels" >&2
 "$directory/bin/python" -m pip --disable-pip-version-check install -q --no-deps --force-reinstall "$directory"/wheels/folioswap-*.whl >&2

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""The long tests of the Python package: other people's test suites on managed memory.
+"""The long tests of the Python package: test suites of other packages on managed memory.
 
-    python/long_tests.py numpy              NumPy's own tests under the allocator, at a limit that forces swapping
-    python/long_tests.py pandas             a chosen part of pandas' own tests, likewise
-    python/long_tests.py libraries          pandas and scikit-learn, unchanged, on arrays four times as large as the limit
-    python/long_tests.py                    all of them
+    python/long_tests.py numpy        NumPy's tests under the allocator, at a limit so small it swaps
+    python/long_tests.py pandas       a part of pandas' tests, likewise
+    python/long_tests.py libraries    pandas and scikit-learn, unchanged, on four times the limit
+    python/long_tests.py              all of them
 
-It makes an environment of its own (--environment, target/python-long) with python/build.sh, and installs pandas, scikit-learn and what the suites need
-from the package index.
+The script makes an environment of its own (--environment, target/python-long) with python/build.sh,
+and installs pandas, scikit-learn and the suites' requirements from the package index.
 """
 
 import argparse
@@ -19,7 +19,7 @@ import textwrap
 HERE = os.path.dirname(os.path.abspath(__file__))
 TARGET = os.environ.get("CARGO_TARGET_DIR", os.path.join(HERE, "..", "target"))
 
-# A plugin for pytest: the allocator around the whole run, each large array swapped out now and then by a small limit.
+# A plugin for pytest: the allocator is active in the whole run, at a limit so small that it swaps.
 PLUGIN = '''
 import os
 
@@ -39,7 +39,7 @@ def pytest_unconfigure(config):
     assert limit.stats()["pswpout"] > 0, "the limit was never reached"
 
 
-# Something that is always larger than the limit: what the tests make pushes it out, and it comes back.
+# The ballast is larger than the limit: the tests' arrays push it out, and the check brings it back.
 import numpy
 
 ballast = numpy.arange(6 << 20)
@@ -94,7 +94,8 @@ def environment(path, *packages):
     return build.stdout.strip()
 
 
-# Of pandas: what works on whole columns. (Its tests of indices, dtypes and files make many small things, and few arrays.)
+# The tests of pandas that work on whole columns. (Its tests of indices, dtypes and files make many
+# small objects and few arrays.)
 PANDAS = [
     "pandas.tests." + part
     for part in (
@@ -105,7 +106,7 @@ PANDAS = [
 
 
 def suite(path, packages, every, arguments):
-    """Somebody's own tests, under the plugin."""
+    """Runs the test suites of other packages under the plugin."""
     python = environment(path, "hypothesis", "pytest-timeout", "pandas", "meson", "ninja")
     plugins = os.path.join(path, "plugins")
     os.makedirs(plugins, exist_ok=True)
@@ -114,7 +115,7 @@ def suite(path, packages, every, arguments):
     return subprocess.run(
         [python, "-m", "pytest", "-q", "--pyargs", *packages, "-m", "not slow", "-p", "folioswap_plugin", "-p", "no:cacheprovider",
          "--timeout", "120", "-rfE", "--tb=short", *arguments],
-        # NumPy's tests call its commands, and meson, by name.
+        # NumPy's tests call its commands and meson by name.
         env={
             **os.environ,
             "PATH": f"{os.path.join(path, 'bin')}:{os.environ['PATH']}",

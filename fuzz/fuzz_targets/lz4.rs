@@ -1,5 +1,6 @@
-//! LZ4 of single pages: any block is refused or read, and read as another implementation reads it; any page is written so that both read it
-//! back. The short form are the property tests in `crates/devices/src/lz4/mod.rs`.
+//! LZ4 of single pages. Any block is refused or decompressed, with the same result as another
+//! implementation's. Any page is compressed so that both implementations decompress it. The
+//! property tests in `crates/devices/src/lz4/mod.rs` are the short form.
 #![no_main]
 
 use folioswap_devices::{PAGE_SIZE, lz4};
@@ -15,7 +16,7 @@ fuzz_target!(|data: &[u8]| {
     if data.is_empty() {
         return;
     }
-    // The input again and again, so that there are matches.
+    // The input is repeated, so that there are matches.
     let page = core::array::from_fn(|at| data[at % data.len()]);
     let (mut table, mut output) = (lz4::Table::new(), [0; lz4::OUTPUT_MAX]);
     let len = lz4::compress(&page, &mut output, &mut table, lz4::OUTPUT_MAX).unwrap();

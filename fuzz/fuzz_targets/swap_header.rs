@@ -1,5 +1,6 @@
-//! The first page of whatever a user names as a swap file: read or refused, never a panic; what is accepted is exactly what `mkswap`
-//! would write. The short form is the property test in `crates/devices/src/header.rs`.
+//! The first page of a file that a user names as a swap file is parsed or refused, without a panic.
+//! An accepted page is exactly the one that `mkswap` would write. The property test in
+//! `crates/devices/src/header.rs` is the short form.
 #![no_main]
 
 use folioswap_devices::header::Header;
@@ -13,7 +14,7 @@ fuzz_target!(|data: &[u8]| {
     if let Ok(header) = Header::from_page(&page) {
         assert_eq!(header.to_page(), page);
     }
-    // The checksum keeps most inputs from what lies behind it.
+    // A right checksum lets the input reach the code behind the check.
     page[..8].copy_from_slice(b"folioswp");
     let sum = xxhash_rust::xxh3::xxh3_64(&page[..PAGE_SIZE - 8]);
     page[PAGE_SIZE - 8..].copy_from_slice(&sum.to_le_bytes());

@@ -1,20 +1,25 @@
 #!/usr/bin/env python3
-"""The same NumPy job within a quarter of its need, six ways, and without a limit: one table and one plot.
+"""The same NumPy job within a quarter of its need, six ways, and without a limit.
 
-    python/bench/side_by_side.py                  all jobs, three rounds (root; about a quarter of an hour)
+    python/bench/side_by_side.py            all jobs, three rounds (root; a quarter of an hour)
     python/bench/side_by_side.py --jobs sort fft --rounds 1
-    python/bench/side_by_side.py --write docs/python.md docs/python-side-by-side.svg     puts both where the documentation has them
+    python/bench/side_by_side.py --write docs/python.md docs/python-side-by-side.svg
+                                            also replaces the documentation's table and plot
 
-* kernel zram: plain NumPy in a memory cgroup, zram with LZ4 as swap, which the kernel does not charge to the group
-* memmap: numpy.memmap on disk in the same memory cgroup, whose page cache the kernel does charge
-* allocator: folioswap.numpy_allocator; the limit holds for the arrays, compressed store and tables
-* resident: the same with scope="resident": what is resident of the arrays, and not the compressed store, as under the kernel
-* run: `folioswap run --memory-scope resident python`: as under the kernel, what is resident of everything, and not the compressed store
-* dask: dask.array in chunks of 2 MiB, from and to numpy.memmap on disk, in a memory cgroup as for memmap; it has no sort
+* kernel zram: plain NumPy in a memory cgroup; swap is zram with LZ4, not charged to the cgroup
+* memmap: numpy.memmap on disk in the same memory cgroup, to which its page cache is charged
+* allocator: folioswap.numpy_allocator; the limit counts arrays, compressed store and tables
+* resident: the same with scope="resident": the limit counts resident arrays, as with kernel zram
+* run: `folioswap run --memory-scope resident python`: the limit counts all resident memory
+* dask: dask.array in chunks of 2 MiB, from and to numpy.memmap on disk, in a memory cgroup as for
+  memmap; it has no sort
 
-The limit is a quarter of what the job's arrays take; where it holds for the interpreter too, its own anonymous memory after `import numpy` is added.
-A way that was not done within the time in one round is not tried again in the next.
-Runs with python's folioswap package (python/build.sh DIRECTORY dask) and with the command (cargo build --release -p folioswap-cli).
+The limit is a quarter of the arrays' size. Where it counts the interpreter too, the anonymous
+memory of an interpreter after `import numpy` is added. A way that exceeds the time limit in one
+round is not tried again in the next. The result is a table and a plot.
+
+Requirements: the folioswap package (python/build.sh DIRECTORY dask) and the command
+(cargo build --release -p folioswap-cli).
 """
 
 import argparse
@@ -38,7 +43,7 @@ WAYS = ["no limit", "kernel zram", "memmap", "allocator", "resident", "run", "da
 BEGIN, END = "<!-- side by side: begin -->", "<!-- side by side: end -->"
 
 
-# What a job does: `make` makes an array, everything large is made by it.
+# The jobs. `make` makes an array, and each job makes all of its large arrays with it.
 
 
 def fill(array, seed, below=1 << 20):
@@ -113,23 +118,23 @@ def group_by(make):
 
 
 def group_digest(count, total, rest):
-    """What is left of the values is a sum near zero, whose last bits depend on the order of the terms."""
+    """Digests sums near zero, rounded, because their last bits depend on the order of the terms."""
     import numpy as np
 
     return digest(np.concatenate([count, total, np.round(rest, 3) + 0.0]))
 
 
-# The same with dask.array: chunk by chunk, large results stored where `make` puts them.
+# The jobs with dask.array, chunk by chunk. Large results are stored in arrays of `make`.
 
 
 class OnDisk:
-    """What dask.array slices when a chunk's turn comes: of an array itself it copies all chunks at once."""
+    """An array that dask.array slices chunk by chunk. It copies a NumPy array whole, in all chunks."""
 
     def __init__(self, array):
         self.array, self.shape, self.dtype, self.ndim = array, array.shape, array.dtype, array.ndim
 
-    def __getitem__(self, place):
-        return self.array[place]
+    def __getitem__(self, index):
+        return self.array[index]
 
 
 def chunked(array, chunks=None):
@@ -204,7 +209,7 @@ JOBS = {"sort": sort, "fft": fft, "product": product, "indexing": indexing, "gro
 
 
 def job(name, way, limit):
-    """In a process of its own: prints the seconds of the work, without the filling, and what came out."""
+    """Runs a job, in a process of its own. Prints the seconds of its work, and the result."""
     import contextlib
 
     import numpy as np
@@ -273,7 +278,7 @@ def baseline_bytes(modules):
 
 
 def figure_of(runs):
-    """Seconds (median, lowest, highest), peak in MiB; or how it ended."""
+    """Returns the median seconds, and a table cell: seconds and peak in MiB, or the ending."""
     endings = [run["ending"] for run in runs if run["ending"]] if runs else ["none"]
     if endings:
         how = "killed at the limit" if endings[0] == "status -9" else endings[0]
@@ -299,7 +304,7 @@ def table(results, options, baselines):
 
 
 def plot(results, options):
-    """Bars, a group for each job: seconds, logarithmic."""
+    """Returns an SVG with a group of bars for each job: seconds, on a logarithmic scale."""
     import math
 
     colours = dict(zip(WAYS, ["#9e9e9e", "#d1495b", "#edae49", "#00798c", "#66a182", "#30638e", "#8d6a9f"]))

@@ -9,8 +9,13 @@
             data.sort()
         print(folioswap.stats())
 
-What is cold is swapped out to compressed RAM within the limit and to files behind it, and comes back when it is touched: by any thread, by C
-code, and inside system calls. `docs/python.md` in the repository says what is counted, and what new threads, forks and pickles do.
+The engine swaps cold pages out, to compressed RAM within the limit and to files behind it. A page
+comes back when it is touched: by any thread, by C code, and inside system calls.
+
+See `limit` for the memory that counts, for forks and for errors, `numpy_allocator` for threads, and
+`SharedMemory` for memory that spawned processes share. Pickles of arrays and buffers are copies: an
+array arrives as an ordinary one unless a `numpy_allocator` is active at the receiver, and a buffer
+needs a limit there.
 """
 
 from __future__ import annotations
@@ -48,7 +53,7 @@ __all__ = [
 ]
 __version__ = "0.1.0"
 
-# Limits that are open in this process, the latest last; and the one that a `with` has made this context's.
+# The open limits of this process, the latest last; and the limit of the context's innermost `with`.
 _open: list[limit] = []
 _of_context: contextvars.ContextVar[limit | None] = contextvars.ContextVar("folioswap limit", default=None)
 
@@ -56,18 +61,29 @@ _of_context: contextvars.ContextVar[limit | None] = contextvars.ContextVar("foli
 class limit:
     """A limit on the memory of arrays and buffers, with the devices behind it.
 
-    It holds from now on: for the whole process until it is closed, or, as a context manager, for the block (new threads take the process's
-    latest that is open). It counts what is resident of them, the compressed store and the tables; not the interpreter, and not what is smaller than
-    `MANAGED_BYTES`. Arrays that outlive it stay valid, and within it.
+    The limit holds for the whole process until it is closed, or, as a context manager, for the
+    block. A new thread takes the latest open limit of the process. The limit counts resident memory
+    of arrays and buffers, the compressed store and the tables. It does not count the interpreter,
+    nor allocations smaller than `MANAGED_BYTES`. Arrays that outlive the limit stay valid, and within
+    it.
 
     size: bytes, or text such as "2G" (binary units); at least `LEAST_LIMIT`.
-    swap: devices as `folioswap run --swap` takes them: "zram,prio=1", "file:/var/tmp,size=10G,prio=0", "ram,size=64M". Without it compressed
-        RAM, and a file without a name in /var/tmp behind it.
-    when_full: "exceed" lets the limit give way when every device is full (`stats()["times_exceeded"]`); "abort" ends the process.
-    scope: "total" counts everything that arrays and buffers take; "resident" leaves out the compressed store and the tables, as the kernel does with
-        zram in a memory cgroup: for comparisons, since the store then has no bound.
-    user_faults_only: "refuse" raises PermissionError where system calls could not be served; "allow" goes on without them.
-    fork: "copy" gives a forked child a copy of everything, under a limit of its own; "leave" gives it nothing, and touching is SIGSEGV.
+    swap: devices in the grammar of `folioswap run --swap`: "zram,prio=1",
+        "file:/var/tmp,size=10G,prio=0", "ram,size=64M". Without it there are compressed RAM, and a
+        file without a name in /var/tmp behind it.
+    when_full: "exceed" lets the limit give way when every device is full
+        (`stats()["times_exceeded"]`); "abort" ends the process.
+    scope: "total" counts all memory that arrays and buffers take; "resident" leaves out the
+        compressed store and the tables, as the kernel does with zram in a memory cgroup. The latter
+        is meant for comparisons, since the store then has no bound.
+    user_faults_only: "refuse" raises PermissionError where system calls on swapped-out memory could
+        not be served; "allow" goes on without them.
+    fork: "copy" gives a forked child a copy of everything, under a limit of its own, and the parent
+        waits for the copy; "leave" gives it nothing, and touching an array is a SIGSEGV.
+
+    ValueError for sizes, devices and options; MemoryError for arrays that are too large (the tables
+    of an array may take at most half of the limit, so it has at most 64 times the limit); OSError
+    where the swap file cannot be made; PermissionError; RuntimeError under `folioswap run`.
     """
 
     def __init__(
@@ -100,7 +116,7 @@ class limit:
             self.close()
 
     def close(self) -> None:
-        """No array or buffer can be made under it any more. Those that there are go on, and the engine with the last of them."""
+        """Refuses further arrays and buffers. Existing ones live on, and the engine with them."""
         self._engine.close()
         if self in _open:
             _open.remove(self)
@@ -111,7 +127,7 @@ class limit:
 
     @property
     def size(self) -> int:
-        """In bytes. It may be set: what is too much then is swapped out in the background."""
+        """The limit in bytes. When it is set lower, memory is swapped out in the background."""
         return self._engine.limit
 
     @size.setter
@@ -120,11 +136,11 @@ class limit:
 
     @property
     def serves_system_calls(self) -> bool:
-        """Do tofile, readinto and sockets work on what is swapped out?"""
+        """Whether tofile, readinto and sockets work on swapped-out memory."""
         return self._engine.serves_system_calls
 
     def stats(self) -> Stats:
-        """As `folioswap.stats`, of this limit."""
+        """Returns `folioswap.stats` of this limit."""
         figures, text = self._engine.stats()
         return Stats(figures, text)
 
@@ -133,7 +149,10 @@ class limit:
 
 
 class Stats(dict):
-    """Figures by their names, the kernel's where it has one (`pswpin`, `pgmajfault`, "64kB/swpout"); sizes in bytes."""
+    """Figures by name; sizes are in bytes.
+
+    The names are the kernel's where it has one: `pswpin`, `pgmajfault`, "64kB/swpout".
+    """
 
     def __init__(self, figures: dict[str, int | None], text: str = "") -> None:
         super().__init__(figures)
@@ -147,7 +166,11 @@ class Stats(dict):
 
 
 def current_limit() -> limit:
-    """The limit that holds here: that of the innermost `with`, else the process's latest that is open."""
+    """Returns the limit that holds here.
+
+    It is that of the innermost `with`, or else the process's latest open one. RuntimeError if none
+    is open.
+    """
     innermost = _of_context.get()
     if innermost is not None and not innermost.closed:
         return innermost
@@ -157,15 +180,16 @@ def current_limit() -> limit:
 
 
 def stats() -> Stats:
-    """What the current limit's engine has done and holds: a dict with a short repr."""
+    """Returns the figures of the current limit: a dict with a short repr."""
     return current_limit().stats()
 
 
 class Buffer(_folioswap.Buffer):
-    """Managed memory like a bytearray of fixed length, all zero at first, made by `buffer`.
+    """Managed memory that behaves like a bytearray of fixed length. `buffer` makes one, all zero.
 
-    It has the buffer protocol, writable: memoryview, numpy.frombuffer, readinto, pyarrow.py_buffer. Items are integers, slices are copied as bytes.
-    `close` gives the memory back (BufferError while views exist); using it afterwards is a ValueError. Pickles hold a copy.
+    It has the buffer protocol, writable: memoryview, numpy.frombuffer, readinto, pyarrow.py_buffer.
+    Items are integers, and slices are copied as bytes. `close` frees the memory (BufferError while
+    views exist); later use is a ValueError. A pickle holds a copy.
     """
 
     def __enter__(self) -> Buffer:
@@ -192,16 +216,21 @@ def _restore(data: Any) -> Buffer:
 
 
 def buffer(size: int | str) -> Buffer:
-    """A `Buffer` under the current limit. MemoryError where it cannot be had."""
+    """Makes a `Buffer` of `size` bytes under the current limit.
+
+    MemoryError where the limit or the address space is too small for it.
+    """
     return Buffer(current_limit()._engine, size)
 
 
 @contextlib.contextmanager
 def numpy_allocator(limit: limit | None = None, *, new_threads: bool = True) -> Iterator[None]:
-    """Every NumPy array made inside that takes `MANAGED_BYTES` or more lives in managed memory (NEP 49), whoever makes it.
+    """Makes NumPy allocate arrays of `MANAGED_BYTES` or more in managed memory (NEP 49).
 
-    NumPy keeps its allocator by context. With `new_threads` threads that are started from inside by the threading module (and so those of
-    concurrent.futures) have it too; those that were started before, or by C code, have not. A task of asyncio has what its creator had.
+    This holds inside the block, for any code that makes arrays. NumPy keeps its allocator by
+    context. With `new_threads`, threads that the threading module starts inside the block (and so
+    those of concurrent.futures) have the allocator too. Threads that were started before, or by C
+    code, do not have it. A task of asyncio inherits its creator's.
     """
     engine = (limit or current_limit())._engine
     before = _folioswap.set_handler(engine.handler())
@@ -213,7 +242,7 @@ def numpy_allocator(limit: limit | None = None, *, new_threads: bool = True) -> 
 
 
 class _Inheritance:
-    """Replaces `threading.Thread.start` while anyone wants it."""
+    """Replaces `threading.Thread.start` while any block wants it."""
 
     def __init__(self) -> None:
         self.lock, self.wanted, self.start = threading.Lock(), 0, threading.Thread.start
@@ -228,7 +257,7 @@ class _Inheritance:
     def end(self) -> None:
         with self.lock:
             self.wanted -= 1
-            # Whoever replaced it after us keeps what is theirs: ours goes on in it, and does nothing without a handler of ours.
+            # A later replacement by other code stays. It calls ours, which then does nothing.
             if self.wanted == 0 and threading.Thread.start is _start:
                 threading.Thread.start = self.start  # type: ignore[method-assign]
 
@@ -267,35 +296,38 @@ def _under_current_limit() -> Iterator[Any]:
 
 
 def empty(shape: Any, dtype: Any = float, order: Any = "C") -> Any:
-    """As numpy.empty, under the current limit."""
+    """Returns numpy.empty under the current limit."""
     with _under_current_limit() as numpy:
         return numpy.empty(shape, dtype, order)
 
 
 def zeros(shape: Any, dtype: Any = float, order: Any = "C") -> Any:
-    """As numpy.zeros, under the current limit: takes memory only where it is touched."""
+    """Returns numpy.zeros under the current limit. It takes memory only where it is touched."""
     with _under_current_limit() as numpy:
         return numpy.zeros(shape, dtype, order)
 
 
 def array(object: Any, dtype: Any = None, *, order: Any = "K") -> Any:
-    """As numpy.array: a copy under the current limit."""
+    """Returns numpy.array under the current limit: a copy of `object`."""
     with _under_current_limit() as numpy:
         return numpy.array(object, dtype, order=order)
 
 
 def page_out(memory: Any) -> None:
-    """The memory of an array, slice or buffer is not needed for long: its pages leave now. ValueError where it is not managed."""
+    """Says that an array, slice or buffer is not needed for long: its pages leave now.
+
+    ValueError where the memory is not managed.
+    """
     _folioswap.advise(memory, "page_out")
 
 
 def cold(memory: Any) -> None:
-    """It leaves before anything else when memory is short."""
+    """Lets an array, slice or buffer leave before anything else when memory is short."""
     _folioswap.advise(memory, "cold")
 
 
 def will_need(memory: Any) -> None:
-    """It is brought back now, in order, as far as there is room."""
+    """Brings an array, slice or buffer back now, in order, as far as there is room."""
     _folioswap.advise(memory, "will_need")
 
 

@@ -1,12 +1,13 @@
-"""Memory that processes share by name, and whose contents swap: an object in a directory that `folioswap mount` serves.
+"""Memory that processes share by name and that swaps: an object in a `folioswap mount` directory.
 
-    shared = SharedMemory("/mnt/folioswap", create=True, size="4G")      # a new object there, with a name of its own
+    shared = SharedMemory("/mnt/folioswap", create=True, size="4G")    # a new object there
     data = numpy.ndarray((1 << 29,), "i8", buffer=shared.buf)
-    ...                                                                   # hand `shared` to other processes, spawned ones too: it goes by name
+    ...    # pass `shared` to other processes, spawned ones too: its pickle is its name
     shared.close()
     shared.unlink()
 
-As multiprocessing.shared_memory.SharedMemory, but that the memory is limited by the mount (`folioswap mount --memory`), not by a limit of this package.
+The class is used as multiprocessing.shared_memory.SharedMemory. The mount's limit
+(`folioswap mount --memory`) holds for the memory, and no limit of this package.
 """
 
 from __future__ import annotations
@@ -22,14 +23,18 @@ __all__ = ["SharedMemory"]
 
 
 class SharedMemory:
-    """An object in a directory that is served by `folioswap mount`, mapped into this process. It is pickled by its name: whoever loads the pickle
-    has the same memory.
+    """An object in a directory that `folioswap mount` serves, mapped into this process.
 
-    name: path of the object. With `create`, of one that does not exist, or of a directory, in which it gets a name of its own.
-    size: with `create`, its bytes, or text such as "2G". All zero at first; memory is taken where it is touched.
+    Its pickle is its name: a process that loads the pickle has the same memory.
 
-    FileNotFoundError, FileExistsError and other OSErrors as from open(2); ValueError where the path is not on such a mount, or for a size that is not
-    positive. When the mount is full, touching what was never touched is SIGBUS, as on a tmpfs.
+    name: path of the object. With `create`, the path of an object that does not exist, or of a
+        directory, in which the object gets a name of its own.
+    size: with `create`, the size in bytes, or text such as "2G". The object is all zero at first,
+        and takes memory where it is touched.
+
+    FileNotFoundError, FileExistsError and other OSErrors as from open(2); ValueError where the path
+    is not on such a mount, or the size is not positive. When the mount is full, the first touch of
+    a page is a SIGBUS, as on a tmpfs.
     """
 
     def __init__(self, name: str | os.PathLike[str], create: bool = False, size: int | str = 0) -> None:
@@ -62,23 +67,23 @@ class SharedMemory:
 
     @property
     def name(self) -> str:
-        """The object's path: by it any process finds it."""
+        """The object's path, by which any process finds it."""
         return self._name
 
     @property
     def size(self) -> int:
-        """In bytes."""
+        """The size in bytes."""
         return self._size
 
     @property
     def buf(self) -> memoryview:
-        """All of it, writable. ValueError after `close`."""
+        """A writable view of all memory. ValueError after `close`."""
         if self._view is None:
             raise ValueError("the shared memory is closed")
         return self._view
 
     def close(self) -> None:
-        """This process does without it; the object stays. BufferError while views of it exist."""
+        """Unmaps the object from this process; it stays. BufferError while views exist."""
         if self._view is not None:
             self._view.release()
             try:
@@ -89,7 +94,7 @@ class SharedMemory:
             self._view = None
 
     def unlink(self) -> None:
-        """Its name goes; its contents with the last process that has it open."""
+        """Removes the name. The contents go with the last process that has the object open."""
         os.unlink(self._name)
 
     def __enter__(self) -> SharedMemory:
@@ -106,7 +111,7 @@ class SharedMemory:
 
 
 def _check_mount(directory: str) -> None:
-    """Is this directory on a mount of ours? By its device number."""
+    """Raises ValueError unless a folioswap mount has the device number of this directory."""
     device = os.stat(directory).st_dev
     number = f"{os.major(device)}:{os.minor(device)}"
     with open("/proc/self/mountinfo") as mounts:

@@ -1,4 +1,4 @@
-//! A buffer: managed memory that looks like a bytearray of fixed length.
+//! A buffer: managed memory that behaves like a bytearray of fixed length.
 
 use crate::engine::{Engine, Managed, Size};
 use crate::error::exception;
@@ -16,20 +16,20 @@ use std::sync::atomic::{
 };
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Managed memory with the buffer protocol. The Python class `folioswap.Buffer` is made from it.
+/// Managed memory with the buffer protocol. The Python class `folioswap.Buffer` is derived from it.
 #[pyclass(module = "folioswap._folioswap", name = "Buffer", subclass, frozen, weakref)]
 pub(crate) struct Buffer {
     managed: Arc<Managed>,
-    /// `None` when it is closed.
+    /// `None` after `close`.
     piece: Mutex<Option<Piece>>,
     bytes: usize,
-    /// Views that exist.
+    /// The number of views that exist.
     exports: AtomicUsize,
 }
 
 struct Piece(NonNull<u8>);
 
-// SAFETY: memory; who uses it is Python's to say.
+// SAFETY: the value is an address; Python's locking decides which thread uses the memory.
 unsafe impl Send for Piece {}
 
 impl Buffer {
@@ -52,7 +52,8 @@ impl Buffer {
 
     fn release(&self) {
         if let Some(piece) = self.piece.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            // SAFETY: no view exists, or the buffer itself would; and none can be made any more.
+            // SAFETY: no view exists, because a view keeps the buffer alive and `close` refuses;
+            // none can be made any more.
             let _ = unsafe { self.managed.heap.free(piece.0) };
         }
     }
@@ -76,7 +77,7 @@ impl Buffer {
         self.first().is_err()
     }
 
-    /// Gives the memory back. BufferError while a view of it exists.
+    /// Frees the memory. Raises BufferError while a view of it exists.
     fn close(&self) -> PyResult<()> {
         if self.exports.load(Acquire) > 0 {
             return Err(PyBufferError::new_err("views of the buffer exist: release them first"));
@@ -94,12 +95,15 @@ impl Buffer {
         PyMemoryView::from(this.as_any())?.set_item(key, value)
     }
 
+    /// Called by the interpreter.
+    ///
     /// # Safety
-    /// As the buffer protocol has it: called by the interpreter.
+    /// `view` may be written, as the buffer protocol demands.
     unsafe fn __getbuffer__(this: &Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
         let own = this.get();
         let first = own.first()?;
-        // SAFETY: the interpreter's view; the memory lives until it is released, since `close` refuses before.
+        // SAFETY: the interpreter's view. The memory lives until the view is released, because
+        // `close` refuses before.
         let failed = unsafe {
             let bytes = own.bytes as ffi::Py_ssize_t;
             ffi::PyBuffer_FillInfo(view, this.as_ptr(), first.as_ptr().cast(), bytes, 0, flags)
@@ -111,8 +115,10 @@ impl Buffer {
         Ok(())
     }
 
+    /// Called by the interpreter.
+    ///
     /// # Safety
-    /// As the buffer protocol has it.
+    /// The view came from `__getbuffer__`, as the buffer protocol demands.
     unsafe fn __releasebuffer__(&self, _view: *mut ffi::Py_buffer) {
         self.exports.fetch_sub(1, AcqRel);
     }

@@ -1,7 +1,7 @@
-//! An engine: a swap, the heap in it, and how a forked child gets the same.
+//! An engine: a swap, the heap in it, and the settings from which a forked child makes the same.
 
 use crate::error::exception;
-use crate::fork::Policy;
+use crate::fork::ForkPolicy;
 use crate::numpy;
 use folioswap::{Device, Error, IntoBytes, MemoryScope, Region, Swap, WhenFull};
 use folioswap_heap::{Fill, Heap};
@@ -14,17 +14,17 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// What a swap was made from, so that a forked child can make one like it.
+/// The settings of a swap, from which a forked child makes one like it.
 pub(crate) struct Recipe {
     limit: AtomicU64,
     devices: Vec<String>,
     when_full: WhenFull,
     scope: MemoryScope,
     user_faults_only: UserFaultsOnly,
-    pub(crate) fork: Policy,
+    pub(crate) fork: ForkPolicy,
 }
 
-/// What to do where system calls cannot be served.
+/// The reaction where system calls on swapped-out memory cannot be served.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum UserFaultsOnly {
     Refuse,
@@ -42,7 +42,8 @@ impl Recipe {
     }
 }
 
-/// A heap and what belongs to it. Arrays hold it through their handler, buffers by themselves: it lives as long as the last of them.
+/// A heap and its settings. Arrays hold it through their handler, and buffers directly. It lives as
+/// long as the last of them.
 pub(crate) struct Managed {
     pub(crate) heap: Heap,
     pub(crate) recipe: Recipe,
@@ -50,7 +51,7 @@ pub(crate) struct Managed {
 }
 
 impl Managed {
-    /// A piece, unless the limit is closed.
+    /// Allocates a piece, unless the limit is closed.
     pub(crate) fn allocate(&self, bytes: usize, fill: Fill) -> Result<NonNull<u8>, Error> {
         if self.closed.load(Relaxed) {
             return Err(Error::Closed);
@@ -59,25 +60,26 @@ impl Managed {
     }
 }
 
-/// All that live.
+/// All that are alive.
 static ALL: Mutex<Vec<Weak<Managed>>> = Mutex::new(Vec::new());
 
-/// The lock of the list of all. Taken before that of any heap.
+/// The lock of the list `ALL`. Lock order: before the lock of any heap.
 pub(crate) type AllLocked = MutexGuard<'static, Vec<Weak<Managed>>>;
 
-/// All that live now.
+/// Returns all that are alive now.
 pub(crate) fn all() -> Vec<Arc<Managed>> {
     lock_all().0
 }
 
-/// The same, and nobody changes the list, or holds its lock, until the guard is dropped.
+/// Returns all that are alive now, and the lock of the list, which no thread changes until the
+/// guard is dropped.
 pub(crate) fn lock_all() -> (Vec<Arc<Managed>>, AllLocked) {
     let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
     all.retain(|managed| managed.strong_count() > 0);
     (all.iter().filter_map(Weak::upgrade).collect(), all)
 }
 
-/// Sizes as Python gives them.
+/// A size as Python passes it.
 #[derive(FromPyObject)]
 pub(crate) enum Size {
     Number(i128),
@@ -96,7 +98,7 @@ impl Size {
     }
 }
 
-/// The bytes of a size.
+/// Returns the bytes of a size.
 #[pyfunction]
 pub(crate) fn parse_size(size: Size) -> PyResult<u64> {
     size.bytes()
@@ -141,8 +143,8 @@ impl Engine {
                 other => return choice("user_faults_only", other, "\"refuse\" or \"allow\""),
             },
             fork: match fork {
-                "copy" => Policy::Copy,
-                "leave" => Policy::Leave,
+                "copy" => ForkPolicy::Copy,
+                "leave" => ForkPolicy::Leave,
                 other => return choice("fork", other, "\"copy\" or \"leave\""),
             },
         };
@@ -159,13 +161,13 @@ impl Engine {
         Ok(Engine(managed))
     }
 
-    /// NumPy's handler: a capsule "mem_handler".
+    /// Returns NumPy's handler: a capsule "mem_handler".
     fn handler<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
         self.check_open()?;
         numpy::handler(py, &self.0)
     }
 
-    /// What may be occupied, in bytes.
+    /// The limit in bytes.
     #[getter]
     fn limit(&self) -> u64 {
         if self.is_at_home() { self.0.heap.swap().limit() } else { self.0.recipe.limit.load(Relaxed) }
@@ -189,13 +191,13 @@ impl Engine {
         self.0.closed.load(Relaxed)
     }
 
-    /// Nothing can be made any more; what there is goes on.
+    /// Refuses further arrays and buffers; existing ones live on.
     fn close(&self) {
         self.0.closed.store(true, Relaxed);
         self.0.heap.swap().close();
     }
 
-    /// All figures, and the lines for people.
+    /// Returns all figures, and a few lines of text.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyDict>, String)> {
         if !self.is_at_home() {
             return Err(exception(Error::Forked));
@@ -229,13 +231,13 @@ impl Engine {
         if self.closed() { Err(exception(Error::Closed)) } else { Ok(()) }
     }
 
-    /// Is this the process that its swap works in?
+    /// Returns whether this is the process that the swap works in.
     fn is_at_home(&self) -> bool {
         self.0.heap.is_at_home()
     }
 }
 
-/// The memory of a buffer, first byte and length.
+/// Returns the memory of a buffer: its first byte and its length.
 fn memory(object: &Bound<'_, PyAny>) -> PyResult<(PyUntypedBuffer, NonNull<u8>, usize)> {
     let buffer = PyUntypedBuffer::get(object)?;
     let first = NonNull::new(buffer.buf_ptr().cast::<u8>());
@@ -248,7 +250,7 @@ fn memory(object: &Bound<'_, PyAny>) -> PyResult<(PyUntypedBuffer, NonNull<u8>, 
     Ok((buffer, first, bytes))
 }
 
-/// Calls `work` with the region that the memory lies in; `None`: it is nobody's.
+/// Calls `work` with the region that the memory lies in; `None`: it lies in none.
 fn in_region<R: Send>(
     py: Python<'_>,
     object: &Bound<'_, PyAny>,
@@ -258,7 +260,7 @@ fn in_region<R: Send>(
     let address = first.as_ptr() as usize;
     let found = py.detach(|| {
         let first = NonNull::new(address as *mut u8)?;
-        // SAFETY: the callers below advise and count, and take no slice.
+        // SAFETY: the callers below advise and count, and take no slice of the region.
         all().iter().find_map(|managed| unsafe { managed.heap.with_region(first, bytes, &work) })
     });
     drop(buffer);
@@ -271,7 +273,7 @@ fn not_managed() -> PyErr {
     )
 }
 
-/// Advises a buffer's memory: "page_out", "cold" or "will_need".
+/// Gives advice about a buffer's memory: "page_out", "cold" or "will_need".
 #[pyfunction]
 pub(crate) fn advise(py: Python<'_>, object: &Bound<'_, PyAny>, advice: &str) -> PyResult<()> {
     let advise: fn(&Region, Range<usize>) -> Result<(), Error> = match advice {
@@ -283,20 +285,20 @@ pub(crate) fn advise(py: Python<'_>, object: &Bound<'_, PyAny>, advice: &str) ->
     in_region(py, object, advise)?.ok_or_else(not_managed)?.map_err(exception)
 }
 
-/// Bytes of a buffer's pages that are in memory now.
+/// Returns how many bytes of the pages of a buffer are in memory now.
 #[pyfunction]
 pub(crate) fn resident_bytes(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<usize> {
     let bytes = in_region(py, object, |region, range| region.resident_bytes(range))?;
     bytes.ok_or_else(not_managed)?.map_err(exception)
 }
 
-/// Is the buffer's memory under a limit of ours?
+/// Returns whether the buffer's memory is managed by a folioswap limit.
 #[pyfunction]
 pub(crate) fn is_managed(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(in_region(py, object, |_, _| ())?.is_some())
 }
 
-/// Does the process run under `folioswap run`?
+/// Returns whether the process runs under `folioswap run`.
 #[pyfunction]
 pub(crate) fn is_under_run() -> bool {
     Swap::is_managed_already()

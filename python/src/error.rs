@@ -4,7 +4,7 @@ use folioswap::Error;
 use pyo3::PyErr;
 use pyo3::exceptions::{PyMemoryError, PyOSError, PyPermissionError, PyRuntimeError, PyValueError};
 
-/// The exception that a Python programmer expects.
+/// Returns the exception that a Python programmer expects.
 pub(crate) fn exception(error: Error) -> PyErr {
     let text = error.to_string();
     match error {

@@ -1,4 +1,4 @@
-//! Around fork(2), by `os.register_at_fork`: a child gets a copy of what is managed.
+//! The hooks of `os.register_at_fork`: a forked child gets a copy of managed memory.
 
 use crate::engine::{AllLocked, Managed, lock_all};
 use folioswap_heap::{Heap, Receiver, Sender};
@@ -8,16 +8,17 @@ use std::cell::RefCell;
 use std::ffi::CString;
 use std::sync::Arc;
 
-/// What a forked child gets.
+/// The memory that a forked child gets.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Policy {
+pub(crate) enum ForkPolicy {
     /// A copy of everything, under a limit of its own.
     Copy,
-    /// Nothing: it must not touch what is managed.
+    /// Nothing: the child must not touch managed memory.
     Leave,
 }
 
-/// A heap between the two sides of fork(2). The sender borrows from the other field: it goes first.
+/// A heap between the two sides of fork(2). The sender borrows from `managed`, and is declared and
+/// dropped before it.
 struct Pending {
     sender: Sender<'static>,
     receiver: Receiver,
@@ -25,9 +26,10 @@ struct Pending {
 }
 
 thread_local! {
-    /// Held over fork(2), so that the child does not find it locked by a thread that it does not have.
+    /// Held over fork(2), so that the child does not find it locked by a thread that it does not
+    /// have.
     static LOCKED: RefCell<Option<AllLocked>> = const { RefCell::new(None) };
-    /// All hooks run in the thread that forks, which is the one that the child has.
+    /// All hooks run in the forking thread, which is the only one that the child has.
     static PENDING: RefCell<Vec<Pending>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -36,7 +38,7 @@ fn warn(py: Python<'_>, text: &str) -> PyResult<()> {
     PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), &text, 2)
 }
 
-/// Before: holds the heaps' locks.
+/// The hook before a fork: takes the heaps' locks.
 #[pyfunction]
 pub(crate) fn before_fork(py: Python<'_>) -> PyResult<()> {
     let (all, locked) = lock_all();
@@ -46,7 +48,7 @@ pub(crate) fn before_fork(py: Python<'_>) -> PyResult<()> {
             continue;
         }
         let heap: *const Heap = &raw const managed.heap;
-        // SAFETY: the sender borrows from `managed`, which goes with it and after it.
+        // SAFETY: the sender borrows from `managed`, which is kept beside it and dropped after it.
         match Sender::prepare(unsafe { &*heap }) {
             Ok((sender, receiver)) => {
                 PENDING.with_borrow_mut(|pending| pending.push(Pending { sender, receiver, managed }));
@@ -59,13 +61,15 @@ pub(crate) fn before_fork(py: Python<'_>) -> PyResult<()> {
     Ok(())
 }
 
-/// After, in the parent: sends, and waits. The interpreter's lock is kept, so that no other thread's Python code changes what is sent.
+/// The hook after a fork, in the parent: sends the copy, and waits. The interpreter's lock is kept,
+/// so that no Python code of other threads changes the memory meanwhile.
 #[pyfunction]
 pub(crate) fn after_fork_in_parent() {
     LOCKED.take();
     for Pending { sender, receiver, managed } in PENDING.take() {
-        if managed.recipe.fork == Policy::Copy {
-            // An error is the child's end, or that there is none; it says so itself.
+        if managed.recipe.fork == ForkPolicy::Copy {
+            // An error means that the child ended or does not exist. The child reports its own
+            // failure.
             let _ = sender.send(receiver);
         } else {
             drop(sender);
@@ -74,12 +78,12 @@ pub(crate) fn after_fork_in_parent() {
     }
 }
 
-/// After, in the child: makes a swap of its own, and takes what comes.
+/// The hook after a fork, in the child: makes a swap of its own, and receives the copy.
 #[pyfunction]
 pub(crate) fn after_fork_in_child(py: Python<'_>) -> PyResult<()> {
     LOCKED.take();
     for Pending { sender, receiver, managed } in PENDING.take() {
-        if managed.recipe.fork == Policy::Leave {
+        if managed.recipe.fork == ForkPolicy::Leave {
             drop(sender);
             continue;
         }

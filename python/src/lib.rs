@@ -1,5 +1,6 @@
-//! The extension module of the Python package `folioswap`: an engine with its heap, NumPy's allocator (NEP 49), buffers, and copies for forked
-//! children. What users see is in `folioswap/__init__.py`.
+//! The extension module of the Python package `folioswap`: an engine with its heap, NumPy's
+//! allocator (NEP 49), buffers, and copies for forked children. The public interface is in
+//! `folioswap/__init__.py`.
 #![warn(missing_docs)]
 
 mod buffer;

@@ -1,8 +1,9 @@
-//! NumPy's allocator (NEP 49): a handler of ours for what is large.
+//! NumPy's allocator (NEP 49): a handler for large allocations.
 //!
-//! NumPy gives its functions in a table of pointers (`numpy._core._multiarray_umath._ARRAY_API`), whose places are part of its ABI and the same
-//! since 1.22: 304 PyDataMem_SetHandler, 305 PyDataMem_GetHandler, 306 PyDataMem_DefaultHandler. Which handler is used is NumPy's to say, by
-//! context; an array keeps a reference to the one that it was made with, and gives its memory back to that.
+//! NumPy exports its functions in a table of pointers (`numpy._core._multiarray_umath._ARRAY_API`).
+//! The indices are part of its ABI and unchanged since 1.22: 304 PyDataMem_SetHandler, 305
+//! PyDataMem_GetHandler, 306 PyDataMem_DefaultHandler. NumPy chooses the handler by context; an
+//! array keeps a reference to the handler that it was made with, which frees its memory.
 
 use crate::engine::Managed;
 use folioswap_heap::{Fill, PAGE};
@@ -15,7 +16,8 @@ use std::ffi::{CStr, c_char, c_void};
 use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 
-/// Below it an allocation is NumPy's own as before: a piece is of whole pages, and what is small is hot.
+/// A smaller allocation stays NumPy's own, because a piece is of whole pages and small memory is
+/// hot.
 pub(crate) const MANAGED_BYTES: usize = 16 << 10;
 
 const NAME: &CStr = c"mem_handler";
@@ -42,18 +44,18 @@ struct Handler {
     allocator: Allocator,
 }
 
-/// What our functions find at `ctx`.
+/// The data that the handler's functions find at `ctx`.
 struct Context {
     managed: Arc<Managed>,
-    /// NumPy's own, for what is small.
+    /// NumPy's own allocator, for small allocations.
     small: Allocator,
 }
 
 impl Context {
     /// # Safety
-    /// `ctx` is that of a handler of ours, which lives.
+    /// `ctx` belongs to a handler of ours that is alive.
     unsafe fn of<'a>(ctx: *mut c_void) -> &'a Context {
-        // SAFETY: by contract.
+        // SAFETY: the caller vouches for `ctx`.
         unsafe { &*ctx.cast() }
     }
 
@@ -62,8 +64,9 @@ impl Context {
     }
 }
 
-// SAFETY (of the four): called by NumPy, with the context of their handler and with memory that the same handler gave. A panic ends the process:
-// it does not cross the border.
+// SAFETY (of the four functions): NumPy calls them with the context of their handler, and with
+// memory that the same handler allocated. A panic ends the process, because it cannot unwind into
+// C.
 unsafe extern "C" fn malloc(ctx: *mut c_void, bytes: usize) -> *mut c_void {
     // SAFETY: as above.
     let context = unsafe { Context::of(ctx) };
@@ -104,7 +107,8 @@ unsafe extern "C" fn realloc(ctx: *mut c_void, old: *mut c_void, bytes: usize) -
         // SAFETY: NumPy's own handler takes its memory from malloc(3).
         None => unsafe { libc::malloc_usable_size(old) },
     };
-    // SAFETY: two allocations, each at least as long as what is copied; the old one is given back where it came from.
+    // SAFETY: two allocations, each at least as long as the copied bytes; the handler that
+    // allocated the old one frees it.
     unsafe {
         let new = malloc(ctx, bytes);
         if !new.is_null() {
@@ -119,7 +123,7 @@ unsafe extern "C" fn free(ctx: *mut c_void, memory: *mut c_void, bytes: usize) {
     // SAFETY: as above.
     let context = unsafe { Context::of(ctx) };
     let Some(piece) = NonNull::new(memory.cast::<u8>()) else { return };
-    // SAFETY: as above; NumPy is done with it.
+    // SAFETY: as above; NumPy no longer uses the memory.
     unsafe {
         if context.managed.heap.free(piece).is_none() {
             (context.small.free)(context.small.ctx, memory, bytes);
@@ -127,11 +131,11 @@ unsafe extern "C" fn free(ctx: *mut c_void, memory: *mut c_void, bytes: usize) {
     }
 }
 
-/// NumPy's table.
+/// NumPy's table of functions.
 #[derive(Clone, Copy)]
 struct Table(NonNull<*mut c_void>);
 
-// SAFETY: a static table of NumPy's, read only.
+// SAFETY: the table is static in NumPy, and only read.
 unsafe impl Send for Table {}
 // SAFETY: as above.
 unsafe impl Sync for Table {}
@@ -144,12 +148,13 @@ fn table(py: Python<'_>) -> PyResult<Table> {
             .import("numpy._core._multiarray_umath")
             .or_else(|_| py.import("numpy.core._multiarray_umath"))?;
         let version: u32 = module.getattr("_get_ndarray_c_version")?.call0()?.extract()?;
-        // NPY_FEATURE_VERSION 0xf is NumPy 1.22; `_get_ndarray_c_version` is the ABI's.
+        // NPY_FEATURE_VERSION 0xf is NumPy 1.22; `_get_ndarray_c_version` returns the ABI's
+        // version.
         if version < 0x0100_0009 {
             return Err(PyImportError::new_err("NumPy 1.22 or later is needed"));
         }
         let capsule = module.getattr("_ARRAY_API")?;
-        // SAFETY: a capsule without a name; NumPy's module stays loaded.
+        // SAFETY: the capsule has no name; NumPy's module stays loaded.
         let table = unsafe { ffi::PyCapsule_GetPointer(capsule.as_ptr(), std::ptr::null()) };
         NonNull::new(table.cast()).map(Table).ok_or_else(|| PyErr::fetch(py))
     };
@@ -158,29 +163,29 @@ fn table(py: Python<'_>) -> PyResult<Table> {
 
 impl Table {
     /// # Safety
-    /// The place is one of a function of type `F`.
-    unsafe fn function<F: Copy>(self, place: usize) -> F {
-        // SAFETY: by contract; a function pointer is as large as a pointer.
-        unsafe { *self.0.as_ptr().add(place).cast::<F>() }
+    /// The function at `index` has the type `F`.
+    unsafe fn function<F: Copy>(self, index: usize) -> F {
+        // SAFETY: the caller vouches for the type; a function pointer is as large as a pointer.
+        unsafe { *self.0.as_ptr().add(index).cast::<F>() }
     }
 }
 
-/// The handler struct of a capsule.
+/// Returns the handler struct of a capsule.
 fn of_capsule(capsule: &Bound<'_, PyAny>) -> PyResult<NonNull<Handler>> {
-    // SAFETY: the interpreter checks type and name.
+    // SAFETY: the interpreter checks the capsule's type and name.
     let pointer = unsafe { ffi::PyCapsule_GetPointer(capsule.as_ptr(), NAME.as_ptr()) };
     NonNull::new(pointer.cast()).ok_or_else(|| PyErr::fetch(capsule.py()))
 }
 
-/// A handler whose large allocations are pieces of this heap.
+/// Makes a handler whose large allocations are pieces of this heap.
 pub(crate) fn handler<'py>(py: Python<'py>, managed: &Arc<Managed>) -> PyResult<Bound<'py, PyCapsule>> {
     let table = table(py)?;
-    // SAFETY: place 306 holds the address of NumPy's variable, a capsule.
+    // SAFETY: index 306 holds the address of NumPy's variable, which is a capsule.
     let default = unsafe {
         let variable: *mut *mut ffi::PyObject = table.function(DEFAULT_HANDLER);
         Bound::from_borrowed_ptr_or_err(py, *variable)?
     };
-    // SAFETY: NumPy's own handler, static.
+    // SAFETY: NumPy's own handler is static.
     let small = unsafe { of_capsule(&default)?.as_ref().allocator };
     let context = Box::into_raw(Box::new(Context { managed: Arc::clone(managed), small }));
     let mut name = [0; 127];
@@ -189,7 +194,8 @@ pub(crate) fn handler<'py>(py: Python<'py>, managed: &Arc<Managed>) -> PyResult<
     }
     let allocator = Allocator { ctx: context.cast(), malloc, calloc, realloc, free };
     let handler = Box::into_raw(Box::new(Handler { name, version: 1, allocator }));
-    // SAFETY: a new capsule, whose destructor frees both boxes, when the last array of the handler is gone.
+    // SAFETY: a new capsule. Its destructor frees both boxes, when the last array of the handler is
+    // gone.
     unsafe {
         let capsule = ffi::PyCapsule_New(handler.cast(), NAME.as_ptr(), Some(destroy));
         if capsule.is_null() {
@@ -199,9 +205,9 @@ pub(crate) fn handler<'py>(py: Python<'py>, managed: &Arc<Managed>) -> PyResult<
     }
 }
 
-/// The capsule is gone: no array of the handler is left.
+/// Frees a handler after its last array is gone.
 unsafe extern "C" fn destroy(capsule: *mut ffi::PyObject) {
-    // SAFETY: made by `handler`.
+    // SAFETY: `handler` made the capsule.
     unsafe {
         let handler = ffi::PyCapsule_GetPointer(capsule, NAME.as_ptr()).cast::<Handler>();
         let context = (*handler).allocator.ctx.cast::<Context>();
@@ -209,7 +215,7 @@ unsafe extern "C" fn destroy(capsule: *mut ffi::PyObject) {
     }
 }
 
-/// Sets NumPy's handler in the current context, `None` for NumPy's own, and returns the one before.
+/// Sets NumPy's handler in the current context, `None` for NumPy's own. Returns the one before.
 #[pyfunction]
 #[pyo3(signature = (handler))]
 pub(crate) fn set_handler<'py>(
@@ -220,18 +226,18 @@ pub(crate) fn set_handler<'py>(
     if let Some(handler) = handler {
         of_capsule(handler)?;
     }
-    // SAFETY: place 304: takes a borrowed capsule or NULL, returns a new reference.
+    // SAFETY: index 304 takes a borrowed capsule or NULL, and returns a new reference.
     unsafe {
         let set: unsafe extern "C" fn(*mut ffi::PyObject) -> *mut ffi::PyObject = table.function(SET_HANDLER);
         Bound::from_owned_ptr_or_err(py, set(handler.map_or(null_mut(), Bound::as_ptr)))
     }
 }
 
-/// NumPy's handler in the current context.
+/// Returns NumPy's handler in the current context.
 #[pyfunction]
 pub(crate) fn get_handler(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     let table = table(py)?;
-    // SAFETY: place 305: returns a new reference.
+    // SAFETY: index 305 returns a new reference.
     unsafe {
         let get: unsafe extern "C" fn() -> *mut ffi::PyObject = table.function(GET_HANDLER);
         Bound::from_owned_ptr_or_err(py, get())

@@ -1,4 +1,4 @@
-"""Arrays under a limit hold what they should, whatever is done to them."""
+"""Arrays under a limit hold the right values, whatever is done to them."""
 
 import concurrent.futures
 import contextlib
@@ -23,14 +23,14 @@ MiB = 1 << 20
 
 @pytest.fixture
 def sixteen():
-    """A limit of 16 MiB; what is made in a test is three times as large."""
+    """A limit of 16 MiB. The arrays of each test are about three times as large."""
     with folioswap.limit("16M", swap=["zram,prio=1", "file:/var/tmp,size=1G,prio=0"]) as limit:
         yield limit
     gc.collect()
 
 
 def pattern(bytes_, seed=1):
-    """Numbers of which the compressed store holds a part, and the file the rest."""
+    """Returns numbers of which the compressed store takes a part, and the file the rest."""
     return np.random.default_rng(seed).integers(0, 1 << 20, bytes_ // 8, dtype=np.int64)
 
 
@@ -171,7 +171,7 @@ def test_threads_share_an_array(sixteen):
 
 
 def engine_threads():
-    """Threads of engines in this process."""
+    """Returns the number of engine threads in this process."""
     count = 0
     for thread in os.listdir("/proc/self/task"):
         with contextlib.suppress(OSError), open(f"/proc/self/task/{thread}/comm") as file:
@@ -194,7 +194,7 @@ def test_an_array_outlives_its_limit():
     assert engine_threads() > 0
     del view
     gc.collect()
-    # A thread that was joined is listed for a moment more.
+    # A thread may be listed for a moment after it was joined.
     until = time.monotonic() + 5
     while engine_threads() and time.monotonic() < until:
         time.sleep(0.01)
@@ -310,11 +310,11 @@ def test_stats_are_a_dict_that_reads_well(sixteen):
 
 
 def test_without_permission_it_is_refused_or_said():
-    """A user who may use userfaultfd for faults of user mode alone: no short file, ever."""
+    """A user with userfaultfd for faults of user mode only gets an error, never a short file."""
     program = """
 import ctypes, os, sys, numpy as np, folioswap
 os.setgroups([]); os.setresgid(65534, 65534, 65534); os.setresuid(65534, 65534, 65534)
-ctypes.CDLL(None).prctl(4, 1)  # PR_SET_DUMPABLE: as for a user that logged in
+ctypes.CDLL(None).prctl(4, 1)  # PR_SET_DUMPABLE: as for a user who logged in
 try:
     folioswap.limit("16M")
     print("allowed")

@@ -1,4 +1,4 @@
-"""Processes: forked ones have a copy, spawned ones what is pickled."""
+"""Processes: forked ones have a copy of all arrays, spawned ones have the pickled arrays."""
 
 import multiprocessing
 import os
@@ -19,7 +19,7 @@ def pattern(seed=1):
 
 
 def in_child(work):
-    """Forks; the child's `work` must end without an exception."""
+    """Forks, and runs `work` in the child, whose status is 0 if no exception was raised."""
     child = os.fork()
     if child == 0:
         status = 1

@@ -1,4 +1,4 @@
-"""Memory that processes share by name, in a mount of the command's."""
+"""Memory that processes share by name, in a directory of `folioswap mount`."""
 
 import multiprocessing
 import os

@@ -31,7 +31,7 @@ pub enum Error {
     /// No limit was given.
     #[error("no limit was given: call `limit`, for example `Swap::builder().limit(\"512M\")`")]
     NoLimit,
-    /// The limit is below what the engine needs for itself.
+    /// The limit is below the engine's own need.
     #[error("a limit of {} is below {}, the least that engine and working memory need: give more", show(*given), show(*least))]
     LimitTooSmall {
         /// The requested limit, in bytes.

@@ -128,7 +128,7 @@ impl Drop for Mapping {
     fn drop(&mut self) {
         // In a forked child another mapping may be at this address.
         if self.is_of_this_process() {
-            // SAFETY: the mapping is ours, and no one refers to it any more.
+            // SAFETY: the value owns the mapping, and no one refers to it any more.
             let _ = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };
         }
     }
@@ -147,8 +147,8 @@ impl SegmentMapping {
     /// Makes a segment that is all zero.
     pub(crate) fn new() -> Result<Self, Error> {
         let mapping = Mapping::new(Segment::BYTES)?;
-        // A forked child has a copy, so that it finds the counters as they were. SAFETY: the
-        // mapping is ours, and the advice does not change its contents.
+        // A forked child has a copy, so that it finds the counters as they were.
+        // SAFETY: the mapping is this value's own, and the advice does not change its contents.
         unsafe { madvise(mapping.start().as_ptr().cast(), mapping.bytes(), Advice::LinuxDoFork) }
             .map_err(Error::system("making the segment"))?;
         Ok(SegmentMapping(mapping))

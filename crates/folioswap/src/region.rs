@@ -131,7 +131,7 @@ impl Region {
     /// ```
     /// let swap = folioswap::Swap::builder().limit("64M").build()?;
     /// let region = swap.region("1M")?;
-    /// // SAFETY: within the region, which is alive, and nobody else uses it.
+    /// // SAFETY: within the region, which is alive, and no other thread uses it.
     /// unsafe { region.base().as_ptr().add(100).write(1) };
     /// assert_eq!(region.as_slice()[100], 1);
     /// # Ok::<(), folioswap::Error>(())
@@ -352,7 +352,7 @@ impl Region {
     /// let mut region = swap.region("4M")?;
     /// let mut file = std::fs::File::open("/proc/self/exe").expect("our own program");
     /// let pinned = region.pin(..4096)?;
-    /// // SAFETY: within the region, and nobody else uses it now.
+    /// // SAFETY: within the region, and no other thread uses it now.
     /// let page = unsafe { std::slice::from_raw_parts_mut(region.base().as_ptr(), 4096) };
     /// file.read_exact(page).expect("a page of it");
     /// drop(pinned);

@@ -21,7 +21,7 @@ impl Swap {
     /// ```
     /// let swap = folioswap::Swap::builder().limit("64M").build()?;
     /// let bytes = 4 << 20;
-    /// // SAFETY: a reservation at an address of the kernel's choice; the region takes a part of it.
+    /// // SAFETY: a reservation at an address of the kernel's choice; the region takes part of it.
     /// let region = unsafe {
     ///     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     ///     let (anywhere, reserved) = (std::ptr::null_mut(), bytes + (2 << 20));

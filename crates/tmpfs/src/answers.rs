@@ -1,4 +1,4 @@
-//! Conversions between FUSE's types and ours.
+//! Conversions between FUSE's types and the file system's.
 
 use crate::tmpfs::NewContent;
 use fuser::{FileType, INodeNo, ReplyXattr, TimeOrNow};

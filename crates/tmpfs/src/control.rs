@@ -4,7 +4,7 @@
 //! |---|---|---|---|
 //! | `folioswap.stats` | figures, one a line | | |
 //! | `folioswap.swaps` | the devices, in the format of /proc/swaps | | |
-//! | `folioswap.swapoff` | the last one's state: [`Swapoff`] | begins one, of that device | ends it |
+//! | `folioswap.swapoff` | the last one's state: [`Swapoff`] | begins one, of a device | ends it |
 //!
 //! The kernel holds a lock of the directory while an attribute is set, so a swapoff runs in a
 //! thread of its own. The process that waits for it polls the attribute, for which the kernel takes

@@ -1,13 +1,13 @@
-//! Needs 512 MiB for a table of records: builds it, sorts it, reads it in order and at random, changes some of it, and
-//! checks every byte. Run by `scripts/demo.sh` within 128 MiB.
+//! Builds a table of 512 MiB of records, sorts it, reads it in order and at random, changes some
+//! records, and checks every byte. `scripts/demo.sh` runs it within 128 MiB.
 //!
-//! It knows nothing of folioswap: an ordinary program with a large `Vec`.
+//! The program knows nothing of folioswap: it is an ordinary program with a large `Vec`.
 
 use std::io::Write;
 use std::process::ExitCode;
 use std::time::Instant;
 
-/// 64 bytes: a key, a number made from it, and text, as records of a log have.
+/// A record of 64 bytes, as in a log: a key, a number computed from it, and text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
 struct Record {
@@ -26,7 +26,7 @@ fn mix(mut x: u64) -> u64 {
 
 impl Record {
     fn new(key: u64, changes: u64) -> Self {
-        // One of a few hundred words, as most tables have.
+        // The text is one of a few hundred, as in most tables.
         let mut text = *b"a record about 000 of a table, kept cold";
         let mut number = key >> 56;
         for digit in text[15..18].iter_mut().rev() {
@@ -40,7 +40,7 @@ impl Record {
     }
 }
 
-/// One step: says what it does, does it, says how long it took.
+/// Runs one step: prints its name, does its work, and prints how long it took.
 fn step<T>(what: &str, bytes: usize, work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     print!("{what:<44}");
     std::io::stdout().flush().map_err(|error| error.to_string())?;
@@ -54,7 +54,7 @@ fn step<T>(what: &str, bytes: usize, work: impl FnOnce() -> Result<T, String>) -
     result
 }
 
-/// A figure of /proc/self/status, in MiB.
+/// Returns a figure of /proc/self/status, in MiB.
 fn status(name: &str) -> u64 {
     let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix(name));

@@ -4,7 +4,7 @@ use super::*;
 fn a_panic_is_a_code_and_a_text() {
     let code = guarded(|| panic!("on purpose {}", 7));
     assert_eq!(code, FolioswapCode::FOLIOSWAP_EBUG);
-    // SAFETY: a string of ours.
+    // SAFETY: the library's own string.
     let text = unsafe { CStr::from_ptr(folioswap_last_error()) };
     assert_eq!(text.to_str(), Ok("a bug in folioswap: on purpose 7"));
     assert_eq!(figure(5, || Err(invalid("no"))), 5);

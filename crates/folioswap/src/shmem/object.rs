@@ -176,7 +176,8 @@ impl ShmemObject {
     /// let object = space.object()?;
     /// object.write(0, &vec![3; 1 << 20])?;
     /// let mut sum = 0;
-    /// object.read_with(0, 1 << 20, |piece| sum += piece.iter().map(|&b| u64::from(b)).sum::<u64>())?;
+    /// let add = |piece: &[u8]| sum += piece.iter().map(|&byte| u64::from(byte)).sum::<u64>();
+    /// object.read_with(0, 1 << 20, add)?;
     /// assert_eq!(sum, 3 << 20);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
