@@ -239,8 +239,7 @@ impl Inner {
     }
 
     /// Adds `bytes` to the counter of this swap and of all around it, if each sum stays within
-    /// `most`. Otherwise changes nothing, and returns the first counter that is full. swap
-    /// that refused.
+    /// `most`. Otherwise changes nothing, and returns the first counter that is full.
     fn add(
         &self,
         count: impl Fn(&Inner) -> &AtomicU64,
