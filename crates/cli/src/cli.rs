@@ -4,9 +4,12 @@ use crate::bench::arguments::BenchArguments;
 use crate::folio_option::FolioOption;
 use crate::lab::arguments::LabArguments;
 use crate::mount::arguments::{MountArguments, UmountArguments};
-use crate::swap_option::SwapOption;
 use clap::{Args, Parser, Subcommand, ValueEnum, builder::TypedValueParser};
 use folioswap_group::segment::{PAGE_CLUSTER_DEFAULT, PAGE_CLUSTER_MAX, Scope};
+use folioswap_supervisor::{
+    size,
+    swap_option::{self, SwapOption},
+};
 use std::{ffi::OsString, path::PathBuf};
 
 const EXAMPLES: &str = "\
@@ -141,7 +144,7 @@ impl From<ScopeArgument> for Scope {
 #[command(after_help = RUN_EXAMPLES)]
 pub struct RunArguments {
     /// Limit of the whole process tree [default: that of the cgroup we are in]
-    #[arg(short, long, value_name = "SIZE", value_parser = crate::size::parse_limit)]
+    #[arg(short, long, value_name = "SIZE", value_parser = size::parse_limit)]
     pub memory: Option<u64>,
     /// What the limit counts
     #[arg(long, value_enum, default_value_t, value_name = "SCOPE")]
@@ -156,13 +159,13 @@ pub struct RunArguments {
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
     /// Swap device, in place of the built-in ones: zram | ram,size=SIZE | file:DIR | file:PATH | nbd://...; repeatable (see below)
-    #[arg(long, value_name = "DEVICE", value_parser = clap::builder::OsStringValueParser::new().try_map(|value| crate::swap_option::parse(&value)))]
+    #[arg(long, value_name = "DEVICE", value_parser = clap::builder::OsStringValueParser::new().try_map(|value| swap_option::parse(&value)))]
     pub swap: Vec<SwapOption>,
     /// Directory of the built-in (unlinked) swap file [default: /var/tmp]
     #[arg(long, value_name = "DIR")]
     pub swap_dir: Option<PathBuf>,
     /// Most that the built-in swap file may take; 0: no file [default: half of the free space of its disk]
-    #[arg(long, value_name = "SIZE", value_parser = crate::size::parse_swap_max)]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse_swap_max)]
     pub swap_max: Option<u64>,
     /// Folio sizes to make of memory, and when: SIZE=WORD[,SIZE=WORD]... (see below) [default: all=always]
     #[arg(long, value_name = "SIZES", value_parser = crate::folio_option::parse)]
@@ -207,7 +210,7 @@ pub struct SwaponArguments {
     #[arg(long)]
     pub show: bool,
     /// Add this device to a group while it runs
-    #[arg(long, value_name = "DEVICE", value_parser = clap::builder::OsStringValueParser::new().try_map(|value| crate::swap_option::parse(&value).map(|_| value)))]
+    #[arg(long, value_name = "DEVICE", value_parser = clap::builder::OsStringValueParser::new().try_map(|value| swap_option::parse(&value).map(|_| value)))]
     pub swap: Option<OsString>,
     /// Print sizes in bytes
     #[arg(long, conflicts_with = "swap")]
@@ -260,7 +263,7 @@ pub struct MkswapArguments {
     #[arg(long)]
     pub force: bool,
     /// Make PATH, a new file of this size with all its blocks
-    #[arg(long, value_name = "SIZE", value_parser = crate::size::parse_swap_max, conflicts_with = "force")]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse_swap_max, conflicts_with = "force")]
     pub size: Option<u64>,
     /// A file or block device
     pub path: PathBuf,

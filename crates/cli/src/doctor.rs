@@ -5,8 +5,10 @@ use crate::{
     cli::DoctorArguments,
     error::Error,
     host::{self, Confinement, Container},
+};
+use folioswap_supervisor::{
+    processes::userfault::{FEATURES, Probe, Route},
     size,
-    userfault::{FEATURES, Probe, Route},
 };
 use rustix::io::Errno;
 use serde_json::{Map, Value, json};

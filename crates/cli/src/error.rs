@@ -1,5 +1,10 @@
 //! Every way in which folioswap refuses, with the exit status of each. A message says what to do next.
 
+use folioswap_supervisor::{
+    devices::DeviceError,
+    ipc::groups::GroupError,
+    processes::{limits::LimitsError, program::ProgramError},
+};
 use std::{io, path::PathBuf};
 
 /// Why a command was not carried out.
@@ -28,24 +33,9 @@ pub enum Error {
         /// The limit, readable.
         found: String,
     },
-    /// Too few descriptors are allowed.
-    #[error(
-        "at most {found} open files are allowed here, and folioswap needs {needed}: raise the limit with `ulimit -n {needed}`"
-    )]
-    FewFiles {
-        /// The hard limit.
-        found: u64,
-        /// What is needed.
-        needed: u64,
-    },
-    /// Too small files are allowed.
-    #[error(
-        "files of at most {found} are allowed here, which is too small even for what folioswap keeps in memory: raise the limit with `ulimit -f`"
-    )]
-    SmallFiles {
-        /// The hard limit, readable.
-        found: String,
-    },
+    /// The resource limits are too low.
+    #[error(transparent)]
+    Limits(#[from] LimitsError),
     /// We are in a group already.
     #[error(
         "this already runs inside a folioswap group ({group}), whose limit holds for everything started within it: run the command without `folioswap run`"
@@ -54,31 +44,9 @@ pub enum Error {
         /// The group's socket.
         group: String,
     },
-    /// CMD does not exist.
-    #[error("{program}: not found (looked in PATH)")]
-    NotFound {
-        /// As the user wrote it.
-        program: String,
-    },
-    /// CMD's path does not exist.
-    #[error("{program}: {source}")]
-    NoSuchProgram {
-        /// As the user wrote it.
-        program: String,
-        /// Why.
-        source: io::Error,
-    },
-    /// CMD is there but cannot be executed.
-    #[error("{program}: cannot be executed: {source}")]
-    NotExecutable {
-        /// As the user wrote it.
-        program: String,
-        /// Why.
-        source: io::Error,
-    },
-    /// CMD cannot be managed.
+    /// CMD cannot be started within a group.
     #[error(transparent)]
-    Unmanageable(#[from] crate::program::Unmanageable),
+    Program(#[from] ProgramError),
     /// The kernel does not give what paging in user space needs.
     #[error("this machine does not let folioswap manage memory:\n{0}\n`folioswap doctor` shows all of it.")]
     Host(String),
@@ -97,7 +65,7 @@ pub enum Error {
     },
     /// The swap devices cannot be had.
     #[error(transparent)]
-    Devices(#[from] crate::devices::DeviceError),
+    Devices(#[from] DeviceError),
     /// `mkswap` refused.
     #[error(transparent)]
     Mkswap(#[from] crate::mkswap::MkswapError),
@@ -125,11 +93,6 @@ pub enum Error {
         /// Why it failed.
         source: io::Error,
     },
-    /// `swapon --show PID` for a process in no group.
-    #[error(
-        "process {0} belongs to no running folioswap group that you may look at; `folioswap swapon --show` lists all"
-    )]
-    NoSuchGroup(u32),
     /// A comparison.
     #[error("{0}")]
     Bench(#[from] folioswap_bench::engine::RunError),
@@ -141,7 +104,7 @@ pub enum Error {
     Mount(#[from] crate::mount::MountCommandError),
     /// Which group?
     #[error(transparent)]
-    Group(#[from] crate::groups::GroupError),
+    Group(#[from] GroupError),
     /// `swapon` of a running group.
     #[error(transparent)]
     Swapon(#[from] crate::swapon::SwaponError),
@@ -157,8 +120,7 @@ impl Error {
     /// The exit status that goes with it, as in env(1).
     pub fn status(&self) -> i32 {
         match self {
-            Error::NotFound { .. } | Error::NoSuchProgram { .. } => 127,
-            Error::NotExecutable { .. } => 126,
+            Error::Program(error) => error.status(),
             // As mount(8), umount(8) and swapoff(8) have it.
             Error::Mount(_) | Error::Swapoff(_) => 1,
             // As a shell has it for SIGINT.

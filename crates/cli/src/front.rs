@@ -1,10 +1,9 @@
 //! The process that the user started: passes signals on, prints what the supervisor says, exits with CMD's status.
 
-use crate::{
-    STATUS_REFUSED, descriptors,
-    link::{Link, Packet, Remains},
-    process,
-    signals::Signals,
+use crate::STATUS_REFUSED;
+use folioswap_supervisor::{
+    ipc::link::{Link, Packet, Remains},
+    processes::{descriptors, proc, signals::Signals},
 };
 use rustix::{
     event::{PollFd, PollFlags, poll},
@@ -65,7 +64,7 @@ fn print(stderr: Option<&OwnedFd>, mut text: &[u8]) {
 
 /// CMD stopped: we stop as well, so that the shell takes its terminal back. Unless it goes on already.
 fn stop_with(pid: u32) {
-    if process::state_and_parent(pid).is_some_and(|(state, _)| matches!(state, 'T' | 't')) {
+    if proc::state_and_parent(pid).is_some_and(|(state, _)| matches!(state, 'T' | 't')) {
         let _ = kill_process(getpid(), Signal::STOP);
     }
 }
@@ -78,7 +77,7 @@ fn wait_for_end(supervisor: i32) {
 
 /// The supervisor was killed. Members notice it themselves; everybody else is ours now.
 fn supervisor_lost(stderr: Option<&OwnedFd>) -> i32 {
-    process::kill_descendants();
+    proc::kill_descendants();
     let text = "folioswap: the supervisor process was killed; ended CMD and everything that it started, since nothing \
                 would hold the limit any more\n";
     print(stderr, text.as_bytes());

@@ -1,13 +1,9 @@
 //! Facts about the machine and the container that we are in.
 
+pub use folioswap_supervisor::machine::memory_bytes;
+
 use serde::Serialize;
 use std::{fs, path::Path};
-
-/// Physical memory in bytes.
-pub fn memory_bytes() -> u64 {
-    let info = rustix::system::sysinfo();
-    (info.totalram as u64).saturating_mul(u64::from(info.mem_unit))
-}
 
 /// Release of the running kernel.
 pub fn kernel_release() -> String {

@@ -1,8 +1,8 @@
-//! The command line of folioswap: `run` and its supervisor, `mount`, `mkswap`, `doctor`, `swapon`, `bench`, `lab`.
+//! The command line of folioswap: one file for each subcommand, and printing.
 //!
-//! A run has three processes besides what the program itself starts (`run.rs` draws them): the *front*, which the user
-//! started and whose exit status is the program's (`front`); the *supervisor*, which owns what the members of the group
-//! share and stays until the last of them has ended (`supervisor`); and CMD, the supervisor's child (`child`).
+//! A run has three processes besides those that the program itself starts (`run.rs` draws them): the *front*, which the
+//! user started and whose exit status is the program's (`front.rs`); the *supervisor*, which owns everything that the
+//! members of the group share (crate `folioswap-supervisor`); and CMD, the supervisor's child.
 
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
 compile_error!(
@@ -12,45 +12,27 @@ compile_error!(
 mod agent;
 mod bench;
 mod cgroup;
-mod child;
 mod cli;
-mod descriptors;
 mod device_name;
-mod devices;
+mod device_warnings;
 mod doctor;
-mod elf;
 mod error;
 mod folio_option;
 mod front;
-mod groups;
 mod host;
 mod lab;
-mod limits;
-mod link;
 mod manual;
 mod mkswap;
 mod mount;
-mod process;
-mod program;
-mod report;
 mod run;
-mod shared;
-mod signals;
-mod size;
-mod supervisor;
-mod swap_option;
 pub mod swapoff;
 mod swapon;
-mod table;
-mod userfault;
-#[doc(hidden)]
-pub mod wire;
 
 use clap::Parser;
 use cli::{Cli, Command};
+use folioswap_supervisor::processes::{descriptors, signals};
 
-/// Exit status of our own refusals, as in env(1).
-pub const STATUS_REFUSED: i32 = 125;
+pub use folioswap_supervisor::STATUS_REFUSED;
 
 /// Runs the command that the arguments ask for; returns the exit status.
 pub fn main() -> i32 {

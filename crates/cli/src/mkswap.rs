@@ -1,10 +1,11 @@
 //! `folioswap mkswap`: prepares a file or block device. Nothing else writes a header.
 
-use crate::{cli::MkswapArguments, error::Error, size};
+use crate::{cli::MkswapArguments, error::Error};
 use folioswap_devices::{
     header::SIZE_MIN,
     prepared::{self, Overwrite, PreparedError},
 };
+use folioswap_supervisor::size;
 use rustix::{
     fs::{FallocateFlags, Mode, OFlags, fallocate, ftruncate, open},
     io::Errno,

@@ -11,34 +11,28 @@
 //! when their connection to the supervisor ends. Should the front be killed, the supervisor ends the tree.
 
 use crate::{
-    agent, cgroup,
-    child::Start,
-    cli::RunArguments,
-    descriptors, devices,
-    doctor::Findings,
-    error::Error,
-    folio_option, front, host,
-    limits::Limits,
-    link::Link,
-    program,
-    shared::SegmentFile,
-    signals::{Inherited, Signals},
-    size,
-    supervisor::{self, Settings, recording::Recording},
-    wire,
+    agent, cgroup, cli::RunArguments, device_warnings, doctor::Findings, error::Error, folio_option, front,
+    host,
 };
 use folioswap_group::{folio_orders::FolioOrders, protocol::GROUP_VARIABLE, segment::Scope};
-use rustix::{
-    fd::OwnedFd,
-    net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with},
-    rand::{GetRandomFlags, getrandom},
+use folioswap_supervisor::{
+    self as supervisor, Settings,
+    devices::{self, Wanted},
+    ipc::{link::Link, mapped::SegmentFile, wire},
+    processes::{
+        descriptors,
+        limits::Limits,
+        proc, program,
+        signals::{Inherited, Signals},
+        start::Start,
+    },
+    recording::Recording,
+    size,
 };
 use std::{env, fs::File, time::Instant};
 
 /// Limits above so many times the machine's memory are mistakes.
 const LIMIT_PER_RAM_MAX: u64 = 1024;
-/// Connections that may wait to be accepted; the system's somaxconn cuts it.
-const BACKLOG: i32 = 4096;
 
 /// Runs a program within a limit; returns the status that we exit with.
 ///
@@ -50,7 +44,7 @@ pub fn run(arguments: &RunArguments, inherited: &Inherited) -> Result<i32, Error
     let stderr = descriptors::saved_stderr();
     // Blocked before the fork: no signal is lost between the two.
     let signals = Signals::new().map_err(Error::system("signalfd"))?;
-    become_subreaper();
+    proc::become_subreaper();
     // SAFETY: this process has a single thread, so the child may do anything that this process may.
     let pid = unsafe { libc::fork() };
     match pid {
@@ -67,12 +61,6 @@ pub fn run(arguments: &RunArguments, inherited: &Inherited) -> Result<i32, Error
     }
 }
 
-/// Orphans of the tree below become children of this process.
-pub fn become_subreaper() {
-    // SAFETY: sets an attribute of this process.
-    unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
-}
-
 fn prepare(arguments: &RunArguments, limits: &Limits) -> Result<(Settings, Start), Error> {
     refuse_nesting()?;
     limits.raise()?;
@@ -84,7 +72,12 @@ fn prepare(arguments: &RunArguments, limits: &Limits) -> Result<(Settings, Start
         return Err(Error::Host(findings.refusal()));
     }
     let agent = agent::memfd(arguments.agent.as_deref())?;
-    let devices = devices::prepare(arguments, limits)?;
+    let asked = Wanted {
+        swap: &arguments.swap,
+        swap_dir: arguments.swap_dir.as_deref(),
+        swap_max: arguments.swap_max,
+    };
+    let devices = devices::prepare(asked, limits)?;
     let json = match &arguments.stats_json {
         None => None,
         Some(path) => {
@@ -93,7 +86,8 @@ fn prepare(arguments: &RunArguments, limits: &Limits) -> Result<(Settings, Start
     };
     let segment = SegmentFile::create().map_err(Error::system("memfd_create for the group's segment"))?;
     let scope = Scope::from(arguments.memory_scope);
-    let (group, listener) = listen_for_members()?;
+    let group = wire::new_name().map_err(Error::system("getrandom"))?;
+    let listener = wire::listen_as(&group).map_err(Error::system("making the group's socket"))?;
     let recording = match &arguments.trace {
         None => None,
         Some(path) => Some(
@@ -101,7 +95,7 @@ fn prepare(arguments: &RunArguments, limits: &Limits) -> Result<(Settings, Start
                 .map_err(|source| Error::TraceFile { path: path.clone(), source })?,
         ),
     };
-    let warnings = [devices::warning(&arguments.swap), devices::ram_warning(&arguments.swap, scope)];
+    let warnings = [device_warnings::turns(&arguments.swap), device_warnings::ram(&arguments.swap, scope)];
     warnings.into_iter().flatten().for_each(|line| eprint!("{line}"));
     let folio_orders = arguments
         .thp
@@ -157,18 +151,4 @@ fn limit(arguments: &RunArguments) -> Result<u64, Error> {
             Some(limit) => Ok(limit.bytes),
         },
     }
-}
-
-/// The group's socket under a new name that nobody guesses.
-fn listen_for_members() -> Result<(String, OwnedFd), Error> {
-    let mut random = [0_u8; 16];
-    getrandom(&mut random, GetRandomFlags::empty()).map_err(Error::system("getrandom"))?;
-    let name = format!("folioswap-{:032x}", u128::from_ne_bytes(random));
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let listening = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).and_then(|socket| {
-        bind(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
-        listen(&socket, BACKLOG)?;
-        Ok(socket)
-    });
-    Ok((name, listening.map_err(Error::system("making the group's socket"))?))
 }

@@ -3,17 +3,20 @@
 //! The group's supervisor does it (`supervisor/swapoff.rs`); here it is told which device, and waited for. As long as the connection stands it goes on: killed in
 //! whatever way, this command leaves the device in use.
 
-use crate::{
-    cli::SwapoffArguments,
-    device_name,
-    error::Error,
-    groups::{self, Group},
-    mount, process, size, swapon, wire,
-};
+use crate::{cli::SwapoffArguments, device_name, error::Error, mount};
 use folioswap_group::{
     devices::DeviceUsage,
     protocol::{Kind, Message, SwapoffEnd},
     segment::CLUSTER_BYTES,
+};
+use folioswap_supervisor::{
+    ipc::{
+        groups::{self, Group},
+        wire,
+    },
+    processes::proc,
+    report::{table, totals::Levels},
+    size,
 };
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -122,7 +125,7 @@ fn reason(why: SwapoffEnd) -> String {
             size::show(free)
         ),
         SwapoffEnd::Stalled { left, process } => {
-            let who = match process::status(process) {
+            let who = match proc::status(process) {
                 Some(status) => format!("process {process} ({}) has some of it", status.name),
                 None => "a process that has just begun has some of it".to_owned(),
             };
@@ -136,8 +139,8 @@ fn reason(why: SwapoffEnd) -> String {
 
 /// The number of a device and its name: as the table shows it, or a path to it.
 fn named(group: &Group, given: &Path) -> Result<(usize, PathBuf), SwapoffError> {
-    let levels = crate::supervisor::totals::Levels::read(&group.segment);
-    let devices = swapon::devices(&group.segment, &levels, &group.names);
+    let levels = Levels::read(&group.segment);
+    let devices = table::devices(&group.segment, &levels, &group.names);
     let in_use = |number: usize| {
         group.segment.devices().nth(number).is_some_and(|(_, entry)| entry.usage() != DeviceUsage::Off)
     };

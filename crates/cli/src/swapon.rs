@@ -1,19 +1,17 @@
 //! `folioswap swapon`: asks every running group for its segment and prints its devices, or has one more added to a group
 //! (`supervisor/swapon.rs`).
 
-use crate::{
-    cli::SwaponArguments,
-    error::Error,
-    groups::{self, Group},
-    supervisor::totals::Levels,
-    table::{self, Device, Health, Sizes},
-    wire,
-};
-use folioswap_group::{
-    counters::Gauge,
-    devices::{DeviceDescription, DeviceEntry, DeviceKind, DeviceUsage},
-    protocol::{Kind, Message},
-    segment::{CLUSTER_BYTES, Segment},
+use crate::{cli::SwaponArguments, error::Error};
+use folioswap_group::protocol::{Kind, Message};
+use folioswap_supervisor::{
+    ipc::{
+        groups::{self, Group},
+        wire,
+    },
+    report::{
+        table::{self, Device, Health, Sizes},
+        totals::Levels,
+    },
 };
 use rustix::{fd::AsFd, io::Errno};
 use std::{
@@ -21,7 +19,6 @@ use std::{
     fs::File,
     io::{self, Write},
     os::unix::ffi::OsStrExt,
-    path::{Path, PathBuf},
     sync::atomic::Ordering::Relaxed,
 };
 
@@ -41,7 +38,7 @@ pub fn swapon(arguments: &SwaponArguments) -> Result<i32, Error> {
             text.push_str(&format!("group {}:\n", group.segment.header.supervisor_pid.load(Relaxed)));
         }
         let levels = Levels::read(&group.segment);
-        let devices = devices(&group.segment, &levels, &group.names);
+        let devices = table::devices(&group.segment, &levels, &group.names);
         let rows: Vec<Device> =
             devices.into_iter().map(|(_, row)| row).filter(|row| row.health != Health::Off).collect();
         text.push_str(&table::render(&rows, sizes));
@@ -86,58 +83,4 @@ pub enum SwaponError {
         /// What it said.
         source: io::Error,
     },
-}
-
-/// The devices of a group with their numbers, in the order of use. `names` are those that are known, by number.
-pub fn devices(segment: &Segment, levels: &Levels, names: &[PathBuf]) -> Vec<(usize, Device)> {
-    let bytes = |clusters: u32| u64::from(clusters) * CLUSTER_BYTES;
-    let row = |(number, (device, entry)): (usize, (DeviceDescription, &DeviceEntry))| {
-        let name = names.get(number).filter(|name| !name.as_os_str().is_empty());
-        let name = name.map_or_else(|| device.kind.name().to_owned(), |name| column(name));
-        let (size, used) = match device.kind {
-            DeviceKind::Zram => (None, levels.gauge(Gauge::MemUsedTotal)),
-            DeviceKind::Ram | DeviceKind::File | DeviceKind::Block | DeviceKind::Nbd => {
-                (Some(bytes(device.clusters)), bytes(entry.clusters_used.load(Relaxed)))
-            }
-        };
-        let errors = entry.errors.load(Relaxed);
-        let health = match entry.usage() {
-            DeviceUsage::Off => Health::Off,
-            DeviceUsage::Leaving => Health::Leaving,
-            DeviceUsage::InUse if entry.is_failed() => Health::Failed,
-            DeviceUsage::InUse => Health::Good,
-        };
-        (number, Device { name, kind: device.kind, size, used, prio: device.priority, errors, health })
-    };
-    let mut devices: Vec<(usize, Device)> = segment.devices().enumerate().map(row).collect();
-    devices.sort_by_key(|(_, device)| std::cmp::Reverse(device.prio));
-    devices
-}
-
-/// A device's name as one column of a table: blanks and what does not print are written as in `/proc/swaps`, three octal
-/// digits after a backslash.
-fn column(directory: &Path) -> String {
-    let mut name = String::new();
-    for character in directory.display().to_string().chars() {
-        if character.is_whitespace() || character.is_control() || character == '\\' {
-            let mut bytes = [0; 4];
-            for byte in character.encode_utf8(&mut bytes).bytes() {
-                name.push_str(&format!("\\{byte:03o}"));
-            }
-        } else {
-            name.push(character);
-        }
-    }
-    name
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_is_one_column() {
-        assert_eq!(column(Path::new("/var/tmp")), "/var/tmp");
-        assert_eq!(column(Path::new("/mnt/a b\\\n")), "/mnt/a\\040b\\134\\012");
-    }
 }

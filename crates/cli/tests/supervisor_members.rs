@@ -2,12 +2,12 @@
 
 mod supervisor_support;
 
-use folioswap_cli::wire::{self, Received};
 use folioswap_group::{
     counters::{Counter, Gauge},
     protocol::{Ending, GROUP_VARIABLE, Kind, Message, Note, OutOfMemory, Refusal, welcome},
     segment::Segment,
 };
+use folioswap_supervisor::ipc::wire::{self, Received};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fd::{AsFd, AsRawFd, FromRawFd, OwnedFd},

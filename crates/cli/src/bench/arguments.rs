@@ -7,6 +7,7 @@ use folioswap_bench::comparison::Terms;
 use folioswap_bench::data::Kind;
 use folioswap_bench::touch::Advice;
 use folioswap_peer::FolioSizes;
+use folioswap_supervisor::size;
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
@@ -144,10 +145,10 @@ pub struct TouchArguments {
     #[command(flatten)]
     pub output: OutputArguments,
     /// Memory that the program fills [default: 512M; quick: 128M]
-    #[arg(long, value_name = "SIZE", value_parser = crate::size::parse_limit)]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse_limit)]
     pub size: Option<u64>,
     /// Resident memory that it may have [default: a quarter of its size]
-    #[arg(long, value_name = "SIZE", value_parser = crate::size::parse_limit)]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse_limit)]
     pub limit: Option<u64>,
     /// Contents of the memory
     #[arg(long, value_name = "KIND,...", value_delimiter = ',', value_enum, default_value = "2:1,3:1")]
@@ -211,14 +212,14 @@ Examples:
   folioswap bench usemem --init-time -O -y -x -n 2 -R 256M --limit 256M -j 4096 --peer kernel --thp 4k,all")]
 pub struct UsememArguments {
     /// Memory of each process [default: 512M; quick: 64M]
-    #[arg(value_name = "SIZE", value_parser = crate::size::parse_limit)]
+    #[arg(value_name = "SIZE", value_parser = size::parse_limit)]
     pub size: Option<u64>,
     #[command(flatten)]
     pub usemem: UsememOptions,
     #[command(flatten)]
     pub output: OutputArguments,
     /// Resident memory that all processes may have together [default: half of what they use]
-    #[arg(long, value_name = "SIZE", value_parser = crate::size::parse_limit)]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse_limit)]
     pub limit: Option<u64>,
     #[command(flatten)]
     pub terms: TermsArguments,
@@ -248,7 +249,7 @@ pub struct HotSetArguments {
     #[command(flatten)]
     pub output: OutputArguments,
     /// Resident memory that the program may have [default: 128M; quick: 16M]
-    #[arg(long, value_name = "SIZE", value_parser = crate::size::parse_limit)]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse_limit)]
     pub limit: Option<u64>,
     /// The hot set [default: half of the limit]
     #[arg(long, value_name = "SIZE", value_parser = memory)]
@@ -297,7 +298,7 @@ pub struct SortArguments {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=folioswap_bench::sort::LINES_MAX))]
     pub lines: Option<u64>,
     /// Resident memory that it may have, each a comparison of its own [default: 150M,100M,60M; for other numbers of lines in proportion]
-    #[arg(long, value_name = "SIZE,...", value_delimiter = ',', value_parser = crate::size::parse_limit)]
+    #[arg(long, value_name = "SIZE,...", value_delimiter = ',', value_parser = size::parse_limit)]
     pub limit: Vec<u64>,
     /// Threads of sort
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=256))]
@@ -321,12 +322,12 @@ pub struct SortWorkerArguments {
 }
 
 fn memory(text: &str) -> Result<u64, String> {
-    let bytes = crate::size::parse_swap_max(text).map_err(|error| error.to_string())?;
+    let bytes = size::parse_swap_max(text).map_err(|error| error.to_string())?;
     if bytes < 4096 { Err("less than a page of 4096 bytes".to_owned()) } else { Ok(bytes) }
 }
 
 fn step(text: &str) -> Result<usize, String> {
-    let step = crate::size::parse_swap_max(text).map_err(|error| error.to_string())?;
+    let step = size::parse_swap_max(text).map_err(|error| error.to_string())?;
     if step == 0 || step % 8 != 0 {
         return Err("not a multiple of 8 bytes, the size of a word".to_owned());
     }

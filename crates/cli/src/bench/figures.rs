@@ -1,10 +1,9 @@
 //! What folioswap counts of this very process, while it runs: the group's segment, to read.
 
-use crate::shared::Mapped;
-use crate::wire;
 use folioswap_bench::faults::{Engine, Served};
 use folioswap_group::counters::Counter;
 use folioswap_group::protocol::{GROUP_VARIABLE, Kind, Message};
+use folioswap_supervisor::ipc::{mapped::Mapped, wire};
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use std::io;

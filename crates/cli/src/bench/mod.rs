@@ -15,6 +15,7 @@ use folioswap_bench::{
     faults, hot_set, hot_set_table, interrupts, sort, sort_table, touch_table, usemem, usemem_table,
 };
 use folioswap_report::Show;
+use folioswap_supervisor::size;
 use std::path::{Path, PathBuf};
 
 /// The command.
@@ -47,7 +48,7 @@ pub fn bench(arguments: &BenchArguments) -> Result<i32, Error> {
 fn touch(arguments: &TouchArguments) -> Result<i32, Error> {
     let quick = arguments.output.quick;
     let size = arguments.size.unwrap_or(if quick { 128 << 20 } else { 512 << 20 });
-    let limit = arguments.limit.unwrap_or((size / 4).max(crate::size::LIMIT_MIN));
+    let limit = arguments.limit.unwrap_or((size / 4).max(size::LIMIT_MIN));
     let options = touch_table::Comparison {
         terms: arguments.terms.terms(limit, rounds(&arguments.output)),
         size,
@@ -81,7 +82,7 @@ fn usemem(arguments: &UsememArguments) -> Result<i32, Error> {
     let quick = arguments.output.quick;
     let size = arguments.size.unwrap_or(if quick { 64 << 20 } else { 512 << 20 });
     let all = size * u64::from(arguments.usemem.nproc);
-    let limit = arguments.limit.unwrap_or((all / 2).max(crate::size::LIMIT_MIN));
+    let limit = arguments.limit.unwrap_or((all / 2).max(size::LIMIT_MIN));
     let options = usemem_table::Comparison {
         usemem: usemem_options(size, &arguments.usemem),
         terms: arguments.terms.terms(limit, rounds(&arguments.output)),
@@ -150,7 +151,7 @@ const USUAL_LIMITS: [u64; 3] = [150, 100, 60];
 
 fn sort(arguments: &SortArguments) -> Result<i32, Error> {
     let lines = arguments.lines.unwrap_or(if arguments.output.quick { 400_000 } else { USUAL_LINES });
-    let usual = USUAL_LIMITS.map(|mib| ((mib << 20) * lines / USUAL_LINES).max(crate::size::LIMIT_MIN));
+    let usual = USUAL_LIMITS.map(|mib| ((mib << 20) * lines / USUAL_LINES).max(size::LIMIT_MIN));
     let limits = if arguments.limit.is_empty() { &usual[..] } else { &arguments.limit };
     let terms = |&limit: &u64| arguments.terms.terms(limit, rounds(&arguments.output));
     let options = sort_table::Comparison {

@@ -200,7 +200,7 @@ pub struct FitArguments {
 }
 
 fn device(text: &str) -> Result<Device, DeviceError> {
-    Device::parse(text, |size| crate::size::parse_swap_max(size).ok())
+    Device::parse(text, |size| folioswap_supervisor::size::parse_swap_max(size).ok())
 }
 
 #[derive(Args)]

@@ -1,7 +1,10 @@
 //! What `mount` and `umount` take.
 
-use crate::swap_option::SwapOption;
 use clap::{Args, ValueEnum, builder::TypedValueParser};
+use folioswap_supervisor::{
+    size,
+    swap_option::{self, SwapOption},
+};
 use folioswap_tmpfs::HugePolicy;
 use std::path::PathBuf;
 
@@ -78,10 +81,10 @@ pub struct MountArguments {
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
     /// Limit of the daemon and of the kernel's page cache of the mount; at least 32M
-    #[arg(short, long, value_name = "SIZE", value_parser = crate::size::parse_limit)]
+    #[arg(short, long, value_name = "SIZE", value_parser = size::parse_limit)]
     pub memory: u64,
     /// The most contents [default: half of this machine's RAM]
-    #[arg(long, value_name = "SIZE", value_parser = crate::size::parse_swap_max)]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse_swap_max)]
     pub size: Option<u64>,
     /// The most files, directories and other inodes [default: half as many as this machine's RAM has pages]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
@@ -90,13 +93,13 @@ pub struct MountArguments {
     #[arg(long, value_enum, default_value_t, value_name = "WHEN")]
     pub huge: HugeArgument,
     /// Swap device, in place of the built-in ones: zram | ram,size=S | file:TARGET | nbd://HOST/EXPORT; repeatable (see below)
-    #[arg(long, value_name = "DEVICE", value_parser = clap::builder::OsStringValueParser::new().try_map(|value| crate::swap_option::parse(&value)))]
+    #[arg(long, value_name = "DEVICE", value_parser = clap::builder::OsStringValueParser::new().try_map(|value| swap_option::parse(&value)))]
     pub swap: Vec<SwapOption>,
     /// Directory of the built-in (unlinked) swap file [default: /var/tmp]
     #[arg(long, value_name = "DIR")]
     pub swap_dir: Option<PathBuf>,
     /// Most that the built-in swap file may take; 0: no file [default: half of the free space of its disk]
-    #[arg(long, value_name = "SIZE", value_parser = crate::size::parse_swap_max)]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse_swap_max)]
     pub swap_max: Option<u64>,
     /// Permissions of the root directory, in octal
     #[arg(long, value_name = "MODE", default_value = "1777", value_parser = parse_mode)]

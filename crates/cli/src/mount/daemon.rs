@@ -6,7 +6,7 @@ use super::{
     mounts,
     umount::{InUse, take_down},
 };
-use crate::supervisor::networks::Networks;
+use folioswap_supervisor::devices::networks::Networks;
 use folioswap_tmpfs::{MountOptions, Mounted};
 use std::{
     fs::{self, File},

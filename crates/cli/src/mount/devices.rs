@@ -1,18 +1,18 @@
 //! The swap devices of a mount: those of `run`, served by the daemon itself.
 
 use super::{MountCommandError, arguments::MountArguments};
-use crate::{
-    devices::{self, PreparedDevice, Wanted},
-    limits::Limits,
-    supervisor::{
-        area::{Discard, SharedDevice},
-        networks::{NetworkError, Networks},
-    },
-    swap_option::{DeviceOption, DiscardOption},
-};
+use crate::device_warnings;
 use folioswap_devices::{FileDevice, FileSlot, Medium, PAGE_SIZE};
 use folioswap_group::{devices::DeviceKind, segment::CLUSTER_BYTES};
 use folioswap_nbd::store::Encryption;
+use folioswap_supervisor::{
+    devices::{
+        self, Discard, PreparedDevice, SharedDevice, Wanted,
+        networks::{NetworkError, Networks},
+    },
+    processes::limits::Limits,
+    swap_option::{DeviceOption, DiscardOption},
+};
 use folioswap_tmpfs::SwapDevice;
 use std::os::fd::AsFd;
 
@@ -48,7 +48,7 @@ impl MountDevices {
     pub fn warnings(&self, arguments: &MountArguments) -> Vec<String> {
         let has_ram = arguments.swap.iter().any(|option| matches!(option.device, DeviceOption::Ram { .. }));
         let ram = has_ram.then(|| "folioswap: what is swapped to ram is memory beside --memory\n".to_owned());
-        devices::warning(&arguments.swap).into_iter().chain(ram).collect()
+        device_warnings::turns(&arguments.swap).into_iter().chain(ram).collect()
     }
 
     /// Ready for use. In the process that serves the mount: network devices get threads here, which live as long as what is returned beside them.

@@ -13,11 +13,14 @@ mod umount;
 pub use swapoff::swapoff;
 pub use umount::umount;
 
-use crate::{
-    devices::DeviceError, error::Error, host, limits::Limits, size, supervisor::networks::NetworkError,
-};
+use crate::{error::Error, host};
 use arguments::MountArguments;
 use devices::MountDevices;
+use folioswap_supervisor::{
+    devices::{DeviceError, networks::NetworkError},
+    processes::limits::Limits,
+    size,
+};
 use folioswap_tmpfs::{Caching, MountError, MountOptions};
 use std::{
     fs, io,

@@ -1,0 +1,73 @@
+//! What is seldom meant, said in one line when a run begins.
+
+use folioswap_devices::Medium;
+use folioswap_group::{devices::DeviceKind, segment::Scope};
+use folioswap_supervisor::swap_option::{DeviceOption, SwapOption};
+
+/// One line for who lets devices of different kinds take turns, which is seldom meant: how to tier them.
+pub fn turns(options: &[SwapOption]) -> Option<String> {
+    let without: Vec<&SwapOption> = options.iter().filter(|option| option.priority.is_none()).collect();
+    let mut kinds: Vec<DeviceKind> = without.iter().map(|option| kind(option)).collect();
+    let cost = |kind: &DeviceKind| match kind {
+        DeviceKind::Ram => Medium::Memory.read_ns(),
+        DeviceKind::Zram => folioswap_devices::zram::READ_NS,
+        DeviceKind::File | DeviceKind::Block => Medium::File.read_ns(),
+        // A server's disk, and the way there.
+        DeviceKind::Nbd => 2 * Medium::File.read_ns(),
+    };
+    kinds.sort_unstable_by_key(cost);
+    kinds.dedup();
+    if kinds.len() < 2 {
+        return None;
+    }
+    let names: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
+    let mut tiers = String::new();
+    for (place, of_kind) in kinds.iter().enumerate() {
+        for option in without.iter().filter(|option| kind(option) == *of_kind) {
+            tiers.push_str(&format!(" --swap {},prio={}", option.text, kinds.len() - 1 - place));
+        }
+    }
+    let names = names.join(" and ");
+    Some(format!(
+        "folioswap: {names} have no priority, so they take turns; to use the faster first, write{tiers}\n"
+    ))
+}
+
+fn kind(option: &SwapOption) -> DeviceKind {
+    match option.device {
+        DeviceOption::Zram => DeviceKind::Zram,
+        DeviceOption::Ram { .. } => DeviceKind::Ram,
+        DeviceOption::File { .. } => DeviceKind::File,
+        DeviceOption::Nbd(_) => DeviceKind::Nbd,
+    }
+}
+
+/// What a `ram` device is good for depends on what the limit counts.
+pub fn ram(options: &[SwapOption], scope: Scope) -> Option<String> {
+    let has_ram = options.iter().any(|option| matches!(option.device, DeviceOption::Ram { .. }));
+    (has_ram && scope == Scope::Total).then(|| {
+        "folioswap: what is swapped to ram counts to the limit, so nothing is gained by it; --memory-scope resident leaves it out\n"
+            .to_owned()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use folioswap_supervisor::swap_option;
+    use std::ffi::OsStr;
+
+    fn options(values: &[&str]) -> Vec<SwapOption> {
+        values.iter().map(|value| swap_option::parse(OsStr::new(value)).expect(value)).collect()
+    }
+
+    #[test]
+    fn different_kinds_in_turn_are_warned_of() {
+        assert_eq!(turns(&options(&["zram", "file:/var/tmp,prio=0"])), None);
+        assert_eq!(turns(&options(&["file:/tmp", "file:/var/tmp"])), None);
+        let said = turns(&options(&["file:/var/tmp", "zram"])).expect("a warning");
+        assert!(said.contains("zram and file have no priority"), "{said}");
+        assert!(said.contains("write --swap zram,prio=1 --swap file:/var/tmp,prio=0"), "{said}");
+        assert_eq!(said.lines().count(), 1);
+    }
+}

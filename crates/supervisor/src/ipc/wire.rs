@@ -1,0 +1,197 @@
+//! Sending and receiving the control protocol's messages, with their descriptors, over a `SOCK_SEQPACKET` socket.
+
+use folioswap_group::protocol::{DESCRIPTORS_MAX, Message};
+use rustix::{
+    fd::{AsFd, BorrowedFd, OwnedFd},
+    fs::{MemfdFlags, memfd_create},
+    io::Errno,
+    net::{
+        AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+        SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen,
+        recvmsg, sendmsg, socket_with,
+    },
+    rand::{GetRandomFlags, getrandom},
+};
+use std::{
+    io::{IoSlice, IoSliceMut},
+    mem::MaybeUninit,
+};
+
+/// A message as it came, with what came along.
+pub struct Received {
+    /// The message.
+    pub message: Message,
+    /// Its descriptors, close-on-exec.
+    pub descriptors: Vec<OwnedFd>,
+}
+
+/// The start of the abstract name of each group's socket; [`NAME_DIGITS`] hexadecimal digits follow.
+const NAME_START: &str = "folioswap-";
+/// The digits of 128 random bits.
+const NAME_DIGITS: usize = 32;
+/// Connections that may wait to be accepted; the system's somaxconn cuts it.
+const BACKLOG: i32 = 4096;
+
+/// A new name for a group's socket, which nobody can guess.
+///
+/// # Errors
+/// Of getrandom(2).
+pub fn new_name() -> Result<String, Errno> {
+    let mut random = [0_u8; NAME_DIGITS / 2];
+    getrandom(&mut random, GetRandomFlags::empty())?;
+    Ok(format!("{NAME_START}{:0width$x}", u128::from_ne_bytes(random), width = NAME_DIGITS))
+}
+
+/// Is this abstract name that of a group's socket?
+pub fn is_name(name: &str) -> bool {
+    name.strip_prefix(NAME_START).is_some_and(|digits| digits.len() == NAME_DIGITS)
+}
+
+/// Listens for members under this abstract name, without blocking in accept(2).
+///
+/// # Errors
+/// Of socket(2), bind(2) and listen(2).
+pub fn listen_as(name: &str) -> Result<OwnedFd, Errno> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+    bind(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
+    listen(&socket, BACKLOG)?;
+    Ok(socket)
+}
+
+/// Connects to a group's socket by its abstract name.
+///
+/// # Errors
+/// `ECONNREFUSED` when no such group runs (in this network namespace).
+pub fn connect_to(name: &str) -> Result<OwnedFd, Errno> {
+    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    connect(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
+    Ok(socket)
+}
+
+/// Sends one message. Never blocks on a receiver that does not read: that is `EAGAIN`.
+///
+/// # Errors
+/// Of sendmsg(2).
+pub fn send(socket: impl AsFd, message: &Message, descriptors: &[BorrowedFd<'_>]) -> Result<(), Errno> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !descriptors.is_empty() {
+        assert!(
+            control.push(SendAncillaryMessage::ScmRights(descriptors)),
+            "at most DESCRIPTORS_MAX descriptors"
+        );
+    }
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    let sent = sendmsg(socket, &[IoSlice::new(message.as_bytes())], &mut control, flags)?;
+    debug_assert_eq!(sent, Message::BYTES);
+    Ok(())
+}
+
+/// What a socket gives. Where the other end went without having read all that we sent, the kernel says so once, before it hands
+/// out what that end had sent first: that must not be lost.
+///
+/// # Errors
+/// Those of `receive`, but EINTR and the first ECONNRESET.
+pub fn past_reset<T>(mut receive: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    let mut reset = false;
+    loop {
+        match receive() {
+            Err(Errno::INTR) => {}
+            Err(Errno::CONNRESET) if !reset => reset = true,
+            other => return other,
+        }
+    }
+}
+
+/// Receives one message; `None` at the end of the connection. Blocks when the socket does.
+///
+/// # Errors
+/// Of recvmsg(2); `EPROTO` for something that is not a message.
+pub fn receive(socket: impl AsFd) -> Result<Option<Received>, Errno> {
+    let mut bytes = [0_u8; Message::BYTES];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let got = past_reset(|| {
+        recvmsg(&socket, &mut [IoSliceMut::new(&mut bytes)], &mut control, RecvFlags::CMSG_CLOEXEC)
+    })?;
+    let mut descriptors = Vec::new();
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(rights) = message {
+            descriptors.extend(rights);
+        }
+    }
+    match got.bytes {
+        0 => Ok(None),
+        Message::BYTES => Ok(Some(Received { message: Message::from_bytes(&bytes), descriptors })),
+        _ => Err(Errno::PROTO),
+    }
+}
+
+/// Longest text that goes along with a message, in bytes.
+const TEXT_MAX: usize = 64 << 10;
+
+/// A text, to be sent as a descriptor.
+///
+/// # Errors
+/// Of memfd_create(2) and write(2).
+pub fn text(text: &[u8]) -> Result<OwnedFd, Errno> {
+    let file = memfd_create("folioswap-text", MemfdFlags::CLOEXEC)?;
+    rustix::io::write(&file, &text[..text.len().min(TEXT_MAX)])?;
+    Ok(file)
+}
+
+/// The text in such a descriptor.
+///
+/// # Errors
+/// Of pread(2); it is no file.
+pub fn text_in(file: &OwnedFd) -> Result<Vec<u8>, Errno> {
+    let mut text = vec![0; TEXT_MAX];
+    let length = rustix::io::pread(file, &mut text[..], 0)?;
+    text.truncate(length);
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use folioswap_group::protocol::Kind;
+    use rustix::net::socketpair;
+
+    #[test]
+    fn what_an_end_sent_arrives_though_it_went_with_messages_unread() {
+        let (a, b) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+            .expect("socketpair");
+        send(&b, &Message::new(Kind::Clusters, [0; 3]), &[]).expect("sent");
+        send(&a, &Message::new(Kind::Forked, [7, 0, 0]), &[b.as_fd()]).expect("sent");
+        drop(a);
+        let got = receive(&b).expect("received").expect("not the end");
+        assert_eq!((got.message.kind(), got.message.words[0]), (Some(Kind::Forked), 7));
+        assert_eq!(got.descriptors.len(), 1);
+        assert!(receive(&b).expect("received").is_none());
+    }
+
+    #[test]
+    fn a_message_arrives_whole_with_its_descriptors() {
+        let (a, b) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+            .expect("socketpair");
+        let sent = Message::new(Kind::DropClusters, [3, 0, 7]).with_clusters(&[5, 6, 9]);
+        send(&a, &sent, &[a.as_fd(), b.as_fd()]).expect("sent");
+        drop(a);
+        let got = receive(&b).expect("received").expect("not the end");
+        assert_eq!(got.message.kind(), Some(Kind::DropClusters));
+        assert_eq!(got.message.words, [3, 0, 7]);
+        assert_eq!(got.message.clusters(), [5, 6, 9]);
+        assert_eq!(got.descriptors.len(), 2);
+        drop(got);
+        assert!(receive(&b).expect("end").is_none());
+    }
+
+    #[test]
+    fn what_is_no_message_is_an_error() {
+        let (a, b) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+            .expect("socketpair");
+        rustix::io::write(&a, b"hello").expect("sent");
+        assert!(matches!(receive(&b), Err(Errno::PROTO)));
+    }
+}

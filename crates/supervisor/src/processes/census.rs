@@ -1,0 +1,201 @@
+//! Descendants that are not members: found by walking the tree, counted towards the limit, named in the report.
+
+use super::{
+    elf::{self, Image},
+    proc::{self, Status},
+    program,
+};
+use rustix::time::{ClockId, clock_gettime};
+use std::{
+    collections::{HashMap, HashSet},
+    fs::File,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+/// A process has this long from its first sight (or its exec) until it must be a member.
+const GRACE: Duration = Duration::from_millis(150);
+/// The walk takes at most one part in so many of the supervisor's time. What counts is the time that it computes: one
+/// that had to wait for a processor was not expensive, and what should be found would be gone before the next.
+const COST_DIVISOR: u32 = 50;
+/// Between two walks.
+const INTERVAL: Duration = Duration::from_millis(100);
+const INTERVAL_MAX: Duration = Duration::from_secs(2);
+
+/// Up to this size it does not matter what of it is shared.
+const LARGE_BYTES: u64 = 4 << 20;
+
+/// Names that are told apart; the last entry stands for all others.
+const PROGRAMS_MAX: usize = 64;
+
+/// Why a process is not a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reason {
+    /// Statically linked.
+    Static,
+    /// Runs with the rights of another user, group or file capability.
+    SetUserId,
+    /// The supervisor or its agent could not have userfaultfd there.
+    NoUserfault,
+    /// Something else: raw clone, another network namespace, an emptied descriptor table, ...
+    Other,
+}
+
+/// Unmanaged processes of one name and reason.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Unmanaged {
+    /// The program's name (comm).
+    pub name: String,
+    /// Why.
+    pub reason: Reason,
+    /// Processes.
+    pub processes: u64,
+    /// Most that one of them took.
+    pub peak_bytes: u64,
+}
+
+struct Seen {
+    since: Instant,
+    /// Index of its entry in `programs`, once it counts as unmanaged.
+    entry: Option<usize>,
+}
+
+/// What one walk found.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Found {
+    /// Bytes of unmanaged descendants.
+    pub bytes: u64,
+    /// Unmanaged descendants now.
+    pub processes: u64,
+}
+
+/// The census.
+pub struct Census {
+    seen: HashMap<u32, Seen>,
+    no_userfault: HashSet<u32>,
+    programs: Vec<Unmanaged>,
+    next: Instant,
+}
+
+impl Census {
+    /// The first walk is due at once: our own processes count from the start.
+    pub fn new(now: Instant) -> Self {
+        Census { seen: HashMap::new(), no_userfault: HashSet::new(), programs: Vec::new(), next: now }
+    }
+
+    /// When the next walk is due.
+    pub fn due(&self) -> Instant {
+        self.next
+    }
+
+    /// A member's connection ended: if its process lives, it is another image now and gets the grace time anew.
+    pub fn left(&mut self, pid: u32, now: Instant) {
+        self.no_userfault.remove(&pid);
+        self.seen.insert(pid, Seen { since: now, entry: None });
+    }
+
+    /// A process said that it cannot have userfaultfd.
+    pub fn cannot_have_userfault(&mut self, pid: u32) {
+        self.no_userfault.insert(pid);
+    }
+
+    /// Everything that was ever unmanaged.
+    pub fn programs(&self) -> &[Unmanaged] {
+        &self.programs
+    }
+
+    /// Names of those that took most, for a message.
+    pub fn largest(&self) -> String {
+        const SHOWN: usize = 3;
+        let mut programs: Vec<&Unmanaged> = self.programs.iter().collect();
+        programs.sort_by_key(|entry| std::cmp::Reverse(entry.peak_bytes));
+        programs.iter().take(SHOWN).map(|entry| entry.name.as_str()).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Walks the tree below this process. `members` are managed.
+    pub fn walk(&mut self, members: &HashSet<u32>, now: Instant) -> Found {
+        let started = computed();
+        let descendants = proc::descendants(std::process::id());
+        let alive: HashSet<u32> = descendants.iter().copied().collect();
+        self.seen.retain(|pid, _| alive.contains(pid));
+        self.no_userfault.retain(|pid| alive.contains(pid));
+        let mut found = Found::default();
+        for pid in descendants {
+            let seen = self.seen.entry(pid).or_insert(Seen { since: now, entry: None });
+            if members.contains(&pid) {
+                seen.since = now;
+                continue;
+            }
+            if now.duration_since(seen.since) < GRACE {
+                continue;
+            }
+            let Some(status) = proc::status(pid) else { continue };
+            if matches!(status.state, 'Z' | 'X') || shares_memory_with_its_parent(pid) {
+                continue;
+            }
+            // A large one may be a fork that shares most of it.
+            let anonymous = match status.anonymous {
+                large if large > LARGE_BYTES => proc::proportional_anonymous(pid).unwrap_or(large),
+                small => small,
+            };
+            let bytes = anonymous + status.shared;
+            let entry = match seen.entry {
+                // Another name is another program, by exec.
+                Some(entry) if self.programs[entry].name == status.name || entry == PROGRAMS_MAX - 1 => entry,
+                _ => {
+                    let reason =
+                        if self.no_userfault.contains(&pid) { Reason::NoUserfault } else { reason(pid) };
+                    let entry = Self::enter(&mut self.programs, status, reason);
+                    seen.entry = Some(entry);
+                    entry
+                }
+            };
+            self.programs[entry].peak_bytes = self.programs[entry].peak_bytes.max(bytes);
+            found.bytes += bytes;
+            found.processes += 1;
+        }
+        self.next = Instant::now()
+            + (computed().saturating_sub(started) * COST_DIVISOR).clamp(INTERVAL, INTERVAL_MAX);
+        found
+    }
+
+    fn enter(programs: &mut Vec<Unmanaged>, status: Status, reason: Reason) -> usize {
+        let same = programs.iter().position(|entry| entry.name == status.name && entry.reason == reason);
+        let entry = same.unwrap_or_else(|| {
+            if programs.len() < PROGRAMS_MAX {
+                let name =
+                    if programs.len() + 1 < PROGRAMS_MAX { status.name } else { "(all others)".to_owned() };
+                programs.push(Unmanaged { name, reason, processes: 0, peak_bytes: 0 });
+            }
+            programs.len() - 1
+        });
+        programs[entry].processes += 1;
+        entry
+    }
+}
+
+/// Processor time of this thread.
+fn computed() -> Duration {
+    clock_gettime(ClockId::ThreadCPUTime).try_into().unwrap_or_default()
+}
+
+/// Between vfork and exec a child uses its parent's memory, which is counted already.
+fn shares_memory_with_its_parent(pid: u32) -> bool {
+    const KCMP_VM: i32 = 1;
+    let Some((_, parent)) = proc::state_and_parent(pid) else { return false };
+    // SAFETY: kcmp(2) compares two processes by number; it touches no memory of ours.
+    unsafe { libc::syscall(libc::SYS_kcmp, pid, parent, KCMP_VM, 0, 0) == 0 }
+}
+
+fn reason(pid: u32) -> Reason {
+    let link = format!("/proc/{pid}/exe");
+    let Ok(file) = File::open(&link) else { return Reason::SetUserId };
+    if file.metadata().is_ok_and(|found| program::privilege(Path::new(&link), &found).is_some()) {
+        return Reason::SetUserId;
+    }
+    match elf::inspect(&file) {
+        Ok(Image::Static) => Reason::Static,
+        _ => Reason::Other,
+    }
+}

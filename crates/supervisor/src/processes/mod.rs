@@ -1,0 +1,12 @@
+//! The processes of a group: how they start, the tree that they form, memory without a pager, and their end.
+
+pub mod census;
+pub mod descriptors;
+mod elf;
+pub mod limits;
+pub(crate) mod orphans;
+pub mod proc;
+pub mod program;
+pub mod signals;
+pub mod start;
+pub mod userfault;

@@ -1,0 +1,194 @@
+//! Finds CMD as execvp(3) does and checks, before anything is started, that the agent can be preloaded into it.
+
+use super::elf::{self, Image};
+use crate::STATUS_REFUSED;
+use rustix::{fs::Access, io::Errno};
+use std::{
+    env,
+    ffi::{OsStr, OsString},
+    fs::{File, Metadata},
+    io,
+    os::unix::{ffi::OsStrExt, fs::MetadataExt},
+    path::{Path, PathBuf},
+};
+
+/// Interpreters of interpreters that are followed, as the kernel does.
+const SCRIPTS_MAX: usize = 4;
+
+/// Why a program could never be managed.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
+pub enum Unmanageable {
+    #[error("{}: is statically linked, so the agent that manages its memory cannot be preloaded into it; use a dynamically linked build (as a child of another program it would run unmanaged, and be counted)", path.display())]
+    Static { path: PathBuf },
+    #[error("{}: is a program for another machine ({machine}); folioswap manages 64-bit x86 programs", path.display())]
+    Foreign { path: PathBuf, machine: String },
+    #[error("{}: uses the C library musl ({interpreter}); the agent needs glibc: use a glibc build of it", path.display())]
+    Musl { path: PathBuf, interpreter: String },
+    #[error("{}: is {privilege}, so the dynamic linker ignores what is preloaded and its memory cannot be managed; run it as that user, or run a copy without that bit", path.display())]
+    Privileged { path: PathBuf, privilege: &'static str },
+}
+
+/// Why a program cannot be started within a group.
+#[derive(Debug, thiserror::Error)]
+pub enum ProgramError {
+    /// CMD does not exist.
+    #[error("{program}: not found (looked in PATH)")]
+    NotFound {
+        /// As the user wrote it.
+        program: String,
+    },
+    /// CMD's path does not exist.
+    #[error("{program}: {source}")]
+    NoSuchProgram {
+        /// As the user wrote it.
+        program: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// CMD is there but cannot be executed.
+    #[error("{program}: cannot be executed: {source}")]
+    NotExecutable {
+        /// As the user wrote it.
+        program: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// CMD cannot be managed.
+    #[error(transparent)]
+    Unmanageable(#[from] Unmanageable),
+}
+
+impl ProgramError {
+    /// The exit status that goes with it, as in env(1).
+    pub fn status(&self) -> i32 {
+        match self {
+            ProgramError::NotFound { .. } | ProgramError::NoSuchProgram { .. } => 127,
+            ProgramError::NotExecutable { .. } => 126,
+            ProgramError::Unmanageable(_) => STATUS_REFUSED,
+        }
+    }
+}
+
+/// A program that can be started.
+#[derive(Debug)]
+pub struct Program {
+    /// The file that execve(2) gets.
+    pub path: PathBuf,
+}
+
+/// Finds and checks a program.
+///
+/// # Errors
+/// Not found (127), not executable (126), or unmanageable (125).
+pub fn find(name: &OsStr) -> Result<Program, ProgramError> {
+    let path = resolve(name, env::var_os("PATH"))?;
+    check(&path, 0)?;
+    Ok(Program { path })
+}
+
+fn resolve(name: &OsStr, search: Option<OsString>) -> Result<PathBuf, ProgramError> {
+    let shown = || name.to_string_lossy().into_owned();
+    if name.as_bytes().contains(&b'/') {
+        let path = PathBuf::from(name);
+        return match executable(&path) {
+            Ok(()) => Ok(path),
+            Err(Errno::NOENT | Errno::NOTDIR) => {
+                Err(ProgramError::NoSuchProgram { program: shown(), source: Errno::NOENT.into() })
+            }
+            Err(error) => Err(ProgramError::NotExecutable { program: shown(), source: error.into() }),
+        };
+    }
+    let search = search.unwrap_or_else(|| "/bin:/usr/bin".into());
+    let mut found_but = None;
+    for directory in env::split_paths(&search).filter(|_| !name.is_empty()) {
+        // An empty entry means the current directory.
+        let path =
+            if directory.as_os_str().is_empty() { Path::new(".").join(name) } else { directory.join(name) };
+        match executable(&path) {
+            Ok(()) => return Ok(path),
+            Err(Errno::NOENT | Errno::NOTDIR) => {}
+            Err(error) => found_but = Some(error),
+        }
+    }
+    Err(match found_but {
+        Some(error) => ProgramError::NotExecutable { program: shown(), source: error.into() },
+        None => ProgramError::NotFound { program: shown() },
+    })
+}
+
+fn executable(path: &Path) -> Result<(), Errno> {
+    let metadata = std::fs::metadata(path).map_err(errno)?;
+    if metadata.is_dir() {
+        return Err(Errno::ISDIR);
+    }
+    rustix::fs::accessat(rustix::fs::CWD, path, Access::EXEC_OK, rustix::fs::AtFlags::EACCESS)
+}
+
+fn errno(error: io::Error) -> Errno {
+    Errno::from_io_error(&error).unwrap_or(Errno::IO)
+}
+
+fn check(path: &Path, depth: usize) -> Result<(), ProgramError> {
+    if let Some(privilege) = std::fs::metadata(path).ok().and_then(|found| privilege(path, &found)) {
+        return Err(Unmanageable::Privileged { path: path.to_owned(), privilege }.into());
+    }
+    // What may be executed but not read cannot be inspected further; it is started and counted like any other.
+    let Ok(file) = File::open(path) else { return Ok(()) };
+    let not_executable = |source| ProgramError::NotExecutable { program: path.display().to_string(), source };
+    match elf::inspect(&file).map_err(not_executable)? {
+        Image::Dynamic { interpreter } if interpreter.contains("musl") => {
+            Err(Unmanageable::Musl { path: path.to_owned(), interpreter }.into())
+        }
+        Image::Dynamic { .. } | Image::Other => Ok(()),
+        // The dynamic linker itself, started by hand, preloads as well.
+        Image::Static if path.file_name().is_some_and(|name| name.as_bytes().starts_with(b"ld-linux")) => {
+            Ok(())
+        }
+        Image::Static => Err(Unmanageable::Static { path: path.to_owned() }.into()),
+        Image::Foreign { machine } => Err(Unmanageable::Foreign { path: path.to_owned(), machine }.into()),
+        Image::Script { interpreter } => match executable(Path::new(&interpreter)) {
+            Err(error) => {
+                Err(not_executable(io::Error::other(format!("its interpreter {interpreter}: {error}"))))
+            }
+            Ok(()) if depth < SCRIPTS_MAX => check(Path::new(&interpreter), depth + 1),
+            Ok(()) => Err(not_executable(Errno::LOOP.into())),
+        },
+    }
+}
+
+/// The privilege that executing this file would give, which makes the dynamic linker ignore LD_PRELOAD.
+pub fn privilege(path: &Path, metadata: &Metadata) -> Option<&'static str> {
+    let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    if metadata.mode() & libc::S_ISUID != 0 && metadata.uid() != user {
+        return Some("set-user-id");
+    }
+    let group_executable = metadata.mode() & (libc::S_ISGID | libc::S_IXGRP) == libc::S_ISGID | libc::S_IXGRP;
+    if group_executable && metadata.gid() != group {
+        return Some("set-group-id");
+    }
+    let mut none = [0_u8; 0];
+    if user != 0
+        && rustix::fs::getxattr(path, "security.capability", &mut none).is_ok_and(|length| length > 0)
+    {
+        return Some("given capabilities (setcap)");
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_found_as_execvp_does() {
+        assert!(find(OsStr::new("sh")).is_ok());
+        assert_eq!(find(OsStr::new("no-such-program-here")).expect_err("absent").status(), 127);
+        assert_eq!(find(OsStr::new("")).expect_err("empty").status(), 127);
+        assert_eq!(find(OsStr::new("/no/such")).expect_err("absent").status(), 127);
+        assert_eq!(find(OsStr::new("/etc/passwd")).expect_err("not executable").status(), 126);
+        assert_eq!(find(OsStr::new("/etc")).expect_err("directory").status(), 126);
+        let found = resolve(OsStr::new("sh"), Some("/nowhere:/bin".into())).expect("in /bin");
+        assert_eq!(found, Path::new("/bin/sh"));
+    }
+}

@@ -1,0 +1,199 @@
+//! Starts CMD: as the supervisor's child, with the signals that we inherited and the agent preloaded.
+
+use super::{
+    program::ProgramError,
+    signals::{Arrived, Inherited, Signals, pending_here},
+};
+use crate::STATUS_REFUSED;
+use folioswap_group::protocol::GROUP_VARIABLE;
+use rustix::{
+    fd::{AsRawFd, OwnedFd},
+    io::Errno,
+    net::{AddressFamily, SocketFlags, SocketType, socketpair},
+};
+use std::{
+    env,
+    ffi::{CString, OsString},
+    io,
+    os::unix::ffi::OsStringExt,
+    path::PathBuf,
+    ptr::null,
+};
+
+const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
+
+/// What is started.
+pub struct Start {
+    /// The file.
+    pub program: PathBuf,
+    /// Name and arguments as the user wrote them.
+    pub arguments: Vec<OsString>,
+    /// Name of the group's socket.
+    pub group: String,
+    /// The agent's memfd.
+    pub agent: Option<OwnedFd>,
+}
+
+/// Why CMD was not started.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The kernel did not execute it.
+    #[error(transparent)]
+    Program(#[from] ProgramError),
+    /// A step that works on every supported kernel failed.
+    #[error("{doing}: {source}; nothing was started")]
+    System {
+        /// What was tried.
+        doing: &'static str,
+        /// Why it failed.
+        source: io::Error,
+    },
+}
+
+impl StartError {
+    /// The exit status that goes with it, as in env(1).
+    pub fn status(&self) -> i32 {
+        match self {
+            StartError::Program(error) => error.status(),
+            StartError::System { .. } => STATUS_REFUSED,
+        }
+    }
+}
+
+/// CMD runs.
+pub struct Started {
+    /// Its process id.
+    pub pid: u32,
+    /// Signals that we have taken off our queue meanwhile and that reached CMD's process as well. Those that came before there
+    /// was one are forgotten: whoever passes signals on must not believe that CMD has got them.
+    pub reached_both: Vec<Arrived>,
+}
+
+impl Start {
+    /// Starts it. `signals` are those of the calling process, blocked in it, as [`Inherited`] finds them blocked in the child.
+    ///
+    /// # Errors
+    /// The kernel did not execute it (126, or 127 when it vanished), or fork failed (125).
+    pub fn start(&self, inherited: &Inherited, signals: &Signals) -> Result<Started, StartError> {
+        let program = terminated(self.program.clone().into_os_string());
+        let arguments: Vec<CString> = self.arguments.iter().cloned().map(terminated).collect();
+        let environment: Vec<CString> = self.environment().map(terminated).collect();
+        let mut shell_arguments = vec![c"sh".to_owned(), program.clone()];
+        shell_arguments.extend(arguments.iter().skip(1).cloned());
+        let (arguments, shell_arguments, environment) =
+            (pointers(&arguments), pointers(&shell_arguments), pointers(&environment));
+        let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+            .map_err(|errno| StartError::System { doing: "socketpair", source: errno.into() })?;
+        // SAFETY: this process has a single thread.
+        let pid = unsafe { libc::fork() };
+        if pid < 0 {
+            return Err(StartError::System { doing: "fork", source: io::Error::last_os_error() });
+        }
+        if pid == 0 {
+            drop(ours);
+            // Only when our parent has taken its own signals off its queue do we say which of them wait here: those of them
+            // that do not were sent before this process was made.
+            if rustix::io::read(&theirs, &mut [0]) != Ok(1) {
+                // SAFETY: ends the process.
+                unsafe { libc::_exit(126) };
+            }
+            let _ = rustix::io::write(&theirs, &pending_here().to_ne_bytes());
+            inherited.restore();
+            // SAFETY: the pointers are to terminated strings in null-terminated arrays that live in this frame; on success
+            // execve does not return. The write is of 4 bytes of a local, _exit ends the process.
+            unsafe {
+                libc::execve(program.as_ptr(), arguments.as_ptr(), environment.as_ptr());
+                let mut error = *libc::__errno_location();
+                if error == libc::ENOEXEC {
+                    // A script without `#!`, as execvp does it.
+                    libc::execve(c"/bin/sh".as_ptr(), shell_arguments.as_ptr(), environment.as_ptr());
+                    error = *libc::__errno_location();
+                }
+                libc::write(theirs.as_raw_fd(), (&raw const error).cast(), size_of::<i32>());
+                libc::_exit(126);
+            }
+        }
+        drop(theirs);
+        let early: Vec<Arrived> = std::iter::from_fn(|| signals.next()).collect();
+        let _ = rustix::io::write(&ours, &[1]);
+        let pending = read_whole(&ours).map_or(0, u64::from_ne_bytes);
+        let reached_both = early.into_iter().filter(|signal| signal.is_in(pending)).collect();
+        if let Some(error) = read_whole(&ours) {
+            let source = io::Error::from_raw_os_error(i32::from_ne_bytes(error));
+            let program = self.program.display().to_string();
+            return Err(match source.kind() {
+                io::ErrorKind::NotFound => ProgramError::NoSuchProgram { program, source },
+                _ => ProgramError::NotExecutable { program, source },
+            }
+            .into());
+        }
+        Ok(Started { pid: pid as u32, reached_both })
+    }
+
+    /// Ours with the group's name and the agent, in front of what the user preloads. For the supervisor's child.
+    fn environment(&self) -> impl Iterator<Item = OsString> + '_ {
+        let agent = self.agent.as_ref();
+        let preload = agent.map(|fd| {
+            let mut value = OsString::from(format!("/proc/{}/fd/{}", std::process::id(), fd.as_raw_fd()));
+            if let Some(users) = env::var_os(PRELOAD_VARIABLE).filter(|users| !users.is_empty()) {
+                value.push(":");
+                value.push(users);
+            }
+            (OsString::from(PRELOAD_VARIABLE), value)
+        });
+        let replaced = preload.is_some();
+        env::vars_os()
+            .filter(move |(name, _)| name != GROUP_VARIABLE && !(replaced && name == PRELOAD_VARIABLE))
+            .chain([(GROUP_VARIABLE.into(), self.group.clone().into())])
+            .chain(preload)
+            .map(|(mut name, value)| {
+                name.push("=");
+                name.push(value);
+                name
+            })
+    }
+}
+
+/// What the other side sends in one piece; `None` when it has closed.
+fn read_whole<const N: usize>(from: &OwnedFd) -> Option<[u8; N]> {
+    let mut bytes = [0; N];
+    loop {
+        match rustix::io::read(from, &mut bytes) {
+            Err(Errno::INTR) => {}
+            got => return (got == Ok(N)).then_some(bytes),
+        }
+    }
+}
+
+fn terminated(text: OsString) -> CString {
+    // Arguments and environment come from the kernel, which ends them at a zero byte.
+    CString::new(text.into_vec()).unwrap_or_else(|error| {
+        let position = error.nul_position();
+        let mut bytes = error.into_vec();
+        bytes.truncate(position);
+        CString::new(bytes).unwrap_or_default()
+    })
+}
+
+fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
+    strings.iter().map(|text| text.as_ptr()).chain([null()]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::ffi::OsStrExt;
+
+    #[test]
+    fn the_environment_names_the_group_once() {
+        let start = Start {
+            program: "/bin/true".into(),
+            arguments: vec![],
+            group: "folioswap-x".into(),
+            agent: None,
+        };
+        let names =
+            start.environment().filter(|entry| entry.as_bytes().starts_with(GROUP_VARIABLE.as_bytes()));
+        assert_eq!(names.collect::<Vec<_>>(), ["FOLIOSWAP_GROUP=folioswap-x"]);
+    }
+}

@@ -1,0 +1,178 @@
+//! What devices fail at: named, counted, and too often for one that stays in the rotation.
+
+use super::Supervisor;
+use crate::clusters::is_full;
+use folioswap_group::{
+    devices::{DeviceKind, ERRORS_MAX},
+    protocol::{Ending, Invariant, Lost, Note},
+};
+use rustix::io::Errno;
+use std::{io, path::Path, sync::atomic::Ordering::Relaxed};
+
+/// Refused writes of a device that are told one by one.
+const TOLD: u32 = 4;
+/// Lost pages that are named one by one; a device that is gone may hold any number of them.
+const NAMED: u64 = 32;
+
+/// How a server is not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Absence {
+    /// It is away, and was not asked.
+    NotAsked,
+    /// It was asked, and may still do what it was asked for.
+    Unanswered,
+    /// What answers is another export: for good.
+    Replaced,
+}
+
+impl Supervisor {
+    /// What a member notes: of itself, or of a device.
+    pub(super) fn note(&mut self, pid: u32, [note, first, second]: [u64; 3]) {
+        match Note::from_number(note) {
+            Some(Note::NoUserfault) => self.census.cannot_have_userfault(pid),
+            Some(Note::Poisoned) => self.page_lost(pid, first, Lost::unpack(second)),
+            Some(Note::WriteFailed) => self.write_failed(first, second as i32),
+            Some(Note::Violation) => {
+                let what = Invariant::from_number(first)
+                    .map_or_else(|| first.to_string(), |invariant| format!("{invariant:?}"));
+                self.say(&format!("folioswap: process {pid}: invariant violated: {what} ({second:#x})\n"));
+            }
+            Some(Note::Ends) => {
+                let why =
+                    Ending::from_number(first).map_or_else(|| first.to_string(), |ending| ending.to_string());
+                let system = match second {
+                    0 => String::new(),
+                    errno => format!(": {}", io::Error::from_raw_os_error(errno as i32)),
+                };
+                self.say(&format!("folioswap: process {pid} ends: {why}{system}\n"));
+            }
+            None => {}
+        }
+    }
+
+    /// A page's bytes are lost; its process has poisoned it.
+    pub(super) fn page_lost(&mut self, pid: u32, address: u64, lost: Lost) {
+        self.pages_lost += 1;
+        if self.pages_lost > NAMED {
+            if self.pages_lost == NAMED + 1 {
+                self.say(
+                    "folioswap: more pages are lost; they are counted (pages_poisoned) and no longer named\n",
+                );
+            }
+            if let Some((device, _)) = lost.slot().and_then(|slot| self.clusters.locate(slot)) {
+                self.count_lost(device, lost);
+            }
+            return;
+        }
+        let page = format!("folioswap: process {pid}: its page at {address:#x} is lost");
+        let then = "it gets SIGBUS if it touches that page";
+        let (slot, what) = match lost {
+            Lost::Corrupt => {
+                return self.say(&format!("{page}: what was stored for it is damaged; {then}\n"));
+            }
+            Lost::Missing => return self.say(&format!("{page}: nothing is stored for it; {then}\n")),
+            Lost::CorruptOnDevice { slot } => (slot, "gives other bytes than were written".to_owned()),
+            Lost::Unreadable { slot, errno: 0 } => (slot, "ends before it".to_owned()),
+            Lost::Unreadable { slot, errno } => {
+                (slot, format!("cannot be read: {}", io::Error::from_raw_os_error(errno.into())))
+            }
+        };
+        let Some((device, within)) = self.clusters.locate(slot) else {
+            return self.say(&format!("{page}: no device has its slot; {then}\n"));
+        };
+        let name = self.device_name(device).display().to_string();
+        self.say(&format!("{page}: {name} {what} (slot {within}); {then}\n"));
+        self.count_lost(device, lost);
+    }
+
+    /// A device refused a write. Its pages went elsewhere, or stay in memory.
+    pub(super) fn write_failed(&mut self, slot: u64, errno: i32) {
+        let Some((device, within)) = self.clusters.locate(slot) else { return };
+        let (name, error) =
+            (self.device_name(device).display().to_string(), io::Error::from_raw_os_error(errno));
+        if is_full(Errno::from_raw_os_error(errno)) {
+            // Its file has holes that its disk cannot fill: until a cluster is free it takes no more.
+            let was_full = self.settings.segment.mapped.devices[device].full.swap(1, Relaxed);
+            if was_full == 0 {
+                self.say(&format!("folioswap: {name} has no room left ({error}); nothing is lost\n"));
+            }
+            return;
+        }
+        match self.absence(device, Errno::from_raw_os_error(errno)) {
+            // The connection says when it is lost and back.
+            Some(Absence::NotAsked) => return,
+            Some(Absence::Unanswered) => return self.clusters.retire(slot),
+            Some(Absence::Replaced) => return self.fail(device),
+            None => {}
+        }
+        self.clusters.retire(slot);
+        if self.settings.segment.mapped.devices[device].errors.load(Relaxed) < TOLD {
+            self.say(&format!(
+                "folioswap: {name} refused a write: {error} (slot {within}); the slot is used no more, nothing is lost\n"
+            ));
+        }
+        self.count_error(device);
+    }
+
+    /// Devices that could not even reserve a cluster: the same as a refused write.
+    pub(super) fn reserve_failed(&mut self) {
+        for (device, errno) in self.clusters.take_failures() {
+            if self.settings.segment.mapped.devices[device].errors.load(Relaxed) < TOLD {
+                let (name, error) = (self.device_name(device).display(), io::Error::from(errno));
+                self.say(&format!(
+                    "folioswap: {name} cannot give room for more pages: {error}; nothing is lost\n"
+                ));
+            }
+            self.count_error(device);
+        }
+    }
+
+    /// A lost page is an error of its device, unless its server is only away.
+    fn count_lost(&mut self, device: usize, lost: Lost) {
+        let absence = match lost {
+            Lost::Unreadable { errno, .. } => {
+                self.absence(device, Errno::from_raw_os_error(i32::from(errno)))
+            }
+            _ => None,
+        };
+        match absence {
+            None => self.count_error(device),
+            Some(Absence::Replaced) => self.fail(device),
+            Some(Absence::NotAsked | Absence::Unanswered) => {}
+        }
+    }
+
+    /// What this error says of a network device's server.
+    fn absence(&self, device: usize, errno: Errno) -> Option<Absence> {
+        let (description, _) = self.settings.segment.mapped.devices().nth(device)?;
+        match (description.kind, errno) {
+            (DeviceKind::Nbd, Errno::HOSTDOWN) => Some(Absence::NotAsked),
+            (DeviceKind::Nbd, Errno::TIMEDOUT | Errno::CONNRESET) => Some(Absence::Unanswered),
+            (DeviceKind::Nbd, Errno::NODEV) => Some(Absence::Replaced),
+            _ => None,
+        }
+    }
+
+    /// Nothing more is written to it.
+    fn fail(&mut self, device: usize) {
+        self.settings.segment.mapped.devices[device].failed.store(1, Relaxed);
+    }
+
+    /// Takes the device out of the rotation when it has failed too often.
+    fn count_error(&mut self, device: usize) {
+        let entry = &self.settings.segment.mapped.devices[device];
+        let errors = entry.errors.fetch_add(1, Relaxed) + 1;
+        if errors == ERRORS_MAX {
+            entry.failed.store(1, Relaxed);
+            let name = self.device_name(device).display();
+            self.say(&format!(
+                "folioswap: {name} has failed {errors} times: nothing more is written to it; what lies there is still read. \
+                 Look at the disk\n"
+            ));
+        }
+    }
+
+    fn device_name(&self, device: usize) -> &Path {
+        &self.settings.devices.devices[device].name
+    }
+}

@@ -1,0 +1,306 @@
+//! The socket's side of the supervisor: connections, and the protocol's messages.
+
+use super::{
+    Supervisor,
+    connection::{Connection, PendingFork, Place, Role},
+};
+use crate::{clusters::bits::Bits, ipc::wire, processes::proc, recording::Recording};
+use folioswap_group::protocol::{CLUSTERS_PER_MESSAGE, Kind, Message, Refusal, welcome};
+use rustix::{
+    fd::{AsFd, OwnedFd},
+    io::Errno,
+    net::{SocketFlags, accept_with, sockopt::socket_peercred},
+    process::{PidfdFlags, pidfd_open},
+};
+use std::time::{Duration, Instant};
+
+/// How long a child whose parent is no member any more may wait for its parent's word, which may still be in the queue.
+const PARENTLESS_PATIENCE: Duration = Duration::from_millis(300);
+
+/// What becomes of a connection after a message.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum After {
+    Keep,
+    Close,
+}
+
+impl Connection {
+    /// True for a member.
+    pub fn is_member(&self) -> bool {
+        matches!(self.role, Role::Member(_))
+    }
+
+    /// True for a child that waits for its parent's word.
+    pub fn is_waiting(&self) -> bool {
+        matches!(self.role, Role::Waiting { .. })
+    }
+}
+
+impl Supervisor {
+    /// Takes all new connections.
+    pub(super) fn accept(&mut self) {
+        while let Ok(socket) =
+            accept_with(&self.settings.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)
+        {
+            let Ok(peer) = socket_peercred(&socket) else { continue };
+            let pid = peer.pid.as_raw_pid() as u32;
+            let place =
+                if proc::descends_from(pid, std::process::id()) { Place::InTree } else { Place::Outside };
+            let user = peer.uid.as_raw();
+            let may_look = user == 0 || user == rustix::process::geteuid().as_raw();
+            if place == Place::Outside && !may_look {
+                continue;
+            }
+            self.connections.push(Connection {
+                socket,
+                serial: self.next_serial,
+                pid,
+                process: pidfd_open(peer.pid, PidfdFlags::empty()).ok(),
+                place,
+                role: Role::New,
+                clusters: Bits::default(),
+                userfaults: Vec::new(),
+                ring: None,
+                links: Vec::new(),
+            });
+            self.next_serial += 1;
+        }
+    }
+
+    /// Reads everything that waits on all connections.
+    pub(super) fn receive_all(&mut self, now: Instant) {
+        let mut index = 0;
+        while index < self.connections.len() {
+            match wire::receive(&self.connections[index].socket) {
+                Ok(Some(received)) => {
+                    if self.handle(index, &received.message, received.descriptors, now) == After::Close {
+                        self.disconnect(index, now);
+                    }
+                }
+                Err(Errno::AGAIN) => index += 1,
+                Ok(None) | Err(_) => self.disconnect(index, now),
+            }
+        }
+    }
+
+    /// Ends the connections of processes that have ended. After everything that they said was read.
+    pub(super) fn end_dead(&mut self, dead: &[u64], now: Instant) {
+        for serial in dead {
+            if let Some(index) = self.connections.iter().position(|connection| connection.serial == *serial) {
+                self.disconnect(index, now);
+            }
+        }
+    }
+
+    fn handle(&mut self, index: usize, message: &Message, descriptors: Vec<OwnedFd>, now: Instant) -> After {
+        let connection = &mut self.connections[index];
+        let place = connection.place;
+        let segment = &self.settings.segment.mapped;
+        let Some(kind) = message.kind() else { return After::Close };
+        match (kind, &connection.role, place) {
+            (Kind::Query, Role::New, _) => self.answer(index),
+            (Kind::Swapoff, Role::New, _) => self.begin_swapoff(index, message.words[0], now),
+            (Kind::Hello, Role::New, Place::InTree) => match message.words[0] {
+                0 => self.welcome(index, None),
+                token => {
+                    connection.role = Role::Waiting { token, parentless: None };
+                    After::Keep
+                }
+            },
+            (Kind::Hello, Role::New, Place::Outside) if message.words[0] != 0 => {
+                let pid = connection.pid;
+                self.cannot_inherit(pid, "it is no descendant of this group's folioswap");
+                After::Close
+            }
+            (Kind::Swapon, Role::New, _) => self.begin_swapon(index, descriptors, now),
+            (Kind::WantDevice, Role::Member(_), _) => self.give_device(index, message.words[0]),
+            (Kind::Note, _, Place::InTree) => {
+                let pid = connection.pid;
+                self.note(pid, message.words);
+                After::Keep
+            }
+            (Kind::HoldUserfault, Role::Member(_), _) => {
+                connection.userfaults.extend(descriptors);
+                After::Keep
+            }
+            (Kind::Forked, Role::Member(_), _) => {
+                let Some(userfault) = descriptors.into_iter().next() else { return After::Close };
+                let clusters = self.clusters.share(segment, &connection.clusters);
+                let recorded = match (&mut self.recording, &mut connection.ring) {
+                    (Some(recording), Some(ring)) => Some(recording.forked(ring)),
+                    _ => None,
+                };
+                self.pending.push(PendingFork { token: message.words[0], userfault, clusters, recorded });
+                After::Keep
+            }
+            (Kind::RawForked, Role::Member(_), _) => {
+                let serial = connection.serial;
+                descriptors.into_iter().for_each(|userfault| self.orphans.adopt(userfault, serial));
+                After::Keep
+            }
+            (Kind::WantClusters, Role::Member(_), _) => {
+                let count = (message.words[0] as usize).min(CLUSTERS_PER_MESSAGE);
+                let granted = self.clusters.grant(segment, &mut connection.clusters, message.words[1], count);
+                let reply =
+                    Message::new(Kind::Clusters, [granted.len() as u64, 0, 0]).with_clusters(&granted);
+                let after = sent(wire::send(&connection.socket, &reply, &[]));
+                self.reserve_failed();
+                after
+            }
+            (Kind::DropClusters, Role::Member(_), _) => {
+                self.clusters.drop_some(segment, &mut connection.clusters, message.clusters());
+                After::Keep
+            }
+            (Kind::OutOfMemory, Role::Member(_), _) => {
+                let pid = connection.pid;
+                if !self.is_short_for_swapoff(message.words, now) {
+                    self.out_of_memory(pid, message.words)
+                }
+                After::Keep
+            }
+            _ => After::Close,
+        }
+    }
+
+    /// Says why a forked child is not taken in. It ends itself: without its pages it would read zeroes.
+    fn cannot_inherit(&mut self, pid: u32, why: &str) {
+        self.say(&format!("folioswap: process {pid} ends, it cannot have what it inherited: {why}\n"));
+    }
+
+    /// Makes a member of a connection; `fork` is what its parent said of it.
+    fn welcome(&mut self, index: usize, fork: Option<PendingFork>) -> After {
+        let segment = &self.settings.segment.mapped;
+        let connection = &mut self.connections[index];
+        let Some(id) = segment.assign(connection.pid) else {
+            if let Some(fork) = fork {
+                self.clusters.drop_all(segment, &fork.clusters);
+                end_recorded(&mut self.recording, fork.recorded);
+            }
+            return refuse(connection, Refusal::TooManyMembers);
+        };
+        connection.role = Role::Member(id);
+        self.totals.began(segment);
+        let mut flags = 0;
+        let mut descriptors = vec![self.settings.segment.fd.as_fd()];
+        // Of a network device a member gets a link of its own. Where none can be made, its file fails each request.
+        let links: Vec<_> = self.clusters.numbers().map(|number| self.networks.new_link(number)).collect();
+        connection.links.extend(links.iter().flatten().map(|(_, link)| *link));
+        let shared = self.clusters.files().zip(&links);
+        descriptors
+            .extend(shared.map(|(file, link)| link.as_ref().map_or(file, |(socket, _)| socket).as_fd()));
+        let devices = self.clusters.numbers().fold(0_u64, |mask, number| mask | 1 << number);
+        if let Some(recording) = &mut self.recording {
+            let inherited = fork.as_ref().and_then(|fork| fork.recorded);
+            let member = inherited.unwrap_or_else(|| recording.number());
+            connection.ring = recording.ring(member);
+        }
+        if let Some(ring) = &connection.ring {
+            flags |= welcome::TRACE;
+            descriptors.push(ring.fd());
+        }
+        if let Some(fork) = fork {
+            flags |= welcome::USERFAULT;
+            connection.clusters = fork.clusters;
+            connection.userfaults.push(fork.userfault);
+            descriptors.extend(connection.userfaults.iter().map(AsFd::as_fd));
+        }
+        sent(wire::send(
+            &connection.socket,
+            &Message::new(Kind::Welcome, [u64::from(id), flags, devices]),
+            &descriptors,
+        ))
+    }
+
+    fn answer(&self, index: usize) -> After {
+        let mut descriptors = vec![self.settings.segment.read_only.as_fd()];
+        let mut with_directory = 0_u64;
+        for (number, device) in self.settings.devices.devices.iter().enumerate() {
+            if let Some(directory) = &device.directory {
+                with_directory |= 1 << number;
+                descriptors.push(directory.as_fd());
+            }
+        }
+        sent(wire::send(
+            &self.connections[index].socket,
+            &Message::new(Kind::Answer, [with_directory, 0, 0]),
+            &descriptors,
+        ))
+    }
+
+    /// Welcomes children whose parent has spoken, and refuses those whose parent ended without a word.
+    pub(super) fn resolve_waiting(&mut self, now: Instant) {
+        let mut index = 0;
+        while index < self.connections.len() {
+            let Role::Waiting { token, parentless } = self.connections[index].role else {
+                index += 1;
+                continue;
+            };
+            let after = if let Some(fork) = self.pending.iter().position(|fork| fork.token == token) {
+                let fork = self.pending.swap_remove(fork);
+                self.welcome(index, Some(fork))
+            } else {
+                let parent =
+                    proc::state_and_parent(self.connections[index].pid).map_or(0, |(_, parent)| parent);
+                let parent_speaks =
+                    self.connections.iter().any(|other| other.is_member() && other.pid == parent);
+                let since = parentless.unwrap_or(now);
+                let parentless = (!parent_speaks).then_some(since);
+                self.connections[index].role = Role::Waiting { token, parentless };
+                if !parent_speaks && now.duration_since(since) >= PARENTLESS_PATIENCE {
+                    self.cannot_inherit(
+                        self.connections[index].pid,
+                        "its parent has ended without handing its swapped memory over",
+                    );
+                    refuse(&self.connections[index], Refusal::UnknownToken)
+                } else {
+                    After::Keep
+                }
+            };
+            match after {
+                After::Keep => index += 1,
+                After::Close => self.disconnect(index, now),
+            }
+        }
+    }
+
+    /// A connection has ended: the process ended, or became another image, or may not go on.
+    fn disconnect(&mut self, index: usize, now: Instant) {
+        let mut connection = self.connections.swap_remove(index);
+        if let (Some(recording), Some(ring)) = (&mut self.recording, connection.ring.take()) {
+            recording.ended(ring);
+        }
+        let segment = &self.settings.segment.mapped;
+        if let Role::Member(id) = connection.role {
+            self.totals.sample(segment, self.clusters.used());
+            self.totals.ended(&segment.members[id as usize].figures);
+            segment.release(id);
+            self.networks.forget(&connection.links);
+            self.clusters.drop_all(segment, &connection.clusters);
+            self.orphans.server_left(connection.serial, connection.pid, connection.userfaults);
+            self.validate();
+        }
+        if matches!(connection.role, Role::Swapoff) {
+            self.cancel_swapoff();
+        }
+        if connection.place == Place::InTree {
+            self.census.left(connection.pid, now);
+        }
+    }
+}
+
+/// A child that was announced and is none: what it inherited is nobody's.
+pub(super) fn end_recorded(recording: &mut Option<Recording>, member: Option<u32>) {
+    if let (Some(recording), Some(member)) = (recording, member) {
+        recording.end(member);
+    }
+}
+
+pub(super) fn sent(result: Result<(), Errno>) -> After {
+    if result.is_ok() { After::Keep } else { After::Close }
+}
+
+fn refuse(connection: &Connection, why: Refusal) -> After {
+    // Whether it still hears it or not, it is no member.
+    let _ = wire::send(&connection.socket, &Message::new(Kind::Refused, [why as u64, 0, 0]), &[]);
+    After::Close
+}

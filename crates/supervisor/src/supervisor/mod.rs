@@ -1,0 +1,477 @@
+//! The supervisor: owns what the members of the group share, and stays until the last descendant has ended.
+//!
+//! One thread, one poll loop. Everything that decides is in the parts below; this file holds them together.
+
+mod connection;
+mod ending;
+mod failures;
+mod forwards;
+mod members;
+mod swapoff;
+mod swapon;
+mod vigil;
+
+use crate::{
+    STATUS_REFUSED,
+    clusters::Clusters,
+    devices::{PreparedDevices, networks::Networks},
+    ipc::{
+        link::{Link, Packet, Remains},
+        mapped::SegmentFile,
+    },
+    processes::{
+        census::Census,
+        descriptors,
+        orphans::Orphans,
+        proc,
+        signals::{Arrived, Inherited, Signals},
+        start::Start,
+        userfault,
+    },
+    recording::{self, MemberRing, Recording},
+    report::{outcome::Outcome, totals::Totals},
+    size,
+};
+use connection::{Connection, PendingFork};
+use folioswap_group::{counters::Counter, folio_orders::FolioOrders, segment::Scope};
+use forwards::Forwards;
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    fd::{AsFd, BorrowedFd, OwnedFd},
+    io::Errno,
+    process::{Resource, Rlimit, getrlimit, setrlimit},
+};
+use std::{
+    collections::HashSet,
+    fs::File,
+    sync::atomic::Ordering::Relaxed,
+    time::{Duration, Instant},
+};
+use swapoff::Swapoff;
+use swapon::Swapon;
+
+/// Between two probes of memory that may be gone.
+const PROBE_INTERVAL: Duration = Duration::from_millis(200);
+/// Between two looks at the group's charge, for its highest value.
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(25);
+/// Clusters that became free are punched together.
+const PUNCH_INTERVAL: Duration = Duration::from_millis(200);
+/// Unmanaged memory above the limit ends the group when so many walks found it.
+const EXCESS_WALKS: u32 = 2;
+
+/// Nice value while the rings of a trace are to be emptied: that of the members' pager threads.
+const RECORDING_NICE: i32 = -10;
+
+/// What the front prepared.
+pub struct Settings {
+    /// The limit in bytes.
+    pub limit: u64,
+    /// What of it is left to the kernel, in bytes: a cgroup counts page tables and the like too, and kills at its limit.
+    pub reserve: u64,
+    /// What it counts.
+    pub scope: Scope,
+    /// The folio sizes that members may make.
+    pub folio_orders: FolioOrders,
+    /// How much they read ahead of slow devices, as a power of two of pages.
+    pub page_cluster: u32,
+    /// The new segment.
+    pub segment: SegmentFile,
+    /// The swap devices.
+    pub devices: PreparedDevices,
+    /// The most bytes that members may write into a file.
+    pub file_bytes: u64,
+    /// The group's socket.
+    pub listener: OwnedFd,
+    /// Print the report.
+    pub text_wanted: bool,
+    /// Members and the supervisor check every invariant now and then.
+    pub validate: bool,
+    /// Record every allocation and free there.
+    pub recording: Option<Recording>,
+    /// Write the report there.
+    pub json: Option<File>,
+    /// When the user started it.
+    pub started: Instant,
+}
+
+/// The supervisor's state.
+pub struct Supervisor {
+    settings: Settings,
+    link: Option<Link>,
+    signals: Signals,
+    front: u32,
+    cmd: u32,
+    ended: Option<Outcome>,
+    reported: bool,
+    agent: Option<OwnedFd>,
+    clusters: Clusters,
+    networks: Networks,
+    connections: Vec<Connection>,
+    pending: Vec<PendingFork>,
+    orphans: Orphans,
+    forwards: Forwards,
+    census: Census,
+    unmanaged_peak: u64,
+    excess_walks: u32,
+    pages_lost: u64,
+    totals: Totals,
+    recording: Option<Recording>,
+    swapoff: Option<Swapoff>,
+    swapon: Option<Swapon>,
+    /// When a device that was leaving was put into use again, because swap ran short.
+    given_back: Option<Instant>,
+    next_drain: Instant,
+    next_serial: u64,
+    next_probe: Instant,
+    next_punch: Instant,
+    next_sample: Instant,
+}
+
+/// Starts CMD and supervises it. For the process that the front forked; ends it.
+pub fn run(mut settings: Settings, start: Start, link: Link, inherited: &Inherited, front: u32) -> ! {
+    proc::become_subreaper();
+    let signals = match Signals::new() {
+        Ok(signals) => signals,
+        Err(error) => refuse(&link, &format!("signalfd: {error}"), STATUS_REFUSED),
+    };
+    let segment = &settings.segment.mapped;
+    segment.initialise(
+        std::process::id(),
+        settings.limit - settings.reserve,
+        settings.scope,
+        settings.devices.devices.iter().map(|device| device.description),
+    );
+    for (entry, device) in segment.devices.iter().zip(&settings.devices.devices) {
+        entry.take_orders(device.orders.bits());
+    }
+    segment.set_folio_orders(settings.folio_orders);
+    segment.header.page_cluster.store(settings.page_cluster, Relaxed);
+    segment.header.validate.store(u32::from(settings.validate), Relaxed);
+    let started = match start.start(inherited, &signals) {
+        Ok(started) => started,
+        Err(error) => refuse(&link, &error.to_string(), error.status()),
+    };
+    let recording = settings.recording.take();
+    let devices = settings.devices.devices.iter_mut();
+    let clusters = devices.map(|device| (device.description, device.shared.take())).collect();
+    let now = Instant::now();
+    let mut forwards = Forwards::default();
+    for signal in started.reached_both.into_iter().filter(Arrived::is_forwarded) {
+        forwards.arrived(signal, now);
+    }
+    let mut supervisor = Supervisor {
+        clusters: Clusters::new(clusters),
+        networks: Networks::default(),
+        settings,
+        link: Some(link),
+        signals,
+        front,
+        cmd: started.pid,
+        ended: None,
+        reported: false,
+        agent: start.agent,
+        connections: Vec::new(),
+        pending: Vec::new(),
+        orphans: Orphans::default(),
+        forwards,
+        census: Census::new(now),
+        unmanaged_peak: 0,
+        excess_walks: 0,
+        pages_lost: 0,
+        totals: Totals::new(),
+        recording,
+        swapoff: None,
+        swapon: None,
+        given_back: None,
+        next_drain: now,
+        next_serial: 1,
+        next_probe: now + PROBE_INTERVAL,
+        next_punch: now + PUNCH_INTERVAL,
+        next_sample: now,
+    };
+    supervisor.detach();
+    supervisor.start_networks();
+    if let Ok(segment) = supervisor.settings.segment.map_again() {
+        vigil::start(segment);
+    }
+    supervisor.serve()
+}
+
+/// CMD could not be started.
+fn refuse(link: &Link, why: &str, status: i32) -> ! {
+    link.say(&format!("folioswap: {why}\n"));
+    link.send(&Packet::Ended(status, Remains::Nothing));
+    std::process::exit(status)
+}
+
+impl Supervisor {
+    /// Lets go of everything of the user's: descriptors, directory, limits; CMD has its own.
+    fn detach(&self) {
+        descriptors::leave_standard();
+        let settings = &self.settings;
+        let mut kept: Vec<BorrowedFd<'_>> = vec![
+            settings.segment.fd.as_fd(),
+            settings.segment.read_only.as_fd(),
+            settings.listener.as_fd(),
+            self.signals.as_fd(),
+        ];
+        kept.extend(self.link.iter().map(AsFd::as_fd));
+        kept.extend(self.clusters.files().map(AsFd::as_fd));
+        kept.extend(
+            settings.devices.devices.iter().filter_map(|device| device.directory.as_ref()).map(AsFd::as_fd),
+        );
+        let networks = settings.devices.devices.iter().filter_map(|device| device.network.as_ref());
+        kept.extend(networks.map(|network| network.descriptor()));
+        kept.extend(settings.json.as_ref().map(AsFd::as_fd));
+        kept.extend(self.recording.as_ref().map(Recording::fd));
+        kept.extend(self.agent.as_ref().map(AsFd::as_fd));
+        descriptors::close_all_but(&kept);
+        let _ = std::env::set_current_dir("/");
+        let files = getrlimit(Resource::Nofile);
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: files.maximum, maximum: files.maximum });
+        let _ = rustix::thread::set_name(c"folioswap-sup");
+        if self.recording.is_some() {
+            // As high as the pagers whose rings it must empty, where it may.
+            // SAFETY: changes our own nice value.
+            let _ = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, RECORDING_NICE) };
+        }
+        // The group's memory is what is scarce; without the supervisor all of it ends.
+        let _ = std::fs::write("/proc/self/oom_score_adj", "-500");
+    }
+
+    /// After CMD was started: this process has several threads from here on.
+    fn start_networks(&mut self) {
+        let devices = self.settings.devices.devices.iter_mut().enumerate();
+        let prepared = devices.filter_map(|(number, device)| Some((number, device.network.take()?)));
+        match Networks::start(prepared) {
+            Ok(networks) => self.networks = networks,
+            Err(error) => {
+                self.close_group();
+                match &self.link {
+                    Some(link) => refuse(link, &error.to_string(), STATUS_REFUSED),
+                    None => std::process::exit(STATUS_REFUSED),
+                }
+            }
+        }
+    }
+
+    fn serve(mut self) -> ! {
+        loop {
+            let dead = self.wait();
+            let now = Instant::now();
+            let alone = self.reap();
+            self.take_signals(now);
+            self.take_packets(now);
+            self.accept();
+            self.receive_all(now);
+            self.end_dead(&dead, now);
+            self.resolve_waiting(now);
+            self.orphans.read(now);
+            self.work_due(now);
+            if let Some(outcome) = self.ended
+                && !self.reported
+            {
+                self.report(outcome, if alone { Remains::Nothing } else { Remains::Descendants });
+            }
+            if alone && self.reported {
+                self.networks.finish();
+                // A prepared file stays, and what `discard` promises with it.
+                self.clusters.punch(&self.settings.segment.mapped);
+                std::process::exit(0);
+            }
+        }
+    }
+
+    /// Sleeps until something arrives or is due; returns the serials of connections whose process has ended.
+    fn wait(&self) -> Vec<u64> {
+        let (processes, serials): (Vec<PollFd<'_>>, Vec<u64>) = self
+            .connections
+            .iter()
+            .filter_map(|connection| {
+                Some((PollFd::new(connection.process.as_ref()?, PollFlags::IN), connection.serial))
+            })
+            .unzip();
+        let mut waiting = processes;
+        waiting.push(PollFd::new(&self.signals, PollFlags::IN));
+        waiting.push(PollFd::new(&self.settings.listener, PollFlags::IN));
+        waiting.extend(self.link.iter().map(|link| PollFd::new(link, PollFlags::IN)));
+        waiting
+            .extend(self.connections.iter().map(|connection| PollFd::new(&connection.socket, PollFlags::IN)));
+        waiting.extend(self.orphans.unserved().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+        let timeout = self.next_due().saturating_duration_since(Instant::now());
+        let timeout =
+            Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: i64::from(timeout.subsec_nanos()) };
+        if poll(&mut waiting, Some(&timeout)).is_err() {
+            // EINTR only means that we look earlier.
+            return Vec::new();
+        }
+        let ended = waiting.iter().zip(serials).filter(|(process, _)| !process.revents().is_empty());
+        ended.map(|(_, serial)| serial).collect()
+    }
+
+    fn next_due(&self) -> Instant {
+        let mut due = self.census.due();
+        let mut consider = |at: Option<Instant>| due = at.map_or(due, |at| due.min(at));
+        consider(self.forwards.due());
+        consider(self.orphans.due());
+        consider((!self.connections.is_empty()).then_some(self.next_sample));
+        consider((self.recording.is_some() && !self.connections.is_empty()).then_some(self.next_drain));
+        consider(self.clusters.wants_punch().then_some(self.next_punch));
+        consider(self.must_probe().then_some(self.next_probe));
+        consider(self.swapoff.as_ref().map(Swapoff::due));
+        consider(self.swapon.as_ref().map(Swapon::due));
+        due
+    }
+
+    fn must_probe(&self) -> bool {
+        !self.pending.is_empty()
+            || !self.orphans.is_empty()
+            || self.connections.iter().any(Connection::is_waiting)
+    }
+
+    /// Waits for children that changed; true when there is none left, CMD and all adopted ones included.
+    fn reap(&mut self) -> bool {
+        loop {
+            let mut status = 0;
+            // SAFETY: writes the status to a local.
+            let pid = unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG | libc::WUNTRACED) };
+            match pid {
+                0 => return false,
+                -1 if std::io::Error::last_os_error().raw_os_error() == Some(libc::EINTR) => {}
+                -1 => return true,
+                _ if pid as u32 == self.cmd => match Outcome::from_wait(status) {
+                    Some(outcome) => self.ended = self.ended.or(Some(outcome)),
+                    None => self.link.iter().for_each(|link| link.send(&Packet::Stopped(self.cmd))),
+                },
+                _ => {}
+            }
+        }
+    }
+
+    fn take_signals(&mut self, now: Instant) {
+        while let Some(signal) = self.signals.next() {
+            if signal.is_forwarded() && self.link.is_some() {
+                self.forwards.arrived(signal, now);
+            }
+        }
+    }
+
+    fn take_packets(&mut self, now: Instant) {
+        while let Some(link) = &self.link {
+            match link.receive() {
+                Ok(Packet::Forward(signal)) => self.forwards.asked(signal, now),
+                Ok(_) => {}
+                Err(Errno::AGAIN) => return,
+                Err(_) => {
+                    self.link = None;
+                    if !self.reported {
+                        // The front was killed.
+                        self.close_group();
+                        self.drain_rings();
+                        std::process::exit(STATUS_REFUSED);
+                    }
+                }
+            }
+        }
+    }
+
+    fn work_due(&mut self, now: Instant) {
+        for signal in self.forwards.take_due(now) {
+            if self.ended.is_none() {
+                // SAFETY: sends a signal to our own child, which has not been waited for.
+                unsafe { libc::kill(self.cmd as libc::pid_t, signal) };
+            }
+        }
+        for message in self.networks.messages() {
+            self.say(&message);
+        }
+        for message in self.orphans.end_condemned(now) {
+            self.say(&message);
+        }
+        if now >= self.next_sample {
+            self.totals.sample(&self.settings.segment.mapped, self.clusters.used());
+            self.next_sample = now + SAMPLE_INTERVAL;
+        }
+        if now >= self.next_drain {
+            self.drain_rings();
+            self.next_drain = now + recording::INTERVAL;
+        }
+        if now >= self.next_punch {
+            for (number, clusters) in self.clusters.take_freed() {
+                self.networks.freed(number, clusters.into_iter());
+            }
+            self.clusters.punch(&self.settings.segment.mapped);
+            self.next_punch = now + PUNCH_INTERVAL;
+        }
+        if now >= self.next_probe {
+            self.orphans.drop_gone();
+            let segment = &self.settings.segment.mapped;
+            for gone in self.pending.extract_if(.., |fork| userfault::is_orphaned(&fork.userfault)) {
+                self.clusters.drop_all(segment, &gone.clusters);
+                members::end_recorded(&mut self.recording, gone.recorded);
+            }
+            self.next_probe = now + PROBE_INTERVAL;
+        }
+        self.tend_swapoff(now);
+        self.tend_swapon(now);
+        if now >= self.census.due() {
+            self.count_unmanaged(now);
+        }
+    }
+
+    fn drain_rings(&mut self) {
+        if let Some(recording) = &mut self.recording {
+            recording.drain(self.connections.iter_mut().filter_map(|connection| connection.ring.as_mut()));
+        }
+    }
+
+    fn count_unmanaged(&mut self, now: Instant) {
+        let members: HashSet<u32> =
+            self.connections.iter().filter(|c| c.is_member()).map(|c| c.pid).collect();
+        let found = self.census.walk(&members, now);
+        let front = if self.link.is_some() { self.front } else { 0 };
+        let own: u64 = [std::process::id(), front]
+            .iter()
+            .filter(|pid| **pid != 0)
+            .filter_map(|pid| proc::status(*pid))
+            .map(|status| status.anonymous + status.shared)
+            .sum();
+        // Their members count them.
+        let rings = self.connections.iter().filter(|connection| connection.ring.is_some()).count();
+        let bytes = found.bytes + own.saturating_sub((rings * MemberRing::BYTES) as u64);
+        let header = &self.settings.segment.mapped.header;
+        header.unmanaged_bytes.store(bytes, Relaxed);
+        header.census_walks.fetch_add(1, Relaxed);
+        self.unmanaged_peak = self.unmanaged_peak.max(bytes);
+        self.excess_walks = if bytes > self.settings.limit { self.excess_walks + 1 } else { 0 };
+        if self.excess_walks >= EXCESS_WALKS {
+            let message = format!(
+                "folioswap: what cannot be swapped out ({} without the agent: {}) takes {}, more than the limit of {}; ended \
+                 CMD and everything that it started. Give at least --memory {}\n",
+                found.processes,
+                self.census.largest(),
+                size::show(bytes),
+                size::show(self.settings.limit),
+                size::suggest(bytes),
+            );
+            self.end_group(Outcome::UnmanagedAboveLimit, &message);
+        }
+    }
+
+    fn say(&self, text: &str) {
+        self.link.iter().for_each(|link| link.say(text));
+    }
+
+    /// Checks what it knows of the file device, if that is wanted.
+    fn validate(&mut self) {
+        if !self.settings.validate {
+            return;
+        }
+        let owners = self.connections.iter().map(|connection| &connection.clusters);
+        let owners = owners.chain(self.pending.iter().map(|fork| &fork.clusters));
+        if let Err(invalid) = self.clusters.validate(owners) {
+            self.totals.add(Counter::Violations, 1);
+            self.say(&format!("folioswap: invariant violated: {invalid}\n"));
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! A device is added to the group while it runs (swapon).
+//!
+//! It is prepared in a thread of its own, which may wait for a disk or a server, with the directory of who asks for it as its own; then it gets the
+//! next number and the next cluster numbers, and members are told to ask for it.
+
+use super::{
+    Supervisor,
+    connection::Role,
+    members::{After, sent},
+};
+use crate::{
+    devices::{self, Existing, PreparedDevice},
+    ipc::wire,
+    swap_option,
+};
+use folioswap_group::{
+    devices::DEVICES_MAX,
+    protocol::{Kind, Message},
+};
+use rustix::{
+    fd::{AsFd, OwnedFd},
+    process::fchdir,
+    thread::{UnshareFlags, unshare_unsafe},
+};
+use std::{
+    ffi::OsStr,
+    os::unix::ffi::OsStrExt,
+    sync::{
+        atomic::Ordering::Release,
+        mpsc::{self, Receiver, TryRecvError},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+/// Between two looks.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// One that is under way.
+pub(super) struct Swapon {
+    prepared: Receiver<Result<PreparedDevice, String>>,
+    next: Instant,
+}
+
+impl Swapon {
+    /// When it is to be looked at.
+    pub(super) fn due(&self) -> Instant {
+        self.next
+    }
+}
+
+impl Supervisor {
+    /// Somebody asks for a device to be added.
+    pub(super) fn begin_swapon(&mut self, index: usize, descriptors: Vec<OwnedFd>, now: Instant) -> After {
+        match self.prepare(index, descriptors) {
+            Ok(prepared) => {
+                self.connections[index].role = Role::Swapon;
+                self.swapon = Some(Swapon { prepared, next: now + LOOK });
+                After::Keep
+            }
+            Err(why) => {
+                say(&self.connections[index].socket, Err(&why));
+                After::Close
+            }
+        }
+    }
+
+    fn prepare(
+        &self,
+        index: usize,
+        descriptors: Vec<OwnedFd>,
+    ) -> Result<Receiver<Result<PreparedDevice, String>>, String> {
+        if !self.may_command(index) {
+            return Err("only root or the user whose group it is may add a device".to_owned());
+        }
+        if self.swapon.is_some() {
+            return Err("another device is just being added to the group".to_owned());
+        }
+        if self.settings.devices.devices.len() >= DEVICES_MAX {
+            return Err(format!("a group can have {DEVICES_MAX} devices in its life, and has had as many"));
+        }
+        let mut descriptors = descriptors.into_iter();
+        let (Some(text), Some(directory)) = (descriptors.next(), descriptors.next()) else {
+            return Err("the command speaks another version".to_owned());
+        };
+        let text = wire::text_in(&text).map_err(|errno| errno.to_string())?;
+        let option = swap_option::parse(OsStr::from_bytes(&text)).map_err(|error| error.to_string())?;
+        let existing =
+            Existing::of(&self.settings.devices, &self.settings.segment.mapped, self.settings.file_bytes);
+        let (sender, receiver) = mpsc::channel();
+        let work = move || {
+            // SAFETY: this thread's own directory from now on; nothing else is taken apart.
+            let own = unsafe { unshare_unsafe(UnshareFlags::FS) };
+            let there = own.and_then(|()| fchdir(&directory));
+            let prepared = there.map_err(|errno| errno.to_string()).and_then(|()| {
+                devices::prepare_one_more(option, &existing).map_err(|error| error.to_string())
+            });
+            let _ = sender.send(prepared);
+        };
+        thread::Builder::new()
+            .name("folioswap-swapon".into())
+            .spawn(work)
+            .map_err(|error| error.to_string())?;
+        Ok(receiver)
+    }
+
+    /// Looks whether it is prepared.
+    pub(super) fn tend_swapon(&mut self, now: Instant) {
+        let Some(swapon) = self.swapon.as_mut().filter(|swapon| now >= swapon.next) else { return };
+        swapon.next = now + LOOK;
+        let prepared = match swapon.prepared.try_recv() {
+            Ok(prepared) => prepared,
+            Err(TryRecvError::Empty) => return,
+            Err(TryRecvError::Disconnected) => Err("the device could not be prepared".to_owned()),
+        };
+        self.swapon = None;
+        let is_asking = |role: &Role| matches!(role, Role::Swapon);
+        // Whoever wanted it may be gone: then it is nobody's.
+        let Some(asking) = self.connections.iter().position(|connection| is_asking(&connection.role)) else {
+            return;
+        };
+        self.connections[asking].role = Role::New;
+        let added = prepared.and_then(|device| self.add(device));
+        say(&self.connections[asking].socket, added.as_ref().map_err(String::as_str).copied());
+    }
+
+    fn add(&mut self, mut device: PreparedDevice) -> Result<(), String> {
+        let number = self.settings.devices.devices.len();
+        if let Some(network) = device.network.take() {
+            self.networks.add(number, network).map_err(|error| error.to_string())?;
+        }
+        self.clusters.add(device.description, device.shared.take());
+        let segment = &self.settings.segment.mapped;
+        let entry = &segment.devices[number];
+        entry.take_orders(device.orders.bits());
+        entry.describe(device.description);
+        self.settings.devices.devices.push(device);
+        segment.header.devices_changed.fetch_add(1, Release);
+        self.wake_members();
+        Ok(())
+    }
+
+    /// A member wants a device that was added.
+    pub(super) fn give_device(&mut self, index: usize, number: u64) -> After {
+        let number = usize::try_from(number).unwrap_or(usize::MAX);
+        let link = self.networks.new_link(number);
+        let connection = &mut self.connections[index];
+        connection.links.extend(link.iter().map(|(_, link)| *link));
+        let own = link.as_ref().map(|(socket, _)| socket).or_else(|| self.clusters.file(number));
+        let answer = Message::new(Kind::Device, [u64::from(own.is_some()), 0, 0]);
+        let carried: Vec<_> = own.iter().map(|own| own.as_fd()).collect();
+        sent(wire::send(&connection.socket, &answer, &carried))
+    }
+}
+
+/// How it ended.
+fn say(socket: &OwnedFd, end: Result<(), &str>) {
+    let message = Message::new(Kind::SwaponEnd, [u64::from(end.is_ok()), 0, 0]);
+    let text = end.err().and_then(|why| wire::text(why.as_bytes()).ok());
+    let carried: Vec<_> = text.iter().map(AsFd::as_fd).collect();
+    // Whoever asked and is gone hears nothing.
+    let _ = wire::send(socket, &message, &carried);
+}
