@@ -1,8 +1,9 @@
-//! `run --trace FILE`: what the members' rings hold goes into one file, in the order of time.
+//! `run --trace FILE`: the records of all members' rings go into one file, in the order of time.
 //!
-//! Each member has a ring of its own ([`folioswap_trace::Ring`]) and a number of its own, which no other member ever gets. The rings are emptied every
-//! [`INTERVAL`], a member's also when it forks and when it ends. Whole records are written at a time, so the file is readable at every moment, whoever
-//! is killed.
+//! Each member has a ring of its own ([`folioswap_trace::Ring`]) and a number that no other member
+//! ever gets. The rings are emptied every [`INTERVAL`]; the ring of a member also when it forks and
+//! when it ends. The file is written in whole records, so it is readable at every moment, whichever
+//! process is killed.
 
 use crate::ipc::mapped::Mapped;
 use folioswap_trace::{CPUS_MAX, Event, Header, RECORD_BYTES, Record, Ring, TICK_MAX, Taken};
@@ -17,12 +18,13 @@ use std::{
     time::Duration,
 };
 
-/// Between two looks at the rings.
+/// The time between two looks at the rings.
 pub const INTERVAL: Duration = Duration::from_millis(10);
 
+/// The length of a tick of the trace, in nanoseconds.
 const TICK_NS: u32 = 1000;
 
-/// A member's ring.
+/// The ring of one member.
 pub struct MemberRing {
     fd: OwnedFd,
     ring: Mapped<Ring>,
@@ -31,32 +33,32 @@ pub struct MemberRing {
 }
 
 impl MemberRing {
-    /// What it takes at most.
+    /// The most memory that a ring takes, in bytes.
     pub const BYTES: usize = Ring::<{ folioswap_trace::RING_RECORDS }>::BYTES;
 
-    /// For the member.
+    /// The descriptor that the member gets.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 }
 
-/// What is said of a recording at the end.
+/// The summary of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Recorded {
-    /// Allocations, frees and the like in the file.
+    /// The events in the file: allocations, frees and the like.
     pub events: u64,
-    /// Members that were recorded.
+    /// The members that were recorded.
     pub members: u32,
-    /// Events that found a full ring, or that a killed member left half written.
+    /// The events that found a full ring, or that a killed member left half written.
     pub lost: u64,
-    /// Members that got no ring.
+    /// The members that got no ring.
     pub members_lost: u32,
-    /// Why nothing more was written, if so.
+    /// The error after which nothing more was written.
     pub error: Option<String>,
 }
 
 impl Recorded {
-    /// What the user must know: the file does not have everything.
+    /// A warning for the user when the file does not have everything.
     pub fn warning(&self) -> Option<String> {
         let mut parts = Vec::new();
         if let Some(error) = &self.error {
@@ -72,7 +74,7 @@ impl Recorded {
     }
 }
 
-/// The file, and what is on its way into it.
+/// The file of a trace, and the records on their way into it.
 pub struct Recording {
     path: PathBuf,
     file: File,
@@ -85,10 +87,10 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Makes the file, or empties it, and begins it.
+    /// Makes the file, or empties an existing one, and writes its header.
     ///
     /// # Errors
-    /// It cannot be made or written.
+    /// The file cannot be made or written.
     pub fn create(path: PathBuf) -> io::Result<Self> {
         let cpus = configured_cpus();
         let mut file = File::create(&path)?;
@@ -105,12 +107,12 @@ impl Recording {
         })
     }
 
-    /// The file, as the user named it.
+    /// The path of the file, as the user wrote it.
     pub fn path(&self) -> &std::path::Path {
         &self.path
     }
 
-    /// Its descriptor.
+    /// The descriptor of the file.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
@@ -121,7 +123,8 @@ impl Recording {
         self.recorded.members - 1
     }
 
-    /// A ring for the member of this number; `None` when there is no memory or descriptor for it, which is counted.
+    /// A ring for the member of this number; `None`, which is counted, when there is no memory or
+    /// descriptor for it.
     pub fn ring(&mut self, member: u32) -> Option<MemberRing> {
         match Mapped::<Ring>::create(c"folioswap-trace") {
             Ok((fd, ring)) => {
@@ -136,9 +139,10 @@ impl Recording {
         }
     }
 
-    /// Takes what the rings hold and writes it.
+    /// Moves the records of these rings into the file.
     pub fn drain<'a>(&mut self, rings: impl Iterator<Item = &'a mut MemberRing>) {
-        // What comes while we look waits for the next time: what is written now is complete up to here.
+        // A record that arrives while the rings are read waits for the next time, so the file is
+        // complete up to `until`.
         let until = self.tick();
         for ring in rings {
             let (batch, lost) = (&mut self.batch, &mut self.recorded.lost);
@@ -154,7 +158,8 @@ impl Recording {
         self.flush();
     }
 
-    /// A member forks. Nothing of it can be on its way: it stands still until its child is welcomed. Returns the child's number.
+    /// Records a fork and returns the number of the child. No record of the parent can be on its
+    /// way: it stands still until its child is welcomed.
     pub fn forked(&mut self, parent: &mut MemberRing) -> u32 {
         let (batch, lost) = (&mut self.batch, &mut self.recorded.lost);
         let MemberRing { ring, member, last_tick, .. } = parent;
@@ -167,7 +172,7 @@ impl Recording {
         child
     }
 
-    /// A member has ended.
+    /// Records the end of a member, with the records that are left in its ring.
     pub fn ended(&mut self, mut ring: MemberRing) {
         {
             let (batch, lost) = (&mut self.batch, &mut self.recorded.lost);
@@ -179,12 +184,14 @@ impl Recording {
         self.flush();
     }
 
-    /// A child that was announced by [`forked`](Self::forked) never became a member.
+    /// Records the end of a child that was announced to [`forked`](Self::forked) and never became a
+    /// member.
     pub fn end(&mut self, member: u32) {
         self.note(member, 0, Event::End { member });
     }
 
-    /// What was recorded so far; `rings` of those that still live.
+    /// The summary so far. `rings` are those of the members that live: they count their lost events
+    /// themselves.
     pub fn recorded<'a>(&self, rings: impl Iterator<Item = &'a MemberRing>) -> Recorded {
         let mut recorded = self.recorded.clone();
         recorded.lost += rings.map(|ring| ring.ring.lost()).sum::<u64>();
@@ -201,7 +208,7 @@ impl Recording {
     }
 
     fn flush(&mut self) {
-        // Stable: a member's records stay in their order.
+        // The sort is stable: records of one member stay in their order.
         self.batch.sort_by_key(|(_, record)| record.tick);
         for (member, record) in std::mem::take(&mut self.batch) {
             if member != self.current && !matches!(record.event, Event::End { .. }) {
@@ -227,7 +234,8 @@ impl Recording {
     }
 }
 
-/// A record that came out of a ring; `None`: nothing that a member writes.
+/// Takes over a record from the ring of a member. `None`, or an event that a member may not write,
+/// counts as lost.
 fn take(
     batch: &mut Vec<(u32, Record)>,
     lost: &mut u64,
@@ -239,7 +247,7 @@ fn take(
         |event: &Event| !matches!(event, Event::Member { .. } | Event::End { .. } | Event::Fork { .. });
     match record.filter(|record| of_slots(&record.event)) {
         Some(record) => {
-            // Two threads may have looked at the clock in the other order.
+            // Two threads of the member may have read the clock in the other order.
             *last_tick = record.tick.max(*last_tick);
             batch.push((member, Record { tick: *last_tick, ..record }));
         }
@@ -252,7 +260,7 @@ fn now_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Processors that this machine may have: numbers of CPUs are below.
+/// The number of processors that this machine may have: all CPU numbers are below it.
 fn configured_cpus() -> u32 {
     // SAFETY: asks for a number.
     let configured = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
@@ -260,90 +268,4 @@ fn configured_cpus() -> u32 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use folioswap_trace::{HEADER_BYTES, Moment};
-
-    fn recording(name: &str) -> (Recording, PathBuf) {
-        let path = std::env::temp_dir().join(format!("folioswap-recording-{}-{name}", std::process::id()));
-        (Recording::create(path.clone()).expect("a file"), path)
-    }
-
-    fn events(path: &std::path::Path) -> Vec<Event> {
-        let bytes = std::fs::read(path).expect("readable");
-        std::fs::remove_file(path).expect("removed");
-        Header::decode(&bytes).expect("a header");
-        let (records, rest) = bytes[HEADER_BYTES..].as_chunks::<RECORD_BYTES>();
-        assert!(rest.is_empty());
-        records.iter().map(|record| Record::decode(record).expect("valid").event).collect()
-    }
-
-    fn push(ring: &MemberRing, ns: u64, entry: u64) -> Event {
-        let event = Event::Alloc { cpu: 0, order: 0, entry };
-        ring.ring.push(Moment { ns, cpu: 0 }, |_| event);
-        event
-    }
-
-    #[test]
-    fn members_are_merged_by_time_and_told_apart() {
-        let (mut recording, path) = recording("merge");
-        let [first, second] = [(); 2].map(|()| recording.number());
-        let (mut a, mut b) = (recording.ring(first).unwrap(), recording.ring(second).unwrap());
-        let start = recording.origin_ns;
-        let (a1, b2) = (push(&a, start + 1000, 1), push(&b, start + 2000, 2));
-        // Of two threads: the second record has the earlier time, and stays second.
-        let (a4, a3) = (push(&a, start + 4000, 4), push(&a, start + 3000, 3));
-        let later = push(&b, start + 3_600_000_000_000, 5);
-        recording.drain([&mut a, &mut b].into_iter());
-        let member = |member| Event::Member { member };
-        let child = recording.forked(&mut b);
-        assert_eq!(child, 2);
-        recording.ended(b);
-        recording.ended(a);
-        let expected = [
-            vec![a1, member(1), b2, member(0), a4, a3, member(1)],
-            vec![later, Event::Fork { member: 2 }, Event::End { member: 1 }, Event::End { member: 0 }],
-        ];
-        let found = events(&path);
-        assert_eq!(found, expected.concat());
-        assert_eq!(
-            recording.recorded([].into_iter()),
-            Recorded { events: 8, members: 3, ..Recorded::default() }
-        );
-        assert_eq!(recording.recorded([].into_iter()).warning(), None);
-    }
-
-    #[test]
-    fn what_a_full_ring_lost_is_said() {
-        let (mut recording, path) = recording("full");
-        let member = recording.number();
-        let mut ring = recording.ring(member).unwrap();
-        let start = recording.origin_ns;
-        for entry in 1..=folioswap_trace::RING_RECORDS as u64 + 7 {
-            push(&ring, start, entry);
-        }
-        recording.drain(std::iter::once(&mut ring));
-        let after = push(&ring, start, 1);
-        assert_eq!(recording.recorded(std::iter::once(&ring)).lost, 7);
-        recording.ended(ring);
-        let recorded = recording.recorded([].into_iter());
-        assert_eq!(
-            recorded.warning().as_deref(),
-            Some(format!("7 of {} events are missing", folioswap_trace::RING_RECORDS + 9).as_str())
-        );
-        let found = events(&path);
-        assert_eq!(found.len(), folioswap_trace::RING_RECORDS + 2);
-        assert_eq!(found[folioswap_trace::RING_RECORDS], after);
-    }
-
-    #[test]
-    fn a_member_says_nothing_of_other_members() {
-        let (mut recording, path) = recording("foreign");
-        let member = recording.number();
-        let ring = recording.ring(member).unwrap();
-        ring.ring.push(Moment { ns: 0, cpu: 0 }, |_| Event::End { member: 77 });
-        recording.ended(ring);
-        assert_eq!(recording.recorded([].into_iter()).lost, 1);
-        assert_eq!(events(&path), [Event::End { member: 0 }]);
-    }
-}
+mod tests;

@@ -1,48 +1,46 @@
-//! The clusters of one shared device, numbered from 0: which are used, what of its file has blocks.
+//! The clusters of one shared device, numbered from 0: which are used, and which have blocks in the
+//! file.
 
 use super::bits::Bits;
 use crate::devices::{Discard, SharedDevice};
 use folioswap_devices::create::{Reserve, reserve};
-use folioswap_devices::{FileDevice, FileSlot, Medium, PAGE_SIZE};
 use folioswap_group::{
     devices::{DeviceDescription, DeviceKind},
     segment::CLUSTER_BYTES,
 };
-use rustix::{
-    fd::{AsFd, OwnedFd},
-    io::Errno,
-};
+use rustix::{fd::OwnedFd, io::Errno};
 
-/// One device.
+/// The clusters of one device.
 pub struct Area {
     device: SharedDevice,
     kind: DeviceKind,
-    /// Higher is used first.
+    /// The device with the highest priority is used first.
     pub priority: i32,
-    /// The group's number of its cluster 0.
+    /// The number of cluster 0 within the group.
     pub first: u32,
-    /// Clusters that it may have.
+    /// The most clusters that the device may have.
     maximum: u32,
     used: Bits,
     used_count: u32,
-    /// No free cluster is below it.
+    /// No cluster below this one is free.
     lowest_free: u32,
-    /// Free clusters whose blocks the system still holds.
+    /// Free clusters whose blocks have not been given back to the file system.
     unpunched: Bits,
     unpunched_count: u32,
-    /// Clusters that a write failed in. They are `used` without being counted, and stay so.
+    /// Clusters in which a write failed. They stay in `used` for good without counting in
+    /// `used_count`.
     bad: Bits,
     bad_count: u32,
-    /// Used ones that will be bad.
+    /// Used clusters that become bad when their last owner lets go.
     retiring: Bits,
-    /// The file's length in clusters.
+    /// The length of the file in clusters.
     length: u32,
 }
 
 impl Area {
-    /// All free.
+    /// A device all of whose clusters are free.
     pub fn new(device: SharedDevice, description: DeviceDescription) -> Self {
-        // A prepared file is as long as it was made, which is at least as long as this.
+        // mkswap has given a prepared file its length, which is at least that of the description.
         let length = if device.reserved > 0 { description.clusters } else { 0 };
         let area = Area {
             lowest_free: device.reserved,
@@ -61,54 +59,59 @@ impl Area {
             length,
         };
         if area.device.discard_at_start {
-            area.give_blocks_back(area.device.reserved, area.maximum - area.device.reserved);
+            area.device.give_blocks_back(
+                area.kind,
+                area.device.reserved,
+                area.maximum - area.device.reserved,
+            );
         }
         area
     }
 
-    /// The file.
+    /// The file that backs the device.
     pub fn file(&self) -> &OwnedFd {
         &self.device.file
     }
 
-    /// Clusters that have an owner.
+    /// The number of clusters that have an owner.
     pub fn used(&self) -> u32 {
         self.used_count
     }
 
-    /// Are all used?
+    /// Has every cluster an owner?
     pub fn is_full(&self) -> bool {
         self.free() == 0
     }
 
-    /// Clusters that could be taken.
+    /// The number of clusters that [`Area::take`] could still give.
     pub fn free(&self) -> u32 {
         self.maximum.saturating_sub(self.used_count + self.bad_count + self.device.reserved)
     }
 
-    /// Is a cluster used, by somebody?
+    /// Has this cluster an owner?
     pub fn is_used(&self, cluster: u32) -> bool {
         self.used.contains(cluster) && !self.bad.contains(cluster)
     }
 
-    /// A write failed in a used cluster: when its last owner has let it go, nobody gets it any more.
+    /// Withdraws a used cluster in which a write failed: it becomes bad when its last owner lets
+    /// go.
     pub fn retire(&mut self, cluster: u32) {
         if self.is_used(cluster) {
             self.retiring.insert(cluster);
         }
     }
 
-    /// Is it free although its blocks are not yet given back?
+    /// Is this cluster free while the file still holds its blocks?
     pub fn is_unpunched(&self, cluster: u32) -> bool {
         self.unpunched.contains(cluster)
     }
 
-    /// Does the group's cluster number lie on it?
+    /// Does this cluster number of the group lie on the device?
     pub fn holds(&self, number: u32) -> bool {
         number.checked_sub(self.first).is_some_and(|cluster| cluster < self.maximum)
     }
 
-    /// Memory that it takes, in bytes: none on a disk.
+    /// Memory that the device takes, in bytes: none on a disk.
     pub fn memory_bytes(&self) -> u64 {
         match self.kind {
             DeviceKind::Ram => u64::from(self.used_count + self.unpunched_count) * CLUSTER_BYTES,
@@ -116,16 +119,16 @@ impl Area {
         }
     }
 
-    /// Spoils the count of used clusters.
+    /// Makes the count of used clusters wrong.
     #[cfg(test)]
     pub fn forge_used(&mut self, count: u32) {
         self.used_count = count;
     }
 
-    /// Takes the lowest free cluster.
+    /// Takes the lowest free cluster and makes sure that the file has blocks for it.
     ///
     /// # Errors
-    /// `NOSPC`: all are used, or its disk is full; or what the system says.
+    /// `NOSPC` when all clusters are used or the disk is full; other errors of fallocate(2).
     pub fn take(&mut self) -> Result<u32, Errno> {
         let cluster = self.used.first_absent(self.lowest_free);
         self.lowest_free = cluster;
@@ -139,7 +142,10 @@ impl Area {
         Ok(cluster)
     }
 
-    /// A used cluster has no owner any more.
+    /// Frees a used cluster whose last owner has let go; a retiring one becomes bad instead.
+    ///
+    /// # Panics
+    /// When the cluster is not used.
     pub fn give_back(&mut self, cluster: u32) {
         assert!(self.is_used(cluster), "it was used");
         self.used_count -= 1;
@@ -152,7 +158,8 @@ impl Area {
         self.unpunched_count += u32::from(self.unpunched.insert(cluster));
     }
 
-    /// Of a network device: the clusters that became free since it was last asked and are free still.
+    /// The clusters of a network device that became free since the last call and are still free;
+    /// none of any other device.
     pub fn take_freed(&mut self) -> Vec<u32> {
         if self.kind != DeviceKind::Nbd {
             return Vec::new();
@@ -161,39 +168,25 @@ impl Area {
         self.unpunched.take_runs().into_iter().flat_map(|(first, count)| first..first + count).collect()
     }
 
-    /// Gives the blocks of free clusters back to the system, in runs.
+    /// Gives the blocks of free clusters back to the file system, one request for each run of
+    /// clusters.
     pub fn punch(&mut self) {
         if !self.wants_punch() || self.kind == DeviceKind::Nbd {
             return;
         }
         self.unpunched_count = 0;
         for (first, count) in self.unpunched.take_runs() {
-            self.give_blocks_back(first, count);
+            self.device.give_blocks_back(self.kind, first, count);
         }
     }
 
-    /// What cannot discard keeps the blocks until the end: only space is lost.
-    fn give_blocks_back(&self, first: u32, count: u32) {
-        let medium = match self.kind {
-            DeviceKind::Block => Medium::Block,
-            DeviceKind::File => Medium::File,
-            DeviceKind::Ram | DeviceKind::Zram => Medium::Memory,
-            // Its server is told by who asks for `take_freed`.
-            DeviceKind::Nbd => return,
-        };
-        let slots = |clusters: u32| u64::from(clusters) * CLUSTER_BYTES / PAGE_SIZE as u64;
-        if let Some(slot) = FileSlot::new(slots(first)) {
-            let _ = FileDevice::new(self.device.file.as_fd()).on(medium).discard(slot, slots(count));
-        }
-    }
-
-    /// True when [`Area::punch`] has something to do.
+    /// Has [`Area::punch`] something to do?
     pub fn wants_punch(&self) -> bool {
         self.device.discard == Discard::Freed && !self.unpunched.is_empty()
     }
 
-    /// Makes sure that the disk has the blocks, so that a full disk shows here and not in the middle of an eviction. Memory is
-    /// taken when it is written.
+    /// Makes sure that the disk has blocks for the cluster, so that a full disk shows here and not
+    /// in the middle of an eviction. Memory is taken when it is written.
     fn reserve(&mut self, cluster: u32) -> Result<(), Errno> {
         if self.unpunched.remove(cluster) {
             self.unpunched_count -= 1;
@@ -202,7 +195,7 @@ impl Area {
         let how = match self.kind {
             DeviceKind::File | DeviceKind::Zram => Reserve::Now,
             DeviceKind::Ram => Reserve::WhenWritten,
-            // It has the blocks that it has; a server has the room that its export says.
+            // A block device has all its blocks; a server has the room that its export states.
             DeviceKind::Block | DeviceKind::Nbd => return Ok(()),
         };
         let start = u64::from(cluster) * CLUSTER_BYTES;

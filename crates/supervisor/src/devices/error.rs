@@ -1,4 +1,4 @@
-//! Why the devices of a run cannot be had, and what to do then.
+//! Why the devices of a run cannot be prepared. Each message says what to do then.
 
 use folioswap_devices::{create::CreateError, prepared::PreparedError};
 use folioswap_group::devices::DEVICES_MAX;
@@ -6,125 +6,125 @@ use folioswap_nbd::{error::ConnectError, key::KeyError};
 use rustix::io::Errno;
 use std::path::PathBuf;
 
-/// Why the devices cannot be had.
+/// Why the devices cannot be prepared.
 #[derive(Debug, thiserror::Error)]
 pub enum DeviceError {
-    /// `--swap` and the options of the built-in devices.
+    /// `--swap` is given together with options of the built-in devices.
     #[error(
         "--swap replaces the built-in devices, to which --swap-dir and --swap-max belong: write --swap file:DIR,size=SIZE instead"
     )]
     Mixed,
-    /// More than there can be.
+    /// More devices are asked for than a group can have.
     #[error("--swap is given {0} times; there can be at most {DEVICES_MAX} devices")]
     TooMany(usize),
-    /// One store for each process is all that there is.
+    /// Two compressed stores: each process has exactly one.
     #[error("--swap zram is given twice: there is one compressed store")]
     StoreTwice,
-    /// A store cannot be added.
+    /// A compressed store for a group that already runs.
     #[error(
         "--swap zram: it is each process's own compressed RAM, and cannot be added to a group that runs: give it to `folioswap run`"
     )]
     StoreAdded,
-    /// Two files in one directory.
+    /// Two devices in one directory.
     #[error(
         "--swap file:{} and --swap file:{} are one directory: give it once, with the size of both", .0.display(), .1.display()
     )]
     DirectoryTwice(PathBuf, PathBuf),
-    /// Two names of one file or block device.
+    /// One file or block device under two names.
     #[error("--swap file:{} and --swap file:{} are one file: give it once", .0.display(), .1.display())]
     FileTwice(PathBuf, PathBuf),
-    /// A UUID for something that has no header.
+    /// A UUID for a directory, which has no header.
     #[error(
         "--swap file:{}: a directory has no UUID: leave uuid= away, or name a file that `folioswap mkswap` has prepared", .0.display()
     )]
     UuidOfDirectory(PathBuf),
-    /// A prepared file or block device.
+    /// A file or block device cannot be used as prepared.
     #[error("--swap file:{}: {source}", target.display())]
     Prepared {
-        /// Which.
+        /// The file or block device.
         target: PathBuf,
-        /// Why not.
+        /// The reason.
         source: PreparedError,
     },
-    /// More RAM than there is.
+    /// The `ram` devices together are larger than the machine's memory.
     #[error("--swap ram: {asked} are more than this machine's RAM ({ram})")]
     MoreThanRam {
-        /// All that was asked for, readable.
+        /// The sum of the sizes asked for, readable.
         asked: String,
-        /// What there is, readable.
+        /// The machine's memory, readable.
         ram: String,
     },
-    /// Not a cluster fits.
+    /// The device has no room for a single cluster.
     #[error(
         "--swap {}: not even 2 MiB may be written there: free some space, or raise the limit with `ulimit -f`", .0.display()
     )]
     NoRoom(PathBuf),
-    /// Cluster numbers do not suffice.
+    /// The devices need more clusters than a group has numbers for.
     #[error("--swap: all devices together can have at most 1 TiB: give smaller sizes")]
     TooLarge,
-    /// CMD may not open so many files.
+    /// CMD may not open as many files as a member needs.
     #[error(
         "at most {found} open files are allowed here, and with these devices each process needs {needed} of its own: raise the limit with `ulimit -n {needed}`"
     )]
     FewFiles {
-        /// The soft limit.
+        /// The soft limit of open files.
         found: u64,
-        /// What is needed.
+        /// The files that a member needs.
         needed: u64,
     },
-    /// The built-in file.
+    /// The built-in file cannot be made.
     #[error("--swap-dir: {0}; or say --swap-max 0 for compressed memory only")]
     BuiltIn(CreateError),
-    /// A file of `--swap`.
+    /// A temporary file of `--swap` cannot be made.
     #[error("--swap file:{}: {source}", target.display())]
     File {
-        /// Where.
+        /// Its directory.
         target: PathBuf,
-        /// Why not.
+        /// The reason.
         source: CreateError,
     },
-    /// An export.
+    /// An export cannot be used.
     #[error("--swap {name}: {source}")]
     Nbd {
-        /// Where.
+        /// The URI of the export.
         name: String,
-        /// Why not.
+        /// The reason.
         source: ConnectError,
     },
-    /// No memory for a key.
+    /// There is no locked memory for a key.
     #[error(
         "--swap {name}: {source}: raise the limit of locked memory with `ulimit -l`, or write encrypt=no"
     )]
     Key {
-        /// Which.
+        /// The device, as in `--swap`.
         name: String,
-        /// Why not.
+        /// The reason.
         source: KeyError,
     },
-    /// No descriptor.
+    /// There is no descriptor for an encrypted file.
     #[error("--swap {name}: {error}")]
     Clone {
-        /// Which.
+        /// The device, as in `--swap`.
         name: String,
-        /// Why not.
+        /// The reason.
         error: std::io::Error,
     },
-    /// One export twice.
+    /// One export is given twice.
     #[error("--swap {0} is given twice: each device needs an export of its own")]
     ExportTwice(String),
-    /// More than the export has.
+    /// The size asked for is more than the export has.
     #[error(
         "--swap {name}: size={asked} is more than the {has} that the export has for pages: give less, or make the export larger"
     )]
     ExportSize {
-        /// Where.
+        /// The URI of the export.
         name: String,
-        /// What was asked for, readable.
+        /// The size asked for, readable.
         asked: String,
-        /// What there is, readable.
+        /// The room for pages on the export, readable.
         has: String,
     },
-    /// Memory for a device.
+    /// The memory of a `ram` device cannot be made.
     #[error("--swap ram: {0}")]
     Ram(Errno),
 }

@@ -1,4 +1,4 @@
-//! One device of each kind, opened as its option asks.
+//! A constructor for each kind of device, which opens it as its option asks.
 
 use super::{
     DeviceError, Discard, Origin, PreparedDevice, PreparedNetwork, SharedDevice, Sized, discard_freed,
@@ -33,6 +33,7 @@ use rustix::{
 };
 use std::path::Path;
 
+/// A file or block device that `folioswap mkswap` has prepared.
 pub(super) fn prepared(
     target: &Path,
     size: Option<u64>,
@@ -41,7 +42,7 @@ pub(super) fn prepared(
 ) -> Result<PreparedDevice, DeviceError> {
     let failed = |source| DeviceError::Prepared { target: target.to_owned(), source };
     let opened = prepared::open(target, uuid).map_err(failed)?;
-    // Of what was opened: the name may have come to mean something else.
+    // The medium of the opened file counts: the name may have come to mean another one.
     let kind = if opened.medium == Medium::Block { DeviceKind::Block } else { DeviceKind::File };
     let io = DeviceIo::Asynchronous;
     let discard_at_start = matches!(discard, DiscardOption::Once | DiscardOption::Both);
@@ -63,6 +64,7 @@ pub(super) fn prepared(
     })
 }
 
+/// The compressed store, of which each process has its own.
 pub(super) fn store(priority: i32) -> PreparedDevice {
     let (kind, io) = (DeviceKind::Zram, DeviceIo::Synchronous);
     PreparedDevice {
@@ -78,6 +80,7 @@ pub(super) fn store(priority: i32) -> PreparedDevice {
     }
 }
 
+/// Plain RAM, the `number`th such device of the group, counted from 0.
 pub(super) fn ram_device(
     number: usize,
     bytes: u64,
@@ -99,7 +102,7 @@ pub(super) fn ram_device(
     })
 }
 
-/// The same device, whose pages are sealed on their way, if they are to be.
+/// The same device; with [`Encryption::Random`] the supervisor seals its pages on their way.
 pub(super) fn with_encryption(
     mut device: PreparedDevice,
     encryption: Encryption,
@@ -107,7 +110,7 @@ pub(super) fn with_encryption(
     let (Encryption::Random, Some(shared)) = (encryption, &device.shared) else { return Ok(device) };
     let name = format!("file:{}", device.name.display());
     let failed = |source| DeviceError::Key { name: name.clone(), source };
-    // Whether there can be a key is better known now than when the program runs.
+    // A key that cannot be made refuses the run now, not when the program already runs.
     Sealer::new([0; 16]).map_err(failed)?;
     let file = shared.file.try_clone().map_err(|error| DeviceError::Clone { name: name.clone(), error })?;
     device.network = Some(PreparedNetwork::File { name, file });
@@ -115,14 +118,14 @@ pub(super) fn with_encryption(
     Ok(device)
 }
 
-/// Connects to an export and marks it.
+/// An export of an NBD server: connects to it and marks it.
 pub(super) fn nbd(option: &NbdOption, priority: i32) -> Result<PreparedDevice, DeviceError> {
     let mut uri = option.uri.clone();
     let name = uri.to_string();
     if let Address::Unix(path) = &mut uri.address
         && let Ok(absolute) = std::path::absolute(&path)
     {
-        // It will be connected to again from another directory.
+        // A later connection is made from another directory.
         *path = absolute;
     }
     let settings =
@@ -141,7 +144,8 @@ pub(super) fn nbd(option: &NbdOption, priority: i32) -> Result<PreparedDevice, D
         DiscardOption::Pages | DiscardOption::Both => Told::Server,
         DiscardOption::No | DiscardOption::Once => Told::Nobody,
     };
-    // Members get links; this stands for them where files are handed over.
+    // Members get links of their own; this file stands for them where the files of all devices are
+    // handed over.
     let file = open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).map_err(|errno| {
         DeviceError::Nbd { name: name.clone(), source: ConnectError::Broken(errno.into()) }
     })?;
@@ -158,6 +162,8 @@ pub(super) fn nbd(option: &NbdOption, priority: i32) -> Result<PreparedDevice, D
     })
 }
 
+/// A temporary file without a name in this directory; without `bytes` it may take a part of its
+/// disk.
 pub(super) fn file(
     directory: &Path,
     bytes: Option<u64>,
@@ -181,7 +187,7 @@ pub(super) fn file(
     })
 }
 
-/// A descriptor that only holds the directory's path, for `swapon --show`.
+/// A descriptor that only names the directory, for `swapon --show`.
 fn open_directory(directory: &Path) -> Result<OwnedFd, Errno> {
     open(directory, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
 }

@@ -1,4 +1,5 @@
-//! The swap devices of a run, prepared before anything is started: what `--swap` asks for, or the built-in ones.
+//! The swap devices of a run, prepared before anything is started: those of `--swap`, or the
+//! built-in ones.
 
 mod error;
 mod kinds;
@@ -10,7 +11,7 @@ mod shared_device;
 pub use self::{
     error::DeviceError,
     one_more::{Existing, prepare_one_more},
-    shared_device::{Discard, SharedDevice},
+    shared_device::{CLUSTER_SLOTS, Discard, SharedDevice},
 };
 
 use self::{
@@ -39,56 +40,59 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Where the built-in file lies.
+/// The directory of the built-in file.
 const BUILT_IN_DIRECTORY: &str = "/var/tmp";
-/// Of a device without a priority.
+/// The priority of a device without `prio=`.
 const PRIORITY_DEFAULT: i32 = -1;
 /// Descriptors that a member needs besides one for each device.
 const MEMBER_FILES: u64 = 12;
-/// And for each network device: its sockets, and those of the supervisor, which may open no fewer files.
+/// Descriptors that a member needs for each network device besides: its sockets, and those of the
+/// supervisor, which may open no fewer files.
 const NETWORK_FILES: u64 = 48;
 
 /// One device, ready for use.
 pub struct PreparedDevice {
-    /// What members and the supervisor know of it. Its cluster numbers are given by [`number_clusters`].
+    /// The part that members and the supervisor know. `number_clusters` gives it its cluster
+    /// numbers.
     pub description: DeviceDescription,
-    /// As the table shows it.
+    /// The name that tables show.
     pub name: PathBuf,
-    /// What backs it, if members share it.
+    /// The file behind a device that members share.
     pub shared: Option<SharedDevice>,
-    /// Its directory, or itself where it was prepared: the path, for those who ask.
+    /// A descriptor that names the directory of a temporary file, or a prepared file itself, for
+    /// `swapon --show`.
     pub directory: Option<OwnedFd>,
-    /// The folio orders that it takes in one write.
+    /// The folio orders that the device takes in one write.
     pub orders: Orders,
-    /// A temporary file, or one that was there before.
+    /// Was the file made for this run?
     origin: Origin,
-    /// What stands behind the links by which members reach it, if they do.
+    /// The service behind the links of members, for devices that members reach by links.
     pub network: Option<PreparedNetwork>,
-    /// Bytes that it may have at most; of a device without a size, what it may have of its disk.
+    /// The most bytes that the device may have; for one without a size, its share of the disk.
     bytes: u64,
     sized: Sized,
 }
 
-/// What the supervisor serves to members, ready for use.
+/// A device that the supervisor serves to members, ready for use.
 pub enum PreparedNetwork {
-    /// An export.
+    /// An export of an NBD server.
     Export {
-        /// Connected and marked.
+        /// The export, connected and marked.
         export: Box<Prepared>,
-        /// Who hears of clusters that became free.
+        /// Whether the server hears of clusters that became free.
         told: Told,
     },
     /// A file whose pages are sealed.
     File {
-        /// For messages.
+        /// The name for messages.
         name: String,
-        /// The same open file as the device's.
+        /// A duplicate of the descriptor of the device.
         file: OwnedFd,
     },
 }
 
 impl PreparedNetwork {
-    /// Its descriptor, to be kept open.
+    /// The descriptor that must stay open.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         match self {
             PreparedNetwork::Export { export, .. } => export.descriptor(),
@@ -97,42 +101,48 @@ impl PreparedNetwork {
     }
 }
 
+/// The origin of the file behind a device.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Origin {
+    /// Made for this run.
     Temporary,
+    /// Prepared by `folioswap mkswap`.
     Prepared,
 }
 
+/// The origin of the size of a device.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sized {
+    /// An option states it.
     Given,
+    /// It follows from the free space of the disk.
     ByItsDisk,
 }
 
-/// Which devices there are.
+/// The choice that led to the devices of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Chosen {
-    /// Compressed RAM, and a file behind it.
+    /// The built-in devices: compressed RAM, and a file behind it.
     BuiltIn,
-    /// Those of `--swap`.
+    /// The devices of `--swap`.
     ByOption,
 }
 
 /// All devices of a run.
 pub struct PreparedDevices {
-    /// By number.
+    /// The devices, by number.
     pub devices: Vec<PreparedDevice>,
-    /// Who chose them.
+    /// The choice that led to them.
     pub chosen: Chosen,
 }
 
 impl PreparedDevices {
-    /// By number, as tables show them.
+    /// The names of the devices that tables show, by number.
     pub fn names(&self) -> Vec<PathBuf> {
         self.devices.iter().map(|device| device.name.clone()).collect()
     }
 
-    /// What everything holds that there is, after "needs more than".
+    /// A text that completes "needs more than": what the limit and all devices together hold.
     pub fn full(&self, limit: &str) -> String {
         let is_store = |device: &PreparedDevice| device.description.kind == DeviceKind::Zram;
         let compressed = if self.devices.iter().any(is_store) { " even compressed" } else { "" };
@@ -159,7 +169,7 @@ impl PreparedDevices {
         }
     }
 
-    /// What to do about it.
+    /// The options to change when everything is full.
     pub fn advice(&self) -> &'static str {
         match self.chosen {
             Chosen::BuiltIn => "Give more --memory, or more --swap-max",
@@ -169,30 +179,30 @@ impl PreparedDevices {
 }
 
 impl PreparedDevice {
-    /// Most bytes that its clusters hold.
+    /// The most bytes that the clusters of the device hold.
     fn shared_bytes(&self) -> u64 {
         u64::from(self.description.clusters) * CLUSTER_BYTES
     }
 }
 
-/// What a command line says of devices.
+/// The devices that a command line asks for.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
-    /// `--swap`.
+    /// The values of `--swap`.
     pub swap: &'a [SwapOption],
-    /// `--swap-dir`.
+    /// The value of `--swap-dir`.
     pub swap_dir: Option<&'a Path>,
-    /// `--swap-max`.
+    /// The value of `--swap-max`.
     pub swap_max: Option<u64>,
 }
 
-/// Prepares what the arguments ask for. Nothing is left behind when it fails.
+/// Prepares the devices of a group. A failure leaves nothing behind.
 ///
 /// # Errors
-/// [`DeviceError`].
+/// [`DeviceError`], also when CMD may not open enough files.
 pub fn prepare(asked: Wanted<'_>, limits: &Limits) -> Result<PreparedDevices, DeviceError> {
     let (devices, chosen) = wanted(asked)?;
-    // One descriptor each is what a member of the built-in devices always had.
+    // The built-in devices are not refused: they need no more files than members always needed.
     let shared = devices.iter().filter(|device| device.shared.is_some()).count() as u64;
     let networks = devices.iter().filter(|device| device.network.is_some()).count() as u64;
     let needed = MEMBER_FILES + shared + NETWORK_FILES * networks;
@@ -202,7 +212,8 @@ pub fn prepare(asked: Wanted<'_>, limits: &Limits) -> Result<PreparedDevices, De
     numbered(devices, chosen, limits)
 }
 
-/// The same for one process that serves itself, and has a descriptor for each.
+/// Prepares the devices of one process that serves itself: it has a descriptor for each, and needs
+/// no others.
 ///
 /// # Errors
 /// [`DeviceError`].
@@ -221,7 +232,7 @@ fn wanted(asked: Wanted<'_>) -> Result<(Vec<PreparedDevice>, Chosen), DeviceErro
     }
 }
 
-/// With their sizes and cluster numbers.
+/// Gives the devices their sizes and cluster numbers. A built-in device without room is left out.
 fn numbered(
     mut devices: Vec<PreparedDevice>,
     chosen: Chosen,
@@ -266,7 +277,8 @@ fn from_options(options: &[SwapOption]) -> Result<Vec<PreparedDevice>, DeviceErr
     if asked > ram {
         return Err(DeviceError::MoreThanRam { asked: size::show(asked), ram: size::show(ram) });
     }
-    // Before any is opened: it would be found in use, by ourselves.
+    // Before any device is opened: the second name of an open one would be found in use, by
+    // ourselves.
     refuse_same_targets(options)?;
     let exports = options.iter().filter_map(|option| match &option.device {
         DeviceOption::Nbd(nbd) => Some(&nbd.uri),
@@ -322,7 +334,7 @@ fn discard_freed(discard: &DiscardOption) -> Discard {
     }
 }
 
-/// What the target is, if it is there and no directory: then it must have been prepared.
+/// The metadata of a target that exists and is no directory: such a target must have been prepared.
 fn prepared_target(target: &Path) -> Option<fs::Metadata> {
     fs::metadata(target).ok().filter(|found| !found.is_dir())
 }
@@ -332,7 +344,7 @@ fn refuse_same_targets(options: &[SwapOption]) -> Result<(), DeviceError> {
     for option in options {
         let DeviceOption::File { target, .. } = &option.device else { continue };
         let Some(found) = prepared_target(target) else { continue };
-        // A block device is the same one under any name.
+        // Block devices are told apart by their numbers, since one device may have several nodes.
         let is_block = found.file_type().is_block_device();
         let id = if is_block { (0, found.rdev()) } else { (found.dev(), found.ino()) };
         if let Some((_, other)) = seen.iter().find(|(seen, _)| *seen == (is_block, id)) {
@@ -343,69 +355,16 @@ fn refuse_same_targets(options: &[SwapOption]) -> Result<(), DeviceError> {
     Ok(())
 }
 
-/// The name of the RAM device that was given after so many others.
+/// The name of a RAM device that is preceded by `number` others.
 pub fn ram_name(number: usize) -> PathBuf {
     format!("ram{number}").into()
 }
 
-/// The directory's file system and its number there.
+/// File system and inode number of the directory, or of the prepared file, of a device.
 fn identity(device: &PreparedDevice) -> Option<(u64, u64)> {
     let stat = fstat(device.directory.as_ref()?).ok()?;
     Some((stat.st_dev, stat.st_ino))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::swap_option;
-    use folioswap_group::segment::CLUSTERS_MAX;
-    use std::ffi::OsStr;
-
-    fn options(values: &[&str]) -> Vec<SwapOption> {
-        values.iter().map(|value| swap_option::parse(OsStr::new(value)).expect(value)).collect()
-    }
-
-    fn ranges(values: &[&str]) -> Result<Vec<(u32, u32)>, DeviceError> {
-        let mut devices = from_options(&options(values))?;
-        number_clusters(&mut devices)?;
-        Ok(devices
-            .iter()
-            .map(|device| (device.description.first_cluster, device.description.clusters))
-            .collect())
-    }
-
-    #[test]
-    fn cluster_numbers_do_not_touch() {
-        let found =
-            ranges(&["ram,size=8M", "zram", "file:/var/tmp,size=7M", "ram,size=2M"]).expect("devices");
-        assert_eq!(found, [(0, 4), (0, 0), (5, 3), (9, 1)]);
-    }
-
-    #[test]
-    fn files_without_a_size_take_what_the_others_leave() {
-        let found = ranges(&["file:/var/tmp,size=1023G", "file:/var"]).expect("devices");
-        assert_eq!(found[0], (0, 1023 * 512));
-        assert!(found[1].1 > 0 && found[1].0 + found[1].1 <= CLUSTERS_MAX as u32, "{found:?}");
-        assert!(matches!(
-            ranges(&["file:/var/tmp,size=1023G", "file:/var,size=2G"]),
-            Err(DeviceError::TooLarge)
-        ));
-    }
-
-    #[test]
-    fn what_there_is_once_is_not_given_twice() {
-        assert!(matches!(ranges(&["zram", "zram,prio=1"]), Err(DeviceError::StoreTwice)));
-        let twice = ranges(&["file:/var/tmp", "file:/var/../var/tmp/,prio=3"]);
-        assert!(matches!(twice, Err(DeviceError::DirectoryTwice(..))));
-        assert!(matches!(ranges(&["file:/proc/self/exe"]), Err(DeviceError::Prepared { .. })));
-        assert!(matches!(
-            ranges(&["file:/proc/self/exe", "file:/proc/thread-self/exe"]),
-            Err(DeviceError::FileTwice(..))
-        ));
-        let uuid = "file:/var/tmp,uuid=01234567-89ab-cdef-0123-456789abcdef";
-        assert!(matches!(ranges(&[uuid]), Err(DeviceError::UuidOfDirectory(_))));
-        assert!(matches!(ranges(&["file:/nowhere/at/all"]), Err(DeviceError::File { .. })));
-        assert!(matches!(ranges(&["ram,size=1000T"]), Err(DeviceError::MoreThanRam { .. })));
-        assert!(matches!(ranges(&["ram,size=2M"; 33]), Err(DeviceError::TooMany(33))));
-    }
-}
+mod tests;

@@ -1,4 +1,5 @@
-//! The network devices of the group: who serves the members' links, and what of it the user should know.
+//! The network devices of the group: the services behind the members' links, and the events that
+//! the user should know.
 
 use super::PreparedNetwork;
 use folioswap_nbd::{
@@ -9,17 +10,17 @@ use folioswap_nbd::{
 };
 use rustix::fd::OwnedFd;
 
-/// One device.
+/// One network device.
 struct Network {
-    /// The device's number.
+    /// The number of the device.
     number: usize,
-    /// As the user gave it.
+    /// The name as the user gave it.
     name: String,
     service: Service,
     told: Told,
 }
 
-/// A member's links to one device.
+/// The link of one member to one device.
 #[derive(Clone, Copy, Debug)]
 pub struct MemberLink {
     number: usize,
@@ -29,25 +30,26 @@ pub struct MemberLink {
 /// Why a device cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum NetworkError {
-    /// No key.
+    /// No key could be made.
     #[error("--swap {name}: {source}")]
     Key {
         /// The device.
         name: String,
-        /// Why not.
+        /// The reason.
         source: KeyError,
     },
-    /// No thread or descriptor.
+    /// No thread or descriptor could be had.
     #[error("--swap {name}: {source}")]
     System {
         /// The device.
         name: String,
-        /// Why not.
+        /// The reason.
         source: std::io::Error,
     },
 }
 
-/// What this process takes counts to the group's limit: the C library's allocator would keep some megabytes for each of our threads.
+/// Limits the C library's allocator to [`ARENAS`]. The memory of this process counts towards the
+/// limit of the group, and the allocator would keep some megabytes for each of our threads.
 fn share_arenas() {
     #[cfg(target_env = "gnu")]
     // SAFETY: sets a parameter of the allocator.
@@ -56,16 +58,16 @@ fn share_arenas() {
     }
 }
 
-/// Arenas of the allocator, for all threads together.
+/// Arenas of the allocator for all threads together.
 #[cfg(target_env = "gnu")]
 const ARENAS: i32 = 1;
 
-/// All of them.
+/// All network devices of a group.
 #[derive(Default)]
 pub struct Networks(Vec<Network>);
 
 impl Networks {
-    /// Begins to serve these devices.
+    /// Begins to serve these devices, given with their numbers.
     ///
     /// # Errors
     /// [`NetworkError`].
@@ -77,7 +79,8 @@ impl Networks {
         Ok(networks)
     }
 
-    /// Begins to serve a device. From here on this process has several threads, and forks no more.
+    /// Begins to serve a device. From here on this process has several threads and must not fork
+    /// any more.
     ///
     /// # Errors
     /// [`NetworkError`].
@@ -85,7 +88,7 @@ impl Networks {
         share_arenas();
         let (name, told, store) = match prepared {
             PreparedNetwork::Export { export, told } => (export.uri().to_string(), told, export.start()),
-            // Its free clusters are punched where its blocks are reserved.
+            // The area that reserves the blocks of the file also punches its free clusters.
             PreparedNetwork::File { name, file } => (name, Told::Nobody, Store::on_file(file)),
         };
         let store = store.map_err(|source| NetworkError::Key { name: name.clone(), source })?;
@@ -95,14 +98,16 @@ impl Networks {
         Ok(())
     }
 
-    /// A link for a new member to the device of this number; `None`: it is no network device, or no descriptor is free.
+    /// A link for a new member to the device of this number; `None` when that is no network device
+    /// or no descriptor is free.
     pub fn new_link(&self, number: usize) -> Option<(OwnedFd, MemberLink)> {
         let network = self.0.iter().find(|network| network.number == number)?;
         let (socket, owner) = network.service.new_link().ok()?;
         Some((socket, MemberLink { number, owner }))
     }
 
-    /// A member has ended. To be said before its clusters are given to others.
+    /// Forgets the links of a member that has ended. Must be called before its clusters are given
+    /// to others.
     pub fn forget(&self, links: &[MemberLink]) {
         for link in links {
             if let Some(network) = self.0.iter().find(|network| network.number == link.number) {
@@ -111,21 +116,22 @@ impl Networks {
         }
     }
 
-    /// A device is off: takes leave of its server.
+    /// Ends the service of a device that is off, and takes leave of its server.
     pub fn remove(&mut self, number: usize) {
         for gone in self.0.extract_if(.., |network| network.number == number) {
             gone.service.finish();
         }
     }
 
-    /// Clusters of a device that are nobody's any more, by the device's own numbers.
+    /// Tells the service of a device which of its clusters nobody owns any more, by the numbers of
+    /// the device.
     pub fn freed(&self, number: usize, clusters: impl Iterator<Item = u32>) {
         if let Some(network) = self.0.iter().find(|network| network.number == number) {
             clusters.for_each(|cluster| network.service.cluster_freed(cluster, network.told));
         }
     }
 
-    /// What happened since it was last asked, a line each.
+    /// The events since the last call, as one line of text each.
     pub fn messages(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for Network { name, service, .. } in &self.0 {
@@ -147,7 +153,7 @@ impl Networks {
         lines
     }
 
-    /// Takes leave of the servers.
+    /// Takes leave of all servers.
     pub fn finish(&self) {
         self.0.iter().for_each(|network| network.service.finish());
     }

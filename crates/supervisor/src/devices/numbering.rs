@@ -1,4 +1,4 @@
-//! Which cluster numbers each device has, and how much of a disk.
+//! The cluster numbers of each device, and the shares of devices without a size in their disk.
 
 use super::{DeviceError, PreparedDevice, Sized, identity};
 use folioswap_group::{
@@ -6,7 +6,8 @@ use folioswap_group::{
     segment::{CLUSTER_BYTES, CLUSTERS_MAX},
 };
 
-/// Files without a size share what one of them would have had of their disk.
+/// Divides among the files without a size the part of their disk that one of them alone would have
+/// had.
 pub(super) fn share_disks(devices: &mut [PreparedDevice]) {
     let disk = |device: &PreparedDevice| identity(device).map(|(disk, _)| disk);
     let unsized_on: Vec<_> =
@@ -18,8 +19,8 @@ pub(super) fn share_disks(devices: &mut [PreparedDevice]) {
     }
 }
 
-/// Gives each shared device its cluster numbers: one after the other, with a number that is nobody's between two. Those
-/// without a size take no more than what the others leave.
+/// Gives each shared device its cluster numbers: device after device, with one unused number
+/// between two devices. Devices without a size take no more than the others leave.
 pub(super) fn number_clusters(devices: &mut [PreparedDevice]) -> Result<(), DeviceError> {
     let shared = |device: &&mut PreparedDevice| device.shared.is_some();
     let wanted = |device: &PreparedDevice| device.bytes / CLUSTER_BYTES;

@@ -8,22 +8,22 @@ use folioswap_group::{
 };
 use std::path::PathBuf;
 
-/// What a group has by then.
+/// The devices of a group at the time when one is added.
 pub struct Existing {
-    /// Its directories and prepared files, and their names.
+    /// Identities and names of the directories and prepared files in use.
     targets: Vec<((u64, u64), PathBuf)>,
-    /// Its exports.
+    /// URIs of the exports in use.
     exports: Vec<PathBuf>,
-    /// RAM devices that it has had.
+    /// The number of RAM devices that the group has had.
     rams: usize,
-    /// The first cluster number that is behind all of its own.
+    /// The first cluster number behind those of all devices.
     next_cluster: u32,
-    /// The most bytes that its processes may write into a file.
+    /// The most bytes that processes of the group may write into a file.
     file_bytes: u64,
 }
 
 impl Existing {
-    /// Looks at the devices of a group. One that is off may come again.
+    /// Collects the devices of a group. A device that is off may be added again.
     pub fn of(devices: &PreparedDevices, segment: &Segment, file_bytes: u64) -> Self {
         let of_kind = |kind| devices.devices.iter().filter(move |device| device.description.kind == kind);
         let numbered = devices.devices.iter().zip(&segment.devices);
@@ -49,7 +49,8 @@ impl Existing {
     }
 }
 
-/// Prepares what the option asks for, beside what there is. Nothing is left behind when it fails.
+/// Prepares the device that the option asks for, beside the existing ones. A failure leaves nothing
+/// behind.
 ///
 /// # Errors
 /// [`DeviceError`].

@@ -1,4 +1,4 @@
-//! The groups that run on this machine, as far as we may look at them.
+//! The groups that run on this machine, as far as the caller may look at them.
 
 use super::{mapped::Mapped, wire};
 use crate::{devices::ram_name, processes::proc};
@@ -8,27 +8,29 @@ use folioswap_group::{
 };
 use rustix::{
     fd::{AsRawFd, OwnedFd},
+    io::Errno,
     net::sockopt::{Timeout, set_socket_timeout},
 };
 use std::{collections::BTreeSet, fs, path::PathBuf, sync::atomic::Ordering::Relaxed, time::Duration};
 
-/// A group that does not answer (its supervisor is stopped) is passed over after this time.
+/// How long a group may take to answer; a group whose supervisor is stopped is passed over.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A group that answered.
 pub struct Group {
-    /// Its name, to connect to.
+    /// The abstract name of its socket.
     pub socket: String,
-    /// What it knows of itself, read-only.
+    /// Its segment, mapped read-only.
     pub segment: Mapped,
-    /// Of its devices, by number; empty where we cannot see it.
+    /// The names of its devices, by number; empty where the caller cannot see the name.
     pub names: Vec<PathBuf>,
 }
 
-/// All that answer, or the one that this process belongs to.
+/// All groups that answer, or the one to which the process `member` belongs: as a descendant of its
+/// supervisor, or as its front.
 ///
 /// # Errors
-/// [`GroupError::NoSuchGroup`]: it is in none.
+/// [`GroupError::NoSuchGroup`] when the process belongs to no group.
 pub fn running(member: Option<u32>) -> Result<Vec<Group>, GroupError> {
     let mut groups: Vec<Group> = names().iter().filter_map(|name| ask(name)).collect();
     if let Some(pid) = member {
@@ -44,23 +46,23 @@ pub fn running(member: Option<u32>) -> Result<Vec<Group>, GroupError> {
     Ok(groups)
 }
 
-/// Which group is meant?
+/// Why a command finds no group to act on.
 #[derive(Debug, thiserror::Error)]
 pub enum GroupError {
-    /// Nothing runs.
+    /// No group runs.
     #[error("no folioswap group runs that you may look at (`folioswap swapon --show`)")]
     None,
-    /// Which one?
+    /// Several groups run, and none was named.
     #[error("{0} groups run: name a process of the one that is meant (`folioswap swapon --show` lists them)")]
     Several(usize),
-    /// `swapon --show PID` for a process in no group.
+    /// The named process belongs to no group.
     #[error(
         "process {0} belongs to no running folioswap group that you may look at; `folioswap swapon --show` lists all"
     )]
     NoSuchGroup(u32),
 }
 
-/// The group that this process belongs to, or the only one that runs.
+/// The group to which the process `member` belongs, or else the only one that runs.
 ///
 /// # Errors
 /// [`GroupError`].
@@ -73,7 +75,7 @@ pub fn only(member: Option<u32>) -> Result<Group, GroupError> {
     }
 }
 
-/// Names of the sockets of running groups, as far as this network namespace shows them.
+/// The socket names of running groups, as far as this network namespace shows them.
 fn names() -> BTreeSet<String> {
     let text = fs::read_to_string("/proc/net/unix").unwrap_or_default();
     text.lines()
@@ -83,24 +85,46 @@ fn names() -> BTreeSet<String> {
         .collect()
 }
 
-fn ask(name: &str) -> Option<Group> {
-    let socket = wire::connect_to(name).ok()?;
-    set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE)).ok()?;
-    wire::send(&socket, &Message::new(Kind::Query, [0; 3]), &[]).ok()?;
-    let answer = wire::receive(&socket).ok()??;
-    if answer.message.kind() != Some(Kind::Answer) {
-        return None;
+/// The answer of a group to a query.
+pub struct Answer {
+    /// The segment of the group, mapped read-only.
+    pub segment: Mapped,
+    /// The numbers of the devices that [`Answer::directories`] belong to, a bit each.
+    with_directory: u64,
+    /// Descriptors that name the directories of devices.
+    directories: Vec<OwnedFd>,
+}
+
+/// Asks a group for its segment and waits for at most `patience`.
+///
+/// # Errors
+/// `ECONNREFUSED` when no such group runs, `EAGAIN` when it does not answer in time, `EPROTO` for
+/// another answer, `EINVAL` for a segment of another version.
+pub fn query(name: &str, patience: Duration) -> Result<Answer, Errno> {
+    let socket = wire::connect_to(name)?;
+    set_socket_timeout(&socket, Timeout::Recv, Some(patience))?;
+    wire::send(&socket, &Message::new(Kind::Query, [0; 3]), &[])?;
+    let answer = wire::receive(&socket)?.filter(|answer| answer.message.kind() == Some(Kind::Answer));
+    let mut answer = answer.ok_or(Errno::PROTO)?;
+    if answer.descriptors.is_empty() {
+        return Err(Errno::PROTO);
     }
-    let mut descriptors = answer.descriptors.into_iter();
-    let segment = Mapped::read_only(descriptors.next()?).ok()?;
+    let segment = Mapped::read_only(answer.descriptors.remove(0))?;
+    Ok(Answer { segment, with_directory: answer.message.words[0], directories: answer.descriptors })
+}
+
+/// Asks a group for all that it knows of itself; `None` for one that does not answer.
+fn ask(name: &str) -> Option<Group> {
+    let Answer { segment, with_directory, directories } = query(name, PATIENCE).ok()?;
+    let mut directories = directories.into_iter();
     let mut rams = 0..;
     let mut exports = 0..;
     let mut name_of = |number: usize, kind: DeviceKind| match kind {
         DeviceKind::Zram => None,
         DeviceKind::Ram => Some(ram_name(rams.next()?)),
         DeviceKind::Nbd => Some(format!("nbd{}", exports.next()?).into()),
-        DeviceKind::File | DeviceKind::Block if answer.message.words[0] >> number & 1 == 0 => None,
-        DeviceKind::File | DeviceKind::Block => path_of(&descriptors.next()?),
+        DeviceKind::File | DeviceKind::Block if with_directory >> number & 1 == 0 => None,
+        DeviceKind::File | DeviceKind::Block => path_of(&directories.next()?),
     };
     let named = segment.devices().enumerate().map(|(number, (device, _))| name_of(number, device.kind));
     let names = named.map(Option::unwrap_or_default).collect();

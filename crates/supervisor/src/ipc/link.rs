@@ -1,4 +1,5 @@
-//! The link between front and supervisor: a socket pair of packets. Its end tells each that the other is gone.
+//! The link between front and supervisor: a socket pair of packets. The end of the link tells each
+//! side that the other is gone.
 
 use rustix::{
     fd::{AsFd, BorrowedFd, OwnedFd},
@@ -9,15 +10,15 @@ use rustix::{
 use super::wire::past_reset;
 use crate::processes::signals::Arrived;
 
-/// Most bytes of text in one packet; longer texts take several.
+/// The most bytes of text in one packet; a longer text takes several packets.
 const TEXT_MAX: usize = 16 << 10;
 
-/// What remains of the tree when CMD has ended.
+/// The state of the tree when CMD has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remains {
-    /// Nothing: the supervisor ends at once, and the front waits for that.
+    /// No process is left: the supervisor ends at once, and the front waits for that.
     Nothing,
-    /// Descendants: the supervisor stays, the front does not wait.
+    /// Descendants are left: the supervisor stays, and the front does not wait.
     Descendants,
 }
 
@@ -26,11 +27,12 @@ pub enum Remains {
 pub enum Packet {
     /// To the front: text for standard error.
     Text(Vec<u8>),
-    /// To the front: CMD stopped (job control); its process id.
+    /// To the front: CMD stopped (job control), with its process id.
     Stopped(u32),
-    /// To the front: CMD has ended; the exit status.
+    /// To the front: CMD has ended, with the exit status.
     Ended(i32, Remains),
-    /// To the supervisor: the front got this signal; CMD shall get it unless the whole process group did.
+    /// To the supervisor: the front got this signal. CMD shall get it too, unless the whole process
+    /// group got it.
     Forward(Arrived),
 }
 
@@ -38,32 +40,34 @@ pub enum Packet {
 pub struct Link(OwnedFd);
 
 impl Link {
-    /// Both ends.
+    /// Makes both ends.
     ///
     /// # Errors
-    /// When the process may have no more descriptors.
+    /// Of socketpair(2): the process may have no more descriptors.
     pub fn pair() -> Result<(Self, Self), Errno> {
         let (a, b) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         Ok((Link(a), Link(b)))
     }
 
-    /// Sends text for standard error. What a stopped front cannot take is lost, rather than that the supervisor waits.
+    /// Sends text for standard error. Text that a stopped front cannot take is lost, so that the
+    /// supervisor never waits.
     pub fn say(&self, text: &str) {
         for part in text.as_bytes().chunks(TEXT_MAX) {
             self.send(&Packet::Text(part.to_vec()));
         }
     }
 
-    /// Sends a packet; what cannot be sent is lost (the other end is gone or does not read).
+    /// Sends a packet without waiting. The packet is lost when the other end is gone or does not
+    /// read.
     pub fn send(&self, packet: &Packet) {
         let bytes = encode(packet);
         while send(&self.0, &bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) == Err(Errno::INTR) {}
     }
 
-    /// The next packet.
+    /// Takes the next packet without waiting.
     ///
     /// # Errors
-    /// `EAGAIN` when none waits; `EPIPE` when the other end is gone and all was read.
+    /// `EAGAIN` when no packet waits; `EPIPE` when the other end is gone and every packet was read.
     pub fn receive(&self) -> Result<Packet, Errno> {
         let mut buffer = vec![0_u8; TEXT_MAX + 1];
         let (length, _) = past_reset(|| recv(&self.0, buffer.as_mut_slice(), RecvFlags::DONTWAIT))?;
@@ -116,37 +120,4 @@ fn decode(bytes: &[u8]) -> Option<Packet> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn packets_survive_the_link() {
-        let (a, b) = Link::pair().expect("socketpair");
-        let packets = [
-            Packet::Text(b"hello".to_vec()),
-            Packet::Stopped(7),
-            Packet::Ended(137, Remains::Nothing),
-            Packet::Ended(0, Remains::Descendants),
-            Packet::Forward(Arrived { signal: 15, code: -6, pid: 99 }),
-        ];
-        for packet in &packets {
-            a.send(packet);
-        }
-        for packet in &packets {
-            assert_eq!(b.receive().as_ref(), Ok(packet));
-        }
-        assert_eq!(b.receive(), Err(Errno::AGAIN));
-        drop(a);
-        assert_eq!(b.receive(), Err(Errno::PIPE));
-    }
-
-    #[test]
-    fn what_an_end_sent_arrives_though_it_went_with_packets_unread() {
-        let (a, b) = Link::pair().expect("socketpair");
-        b.send(&Packet::Forward(Arrived { signal: 2, code: 0, pid: 1 }));
-        a.send(&Packet::Ended(130, Remains::Nothing));
-        drop(a);
-        assert_eq!(b.receive(), Ok(Packet::Ended(130, Remains::Nothing)));
-        assert_eq!(b.receive(), Err(Errno::PIPE));
-    }
-}
+mod tests;

@@ -1,4 +1,5 @@
-//! Memory that members share with the supervisor, mapped: the group's segment, and each member's ring for its trace.
+//! Mappings of memory that members share with the supervisor: the segment of the group, and the
+//! trace ring of each member.
 
 use folioswap_group::segment::Segment;
 use folioswap_trace::Ring;
@@ -10,27 +11,29 @@ use rustix::{
 };
 use std::{ffi::CStr, ops::Deref, ptr::null_mut};
 
-/// What may be shared with processes that write to it at any time.
+/// A type that may be shared with processes that write to it at any time.
 ///
 /// # Safety
-/// It consists of atomics, for which any bytes are valid, and its alignment is at most that of a page.
+/// The type consists of atomics, for which any bytes are valid, and its alignment is at most that
+/// of a page.
 pub unsafe trait OfAtomics {}
-// SAFETY: so they are declared.
+// SAFETY: `Segment` is declared of atomics alone.
 unsafe impl OfAtomics for Segment {}
-// SAFETY: so it is declared.
+// SAFETY: `Ring` is declared of atomics alone.
 unsafe impl OfAtomics for Ring {}
 
-/// A mapping of what is shared; unmapped when dropped.
+/// A shared mapping of a `T`; dropping it unmaps the memory.
 pub struct Mapped<T: OfAtomics = Segment>(*mut T);
 
 impl<T: OfAtomics> Mapped<T> {
     fn map(fd: impl AsFd, protection: ProtFlags) -> Result<Self, Errno> {
-        // SAFETY: a new shared mapping where the kernel likes; the file was checked to be as long.
+        // SAFETY: a new shared mapping at an address of the kernel's choice; the callers made the
+        // file, or checked it to be, as long as a T.
         let address = unsafe { mmap(null_mut(), size_of::<T>(), protection, MapFlags::SHARED, fd, 0)? };
         Ok(Mapped(address.cast()))
     }
 
-    /// Makes an all-zero one that nobody can resize: its descriptor and its mapping.
+    /// Makes an all-zero memfd that nobody can resize, and returns its descriptor and its mapping.
     ///
     /// # Errors
     /// Of memfd_create(2) and mmap(2).
@@ -44,10 +47,10 @@ impl<T: OfAtomics> Mapped<T> {
 }
 
 impl Mapped {
-    /// Maps a segment that somebody else made, to read it.
+    /// Maps a segment that another process made, read-only.
     ///
     /// # Errors
-    /// `EINVAL` for something that is too short, not sealed against shrinking, or of another version.
+    /// `EINVAL` for a file that is too short, not sealed against shrinking, or of another version.
     pub fn read_only(fd: impl AsFd) -> Result<Self, Errno> {
         let seals = rustix::fs::fcntl_get_seals(&fd)?;
         if !seals.contains(SealFlags::SHRINK) || fstat(&fd)?.st_size < Segment::BYTES as i64 {
@@ -58,33 +61,33 @@ impl Mapped {
     }
 }
 
-// SAFETY: the mapping belongs to no thread, and consists of atomics.
+// SAFETY: the mapping belongs to no thread, and the memory consists of atomics.
 unsafe impl<T: OfAtomics> Send for Mapped<T> {}
 
 impl<T: OfAtomics> Deref for Mapped<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: the mapping is as long as a T, page-aligned, lives as long as self, cannot be shortened (sealed), and consists
-        // of atomics, for which any bytes are valid.
+        // SAFETY: the mapping is as long as a T, page-aligned, lives as long as self, cannot be
+        // shortened (the file is sealed), and consists of atomics, for which any bytes are valid.
         unsafe { &*self.0 }
     }
 }
 
 impl<T: OfAtomics> Drop for Mapped<T> {
     fn drop(&mut self) {
-        // SAFETY: made by `map` with this length; no reference outlives self.
+        // SAFETY: `map` made the mapping with this length; no reference outlives self.
         let _ = unsafe { munmap(self.0.cast(), size_of::<T>()) };
     }
 }
 
 /// A new segment: its descriptors and its mapping.
 pub struct SegmentFile {
-    /// For members, which write.
+    /// The descriptor for members, which write.
     pub fd: OwnedFd,
-    /// For those who only look (`swapon --show`).
+    /// The descriptor for processes that only look (`swapon --show`).
     pub read_only: OwnedFd,
-    /// Our mapping.
+    /// The mapping of the supervisor.
     pub mapped: Mapped,
 }
 
@@ -100,28 +103,14 @@ impl SegmentFile {
         Ok(SegmentFile { fd, read_only, mapped })
     }
 
-    /// Maps it once more, for a thread of its own.
+    /// Maps the segment once more, for another thread.
     ///
     /// # Errors
-    /// The kernel's.
+    /// Of mmap(2).
     pub fn map_again(&self) -> Result<Mapped, Errno> {
         Mapped::map(&self.fd, ProtFlags::READ | ProtFlags::WRITE)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use folioswap_group::segment::Scope;
-
-    #[test]
-    fn a_segment_is_shared_and_foreign_files_are_refused() {
-        let segment = SegmentFile::create().expect("memfd");
-        assert!(Mapped::read_only(&segment.read_only).is_err(), "no header yet");
-        segment.mapped.initialise(7, 1 << 30, Scope::Total, []);
-        let other = Mapped::read_only(&segment.read_only).expect("valid now");
-        assert_eq!(other.header.supervisor_pid.load(std::sync::atomic::Ordering::Relaxed), 7);
-        let empty = memfd_create("x", MemfdFlags::ALLOW_SEALING).expect("memfd");
-        assert!(Mapped::read_only(&empty).is_err());
-    }
-}
+mod tests;

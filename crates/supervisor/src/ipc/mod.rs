@@ -1,4 +1,5 @@
-//! What processes exchange: control messages, the front's packets, shared memory, and questions about a group.
+//! Communication between processes: control messages, packets of the front, shared memory, and
+//! questions about a group.
 
 pub mod groups;
 pub mod link;

@@ -1,4 +1,5 @@
-//! Sending and receiving the control protocol's messages, with their descriptors, over a `SOCK_SEQPACKET` socket.
+//! Sending and receiving the control protocol's messages, with their descriptors, over a
+//! `SOCK_SEQPACKET` socket.
 
 use folioswap_group::protocol::{DESCRIPTORS_MAX, Message};
 use rustix::{
@@ -17,15 +18,16 @@ use std::{
     mem::MaybeUninit,
 };
 
-/// A message as it came, with what came along.
+/// A message as it arrived, with the descriptors that came along.
 pub struct Received {
     /// The message.
     pub message: Message,
-    /// Its descriptors, close-on-exec.
+    /// The descriptors, all close-on-exec.
     pub descriptors: Vec<OwnedFd>,
 }
 
-/// The start of the abstract name of each group's socket; [`NAME_DIGITS`] hexadecimal digits follow.
+/// The start of the abstract name of each group's socket; [`NAME_DIGITS`] hexadecimal digits
+/// follow.
 const NAME_START: &str = "folioswap-";
 /// The digits of 128 random bits.
 const NAME_DIGITS: usize = 32;
@@ -62,17 +64,17 @@ pub fn listen_as(name: &str) -> Result<OwnedFd, Errno> {
 /// Connects to a group's socket by its abstract name.
 ///
 /// # Errors
-/// `ECONNREFUSED` when no such group runs (in this network namespace).
+/// `ECONNREFUSED` when no such group runs in this network namespace.
 pub fn connect_to(name: &str) -> Result<OwnedFd, Errno> {
     let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
     connect(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
     Ok(socket)
 }
 
-/// Sends one message. Never blocks on a receiver that does not read: that is `EAGAIN`.
+/// Sends one message with at most `DESCRIPTORS_MAX` descriptors, without waiting.
 ///
 /// # Errors
-/// Of sendmsg(2).
+/// Of sendmsg(2); `EAGAIN` for a receiver that does not read.
 pub fn send(socket: impl AsFd, message: &Message, descriptors: &[BorrowedFd<'_>]) -> Result<(), Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut control = SendAncillaryBuffer::new(&mut space);
@@ -88,8 +90,10 @@ pub fn send(socket: impl AsFd, message: &Message, descriptors: &[BorrowedFd<'_>]
     Ok(())
 }
 
-/// What a socket gives. Where the other end went without having read all that we sent, the kernel says so once, before it hands
-/// out what that end had sent first: that must not be lost.
+/// Calls `receive` until it gives a result, past EINTR and past one ECONNRESET.
+///
+/// When the other end has gone without reading all that we sent, the kernel reports ECONNRESET
+/// once, before it hands out the messages that the other end had sent. Those must not be lost.
 ///
 /// # Errors
 /// Those of `receive`, but EINTR and the first ECONNRESET.
@@ -104,10 +108,11 @@ pub fn past_reset<T>(mut receive: impl FnMut() -> Result<T, Errno>) -> Result<T,
     }
 }
 
-/// Receives one message; `None` at the end of the connection. Blocks when the socket does.
+/// Receives one message; `None` at the end of the connection. Waits for a message when the socket
+/// is blocking.
 ///
 /// # Errors
-/// Of recvmsg(2); `EPROTO` for something that is not a message.
+/// Of recvmsg(2); `EPROTO` for bytes that are not a message.
 pub fn receive(socket: impl AsFd) -> Result<Option<Received>, Errno> {
     let mut bytes = [0_u8; Message::BYTES];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
@@ -128,10 +133,11 @@ pub fn receive(socket: impl AsFd) -> Result<Option<Received>, Errno> {
     }
 }
 
-/// Longest text that goes along with a message, in bytes.
+/// The longest text that goes along with a message, in bytes.
 const TEXT_MAX: usize = 64 << 10;
 
-/// A text, to be sent as a descriptor.
+/// Makes a descriptor that carries a text of at most 64 KiB; the rest of a longer text
+/// is lost.
 ///
 /// # Errors
 /// Of memfd_create(2) and write(2).
@@ -141,10 +147,10 @@ pub fn text(text: &[u8]) -> Result<OwnedFd, Errno> {
     Ok(file)
 }
 
-/// The text in such a descriptor.
+/// Reads the text that such a descriptor carries.
 ///
 /// # Errors
-/// Of pread(2); it is no file.
+/// Of pread(2), for example when the descriptor is no file.
 pub fn text_in(file: &OwnedFd) -> Result<Vec<u8>, Errno> {
     let mut text = vec![0; TEXT_MAX];
     let length = rustix::io::pread(file, &mut text[..], 0)?;
@@ -153,45 +159,4 @@ pub fn text_in(file: &OwnedFd) -> Result<Vec<u8>, Errno> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use folioswap_group::protocol::Kind;
-    use rustix::net::socketpair;
-
-    #[test]
-    fn what_an_end_sent_arrives_though_it_went_with_messages_unread() {
-        let (a, b) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
-            .expect("socketpair");
-        send(&b, &Message::new(Kind::Clusters, [0; 3]), &[]).expect("sent");
-        send(&a, &Message::new(Kind::Forked, [7, 0, 0]), &[b.as_fd()]).expect("sent");
-        drop(a);
-        let got = receive(&b).expect("received").expect("not the end");
-        assert_eq!((got.message.kind(), got.message.words[0]), (Some(Kind::Forked), 7));
-        assert_eq!(got.descriptors.len(), 1);
-        assert!(receive(&b).expect("received").is_none());
-    }
-
-    #[test]
-    fn a_message_arrives_whole_with_its_descriptors() {
-        let (a, b) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
-            .expect("socketpair");
-        let sent = Message::new(Kind::DropClusters, [3, 0, 7]).with_clusters(&[5, 6, 9]);
-        send(&a, &sent, &[a.as_fd(), b.as_fd()]).expect("sent");
-        drop(a);
-        let got = receive(&b).expect("received").expect("not the end");
-        assert_eq!(got.message.kind(), Some(Kind::DropClusters));
-        assert_eq!(got.message.words, [3, 0, 7]);
-        assert_eq!(got.message.clusters(), [5, 6, 9]);
-        assert_eq!(got.descriptors.len(), 2);
-        drop(got);
-        assert!(receive(&b).expect("end").is_none());
-    }
-
-    #[test]
-    fn what_is_no_message_is_an_error() {
-        let (a, b) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
-            .expect("socketpair");
-        rustix::io::write(&a, b"hello").expect("sent");
-        assert!(matches!(receive(&b), Err(Errno::PROTO)));
-    }
-}
+mod tests;

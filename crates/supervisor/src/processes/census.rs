@@ -1,4 +1,5 @@
-//! Descendants that are not members: found by walking the tree, counted towards the limit, named in the report.
+//! Descendants that are not members: a walk of the tree finds them, the limit counts them, and the
+//! report names them.
 
 use super::{
     elf::{self, Image},
@@ -13,64 +14,67 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A process has this long from its first sight (or its exec) until it must be a member.
+/// The time that a process has from its first sight, or its exec, until it must be a member.
 const GRACE: Duration = Duration::from_millis(150);
-/// The walk takes at most one part in so many of the supervisor's time. What counts is the time that it computes: one
-/// that had to wait for a processor was not expensive, and what should be found would be gone before the next.
+/// The walks take at most one part in so many of the supervisor's time. Processor time counts, not
+/// time spent waiting for a processor: a walk that only waited was not expensive, and the processes
+/// to be found would be gone before the next.
 const COST_DIVISOR: u32 = 50;
-/// Between two walks.
+/// The shortest and the longest time between two walks.
 const INTERVAL: Duration = Duration::from_millis(100);
 const INTERVAL_MAX: Duration = Duration::from_secs(2);
 
-/// Up to this size it does not matter what of it is shared.
+/// Above this size of a process, memory that it shares with relatives is counted in proportion.
 const LARGE_BYTES: u64 = 4 << 20;
 
-/// Names that are told apart; the last entry stands for all others.
+/// The most names that are told apart; the last entry stands for all others.
 const PROGRAMS_MAX: usize = 64;
 
 /// Why a process is not a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reason {
-    /// Statically linked.
+    /// The program is statically linked.
     Static,
-    /// Runs with the rights of another user, group or file capability.
+    /// The program runs with the rights of another user or group, or with a file capability.
     SetUserId,
-    /// The supervisor or its agent could not have userfaultfd there.
+    /// The agent could not have a userfaultfd in the process.
     NoUserfault,
-    /// Something else: raw clone, another network namespace, an emptied descriptor table, ...
+    /// Another reason: raw clone, another network namespace, an emptied descriptor table, ...
     Other,
 }
 
 /// Unmanaged processes of one name and reason.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct Unmanaged {
-    /// The program's name (comm).
+    /// The name of the program (comm).
     pub name: String,
-    /// Why.
+    /// Why the processes are unmanaged.
     pub reason: Reason,
-    /// Processes.
+    /// The number of processes.
     pub processes: u64,
-    /// Most that one of them took.
+    /// The most bytes that one of them took.
     pub peak_bytes: u64,
 }
 
+/// A descendant that a walk has seen.
 struct Seen {
+    /// The start of its grace time.
     since: Instant,
-    /// Index of its entry in `programs`, once it counts as unmanaged.
+    /// The index of its entry in `programs`, once the process counts as unmanaged.
     entry: Option<usize>,
 }
 
-/// What one walk found.
+/// The result of one walk.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Found {
-    /// Bytes of unmanaged descendants.
+    /// The bytes that unmanaged descendants take.
     pub bytes: u64,
-    /// Unmanaged descendants now.
+    /// The number of unmanaged descendants.
     pub processes: u64,
 }
 
-/// The census.
+/// The census of the tree below this process.
 pub struct Census {
     seen: HashMap<u32, Seen>,
     no_userfault: HashSet<u32>,
@@ -79,7 +83,7 @@ pub struct Census {
 }
 
 impl Census {
-    /// The first walk is due at once: our own processes count from the start.
+    /// A census whose first walk is due at once, because our own processes count from the start.
     pub fn new(now: Instant) -> Self {
         Census { seen: HashMap::new(), no_userfault: HashSet::new(), programs: Vec::new(), next: now }
     }
@@ -89,23 +93,24 @@ impl Census {
         self.next
     }
 
-    /// A member's connection ended: if its process lives, it is another image now and gets the grace time anew.
+    /// Notes that the connection of a member has ended: a process that still lives is another image
+    /// now and gets the grace time anew.
     pub fn left(&mut self, pid: u32, now: Instant) {
         self.no_userfault.remove(&pid);
         self.seen.insert(pid, Seen { since: now, entry: None });
     }
 
-    /// A process said that it cannot have userfaultfd.
+    /// Notes that a process cannot have a userfaultfd, as its agent has said.
     pub fn cannot_have_userfault(&mut self, pid: u32) {
         self.no_userfault.insert(pid);
     }
 
-    /// Everything that was ever unmanaged.
+    /// All programs that were ever unmanaged.
     pub fn programs(&self) -> &[Unmanaged] {
         &self.programs
     }
 
-    /// Names of those that took most, for a message.
+    /// The names of the programs that took most memory, for a message.
     pub fn largest(&self) -> String {
         const SHOWN: usize = 3;
         let mut programs: Vec<&Unmanaged> = self.programs.iter().collect();
@@ -113,7 +118,8 @@ impl Census {
         programs.iter().take(SHOWN).map(|entry| entry.name.as_str()).collect::<Vec<_>>().join(", ")
     }
 
-    /// Walks the tree below this process. `members` are managed.
+    /// Walks the tree below this process; all but the `members` are unmanaged after their grace
+    /// time.
     pub fn walk(&mut self, members: &HashSet<u32>, now: Instant) -> Found {
         let started = computed();
         let descendants = proc::descendants(std::process::id());
@@ -134,14 +140,14 @@ impl Census {
             if matches!(status.state, 'Z' | 'X') || shares_memory_with_its_parent(pid) {
                 continue;
             }
-            // A large one may be a fork that shares most of it.
+            // A large process may be a fork that shares most of its memory.
             let anonymous = match status.anonymous {
                 large if large > LARGE_BYTES => proc::proportional_anonymous(pid).unwrap_or(large),
                 small => small,
             };
             let bytes = anonymous + status.shared;
             let entry = match seen.entry {
-                // Another name is another program, by exec.
+                // Another name means another program, by exec.
                 Some(entry) if self.programs[entry].name == status.name || entry == PROGRAMS_MAX - 1 => entry,
                 _ => {
                     let reason =
@@ -175,12 +181,13 @@ impl Census {
     }
 }
 
-/// Processor time of this thread.
+/// The processor time of this thread.
 fn computed() -> Duration {
     clock_gettime(ClockId::ThreadCPUTime).try_into().unwrap_or_default()
 }
 
-/// Between vfork and exec a child uses its parent's memory, which is counted already.
+/// Does the process use the memory of its parent, as between vfork and exec? That memory is counted
+/// already.
 fn shares_memory_with_its_parent(pid: u32) -> bool {
     const KCMP_VM: i32 = 1;
     let Some((_, parent)) = proc::state_and_parent(pid) else { return false };
@@ -188,6 +195,7 @@ fn shares_memory_with_its_parent(pid: u32) -> bool {
     unsafe { libc::syscall(libc::SYS_kcmp, pid, parent, KCMP_VM, 0, 0) == 0 }
 }
 
+/// Why a process that said nothing is unmanaged, by its executable.
 fn reason(pid: u32) -> Reason {
     let link = format!("/proc/{pid}/exe");
     let Ok(file) = File::open(&link) else { return Reason::SetUserId };

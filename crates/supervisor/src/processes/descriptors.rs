@@ -1,16 +1,18 @@
-//! The descriptors 0, 1, 2 and those that we inherited: CMD gets them as they were, we keep none that a pipeline waits for.
+//! The descriptors 0, 1 and 2 and the inherited ones: CMD gets them unchanged, and our processes
+//! keep none for whose end a pipeline waits.
 
 use rustix::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use rustix::fs::{Mode, OFlags, open};
 
-/// Opens `/dev/null` in place of each closed one of 0, 1, 2, so that nothing of ours ever gets these numbers.
-/// Close-on-exec: a program that we start finds them closed as we did.
+/// Opens `/dev/null` in place of each closed descriptor of 0, 1 and 2, so that no file of ours ever
+/// gets these numbers. They are close-on-exec: a program that we start finds them closed, as we
+/// did.
 pub fn fill_standard() {
     for number in 0..3 {
         // SAFETY: fcntl(F_GETFD) on any number reads a flag or fails with EBADF.
         let open_already = unsafe { libc::fcntl(number, libc::F_GETFD) } >= 0;
         if !open_already {
-            // The lowest free number is `number`, since those below are open.
+            // open(2) gives the lowest free number, which is `number`, since those below are open.
             if let Ok(null) = open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()) {
                 std::mem::forget(null);
             }
@@ -18,11 +20,13 @@ pub fn fill_standard() {
     }
 }
 
-/// Makes 0, 1 and 2 `/dev/null`. For the front and the supervisor, once CMD has its own copies.
+/// Makes the descriptors 0, 1 and 2 `/dev/null`. The front and the supervisor do so once CMD has
+/// its own copies.
 pub fn leave_standard() {
     if let Ok(null) = open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()) {
         for number in 0..3 {
-            // SAFETY: dup2 onto a standard descriptor; std's handles for them do not cache anything about the file.
+            // SAFETY: replaces a standard descriptor; the handles of std for these cache nothing
+            // about the file.
             unsafe { libc::dup3(null.as_raw_fd(), number, libc::O_CLOEXEC) };
         }
     }
@@ -44,8 +48,9 @@ pub fn close_all_but(kept: &[BorrowedFd<'_>]) {
 }
 
 fn close_range(first: u32, last: u32) {
-    // SAFETY: closes descriptors that no value of this process owns: they were inherited, or their owners were given up
-    // (`std::mem::forget`) before; the callers pass everything that is still owned as kept.
+    // SAFETY: closes descriptors that no value of this process owns. They were inherited, or their
+    // owners were given up with `std::mem::forget` before; the callers pass every descriptor that
+    // is still owned as kept.
     unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
 }
 
@@ -53,6 +58,6 @@ fn close_range(first: u32, last: u32) {
 pub fn saved_stderr() -> Option<OwnedFd> {
     // SAFETY: F_DUPFD_CLOEXEC on descriptor 2 gives a new descriptor or fails.
     let number = unsafe { libc::fcntl(2, libc::F_DUPFD_CLOEXEC, 3) };
-    // SAFETY: the number is new and nobody else owns it.
+    // SAFETY: the descriptor is new and has no other owner.
     (number >= 0).then(|| unsafe { OwnedFd::from_raw_fd(number) })
 }

@@ -1,41 +1,42 @@
-//! As much of the ELF format as tells whether a program can be preloaded.
+//! As much of the ELF format as is needed to tell whether the agent can be preloaded into a
+//! program.
 
 use std::{fs::File, io, os::unix::fs::FileExt};
 
 const PT_INTERP: u32 = 3;
 const EM_X86_64: u16 = 62;
 const CLASS_64: u8 = 2;
-/// Program headers that are looked at; real programs have about a dozen.
+/// The most program headers that are looked at; real programs have about a dozen.
 const HEADERS_MAX: u64 = 256;
 
-/// What kind of file a program is.
+/// The kind of file that a program is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Image {
-    /// Loaded by this dynamic linker.
+    /// A program that a dynamic linker loads.
     Dynamic {
-        /// Path of the linker.
+        /// The path of the linker.
         interpreter: String,
     },
-    /// No dynamic linker: nothing can be preloaded.
+    /// A program without a dynamic linker: nothing can be preloaded into it.
     Static,
-    /// For another processor or word size.
+    /// A program for another processor or word size.
     Foreign {
-        /// Which, in words.
+        /// A description of that machine.
         machine: String,
     },
-    /// A script: `#!` and this interpreter.
+    /// A script: `#!` and an interpreter.
     Script {
-        /// Path of the interpreter.
+        /// The path of the interpreter.
         interpreter: String,
     },
-    /// None of these: the shell runs it.
+    /// Any other file: the shell runs it.
     Other,
 }
 
-/// Looks at a file.
+/// Finds out the kind of a file.
 ///
 /// # Errors
-/// When it cannot be read.
+/// When the file cannot be read.
 pub fn inspect(file: &File) -> io::Result<Image> {
     let mut head = [0_u8; 256];
     let length = read_up_to(file, &mut head, 0)?;
@@ -101,13 +102,4 @@ fn read_up_to(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> 
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn our_own_image_is_dynamic() {
-        let file = File::open("/proc/self/exe").expect("readable");
-        let image = inspect(&file).expect("inspected");
-        assert!(matches!(image, Image::Dynamic { interpreter } if interpreter.contains("ld-linux")));
-    }
-}
+mod tests;

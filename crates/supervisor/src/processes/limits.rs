@@ -1,28 +1,29 @@
-//! Resource limits that our own processes need otherwise than CMD has them: open files and the size of files.
+//! The resource limits that our own processes raise and CMD gets back: open files and the size of
+//! files.
 
 use folioswap_group::segment::Segment;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Descriptors that the front and a supervisor of a few members need.
+/// The descriptors that the front and a supervisor of a few members need.
 const FILES_MIN: u64 = 32;
 
-/// More than the agent takes in its file in memory.
+/// An upper bound on the size of the agent's memfd.
 const AGENT_BYTES: u64 = 1 << 20;
 
 /// Why nothing can be prepared within the limits of our caller.
 #[derive(Debug, thiserror::Error)]
 pub enum LimitsError {
-    /// Too few descriptors are allowed.
+    /// The number of open files is limited too much.
     #[error(
         "at most {found} open files are allowed here, and folioswap needs {needed}: raise the limit with `ulimit -n {needed}`"
     )]
     FewFiles {
-        /// The hard limit.
+        /// The hard limit of open files.
         found: u64,
-        /// What is needed.
+        /// The number of files needed.
         needed: u64,
     },
-    /// Too small files are allowed.
+    /// The size of files is limited too much.
     #[error(
         "files of at most {found} are allowed here, which is too small even for what folioswap keeps in memory: raise the limit with `ulimit -f`"
     )]
@@ -32,7 +33,7 @@ pub enum LimitsError {
     },
 }
 
-/// The limits, as our caller left them.
+/// The limits as our caller left them.
 #[derive(Clone, Debug)]
 pub struct Limits {
     files: Rlimit,
@@ -40,20 +41,21 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Reads them.
+    /// Reads the limits of this process.
     pub fn capture() -> Self {
         Limits { files: getrlimit(Resource::Nofile), file_size: getrlimit(Resource::Fsize) }
     }
 
-    /// Raises ours to what the system lets us have. A write beyond the size of files becomes an error instead of a signal.
+    /// Raises the soft limits of this process to the hard ones. A write beyond the allowed size of
+    /// a file becomes an error instead of a signal.
     ///
     /// # Errors
-    /// They are so low that nothing can be prepared.
+    /// When even the hard limits are too low to prepare anything.
     pub fn raise(&self) -> Result<(), LimitsError> {
-        // SAFETY: a plain disposition; `Inherited` has what CMD gets.
+        // SAFETY: a plain disposition; `Inherited` has the one that CMD gets.
         unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
         for (resource, limit) in [(Resource::Nofile, &self.files), (Resource::Fsize, &self.file_size)] {
-            // Raising the soft limit to the hard one is allowed to everybody.
+            // Every process may raise a soft limit to the hard one.
             let _ = setrlimit(resource, Rlimit { current: limit.maximum, maximum: limit.maximum });
         }
         match (self.files.maximum, self.file_size.maximum) {
@@ -67,7 +69,8 @@ impl Limits {
         }
     }
 
-    /// The most bytes that CMD may write into a file, and with it the swap file: who writes there is CMD.
+    /// The most bytes that CMD may write into a file. It bounds the swap file as well, into which
+    /// CMD's process writes.
     pub fn file_bytes(&self) -> u64 {
         self.file_size.current.unwrap_or(u64::MAX)
     }
@@ -77,7 +80,7 @@ impl Limits {
         self.files.current.unwrap_or(u64::MAX)
     }
 
-    /// Makes everything as it was. In CMD's process, before exec; async-signal-safe.
+    /// Puts the limits back. Called in CMD's process before exec; async-signal-safe.
     pub fn restore(&self) {
         let _ = setrlimit(Resource::Nofile, self.files);
         let _ = setrlimit(Resource::Fsize, self.file_size);

@@ -1,4 +1,5 @@
-//! The processes of a group: how they start, the tree that they form, memory without a pager, and their end.
+//! The processes of a group: their start, the tree that they form, memory without a pager, and
+//! their end.
 
 pub mod census;
 pub mod descriptors;

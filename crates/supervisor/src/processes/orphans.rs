@@ -1,8 +1,9 @@
 //! Memory whose pager is, or may be, gone.
 //!
-//! The supervisor holds a duplicate of every userfaultfd, since memory whose last userfaultfd is closed reads as zeroes.
-//! When the connection of the pager that served one ends and the memory still exists, nobody can bring its pages back: the
-//! first process that touches one is ended, with one message.
+//! The supervisor holds a duplicate of every userfaultfd, since memory whose last userfaultfd is
+//! closed reads as zeroes. When the connection of a pager ends while the memory that it served
+//! still exists, nothing can bring the pages back: the first process that touches one is ended,
+//! with one message.
 
 use super::{
     proc,
@@ -15,38 +16,43 @@ use rustix::{
 };
 use std::time::{Duration, Instant};
 
-/// A fault on unserved memory is a loss only if the memory still exists after this time: processes that are just ending
-/// fault too.
+/// A fault on unserved memory is a loss only if the memory still exists after this time, because
+/// processes that are just ending fault too.
 const DELAY: Duration = Duration::from_millis(100);
 
-/// Whose fault waits, and since when its end is due.
+/// A process whose fault waits, and the time when the process is to be ended.
 struct Condemned {
     pid: u32,
     due: Instant,
 }
 
+/// One held userfaultfd.
 struct Held {
     userfault: OwnedFd,
-    /// Serial of the connection that serves it; `None`: nobody.
+    /// The serial of the connection whose pager serves the memory; `None` when no pager does.
     server: Option<u64>,
-    /// The process whose memory it is, if known, to be named when the kernel does not say who faults.
+    /// The process of the memory, 0 when unknown: named when the kernel does not say which thread
+    /// faults.
     pid: u32,
     condemned: Option<Condemned>,
 }
 
-/// All held descriptors of children that no agent prepared, and of members whose connection has ended.
+/// All held userfaultfds of children that no agent prepared, and of members whose connection has
+/// ended.
 #[derive(Default)]
 pub struct Orphans {
     held: Vec<Held>,
 }
 
 impl Orphans {
-    /// A child made by a bare clone; the member behind connection `server` serves it.
+    /// Holds the userfaultfd of a child made by a bare clone, which the member behind connection
+    /// `server` serves.
     pub fn adopt(&mut self, userfault: OwnedFd, server: u64) {
         self.held.push(Held { userfault, server: Some(server), pid: 0, condemned: None });
     }
 
-    /// A connection has ended: `own` are the member's userfaultfds; those of children that it served stay here.
+    /// Takes over the userfaultfds `own` of a member whose connection has ended; those of children
+    /// that it served lose their server.
     pub fn server_left(&mut self, server: u64, pid: u32, own: Vec<OwnedFd>) {
         for held in self.held.iter_mut().filter(|held| held.server == Some(server)) {
             held.server = None;
@@ -59,17 +65,17 @@ impl Orphans {
         self.drop_gone();
     }
 
-    /// Drops those whose memory does not exist any more.
+    /// Drops the userfaultfds whose memory does not exist any more.
     pub fn drop_gone(&mut self) {
         self.held.retain(|held| !userfault::is_orphaned(&held.userfault));
     }
 
-    /// True when nothing has to be probed.
+    /// Is there no userfaultfd to probe?
     pub fn is_empty(&self) -> bool {
         self.held.is_empty()
     }
 
-    /// Descriptors on which faults may arrive that nobody serves.
+    /// The userfaultfds on which faults may arrive that no pager serves.
     pub fn unserved(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.held
             .iter()
@@ -77,7 +83,8 @@ impl Orphans {
             .map(|held| held.userfault.as_fd())
     }
 
-    /// Reads what arrived on them.
+    /// Reads the events that arrived on [`Orphans::unserved`], and condemns the processes that
+    /// fault.
     pub fn read(&mut self, now: Instant) {
         let mut children = Vec::new();
         for held in self.held.iter_mut().filter(|held| held.server.is_none() && held.condemned.is_none()) {
@@ -89,7 +96,8 @@ impl Orphans {
                         held.condemned = Some(Condemned { pid, due: now + DELAY });
                         break;
                     }
-                    // What was shared is present: it may be written, and nothing of it was ever taken out.
+                    // A page that was shared is present: it was never taken out, and it may be
+                    // written.
                     Event::Protected(address) => userfault::unprotect(&held.userfault, address),
                     Event::Fork(child) => children.push(child),
                     Event::Mapping => {}
@@ -102,12 +110,12 @@ impl Orphans {
         }
     }
 
-    /// When the next end is due.
+    /// When the next condemned process is to be ended.
     pub fn due(&self) -> Option<Instant> {
         self.held.iter().filter_map(|held| Some(held.condemned.as_ref()?.due)).min()
     }
 
-    /// Ends those that are due; returns a message for each.
+    /// Ends the condemned processes that are due; returns a message for each.
     pub fn end_condemned(&mut self, now: Instant) -> Vec<String> {
         self.drop_gone();
         let mut messages = Vec::new();
@@ -128,8 +136,8 @@ impl Orphans {
     }
 }
 
-/// Non-blocking, as poll(2) on a userfaultfd demands. Nobody else reads it any more: faults that were read and not served are
-/// raised again.
+/// Makes a userfaultfd non-blocking, as poll(2) demands, and raises again the faults that were read
+/// and not served. No pager reads it any more.
 fn make_readable(userfault: &OwnedFd) {
     if let Ok(flags) = fcntl_getfl(userfault) {
         let _ = fcntl_setfl(userfault, flags | OFlags::NONBLOCK);

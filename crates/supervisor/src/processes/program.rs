@@ -1,4 +1,5 @@
-//! Finds CMD as execvp(3) does and checks, before anything is started, that the agent can be preloaded into it.
+//! Finds CMD as execvp(3) does and checks, before anything is started, that the agent can be
+//! preloaded into it.
 
 use super::elf::{self, Image};
 use crate::STATUS_REFUSED;
@@ -12,10 +13,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Interpreters of interpreters that are followed, as the kernel does.
+/// The depth to which interpreters of interpreters are followed, as the kernel does.
 const SCRIPTS_MAX: usize = 4;
 
-/// Why a program could never be managed.
+/// Why a program can never be managed.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum Unmanageable {
@@ -32,35 +33,35 @@ pub enum Unmanageable {
 /// Why a program cannot be started within a group.
 #[derive(Debug, thiserror::Error)]
 pub enum ProgramError {
-    /// CMD does not exist.
+    /// PATH has no such program.
     #[error("{program}: not found (looked in PATH)")]
     NotFound {
-        /// As the user wrote it.
+        /// The program, as the user wrote it.
         program: String,
     },
-    /// CMD's path does not exist.
+    /// The path of the program does not exist.
     #[error("{program}: {source}")]
     NoSuchProgram {
-        /// As the user wrote it.
+        /// The program, as the user wrote it.
         program: String,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
-    /// CMD is there but cannot be executed.
+    /// The program exists but cannot be executed.
     #[error("{program}: cannot be executed: {source}")]
     NotExecutable {
-        /// As the user wrote it.
+        /// The program, as the user wrote it.
         program: String,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
-    /// CMD cannot be managed.
+    /// The program cannot be managed.
     #[error(transparent)]
     Unmanageable(#[from] Unmanageable),
 }
 
 impl ProgramError {
-    /// The exit status that goes with it, as in env(1).
+    /// The exit status for this error, as in env(1).
     pub fn status(&self) -> i32 {
         match self {
             ProgramError::NotFound { .. } | ProgramError::NoSuchProgram { .. } => 127,
@@ -70,10 +71,10 @@ impl ProgramError {
     }
 }
 
-/// A program that can be started.
+/// A program that can be started within a group.
 #[derive(Debug)]
 pub struct Program {
-    /// The file that execve(2) gets.
+    /// The path that execve(2) gets.
     pub path: PathBuf,
 }
 
@@ -102,7 +103,7 @@ fn resolve(name: &OsStr, search: Option<OsString>) -> Result<PathBuf, ProgramErr
     let search = search.unwrap_or_else(|| "/bin:/usr/bin".into());
     let mut found_but = None;
     for directory in env::split_paths(&search).filter(|_| !name.is_empty()) {
-        // An empty entry means the current directory.
+        // An empty entry of PATH means the current directory.
         let path =
             if directory.as_os_str().is_empty() { Path::new(".").join(name) } else { directory.join(name) };
         match executable(&path) {
@@ -133,7 +134,8 @@ fn check(path: &Path, depth: usize) -> Result<(), ProgramError> {
     if let Some(privilege) = std::fs::metadata(path).ok().and_then(|found| privilege(path, &found)) {
         return Err(Unmanageable::Privileged { path: path.to_owned(), privilege }.into());
     }
-    // What may be executed but not read cannot be inspected further; it is started and counted like any other.
+    // A file that may be executed but not read cannot be inspected; it is started and counted like
+    // any other.
     let Ok(file) = File::open(path) else { return Ok(()) };
     let not_executable = |source| ProgramError::NotExecutable { program: path.display().to_string(), source };
     match elf::inspect(&file).map_err(not_executable)? {
@@ -141,7 +143,7 @@ fn check(path: &Path, depth: usize) -> Result<(), ProgramError> {
             Err(Unmanageable::Musl { path: path.to_owned(), interpreter }.into())
         }
         Image::Dynamic { .. } | Image::Other => Ok(()),
-        // The dynamic linker itself, started by hand, preloads as well.
+        // The dynamic linker itself, started by hand, preloads the agent as well.
         Image::Static if path.file_name().is_some_and(|name| name.as_bytes().starts_with(b"ld-linux")) => {
             Ok(())
         }
@@ -157,7 +159,8 @@ fn check(path: &Path, depth: usize) -> Result<(), ProgramError> {
     }
 }
 
-/// The privilege that executing this file would give, which makes the dynamic linker ignore LD_PRELOAD.
+/// The privilege that executing this file would give; any of them makes the dynamic linker ignore
+/// LD_PRELOAD.
 pub fn privilege(path: &Path, metadata: &Metadata) -> Option<&'static str> {
     let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     if metadata.mode() & libc::S_ISUID != 0 && metadata.uid() != user {
@@ -177,18 +180,4 @@ pub fn privilege(path: &Path, metadata: &Metadata) -> Option<&'static str> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn programs_are_found_as_execvp_does() {
-        assert!(find(OsStr::new("sh")).is_ok());
-        assert_eq!(find(OsStr::new("no-such-program-here")).expect_err("absent").status(), 127);
-        assert_eq!(find(OsStr::new("")).expect_err("empty").status(), 127);
-        assert_eq!(find(OsStr::new("/no/such")).expect_err("absent").status(), 127);
-        assert_eq!(find(OsStr::new("/etc/passwd")).expect_err("not executable").status(), 126);
-        assert_eq!(find(OsStr::new("/etc")).expect_err("directory").status(), 126);
-        let found = resolve(OsStr::new("sh"), Some("/nowhere:/bin".into())).expect("in /bin");
-        assert_eq!(found, Path::new("/bin/sh"));
-    }
-}
+mod tests;

@@ -1,10 +1,11 @@
-//! Signals: what we inherited, what CMD must find again, and the descriptor through which we read our own.
+//! Signals: the inherited state, which CMD must find again, and the descriptor through which we
+//! read our own signals.
 
 use super::limits::Limits;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::{io, mem::MaybeUninit, ptr::null_mut};
 
-/// Signals that the front passes on to CMD when they were sent to it alone.
+/// The signals that the front passes on to CMD when they were sent to the front alone.
 const FORWARDED: &[i32] = &[
     libc::SIGHUP,
     libc::SIGINT,
@@ -18,16 +19,17 @@ const FORWARDED: &[i32] = &[
     libc::SIGCONT,
 ];
 
-/// What our caller left and CMD gets back: the signal mask, the dispositions of the signals that we change, and limits.
+/// The state that our caller left and CMD gets back: the signal mask, the dispositions of the
+/// signals that we change, and the resource limits that we raise.
 pub struct Inherited {
     mask: libc::sigset_t,
     dispositions: [(i32, libc::sigaction); 3],
-    /// Those that we raise.
+    /// The resource limits.
     pub limits: Limits,
 }
 
 impl Inherited {
-    /// Reads them. Before anything of ours changes them.
+    /// Reads the state of this process. Must be called before any code of ours changes it.
     pub fn capture() -> Self {
         let mut mask = MaybeUninit::<libc::sigset_t>::uninit();
         // SAFETY: a null set changes nothing; the old mask is written to `mask`.
@@ -36,7 +38,8 @@ impl Inherited {
             let mut action = MaybeUninit::<libc::sigaction>::zeroed();
             // SAFETY: a null new action changes nothing; the old one is written.
             unsafe { libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr()) };
-            // SAFETY: all-zero is a valid sigaction (default), and the call above overwrote it.
+            // SAFETY: an all-zero sigaction is valid (the default), and the call above overwrote
+            // it.
             (signal, unsafe { action.assume_init() })
         };
         // SAFETY: sigprocmask cannot fail with these arguments and wrote the mask.
@@ -45,11 +48,12 @@ impl Inherited {
         Inherited { mask, dispositions, limits: Limits::capture() }
     }
 
-    /// Makes everything as it was. In CMD's process, before exec; async-signal-safe.
+    /// Puts the state back. Called in CMD's process before exec; async-signal-safe.
     pub fn restore(&self) {
         self.limits.restore();
         for (signal, action) in &self.dispositions {
-            // SAFETY: installs a disposition that this process had before (default or ignored after an exec).
+            // SAFETY: installs a disposition that this process had before (default or ignored after
+            // an exec).
             unsafe { libc::sigaction(*signal, action, null_mut()) };
         }
         // SAFETY: sets a mask that this process had before.
@@ -57,30 +61,31 @@ impl Inherited {
     }
 }
 
-/// One signal that arrived.
+/// A signal that arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrived {
-    /// Its number.
+    /// The number of the signal.
     pub signal: i32,
-    /// `si_code`: who sent it (`SI_USER`, `SI_KERNEL`, ...).
+    /// `si_code`, which tells the kind of sender (`SI_USER`, `SI_KERNEL`, ...).
     pub code: i32,
-    /// The sender, when a process sent it.
+    /// The sending process, when a process sent the signal.
     pub pid: u32,
 }
 
 impl Arrived {
-    /// True for the signals that the front passes on.
+    /// Is this one of the signals that the front passes on?
     pub fn is_forwarded(&self) -> bool {
         FORWARDED.contains(&self.signal) || (libc::SIGRTMIN()..=libc::SIGRTMAX()).contains(&self.signal)
     }
 
-    /// Is its number in the set that [`pending_here`] gave?
+    /// Is the number of the signal in a set of [`pending_here`]?
     pub fn is_in(&self, set: u64) -> bool {
         self.signal.checked_sub(1).is_some_and(|bit| bit < 64 && set >> bit & 1 != 0)
     }
 }
 
-/// The signals that wait for the calling process because they are blocked: signal n is bit n - 1. Async-signal-safe.
+/// The signals that wait for the calling process because they are blocked; signal n is bit n - 1.
+/// Async-signal-safe.
 pub fn pending_here() -> u64 {
     let mut set = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: sigpending writes the set; it fails only for a bad address.
@@ -93,15 +98,15 @@ pub fn pending_here() -> u64 {
     (1..=64).filter(|&signal| is_in(signal)).fold(0, |bits, signal| bits | 1 << (signal - 1))
 }
 
-/// Our signals, read instead of delivered.
+/// The signals of this process, read from a descriptor instead of delivered.
 pub struct Signals(OwnedFd);
 
 impl Signals {
-    /// Blocks what we handle and opens the descriptor. SIGPIPE becomes ignored, SIGCHLD gets its default (a caller may have
-    /// it ignored, and we could not wait for children).
+    /// Blocks the signals that we handle and opens the descriptor. SIGPIPE becomes ignored. SIGCHLD
+    /// gets its default, since a caller that ignores it would keep us from waiting for children.
     ///
     /// # Errors
-    /// When the process may have no more descriptors.
+    /// Of signalfd(2): the process may have no more descriptors.
     pub fn new() -> io::Result<Self> {
         let mut set = MaybeUninit::<libc::sigset_t>::uninit();
         // SAFETY: sigemptyset initialises the set, sigaddset adds valid numbers.
@@ -126,11 +131,11 @@ impl Signals {
         if number < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the number is new and nobody else owns it.
+        // SAFETY: the descriptor is new and has no other owner.
         Ok(Signals(unsafe { OwnedFd::from_raw_fd(number) }))
     }
 
-    /// The next signal that waits, if any.
+    /// Takes the next signal that waits, if any.
     pub fn next(&self) -> Option<Arrived> {
         let mut info = MaybeUninit::<libc::signalfd_siginfo>::uninit();
         let size = size_of::<libc::signalfd_siginfo>();
@@ -139,7 +144,7 @@ impl Signals {
         if got != size as isize {
             return None;
         }
-        // SAFETY: a whole record was read; all its fields are integers.
+        // SAFETY: a whole record was read, and all its fields are integers.
         let info = unsafe { info.assume_init() };
         Some(Arrived { signal: info.ssi_signo as i32, code: info.ssi_code, pid: info.ssi_pid })
     }

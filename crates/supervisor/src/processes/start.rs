@@ -1,4 +1,5 @@
-//! Starts CMD: as the supervisor's child, with the signals that we inherited and the agent preloaded.
+//! Starts CMD as the supervisor's child, with the signals that we inherited and with the agent
+//! preloaded.
 
 use super::{
     program::ProgramError,
@@ -22,36 +23,36 @@ use std::{
 
 const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
 
-/// What is started.
+/// CMD before its start.
 pub struct Start {
-    /// The file.
+    /// The path that execve(2) gets.
     pub program: PathBuf,
-    /// Name and arguments as the user wrote them.
+    /// The name and the arguments as the user wrote them.
     pub arguments: Vec<OsString>,
-    /// Name of the group's socket.
+    /// The abstract name of the group's socket.
     pub group: String,
-    /// The agent's memfd.
+    /// The memfd of the agent; `None` preloads nothing.
     pub agent: Option<OwnedFd>,
 }
 
 /// Why CMD was not started.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The kernel did not execute it.
+    /// The kernel did not execute the program.
     #[error(transparent)]
     Program(#[from] ProgramError),
     /// A step that works on every supported kernel failed.
     #[error("{doing}: {source}; nothing was started")]
     System {
-        /// What was tried.
+        /// The step.
         doing: &'static str,
-        /// Why it failed.
+        /// The reason.
         source: io::Error,
     },
 }
 
 impl StartError {
-    /// The exit status that goes with it, as in env(1).
+    /// The exit status for this error, as in env(1).
     pub fn status(&self) -> i32 {
         match self {
             StartError::Program(error) => error.status(),
@@ -60,20 +61,23 @@ impl StartError {
     }
 }
 
-/// CMD runs.
+/// CMD after its start.
 pub struct Started {
-    /// Its process id.
+    /// The process id of CMD.
     pub pid: u32,
-    /// Signals that we have taken off our queue meanwhile and that reached CMD's process as well. Those that came before there
-    /// was one are forgotten: whoever passes signals on must not believe that CMD has got them.
+    /// Signals that were taken off our queue meanwhile and that reached CMD's process as well.
+    /// Signals from before that process existed are left out, so that they are still passed on: CMD
+    /// has not got them.
     pub reached_both: Vec<Arrived>,
 }
 
 impl Start {
-    /// Starts it. `signals` are those of the calling process, blocked in it, as [`Inherited`] finds them blocked in the child.
+    /// Starts CMD. `signals` are those of the calling process, which has them blocked; so they are
+    /// blocked in the child too, until [`Inherited`] puts the mask back. The calling process must
+    /// have a single thread.
     ///
     /// # Errors
-    /// The kernel did not execute it (126, or 127 when it vanished), or fork failed (125).
+    /// The kernel did not execute the program (126, or 127 when it vanished), or fork failed (125).
     pub fn start(&self, inherited: &Inherited, signals: &Signals) -> Result<Started, StartError> {
         let program = terminated(self.program.clone().into_os_string());
         let arguments: Vec<CString> = self.arguments.iter().cloned().map(terminated).collect();
@@ -91,21 +95,23 @@ impl Start {
         }
         if pid == 0 {
             drop(ours);
-            // Only when our parent has taken its own signals off its queue do we say which of them wait here: those of them
-            // that do not were sent before this process was made.
+            // The child reports its pending signals only after the parent has taken its own off its
+            // queue. A signal that the parent took and the child does not have was sent before the
+            // child was made.
             if rustix::io::read(&theirs, &mut [0]) != Ok(1) {
                 // SAFETY: ends the process.
                 unsafe { libc::_exit(126) };
             }
             let _ = rustix::io::write(&theirs, &pending_here().to_ne_bytes());
             inherited.restore();
-            // SAFETY: the pointers are to terminated strings in null-terminated arrays that live in this frame; on success
-            // execve does not return. The write is of 4 bytes of a local, _exit ends the process.
+            // SAFETY: the pointers are to terminated strings in null-terminated arrays that live in
+            // this frame; on success execve does not return. The write is of 4 bytes of a local,
+            // and _exit ends the process.
             unsafe {
                 libc::execve(program.as_ptr(), arguments.as_ptr(), environment.as_ptr());
                 let mut error = *libc::__errno_location();
                 if error == libc::ENOEXEC {
-                    // A script without `#!`, as execvp does it.
+                    // A script without `#!` goes to the shell, as with execvp.
                     libc::execve(c"/bin/sh".as_ptr(), shell_arguments.as_ptr(), environment.as_ptr());
                     error = *libc::__errno_location();
                 }
@@ -130,7 +136,8 @@ impl Start {
         Ok(Started { pid: pid as u32, reached_both })
     }
 
-    /// Ours with the group's name and the agent, in front of what the user preloads. For the supervisor's child.
+    /// Our environment with the name of the group, and with the agent in front of the user's own
+    /// preloaded objects. The path of the agent is valid as long as the calling process lives.
     fn environment(&self) -> impl Iterator<Item = OsString> + '_ {
         let agent = self.agent.as_ref();
         let preload = agent.map(|fd| {
@@ -154,7 +161,7 @@ impl Start {
     }
 }
 
-/// What the other side sends in one piece; `None` when it has closed.
+/// Reads `N` bytes that the other side sends in one piece; `None` when it has closed.
 fn read_whole<const N: usize>(from: &OwnedFd) -> Option<[u8; N]> {
     let mut bytes = [0; N];
     loop {
@@ -180,20 +187,4 @@ fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::os::unix::ffi::OsStrExt;
-
-    #[test]
-    fn the_environment_names_the_group_once() {
-        let start = Start {
-            program: "/bin/true".into(),
-            arguments: vec![],
-            group: "folioswap-x".into(),
-            agent: None,
-        };
-        let names =
-            start.environment().filter(|entry| entry.as_bytes().starts_with(GROUP_VARIABLE.as_bytes()));
-        assert_eq!(names.collect::<Vec<_>>(), ["FOLIOSWAP_GROUP=folioswap-x"]);
-    }
-}
+mod tests;

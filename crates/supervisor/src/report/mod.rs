@@ -1,4 +1,4 @@
-//! What `--stats` and `--stats-json` say when CMD has ended.
+//! The report of `--stats` and `--stats-json`, written when CMD has ended.
 
 pub mod outcome;
 pub mod table;
@@ -18,36 +18,36 @@ use folioswap_group::{
 use serde_json::{Map, Value, json};
 use std::{fmt::Write, mem::MaybeUninit, path::PathBuf, time::Duration};
 
-/// Everything that is reported.
+/// The data of a report.
 pub struct Report {
     /// How CMD ended.
     pub outcome: Outcome,
-    /// The limit.
+    /// The limit in bytes.
     pub limit: u64,
-    /// What it counts.
+    /// The memory that the limit counts.
     pub scope: Scope,
-    /// From the start of `run` to the end of CMD.
+    /// The time from the start of `run` to the end of CMD.
     pub wall: Duration,
-    /// Counters of all members.
+    /// The counters of all members, ended and live.
     pub sums: Sums,
-    /// Gauges now: of members that outlive CMD.
+    /// The gauges now, of members that outlive CMD.
     pub now: Levels,
-    /// Highest values.
+    /// The highest values.
     pub totals: Totals,
     /// The devices; USED is the highest value.
     pub devices: Vec<Device>,
-    /// Bytes in use on each device now, in the same order.
+    /// The bytes in use on each device now, in the order of `devices`.
     pub devices_now: Vec<u64>,
     /// Descendants without an agent.
     pub unmanaged: Vec<Unmanaged>,
-    /// Most bytes that they took together, the supervisor and its front included.
+    /// The most bytes that they took together, supervisor and front included.
     pub unmanaged_peak: u64,
-    /// What went into the file of `--trace`.
+    /// The summary of the recording of `--trace`.
     pub recorded: Option<Recorded>,
 }
 
 impl Report {
-    /// The devices at their fullest and now.
+    /// The devices at their fullest, in the order of use, and the bytes in use on each of them now.
     pub fn devices(segment: &Segment, totals: &Totals, names: &[PathBuf]) -> (Vec<Device>, Vec<u64>) {
         let now = table::devices(segment, &Levels::read(segment), names);
         let used_now = now.iter().map(|(_, device)| device.used).collect();
@@ -65,10 +65,11 @@ impl Report {
         (now.into_iter().map(at_most).collect(), used_now)
     }
 
-    /// As JSON.
+    /// The report as JSON.
     pub fn json(&self) -> Value {
         let (user, system) = times();
-        // Whole huge pages have counters of their own in the kernel, older than those by size (spec §3.6).
+        // The kernel has counters for PMD-sized folios that are older than those by size (spec
+        // §3.6).
         let huge =
             [("thp_swpout", SizeCounter::SwapOut), ("thp_swpout_fallback", SizeCounter::SwapOutFallback)];
         let counters: Map<String, Value> = Counter::ALL
@@ -129,7 +130,7 @@ impl Report {
         })
     }
 
-    /// As text for people.
+    /// The report as text for people.
     pub fn text(&self) -> String {
         let mut text = String::new();
         self.write(&mut text).expect("a String takes everything");
@@ -193,7 +194,8 @@ impl Report {
         Ok(())
     }
 
-    /// Uncompressed bytes per byte of memory when the store was fullest; none when nothing was stored.
+    /// Uncompressed bytes per byte of memory when the store was fullest; `None` when nothing was
+    /// stored.
     fn ratio(&self) -> Option<f64> {
         let fullest = &self.totals.fullest;
         let used = fullest.gauge(Gauge::MemUsedTotal);
@@ -201,10 +203,10 @@ impl Report {
     }
 }
 
-/// CPU time of everything that was started and has ended: user and system.
+/// The processor time of all processes that were started and have ended: user and system.
 fn times() -> (Duration, Duration) {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: writes the structure; all-zero is valid should it fail.
+    // SAFETY: getrusage writes the structure; all zeroes are valid should it fail.
     let usage = unsafe {
         libc::getrusage(libc::RUSAGE_CHILDREN, usage.as_mut_ptr());
         usage.assume_init()

@@ -1,8 +1,8 @@
-//! How a run ended.
+//! The outcome of a run.
 
 use std::fmt::{self, Display, Formatter};
 
-/// Exit status when nothing is left to swap to, as for an OOM kill.
+/// The exit status when nothing is left to swap to, as after an OOM kill.
 const STATUS_OUT_OF_MEMORY: i32 = 137;
 
 /// How CMD, or the whole group, ended.
@@ -12,16 +12,17 @@ pub enum Outcome {
     Exited(i32),
     /// This signal ended CMD.
     Signalled(i32),
-    /// Every device was full.
+    /// The group was ended because every device was full.
     OutOfSwap,
-    /// What cannot be managed is alone above the limit.
+    /// The group was ended because memory that cannot be swapped out was above the limit on its
+    /// own.
     UnmanagedAboveLimit,
-    /// A pager could not go on.
+    /// The group was ended because a pager could not go on.
     PagerFailed,
 }
 
 impl Outcome {
-    /// From the status of wait(2); `None` when the process only stopped.
+    /// The outcome for a status of wait(2); `None` when the process only stopped.
     pub fn from_wait(status: i32) -> Option<Self> {
         if libc::WIFEXITED(status) {
             Some(Outcome::Exited(libc::WEXITSTATUS(status)))
@@ -32,7 +33,7 @@ impl Outcome {
         }
     }
 
-    /// The status that `run` exits with.
+    /// The exit status of `run`.
     pub fn status(self) -> i32 {
         match self {
             Outcome::Exited(status) => status,
@@ -41,7 +42,7 @@ impl Outcome {
         }
     }
 
-    /// The signal that ended CMD by itself.
+    /// The signal that ended CMD, when CMD ended by itself.
     pub fn signal(self) -> Option<i32> {
         match self {
             Outcome::Signalled(signal) => Some(signal),
@@ -49,7 +50,7 @@ impl Outcome {
         }
     }
 
-    /// `"end"` in the JSON.
+    /// The value of `"end"` in the JSON.
     pub fn name(self) -> &'static str {
         match self {
             Outcome::Exited(_) => "exited",
@@ -76,13 +77,4 @@ impl Display for Outcome {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn statuses_are_those_of_a_shell() {
-        assert_eq!(Outcome::from_wait(3 << 8), Some(Outcome::Exited(3)));
-        assert_eq!(Outcome::from_wait(9).map(Outcome::status), Some(137));
-        assert_eq!(Outcome::from_wait(0x137f), None, "stopped");
-    }
-}
+mod tests;

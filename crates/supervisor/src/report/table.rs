@@ -11,48 +11,49 @@ use std::{
     sync::atomic::Ordering::Relaxed,
 };
 
-/// One device.
+/// One row of the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
-    /// Where it is.
+    /// The name, as one column.
     pub name: String,
-    /// Its type.
+    /// The type.
     pub kind: DeviceKind,
-    /// Most that it takes; `None` for one that grows within the limit.
+    /// The most bytes that the device takes; `None` for one that grows within the limit.
     pub size: Option<u64>,
-    /// What it takes.
+    /// The bytes that it takes.
     pub used: u64,
-    /// Higher is used first.
+    /// The priority; higher ones are used first.
     pub prio: i32,
-    /// Reads and writes that failed for good.
+    /// The number of reads and writes that failed for good.
     pub errors: u32,
-    /// Is it still written to?
+    /// Whether pages are still written to it.
     pub health: Health,
 }
 
-/// Is a device still written to?
+/// Whether pages are still written to a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Health {
-    /// Yes.
+    /// The device takes pages.
     Good,
-    /// No: it failed too often and is out of the rotation.
+    /// The device failed too often and is out of the rotation.
     Failed,
-    /// No: it is being taken out of use.
+    /// The device is being taken out of use.
     Leaving,
-    /// It was taken out of use.
+    /// The device is out of use.
     Off,
 }
 
 /// How sizes are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sizes {
-    /// With units.
+    /// Rounded, with units.
     Readable,
     /// In bytes.
     Bytes,
 }
 
-/// The devices of a group with their numbers, in the order of use. `names` are those that are known, by number.
+/// The devices of a group with their numbers, in the order of use. `names` are the known names, by
+/// number.
 pub fn devices(segment: &Segment, levels: &Levels, names: &[PathBuf]) -> Vec<(usize, Device)> {
     let bytes = |clusters: u32| u64::from(clusters) * CLUSTER_BYTES;
     let row = |(number, (device, entry)): (usize, (DeviceDescription, &DeviceEntry))| {
@@ -78,8 +79,8 @@ pub fn devices(segment: &Segment, levels: &Levels, names: &[PathBuf]) -> Vec<(us
     devices
 }
 
-/// A device's name as one column of a table: blanks and what does not print are written as in `/proc/swaps`, three octal
-/// digits after a backslash.
+/// The name of a device as one column of a table: blanks and control characters are written as in
+/// `/proc/swaps`, three octal digits after a backslash.
 fn column(directory: &Path) -> String {
     let mut name = String::new();
     for character in directory.display().to_string().chars() {
@@ -101,7 +102,7 @@ pub fn render(devices: &[Device], sizes: Sizes) -> String {
         Sizes::Readable => crate::size::show(bytes),
         Sizes::Bytes => bytes.to_string(),
     };
-    // Usually there is none, and the table is the one that everybody knows.
+    // Usually no device has failed, and the table is the familiar one of swapon(8).
     let with_errors = devices.iter().any(|device| device.errors > 0 || device.health != Health::Good);
     let mut rows = vec![["NAME", "TYPE", "SIZE", "USED", "PRIO", "ERRORS"].map(str::to_owned)];
     rows.extend(devices.iter().map(|device| {
@@ -129,49 +130,4 @@ pub fn render(devices: &[Device], sizes: Sizes) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn columns_align() {
-        let mut devices = [
-            Device {
-                name: "zram".into(),
-                kind: DeviceKind::Zram,
-                size: None,
-                used: 12 << 20,
-                prio: 1,
-                errors: 0,
-                health: Health::Good,
-            },
-            Device {
-                name: "/var/tmp".into(),
-                kind: DeviceKind::File,
-                size: Some(40 << 30),
-                used: 0,
-                prio: 0,
-                errors: 0,
-                health: Health::Good,
-            },
-        ];
-        assert_eq!(
-            render(&devices, Sizes::Readable),
-            "NAME     TYPE     SIZE     USED PRIO\n\
-             zram     zram        - 12.0 MiB    1\n\
-             /var/tmp file 40.0 GiB      0 B    0\n"
-        );
-        devices[1] = Device { errors: 16, health: Health::Failed, ..devices[1].clone() };
-        assert_eq!(
-            render(&devices, Sizes::Bytes),
-            "NAME     TYPE        SIZE     USED PRIO    ERRORS\n\
-             zram     zram           - 12582912    1         0\n\
-             /var/tmp file 42949672960        0    0 16,failed\n"
-        );
-    }
-
-    #[test]
-    fn a_name_is_one_column() {
-        assert_eq!(column(Path::new("/var/tmp")), "/var/tmp");
-        assert_eq!(column(Path::new("/mnt/a b\\\n")), "/mnt/a\\040b\\134\\012");
-    }
-}
+mod tests;

@@ -1,4 +1,5 @@
-//! The group's figures: those of ended members, those of live ones, and the highest values seen.
+//! The figures of the group: those of ended members, those of live ones, and the highest values
+//! seen.
 
 use folioswap_group::{
     counters::{COUNTERS, Counter, Figures, GAUGES, Gauge, ORDERS, SIZE_COUNTERS, SizeCounter},
@@ -6,7 +7,7 @@ use folioswap_group::{
     segment::Segment,
 };
 
-/// Sums of counters.
+/// Sums of counters over members.
 #[derive(Clone, Debug)]
 pub struct Sums {
     counters: [u64; COUNTERS],
@@ -14,12 +15,12 @@ pub struct Sums {
 }
 
 impl Sums {
-    /// All zero.
-    pub const fn new() -> Self {
+    /// Sums that are all zero.
+    pub(crate) const fn new() -> Self {
         Sums { counters: [0; COUNTERS], sizes: [[0; ORDERS]; SIZE_COUNTERS] }
     }
 
-    /// Adds one member's counters.
+    /// Adds the counters of one member.
     pub fn add(&mut self, figures: &Figures) {
         for &counter in Counter::ALL {
             let sum = &mut self.counters[counter as usize];
@@ -32,12 +33,12 @@ impl Sums {
         }
     }
 
-    /// One counter.
+    /// The sum of one counter.
     pub fn counter(&self, counter: Counter) -> u64 {
         self.counters[counter as usize]
     }
 
-    /// One counter of one folio order.
+    /// The sum of one counter of one folio order.
     pub fn size(&self, counter: SizeCounter, order: usize) -> u64 {
         self.sizes[counter as usize][order]
     }
@@ -48,12 +49,12 @@ impl Sums {
 pub struct Levels([u64; GAUGES]);
 
 impl Levels {
-    /// All zero.
-    pub const fn new() -> Self {
+    /// Levels that are all zero.
+    pub(crate) const fn new() -> Self {
         Levels([0; GAUGES])
     }
 
-    /// Reads those of all live members.
+    /// Reads the gauges of all live members.
     pub fn read(segment: &Segment) -> Self {
         let mut levels = Levels::new();
         for member in segment.live_members() {
@@ -65,37 +66,37 @@ impl Levels {
         levels
     }
 
-    /// One gauge.
+    /// The sum of one gauge.
     pub fn gauge(&self, gauge: Gauge) -> u64 {
         self.0[gauge as usize]
     }
 
-    /// Bytes that are held by devices, the measure of the fullest moment.
+    /// The bytes that devices hold, by which the fullest moment is judged.
     fn held(&self) -> u64 {
         self.gauge(Gauge::OrigDataSize).saturating_add(self.gauge(Gauge::FileBytes))
     }
 }
 
-/// Everything that the report needs of the members.
+/// The part of the report that concerns members.
 #[derive(Clone, Debug)]
 pub struct Totals {
-    /// Counters of members that have ended.
+    /// The counters of members that have ended.
     ended: Sums,
-    /// The levels when the devices held most.
+    /// The levels at the moment when the devices held most.
     pub fullest: Levels,
-    /// Highest charge seen.
+    /// The highest charge seen, in bytes.
     pub peak_charge: u64,
-    /// Members that there were, in all.
+    /// The number of members that there were in all.
     pub members: u64,
-    /// Most at a time.
+    /// The most members at one time.
     pub members_peak: u64,
-    /// Most clusters of each shared device that were used.
+    /// The most clusters in use on each shared device, by device number.
     pub clusters_peak: [u32; DEVICES_MAX],
 }
 
 impl Totals {
-    /// Nothing yet.
-    pub const fn new() -> Self {
+    /// The totals of a group that has had no member.
+    pub(crate) const fn new() -> Self {
         Totals {
             ended: Sums::new(),
             fullest: Levels::new(),
@@ -106,7 +107,8 @@ impl Totals {
         }
     }
 
-    /// Looks at the group now. Called often, and before a member's place is released.
+    /// Takes the levels of the group now into account. Must be called often, and before the place
+    /// of a member is released.
     pub fn sample(&mut self, segment: &Segment, clusters_used: [u32; DEVICES_MAX]) {
         self.peak_charge = self.peak_charge.max(segment.charge_bytes());
         for (peak, used) in self.clusters_peak.iter_mut().zip(clusters_used) {
@@ -125,17 +127,17 @@ impl Totals {
         self.members_peak = self.members_peak.max(live);
     }
 
-    /// Adds to a counter what is no member's.
+    /// Adds to a counter events that belong to no member.
     pub fn add(&mut self, counter: Counter, count: u64) {
         self.ended.counters[counter as usize] += count;
     }
 
-    /// Takes over the counters of a member before its place is released.
+    /// Takes over the counters of a member. Must be called before its place is released.
     pub fn ended(&mut self, figures: &Figures) {
         self.ended.add(figures);
     }
 
-    /// Counters of all members, ended and live.
+    /// The counters of all members, ended and live.
     pub fn sums(&self, segment: &Segment) -> Sums {
         let mut sums = self.ended.clone();
         for member in segment.live_members() {
@@ -146,30 +148,4 @@ impl Totals {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::ipc::mapped::SegmentFile;
-
-    #[test]
-    fn counters_outlive_their_member_and_gauges_do_not() {
-        let segment = SegmentFile::create().expect("memfd");
-        let mut totals = Totals::new();
-        let id = segment.mapped.assign(1).expect("free place");
-        totals.began(&segment.mapped);
-        let figures = &segment.mapped.members[id as usize].figures;
-        figures.add(Counter::PagesOut, 5);
-        figures.add_size(SizeCounter::SwapOut, 4, 2);
-        figures.set(Gauge::OrigDataSize, 100);
-        let mut clusters_used = [0; DEVICES_MAX];
-        clusters_used[1] = 3;
-        totals.sample(&segment.mapped, clusters_used);
-        totals.sample(&segment.mapped, [0; DEVICES_MAX]);
-        totals.ended(figures);
-        segment.mapped.release(id);
-        assert_eq!(totals.sums(&segment.mapped).counter(Counter::PagesOut), 5);
-        assert_eq!(totals.sums(&segment.mapped).size(SizeCounter::SwapOut, 4), 2);
-        assert_eq!(Levels::read(&segment.mapped).gauge(Gauge::OrigDataSize), 0);
-        assert_eq!(totals.fullest.gauge(Gauge::OrigDataSize), 100);
-        assert_eq!((totals.members, totals.members_peak, totals.clusters_peak[1]), (1, 1, 3));
-    }
-}
+mod tests;

@@ -4,23 +4,23 @@ use crate::{clusters::bits::Bits, devices::networks::MemberLink, recording::Memb
 use rustix::fd::OwnedFd;
 use std::time::Instant;
 
-/// What the other end is.
+/// The role of the process at the other end.
 #[derive(Debug)]
 pub enum Role {
-    /// It has said nothing yet.
+    /// A process that has said nothing yet.
     New,
     /// A forked child whose parent's `Forked` has not arrived yet.
     Waiting {
-        /// The token that it named.
+        /// The token that the child named.
         token: u64,
-        /// Since when its parent is no member any more, if so.
+        /// The time since which its parent is no member any more, if so.
         parentless: Option<Instant>,
     },
     /// A member, with its id.
     Member(u32),
-    /// It has asked for a swapoff, and waits for its end.
+    /// A command that has asked for a swapoff and waits for its end.
     Swapoff,
-    /// It has asked for a swapon, and waits for its end.
+    /// A command that has asked for a swapon and waits for its end.
     Swapon,
 }
 
@@ -28,42 +28,43 @@ pub enum Role {
 pub struct Connection {
     /// The socket, non-blocking.
     pub socket: OwnedFd,
-    /// Unique for the life of the supervisor.
+    /// A number that is unique for the life of the supervisor.
     pub serial: u64,
     /// The process that connected.
     pub pid: u32,
-    /// Readable when that process has ended, should another one hold a copy of the socket's other end.
+    /// A pidfd, readable when that process has ended: another process may hold a copy of the
+    /// socket's other end.
     pub process: Option<OwnedFd>,
-    /// True for a process of our tree; others may only ask.
-    pub place: Place,
-    /// What it is.
+    /// How the process is related to us; only a descendant may become a member.
+    pub kinship: Kinship,
+    /// The role of the process.
     pub role: Role,
-    /// Clusters of the file device that it owns.
+    /// The clusters of shared devices that it owns.
     pub clusters: Bits,
     /// Duplicates of its userfaultfds.
     pub userfaults: Vec<OwnedFd>,
-    /// Where its allocations and frees arrive, with `--trace`.
+    /// The ring in which its allocations and frees arrive, with `--trace`.
     pub ring: Option<MemberRing>,
-    /// By which it reaches network devices.
+    /// The links by which it reaches network devices.
     pub links: Vec<MemberLink>,
 }
 
-/// Where the process behind a connection stands.
+/// How the process behind a connection is related to the supervisor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// A descendant: may become a member.
-    InTree,
-    /// Another process of a user who may look.
-    Outside,
+pub enum Kinship {
+    /// A descendant of the supervisor, which may become a member.
+    Descendant,
+    /// Another process, of a user who may look.
+    Stranger,
 }
 
 /// A forked child that has not said hello.
 pub struct PendingFork {
-    /// What it will say.
+    /// The token that the child will name.
     pub token: u64,
-    /// Its userfaultfd.
+    /// The userfaultfd of the child.
     pub userfault: OwnedFd,
-    /// What it owns: all that its parent owned at the fork.
+    /// The clusters of the child: all that its parent owned at the fork.
     pub clusters: Bits,
     /// Its number in the trace, with `--trace`.
     pub recorded: Option<u32>,

@@ -1,4 +1,5 @@
-//! How a run ends: the report when CMD has ended, and the one message when the group must be ended.
+//! The end of a run: the report when CMD has ended, and the one message when the group must be
+//! ended.
 
 use super::Supervisor;
 use crate::{
@@ -13,7 +14,8 @@ use std::io::Write;
 use std::sync::atomic::Ordering::Relaxed;
 
 impl Supervisor {
-    /// A member cannot keep the limit.
+    /// Ends the group because the member `pid` cannot keep the limit, for the reason that its
+    /// message states.
     pub(super) fn out_of_memory(&mut self, pid: u32, words: [u64; 3]) -> ! {
         let name = proc::status(pid).map_or_else(|| "?".to_owned(), |status| status.name);
         let limit = size::show(self.settings.limit);
@@ -44,7 +46,7 @@ impl Supervisor {
         self.end_group(outcome, &format!("folioswap: {message}\n"))
     }
 
-    /// Says why, ends everything, reports, and exits.
+    /// Ends the whole group: prints the message, ends every process, reports, and exits.
     pub(super) fn end_group(&mut self, outcome: Outcome, message: &str) -> ! {
         self.totals.sample(&self.settings.segment.mapped, self.clusters.used());
         self.close_group();
@@ -56,6 +58,7 @@ impl Supervisor {
         std::process::exit(outcome.status());
     }
 
+    /// Tells members that the group ends, and kills CMD and all descendants.
     pub(super) fn close_group(&self) {
         self.settings.segment.mapped.header.state.store(GroupState::Ending as u32, Relaxed);
         if let Some(pid) = Pid::from_raw(self.cmd as i32)
@@ -66,7 +69,7 @@ impl Supervisor {
         proc::kill_descendants();
     }
 
-    /// CMD has ended: writes the report and lets the front go.
+    /// Writes the report when CMD has ended, and lets the front go.
     pub(super) fn report(&mut self, outcome: Outcome, remains: Remains) {
         self.validate();
         self.drain_rings();

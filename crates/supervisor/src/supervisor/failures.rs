@@ -1,4 +1,5 @@
-//! What devices fail at: named, counted, and too often for one that stays in the rotation.
+//! Failures of devices: each is named and counted, and a device that fails too often leaves the
+//! rotation.
 
 use super::Supervisor;
 use crate::clusters::is_full;
@@ -9,24 +10,25 @@ use folioswap_group::{
 use rustix::io::Errno;
 use std::{io, path::Path, sync::atomic::Ordering::Relaxed};
 
-/// Refused writes of a device that are told one by one.
+/// The refused writes of a device that are reported one by one.
 const TOLD: u32 = 4;
-/// Lost pages that are named one by one; a device that is gone may hold any number of them.
+/// The lost pages that are named one by one; a device that is gone may have held any number of
+/// them.
 const NAMED: u64 = 32;
 
-/// How a server is not there.
+/// How the server of a network device is absent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Absence {
-    /// It is away, and was not asked.
+    /// The server is away, and got no request.
     NotAsked,
-    /// It was asked, and may still do what it was asked for.
+    /// The server got a request, and may still carry it out.
     Unanswered,
-    /// What answers is another export: for good.
+    /// Another export answers in its place: the device is lost for good.
     Replaced,
 }
 
 impl Supervisor {
-    /// What a member notes: of itself, or of a device.
+    /// Takes a note of the member `pid` on itself or on a device.
     pub(super) fn note(&mut self, pid: u32, [note, first, second]: [u64; 3]) {
         match Note::from_number(note) {
             Some(Note::NoUserfault) => self.census.cannot_have_userfault(pid),
@@ -50,7 +52,7 @@ impl Supervisor {
         }
     }
 
-    /// A page's bytes are lost; its process has poisoned it.
+    /// Reports and counts a page whose bytes are lost; its process has poisoned it.
     pub(super) fn page_lost(&mut self, pid: u32, address: u64, lost: Lost) {
         self.pages_lost += 1;
         if self.pages_lost > NAMED {
@@ -85,13 +87,14 @@ impl Supervisor {
         self.count_lost(device, lost);
     }
 
-    /// A device refused a write. Its pages went elsewhere, or stay in memory.
+    /// Reports and counts a refused write. The pages went elsewhere, or stay in memory.
     pub(super) fn write_failed(&mut self, slot: u64, errno: i32) {
         let Some((device, within)) = self.clusters.locate(slot) else { return };
         let (name, error) =
             (self.device_name(device).display().to_string(), io::Error::from_raw_os_error(errno));
         if is_full(Errno::from_raw_os_error(errno)) {
-            // Its file has holes that its disk cannot fill: until a cluster is free it takes no more.
+            // The file has holes that its disk cannot fill: the device takes no more until a
+            // cluster is free.
             let was_full = self.settings.segment.mapped.devices[device].full.swap(1, Relaxed);
             if was_full == 0 {
                 self.say(&format!("folioswap: {name} has no room left ({error}); nothing is lost\n"));
@@ -99,7 +102,7 @@ impl Supervisor {
             return;
         }
         match self.absence(device, Errno::from_raw_os_error(errno)) {
-            // The connection says when it is lost and back.
+            // The connection itself reports when it is lost and when it is back.
             Some(Absence::NotAsked) => return,
             Some(Absence::Unanswered) => return self.clusters.retire(slot),
             Some(Absence::Replaced) => return self.fail(device),
@@ -114,7 +117,7 @@ impl Supervisor {
         self.count_error(device);
     }
 
-    /// Devices that could not even reserve a cluster: the same as a refused write.
+    /// Reports and counts devices that could not reserve a cluster; that counts as a refused write.
     pub(super) fn reserve_failed(&mut self) {
         for (device, errno) in self.clusters.take_failures() {
             if self.settings.segment.mapped.devices[device].errors.load(Relaxed) < TOLD {
@@ -127,7 +130,7 @@ impl Supervisor {
         }
     }
 
-    /// A lost page is an error of its device, unless its server is only away.
+    /// Counts a lost page as an error of its device, unless its server is only away.
     fn count_lost(&mut self, device: usize, lost: Lost) {
         let absence = match lost {
             Lost::Unreadable { errno, .. } => {
@@ -142,7 +145,7 @@ impl Supervisor {
         }
     }
 
-    /// What this error says of a network device's server.
+    /// The absence of a server that this error of a network device implies.
     fn absence(&self, device: usize, errno: Errno) -> Option<Absence> {
         let (description, _) = self.settings.segment.mapped.devices().nth(device)?;
         match (description.kind, errno) {
@@ -153,12 +156,12 @@ impl Supervisor {
         }
     }
 
-    /// Nothing more is written to it.
+    /// Takes the device out of the rotation: nothing more is written to it.
     fn fail(&mut self, device: usize) {
         self.settings.segment.mapped.devices[device].failed.store(1, Relaxed);
     }
 
-    /// Takes the device out of the rotation when it has failed too often.
+    /// Counts an error, and takes the device out of the rotation when it has failed too often.
     fn count_error(&mut self, device: usize) {
         let entry = &self.settings.segment.mapped.devices[device];
         let errors = entry.errors.fetch_add(1, Relaxed) + 1;

@@ -1,7 +1,8 @@
-//! Signals that the front got, to be passed to CMD unless the whole process group got them.
+//! Signals that the front got: they are passed on to CMD, unless the whole process group got them.
 //!
-//! The supervisor is in the same group, so a signal that reached it as well (same number, same origin) reached CMD too. The
-//! kernel signals a group one process after the other, so the supervisor gives its own copy a moment to arrive.
+//! The supervisor is in the same process group, so a signal that reached it as well (same number,
+//! same origin) reached CMD too. The kernel signals a group one process after the other, so the
+//! supervisor gives its own copy a moment to arrive.
 
 use crate::processes::signals::Arrived;
 use std::time::{Duration, Instant};
@@ -11,7 +12,7 @@ const PATIENCE: Duration = Duration::from_millis(15);
 /// How long the front's message may be behind the supervisor's own copy.
 const MEMORY: Duration = Duration::from_secs(2);
 
-/// The signals that have been seen on one side only.
+/// The signals that only one side has seen so far.
 #[derive(Default)]
 pub struct Forwards {
     own: Vec<(Arrived, Instant)>,
@@ -19,7 +20,7 @@ pub struct Forwards {
 }
 
 impl Forwards {
-    /// The supervisor got this itself.
+    /// Notes a signal that the supervisor got itself.
     pub fn arrived(&mut self, signal: Arrived, now: Instant) {
         match self.asked.iter().position(|(asked, _)| *asked == signal) {
             Some(index) => drop(self.asked.remove(index)),
@@ -27,7 +28,7 @@ impl Forwards {
         }
     }
 
-    /// The front got this.
+    /// Notes a signal that the front got.
     pub fn asked(&mut self, signal: Arrived, now: Instant) {
         self.own.retain(|(_, at)| now.duration_since(*at) < MEMORY);
         match self.own.iter().position(|(own, _)| *own == signal) {
@@ -41,7 +42,7 @@ impl Forwards {
         self.asked.iter().map(|(_, due)| *due).min()
     }
 
-    /// Takes out the signals that only the front got, in their order.
+    /// Takes out the signals that only the front got and that are due, in their order.
     pub fn take_due(&mut self, now: Instant) -> Vec<i32> {
         let due = self.asked.iter().filter(|(_, due)| *due <= now).map(|(signal, _)| signal.signal).collect();
         self.asked.retain(|(_, due)| *due > now);
@@ -50,23 +51,4 @@ impl Forwards {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_what_the_front_alone_got_is_passed_on() {
-        let mut forwards = Forwards::default();
-        let now = Instant::now();
-        let signal = |signal, pid| Arrived { signal, code: 0, pid };
-        forwards.arrived(signal(2, 0), now);
-        forwards.asked(signal(2, 0), now);
-        assert_eq!(forwards.due(), None, "the group got it");
-        forwards.asked(signal(15, 7), now);
-        forwards.arrived(signal(15, 7), now);
-        assert_eq!(forwards.due(), None, "the group got it, in the other order");
-        forwards.asked(signal(15, 7), now);
-        forwards.arrived(signal(15, 8), now);
-        assert!(forwards.take_due(now).is_empty());
-        assert_eq!(forwards.take_due(now + PATIENCE), [15], "from somebody else");
-    }
-}
+mod tests;

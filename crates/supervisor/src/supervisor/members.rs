@@ -1,8 +1,9 @@
-//! The socket's side of the supervisor: connections, and the protocol's messages.
+//! The socket of the group: connections, and the messages of the control protocol.
 
 use super::{
     Supervisor,
-    connection::{Connection, PendingFork, Place, Role},
+    connection::{Connection, Kinship, PendingFork, Role},
+    swapoff::Shortage,
 };
 use crate::{clusters::bits::Bits, ipc::wire, processes::proc, recording::Recording};
 use folioswap_group::protocol::{CLUSTERS_PER_MESSAGE, Kind, Message, Refusal, welcome};
@@ -10,14 +11,15 @@ use rustix::{
     fd::{AsFd, OwnedFd},
     io::Errno,
     net::{SocketFlags, accept_with, sockopt::socket_peercred},
-    process::{PidfdFlags, pidfd_open},
+    process::{PidfdFlags, Uid, pidfd_open},
 };
 use std::time::{Duration, Instant};
 
-/// How long a child whose parent is no member any more may wait for its parent's word, which may still be in the queue.
+/// How long a child whose parent is no member any more may wait for its parent's `Forked`, which
+/// may still be in the queue.
 const PARENTLESS_PATIENCE: Duration = Duration::from_millis(300);
 
-/// What becomes of a connection after a message.
+/// The fate of a connection after a message.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum After {
     Keep,
@@ -25,30 +27,31 @@ pub(super) enum After {
 }
 
 impl Connection {
-    /// True for a member.
+    /// Is the other end a member?
     pub fn is_member(&self) -> bool {
         matches!(self.role, Role::Member(_))
     }
 
-    /// True for a child that waits for its parent's word.
+    /// Is the other end a child that waits for its parent's `Forked`?
     pub fn is_waiting(&self) -> bool {
         matches!(self.role, Role::Waiting { .. })
     }
 }
 
 impl Supervisor {
-    /// Takes all new connections.
+    /// Accepts all new connections; processes outside of the tree only of users who may look.
     pub(super) fn accept(&mut self) {
         while let Ok(socket) =
             accept_with(&self.settings.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)
         {
             let Ok(peer) = socket_peercred(&socket) else { continue };
             let pid = peer.pid.as_raw_pid() as u32;
-            let place =
-                if proc::descends_from(pid, std::process::id()) { Place::InTree } else { Place::Outside };
-            let user = peer.uid.as_raw();
-            let may_look = user == 0 || user == rustix::process::geteuid().as_raw();
-            if place == Place::Outside && !may_look {
+            let kinship = if proc::descends_from(pid, std::process::id()) {
+                Kinship::Descendant
+            } else {
+                Kinship::Stranger
+            };
+            if kinship == Kinship::Stranger && !is_root_or_owner(peer.uid) {
                 continue;
             }
             self.connections.push(Connection {
@@ -56,7 +59,7 @@ impl Supervisor {
                 serial: self.next_serial,
                 pid,
                 process: pidfd_open(peer.pid, PidfdFlags::empty()).ok(),
-                place,
+                kinship,
                 role: Role::New,
                 clusters: Bits::default(),
                 userfaults: Vec::new(),
@@ -67,7 +70,7 @@ impl Supervisor {
         }
     }
 
-    /// Reads everything that waits on all connections.
+    /// Reads and handles every message that waits on any connection.
     pub(super) fn receive_all(&mut self, now: Instant) {
         let mut index = 0;
         while index < self.connections.len() {
@@ -83,7 +86,8 @@ impl Supervisor {
         }
     }
 
-    /// Ends the connections of processes that have ended. After everything that they said was read.
+    /// Ends the connections of processes that have ended. Must be called after all their messages
+    /// were read.
     pub(super) fn end_dead(&mut self, dead: &[u64], now: Instant) {
         for serial in dead {
             if let Some(index) = self.connections.iter().position(|connection| connection.serial == *serial) {
@@ -92,29 +96,31 @@ impl Supervisor {
         }
     }
 
+    /// Handles one message. A message that does not fit the role of its sender closes the
+    /// connection.
     fn handle(&mut self, index: usize, message: &Message, descriptors: Vec<OwnedFd>, now: Instant) -> After {
         let connection = &mut self.connections[index];
-        let place = connection.place;
+        let kinship = connection.kinship;
         let segment = &self.settings.segment.mapped;
         let Some(kind) = message.kind() else { return After::Close };
-        match (kind, &connection.role, place) {
+        match (kind, &connection.role, kinship) {
             (Kind::Query, Role::New, _) => self.answer(index),
             (Kind::Swapoff, Role::New, _) => self.begin_swapoff(index, message.words[0], now),
-            (Kind::Hello, Role::New, Place::InTree) => match message.words[0] {
+            (Kind::Hello, Role::New, Kinship::Descendant) => match message.words[0] {
                 0 => self.welcome(index, None),
                 token => {
                     connection.role = Role::Waiting { token, parentless: None };
                     After::Keep
                 }
             },
-            (Kind::Hello, Role::New, Place::Outside) if message.words[0] != 0 => {
+            (Kind::Hello, Role::New, Kinship::Stranger) if message.words[0] != 0 => {
                 let pid = connection.pid;
                 self.cannot_inherit(pid, "it is no descendant of this group's folioswap");
                 After::Close
             }
             (Kind::Swapon, Role::New, _) => self.begin_swapon(index, descriptors, now),
             (Kind::WantDevice, Role::Member(_), _) => self.give_device(index, message.words[0]),
-            (Kind::Note, _, Place::InTree) => {
+            (Kind::Note, _, Kinship::Descendant) => {
                 let pid = connection.pid;
                 self.note(pid, message.words);
                 After::Keep
@@ -153,7 +159,7 @@ impl Supervisor {
             }
             (Kind::OutOfMemory, Role::Member(_), _) => {
                 let pid = connection.pid;
-                if !self.is_short_for_swapoff(message.words, now) {
+                if self.shortage(message.words, now) == Shortage::Lasting {
                     self.out_of_memory(pid, message.words)
                 }
                 After::Keep
@@ -162,12 +168,14 @@ impl Supervisor {
         }
     }
 
-    /// Says why a forked child is not taken in. It ends itself: without its pages it would read zeroes.
+    /// Reports why a forked child is refused. The child ends itself, since without its pages it
+    /// would read zeroes.
     fn cannot_inherit(&mut self, pid: u32, why: &str) {
         self.say(&format!("folioswap: process {pid} ends, it cannot have what it inherited: {why}\n"));
     }
 
-    /// Makes a member of a connection; `fork` is what its parent said of it.
+    /// Makes a member of a connection; `fork` is the part of a forked child that its parent
+    /// announced.
     fn welcome(&mut self, index: usize, fork: Option<PendingFork>) -> After {
         let segment = &self.settings.segment.mapped;
         let connection = &mut self.connections[index];
@@ -182,7 +190,8 @@ impl Supervisor {
         self.totals.began(segment);
         let mut flags = 0;
         let mut descriptors = vec![self.settings.segment.fd.as_fd()];
-        // Of a network device a member gets a link of its own. Where none can be made, its file fails each request.
+        // A member gets a link of its own to a network device. Without one it gets the device's
+        // file, which fails each request.
         let links: Vec<_> = self.clusters.numbers().map(|number| self.networks.new_link(number)).collect();
         connection.links.extend(links.iter().flatten().map(|(_, link)| *link));
         let shared = self.clusters.files().zip(&links);
@@ -211,6 +220,7 @@ impl Supervisor {
         ))
     }
 
+    /// Answers a query with the segment, read-only, and the directories of the devices.
     fn answer(&self, index: usize) -> After {
         let mut descriptors = vec![self.settings.segment.read_only.as_fd()];
         let mut with_directory = 0_u64;
@@ -227,7 +237,8 @@ impl Supervisor {
         ))
     }
 
-    /// Welcomes children whose parent has spoken, and refuses those whose parent ended without a word.
+    /// Welcomes children whose parent's `Forked` has arrived, and refuses those whose parent ended
+    /// without it.
     pub(super) fn resolve_waiting(&mut self, now: Instant) {
         let mut index = 0;
         while index < self.connections.len() {
@@ -263,7 +274,8 @@ impl Supervisor {
         }
     }
 
-    /// A connection has ended: the process ended, or became another image, or may not go on.
+    /// Takes back everything of a connection that has ended: its process ended, executed another
+    /// image, or was refused.
     fn disconnect(&mut self, index: usize, now: Instant) {
         let mut connection = self.connections.swap_remove(index);
         if let (Some(recording), Some(ring)) = (&mut self.recording, connection.ring.take()) {
@@ -282,13 +294,18 @@ impl Supervisor {
         if matches!(connection.role, Role::Swapoff) {
             self.cancel_swapoff();
         }
-        if connection.place == Place::InTree {
+        if connection.kinship == Kinship::Descendant {
             self.census.left(connection.pid, now);
         }
     }
 }
 
-/// A child that was announced and is none: what it inherited is nobody's.
+/// Is this root, or the user whose group it is?
+pub(super) fn is_root_or_owner(user: Uid) -> bool {
+    user.is_root() || user == rustix::process::geteuid()
+}
+
+/// Records the end of an announced child that never became a member.
 pub(super) fn end_recorded(recording: &mut Option<Recording>, member: Option<u32>) {
     if let (Some(recording), Some(member)) = (recording, member) {
         recording.end(member);
@@ -300,7 +317,7 @@ pub(super) fn sent(result: Result<(), Errno>) -> After {
 }
 
 fn refuse(connection: &Connection, why: Refusal) -> After {
-    // Whether it still hears it or not, it is no member.
+    // The process is no member, whether it still reads this or not.
     let _ = wire::send(&connection.socket, &Message::new(Kind::Refused, [why as u64, 0, 0]), &[]);
     After::Close
 }

@@ -1,6 +1,8 @@
-//! The supervisor: owns what the members of the group share, and stays until the last descendant has ended.
+//! The supervisor: it owns everything that the members of the group share, and stays until the last
+//! descendant has ended.
 //!
-//! One thread, one poll loop. Everything that decides is in the parts below; this file holds them together.
+//! The supervisor is one thread with one poll loop. The decisions are in the files beside this one,
+//! which holds them together.
 
 mod connection;
 mod ending;
@@ -50,29 +52,31 @@ use std::{
 use swapoff::Swapoff;
 use swapon::Swapon;
 
-/// Between two probes of memory that may be gone.
+/// The time between two probes of memory that may be gone.
 const PROBE_INTERVAL: Duration = Duration::from_millis(200);
-/// Between two looks at the group's charge, for its highest value.
+/// The time between two looks at the charge of the group, for its highest value.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(25);
-/// Clusters that became free are punched together.
+/// The time for which clusters that became free are collected, to be punched together.
 const PUNCH_INTERVAL: Duration = Duration::from_millis(200);
-/// Unmanaged memory above the limit ends the group when so many walks found it.
+/// Unmanaged memory above the limit ends the group when so many walks in a row found it.
 const EXCESS_WALKS: u32 = 2;
 
-/// Nice value while the rings of a trace are to be emptied: that of the members' pager threads.
+/// The nice value of the supervisor while it empties the rings of a trace: that of the members'
+/// pager threads.
 const RECORDING_NICE: i32 = -10;
 
-/// What the front prepared.
+/// Everything that was prepared and checked before the fork.
 pub struct Settings {
     /// The limit in bytes.
     pub limit: u64,
-    /// What of it is left to the kernel, in bytes: a cgroup counts page tables and the like too, and kills at its limit.
+    /// The part of the limit, in bytes, that is left to the kernel: a cgroup also counts page
+    /// tables and the like, and kills at its limit.
     pub reserve: u64,
-    /// What it counts.
+    /// The memory that the limit counts.
     pub scope: Scope,
     /// The folio sizes that members may make.
     pub folio_orders: FolioOrders,
-    /// How much they read ahead of slow devices, as a power of two of pages.
+    /// The readahead from slow devices, as a power of two of pages.
     pub page_cluster: u32,
     /// The new segment.
     pub segment: SegmentFile,
@@ -80,21 +84,21 @@ pub struct Settings {
     pub devices: PreparedDevices,
     /// The most bytes that members may write into a file.
     pub file_bytes: u64,
-    /// The group's socket.
+    /// The listening socket of the group.
     pub listener: OwnedFd,
-    /// Print the report.
+    /// Whether the report is printed.
     pub text_wanted: bool,
-    /// Members and the supervisor check every invariant now and then.
+    /// Whether members and the supervisor check every invariant now and then.
     pub validate: bool,
-    /// Record every allocation and free there.
+    /// The recording of every allocation and free, with `--trace`.
     pub recording: Option<Recording>,
-    /// Write the report there.
+    /// The file for the report as JSON, with `--stats-json`.
     pub json: Option<File>,
-    /// When the user started it.
+    /// When the user started `run`.
     pub started: Instant,
 }
 
-/// The supervisor's state.
+/// The state of the supervisor.
 pub struct Supervisor {
     settings: Settings,
     link: Option<Link>,
@@ -118,7 +122,7 @@ pub struct Supervisor {
     recording: Option<Recording>,
     swapoff: Option<Swapoff>,
     swapon: Option<Swapon>,
-    /// When a device that was leaving was put into use again, because swap ran short.
+    /// When a leaving device was put into use again, because swap ran short.
     given_back: Option<Instant>,
     next_drain: Instant,
     next_serial: u64,
@@ -127,7 +131,8 @@ pub struct Supervisor {
     next_sample: Instant,
 }
 
-/// Starts CMD and supervises it. For the process that the front forked; ends it.
+/// Starts CMD and supervises the group to its end. It runs in the process that the front forked,
+/// and ends that process.
 pub fn run(mut settings: Settings, start: Start, link: Link, inherited: &Inherited, front: u32) -> ! {
     proc::become_subreaper();
     let signals = match Signals::new() {
@@ -197,7 +202,7 @@ pub fn run(mut settings: Settings, start: Start, link: Link, inherited: &Inherit
     supervisor.serve()
 }
 
-/// CMD could not be started.
+/// Tells the front why CMD was not started, and exits.
 fn refuse(link: &Link, why: &str, status: i32) -> ! {
     link.say(&format!("folioswap: {why}\n"));
     link.send(&Packet::Ended(status, Remains::Nothing));
@@ -205,7 +210,7 @@ fn refuse(link: &Link, why: &str, status: i32) -> ! {
 }
 
 impl Supervisor {
-    /// Lets go of everything of the user's: descriptors, directory, limits; CMD has its own.
+    /// Lets go of the user's descriptors, directory and limits; CMD has its own.
     fn detach(&self) {
         descriptors::leave_standard();
         let settings = &self.settings;
@@ -231,15 +236,17 @@ impl Supervisor {
         let _ = setrlimit(Resource::Nofile, Rlimit { current: files.maximum, maximum: files.maximum });
         let _ = rustix::thread::set_name(c"folioswap-sup");
         if self.recording.is_some() {
-            // As high as the pagers whose rings it must empty, where it may.
-            // SAFETY: changes our own nice value.
+            // The priority of the pagers whose rings are emptied, where it is permitted.
+            // SAFETY: changes the nice value of this process.
             let _ = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, RECORDING_NICE) };
         }
-        // The group's memory is what is scarce; without the supervisor all of it ends.
+        // The memory of the group is the scarce one, and the whole group ends without the
+        // supervisor.
         let _ = std::fs::write("/proc/self/oom_score_adj", "-500");
     }
 
-    /// After CMD was started: this process has several threads from here on.
+    /// Begins to serve the network devices. Must be called after CMD was started, because this
+    /// process has several threads from here on and cannot fork.
     fn start_networks(&mut self) {
         let devices = self.settings.devices.devices.iter_mut().enumerate();
         let prepared = devices.filter_map(|(number, device)| Some((number, device.network.take()?)));
@@ -259,7 +266,7 @@ impl Supervisor {
         loop {
             let dead = self.wait();
             let now = Instant::now();
-            let alone = self.reap();
+            let remains = self.reap();
             self.take_signals(now);
             self.take_packets(now);
             self.accept();
@@ -271,18 +278,20 @@ impl Supervisor {
             if let Some(outcome) = self.ended
                 && !self.reported
             {
-                self.report(outcome, if alone { Remains::Nothing } else { Remains::Descendants });
+                self.report(outcome, remains);
             }
-            if alone && self.reported {
+            if remains == Remains::Nothing && self.reported {
                 self.networks.finish();
-                // A prepared file stays, and what `discard` promises with it.
+                // A prepared file outlives the run, so `discard` must hold for its last clusters
+                // too.
                 self.clusters.punch(&self.settings.segment.mapped);
                 std::process::exit(0);
             }
         }
     }
 
-    /// Sleeps until something arrives or is due; returns the serials of connections whose process has ended.
+    /// Sleeps until something arrives or is due; returns the serials of connections whose process
+    /// has ended.
     fn wait(&self) -> Vec<u64> {
         let (processes, serials): (Vec<PollFd<'_>>, Vec<u64>) = self
             .connections
@@ -302,7 +311,7 @@ impl Supervisor {
         let timeout =
             Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: i64::from(timeout.subsec_nanos()) };
         if poll(&mut waiting, Some(&timeout)).is_err() {
-            // EINTR only means that we look earlier.
+            // An error (EINTR) only makes the loop look earlier.
             return Vec::new();
         }
         let ended = waiting.iter().zip(serials).filter(|(process, _)| !process.revents().is_empty());
@@ -329,16 +338,17 @@ impl Supervisor {
             || self.connections.iter().any(Connection::is_waiting)
     }
 
-    /// Waits for children that changed; true when there is none left, CMD and all adopted ones included.
-    fn reap(&mut self) -> bool {
+    /// Waits for children that changed. The tree has nothing left when this process has no child
+    /// any more, neither CMD nor an adopted one.
+    fn reap(&mut self) -> Remains {
         loop {
             let mut status = 0;
             // SAFETY: writes the status to a local.
             let pid = unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG | libc::WUNTRACED) };
             match pid {
-                0 => return false,
+                0 => return Remains::Descendants,
                 -1 if std::io::Error::last_os_error().raw_os_error() == Some(libc::EINTR) => {}
-                -1 => return true,
+                -1 => return Remains::Nothing,
                 _ if pid as u32 == self.cmd => match Outcome::from_wait(status) {
                     Some(outcome) => self.ended = self.ended.or(Some(outcome)),
                     None => self.link.iter().for_each(|link| link.send(&Packet::Stopped(self.cmd))),
@@ -365,7 +375,7 @@ impl Supervisor {
                 Err(_) => {
                     self.link = None;
                     if !self.reported {
-                        // The front was killed.
+                        // The front was killed: its group must not outlive it.
                         self.close_group();
                         self.drain_rings();
                         std::process::exit(STATUS_REFUSED);
@@ -436,7 +446,7 @@ impl Supervisor {
             .filter_map(|pid| proc::status(*pid))
             .map(|status| status.anonymous + status.shared)
             .sum();
-        // Their members count them.
+        // The members count the rings.
         let rings = self.connections.iter().filter(|connection| connection.ring.is_some()).count();
         let bytes = found.bytes + own.saturating_sub((rings * MemberRing::BYTES) as u64);
         let header = &self.settings.segment.mapped.header;
@@ -462,7 +472,7 @@ impl Supervisor {
         self.link.iter().for_each(|link| link.say(text));
     }
 
-    /// Checks what it knows of the file device, if that is wanted.
+    /// Checks the counts of the shared devices' clusters, if that is wanted.
     fn validate(&mut self) {
         if !self.settings.validate {
             return;

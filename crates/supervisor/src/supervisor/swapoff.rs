@@ -1,13 +1,15 @@
-//! A device of the group is taken out of use while the group runs (swapoff, spec §0).
+//! Takes a device of the group out of use while the group runs (swapoff, spec §0).
 //!
-//! Members move what they have there (`folioswap_pager`, `swapoff.rs`), and let its clusters go; here the device is marked as leaving, and as off when nobody has
-//! a cluster of it. Whoever asked for it keeps the connection until then. When that ends before, or nothing moves for a while, or swap runs short
-//! without it, the device is in use again; nothing is lost by that.
+//! The supervisor marks the device as leaving. Members move their pages away from it
+//! (`folioswap_pager`, `swapoff.rs`) and let its clusters go; the device is off when no cluster of
+//! it has an owner. The asking command keeps its connection until then. The device is in use again,
+//! and nothing is lost, when the connection ends earlier, when no page moves for a while, or when
+//! swap runs short without the device.
 
 use super::{
     Supervisor,
     connection::Role,
-    members::{After, sent},
+    members::{After, is_root_or_owner, sent},
 };
 use crate::ipc::wire;
 use folioswap_group::{
@@ -22,34 +24,43 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Between two looks.
+/// The time between two looks at the progress.
 const LOOK: Duration = Duration::from_millis(20);
-/// After so long without a page that left it is believed that none will.
+/// A swapoff is given up after this time without a page that moved.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// After a device that was leaving is in use again, members that lacked it have so long to use it.
+/// The time that members which lacked a leaving device have to use it, once it is in use again.
 const RELIEF: Duration = Duration::from_secs(1);
 
-/// One that is under way.
+/// Whether a member that reported a shortage can go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shortage {
+    /// The member lacked a device that was leaving; the device is in use again.
+    OfSwapoff,
+    /// The shortage has another cause, which lasts.
+    Lasting,
+}
+
+/// The swapoff that is under way.
 pub(super) struct Swapoff {
     device: usize,
     next: Instant,
-    /// What had happened when something happened last: clusters left, pages moved or lost.
+    /// The progress at the time `moved_at`: clusters left, and pages moved or lost.
     seen: (u32, u64),
     moved_at: Instant,
-    /// Pages that were lost by swapoffs before.
+    /// The pages that earlier swapoffs lost.
     lost_before: u64,
 }
 
 impl Swapoff {
-    /// When it is to be looked at.
+    /// When the next look at the progress is due.
     pub(super) fn due(&self) -> Instant {
         self.next
     }
 }
 
 impl Supervisor {
-    /// Somebody asks for a device to be taken out of use.
+    /// Begins the swapoff that a command asks for, or refuses it.
     pub(super) fn begin_swapoff(&mut self, index: usize, number: u64, now: Instant) -> After {
         if let Err(why) = self.may_begin(index, number) {
             let refused = Message::new(Kind::SwapoffEnd, why.pack());
@@ -66,10 +77,7 @@ impl Supervisor {
 
     /// Is the other end root, or the user whose group it is?
     pub(super) fn may_command(&self, index: usize) -> bool {
-        socket_peercred(&self.connections[index].socket).is_ok_and(|peer| {
-            let user = peer.uid.as_raw();
-            user == 0 || user == rustix::process::geteuid().as_raw()
-        })
+        socket_peercred(&self.connections[index].socket).is_ok_and(|peer| is_root_or_owner(peer.uid))
     }
 
     fn may_begin(&self, index: usize, number: u64) -> Result<(), SwapoffEnd> {
@@ -88,7 +96,7 @@ impl Supervisor {
         if description.kind == DeviceKind::Zram {
             return Err(SwapoffEnd::Store);
         }
-        // Compressed RAM takes anything, as far as anybody can say beforehand.
+        // Compressed RAM may take any number of pages: its room cannot be known beforehand.
         if segment.devices().any(|(other, _)| other.kind == DeviceKind::Zram) {
             return Ok(());
         }
@@ -105,7 +113,8 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Looks whether it has ended, or does not go on.
+    /// Looks at the progress of the swapoff, if that is due: ends it when the device is empty, or
+    /// gives it up.
     pub(super) fn tend_swapoff(&mut self, now: Instant) {
         let Some(swapoff) = self.swapoff.as_mut().filter(|swapoff| now >= swapoff.next) else { return };
         swapoff.next = now + LOOK;
@@ -125,29 +134,33 @@ impl Supervisor {
         } else if now.duration_since(swapoff.moved_at) >= PATIENCE {
             self.give_up_swapoff();
         } else if now.duration_since(swapoff.moved_at) >= LOOK {
-            // One that slept when it was told, or was made since.
+            // A member may have slept when it was told, or may have been made since.
             self.wake_members();
         }
     }
 
-    /// Whoever wanted it is gone: the device is in use again.
+    /// Puts the device into use again, because the asking command is gone.
     pub(super) fn cancel_swapoff(&mut self) {
         if let Some(swapoff) = self.swapoff.take() {
             self.set_usage(swapoff.device, DeviceUsage::InUse);
         }
     }
 
-    /// Is what a member lacks what a device that leaves would have? Then it stays.
-    pub(super) fn is_short_for_swapoff(&mut self, [reason, ..]: [u64; 3], now: Instant) -> bool {
+    /// Judges the shortage that a member reported. When the member lacks swap while a device is
+    /// leaving, the swapoff is given up.
+    pub(super) fn shortage(&mut self, [reason, ..]: [u64; 3], now: Instant) -> Shortage {
         if reason != OutOfMemory::SwapFull as u64 {
-            return false;
+            return Shortage::Lasting;
         }
         if self.swapoff.is_some() {
             self.given_back = Some(now);
             self.give_up_swapoff();
         }
-        // The others may have said the same, not knowing yet.
-        self.given_back.is_some_and(|at| now.duration_since(at) < RELIEF)
+        // Other members may have reported the same before they knew.
+        match self.given_back {
+            Some(at) if now.duration_since(at) < RELIEF => Shortage::OfSwapoff,
+            _ => Shortage::Lasting,
+        }
     }
 
     fn give_up_swapoff(&mut self) {
@@ -163,7 +176,7 @@ impl Supervisor {
         self.set_usage(swapoff.device, usage);
         let asking = self.connections.iter_mut().find(|connection| matches!(connection.role, Role::Swapoff));
         if let Some(connection) = asking {
-            // It closes the connection when it has read this.
+            // The command closes the connection when it has read this.
             connection.role = Role::New;
             let _ = sent(wire::send(&connection.socket, &Message::new(Kind::SwapoffEnd, end.pack()), &[]));
         }
@@ -176,6 +189,7 @@ impl Supervisor {
         self.wake_members();
     }
 
+    /// Wakes the pager threads of all members, so that they look at the devices.
     pub(super) fn wake_members(&self) {
         for member in self.settings.segment.mapped.live_members() {
             member.wake.fetch_add(1, Relaxed);

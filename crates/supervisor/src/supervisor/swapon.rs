@@ -1,7 +1,8 @@
-//! A device is added to the group while it runs (swapon).
+//! Adds a device to the group while it runs (swapon).
 //!
-//! It is prepared in a thread of its own, which may wait for a disk or a server, with the directory of who asks for it as its own; then it gets the
-//! next number and the next cluster numbers, and members are told to ask for it.
+//! A thread of its own prepares the device, because that may wait for a disk or a server; the
+//! thread works in the current directory of the asking command. Then the device gets the next
+//! device number and the next cluster numbers, and members are told to ask for it.
 
 use super::{
     Supervisor,
@@ -33,24 +34,24 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Between two looks.
+/// The time between two looks at the thread.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// One that is under way.
+/// The swapon that is under way.
 pub(super) struct Swapon {
     prepared: Receiver<Result<PreparedDevice, String>>,
     next: Instant,
 }
 
 impl Swapon {
-    /// When it is to be looked at.
+    /// When the next look at the thread is due.
     pub(super) fn due(&self) -> Instant {
         self.next
     }
 }
 
 impl Supervisor {
-    /// Somebody asks for a device to be added.
+    /// Begins the swapon that a command asks for, or refuses it.
     pub(super) fn begin_swapon(&mut self, index: usize, descriptors: Vec<OwnedFd>, now: Instant) -> After {
         match self.prepare(index, descriptors) {
             Ok(prepared) => {
@@ -89,7 +90,7 @@ impl Supervisor {
             Existing::of(&self.settings.devices, &self.settings.segment.mapped, self.settings.file_bytes);
         let (sender, receiver) = mpsc::channel();
         let work = move || {
-            // SAFETY: this thread's own directory from now on; nothing else is taken apart.
+            // SAFETY: gives this thread a current directory of its own; nothing else is unshared.
             let own = unsafe { unshare_unsafe(UnshareFlags::FS) };
             let there = own.and_then(|()| fchdir(&directory));
             let prepared = there.map_err(|errno| errno.to_string()).and_then(|()| {
@@ -104,7 +105,7 @@ impl Supervisor {
         Ok(receiver)
     }
 
-    /// Looks whether it is prepared.
+    /// Adds the device when the thread has prepared it.
     pub(super) fn tend_swapon(&mut self, now: Instant) {
         let Some(swapon) = self.swapon.as_mut().filter(|swapon| now >= swapon.next) else { return };
         swapon.next = now + LOOK;
@@ -115,7 +116,7 @@ impl Supervisor {
         };
         self.swapon = None;
         let is_asking = |role: &Role| matches!(role, Role::Swapon);
-        // Whoever wanted it may be gone: then it is nobody's.
+        // Without the asking command the device is dropped.
         let Some(asking) = self.connections.iter().position(|connection| is_asking(&connection.role)) else {
             return;
         };
@@ -140,7 +141,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// A member wants a device that was added.
+    /// Gives a member the file of a device that was added, or a link to it.
     pub(super) fn give_device(&mut self, index: usize, number: u64) -> After {
         let number = usize::try_from(number).unwrap_or(usize::MAX);
         let link = self.networks.new_link(number);
@@ -153,11 +154,11 @@ impl Supervisor {
     }
 }
 
-/// How it ended.
+/// Tells the asking command how the swapon ended.
 fn say(socket: &OwnedFd, end: Result<(), &str>) {
     let message = Message::new(Kind::SwaponEnd, [u64::from(end.is_ok()), 0, 0]);
     let text = end.err().and_then(|why| wire::text(why.as_bytes()).ok());
     let carried: Vec<_> = text.iter().map(AsFd::as_fd).collect();
-    // Whoever asked and is gone hears nothing.
+    // A failure is ignored: the command is gone.
     let _ = wire::send(socket, &message, &carried);
 }

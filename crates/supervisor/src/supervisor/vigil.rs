@@ -1,11 +1,12 @@
 //! Keeps the other CPU awake while one thread of the group faults again and again.
 //!
-//! Such a thread sleeps for each fault and wakes up again, and the scheduler wakes it up on an idle CPU where there is one. On
-//! two CPUs that is the other one, halted since it has nothing to do; in a virtual machine the waking-up of a halted CPU takes
-//! several times as long as the fault itself. So a thread of the supervisor watches there, at the lowest priority, as long
-//! as faults come: whoever else wants that CPU has it. It is what haltpoll does for the idle CPUs of a guest, where that is
-//! configured. It is a thread of the supervisor and not of the member, because a CPU on which the member's memory is in use has
-//! to be interrupted for every page that leaves.
+//! Such a thread sleeps during each fault, and the scheduler wakes it on an idle CPU where there is
+//! one. With two CPUs that is the other one, which has halted for want of work; in a virtual
+//! machine, waking a halted CPU takes several times as long as the fault itself. So a thread of the
+//! supervisor polls on that CPU as long as faults come, at the lowest priority, so that any other
+//! thread gets the CPU at once. The haltpoll governor does the same for the idle CPUs of a guest
+//! that has it configured. The thread belongs to the supervisor and not to the member, because a
+//! CPU that uses the memory of the member has to be interrupted for every page that leaves.
 
 use crate::ipc::mapped::Mapped;
 use folioswap_group::segment::{Faulting, GroupState, Segment};
@@ -20,21 +21,24 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// After this time without a fault the CPU may sleep: longer than the window of a walk takes that brings 64 pages.
+/// The CPU may sleep after this time without a fault. A walk takes less time for a window of 64
+/// pages.
 const WATCH: Duration = Duration::from_micros(500);
-/// Between two looks at what other members do, and faults of theirs between two looks from which on they need the other CPU.
+/// The time between two looks at the faults of other members.
 const LOOK: Duration = Duration::from_micros(500);
+/// Other members that fault so often between two looks need the other CPU themselves.
 const AGAIN: u64 = 8;
-/// For so long nobody watches then.
+/// The time without a vigil when other members need the CPU.
 const REST: Duration = Duration::from_millis(10);
-/// With more CPUs than these, watching on one keeps none of the others awake.
+/// The number of CPUs with which a vigil is of use: polling on one of more CPUs keeps none of the
+/// others awake.
 const CPUS: u32 = 2;
 
-/// Starts the thread, where it is of use.
+/// Starts the thread on a machine where it is of use.
 pub fn start(segment: Mapped) {
     let Ok(everywhere) = sched_getaffinity(None) else { return };
     if everywhere.count() == CPUS {
-        // Without it all is as right, and slower.
+        // Without the thread everything is still right, only slower.
         let _ =
             thread::Builder::new().name("folioswap-vigil".into()).spawn(move || run(&segment, &everywhere));
     }
@@ -50,7 +54,7 @@ fn run(segment: &Segment, everywhere: &CpuSet) {
         thread::sleep(rests);
         sleeps.store(1, Release);
         while sleeps.load(Acquire) == 1 {
-            // Interrupted or woken up: looked at again.
+            // An interrupt is no different from a wake-up: the loop looks again.
             let _ = futex::wait(sleeps, futex::Flags::empty(), 1, None);
         }
         rests = match watch(segment, everywhere) {
@@ -60,24 +64,24 @@ fn run(segment: &Segment, everywhere: &CpuSet) {
     }
 }
 
-/// Why a watch is over.
+/// Why a vigil is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ended {
-    /// No fault comes any more, or nobody can watch.
+    /// No fault comes any more, or this thread cannot poll on the other CPU.
     Quiet,
-    /// Threads of other members fault too: they are to have the CPU on which we watch.
+    /// Threads of other members fault too, and are to have the CPU.
     OthersFault,
 }
 
-/// Until no fault comes any more, or not of one member alone.
+/// Polls until no fault comes any more, or until faults come of more than one member.
 fn watch(segment: &Segment, everywhere: &CpuSet) -> Ended {
-    let mut place: Option<Faulting> = None;
+    let mut watched: Option<Faulting> = None;
     let (mut seen, mut last) = (0, Instant::now());
     let mut others = Others { served: None, look: last };
     while last.elapsed() < WATCH && segment.header.state.load(Relaxed) == GroupState::Running as u32 {
         let faulting = Faulting::unpack(segment.header.faulting.load(Relaxed));
-        if place != Some(faulting) {
-            place = Some(faulting);
+        if watched != Some(faulting) {
+            watched = Some(faulting);
             let mut elsewhere = *everywhere;
             elsewhere.unset(faulting.cpu as usize);
             if sched_setaffinity(None, &elsewhere).is_err() {
@@ -97,16 +101,17 @@ fn watch(segment: &Segment, everywhere: &CpuSet) -> Ended {
     Ended::Quiet
 }
 
-/// What the other members do meanwhile.
+/// The faults of the other members during a vigil.
 struct Others {
-    /// Faults of theirs that had been served at the last look, if there was one.
+    /// Their faults that had been served at the last look, if there was one.
     served: Option<u64>,
     /// When the next look is due.
     look: Instant,
 }
 
 impl Others {
-    /// Have they faulted again and again since the last look, now that so many faults of theirs have been served? Not at the first look.
+    /// Have the other members faulted again and again since the last look, given that `served`
+    /// faults of theirs have been served by now? The first look only takes note of the number.
     fn fault(&mut self, served: u64, now: Instant) -> bool {
         let before = self.served.replace(served);
         self.look = now + LOOK;
@@ -115,55 +120,4 @@ impl Others {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::ipc::mapped::SegmentFile;
-    use folioswap_group::{counters::Counter, segment::Scope};
-
-    /// It goes to sleep whenever no fault comes, and is woken up each time one thread faults again.
-    #[test]
-    fn it_watches_while_faults_come_and_sleeps_otherwise() {
-        let file = SegmentFile::create().unwrap();
-        let segment = &file.mapped;
-        segment.initialise(1, 1 << 30, Scope::Total, []);
-        let member = segment.assign(1).unwrap();
-        let cpu =
-            (0..CpuSet::MAX_CPU).find(|&cpu| sched_getaffinity(None).unwrap().is_set(cpu)).unwrap() as u32;
-        let theirs = file.map_again().unwrap();
-        let everywhere = sched_getaffinity(None).unwrap();
-        thread::spawn(move || run(&theirs, &everywhere));
-        let sleeps = &segment.header.vigil_sleeps;
-        let asleep = || {
-            while sleeps.load(Acquire) == 0 {
-                thread::yield_now()
-            }
-        };
-        for _ in 0..3 {
-            asleep();
-            segment.header.faulting.store(Faulting { member, cpu }.pack(), Relaxed);
-            sleeps.store(0, Release);
-            let _ = futex::wake(sleeps, futex::Flags::empty(), 1);
-            (0..50).for_each(|_| segment.members[member as usize].figures.add(Counter::MajorFaults, 1));
-        }
-        asleep();
-    }
-
-    /// The first look knows nothing; later ones go by what was served since the one before.
-    #[test]
-    fn others_fault_where_enough_was_served_for_them_between_two_looks() {
-        let now = Instant::now();
-        let mut others = Others { served: None, look: now };
-        assert!(!others.fault(1_000_000, now));
-        assert_eq!(others.look, now + LOOK);
-        assert!(!others.fault(1_000_000 + AGAIN - 1, now));
-        assert!(others.fault(1_000_000 + 2 * AGAIN - 1, now));
-        // One of them has ended, and its figures with it.
-        assert!(!others.fault(10, now));
-    }
-
-    #[test]
-    fn where_somebody_faults_is_one_word() {
-        let faulting = Faulting { member: 4095, cpu: u32::MAX };
-        assert_eq!(Faulting::unpack(faulting.pack()), faulting);
-    }
-}
+mod tests;

@@ -1,92 +1,92 @@
-//! What is wrong with a value of `--swap`, and what to write instead.
+//! Why a value of `--swap` was not understood. Each message says what to write instead.
 
 use super::PRIORITY_MAX;
 use crate::size::SizeError;
 use folioswap_nbd::uri::UriError;
 
-/// What is wrong with a value of `--swap`.
+/// Why a value of `--swap` was not understood.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum SwapOptionError {
-    /// No such type.
+    /// There is no such type of device.
     #[error(
         "unknown device type '{0}'; there are zram, ram, file and nbd, e.g. zram,prio=1 or ram,size=1G or file:/var/tmp,size=16G or nbd://HOST/EXPORT"
     )]
     UnknownType(String),
-    /// It needs a target.
+    /// A file lacks its target.
     #[error("a file needs a directory to lie in, or a prepared file or block device, e.g. file:/var/tmp")]
     NoTarget,
-    /// It takes no target.
+    /// The type takes no target.
     #[error("{kind} takes no target: write {kind} instead of {kind}:...")]
     Target {
         /// The type.
         kind: &'static str,
     },
-    /// No such key for this type.
+    /// The type has no such key.
     #[error("{kind} does not know '{key}'; it knows {known}")]
     UnknownKey {
         /// The type.
         kind: &'static str,
-        /// As given.
+        /// The key as given.
         key: String,
-        /// What it knows.
+        /// The keys of the type.
         known: &'static str,
     },
-    /// A key without its value.
+    /// A key lacks its value.
     #[error("{0} lacks its value: write {0}=...")]
     NoValue(&'static str),
-    /// A key given twice.
+    /// A key is given twice.
     #[error("{0} is given twice")]
     Twice(&'static str),
-    /// A priority that is none.
+    /// The value of `prio` is no priority.
     #[error("prio={0} is no priority: give a number from 0 to {PRIORITY_MAX} (higher is used first)")]
     Priority(String),
-    /// A size that is none.
+    /// The value of `size` is no size.
     #[error("size={text}: {source}")]
     Size {
-        /// As given.
+        /// The value as given.
         text: String,
-        /// What is wrong.
+        /// The reason.
         source: SizeError,
     },
-    /// Too small a size.
+    /// The size is less than one cluster.
     #[error("size={0} is too small: a device has at least 2M")]
     TooSmall(String),
-    /// RAM without a size.
+    /// A `ram` device lacks its size.
     #[error("ram needs a size, e.g. ram,size=1G")]
     NoSize,
-    /// Neither yes nor no.
+    /// The value of `synchronous` is neither yes nor no.
     #[error("synchronous={0}: write synchronous=yes or synchronous=no")]
     Synchronous(String),
-    /// Neither all nor 0.
+    /// The value of `orders` is neither all nor 0.
     #[error("orders={0}: write orders=all, or orders=0 for single pages only")]
     Orders(String),
-    /// No UUID.
+    /// The value of `uuid` is no UUID.
     #[error(
         "uuid={0} is no UUID: write it as `folioswap mkswap` printed it, e.g. uuid=01234567-89ab-cdef-0123-456789abcdef"
     )]
     Uuid(String),
-    /// Neither yes nor no.
+    /// The value of `encrypt` is neither yes nor no.
     #[error("encrypt={0}: write encrypt=yes or encrypt=no")]
     Encrypt(String),
-    /// A number that is none, or out of bounds.
+    /// The value of a key is no number, or out of bounds.
     #[error("{key}={text}: give a whole number from 1 to {most}")]
     Number {
         /// The key.
         key: &'static str,
-        /// As given.
+        /// The value as given.
         text: String,
-        /// The highest.
+        /// The highest number allowed.
         most: u64,
     },
-    /// No place of an export.
+    /// The URI of an export cannot be read.
     #[error("{text}: {source}")]
     Uri {
-        /// As given.
+        /// The URI as given.
         text: String,
-        /// What is wrong.
+        /// The reason.
         source: UriError,
     },
-    /// No such way to discard.
+    /// The value of `discard` is neither once nor pages.
     #[error("discard={0}: write discard, discard=once or discard=pages")]
     Discard(String),
 }

@@ -1,4 +1,4 @@
-//! `KEY[=VALUE]`: what may stand behind a type, and how each value is read.
+//! `KEY[=VALUE]`: the keys that may follow a type, and how the value of each is read.
 
 use super::{DiscardOption, SwapOptionError, text};
 use crate::size;
@@ -6,11 +6,11 @@ use folioswap_devices::{Orders, prepared::Uuid};
 use folioswap_group::{devices::DeviceIo, segment::CLUSTER_BYTES};
 use folioswap_nbd::store::Encryption;
 
-/// Most seconds and connections that can be asked for.
+/// The most seconds and connections that can be asked for.
 const TIMEOUT_MAX: u64 = 3600;
 const CONNECTIONS_MAX: u64 = 16;
 
-/// Everything that may stand behind a type, as far as it was given.
+/// The values of all keys, as far as they were given.
 #[derive(Default)]
 pub(super) struct Keys {
     pub(super) size: Option<u64>,
@@ -25,7 +25,8 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    /// Reads the parts behind the type. `known`: what it knows, for who gave another.
+    /// Reads the parts behind the type. `known` names the keys of the type, for the message on any
+    /// other key.
     pub(super) fn read(
         kind: &'static str,
         known: &'static str,
@@ -62,13 +63,13 @@ impl Keys {
     }
 }
 
-fn once<T>(place: &mut Option<T>, key: &'static str, value: T) -> Result<(), SwapOptionError> {
-    if place.replace(value).is_some() { Err(SwapOptionError::Twice(key)) } else { Ok(()) }
+fn once<T>(value_of: &mut Option<T>, key: &'static str, value: T) -> Result<(), SwapOptionError> {
+    if value_of.replace(value).is_some() { Err(SwapOptionError::Twice(key)) } else { Ok(()) }
 }
 
 fn priority(value: Option<String>) -> Result<i16, SwapOptionError> {
     let value = value.ok_or(SwapOptionError::NoValue("prio"))?;
-    // A sign or a blank is no part of a priority.
+    // `parse` alone would also take a sign.
     let digits = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
     value.parse().ok().filter(|_| digits).ok_or(SwapOptionError::Priority(value))
 }

@@ -20,28 +20,28 @@ use std::{
     time::Duration,
 };
 
-/// Highest priority that can be given; it is in swapon(8) as well.
+/// The highest priority that can be given, as in swapon(8).
 pub const PRIORITY_MAX: i16 = i16::MAX;
 
 /// One device as the user asks for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SwapOption {
-    /// What kind, and what only that kind has.
+    /// The kind, with the keys that only that kind has.
     pub device: DeviceOption,
     /// `prio=P`: 0 to [`PRIORITY_MAX`].
     pub priority: Option<i16>,
-    /// As it was written, for messages.
+    /// The value as the user wrote it, for messages.
     pub text: String,
 }
 
-/// What kind of device.
+/// The kind of a device, with the keys that only that kind has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeviceOption {
     /// `zram`: compressed RAM, which grows within the limit.
     Zram,
     /// `ram,size=S`: plain RAM.
     Ram {
-        /// Most bytes that it takes.
+        /// The most bytes that it takes.
         size: u64,
         /// `synchronous=yes|no`.
         io: DeviceIo,
@@ -50,13 +50,14 @@ pub enum DeviceOption {
     },
     /// `file:TARGET`.
     File {
-        /// A directory, for a temporary file without a name; or a file or block device that `folioswap mkswap` has prepared.
+        /// A directory for a temporary file without a name, or a file or block device that
+        /// `folioswap mkswap` has prepared.
         target: PathBuf,
-        /// `size=S`: most bytes that it takes.
+        /// `size=S`: the most bytes that it takes.
         size: Option<u64>,
         /// `discard...`.
         discard: DiscardOption,
-        /// `uuid=U`: what the header of a prepared target must say.
+        /// `uuid=U`: the UUID that the header of a prepared target must have.
         uuid: Option<Uuid>,
         /// `encrypt=yes|no`.
         encryption: Encryption,
@@ -68,30 +69,30 @@ pub enum DeviceOption {
 /// An export of an NBD server, as the user asks for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NbdOption {
-    /// Where.
+    /// The URI of the export.
     pub uri: Uri,
-    /// `size=S`: most bytes that are used of it.
+    /// `size=S`: the most bytes that are used of it.
     pub size: Option<u64>,
     /// `discard...`.
     pub discard: DiscardOption,
     /// `encrypt=yes|no`.
     pub encryption: Encryption,
-    /// `timeout=SECONDS`: how long a page is waited for.
+    /// `timeout=SECONDS`: the longest wait for a page.
     pub timeout: Duration,
-    /// `connections=N`.
+    /// `connections=N`: the number of connections to the server.
     pub connections: usize,
 }
 
-/// When blocks of the device that hold nothing are given back, as `--discard` of swapon(8).
+/// When the blocks of a device that hold nothing are given back, as with `--discard` of swapon(8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiscardOption {
-    /// Not before its end.
+    /// No block is given back before the end of the device.
     No,
-    /// `discard=once`: all of it at the start. A new file has nothing to give back.
+    /// `discard=once`: all blocks at the start. A new file has none to give back.
     Once,
-    /// `discard=pages`: clusters when they become free.
+    /// `discard=pages`: the blocks of clusters when they become free.
     Pages,
-    /// `discard`: both.
+    /// `discard`: both at the start and when clusters become free.
     Both,
 }
 
@@ -132,8 +133,9 @@ pub fn parse(value: &OsStr) -> Result<SwapOption, SwapOptionError> {
             )
         }
         b"nbd" | b"nbds" | b"nbd+unix" | b"nbds+unix" => {
-            let whole = text(&head);
-            let uri = Uri::parse(&whole).map_err(|source| SwapOptionError::Uri { text: whole, source })?;
+            let uri_text = text(&head);
+            let uri =
+                Uri::parse(&uri_text).map_err(|source| SwapOptionError::Uri { text: uri_text, source })?;
             let keys = Keys::read("nbd", "size, prio, discard, encrypt, timeout and connections", parts)?;
             let defaults = NbdSettings::default();
             let option = NbdOption {
@@ -151,7 +153,7 @@ pub fn parse(value: &OsStr) -> Result<SwapOption, SwapOptionError> {
     Ok(SwapOption { device, priority, text: text(value.as_bytes()) })
 }
 
-/// For a message.
+/// Bytes of an option as text for a message.
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }

@@ -1,0 +1,57 @@
+use super::*;
+
+#[test]
+fn status_is_read() {
+    let text = "Name:\tmy (odd) prog\nState:\tS (sleeping)\nRssAnon:\t     256 kB\nRssFile:\t 1 kB\nRssShmem:\t       4 kB\n";
+    let expected = Status { name: "my (odd) prog".into(), state: 'S', anonymous: 256 << 10, shared: 4 << 10 };
+    assert_eq!(parse_status(text), Some(expected));
+    assert!(status(std::process::id()).expect("alive").anonymous > 0);
+}
+
+#[test]
+fn both_walks_find_a_grandchild() {
+    let mut child = std::process::Command::new("sh").args(["-c", "sleep 60 & wait"]).spawn().expect("sh");
+    let until = std::time::Instant::now() + Duration::from_secs(10);
+    while descendants(child.id()).is_empty() {
+        assert!(std::time::Instant::now() < until, "sleep runs");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let me = std::process::id();
+    for found in [descendants(me), descendants_by_parent(me)] {
+        assert!(found.contains(&child.id()));
+        let grandchild =
+            found.iter().find(|&&pid| state_and_parent(pid).is_some_and(|(_, p)| p == child.id()));
+        assert!(descends_from(*grandchild.expect("sleep runs"), me));
+    }
+    for pid in descendants(child.id()) {
+        kill_process(Pid::from_raw(pid as i32).expect("not 0"), Signal::KILL).expect("killed");
+    }
+    child.wait().expect("waited");
+    assert!(!descends_from(1, me));
+}
+
+#[test]
+fn a_parent_that_ends_during_the_walk_makes_no_stranger() {
+    // 1 is the ancestor, 9 descends from it by 5, and 5 ends after each of the first looks at 9,
+    // and is waited for.
+    for ends in 0..4 {
+        let mut looks = 0;
+        let parent_of = |pid| match pid {
+            9 => {
+                looks += 1;
+                Some(if looks <= ends { 5 } else { 1 })
+            }
+            _ => None,
+        };
+        assert!(descends_by(9, 1, parent_of), "it ended {ends} times");
+    }
+}
+
+#[test]
+fn who_is_gone_or_has_other_ancestors_is_a_stranger() {
+    assert!(!descends_by(9, 1, |_| None));
+    assert!(!descends_by(9, 1, |pid| (pid == 9).then_some(0)));
+    assert!(!descends_by(9, 1, |pid| Some(if pid == 9 { 5 } else { 0 })));
+    // /proc that never says anything coherent ends the walk too.
+    assert!(!descends_by(9, 1, |pid| (pid == 9).then_some(5)));
+}

@@ -1,0 +1,49 @@
+use super::*;
+use crate::ipc::mapped::SegmentFile;
+use folioswap_group::{counters::Counter, segment::Scope};
+
+/// The thread goes to sleep whenever no fault comes, and is woken each time a thread faults again.
+#[test]
+fn it_watches_while_faults_come_and_sleeps_otherwise() {
+    let file = SegmentFile::create().unwrap();
+    let segment = &file.mapped;
+    segment.initialise(1, 1 << 30, Scope::Total, []);
+    let member = segment.assign(1).unwrap();
+    let cpu = (0..CpuSet::MAX_CPU).find(|&cpu| sched_getaffinity(None).unwrap().is_set(cpu)).unwrap() as u32;
+    let theirs = file.map_again().unwrap();
+    let everywhere = sched_getaffinity(None).unwrap();
+    thread::spawn(move || run(&theirs, &everywhere));
+    let sleeps = &segment.header.vigil_sleeps;
+    let asleep = || {
+        while sleeps.load(Acquire) == 0 {
+            thread::yield_now()
+        }
+    };
+    for _ in 0..3 {
+        asleep();
+        segment.header.faulting.store(Faulting { member, cpu }.pack(), Relaxed);
+        sleeps.store(0, Release);
+        let _ = futex::wake(sleeps, futex::Flags::empty(), 1);
+        (0..50).for_each(|_| segment.members[member as usize].figures.add(Counter::MajorFaults, 1));
+    }
+    asleep();
+}
+
+/// The first look knows nothing; a later one goes by the faults served since the look before.
+#[test]
+fn others_fault_where_enough_was_served_for_them_between_two_looks() {
+    let now = Instant::now();
+    let mut others = Others { served: None, look: now };
+    assert!(!others.fault(1_000_000, now));
+    assert_eq!(others.look, now + LOOK);
+    assert!(!others.fault(1_000_000 + AGAIN - 1, now));
+    assert!(others.fault(1_000_000 + 2 * AGAIN - 1, now));
+    // One of the members has ended, and its figures with it.
+    assert!(!others.fault(10, now));
+}
+
+#[test]
+fn where_somebody_faults_is_one_word() {
+    let faulting = Faulting { member: 4095, cpu: u32::MAX };
+    assert_eq!(Faulting::unpack(faulting.pack()), faulting);
+}
