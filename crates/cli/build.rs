@@ -1,4 +1,5 @@
-//! Builds the agent (a workspace of its own) and leaves its path to `src/agent.rs`, which embeds it.
+//! Builds the agent (a workspace of its own) and leaves its path to `src/agent.rs`, which embeds
+//! it.
 
 use std::{
     env, fs,
@@ -6,13 +7,18 @@ use std::{
     process::Command,
 };
 
-/// What the agent is made of, below `crates/`: a change rebuilds it.
+/// The crates that the agent is made of, below `crates/`: a change of one rebuilds the agent.
 const SOURCES: &[&str] = &["agent", "pager", "core", "slots", "devices", "group", "trace"];
 
-/// How the zstd library is compiled for the agent. Without compressors of levels that are not used, for the agent's file counts as memory;
-/// without texts of errors; without hooks for tracing, which are weak symbols that something in the program could define, and the pager
-/// would call; without checks that some distributions switch on, which ask for more of libc than its functions that copy and fill memory.
-/// Nobody else's flags: the agent lives in foreign programs, and what it asks of them must not depend on who builds it.
+/// The C flags of the zstd library in the agent. They leave out:
+/// - compressors of unused levels and texts of errors, because the agent's file counts as memory;
+/// - hooks for tracing, which are weak symbols: the program could define them, and the pager would
+///   call them;
+/// - checks that some distributions switch on, which need more of libc than its functions that copy
+///   and fill memory.
+///
+/// No other flags are added: the agent lives in foreign programs, so its needs must not depend on
+/// the machine that builds it.
 const ZSTD_FLAGS: &str = "-DZSTD_TRACE=0 -DZSTD_STRIP_ERROR_STRINGS=1 \
     -DZSTD_EXCLUDE_GREEDY_BLOCK_COMPRESSOR -DZSTD_EXCLUDE_LAZY_BLOCK_COMPRESSOR -DZSTD_EXCLUDE_LAZY2_BLOCK_COMPRESSOR \
     -DZSTD_EXCLUDE_BTLAZY2_BLOCK_COMPRESSOR -DZSTD_EXCLUDE_BTOPT_BLOCK_COMPRESSOR -DZSTD_EXCLUDE_BTULTRA_BLOCK_COMPRESSOR \
@@ -20,7 +26,7 @@ const ZSTD_FLAGS: &str = "-DZSTD_TRACE=0 -DZSTD_STRIP_ERROR_STRINGS=1 \
 
 fn main() {
     let target = env::var("TARGET").unwrap_or_default();
-    // Elsewhere `src/lib.rs` stops the build with a message that says what is supported.
+    // On other targets `src/lib.rs` stops the build with a message on the supported ones.
     if !(target.starts_with("x86_64") && target.contains("linux")) {
         return;
     }
@@ -48,13 +54,14 @@ fn main() {
     let target_dir = out.join("agent");
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.args(["build", "--release", "--manifest-path"]).arg(&manifest).arg("--target-dir").arg(&target_dir);
-    // The memfd that holds it at run time counts as memory.
+    // The memfd that holds the agent at run time counts as memory.
     cargo.args(["--config", "profile.release.strip=\"debuginfo\""]);
-    // What this build was told must not leak into that one: it has its own profile, features and panic strategy.
+    // The settings of this build must not leak into that of the agent, which has its own profile,
+    // features and panic strategy.
     for (name, _) in env::vars_os() {
         let Some(text) = name.to_str() else { continue };
         let kept = matches!(text, "CARGO_HOME" | "CARGO_NET_OFFLINE");
-        // A zstd library of the system's could be another version, which anybody in the program could replace.
+        // A zstd library of the system could be another version, and the program could replace it.
         let leaks = ["CARGO", "DEP_", "RUSTC_", "ZSTD_SYS_", "CFLAGS", "HOST_CFLAGS", "TARGET_CFLAGS"]
             .iter()
             .any(|start| text.starts_with(start));

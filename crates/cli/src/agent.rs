@@ -1,4 +1,5 @@
-//! The agent that is preloaded: embedded here, put into a sealed memfd at run time, so that no file is left behind.
+//! The agent that is preloaded: it is embedded in the command and put into a sealed memfd at run
+//! time, so that no file is left behind.
 
 use crate::error::Error;
 use rustix::{
@@ -8,13 +9,13 @@ use rustix::{
 };
 use std::{borrow::Cow, fs, path::Path};
 
-/// Built by `build.rs`; empty when the source tree had no agent.
+/// The agent that `build.rs` built; empty when the source tree had no agent.
 static EMBEDDED: &[u8] = include_bytes!(env!("FOLIOSWAP_AGENT_FILE"));
 
-/// The agent's memfd, or `None` when the developer asked for none.
+/// Makes the memfd of the agent; `None` when the developer asked for no agent.
 ///
 /// # Errors
-/// No agent in this build, an unreadable `--agent`, or no memfd.
+/// This build has no agent, the file of `--agent` is unreadable, or the memfd cannot be made.
 pub fn memfd(chosen: Option<&Path>) -> Result<Option<OwnedFd>, Error> {
     let bytes: Cow<'static, [u8]> = match chosen {
         Some(path) if path == Path::new("none") => return Ok(None),
@@ -25,7 +26,8 @@ pub fn memfd(chosen: Option<&Path>) -> Result<Option<OwnedFd>, Error> {
         None => Cow::Borrowed(EMBEDDED),
     };
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    // Kernels from 6.3 can forbid executable memfds unless they are asked for; older ones do not know the flag.
+    // Kernels from 6.3 can forbid executable memfds unless the flag asks for one; older kernels
+    // refuse the flag.
     let fd = memfd_create("libfolioswap_agent.so", flags | MemfdFlags::EXEC)
         .or_else(|error| {
             if error == Errno::INVAL { memfd_create("libfolioswap_agent.so", flags) } else { Err(error) }

@@ -1,4 +1,5 @@
-//! The memory limit of the cgroup (v2 or v1) that this process is in: the tightest one up to the root.
+//! The memory limit of the cgroup (v2 or v1) of this process: the tightest one on the way to the
+//! root.
 
 use std::{
     fs,
@@ -8,13 +9,13 @@ use std::{
 /// A limit and the file that states it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// The limit.
+    /// The limit in bytes.
     pub bytes: u64,
-    /// Where it was read.
+    /// The file.
     pub source: PathBuf,
 }
 
-/// Finds it. A limit that is not below this machine's memory is none.
+/// Finds the limit of this process. A limit that is not below the machine's memory counts as none.
 pub fn memory_limit() -> Option<Limit> {
     let membership = fs::read_to_string("/proc/self/cgroup").ok()?;
     let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
@@ -61,7 +62,7 @@ fn find(membership: &str, mounts: &str, ram: u64) -> Option<Limit> {
     found
 }
 
-/// For each mount of a hierarchy: the mount point, and the directory of the group `path` in it.
+/// Lists the mounts of a hierarchy: the mount point, and the directory of the cgroup `path` in it.
 fn mounted(mounts: &str, path: &str, wanted: impl Fn(&str, &str) -> bool) -> Vec<(PathBuf, PathBuf)> {
     let mut found = Vec::new();
     for line in mounts.lines() {
@@ -75,7 +76,8 @@ fn mounted(mounts: &str, path: &str, wanted: impl Fn(&str, &str) -> bool) -> Vec
             continue;
         }
         let point = PathBuf::from(point);
-        // In a container the mount shows a part of the hierarchy, or the path is relative to a cgroup namespace.
+        // In a container the mount shows a part of the hierarchy, or the path is relative to a
+        // cgroup namespace.
         let inside = Path::new(path).strip_prefix(root).unwrap_or(Path::new("")).to_owned();
         let directory = point.join(inside);
         let directory = if directory.is_dir() { directory } else { point.clone() };
@@ -94,36 +96,4 @@ fn read_hierarchical(file: &Path) -> Option<u64> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn directory(name: &str) -> PathBuf {
-        let path = std::env::temp_dir().join(format!("folioswap-cgroup-{}-{name}", std::process::id()));
-        fs::create_dir_all(path.join("a/b")).expect("temporary directory");
-        path
-    }
-
-    #[test]
-    fn the_tightest_limit_on_the_way_up_holds_in_v2() {
-        let top = directory("v2");
-        fs::write(top.join("a/b/memory.max"), "max\n").expect("written");
-        fs::write(top.join("a/memory.max"), "268435456\n").expect("written");
-        let mounts = format!("30 23 0:26 / {} rw - cgroup2 cgroup2 rw\n", top.display());
-        let found = find("0::/a/b\n", &mounts, 1 << 40).expect("a limit");
-        assert_eq!(found, Limit { bytes: 256 << 20, source: top.join("a/memory.max") });
-        assert_eq!(find("0::/a/b\n", &mounts, 1 << 20), None, "above the machine's memory");
-        fs::remove_dir_all(top).expect("removed");
-    }
-
-    #[test]
-    fn v1_states_the_limit_of_its_hierarchy() {
-        let top = directory("v1");
-        fs::write(top.join("a/memory.limit_in_bytes"), "9223372036854771712\n").expect("written");
-        fs::write(top.join("a/memory.stat"), "cache 0\nhierarchical_memory_limit 536870912\n")
-            .expect("written");
-        let mounts = format!("35 31 0:32 / {} rw - cgroup cgroup rw,memory\n", top.display());
-        let found = find("4:memory:/a\n1:cpu:/\n", &mounts, 1 << 40).expect("a limit");
-        assert_eq!(found.bytes, 512 << 20);
-        fs::remove_dir_all(top).expect("removed");
-    }
-}
+mod tests;

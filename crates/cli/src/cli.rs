@@ -1,4 +1,4 @@
-//! The command line's one definition: help, completions and man pages all come from it.
+//! The one definition of the command line: help, completions and man pages come from it.
 
 use crate::bench::arguments::BenchArguments;
 use crate::folio_option::FolioOption;
@@ -85,7 +85,8 @@ Exit status:
 ends with the last of them. kill -9 of folioswap ends everything that it runs.
 A run inside another run is refused: the outer limit already holds for all that is started within it.";
 
-/// Lets programs live within a memory limit: cold memory goes to compressed RAM and files, in user space.
+/// Lets programs live within a memory limit: cold memory goes to compressed RAM and files, in user
+/// space.
 #[derive(Parser)]
 #[command(name = "folioswap", version, after_help = EXAMPLES, max_term_width = 110)]
 pub struct Cli {
@@ -121,7 +122,7 @@ pub enum Command {
     Man(ManArguments),
 }
 
-/// What `--memory` counts.
+/// The memory that `--memory` counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum ScopeArgument {
     /// Resident memory, the compressed store and our own tables: what a container's limit counts
@@ -155,22 +156,27 @@ pub struct RunArguments {
     /// Write statistics as JSON to FILE when CMD ends
     #[arg(long, value_name = "FILE")]
     pub stats_json: Option<PathBuf>,
-    /// Record every allocation and free of swap slots into FILE, for `folioswap lab replay` and `lab fit`
+    /// Record every allocation and free of swap slots into FILE, for `folioswap lab replay` and
+    /// `lab fit`
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
-    /// Swap device, in place of the built-in ones: zram | ram,size=SIZE | file:DIR | file:PATH | nbd://...; repeatable (see below)
+    /// Swap device, in place of the built-in ones: zram | ram,size=SIZE | file:DIR | file:PATH |
+    /// nbd://...; repeatable (see below)
     #[arg(long, value_name = "DEVICE", value_parser = clap::builder::OsStringValueParser::new().try_map(|value| swap_option::parse(&value)))]
     pub swap: Vec<SwapOption>,
     /// Directory of the built-in (unlinked) swap file [default: /var/tmp]
     #[arg(long, value_name = "DIR")]
     pub swap_dir: Option<PathBuf>,
-    /// Most that the built-in swap file may take; 0: no file [default: half of the free space of its disk]
+    /// Most that the built-in swap file may take; 0: no file [default: half of the free space of
+    /// its disk]
     #[arg(long, value_name = "SIZE", value_parser = size::parse_swap_max)]
     pub swap_max: Option<u64>,
-    /// Folio sizes to make of memory, and when: SIZE=WORD[,SIZE=WORD]... (see below) [default: all=always]
+    /// Folio sizes to make of memory, and when: SIZE=WORD[,SIZE=WORD]... (see below) [default:
+    /// all=always]
     #[arg(long, value_name = "SIZES", value_parser = crate::folio_option::parse)]
     pub thp: Option<FolioOption>,
-    /// Read up to 2^N pages around a page that comes back from a slow device (a file); 0 to 5, 0: the page alone
+    /// Read up to 2^N pages around a page that comes back from a slow device (a file); 0 to 5, 0:
+    /// the page alone
     #[arg(
         long,
         value_name = "N",
@@ -178,10 +184,12 @@ pub struct RunArguments {
         value_parser = clap::value_parser!(u32).range(..=i64::from(PAGE_CLUSTER_MAX))
     )]
     pub page_cluster: u32,
-    /// Check every invariant of the swap space now and then, and count what does not hold (for developers of folioswap)
+    /// Check every invariant of the swap space now and then, and count what does not hold (for
+    /// developers of folioswap)
     #[arg(long, hide = true)]
     pub validate: bool,
-    /// Preload this agent instead of the built-in one; `none`: preload nothing (for developers of folioswap)
+    /// Preload this agent instead of the built-in one; `none`: preload nothing (for developers of
+    /// folioswap)
     #[arg(long, value_name = "FILE", hide = true)]
     pub agent: Option<PathBuf>,
     /// The program and its arguments
@@ -245,7 +253,8 @@ pub struct SwapoffArguments {
     /// Directory of a mount
     #[arg(value_name = "DIR")]
     pub directory: Option<PathBuf>,
-    /// A device, as the table shows it or --swap named it: a directory, a file or block device, ram0, nbd0
+    /// A device, as the table shows it or --swap named it: a directory, a file or block device,
+    /// ram0, nbd0
     #[arg(value_name = "DEVICE")]
     pub device: PathBuf,
 }

@@ -1,10 +1,10 @@
-//! What is seldom meant, said in one line when a run begins.
+//! Warnings, one line each, on combinations of devices that are seldom meant.
 
 use folioswap_devices::Medium;
 use folioswap_group::{devices::DeviceKind, segment::Scope};
 use folioswap_supervisor::swap_option::{DeviceOption, SwapOption};
 
-/// One line for who lets devices of different kinds take turns, which is seldom meant: how to tier them.
+/// The warning on devices of different kinds that take turns. It says how to tier them.
 pub fn turns(options: &[SwapOption]) -> Option<String> {
     let without: Vec<&SwapOption> = options.iter().filter(|option| option.priority.is_none()).collect();
     let mut kinds: Vec<DeviceKind> = without.iter().map(|option| kind(option)).collect();
@@ -12,7 +12,7 @@ pub fn turns(options: &[SwapOption]) -> Option<String> {
         DeviceKind::Ram => Medium::Memory.read_ns(),
         DeviceKind::Zram => folioswap_devices::zram::READ_NS,
         DeviceKind::File | DeviceKind::Block => Medium::File.read_ns(),
-        // A server's disk, and the way there.
+        // The cost of the server's disk, and that of the way there.
         DeviceKind::Nbd => 2 * Medium::File.read_ns(),
     };
     kinds.sort_unstable_by_key(cost);
@@ -22,9 +22,9 @@ pub fn turns(options: &[SwapOption]) -> Option<String> {
     }
     let names: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
     let mut tiers = String::new();
-    for (place, of_kind) in kinds.iter().enumerate() {
+    for (tier, of_kind) in kinds.iter().enumerate() {
         for option in without.iter().filter(|option| kind(option) == *of_kind) {
-            tiers.push_str(&format!(" --swap {},prio={}", option.text, kinds.len() - 1 - place));
+            tiers.push_str(&format!(" --swap {},prio={}", option.text, kinds.len() - 1 - tier));
         }
     }
     let names = names.join(" and ");
@@ -42,7 +42,7 @@ fn kind(option: &SwapOption) -> DeviceKind {
     }
 }
 
-/// What a `ram` device is good for depends on what the limit counts.
+/// The warning on a `ram` device that counts towards the limit.
 pub fn ram(options: &[SwapOption], scope: Scope) -> Option<String> {
     let has_ram = options.iter().any(|option| matches!(option.device, DeviceOption::Ram { .. }));
     (has_ram && scope == Scope::Total).then(|| {
@@ -52,22 +52,4 @@ pub fn ram(options: &[SwapOption], scope: Scope) -> Option<String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use folioswap_supervisor::swap_option;
-    use std::ffi::OsStr;
-
-    fn options(values: &[&str]) -> Vec<SwapOption> {
-        values.iter().map(|value| swap_option::parse(OsStr::new(value)).expect(value)).collect()
-    }
-
-    #[test]
-    fn different_kinds_in_turn_are_warned_of() {
-        assert_eq!(turns(&options(&["zram", "file:/var/tmp,prio=0"])), None);
-        assert_eq!(turns(&options(&["file:/tmp", "file:/var/tmp"])), None);
-        let said = turns(&options(&["file:/var/tmp", "zram"])).expect("a warning");
-        assert!(said.contains("zram and file have no priority"), "{said}");
-        assert!(said.contains("write --swap zram,prio=1 --swap file:/var/tmp,prio=0"), "{said}");
-        assert_eq!(said.lines().count(), 1);
-    }
-}
+mod tests;

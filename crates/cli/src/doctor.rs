@@ -1,4 +1,4 @@
-//! `folioswap doctor`: what this host allows, what that means, and what mends it.
+//! `folioswap doctor`: reports what this host allows, and how to mend what is missing.
 
 use crate::{
     cgroup,
@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use serde_json::{Map, Value, json};
 use std::io::Write;
 
-/// Everything found.
+/// The facts about this host.
 pub struct Findings {
     release: String,
     probe: Probe,
@@ -23,22 +23,22 @@ pub struct Findings {
 }
 
 impl Findings {
-    /// Looks at the host. Starts nothing, changes nothing.
+    /// Looks at the host. It starts no process and changes nothing.
     pub fn new() -> Self {
         Findings {
             release: host::kernel_release(),
-            probe: Probe::new(),
+            probe: Probe::of_kernel(),
             container: host::container(),
             confinement: host::confinement(),
         }
     }
 
-    /// True when `run` works here.
+    /// Does `run` work here?
     pub fn works(&self) -> bool {
         self.probe.works()
     }
 
-    /// What is wrong and what mends it, one problem per entry; empty when `run` works.
+    /// The problems, each with its remedy; empty when `run` works.
     pub fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
         if self.probe.route == Route::None && self.probe.syscall == Err(Errno::NOSYS) {
@@ -75,7 +75,7 @@ impl Findings {
         problems
     }
 
-    /// The option, command or rule that gives the permission.
+    /// The option, command or rule that gives the missing permission.
     fn permission_advice(&self) -> String {
         if self.confinement.user_namespace {
             return "this is a user namespace (rootless container): its capabilities do not count for userfaultfd. \
@@ -110,7 +110,7 @@ impl Findings {
         }
     }
 
-    /// The text of a refusal: the problems alone.
+    /// The problems as the text of a refusal.
     pub fn refusal(&self) -> String {
         self.problems().iter().map(|problem| format!("  - {problem}")).collect::<Vec<_>>().join("\n")
     }
@@ -207,7 +207,7 @@ fn outcome(result: &Result<(), Errno>) -> String {
     }
 }
 
-/// The command; its status is 0 when `run` works.
+/// The command. Its exit status is 0 when `run` works here, 1 when it does not.
 ///
 /// # Errors
 /// When the output cannot be written.
@@ -219,44 +219,4 @@ pub fn doctor(arguments: &DoctorArguments) -> Result<i32, Error> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_refusal_says_what_mends_it() {
-        let denied = Probe {
-            route: Route::UserModeOnly,
-            syscall: Err(Errno::PERM),
-            device: Err(Errno::ACCESS),
-            user_mode: Ok(()),
-            features: 0x1ffff,
-            fork_event: Err(Errno::PERM),
-        };
-        let mut findings = Findings {
-            release: "6.12.0".to_owned(),
-            probe: denied.clone(),
-            container: Container::None,
-            confinement: Confinement {
-                seccomp_filter: false,
-                cap_sys_ptrace: false,
-                root_has_sys_ptrace: false,
-                user_namespace: false,
-            },
-        };
-        assert!(findings.refusal().contains("setpriv"));
-        findings.container = Container::Docker;
-        assert!(findings.refusal().contains("docker run --cap-add SYS_PTRACE --device /dev/userfaultfd"));
-        findings.container = Container::Kubernetes;
-        assert!(findings.refusal().contains("seccompProfile"));
-        findings.confinement.root_has_sys_ptrace = true;
-        assert!(findings.refusal().contains("--user 0"));
-        findings.probe = Probe { route: Route::Device, device: Ok(()), ..denied.clone() };
-        assert!(findings.refusal().contains("fork event"));
-        findings.probe =
-            Probe { route: Route::Syscall, syscall: Ok(()), fork_event: Ok(()), features: 0xffff, ..denied };
-        findings.release = "6.1.0-28-amd64".to_owned();
-        assert!(findings.refusal().contains("bookworm-backports"));
-        findings.probe.features = 0x1ffff;
-        assert!(findings.works() && findings.problems().is_empty());
-    }
-}
+mod tests;

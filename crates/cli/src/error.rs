@@ -1,4 +1,4 @@
-//! Every way in which folioswap refuses, with the exit status of each. A message says what to do next.
+//! Every way in which folioswap refuses, with its exit status. Each message says what to do next.
 
 use folioswap_supervisor::{
     devices::DeviceError,
@@ -25,7 +25,7 @@ pub enum Error {
         /// The machine's memory, readable.
         ram: String,
     },
-    /// A cgroup's limit is too small for anything.
+    /// The limit of the cgroup is too small to run anything.
     #[error(
         "the cgroup's memory limit is {found}, which is too small to run anything in; raise it, or give --memory"
     )]
@@ -36,7 +36,7 @@ pub enum Error {
     /// The resource limits are too low.
     #[error(transparent)]
     Limits(#[from] LimitsError),
-    /// We are in a group already.
+    /// This process is in a group already.
     #[error(
         "this already runs inside a folioswap group ({group}), whose limit holds for everything started within it: run the command without `folioswap run`"
     )]
@@ -44,10 +44,10 @@ pub enum Error {
         /// The group's socket.
         group: String,
     },
-    /// CMD cannot be started within a group.
+    /// The program cannot be started within a group.
     #[error(transparent)]
     Program(#[from] ProgramError),
-    /// The kernel does not give what paging in user space needs.
+    /// The kernel lacks or forbids something that paging in user space needs.
     #[error("this machine does not let folioswap manage memory:\n{0}\n`folioswap doctor` shows all of it.")]
     Host(String),
     /// This binary was built without the agent.
@@ -55,81 +55,81 @@ pub enum Error {
         "this folioswap was built without its agent (crates/agent was absent): build it again from a complete source tree"
     )]
     NoAgent,
-    /// The agent given by --agent is not readable.
+    /// The file of `--agent` is not readable.
     #[error("--agent {}: {source}", path.display())]
     Agent {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
-    /// The swap devices cannot be had.
+    /// The swap devices cannot be prepared.
     #[error(transparent)]
     Devices(#[from] DeviceError),
     /// `mkswap` refused.
     #[error(transparent)]
     Mkswap(#[from] crate::mkswap::MkswapError),
-    /// The JSON file cannot be opened.
+    /// The file of `--stats-json` cannot be opened.
     #[error("--stats-json {}: {source}", path.display())]
     StatsFile {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
-    /// The trace cannot be begun.
+    /// The file of `--trace` cannot be made.
     #[error("--trace {}: {source}", path.display())]
     TraceFile {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
     /// A step of the start that works on every supported kernel failed.
     #[error("{doing}: {source}; nothing was started")]
     System {
-        /// What was tried.
+        /// The step.
         doing: &'static str,
-        /// Why it failed.
+        /// The reason.
         source: io::Error,
     },
-    /// A comparison.
+    /// A comparison of `bench` failed.
     #[error("{0}")]
     Bench(#[from] folioswap_bench::engine::RunError),
-    /// A command of the lab.
+    /// A command of `lab` failed.
     #[error("{0}")]
     Lab(#[from] crate::lab::LabError),
-    /// `mount` and `umount`.
+    /// `mount`, `umount`, or `swapoff` of a mount failed.
     #[error(transparent)]
     Mount(#[from] crate::mount::MountCommandError),
-    /// Which group?
+    /// There is no group to act on, or more than one.
     #[error(transparent)]
     Group(#[from] GroupError),
-    /// `swapon` of a running group.
+    /// `swapon` of a running group failed.
     #[error(transparent)]
     Swapon(#[from] crate::swapon::SwaponError),
-    /// `swapoff` of a running group.
+    /// `swapoff` of a running group failed.
     #[error(transparent)]
     Swapoff(#[from] crate::swapoff::SwapoffError),
-    /// Output could not be written.
+    /// The output could not be written.
     #[error("cannot write: {0}")]
     Output(io::Error),
 }
 
 impl Error {
-    /// The exit status that goes with it, as in env(1).
+    /// The exit status for this error, as in env(1).
     pub fn status(&self) -> i32 {
         match self {
             Error::Program(error) => error.status(),
-            // As mount(8), umount(8) and swapoff(8) have it.
+            // The status of mount(8), umount(8) and swapoff(8).
             Error::Mount(_) | Error::Swapoff(_) => 1,
-            // As a shell has it for SIGINT.
+            // The status that a shell gives for SIGINT.
             Error::Bench(folioswap_bench::engine::RunError::Interrupted) => 130,
             _ => crate::STATUS_REFUSED,
         }
     }
 
-    /// For `map_err` on a step of the start.
+    /// Makes the function for `map_err` on a step of the start.
     pub fn system<E: Into<io::Error>>(doing: &'static str) -> impl FnOnce(E) -> Error {
         move |source| Error::System { doing, source: source.into() }
     }

@@ -1,4 +1,5 @@
-//! The process that the user started: passes signals on, prints what the supervisor says, exits with CMD's status.
+//! The front, the process that the user started: it passes signals on, prints the text that the
+//! supervisor sends, and exits with the status of CMD.
 
 use crate::STATUS_REFUSED;
 use folioswap_supervisor::{
@@ -14,16 +15,18 @@ use rustix::{
 
 /// Waits until CMD has ended; returns the status to exit with.
 pub fn wait_for(supervisor: i32, link: &Link, signals: &Signals, stderr: Option<&OwnedFd>) -> i32 {
-    // A pipeline must end when CMD and its children are done: we keep standard error alone.
+    // A pipeline must end when CMD and its children are done, so the front keeps only standard
+    // error.
     descriptors::leave_standard();
     let mut kept = vec![link.as_fd(), signals.as_fd()];
     kept.extend(stderr.map(AsFd::as_fd));
     descriptors::close_all_but(&kept);
     loop {
         let mut waiting = [PollFd::new(signals, PollFlags::IN), PollFd::new(link, PollFlags::IN)];
-        // A failure (EINTR) only means that we look earlier.
+        // An error (EINTR) only makes the loop look earlier.
         let _ = poll(&mut waiting, None);
-        // Signals first: after a stop, SIGCONT has to reach CMD before an old "CMD stopped" is read.
+        // Signals come first: after a stop, SIGCONT has to reach CMD before an old "CMD stopped" is
+        // read.
         while let Some(signal) = signals.next() {
             if signal.is_forwarded() {
                 link.send(&Packet::Forward(signal));
@@ -54,7 +57,7 @@ fn print(stderr: Option<&OwnedFd>, mut text: &[u8]) {
             Ok(written) => text = &text[written..],
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN) => {
-                // Somebody made the terminal non-blocking.
+                // Another process made the terminal non-blocking.
                 let _ = poll(&mut [PollFd::new(stderr, PollFlags::OUT)], None);
             }
             Err(_) => return,
@@ -62,7 +65,8 @@ fn print(stderr: Option<&OwnedFd>, mut text: &[u8]) {
     }
 }
 
-/// CMD stopped: we stop as well, so that the shell takes its terminal back. Unless it goes on already.
+/// Stops this process as CMD has stopped, so that the shell takes its terminal back; unless CMD
+/// runs again already.
 fn stop_with(pid: u32) {
     if proc::state_and_parent(pid).is_some_and(|(state, _)| matches!(state, 'T' | 't')) {
         let _ = kill_process(getpid(), Signal::STOP);
@@ -75,7 +79,8 @@ fn wait_for_end(supervisor: i32) {
     }
 }
 
-/// The supervisor was killed. Members notice it themselves; everybody else is ours now.
+/// Ends the tree when the supervisor was killed. Members notice that themselves; all other
+/// processes have become descendants of this one.
 fn supervisor_lost(stderr: Option<&OwnedFd>) -> i32 {
     proc::kill_descendants();
     let text = "folioswap: the supervisor process was killed; ended CMD and everything that it started, since nothing \

@@ -1,8 +1,9 @@
 //! The command line of folioswap: one file for each subcommand, and printing.
 //!
-//! A run has three processes besides those that the program itself starts (`run.rs` draws them): the *front*, which the
-//! user started and whose exit status is the program's (`front.rs`); the *supervisor*, which owns everything that the
-//! members of the group share (crate `folioswap-supervisor`); and CMD, the supervisor's child.
+//! A run has three processes besides those that the program itself starts (`run.rs` draws them):
+//! the *front*, which the user started and whose exit status is the program's (`front.rs`); the
+//! *supervisor*, which owns everything that the members of the group share (crate
+//! `folioswap-supervisor`); and CMD, the supervisor's child.
 
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
 compile_error!(
@@ -25,7 +26,7 @@ mod manual;
 mod mkswap;
 mod mount;
 mod run;
-pub mod swapoff;
+mod swapoff;
 mod swapon;
 
 use clap::Parser;

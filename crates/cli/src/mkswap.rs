@@ -1,4 +1,4 @@
-//! `folioswap mkswap`: prepares a file or block device. Nothing else writes a header.
+//! `folioswap mkswap`: prepares a file or block device. No other command writes a header.
 
 use crate::{cli::MkswapArguments, error::Error};
 use folioswap_devices::{
@@ -23,25 +23,25 @@ pub enum MkswapError {
     /// The target cannot be prepared.
     #[error("mkswap {}: {source}", path.display())]
     Refused {
-        /// Which.
+        /// The target.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: PreparedError,
     },
-    /// `--size` for a file that is there.
+    /// `--size` is given for a file that exists.
     #[error("mkswap {}: it exists, and --size makes a new file: leave --size away to prepare what is there", .0.display())]
     Exists(PathBuf),
-    /// Too small.
+    /// The size is below the smallest possible one.
     #[error("mkswap --size {0}: at least 4M are needed (2 MiB are the header's)")]
     TooSmall(String),
-    /// The new file cannot be had.
+    /// The new file cannot be made.
     #[error("mkswap {}: {doing}: {errno}; free some space, or name another place", path.display())]
     New {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// What was being done.
+        /// The step that failed.
         doing: &'static str,
-        /// Why not.
+        /// The reason.
         errno: Errno,
     },
 }
@@ -49,7 +49,7 @@ pub enum MkswapError {
 /// The command.
 ///
 /// # Errors
-/// [`MkswapError`]; a file that it made is gone again.
+/// [`MkswapError`]; a file that this command made is removed again.
 pub fn mkswap(arguments: &MkswapArguments) -> Result<i32, Error> {
     let path = &arguments.path;
     if let Some(bytes) = arguments.size {
@@ -92,7 +92,8 @@ fn make_file(path: &Path, bytes: u64) -> Result<(), MkswapError> {
         Errno::EXIST => MkswapError::Exists(path.to_owned()),
         errno => failed("making the file")(errno),
     })?;
-    // All blocks now, so that a full disk shows here; where that cannot be had they are taken as they are used.
+    // All blocks are reserved now, so that a full disk shows here. A file system that cannot
+    // reserve them takes them as they are used.
     let sized = match fallocate(&file, FallocateFlags::empty(), 0, bytes) {
         Err(Errno::OPNOTSUPP) => ftruncate(&file, bytes),
         other => other,

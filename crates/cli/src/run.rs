@@ -1,14 +1,16 @@
-//! `folioswap run`: everything is prepared and checked here, in the process that the user started; then it forks.
+//! `folioswap run`: prepares and checks everything in the process that the user started, then
+//! forks.
 //!
 //! ```text
-//! front       started by the user; its exit status is CMD's; keeps nothing but standard error
-//!  └ supervisor    owns segment, swap file, socket; subreaper; stays until the last descendant has ended
-//!     └ CMD             and what it starts: the members of the group
+//! front            started by the user; its exit status is CMD's; keeps only standard error
+//!  └ supervisor    owns segment, swap file, socket; subreaper; stays until the tree has ended
+//!     └ CMD        with everything that it starts: the members of the group
 //! ```
 //!
-//! All are in one process group and session, so a terminal's signals reach everybody by themselves. The front is a
-//! subreaper as well: should the supervisor be killed, the tree falls to the front, which ends it. Members end themselves
-//! when their connection to the supervisor ends. Should the front be killed, the supervisor ends the tree.
+//! All are in one process group and session, so the signals of a terminal reach every process by
+//! themselves. The front is a subreaper as well: when the supervisor is killed, the tree falls to
+//! the front, which ends it. Members end themselves when their connection to the supervisor ends.
+//! When the front is killed, the supervisor ends the tree.
 
 use crate::{
     agent, cgroup, cli::RunArguments, device_warnings, doctor::Findings, error::Error, folio_option, front,
@@ -31,10 +33,10 @@ use folioswap_supervisor::{
 };
 use std::{env, fs::File, time::Instant};
 
-/// Limits above so many times the machine's memory are mistakes.
+/// A limit above so many times the machine's memory is taken for a mistake.
 const LIMIT_PER_RAM_MAX: u64 = 1024;
 
-/// Runs a program within a limit; returns the status that we exit with.
+/// Runs a program within a limit; returns the exit status of the front.
 ///
 /// # Errors
 /// Every refusal, before anything is started.
@@ -42,7 +44,7 @@ pub fn run(arguments: &RunArguments, inherited: &Inherited) -> Result<i32, Error
     let (settings, start) = prepare(arguments, &inherited.limits)?;
     let (ours, theirs) = Link::pair().map_err(Error::system("socketpair"))?;
     let stderr = descriptors::saved_stderr();
-    // Blocked before the fork: no signal is lost between the two.
+    // Signals are blocked before the fork, so that none is lost between front and supervisor.
     let signals = Signals::new().map_err(Error::system("signalfd"))?;
     proc::become_subreaper();
     // SAFETY: this process has a single thread, so the child may do anything that this process may.
@@ -124,16 +126,16 @@ fn prepare(arguments: &RunArguments, limits: &Limits) -> Result<(Settings, Start
     Ok((settings, Start { program: program.path, arguments: arguments.command.clone(), group, agent }))
 }
 
-/// A group within a group would have two agents in one process.
+/// Refuses to run inside a group: a group within a group would have two agents in one process.
 fn refuse_nesting() -> Result<(), Error> {
     match env::var(GROUP_VARIABLE) {
-        // A name left over from a group that has ended does no harm.
+        // The name of a group that has ended does no harm.
         Ok(group) if wire::connect_to(&group).is_ok() => Err(Error::Nested { group }),
         _ => Ok(()),
     }
 }
 
-/// Least that is left to the kernel of a cgroup's limit, in bytes.
+/// The least that is left to the kernel of the limit of a cgroup, in bytes.
 const CGROUP_RESERVE_MIN: u64 = 16 << 20;
 
 fn limit(arguments: &RunArguments) -> Result<u64, Error> {

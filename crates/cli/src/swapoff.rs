@@ -1,7 +1,8 @@
-//! `folioswap swapoff`: a device of a running group, or of a mount, is taken out of use while it runs.
+//! `folioswap swapoff`: takes a device of a running group, or of a mount, out of use.
 //!
-//! The group's supervisor does it (`supervisor/swapoff.rs`); here it is told which device, and waited for. As long as the connection stands it goes on: killed in
-//! whatever way, this command leaves the device in use.
+//! The supervisor of the group does the work (`folioswap_supervisor`, `supervisor/swapoff.rs`).
+//! This command names the device and waits. The swapoff goes on as long as the connection stands,
+//! so this command leaves the device in use whatever kills it.
 
 use crate::{cli::SwapoffArguments, device_name, error::Error, mount};
 use folioswap_group::{
@@ -28,47 +29,47 @@ use std::{
     sync::atomic::Ordering::Relaxed,
 };
 
-/// Between two lines of progress, on a terminal.
+/// The time between two lines of progress on a terminal.
 const PROGRESS: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 
-/// Why a device of a group stays in use; but for `Lost`.
+/// Why a swapoff failed. The device is in use as before, except after `Lost`.
 #[derive(Debug, thiserror::Error)]
 pub enum SwapoffError {
-    /// No such device there.
+    /// The group has no such device.
     #[error("the group has no swap device {}; it has {have}", device.display())]
     NoDevice {
-        /// As given.
+        /// The device as given.
         device: PathBuf,
-        /// What there is.
+        /// The names of its devices.
         have: String,
     },
-    /// The supervisor does not do it, or did not end it.
+    /// The supervisor refused the swapoff, or gave it up.
     #[error("swapoff of {}: {reason}; it is in use as before", device.display())]
     Refused {
-        /// Which.
+        /// The device.
         device: PathBuf,
-        /// Why, and what to do.
+        /// The reason, and the remedy.
         reason: String,
     },
     /// The group ended meanwhile, and its devices with it.
     #[error("swapoff of {}: the group has ended", .0.display())]
     Ended(PathBuf),
-    /// It is off, at a price.
+    /// The device is off, and pages of it are lost.
     #[error(
         "swapoff of {}: it is off, but {pages} pages of it could not be read: whoever touches one gets SIGBUS", device.display()
     )]
     Lost {
-        /// Which.
+        /// The device.
         device: PathBuf,
-        /// How many.
+        /// The number of lost pages.
         pages: u64,
     },
-    /// A system call.
+    /// A system call failed.
     #[error("swapoff of {}: {source}", device.display())]
     System {
-        /// Which.
+        /// The device.
         device: PathBuf,
-        /// What it said.
+        /// The reason.
         source: io::Error,
     },
 }
@@ -137,7 +138,7 @@ fn reason(why: SwapoffEnd) -> String {
     }
 }
 
-/// The number of a device and its name: as the table shows it, or a path to it.
+/// The number and the name of a device. `given` is the name in the table, or a path to it.
 fn named(group: &Group, given: &Path) -> Result<(usize, PathBuf), SwapoffError> {
     let levels = Levels::read(&group.segment);
     let devices = table::devices(&group.segment, &levels, &group.names);
@@ -152,11 +153,11 @@ fn named(group: &Group, given: &Path) -> Result<(usize, PathBuf), SwapoffError> 
     let (numbers, names): (Vec<usize>, Vec<PathBuf>) =
         in_use.map(|(number, row)| (number, name(number, row.name))).unzip();
     device_name::find(&names, given)
-        .map(|place| (numbers[place], names[place].clone()))
+        .map(|index| (numbers[index], names[index].clone()))
         .ok_or_else(|| SwapoffError::NoDevice { device: given.to_owned(), have: device_name::list(&names) })
 }
 
-/// How much is left, for who watches.
+/// The display of how much is left on the device, for a user at a terminal.
 struct Progress<'g> {
     group: &'g Group,
     number: usize,

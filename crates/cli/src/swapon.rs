@@ -1,5 +1,5 @@
-//! `folioswap swapon`: asks every running group for its segment and prints its devices, or has one more added to a group
-//! (`supervisor/swapon.rs`).
+//! `folioswap swapon`: prints the devices of running groups, or has the supervisor of a group add
+//! one more device (`folioswap_supervisor`, `supervisor/swapon.rs`).
 
 use crate::{cli::SwaponArguments, error::Error};
 use folioswap_group::protocol::{Kind, Message};
@@ -25,7 +25,7 @@ use std::{
 /// The command.
 ///
 /// # Errors
-/// The process asked for is in no group; the output cannot be written.
+/// The named process is in no group; the device was not added; the output cannot be written.
 pub fn swapon(arguments: &SwaponArguments) -> Result<i32, Error> {
     if let Some(device) = &arguments.swap {
         return add(device, &groups::only(arguments.pid)?);
@@ -47,7 +47,7 @@ pub fn swapon(arguments: &SwaponArguments) -> Result<i32, Error> {
     Ok(0)
 }
 
-/// Has a device added to a group, by its supervisor.
+/// Asks the supervisor of a group to add a device, and waits for the answer.
 fn add(device: &OsStr, group: &Group) -> Result<i32, Error> {
     let failed = |source: io::Error| SwaponError::System { device: device.to_owned(), source };
     let system = |errno: Errno| failed(errno.into());
@@ -66,21 +66,21 @@ fn add(device: &OsStr, group: &Group) -> Result<i32, Error> {
     Err(SwaponError::Refused(String::from_utf8_lossy(&why).into_owned()).into())
 }
 
-/// Why a device was not added. Nothing is changed.
+/// Why a device was not added. The group is as before.
 #[derive(Debug, thiserror::Error)]
 pub enum SwaponError {
-    /// The supervisor says why.
+    /// The supervisor refused, for this reason.
     #[error("{0}")]
     Refused(String),
     /// The group ended meanwhile.
     #[error("swapon of {}: the group has ended", .0.display())]
     Ended(OsString),
-    /// A system call.
+    /// A system call failed.
     #[error("swapon of {}: {source}", device.display())]
     System {
-        /// Which.
+        /// The device.
         device: OsString,
-        /// What it said.
+        /// The reason.
         source: io::Error,
     },
 }

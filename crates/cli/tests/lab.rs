@@ -1,4 +1,5 @@
-//! The command line of `folioswap lab`: what it prints, what it refuses, and that it leaves nothing half done.
+//! The command line of `folioswap lab`: its output, its refusals, and that a refusal leaves nothing
+//! half done.
 
 use serde_json::Value;
 use std::{
@@ -8,7 +9,7 @@ use std::{
     sync::atomic::{AtomicU32, Ordering::Relaxed},
 };
 
-/// A directory of one test, removed afterwards.
+/// The directory of one test, removed when it is dropped.
 struct Place(PathBuf);
 
 impl Place {
@@ -53,7 +54,8 @@ fn json(words: &[&str]) -> Value {
     serde_json::from_str(&good(words)).expect("JSON")
 }
 
-/// Refused with a status and a message that says these words, and no output.
+/// Asserts that the command is refused with a status and a message that has these words, and prints
+/// no output.
 #[track_caller]
 fn refused(words: &[&str], status: i32, said: &[&str]) {
     let output = lab(words);
@@ -66,7 +68,7 @@ fn refused(words: &[&str], status: i32, said: &[&str]) {
     assert!(output.stdout.is_empty(), "{}", String::from_utf8_lossy(&output.stdout));
 }
 
-/// The smallest trace that has something of everything; made once per test.
+/// The smallest trace that has events of every kind; each test makes its own.
 fn trace(place: &Place) -> String {
     let file = place.file("build.trace");
     good(&["generate", &file, "--scale", "48", "--tasks", "4"]);
@@ -168,7 +170,7 @@ fn a_generated_trace_is_replayed_fitted_and_generated_again() {
     assert!(good(&["replay", &file, "--threads", "2", "--cpus", "7"]).contains("7 logical CPUs, 2 threads"));
 
     let mut wanted = json(&["fit", &file])["parameters"].clone();
-    // What a trace does not show, the limit, has the default: more than this build needs.
+    // A trace does not show the limit, which so has its default: more than this build needs.
     wanted["limit_pages"] = 1024.into();
     let parameters = place.file("parameters.json");
     fs::write(&parameters, wanted.to_string()).expect("written");

@@ -1,4 +1,5 @@
-//! The protocol, spoken by fake members: CMD is this test program itself, playing the role that `FAKE_MEMBER` names.
+//! The control protocol, spoken by fake members: CMD is this test program itself, which plays the
+//! role that `FAKE_MEMBER` names.
 
 mod supervisor_support;
 
@@ -85,9 +86,10 @@ impl Member {
     }
 }
 
-/// Forks; the child does its part and exits with 0, or with 1 when it panics.
+/// Forks; the child runs its part and exits with 0, or with 1 when it panics.
 fn fork(child: impl FnOnce()) -> i32 {
-    // SAFETY: the child uses only what glibc makes safe after a fork (malloc) and system calls, and ends with _exit.
+    // SAFETY: the child uses only what glibc makes safe after a fork (malloc) and system calls, and
+    // ends with _exit.
     match unsafe { libc::fork() } {
         0 => {
             let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(child));
@@ -121,7 +123,8 @@ fn take(socket: &OwnedFd) -> Option<OwnedFd> {
 
 /// A userfaultfd of this process, with thread ids; `memory` is registered for missing pages.
 fn userfault(memory: Option<u64>) -> OwnedFd {
-    // SAFETY: a new userfaultfd, its API handshake, and the registration of a mapping of the caller's.
+    // SAFETY: a new userfaultfd, its API handshake, and the registration of a mapping of the
+    // caller's.
     unsafe {
         let number = libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC) as i32;
         assert!(number >= 0, "userfaultfd");
@@ -146,7 +149,7 @@ fn hello(token: u64) -> OwnedFd {
     socket
 }
 
-/// The roles. Does nothing in an ordinary test run.
+/// Plays the role of `FAKE_MEMBER`; in an ordinary test run it does nothing.
 #[test]
 fn fake_member() {
     let Ok(role) = std::env::var("FAKE_MEMBER") else { return };
@@ -281,7 +284,7 @@ fn parent_first() {
         let member = Member::welcomed(hello(78));
         assert_eq!((member.owners(0), member.owners(1)), (2, 2));
         assert!(member.userfault.is_some());
-        // The parent lets go: the child keeps.
+        // The parent lets its clusters go, and the child keeps them.
         pass(&there, None);
         wait_until("the parent let go", || member.owners(0) == 1);
         assert_eq!(member.want(1), [2], "0 is still the child's");
@@ -363,7 +366,7 @@ fn a_process_that_ends_itself_is_told_of_with_its_reason() {
     assert!(text.contains(why), "it says why: {text}");
 }
 
-/// A raw child of a member touches memory that nobody serves any more.
+/// A raw child of a member touches memory that no pager serves any more.
 fn raw_child(server_leaves: impl FnOnce(&OwnedFd)) -> i32 {
     let (here, there) = pair();
     let (report, child_report) = pair();
@@ -380,7 +383,7 @@ fn raw_child(server_leaves: impl FnOnce(&OwnedFd)) -> i32 {
             pass(&child_report, None);
             // SAFETY: reads the mapping; the fault waits for a pager.
             let value = unsafe { memory.cast::<u8>().read_volatile() };
-            // It was served, or read what it must not read.
+            // The fault was served, or the child read zeroes, which it must not.
             assert_eq!(value, 0);
             pass(&child_report, None);
         });
@@ -392,7 +395,7 @@ fn raw_child(server_leaves: impl FnOnce(&OwnedFd)) -> i32 {
         server_leaves(&uffd);
     });
     take(&report);
-    // Only the raw child may hold the other end.
+    // The raw child alone may hold the other end.
     pass(&here, None);
     let ended = exit_status(server);
     assert_eq!(ended, 0);
@@ -401,13 +404,14 @@ fn raw_child(server_leaves: impl FnOnce(&OwnedFd)) -> i32 {
 
 fn orphan() {
     raw_child(|_| std::thread::sleep(Duration::from_millis(100)));
-    // The raw child is the supervisor's now, and is ended; CMD only waits long enough to see the message out.
+    // The raw child belongs to the supervisor now, which ends it; CMD waits only long enough for
+    // the message to get out.
     std::thread::sleep(Duration::from_millis(900));
 }
 
 fn served() {
     raw_child(|uffd| {
-        // The fault is there: serve it, as the parent's pager would.
+        // The fault has arrived: serve it, as the pager of the parent would.
         let mut message = [0_u8; 32];
         assert_eq!(rustix::io::read(uffd, &mut message).expect("a fault"), 32);
         let address = u64::from_ne_bytes(message[16..24].try_into().expect("8 bytes"));
@@ -483,7 +487,8 @@ fn out_of_swap_is_one_message_and_137() {
 }
 
 fn strangers() {
-    // What is no member's message, or no message, ends that connection and nothing else.
+    // A message that no member sends, or bytes that are no message, end that connection and nothing
+    // else.
     let member = Member::join();
     let rude = connect();
     wire::send(&rude, &Message::new(Kind::WantClusters, [1, 0, 0]), &[]).expect("sent");

@@ -1,4 +1,4 @@
-//! Exit statuses, signals, job control, and what is left when any of the processes is killed.
+//! Exit statuses, signals, job control, and the processes left when any one of them is killed.
 
 mod supervisor_support;
 
@@ -78,7 +78,7 @@ fn run_returns_at_once_and_the_supervisor_stays() {
     let go = run.file("go");
     rustix::fs::mknodat(rustix::fs::CWD, &go, rustix::fs::FileType::Fifo, 0o600.into(), 0).expect("a fifo");
     run.command.env("GO", &go);
-    // That it returns at all says that standard output and error have reached their end too.
+    // The output is returned, so standard output and error have reached their end too.
     assert_eq!(run.output().0, 3);
     assert_eq!(run.processes().len(), 2, "the waiter and its supervisor");
     fs::write(&go, "").expect("written");

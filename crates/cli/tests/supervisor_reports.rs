@@ -173,10 +173,10 @@ fn static_and_foreign_programs_are_refused() {
     let (status, _, text) = Run::new(&[], &[&program]).output();
     assert_eq!(status, 125);
     assert!(text.contains("statically linked"), "{text}");
-    // As a descendant it runs, unmanaged and named.
+    // As a descendant the program runs, unmanaged and named.
     let script = format!("{program} && echo ran");
     assert_eq!(Run::new(&[], &["sh", "-c", &script]).output().1, "ran\n");
-    // The same behind an interpreter line.
+    // The same holds behind an interpreter line.
     let script = run.file("script");
     std::fs::write(&script, format!("#!{program}\n")).expect("written");
     let executable = rustix::fs::Mode::from_raw_mode(0o755);
@@ -195,7 +195,8 @@ fn static_and_foreign_programs_are_refused() {
 
 #[test]
 fn a_set_user_id_program_is_refused_to_others() {
-    // Its owner is us when we are root, who gains nothing by executing it: then only the check for another owner counts.
+    // Root owns the file when root runs the tests, and gains nothing by executing it: then only the
+    // check for another owner counts.
     let mut run = Run::new(&[], &[]);
     let program = run.file("other");
     std::fs::copy("/bin/true", &program).expect("copied");

@@ -34,9 +34,11 @@ pub struct BenchArguments {
 pub enum BenchCommand {
     /// Fill memory, read it back in order, in strides and at random; what is read is checked
     Touch(TouchArguments),
-    /// Several processes write memory once, as vm-scalability's usemem does, with that program's options
+    /// Several processes write memory once, as vm-scalability's usemem does, with that program's
+    /// options
     Usemem(UsememArguments),
-    /// A hot set is touched at random while much more memory is gone through once: how much of it stays
+    /// A hot set is touched at random while much more memory is gone through once: how much of it
+    /// stays
     HotSet(HotSetArguments),
     /// GNU sort within several limits: how long it takes, and whether it comes to its end
     Sort(SortArguments),
@@ -63,7 +65,8 @@ pub struct TermsArguments {
     /// What folioswap's limit counts; the kernel does not charge what zram takes
     #[arg(long, value_enum, default_value_t = ScopeArgument::Resident)]
     pub memory_scope: ScopeArgument,
-    /// Let the same program run once more under folioswap, with these options of `folioswap run`; repeatable
+    /// Let the same program run once more under folioswap, with these options of `folioswap run`;
+    /// repeatable
     #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true, value_parser = run_options)]
     pub run_with: Vec<RunOptions>,
     /// Let the same program run under the kernel's own swap too
@@ -82,7 +85,8 @@ pub struct TermsArguments {
 }
 
 impl TermsArguments {
-    /// With a limit on resident memory, bytes, and so many runs unless another number was asked for.
+    /// The terms of a comparison within `limit` bytes of resident memory, with `rounds` runs of
+    /// each engine unless the user asked for another number.
     pub fn terms(&self, limit: u64, rounds: u32) -> Terms {
         let kernel = match self.peer {
             Some(PeerChoice::Kernel) => self.thp.iter().map(|sizes| (*sizes).into()).collect(),
@@ -98,17 +102,18 @@ impl TermsArguments {
     }
 }
 
-/// Options of `folioswap run`, word by word.
+/// Options of `folioswap run`, as separate words.
 #[derive(Clone, Debug)]
 pub struct RunOptions(Vec<String>);
 
-/// What `run` would refuse is refused here, before anything is measured.
+/// Reads options of `folioswap run`, and refuses those that `run` would refuse, before anything is
+/// measured.
 fn run_options(text: &str) -> Result<RunOptions, String> {
     let options: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
     if options.is_empty() {
         return Err("no option of `folioswap run`".to_owned());
     }
-    // With what a comparison gives it too.
+    // The options that every comparison gives come first.
     let given = ["folioswap", "run", "--memory", "1G", "--memory-scope", "total", "--stats-json", "file"];
     let words = given.into_iter().chain(options.iter().map(String::as_str)).chain(["--", "program"]);
     let refused = |error: clap::Error| {
@@ -297,7 +302,8 @@ pub struct SortArguments {
     /// Lines of text, of 53 bytes [default: 1700000; quick: 400000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=folioswap_bench::sort::LINES_MAX))]
     pub lines: Option<u64>,
-    /// Resident memory that it may have, each a comparison of its own [default: 150M,100M,60M; for other numbers of lines in proportion]
+    /// Resident memory that it may have, each a comparison of its own [default: 150M,100M,60M; for
+    /// other numbers of lines in proportion]
     #[arg(long, value_name = "SIZE,...", value_delimiter = ',', value_parser = size::parse_limit)]
     pub limit: Vec<u64>,
     /// Threads of sort
@@ -334,7 +340,7 @@ fn step(text: &str) -> Result<usize, String> {
     usize::try_from(step).map_err(|error| error.to_string())
 }
 
-/// As [`Kind`].
+/// The values of [`Kind`] on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum KindArgument {
     /// Zeroes
@@ -363,7 +369,7 @@ impl From<KindArgument> for Kind {
     }
 }
 
-/// As [`Advice`].
+/// The values of [`Advice`] on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum AdviceArgument {
     /// MADV_HUGEPAGE
@@ -383,14 +389,14 @@ impl From<AdviceArgument> for Advice {
     }
 }
 
-/// Whom to compare with.
+/// The engine to compare with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PeerChoice {
     /// The running kernel: memory cgroup and zram
     Kernel,
 }
 
-/// As [`FolioSizes`].
+/// The values of [`FolioSizes`] on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum SizesChoice {
     /// Pages alone

@@ -1,37 +1,29 @@
-//! What folioswap counts of this very process, while it runs: the group's segment, to read.
+//! The counters of this very process while it runs, read from the segment of its group.
 
 use folioswap_bench::faults::{Engine, Served};
 use folioswap_group::counters::Counter;
-use folioswap_group::protocol::{GROUP_VARIABLE, Kind, Message};
-use folioswap_supervisor::ipc::{mapped::Mapped, wire};
-use rustix::io::Errno;
-use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use folioswap_group::protocol::GROUP_VARIABLE;
+use folioswap_supervisor::ipc::{groups, mapped::Mapped};
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// A group whose supervisor is stopped does not answer.
+/// How long the group may take to answer; one whose supervisor is stopped never does.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Our own place among the members of a group.
+/// The figures of this process among those of the members of its group.
 pub struct OwnFigures {
     segment: Mapped,
     member: usize,
 }
 
-/// Those of this process; `None` when it is no member of a group.
+/// Finds the figures of this process; `None` when it runs in no group.
 ///
 /// # Errors
 /// The group does not answer, or does not know this process.
 pub fn own() -> io::Result<Option<OwnFigures>> {
     let Ok(name) = std::env::var(GROUP_VARIABLE) else { return Ok(None) };
-    let socket = wire::connect_to(&name)?;
-    set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE))?;
-    wire::send(&socket, &Message::new(Kind::Query, [0; 3]), &[])?;
-    let answer = wire::receive(&socket)?.filter(|answer| answer.message.kind() == Some(Kind::Answer));
-    // The first descriptor is the segment.
-    let segment = answer.and_then(|answer| answer.descriptors.into_iter().next()).ok_or(Errno::PROTO)?;
-    let segment = Mapped::read_only(segment)?;
+    let segment = groups::query(&name, PATIENCE)?.segment;
     let own = std::process::id();
     let is_ours =
         |member: &folioswap_group::segment::Member| member.is_live() && member.pid.load(Relaxed) == own;
@@ -44,7 +36,7 @@ impl Engine for OwnFigures {
     fn served(&self) -> Served {
         let figures = &self.segment.members[self.member].figures;
         let faults = figures.faults_served() + figures.counter(Counter::WriteProtectFaults);
-        // Read last: a fault that is among `faults` is not missing here.
+        // Major faults are read last, so that no fault in `faults` is missing among them.
         Served { faults, from_store: figures.counter(Counter::MajorFaults) }
     }
 }

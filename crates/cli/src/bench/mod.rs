@@ -1,4 +1,4 @@
-//! `folioswap bench`: the same program under every engine.
+//! `folioswap bench`: runs the same program under every engine.
 
 pub mod arguments;
 mod figures;
@@ -63,7 +63,7 @@ fn touch(arguments: &TouchArguments) -> Result<i32, Error> {
     lab::show(&report, &arguments.output)
 }
 
-/// Runs of each engine, unless another number was asked for.
+/// The runs of each engine, unless the user asks for another number.
 const fn rounds(output: &OutputArguments) -> u32 {
     if output.quick { 1 } else { 3 }
 }
@@ -72,7 +72,7 @@ fn host(program: &Path) -> Host<'_> {
     Host { program, interrupted: interrupts::seen, show: Show::Yes }
 }
 
-/// Signals are noted from now on. Our own file, to be started again.
+/// Begins to take note of signals, and returns the path of our own executable, to be started again.
 fn prepare() -> Result<PathBuf, Error> {
     interrupts::watch().map_err(Error::system("signal handlers"))?;
     std::env::current_exe().map_err(Error::system("finding folioswap's own file"))
@@ -144,9 +144,10 @@ fn hot_set_work(arguments: &HotSetWorkerArguments) -> Result<i32, Error> {
     Ok(0)
 }
 
-/// The lines for which the usual limits are.
+/// The number of lines that the usual limits are meant for.
 const USUAL_LINES: u64 = 1_700_000;
-/// MiB: four fifths, half and a third of what sort needs for these.
+/// The usual limits in MiB: four fifths, half and a third of the memory that sort needs for these
+/// lines.
 const USUAL_LIMITS: [u64; 3] = [150, 100, 60];
 
 fn sort(arguments: &SortArguments) -> Result<i32, Error> {

@@ -39,11 +39,13 @@ pub enum LabCommand {
     ClusterScan(ClusterScanArguments),
     /// Series 2: is anything slower without the slot cache? An equivalence test with real threads
     SlotCache(SlotCacheArguments),
-    /// Series 3: what does it bring that large folios leave whole? 4 kB, 64 kB and 2 MB, with real threads
+    /// Series 3: what does it bring that large folios leave whole? 4 kB, 64 kB and 2 MB, with real
+    /// threads
     ThpSwapout(ThpSwapoutArguments),
     /// Series 4: do devices of equal priority share the load? Also by the running kernel
     RoundRobin(RoundRobinArguments),
-    /// Series 5: what does a large object cost that comes back from swap? Before the series and after its patches
+    /// Series 5: what does a large object cost that comes back from swap? Before the series and
+    /// after its patches
     ShmemSwapin(ShmemSwapinArguments),
     /// Replay a trace through any policy, on any devices
     Replay(ReplayArguments),
@@ -92,10 +94,12 @@ pub struct ClusterScanArguments {
     /// Divide the published machine and build by this [default: 2; quick: 8]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=48))]
     pub scale: Option<u32>,
-    /// Tasks that each job runs one after the other [default: 10; quick: 8; the published build has 29]
+    /// Tasks that each job runs one after the other [default: 10; quick: 8; the published build has
+    /// 29]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub tasks_per_job: Option<u32>,
-    /// Sizes of the device, as the part of it in percent that the build needs at most [default: 78,90,97]
+    /// Sizes of the device, as the part of it in percent that the build needs at most [default:
+    /// 78,90,97]
     #[arg(long, value_name = "PERCENT,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(5..=100))]
     pub fill: Option<Vec<u32>>,
     /// Runs of each kind, with different seeds [default: 3; quick: 2]
@@ -165,7 +169,8 @@ pub struct GenerateArguments {
     /// Tasks in all [default: 2800 / scale]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub tasks: Option<u32>,
-    /// Swap as to a device that is not synchronous: pages come back singly, and keep their slots while they are only read
+    /// Swap as to a device that is not synchronous: pages come back singly, and keep their slots
+    /// while they are only read
     #[arg(long = "async")]
     pub asynchronous: bool,
     /// Take the parameters of the build from this JSON file
@@ -176,7 +181,7 @@ pub struct GenerateArguments {
     pub print_parameters: bool,
 }
 
-/// Folio sizes of a build.
+/// The folio sizes of a build.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum SizesArgument {
     /// Order 0 and 64 kB
@@ -265,7 +270,7 @@ pub struct ThpSwapoutArguments {
     pub margin: u32,
 }
 
-/// Who does the same beside us.
+/// The peer that does the same work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PeerArgument {
     /// The running kernel, with four zram devices and a memory cgroup (v1); needs root
@@ -310,7 +315,8 @@ Examples:
 pub struct ShmemSwapinArguments {
     #[command(flatten)]
     pub output: OutputArguments,
-    /// Size of the object in MiB, rounded down to 2 MiB [default: 1024; quick: 256; published: 24576]
+    /// Size of the object in MiB, rounded down to 2 MiB [default: 1024; quick: 256; published:
+    /// 24576]
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(2..=65536))]
     pub mib: Option<u32>,
     /// Rounds, in each of which every variant runs once [default: 24, as published; quick: 3]

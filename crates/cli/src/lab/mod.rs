@@ -1,4 +1,4 @@
-//! `folioswap lab`: experiments and traces.
+//! `folioswap lab`: runs experiments, and makes, replays and fits traces.
 
 pub mod arguments;
 mod traces;
@@ -27,37 +27,37 @@ pub enum LabError {
     /// The workload or the allocator refused its sizes.
     #[error(transparent)]
     Build(#[from] folioswap_lab::build::BuildError),
-    /// The replay with real threads in the experiment of series 1.
+    /// The replay with real threads in the experiment of series 1 failed.
     #[error(transparent)]
     Contention(#[from] cluster_scan::ContentionError),
-    /// The experiment of series 2.
+    /// The experiment of series 2 failed.
     #[error(transparent)]
     SlotCache(#[from] slot_cache::SlotCacheError),
-    /// The experiment of series 3.
+    /// The experiment of series 3 failed.
     #[error(transparent)]
     ThpSwapout(#[from] thp_swapout::ThpSwapoutError),
-    /// The experiment of series 4.
+    /// The experiment of series 4 failed.
     #[error(transparent)]
     RoundRobin(#[from] round_robin::RoundRobinError),
-    /// The experiment of series 5.
+    /// The experiment of series 5 failed.
     #[error(transparent)]
     ShmemSwapin(#[from] shmem_swapin::ShmemSwapinError),
-    /// The running kernel beside it.
+    /// The peer, the running kernel, failed.
     #[error(transparent)]
     Peer(#[from] peer::PeerError),
-    /// An experiment on a trace.
+    /// An experiment on a trace failed.
     #[error(transparent)]
     OnTrace(#[from] on_trace::OnTraceError),
-    /// The trace.
+    /// The trace cannot be read.
     #[error(transparent)]
     Trace(#[from] folioswap_lab::traces::TraceError),
     /// The trace is too large.
     #[error(transparent)]
     TooManyClusters(#[from] folioswap_lab::replay::TooManyClusters),
-    /// The replay.
+    /// The replay failed.
     #[error(transparent)]
     Replay(#[from] folioswap_lab::replay::ReplayError),
-    /// The generator.
+    /// The generator failed.
     #[error(transparent)]
     Generate(#[from] folioswap_lab::generate::GenerateError),
     /// The file of parameters cannot be read.
@@ -65,15 +65,15 @@ pub enum LabError {
     ParametersFile {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: std::io::Error,
     },
-    /// The parameters are no parameters.
+    /// The file holds no valid parameters.
     #[error("--parameters {}: {source}", path.display())]
     Parameters {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: serde_json::Error,
     },
     /// The picture cannot be written.
@@ -81,7 +81,7 @@ pub enum LabError {
     Plot {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: folioswap_report::PlotError,
     },
 }
@@ -169,7 +169,7 @@ fn run_round_robin(arguments: &RoundRobinArguments) -> Result<i32, Error> {
     let quick = arguments.output.quick;
     let defaults = if quick { round_robin::Options::quick() } else { round_robin::Options::full() };
     let options = round_robin::Options { runs: arguments.runs, ..defaults };
-    // First the peer: it refuses at once where it cannot work.
+    // The peer comes first, because it refuses at once where it cannot work.
     let peer = match arguments.peer {
         Some(PeerArgument::Kernel) => {
             let program = std::env::current_exe().map_err(Error::system("finding our own program"))?;
@@ -203,7 +203,7 @@ fn on(
     Ok(experiment(&on_trace::Named { name, trace: &trace })?)
 }
 
-/// Tables or JSON to standard output, and the picture.
+/// Prints tables or JSON, and draws the picture if one is wanted.
 pub(crate) fn show(report: &Report, output: &OutputArguments) -> Result<i32, Error> {
     if let Some(path) = &output.plot {
         report.plot(path).map_err(|source| LabError::Plot { path: path.clone(), source })?;

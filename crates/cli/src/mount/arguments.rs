@@ -1,4 +1,4 @@
-//! What `mount` and `umount` take.
+//! The arguments of `mount` and `umount`.
 
 use clap::{Args, ValueEnum, builder::TypedValueParser};
 use folioswap_supervisor::{
@@ -48,7 +48,7 @@ Examples:
 It also removes what is left when a daemon was killed (accesses then end with \"Transport endpoint is not connected\").
 Exit status: 0 when it is unmounted, 1 when not.";
 
-/// In which folios contents come.
+/// The folios in which contents come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "snake_case")]
 pub enum HugeArgument {
@@ -86,19 +86,22 @@ pub struct MountArguments {
     /// The most contents [default: half of this machine's RAM]
     #[arg(long, value_name = "SIZE", value_parser = size::parse_swap_max)]
     pub size: Option<u64>,
-    /// The most files, directories and other inodes [default: half as many as this machine's RAM has pages]
+    /// The most files, directories and other inodes [default: half as many as this machine's RAM
+    /// has pages]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub inodes: Option<u64>,
     /// Folios that contents come in, as the mount option of tmpfs
     #[arg(long, value_enum, default_value_t, value_name = "WHEN")]
     pub huge: HugeArgument,
-    /// Swap device, in place of the built-in ones: zram | ram,size=S | file:TARGET | nbd://HOST/EXPORT; repeatable (see below)
+    /// Swap device, in place of the built-in ones: zram | ram,size=S | file:TARGET |
+    /// nbd://HOST/EXPORT; repeatable (see below)
     #[arg(long, value_name = "DEVICE", value_parser = clap::builder::OsStringValueParser::new().try_map(|value| swap_option::parse(&value)))]
     pub swap: Vec<SwapOption>,
     /// Directory of the built-in (unlinked) swap file [default: /var/tmp]
     #[arg(long, value_name = "DIR")]
     pub swap_dir: Option<PathBuf>,
-    /// Most that the built-in swap file may take; 0: no file [default: half of the free space of its disk]
+    /// Most that the built-in swap file may take; 0: no file [default: half of the free space of
+    /// its disk]
     #[arg(long, value_name = "SIZE", value_parser = size::parse_swap_max)]
     pub swap_max: Option<u64>,
     /// Permissions of the root directory, in octal
@@ -107,7 +110,8 @@ pub struct MountArguments {
     /// Stay in the foreground
     #[arg(short, long)]
     pub foreground: bool,
-    /// read(2) and write(2) go past the kernel's page cache: faster in large pieces, slower in small ones
+    /// read(2) and write(2) go past the kernel's page cache: faster in large pieces, slower in
+    /// small ones
     #[arg(long)]
     pub direct: bool,
 }
@@ -131,15 +135,4 @@ fn parse_mode(text: &str) -> Result<u16, String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn modes_are_octal() {
-        assert_eq!(parse_mode("1777"), Ok(0o1777));
-        assert_eq!(parse_mode("0"), Ok(0));
-        for text in ["", "8", "rwx", "17777", "-1"] {
-            assert!(parse_mode(text).is_err(), "{text:?}");
-        }
-    }
-}
+mod tests;

@@ -1,4 +1,4 @@
-//! The process that serves a mount: how it starts, and how signals end it.
+//! The process that serves a mount: its start, and its end by signals.
 
 use super::{
     MountCommandError,
@@ -17,9 +17,11 @@ use std::{
     process,
 };
 
-/// prctl(2): our memory helps to free memory, so allocations of ours must not wait for file systems, which may be ours.
+/// The option of prctl(2) for a process whose work helps to free memory: its allocations do not
+/// wait for file systems, which may be our own.
 const PR_SET_IO_FLUSHER: i32 = 57;
-/// Among the last that the kernel kills for want of memory: with us goes what everybody has in the mount, and we are within a limit.
+/// Makes the daemon one of the last processes that the kernel kills for want of memory: all
+/// contents of the mount go with it, and it keeps a limit anyway.
 const OOM_SCORE_ADJ: &str = "-500";
 
 /// Mounts and serves until it is unmounted.
@@ -34,16 +36,16 @@ pub fn foreground(options: MountOptions, devices: MountDevices) -> Result<(), Mo
     serve(mounted, ending, &directory)
 }
 
-/// Mounts. What is returned beside it serves its network devices as long as it lives.
+/// Mounts. The returned networks serve the network devices of the mount as long as they live.
 fn start(options: MountOptions, devices: MountDevices) -> Result<(Mounted, Networks), MountCommandError> {
     let (devices, networks) = devices.start()?;
     Ok((folioswap_tmpfs::mount(MountOptions { devices, ..options })?, networks))
 }
 
-/// Starts a process that does that; returns when it is mounted.
+/// Starts a process that mounts and serves; returns when the mount is there.
 ///
 /// # Errors
-/// [`MountCommandError`], also the child's; nothing is mounted then.
+/// [`MountCommandError`], also of the child; nothing is mounted then.
 pub fn background(options: MountOptions, devices: MountDevices) -> Result<(), MountCommandError> {
     let failed = |doing| move |source| MountCommandError::System { doing, source };
     let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
@@ -68,12 +70,13 @@ pub fn background(options: MountOptions, devices: MountDevices) -> Result<(), Mo
     }
 }
 
-/// What the child says: this when it is mounted, else [`FAILED`] and a message.
+/// The first byte of the child's answer: [`READY`] when the mount is there, or [`FAILED`] before a
+/// message.
 const READY: u8 = 0;
 const FAILED: u8 = 1;
 
 fn child(options: MountOptions, devices: MountDevices, mut parent: File) -> ! {
-    // A session of its own: no terminal, and no signals meant for our caller's processes.
+    // A session of its own has no terminal and gets no signals meant for our caller's processes.
     let _ = rustix::process::setsid();
     let _ = rustix::process::chdir("/");
     let ending = Ending::new(EndingSignals::Daemon);
@@ -95,7 +98,8 @@ fn child(options: MountOptions, devices: MountDevices, mut parent: File) -> ! {
     process::exit(status);
 }
 
-/// Standard input, output and error belong to our caller, who may wait for their end.
+/// Makes standard input, output and error `/dev/null`. They belong to our caller, which may wait
+/// for their end.
 fn silence() {
     if let Ok(null) = File::options().read(true).write(true).open("/dev/null") {
         let null: OwnedFd = null.into();
@@ -109,33 +113,36 @@ fn silence() {
     }
 }
 
-/// What the process needs that others depend on. None of it is needed for correctness, and without root some of it is refused.
+/// Prepares the process for work that other processes depend on. No step is needed for correctness,
+/// and without root some steps are refused.
 fn prepare() {
-    // A thread that panics would leave its requests without an answer: better an end that everybody sees.
+    // A thread that panics would leave its requests without an answer; an abort is seen by
+    // everyone.
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         report(panic);
         process::abort();
     }));
-    // SAFETY: sets a flag of this thread, which those that it starts inherit.
+    // SAFETY: sets a flag of this thread, which the threads that it starts inherit.
     unsafe { libc::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0) };
     let _ = fs::write("/proc/self/oom_score_adj", OOM_SCORE_ADJ);
 }
 
-/// Waits for the end of the mount; signals bring it about.
+/// Waits for the end of the mount, which the signals of `ending` bring about.
 fn serve(mounted: Mounted, ending: Ending, directory: &Path) -> Result<(), MountCommandError> {
     let directory = directory.to_owned();
     let number = mounted.number();
     let signals = std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
         ending.wait();
-        // What else is mounted there by now is not ours to take down.
+        // Another mount that lies there by now is not ours to take down.
         let is_there =
             || number.is_some() && mounts::ours_at(&directory).is_some_and(|top| top.number == number);
         if is_there() && take_down(&directory, InUse::Refused).is_err() && is_there() {
-            // Somebody has files open: they keep them, nobody else gets in, and it ends with the last.
+            // Processes with open files keep them, no other process gets in, and the mount ends
+            // with the last file.
             let _ = take_down(&directory, InUse::Detached);
         }
-        // Who asks again does not want to wait.
+        // A second signal means that the user does not want to wait.
         ending.wait();
         process::exit(1);
     });
@@ -144,31 +151,33 @@ fn serve(mounted: Mounted, ending: Ending, directory: &Path) -> Result<(), Mount
     mounted.wait().map_err(failed("the connection with the kernel"))
 }
 
-/// The signals that end a mount, blocked in all threads and waited for by one.
+/// The signals that end a mount: all threads block them, and one thread waits for them.
 struct Ending(libc::sigset_t);
 
-/// Which these are.
+/// The set of signals that end a mount.
 enum EndingSignals {
-    /// With a terminal, whose end counts too.
+    /// The signals of a process with a terminal, whose end counts too.
     Terminal,
-    /// Without.
+    /// The signals of a daemon.
     Daemon,
 }
 
 impl Ending {
-    /// Blocks them. Before any thread is started.
+    /// Blocks the signals. Must be called before any thread is started.
     fn new(which: EndingSignals) -> Self {
         let signals: &[i32] = match which {
             EndingSignals::Terminal => &[libc::SIGTERM, libc::SIGINT, libc::SIGHUP],
             EndingSignals::Daemon => &[libc::SIGTERM, libc::SIGINT],
         };
         let mut set = MaybeUninit::uninit();
-        // SAFETY: the set is initialised by the first call; the numbers are valid; the mask is that of this thread.
+        // SAFETY: the first call initialises the set; the numbers are valid; the mask is that of
+        // this thread.
         unsafe {
             libc::sigemptyset(set.as_mut_ptr());
             for &signal in signals {
                 libc::sigaddset(set.as_mut_ptr(), signal);
-                // Who started us with `nohup` or in the background may have it ignored; then it could not be waited for.
+                // `nohup`, or a shell that starts a job in the background, leaves the signal
+                // ignored; then it could not be waited for.
                 libc::signal(signal, libc::SIG_DFL);
             }
             libc::sigprocmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut());
@@ -178,7 +187,8 @@ impl Ending {
 
     fn wait(&self) {
         let mut signal = 0;
-        // SAFETY: the set is initialised; the number is written to `signal`. It fails for no set of ours.
+        // SAFETY: the set is initialised, and the number is written to `signal`. The call fails for
+        // no set of ours.
         while unsafe { libc::sigwait(&raw const self.0, &raw mut signal) } != 0 {}
     }
 }

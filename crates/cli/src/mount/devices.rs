@@ -1,29 +1,27 @@
-//! The swap devices of a mount: those of `run`, served by the daemon itself.
+//! The swap devices of a mount: the devices of `run`, served by the daemon itself.
 
 use super::{MountCommandError, arguments::MountArguments};
 use crate::device_warnings;
-use folioswap_devices::{FileDevice, FileSlot, Medium, PAGE_SIZE};
-use folioswap_group::{devices::DeviceKind, segment::CLUSTER_BYTES};
+use folioswap_group::devices::DeviceKind;
 use folioswap_nbd::store::Encryption;
 use folioswap_supervisor::{
     devices::{
-        self, Discard, PreparedDevice, SharedDevice, Wanted,
+        self, Discard, PreparedDevice, Wanted,
         networks::{NetworkError, Networks},
     },
     processes::limits::Limits,
     swap_option::{DeviceOption, DiscardOption},
 };
 use folioswap_tmpfs::SwapDevice;
-use std::os::fd::AsFd;
 
-/// Opened, and not yet in use.
+/// The devices of a mount, opened and not yet in use.
 pub struct MountDevices(Vec<PreparedDevice>);
 
 impl MountDevices {
-    /// What the arguments ask for. Nothing is left behind when it fails.
+    /// Prepares the devices that the arguments ask for. A failure leaves nothing behind.
     ///
     /// # Errors
-    /// Those of [`devices::prepare_for_one`].
+    /// Those of [`devices::prepare_for_one`], and devices that a mount does not have.
     pub fn prepare(arguments: &MountArguments, limits: &Limits) -> Result<Self, MountCommandError> {
         for option in &arguments.swap {
             match &option.device {
@@ -44,14 +42,16 @@ impl MountDevices {
         Ok(MountDevices(devices::prepare_for_one(asked, limits)?.devices))
     }
 
-    /// What the user may not have meant, a line each.
+    /// Warnings on devices that the user may not have meant, one line each.
     pub fn warnings(&self, arguments: &MountArguments) -> Vec<String> {
         let has_ram = arguments.swap.iter().any(|option| matches!(option.device, DeviceOption::Ram { .. }));
         let ram = has_ram.then(|| "folioswap: what is swapped to ram is memory beside --memory\n".to_owned());
         device_warnings::turns(&arguments.swap).into_iter().chain(ram).collect()
     }
 
-    /// Ready for use. In the process that serves the mount: network devices get threads here, which live as long as what is returned beside them.
+    /// Makes the devices ready for use. Must be called in the process that serves the mount,
+    /// because network devices get threads here; the threads live as long as the returned
+    /// [`Networks`].
     ///
     /// # Errors
     /// [`NetworkError`].
@@ -72,15 +72,15 @@ impl MountDevices {
 fn swap_device(device: PreparedDevice, link: Option<std::os::fd::OwnedFd>) -> SwapDevice {
     let description = device.description;
     let name = match description.kind {
-        // So that it means the same from everywhere.
+        // An absolute path means the same from every directory.
         DeviceKind::File | DeviceKind::Block => std::path::absolute(&device.name).unwrap_or(device.name),
         DeviceKind::Zram | DeviceKind::Ram | DeviceKind::Nbd => device.name,
     };
-    let whole = SwapDevice { name, orders: device.orders, ..SwapDevice::store(description.priority) };
-    let Some(shared) = device.shared else { return whole };
+    let store = SwapDevice { name, orders: device.orders, ..SwapDevice::store(description.priority) };
+    let Some(shared) = device.shared else { return store };
     let clusters = description.clusters;
     if shared.discard_at_start {
-        give_blocks_back(&shared, description.kind, clusters);
+        shared.give_blocks_back(description.kind, shared.reserved, clusters.saturating_sub(shared.reserved));
     }
     SwapDevice {
         kind: description.kind,
@@ -88,22 +88,12 @@ fn swap_device(device: PreparedDevice, link: Option<std::os::fd::OwnedFd>) -> Sw
         reserved: shared.reserved,
         clusters,
         discard: match shared.discard {
-            // Its server is not told.
+            // The server is not told of free clusters.
             _ if description.kind == DeviceKind::Nbd => folioswap_tmpfs::Discard::Never,
             Discard::Never => folioswap_tmpfs::Discard::Never,
             Discard::Freed => folioswap_tmpfs::Discard::Freed,
         },
         file: Some(link.unwrap_or(shared.file)),
-        ..whole
-    }
-}
-
-/// All of a prepared device but its header (`discard=once`). What cannot discard keeps its blocks: only space is lost.
-fn give_blocks_back(shared: &SharedDevice, kind: DeviceKind, clusters: u32) {
-    let medium = if kind == DeviceKind::Block { Medium::Block } else { Medium::File };
-    let slots = |clusters: u32| u64::from(clusters) * CLUSTER_BYTES / PAGE_SIZE as u64;
-    if let Some(slot) = FileSlot::new(slots(shared.reserved)) {
-        let device = FileDevice::new(shared.file.as_fd()).on(medium);
-        let _ = device.discard(slot, slots(clusters.saturating_sub(shared.reserved)));
+        ..store
     }
 }

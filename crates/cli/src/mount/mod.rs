@@ -1,7 +1,7 @@
 //! `folioswap mount` and `folioswap umount`: a tmpfs whose contents swap.
 //!
-//! `mount` forks. The child makes the file system, mounts it and serves it (`daemon`); the parent waits until the child says that it is
-//! mounted, or why not, and returns that.
+//! `mount` forks. The child makes the file system, mounts it and serves it (`daemon`). The parent
+//! waits until the child reports that the mount is there, or why not, and returns that.
 
 pub mod arguments;
 mod daemon;
@@ -27,22 +27,22 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Pages of the machine.
-const PAGE_SIZE: u64 = 4096;
+/// The size of a page, in bytes.
+const PAGE_SIZE: u64 = folioswap_devices::PAGE_SIZE as u64;
 
 /// Why nothing was mounted, or unmounted.
 #[derive(Debug, thiserror::Error)]
 pub enum MountCommandError {
-    /// No such directory.
+    /// The mount point does not exist.
     #[error("mount point {} does not exist: make it with `mkdir -p {}`", .0.display(), .0.display())]
     Missing(PathBuf),
-    /// A file or something else.
+    /// The mount point is not a directory.
     #[error("mount point {} is not a directory", .0.display())]
     NotADirectory(PathBuf),
-    /// Ours already.
+    /// The mount point is a mount of ours already.
     #[error("{} is a folioswap mount already: unmount it first with `folioswap umount {}`", .0.display(), .0.display())]
     Mounted(PathBuf),
-    /// A mount whose daemon is gone.
+    /// The mount point is a FUSE mount whose daemon is gone.
     #[error(
         "{} is a FUSE mount whose daemon is gone (it was killed, or died): clean up with `folioswap umount {}`, then mount again", .0.display(), .0.display()
     )]
@@ -50,43 +50,43 @@ pub enum MountCommandError {
     /// The directory cannot be looked at.
     #[error("mount point {}: {source}", directory.display())]
     Directory {
-        /// As given.
+        /// The directory as given.
         directory: PathBuf,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
-    /// Too little memory.
+    /// The limit is too small for a daemon.
     #[error(
         "--memory {given} is too small for a mount, whose daemon has threads and tables too: give at least {}",
         size::show(folioswap_tmpfs::MEMORY_MIN)
     )]
     Memory {
-        /// Readable.
+        /// The limit, readable.
         given: String,
     },
-    /// More than there is.
+    /// The limit is above the machine's memory.
     #[error("--memory {given} is more than this machine's RAM ({ram}): give a smaller one, e.g. 1G")]
     MemoryTooLarge {
-        /// Readable.
+        /// The limit, readable.
         given: String,
-        /// Readable.
+        /// The machine's memory, readable.
         ram: String,
     },
-    /// No contents.
+    /// The size has no room for a page.
     #[error("--size {0} leaves no room for contents: give at least 4K, e.g. 8G")]
     Size(u64),
-    /// Its swap devices.
+    /// The swap devices cannot be prepared.
     #[error(transparent)]
     Devices(#[from] DeviceError),
     /// A network device cannot be served.
     #[error(transparent)]
     Network(#[from] NetworkError),
-    /// A server that would have to be told.
+    /// `discard` on an export, whose server a mount does not tell.
     #[error(
         "--swap {0}: a mount does not tell the server what it does not need any more: leave discard away"
     )]
     NetworkDiscard(String),
-    /// The daemon writes its files itself.
+    /// `encrypt=yes` on a file, into which the daemon writes itself.
     #[error(
         "--swap {0}: a mount does not encrypt files: leave encrypt away, or use an nbd server, which gets pages sealed"
     )]
@@ -94,62 +94,62 @@ pub enum MountCommandError {
     /// The mount failed.
     #[error(transparent)]
     Mount(#[from] MountError),
-    /// What the daemon said before it was ready.
+    /// The daemon reported this error before it was ready.
     #[error("{0}")]
     Daemon(String),
-    /// It said nothing.
+    /// The daemon ended without a report.
     #[error("the daemon ended at its start without a word; `--foreground` may show why")]
     DaemonDied,
     /// A step of the start that always works failed.
     #[error("{doing}: {source}; nothing was mounted")]
     System {
-        /// What was tried.
+        /// The step.
         doing: &'static str,
-        /// Why it failed.
+        /// The reason.
         source: io::Error,
     },
-    /// No such device there.
+    /// The mount has no such device.
     #[error("{} has no swap device {}; it has {have}", directory.display(), device.display())]
     NoDevice {
-        /// The mount.
+        /// The directory of the mount.
         directory: PathBuf,
-        /// As given.
+        /// The device as given.
         device: PathBuf,
-        /// What there is.
+        /// The names of its devices.
         have: String,
     },
     /// A device stays in use.
     #[error("swapoff of {}: {reason}", device.display())]
     Swapoff {
-        /// Which.
+        /// The device.
         device: PathBuf,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// It is off, at a price.
+    /// A device is off, and pages of it are lost.
     #[error(
         "swapoff of {}: it is off, but {pages} pages of it could not be read: whoever touches one gets EIO until it is overwritten as a whole or freed", device.display()
     )]
     Lost {
-        /// Which.
+        /// The device.
         device: PathBuf,
-        /// How many.
+        /// The number of lost pages.
         pages: u64,
     },
-    /// Nothing to unmount.
+    /// The directory is not a mount of ours.
     #[error("{} is not a folioswap mount; `findmnt -S folioswap` lists them", .0.display())]
     NotMounted(PathBuf),
-    /// Somebody uses it.
+    /// Files of the mount are in use.
     #[error(
         "{} is in use: end what uses it (`fuser -vm {}` tells), or say `folioswap umount --lazy {}`", .0.display(), .0.display(), .0.display()
     )]
     Busy(PathBuf),
-    /// It was refused.
+    /// The unmount failed for another reason.
     #[error("unmounting {}: {reason}", directory.display())]
     Unmount {
-        /// Where.
+        /// The directory of the mount.
         directory: PathBuf,
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
@@ -172,7 +172,7 @@ pub fn mount(arguments: &MountArguments) -> Result<i32, Error> {
     Ok(0)
 }
 
-/// Everything but the devices that can be refused before a process is started.
+/// Reads and checks every argument but those of devices, before a process is started.
 fn options(arguments: &MountArguments) -> Result<MountOptions, MountCommandError> {
     let ram = host::memory_bytes();
     if arguments.memory < folioswap_tmpfs::MEMORY_MIN {
@@ -200,7 +200,7 @@ fn options(arguments: &MountArguments) -> Result<MountOptions, MountCommandError
     })
 }
 
-/// The mount point, as a path that means the same from everywhere.
+/// Checks the mount point and makes it a path that means the same from every directory.
 fn mount_point(given: &Path) -> Result<PathBuf, MountCommandError> {
     let directory = || given.to_owned();
     match fs::metadata(given) {

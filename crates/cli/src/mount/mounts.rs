@@ -1,4 +1,4 @@
-//! What is mounted where.
+//! The mount table, as far as it concerns mounts of ours.
 
 use std::{
     ffi::OsString,
@@ -7,14 +7,16 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A mount of ours, as it stands in the mount table.
+/// A mount of ours in the mount table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OurMount {
-    /// Major and minor number of its device, which no other file system has at the same time. `None` when they are not told.
+    /// Major and minor number of its device, which no other file system has at the same time;
+    /// `None` when the table does not tell them.
     pub number: Option<(u32, u32)>,
 }
 
-/// Is the topmost mount on this path one of ours? Which? The path is absolute and without links.
+/// The topmost mount on this path, if it is one of ours. The path must be absolute and without
+/// links.
 pub fn ours_at(path: &Path) -> Option<OurMount> {
     let text = fs::read("/proc/self/mountinfo").unwrap_or_default();
     topmost(&text, path)
@@ -43,8 +45,8 @@ fn device_number(word: &[u8]) -> Option<(u32, u32)> {
     Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
-/// Blanks and the like are three octal digits after a backslash.
-fn unescape(word: &[u8]) -> PathBuf {
+/// Reads a path from a table in which blanks and the like are three octal digits after a backslash.
+pub fn unescape(word: &[u8]) -> PathBuf {
     let mut bytes = Vec::with_capacity(word.len());
     let mut rest = word;
     while let Some((&first, others)) = rest.split_first() {
@@ -67,10 +69,11 @@ fn unescape(word: &[u8]) -> PathBuf {
     OsString::from_vec(bytes).into()
 }
 
-/// An absolute path without links, of something that may be the root of a mount whose daemon is gone: it cannot be looked at itself.
+/// Makes a path absolute and free of links, also when it is the root of a mount whose daemon is
+/// gone, which cannot be looked at itself.
 ///
 /// # Errors
-/// The directory above cannot be looked at.
+/// The path, or in that case the directory above, cannot be looked at.
 pub fn resolve(path: &Path) -> std::io::Result<PathBuf> {
     match fs::canonicalize(path) {
         Err(error) if error.raw_os_error() == Some(libc::ENOTCONN) => {
@@ -85,28 +88,4 @@ pub fn resolve(path: &Path) -> std::io::Result<PathBuf> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_topmost_mount_counts() {
-        let text = b"22 1 0:20 / /mnt/a\\040b rw - fuse folioswap rw\n\
-            23 1 0:21 / /mnt/c rw shared:1 - fuse.folioswap folioswap rw\n\
-            24 23 0:22 / /mnt/c rw - tmpfs folioswap rw\n\
-            25 1 0:23 / /mnt/d rw - fuse sshfs rw\n\
-            26 1 0:24 / /mnt/e rw - fuse folioswap rw\n\
-            27 26 0:25 / /mnt/e rw - fuse folioswap rw\n";
-        let number = |path: &str| topmost(text, Path::new(path)).map(|ours| ours.number);
-        assert_eq!(number("/mnt/a b"), Some(Some((0, 20))));
-        assert_eq!(number("/mnt/c"), None, "something else lies over it");
-        assert_eq!(number("/mnt/d"), None);
-        assert_eq!(number("/mnt/e"), Some(Some((0, 25))), "a newer one of ours lies over it");
-        assert_eq!(number("/mnt"), None);
-    }
-
-    #[test]
-    fn escapes_are_read() {
-        assert_eq!(unescape(br"/a\040\134b\"), Path::new(r"/a \b\"));
-        assert_eq!(unescape(br"/\0"), Path::new(r"/\0"));
-    }
-}
+mod tests;

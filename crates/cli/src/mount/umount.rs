@@ -1,4 +1,4 @@
-//! `folioswap umount`, and how the daemon unmounts itself.
+//! `folioswap umount`, and the unmount by the daemon itself.
 
 use super::{MountCommandError, mounts};
 use crate::{error::Error, mount::arguments::UmountArguments};
@@ -8,19 +8,19 @@ use rustix::{
 };
 use std::{path::Path, process::Command};
 
-/// Is a mount that is in use taken out of the tree?
+/// The treatment of a mount that is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InUse {
-    /// It stays.
+    /// The mount stays.
     Refused,
-    /// It goes out of sight, and ends with its last user.
+    /// The mount goes out of sight, and ends with its last user.
     Detached,
 }
 
 /// The command `umount`.
 ///
 /// # Errors
-/// [`MountCommandError`]; it is still mounted then.
+/// [`MountCommandError`]; the mount is still there then.
 pub fn umount(arguments: &UmountArguments) -> Result<i32, Error> {
     let given = || arguments.directory.clone();
     let directory = mounts::resolve(&arguments.directory)
@@ -33,7 +33,7 @@ pub fn umount(arguments: &UmountArguments) -> Result<i32, Error> {
     Ok(0)
 }
 
-/// Unmounts. Without root through fusermount3.
+/// Unmounts a mount of ours; without root through fusermount3.
 ///
 /// # Errors
 /// `Busy`, `Unmount`.

@@ -1,4 +1,5 @@
-//! What the supervisor's tests share: starting `folioswap run` without an agent, and looking at what it leaves.
+//! Helpers of the supervisor's tests: they start `folioswap run` without an agent, and look at the
+//! processes and files that it leaves.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::{
@@ -9,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Environment variable by which a run's processes are found again.
+/// The environment variable by which the processes of a run are found again.
 pub const MARK: &str = "FOLIOSWAP_TEST_MARK";
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -22,7 +23,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// `folioswap run --memory 64M --agent none OPTIONS -- CMD`.
+    /// Prepares `folioswap run --memory 64M --agent none OPTIONS -- CMD`.
     pub fn new(options: &[&str], cmd: &[&str]) -> Self {
         let mark = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Relaxed));
         let directory = std::env::temp_dir().join(format!("folioswap-test-{mark}"));
@@ -36,30 +37,30 @@ impl Run {
         Run { command, mark, directory }
     }
 
-    /// A file in the run's own directory.
+    /// The path of a file in the directory of this run.
     pub fn file(&self, name: &str) -> PathBuf {
         self.directory.join(name)
     }
 
-    /// Starts it with its output captured.
+    /// Starts the run with its output captured.
     pub fn spawn(&mut self) -> Child {
         self.command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("folioswap starts")
     }
 
-    /// Runs it to its end: status, standard output, standard error.
+    /// Runs the command to its end; returns status, standard output and standard error.
     pub fn output(&mut self) -> (i32, String, String) {
         let output = self.spawn().wait_with_output().expect("waited");
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         (output.status.code().unwrap_or(-1), text(output.stdout), text(output.stderr))
     }
 
-    /// The statistics that it wrote.
+    /// The statistics that the run wrote.
     pub fn stats(&self) -> serde_json::Value {
         let text = fs::read_to_string(self.file("stats.json")).expect("statistics were written");
         serde_json::from_str(&text).expect("they are JSON")
     }
 
-    /// Live processes of this run, front and supervisor included.
+    /// The live processes of this run, front and supervisor included.
     pub fn processes(&self) -> Vec<u32> {
         let wanted = format!("{MARK}={}", self.mark);
         let marked = |pid: &u32| {
@@ -70,7 +71,7 @@ impl Run {
         all.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(marked).collect()
     }
 
-    /// Waits until nothing of this run lives.
+    /// Waits until no process of this run lives.
     pub fn assert_all_gone(&self) {
         wait_until("all processes of the run have ended", || self.processes().is_empty());
     }
@@ -85,7 +86,7 @@ impl Drop for Run {
     }
 }
 
-/// Waits up to 5 s.
+/// Waits up to 5 s until `reached` returns true.
 pub fn wait_until(what: &str, mut reached: impl FnMut() -> bool) {
     let start = Instant::now();
     while !reached() {
@@ -94,13 +95,13 @@ pub fn wait_until(what: &str, mut reached: impl FnMut() -> bool) {
     }
 }
 
-/// Sends a signal; to a process group when negative.
+/// Sends a signal to a process, or to a process group when `pid` is negative.
 pub fn kill(pid: i32, signal: i32) {
     // SAFETY: sends a signal to a process that a test started.
     unsafe { libc::kill(pid, signal) };
 }
 
-/// The only child of a process, once it has one.
+/// Waits until a process has a child; returns the first one.
 pub fn child_of(pid: u32) -> u32 {
     let mut found = 0;
     wait_until("the process has a child", || {
@@ -111,13 +112,13 @@ pub fn child_of(pid: u32) -> u32 {
     found
 }
 
-/// State letter of a process.
+/// The state letter of a process.
 pub fn state(pid: u32) -> char {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit(") ").next().and_then(|rest| rest.chars().next()).unwrap_or('X')
 }
 
-/// Waits until a file is there and has some text; returns it.
+/// Waits until a file has a whole line of text; returns the text.
 pub fn text_of(path: &Path) -> String {
     let mut text = String::new();
     wait_until(&format!("{} is written", path.display()), || {
