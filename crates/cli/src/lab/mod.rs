@@ -193,7 +193,7 @@ fn run_shmem_swapin(arguments: &ShmemSwapinArguments) -> Result<i32, Error> {
     show(&shmem_swapin::report(&options, &outcomes), &arguments.output)
 }
 
-/// An experiment on a trace.
+/// Runs an experiment on the trace in a file.
 fn on(
     file: &Path,
     experiment: impl FnOnce(&on_trace::Named<'_>) -> Result<Report, on_trace::OnTraceError>,

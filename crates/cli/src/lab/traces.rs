@@ -1,4 +1,4 @@
-//! `lab replay`, `lab generate`, `lab fit`.
+//! `lab replay`, `lab generate` and `lab fit`: traces are replayed, made and fitted.
 
 use super::{
     LabError,

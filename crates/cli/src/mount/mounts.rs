@@ -1,7 +1,7 @@
 //! The mount table, as far as it concerns mounts of ours.
 //!
-//! The crate `procfs` (0.18) is not used here, because it leaves the escapes of mount points as they
-//! are, and refuses paths that are not UTF-8.
+//! The crate `procfs` (0.18) is not used here, because it leaves the escapes of mount points as
+//! they are, and refuses paths that are not UTF-8.
 
 use std::{
     ffi::OsString,

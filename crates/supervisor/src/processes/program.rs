@@ -18,16 +18,37 @@ const SCRIPTS_MAX: usize = 4;
 
 /// Why a program can never be managed.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
 pub enum Unmanageable {
+    /// The program has no dynamic linker, so nothing can be preloaded into it.
     #[error("{}: is statically linked, so the agent that manages its memory cannot be preloaded into it; use a dynamically linked build (as a child of another program it would run unmanaged, and be counted)", path.display())]
-    Static { path: PathBuf },
+    Static {
+        /// The program.
+        path: PathBuf,
+    },
+    /// The program is for another machine.
     #[error("{}: is a program for another machine ({machine}); folioswap manages 64-bit x86 programs", path.display())]
-    Foreign { path: PathBuf, machine: String },
+    Foreign {
+        /// The program.
+        path: PathBuf,
+        /// A description of its machine.
+        machine: String,
+    },
+    /// The program uses the C library musl, and the agent needs glibc.
     #[error("{}: uses the C library musl ({interpreter}); the agent needs glibc: use a glibc build of it", path.display())]
-    Musl { path: PathBuf, interpreter: String },
+    Musl {
+        /// The program.
+        path: PathBuf,
+        /// Its dynamic linker.
+        interpreter: String,
+    },
+    /// The program runs with a privilege, so the dynamic linker ignores preloaded objects.
     #[error("{}: is {privilege}, so the dynamic linker ignores what is preloaded and its memory cannot be managed; run it as that user, or run a copy without that bit", path.display())]
-    Privileged { path: PathBuf, privilege: &'static str },
+    Privileged {
+        /// The program.
+        path: PathBuf,
+        /// The privilege, as in "is set-user-id".
+        privilege: &'static str,
+    },
 }
 
 /// Why a program cannot be started within a group.

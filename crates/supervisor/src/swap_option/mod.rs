@@ -55,7 +55,7 @@ pub enum DeviceOption {
         target: PathBuf,
         /// `size=S`: the most bytes that it takes.
         size: Option<u64>,
-        /// `discard...`.
+        /// `discard[=once|pages]`.
         discard: DiscardOption,
         /// `uuid=U`: the UUID that the header of a prepared target must have.
         uuid: Option<Uuid>,
@@ -73,7 +73,7 @@ pub struct NbdOption {
     pub uri: Uri,
     /// `size=S`: the most bytes that are used of it.
     pub size: Option<u64>,
-    /// `discard...`.
+    /// `discard[=once|pages]`.
     pub discard: DiscardOption,
     /// `encrypt=yes|no`.
     pub encryption: Encryption,

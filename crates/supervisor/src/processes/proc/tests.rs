@@ -52,6 +52,6 @@ fn who_is_gone_or_has_other_ancestors_is_a_stranger() {
     assert!(!descends_by(9, 1, |_| None));
     assert!(!descends_by(9, 1, |pid| (pid == 9).then_some(0)));
     assert!(!descends_by(9, 1, |pid| Some(if pid == 9 { 5 } else { 0 })));
-    // /proc that never says anything coherent ends the walk too.
+    // A /proc that is never coherent ends the walk too.
     assert!(!descends_by(9, 1, |pid| (pid == 9).then_some(5)));
 }
