@@ -30,10 +30,8 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
-import time
 
-from machine import THP, Groups, Huge, Zram, chosen, read, vmstat, write
+from machine import THP, Groups, Huge, Zram, chosen, measure, read, vmstat, write
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 MIB = 1 << 20
@@ -75,42 +73,14 @@ class Bench:
             self.huge.use(setting if kind == "kernel" else None)
             subprocess.run(["sync"])
             before = vmstat()
-            peak, compressed, stop = [0], [0, 0], threading.Event()
+            compressed = [0, 0]
 
-            def watch():
-                while not stop.is_set():
-                    peak[0] = max(peak[0], group.resident())
-                    if zram:
-                        used = zram.used()
-                        compressed[0], compressed[1] = max(compressed[0], used[0]), max(compressed[1], used[1])
-                    stop.wait(0.01)
+            def sample():
+                used = zram.used()
+                compressed[0], compressed[1] = max(compressed[0], used[0]), max(compressed[1], used[1])
 
-            watcher = threading.Thread(target=watch)
-            with open(out, "wb") as stdout, open(err, "wb") as stderr:
-                start = time.monotonic()
-                process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr,
-                                           cwd=self.directory, preexec_fn=group.enter)
-                watcher.start()
-                try:
-                    pid, status, usage = None, None, None
-                    deadline = start + self.options.timeout
-                    while pid != process.pid:
-                        pid, status, usage = os.wait4(process.pid, os.WNOHANG)
-                        if pid != process.pid:
-                            if time.monotonic() > deadline:
-                                for inside in read(f"{group.memory}/cgroup.procs").split():
-                                    os.kill(int(inside), signal.SIGKILL)
-                            time.sleep(0.002)
-                    process.returncode = os.waitstatus_to_exitcode(status)
-                    wall = time.monotonic() - start
-                    group.wait_empty(5)
-                finally:
-                    stop.set()
-                    watcher.join()
+            result = measure(command, group, self.place, self.options.timeout, sample=sample if zram else None)
             after = vmstat()
-            user, system = group.seconds() or (usage.ru_utime, usage.ru_stime)
-            result = {"wall": wall, "user": user, "sys": system, "peak": peak[0], "status": process.returncode,
-                      "timeout": wall >= self.options.timeout, "kills": group.kills()}
             if kind == "kernel":
                 result |= {"out": after[0] - before[0], "in": after[1] - before[1], "compressed": compressed[0],
                            "occupied": compressed[1]}
@@ -127,7 +97,7 @@ class Bench:
                 if line.startswith('{"phase"'):
                     phase = json.loads(line)
                     result["phases"][phase["phase"]] = phase
-            result["ok"] = process.returncode == 0 and result["kills"] == 0
+            result["ok"] = result["status"] == 0 and result["kills"] == 0
             if result["ok"]:
                 with open(out, "rb") as file:
                     digest = hashlib.sha256(file.read()).hexdigest()

@@ -1,14 +1,15 @@
-"""The machine's set-up for a comparison, put back at the end: huge page settings, zram as swap,
-and cgroups around a run. Needs root.
-"""
+"""State of the machine that a comparison changes and restores: huge page settings, swap on zram or in a file, and the
+cgroups around a run."""
 
 import atexit
 import fcntl
 import glob
+import mmap
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 THP = "/sys/kernel/mm/transparent_hugepage"
@@ -63,17 +64,56 @@ class Huge:
                 write(file, "always" if on else "never")
 
 
+class Turn:
+    """The lock that allows one run under the kernel's swap at a time on the whole machine. The tests take it too."""
+
+    def __init__(self):
+        self.file = open("/run/folioswap-acc.lock", "w")
+        fcntl.flock(self.file, fcntl.LOCK_EX)
+
+    def close(self):
+        self.file.close()
+
+
+def swap_on(device):
+    """Enables a device or file as swap, before all other swap: no page of a run may go elsewhere."""
+    subprocess.run(["mkswap", device], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    subprocess.run(["swapon", "--priority", "32767", device], check=True)
+
+
+class SwapFile:
+    """An ordinary swap file in the directory `place`."""
+
+    def __init__(self, size_bytes, place):
+        self.path = None
+        atexit.register(self.close)
+        self.turn = Turn()
+        self.path = os.path.join(place, "folioswap-acc-swap")
+        with open(self.path, "wb") as file:
+            os.fchmod(file.fileno(), 0o600)
+            os.posix_fallocate(file.fileno(), 0, size_bytes)
+        swap_on(self.path)
+
+    def close(self):
+        if self.path is None:
+            return
+        path, self.path = self.path, None
+        subprocess.run(["swapoff", path], stderr=subprocess.DEVNULL)
+        if path in read("/proc/swaps"):
+            print(f"{path} is still swap: swapoff failed", file=sys.stderr)
+        else:
+            os.unlink(path)
+        self.turn.close()
+
+
 class Zram:
-    """A zram device as the machine's swap, removed at the end."""
+    """A zram device with LZ4 as swap."""
 
     def __init__(self, size_bytes):
         self.number = None
         self.added = False
         atexit.register(self.close)
-        # Only one run under the kernel's swap at a time on the machine: folioswap bench and the
-        # tests take the same lock.
-        self.lock = open("/run/folioswap-acc.lock", "w")
-        fcntl.flock(self.lock, fcntl.LOCK_EX)
+        self.turn = Turn()
         try:
             self.number = int(read("/sys/class/zram-control/hot_add"))
             self.added = True
@@ -83,10 +123,7 @@ class Zram:
             self.number = 0
         write(self.sys("comp_algorithm"), "lz4")
         write(self.sys("disksize"), size_bytes)
-        device = f"/dev/zram{self.number}"
-        subprocess.run(["mkswap", device], check=True, stdout=subprocess.DEVNULL)
-        # The highest priority, so that nothing goes to other swap.
-        subprocess.run(["swapon", "--priority", "32767", device], check=True)
+        swap_on(f"/dev/zram{self.number}")
 
     def sys(self, file):
         return f"/sys/block/zram{self.number}/{file}"
@@ -175,15 +212,19 @@ class Groups:
         while read(f"{self.memory}/cgroup.procs") and time.monotonic() < end:
             time.sleep(0.005)
 
+    def kill(self):
+        for path in self.paths():
+            for pid in read(f"{path}/cgroup.procs").split():
+                try:
+                    os.kill(int(pid), signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+
     def close(self):
         """Kills everything inside and removes the groups."""
         for path in self.paths():
             for _ in range(500):
-                for pid in read(f"{path}/cgroup.procs").split():
-                    try:
-                        os.kill(int(pid), signal.SIGKILL)
-                    except ProcessLookupError:
-                        pass
+                self.kill()
                 try:
                     os.rmdir(path)
                     break
@@ -204,3 +245,55 @@ def vmstat():
     """Pages that the kernel has swapped out and in since boot."""
     values = dict(line.split() for line in read("/proc/vmstat").splitlines())
     return int(values["pswpout"]), int(values["pswpin"])
+
+
+def warm(size_bytes):
+    """Touches memory and frees it. A virtual machine's host provides a page at its first touch, which would otherwise be
+    part of the time of the run that happens to touch it first."""
+    step = 64 << 20
+    with mmap.mmap(-1, size_bytes) as memory:
+        memory.madvise(mmap.MADV_HUGEPAGE)
+        for start in range(0, size_bytes, step):
+            for at in range(start, min(start + step, size_bytes), mmap.PAGESIZE):
+                memory[at] = 1
+
+
+def measure(command, group, place, timeout, every=0.01, sample=None):
+    """Runs a command in a group, its output in the files `out` and `err` of the directory `place`. `sample`, if given, is
+    called every `every` seconds, as the group's resident memory is read. All processes of the group are killed after
+    `timeout` seconds.
+
+    Returns wall, user and system time in seconds, the peak of resident memory in bytes, the exit status, whether the time
+    was up, and the number of processes that the group's OOM killer has killed."""
+    peak, stop = [0], threading.Event()
+
+    def watch():
+        while not stop.is_set():
+            peak[0] = max(peak[0], group.resident())
+            if sample:
+                sample()
+            stop.wait(every)
+
+    watcher = threading.Thread(target=watch)
+    with open(os.path.join(place, "out"), "wb") as stdout, open(os.path.join(place, "err"), "wb") as stderr:
+        start = time.monotonic()
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, cwd=place,
+                                   preexec_fn=group.enter)
+        watcher.start()
+        try:
+            pid, status, usage = None, None, None
+            while pid != process.pid:
+                pid, status, usage = os.wait4(process.pid, os.WNOHANG)
+                if pid != process.pid:
+                    if time.monotonic() > start + timeout:
+                        group.kill()
+                    time.sleep(0.002)
+            process.returncode = os.waitstatus_to_exitcode(status)
+            wall = time.monotonic() - start
+            group.wait_empty(5)
+        finally:
+            stop.set()
+            watcher.join()
+    user, system = group.seconds() or (usage.ru_utime, usage.ru_stime)
+    return {"wall": wall, "user": user, "sys": system, "peak": peak[0], "status": process.returncode,
+            "timeout": wall >= timeout, "kills": group.kills()}
