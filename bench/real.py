@@ -11,7 +11,8 @@
 The five run in turn, round after round. Every output is compared with that of the run alone. A run that ended otherwise
 than with status 0, or in which the kernel killed a process, is no result: the table says how many were killed, and how
 many reached the time limit. Cells are medians in seconds, with best and worst. All that is set up (cgroups, swap, huge
-page settings, files) is removed and restored at the end, on Ctrl-C and on an error.
+page settings, files) is removed and restored at the end, on Ctrl-C and on an error; the
+table of the runs made until then is printed and written.
 
     bench/real.py                            all programs, three rounds (root; about half an hour on two cores)
     bench/real.py --programs jq,sort --rounds 5
@@ -107,18 +108,21 @@ class Runner:
         return result
 
 
-def measured(runner, name, columns, thp_settings, rounds):
-    """The row of a program: its need and limit, and the runs of all configurations, made in turn."""
-    title, make = PROGRAMS[name]
-    row = {"program": name, "title": title, "runs": []}
+def fill(row, runner, columns, thp_settings, rounds):
+    """Fills the row of a program: its need and limit, and the runs of all configurations, made in turn. What is in the row
+    when the measurement is interrupted is valid."""
+    title, make = PROGRAMS[row["program"]]
+    row |= {"title": title, "runs": []}
     try:
         command = runner.prepare(make)
     except Missing as reason:
-        return row | {"skipped": str(reason)}
+        row["skipped"] = str(reason)
+        return
     print(f"{title}: alone", file=sys.stderr, flush=True)
     first = runner.run(command, "alone")
     if not first["ok"]:
-        return row | {"skipped": f"fails without a limit: status {first['status']}: {first['error'].strip()[-200:]}"}
+        row["skipped"] = f"fails without a limit: status {first['status']}: {first['error'].strip()[-200:]}"
+        return
     row |= {"command": command, "need": first["peak"], "limit": first["peak"] // 2 // 4096 * 4096}
     for number in range(rounds):
         for column in columns:
@@ -129,7 +133,6 @@ def measured(runner, name, columns, thp_settings, rounds):
                 row["runs"].append({"column": column, "round": number + 1, **run})
                 said = f"{run['wall']:.2f} s" + ("" if run["ok"] else f", {outcome(run)}")
                 print(f"{title}: round {number + 1}, {column}{f' {thp}' if thp else ''}: {said}", file=sys.stderr, flush=True)
-    return row
 
 
 def outcome(run):
@@ -249,19 +252,24 @@ def main():
         raise SystemExit(f"{folioswap} is missing: cargo build --release -p folioswap-cli")
     if read("/sys/module/zswap/parameters/enabled").strip() == "Y":
         raise SystemExit("zswap is enabled: the kernel's swap would not be a plain file or zram")
-    for name in (signal.SIGTERM, signal.SIGHUP):
+    for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(name, lambda *_: sys.exit(130))
     runner = Runner(options, folioswap)
     available = next(int(line.split()[1]) << 10 for line in read("/proc/meminfo").splitlines() if line.startswith("MemAvailable"))
     warm(min(options.warm, available // 2))
     document = described(options) | {"rows": []}
-    for name in options.programs:
-        document["rows"].append(measured(runner, name, options.columns, options.thp, options.rounds))
+    try:
+        for name in options.programs:
+            row = {"program": name}
+            document["rows"].append(row)
+            fill(row, runner, options.columns, options.thp, options.rounds)
+    finally:
+        document["rows"] = [row for row in document["rows"] if "need" in row or "skipped" in row]
         if options.json:
             with open(options.json, "w") as file:
                 json.dump(document, file, indent=1)
-    print(heading(document))
-    print(markdown(document["rows"]))
+        print(heading(document))
+        print(markdown(document["rows"]))
     if any(run.get("error") == "OTHER OUTPUT" for row in document["rows"] for run in row["runs"]):
         raise SystemExit("a run printed something else than alone")
 
