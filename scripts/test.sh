@@ -158,6 +158,12 @@ PYTHON
 }
 
 checks() {
+    if command -v python3 >/dev/null; then
+        check "the checks of tidy.py fail on bad input" python3 scripts/tidy.py --self-test
+        check "names and links of the books, widths, lengths, rooms" python3 scripts/tidy.py
+    else
+        skip "python3 is not there for scripts/tidy.py"
+    fi
     if cargo fmt --version >/dev/null 2>&1; then
         check "formatting" cargo fmt --all --check
         check "formatting of the Python extension" cargo fmt --manifest-path python/Cargo.toml --check
