@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs all tests. Installs what they need with apt when it is root; says what it skips otherwise.
+# Runs all tests. Looks for Rust first, then installs what they need with apt when it is root; says what it skips otherwise.
 #
 #   scripts/test.sh                 everything (about half an hour on two cores)
 #   scripts/test.sh checks          formatting, lints, licences, documentation
@@ -17,6 +17,12 @@ cd "$(dirname "$0")/.." || exit 1
 
 what=${1:-all}
 case $what in all | checks | unit | python | acceptance | msrv) ;; *) sed -n '2,14s/^# \{0,1\}//p' "$0"; exit 2 ;; esac
+
+. scripts/toolchain.sh
+if ! need_toolchain; then
+    echo "0 passed, 1 failed, 0 skipped"
+    exit 1
+fi
 
 passed=0 failed=0 skipped=0
 logs=$(mktemp -d /var/tmp/folioswap-acc-test-XXXXXX)
