@@ -57,7 +57,7 @@ class Runner:
     def __init__(self, options, folioswap):
         self.options = options
         self.folioswap = folioswap
-        self.place = tempfile.mkdtemp(prefix="folioswap-acc-real-", dir=options.place)
+        self.place = tempfile.mkdtemp(prefix=f"folioswap-acc-real-{os.getpid()}-", dir=options.place)
         atexit.register(shutil.rmtree, self.place, True)
         self.huge = Huge()
         self.files = 0
