@@ -1,4 +1,5 @@
-//! Disks to be spoilt: files under loop devices and small file systems, undone on drop. They need root, losetup(8) and mkfs.ext4(8).
+//! Disks for tests that break them: files under loop devices, and small file systems. Each is
+//! removed on drop. They need root, losetup(8) and mkfs.ext4(8).
 
 use std::fs::{self, File};
 use std::io;
@@ -7,22 +8,22 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// A new path of this test's in /var/tmp; whatever is there goes on drop.
+/// A new path in /var/tmp for one test. The file or empty directory there is removed on drop.
 #[derive(Debug)]
 pub struct Scratch(pub PathBuf);
 
 impl Scratch {
-    /// Nothing is there yet.
+    /// Chooses a path at which nothing exists yet.
     pub fn new(name: &str) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Relaxed);
         Scratch(PathBuf::from(format!("/var/tmp/spoilt-disk-{}-{number}-{name}", std::process::id())))
     }
 
-    /// A file of so many zero bytes, without blocks.
+    /// Creates a sparse file of `bytes` zero bytes.
     ///
     /// # Panics
-    /// When it cannot be made.
+    /// When the file cannot be created.
     pub fn file(name: &str, bytes: u64) -> Self {
         let scratch = Self::new(name);
         File::create_new(&scratch.0).and_then(|file| file.set_len(bytes)).expect("a file in /var/tmp");
@@ -37,15 +38,15 @@ impl Drop for Scratch {
     }
 }
 
-/// A directory of this test's on a disk, for swap files; it goes on drop with all that is in it.
+/// A directory in /var/tmp for the swap files of one test, removed on drop with its contents.
 #[derive(Debug)]
 pub struct Directory(pub PathBuf);
 
 impl Directory {
-    /// It is made.
+    /// Creates the directory.
     ///
     /// # Panics
-    /// When it cannot be made.
+    /// When the directory cannot be created.
     pub fn new(name: &str) -> Self {
         let path = PathBuf::from(format!("/var/tmp/folioswap-acc-swap-{name}-{}", std::process::id()));
         fs::create_dir_all(&path).expect("a directory");
@@ -75,10 +76,11 @@ pub struct LoopDevice {
 }
 
 impl LoopDevice {
-    /// Over this file, past its page cache.
+    /// Attaches a loop device to this file, with direct I/O, so that nothing stays in the page
+    /// cache.
     ///
     /// # Errors
-    /// Why there is none here.
+    /// The message of losetup(8).
     pub fn new(backing: &Path) -> Result<Self, String> {
         let made = run(Command::new("losetup").args(["--direct-io=on", "--find", "--show"]).arg(backing))?;
         Ok(LoopDevice { path: made.into() })
@@ -100,14 +102,15 @@ pub struct FileSystem {
     _image: Scratch,
 }
 
-/// `EXT4_IOC_SHUTDOWN`: `_IOR('X', 125, __u32)`; with 2 nothing is written out any more.
+/// `EXT4_IOC_SHUTDOWN`: `_IOR('X', 125, __u32)`. The argument 2 (`EXT4_GOING_FLAGS_NOLOGFLUSH`)
+/// discards what was not written out.
 const SHUTDOWN: libc::c_ulong = 0x8004_587d;
 
 impl FileSystem {
-    /// Of so many bytes.
+    /// Creates and mounts a file system of `bytes` bytes.
     ///
     /// # Errors
-    /// Why there is none here.
+    /// The message of the command that failed.
     pub fn new(bytes: u64) -> Result<Self, String> {
         let image = Scratch::file("image", bytes);
         run(Command::new("mkfs.ext4").args(["-q", "-m", "0", "-O", "^has_journal"]).arg(&image.0))?;
@@ -118,10 +121,10 @@ impl FileSystem {
         Ok(FileSystem { point, device: Some(device), _image: image })
     }
 
-    /// Unmounts it, if nobody has anything there open.
+    /// Unmounts it. This fails while a file of it is open.
     ///
     /// # Errors
-    /// umount(2)'s.
+    /// Those of umount(2).
     pub fn unmount(&self) -> io::Result<()> {
         let path = std::ffi::CString::new(self.point.0.as_os_str().as_encoded_bytes())?;
         // SAFETY: the path is a C string.
@@ -131,10 +134,11 @@ impl FileSystem {
         }
     }
 
-    /// From now on every read and write of its files fails with EIO, as if its disk had been pulled out.
+    /// Makes every later read and write of its files fail with EIO, as if its disk had been pulled
+    /// out.
     ///
     /// # Errors
-    /// ioctl(2)'s.
+    /// Those of ioctl(2).
     pub fn shut_down(&self) -> io::Result<()> {
         let root = File::open(&self.point.0)?;
         let how: u32 = 2;

@@ -1,8 +1,10 @@
-//! Kills a process, or one that it has forked, at the Nth of the system calls that it traces itself for.
+//! Kills a process, or one that it has forked, at the Nth of the system calls that its seccomp
+//! filter reports.
 //!
-//! The program installs a seccomp filter that answers `SECCOMP_RET_TRACE` for some calls; all others run at full speed. A thread of ours
-//! traces it and everybody that it forks, counts those calls over all of their threads, and kills the process that makes the Nth before the
-//! kernel carries the call out. Source: ptrace(2), seccomp(2).
+//! The traced program installs a seccomp filter that answers `SECCOMP_RET_TRACE` for some calls;
+//! all others run at full speed. A thread of this crate traces the program and all processes that
+//! it forks, counts those calls over all of their threads, and kills the process that makes the Nth
+//! call before the kernel carries it out. Source: ptrace(2), seccomp(2).
 
 use std::io;
 use std::sync::mpsc;
@@ -15,18 +17,18 @@ const OPTIONS: i32 = libc::PTRACE_O_TRACESECCOMP
     | libc::PTRACE_O_TRACEEXEC
     | libc::PTRACE_O_EXITKILL;
 
-/// What traces one process and its descendants, until the last of them has ended.
+/// The thread that traces one process and its descendants, until the last of them has ended.
 pub struct Killer(JoinHandle<io::Result<usize>>);
 
 impl Killer {
-    /// Traces `pid`, a descendant of ours with one thread that will make the calls, and kills at call number `number` (from 1). The process is
-    /// traced when this returns.
+    /// Traces `pid`, a descendant of the caller with one thread that will make the calls, and kills
+    /// at call number `number` (from 1). The process is traced when this returns.
     ///
     /// # Errors
-    /// It cannot be traced: ptrace is forbidden, or somebody else traces it.
+    /// The process cannot be traced: ptrace is forbidden, or another tracer is attached.
     pub fn at_call(pid: i32, number: usize) -> io::Result<Self> {
         let (tell, told) = mpsc::channel();
-        // Whom a thread traces it alone can wait for.
+        // Only the thread that traces a process can wait for it.
         let thread = std::thread::spawn(move || {
             let seized = request(libc::PTRACE_SEIZE, pid, OPTIONS as usize);
             let is_seized = seized.is_ok();
@@ -37,7 +39,7 @@ impl Killer {
         Ok(Killer(thread))
     }
 
-    /// Waits until all that it traces have ended. Returns the number of calls that it has seen.
+    /// Waits until all traced processes have ended. Returns the number of calls seen.
     ///
     /// # Errors
     /// The kernel's answer to a request that may not fail.
@@ -79,10 +81,10 @@ fn trace(number: usize) -> io::Result<usize> {
                 unsafe { libc::kill(pid, libc::SIGKILL) };
             }
         }
-        // A stop of ptrace's own has no signal to be delivered.
+        // A stop that ptrace itself caused has no signal to deliver.
         let delivered = if event == 0 { signal } else { 0 };
         match request(libc::PTRACE_CONT, pid, delivered as usize) {
-            // It was killed meanwhile; its end is waited for like any other.
+            // The process was killed meanwhile. Its end is waited for like any other.
             Err(error) if error.raw_os_error() != Some(libc::ESRCH) => return Err(error),
             _ => {}
         }

@@ -1,14 +1,17 @@
-//! Judges folioswap from outside, as a user would: starts programs under a limit, watches the memory of the whole
-//! process tree in a memory cgroup that has no limit of its own, and compares what they print.
+//! Judges folioswap from outside, as a user would: tests start programs under a limit, watch the
+//! memory of the whole process tree in a memory cgroup that has no limit of its own, and compare
+//! the output.
 //!
-//! * [`job::Job`] describes a program; it is started without a limit, under folioswap, or under the kernel's own swap
-//!   (memory cgroup with a limit + zram), and yields an [`job::Outcome`].
+//! * [`job::Job`] describes a program. It is started without a limit, under folioswap, or under the
+//!   kernel's own swap (a memory cgroup with a limit, and zram), and yields an [`job::Outcome`].
 //! * [`data`] makes page contents that can be verified from the page's number alone.
-//! * [`shown`] asks a running group what is on its devices.
-//! * [`killer`] ends a process at a step that it names itself.
-//! * [`skip!`](crate::skip) ends a test whose facility is missing here, so that it is counted as skipped.
+//! * [`shown`] asks a running group what its devices hold.
+//! * [`killer`] ends a process at a step that the process itself names.
+//! * [`skip!`](crate::skip) ends a test whose facility is missing here, so that it counts as
+//!   skipped.
 //!
-//! The programs are in `src/bin` and `c`; each verifies its own data and prints a result that does not depend on timing.
+//! The programs are in `src/bin` and `c`. Each verifies its own data and prints a result that does
+//! not depend on timing.
 
 pub mod disk;
 pub mod job;

@@ -1,4 +1,4 @@
-//! A mount of folioswap for a test: taken down when the test ends, however it ends.
+//! A mount of folioswap for one test, unmounted when the test ends, however it ends.
 
 use crate::programs;
 use std::collections::HashMap;
@@ -11,16 +11,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The longest that mounting or unmounting may take.
+/// The longest time that mounting, unmounting or the daemon's end may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A mount, served by a child of ours in the foreground.
+/// A mount, served by a child process in the foreground.
 pub struct Mount {
     path: PathBuf,
     daemon: Child,
 }
 
-/// May this process mount FUSE file systems? If not, why.
+/// The reason why this process cannot mount FUSE file systems, or `None` if it can.
 pub fn missing() -> Option<String> {
     // SAFETY: geteuid cannot fail.
     if unsafe { libc::geteuid() } != 0 {
@@ -30,7 +30,7 @@ pub fn missing() -> Option<String> {
     fuse.err().map(|error| format!("/dev/fuse: {error}"))
 }
 
-/// Makes commands enter a cgroup before they run; `entrance` is its `cgroup.procs`.
+/// Makes a command enter a cgroup before it runs. `entrance` is the cgroup's `cgroup.procs`.
 pub fn enter(command: &mut Command, entrance: &Path) {
     let entrance = CString::new(entrance.as_os_str().as_bytes()).expect("a path");
     let enter = move || {
@@ -49,15 +49,15 @@ pub fn enter(command: &mut Command, entrance: &Path) {
 }
 
 impl Mount {
-    /// Mounts in a new directory, with these words behind the directory.
+    /// Mounts in a new directory; `words` are further arguments of `folioswap mount`.
     ///
     /// # Panics
-    /// When it is not mounted soon.
+    /// When the mount is not there within 20 s.
     pub fn new(name: &str, words: &[&str]) -> Self {
         Self::start(name, words, None)
     }
 
-    /// The same, with the daemon in a cgroup.
+    /// Mounts as [`Mount::new`] does, with the daemon in a cgroup.
     pub fn within(name: &str, words: &[&str], entrance: &Path) -> Self {
         Self::start(name, words, Some(entrance))
     }
@@ -83,12 +83,12 @@ impl Mount {
         mount
     }
 
-    /// Where it is.
+    /// The directory where it is mounted.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// A path in it.
+    /// The path of a file in the mount.
     pub fn file(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
@@ -98,14 +98,14 @@ impl Mount {
         self.daemon.id() as i32
     }
 
-    /// Is something of ours mounted there? Asks the kernel's table, not the daemon.
+    /// Whether the mount is there. The kernel's table is asked, not the daemon.
     pub fn is_mounted(&self) -> bool {
         let text = fs::read_to_string("/proc/self/mountinfo").expect("mountinfo");
         let point = self.path.to_str().expect("UTF-8");
         text.lines().any(|line| line.split(' ').nth(4) == Some(point) && line.contains(" folioswap "))
     }
 
-    /// The figures that the daemon shows.
+    /// The daemon's statistics by name, from its extended attribute `folioswap.stats`.
     pub fn figures(&self) -> HashMap<String, u64> {
         let path = CString::new(self.path.as_os_str().as_bytes()).expect("a path");
         let mut text = vec![0_u8; 64 << 10];
@@ -121,7 +121,7 @@ impl Mount {
         text.lines().filter_map(row).collect()
     }
 
-    /// Sends the daemon a signal.
+    /// Sends a signal to the daemon.
     pub fn signal(&self, signal: i32) {
         // SAFETY: kill has no memory effects; the daemon is our child and was not waited for.
         unsafe { libc::kill(self.daemon(), signal) };
@@ -130,7 +130,7 @@ impl Mount {
     /// Waits for the daemon's end.
     ///
     /// # Panics
-    /// When it does not end soon.
+    /// When the daemon does not end within 20 s.
     pub fn wait(&mut self) -> std::process::ExitStatus {
         let start = Instant::now();
         loop {
@@ -145,7 +145,8 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        // Who was waited for has no number any more, which may be somebody else's by now.
+        // A daemon that was waited for has no process number any more: the number may be another's
+        // by now.
         if matches!(self.daemon.try_wait(), Ok(None)) {
             self.signal(libc::SIGTERM);
         }

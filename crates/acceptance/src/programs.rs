@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Mutex;
 
-/// Looks a program up in `$PATH`.
+/// Looks a program up in `$PATH`. A name with a slash is taken as a path.
 pub fn which(name: &str) -> Option<PathBuf> {
     if name.contains('/') {
         return Path::new(name).exists().then(|| name.into());
@@ -24,10 +24,11 @@ pub fn output_directory() -> PathBuf {
     directory
 }
 
-/// The command under test: `$FOLIOSWAP_BIN`, or what `cargo build -p folioswap-cli` put beside the tests.
+/// The command under test: `$FOLIOSWAP_BIN`, or the binary that `cargo build -p folioswap-cli` put
+/// beside the tests.
 ///
 /// # Panics
-/// When it is not there: tests of something that was not built must not pass.
+/// When the binary is missing: tests of a command that was not built must not pass.
 pub fn folioswap() -> PathBuf {
     let path =
         std::env::var_os("FOLIOSWAP_BIN").map_or_else(|| output_directory().join("folioswap"), PathBuf::from);
@@ -39,12 +40,13 @@ pub fn folioswap() -> PathBuf {
     path
 }
 
-/// Runs `folioswap` with these words to its end.
+/// Runs `folioswap` with these arguments to its end.
 pub fn run_folioswap<S: AsRef<OsStr>>(words: &[S]) -> Output {
     Command::new(folioswap()).args(words).output().expect("folioswap can be run")
 }
 
-/// It ended with this status and one message that holds each of the words, whatever their case.
+/// Asserts that a command ended with this status and one message that contains each of the words,
+/// in any case.
 #[track_caller]
 pub fn refused(output: &Output, status: i32, words: &[&str]) {
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -62,11 +64,11 @@ pub fn crate_directory() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Compiles `c/NAME.c` with the system's C compiler and returns the program. `flags` are added; `suffix` tells
-/// differently compiled ones apart.
+/// Compiles `c/NAME.c` with the system's C compiler and returns the program. `flags` are added to
+/// the command line; `suffix` tells programs apart that are compiled with different flags.
 ///
 /// # Panics
-/// When the compiler is missing or reports an error: Rust itself needs it for linking, so it is there.
+/// When the compiler is missing or reports an error. Rust itself needs the compiler for linking.
 pub fn c_program(name: &str, suffix: &str, flags: &[&str]) -> PathBuf {
     static ONE: Mutex<()> = Mutex::new(());
     let _one = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());

@@ -1,8 +1,9 @@
-//! How well LZ4 compresses what the programs write.
+//! The LZ4 compression ratio of the data that the programs write.
 
 use crate::data::{Kind, PAGE, fill};
 
-/// Compressed size of what `fill` makes, by LZ4 in blocks of `block` bytes, as a ratio.
+/// The ratio of plain to compressed size of `pages` pages that `fill` makes, compressed by LZ4 in
+/// blocks of `block` bytes.
 pub fn lz4_ratio(kind: Kind, block: usize, pages: u64) -> f64 {
     let mut bytes = vec![0u8; pages as usize * PAGE];
     for (page, out) in bytes.chunks_exact_mut(PAGE).enumerate() {

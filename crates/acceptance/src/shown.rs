@@ -1,20 +1,22 @@
-//! What `folioswap swapon --show` says of a running group.
+//! The devices of a running group, as `folioswap swapon --show` prints them.
 
 use crate::job::Running;
 use crate::programs::run_folioswap;
 use crate::waiting::wait_until;
 use std::time::{Duration, Instant};
 
-/// So long a supervisor may take to answer on a busy machine: `swapon --show` passes over one that does not within a second.
+/// The longest time that a supervisor may take to answer on a busy machine. `swapon --show` itself
+/// passes over one that does not answer within a second.
 const ANSWER: Duration = Duration::from_secs(10);
 
 /// A device of the group.
 pub struct Row {
     /// Its name.
     pub name: String,
-    /// Bytes used: of a device that is granted in clusters, those of whole clusters, of which a process takes many at a time before it fills them.
+    /// Bytes used. A device that is granted in clusters counts whole clusters, of which a process
+    /// takes many at a time before it fills them.
     pub used: u64,
-    /// All of the row.
+    /// The whole line.
     pub line: String,
 }
 
@@ -23,7 +25,7 @@ fn rows(running: &Running) -> Vec<Row> {
     let text = String::from_utf8_lossy(&shown.stdout).into_owned();
     let mut lines = text.lines();
     let columns: Vec<&str> = lines.next().unwrap_or_default().split_whitespace().collect();
-    // Counted from the right: a name may have spaces.
+    // The columns are counted from the right, because a name may contain spaces.
     let Some(after) = columns.iter().rev().position(|&name| name == "USED") else { return Vec::new() };
     let row = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -33,7 +35,7 @@ fn rows(running: &Running) -> Vec<Row> {
     lines.map(row).collect()
 }
 
-/// Its devices; none when it has ended.
+/// The devices of a group; none when the group has ended.
 pub fn table(running: &Running) -> Vec<Row> {
     let begun = Instant::now();
     loop {
@@ -45,15 +47,15 @@ pub fn table(running: &Running) -> Vec<Row> {
     }
 }
 
-/// Bytes used of a device; `None` when it has no such device.
+/// Bytes used of a device, or `None` when the group has no such device.
 pub fn used(running: &Running, name: &str) -> Option<u64> {
     table(running).into_iter().find(|row| row.name == name).map(|row| row.used)
 }
 
-/// Bytes used of all of its devices.
+/// Bytes used of all devices of a group.
 ///
 /// # Panics
-/// When it has ended.
+/// When the group has ended.
 #[track_caller]
 pub fn used_in_all(running: &Running) -> u64 {
     let rows = table(running);
@@ -61,10 +63,10 @@ pub fn used_in_all(running: &Running) -> u64 {
     rows.iter().map(|row| row.used).sum()
 }
 
-/// Waits until so many bytes of a device are used.
+/// Waits until at least `bytes` bytes of a device are used.
 ///
 /// # Panics
-/// When it ends or 60 s pass before.
+/// When the group ends, or when 60 s have passed.
 #[track_caller]
 pub fn wait_for_use(running: &mut Running, name: &str, bytes: u64) {
     wait_until(name, || {

@@ -1,9 +1,10 @@
-//! Tests that cannot run here say so and are counted as skipped, not as passed.
+//! A test that cannot run here says so and counts as skipped, not as passed.
 
 use std::io::Write;
 
-/// Notes a skipped test: `SKIP: reason` on standard output, and a line in the file that `$FOLIOSWAP_SKIP_FILE` names,
-/// from which `scripts/test.sh` makes its sum. Called by [`skip!`](crate::skip).
+/// Notes a skipped test: prints `SKIP: reason`, and appends a line to the file that
+/// `$FOLIOSWAP_SKIP_FILE` names, from which `scripts/test.sh` makes its sum. [`skip!`](crate::skip)
+/// calls this.
 pub fn note(reason: &str) {
     let thread = std::thread::current();
     let test = thread.name().unwrap_or("?");
@@ -11,7 +12,7 @@ pub fn note(reason: &str) {
     append(&format!("SKIP {test}: {reason}"));
 }
 
-/// Notes that a part of a test was left out; the test itself still counts as passed or failed.
+/// Notes that a part of a test was left out. The test itself still counts as passed or failed.
 pub fn note_part(reason: &str) {
     let thread = std::thread::current();
     println!("NOTE: {reason}");

@@ -1,5 +1,6 @@
-//! What a run may leave behind: files, mounts and shared memory that carry our name. (Sockets, memory files and unlinked
-//! files live as long as a process has them, and processes are looked for in the cgroup.)
+//! Traces that a run may leave behind: files, mounts and shared memory that carry our name.
+//! Sockets, memory files and unlinked files live only as long as a process has them open, and
+//! processes are looked for in the cgroup.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,13 +8,14 @@ use std::path::Path;
 
 const PLACES: &[&str] = &["/tmp", "/var/tmp", "/dev/shm", "/run", "/run/user/0"];
 
-/// The traces that are there now, without those that name a living process of somebody else's run.
+/// The traces that exist now, without those that name a living process of another run.
 pub fn present() -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for place in PLACES {
         for entry in fs::read_dir(place).into_iter().flatten().flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
-            // Directories of this crate itself, and the notes of who compares with the kernel's swap, which may be a test that runs beside.
+            // Directories of this crate itself are no traces, nor are the notes of a test that
+            // compares with the kernel's swap and may run beside this one.
             let of_tests = ["folioswap-acc", "folioswap-peer"].iter().any(|prefix| name.starts_with(prefix));
             if name.contains("folioswap") && !of_tests && !names_a_process(&name) {
                 found.insert(format!("{place}/{name}"));
@@ -27,7 +29,7 @@ pub fn present() -> BTreeSet<String> {
     found.extend(segments.lines().skip(1).filter_map(|line| {
         let fields: Vec<&str> = line.split_whitespace().collect();
         let (id, creator) = (fields.get(1)?, fields.get(4)?);
-        // Ours would outlive its creator.
+        // A segment of ours would outlive its creator.
         (!Path::new("/proc").join(creator).exists()).then(|| format!("System V shared memory {id}"))
     }));
     found
@@ -42,7 +44,8 @@ fn names_a_process(name: &str) -> bool {
     processes_named(name).next().is_some()
 }
 
-/// A mount of a test process that runs beside this one: its place is named after it.
+/// Whether a mount belongs to a test process that runs beside this one: its directory is named
+/// after that process.
 fn is_of_another_test(mount: &str) -> bool {
     let own = std::process::id().to_string();
     let place =

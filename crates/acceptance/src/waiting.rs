@@ -1,14 +1,14 @@
-//! Waiting for what comes true.
+//! Waiting for a condition.
 
 use std::time::{Duration, Instant};
 
-/// As long as anything is waited for.
+/// The longest time that any condition is waited for.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Waits until it is so.
+/// Waits until `is_so` returns true, asking every 20 ms. `what` names the condition in the message.
 ///
 /// # Panics
-/// When 60 s have passed before.
+/// When 60 s have passed.
 #[track_caller]
 pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();

@@ -1,10 +1,14 @@
-//! Touches memory that does not fit in clusters: groups of neighbouring pages, the groups at random, the pages of each in an order of their own.
-//! Each page is compared as a whole. With `--disturb yes` what lies in a group changes while it is touched: pages are written, given back
-//! (MADV_DONTNEED), mapped anew, paged out at once (MADV_PAGEOUT), and a forked child goes on with the rest of the group beside its parent.
+//! Touches memory that does not fit in clusters: groups of neighbouring pages, the groups in random
+//! order, the pages of each group in an order of their own. Each page is compared as a whole. With
+//! `--disturb yes` the group changes while it is touched: pages are written, given back
+//! (MADV_DONTNEED), mapped anew, paged out at once (MADV_PAGEOUT), and a forked child goes on with
+//! the rest of the group beside its parent.
 //!
-//! `acc-clusters --size 256M [--cluster PAGES] [--groups N] [--threads N] [--disturb yes|no] [--seed N]`
+//! `acc-clusters --size 256M [--cluster PAGES] [--groups N] [--threads N] [--disturb yes|no]
+//! [--seed N]`
 //!
-//! A cluster of 1 is random access. Prints one line that depends on nothing but the arguments, and on standard error what the touches took.
+//! A cluster of 1 is random access. The program prints one line that depends on nothing but the
+//! arguments, and on standard error the times of the touches.
 
 use folioswap_acceptance::data::{self, Kind, PAGE, Random};
 use folioswap_acceptance::memory::{Mapping, parse_size};
@@ -40,10 +44,10 @@ fn parse() -> Arguments {
     parsed
 }
 
-/// One thread's share of the memory, and what is in it.
+/// One thread's share of the memory, and the contents that it must have.
 struct Share<'a> {
     memory: &'a mut [u8],
-    /// Number of each page's contents; 0: zeroes.
+    /// The version of each page's contents; 0 is a page of zeroes.
     versions: &'a mut [u8],
     first_page: u64,
     seed: u64,
@@ -84,7 +88,7 @@ impl Share<'_> {
         self.check(page)
     }
 
-    /// Zeroes from now on, by one of two ways.
+    /// Makes the pages zeroes, by one of two ways.
     fn give_back(&mut self, pages: std::ops::Range<usize>, random: &mut Random) {
         let (start, bytes) = (self.page(pages.start).as_mut_ptr().cast(), pages.len() * PAGE);
         let done = if random.below(2) == 0 {
@@ -102,7 +106,7 @@ impl Share<'_> {
         self.versions[pages].fill(0);
     }
 
-    /// These pages leave at once (MADV_PAGEOUT), so that what they leave free is soon another's.
+    /// Swaps the pages out at once (MADV_PAGEOUT), so that the memory they free is soon used again.
     fn page_out(&mut self, pages: std::ops::Range<usize>) {
         let (start, bytes) = (self.page(pages.start).as_mut_ptr().cast(), pages.len() * PAGE);
         // SAFETY: our own pages; their contents stay.
@@ -110,7 +114,7 @@ impl Share<'_> {
         assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
     }
 
-    /// Something happens to the group in the middle of it. Returns a child that goes on by itself.
+    /// Disturbs the group while it is being touched. Returns a child that goes on by itself.
     fn disturb(
         &mut self,
         (first, cluster): (usize, usize),
@@ -126,14 +130,14 @@ impl Share<'_> {
                 self.give_back(first..last + 1, random);
             }
             6 => {
-                // All of the group has other contents in what it left free itself.
+                // The whole group gets other contents, in the memory that it has just freed.
                 let all = first..first + cluster;
                 self.give_back(all.clone(), random);
                 all.clone().for_each(|page| self.fill(page));
                 self.page_out(all);
             }
             7..11 => {
-                // Some of it.
+                // Half of the group is written before all of it leaves.
                 (0..cluster / 2).for_each(|_| self.fill(first + random.below(cluster as u64) as usize));
                 self.page_out(first..first + cluster);
             }
@@ -173,7 +177,7 @@ impl Share<'_> {
                 }
             }
             if arguments.disturbed {
-                // Once more, where some may have left meanwhile.
+                // Touch the group once more: some of its pages may have left meanwhile.
                 pages.iter().try_for_each(|&page| self.touch(page))?;
             }
             for pid in children {

@@ -1,8 +1,9 @@
-//! Many threads increment counters all over a range that does not fit, while its pages leave and return. No increment
-//! may be lost, neither an atomic one nor a plain one of a word that only one thread writes.
+//! Many threads increment counters all over a range that does not fit, while its pages leave and
+//! return. No increment may be lost, neither an atomic one nor a plain one of a word that only one
+//! thread writes.
 //!
-//! `acc-counters --size 256M --threads 8 --seconds 60 [--run PAGES]`: with `--run`, increments go to that many
-//! neighbouring pages in turn, so that larger units come back.
+//! `acc-counters --size 256M --threads 8 --seconds 60 [--run PAGES]`: with `--run`, increments go
+//! to that many neighbouring pages in turn, so that larger folios come back.
 
 use folioswap_acceptance::data::{PAGE, Random};
 use folioswap_acceptance::memory::{Mapping, parse_size};
@@ -29,7 +30,7 @@ fn main() -> ExitCode {
     let memory = Mapping::new(pages * PAGE);
     // SAFETY: aligned, in bounds, zero is a valid counter, and all accesses from here on are atomic operations.
     let words = unsafe { std::slice::from_raw_parts(memory.as_ptr().cast::<AtomicU64>(), pages * WORDS) };
-    // A noise page pattern: without it every page would compress to nothing and look alike.
+    // Each page begins with noise: without it every page would compress to nothing and look alike.
     for (page, words) in words.chunks_exact(WORDS).enumerate() {
         let mut random = Random::new(page as u64);
         for word in &words[WORDS / 2..WORDS / 2 + 192] {
@@ -50,7 +51,8 @@ fn main() -> ExitCode {
                             let words = &words[page as usize * WORDS..][..WORDS];
                             words[0].fetch_add(1, Relaxed);
                             shared += 1;
-                            // A plain read-modify-write: a page taken between the two loses it.
+                            // A plain read-modify-write: a page that is taken out between the load
+                            // and the store loses it.
                             let word = &words[8 + thread];
                             word.store(word.load(Relaxed) + 1, Relaxed);
                             own += 1;

@@ -1,7 +1,8 @@
-//! The kernel reads and writes memory that has been swapped out: read(2), write(2), readv, O_DIRECT, io_uring with plain
-//! and registered buffers, pipes, sockets, process_vm_readv and process_vm_writev.
+//! The kernel reads and writes memory that has been swapped out: read(2), write(2), readv(2),
+//! O_DIRECT, io_uring with plain and registered buffers, pipes, sockets, process_vm_readv(2) and
+//! process_vm_writev(2).
 //!
-//! `acc-io CASE MEBIBYTES`; prints `ok CASE`.
+//! `acc-io CASE MEBIBYTES` prints `ok CASE`.
 
 use folioswap_acceptance::data::{self, Kind, PAGE, Random};
 use folioswap_acceptance::memory::Mapping;
@@ -18,7 +19,8 @@ type Outcome = Result<(), Box<dyn std::error::Error>>;
 /// Pages of one transfer.
 const RUN: usize = 24;
 
-/// Memory that holds page `n` of version 0 at page `n`, larger than what fits: most of it is swapped out.
+/// Memory whose page `n` holds version 0 of page `n`, larger than the limit: most of it is swapped
+/// out.
 fn evicted(bytes: usize) -> Mapping {
     let mut memory = Mapping::new(bytes);
     for (page, out) in memory.chunks_exact_mut(PAGE).enumerate() {
@@ -35,7 +37,7 @@ fn expect(bytes: &[u8], first_page: u64, version: u64) -> Outcome {
     Ok(())
 }
 
-/// A page-aligned buffer of `pages` with the content of pages `first..` in `version`.
+/// A page-aligned buffer of `pages` pages with the contents of pages `first..` in `version`.
 fn content(first: u64, pages: usize, version: u64) -> Mapping {
     let mut buffer = Mapping::new(pages * PAGE);
     for (index, out) in buffer.chunks_exact_mut(PAGE).enumerate() {
@@ -50,10 +52,10 @@ fn file(direct: bool) -> io::Result<File> {
     File::options().read(true).write(true).custom_flags(flags).open("/var/tmp")
 }
 
-/// All runs of pages, in an order that jumps.
+/// The first pages of all transfers, in an order that jumps.
 fn runs(bytes: usize) -> impl Iterator<Item = usize> {
     let count = bytes / PAGE / RUN;
-    // A step that shares no factor with the count visits each once.
+    // A step that shares no factor with the count visits each transfer once.
     let step = (count / 2..).find(|step| gcd(*step, count) == 1).unwrap_or(1);
     (0..count).map(move |index| index * step % count * RUN)
 }
@@ -62,7 +64,8 @@ fn gcd(a: usize, b: usize) -> usize {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// Writes all of it to a file, reads it back into other evicted memory, compares there.
+/// Writes all of the memory to a file, reads it back into other swapped-out memory, and compares
+/// there.
 fn through_file(bytes: usize, direct: bool) -> Outcome {
     let half = bytes / 2 / (PAGE * RUN) * PAGE * RUN;
     let (from, mut to) = (evicted(half), evicted(half));
@@ -81,7 +84,7 @@ fn through_file(bytes: usize, direct: bool) -> Outcome {
     expect(&from, 0, 0)
 }
 
-/// Vectors of single pages from all over the place, at odd offsets too.
+/// Transfers vectors of single pages from all over the memory, also at odd offsets.
 fn vectored(bytes: usize) -> Outcome {
     let half = bytes / 2;
     let (from, mut to) = (evicted(half), evicted(half));
@@ -118,7 +121,7 @@ fn vectored(bytes: usize) -> Outcome {
         for (&target, &page) in targets.iter().zip(&picked) {
             data::check(&to[target * PAGE..][..PAGE], Kind::Mixed, 1, 0, page as u64)?;
         }
-        // Unaligned, across pages.
+        // The range is unaligned and crosses pages.
         let (start, length) = (random.below((half - 50_000) as u64) as usize, 30_001);
         file.write_all_at(&from[start..start + length], 0)?;
         let target = random.below((half - 50_000) as u64) as usize;
@@ -130,7 +133,7 @@ fn vectored(bytes: usize) -> Outcome {
     Ok(())
 }
 
-/// One thread writes from evicted memory, another reads into evicted memory.
+/// One thread writes from swapped-out memory, another reads into swapped-out memory.
 fn through_stream(bytes: usize, mut writer: impl Write + Send, mut reader: impl Read + Send) -> Outcome {
     let half = bytes / 2 / (PAGE * RUN) * PAGE * RUN;
     let from = evicted(half);
@@ -144,7 +147,7 @@ fn through_stream(bytes: usize, mut writer: impl Write + Send, mut reader: impl 
             Ok(())
         });
         for page in runs(half) {
-            // To the mirrored place: what was cold there is overwritten by the kernel.
+            // The target is the mirrored place, so that the kernel overwrites memory that was cold.
             let target = half / PAGE - RUN - page;
             reader.read_exact(&mut to[target * PAGE..][..RUN * PAGE])?;
         }
@@ -173,7 +176,8 @@ fn socket(bytes: usize) -> Outcome {
     through_stream(bytes, a, b)
 }
 
-/// io_uring, several transfers in flight. `registered`: buffers that the kernel has pinned beforehand.
+/// io_uring with several transfers in flight. Registered buffers are pinned by the kernel
+/// beforehand.
 fn uring(bytes: usize, registered: bool, direct: bool) -> Outcome {
     const DEPTH: usize = 16;
     let mut ring = match IoUring::new(DEPTH as u32 * 2) {
@@ -201,7 +205,7 @@ fn uring(bytes: usize, registered: bool, direct: bool) -> Outcome {
     let mut random = Random::new(9);
     let (length, run_bytes) = (RUN as u32 * PAGE as u32, (RUN * PAGE) as u64);
     for round in 1..=6u64 {
-        // What the file shall hold, by a plain write from other memory.
+        // A plain write from other memory gives the file its contents.
         for index in 0..DEPTH {
             let source = content(round * 1000 + index as u64 * RUN as u64, RUN, round);
             file.write_all_at(&source, index as u64 * run_bytes)?;
@@ -215,7 +219,7 @@ fn uring(bytes: usize, registered: bool, direct: bool) -> Outcome {
         for back in [false, true] {
             for (index, page) in buffers.iter().enumerate() {
                 let at = base.wrapping_add(page * PAGE);
-                // The second half of the file takes what is written back.
+                // The second half of the file takes the data that is written back.
                 let offset = index as u64 * run_bytes + if back { DEPTH as u64 * run_bytes } else { 0 };
                 let entry = match (back, registered) {
                     (false, false) => opcode::Read::new(fd, at, length).offset(offset).build(),
@@ -231,7 +235,7 @@ fn uring(bytes: usize, registered: bool, direct: bool) -> Outcome {
                 unsafe { ring.submission().push(&entry.user_data(index as u64)) }?;
             }
             ring.submit()?;
-            // While they are on their way: pressure that wants to take these very pages.
+            // Pressure that wants to take these very pages, while the transfers are in flight.
             for _ in 0..2000 {
                 let page = random.below(pages as u64) as usize;
                 // SAFETY: in bounds; volatile, since the kernel may be writing there.
@@ -248,7 +252,7 @@ fn uring(bytes: usize, registered: bool, direct: bool) -> Outcome {
                     seen += 1;
                 }
             }
-            // All else is swept through, so that the buffers leave if they can.
+            // A pass over all other memory, so that the buffers leave if they can.
             let mut sum = 0u8;
             for page in (0..pages).step_by(2) {
                 // SAFETY: in bounds.
@@ -267,7 +271,8 @@ fn uring(bytes: usize, registered: bool, direct: bool) -> Outcome {
             expect(&got, round * 1000 + index as u64 * RUN as u64, round)?;
         }
         if registered {
-            // The program changes a pinned buffer; the device must see it in the next round's write-back.
+            // The program changes a pinned buffer, and the device must see the change in the next
+            // round's write-back.
             for (index, page) in buffers.iter().enumerate() {
                 // SAFETY: in bounds; no transfer is under way.
                 let out = unsafe { std::slice::from_raw_parts_mut(base.add(page * PAGE), RUN * PAGE) };
@@ -295,7 +300,7 @@ fn uring(bytes: usize, registered: bool, direct: bool) -> Outcome {
     Ok(())
 }
 
-/// Another process reads and writes our swapped memory.
+/// Another process reads and writes the swapped-out memory of this one.
 fn by_another(bytes: usize) -> Outcome {
     let memory = evicted(bytes);
     // SAFETY: single-threaded here.
@@ -319,13 +324,14 @@ fn by_another(bytes: usize) -> Outcome {
     Ok(())
 }
 
-/// The runs that the other process overwrites: every seventh.
+/// Whether the other process overwrites this transfer: it does every seventh.
 fn is_written_by_another(page: usize) -> bool {
     page / RUN % 7 == 3
 }
 
-/// For a child: what `memory` is in its parent, with process_vm_readv and process_vm_writev, which wait for what is swapped
-/// out, and through /proc/PID/mem, where the kernel does not wait: it may refuse (EIO), but it never gives wrong bytes.
+/// Runs in a child: compares and writes the parent's `memory` with process_vm_readv and
+/// process_vm_writev, which wait for swapped-out pages, and through /proc/PID/mem, where the kernel
+/// does not wait: it may refuse (EIO), but it never gives wrong bytes.
 fn read_and_write_the_parent(memory: &Mapping) -> Outcome {
     // SAFETY: getppid has no memory effects.
     let parent = unsafe { libc::getppid() };
@@ -338,7 +344,7 @@ fn read_and_write_the_parent(memory: &Mapping) -> Outcome {
         buffer.fill(0);
         transfer(Direction::Read, parent, &mut buffer, address)?;
         expect(&buffer, page as u64, 0)?;
-        // Now it is in memory, or was a moment ago.
+        // The page is resident now, or was a moment ago.
         refused_when_in += u32::from(!read_through_proc(&file, address, page, &mut buffer)?);
     }
     let all = (memory.len() / PAGE / RUN) as u32;
@@ -364,7 +370,7 @@ fn read_through_proc(
 ) -> Result<bool, Box<dyn std::error::Error>> {
     buffer.fill(0);
     match file.read_at(buffer, address as u64) {
-        // Some of it may come before what is swapped out; that much must be right.
+        // A part may precede the first swapped-out page; that much must be right.
         Ok(length) => {
             expect(&buffer[..length / PAGE * PAGE], page as u64, 0)?;
             Ok(length == buffer.len())
@@ -402,7 +408,7 @@ fn transfer(direction: Direction, process: i32, buffer: &mut Mapping, address: u
     Ok(())
 }
 
-/// System calls that write small results into swapped memory, and read names from it.
+/// System calls that write small results into swapped-out memory, and read names from it.
 fn small_calls(bytes: usize) -> Outcome {
     let mut memory = evicted(bytes);
     let pages = bytes / PAGE;
@@ -437,7 +443,7 @@ fn small_calls(bytes: usize) -> Outcome {
                 }
             }
             _ => {
-                // A name that lies in swapped memory.
+                // The name lies in swapped-out memory.
                 let far = random.below(pages as u64) as usize;
                 memory[far * PAGE..][..12].copy_from_slice(b"/etc/passwd\0");
                 for _ in 0..20 {

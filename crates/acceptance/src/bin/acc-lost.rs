@@ -1,10 +1,11 @@
-//! Fills memory, waits, and looks at every page through process_vm_readv(2), which says of a lost page what a touch would say with
-//! SIGBUS.
+//! Fills memory, waits, and reads every page through process_vm_readv(2), which fails for a lost
+//! page where a touch would raise SIGBUS.
 //!
-//! `acc-lost MIB GO`: prints `ready` when all is filled, waits for the file GO, and prints `right R lost L wrong W` (pages). Lost pages are
-//! no failure of its own; wrong ones are.
+//! `acc-lost MIB GO` prints `ready` when all memory is filled, waits for the file GO, and prints
+//! `right R lost L wrong W` (pages). Lost pages are no failure of the program; wrong ones are.
 //!
-//! `acc-lost hot HOT_MIB COLD_MIB`: touches a hot set again and again at random while it writes a cold stream once, and prints `ok`.
+//! `acc-lost hot HOT_MIB COLD_MIB` touches a hot set again and again at random while it writes a
+//! cold stream once, and prints `ok`.
 
 use folioswap_acceptance::data::{self, Kind, Random};
 use folioswap_acceptance::memory::Mapping;
@@ -14,7 +15,7 @@ use std::time::Duration;
 
 const PAGE: usize = 4096;
 const SEED: u64 = 11;
-/// What is lost is to lie on the device itself, whatever compresses.
+/// Pages that are to be lost must lie on the device itself, so they do not compress.
 const LOST: Kind = Kind::Incompressible;
 /// The fast tier of a hot set is compressed RAM.
 const HOT: Kind = Kind::Two;
@@ -27,7 +28,7 @@ fn filled(pages: usize, kind: Kind) -> Mapping {
     memory
 }
 
-/// A page of ours as another process would read it; `None` if it is poisoned.
+/// A page of this process as another process would read it, or `None` if it is poisoned.
 fn read_page(page: &[u8]) -> Option<[u8; PAGE]> {
     let mut copy = [0; PAGE];
     let local = libc::iovec { iov_base: copy.as_mut_ptr().cast(), iov_len: PAGE };

@@ -1,6 +1,7 @@
-//! Runs a program on a terminal of its own, as its foreground job; SIGUSR1 types Ctrl-C there.
+//! Runs a program on a terminal of its own, as its foreground job. SIGUSR1 types Ctrl-C there.
 //!
-//! `acc-pty PROGRAM ARGUMENTS...`: what the program prints comes out on standard output; its status is passed on.
+//! `acc-pty PROGRAM ARGUMENTS...` prints the program's output on standard output and passes its
+//! status on.
 
 use std::ffi::CString;
 use std::io::{self, Read, Write};
@@ -40,7 +41,7 @@ fn main() {
     let mut buffer = [0; 4096];
     loop {
         match terminal.read(&mut buffer) {
-            // EIO: nobody has the other side open any more.
+            // EIO: no process has the other side open any more.
             Ok(0) => break,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(_) => break,

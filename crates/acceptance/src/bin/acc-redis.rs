@@ -1,4 +1,4 @@
-//! A redis client that writes values made from their keys and checks each of them.
+//! A Redis client that writes values made from their keys and checks each of them.
 //!
 //! `acc-redis SOCKET write FROM TO BYTES` and `acc-redis SOCKET check FROM TO BYTES`, `acc-redis SOCKET save`,
 //! `acc-redis SOCKET shutdown`, `acc-redis SOCKET ping`.
@@ -60,7 +60,7 @@ impl Client {
     }
 }
 
-/// Half noise, half text: like most data.
+/// Makes a value half of noise and half of text, as most data is.
 fn value(key: u64, bytes: usize) -> Vec<u8> {
     let mut random = Random::new(key ^ 0x0072_6564_6973);
     let mut out = Vec::with_capacity(bytes + 64);
@@ -88,7 +88,7 @@ fn run(arguments: &[String]) -> io::Result<()> {
         "write" | "check" => {
             let numbers: Vec<u64> = rest.iter().map(|word| word.parse().expect("a number")).collect();
             let (from, to, bytes) = (numbers[0], numbers[1], numbers[2] as usize);
-            // In batches, as a pipelining client does.
+            // The values go in batches, as a pipelining client sends them.
             for batch in (from..to).collect::<Vec<_>>().chunks(64) {
                 for key in batch {
                     let name = format!("folioswap:{key}");
@@ -117,7 +117,7 @@ fn run(arguments: &[String]) -> io::Result<()> {
         }
         "save" => {
             let last = client.ask(&[b"LASTSAVE"])?;
-            // LASTSAVE counts seconds: the new one must differ.
+            // LASTSAVE counts seconds, so the new time must differ from the old one.
             std::thread::sleep(Duration::from_millis(1100));
             client.ask(&[b"BGSAVE"])?;
             while client.ask(&[b"LASTSAVE"])? == last {

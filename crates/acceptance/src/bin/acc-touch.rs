@@ -1,5 +1,5 @@
-//! Fills memory with data that can be verified, reads it back in order and at random, and changes it: `folioswap_bench::touch`, by itself and
-//! by several processes.
+//! Fills memory with data that can be verified, reads it back in order and at random, and changes
+//! it: `folioswap_bench::touch`, in one process and in several.
 //!
 //! `acc-touch --size 256M --kind mixed --phases fill,reread,random,verify [--threads N] [--processes N]
 //! [--touches N] [--writes PERCENT] [--huge yes|no] [--seed N] [--timing]`

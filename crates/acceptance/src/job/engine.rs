@@ -1,20 +1,20 @@
-//! What keeps a program within its limit.
+//! The engine that keeps a program within its limit.
 
 use crate::MIB;
 
-/// What keeps the program within its limit.
+/// The engine that keeps a program within its limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Engine {
-    /// Nothing: to learn its need and its output.
+    /// No engine: the run shows the program's need and its output.
     Nothing,
     /// `folioswap run --memory N`.
     Folioswap {
-        /// The limit in bytes; `None` leaves `--memory` away.
+        /// The limit in bytes. `None` omits `--memory`.
         memory: Option<u64>,
         /// `total` or `resident`.
         scope: &'static str,
     },
-    /// A memory cgroup with this limit on resident memory, and zram with LZ4.
+    /// A memory cgroup with this limit on resident memory, and zram with LZ4 as swap.
     Kernel {
         /// The limit in bytes.
         memory: u64,
@@ -32,8 +32,9 @@ impl Engine {
     }
 }
 
-/// The engine that the tests judge: folioswap, or with `FOLIOSWAP_ACCEPTANCE_ENGINE=kernel` the kernel (which proves the
-/// tests themselves: what fails there is a defect of the test).
+/// The engine that the tests judge: folioswap, or the kernel with
+/// `FOLIOSWAP_ACCEPTANCE_ENGINE=kernel`. The kernel's run proves the tests themselves: a test that
+/// fails there is defective.
 pub fn engine(memory: u64) -> Engine {
     match std::env::var("FOLIOSWAP_ACCEPTANCE_ENGINE").as_deref() {
         Ok("kernel") => Engine::Kernel { memory },
@@ -48,7 +49,8 @@ pub fn judging_folioswap() -> bool {
     matches!(engine(MIB), Engine::Folioswap { .. })
 }
 
-/// Seconds that timed programs run: `long` as the requirement says when `FOLIOSWAP_LONG=1`, else `short`.
+/// Seconds that a timed program runs: `long`, which the requirement states, when
+/// `FOLIOSWAP_LONG=1`, else `short`.
 pub fn seconds(short: u64, long: u64) -> u64 {
     if std::env::var_os("FOLIOSWAP_LONG").is_some_and(|value| value == "1") { long } else { short }
 }

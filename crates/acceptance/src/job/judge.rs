@@ -1,11 +1,11 @@
-//! Judging whole runs: what tests of many programs have in common.
+//! Checks of whole runs that tests of many programs share.
 
 use super::Job;
 use super::engine::Engine;
 use super::outcome::Outcome;
 use crate::MIB;
 
-/// The figures of one run as a line, for the reader of a test's output.
+/// Prints the figures of one run as a line.
 pub fn report(name: &str, outcome: &Outcome) {
     let engine = match &outcome.engine {
         Engine::Nothing => "no limit".to_owned(),
@@ -22,8 +22,9 @@ pub fn report(name: &str, outcome: &Outcome) {
     );
 }
 
-/// Runs a program without a limit, then at these parts of what it needed (2: a half): its output must be the same to the byte, within
-/// the limit, with nothing left behind. Returns what it needed.
+/// Runs a program without a limit, then within each of these parts of its need (2: a half). The
+/// output must be the same to the byte, the limit must hold, and nothing may be left behind.
+/// Returns the need in bytes.
 ///
 /// # Panics
 /// When any of that does not hold.
@@ -49,10 +50,11 @@ pub fn same_at_parts_of_need(name: &str, job: &Job, parts: &[u64]) -> u64 {
     need
 }
 
-/// Makes sure that a run under folioswap really swapped: without it a test of swapping shows nothing.
+/// Asserts that a run under folioswap swapped at least 80 % of `bytes` out: without swapping, a
+/// test of swapping shows nothing.
 ///
 /// # Panics
-/// When fewer pages went out than had to.
+/// When fewer pages were swapped out.
 pub fn check_swapped(outcome: &Outcome, bytes: u64) {
     if let Engine::Folioswap { .. } = outcome.engine {
         let out = outcome.figure("pswpout").unwrap_or_else(|| panic!("no pswpout: {}", outcome.describe()));
@@ -65,11 +67,11 @@ pub fn check_swapped(outcome: &Outcome, bytes: u64) {
     }
 }
 
-/// Makes sure that a run ended because its limit cannot be held: status 137, one message that says so, its reason in the
-/// statistics, and nothing left behind.
+/// Asserts that a run ended because its limit cannot be held: status 137, one message that says so,
+/// its reason in the statistics, and nothing left behind.
 ///
 /// # Panics
-/// When it did not.
+/// When the run ended otherwise.
 pub fn check_out_of_memory(outcome: &Outcome) {
     assert_eq!(outcome.code, Some(137), "{}", outcome.describe());
     let end = outcome.stats.as_ref().map_or(&serde_json::Value::Null, |stats| &stats["end"]);

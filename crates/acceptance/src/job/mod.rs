@@ -1,4 +1,5 @@
-//! Runs a program without a limit, under folioswap, or under the kernel's own swap, and tells what happened.
+//! Runs a program without a limit, under folioswap, or under the kernel's own swap, and reports the
+//! outcome.
 
 mod engine;
 mod judge;
@@ -24,7 +25,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use watch::Watch;
 
-/// A program to be run.
+/// A program to be run, with its environment, options and time limits.
 #[derive(Clone, Debug)]
 pub struct Job {
     command: Vec<OsString>,
@@ -38,7 +39,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// Starts the description of a program.
+    /// Describes a program by its command, with a timeout of 300 s.
     pub fn new<I: IntoIterator<Item = A>, A: AsRef<OsStr>>(command: I) -> Self {
         Job {
             command: command.into_iter().map(|word| word.as_ref().to_owned()).collect(),
@@ -57,63 +58,65 @@ impl Job {
         self.environment.push((name.into(), value.as_ref().to_owned()));
         self
     }
-    /// Adds an option of `folioswap run`; without effect under other engines.
+    /// Adds an option of `folioswap run`. The option has no effect under other engines.
     #[must_use]
     pub fn option(mut self, word: impl AsRef<OsStr>) -> Self {
         self.options.push(word.as_ref().to_owned());
         self
     }
-    /// Runs it in this directory instead of a fresh one.
+    /// Runs the program in this directory instead of a fresh one.
     #[must_use]
     pub fn directory(mut self, path: &Path) -> Self {
         self.directory = Some(path.to_owned());
         self
     }
-    /// Kills it and fails the test after this time (300 s otherwise).
+    /// Sets the time after which the program is killed and the test fails.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
-    /// Lets descendants outlive the program for this long. Otherwise everything must be gone at once, but for what
-    /// the kernel takes to free it, 20 s at most.
+    /// Lets descendants outlive the program for this long. Otherwise all of them must be gone when
+    /// the program ends, with at most 20 s for the kernel to free their memory.
     #[must_use]
     pub fn lingering(mut self, time: Duration) -> Self {
         self.lingering = time;
         self
     }
-    /// Puts a limit on the cgroup around it also under folioswap (which finds it when `--memory` is left away).
+    /// Puts a limit on the cgroup around the program also under folioswap, which takes it as its
+    /// own when `--memory` is omitted.
     #[must_use]
     pub fn cgroup_limit(mut self, bytes: u64) -> Self {
         self.cgroup_limit = Some(bytes);
         self
     }
-    /// Runs it, folioswap included, as another user.
+    /// Runs the program, folioswap included, as another user.
     #[must_use]
     pub fn user(mut self, id: u32) -> Self {
         self.user = Some(id);
         self
     }
 
-    /// Runs it to its end without a limit.
+    /// Runs the program to its end without a limit.
     pub fn unlimited(&self) -> Outcome {
         self.start(Engine::Nothing).finish()
     }
-    /// Runs it to its end under an engine.
+    /// Runs the program to its end under an engine.
     pub fn under(&self, engine: Engine) -> Outcome {
         self.start(engine).finish()
     }
-    /// Runs it to its end within `memory` bytes under the engine that is judged, and checks the limit and the ending.
+    /// Runs the program to its end within `memory` bytes under the engine that is judged, and
+    /// checks the limit and the ending.
     pub fn within(&self, memory: u64) -> Outcome {
         let outcome = self.under(engine(memory));
         outcome.check();
         outcome
     }
 
-    /// Starts it. One job runs at a time: others wait here.
+    /// Starts the program. One job runs at a time: other callers wait here.
     ///
     /// # Panics
-    /// When it cannot be started.
+    /// When the program cannot be started.
     pub fn start(&self, engine: Engine) -> Running {
         static ONE: Mutex<()> = Mutex::new(());
         static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -154,7 +157,7 @@ impl Job {
         words.extend(self.command.iter().cloned());
 
         let zram = match engine {
-            // Large enough that only the limit counts, never the size of the swap.
+            // The swap is so large that only the limit matters, never the size of the swap.
             Engine::Kernel { .. } => Some(only_swap(8 << 30).expect("zram for a kernel run")),
             _ => None,
         };
@@ -198,7 +201,8 @@ impl Job {
                 {
                     return Err(io::Error::last_os_error());
                 }
-                // What whoever runs the tests left open (a lock, a log) is no descriptor of the program's.
+                // A descriptor that the caller of the tests left open (a lock, a log) must not
+                // reach the program.
                 let flags = libc::CLOSE_RANGE_CLOEXEC as i32;
                 if libc::close_range(3, libc::c_uint::MAX, flags) != 0
                     || libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0
@@ -235,7 +239,7 @@ impl Job {
     }
 }
 
-/// A directory of one run, removed on drop.
+/// The directory of one run, removed on drop.
 struct Place(PathBuf);
 
 impl Drop for Place {
@@ -244,7 +248,7 @@ impl Drop for Place {
     }
 }
 
-/// A zram device with LZ4 that all swapping goes to.
+/// A zram device with LZ4 that has the highest priority, so that all swapping goes to it.
 fn only_swap(bytes: u64) -> io::Result<Zram> {
     let turn = Arc::new(SwapLock::take(|| false)?);
     turn.remove_stale();

@@ -1,16 +1,16 @@
-//! What happened in a run, and what must hold of it.
+//! The outcome of a run, and the checks that every run must pass.
 
 use super::engine::Engine;
 use crate::MIB;
 use std::ffi::OsString;
 use std::time::Duration;
 
-/// What happened.
+/// The outcome of a run.
 #[derive(Debug)]
 pub struct Outcome {
     /// The command.
     pub command: Vec<OsString>,
-    /// What it ran under.
+    /// The engine that it ran under.
     pub engine: Engine,
     /// Exit status, when it exited.
     pub code: Option<i32>,
@@ -20,31 +20,31 @@ pub struct Outcome {
     pub stdout: Vec<u8>,
     /// All of its standard error.
     pub stderr: String,
-    /// What `--stats-json` wrote.
+    /// The document that `--stats-json` wrote.
     pub stats: Option<serde_json::Value>,
-    /// From start to end of the started process.
+    /// The time from start to end of the started process.
     pub wall: Duration,
-    /// User and system time of the tree, as far as it was waited for.
+    /// User and system time in seconds of the processes that were waited for.
     pub cpu: f64,
-    /// The highest sum of anonymous and shared memory seen.
+    /// The highest sum of anonymous and shared memory seen, in bytes.
     pub peak: Option<u64>,
-    /// The highest anonymous memory seen.
+    /// The highest anonymous memory seen, in bytes.
     pub peak_rss: Option<u64>,
-    /// The longest time between two looks at it.
+    /// The longest time between two samples, in microseconds.
     pub longest_gap_us: Option<u64>,
-    /// How often it was looked at.
+    /// The number of samples.
     pub samples: Option<u64>,
-    /// The processes that did not go (empty when all went).
+    /// The processes that did not end, as text; empty when all ended.
     pub left_running: String,
-    /// How long descendants stayed after the end of the started process.
+    /// The time that descendants stayed after the end of the started process.
     pub lingered: Duration,
     /// Files, mounts, sockets and shared memory left behind.
     pub traces: Vec<String>,
     /// Whether descendants were expected to outlive the program.
     pub lingers: bool,
-    /// Kills by the kernel's out-of-memory killer (kernel runs).
+    /// Kills by the kernel's OOM killer.
     pub oom_kills: u64,
-    /// Occupied bytes of zram at the end (kernel runs).
+    /// Bytes that zram occupied at the end of a run under the kernel.
     pub compressed: Option<u64>,
 }
 
@@ -54,7 +54,7 @@ impl Outcome {
         String::from_utf8_lossy(&self.stdout).into_owned()
     }
 
-    /// Short description for messages and reports.
+    /// A short description for messages and reports.
     pub fn describe(&self) -> String {
         let command: Vec<_> = self.command.iter().map(|word| word.display().to_string()).collect();
         format!(
@@ -82,10 +82,11 @@ impl Outcome {
         self.stats.as_ref()?["sizes"][size][name].as_u64()
     }
 
-    /// Everything that holds for every run that ends well: status 0, the limit, nothing left behind, all slots free.
+    /// Asserts what holds for every run that ends well: status 0, the limit, nothing left behind,
+    /// and all slots free.
     ///
     /// # Panics
-    /// When it does not.
+    /// When any of it does not hold.
     pub fn check(&self) {
         assert!(self.code == Some(0), "failed: {}", self.describe());
         self.check_limit();
@@ -100,11 +101,11 @@ impl Outcome {
         }
     }
 
-    /// Every invariant of the swap space held each time that members and supervisor looked; where pages went out, they did
-    /// look.
+    /// Asserts that every invariant of the swap space held each time that members and supervisor
+    /// checked, and that they did check when pages were swapped out.
     ///
     /// # Panics
-    /// When one did not hold, or nobody looked.
+    /// When an invariant was violated, or none was checked.
     pub fn check_validated(&self) {
         assert_eq!(self.figure("violations"), Some(0.0), "invariants were violated: {}", self.describe());
         if self.figure("pswpout").is_some_and(|pages| pages > 0.0) {
@@ -113,10 +114,10 @@ impl Outcome {
         }
     }
 
-    /// After the end of the whole tree nothing is in use on any device.
+    /// Asserts that after the end of the whole tree no device is in use.
     ///
     /// # Panics
-    /// When something is.
+    /// When a device is.
     pub fn check_devices(&self) {
         let stats = self.stats.as_ref().unwrap_or_else(|| panic!("no statistics: {}", self.describe()));
         let slots = stats["levels"]["slots_used_pages"].as_u64();
@@ -127,7 +128,8 @@ impl Outcome {
         }
     }
 
-    /// The tree stayed within limit + 5 % + 16 MiB (where the limit counts everything that the cgroup counts).
+    /// Asserts that the tree stayed within its limit + 5 % + 16 MiB, where the limit counts
+    /// everything that the cgroup counts.
     ///
     /// # Panics
     /// When it did not.
@@ -154,10 +156,10 @@ impl Outcome {
         );
     }
 
-    /// No process, file, mount, socket or shared memory is left.
+    /// Asserts that no process, file, mount, socket or shared memory is left.
     ///
     /// # Panics
-    /// When something is.
+    /// When one is.
     pub fn check_clean(&self) {
         assert!(self.left_running.is_empty(), "still running: {}\n{}", self.left_running, self.describe());
         assert!(self.traces.is_empty(), "left behind: {:?}\n{}", self.traces, self.describe());

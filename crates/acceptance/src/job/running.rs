@@ -1,4 +1,4 @@
-//! A program that runs, until its end.
+//! A running program, until its end.
 
 use super::engine::Engine;
 use super::outcome::{Outcome, shorten};
@@ -14,24 +14,26 @@ use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// A tree that is not gone this long after it should be hangs; a loaded machine may need some of it.
+/// The longest time that a tree may take to end once it should: a loaded machine needs some of it,
+/// and a tree that takes longer hangs.
 const GONE_AT_LAST: Duration = Duration::from_secs(20);
 
-/// `FOLIOSWAP_ACCEPTANCE_TIMEOUT` (seconds) shortens every timeout, for those who work on a defect that hangs.
+/// Shortens a timeout to `FOLIOSWAP_ACCEPTANCE_TIMEOUT` seconds, for work on a defect that hangs.
 fn most(timeout: Duration) -> Duration {
     let shorter = std::env::var("FOLIOSWAP_ACCEPTANCE_TIMEOUT").ok().and_then(|text| text.parse().ok());
     shorter.map_or(timeout, |seconds| timeout.min(Duration::from_secs(seconds)))
 }
 
-/// A program that runs. Dropping it kills its whole tree and removes everything of it.
+/// A running program. Dropping it kills its whole tree and removes its files.
 pub struct Running {
     pub(super) job: Job,
     pub(super) engine: Engine,
-    /// Process id of what was started: `folioswap` itself, or the program where there is none.
+    /// Process id of the started process: `folioswap` itself, or the program when it runs without.
     pub pid: i32,
     pub(super) started: Instant,
     pub(super) ended: Option<(i32, libc::rusage, Duration)>,
-    // In this order on drop: stop watching, end the tree, then give zram back and remove the files.
+    // The order of the fields is the order of dropping: stop watching, end the tree, then remove
+    // zram and the files.
     pub(super) watch: Option<Watch>,
     pub(super) cgroup: Option<Cgroup>,
     pub(super) zram: Option<Zram>,
@@ -44,15 +46,15 @@ pub struct Running {
 }
 
 impl Running {
-    /// The processes of the tree, `folioswap` included. Without a cgroup only the first.
+    /// The processes of the tree, `folioswap` included. Without a cgroup only the first is known.
     pub fn processes(&self) -> Vec<i32> {
         self.cgroup.as_ref().map_or_else(|| vec![self.pid], Cgroup::processes)
     }
-    /// What it has printed until now.
+    /// Standard output until now.
     pub fn output(&self) -> String {
         String::from_utf8_lossy(&fs::read(&self.out).unwrap_or_default()).into_owned()
     }
-    /// What it has printed on standard error until now.
+    /// Standard error until now.
     pub fn errors(&self) -> String {
         String::from_utf8_lossy(&fs::read(&self.err).unwrap_or_default()).into_owned()
     }
@@ -60,14 +62,14 @@ impl Running {
     pub fn resident(&self) -> Option<u64> {
         self.cgroup.as_ref()?.resident().ok().map(|(rss, shmem)| rss + shmem)
     }
-    /// The directory that it runs in.
+    /// The directory that the program runs in.
     pub fn directory(&self) -> &Path {
         &self.place.0
     }
-    /// Waits until its output contains `text`.
+    /// Waits until standard output contains `text`.
     ///
     /// # Panics
-    /// When it ends or 60 s pass before.
+    /// When the program ends, or when 60 s have passed.
     pub fn wait_for_output(&mut self, text: &str) {
         let start = Instant::now();
         while !self.output().contains(text) {
@@ -109,7 +111,7 @@ impl Running {
         self.ended.is_some()
     }
 
-    /// What every process of the tree is doing, for the report of a hang.
+    /// The state and kernel stack of every thread of the tree, for the report of a hang.
     pub fn state(&self) -> String {
         use std::fmt::Write as _;
         let mut text = String::new();
@@ -136,13 +138,12 @@ impl Running {
         text
     }
 
-    /// Waits for its end and for that of its descendants, and gathers everything.
+    /// Waits for the end of the program and of its descendants, and collects the outcome.
     ///
     /// # Panics
-    /// When it does not end in time.
+    /// When they do not end in time.
     pub fn finish(mut self) -> Outcome {
-        // A pidfd becomes readable at the end: no busy waiting on a machine of few cores.
-        // SAFETY: pidfd_open has no memory effects; the process is our unreaped child.
+        // A pidfd becomes readable at the end: nothing polls busily on a machine with few cores.
         let pidfd = unsafe { libc::syscall(libc::SYS_pidfd_open, self.pid, 0) } as i32;
         while !self.poll() {
             let left = most(self.job.timeout).saturating_sub(self.started.elapsed());
@@ -163,7 +164,7 @@ impl Running {
         // SAFETY: the descriptor is ours.
         unsafe { libc::close(pidfd) };
         let (status, usage, wall) = self.ended.expect("ended");
-        // A killed process's address space takes a moment to go; nobody else may still be there.
+        // The address space of a killed process takes a moment to go; no other process may remain.
         let allowed = self.job.lingering + GONE_AT_LAST;
         let after = Instant::now();
         let empty = self.cgroup.as_ref().is_none_or(|cgroup| cgroup.wait_empty(allowed));
@@ -181,7 +182,7 @@ impl Running {
             }
             std::thread::sleep(Duration::from_millis(100));
         }
-        // The file is made at the start; it stays empty when the command is killed.
+        // The file is created at the start, and stays empty when the command is killed.
         let stats_text = fs::read_to_string(&self.stats).ok().filter(|text| !text.is_empty());
         let stats = stats_text.map(|text| {
             serde_json::from_str(&text)

@@ -1,4 +1,4 @@
-//! Looks at a tree's memory while it runs.
+//! Samples the memory of a tree while it runs.
 
 use folioswap_peer::Cgroup;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Reads the group's memory every 10 ms.
+/// Samples the memory of a cgroup every 10 ms.
 pub(super) struct Watch {
     thread: Option<JoinHandle<()>>,
     pub(super) shared: Arc<Watched>,
@@ -27,8 +27,8 @@ impl Watch {
         let watched = shared.clone();
         let reader = cgroup.reader().expect("memory.stat can be read");
         let thread = std::thread::spawn(move || {
-            // Ahead of the watched programs on a busy machine; without the right to it, as good as it goes.
-            // SAFETY: setpriority on the calling thread has no memory effects.
+            // The watch runs ahead of the watched programs on a busy machine. Without the right to
+            // a higher priority it runs at its normal one.
             unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -15) };
             let mut last = Instant::now();
             while !watched.stop.load(Relaxed) {

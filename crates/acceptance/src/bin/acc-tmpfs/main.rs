@@ -1,13 +1,16 @@
-//! Random operations on files of a directory, by several processes, each against an oracle in its own memory.
+//! Random operations on files of a directory, by several processes, each against an oracle in its
+//! own memory.
 //!
 //! `acc-tmpfs DIR --seconds N [--processes N] [--seed N] [--size BYTES]`
 //!
-//! `acc-tmpfs fill|check|map FILE MEBIBYTES SEED`: writes a file; verifies every byte of it with read(2); or through a mapping.
+//! `acc-tmpfs fill|check|map FILE MEBIBYTES SEED` writes a file, verifies every byte of it with
+//! read(2), or verifies it through a mapping.
 //!
-//! Each process has files of its own, whose whole contents, sizes and names it knows, and stripes of one file that all share. What it does:
-//! write(2), read(2), stores and loads through shared mappings (kept while other operations go on), private mappings, ftruncate, fallocate, punched
-//! holes, SEEK_DATA and SEEK_HOLE, copy_file_range, rename, link, unlink while open, fsync. Every difference is named with the seed and ends
-//! it with status 1.
+//! Each process has files of its own, whose contents, sizes and names it knows, and stripes of one
+//! file that all share. Its operations are write(2), read(2), stores and loads through shared
+//! mappings (kept while other operations go on), private mappings, ftruncate, fallocate, hole
+//! punching, SEEK_DATA and SEEK_HOLE, copy_file_range, rename, link, unlink while open, and fsync.
+//! Every difference is reported with the seed and ends the process with status 1.
 
 mod mapping;
 mod process;
@@ -79,6 +82,6 @@ fn main() -> ExitCode {
         })
         .collect();
     let all = children.into_iter().map(|mut child| child.wait().expect("wait").success());
-    // Every one is waited for.
+    // The fold waits for every process, where `all` would stop at the first failure.
     if all.fold(true, |all, one| all & one) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

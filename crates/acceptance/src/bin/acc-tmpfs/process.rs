@@ -1,4 +1,4 @@
-//! One process: its files, what must be in them, and what it does to them.
+//! One process: its files, the contents that they must have, and its operations on them.
 
 use crate::mapping::Mapping;
 use crate::random::Random;
@@ -12,17 +12,18 @@ use std::time::{Duration, Instant};
 pub const PAGE: usize = 4096;
 /// Files of each process.
 const FILES: usize = 6;
-/// Bytes of the shared file that one process has at a time.
+/// Bytes of the shared file that one process owns at a time.
 const STRIPE: usize = 3000;
 
-/// A file and what must be in it.
+/// A file and the contents that it must have.
 struct Known {
     path: PathBuf,
     file: File,
     bytes: Vec<u8>,
-    /// Kept while other things go on; not beyond a truncation (which would be SIGBUS by right).
+    /// A mapping that is kept while other operations go on, but not beyond a truncation, after
+    /// which a load would rightly raise SIGBUS.
     mapping: Option<Mapping>,
-    /// The file has no name any more.
+    /// Whether the file has no name any more.
     unlinked: bool,
 }
 
@@ -46,7 +47,7 @@ pub fn failed(what: &str) -> impl FnOnce(io::Error) -> String {
     move |error| format!("{what}: {error}")
 }
 
-/// Where two are different first.
+/// Reports the first difference of two contents.
 pub fn compare(what: &str, found: &[u8], expected: &[u8]) -> Done {
     if found == expected {
         return Ok(());
@@ -114,7 +115,7 @@ impl Process {
             .create_new(true)
             .open(&path)
             .map_err(failed("create"))?;
-        // As large as any, so that all together are far more than fits.
+        // A new file is as large as any, so that all together are far larger than the limit.
         let mut bytes = Vec::new();
         for _ in 0..self.random.below(self.size) >> 18 {
             let more = self.random.bytes(1 << 18);
@@ -124,7 +125,7 @@ impl Process {
         Ok(Known { path, file, bytes, mapping: None, unlinked: false })
     }
 
-    /// A range within `length`.
+    /// A random range within `length`.
     fn range(&mut self, length: usize) -> (usize, usize) {
         let at = self.random.below(length);
         let most = if self.random.below(8) == 0 { 1 << 20 } else { 3 * PAGE };
@@ -187,7 +188,7 @@ impl Process {
         )
     }
 
-    /// The mapping of a file, made now where there is none. `None`: nothing to map.
+    /// The mapping of a file, created now if there is none. `None` means that the file is empty.
     fn mapped(&mut self, which: usize) -> Result<Option<&Mapping>, String> {
         let known = &mut self.files[which];
         if known.bytes.is_empty() {
@@ -221,7 +222,7 @@ impl Process {
         compare(&format!("load from {} at {at}", known.path.display()), &found, &known.bytes[at..at + length])
     }
 
-    /// Stores to a private mapping are nobody else's.
+    /// Stores to a private mapping must not reach the file.
     fn private(&mut self, which: usize) -> Done {
         let (at, length) = self.range(self.files[which].bytes.len().max(1));
         let bytes = self.random.bytes(length);
@@ -274,7 +275,7 @@ impl Process {
         Ok(())
     }
 
-    /// Whatever is in a hole is zero.
+    /// Every byte of a hole must be zero.
     fn seek(&mut self, which: usize) -> Done {
         let at = self.random.below(self.files[which].bytes.len().max(1));
         let known = &self.files[which];

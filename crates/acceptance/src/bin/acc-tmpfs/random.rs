@@ -1,4 +1,4 @@
-//! Random numbers, and bytes of several kinds.
+//! Random numbers, and random bytes of several kinds.
 
 pub struct Random(pub u64);
 
@@ -12,7 +12,7 @@ impl Random {
     pub fn below(&mut self, bound: usize) -> usize {
         (self.next() >> 16) as usize % bound.max(1)
     }
-    /// Bytes that compress about as text does, or not at all, or zeroes.
+    /// Bytes that compress about as well as text, or not at all, or zeroes.
     pub fn bytes(&mut self, length: usize) -> Vec<u8> {
         match self.below(4) {
             0 => vec![0; length],

@@ -6,7 +6,7 @@ use crate::random::Random;
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 
-/// Mebibyte `number` of a file that is filled: half of each page is random.
+/// Makes mebibyte `number` of a file. Half of each page is random.
 fn block(seed: u64, number: u64) -> Vec<u8> {
     let mut random = Random((seed << 32 | number).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let mut bytes = vec![0; 1 << 20];
@@ -19,7 +19,7 @@ fn block(seed: u64, number: u64) -> Vec<u8> {
     bytes
 }
 
-/// `fill`, `check` or `map`: see the usage.
+/// Carries out `fill`, `check` or `map`: see the usage.
 pub fn whole_file(action: &str, path: &str, blocks: u64, seed: u64) -> Done {
     let mut options = OpenOptions::new();
     let file = options
