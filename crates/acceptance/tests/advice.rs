@@ -1,11 +1,11 @@
-//! What a program says of its memory with madvise(2) is done (spec §3.7).
+//! Advice of a program about its memory, given with madvise(2), is carried out (spec §3.7).
 
 use folioswap_acceptance::MIB;
 use folioswap_acceptance::job::{self, Job};
 use folioswap_acceptance::programs::c_program;
 use std::time::Duration;
 
-/// A case of `advice.c`, with so much memory, at this limit.
+/// Runs a case of `advice.c` with `mib` MiB of memory within `limit` MiB.
 fn case(name: &str, mib: u64, limit: u64) {
     if !job::judging_folioswap() {
         return;
@@ -19,7 +19,8 @@ fn case(name: &str, mib: u64, limit: u64) {
     assert_eq!(outcome.text(), format!("ok {name}\n"), "{}", outcome.describe());
 }
 
-/// All of it, parts of pieces, clean and dirty pages; with a hole, locked, and wrong addresses.
+/// The advice covers all of the memory, parts of pieces, clean and dirty pages, a range with a
+/// hole, locked pages, and wrong addresses.
 #[test]
 fn paged_out_is_out_and_nothing_else() {
     case("page-out", 48, 256 * MIB);
@@ -35,7 +36,8 @@ fn what_will_be_needed_comes_back_as_far_as_there_is_room() {
     case("will-need", 32, 96 * MIB);
 }
 
-/// Two threads write, two advise, and children are forked meanwhile, within a third of what they use.
+/// Two threads write, two advise, and children are forked meanwhile, within a third of the memory
+/// in use.
 #[test]
 fn a_storm_of_advice_with_forks_in_the_middle() {
     case("storm", 96, 32 * MIB);

@@ -1,4 +1,4 @@
-//! Whatever is asked wrongly is refused with a clear message, and nothing is started half.
+//! A wrong request is refused with a clear message, and nothing is started by half.
 
 use folioswap_acceptance::job::{self, Engine, Job, Outcome};
 use folioswap_acceptance::programs::{self, c_program, refused, run_folioswap};
@@ -8,7 +8,7 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// A place for files of one test, removed afterwards.
+/// A directory for the files of one test, removed on drop.
 struct Place(PathBuf);
 
 impl Place {
@@ -84,7 +84,7 @@ fn options_that_are_wrong() {
     }
 }
 
-/// Folio sizes: each message says what is allowed.
+/// Folio sizes: each message names the values that are allowed.
 #[test]
 fn folio_sizes_that_are_none() {
     let place = Place::new("folios");
@@ -154,7 +154,8 @@ fn swap_directories_that_are_none() {
     assert!(!Path::new(&marker).exists());
 }
 
-/// Statistics that cannot be written: before the start a refusal, at the end a message; the program's status stays.
+/// Statistics that cannot be written are a refusal before the start and a message at the end; the
+/// program's status stays.
 #[test]
 fn statistics_that_cannot_be_written() {
     let place = Place::new("statistics");
@@ -172,13 +173,14 @@ fn statistics_that_cannot_be_written() {
     refused(&run_folioswap(&words), 7, &["--stats-json", "space"]);
 }
 
-/// Runs `folioswap run` after `before` in a shell that sets limits or closes streams.
+/// Runs `folioswap run` after `before`, in a shell that sets limits or closes streams.
 fn after(before: &str, command: &str) -> Output {
     let line = format!("{before}; exec \"$0\" run --memory 64M -- {command}");
     Command::new("sh").args(["-c", &line]).arg(programs::folioswap()).output().expect("a shell")
 }
 
-/// Limits that are too low for us are refused with the command that raises them; the program's own are what they were.
+/// Limits that are too low for the agent are refused with the command that raises them; the
+/// program's own limits are unchanged.
 #[test]
 fn resource_limits() {
     for few in [8, 12, 16, 31] {
@@ -200,13 +202,15 @@ fn resource_limits() {
         assert_eq!(text, format!("{expected}\n"), "{limits}: {output:?}");
         assert_eq!(output.status.code(), Some(128 + libc::SIGXFSZ), "{limits}: {output:?}");
     }
-    // Too little address space for the agent: it runs all the same, or is refused with a message.
+    // With too little address space for the agent the program runs all the same, or is refused with
+    // a message.
     let output = after("ulimit -v 20000", "echo started");
     let started = output.status.success() && output.stdout == b"started\n";
     assert!(started || output.status.code() == Some(125) && !output.stderr.is_empty(), "{output:?}");
 }
 
-/// Closed standard streams stay closed for the program, and none of our descriptors takes their place.
+/// Closed standard streams stay closed for the program, and no descriptor of ours takes their
+/// place.
 #[test]
 fn closed_standard_streams() {
     let place = Place::new("streams");
@@ -243,7 +247,8 @@ fn programs_that_cannot_be_run() {
     fs::write(&broken, b"\x7fELF and nothing that follows").expect("file");
     fs::set_permissions(&broken, fs::Permissions::from_mode(0o755)).expect("chmod");
     let output = run_folioswap(&["run", "--memory", "64M", "--", &broken.display().to_string()]);
-    // As execvp(3) does it, a shell may be given what the kernel does not know; it then says 126 or 127.
+    // A shell may be given a file that the kernel cannot execute, as execvp(3) does; the status is
+    // then 126 or 127.
     assert!(matches!(output.status.code(), Some(125..=127)), "{output:?}");
     let interpreter = place.file("script");
     fs::write(&interpreter, "#!/nowhere/interpreter\n").expect("file");
@@ -261,11 +266,12 @@ fn static_programs_are_refused() {
     assert!(output.stdout.is_empty(), "it was started");
 }
 
-/// Milliseconds that an unmanaged descendant stays. It is found by walks of the tree some 100 ms apart, the second of
-/// which must come 150 ms after the first that saw it; after one that the machine made expensive the next may be 2 s away.
+/// Milliseconds that an unmanaged descendant stays. Walks of the tree some 100 ms apart find it,
+/// the second of which must come 150 ms after the first that saw it. After a walk that the machine
+/// made expensive the next one may be 2 s away.
 const STAY: u32 = 2500;
 
-/// As a descendant it runs, unmanaged, and is counted and reported.
+/// As a descendant the program runs unmanaged, counts towards the limit, and is reported.
 #[test]
 fn a_static_descendant_is_reported() {
     if !job::judging_folioswap() {
@@ -297,7 +303,8 @@ fn set_user_id_programs_are_refused() {
     refused(&output, 125, &["set-user-id"]);
 }
 
-/// As a descendant such a program runs, unmanaged: the dynamic linker does not load the agent into it.
+/// As a descendant the program runs unmanaged, because the dynamic linker does not load the agent
+/// into it.
 #[test]
 fn a_set_user_id_descendant_is_reported() {
     if !job::judging_folioswap() {
@@ -321,7 +328,7 @@ fn a_set_user_id_descendant_is_reported() {
     assert!(unmanaged["peak_bytes"].as_u64() > Some(8 * MIB), "in the JSON: {unmanaged}");
 }
 
-/// Without a limit anywhere there is nothing to keep.
+/// Without any limit there is nothing to hold, and `run` refuses.
 #[test]
 fn no_limit_at_all() {
     let job = Job::new(["true"]);
@@ -330,7 +337,8 @@ fn no_limit_at_all() {
     assert!(outcome.stderr.contains("--memory"), "{}", outcome.describe());
 }
 
-/// Without `--memory` the limit of the cgroup is taken, and kept: the kernel has nothing to kill.
+/// Without `--memory` the limit of the cgroup is taken and held, so that the kernel has nothing to
+/// kill.
 #[test]
 fn the_limit_of_the_cgroup() {
     if !job::judging_folioswap() {
@@ -355,7 +363,7 @@ fn as_nobody(folioswap: &Path, words: &[&str]) -> Outcome {
     Job::new(command).user(65534).under(Engine::Nothing)
 }
 
-/// folioswap where everybody may run it.
+/// A copy of folioswap that every user may execute.
 fn copy_for_everybody(place: &Place) -> PathBuf {
     let copy = place.file("folioswap");
     fs::copy(programs::folioswap(), &copy).expect("copy");
@@ -365,7 +373,7 @@ fn copy_for_everybody(place: &Place) -> PathBuf {
     copy
 }
 
-/// What cannot run is marked so, with the reason, in a table of what can.
+/// A comparison that cannot run is marked so, with the reason, in a table of those that can.
 #[test]
 fn a_comparison_without_root() {
     // SAFETY: no memory effects.
@@ -385,7 +393,7 @@ fn a_comparison_without_root() {
     }
 }
 
-/// No permission for userfaultfd: said, with the command that mends it.
+/// Missing permission for userfaultfd is reported with the command that mends it.
 #[test]
 fn no_permission_for_userfaultfd() {
     // SAFETY: no memory effects.

@@ -1,4 +1,4 @@
-//! `folioswap bench` measures what it says, and leaves the machine as it was.
+//! `folioswap bench` measures correctly, and leaves the machine as it was.
 
 use folioswap_acceptance::{programs, skip};
 use std::collections::BTreeMap;
@@ -21,12 +21,13 @@ fn of(name: &str, words: &[&str]) -> Output {
         .expect("folioswap can be run")
 }
 
-/// What a comparison changes for its time: swap, huge page settings, memory cgroups of ours.
+/// The settings that a comparison changes for its time: swap, huge page settings, memory cgroups of
+/// ours.
 fn machine() -> BTreeMap<PathBuf, String> {
     let mut found = BTreeMap::new();
     let mut note = |file: PathBuf| {
         if let Ok(text) = fs::read_to_string(&file) {
-            // The second column and those behind it are counters.
+            // The second column and those after it are counters.
             let text = if file.ends_with("swaps") { text.lines().map(first_word).collect() } else { text };
             found.insert(file, text);
         }
@@ -55,7 +56,7 @@ fn first_word(line: &str) -> String {
     line.split_whitespace().next().unwrap_or("").to_owned() + "\n"
 }
 
-/// Why the kernel cannot be asked here.
+/// The reason why the kernel's swap cannot be compared with here, if there is one.
 fn no_kernel() -> Option<&'static str> {
     // SAFETY: no arguments, no effects.
     if unsafe { libc::geteuid() } != 0 {
@@ -92,7 +93,8 @@ fn the_kernel_beside_us_in_one_run() {
             let runs = engine["runs"].as_array().expect("runs");
             let failed = engine["failed"].as_array().expect("failures");
             assert_eq!(runs.len() + failed.len(), 1, "{engine}");
-            // The kernel kills a program for want of memory now and then that ours lets end; that is a result, and is said.
+            // The kernel's OOM killer now and then kills a program that folioswap lets end. That is
+            // a result, and is reported.
             if engine["engine"] == "kernel all" && failed.len() == 1 {
                 assert_eq!(failed[0], "killed by the kernel for want of memory");
                 continue;
@@ -133,7 +135,8 @@ fn the_kernel_beside_us_in_one_run() {
     }
 }
 
-/// Large folios go out where there are such, and huge pages map what the kernel's setting lets them.
+/// Asserts that large folios leave where the setting makes them, and that huge pages map the memory
+/// that the kernel's setting lets them.
 fn judge_folios(engine: &serde_json::Value, kind: &str) {
     let run = &engine["runs"][0];
     let large =
@@ -151,14 +154,15 @@ fn judge_folios(engine: &serde_json::Value, kind: &str) {
         }
         "kernel 4k" => assert!(out == 0 && huge == 0 && resident <= limit, "{engine}"),
         "kernel all" => assert!(out > 0 && huge > 0 && resident <= limit, "{engine}"),
-        // Pages of zeroes that are alike go out too.
+        // Pages of zeroes, all alike, go out too.
         _ => assert!((out > 0 || kind == "zero") && resident < all / 2, "{engine}"),
     }
 }
 
 const KILLED: &str = "killed by the kernel for want of memory";
 
-/// The engines of a comparison within one limit, by name: each with its only run. None failed; one that the kernel has killed is missing.
+/// The engines of a comparison within one limit by name, each with its only run. No run may have
+/// failed; an engine whose run the kernel has killed is missing.
 fn only_runs(output: &Output, path: &str) -> BTreeMap<String, serde_json::Value> {
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
@@ -176,7 +180,8 @@ fn only_runs(output: &Output, path: &str) -> BTreeMap<String, serde_json::Value>
     runs
 }
 
-/// A hot set that fits stays; of one that is twice the limit, nobody can keep much more than half.
+/// A hot set that fits stays resident. Of one that is twice the limit, no engine can keep much more
+/// than half.
 #[test]
 fn a_hot_set_beside_the_kernel() {
     if let Some(why) = no_kernel() {
@@ -221,7 +226,7 @@ fn a_hot_set_beside_the_kernel() {
     }
 }
 
-/// The output is right, and each limit a comparison of its own.
+/// The output is right, and each limit is a comparison of its own.
 #[test]
 fn sort_beside_the_kernel() {
     if let Some(why) = no_kernel() {
@@ -243,7 +248,7 @@ fn sort_beside_the_kernel() {
                 (&"sort".into(), right),
                 "{name}"
             );
-            // It needs 23 MiB.
+            // The program needs 23 MiB.
             assert!(name == "unlimited" || run["out_in"][0].as_u64() > Some(256), "{name}: {run}");
         }
     }
@@ -307,10 +312,10 @@ const LONG_TOUCH: [&str; 11] = [
     "--kind",
     "2:1",
 ];
-/// Sort needs 190 MiB, and its processes are started by one of ours.
+/// The sort needs 190 MiB, and its processes are children of one of ours.
 const LONG_SORT: [&str; 5] = ["sort", "--limit", "120M", "--rounds", "100"];
 
-/// A comparison that has been let run until the kernel's zram and settings of huge pages are in use.
+/// Starts a comparison and waits until the kernel's zram and settings of huge pages are in use.
 fn in_the_middle(of: &[&str], before: &BTreeMap<PathBuf, String>) -> Child {
     let mut command = Command::new(programs::folioswap());
     command.arg("bench").args(of).args(["--peer", "kernel", "--thp", "64k"]);
@@ -332,7 +337,7 @@ fn in_the_middle(of: &[&str], before: &BTreeMap<PathBuf, String>) -> Child {
     panic!("the kernel was not asked");
 }
 
-/// Ctrl-C while the kernel's zram is in use.
+/// Ctrl-C while the kernel's zram is in use leaves the machine as it was.
 #[test]
 fn an_interrupted_comparison_puts_everything_back() {
     if let Some(why) = no_kernel() {
@@ -349,7 +354,8 @@ fn an_interrupted_comparison_puts_everything_back() {
     }
 }
 
-/// `kill -9` leaves all of it behind; the next comparison with the kernel puts it back before it begins.
+/// `kill -9` leaves everything behind; the next comparison with the kernel restores the machine
+/// before it begins.
 #[test]
 fn what_a_killed_comparison_leaves_behind_the_next_one_puts_back() {
     if let Some(why) = no_kernel() {

@@ -1,5 +1,6 @@
-//! Prepared swap files and block devices, and what becomes of a program when they fail: the disk is full, is pulled out, ends too early,
-//! or gives back other bytes. Nothing wrong ever comes back; at most pages are lost, by name.
+//! Prepared swap files and block devices that fail: the disk is full, is pulled out, ends too
+//! early, or returns other bytes. Wrong bytes never reach the program; at most pages are lost, by
+//! name.
 
 use folioswap_acceptance::disk::{FileSystem, LoopDevice, Scratch};
 use folioswap_acceptance::job::{self, Engine, Job, Outcome, Running};
@@ -27,7 +28,7 @@ fn mkswap(path: &Path) {
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
 }
 
-/// A file system of its own that can be pulled out, with a prepared file.
+/// A file system that can be pulled out, with a prepared swap file on it.
 fn disk_with_swap_file() -> Result<(FileSystem, PathBuf), String> {
     let disk = FileSystem::new(160 * MIB).map_err(|why| why.to_string())?;
     let file = disk.point.0.join("swap");
@@ -53,13 +54,14 @@ fn of_device(outcome: &Outcome, number: usize) -> serde_json::Value {
     outcome.stats.as_ref().expect("statistics")["devices"][number].clone()
 }
 
-/// What `acc-lost` found.
+/// The pages that `acc-lost` counted.
 struct Pages {
     right: u64,
     lost: u64,
 }
 
-/// Nothing wrong came back, every page is accounted for, and each lost one was counted.
+/// Asserts that no page came back wrong, that every page is accounted for, and that each lost one
+/// was counted.
 fn accounted(outcome: &Outcome, mib: u64) -> Pages {
     assert_eq!(outcome.code, Some(0), "{}", outcome.describe());
     let text = outcome.text();
@@ -78,7 +80,8 @@ fn accounted(outcome: &Outcome, mib: u64) -> Pages {
     pages
 }
 
-/// `acc-lost`: filled, then `spoil`, then looked at.
+/// Runs `acc-lost`: it fills its memory, `spoil` damages the device, and the program then reads
+/// every page.
 fn spoilt(mib: u64, devices: &[String], spoil: impl FnOnce(&Running)) -> (Outcome, Pages) {
     let go = Scratch::new("go");
     let mut running = start(&job(&[LOST, &mib.to_string(), &go.0.display().to_string()], devices));
@@ -141,7 +144,8 @@ fn a_block_device_takes_what_is_cold() {
     assert!(outcome.figure("file_pswpout") >= Some(64.0 * 256.0 * 0.8), "{}", outcome.describe());
 }
 
-/// The disk under a block device is full in the middle: what it does not take goes to the next tier, and nothing is lost.
+/// The disk under a block device becomes full in the middle: pages that it does not take go to the
+/// next tier, and none is lost.
 #[test]
 fn a_full_disk_sends_pages_elsewhere() {
     only_folioswap!();
@@ -166,7 +170,8 @@ fn a_full_disk_sends_pages_elsewhere() {
     assert!(of_device(&outcome, 1)["used_peak_bytes"].as_u64() >= Some(16 * MIB), "{}", outcome.describe());
 }
 
-/// The disk is pulled out before anything is written to it: the next tier takes all, and nothing is lost.
+/// The disk is pulled out before any page is written to it: the next tier takes all, and none is
+/// lost.
 #[test]
 fn a_disk_that_refuses_everything_is_left_alone() {
     only_folioswap!();
@@ -195,7 +200,8 @@ fn a_disk_that_refuses_everything_is_left_alone() {
     job::report("pulled out before", &outcome);
     outcome.check();
     let first = of_device(&outcome, 0);
-    // Its blocks are reserved before a cluster of it is granted: there it fails, and is not asked again while others have room.
+    // The file's blocks are reserved before a cluster of it is granted. The reservation fails
+    // there, and is not tried again while other devices have room.
     assert_eq!(
         (first["used_bytes"].as_u64(), first["errors"].as_u64() >= Some(1)),
         (Some(0), true),
@@ -206,7 +212,8 @@ fn a_disk_that_refuses_everything_is_left_alone() {
     assert!(text.contains("ERRORS"), "{text}");
 }
 
-/// The disk is pulled out with pages on it: those are lost, by name, all others are right; what is written goes elsewhere.
+/// The disk is pulled out with pages on it: those are lost by name, all others are right, and later
+/// writes go elsewhere.
 #[test]
 fn what_lay_on_a_disk_that_was_pulled_out_is_lost_and_nothing_else() {
     only_folioswap!();
@@ -239,7 +246,8 @@ fn what_lay_on_a_disk_that_was_pulled_out_is_lost_and_nothing_else() {
     assert_eq!(of_device(&outcome, 1)["failed"], false);
 }
 
-/// Somebody writes over the swap file behind our back, or cuts it off: found by checksum or by its end, never read as if it were right.
+/// Another process overwrites the swap file or truncates it. The damage is found by the checksum or
+/// by the file's end, and is never read as if it were right.
 #[test]
 fn a_swap_file_that_others_wrote_to_costs_the_pages_that_they_hit() {
     only_folioswap!();
@@ -248,7 +256,7 @@ fn a_swap_file_that_others_wrote_to_costs_the_pages_that_they_hit() {
     let devices = [device(&file.0, "")];
     let (outcome, pages) = spoilt(64, &devices, |_| {
         let opened = File::options().write(true).open(&file.0).expect("writable");
-        // Zeroes over half a cluster, one byte in another.
+        // Zeroes cover half a cluster, and one byte of another is changed.
         opened.write_all_at(&vec![0; 1 << 20], 4 << 20).expect("written");
         opened.write_all_at(b"x", (10 << 20) + 5000).expect("written");
         opened.sync_all().expect("written");
@@ -262,13 +270,13 @@ fn a_swap_file_that_others_wrote_to_costs_the_pages_that_they_hit() {
         File::options().write(true).open(&file.0).and_then(|file| file.set_len(12 * MIB)).expect("cut off");
     });
     assert!(pages.lost >= MIB / PAGE, "{}", outcome.describe());
-    // What is written meanwhile makes the file longer again, with holes: then it is the checksum that tells.
+    // Later writes make the file longer again, with holes: the checksum then finds the damage.
     let told = ["ends before it", "gives other bytes"].iter().any(|word| outcome.stderr.contains(word));
     assert!(told, "{}", outcome.describe());
 }
 
-/// Nothing of the program's is readable on an encrypted file, the other file shows that the search finds it; and what was moved behind our
-/// back does not open.
+/// Nothing of the program's data is readable on an encrypted file, and the search finds it on an
+/// unencrypted one. A page that was moved on the encrypted file does not open.
 #[test]
 fn an_encrypted_file_shows_nothing_and_loses_what_was_moved() {
     only_folioswap!();
@@ -302,7 +310,7 @@ fn an_encrypted_file_shows_nothing_and_loses_what_was_moved() {
     assert!((hit / 2..=hit).contains(&pages.lost), "{} of {hit}: {}", pages.lost, outcome.describe());
 }
 
-/// A device that takes single pages only: larger folios are split, and counted.
+/// On a device that takes single pages only, larger folios are split, and counted as such.
 #[test]
 fn a_device_of_order_0_splits_folios() {
     only_folioswap!();
@@ -317,7 +325,8 @@ fn a_device_of_order_0_splits_folios() {
     assert!(fallbacks >= 64 * MIB / (64 << 10) / 2, "{fallbacks} folios were split");
 }
 
-/// No inversion: a hot set that fits the fast tier stays there while a cold stream of ten times its size goes through to the file.
+/// A hot set that fits the fast tier stays there while a cold stream of ten times its size passes
+/// through to the file: no priority inversion.
 #[test]
 fn a_hot_set_stays_in_ram_while_a_cold_stream_passes() {
     only_folioswap!();
@@ -326,13 +335,13 @@ fn a_hot_set_stays_in_ram_while_a_cold_stream_passes() {
     let devices = ["zram,prio=1".to_owned(), device(&behind.0, ",prio=0")];
     let job = job(&[LOST, "hot", "16", "160"], &devices);
     let (mut all, mut from_file) = (0.0, 0.0);
-    // When a demotion comes is the scheduler's: three runs together.
+    // The scheduler decides the time of a demotion, so three runs are taken together.
     for _ in 0..3 {
         let outcome = job.under(Engine::Folioswap { memory: Some(64 * MIB), scope: "total" });
         job::report("hot set", &outcome);
         outcome.check();
         let figure = |name: &str| outcome.figure(name).expect("a figure");
-        // The stream is never read again: all that comes back is hot.
+        // The stream is never read again, so every page that comes back is hot.
         all += figure("pswpin") + figure("swap_cache_hits");
         from_file += figure("file_pswpin");
         assert!(
@@ -345,7 +354,7 @@ fn a_hot_set_stays_in_ram_while_a_cold_stream_passes() {
     assert!(from_file <= 0.05 * all, "{from_file} of {all} came from the file");
 }
 
-/// Each mistake is refused with 125 and its message, and no byte of the target is another afterwards.
+/// Each mistake is refused with status 125 and its message, and no byte of the target changes.
 #[test]
 fn targets_that_are_none() {
     only_folioswap!();

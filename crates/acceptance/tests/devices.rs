@@ -1,4 +1,5 @@
-//! The swap devices of `--swap`: real programs on each of them and on several, in the order that was asked for.
+//! The swap devices of `--swap`: real programs on each kind and on several, used in the order that
+//! was asked for.
 
 use folioswap_acceptance::job::{self, Engine, Job, Outcome};
 use folioswap_acceptance::programs::run_folioswap;
@@ -10,7 +11,7 @@ use std::time::Duration;
 const TOUCH: &str = env!("CARGO_BIN_EXE_acc-touch");
 const CLUSTER: u64 = 2 * MIB;
 
-/// Directories of one test, removed afterwards.
+/// Directories of one test, removed on drop.
 struct Places(PathBuf);
 
 impl Places {
@@ -19,7 +20,7 @@ impl Places {
         fs::create_dir_all(&path).expect("directory");
         Places(path)
     }
-    /// The word for a file in a directory of this name.
+    /// The value of `--swap` for a file in a directory of this name.
     fn file(&self, name: &str) -> String {
         let path = self.0.join(name);
         fs::create_dir_all(&path).expect("directory");
@@ -33,14 +34,14 @@ impl Drop for Places {
     }
 }
 
-/// What the limit counts. In scope resident the devices alone decide how much fits.
+/// The scope of the limit. In scope resident the devices alone decide how much fits.
 #[derive(Clone, Copy)]
 enum Scope {
     Total,
     Resident,
 }
 
-/// A program that verifies every byte of `size` MiB of data, with these devices, within 64 MiB.
+/// Runs a program that verifies every byte of `size` MiB of data with these devices, within 64 MiB.
 fn run(scope: Scope, devices: &[&str], size: u64, kind: &str) -> Outcome {
     run_more(scope, devices, &["--size", &format!("{size}M"), "--kind", kind])
 }
@@ -59,7 +60,7 @@ fn run_more(scope: Scope, devices: &[&str], words: &[&str]) -> Outcome {
     outcome
 }
 
-/// The most that was used of each device, by the order of the table, with its type.
+/// The largest use of each device in bytes with its type, in the order of the table.
 fn used(outcome: &Outcome) -> Vec<(String, u64)> {
     let stats = outcome.stats.as_ref().unwrap_or_else(|| panic!("no statistics: {}", outcome.describe()));
     let devices = stats["devices"].as_array().expect("devices");
@@ -121,7 +122,8 @@ fn two_files_take_turns_cluster_by_cluster() {
     assert!(outcome.stderr.is_empty(), "equals of one kind are not warned of: {}", outcome.describe());
 }
 
-/// The turn is the group's, not each process's: many small ones would all begin with the same device.
+/// The turn belongs to the group, not to each process: otherwise many small processes would all
+/// begin with the same device.
 #[test]
 fn processes_take_turns_together() {
     only_folioswap!();
@@ -130,9 +132,9 @@ fn processes_take_turns_together() {
     let outcome = run_more(Scope::Total, &[&places.file("a"), &places.file("b")], &words);
     outcome.check();
     let used = used(&outcome);
-    // Those that end give back one cluster more of the one than of the other at most.
+    // Processes that end give back at most one cluster more of one device than of another.
     assert!(used[0].1 > 0 && used[0].1.abs_diff(used[1].1) <= 7 * CLUSTER, "{used:?}");
-    // Forked children inherit what lies on devices of every kind.
+    // Forked children inherit pages on devices of every kind.
     let devices = ["ram,size=256M,prio=1", "zram,prio=1", &format!("{},prio=1", places.file("c"))];
     let outcome = run_more(Scope::Resident, &devices, &words);
     outcome.check();
@@ -157,7 +159,7 @@ fn the_file_waits_until_compressed_ram_is_full() {
     assert!(outcome.stderr.is_empty(), "{}", outcome.describe());
 }
 
-/// The other way round: a file first, compressed RAM for what does not fit there.
+/// The reverse order: a file first, and compressed RAM for the pages that do not fit there.
 #[test]
 fn compressed_ram_behind_a_small_file() {
     only_folioswap!();
@@ -181,7 +183,7 @@ fn plain_ram_before_a_file() {
     assert!(used[1].1 >= 110 * MIB, "{used:?}");
 }
 
-/// In scope total it counts, and is full when it takes half of the limit.
+/// In scope total plain RAM counts, and is full at half of the limit.
 #[test]
 fn plain_ram_counts_to_the_limit() {
     only_folioswap!();
@@ -194,7 +196,8 @@ fn plain_ram_counts_to_the_limit() {
     assert!(outcome.stderr.contains("--memory-scope resident"), "no warning: {}", outcome.describe());
 }
 
-/// Different kinds without a priority take turns, and one line says what to write instead.
+/// Devices of different kinds without a priority are used in turn, and one line of output names the
+/// option to write instead.
 #[test]
 fn kinds_without_a_priority_take_turns_and_are_warned_of() {
     only_folioswap!();

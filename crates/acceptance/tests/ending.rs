@@ -1,4 +1,4 @@
-//! However a run ends, its status tells how, and nothing is left behind.
+//! The status of a run tells how it ended, and nothing is left behind, however it ended.
 
 use folioswap_acceptance::job::{self, Engine, Job, Outcome, Running};
 use folioswap_acceptance::programs::{self, c_program};
@@ -19,7 +19,8 @@ fn end(outcome: &Outcome) -> &str {
     stats["end"].as_str().unwrap_or_else(|| panic!("no \"end\" in {stats}"))
 }
 
-/// However it ended: its members found every invariant as it must be, as long as they lived.
+/// Asserts that the members found every invariant intact as long as they lived, however the run
+/// ended.
 fn check_invariants(outcome: &Outcome) {
     if job::judging_folioswap() {
         outcome.check_validated();
@@ -55,7 +56,7 @@ fn a_signal_becomes_128_and_its_number() {
     check_invariants(&outcome);
 }
 
-/// As a shell's `kill` of the job: the signal goes to the command, which passes it on.
+/// As with a shell's `kill` of the job, the signal goes to the command, which passes it on.
 #[test]
 fn a_signal_to_the_command_reaches_the_program_once() {
     for signal in [libc::SIGTERM, libc::SIGINT] {
@@ -74,7 +75,8 @@ fn a_signal_to_the_command_reaches_the_program_once() {
     }
 }
 
-/// Runs the program that ends in this way on a terminal, presses Ctrl-C when it is ready, and waits for its end.
+/// Runs a program that ends in this way on a terminal, presses Ctrl-C when it is ready, and waits
+/// for its end.
 fn ctrl_c_on_a_terminal(how: &str, mebibytes: &str) -> Outcome {
     let program = c_program("ending", "", &[]).display().to_string();
     let folioswap = programs::folioswap().display().to_string();
@@ -86,7 +88,7 @@ fn ctrl_c_on_a_terminal(how: &str, mebibytes: &str) -> Outcome {
     running.finish()
 }
 
-/// Ctrl-C on a terminal reaches the whole foreground group by itself: nobody gets it twice.
+/// Ctrl-C on a terminal reaches the whole foreground group by itself, so no process gets it twice.
 #[test]
 fn ctrl_c_on_a_terminal_arrives_once() {
     if !job::judging_folioswap() {
@@ -99,7 +101,7 @@ fn ctrl_c_on_a_terminal_arrives_once() {
     outcome.check_clean();
 }
 
-/// The same for a tree that does nothing about it: all of it ends.
+/// A tree that does not handle Ctrl-C ends completely.
 #[test]
 fn ctrl_c_on_a_terminal_ends_what_does_not_handle_it() {
     if !job::judging_folioswap() {
@@ -126,7 +128,7 @@ fn sigterm_ends_a_program_that_does_not_handle_it() {
     }
 }
 
-/// Does this process run this program?
+/// Whether this process runs this program.
 fn runs(pid: i32, program: &Path) -> bool {
     fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|path| path == program)
 }
@@ -136,7 +138,8 @@ fn kill_9(pid: i32) {
     assert_eq!(unsafe { libc::kill(pid, libc::SIGKILL) }, 0);
 }
 
-/// kill -9 of each process of the command's own, one run for each: the managed tree ends with it.
+/// kill -9 of each of the command's own processes, in one run for each: the managed tree ends with
+/// it.
 #[test]
 fn kill_9_of_the_command_ends_everything() {
     if !job::judging_folioswap() {
@@ -155,7 +158,7 @@ fn kill_9_of_the_command_ends_everything() {
         own.sort_unstable();
         let Some(&victim) = own.get(index) else {
             assert!(index >= 1, "no process of the command was found");
-            // This last run is one that nobody killed.
+            // This last run is one in which no process was killed.
             running.signal_group(libc::SIGTERM);
             running.finish().check_clean();
             return;
@@ -168,7 +171,7 @@ fn kill_9_of_the_command_ends_everything() {
     }
 }
 
-/// The same after `run` has returned: what was left behind, the supervisor alone looks after.
+/// The same after `run` has returned: the supervisor alone looks after the processes left behind.
 #[test]
 fn kill_9_of_the_supervisor_of_what_was_left_behind() {
     if !job::judging_folioswap() {
@@ -196,7 +199,7 @@ fn kill_9_of_the_supervisor_of_what_was_left_behind() {
     outcome.check_clean();
 }
 
-/// Somebody's kill -9 of the program is no want of swap.
+/// kill -9 of the program by another process is not reported as a want of swap.
 #[test]
 fn kill_9_of_the_program() {
     if !job::judging_folioswap() {
@@ -213,7 +216,7 @@ fn kill_9_of_the_program() {
     outcome.check_clean();
 }
 
-/// Nothing left to swap to: one message, 137, and the reason in the statistics.
+/// When no swap is left, there is one message, status 137, and the reason in the statistics.
 #[test]
 fn out_of_swap() {
     if !job::judging_folioswap() {
@@ -234,13 +237,15 @@ fn out_of_swap() {
     }
 }
 
-/// What cannot be swapped is alone above the limit: one message with the figure that it takes, 137.
+/// When the memory that cannot be swapped is alone above the limit, there is one message with its
+/// figure, and status 137.
 #[test]
 fn a_limit_below_what_cannot_be_swapped() {
     if !job::judging_folioswap() {
         skip!("only for folioswap");
     }
-    // It is ended while it grows, so the figure is of what it has by then: who gives what is asked for comes to where it goes on.
+    // The run is ended while the memory grows, so the figure is that of this moment. A user who
+    // raises the limit to it repeatedly reaches one at which the program goes on.
     let mut limit = 48;
     for _ in 0..8 {
         let outcome = job(&["unmanaged", "24"]).under(job::engine(limit * MIB));
@@ -264,7 +269,7 @@ fn a_limit_below_what_cannot_be_swapped() {
     panic!("{limit} MiB are not enough");
 }
 
-/// A signal at any moment of the start: the command ends by it, at once, and nothing is left of it.
+/// A signal at any moment of the start ends the command at once, and nothing of it is left.
 #[test]
 fn a_signal_at_any_moment_of_the_start() {
     if !job::judging_folioswap() {
@@ -278,7 +283,8 @@ fn a_signal_at_any_moment_of_the_start() {
         for step in 0..24u64 {
             let running =
                 Job::new(["sleep", "60"]).timeout(Duration::from_secs(20)).start(job::engine(LIMIT));
-            // From the first microseconds to when the program has long been running.
+            // The moments range from the first microseconds to a time at which the program has long
+            // been running.
             std::thread::sleep(Duration::from_micros(step * step * 50));
             send(&running, signal);
             let outcome = running.finish();

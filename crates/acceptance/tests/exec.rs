@@ -1,4 +1,5 @@
-//! Programs that replace themselves, change their environment, close everything, limit themselves.
+//! Programs that replace themselves, change their environment, close all descriptors, and limit
+//! themselves.
 
 use folioswap_acceptance::MIB;
 use folioswap_acceptance::job::{self, Job, Outcome};
@@ -68,7 +69,7 @@ fn a_limit_of_eight_descriptors() {
     ends_with("few-descriptors", "few-descriptors");
 }
 
-/// The statistics come out all the same.
+/// The statistics are written all the same.
 #[test]
 fn standard_error_closed() {
     let outcome = run("close-errors", &job("close-errors").option("--stats"));
@@ -91,7 +92,7 @@ fn a_child_that_outlives_the_program() {
     );
 }
 
-/// It loads, its functions are found, and its name stays in the variable over an exec.
+/// The library loads, its functions are found, and its name stays in `LD_PRELOAD` over an exec.
 #[test]
 fn a_preloaded_library_of_the_user() {
     let library = c_program("preload", ".so", &["-shared", "-fPIC"]);
@@ -101,7 +102,7 @@ fn a_preloaded_library_of_the_user() {
     assert_eq!(outcome.text(), format!("{twice}ok preloaded\n"), "{}", outcome.describe());
 }
 
-/// Its own variables, signal dispositions and limits.
+/// The program sees its own variables, signal dispositions and limits.
 #[test]
 fn the_program_sees_what_it_would_see_alone() {
     let job = job("look").env("SEEN_A", "1").env("SEEN_B", "x = y");

@@ -1,12 +1,13 @@
-//! Every form in which a program starts another one, with another and with an empty environment: what is started stays
-//! managed, and gets its arguments and its environment whole.
+//! Every form in which a program starts another one, with a changed and with an empty environment:
+//! the new program stays managed, and gets its arguments and its environment whole.
 
 use folioswap_acceptance::MIB;
 use folioswap_acceptance::job::{self, Job, Outcome};
 use folioswap_acceptance::programs::c_program;
 use std::time::Duration;
 
-/// What each program that is started needs, in MiB; one that is not managed exceeds the limit by it.
+/// The memory in MiB that each started program needs. One that is not managed exceeds the limit by
+/// it.
 const NEED: u64 = 64;
 const LIMIT: u64 = 32 * MIB;
 
@@ -47,7 +48,7 @@ forms! {
     popen = "popen",
 }
 
-/// From one variable to more than a stack should hold.
+/// The environments range from one variable to more than a stack should hold.
 #[test]
 fn environments_of_every_size() {
     run("many-variables", NEED * MIB - LIMIT);

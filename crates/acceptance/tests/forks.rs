@@ -1,4 +1,5 @@
-//! Children and grandchildren read what their parent had at the fork, whatever happens afterwards.
+//! Children and grandchildren read the memory that their parent had at the fork, whatever happens
+//! afterwards.
 
 use folioswap_acceptance::MIB;
 use folioswap_acceptance::job::{self, Job, Outcome};
@@ -49,7 +50,8 @@ fn vfork_and_posix_spawn() {
     case("spawn");
 }
 
-/// What it inherits in memory (nothing of the engine's) and what it touches fits the limit, with room for its parent.
+/// The memory that the child inherits (none of it the engine's) and touches fits the limit, with
+/// room for its parent.
 #[test]
 fn a_bare_clone() {
     let outcome = job("raw-clone").within(80 * MIB);
@@ -58,8 +60,9 @@ fn a_bare_clone() {
     assert_eq!(outcome.text(), "ok raw-clone\n", "{}", outcome.describe());
 }
 
-/// What such a child touches cannot be taken out of it: UFFDIO_MOVE and MADV_DONTNEED work only from within. When that is
-/// more than the limit holds it ends with one message, and the child has read nothing wrong.
+/// Memory that such a child touches cannot be taken out of it again: UFFDIO_MOVE and MADV_DONTNEED
+/// work only from within. When that memory exceeds the limit, the run ends with one message, and
+/// the child has read nothing wrong.
 #[test]
 fn a_bare_clone_that_touches_more_than_the_limit() {
     if !job::judging_folioswap() {
@@ -75,8 +78,9 @@ fn wipe_on_fork_and_dont_fork() {
     case("advice");
 }
 
-/// Whoever asked for it, wherever the memory is by now; and nothing is wiped that only lies where such memory was. Half of the children are
-/// bare clones, with room as in [`a_bare_clone`].
+/// MADV_WIPEONFORK holds whoever asked for it, and wherever the memory is by now; and no memory is
+/// wiped merely because it lies where such memory was. Half of the children are bare clones, with
+/// room as in [`a_bare_clone`].
 #[test]
 fn wipe_on_fork_that_nobody_saw_and_that_moved() {
     let outcome = job("wiped").within(80 * MIB);
@@ -85,7 +89,8 @@ fn wipe_on_fork_that_nobody_saw_and_that_moved() {
     assert_eq!(outcome.text(), "ok wiped\n", "{}", outcome.describe());
 }
 
-/// Each of them is known to its parent's pager as what it is: none is taken for a bare clone.
+/// The parent's pager recognises each child for what it is, and takes none of them for a bare
+/// clone.
 #[test]
 fn short_forks_of_several_threads_at_once() {
     let outcome = run("often", &job("often"));
@@ -101,7 +106,7 @@ fn a_burst_of_short_children() {
     case("burst");
 }
 
-/// `run` returns at once with the parent's status; the child finds its data.
+/// `run` returns at once with the parent's status, and the child finds its data.
 #[test]
 fn a_child_that_outlives_its_parent() {
     let outcome = run("orphan", &job("orphan").lingering(Duration::from_secs(60)));
@@ -111,7 +116,8 @@ fn a_child_that_outlives_its_parent() {
     assert_eq!(lines, ["child ok", "ok orphan"], "{}", outcome.describe());
 }
 
-/// Nobody can serve it any more: it finds its data or is ended. It never reads anything else.
+/// No process can serve the child any more: it finds its data or is ended, and never reads anything
+/// else.
 #[test]
 fn a_bare_clone_that_outlives_its_parent() {
     let outcome = run("raw-orphan", &job("raw-orphan").lingering(Duration::from_secs(60)));

@@ -1,4 +1,4 @@
-//! What a program does to its address space keeps its meaning.
+//! Changes that a program makes to its address space keep their meaning.
 
 use folioswap_acceptance::MIB;
 use folioswap_acceptance::job::{self, Engine, Job};
@@ -40,30 +40,34 @@ cases! {
     handlers_on_an_alternate_stack = "signals",
     shared_memory_is_left_alone = "shared",
     a_program_with_a_userfaultfd_of_its_own = "userfault",
-    /// What was read before it is looked after is the zero page: each write to it makes a page without a missing fault.
+    /// A page that was only read before the memory is managed is the zero page: each write to it
+    /// makes a page without a missing fault.
     zeroes_that_were_read_are_counted_when_written = "zeroes",
     zeroes_that_a_child_inherits_are_counted_when_written = "zeroes-forked",
 }
 
-/// MAP_POPULATE, which fills a mapping in one system call: 199 MiB of 40 when nothing was done about it.
+/// MAP_POPULATE fills a mapping in one system call. Without a countermeasure 199 MiB were resident
+/// at a limit of 40.
 #[test]
 fn private_memory_that_is_filled_at_once_stays_within_the_limit() {
     case_of("populate", "private");
 }
 
-/// The same of shared memory, which cannot be swapped: 63 MiB of 40.
+/// The same for shared memory, which cannot be swapped: 63 MiB were resident at a limit of 40.
 #[test]
 fn room_is_made_for_shared_memory_that_is_filled_at_once() {
     case_of("populate", "shared");
 }
 
-/// The C library's allocator maps and frees by system calls of its own, which nobody sees.
+/// The C library's allocator maps and frees by system calls of its own, which the agent does not
+/// see.
 #[test]
 fn malloc_and_free_by_four_threads() {
     case("churn");
 }
 
-/// As the one before, with all of the compressed store beside the limit: what comes back comes back sooner.
+/// As in the test before, with the whole compressed store beside the limit, so that pages come back
+/// sooner.
 #[test]
 fn malloc_and_free_by_four_threads_lose_nothing() {
     let program = c_program("mappings", "", &[]);
@@ -78,8 +82,9 @@ fn malloc_and_free_by_four_threads_lose_nothing() {
     assert_eq!(outcome.text(), "ok churn\n", "{}", outcome.describe());
 }
 
-/// What is read-only stays resident once it is in, since the kernel's UFFDIO_MOVE refuses it: more of it than the limit holds
-/// ends with one message, not with wrong bytes and not above the limit.
+/// Read-only memory stays resident once it has come back, because UFFDIO_MOVE refuses it. More of
+/// it than the limit holds ends the run with one message, not with wrong bytes and not above the
+/// limit.
 #[test]
 fn more_read_only_memory_than_the_limit() {
     if !job::judging_folioswap() {

@@ -1,4 +1,5 @@
-//! Programs of ours that verify every byte: filling, re-reading, touching at random, counting, first touches.
+//! Programs of ours that verify every byte: filling, reading again, random touches, counting, first
+//! touches.
 
 use folioswap_acceptance::job::{self, Job, Outcome};
 use folioswap_acceptance::{MIB, skip};
@@ -11,7 +12,7 @@ fn touch(words: &[&str]) -> Job {
     Job::new(std::iter::once(&TOUCH).chain(words)).timeout(Duration::from_secs(240))
 }
 
-/// Runs within `limit` MiB and makes sure that at least `swapped` MiB had to leave.
+/// Runs within `limit` MiB, and asserts that at least `swapped` MiB left.
 fn run(name: &str, job: &Job, limit: u64, swapped: u64) -> Outcome {
     let outcome = job.within(limit * MIB);
     job::report(name, &outcome);
@@ -35,7 +36,7 @@ fn data_that_shrinks_to_a_third() {
     four_times("3");
 }
 
-/// Compressed RAM is of no use for it: the file takes it.
+/// Compressed RAM is of no use for this data: the file takes it.
 #[test]
 fn data_that_does_not_compress() {
     four_times("random");
@@ -46,7 +47,8 @@ fn data_of_all_kinds() {
     four_times("mixed");
 }
 
-/// Downwards, over pages that are there already here and there: what a fault brings along lies below it.
+/// The walk goes downwards, over pages of which some are present already: the pages that a fault
+/// brings along lie below it.
 #[test]
 fn a_walk_downwards_by_two_threads() {
     let phases = "islands,fill-down,reread-down,rewrite-down,verify-down";
@@ -57,14 +59,14 @@ fn a_walk_downwards_by_two_threads() {
     assert!(faults > 0.0 && pages > 8.0 * faults, "{pages} pages by {faults} faults");
 }
 
-/// Costs no storage at all, so that 16 times the limit is possible without the file.
+/// This data costs no storage at all, so 16 times the limit is possible without the file.
 #[test]
 fn same_filled_data() {
     let words = ["--size", "512M", "--kind", "same", "--phases", "fill,random,verify"];
     run("same", &touch(&words), 32, 480);
 }
 
-/// Touched for writing, but zero.
+/// The pages are touched for writing, but stay zero.
 #[test]
 fn zero_data() {
     let words = ["--size", "512M", "--kind", "zero", "--phases", "fill,random,verify"];
@@ -78,7 +80,7 @@ fn threads_that_touch_at_random() {
     run("4 threads", &touch(&words), 64, 192);
 }
 
-/// All of it goes to a file: what several threads want is read at the same time.
+/// All pages go to a file: pages that several threads want are read at the same time.
 #[test]
 fn threads_that_touch_what_is_on_a_file() {
     let words = [
@@ -103,14 +105,14 @@ fn threads_that_touch_what_is_on_a_file() {
     assert!(overlapped > 1000.0, "{}", outcome.describe());
 }
 
-/// Pages that came back and of which it is known how long they were away, and the part of them that belongs to the working set; only
-/// folioswap tells.
+/// Pages that came back whose time away is known, and the share of them that belongs to the working
+/// set. Only folioswap counts them.
 fn refaults(outcome: &Outcome) -> Option<(f64, f64)> {
     let refaults = outcome.figure("workingset_refault_anon")?;
     Some((refaults, outcome.figure("workingset_activate_anon")? / refaults))
 }
 
-/// What does not quite fit is a working set: what was evicted is wanted again soon.
+/// Data that does not quite fit is a working set: an evicted page is wanted again soon.
 #[test]
 fn what_is_a_little_larger_than_the_limit_is_a_working_set() {
     let words = ["--size", "68M", "--kind", "2", "--touches", "100000", "--phases", "fill,random"];
@@ -119,7 +121,8 @@ fn what_is_a_little_larger_than_the_limit_is_a_working_set() {
     assert!(refaults > 10_000.0 && activated > 0.5, "{refaults}, {activated}: {}", outcome.describe());
 }
 
-/// A pass over four times as much: each page is back when far more than fits has gone by.
+/// A pass over four times the limit: each page comes back after far more than the limit has gone
+/// by.
 #[test]
 fn a_scan_is_no_working_set() {
     let words = ["--size", "256M", "--kind", "2", "--phases", "fill,reread,verify"];
@@ -128,7 +131,7 @@ fn a_scan_is_no_working_set() {
     assert!(refaults > 90_000.0 && activated < 0.01, "{refaults}, {activated}: {}", outcome.describe());
 }
 
-/// The fastest that memory can be asked for: one word of each page, by two threads.
+/// The fastest possible demand for memory: one word of each page, by two threads.
 #[test]
 fn first_touch_by_two_threads() {
     let words = ["--size", "1G", "--kind", "stamp", "--threads", "2", "--phases", "fill,verify"];
@@ -170,12 +173,12 @@ fn counters(run_length: &str) -> Outcome {
     outcome
 }
 
-/// Folios of 64 KiB that came back whole; only folioswap tells.
+/// Folios of 64 KiB that came back whole. Only folioswap counts them.
 fn folios_of_64k(outcome: &Outcome) -> Option<u64> {
     outcome.stats.as_ref()?["sizes"]["64kB"]["swpin"].as_u64()
 }
 
-/// What the program reads from end to end at its end, in folios of 64 KiB.
+/// The pages that the program reads from end to end at its end, in folios of 64 KiB.
 const LAST_LOOK: u64 = 4096;
 
 #[test]
@@ -186,7 +189,8 @@ fn eight_threads_lose_no_update_in_single_pages() {
     }
 }
 
-/// Long enough for units of 64 KiB to come back: the first pages of a run come in smaller ones.
+/// The runs of pages are long enough for folios of 64 KiB to come back: the first pages of a run
+/// come in smaller ones.
 #[test]
 fn eight_threads_lose_no_update_in_units_of_64k() {
     let outcome = counters("64");
@@ -195,8 +199,9 @@ fn eight_threads_lose_no_update_in_units_of_64k() {
     }
 }
 
-/// 160 MiB that nobody touches again, and 48 MiB that are touched at random. With a store of the largest share 40 MiB are left for these, and a
-/// third of the touches miss for ever: some 130 000 pages in.
+/// 160 MiB are not touched again, and 48 MiB are touched at random. With a store of the largest
+/// share 40 MiB are left for these, and a third of the touches miss for ever: some 130 000 pages
+/// in.
 #[test]
 fn a_store_that_costs_more_than_it_spares_gives_its_memory_to_the_program() {
     if !job::judging_folioswap() {
@@ -221,7 +226,7 @@ print(total, sum(cold[at] for at in range(0, 160 << 20, 4096)))
     assert_eq!(outcome.text(), free.text());
     let figure = |name| outcome.figure(name).unwrap_or_else(|| panic!("no {name}: {}", outcome.describe()));
     println!("{} pages in, {} from the file", figure("pswpin"), figure("file_pswpin"));
-    // What nobody touched comes back once, at the end.
+    // The pages that were not touched come back once, at the end.
     let expected = 40960.0 + 40_000.0;
     assert!(figure("pswpin") < expected, "{}", outcome.describe());
 }

@@ -1,4 +1,5 @@
-//! Swap on the exports of NBD servers: what comes back is what went out, whatever the server does, or a page is lost by name.
+//! Swap on the exports of NBD servers: pages come back as they left, whatever the server does, or a
+//! page is lost by name.
 
 use folioswap_acceptance::job::{self, Engine, Job, Outcome};
 use folioswap_acceptance::shown::wait_for_use;
@@ -14,7 +15,7 @@ use std::time::{Duration, Instant};
 const TOUCH: &str = env!("CARGO_BIN_EXE_acc-touch");
 const REDIS: &str = env!("CARGO_BIN_EXE_acc-redis");
 
-/// A server's directory, and the server.
+/// A server and its directory.
 struct Server {
     path: PathBuf,
     child: Option<Child>,
@@ -29,7 +30,7 @@ impl Server {
         server
     }
 
-    /// nbdkit with these words; `disk` is a sparse file of 1 GiB.
+    /// Starts nbdkit with these arguments. `disk` is a sparse file of 1 GiB.
     fn start_again(&mut self, words: &[&str]) {
         let disk = self.disk();
         if !disk.exists() {
@@ -63,7 +64,7 @@ impl Server {
         self.path.join("disk")
     }
 
-    /// The word for it.
+    /// The value of `--swap` for the server.
     fn option(&self, more: &str) -> String {
         format!("nbd+unix:///?socket={}{more}", self.path.join("socket").display())
     }
@@ -82,7 +83,7 @@ fn job<'a>(server: &Server, more: &str, words: impl IntoIterator<Item = &'a str>
     job.option("--swap").option("zram,prio=1").option("--swap").option(device)
 }
 
-/// More than a process takes at once: some of it is written.
+/// More than a process takes at once, so that some of it has been written.
 const IN_USE: u64 = 64 * MIB;
 const LIMIT: Engine = Engine::Folioswap { memory: Some(48 * MIB), scope: "total" };
 
@@ -102,7 +103,8 @@ macro_rules! need_server {
     };
 }
 
-/// A program that checks all its data, four times the limit, over a server that each time does something else.
+/// A program that checks all its data, four times the limit, over a server that does something else
+/// each time.
 #[test]
 fn what_comes_back_is_what_went_out() {
     need_server!();
@@ -121,7 +123,7 @@ fn what_comes_back_is_what_went_out() {
     let outcome = job(&server, "", words.clone()).under(LIMIT);
     outcome.check();
     assert_eq!(outcome.figure("pages_poisoned"), Some(0.0), "{}", outcome.describe());
-    // It is restarted in the middle, twice.
+    // The server is restarted twice while the program runs.
     server.stop();
     server.start_again(&["file", "disk"]);
     let phases = "fill,reread,reread,reread,random,verify";
@@ -137,13 +139,14 @@ fn what_comes_back_is_what_went_out() {
     }
     assert!(!running.poll(), "it was restarted under load");
     let outcome = running.finish();
-    // What it says of the server is no failure.
+    // The message about the server is no failure.
     assert_eq!(outcome.code, Some(0), "{}", outcome.describe());
     assert_eq!(outcome.figure("pages_poisoned"), Some(0.0), "{}", outcome.describe());
     assert!(outcome.stderr.contains("connected again"), "{}", outcome.describe());
 }
 
-/// An empty server in the place of the one that had the pages: never zeroes, but SIGBUS by name.
+/// An empty server takes the place of the one that had the pages: the program never reads zeroes,
+/// but gets SIGBUS, and the pages are lost by name.
 #[test]
 fn a_replaced_server_costs_its_pages() {
     need_server!();
@@ -157,14 +160,16 @@ fn a_replaced_server_costs_its_pages() {
         server.start_again(&["memory", "1G"]);
         assert!(!running.poll(), "it was replaced under load");
         let outcome = running.finish();
-        // Whoever touches what is lost gets SIGBUS; or there is no room any more for what is left.
+        // A process that touches a lost page gets SIGBUS; or there is no room any more for the
+        // remaining pages.
         assert!(matches!(outcome.code, Some(135 | 137)), "{}", outcome.describe());
         assert!(outcome.stderr.contains("not the export that it was"), "{}", outcome.describe());
         assert!(!outcome.text().contains("differs"), "{}", outcome.describe());
     }
 }
 
-/// The server is away when its device is to leave, comes back, and may end for good when it has left; another one takes its place.
+/// The server is away when its device is to be taken off, comes back, and may end for good once it
+/// is off; another one takes its place.
 #[test]
 fn a_server_is_let_go_and_another_taken() {
     need_server!();
@@ -201,7 +206,7 @@ fn a_server_is_let_go_and_another_taken() {
     assert!(stats["devices"][2]["used_peak_bytes"].as_u64() >= Some(32 * MIB), "{}", outcome.describe());
 }
 
-/// A planted pattern is not to be found on the export, unless encryption is off.
+/// A planted pattern is not found on the export, unless encryption is off.
 #[test]
 fn nothing_can_be_read_on_the_server() {
     need_server!("python3");
@@ -218,7 +223,7 @@ fn nothing_can_be_read_on_the_server() {
     }
 }
 
-/// redis with every value checked, on a server that answers late.
+/// Redis with every value checked, on a server that answers late.
 #[test]
 fn redis_over_a_slow_server() {
     need_server!("redis-server");
@@ -243,7 +248,7 @@ wait $server
     job::report("redis over nbd", &outcome);
 }
 
-/// What cannot serve is refused before anything starts, with what to do.
+/// An export that cannot serve is refused before anything starts, with advice.
 #[test]
 fn what_cannot_serve_is_refused() {
     need_server!();

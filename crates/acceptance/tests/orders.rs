@@ -1,4 +1,5 @@
-//! Folios of every order, huge pages among them, leave and come back (spec §3): walks that make them, random operations that split them.
+//! Folios of every order, huge pages among them, leave and come back (spec §3): walks make them,
+//! random operations split them.
 
 use folioswap_acceptance::MIB;
 use folioswap_acceptance::job::{self, Job, Outcome};
@@ -6,12 +7,12 @@ use folioswap_acceptance::programs::c_program;
 use folioswap_acceptance::skipping;
 use std::time::{Duration, Instant};
 
-/// A case of `orders.c`, with so much memory, at this limit (both in MiB), with options of `run`.
+/// Runs a case of `orders.c` with `mib` MiB of memory within `limit` MiB, with options of `run`.
 fn case(name: &str, mib: u64, limit: u64, options: &[&str]) -> Option<Outcome> {
     case_from(1, name, mib, limit, options)
 }
 
-/// The same with another seed for what is random.
+/// Runs a case with another seed of its random numbers.
 fn case_from(seed: u64, name: &str, mib: u64, limit: u64, options: &[&str]) -> Option<Outcome> {
     if !job::judging_folioswap() {
         return None;
@@ -27,7 +28,8 @@ fn case_from(seed: u64, name: &str, mib: u64, limit: u64, options: &[&str]) -> O
     Some(outcome)
 }
 
-/// Are there huge pages on this host, for who asks for them? If not, the test, whose program has checked its data, counts as skipped.
+/// Whether this host has huge pages for programs that ask for them. Without them the test, whose
+/// program has checked its data, counts as skipped.
 fn has_huge_pages() -> bool {
     let enabled = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
     let has = enabled.is_ok_and(|enabled| !enabled.contains("[never]"));
@@ -51,7 +53,7 @@ fn a_walk_makes_huge_pages_and_gets_them_back() {
     }
 }
 
-/// One default, and sizes of the user's choice: none that was not allowed.
+/// One default, and sizes of the user's choice: no folio has a size that was not allowed.
 #[test]
 fn only_the_sizes_that_are_allowed() {
     for (sizes, allowed) in [("all=never", &["4kB"][..]), ("64k=always", &["4kB", "64kB"])] {
@@ -64,8 +66,9 @@ fn only_the_sizes_that_are_allowed() {
     }
 }
 
-/// Each size by itself: it leaves in folios of that, comes back in them, and in none of another. (2 MiB leave as a whole where they are one of the
-/// kernel's huge pages, of which the other tests have some; they come back together in any case.)
+/// Each size alone leaves in folios of that size, comes back in them, and in none of another.
+/// Memory of 2 MiB leaves whole where it is one of the kernel's huge pages, of which the other
+/// tests have some; it comes back together in any case.
 #[test]
 fn each_size_alone_leaves_and_comes_back_whole() {
     let sizes = [8, 16, 32, 64, 128, 256, 512, 1024, 2048];
@@ -80,7 +83,8 @@ fn each_size_alone_leaves_and_comes_back_whole() {
             assert_eq!(others, 0, "{size}k {counter}: {}", outcome.describe());
             let (whole, single) = (here(size) * pages, here(4));
             if size < 2048 || counter == "swpin" {
-                // Most of it: the first pages of a walk are single, and what the clock meets where others are away.
+                // Most pages, not all: the first pages of a walk are single, and so are those that
+                // the clock meets where others are away.
                 assert!(whole > 3 * single, "{size}k {counter}: {whole} pages, and {single} single ones");
             }
         }
@@ -95,7 +99,7 @@ fn what_the_program_wants_huge_is_huge_after_it_was_away() {
     }
 }
 
-/// The kernel moves a huge page that was shared only once it knows that it is not any more.
+/// The kernel moves a huge page that was shared only once it knows that the sharing has ended.
 #[test]
 fn what_a_child_has_shared_leaves_when_it_has_ended() {
     let Some(outcome) = case("forked", 540, 256, &[]) else { return };
@@ -119,11 +123,12 @@ fn large_folios(outcome: &Outcome) -> u64 {
     sizes.iter().map(|size| swapped(outcome, size, "swpout")).sum()
 }
 
-/// What may leave and come back, from seed to seed: the default, single pages alone, some sizes.
+/// The sizes that may leave and come back, by seed: the default, single pages alone, some sizes.
 const ALLOWED: [&[&str]; 4] =
     [&[], &["--thp", "16k=always,512k=always"], &["--thp", "all=never"], &["--thp", "1m=always,2m=always"]];
 
-/// Three threads, random operations: writes, reads, all advice, unmappings, moves, protections, forks.
+/// Three threads carry out random operations: writes, reads, all advice, unmappings, moves,
+/// protections, forks.
 #[test]
 fn random_operations_against_an_oracle() {
     let (began, mut seed) = (Instant::now(), 0);
@@ -137,7 +142,7 @@ fn random_operations_against_an_oracle() {
     }
 }
 
-/// The same where pages leave to a file.
+/// The same operations with pages that leave to a file.
 #[test]
 fn random_operations_with_data_on_a_file() {
     let on_file = ["--swap", "file:/var/tmp,size=1G"];

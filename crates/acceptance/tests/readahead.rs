@@ -1,4 +1,5 @@
-//! Swapin readahead from a file (`run --page-cluster`): of use where neighbours are wanted, quiet where they are not, and never wrong.
+//! Swapin readahead from a file (`run --page-cluster`) is of use where neighbours are wanted, quiet
+//! where they are not, and never wrong.
 
 use folioswap_acceptance::job::{self, Engine, Job, Outcome};
 use folioswap_acceptance::{MIB, skip};
@@ -14,7 +15,8 @@ macro_rules! only_folioswap {
     };
 }
 
-/// 128 MiB of data that all go to this device, within 48 MiB, touched in groups of `cluster` pages; every byte is verified.
+/// Runs 128 MiB of data that all go to this device within 48 MiB, touched in groups of `cluster`
+/// pages; every byte is verified.
 fn clusters(device: &str, page_cluster: &str, cluster: &str, more: &[&str]) -> Outcome {
     let words = [CLUSTERS, "--size", "128M", "--cluster", cluster];
     let mut job = Job::new(words.iter().chain(more)).timeout(Duration::from_secs(240));
@@ -49,7 +51,8 @@ fn neighbours_are_there_when_they_are_wanted() {
     let ahead = clusters(FILE, "3", "8", &groups);
     let (read, hits) = (figure(&ahead, "swap_ra"), figure(&ahead, "swap_ra_hit"));
     assert!(read > 1500.0 && hits > read / 4.0 && hits <= read, "{hits} of {read}: {}", ahead.describe());
-    // The same program without it: what was a hit is a read that a fault waits for.
+    // The same program without readahead: a page that was a hit is then a read that a fault waits
+    // for.
     let alone = clusters(FILE, "0", "8", &groups);
     assert_eq!((figure(&alone, "swap_ra"), figure(&alone, "swap_ra_hit")), (0.0, 0.0));
     let (with, without) = (figure(&ahead, "pgmajfault"), figure(&alone, "pgmajfault"));
@@ -64,7 +67,7 @@ fn random_access_reads_hardly_anything_ahead() {
     assert!(faults > 4000.0 && read < faults / 5.0, "{read} of {faults}: {}", outcome.describe());
 }
 
-/// Where reading costs as little as copying nothing is kept that nobody asked for.
+/// Where reading costs as little as copying, no page is kept that was not asked for.
 #[test]
 fn nothing_is_read_ahead_of_fast_devices() {
     only_folioswap!();
@@ -74,7 +77,8 @@ fn nothing_is_read_ahead_of_fast_devices() {
     }
 }
 
-/// While pages are read ahead they are written, given back, mapped anew, and a forked child reads them beside its parent.
+/// While pages are read ahead they are written, given back, mapped anew, and read by a forked child
+/// beside its parent.
 #[test]
 fn what_changes_meanwhile_is_never_read_as_it_was() {
     only_folioswap!();

@@ -1,4 +1,5 @@
-//! Real programs at a half and a quarter of what they need: the same output to the byte, within the limit.
+//! Real programs at a half and a quarter of their need: the same output to the byte, within the
+//! limit.
 
 use folioswap_acceptance::job::{self, Job};
 use folioswap_acceptance::{MIB, need, programs, skip};
@@ -8,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// Files that all runs of one test share, on disk, removed afterwards.
+/// Files on disk that all runs of one test share, removed on drop.
 struct Place(PathBuf);
 
 impl Place {
@@ -30,7 +31,7 @@ impl Drop for Place {
     }
 }
 
-/// Interpreters of the system, whatever a developer has put before them in the path.
+/// The system's Python, whatever a developer has put before it in `$PATH`.
 fn python() -> Option<PathBuf> {
     Path::new("/usr/bin/python3")
         .exists()
@@ -38,7 +39,8 @@ fn python() -> Option<PathBuf> {
         .or_else(|| programs::which("python3"))
 }
 
-/// The program must really have used memory: a test that needs little shows little.
+/// Asserts also that the program used at least `at_least` MiB: a test that needs little shows
+/// little.
 #[track_caller]
 fn judge(name: &str, job: &Job, at_least: u64) {
     judge_at(name, job, at_least, &[2, 4]);
@@ -119,7 +121,7 @@ fn gnu_sort_with_two_threads() {
     let path = place.0.join("lines");
     let mut out = BufWriter::new(fs::File::create(&path).expect("file"));
     let mut random = folioswap_acceptance::data::Random::new(4);
-    // Words and numbers, 57 bytes each, about 150 MB.
+    // Words and numbers, 57 bytes a line, about 150 MB.
     for number in 0..2_650_000u64 {
         let x = random.next();
         writeln!(out, "{:016x} line {:07} of the file, word {:04x} {}", x, number, x >> 48, x % 100_000)
@@ -128,7 +130,8 @@ fn gnu_sort_with_two_threads() {
     drop(out);
     // A sort that is killed must not pass for one that printed nothing.
     let line = format!("set -o pipefail; LC_ALL=C sort --parallel=2 -S 600M {} | sha256sum", path.display());
-    // Its last merges compare lines at random places: at a quarter nearly each comparison is a fault, which takes minutes.
+    // The last merges compare lines at random places: at a quarter of the need nearly each
+    // comparison is a fault, which takes minutes.
     let parts: &[u64] = if job::seconds(0, 1) == 1 { &[2, 4] } else { &[2] };
     let job = Job::new(["bash", "-c", &line]).timeout(Duration::from_secs(1200));
     judge_at("GNU sort", &job, 290, parts);
@@ -165,7 +168,7 @@ PRAGMA integrity_check;
 fn redis_with_every_value_checked() {
     need!("redis-server", "redis-benchmark");
     let place = Place::new("redis");
-    // The client and the load are in the tree as well, and so is the child that BGSAVE forks.
+    // The client and its load are in the tree as well, and so is the child that BGSAVE forks.
     let script = place.write(
         "redis.sh",
         r#"
@@ -197,7 +200,7 @@ rm -f dump.rdb
     judge("redis", &job, 180);
 }
 
-/// Checks its own memory in all its ways, at four times the limit.
+/// stress-ng checks its own memory in all its ways, at four times the limit.
 #[test]
 fn stress_ng_verifies() {
     need!("stress-ng");

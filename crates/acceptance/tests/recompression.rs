@@ -1,11 +1,13 @@
-//! What a program leaves alone becomes smaller in the compressed store, and is still what it was.
+//! Memory that a program leaves alone becomes smaller in the compressed store, and keeps its
+//! contents.
 
 use folioswap_acceptance::job::{self, Engine, Job, Outcome};
 use folioswap_acceptance::programs::c_program;
 use folioswap_acceptance::{MIB, skip};
 use std::time::Duration;
 
-/// 80 MiB of text within 56, of which some 30 are swapped out, left alone for that long.
+/// Runs 80 MiB of text within 56 MiB, of which some 30 MiB are swapped out and left alone for
+/// `seconds`.
 fn idle(case: &str, seconds: &str, scope: &'static str) -> Outcome {
     let program = c_program("idle", "", &[]);
     let words = [program.as_os_str(), case.as_ref(), "80".as_ref(), seconds.as_ref()];
@@ -22,7 +24,8 @@ fn figure(outcome: &Outcome, name: &str) -> f64 {
     outcome.figure(name).unwrap_or_else(|| panic!("no {name}: {}", outcome.describe()))
 }
 
-/// Every recompressed page spares at least an eighth of its slot; text like this a quarter, about 400 bytes.
+/// Every recompressed page spares at least an eighth of its slot; text like this spares a quarter,
+/// about 400 bytes.
 fn check_recompressed(outcome: &Outcome, pages_min: f64) {
     let (pages, saved) = (figure(outcome, "pages_recompressed"), figure(outcome, "recompress_saved_bytes"));
     println!("{pages} pages recompressed, {saved} bytes saved");
@@ -48,7 +51,7 @@ fn children_of_a_program_whose_store_is_becoming_smaller_read_what_was_there() {
     assert!(figure(&outcome, "forks") >= 4.0, "{}", outcome.describe());
 }
 
-/// There the store counts for nothing.
+/// In scope resident the store does not count, so nothing is recompressed.
 #[test]
 fn in_scope_resident_nothing_is_done() {
     if !job::judging_folioswap() {

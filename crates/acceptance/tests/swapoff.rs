@@ -1,4 +1,5 @@
-//! `folioswap swapoff` and `swapon` of a running group: a device leaves, or comes, while programs use what is there, and nothing is lost.
+//! `folioswap swapoff` and `swapon` on a running group: a device leaves or is added while programs
+//! use the swap, and nothing is lost.
 
 use folioswap_acceptance::disk::{Directory, FileSystem, LoopDevice, Scratch};
 use folioswap_acceptance::job::{self, Engine, Job, Running};
@@ -28,7 +29,7 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("UTF-8")
 }
 
-/// A program under these devices.
+/// Starts a program with these devices.
 fn start(words: &[&str], devices: &[String]) -> Running {
     let add = |job: Job, device: &String| job.option("--swap").option(device);
     let job = devices.iter().fold(Job::new(words).timeout(Duration::from_secs(240)), add);
@@ -44,12 +45,14 @@ fn done(output: &Output) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// A directory on a file system of its own: as long as somebody has the swap file there open, it cannot be unmounted.
+/// A directory on a file system of its own, which cannot be unmounted as long as a process has the
+/// swap file there open.
 fn file_system() -> Result<FileSystem, String> {
     FileSystem::new(400 * MIB).map_err(|why| why.to_string())
 }
 
-/// Several processes that fork, fill, touch and verify their memory; the first disk is taken away in the middle of it, to the last descriptor.
+/// Several processes fork, fill, touch and verify their memory; the first disk is taken away
+/// meanwhile, to the last descriptor.
 #[test]
 fn a_disk_is_taken_away_while_processes_fork_and_verify() {
     only_folioswap!();
@@ -75,8 +78,8 @@ fn a_disk_is_taken_away_while_processes_fork_and_verify() {
         "60000",
     ];
     let mut running = start(&words, &devices);
-    // Clusters in use say little: a process takes many at a time, before it fills them. When all three have filled their memory, the most of it is
-    // away.
+    // The number of clusters in use says little, because a process takes many at a time before it
+    // fills them. Once all three processes have filled their memory, most of it is swapped out.
     wait_until("all three have filled their memory", || {
         assert!(!running.poll(), "it has ended: {}", running.errors());
         running.errors().matches("\"phase\":\"fill\"").count() == 3
@@ -136,7 +139,7 @@ fn what_is_on_every_kind_of_device_goes_to_another_kind() {
     }
 }
 
-/// Whoever holds it up is told; who gives up leaves everything as it was.
+/// The cause of a delay is reported, and a swapoff that is interrupted leaves everything as it was.
 #[test]
 fn an_interrupted_swapoff_leaves_the_device_in_use() {
     only_folioswap!();
@@ -162,7 +165,7 @@ fn an_interrupted_swapoff_leaves_the_device_in_use() {
     assert!(!waiting.wait().expect("ended").success());
     wait_until("it is in use again", || !table(&running).into_iter().any(leaves));
     stop(libc::SIGCONT);
-    // It stops when its CMD does, as a shell wants it.
+    // `folioswap run` stops when its CMD does, as a shell wants it.
     running.signal(libc::SIGCONT);
     assert!(used(&running, name).expect("a row") >= 48 * MIB);
     done(&swapoff(&running, name));
@@ -181,7 +184,8 @@ fn unsafe_kill(pid: i32, signal: i32) -> i32 {
     unsafe { libc::kill(pid, signal) }
 }
 
-/// Bytes of the swap file are spoilt behind everybody's back: those pages are lost, and said to be; all others are right.
+/// Bytes of the swap file are overwritten from outside: those pages are lost and reported, and all
+/// others are right.
 #[test]
 fn what_the_device_does_not_give_is_lost_and_said_to_be() {
     only_folioswap!();
@@ -233,13 +237,14 @@ fn what_cannot_leave_stays() {
     refused(&run_folioswap(&["swapoff", "--pid", "1", "zram"]), 125, &["belongs to no running"]);
 }
 
-/// In a directory, with which relative names begin.
+/// Runs swapon in a directory, from which relative names begin.
 fn swapon(running: &Running, directory: &Path, device: &str) -> Output {
     let words = ["swapon", "--swap", device, &running.pid.to_string()];
     Command::new(folioswap()).args(words).current_dir(directory).output().expect("folioswap can be run")
 }
 
-/// One file after the other, sealed ones among them, while processes that have forked use them.
+/// One file after the other, sealed ones among them, is added and taken off while processes that
+/// have forked use them.
 #[test]
 fn devices_come_and_go_while_processes_use_them() {
     only_folioswap!();
@@ -280,7 +285,7 @@ fn devices_come_and_go_while_processes_use_them() {
     outcome.check_clean();
 }
 
-/// More is wanted than there is: with one device more the program does not end for it.
+/// The program needs more than there is: with one device more it does not end.
 #[test]
 fn a_device_that_is_added_takes_what_is_too_much() {
     only_folioswap!();

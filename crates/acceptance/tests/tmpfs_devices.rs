@@ -1,4 +1,5 @@
-//! The swap devices of a mount: every kind that `run` takes, in their order, and taken off while the mount is in use.
+//! The swap devices of a mount: every kind that `run` takes, in their order, and taken off while
+//! the mount is in use.
 
 use folioswap_acceptance::disk::{Directory, LoopDevice, Scratch};
 use folioswap_acceptance::programs::{refused, run_folioswap};
@@ -31,7 +32,7 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("UTF-8")
 }
 
-/// `fill`, `check` or `map` of a file of so many mebibytes.
+/// Starts `fill`, `check` or `map` of a file of so many mebibytes.
 fn whole_file(action: &str, file: &Path, mebibytes: u64) -> Child {
     let words = [action, text(file), &mebibytes.to_string(), "7"];
     Command::new(FILES).args(words).stdin(Stdio::null()).spawn().expect("acc-tmpfs")
@@ -72,8 +73,8 @@ fn prepared(name: &str, bytes: u64) -> Scratch {
     file
 }
 
-/// A prepared file, a block device, plain RAM, a directory and compressed RAM, each used by its priority. Then three of them are taken off while
-/// everything is read, and let go.
+/// A prepared file, a block device, plain RAM, a directory and compressed RAM are each used by
+/// priority. Three of them are then taken off while everything is read, and are released.
 #[test]
 fn every_kind_of_device_in_its_order_and_taken_off() {
     needs_fuse!();
@@ -104,7 +105,7 @@ fn every_kind_of_device_in_its_order_and_taken_off() {
     for (row, least) in found.iter().zip([15 * MIB, 15 * MIB, 7 * MIB, 4 * MIB, 4 * MIB]) {
         assert!(row.2 >= least, "{row:?} of {found:?}");
     }
-    // Held by the mount alone.
+    // The mount alone holds the file.
     let held = run_folioswap(&["mkswap", "--force", text(&file.0)]);
     assert!(!held.status.success() && String::from_utf8_lossy(&held.stderr).contains("uses it"), "{held:?}");
     ends_well(whole_file("map", &content, 112));
@@ -117,7 +118,7 @@ fn every_kind_of_device_in_its_order_and_taken_off() {
     assert_eq!(left.iter().map(|row| row.0.as_str()).collect::<Vec<_>>(), &names[3..]);
     done(&run_folioswap(&["mkswap", "--force", text(&file.0)]));
     ends_well(whole_file("check", &content, 112));
-    // What cannot be taken off stays, and says why.
+    // A device that cannot be taken off stays, and the message says why.
     refused(
         &run_folioswap(&["swapoff", text(mount.path()), names[0]]),
         1,
@@ -175,7 +176,7 @@ fn an_export_of_an_nbd_server() {
     let export = swaps(&mount).into_iter().find(|row| row.1 == "nbd").expect("the export");
     assert!(export.2 > 8 * MIB, "{export:?}");
     ends_well(whole_file("check", &content, 96));
-    // What fits into memory and the compressed store, once there is less of it.
+    // The contents shrink to a size that fits into memory and the compressed store.
     fs::OpenOptions::new()
         .write(true)
         .open(&content)
@@ -189,8 +190,9 @@ fn an_export_of_an_nbd_server() {
     refused(&refusal, 1, &["discard"]);
 }
 
-/// Several processes against their oracles, while devices before, beside and behind the compressed store are taken off, and then the store.
-/// `FOLIOSWAP_TMPFS_SECONDS=3600` is the long form: the devices go one by one in its first fifth.
+/// Several processes work against their oracles while devices before, beside and behind the
+/// compressed store are taken off, and then the store itself. `FOLIOSWAP_TMPFS_SECONDS=3600` is the
+/// long form: the devices go one by one in its first fifth.
 #[test]
 fn random_operations_while_devices_are_taken_off() {
     needs_fuse!();

@@ -1,14 +1,15 @@
-//! Real work on a mount of folioswap, whose contents are four times its memory limit, beside the same work on the kernel's tmpfs: byte for
-//! byte the same.
+//! Real work on a mount of folioswap whose contents are four times its memory limit, beside the
+//! same work on the kernel's tmpfs: the results are the same to the byte.
 //!
-//! The suites `fsx` and `pjdfstest` run where they are installed: `scripts/tmpfs-suites.sh` installs and runs them.
+//! The suites `fsx` and `pjdfstest` run where they are installed: `scripts/tmpfs-suites.sh`
+//! installs and runs them.
 
 use folioswap_acceptance::{MIB, mount, mount::Mount, need, skip};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// 32 MiB; each job below leaves four times as much behind.
+/// A limit of 32 MiB; each job below leaves four times as much behind.
 const LIMIT: [&str; 4] = ["--memory", "32M", "--size", "2G"];
 
 macro_rules! needs_fuse {
@@ -19,7 +20,7 @@ macro_rules! needs_fuse {
     };
 }
 
-/// The kernel's tmpfs, to compare with.
+/// A tmpfs of the kernel, to compare with.
 struct Kernel(PathBuf);
 
 impl Kernel {
@@ -39,7 +40,7 @@ impl Drop for Kernel {
     }
 }
 
-/// Runs a shell script in a directory; returns what it prints.
+/// Runs a shell script in a directory and returns its output.
 #[track_caller]
 fn run(directory: &Path, script: &str) -> String {
     let output = Command::new("bash")
@@ -55,7 +56,7 @@ fn run(directory: &Path, script: &str) -> String {
     out.into_owned()
 }
 
-/// Does the same on both, and compares what is printed.
+/// Runs the same script on both, and compares the outputs.
 #[track_caller]
 fn same(name: &str, huge: &str, script: &str) {
     let kernel = Kernel::new(name);
@@ -71,7 +72,7 @@ fn same(name: &str, huge: &str, script: &str) {
     assert!(contents >= 4 * 32 * MIB, "only {contents} bytes of contents");
 }
 
-/// Every file's name, mode, size and contents.
+/// Prints every file's name, mode, size and contents.
 const SUM: &str =
     "find . -type f -printf '%p %m %s\\n' | sort; find . -type f -print0 | sort -z | xargs -0 sha256sum";
 
@@ -79,7 +80,7 @@ const SUM: &str =
 fn a_project_is_unpacked_and_built() {
     needs_fuse!();
     need!("gcc", "make", "tar");
-    // A project of 24 files and some data, packed outside.
+    // A project of 24 files and some data, packed outside the mount.
     let place = PathBuf::from(format!("/var/tmp/folioswap-acc-project-{}", std::process::id()));
     fs::create_dir_all(&place).expect("mkdir");
     run(
@@ -182,7 +183,7 @@ fn fio_verifies() {
     }
 }
 
-/// A program of the suites, where it was installed.
+/// The path of a program of the suites, where it is installed.
 fn suite(name: &str) -> Option<PathBuf> {
     let place = std::env::var_os("FOLIOSWAP_TMPFS_SUITES").map(PathBuf::from)?;
     Some(place.join("bin").join(name)).filter(|path| path.is_file())

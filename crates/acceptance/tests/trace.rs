@@ -1,4 +1,5 @@
-//! `run --trace`: what a real program asks of the allocator comes into the file, whoever is killed, and can be replayed.
+//! `run --trace`: the requests of a real program to the allocator are recorded in the file,
+//! whichever process is killed, and can be replayed.
 
 use folioswap_acceptance::job::{self, Job, Outcome};
 use folioswap_acceptance::programs::{self, c_program};
@@ -11,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// The file of one test, removed afterwards.
+/// The trace file of one test, removed on drop.
 struct Trace(PathBuf);
 
 impl Trace {
@@ -48,7 +49,8 @@ impl Drop for Trace {
     }
 }
 
-/// What `--stats-json` says of the trace: events and those that are missing. The missing ones were announced.
+/// The events and the missing events of the trace, as `--stats-json` reports them. Missing events
+/// must have been announced.
 fn recorded(outcome: &Outcome) -> (u64, u64) {
     let stats = &outcome.stats.as_ref().expect("statistics")["trace"];
     let lost = stats["lost"].as_u64().expect("lost");
@@ -58,7 +60,8 @@ fn recorded(outcome: &Outcome) -> (u64, u64) {
     (stats["events"].as_u64().expect("events"), lost)
 }
 
-/// Every member that anything is said of ends, once, and says nothing afterwards; its clock does not go back.
+/// Asserts that every member in the records ends once, has no records afterwards, and that its
+/// clock does not go back. Returns the number of members.
 fn check_members(records: &[Record]) -> usize {
     let (mut alive, mut ended) = (HashSet::from([0]), HashSet::new());
     let (mut member, mut forks) = (0, 0);
@@ -93,7 +96,8 @@ fn check_members(records: &[Record]) -> usize {
     forks
 }
 
-/// The replay ends with nothing in use: whatever was allocated was freed, or its member ended.
+/// Asserts that the replay ends with nothing in use: every allocated slot was freed, or its member
+/// ended.
 fn check_replay(trace: &Trace, lost: u64) {
     let result = trace.replay();
     assert_eq!(result["devices"][0][1], 0, "{result}");
@@ -137,14 +141,15 @@ fn a_program_that_swaps_is_recorded_and_replayed() {
         "no page came back clean"
     );
     check_replay(&trace, lost);
-    // Through a policy from before, and into the generator.
+    // The trace can also be fitted, for the generator.
     let fit =
         Command::new(programs::folioswap()).args(["lab", "fit"]).arg(&trace.0).output().expect("lab fit");
     let fit: Value = serde_json::from_slice(&fit.stdout).expect("JSON");
     assert!(fit["parameters"]["order_weights"][4].as_f64() > Some(0.0), "{fit}");
 }
 
-/// Members that fork, that become other programs, and that are killed at any moment.
+/// Asserts the above for members that fork, that become other programs, and that are killed at any
+/// moment.
 fn check_tree(name: &str, devices: &[String]) {
     let program = c_program("tree", "", &[]);
     let words = ["4", "24", "4", "8"].map(str::to_owned);
@@ -154,7 +159,7 @@ fn check_tree(name: &str, devices: &[String]) {
         job = job.option("--swap").option(device);
     }
     let trace = Trace::new(name);
-    // How well such a tree keeps its limit is not the question here (`tree`).
+    // Whether such a tree keeps its limit is tested elsewhere (`tree`).
     let outcome = trace.of(job).under(job::engine(48 * MIB));
     assert_eq!(outcome.text(), "only the root is left\nok\n", "{}", outcome.describe());
     outcome.check_clean();
@@ -173,7 +178,8 @@ fn a_tree_with_killed_members_is_recorded_to_each_ones_end() {
     check_tree("trace-tree", &[]);
 }
 
-/// No message carries more descriptors than the welcome of a forked child that is recorded: one for each device, its ring, its userfaultfd.
+/// No message carries more descriptors than the welcome of a forked child that is recorded: one for
+/// each device, its ring, and its userfaultfd.
 #[test]
 fn a_tree_on_as_many_devices_as_there_can_be_is_recorded() {
     if !job::judging_folioswap() {
@@ -201,7 +207,7 @@ fn the_file_is_readable_when_everything_is_killed() {
         .of(Job::new([program.as_os_str(), "wait".as_ref(), "96".as_ref()]).timeout(Duration::from_secs(60)))
         .start(job::engine(40 * MIB));
     running.wait_for_output("ready");
-    // The front: all of it goes down without a word.
+    // The command itself is killed: all of the tree goes down without a word.
     running.signal(libc::SIGKILL);
     let outcome = running.finish();
     assert_eq!(outcome.signal, Some(libc::SIGKILL), "{}", outcome.describe());

@@ -1,4 +1,5 @@
-//! A tree of members of which some are killed at any moment: the others go on, and what the dead held is freed.
+//! A tree of members of which some are killed at any moment: the others go on, and the swap that
+//! the dead held is freed.
 
 use folioswap_acceptance::job::{self, Job, Running};
 use folioswap_acceptance::killer::Killer;
@@ -8,7 +9,8 @@ use folioswap_acceptance::waiting::wait_until;
 use folioswap_acceptance::{MIB, skip};
 use std::time::{Duration, Instant};
 
-/// What is still in use when it is no more than `allowed`, or at the first look that begins more than a second after the death.
+/// The bytes still in use, once they are at most `allowed`, or at the first look that begins more
+/// than a second after the death.
 fn used_within_a_second(running: &Running, dead: Instant, allowed: u64) -> u64 {
     loop {
         let is_late = dead.elapsed() >= Duration::from_secs(1);
@@ -53,13 +55,14 @@ fn slots_of_the_dead_are_free_within_a_second() {
         std::thread::sleep(Duration::from_millis(50));
     }
     assert!(most > 60 * MIB, "never more than {most} bytes in use: nothing is shown by their absence");
-    // The root itself still has a few pages out: its libraries' data, its stack.
+    // The root itself still has a few pages swapped out: its libraries' data and its stack.
     let left = used_within_a_second(&running, Instant::now(), 2 * MIB - 1);
     assert!(left < 2 * MIB, "{left} of {most} bytes are still in use one second after the deaths");
     running.finish().check();
 }
 
-/// One dies and its parent lives on: what was the dead one's alone is free, and nothing of what they shared.
+/// One member dies and its parent lives on: swap that belonged to the dead one alone is freed, and
+/// nothing of the swap that they shared.
 #[test]
 fn slots_of_a_dead_child_are_free_within_a_second_while_its_parent_goes_on() {
     if !job::judging_folioswap() {
@@ -74,10 +77,10 @@ fn slots_of_a_dead_child_are_free_within_a_second_while_its_parent_goes_on() {
     let ready = running.output();
     let victim: i32 =
         ready.trim().rsplit(' ').next().and_then(|pid| pid.parse().ok()).expect("the child's number");
-    // What both share, and a quarter more that the parent keeps for what it will write.
+    // The memory that both share, and a quarter more that the parent keeps for later writes.
     let allowed = 64 * MIB * 5 / 4 + 8 * MIB;
     let mut before = 0;
-    // Both go on touching what they have.
+    // Both processes go on touching their memory.
     wait_until("so much is in use that something is shown by its absence", || {
         before = used_in_all(&running);
         before > allowed + 48 * MIB
@@ -91,7 +94,7 @@ fn slots_of_a_dead_child_are_free_within_a_second_while_its_parent_goes_on() {
     running.finish().check();
 }
 
-/// What a living program gives up is free, while it lives.
+/// Swap of memory that a living program gives up is freed while the program lives.
 #[test]
 fn slots_of_what_is_unmapped_or_given_up_are_free() {
     if !job::judging_folioswap() {
@@ -105,18 +108,21 @@ fn slots_of_what_is_unmapped_or_given_up_are_free() {
     assert!(before > 144 * MIB, "only {before} bytes in use: nothing is shown by their absence");
     running.wait_for_output("given up");
     let given_up = Instant::now();
-    // An eighth of it is still there, 24 MiB, in clusters of the file that it shares with what is gone (they are counted as wholes: 40 to 60 MiB),
-    // and a quarter as many empty ones are kept for what will be written next. What was unmapped is 96 MiB, what was given up by advice 72: of
-    // either one, not given back, more than this would be left.
+    // An eighth of the memory is still there, 24 MiB, in clusters of the file that it shares with
+    // memory that is gone (clusters count whole: 40 to 60 MiB), and a quarter as many empty
+    // clusters are kept for later writes. Unmapped memory was 96 MiB, memory given up by advice 72
+    // MiB: if either were not given back, more than this would be left.
     let allowed = 80 * MIB;
     let left = used_within_a_second(&running, given_up, allowed);
     assert!(left <= allowed, "{left} of {before} bytes are still in use a second later");
     running.finish().check();
 }
 
-/// A member is killed before each message that it sends to the supervisor, and before it takes each answer, in turn: all that others know of its
-/// taking clusters, of its sharing them with a child, and of its giving them back. Those that are left (the child or its parent, and the root) have
-/// their data, and what was the dead one's is free. (Some seventy steps; all of them with `FOLIOSWAP_LONG=1`.)
+/// A member is killed before each message that it sends to the supervisor, and before it takes each
+/// answer, in turn. These messages are all that others know of its taking clusters, of its sharing
+/// them with a child, and of its giving them back. The remaining processes (the child or its
+/// parent, and the root) have their data, and the swap of the dead one is freed. There are some
+/// seventy steps; all of them run with `FOLIOSWAP_LONG=1`.
 #[test]
 fn a_member_is_killed_at_every_step_of_taking_sharing_and_giving_back_clusters() {
     if !job::judging_folioswap() {
@@ -127,7 +133,8 @@ fn a_member_is_killed_at_every_step_of_taking_sharing_and_giving_back_clusters()
         .option("--swap")
         .option("file:/var/tmp");
     let mut running = job.start(job::engine(32 * MIB));
-    // Joining, the first clusters and the fork one by one; then, where it is one cluster after the other, in strides.
+    // The steps of joining, of the first clusters and of the fork run one by one. After them, where
+    // one cluster follows the other, they run in strides.
     let (one_by_one, stride) = (24, job::seconds(5, 1) as usize);
     let mut ends = Vec::new();
     let (mut step, mut most, mut refused) = (0, 0, 0);
@@ -141,13 +148,14 @@ fn a_member_is_killed_at_every_step_of_taking_sharing_and_giving_back_clusters()
         signal(victim, libc::SIGUSR1);
         let ended = format!("victim {number} of ");
         most = most.max(wait_and_watch(&mut running, &ended));
-        // The child of one that is killed goes on, with what it has inherited.
+        // The child of a killed member goes on with the memory that it has inherited.
         let calls = killer.wait_for_the_last().expect("ptrace");
         let dead = Instant::now();
         let said = running.output();
         let (_, end) = said.trim_end().rsplit_once(": ").expect("how it ended");
         assert_eq!(end == "whole", calls < step, "{calls} calls, step {step}: {end}");
-        // What the root itself has out, and the clusters that it keeps for what it will write.
+        // The pages that the root itself has swapped out, and the clusters that it keeps for later
+        // writes.
         let left = used_within_a_second(&running, dead, 40 * MIB);
         assert!(left <= 40 * MIB, "step {step}, {end}: {left} bytes are in use a second later");
         refused = only_refused_children(&running.errors())
@@ -156,7 +164,7 @@ fn a_member_is_killed_at_every_step_of_taking_sharing_and_giving_back_clusters()
         signal(number_after(&said, &ended), libc::SIGUSR1);
     }
     println!("{}; {refused} children refused; {} MiB in use at most", ends.join(", "), most / MIB);
-    // Between its fork and its word to the supervisor, a parent makes few calls.
+    // Between its fork and its message to the supervisor, a parent makes few calls.
     assert!(refused <= 3, "{refused} children are refused what they inherited");
     for wanted in ["killed", "child killed"] {
         assert!(ends.iter().any(|end| end == wanted), "nobody was {wanted}: {ends:?}");
@@ -165,10 +173,11 @@ fn a_member_is_killed_at_every_step_of_taking_sharing_and_giving_back_clusters()
     running.finish().check();
 }
 
-/// How many forked children ended, as they must, since their parent was killed before it handed over what they inherit.
+/// The number of forked children that ended, as they must, because their parent was killed before
+/// it handed over the memory that they inherit.
 ///
 /// # Errors
-/// The first line that says anything else.
+/// The first line with any other message.
 fn only_refused_children(errors: &str) -> Result<usize, String> {
     let expected =
         "cannot have what it inherited: its parent has ended without handing its swapped memory over";
@@ -184,13 +193,13 @@ fn number_after(text: &str, before: &str) -> i32 {
     after[..digits].parse().expect("a number")
 }
 
-/// Sends a signal to a descendant of ours.
+/// Sends a signal to a descendant.
 fn signal(pid: i32, signal: i32) {
     // SAFETY: kill has no memory effects.
     assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
 }
 
-/// Waits until it has said this; the most that was in use meanwhile.
+/// Waits until the program has printed `text`. Returns the most bytes that were in use meanwhile.
 fn wait_and_watch(running: &mut Running, text: &str) -> u64 {
     let (start, mut most) = (Instant::now(), 0);
     while !running.output().contains(text) {

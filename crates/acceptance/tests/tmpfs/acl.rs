@@ -1,11 +1,12 @@
-//! Access control lists are as on the kernel's tmpfs: the same commands on both, and the same answers.
+//! Access control lists behave as on the kernel's tmpfs: the same commands run on both, with the
+//! same answers.
 
 use folioswap_acceptance::{mount, mount::Mount, programs, skip};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The kernel's own, unmounted when the test ends.
+/// A tmpfs of the kernel, unmounted when the test ends.
 struct KernelTmpfs(PathBuf);
 
 impl KernelTmpfs {
@@ -29,7 +30,7 @@ impl Drop for KernelTmpfs {
     }
 }
 
-/// What these commands print in this directory, errors and statuses among it.
+/// The output of these commands in this directory, errors and statuses included.
 fn said(directory: &Path, commands: &str) -> String {
     let script = format!("exec 2>&1\nset +e\numask 022\n{commands}");
     let output = Command::new("sh").args(["-c", &script]).current_dir(directory).output().expect("a shell");
@@ -37,7 +38,7 @@ fn said(directory: &Path, commands: &str) -> String {
     String::from_utf8_lossy(&output.stdout).replace(directory, "DIR")
 }
 
-/// Each begins in the directory that the ones before left.
+/// Each command begins in the directory that the ones before have left.
 const COMMANDS: &[&str] = &[
     // A list and the mode.
     "touch a; getfacl -n a; setfacl -m u:1000:rw a; getfacl -n a; stat -c %a a",
@@ -45,19 +46,19 @@ const COMMANDS: &[&str] = &[
     "setfacl -m g:7:r,m::rwx a; stat -c %a a; setfacl -x u:1000 a; setfacl -x g:7 a; getfacl -n a; stat -c %a a",
     "setfacl -b a; getfacl -n a; setfacl -b a; stat -c %a a",
     "setfacl -m u::rw,g::r,o::- a; stat -c %a a; python3 -c 'import os; print(sorted(os.listxattr(\"a\")))'",
-    // What is inherited, and where the umask counts.
+    // Inheritance, and the cases where the umask counts.
     "mkdir -m 2750 d; setfacl -d -m u:1000:rwx,g:1001:r-x d; getfacl -n d; stat -c %a d",
     "umask 077; mkdir d/sub; touch d/sub/f; mkfifo d/p; ln -s f d/l; for x in d/sub d/sub/f d/p; do getfacl -n $x; stat -c '%a %g' $x; done; stat -c %a d/l",
     "umask 027; touch f; mkdir e; mkfifo p; stat -c %a f e p; umask 0; touch d/open; mkdir -m 700 d/narrow; getfacl -n d/open d/narrow",
     "mkdir g; setfacl -d -m u::rwx,g::r,o::- g; touch g/x; mkdir g/y; getfacl -n g/x g/y; setfacl -k g; touch g/z; stat -c %a g/z",
-    // Who may.
+    // Permission checks.
     "chmod 755 .; echo secret >s; chmod 600 s; setpriv --reuid 1000 --regid 1000 --clear-groups cat s; echo $?",
     "setfacl -m u:1000:r s; setpriv --reuid 1000 --regid 1000 --clear-groups cat s; setpriv --reuid 1000 --regid 1000 --clear-groups sh -c 'echo x >>s'; echo $?",
     "chmod g= s; setpriv --reuid 1000 --regid 1000 --clear-groups cat s; echo $?; setfacl -b s; setfacl -m g:1001:rw,m::rw s; setpriv --reuid 1002 --regid 1001 --clear-groups cat s; setpriv --reuid 1002 --regid 1002 --groups 1001 cat s; setpriv --reuid 1002 --regid 1002 --clear-groups cat s; echo $?",
     "setpriv --reuid 1000 --regid 1000 --clear-groups setfacl -m u:1000:rw s; echo $?; mkdir w; setfacl -m u:1000:rwx w; setpriv --reuid 1000 --regid 1000 --clear-groups touch w/mine; stat -c '%u %g %a' w/mine; setpriv --reuid 1001 --regid 1001 --clear-groups touch w/not; echo $?",
-    // Set-group-id goes when its owner, not of the group, sets a list.
+    // The set-group-id bit is cleared when the owner, who is not of the group, sets a list.
     "touch q; chown 1000:5 q; chmod 2755 q; setpriv --reuid 1000 --regid 1000 --clear-groups setfacl -m u:7:r q; stat -c %a q; chmod 2755 q; setpriv --reuid 1000 --regid 1000 --groups 5 setfacl -m u:8:r q; stat -c %a q; setfacl -m u:9:r q; stat -c %a q",
-    // What is no list, or not here.
+    // Values that are no list, or not supported here.
     r#"python3 - <<'PYTHON'
 import errno, os, struct
 def value(*entries, version=2):

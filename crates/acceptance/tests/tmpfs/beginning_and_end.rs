@@ -1,4 +1,4 @@
-//! How a mount begins, what is refused, and how it ends, whatever ends it.
+//! The start of a mount, its refusals, and its end, whatever ends it.
 
 use crate::{error, new_file};
 use folioswap_acceptance::programs::{self, refused, run_folioswap};
@@ -40,7 +40,8 @@ fn signals_and_umount_end_it() {
         assert_eq!(mount.wait().code(), Some(0));
         assert!(!mount.is_mounted());
     }
-    // In use: umount refuses; a signal takes it out of sight, and who has it open goes on.
+    // In use, umount refuses. A signal detaches the mount, and a process that has a file of it open
+    // goes on.
     let mut mount = Mount::new("busy", &["--memory", "32M"]);
     let path = mount.path().to_str().expect("UTF-8").to_owned();
     let file = new_file(&mount.file("file"));
@@ -60,7 +61,7 @@ fn signals_and_umount_end_it() {
     assert_eq!(mount.wait().code(), Some(0));
 }
 
-/// The swap file lies where the caller meant, not where the daemon works.
+/// A relative swap file lies where the caller meant, not in the daemon's working directory.
 #[test]
 fn a_relative_swap_directory_is_the_callers() {
     needs_fuse!();
@@ -80,14 +81,15 @@ fn a_relative_swap_directory_is_the_callers() {
     }
 }
 
-/// What lies under a mount stays when the mount ends, and what lies over it too.
+/// Files under a mount stay when the mount ends, and so do mounts on top of it.
 #[test]
 fn the_end_of_a_mount_is_its_own() {
     needs_fuse!();
     let place = PathBuf::from(format!("/var/tmp/folioswap-acc-under-{}", std::process::id()));
     let other = place.join("mount");
     fs::create_dir_all(&other).expect("mkdir");
-    // A mount table of its own, so that nothing is left behind; each path is mounted on in layers.
+    // The script has a mount table of its own, so that nothing is left behind; each path is mounted
+    // on in layers.
     let script = "set -e
         trap 'kill -9 $first $second $third 2>/dev/null || :' EXIT
         mounted() { for i in $(seq 200); do grep -q \" $1 .* folioswap \" /proc/self/mountinfo && return; sleep 0.05; done; false; }
@@ -115,7 +117,7 @@ fn the_end_of_a_mount_is_its_own() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "kept\nkept\nabove\nthird\nkept\n", "{output:?}");
 }
 
-/// As most people use it: the command returns, and a daemon goes on.
+/// The usual way: the command returns, and a daemon goes on.
 #[test]
 fn it_goes_on_in_the_background() {
     needs_fuse!();
@@ -123,7 +125,7 @@ fn it_goes_on_in_the_background() {
     fs::create_dir_all(&path).expect("mkdir");
     let words = ["mount", path.to_str().expect("UTF-8"), "--memory", "32M", "--mode", "700"];
     let start = Instant::now();
-    // Its output is at its end when it returns, although the daemon goes on.
+    // The output is at its end when the command returns, although the daemon goes on.
     let output = run_folioswap(&words);
     let took = start.elapsed();
     let wrote = fs::write(path.join("a"), b"a");
@@ -170,7 +172,7 @@ fn what_cannot_be_mounted_is_refused() {
     ];
     let results =
         refusals.map(|(words, status, said)| (run_folioswap(&[&["mount"], words].concat()), status, said));
-    // Without the device: a namespace of its own with an empty /dev.
+    // A mount namespace with an empty /dev hides the device.
     let hidden = Command::new("unshare")
         .args(["-m", "sh", "-c", "mount -t tmpfs none /dev && exec \"$@\"", "sh"])
         .arg(programs::folioswap())
@@ -187,12 +189,12 @@ fn what_cannot_be_mounted_is_refused() {
     if mount::missing().is_none() {
         refused(&hidden.expect("unshare"), 1, &["/dev/fuse", "modprobe fuse"]);
     }
-    // Nothing of ours was left mounted.
+    // No mount of ours may be left.
     let mounts = fs::read_to_string("/proc/self/mountinfo").expect("mountinfo");
     assert!(!mounts.contains(directory), "{mounts}");
 }
 
-/// Without root it goes through fusermount3.
+/// Without root the mount goes through fusermount3.
 #[test]
 fn somebody_else_may_mount() {
     needs_fuse!();
@@ -202,11 +204,11 @@ fn somebody_else_may_mount() {
     let path = PathBuf::from(format!("/var/tmp/folioswap-acc-other-{}", std::process::id()));
     fs::create_dir_all(&path).expect("mkdir");
     std::os::unix::fs::chown(&path, Some(65534), Some(65534)).expect("chown");
-    // Where the tests were built, others may not look.
+    // Other users may not enter the directory where the tests were built.
     let command = PathBuf::from(format!("/var/tmp/folioswap-acc-other-command-{}", std::process::id()));
     fs::copy(programs::folioswap(), &command).expect("a copy");
     fs::set_permissions(&command, fs::Permissions::from_mode(0o755)).expect("chmod");
-    // A mount table of its own, in which everybody may open the device, as udev has it.
+    // A mount table of its own, in which every user may open the device, as udev sets it up.
     let prepare = "mknod -m 666 $0.fuse c 10 229 && mount --bind $0.fuse /dev/fuse && \
         exec setpriv --reuid=65534 --regid=65534 --clear-groups sh -c \"$2\" $0 $1";
     let script =

@@ -1,4 +1,4 @@
-//! Files, directories and their contents are as on the kernel's tmpfs.
+//! Files, directories and their contents behave as on the kernel's tmpfs.
 
 use crate::{error, new_file, rename2};
 use folioswap_acceptance::{MIB, mount, mount::Mount, skip};
@@ -23,7 +23,7 @@ fn files_and_directories_are_as_on_tmpfs() {
     let mount = Mount::new("files", &["--memory", "64M", "--size", "64M", "--swap-max", "0"]);
     assert_eq!(fs::metadata(mount.path()).expect("root").permissions().mode() & 0o7777, 0o1777);
 
-    // An open file lives on without a name, and its place is given back afterwards.
+    // An open file lives on without a name, and its space is freed afterwards.
     let mut open = new_file(&mount.file("open"));
     open.write_all(b"still here").expect("write");
     fs::remove_file(mount.file("open")).expect("unlink");
@@ -34,7 +34,7 @@ fn files_and_directories_are_as_on_tmpfs() {
     assert_eq!(text, "still here");
     drop(open);
 
-    // Links count; directories count their directories.
+    // Links are counted, and directories count their subdirectories.
     fs::create_dir_all(mount.file("a/b")).expect("mkdir");
     fs::write(mount.file("a/x"), b"x").expect("write");
     fs::hard_link(mount.file("a/x"), mount.file("a/b/y")).expect("link");
@@ -51,7 +51,7 @@ fn files_and_directories_are_as_on_tmpfs() {
     rename2(&mount.file("a"), &mount.file("c"), libc::RENAME_WHITEOUT).expect("whiteout");
     assert_eq!(fs::symlink_metadata(mount.file("a")).expect("a whiteout").rdev(), 0);
 
-    // What is not a file or directory.
+    // File types other than files and directories.
     symlink("z/x", mount.file("link")).expect("symlink");
     assert_eq!(fs::read(mount.file("link")).expect("through a link"), b"x");
     let fifo = std::ffi::CString::new(mount.file("fifo").to_str().expect("UTF-8")).expect("a path");
@@ -76,7 +76,7 @@ fn files_and_directories_are_as_on_tmpfs() {
     assert_eq!(seen.len(), 3000);
     assert_eq!(fs::read_dir(mount.file("many")).expect("list").count(), 2000);
 
-    // A set-group-id directory gives its group on.
+    // A set-group-id directory passes its group on.
     let shared = mount.file("shared");
     fs::create_dir(&shared).expect("mkdir");
     std::os::unix::fs::chown(&shared, None, Some(4711)).expect("chown");
@@ -85,7 +85,7 @@ fn files_and_directories_are_as_on_tmpfs() {
     let below = fs::metadata(shared.join("below")).expect("stat");
     assert_eq!((below.gid(), below.mode() & 0o2000), (4711, 0o2000));
 
-    // Times before 1970 and with nanoseconds.
+    // Times before 1970, and with nanoseconds.
     let times =
         [libc::timespec { tv_sec: -2, tv_nsec: 500_000_001 }, libc::timespec { tv_sec: 1 << 33, tv_nsec: 7 }];
     let file = File::open(mount.file("c")).expect("open");
@@ -113,7 +113,8 @@ fn contents_are_as_on_tmpfs() {
     assert_eq!(seek(5 * MIB, libc::SEEK_DATA), -1);
     assert_eq!(seek(5 * MIB, libc::SEEK_HOLE), 5 * MIB as i64);
 
-    // What was stored through a mapping alone is data too, before anybody asked for it to be written.
+    // Bytes that were stored through a mapping alone are data too, before any write-back was
+    // requested.
     let length = 16 * MIB as usize;
     let both = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: a new mapping.
@@ -142,7 +143,7 @@ fn contents_are_as_on_tmpfs() {
     assert_eq!(file.metadata().expect("stat").len(), 16 * MIB);
     assert_eq!(error(fallocate(&file, libc::FALLOC_FL_COLLAPSE_RANGE, 0, 4096)), libc::EOPNOTSUPP);
 
-    // Full: what does not fit is refused, and all that was there is unharmed.
+    // On a full mount, data that does not fit is refused, and the existing contents are unharmed.
     let big = new_file(&mount.file("big"));
     let block = vec![5; 1 << 20];
     let mut written = 0;
@@ -174,17 +175,18 @@ fn contents_are_as_on_tmpfs() {
     other.try_lock().expect("flock");
 }
 
-/// What was stored through a mapping where there is no room is an error of msync, also when the kernel brings it together with pages that fit.
+/// A store through a mapping for which there is no room is an error of msync, also when the kernel
+/// writes it together with pages that fit.
 #[track_caller]
 fn stores_that_find_no_room_are_told(mount: &Mount) {
-    // What was removed is given back when the kernel has forgotten it.
+    // The space of a removed file is freed once the kernel has forgotten the file.
     let start = Instant::now();
     while mount.figures()["content"] > 4 * MIB {
         assert!(start.elapsed() < Duration::from_secs(5), "{:?}", mount.figures());
         std::thread::sleep(Duration::from_millis(5));
     }
     let filler = new_file(&mount.file("filler"));
-    // All but 64 KiB.
+    // All space but 64 KiB.
     let figures = mount.figures();
     let room = figures["content_max"] - figures["content"] - (64 << 10);
     fallocate(&filler, 0, 0, room).expect("allocate");
@@ -209,8 +211,8 @@ fn stores_that_find_no_room_are_told(mount: &Mount) {
     fs::remove_file(mount.file("filler")).expect("unlink");
 }
 
-/// Who writes without privilege takes set-user-id away, and nobody sees it any more when write(2) has returned. What root copies keeps it, as
-/// with write(2).
+/// A write without privilege clears the set-user-id bit, and no process sees the bit any more when
+/// write(2) has returned. A copy by root keeps it, as with write(2).
 #[track_caller]
 fn set_user_id_is_gone_at_once(mount: &Mount) {
     let path = mount.file("set user id");
@@ -238,7 +240,7 @@ fn set_user_id_is_gone_at_once(mount: &Mount) {
     fs::remove_file(&path).expect("unlink");
 }
 
-/// `open` with flags of our own.
+/// `open` with further flags.
 trait Custom {
     fn custom(&mut self, flags: i32, path: &Path) -> io::Result<File>;
 }

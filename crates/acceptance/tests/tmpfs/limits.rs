@@ -25,7 +25,7 @@ fn inodes_are_limited_and_none_is_left_behind() {
         }
     });
     assert_eq!(made, Some(499), "and the root");
-    // A rename that leaves a whiteout is done, or not at all.
+    // A rename that leaves a whiteout happens completely or not at all.
     assert_eq!(error(rename2(&mount.file("1"), &mount.file("x"), libc::RENAME_WHITEOUT)), libc::ENOSPC);
     assert!(mount.file("1").is_file() && !mount.file("x").exists());
     for number in 0..499 {
@@ -33,7 +33,7 @@ fn inodes_are_limited_and_none_is_left_behind() {
     }
     fs::create_dir_all(mount.file("a/b/c")).expect("mkdir");
     fs::remove_dir_all(mount.file("a")).expect("rmdir");
-    // The kernel says soon what it forgets.
+    // The kernel reports soon which inodes it has forgotten.
     let start = Instant::now();
     while mount.figures()["inodes"] > 1 || mount.figures()["inodes_known"] > 1 {
         assert!(start.elapsed() < Duration::from_secs(5), "{:?}", mount.figures());
@@ -42,7 +42,8 @@ fn inodes_are_limited_and_none_is_left_behind() {
     assert_eq!(mount.figures()["content"], 0);
 }
 
-/// Links, their names, attributes and link targets count towards the limit, and are refused when it is full; what is there can be removed then.
+/// Links, their names, attributes and link targets count towards the limit, and are refused when it
+/// is full. Existing ones can be removed then.
 #[test]
 fn names_and_attributes_keep_the_limit() {
     needs_fuse!();
@@ -72,7 +73,7 @@ fn names_and_attributes_keep_the_limit() {
     let figures = mount.figures();
     assert!(attributes * 60_000 <= limit && figures["memory_used"] <= limit, "{attributes}: {figures:?}");
     assert!(attributes * 60_000 > limit / 2, "{attributes}: {figures:?}");
-    // The rest is filled in small pieces, until no name has room.
+    // Small pieces fill the rest, until no name has room.
     let name = |number: u64| mount.file(&format!("{number:0>200}"));
     let links = (0..200_000).find(|&number| fs::hard_link(mount.file("file"), name(number)).is_err());
     let links = links.expect("an end");
@@ -98,7 +99,8 @@ fn names_and_attributes_keep_the_limit() {
     }
 }
 
-/// Daemon and page cache in a cgroup with what reads and writes, contents four times the limit.
+/// Daemon and page cache are in a cgroup with the processes that read and write; the contents are
+/// four times the limit.
 #[test]
 fn the_limit_holds() {
     needs_fuse!();
@@ -124,7 +126,7 @@ fn the_limit_holds() {
                 }
                 most
             });
-            // A process in the group writes, reads, maps, and makes small files; dd and cat, as anybody would.
+            // A process in the group writes, reads, maps, and makes small files, as dd and cat do.
             let big = mount.file("big");
             let (size, seed) = (256, 5);
             let worker = format!(
@@ -157,7 +159,7 @@ fn the_limit_holds() {
     }
 }
 
-/// Anonymous memory and page cache of a cgroup.
+/// Anonymous memory and page cache of a cgroup, in bytes.
 fn charged(stat: &Path) -> u64 {
     let text = fs::read_to_string(stat).unwrap_or_default();
     let value = |name: &str| {

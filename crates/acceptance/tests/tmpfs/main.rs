@@ -1,4 +1,4 @@
-//! `folioswap mount`: that it behaves as a tmpfs, keeps its limit, and ends as it should.
+//! `folioswap mount` behaves as a tmpfs, keeps its limit, and ends as it should.
 
 use folioswap_acceptance::{mount, mount::Mount, skip};
 use std::fs::{File, OpenOptions};
@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 use std::process::Command;
 
-/// How long the random operations take in all, unless asked otherwise.
+/// Seconds of the random operations in all, by default.
 const SECONDS: u64 = 120;
 const RANDOM_OPERATIONS: &str = env!("CARGO_BIN_EXE_acc-tmpfs");
 
@@ -46,7 +46,8 @@ mod beginning_and_end;
 mod files;
 mod limits;
 
-/// Several processes against an oracle, with far more contents than fit: two minutes. `FOLIOSWAP_TMPFS_SECONDS=3600` is the long form.
+/// Several processes against an oracle, with contents far above the limit, for two minutes.
+/// `FOLIOSWAP_TMPFS_SECONDS=3600` is the long form.
 #[test]
 fn random_operations_of_several_processes() {
     needs_fuse!();
