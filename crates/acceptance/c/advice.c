@@ -1,4 +1,5 @@
-// What a program advises with madvise(2) is done: MADV_PAGEOUT, MADV_COLD, MADV_WILLNEED.
+// Advice that a program gives with madvise(2) is carried out: MADV_PAGEOUT, MADV_COLD,
+// MADV_WILLNEED.
 #include "check.h"
 
 #ifndef MADV_COLD
@@ -10,7 +11,7 @@ static void advise(char *at, size_t bytes, int advice) {
     if (madvise(at, bytes, advice) != 0) FAIL("madvise(%p, %zu, %d): %s", (void *)at, bytes, advice, strerrordesc_np(errno));
 }
 
-// Pages that are in memory.
+// The number of resident pages.
 static size_t resident(char *at, size_t bytes) {
     size_t pages = bytes / PAGE, count = 0;
     unsigned char *is_in = malloc(pages);
@@ -33,7 +34,7 @@ static void page_out(size_t bytes) {
     expect("after", resident(a, bytes), 0, 0);
     check_all(a, bytes, 1);
     expect("touched", resident(a, bytes), pages, pages);
-    // Across pieces of 64 KiB, and within one: these pages and no others.
+    // The range crosses pieces of 64 KiB, or lies within one: these pages leave and no others.
     size_t parts[][2] = {{5, 37}, {200, 1}, {400, 16}, {1000, 700}};
     for (unsigned i = 0; i < sizeof parts / sizeof *parts; i++) {
         size_t first = parts[i][0], count = parts[i][1];
@@ -42,13 +43,14 @@ static void page_out(size_t bytes) {
         expect("around the part", resident(a, bytes), pages - count, pages - count);
         check_all(a, bytes, 1);
     }
-    // Pages that keep their stored copy, and pages that have none any more.
+    // Some pages keep their stored copy, and some have none any more.
     fill_all(a, bytes / 2, 2);
     advise(a, bytes, MADV_PAGEOUT);
     expect("clean and dirty", resident(a, bytes), 0, 0);
     check_all(a, bytes / 2, 2);
     for (size_t page = pages / 2; page < pages; page++) check_page(a + page * PAGE, page, 1);
-    // Not on a page's border; nothing at all; with a hole; locked: as the kernel answers.
+    // A range that begins within a page, an empty one, one with a hole and a locked one are
+    // answered as by the kernel.
     CHECK(madvise(a + 8, PAGE, MADV_PAGEOUT) == -1 && errno == EINVAL);
     CHECK(madvise(a, 0, MADV_PAGEOUT) == 0);
     CHECK(munmap(a + 100 * PAGE, 50 * PAGE) == 0);
@@ -62,12 +64,12 @@ static void page_out(size_t bytes) {
     for (size_t page = 150; page < pages; page++) check_page(a + page * PAGE, page, page < pages / 2 ? 2 : 1);
 }
 
-// What is cold leaves first, though it lies behind the rest and was touched last.
+// Cold pages leave first, although they lie behind the rest and were touched last.
 static void cold(size_t bytes) {
     size_t half = bytes / 2, pages = half / PAGE;
     char *warm = map(bytes), *cold = warm + half;
     fill_all(warm, bytes, 1);
-    // So that all of it is hot.
+    // This pass makes all of the memory hot.
     advise(warm, bytes, MADV_PAGEOUT);
     check_all(warm, bytes, 1);
     advise(cold, half, MADV_COLD);
@@ -90,7 +92,7 @@ static void will_need(size_t bytes) {
     advise(a, bytes, MADV_WILLNEED);
     expect("all wanted", resident(a, bytes), pages, pages);
     check_all(a, bytes, 1);
-    // More than there is room for: what fits.
+    // MADV_WILLNEED asks for more than there is room for: as much as fits comes back.
     char *b = map(4 * bytes);
     fill_all(b, 4 * bytes, 2);
     advise(b, 4 * bytes, MADV_WILLNEED);
@@ -103,7 +105,7 @@ static size_t storm_pages;
 static atomic_bool storm_over;
 static uint8_t *storm_versions;
 
-// Its half of the pages: each is checked and written anew, now and then.
+// Checks each page of its half and writes it anew, again and again.
 static void *write_storm(void *which) {
     size_t half = storm_pages / 2, first = (uintptr_t)which * half;
     for (uint64_t random = (uintptr_t)which + 1; !storm_over; random = mix(random)) {
@@ -123,7 +125,7 @@ static void *advise_storm(void *which) {
     return 0;
 }
 
-// Two threads that write, two that advise, and children that are forked meanwhile and advise too.
+// Two threads write, two advise, and children are forked meanwhile and advise too.
 static void storm(size_t bytes) {
     size_t still = bytes / 8;
     char *a = map(still);

@@ -1,5 +1,5 @@
-// What the C programs share: page patterns that can be verified, and failing with a message.
-// Checks use no libc lock, so that they may run in a child made by a bare clone(2).
+// Shared by the C programs: page patterns that can be verified, and failing with a message. The
+// checks use no lock of the C library, so that they may run in a child made by a bare clone(2).
 #pragma once
 #include <errno.h>
 #include <fcntl.h>
@@ -29,7 +29,7 @@ static inline uint64_t mix(uint64_t x) {
     return x ^ (x >> 31);
 }
 
-// A message with write(2) alone.
+// Prints a message with write(2) alone.
 __attribute__((format(printf, 1, 2))) static void say(const char *format, ...) {
     char text[512];
     __builtin_va_list list;
@@ -54,14 +54,14 @@ __attribute__((format(printf, 1, 2))) static void say(const char *format, ...) {
         if (!(condition)) FAIL("not so: %s (%s)", #condition, strerrordesc_np(errno));                                 \
     } while (0)
 
-// Half of the words are noise; LZ4 halves such a page.
+// Half of the words are noise, so that LZ4 halves such a page.
 static inline void fill_page(void *at, uint64_t page, uint64_t version) {
     uint64_t *words = at, x = mix(page * 1000003 + version);
     words[0] = x;
     for (unsigned i = 1; i < WORDS; i++) words[i] = i % 4 < 2 ? (x = mix(x)) : 0x6f696c6f66206f6e;
 }
 
-// Says what a wrong page holds instead.
+// Prints the contents that a wrong page has instead.
 static __attribute__((noinline, cold)) void wrong_page(const uint64_t *words, unsigned at, uint64_t page,
                                                        uint64_t version, uint64_t wanted) {
     uint64_t any = 0;
@@ -109,7 +109,7 @@ static inline char *map(size_t bytes) {
     return at;
 }
 
-// Memory that pushes everything else out: as large as asked, written once, given back.
+// Pushes all other memory out with an allocation of this size that is written once and freed.
 static inline void press(size_t bytes) {
     char *at = map(bytes);
     fill_all(at, bytes, 900);
@@ -133,7 +133,7 @@ struct test {
     void (*run)(size_t bytes);
 };
 
-// PROGRAM CASE MEBIBYTES
+// The command line is PROGRAM CASE MEBIBYTES.
 static inline int run_case(const struct test *tests, int argc, char **argv) {
     if (argc < 3) FAIL("usage: CASE MEBIBYTES");
     for (; tests->name; tests++)

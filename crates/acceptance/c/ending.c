@@ -38,7 +38,7 @@ int main(int argc, char **argv) {
         _exit(5);
     }
     if (strcmp(how, "wait") == 0) {
-        // A tree of four that works until it is ended.
+        // A tree of four processes works until it is ended.
         pid_t child = fork();
         CHECK(child >= 0);
         pid_t grandchild = fork();
@@ -47,7 +47,7 @@ int main(int argc, char **argv) {
         for (;;) check_all(a, bytes, 1), usleep(1000);
     }
     if (strcmp(how, "unmanaged") == 0) {
-        // Shared memory cannot be swapped by us.
+        // Shared memory cannot be swapped by folioswap.
         char *b = mmap(0, bytes * 4, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
         CHECK(b != MAP_FAILED);
         for (size_t at = 0; at < bytes * 4; at += PAGE) {

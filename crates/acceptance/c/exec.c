@@ -1,4 +1,5 @@
-// What programs do to their environment, descriptors and limits, and how they replace themselves.
+// Changes that programs make to their environment, descriptors and limits, and the ways in which
+// they replace themselves.
 #include "check.h"
 #include <sys/resource.h>
 
@@ -22,7 +23,7 @@ static void again(const char *name, size_t bytes, char **environment) {
     FAIL("execve: %s", strerrordesc_np(errno));
 }
 
-// The last step of all that exec.
+// The last step of every case that calls exec.
 static void plain(size_t bytes) { use(bytes); }
 
 static void empty_environment(size_t bytes) {
@@ -42,7 +43,7 @@ static void same_environment(size_t bytes) {
     again("plain", bytes, environ);
 }
 
-// clearenv and a child by fork and exec.
+// clearenv, and a child by fork and exec.
 static void cleared(size_t bytes) {
     use(bytes / 2);
     pid_t child = fork();
@@ -75,7 +76,7 @@ static void failed(size_t bytes) {
     check_all(a, bytes, 1);
 }
 
-// Programs such as daemons close everything.
+// Daemons and other programs close all descriptors.
 static void close_all(size_t bytes) {
     char *a = map(bytes);
     fill_all(a, bytes, 1);
@@ -95,7 +96,7 @@ static void close_all(size_t bytes) {
     check_all(a, bytes, 2);
 }
 
-// Every descriptor from 3 on is the program's own: the first that it opens is 3.
+// Every descriptor from 3 on belongs to the program: the first that it opens is 3.
 static void own_descriptors(size_t bytes) {
     int null = open("/dev/null", O_RDONLY);
     if (null != 3) FAIL("the first descriptor opened is %d", null);
@@ -104,7 +105,7 @@ static void own_descriptors(size_t bytes) {
     use(bytes);
 }
 
-// A limit on the address space that leaves room for what the program wants.
+// A limit on the address space that leaves room for the program's memory.
 static void address_space(size_t bytes) {
     use(bytes / 2);
     size_t pages;
@@ -115,7 +116,7 @@ static void address_space(size_t bytes) {
     struct rlimit limit = {pages * PAGE + bytes + 64 * MIB, pages * PAGE + bytes + 64 * MIB};
     CHECK(setrlimit(RLIMIT_AS, &limit) == 0);
     use(bytes);
-    // And it holds.
+    // The limit holds.
     CHECK(mmap(0, bytes * 2, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0) == MAP_FAILED &&
           errno == ENOMEM);
     use(bytes);
@@ -126,7 +127,7 @@ static void close_errors(size_t bytes) {
     use(bytes);
 }
 
-// Few descriptors and few threads allowed.
+// Few descriptors and few threads are allowed.
 static void few_descriptors(size_t bytes) {
     struct rlimit limit = {8, 8};
     CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
@@ -158,11 +159,11 @@ static void outlived(size_t bytes) {
     }
 }
 
-// What the user preloads stays, and so do its own variables.
+// A library that the user preloads stays, and so do its own variables.
 static void preloaded(size_t bytes) {
     use(bytes);
     const char *(*said)(void) = 0;
-    // The library of the test exports it; without it, the weak symbol is null.
+    // The library of the test exports this symbol; without the library the weak symbol is null.
     extern const char *folioswap_acceptance_preloaded(void) __attribute__((weak));
     said = folioswap_acceptance_preloaded;
     printf("%s\n", said ? said() : "not preloaded");
@@ -175,7 +176,7 @@ static void preloaded(size_t bytes) {
     }
 }
 
-// What the program sees of itself is what it was started with.
+// The program sees itself as it was started.
 static void look(size_t bytes) {
     use(bytes);
     for (char **each = environ; *each; each++)

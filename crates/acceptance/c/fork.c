@@ -1,4 +1,4 @@
-// Children read what their parent had at the fork, whatever either does afterwards.
+// Children read the memory that their parent had at the fork, whatever either does afterwards.
 #include "check.h"
 #include <spawn.h>
 
@@ -7,7 +7,7 @@ extern char **environ;
 static char *memory;
 static size_t size;
 
-// Verifies all of it, starting anywhere, changes a third, verifies again.
+// Verifies all of the memory from any starting point, changes a third, and verifies again.
 static void child_works(uint64_t version, unsigned number) {
     size_t pages = size / PAGE, start = mix(number) % pages;
     for (size_t i = 0; i < pages; i++) {
@@ -39,7 +39,7 @@ static void storm(size_t bytes) {
     }
 }
 
-// The child ends at once; its child goes on with what it inherited in two steps.
+// The child ends at once; its own child goes on with memory that was inherited in two steps.
 static void grandchildren(size_t bytes) {
     size = bytes;
     memory = map(size);
@@ -72,7 +72,7 @@ static void grandchildren(size_t bytes) {
     check_all(memory, size, 0);
 }
 
-// Each generation changes an eighth and makes the next.
+// Each generation changes an eighth and forks the next.
 static void generations(size_t bytes) {
     size = bytes;
     memory = map(size);
@@ -95,12 +95,13 @@ static void generations(size_t bytes) {
     _exit(0);
 }
 
-// The parent is gone before the child looks.
+// The parent has ended before the child looks.
 static void orphan(size_t bytes) {
     size = bytes;
     memory = map(size);
     fill_all(memory, size, 0);
-    // Asked before the fork: the parent may be gone before the child asks.
+    // The parent's number is asked for before the fork, because the parent may have ended before
+    // the child asks.
     pid_t parent = getpid();
     pid_t child = fork();
     CHECK(child >= 0);
@@ -172,7 +173,7 @@ static void threads(size_t bytes) {
     check_all(memory, size, 0);
 }
 
-// vfork + exec and posix_spawn, between touches of everything.
+// vfork + exec and posix_spawn, between touches of all memory.
 static void spawn(size_t bytes) {
     size = bytes;
     memory = map(size);
@@ -213,16 +214,18 @@ static void spawn(size_t bytes) {
 
 static pid_t bare_clone(void) { return syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0); }
 
-// A child that no libc prepared: its parent brings back what it touches, and nobody can take that out of it again. It reads,
-// and writes, a part of what it inherited that fits the limit, while its parent rewrites everything or waits.
+// A child that no C library prepared: its parent brings back the pages that it touches, and no
+// thread can take them out of it again. The child reads and writes a part of its inheritance that
+// fits the limit, while its parent rewrites everything or waits.
 static void raw_clone(size_t bytes) {
     enum { STEP = 32 };
     size = bytes;
     memory = map(size);
     fill_all(memory, size, 0);
     for (uint64_t round = 0; round < 3; round++) {
-        // What is in memory at the clone stays in the child, and counts for good: little may be. Less pressure than twice the
-        // limit leaves it to the clock's hand what that is.
+        // Memory that is resident at the clone stays in the child, and counts for good, so it must
+        // be small. Pressure of less than twice the limit would leave it to the clock which pages
+        // those are.
         press(bytes);
         pid_t child = bare_clone();
         CHECK(child >= 0);
@@ -259,7 +262,8 @@ static void raw_clone_too_much(size_t bytes) {
     wait_ok(child);
 }
 
-// The parent of a bare clone ends first. The child finds its data or is ended; it never reads anything else.
+// The parent of a bare clone ends first. The child finds its data or is ended; it never reads
+// anything else.
 static void raw_orphan(size_t bytes) {
     size = bytes;
     memory = map(size);
@@ -274,7 +278,7 @@ static void raw_orphan(size_t bytes) {
     syscall(SYS_exit_group, 0);
 }
 
-// Memory that a child shall not inherit, or shall find empty.
+// Memory that a child shall not inherit (MADV_DONTFORK), or shall find empty (MADV_WIPEONFORK).
 static void advice(size_t bytes) {
     size_t part = bytes / 4;
     char *wiped = map(part), *kept = map(part), *absent = map(part);
@@ -292,7 +296,7 @@ static void advice(size_t bytes) {
             check_all(kept, part, 2);
             int ends[2];
             CHECK(pipe(ends) == 0);
-            // What is mapped in this process since may lie there, but nothing of what its parent has there.
+            // A mapping of this process may lie there by now, but no memory of its parent's.
             size_t found = 0;
             for (size_t page = 0; page < part / PAGE; page += 16) {
                 uint64_t word;
@@ -320,15 +324,17 @@ static void advice(size_t bytes) {
     }
 }
 
-// What a child looks at of memory that it shall find empty, or as it was: every eighth page.
+// A child checks every eighth page of memory that it shall find empty, or unchanged.
 static void sample(const char *at, size_t bytes, uint64_t version) {
     for (size_t page = 0; page < bytes / PAGE; page += 8)
         if (version) check_page(at + page * PAGE, page, version);
         else check_zero(at + page * PAGE, page);
 }
 
-// The same advice where nobody sees it, or where it does not hold any more: asked for by a system call of its own, for memory that moves or
-// grows afterwards, or that is given back before anything is swapped out, with new memory in its place. The C library's fork, and a bare clone.
+// The same advice where the agent does not see it, or where it no longer holds: given by a system
+// call of the program's own, for memory that moves or grows afterwards, or that is given back
+// before anything is swapped out, with new memory in its place. The C library's fork and a bare
+// clone are both used.
 static void wiped(size_t bytes) {
     size_t part = bytes / 8;
     char *again = map(part);
@@ -371,7 +377,7 @@ static void wiped(size_t bytes) {
     check_all(kept, part, 5);
 }
 
-// Many short children at once, each of which looks at a little.
+// Many short children exist at once, each of which checks a few pages.
 static void burst(size_t bytes) {
     size = bytes;
     memory = map(size);
@@ -406,13 +412,13 @@ static void *fork_often(void *argument) {
             check_page(memory + page * PAGE, page, 0);
             _exit(0);
         }
-        // The next thread's fork begins while this one is not back yet.
+        // The next thread's fork begins while this one has not returned yet.
         wait_ok(child);
     }
     return NULL;
 }
 
-// Many short forks by several threads at once: one begins as soon as the one before it ends.
+// Several threads make many short forks at once: one begins as soon as the one before it ends.
 static void often(size_t bytes) {
     size = bytes;
     memory = map(size);

@@ -1,4 +1,5 @@
-// Every form in which a program can start another one, with an environment that lacks what it was started with.
+// Every form in which a program can start another one, with an environment that lacks the variables
+// it was started with.
 #include "check.h"
 #include <spawn.h>
 
@@ -29,7 +30,7 @@ static char **words(void) {
     return list;
 }
 
-// Each starts this program anew; `environment` is also in `environ`.
+// Each form starts this program anew; `environment` is also in `environ`.
 static void form_execl(char **environment) { (void)environment, execl(program, SELF, NINE); }
 static void form_execl_short(char **environment) { (void)environment, execl(program, SELF, (char *)0); }
 static void form_execle(char **environment) {
@@ -47,7 +48,7 @@ static void form_fexecve(char **environment) {
     environ = 0, fexecve(descriptor, words(), environment);
 }
 static void form_execveat(char **environment) {
-    // Without the C library's function, which is young, a program can only do this.
+    // The C library's function is young; without it a program can only do this.
     environ = 0;
     int (*function)(int, const char *, char *const[], char *const[], int) = 0;
     extern int execveat(int, const char *, char *const[], char *const[], int) __attribute__((weak));
@@ -140,14 +141,14 @@ static void form(const char *name) {
             char *other[] = {"PATH=/usr/bin:/bin", "LANG=C", "FOLIOSWAP=nothing", "LD_PRELOADED=/no", 0};
             in_child(forms[i].start, none);
             in_child(forms[i].start, other);
-            // No array at all is an empty one.
+            // A missing array is an empty one.
             if (strncmp(name, "posix", 5) && strcmp(name, "system") && strcmp(name, "popen")) in_child(forms[i].start, 0);
             return;
         }
     FAIL("no such form: %s", name);
 }
 
-// Environments of every size arrive whole. The last word is how many variables there must be.
+// Environments of every size arrive whole. The last argument is the expected number of variables.
 static void variables(size_t bytes, int count) {
     char name[32], *value;
     for (int i = 0; i < count; i++) {
@@ -199,7 +200,8 @@ static void in_small_handler(void) {
     pid_t child = fork();
     CHECK(child >= 0);
     if (child == 0) {
-        // The kernel's part grows with the registers of the machine; 8 KiB is what SIGSTKSZ always was.
+        // The kernel's part of the frame grows with the registers of the machine; 8 KiB is the
+        // traditional SIGSTKSZ.
         size_t own = sysconf(_SC_MINSIGSTKSZ) + 8192;
         char *area = map(own + 2 * PAGE);
         CHECK(mprotect(area, PAGE, PROT_NONE) == 0);
@@ -212,7 +214,7 @@ static void in_small_handler(void) {
     wait_ok(child);
 }
 
-// What fails says so in the usual way, and changes nothing.
+// A failing form reports it in the usual way, and changes nothing.
 static void failing(void) {
     char *none[] = {0};
     environ = none;
@@ -237,7 +239,7 @@ static void failing(void) {
     if (after > before) FAIL("each failed exec leaves memory behind: %zu pages, then %zu", before, after);
 }
 
-// A thread that waits in system can be cancelled; its shell is ended.
+// A thread that waits in system(3) can be cancelled; its shell is ended.
 static void *sleeping(void *unused) {
     (void)unused;
     system("exec sleep 100");
@@ -256,7 +258,7 @@ static void cancelled(void) {
     }
 }
 
-// CASE MEBIBYTES [...]
+// The command line is CASE MEBIBYTES [...].
 int main(int argc, char **argv) {
     CHECK(argc >= 3);
     program = realpath("/proc/self/exe", 0), size = argv[2];

@@ -1,15 +1,17 @@
 // A program with text in memory that it leaves alone for a while.
 //
 // idle CASE MIB SECONDS
-//   sleeps   fills, leaves it alone for that long, and verifies all of it
-//   forks    the same, but from the middle of that time on children verify a part each, while their parent writes to single pages
+//   sleeps   fills its memory, leaves it alone for that long, and verifies all of it
+//   forks    the same, but from the middle of that time on children verify a part each, while their
+//            parent writes to single pages
 #include "check.h"
 
 static uint8_t *memory;
 static size_t pages;
 static uint8_t *versions;
 
-// Words of two to nine letters out of 500, in an order of the page's own: zstd makes it a third smaller than LZ4 does.
+// Words of two to nine letters out of 500, in an order of the page's own: zstd makes the page a
+// third smaller than LZ4 does.
 static void text_of(uint8_t *at, size_t page, uint64_t version) {
     uint64_t order = mix(page * 1000003 + version);
     for (size_t done = 0; done < PAGE;) {

@@ -1,4 +1,5 @@
-// What a program may do to its address space keeps its meaning while the memory is swapped out.
+// Changes that a program makes to its address space keep their meaning while the memory is swapped
+// out.
 #include "check.h"
 #include <linux/userfaultfd.h>
 #include <setjmp.h>
@@ -20,23 +21,23 @@ static void *move(void *old, size_t from, size_t to, int flags, void *target) {
     return at;
 }
 
-// Grow, move, shrink; onto other memory; pieces from the middle.
+// Mappings grow, move, shrink, move onto other memory, and lose pieces from the middle.
 static void remap(size_t bytes) {
     size_t half = bytes / 2;
     char *a = map(half);
     fill_all(a, half, 1);
     press(half);
-    // Grow. It has to move if something follows, and may stay otherwise.
+    // The mapping grows. It has to move if another follows it, and may stay otherwise.
     a = move(a, half, bytes, MREMAP_MAYMOVE, 0);
     check_all(a, half, 1);
     zero_all(a + half, half);
     for (size_t page = half / PAGE; page < bytes / PAGE; page++) fill_page(a + page * PAGE, page, 1);
     press(half);
     check_all(a, bytes, 1);
-    // Shrink.
+    // The mapping shrinks.
     CHECK(move(a, bytes, half, 0, 0) == a);
     CHECK(msync(a + half, PAGE, MS_ASYNC) == -1 && errno == ENOMEM);
-    // Onto other swapped memory, whose content goes.
+    // It moves onto other swapped memory, whose contents go.
     char *b = map(bytes);
     fill_all(b, bytes, 2);
     press(half);
@@ -46,7 +47,7 @@ static void remap(size_t bytes) {
     for (size_t page = 0; page < bytes / PAGE; page++)
         if (page < 5 || page >= 5 + half / PAGE) check_page(b + page * PAGE, page, 2);
     CHECK(munmap(b, bytes) == 0);
-    // Pieces out of the middle of one mapping, to odd places.
+    // Pieces out of the middle of one mapping move to odd places.
     a = map(half);
     fill_all(a, half, 3);
     char *places = map(bytes);
@@ -62,7 +63,7 @@ static void remap(size_t bytes) {
             check_page(places + (count - 1 - i) * (piece + PAGE) + page * PAGE, i * 37 + page, 3);
 }
 
-// A mapping of which nobody hears before it is found.
+// A mapping that no report announces before it is found.
 static char *map_unheard(size_t bytes) {
     char *at = (char *)syscall(SYS_mmap, 0, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     CHECK(at != MAP_FAILED);
@@ -71,21 +72,22 @@ static char *map_unheard(size_t bytes) {
 
 static void populate_zeroes(char *at, size_t bytes) { CHECK(madvise(at, bytes, MADV_POPULATE_READ) == 0 || errno == EINVAL); }
 
-// Read first, which costs no memory and is not seen, then written to.
+// The memory is first read, which costs no memory and is not seen, and then written.
 static void zeroes(size_t bytes) {
     char *a = map(bytes);
     zero_all(a, bytes);
     fill_all(a, bytes, 1);
     check_all(a, bytes, 1);
     CHECK(munmap(a, bytes) == 0);
-    // With everything else looked after by now, and as fast as can be.
+    // All other memory is managed by now, and these writes are as fast as can be.
     a = map_unheard(bytes);
     populate_zeroes(a, bytes);
     fill_all(a, bytes, 2);
     check_all(a, bytes, 2);
 }
 
-// The same by children, of what their parent has read: once before anything of it is looked after, then just before the fork.
+// Children do the same with memory that their parent has read: once before any of it is managed,
+// then just before the fork.
 static void zeroes_forked(size_t bytes) {
     char *a = map(bytes);
     zero_all(a, bytes);
@@ -116,7 +118,7 @@ static void zeroes_forked(size_t bytes) {
     check_all(a, bytes, 7);
 }
 
-// Grow step by step, as realloc does, with everything verified now and then.
+// The mapping grows step by step, as with realloc, and is verified now and then.
 static void remap_steps(size_t bytes) {
     size_t size = MIB;
     char *a = map(size);
@@ -141,7 +143,7 @@ static void remap_steps(size_t bytes) {
     }
 }
 
-// The old place stays mapped and must read zero.
+// The old place stays mapped and must read as zeroes.
 static void remap_keep(size_t bytes) {
     size_t half = bytes / 2;
     char *a = map(half);
@@ -164,7 +166,8 @@ static char *shared;
 
 static void *give_up(void *argument) {
     size_t thread = (size_t)argument, pages = slice_bytes / PAGE;
-    // Page by page the threads take turns, so that neighbours are always others'.
+    // The threads take turns page by page, so that the neighbours of a page always belong to other
+    // threads.
     for (unsigned round = 0; round < 3; round++) {
         for (size_t i = 0; i < pages; i++) fill_page(shared + (i * 4 + thread) * PAGE, i, thread * 8 + round);
         for (size_t i = round; i < pages; i += 3) {
@@ -184,7 +187,7 @@ static void *give_up(void *argument) {
     return 0;
 }
 
-// MADV_DONTNEED: zero afterwards, whether the page was swapped, resident or on its way.
+// After MADV_DONTNEED a page reads as zeroes, whether it was swapped out, resident or on its way.
 static void dontneed(size_t bytes) {
     char *a = map(bytes);
     fill_all(a, bytes, 1);
@@ -207,7 +210,7 @@ static void dontneed(size_t bytes) {
     for (size_t i = 0; i < 4; i++) pthread_join(workers[i], 0);
 }
 
-// MADV_FREE: the old content or zero, and what is written afterwards stays.
+// After MADV_FREE a page has its old contents or zeroes, and later writes to it stay.
 static void lazy_free(size_t bytes) {
     char *a = map(bytes);
     for (uint64_t round = 1; round <= 3; round++) {
@@ -224,14 +227,15 @@ static void lazy_free(size_t bytes) {
     }
 }
 
-// The other advices do not change what is read.
+// The other kinds of advice do not change the contents.
 static void advices(size_t bytes) {
     static const int all[] = {MADV_COLD, MADV_PAGEOUT, MADV_HUGEPAGE, MADV_NOHUGEPAGE, MADV_WILLNEED,
                               MADV_RANDOM, MADV_SEQUENTIAL, MADV_NORMAL, MADV_DONTDUMP, MADV_DODUMP};
     char *a = map(bytes);
     fill_all(a, bytes, 1);
     for (unsigned i = 0; i < sizeof all / sizeof *all; i++) {
-        // PAGEOUT without a swap, and the huge page advices without support for them, may be refused.
+        // MADV_PAGEOUT may be refused without swap, and the huge page advice without support for
+        // huge pages.
         int result = madvise(a + i * 5 * PAGE, bytes - i * 11 * PAGE, all[i]);
         CHECK(result == 0 || errno == EINVAL);
         for (size_t page = i; page < bytes / PAGE; page += 9) check_page(a + page * PAGE, page, 1);
@@ -242,7 +246,8 @@ static void advices(size_t bytes) {
     check_all(a, bytes, 1);
 }
 
-// MAP_FIXED over swapped memory; unmapping and mapping again: zero, and the neighbours keep theirs.
+// MAP_FIXED over swapped memory, and unmapping and mapping again, read as zeroes, and the
+// neighbours keep their contents.
 static void replace(size_t bytes) {
     char *a = map(bytes);
     size_t quarter = bytes / 4;
@@ -265,7 +270,7 @@ static void replace(size_t bytes) {
         for (size_t page = 0; page < bytes / PAGE; page++)
             if (page < first || page >= first + quarter / PAGE) check_page(a + page * PAGE, page, 1);
     }
-    // A file over the middle, and away again.
+    // A file is mapped over the middle, and unmapped again.
     char name[] = "/var/tmp/folioswap-acc-map-XXXXXX";
     int file = mkstemp(name);
     CHECK(file >= 0 && unlink(name) == 0);
@@ -286,7 +291,7 @@ static void replace(size_t bytes) {
     zero_all(a + quarter, 512 * PAGE);
     for (size_t page = quarter / PAGE + 512; page < bytes / PAGE; page++) check_page(a + page * PAGE, page, 2);
     CHECK(munmap(a, bytes) == 0);
-    // Many small holes.
+    // Many small holes are made.
     for (int round = 0; round < 20; round++) {
         a = map(bytes / 8);
         zero_all(a, bytes / 8);
@@ -337,8 +342,9 @@ static void expect_protection(char *read_only, char *none, size_t bytes) {
     }
 }
 
-// Protection is kept: what is forbidden faults, what is allowed is right. What is made read-only may be out then, and comes
-// back right; once it is in it cannot be moved out, so it stays, and the limit holds with it (the test's harness looks).
+// Protection is kept: forbidden accesses fault, and allowed ones read the right data. Memory that
+// becomes read-only may be swapped out at that time, and comes back right. Once resident it cannot
+// be moved out, so it stays, and the limit holds with it (the test's harness checks that).
 static void protect(size_t bytes) {
     struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO};
     CHECK(sigaction(SIGSEGV, &action, 0) == 0);
@@ -361,7 +367,7 @@ static void protect(size_t bytes) {
     CHECK(mprotect(none, part, PROT_READ) == 0);
     for (size_t page = pages; page < 2 * pages; page++) check_page(a + page * PAGE, page, 1);
     expect_fault(none, true);
-    // Writable again: all of it can go, and does.
+    // Once writable again, all of it can leave, and does.
     CHECK(mprotect(a, bytes, PROT_READ | PROT_WRITE) == 0);
     check_all(a, bytes, 1);
     fill_all(a, bytes, 2);
@@ -369,7 +375,8 @@ static void protect(size_t bytes) {
     if (present(a, 2 * part) > pages) FAIL("%zu pages that are writable again stayed", present(a, 2 * part));
     check_all(a, bytes, 2);
     CHECK(munmap(a, bytes) == 0);
-    // Reserved without access at first, as arenas and collectors do; a sixteenth of it is made read-only when it is full.
+    // Memory is reserved without access at first, as arenas and collectors do; a sixteenth of it
+    // becomes read-only when it is full.
     char *b = mmap(0, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     CHECK(b != MAP_FAILED);
     for (size_t at = 0; at < bytes; at += 64 * PAGE) {
@@ -382,7 +389,8 @@ static void protect(size_t bytes) {
     check_all(b, bytes, 3);
 }
 
-// More than the limit, made read-only while most of it is out: it comes back page by page and cannot leave again.
+// More memory than the limit becomes read-only while most of it is swapped out: it comes back page
+// by page and cannot leave again.
 static void protect_too_much(size_t bytes) {
     char *a = map(bytes);
     fill_all(a, bytes, 1);
@@ -390,7 +398,7 @@ static void protect_too_much(size_t bytes) {
     check_all(a, bytes, 1);
 }
 
-// What is locked comes in and stays in.
+// Locked memory comes back and stays.
 static void lock(size_t bytes) {
     size_t locked = 4 * MIB;
     char *a = map(bytes), *b = map(locked);
@@ -410,7 +418,7 @@ static void lock(size_t bytes) {
     check_all(b, locked, 1);
 }
 
-// The heap grows and shrinks by brk.
+// The heap grows and shrinks by brk(2).
 static void heap(size_t bytes) {
     char *start = sbrk(0);
     start += -(uintptr_t)start % PAGE;
@@ -452,7 +460,7 @@ static void *stacked(void *argument) {
     return 0;
 }
 
-// Deep stacks of many threads sleep while memory is needed elsewhere.
+// The deep stacks of many threads lie idle while memory is needed elsewhere.
 static void stacks(size_t bytes) {
     enum { THREADS = 24 };
     stack_bytes = bytes / 2 / THREADS;
@@ -510,7 +518,7 @@ static void *churner(void *argument) {
             block->at = 0;
         }
         if (held > share) continue;
-        // From 16 bytes to 1 MiB, evenly in the exponent.
+        // Sizes range from 16 bytes to 1 MiB, evenly distributed in the exponent.
         size_t power = 4 + mix(n * 16 + thread) % 17;
         block->words = (1UL << power) / 8 + mix(n) % 3;
         block->seed = n * 4 + thread;
@@ -523,7 +531,7 @@ static void *churner(void *argument) {
     return 0;
 }
 
-// malloc and free of all sizes by four threads; every block is verified before it goes.
+// Four threads call malloc and free with all sizes; every block is verified before it is freed.
 static void churn(size_t bytes) {
     slice_bytes = bytes / 4;
     pthread_t workers[4];
@@ -531,7 +539,7 @@ static void churn(size_t bytes) {
     for (size_t i = 0; i < 4; i++) pthread_join(workers[i], 0);
 }
 
-// Machine code that was written into memory leaves and returns and still runs.
+// Machine code that was written into memory leaves, returns, and still runs.
 static void code(size_t bytes) {
     size_t size = bytes / 16;
     unsigned char *a = mmap(0, size, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -551,7 +559,7 @@ static void code(size_t bytes) {
             memcpy(&function, &at, sizeof at);
             CHECK(function() == page);
         }
-        // The second time without the right to write.
+        // The second time the memory is not writable.
         CHECK(mprotect(a, size, PROT_READ | PROT_EXEC) == 0);
     }
 }
@@ -567,7 +575,7 @@ static void on_signal(int signal) {
     handled++;
 }
 
-// Handlers on an alternate stack that lies in swapped memory, touching swapped memory.
+// Signal handlers run on an alternate stack that lies in swapped memory, and touch swapped memory.
 static void signals(size_t bytes) {
     signal_bytes = bytes;
     signal_memory = map(bytes);
@@ -586,7 +594,7 @@ static void signals(size_t bytes) {
     CHECK(handled == 300);
 }
 
-// Shared anonymous memory is not swapped by us; it is right and counted.
+// Shared anonymous memory is not swapped by folioswap; its contents are right, and it counts.
 static void shared_memory(size_t bytes) {
     size_t part = bytes / 16;
     char *a = mmap(0, part, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0), *b = map(bytes);
@@ -622,7 +630,7 @@ static void *serve(void *unused) {
     return 0;
 }
 
-// A program that uses userfaultfd itself: its memory is left to it.
+// A program that uses userfaultfd itself: the memory that it registers is left to it.
 static void own_userfault(size_t bytes) {
     size_t part = bytes / 16;
     user_fd = syscall(SYS_userfaultfd, O_CLOEXEC | 1 /* user mode only */);

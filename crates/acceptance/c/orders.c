@@ -1,4 +1,5 @@
-// Folios of every order, huge pages among them: walks that make them, and random operations that split them, against an oracle.
+// Folios of every order, huge pages among them: walks that make them, and random operations that
+// split them, against an oracle.
 #include "check.h"
 
 #ifndef MADV_COLD
@@ -12,7 +13,7 @@ static char *map_aligned(size_t bytes) {
     return (char *)(((uintptr_t)at + HUGE - 1) & ~(HUGE - 1));
 }
 
-// Kilobytes that /proc/self/smaps says of the mapping at this address.
+// The kilobytes that a field of /proc/self/smaps states for the mapping at this address.
 static size_t of_mapping(const char *at, const char *field) {
     FILE *smaps = fopen("/proc/self/smaps", "r");
     CHECK(smaps);
@@ -27,7 +28,8 @@ static size_t of_mapping(const char *at, const char *field) {
     return found;
 }
 
-// In order, backwards, every other page, in order: each pass checks what the last one wrote.
+// The walks go in order, backwards, over every other page, and in order again: each pass checks the
+// contents that the last one wrote.
 static void walk(size_t bytes) {
     char *a = map_aligned(bytes);
     size_t pages = bytes / PAGE;
@@ -47,19 +49,21 @@ static void walk(size_t bytes) {
     check_all(a, bytes, 3);
 }
 
-// It leaves, and comes back in order: what may leave and come back in one size alone does so in that.
+// The memory leaves, and comes back in order: if one size alone is allowed, it leaves and comes
+// back in that size.
 static void there_and_back(size_t bytes) {
     char *a = map_aligned(bytes);
     fill_all(a, bytes, 1);
     check_all(a, bytes, 1);
 }
 
-// Memory of huge pages leaves and comes back: what is resident then is huge.
+// Memory of huge pages leaves and comes back: the resident part is then huge.
 static void huge(size_t bytes) {
     char *a = map_aligned(bytes);
     CHECK(madvise(a, bytes, MADV_HUGEPAGE) == 0);
     fill_all(a, bytes, 1);
-    // Of nothing nothing is huge: while the store is as large as the limit, all of it may be away.
+    // With nothing resident nothing is huge: while the store is as large as the limit, all of the
+    // memory may be swapped out.
     if (of_mapping(a, "Rss") > 0 && of_mapping(a, "AnonHugePages") == 0) {
         printf("no huge pages here\n");
         return;
@@ -68,7 +72,7 @@ static void huge(size_t bytes) {
     size_t resident = of_mapping(a, "Rss"), whole = of_mapping(a, "AnonHugePages");
     fprintf(stderr, "resident %zu kB, huge %zu kB\n", resident, whole);
     if (whole * 10 < resident * 9) FAIL("of %zu kB only %zu are huge", resident, whole);
-    // Parts of huge pages that are away, and of some that are there.
+    // Parts of huge pages are given back, of which some are swapped out and some resident.
     for (size_t block = 0; block + HUGE <= bytes; block += HUGE) {
         size_t first = block / PAGE + 100;
         CHECK(madvise(a + first * PAGE, 50 * PAGE, MADV_DONTNEED) == 0);
@@ -79,7 +83,8 @@ static void huge(size_t bytes) {
     }
 }
 
-// After a fork, and the child's end, nobody shares what is only read from then on: it leaves all the same.
+// After a fork and the child's end no process shares the memory, which is only read from then on:
+// it leaves all the same.
 static void forked(size_t bytes) {
     size_t first = bytes / 3;
     char *a = map_aligned(first);
@@ -95,7 +100,7 @@ static void forked(size_t bytes) {
     check_all(a, first, 1);
 }
 
-// Each thread counts in a word of its own of every page: an update that is lost is seen.
+// Each thread counts in a word of its own in every page, so that a lost update is found.
 #define COUNTERS 3
 #define PASSES 3
 static char *counted;
@@ -124,7 +129,7 @@ static void counters(size_t bytes) {
             CHECK(*((uint64_t *)(counted + page * PAGE) + 8 * word) == PASSES);
 }
 
-// The oracle: which version each page of an area has; 0 is zeroes. An area belongs to one thread.
+// The oracle knows the version of each page of an area; 0 is zeroes. An area belongs to one thread.
 struct area {
     char *at;
     size_t pages, operations;
@@ -192,7 +197,8 @@ static void operate(struct area *area) {
     case 17: advise(area, first, count, MADV_WILLNEED); break;
     case 18: advise(area, first, count, draw(area, 2) ? MADV_HUGEPAGE : MADV_NOHUGEPAGE); break;
     case 19: {
-        // Other memory takes its place, some of it while it is away, and from another place within 2 MiB.
+        // Other memory takes its place while some of it is swapped out, also from another place
+        // within 2 MiB.
         size_t bytes = count * PAGE, room = bytes + HUGE, before = draw(area, 512) * PAGE;
         char *base = map(room), *from = base + before;
         for (size_t page = 0; page < count; page++) fill_page(from + page * PAGE, first + page, ++area->version[first + page]);
@@ -204,7 +210,7 @@ static void operate(struct area *area) {
         break;
     }
     case 20:
-        // Nobody else may take the hole that munmap(2) would leave.
+        // No other thread may take the hole that munmap(2) would leave.
         CHECK(mmap(at, count * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == at);
         forget(area, first, count);
         break;
@@ -234,7 +240,7 @@ static void oracle(size_t bytes) {
     const char *seed = getenv("SEED");
     for (size_t i = 0; i < THREADS; i++) {
         size_t pages = bytes / PAGE / THREADS & ~511UL;
-        // A hole behind each: a mapping of its own.
+        // Behind each is a hole: a mapping of its own.
         areas[i] = (struct area){map_aligned(pages * PAGE), pages, 1500, mix(i + 100 * (seed ? strtoul(seed, 0, 10) : 1)),
                                  calloc(pages, sizeof(uint32_t))};
         CHECK(areas[i].version);

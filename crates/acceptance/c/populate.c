@@ -1,4 +1,5 @@
-// Memory that the kernel fills as soon as it is mapped (MAP_POPULATE): its pages come all at once, and no fault tells of them.
+// Memory that the kernel fills as soon as it is mapped (MAP_POPULATE): its pages come all at once,
+// and no fault announces them.
 #include "check.h"
 
 static char *populated(size_t bytes, int sharing) {
@@ -7,7 +8,7 @@ static char *populated(size_t bytes, int sharing) {
     return at;
 }
 
-// Four times the limit, before and after memory is short.
+// Four times the limit is mapped, before and after memory is short.
 static void private_memory(size_t bytes) {
     char *first = populated(bytes, MAP_PRIVATE);
     zero_all(first, bytes);
@@ -19,7 +20,8 @@ static void private_memory(size_t bytes) {
     check_all(second, bytes, 2);
 }
 
-// More than a half of the limit at once, again and again: it cannot be swapped out, so the rest makes room.
+// More than half of the limit is filled at once, again and again. It cannot be swapped out, so
+// other memory makes room.
 static void shared_memory(size_t bytes) {
     size_t part = bytes / 160 * 24;
     char *a = map(bytes);

@@ -1,9 +1,11 @@
 // Several members verify their own data; now and then one of them is killed.
+//
 // tree MEMBERS MEBIBYTES-EACH SECONDS KILLS
-// tree pair MEBIBYTES: a child with memory of its own beside what it inherits, to be killed by whoever looks
-// tree shrink MEBIBYTES: gives up seven eighths of what is out, by munmap and MADV_DONTNEED, and waits for a look at what is used
-// tree steps MEBIBYTES: victims that take, share and give back swap, to be killed by whoever looks, until one is not; SIGUSR1 to a
-//     victim lets it begin, to the root the next one
+// tree pair MEBIBYTES: a child with memory of its own beside its inheritance, for the test to kill
+// tree shrink MEBIBYTES: gives up seven eighths of its swapped-out memory, by munmap and
+//     MADV_DONTNEED, and waits while the test looks at the swap that is still in use
+// tree steps MEBIBYTES: victims that take, share and give back swap, for the test to kill, until
+//     one is not killed; SIGUSR1 to a victim lets it begin, to the root the next one
 #include "check.h"
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -17,9 +19,9 @@ static pid_t start(char **argv, unsigned seed) {
     pid_t pid = fork();
     CHECK(pid >= 0);
     if (pid > 0) return pid;
-    // Should the root fail, nobody goes on for ever.
+    // A failing root ends the others too: no process goes on for ever.
     CHECK(prctl(PR_SET_PDEATHSIG, SIGKILL) == 0);
-    // Half of them stay as forked, half are programs anew.
+    // Half of the members stay as forked, half exec the program anew.
     char text[32];
     snprintf(text, sizeof text, "%u", seed);
     char *words[] = {argv[0], "member", argv[2], argv[3], text, 0};
@@ -56,7 +58,7 @@ static char *prepare(size_t bytes, unsigned seed) {
     return a;
 }
 
-// What `prepare` made is there, unchanged.
+// Checks that the memory that `prepare` filled is unchanged.
 static void check_prepared(const char *a, size_t bytes, unsigned seed) {
     for (size_t page = 0; page < bytes / PAGE; page++) check_page(a + page * PAGE, page * 64 + seed, 0);
 }
@@ -127,7 +129,8 @@ static int victim(size_t bytes) {
     return killed ? CHILD_KILLED : WHOLE;
 }
 
-// Whoever traces us stops at each message that the pager sends or waits for, and at nothing else.
+// The tracer of this process stops it at each message that the pager sends or waits for, and at
+// nothing else.
 static void show_messages(void) {
     struct sock_filter filter[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
@@ -155,7 +158,7 @@ static void steps(char **argv) {
             CHECK(prctl(PR_SET_PDEATHSIG, SIGKILL) == 0);
             CHECK(sigwait(&go, &taken) == 0);
             show_messages();
-            // A program anew: it joins the group under the eyes of whoever looks.
+            // The program is executed anew: it joins the group while the test watches.
             execv("/proc/self/exe", (char *[]){argv[0], "victim", argv[2], 0});
             FAIL("execv: %s", strerrordesc_np(errno));
         }
@@ -195,7 +198,7 @@ int main(int argc, char **argv) {
     sigemptyset(&blocked);
     sigaddset(&blocked, SIGTERM);
     CHECK(sigprocmask(SIG_SETMASK, &blocked, 0) == 0);
-    // Inherited by those that only fork.
+    // Members that only fork inherit the handler.
     char *inherited = prepare(bytes, 63);
     for (unsigned i = 0; i < count; i++) {
         if (i % 2) members[i] = start(argv, ++started % 60);
@@ -203,7 +206,8 @@ int main(int argc, char **argv) {
         CHECK(members[i] > 0);
     }
     for (unsigned n = 0; n < kills; n++) {
-        // At any moment: also while the one that was just started fills its memory.
+        // The kill comes at any moment: also while the member that was just started fills its
+        // memory.
         usleep(seconds * 1000000UL / kills / 2 + mix(seed * 1000 + n) % (seconds * 1000000UL / kills));
         unsigned victim = mix(seed * 999 + n) % count;
         CHECK(kill(members[victim], SIGKILL) == 0);
@@ -214,7 +218,7 @@ int main(int argc, char **argv) {
         else if ((members[victim] = fork()) == 0) work(inherited, bytes, 63);
         for (size_t page = n; page < bytes / PAGE; page += 50) check_page(inherited + page * PAGE, page * 64 + 63, 0);
     }
-    // All but the root go at once; then the test may look at what is still used.
+    // All but the root end at once; the test may then look at the swap that is still in use.
     for (unsigned i = 0; i < count; i++) {
         CHECK(kill(members[i], i % 2 ? SIGKILL : SIGTERM) == 0);
         int status;

@@ -19,6 +19,20 @@ type Outcome = Result<(), Box<dyn std::error::Error>>;
 /// Pages of one transfer.
 const RUN: usize = 24;
 
+/// Whether a file's data passes through the page cache.
+#[derive(Clone, Copy)]
+enum Caching {
+    PageCache,
+    Direct,
+}
+
+/// Whether the kernel has pinned the buffers of io_uring beforehand.
+#[derive(Clone, Copy, PartialEq)]
+enum Buffers {
+    Plain,
+    Registered,
+}
+
 /// Memory whose page `n` holds version 0 of page `n`, larger than the limit: most of it is swapped
 /// out.
 fn evicted(bytes: usize) -> Mapping {
@@ -46,8 +60,11 @@ fn content(first: u64, pages: usize, version: u64) -> Mapping {
     buffer
 }
 
-fn file(direct: bool) -> io::Result<File> {
-    let flags = libc::O_TMPFILE | if direct { libc::O_DIRECT } else { 0 };
+fn file(caching: Caching) -> io::Result<File> {
+    let flags = match caching {
+        Caching::PageCache => libc::O_TMPFILE,
+        Caching::Direct => libc::O_TMPFILE | libc::O_DIRECT,
+    };
     // O_TMPFILE without write-back to a name: nothing is left behind.
     File::options().read(true).write(true).custom_flags(flags).open("/var/tmp")
 }
@@ -66,10 +83,10 @@ fn gcd(a: usize, b: usize) -> usize {
 
 /// Writes all of the memory to a file, reads it back into other swapped-out memory, and compares
 /// there.
-fn through_file(bytes: usize, direct: bool) -> Outcome {
+fn through_file(bytes: usize, caching: Caching) -> Outcome {
     let half = bytes / 2 / (PAGE * RUN) * PAGE * RUN;
     let (from, mut to) = (evicted(half), evicted(half));
-    let file = file(direct)?;
+    let file = file(caching)?;
     for page in runs(half) {
         file.write_all_at(&from[page * PAGE..][..RUN * PAGE], (page * PAGE) as u64)?;
     }
@@ -176,9 +193,8 @@ fn socket(bytes: usize) -> Outcome {
     through_stream(bytes, a, b)
 }
 
-/// io_uring with several transfers in flight. Registered buffers are pinned by the kernel
-/// beforehand.
-fn uring(bytes: usize, registered: bool, direct: bool) -> Outcome {
+/// io_uring with several transfers in flight.
+fn uring(bytes: usize, kind: Buffers, caching: Caching) -> Outcome {
     const DEPTH: usize = 16;
     let mut ring = match IoUring::new(DEPTH as u32 * 2) {
         Ok(ring) => ring,
@@ -192,7 +208,7 @@ fn uring(bytes: usize, registered: bool, direct: bool) -> Outcome {
     let pages = bytes / PAGE;
     let mut buffers: Vec<usize> = (0..DEPTH).map(|index| index * (pages / DEPTH)).collect();
     let base = memory.as_mut_ptr();
-    if registered {
+    if kind == Buffers::Registered {
         let vectors: Vec<libc::iovec> = buffers
             .iter()
             .map(|page| libc::iovec { iov_base: base.wrapping_add(page * PAGE).cast(), iov_len: RUN * PAGE })
@@ -200,7 +216,7 @@ fn uring(bytes: usize, registered: bool, direct: bool) -> Outcome {
         // SAFETY: the buffers lie in `memory`, which outlives the ring's use of them.
         unsafe { ring.submitter().register_buffers(&vectors) }?;
     }
-    let file = file(direct)?;
+    let file = file(caching)?;
     let fd = types::Fd(file.as_raw_fd());
     let mut random = Random::new(9);
     let (length, run_bytes) = (RUN as u32 * PAGE as u32, (RUN * PAGE) as u64);
@@ -210,7 +226,7 @@ fn uring(bytes: usize, registered: bool, direct: bool) -> Outcome {
             let source = content(round * 1000 + index as u64 * RUN as u64, RUN, round);
             file.write_all_at(&source, index as u64 * run_bytes)?;
         }
-        if !registered {
+        if kind == Buffers::Plain {
             for (index, page) in buffers.iter_mut().enumerate() {
                 let slice = (pages / DEPTH - RUN) as u64;
                 *page = index * (pages / DEPTH) + random.below(slice) as usize;
@@ -221,13 +237,13 @@ fn uring(bytes: usize, registered: bool, direct: bool) -> Outcome {
                 let at = base.wrapping_add(page * PAGE);
                 // The second half of the file takes the data that is written back.
                 let offset = index as u64 * run_bytes + if back { DEPTH as u64 * run_bytes } else { 0 };
-                let entry = match (back, registered) {
-                    (false, false) => opcode::Read::new(fd, at, length).offset(offset).build(),
-                    (true, false) => opcode::Write::new(fd, at, length).offset(offset).build(),
-                    (false, true) => {
+                let entry = match (back, kind) {
+                    (false, Buffers::Plain) => opcode::Read::new(fd, at, length).offset(offset).build(),
+                    (true, Buffers::Plain) => opcode::Write::new(fd, at, length).offset(offset).build(),
+                    (false, Buffers::Registered) => {
                         opcode::ReadFixed::new(fd, at, length, index as u16).offset(offset).build()
                     }
-                    (true, true) => {
+                    (true, Buffers::Registered) => {
                         opcode::WriteFixed::new(fd, at, length, index as u16).offset(offset).build()
                     }
                 };
@@ -270,7 +286,7 @@ fn uring(bytes: usize, registered: bool, direct: bool) -> Outcome {
             file.read_exact_at(&mut got, (DEPTH + index) as u64 * run_bytes)?;
             expect(&got, round * 1000 + index as u64 * RUN as u64, round)?;
         }
-        if registered {
+        if kind == Buffers::Registered {
             // The program changes a pinned buffer, and the device must see the change in the next
             // round's write-back.
             for (index, page) in buffers.iter().enumerate() {
@@ -340,12 +356,13 @@ fn read_and_write_the_parent(memory: &Mapping) -> Outcome {
     let (mut refused, mut refused_when_in) = (0, 0);
     for page in runs(memory.len()) {
         let address = memory.as_ptr() as usize + page * PAGE;
-        refused += u32::from(!read_through_proc(&file, address, page, &mut buffer)?);
+        refused += u32::from(read_through_proc(&file, address, page, &mut buffer)? == Answer::Refused);
         buffer.fill(0);
         transfer(Direction::Read, parent, &mut buffer, address)?;
         expect(&buffer, page as u64, 0)?;
         // The page is resident now, or was a moment ago.
-        refused_when_in += u32::from(!read_through_proc(&file, address, page, &mut buffer)?);
+        refused_when_in +=
+            u32::from(read_through_proc(&file, address, page, &mut buffer)? == Answer::Refused);
     }
     let all = (memory.len() / PAGE / RUN) as u32;
     eprintln!(
@@ -361,21 +378,28 @@ fn read_and_write_the_parent(memory: &Mapping) -> Outcome {
     Ok(())
 }
 
-/// False when it is refused.
+/// The kernel's answer to a read of a whole transfer.
+#[derive(PartialEq)]
+enum Answer {
+    Read,
+    Refused,
+}
+
+/// Reads a transfer of another process's memory, and compares the part that was read.
 fn read_through_proc(
     file: &File,
     address: usize,
     page: usize,
     buffer: &mut Mapping,
-) -> Result<bool, Box<dyn std::error::Error>> {
+) -> Result<Answer, Box<dyn std::error::Error>> {
     buffer.fill(0);
     match file.read_at(buffer, address as u64) {
         // A part may precede the first swapped-out page; that much must be right.
         Ok(length) => {
             expect(&buffer[..length / PAGE * PAGE], page as u64, 0)?;
-            Ok(length == buffer.len())
+            Ok(if length == buffer.len() { Answer::Read } else { Answer::Refused })
         }
-        Err(error) if error.raw_os_error() == Some(libc::EIO) => Ok(false),
+        Err(error) if error.raw_os_error() == Some(libc::EIO) => Ok(Answer::Refused),
         Err(error) => Err(error.into()),
     }
 }
@@ -471,15 +495,15 @@ fn main() -> ExitCode {
     };
     let bytes = size.parse::<usize>().expect("a number") << 20;
     let result = match case.as_str() {
-        "file" => through_file(bytes, false),
-        "direct" => through_file(bytes, true),
+        "file" => through_file(bytes, Caching::PageCache),
+        "direct" => through_file(bytes, Caching::Direct),
         "vectored" => vectored(bytes),
         "pipe" => pipe(bytes),
         "socket" => socket(bytes),
-        "uring" => uring(bytes, false, false),
-        "uring-direct" => uring(bytes, false, true),
-        "uring-registered" => uring(bytes, true, false),
-        "uring-registered-direct" => uring(bytes, true, true),
+        "uring" => uring(bytes, Buffers::Plain, Caching::PageCache),
+        "uring-direct" => uring(bytes, Buffers::Plain, Caching::Direct),
+        "uring-registered" => uring(bytes, Buffers::Registered, Caching::PageCache),
+        "uring-registered-direct" => uring(bytes, Buffers::Registered, Caching::Direct),
         "another-process" => by_another(bytes),
         "small-calls" => small_calls(bytes),
         _ => Err(format!("no such case: {case}").into()),
