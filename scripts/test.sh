@@ -121,46 +121,11 @@ miri_is_there() { # it comes with a nightly toolchain, if there is one
         cargo +nightly miri --version >/dev/null 2>&1
 }
 
-licences() { # every dependency, of the agent too, may be used under one of these
-    python3 - <<'PYTHON'
-import json, re, subprocess, sys
-allowed = {"MIT", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "Zlib", "Unicode-3.0", "0BSD", "BSL-1.0", "CC0-1.0",
-           "Unlicense", "Apache-2.0 WITH LLVM-exception"}
-# A tool that writes the C header, and whose code is in nothing that we build for others.
-exceptions = {("cbindgen", "MPL-2.0")}
-def fine(expression):
-    tokens = re.findall(r"\(|\)|[^\s()/]+(?:\s+WITH\s+[^\s()/]+)?|/", expression.replace("/", " OR "))
-    def either():
-        value = both()
-        while tokens and tokens[0] == "OR":
-            tokens.pop(0); value = both() or value
-        return value
-    def both():
-        value = one()
-        while tokens and tokens[0] == "AND":
-            tokens.pop(0); value = one() and value
-        return value
-    def one():
-        token = tokens.pop(0)
-        if token == "(":
-            value = either(); tokens.pop(0); return value
-        return token in allowed
-    return either()
-bad, seen = [], {}
-for manifest in ["Cargo.toml", "crates/agent/Cargo.toml", "python/Cargo.toml"]:
-    text = subprocess.run(["cargo", "metadata", "--format-version", "1", "--manifest-path", manifest],
-                          check=True, stdout=subprocess.PIPE).stdout
-    for package in json.loads(text)["packages"]:
-        seen[package["name"], package["version"]] = package.get("license")
-for (name, version), licence in sorted(seen.items()):
-    if (name, licence) in exceptions:
-        continue
-    if not licence or not fine(licence):
-        bad.append(f"{name} {version}: {licence}")
-print(f"{len(seen)} packages")
-if bad:
-    sys.exit("licences that are not allowed:\n" + "\n".join(bad))
-PYTHON
+deny() { # licences, sources and bans of every dependency, in all workspaces
+    local manifest
+    for manifest in Cargo.toml crates/agent/Cargo.toml python/Cargo.toml; do
+        cargo deny --manifest-path "$manifest" --config "$PWD/deny.toml" check licenses bans sources || return
+    done
 }
 
 checks() {
@@ -185,9 +150,9 @@ checks() {
         skip "cargo clippy is not installed (rustup component add clippy)"
     fi
     if cargo deny --version >/dev/null 2>&1; then
-        check "licences (cargo deny)" cargo deny check licenses
+        check "licences and sources (cargo deny)" deny
     elif command -v python3 >/dev/null; then
-        check "licences" licences
+        check "licences" python3 scripts/licences.py Cargo.toml crates/agent/Cargo.toml python/Cargo.toml
     else
         skip "neither cargo-deny nor python3 for the check of licences"
     fi
@@ -199,6 +164,7 @@ checks() {
 unit() {
     # The models of slots (loom and shuttle, short form) are among these.
     tests "tests of the crates" cargo test --release --no-fail-fast --workspace --exclude folioswap-acceptance
+    without_system
     if [ -n "${FOLIOSWAP_NO_MIRI:-}" ]; then
         skip "Miri is not wanted (FOLIOSWAP_NO_MIRI)"
     elif miri_is_there; then
@@ -215,6 +181,16 @@ unit() {
             cat "$0"; exit "$status"' "$logs/miri"
     else
         skip "Miri is not installed (rustup component add --toolchain nightly miri rust-src)"
+    fi
+}
+
+without_system() { # the crate of pure policies uses no operating system: it builds for a target that has none
+    local target=x86_64-unknown-none
+    if rustup target list --installed 2>/dev/null | grep -qx "$target" ||
+        timeout 120 rustup target add "$target" >/dev/null 2>&1; then
+        check "policy builds without an operating system" cargo build --release -p folioswap-policy --target "$target"
+    else
+        skip "the target $target is not there for the crate policy (rustup target add $target)"
     fi
 }
 
