@@ -9,20 +9,20 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// A directory for the files of one test, removed on drop.
-struct Place(PathBuf);
+struct ScratchDirectory(PathBuf);
 
-impl Place {
+impl ScratchDirectory {
     fn new(name: &str) -> Self {
         let path = PathBuf::from(format!("/var/tmp/folioswap-acc-{name}-{}", std::process::id()));
         fs::create_dir_all(&path).expect("directory");
-        Place(path)
+        ScratchDirectory(path)
     }
     fn file(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
 }
 
-impl Drop for Place {
+impl Drop for ScratchDirectory {
     fn drop(&mut self) {
         drop(fs::remove_dir_all(&self.0));
     }
@@ -30,8 +30,8 @@ impl Drop for Place {
 
 #[test]
 fn sizes_that_are_none() {
-    let place = Place::new("sizes");
-    let marker = place.file("started");
+    let scratch = ScratchDirectory::new("sizes");
+    let marker = scratch.file("started");
     for size in [
         "",
         " ",
@@ -66,8 +66,8 @@ fn sizes_that_are_none() {
 
 #[test]
 fn options_that_are_wrong() {
-    let place = Place::new("options");
-    let marker = place.file("started").display().to_string();
+    let scratch = ScratchDirectory::new("options");
+    let marker = scratch.file("started").display().to_string();
     let cases: [&[&str]; 8] = [
         &["run"],
         &["run", "--memory", "64M"],
@@ -87,8 +87,8 @@ fn options_that_are_wrong() {
 /// Folio sizes: each message names the values that are allowed.
 #[test]
 fn folio_sizes_that_are_none() {
-    let place = Place::new("folios");
-    let marker = place.file("started").display().to_string();
+    let scratch = ScratchDirectory::new("folios");
+    let marker = scratch.file("started").display().to_string();
     for (value, words) in [
         ("", &["size=word"][..]),
         ("always", &["size=word", "64k=always"]),
@@ -113,8 +113,8 @@ fn folio_sizes_that_are_none() {
 
 #[test]
 fn page_clusters_that_are_none() {
-    let place = Place::new("page-cluster");
-    let marker = place.file("started").display().to_string();
+    let scratch = ScratchDirectory::new("page-cluster");
+    let marker = scratch.file("started").display().to_string();
     for (value, range) in
         [("6", "0..=5"), ("-1", "0..=5"), ("4294967296", "0..=5"), ("x", ""), ("", ""), ("1.5", "")]
     {
@@ -129,10 +129,10 @@ fn page_clusters_that_are_none() {
 /// Directories that cannot hold a swap file: each message names the directory and the option.
 #[test]
 fn swap_directories_that_are_none() {
-    let place = Place::new("directories");
-    let file = place.file("file");
+    let scratch = ScratchDirectory::new("directories");
+    let file = scratch.file("file");
     fs::write(&file, "text").expect("file");
-    let marker = place.file("started").display().to_string();
+    let marker = scratch.file("started").display().to_string();
     for directory in ["/dev/shm", "/proc", "/sys", "/nowhere/at/all", &file.display().to_string()] {
         let words = ["run", "--memory", "64M", "--swap-dir", directory, "--", "touch", &marker];
         refused(&run_folioswap(&words), 125, &[directory, "--swap-dir"]);
@@ -158,8 +158,8 @@ fn swap_directories_that_are_none() {
 /// program's status stays.
 #[test]
 fn statistics_that_cannot_be_written() {
-    let place = Place::new("statistics");
-    let marker = place.file("started").display().to_string();
+    let scratch = ScratchDirectory::new("statistics");
+    let marker = scratch.file("started").display().to_string();
     for path in ["/", "/proc/statistics", ""] {
         let path = format!("--stats-json={path}");
         refused(
@@ -213,8 +213,8 @@ fn resource_limits() {
 /// place.
 #[test]
 fn closed_standard_streams() {
-    let place = Place::new("streams");
-    let list = place.file("list").display().to_string();
+    let scratch = ScratchDirectory::new("streams");
+    let list = scratch.file("list").display().to_string();
     let command =
         format!("sh -c 'for n in 0 1 2; do test -e /proc/$$/fd/$n && echo $n >> {list}; done; exit 5'");
     for (close, open) in [("<&-", "1\n2\n"), (">&-", "0\n2\n"), ("2>&-", "0\n1\n"), ("<&- >&- 2>&-", "")] {
@@ -227,7 +227,7 @@ fn closed_standard_streams() {
 
 #[test]
 fn programs_that_cannot_be_run() {
-    let place = Place::new("programs");
+    let scratch = ScratchDirectory::new("programs");
     refused(
         &run_folioswap(&["run", "--memory", "64M", "--", "/nowhere/nothing"]),
         127,
@@ -238,19 +238,19 @@ fn programs_that_cannot_be_run() {
         127,
         &["no-such-program"],
     );
-    let plain = place.file("plain");
+    let plain = scratch.file("plain");
     fs::write(&plain, "text").expect("file");
     let plain = plain.display().to_string();
     refused(&run_folioswap(&["run", "--memory", "64M", "--", &plain]), 126, &["plain"]);
     refused(&run_folioswap(&["run", "--memory", "64M", "--", "/var"]), 126, &["/var"]);
-    let broken = place.file("broken");
+    let broken = scratch.file("broken");
     fs::write(&broken, b"\x7fELF and nothing that follows").expect("file");
     fs::set_permissions(&broken, fs::Permissions::from_mode(0o755)).expect("chmod");
     let output = run_folioswap(&["run", "--memory", "64M", "--", &broken.display().to_string()]);
     // A shell may be given a file that the kernel cannot execute, as execvp(3) does; the status is
     // then 126 or 127.
     assert!(matches!(output.status.code(), Some(125..=127)), "{output:?}");
-    let interpreter = place.file("script");
+    let interpreter = scratch.file("script");
     fs::write(&interpreter, "#!/nowhere/interpreter\n").expect("file");
     fs::set_permissions(&interpreter, fs::Permissions::from_mode(0o755)).expect("chmod");
     let output = run_folioswap(&["run", "--memory", "64M", "--", &interpreter.display().to_string()]);
@@ -294,8 +294,8 @@ fn set_user_id_programs_are_refused() {
     if unsafe { libc::geteuid() } != 0 {
         skip!("only root can make a set-user-id program of another user");
     }
-    let place = Place::new("setuid");
-    let program = place.file("true");
+    let scratch = ScratchDirectory::new("setuid");
+    let program = scratch.file("true");
     fs::copy("/bin/true", &program).expect("copy");
     chown(&program, Some(65534), Some(65534)).expect("chown");
     fs::set_permissions(&program, fs::Permissions::from_mode(0o4755)).expect("chmod");
@@ -314,8 +314,8 @@ fn a_set_user_id_descendant_is_reported() {
     if unsafe { libc::geteuid() } != 0 {
         skip!("only root can make a set-user-id program of another user");
     }
-    let place = Place::new("setuid-descendant");
-    let program = place.file("descendant");
+    let scratch = ScratchDirectory::new("setuid-descendant");
+    let program = scratch.file("descendant");
     fs::copy(c_program("static", "-dynamic", &[]), &program).expect("copy");
     chown(&program, Some(65534), Some(65534)).expect("chown");
     fs::set_permissions(&program, fs::Permissions::from_mode(0o4755)).expect("chmod");
@@ -364,10 +364,10 @@ fn as_nobody(folioswap: &Path, words: &[&str]) -> Outcome {
 }
 
 /// A copy of folioswap that every user may execute.
-fn copy_for_everybody(place: &Place) -> PathBuf {
-    let copy = place.file("folioswap");
+fn copy_for_everybody(scratch: &ScratchDirectory) -> PathBuf {
+    let copy = scratch.file("folioswap");
     fs::copy(programs::folioswap(), &copy).expect("copy");
-    for path in [&place.0, &copy] {
+    for path in [&scratch.0, &copy] {
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("chmod");
     }
     copy
@@ -380,10 +380,10 @@ fn a_comparison_without_root() {
     if unsafe { libc::geteuid() } != 0 {
         skip!("only root can become a user without permission");
     }
-    let place = Place::new("bench");
+    let scratch = ScratchDirectory::new("bench");
     let small = ["bench", "touch", "--size", "32M", "--limit", "16M", "--rounds", "1", "--kind", "zero"];
     let outcome = as_nobody(
-        &copy_for_everybody(&place),
+        &copy_for_everybody(&scratch),
         &[&small[..], &["--phases", "fill", "--peer", "kernel"]].concat(),
     );
     assert_eq!(outcome.code, Some(0), "{}", outcome.describe());
@@ -405,8 +405,8 @@ fn no_permission_for_userfaultfd() {
     if allowed.trim() == "1" || open {
         skip!("everybody may use userfaultfd here");
     }
-    let place = Place::new("nobody");
-    let copy = copy_for_everybody(&place);
+    let scratch = ScratchDirectory::new("nobody");
+    let copy = copy_for_everybody(&scratch);
     let outcome = as_nobody(&copy, &["run", "--memory", "64M", "--", "echo", "started"]);
     assert_eq!(outcome.code, Some(125), "{}", outcome.describe());
     assert!(outcome.stderr.contains("userfaultfd"), "{}", outcome.describe());

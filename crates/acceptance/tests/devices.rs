@@ -12,13 +12,13 @@ const TOUCH: &str = env!("CARGO_BIN_EXE_acc-touch");
 const CLUSTER: u64 = 2 * MIB;
 
 /// Directories of one test, removed on drop.
-struct Places(PathBuf);
+struct ScratchDirectory(PathBuf);
 
-impl Places {
+impl ScratchDirectory {
     fn new(name: &str) -> Self {
         let path = PathBuf::from(format!("/var/tmp/folioswap-acc-devices-{name}-{}", std::process::id()));
         fs::create_dir_all(&path).expect("directory");
-        Places(path)
+        ScratchDirectory(path)
     }
     /// The value of `--swap` for a file in a directory of this name.
     fn file(&self, name: &str) -> String {
@@ -28,7 +28,7 @@ impl Places {
     }
 }
 
-impl Drop for Places {
+impl Drop for ScratchDirectory {
     fn drop(&mut self) {
         drop(fs::remove_dir_all(&self.0));
     }
@@ -111,8 +111,8 @@ fn compressed_ram_alone() {
 #[test]
 fn two_files_take_turns_cluster_by_cluster() {
     only_folioswap!();
-    let places = Places::new("turns");
-    let outcome = run(Scope::Total, &[&places.file("a"), &places.file("b")], 256, "random");
+    let scratch = ScratchDirectory::new("turns");
+    let outcome = run(Scope::Total, &[&scratch.file("a"), &scratch.file("b")], 256, "random");
     outcome.check();
     job::check_swapped(&outcome, 192 * MIB);
     let used = used(&outcome);
@@ -127,15 +127,15 @@ fn two_files_take_turns_cluster_by_cluster() {
 #[test]
 fn processes_take_turns_together() {
     only_folioswap!();
-    let places = Places::new("processes");
+    let scratch = ScratchDirectory::new("processes");
     let words = ["--size", "32M", "--kind", "random", "--processes", "6"];
-    let outcome = run_more(Scope::Total, &[&places.file("a"), &places.file("b")], &words);
+    let outcome = run_more(Scope::Total, &[&scratch.file("a"), &scratch.file("b")], &words);
     outcome.check();
     let used = used(&outcome);
     // Processes that end give back at most one cluster more of one device than of another.
     assert!(used[0].1 > 0 && used[0].1.abs_diff(used[1].1) <= 7 * CLUSTER, "{used:?}");
     // Forked children inherit pages on devices of every kind.
-    let devices = ["ram,size=256M,prio=1", "zram,prio=1", &format!("{},prio=1", places.file("c"))];
+    let devices = ["ram,size=256M,prio=1", "zram,prio=1", &format!("{},prio=1", scratch.file("c"))];
     let outcome = run_more(Scope::Resident, &devices, &words);
     outcome.check();
     assert!(self::used(&outcome).iter().all(|(_, bytes)| *bytes > 0), "{}", outcome.describe());
@@ -145,8 +145,8 @@ fn processes_take_turns_together() {
 #[test]
 fn the_file_waits_until_compressed_ram_is_full() {
     only_folioswap!();
-    let places = Places::new("priority");
-    let file = places.file("a");
+    let scratch = ScratchDirectory::new("priority");
+    let file = scratch.file("a");
     let devices = ["zram,prio=7", &format!("{file},prio=3,size=1G")];
     let outcome = run(Scope::Resident, &devices, 192, "3");
     outcome.check();
@@ -163,8 +163,8 @@ fn the_file_waits_until_compressed_ram_is_full() {
 #[test]
 fn compressed_ram_behind_a_small_file() {
     only_folioswap!();
-    let places = Places::new("behind");
-    let file = places.file("a");
+    let scratch = ScratchDirectory::new("behind");
+    let file = scratch.file("a");
     let outcome = run(Scope::Resident, &["zram,prio=0", &format!("{file},size=32M,prio=1")], 192, "3");
     outcome.check();
     assert_eq!(used(&outcome)[0], ("file".to_owned(), 32 * MIB), "{}", outcome.describe());
@@ -174,8 +174,8 @@ fn compressed_ram_behind_a_small_file() {
 #[test]
 fn plain_ram_before_a_file() {
     only_folioswap!();
-    let places = Places::new("ram-file");
-    let file = format!("{},prio=0", places.file("a"));
+    let scratch = ScratchDirectory::new("ram-file");
+    let file = format!("{},prio=0", scratch.file("a"));
     let outcome = run(Scope::Resident, &["ram,size=64M,prio=1", &file], 256, "random");
     outcome.check();
     let used = used(&outcome);
@@ -187,8 +187,8 @@ fn plain_ram_before_a_file() {
 #[test]
 fn plain_ram_counts_to_the_limit() {
     only_folioswap!();
-    let places = Places::new("ram-total");
-    let file = format!("{},prio=0", places.file("a"));
+    let scratch = ScratchDirectory::new("ram-total");
+    let file = format!("{},prio=0", scratch.file("a"));
     let outcome = run(Scope::Total, &["ram,size=512M,prio=1", &file], 192, "random");
     outcome.check();
     let used = used(&outcome);
@@ -201,8 +201,8 @@ fn plain_ram_counts_to_the_limit() {
 #[test]
 fn kinds_without_a_priority_take_turns_and_are_warned_of() {
     only_folioswap!();
-    let places = Places::new("kinds");
-    let outcome = run(Scope::Resident, &["zram", &places.file("a")], 256, "2");
+    let scratch = ScratchDirectory::new("kinds");
+    let outcome = run(Scope::Resident, &["zram", &scratch.file("a")], 256, "2");
     outcome.check();
     let (all, file) = (outcome.figure("pswpout"), outcome.figure("file_pswpout"));
     let part = file.expect("pages") / all.expect("pages");
@@ -218,8 +218,8 @@ fn kinds_without_a_priority_take_turns_and_are_warned_of() {
 #[test]
 fn out_of_swap_when_all_are_full() {
     only_folioswap!();
-    let places = Places::new("full");
-    let (a, b) = (format!("{},size=16M", places.file("a")), format!("{},size=8M", places.file("b")));
+    let scratch = ScratchDirectory::new("full");
+    let (a, b) = (format!("{},size=16M", scratch.file("a")), format!("{},size=8M", scratch.file("b")));
     for devices in [vec!["ram,size=16M"], vec![&*a, &*b], vec!["ram,size=8M,prio=1", &*a]] {
         let outcome = run(Scope::Resident, &devices, 256, "random");
         if devices.len() == 1 || devices[1] != a {
@@ -240,8 +240,8 @@ fn out_of_swap_when_all_are_full() {
 #[test]
 fn the_table_shows_each_device() {
     only_folioswap!();
-    let places = Places::new("table");
-    let file = places.file("a b");
+    let scratch = ScratchDirectory::new("table");
+    let file = scratch.file("a b");
     let devices = [
         "zram,prio=5",
         "ram,size=32M",
@@ -257,7 +257,7 @@ fn the_table_shows_each_device() {
     let output = run_folioswap(&["swapon", "--show", "--bytes", &running.pid.to_string()]);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
-    let path = places.0.display().to_string() + "/a\\040b";
+    let path = scratch.0.display().to_string() + "/a\\040b";
     let expected = [
         vec!["NAME", "TYPE", "SIZE", "USED", "PRIO"],
         vec!["ram1", "ram", "2097152", "0", "9"],
@@ -273,10 +273,10 @@ fn the_table_shows_each_device() {
 #[test]
 fn devices_that_are_none() {
     only_folioswap!();
-    let places = Places::new("bad");
-    let (marker, plain) = (places.0.join("started"), places.0.join("plain"));
+    let scratch = ScratchDirectory::new("bad");
+    let (marker, plain) = (scratch.0.join("started"), scratch.0.join("plain"));
     fs::write(&plain, "text").expect("file");
-    let a = places.file("a");
+    let a = scratch.file("a");
     let plain_file = format!("file:{}", plain.display());
     let again = format!("{a}/../a");
     let cases: &[(&[&str], &str)] = &[
@@ -315,7 +315,7 @@ fn devices_that_are_none() {
         assert!(!marker.exists(), "{words:?}: the program was started");
     }
     assert_eq!(fs::read_to_string(&plain).expect("it is there"), "text");
-    let left: Vec<_> = fs::read_dir(places.0.join("a")).expect("directory").collect();
+    let left: Vec<_> = fs::read_dir(scratch.0.join("a")).expect("directory").collect();
     assert!(left.is_empty(), "{left:?}");
     assert!(Path::new("/var/tmp").is_dir());
 }

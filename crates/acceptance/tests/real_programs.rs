@@ -10,13 +10,13 @@ use std::process::Command;
 use std::time::Duration;
 
 /// Files on disk that all runs of one test share, removed on drop.
-struct Place(PathBuf);
+struct ScratchDirectory(PathBuf);
 
-impl Place {
+impl ScratchDirectory {
     fn new(name: &str) -> Self {
         let path = PathBuf::from(format!("/var/tmp/folioswap-acc-{name}-{}", std::process::id()));
         fs::create_dir_all(&path).expect("directory");
-        Place(path)
+        ScratchDirectory(path)
     }
     fn write(&self, name: &str, text: &str) -> String {
         let path = self.0.join(name);
@@ -25,7 +25,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ScratchDirectory {
     fn drop(&mut self) {
         drop(fs::remove_dir_all(&self.0));
     }
@@ -55,8 +55,8 @@ fn judge_at(name: &str, job: &Job, at_least: u64, parts: &[u64]) {
 #[test]
 fn cpython_fills_hashes_and_samples_a_bytearray() {
     let Some(python) = python() else { skip!("python3 is not installed") };
-    let place = Place::new("python");
-    let script = place.write(
+    let scratch = ScratchDirectory::new("python");
+    let script = scratch.write(
         "fill.py",
         r#"
 import hashlib, random
@@ -89,8 +89,8 @@ fn numpy_sorts_and_multiplies() {
     if !probe.status.success() {
         skip!("python3-numpy is not installed");
     }
-    let place = Place::new("numpy");
-    let script = place.write(
+    let scratch = ScratchDirectory::new("numpy");
+    let script = scratch.write(
         "sort.py",
         r#"
 import hashlib
@@ -117,8 +117,8 @@ print(hashlib.sha256(values.data).hexdigest())
 #[test]
 fn gnu_sort_with_two_threads() {
     need!("sort", "sha256sum", "bash");
-    let place = Place::new("sort");
-    let path = place.0.join("lines");
+    let scratch = ScratchDirectory::new("sort");
+    let path = scratch.0.join("lines");
     let mut out = BufWriter::new(fs::File::create(&path).expect("file"));
     let mut random = folioswap_acceptance::data::Random::new(4);
     // Words and numbers, 57 bytes a line, about 150 MB.
@@ -140,8 +140,8 @@ fn gnu_sort_with_two_threads() {
 #[test]
 fn sqlite_in_memory() {
     need!("sqlite3");
-    let place = Place::new("sqlite");
-    let script = place.write(
+    let scratch = ScratchDirectory::new("sqlite");
+    let script = scratch.write(
         "queries.sql",
         r#"
 CREATE TABLE events (id INTEGER PRIMARY KEY, person INTEGER, kind TEXT, note TEXT);
@@ -167,9 +167,9 @@ PRAGMA integrity_check;
 #[test]
 fn redis_with_every_value_checked() {
     need!("redis-server", "redis-benchmark");
-    let place = Place::new("redis");
+    let scratch = ScratchDirectory::new("redis");
     // The client and its load are in the tree as well, and so is the child that BGSAVE forks.
-    let script = place.write(
+    let script = scratch.write(
         "redis.sh",
         r#"
 set -e

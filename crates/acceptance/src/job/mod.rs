@@ -122,16 +122,16 @@ impl Job {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let turn = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         traces::remove_stale();
-        let place = Place(PathBuf::from(format!(
+        let scratch = ScratchDirectory(PathBuf::from(format!(
             "/var/tmp/folioswap-acc-{}-{}",
             std::process::id(),
             NEXT.fetch_add(1, Relaxed)
         )));
-        fs::create_dir_all(&place.0).expect("a directory in /var/tmp");
+        fs::create_dir_all(&scratch.0).expect("a directory in /var/tmp");
         if let Some(user) = self.user {
-            std::os::unix::fs::chown(&place.0, Some(user), Some(user)).expect("chown");
+            std::os::unix::fs::chown(&scratch.0, Some(user), Some(user)).expect("chown");
         }
-        let stats = place.0.join("stats.json");
+        let stats = scratch.0.join("stats.json");
         let mut words: Vec<OsString> = Vec::new();
         if let Engine::Folioswap { memory, scope } = &engine {
             words.push(programs::folioswap().into());
@@ -174,14 +174,14 @@ impl Job {
             }
         };
         let traces_before = traces::present();
-        let (out, err) = (place.0.join("stdout"), place.0.join("stderr"));
+        let (out, err) = (scratch.0.join("stdout"), scratch.0.join("stderr"));
         let mut command = Command::new(&words[0]);
         command
             .args(&words[1..])
             .stdin(Stdio::null())
             .stdout(File::create(&out).expect("file"))
             .stderr(File::create(&err).expect("file"))
-            .current_dir(self.directory.as_deref().unwrap_or(&place.0))
+            .current_dir(self.directory.as_deref().unwrap_or(&scratch.0))
             .process_group(0)
             .envs(self.environment.iter().map(|(name, value)| (name, value)));
         let entrance = cgroup
@@ -233,16 +233,16 @@ impl Job {
             out,
             err,
             traces_before,
-            place,
+            scratch,
             _turn: turn,
         }
     }
 }
 
 /// The directory of one run, removed on drop.
-struct Place(PathBuf);
+struct ScratchDirectory(PathBuf);
 
-impl Drop for Place {
+impl Drop for ScratchDirectory {
     fn drop(&mut self) {
         drop(fs::remove_dir_all(&self.0));
     }

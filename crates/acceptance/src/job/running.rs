@@ -3,7 +3,7 @@
 use super::engine::Engine;
 use super::outcome::{Outcome, shorten};
 use super::watch::{Watch, Watched};
-use super::{Job, Place};
+use super::{Job, ScratchDirectory};
 use crate::traces;
 use folioswap_peer::{Cgroup, Zram};
 use std::collections::BTreeSet;
@@ -41,7 +41,7 @@ pub struct Running {
     pub(super) out: PathBuf,
     pub(super) err: PathBuf,
     pub(super) traces_before: BTreeSet<String>,
-    pub(super) place: Place,
+    pub(super) scratch: ScratchDirectory,
     pub(super) _turn: MutexGuard<'static, ()>,
 }
 
@@ -64,7 +64,7 @@ impl Running {
     }
     /// The directory that the program runs in.
     pub fn directory(&self) -> &Path {
-        &self.place.0
+        &self.scratch.0
     }
     /// Waits until standard output contains `text`.
     ///
