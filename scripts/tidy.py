@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Checks that keep the tree in order: names and links of the books, width of comments, length of files and functions,
-constants told once, the rooms of the pager.
+"""Checks that keep the tree in order: names and links of the books, width of comments, length of files and functions, place
+of unit tests, constants told once, the rooms of the pager.
 
     scripts/tidy.py               checks the tree
     scripts/tidy.py --shrink      takes exceptions that are no longer needed out of the list, and lowers the others
@@ -50,6 +50,7 @@ def findings(tree, foreign, allowed):
         "comment width": source.width_of_comments(tree),
         "file length": source.length_of_files(tree),
         "function length": source.length_of_functions(tree),
+        "test layout": source.tests_beside(tree),
         "constants": source.constants_once(tree, {key for check, key in allowed if check == "constants"}),
         "rooms": rooms.rooms(tree),
     }

@@ -60,6 +60,8 @@ CASES = [
      Tree({"crates/pager/src/a.rs": lines(80, 'a("{", \'{\'); // {\n'), "crates/cli/src/a.rs": lines(99, "a();\n")}), []),
     ("a long test", source.length_of_functions,
      Tree({"crates/pager/src/a.rs": "#[cfg(test)]\nmod tests {\n" + lines(99, "a();\n") + "}\n"}), []),
+    ("tests within a file", source.tests_beside, Tree({"a.rs": "#[cfg(all(test, not(loom)))]\nmod tests {\n}\n"}), ["tree"]),
+    ("tests beside", source.tests_beside, Tree({"a.rs": "#[cfg(test)]\nmod tests;\n#[cfg(not(test))]\nmod real {}\n"}), []),
     ("a constant in two places", source.constants_once,
      Tree({"a.rs": "pub const PAGE: usize = 4096;", "b.rs": "const PAGE_SIZE: u64 = 1 << 12;"}), ["a.rs:PAGE", "b.rs:PAGE_SIZE"]),
     ("an exception beside the place", lambda tree: source.constants_once(tree, {"a.rs:PAGE"}),

@@ -2,7 +2,7 @@
 
 import re
 
-from .tree import Finding
+from .tree import INLINE_TESTS, Finding
 
 COMMENT_COLUMNS = 100
 FILE_LINES = 500
@@ -13,6 +13,11 @@ MEANINGS = {"page": r"PAGE|PAGE_SIZE|PAGE_BYTES", "page shift": r"PAGE_SHIFT", "
             "pages of a cluster": r"CLUSTER_SLOTS|CLUSTER_PAGES|PAGES_PER_CLUSTER|SLOTS_PER_CLUSTER"}
 
 
+def summed(places, trouble):
+    """One finding for the whole tree, so that an exception for it holds while files are moved."""
+    return Finding("tree", f"{len(places)} {trouble}: {', '.join(places[:40])}" + (" ..." if places[40:] else ""), len(places))
+
+
 def width_of_comments(tree):
     """No line of a comment is wider than 100 columns. A row of a table cannot be wrapped, nor can an address."""
     wide = []
@@ -21,9 +26,7 @@ def width_of_comments(tree):
         wide += [f"{path}:{number + 1}" for number in sorted(rust.comments) if len(lines[number]) > COMMENT_COLUMNS
                  and not re.match(r"\s*(//[/!]?|\*)?\s*\|", lines[number]) and "://" not in lines[number]]
     if wide:
-        # One sum for the whole tree: files are moved while their comments are wrapped.
-        yield Finding("tree", f"{len(wide)} lines of comments are too wide: {', '.join(wide[:40])}"
-                      + (" ..." if wide[40:] else ""), len(wide))
+        yield summed(wide, "lines of comments are too wide")
 
 
 def length_of_files(tree):
@@ -31,6 +34,14 @@ def length_of_files(tree):
     for path, rust in tree.rust.items():
         if path not in tree.test_files and (lines := rust.lines_without_tests()) > FILE_LINES:
             yield Finding(path, f"{lines} lines without tests", lines)
+
+
+def tests_beside(tree):
+    """Unit tests are in a file of their own beside the code, not in a module within its file."""
+    inline = [f"{path}:{rust.code.count(chr(10), 0, match.start()) + 1}" for path, rust in sorted(tree.rust.items())
+              for match in INLINE_TESTS.finditer(rust.code)]
+    if inline:
+        yield summed(inline, "modules of tests are within a file (`mod tests;` and a file tests.rs instead)")
 
 
 def crate_of(path):

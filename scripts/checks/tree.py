@@ -63,6 +63,10 @@ class Tree:
         return found
 
 
+# The head of a module under #[cfg(test)] whose text is in the same file.
+INLINE_TESTS = re.compile(r"#\[cfg\((?!not\()[^\]]*\btest\b[^\]]*\)\]\s*(?:pub(?:\([^)]*\))?\s+)?mod\s+\w+\s*\{")
+
+
 class Rust:
     """A Rust file: `code` is its text with comments and the contents of literals blanked, line for line."""
 
@@ -74,7 +78,7 @@ class Rust:
     def without_tests(self):
         """The code without inline test modules, line for line."""
         code = self.code
-        for match in re.finditer(r"#\[cfg\((?!not\()[^\]]*\btest\b[^\]]*\)\]\s*(?:pub(?:\([^)]*\))?\s+)?mod\s+\w+\s*\{", code):
+        for match in INLINE_TESTS.finditer(code):
             end = closing(code, match.end() - 1)
             code = code[:match.start()] + re.sub(r"[^\n]", " ", code[match.start():end]) + code[end:]
         return code
@@ -82,7 +86,7 @@ class Rust:
     def lines_without_tests(self):
         """How many lines the file has, its inline test modules not counted."""
         tests = 0
-        for match in re.finditer(r"#\[cfg\((?!not\()[^\]]*\btest\b[^\]]*\)\]\s*(?:pub(?:\([^)]*\))?\s+)?mod\s+\w+\s*\{", self.code):
+        for match in INLINE_TESTS.finditer(self.code):
             tests += self.code.count("\n", match.start(), closing(self.code, match.end() - 1)) + 1
         return self.text.count("\n") - tests
 
