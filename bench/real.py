@@ -11,8 +11,8 @@
 The five run in turn, round after round. Every output is compared with that of the run alone. A run that ended otherwise
 than with status 0, or in which the kernel killed a process, is no result: the table says how many were killed, and how
 many reached the time limit. Cells are medians in seconds, with best and worst. All that is set up (cgroups, swap, huge
-page settings, files) is removed and restored at the end, on Ctrl-C and on an error; the
-table of the runs made until then is printed and written.
+page settings, files) is removed and restored at the end, on Ctrl-C and on an error; the table of
+the runs made until then is printed and written.
 
     bench/real.py                            all programs, three rounds (root; about half an hour on two cores)
     bench/real.py --programs jq,sort --rounds 5
@@ -109,8 +109,8 @@ class Runner:
 
 
 def fill(row, runner, columns, thp_settings, rounds):
-    """Fills the row of a program: its need and limit, and the runs of all configurations, made in turn. What is in the row
-    when the measurement is interrupted is valid."""
+    """Fills the row of a program: its need and limit, and the runs of all configurations, made in turn. The row is valid
+    also when the measurement is interrupted."""
     title, make = PROGRAMS[row["program"]]
     row |= {"title": title, "runs": []}
     try:

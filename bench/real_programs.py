@@ -1,4 +1,4 @@
-"""The programs that `bench/real.py` measures: what each works on, made from scratch, and its command."""
+"""The programs that `bench/real.py` measures. Each makes its own input from scratch and returns its command."""
 
 import os
 import random
@@ -198,7 +198,7 @@ print(" ".join(f"{{value:.6f}}" for value in kinds))
 
 
 def generated_c(functions, seed):
-    """A file of C that is worth the compiler's while: loops and switches over arrays."""
+    """A file of C that keeps a compiler busy: loops and switches over arrays."""
     pick, text = random.Random(seed), ["#include <stdint.h>\n"]
     for number in range(functions):
         cases = "".join(f"        case {case}: a[i] = a[i] * {pick.randrange(3, 999)}u + (b[i] >> {pick.randrange(1, 31)}); "

@@ -2,12 +2,12 @@
 # Runs all tests. Looks for Rust first, then installs what they need with apt when it is root; says what it skips otherwise.
 #
 #   scripts/test.sh                 everything (about half an hour on two cores)
-#   scripts/test.sh checks          formatting, lints, licences, documentation
+#   scripts/test.sh checks          formatting, lints, licences, documentation, names and links (scripts/tidy.py)
 #   scripts/test.sh unit            the tests of the crates
 #   scripts/test.sh python          the Python package: its wheel is built, installed in an environment of its own, and tested
 #   scripts/test.sh acceptance      real programs and hard cases under a limit
 #   scripts/test.sh msrv            only on request: builds with the Rust version that Cargo.toml states, and runs the library's unit tests with it
-#   FOLIOSWAP_LONG=1 scripts/test.sh ...    timed programs run as long as the requirement says (60 s)
+#   FOLIOSWAP_LONG=1 scripts/test.sh ...    timed programs run as long as the requirement states (60 s)
 #   FOLIOSWAP_NO_APT=1              installs nothing
 #   FOLIOSWAP_NO_MIRI=1             leaves Miri out
 #
@@ -41,12 +41,12 @@ trap 'exit 130' INT TERM
 started=$SECONDS
 
 say() { printf '\n=== [%4d s] %s\n' $((SECONDS - started)) "$*"; }
-skip() { # one check that cannot be made here
+skip() { # REASON...: counts one check that cannot be made here
     echo "SKIP: $*"
     echo "SKIP scripts/test.sh: $*" >>"$FOLIOSWAP_SKIP_FILE"
     skipped=$((skipped + 1))
 }
-check() { # NAME COMMAND...: one check
+check() { # NAME COMMAND...: makes one check
     local name=$1
     shift
     say "$name"
@@ -60,12 +60,13 @@ check() { # NAME COMMAND...: one check
         echo "FAILED: $name"
     fi
 }
-tests() { # NAME COMMAND...: a run of test binaries, whose sums are added
+tests() { # NAME COMMAND...: runs test binaries and adds their sums
     local name=$1 status ok bad ignored notes before after
     shift
     say "$name"
     before=$(grep -c '^SKIP ' "$FOLIOSWAP_SKIP_FILE")
-    # Who starts us in the background, or with nohup, has SIGINT or SIGHUP ignored. Tests find all signals as at a login.
+    # SIGINT and SIGHUP are ignored when this script runs in the background or under nohup. The tests find all signals as
+    # at a login.
     env --default-signal "$@" 2>&1 | tee "$logs/tests"
     status=${PIPESTATUS[0]}
     after=$(grep -c '^SKIP ' "$FOLIOSWAP_SKIP_FILE")
@@ -73,7 +74,7 @@ tests() { # NAME COMMAND...: a run of test binaries, whose sums are added
     read -r ok bad ignored < <(awk '/^test result: / {
         for (i = 1; i < NF; i++) { if ($(i+1) ~ /^passed/) p += $i; if ($(i+1) ~ /^failed/) f += $i; if ($(i+1) ~ /^ignored/) g += $i }
     } END { print p + 0, f + 0, g + 0 }' "$logs/tests")
-    # A test that skips itself ends well as far as cargo can tell.
+    # A test that skips itself has passed as far as cargo can tell.
     passed=$((passed + ok - notes)) failed=$((failed + bad)) skipped=$((skipped + ignored + notes))
     while read -r line; do failures+=("$line"); done < <(awk '/^failures:/ { on = 1; next } /^test result/ { on = 0 }
         on && /^    [a-zA-Z0-9_:]+( - .*)?$/ { print $1 }' "$logs/tests" | sort -u)
@@ -83,7 +84,7 @@ tests() { # NAME COMMAND...: a run of test binaries, whose sums are added
     fi
 }
 
-install() {
+install() { # installs the programs that the tests run
     local wanted=() command package pair
     for pair in cc:gcc c++:g++ python3:python3 sqlite3:sqlite3 redis-server:redis-server redis-benchmark:redis-tools \
         stress-ng:stress-ng mkfs.ext4:e2fsprogs losetup:mount nbdkit:nbdkit nbd-server:nbd-server qemu-nbd:qemu-utils \
@@ -162,15 +163,15 @@ checks() {
 }
 
 unit() {
-    # The models of slots (loom and shuttle, short form) are among these.
+    # The short form of the models of slots (loom and shuttle) is among these tests.
     tests "tests of the crates" cargo test --release --no-fail-fast --workspace --exclude folioswap-acceptance
     without_system
     if [ -n "${FOLIOSWAP_NO_MIRI:-}" ]; then
         skip "Miri is not wanted (FOLIOSWAP_NO_MIRI)"
     elif miri_is_there; then
         [ "$what" != all ] || build_python_meanwhile
-        # Two at a time: each runs one thread after the other, whatever the machine has.
-        # The time is against a hang: a machine at a third of the usual speed takes eight minutes.
+        # Miri runs two test runs at a time, because each of them runs one thread after the other, whatever the machine has.
+        # The time limit is against a hang: a machine at a third of the usual speed takes eight minutes.
         tests "slots under Miri" bash -c '
             run() { timeout 1500 cargo +nightly miri test -p folioswap-slots "$@" \
                 -- --skip every_order --skip payload_is_zero --skip no_more_groups 2>&1; }
@@ -202,14 +203,14 @@ msrv() {
         skip "Rust $version is not there (rustup toolchain install $version)"
         return
     fi
-    # A directory of its own: what is there was built by another compiler.
+    # Another compiler has built the usual directory, so this one has its own.
     export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/msrv
     check "the command and all libraries compile with Rust $version" \
         cargo "+$version" check --release -p folioswap-cli -p folioswap -p folioswap-heap -p folioswap-capi
     tests "unit tests of the library with Rust $version" cargo "+$version" test --release -p folioswap --lib
 }
 
-build_python_meanwhile() { # Miri leaves a processor idle for half of its time
+build_python_meanwhile() { # while Miri leaves a processor idle for half of its time
     bash python/build.sh "${CARGO_TARGET_DIR:-target}/python-tests" >"$logs/wheel" 2>"$logs/build" &
     wheel=$!
 }
@@ -229,7 +230,7 @@ python() {
         failed=$((failed + 1))
         failures+=("building the Python package")
     else
-        # For what processes share by name: a mount.
+        # Processes share memory by name in a mount.
         cargo build --release -q -p folioswap-cli || failures+=("building the command")
         say "tests of the Python package"
         (cd python/tests && FOLIOSWAP_BIN=$(realpath "../../${CARGO_TARGET_DIR:-target}/release/folioswap" 2>/dev/null || true) timeout 300 "$python" -m pytest -q -rs --tb=short -p no:cacheprovider -o faulthandler_timeout=100 .) 2>&1 |
@@ -250,7 +251,8 @@ python() {
 acceptance() {
     check "the demonstration of the README" bash scripts/demo.sh
     echo "host: $(uname -sr), $(nproc) processors, $(awk '/MemTotal/ {printf "%d MiB", $2 / 1024}' /proc/meminfo)"
-    # In two lanes of about the same length: the first judges output and peak memory alone, and leaves much of a processor idle.
+    # The tests run in two lanes of about the same length. The first judges output and peak memory alone, and leaves much of
+    # a processor idle.
     tests "acceptance: real programs and hard cases under a limit" bash -c '
         export RUST_TEST_THREADS=1
         run() { cargo test --release --no-fail-fast -p folioswap-acceptance "$@" -- --nocapture 2>&1; }
@@ -259,7 +261,7 @@ acceptance() {
         for file in crates/acceptance/tests/*.rs crates/acceptance/tests/*/main.rs; do
             name=$(basename "${file%/main.rs}" .rs)
             case $name in
-                # What bench sets of the machine (huge pages) orders counts on: one after the other.
+                # bench changes the settings of huge pages, on which orders relies: both are in one lane.
                 advice | bench | exec | exec_forms | forks | orders | real_programs | recompression | trace) first+=(--test "$name") ;;
                 *) second+=(--test "$name") ;;
             esac

@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Sourced by scripts/demo.sh and scripts/test.sh: finds a Rust toolchain that is new enough, and a linker for it. What is missing
 # is installed with apt by root, unless FOLIOSWAP_NO_APT is set. The working directory is the tree's root.
 
