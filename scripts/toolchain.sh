@@ -13,7 +13,7 @@ apt_install() { # PACKAGE...
 }
 
 # Sees to cargo and cc, or says what to do and returns 1. Debian's package cargo-web is a newer cargo than its `cargo`: 1.96 in
-# Debian 12 and 13, from their updates. It installs /usr/bin/cargo, and conflicts with `cargo` and `rustup`.
+# Debian 12 (from its security updates) and 13. It installs /usr/bin/cargo, and conflicts with `cargo` and `rustup`.
 need_toolchain() {
     local wanted version
     wanted=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
@@ -28,7 +28,7 @@ need_toolchain() {
         fi
         echo "installing cargo-web, Debian's newest Rust (0.8 GB)"
         if ! apt_install cargo-web ca-certificates; then
-            echo "apt-get could not install cargo-web: are Debian's updates and security among its sources?" >&2
+            echo "apt-get could not install cargo-web: are Debian's security updates among its sources?" >&2
             return 1
         fi
         hash -r
@@ -40,7 +40,7 @@ need_toolchain() {
     if ! at_least "$version" "$wanted"; then
         echo "cargo $version is older than $wanted, which Cargo.toml asks for." \
             "$(if command -v rustup >/dev/null; then echo "Newer: rustup update stable"; else
-                echo "Newer: as root 'apt-get install cargo-web', with Debian's updates and security among apt's sources"; fi)" >&2
+                echo "Newer: as root 'apt-get install cargo-web', with Debian's security updates among apt's sources"; fi)" >&2
         return 1
     fi
     if ! command -v cc >/dev/null; then
