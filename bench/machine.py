@@ -258,14 +258,22 @@ def warm(size_bytes):
             memory.madvise(MADV_POPULATE_WRITE, start, min(step, size_bytes - start))
 
 
+def busy_seconds():
+    """Processor time that the machine has spent on anything since its start."""
+    user, nice, system, _, _, irq, softirq = map(int, read("/proc/stat").split()[1:8])
+    return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
+
+
 def measure(command, group, place, timeout, every=0.01, sample=None):
     """Runs a command in a group, its output in the files `out` and `err` of the directory `place`. `sample`, if given, is
     called every `every` seconds, as the group's resident memory is read. All processes of the group are killed after
     `timeout` seconds.
 
     Returns wall, user and system time in seconds, the peak of resident memory in bytes, the exit status, whether the time
-    was up, and the number of processes that the group's OOM killer has killed."""
+    was up, the number of processes that the group's OOM killer has killed, and how many processors all other processes
+    used on average."""
     peak, stop = [0], threading.Event()
+    busy_before = busy_seconds()
 
     def watch():
         while not stop.is_set():
@@ -295,5 +303,6 @@ def measure(command, group, place, timeout, every=0.01, sample=None):
             stop.set()
             watcher.join()
     user, system = group.seconds() or (usage.ru_utime, usage.ru_stime)
-    return {"wall": wall, "user": user, "sys": system, "peak": peak[0], "status": process.returncode,
+    foreign = max(0, busy_seconds() - busy_before - user - system) / wall
+    return {"foreign": foreign, "wall": wall, "user": user, "sys": system, "peak": peak[0], "status": process.returncode,
             "timeout": wall >= timeout, "kills": group.kills()}

@@ -10,7 +10,8 @@
 
 The five run in turn, round after round. Every output is compared with that of the run alone. A run that ended otherwise
 than with status 0, or in which the kernel killed a process, is no result: the table says how many were killed, and how
-many reached the time limit. Cells are medians in seconds, with best and worst. All that is set up (cgroups, swap, huge
+many reached the time limit. A run beside which other processes used more than 0.3 processors is disturbed, and counts
+only where all runs of a cell are (marked with *). Cells are medians in seconds, with best and worst. All that is set up (cgroups, swap, huge
 page settings, files) is removed and restored at the end, on Ctrl-C and on an error; the table of
 the runs made until then is printed and written.
 
@@ -43,6 +44,8 @@ from real_programs import PROGRAMS, Missing
 HERE = os.path.dirname(os.path.abspath(__file__))
 MIB = 1 << 20
 KERNEL_THP = ["4K", "64K", "2M", "all"]
+# Processors used by other processes from which on a run counts as disturbed.
+FOREIGN = 0.3
 COLUMNS = ["alone", "kernel, swap file", "kernel, zram lz4", "ours, default", "ours, resident"]
 
 
@@ -150,6 +153,13 @@ def cell(runs):
     """Median, best and worst of the runs that came to their end, and how many of the others there were of each kind."""
     if not runs:
         return "-"
+    calm = [run for run in runs if run["foreign"] <= FOREIGN]
+    if not calm:
+        return counted(runs) + " *"
+    return counted(calm)
+
+
+def counted(runs):
     walls = [run["wall"] for run in runs if run["ok"]]
     failures = {}
     for run in runs:
@@ -194,7 +204,8 @@ def heading(document):
     return (f"Seconds, medians of {document['rounds']} rounds in turn (best to worst); *killed*: by the kernel's OOM killer, or ended by"
             f" folioswap. Linux {host['release']}, {host['processors']} processors, {host['memory_mib']} MiB,"
             f" swappiness {host['swappiness']}, huge pages of the kernel's runs: {', '.join(document['thp'])}; of the others:"
-            f" {host['thp']}. Out of time: after {document['timeout']:.0f} s.\n")
+            f" {host['thp']}. Out of time: after {document['timeout']:.0f} s. A star: other"
+            " processes disturbed all runs of the cell.\n")
 
 
 def described(options):

@@ -54,8 +54,9 @@ def jq(place, scale):
     path, pick = os.path.join(place, "records.json"), random.Random(1)
     with open(path, "w") as file:
         file.write("[")
-        for number in range(int(160_000 * scale)):
-            file.write(f'{"," if number else ""}{{"id":{number},"key":"k{pick.randrange(5000)}","value":{pick.random():.6f}}}')
+        for number in range(int(80_000 * scale)):
+            file.write(f'{"," if number else ""}{{"id":{number},"key":"k{pick.randrange(5000)}","value":{pick.random():.6f},'
+                       f'"text":"{pick.getrandbits(1600):0400x}"}}')
         file.write("]")
     return [tool("jq", "jq"), "-c", "group_by(.key) | map({key: .[0].key, n: length, sum: (map(.value) | add)}) | .[]", path]
 
