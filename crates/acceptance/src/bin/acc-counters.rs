@@ -28,7 +28,8 @@ fn main() -> ExitCode {
     assert!(threads < WORDS / 2, "one word of each page per thread");
     let pages = size as usize / PAGE;
     let memory = Mapping::new(pages * PAGE);
-    // SAFETY: aligned, in bounds, zero is a valid counter, and all accesses from here on are atomic operations.
+    // SAFETY: aligned, in bounds, zero is a valid counter, and all accesses from here on are atomic
+    // operations.
     let words = unsafe { std::slice::from_raw_parts(memory.as_ptr().cast::<AtomicU64>(), pages * WORDS) };
     // Each page begins with noise: without it every page would compress to nothing and look alike.
     for (page, words) in words.chunks_exact(WORDS).enumerate() {

@@ -415,7 +415,8 @@ fn transfer(direction: Direction, process: i32, buffer: &mut Mapping, address: u
     let length = buffer.len();
     let local = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: length };
     let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: length };
-    // SAFETY: here only `buffer` is written; there, a range that the other process expects to be written.
+    // SAFETY: here only `buffer` is written; there, a range that the other process expects to be
+    // written.
     let done = unsafe {
         match direction {
             Direction::Read => libc::process_vm_readv(process, &raw const local, 1, &raw const remote, 1, 0),

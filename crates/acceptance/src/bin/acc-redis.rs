@@ -1,7 +1,7 @@
 //! A Redis client that writes values made from their keys and checks each of them.
 //!
-//! `acc-redis SOCKET write FROM TO BYTES` and `acc-redis SOCKET check FROM TO BYTES`, `acc-redis SOCKET save`,
-//! `acc-redis SOCKET shutdown`, `acc-redis SOCKET ping`.
+//! `acc-redis SOCKET write FROM TO BYTES`, `acc-redis SOCKET check FROM TO BYTES`,
+//! `acc-redis SOCKET save`, `acc-redis SOCKET shutdown`, `acc-redis SOCKET ping`.
 
 use folioswap_acceptance::data::Random;
 use std::io::{self, BufRead, BufReader, Read, Write};

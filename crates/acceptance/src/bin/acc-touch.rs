@@ -1,11 +1,12 @@
 //! Fills memory with data that can be verified, reads it back in order and at random, and changes
 //! it: `folioswap_bench::touch`, in one process and in several.
 //!
-//! `acc-touch --size 256M --kind mixed --phases fill,reread,random,verify [--threads N] [--processes N]
-//! [--touches N] [--writes PERCENT] [--huge yes|no] [--seed N] [--timing]`
+//! `acc-touch --size 256M --kind mixed --phases fill,reread,random,verify [--threads N]
+//! [--processes N] [--touches N] [--writes PERCENT] [--huge yes|no] [--seed N] [--timing]`
 //!
-//! Prints one line that depends on nothing but the arguments. `--timing` adds one JSON object per phase on standard
-//! error: MB/s, and for random touches p50, p99 and p99.9 in nanoseconds.
+//! The program prints one line that depends on nothing but the arguments. `--timing` adds one JSON
+//! object per phase on standard error: MB/s, and for random touches p50, p99 and p99.9 in
+//! nanoseconds.
 
 use folioswap_acceptance::data::Kind;
 use folioswap_acceptance::memory::parse_size;
