@@ -243,12 +243,21 @@ def arguments():
 
 
 def show(files):
+    """Prints one table of several files. Runs of a program are put together where its need is the same to 5 %."""
     documents = []
     for path in files:
         with open(path) as file:
             documents.append(json.load(file))
-    print(heading(documents[0]))
-    print(markdown([row for document in documents for row in document["rows"]]))
+    rows = []
+    for row in (row for document in documents for row in document["rows"]):
+        same = next((other for other in rows if other["program"] == row["program"] and "need" in other and "need" in row
+                     and abs(other["need"] - row["need"]) * 20 <= other["need"]), None)
+        if same:
+            same["runs"] += row["runs"]
+        else:
+            rows.append(row)
+    print(heading(documents[0] | {"rounds": max(len([run for run in row["runs"] if run["column"] == COLUMNS[0]]) for row in rows)}))
+    print(markdown(rows))
 
 
 def main():
