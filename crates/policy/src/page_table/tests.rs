@@ -1,0 +1,61 @@
+use super::*;
+use crate::history::Window;
+use crate::page::PageState;
+use crate::units::PAGE;
+use core::ptr::NonNull;
+use folioswap_slots::SwapEntry;
+use std::alloc::{Layout, alloc_zeroed};
+
+struct Heap;
+impl Memory for Heap {
+    fn take(&self, bytes: usize) -> Option<NonNull<u8>> {
+        // SAFETY: the size is not zero.
+        NonNull::new(unsafe { alloc_zeroed(Layout::from_size_align(bytes, PAGE).unwrap()) })
+    }
+}
+
+#[test]
+fn unknown_addresses_have_no_block() {
+    let table = PageTable::new();
+    assert!(table.block(0x7f00_0000_0000).is_none());
+    assert!(table.block(usize::MAX).is_none());
+    assert!(table.block_or_insert(1 << 47, &Heap).is_none());
+}
+
+#[test]
+fn blocks_are_found_again_and_walked_in_order() {
+    let table = PageTable::new();
+    let places = [0x5555_5560_0000usize, 0x7f12_3440_0000, 0x7f12_3460_0000, 0x7fff_ffe0_0000];
+    for (n, &place) in places.iter().enumerate() {
+        let block = table.block_or_insert(place + 5 * PAGE, &Heap).unwrap();
+        block.set(5, PageWord::PRESENT.isolate(SwapEntry::from_raw(n as u64 + 1).unwrap()).unwrap());
+    }
+    let mut seen = std::vec::Vec::new();
+    table.for_blocks(0, 1 << 47, |address, block| seen.push((address, block.word(5).state())));
+    let want: std::vec::Vec<_> = places
+        .iter()
+        .enumerate()
+        .map(|(n, &place)| (place, PageState::Isolated(SwapEntry::from_raw(n as u64 + 1).unwrap())))
+        .collect();
+    assert_eq!(seen, want);
+    let mut part = 0;
+    table.for_blocks(places[1] + PAGE, places[2], |address, _| {
+        assert_eq!(address, places[1]);
+        part += 1;
+    });
+    assert_eq!(part, 1);
+}
+
+#[test]
+fn recycled_blocks_come_back_empty() {
+    let table = PageTable::new();
+    let block = table.block_or_insert(BLOCK, &Heap).unwrap();
+    block.set(0, PageWord::PRESENT_HOT);
+    block.history.remember(8, 9, 0);
+    table.recycle(BLOCK);
+    assert!(table.block(BLOCK).is_none());
+    assert_eq!(table.blocks(), 0);
+    let block = table.block_or_insert(7 * BLOCK, &Heap).unwrap();
+    assert_eq!(block.word(0), PageWord::PRESENT);
+    assert_eq!(block.history.window(9, || None, || None), Window::ONE);
+}
