@@ -3,7 +3,8 @@
 
     python/bench/side_by_side.py            all jobs, three rounds (root; a quarter of an hour)
     python/bench/side_by_side.py --jobs sort fft --rounds 1
-    python/bench/side_by_side.py --write docs/reference/python.md docs/reference/python-side-by-side.svg     puts both where the documentation has them
+    python/bench/side_by_side.py --write docs/reference/python.md docs/reference/python-side-by-side.svg
+                                            also replaces the documentation's table and plot
 
 * kernel zram: plain NumPy in a memory cgroup; swap is zram with LZ4, not charged to the cgroup
 * memmap: numpy.memmap on disk in the same memory cgroup, to which its page cache is charged

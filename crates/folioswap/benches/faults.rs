@@ -98,7 +98,7 @@ fn raw_reads() -> std::io::Result<Vec<u64>> {
 }
 
 /// The kernel's zram, without large folios, so that each fault brings one page.
-fn kernel(turn: &Arc<Turn>) -> std::io::Result<Vec<u64>> {
+fn kernel(turn: &Arc<SwapLock>) -> std::io::Result<Vec<u64>> {
     let _settings = HugePages::set(turn, FolioSizes::Only4K)?;
     let _swap = Zram::new(turn, 4 * BYTES as u64, Some(folioswap_peer::HIGHEST_PRIORITY), Some("lz4"))?;
     // SAFETY: the mapping is ours, and is unmapped at the end.

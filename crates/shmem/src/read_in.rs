@@ -102,7 +102,7 @@ impl ShmemSpace {
             let page = unsafe { start.as_mut() };
             let entry = first.checked_add(step.into()).ok_or(Unreadable)?;
             let read = self.swap.space().read(entry, &mut context.decoder, page, Movers::Running);
-            read.map_err(|_| Unreadable)
+            read.map(drop).map_err(|_| Unreadable)
         })
     }
 

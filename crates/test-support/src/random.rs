@@ -17,7 +17,6 @@ impl Random {
     }
 
     /// The next number, never 0.
-    #[expect(clippy::should_implement_trait, reason = "an iterator would have to be endless")]
     pub const fn next(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;

@@ -105,7 +105,7 @@ fn through_file(bytes: usize, caching: Caching) -> Outcome {
 fn vectored(bytes: usize) -> Outcome {
     let half = bytes / 2;
     let (from, mut to) = (evicted(half), evicted(half));
-    let mut file = file(false)?;
+    let mut file = file(Caching::PageCache)?;
     let pages = half / PAGE;
     let mut random = Random::new(5);
     for _ in 0..60 {
