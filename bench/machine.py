@@ -150,7 +150,7 @@ class Zram:
                 write("/sys/class/zram-control/hot_remove", number)
             except OSError as error:
                 print(f"zram{number} was not removed: {error}", file=sys.stderr)
-        self.lock.close()
+        self.turn.close()
 
 
 class Groups:
