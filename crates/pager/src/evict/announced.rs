@@ -3,10 +3,12 @@
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_group::segment::Member;
 
-/// What was announced and did not come for this long does not come any more: its thread may have left by a jump out of a signal handler.
+/// Announced memory that did not come for this long does not come any more: its thread may have
+/// left by a jump out of a signal handler.
 pub(crate) const ANNOUNCED_NS: u64 = 10_000_000_000;
 
-/// When something was announced last, or nothing was. The evictor's; lost without harm at a fork.
+/// The last announcement that was seen, and since when. The evictor's own; a fork may lose it
+/// without harm.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Announced {
     bytes: u64,
@@ -14,7 +16,7 @@ pub(crate) struct Announced {
 }
 
 impl Announced {
-    /// Forgets what was announced long ago, and did not come.
+    /// Forgets an announcement that is old and whose memory did not come.
     pub(crate) fn expire(&mut self, member: &Member, now_ns: u64) {
         let bytes = member.announced_bytes.load(Relaxed);
         if bytes == 0 || bytes != self.bytes {

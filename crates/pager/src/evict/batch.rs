@@ -1,5 +1,5 @@
-//! One batch of eviction: the clock's hand goes on, cold pages are isolated into staging, and the oldest folios of staging
-//! are written back.
+//! One batch of eviction: the clock's hand goes on, cold pages are isolated into staging, and the
+//! oldest berths of staging are written back.
 
 use crate::engine::placement::NO_CPU;
 use crate::engine::ring_turn::RingTurn;
@@ -21,24 +21,25 @@ use crate::units::{BLOCK, PAGE, PIECE, PIECE_PAGES, Pages, page_index};
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_group::counters::Counter;
 
-/// Times that the clock's hand may come round in a batch that finds nothing (`folioswap_policy::reclaim::aging`).
+/// How often the clock's hand may come round in a batch that finds nothing
+/// (`folioswap_policy::reclaim::aging`).
 const ROUNDS: u64 = 4;
 
-/// The same where nobody waits: those that cool no more than was paid for.
+/// The same where nobody waits: the rounds that cool no more than was paid for.
 const ROUNDS_AHEAD: u64 = 2;
 
-/// Most bytes of which the present pages are listed together.
+/// The most bytes whose present pages are listed together.
 const SCAN_BYTES: usize = 64 << 20;
 
-/// Where a scan that begins at `start` ends, at the latest: not within a huge page.
+/// The latest address at which a scan that begins at `start` ends. It is never within a huge page.
 pub(crate) fn scan_end(start: usize) -> usize {
     start.saturating_add(SCAN_BYTES) & !(BLOCK - 1)
 }
 
-/// Most pieces looked at in one batch, so that a fork does not wait long.
+/// The most pieces that one batch looks at, so that a fork does not wait long.
 const BATCH_PIECES: usize = 4096;
 
-/// Did the kernel refuse to move a huge page?
+/// Whether the kernel refused to move a huge page.
 fn is_busy_huge_page(row: &Row, done: &[Isolation; ROW_PIECES]) -> bool {
     row.is_huge_page() && done[0].busy == Pages::MAX && done[0].moved == 0
 }
@@ -48,14 +49,16 @@ impl Evictor {
     pub(crate) fn evict_batch(&mut self) -> Batch {
         let mut batch = Batch::default();
         let served_on = self.engine.threads.faulting_cpu.load(Relaxed);
-        // Where several members are busy, so is every CPU: all evictors would crowd where no thread faults, and the rest be idle.
+        // Where several members are busy, so is every CPU: all evictors would crowd onto the CPUs
+        // on which no thread faults, and the others would idle.
         let faulting = if self.engine.others_are_active() { NO_CPU } else { served_on };
         self.placement.keep_away(faulting);
-        // What the handler takes out is taken out where the thread faults, whoever else is busy.
+        // Rows that the handler takes out leave on the CPU where the thread faults, whoever else is
+        // busy.
         batch.planned = (served_on != NO_CPU && self.may_hand_over()).then_some(0);
         let comes_over = batch.planned.is_none() && self.handover.scattered == Scattered::Yes;
         let joined = comes_over && self.placement.join(faulting);
-        // As many folios as a batch brings in will be due, and are from now on.
+        // As many berths as a batch brings in will be due, and are due from now on.
         self.with_help(BATCH_PAGES / PIECE_PAGES as u64, |evictor| {
             evictor.isolate_batch(&mut batch);
             if joined {
@@ -79,16 +82,17 @@ impl Evictor {
         while looked_at < BATCH_PIECES {
             looked_at += 1;
             let is_open = self.goes_on(&row, batch);
-            // Perhaps nothing of it can be moved: then the batch goes on.
+            // Perhaps nothing of the row can be moved; then the batch goes on.
             if !is_open
                 && batch.found() + row.pages() >= BATCH_PAGES
                 && self.take_row(core::mem::take(&mut row), batch).is_some()
             {
                 return;
             }
-            // What is left of the round; a whole one, which may cool no more than was paid for; one that cools all; one that takes what
-            // is cold by then. Nothing then: there is nothing.
-            // What is planned is still there, and would be found again.
+            // The rounds are: the rest of the present one; a whole round, which may cool no more
+            // than was paid for; one that cools everything; one that takes what is cold by then.
+            // After those there is nothing to find. Planned pages are still in the program, and the
+            // next round would find them again.
             let comes_round_again =
                 self.clock.wraps > wraps && batch.planned.is_some_and(|planned| planned > 0);
             if !is_open && batch.found() >= BATCH_PAGES
@@ -97,7 +101,7 @@ impl Evictor {
             {
                 break;
             }
-            // Before the hand comes round: what is taken counts in its round.
+            // Taken before the hand comes round, so that these pages count in its round.
             if self.clock.region_next >= self.clock.region_count
                 && self.take_row(core::mem::take(&mut row), batch).is_some()
             {
@@ -127,8 +131,8 @@ impl Evictor {
         self.take_row(row, batch);
     }
 
-    /// Does the batch go on for the sake of this row? One that is cut off would begin the next one where no folio of its length does, and so all
-    /// after it.
+    /// Whether the batch goes on for the sake of this row. A row that is cut off would begin the
+    /// next row where no folio of its length begins, and so every row after it.
     fn goes_on(&self, row: &Row, batch: &Batch) -> bool {
         if row.is_empty() {
             return false;
@@ -141,20 +145,23 @@ impl Evictor {
         let wanted_waiting = self.inactive_length();
         let recycled_together = match self.handover.scattered {
             Scattered::No => self.staging().recycled_together(wanted_waiting),
-            // Page by page comes what is to have their room: a batch at a time, before the group is at its limit.
+            // Pages that come one by one need the memory of these berths: a batch is given back at
+            // a time, before the group is at its limit.
             Scattered::Yes => self.staging().recycled_together(wanted_waiting.min(RECYCLED_BERTHS)),
         };
         let drain = batch.isolated == 0 && !batch.event_pending && !batch.staging_full;
         let planned = match self.engine.rows_at(self.clock.hand) {
             Rows::Joined => BATCH_PAGES,
-            // What came in at once goes out at once, or staging would fill up.
+            // A long row that came in at once goes out at once, because staging would fill up
+            // otherwise.
             Rows::Long => batch.isolated.max(BATCH_PAGES),
         };
         while batch.written < planned {
             let staging = self.staging();
             let due = staging.waiting() > wanted_waiting
                 || staging.places() - staging.occupied() < 2 * RECYCLED_BERTHS;
-            // No more than is due, so that what waits in its turn can still be touched.
+            // No more than is due is written, so that berths that wait for their turn can still be
+            // touched.
             let beyond =
                 if drain { staging.waiting() } else { staging.waiting().saturating_sub(wanted_waiting) };
             let left = (planned - batch.written).div_ceil(PIECE_PAGES as u64);
@@ -176,7 +183,7 @@ impl Evictor {
         self.shortage.given_back = (self.shortage.given_back + given_back).min(BLOCK as u64);
     }
 
-    /// Writes the oldest folios of staging back, up to `most` together.
+    /// Writes the oldest berths of staging back, up to `most` together.
     ///
     /// # Errors
     /// [`DevicesFull`]: the batch is stuck.
@@ -192,26 +199,28 @@ impl Evictor {
 
     /// The right to the ring, for as long as the evictor is borrowed.
     pub(crate) fn ring_turn(&mut self) -> RingTurn<'_> {
-        // SAFETY: this is the evictor, and it comes here only with no plan on offer: it sleeps in `hand_over` meanwhile.
+        // SAFETY: this is the evictor, and it comes here only with no plan on offer: it sleeps in
+        // `hand_over` meanwhile.
         unsafe { RingTurn::new(self.engine) }
     }
 
-    /// The ring, to be looked at.
+    /// The ring, for reading.
     pub(crate) fn staging(&self) -> &Staging {
         // SAFETY: only the evictor, which `&self` borrows, changes the ring now (see `ring_turn`).
         unsafe { &*self.engine.staging.get() }
     }
 
-    /// The ring, to be changed.
+    /// The ring, for changes.
     pub(crate) fn staging_mut(&mut self) -> &mut Staging {
         // SAFETY: as for `ring_turn`; `&mut self` makes this the only use.
         unsafe { &mut *self.engine.staging.get() }
     }
 
-    /// What may be taken of a piece now. Where write-back is stuck, what is clean of it leaves at once.
+    /// The pages of a piece that may be taken now. Where write-back is stuck, its clean pages leave
+    /// at once.
     ///
     /// # Errors
-    /// Why that was refused; the batch ends then.
+    /// The reason why that was refused; the batch ends then.
     fn wanted_of(&mut self, piece: usize, present: Pages, batch: &mut Batch) -> Result<Candidates, Refused> {
         let engine = self.engine;
         engine.figures().add(Counter::ScannedBackground, present.count_ones() as u64);
@@ -236,7 +245,8 @@ impl Evictor {
         }
     }
 
-    /// Takes a row that the clock has met out of the program, or plans to. What was refused, if anything was: the batch ends then.
+    /// Takes a row that the clock has met out of the program, or plans to. Returns the refusal that
+    /// ends the batch, if there was one.
     pub(crate) fn take_row(&mut self, row: Row, batch: &mut Batch) -> Option<Refused> {
         if self.plan(&row, batch) {
             return None;
@@ -247,7 +257,8 @@ impl Evictor {
         refused
     }
 
-    /// Takes a row out of the program, as much at a time as there are places side by side in staging. What was refused ends it.
+    /// Takes a row out of the program, as many pieces at a time as there are free berths side by
+    /// side. Returns the refusal that ended it, if there was one.
     pub(crate) fn isolate_in_parts(&mut self, mut row: Row, batch: &mut Batch) -> Option<Refused> {
         let mut refused = None;
         while refused.is_none()
@@ -272,8 +283,9 @@ impl Evictor {
         refused
     }
 
-    /// Shared after a fork, or pinned. What relatives share frees nothing when one of them gives it up, and costs a copy in each: it goes
-    /// only when nothing else is left. What is pinned stays as it is and is left alone.
+    /// Handles pages that the kernel did not move, because they are shared after a fork or pinned.
+    /// A shared page frees nothing when one relative gives it up, and costs a copy in each: it
+    /// leaves only when nothing else is left. A pinned page is left alone.
     fn take_busy(
         &mut self,
         piece: usize,
@@ -294,15 +306,16 @@ impl Evictor {
         engine.figures().add(Counter::Pinned, second.busy.count_ones() as u64);
         let left = wanted.clean & second.busy;
         for page in (0..PIECE_PAGES).filter(|page| self.shortage.desperate && left >> page & 1 != 0) {
-            // Next time it is taken like any other.
+            // The page is taken like any other next time.
             let index = page_index(piece) + page;
             engine.give_up_clean(block, index, block.word(index));
         }
         second.refused
     }
 
-    /// Passes over what relatives share, as long as anything else may be left: one question for all pages of a piece, where each
-    /// attempt to move one would be refused by itself.
+    /// The pages of a piece without those that relatives share, as long as anything else may be
+    /// left. One question covers all pages of a piece, where each attempt to move one would be
+    /// refused by itself.
     pub(crate) fn without_shared(&self, piece: usize, present: Pages, batch: &mut Batch) -> Pages {
         if self.shortage.desperate || !self.engine.fork.has_relatives() {
             return present;
@@ -312,9 +325,10 @@ impl Evictor {
         present & now.exclusive
     }
 
-    /// Of pages that the kernel did not move: makes those this process's own that no relative shares any more (when nothing
-    /// else is left, the others too), without a write, which would end their being clean and be a fault where they are
-    /// protected. What is pinned stays as it is.
+    /// Makes those of the pages that the kernel did not move this process's own that no relative
+    /// shares any more (all of them when nothing else is left). It reads them, because a write
+    /// would end their being clean, and would be a fault where they are protected. Pinned pages
+    /// stay as they are.
     fn take_over(&self, piece: usize, busy: Pages) -> Pages {
         let all = if self.shortage.desperate {
             Pages::MAX
@@ -333,7 +347,8 @@ impl Evictor {
         ours
     }
 
-    /// Looks for present pages under the clock's hand, until some are listed. False: not in a whole round.
+    /// Looks for present pages under the clock's hand, until some are listed. False: a whole round
+    /// found none.
     fn find_regions(&mut self) -> bool {
         let mut wrapped = false;
         loop {
@@ -367,7 +382,8 @@ impl Evictor {
         }
     }
 
-    /// Lists what is present of what is advised to be cold, which comes before anything else. False: nothing is left of that.
+    /// Lists the present pages of ranges that are advised to be cold, which come before anything
+    /// else. False: none of those is left.
     fn look_at_cold(&mut self) -> bool {
         let Some(Range { start: from, end: until }) = self.clock.cold.first() else { return false };
         let Some(Range { start, end }) = self.next_registered(from, until) else {
@@ -384,7 +400,7 @@ impl Evictor {
         true
     }
 
-    /// What is registered first of `start..end`.
+    /// The first registered range within `start..end`.
     pub(crate) fn next_registered(&self, start: usize, end: usize) -> Option<Range> {
         let _events_wait = self.engine.locks.moves.lock();
         // SAFETY: the set is used under the move lock.

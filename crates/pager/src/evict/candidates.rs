@@ -1,4 +1,4 @@
-//! Which pages of a piece may leave the program now.
+//! The pages of a piece that may leave the program now.
 
 use crate::engine::Engine;
 use crate::engine::due::Due;
@@ -9,26 +9,26 @@ use folioswap_policy::page::{Heat, PageState};
 use folioswap_policy::page_table::Block;
 use folioswap_policy::reclaim::aging::Aging;
 
-/// A removal is trusted to have been carried out after this many epochs of the evictor.
+/// After so many epochs of the evictor a removal is trusted to have been carried out.
 const REMOVAL_EPOCHS: u32 = 3;
 
-/// The shortest that an epoch lasts.
+/// The shortest duration of an epoch.
 const EPOCH_NS: u64 = 1 << 30;
 
 pub(crate) fn is_carried_out(now: u32, removal: u32) -> bool {
     now.wrapping_sub(removal) >= REMOVAL_EPOCHS
 }
 
-/// Who wants pages.
+/// Who asks for pages.
 pub(crate) enum Asks<'a> {
-    /// The clock: only what is cold.
+    /// The clock, which wants only cold pages.
     Clock(&'a mut Aging),
-    /// The program, which has advised it: whether hot or not.
+    /// The program, whose advice holds for hot pages too.
     Program,
 }
 
 impl Asks<'_> {
-    /// The same, for another piece.
+    /// The same asker, for another piece.
     fn again(&mut self) -> Asks<'_> {
         match self {
             Asks::Clock(aging) => Asks::Clock(aging),
@@ -37,29 +37,32 @@ impl Asks<'_> {
     }
 }
 
-/// What one of the kernel's huge pages is to whoever wants pages.
+/// What one of the kernel's huge pages is to whoever asks for pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HugePageLook {
     /// All of it may leave.
     Cold,
-    /// Some of it is hot (or was until now): it stays as it is.
+    /// Some of it is hot, or was until now: it stays as it is.
     Hot,
-    /// Some of it has to stay, or is something else by now: it is taken to pieces.
+    /// Some of it has to stay, or has become something else: it is taken to pieces.
     Pieces,
 }
 
 impl Engine {
-    /// Begins the next epoch of removals, if the present one has lasted long enough. Evictor, at each measurement.
+    /// Begins the next epoch of removals, if the present one has lasted long enough. The evictor
+    /// calls it at each measurement.
     ///
-    /// One at a time, however long nobody came here: what is given up while the evictor stands still (it waits for a device, or the whole
-    /// machine stood still) is of the epoch in which it came to a stand, and has all of its margin still before it.
+    /// Epochs pass one at a time, however long nobody called: pages that are given up while the
+    /// evictor stands still (it waits for a device, or the whole machine stood still) belong to the
+    /// epoch in which it came to a stand, and have all of their margin still before them.
     pub(crate) fn pass_epoch(&self, due: &mut Due, now_ns: u64) {
         if due.take(now_ns, EPOCH_NS) {
             self.mappings.epoch.fetch_add(1, Relaxed);
         }
     }
 
-    /// Which of the present pages of a piece may be taken now. The clock passes and cools hot ones (second chance).
+    /// Which of the present pages of a piece may be taken now. The clock passes over hot pages and
+    /// cools them (second chance).
     pub(crate) fn candidates(
         &self,
         block: &Block,
@@ -87,8 +90,8 @@ impl Engine {
                 }
                 (PageState::Clean(..), _) => candidates.clean |= 1 << page,
                 (PageState::Present(_), _) => candidates.written |= 1 << page,
-                // Present although the word says that it is away: it was served while a fork froze the words. (Or the list
-                // of present pages is old; the move will tell.)
+                // The page is present although its word says that it is away: it was served while a
+                // fork froze the words. (Or the list of present pages is old; the move will tell.)
                 (PageState::Stored(_), _) => candidates.written |= 1 << page,
                 (PageState::Removed { epoch: then }, _) => {
                     candidates.written |= Pages::from(is_carried_out(epoch, then)) << page;
@@ -105,7 +108,7 @@ impl Engine {
         candidates.among(!self.kept_pages(piece))
     }
 
-    /// Whether what is one of the kernel's huge pages may leave as one.
+    /// Whether one of the kernel's huge pages may leave as one.
     pub(crate) fn look_at_huge_page(&self, block: &Block, start: usize, mut asks: Asks<'_>) -> HugePageLook {
         let is_hot = |page| {
             matches!(block.word(page).state(), PageState::Present(Heat::Hot) | PageState::Clean(_, Heat::Hot))

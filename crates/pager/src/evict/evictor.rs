@@ -34,7 +34,7 @@ use folioswap_group::segment::{GroupState, Scope};
 use folioswap_policy::reclaim::standstill::nothing_is_evictable;
 use folioswap_policy::reclaim::watermarks::{Watermarks, grace};
 
-/// Bytes per second that threads here can touch for the first time, at most.
+/// The most bytes per second that threads can touch for the first time here.
 const TOUCH_BYTES_PER_SECOND: u64 = 10 << 30;
 
 const INTERVAL_MIN_NS: u64 = 1_000_000;
@@ -43,10 +43,11 @@ const INTERVAL_MAX_NS: u64 = 20_000_000;
 
 /// The sleep of the evictor of a group that is ending.
 const ENDING_NS: u64 = 100_000_000;
-/// After a round of the clock that found nothing to take, the process counts as empty for this long.
+/// How long the process counts as empty after a round of the clock that found nothing to take.
 pub(crate) const BARREN_NS: u64 = 50_000_000;
 
-/// The less a process does, the less often it is looked at: after this part of the time for which it has done nothing.
+/// The less a process does, the less often it is looked at: after this part of the time for which
+/// it has done nothing.
 const IDLE_SHARE: u64 = 16;
 
 const INTERVAL_IDLE_MAX_NS: u64 = 4_000_000;
@@ -92,7 +93,7 @@ pub(crate) unsafe extern "C" fn run(argument: usize) -> ! {
     // SAFETY: by contract.
     let engine: &'static Engine = unsafe { &*(argument as *const Engine) };
     Evictor::live(engine);
-    // Only an embedder's evictor ends.
+    // Only the evictor of an embedder ends.
     sys::kill_self()
 }
 
@@ -110,7 +111,8 @@ impl Evictor {
                 return;
             }
             if engine.life() == Life::Starting {
-                // Only now may the program go on: what it touches from here on is counted.
+                // The program may go on only now: everything that it touches from here on is
+                // counted.
                 engine.threads.life.store(Life::Running as u32, Release);
                 let everybody = i32::MAX as u32;
                 let _ = rustix::thread::futex::wake(
@@ -123,7 +125,7 @@ impl Evictor {
         }
     }
 
-    /// With nothing done yet.
+    /// An evictor that has done nothing yet.
     pub(crate) fn new(engine: &'static Engine) -> Self {
         Evictor {
             engine,
@@ -150,7 +152,7 @@ impl Evictor {
         }
     }
 
-    /// One pass of a round: what is new is taken in, and one batch leaves, where one is wanted.
+    /// One pass of a round: new memory is taken in, and one batch leaves, where one is wanted.
     fn pass(&mut self) -> Pass {
         let gate = self.engine.locks.gate.lock();
         self.engine.apply_requests();
@@ -192,7 +194,8 @@ impl Evictor {
         }
     }
 
-    /// Registers new memory where the group is near its limit, and follows an embedder's command. Under the gate.
+    /// Registers new memory where the group is near its limit, and follows an embedder's command.
+    /// The caller holds the gate.
     fn take_in(&mut self, view: View) {
         let engine = self.engine;
         // Room is made for announced memory, but nobody waits as if it were there.
@@ -208,8 +211,8 @@ impl Evictor {
         }
     }
 
-    /// Moves pages on from one device to the next: those beyond the store's share, and those on a device that is taken
-    /// out of use. Returns how many. Under the gate.
+    /// Moves pages on from one device to the next: those beyond the store's share, and those on a
+    /// device that is taken out of use. Returns how many. The caller holds the gate.
     fn move_on(&mut self, view: View) -> u64 {
         let View { total, marks, .. } = view;
         // Demotion waits for a disk. At the limit, and while new memory is touched that is not looked at yet, taking
@@ -221,7 +224,7 @@ impl Evictor {
         demoted + self.move_off_leaving(memory)
     }
 
-    /// Has a huge page ready where there is room for one. Under the gate.
+    /// Has a huge page ready where there is room for one. The caller holds the gate.
     fn prepare_huge_page(&mut self, view: View) {
         let room = view.marks.low.saturating_sub(view.total).max(self.shortage.given_back);
         if self.engine.prepare_huge_page(room) == Prepared::FromSystem {
@@ -229,7 +232,8 @@ impl Evictor {
         }
     }
 
-    /// Nothing is to leave: uses the pause for recompression, and for room that only the store can give.
+    /// Nothing is to leave: the pause is used for recompression, and for room that only the store
+    /// can give.
     fn rest(&mut self, gate: Guard<'_>, view: View, demoted: u64) -> Pass {
         let View { total, marks, bound } = view;
         if total < marks.limit {
@@ -303,21 +307,24 @@ impl Evictor {
         });
     }
 
-    /// Protects what a fork left unprotected, when there is no room any more for copies of all that. Under the gate.
+    /// Protects pages that a fork left unprotected, once there is no room for copies of all of
+    /// them. The caller holds the gate.
     fn protect_if_wanted(&mut self, total: u64, marks: Watermarks) {
         let engine = self.engine;
         if engine.fork.protection() == Protection::Unprotected
             && !engine.fork.is_preparing()
             && !engine.has_room_for_copies(total, marks)
         {
-            // First: what is shared from here on, with a child by a bare clone that the handler adopts meanwhile, says so anew, and is protected in
+            // The state is set before the pages are protected: a child by a bare clone that the
+            // handler adopts meanwhile resets it to `Unprotected`, and its pages are protected in
             // the next round.
             engine.fork.set_protection(Protection::Protected);
             engine.protect_registered(ToProtect::Shared);
         }
     }
 
-    /// Looks at what came of a round, which began with this limit as the tightest.
+    /// Draws the consequences of a batch that began under this bound: reports progress, and the end
+    /// of it.
     fn after(&mut self, batch: Batch, bound: Bound) {
         let (total, limit) = (bound.charge, bound.limit);
         let (segment, me) = (self.engine.segment(), self.engine.member());
@@ -333,7 +340,8 @@ impl Evictor {
         let crawls = segment.scope() == Scope::Total
             && self.shortage.standstill.crawls(certain, self.engine.stored_by(bound.group), limit, now);
         if self.shortage.standstill.is_final(sight, now) || crawls {
-            // What fills the limit: pages that no device takes any more, or what never could be swapped?
+            // The limit is filled either by pages that no device takes any more, or by memory that
+            // never could be swapped.
             let stored = self.engine.space.mm_stat().mem_used_total;
             let full = batch.stuck || self.tiers.devices_full || stored > limit / 8;
             let reason = if full { OutOfMemory::SwapFull } else { OutOfMemory::Unmanaged };
@@ -342,7 +350,8 @@ impl Evictor {
         }
     }
 
-    /// Time in which the fastest first touches could use up `headroom` and what may be overshot.
+    /// The time in which the fastest first touches could use up `headroom` and the permitted
+    /// excess.
     fn interval(&self, headroom: u64) -> u64 {
         let now = sys::now_ns();
         let grace = grace(self.engine.least_limit());
@@ -359,7 +368,7 @@ impl Evictor {
         until_full.clamp(INTERVAL_MIN_NS, INTERVAL_MAX_NS)
     }
 
-    /// Prepares staging and says that from now on memory is registered. Once per process.
+    /// Prepares staging and says that memory is registered from now on. Once per process.
     fn engage(&mut self) {
         let engine = self.engine;
         if engine.is_engaged() {
@@ -389,8 +398,8 @@ impl Evictor {
 }
 
 impl Engine {
-    /// Is there room for a copy of everything that this process shares, the group being charged `total` bytes? Then nobody who
-    /// writes to it needs to wait.
+    /// Whether there is room for a copy of everything that this process shares, the group being
+    /// charged `total` bytes. Then no thread that writes to a shared page needs to wait.
     fn has_room_for_copies(&self, total: u64, marks: Watermarks) -> bool {
         total + self.member().evictable_bytes.load(Relaxed) < marks.high
     }

@@ -1,12 +1,16 @@
-//! Single pages leave by the hand of the handler, on the processor of the thread whose faults it serves.
+//! Single pages leave by the hand of the handler, on the processor of the thread whose faults it
+//! serves.
 //!
-//! A move invalidates TLBs: from another processor that takes ten times as long, and interrupts the thread. So where pages lie apart the
-//! evictor plans a batch (which pages, by the clock) and sleeps, and the handler takes a row of it out now and then between two faults. The
-//! evictor, meanwhile on another processor unless other members want that, has the planning and the writing back. A batch in one go, by an evictor that comes over,
-//! would stop the thread for half a millisecond (`docs/measurements.md`, *The longest waits of random touches*).
+//! A move invalidates TLBs: from another processor that takes ten times as long, and interrupts the
+//! thread. So where pages lie apart the evictor plans a batch (which pages, by the clock) and
+//! sleeps, and the handler takes a row of it out now and then between two faults. The evictor, on
+//! another processor meanwhile unless other members want that, keeps the planning and the writing
+//! back. A batch in one go, by an evictor that comes over, would stop the thread for half a
+//! millisecond (`docs/decisions/`).
 //!
-//! Who holds the plan ([`Handover`]) is who isolates: the ring of staging is used in isolation by one thread at a time. It is offered under
-//! the gate, and the evictor's again before that is given back.
+//! The holder of the plan ([`Handover`]) isolates: one thread at a time uses the ring of staging to
+//! isolate. The plan is offered under the gate, and is the evictor's again before the gate is given
+//! back.
 
 use crate::engine::plans::Plan;
 use crate::engine::ring_turn::RingTurn;
@@ -23,21 +27,23 @@ use folioswap_policy::reclaim::handover::{Handover, Rest};
 /// A plan of fewer moves is not worth the evictor's sleep.
 const MOVES_MIN: u64 = 16;
 
-/// For how long no plan is offered after one with which nobody began: at first, and at most, where that happens again and again.
+/// How long no plan is offered after one that the handler did not begin: at first, and at most,
+/// where that happens again and again.
 const DECLINED_NS: u64 = 1_000_000;
 
 const DECLINED_MOST_NS: u64 = 64_000_000;
 
-/// Attempts of a row that an event stands in the way of.
+/// How often a row is tried that an event stands in the way of.
 const ATTEMPTS: u32 = 4;
 
 impl Plan {
-    /// Takes its next part out of the program. Under the gate, by who holds the plan.
+    /// Takes the next part of the plan out of the program. The caller holds the plan, and the
+    /// evictor the gate.
     pub(crate) fn go_on(&mut self, turn: &mut RingTurn<'_>) -> Rest {
         let engine = turn.engine();
         let places = turn.ring().berths_in_a_row();
         if let Some(part) = self.take(places) {
-            // A thread may have begun since.
+            // A thread, whose stack must stay resident, may have begun since.
             engine.apply_requests();
             let part = part.among(|number| !engine.kept_pages(part.start() + number * PIECE));
             let done = turn.isolate_row(&part);
@@ -52,14 +58,14 @@ impl Plan {
             self.busy = part.among(|number| done[number].busy);
         }
         match done.iter().find_map(|isolation| isolation.refused) {
-            // Its reader is who holds the plan, and goes on with it then.
+            // The holder of the plan reads the event, and goes on with the row then.
             Some(Refused::EventPending) if self.attempts < ATTEMPTS => {
                 self.attempts += 1;
                 self.done.event_pending = false;
                 self.again = part.among(|number| !(done[number].moved | done[number].busy));
             }
             Some(Refused::EventPending | Refused::NoSlots | Refused::StagingFull) => self.is_refused = true,
-            // It is another mapping now.
+            // Another mapping stands there now.
             Some(Refused::Gone) | None => self.attempts = 0,
         }
     }
@@ -82,7 +88,7 @@ impl HandoverPace {
 }
 
 impl Evictor {
-    /// Is somebody there who would take a plan, and nothing that the evictor has to look at meanwhile?
+    /// Whether a handler would take a plan, and nothing else asks for the evictor meanwhile.
     pub(crate) fn may_hand_over(&self) -> bool {
         let (engine, now) = (self.engine, sys::now_ns());
         let is_wanted =
@@ -90,8 +96,9 @@ impl Evictor {
         now >= self.handover.declined_until_ns && now >= self.survey.growing_until_ns && !is_wanted
     }
 
-    /// Plans to take a row out, in a batch of which something may be planned. False: it has to leave at once, since the handler would gain
-    /// nothing. The evictor's, with nothing offered.
+    /// Adds a row to the plan of a batch in which rows may be planned. False: the row has to leave
+    /// at once, because the handler would gain nothing. The caller is the evictor, with nothing
+    /// offered.
     pub(crate) fn plan(&mut self, row: &Row, batch: &mut Batch) -> bool {
         let Some(planned) = &mut batch.planned else { return false };
         let moves = u64::from(row.moves());
@@ -113,8 +120,8 @@ impl Evictor {
         true
     }
 
-    /// Has what is planned taken out of the program: by the handler, which serves a thread on the CPU `faulting`, or as far as it does
-    /// not, from here.
+    /// Has the planned rows taken out of the program: by the handler, which serves a thread on the
+    /// CPU `faulting`, and the rest from here.
     pub(crate) fn hand_over(&mut self, faulting: u32, batch: &mut Batch) {
         if batch.planned.take().unwrap_or(0) == 0 {
             return;
@@ -126,7 +133,7 @@ impl Evictor {
         if is_worth_it {
             plans.update(Handover::offer);
             if engine.is_at_limit() {
-                // The handler may wait for just that.
+                // The handler may wait for exactly this plan.
                 futex::post(&engine.segment().header.charge_sank, Sharing::Shared);
             }
             plans.await_return();
@@ -149,7 +156,8 @@ impl Evictor {
             return;
         }
         if plan.done.isolated > 0 && plan.busy.is_empty() && !engine.is_at_limit() {
-            // There is time: the next plan goes on. What the clock has found counts as found.
+            // There is time: the next plan goes on with the rest. Pages that the clock has found
+            // count as found.
             self.clock.aging.note(0, plan.rest().iter().chain([&plan.again]).map(Row::pages).sum());
             return;
         }

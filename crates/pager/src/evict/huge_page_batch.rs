@@ -1,4 +1,5 @@
-//! The kernel's huge pages in a batch of eviction: they leave as a whole (spec §3.6, §3.7), or stay, or are taken to pieces.
+//! The kernel's huge pages in a batch of eviction: each leaves as one (spec §3.6, §3.7), or stays,
+//! or is taken to pieces.
 
 use crate::evict::candidates::{Asks, HugePageLook};
 use crate::evict::evictor::Evictor;
@@ -9,43 +10,45 @@ use crate::staging::row::Row;
 use crate::units::{BLOCK, BLOCK_ORDER, BLOCK_PAGES};
 use folioswap_group::counters::Counter;
 
-/// Staging must be so many times as large as a huge page for one to wait in it: half of it may wait for its turn, and what begins
-/// elsewhere than a huge page can stand in the way for nearly two more.
+/// How many times larger than a huge page staging must be for one to wait in it: half of the ring
+/// may wait for its turn, and berths that begin elsewhere than a huge page can stand in the way of
+/// nearly two more.
 const STAGING_OF_WHOLE: u64 = 8;
 
-/// What became of one that the clock has met.
+/// The outcome for a huge page that the clock has met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HugePageTaken {
-    /// It has left, or stays: the clock goes on.
+    /// It has left, or it stays: the clock goes on.
     Passed,
     /// Staging has no room for it now: the clock stays here.
     NoRoom,
     /// A move was refused: the batch ends.
     Refused,
-    /// It goes piece by piece.
+    /// It leaves piece by piece.
     Pieces,
 }
 
 impl Evictor {
-    /// The block, if what is listed next is one huge page.
+    /// The block, if the next listed region begins with one huge page.
     pub(crate) fn huge_page_of_regions(&self) -> Option<usize> {
         let region = &self.clock.regions[..self.clock.region_count].get(self.clock.region_next)?;
         pagemap::is_huge_page(region).then_some(region.start as usize)
     }
 
-    /// The clock goes past it.
+    /// Moves the clock past the huge page.
     pub(crate) fn pass_huge_page(&mut self) {
         let region = &mut self.clock.regions[self.clock.region_next];
         region.start += BLOCK as u64;
         self.clock.region_next += usize::from(region.start >= region.end);
     }
 
-    /// Is staging large enough for huge pages?
+    /// Whether staging is large enough for huge pages.
     pub(crate) fn fits_huge_page(&self) -> bool {
         self.staging().places() >= STAGING_OF_WHOLE * HUGE_PAGE_BERTHS
     }
 
-    /// May it leave as a whole? What relatives share stays, unless nothing else is left.
+    /// Whether a huge page may leave as one. Pages that relatives share stay, unless nothing else
+    /// is left.
     pub(crate) fn huge_page_look(&self, start: usize, asks: Asks<'_>, batch: &mut Batch) -> HugePageLook {
         let engine = self.engine;
         if !engine.allows_order(start, BLOCK_ORDER) {
@@ -64,7 +67,7 @@ impl Evictor {
         }
     }
 
-    /// The clock has met a huge page; `row` is what it has met before.
+    /// Takes a huge page that the clock has met; `row` holds the pieces that it met before.
     pub(crate) fn take_huge_page_if_cold(
         &mut self,
         start: usize,
@@ -78,7 +81,7 @@ impl Evictor {
             return HugePageTaken::Pieces;
         }
         if self.shortage.stuck {
-            // Nothing of it is clean, and only that could leave now.
+            // Nothing of it is clean, and only clean pages could leave now.
             self.pass_huge_page();
             return HugePageTaken::Passed;
         }
@@ -104,14 +107,16 @@ impl Evictor {
         HugePageTaken::Passed
     }
 
-    /// Leaves berths empty until the next one begins 2 MiB. False: there is no room for a huge page.
+    /// Leaves berths empty until the next one begins 2 MiB. False: there is no room for a huge
+    /// page.
     pub(crate) fn align_for_huge_page(&mut self) -> bool {
         let userfault = self.engine.userfault();
         self.staging_mut().align_for_huge_page(userfault)
     }
 
-    /// The kernel does not move a huge page that was shared by a fork until it knows that nobody shares it any more: makes it so by a read in the
-    /// way of other processes. False: it is shared.
+    /// Makes a huge page that was shared by a fork this process's own, by reading it in the way of
+    /// other processes: the kernel does not move one until it knows that nobody shares it any more.
+    /// False: it is shared.
     pub(crate) fn take_over_huge_page(&self, start: usize) -> bool {
         let is_ours = self.engine.pages_now(start, 1).exclusive != 0;
         if is_ours {
@@ -120,7 +125,8 @@ impl Evictor {
         is_ours
     }
 
-    /// The kernel does not move it: pinned, or shared after a fork.
+    /// Counts a huge page that the kernel does not move, because it is pinned or shared after a
+    /// fork.
     pub(crate) fn note_busy_huge_page(&self, start: usize, batch: &mut Batch) {
         let engine = self.engine;
         if engine.pages_now(start, 1).exclusive == 0 {

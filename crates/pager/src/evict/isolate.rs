@@ -1,4 +1,4 @@
-//! Taking pages out of the program: from pieces of 64 KiB of it into places in staging.
+//! Taking pages out of the program: from its pieces of 64 KiB into berths of staging.
 
 use crate::engine::Engine;
 use crate::engine::ring_turn::RingTurn;
@@ -17,19 +17,22 @@ use folioswap_policy::page_table::Block;
 use folioswap_slots::Order;
 
 impl RingTurn<'_> {
-    /// Takes the pages `wanted` of the piece out of the program. Under the gate, by the evictor, or whoever holds its plan (`hand_over.rs`).
+    /// Takes the pages `wanted` of the piece out of the program. The caller holds the gate.
     pub(crate) fn isolate(&mut self, piece: usize, wanted: Candidates) -> Isolation {
         self.isolate_row(&Row::of(piece, wanted))[0]
     }
 
-    /// The same for a row of no more than [`Staging::berths_in_a_row`] pieces: what became of each. An event that waits ends it.
+    /// The same for a row of no more than [`Staging::berths_in_a_row`] pieces; returns the outcome
+    /// of each. An event that waits to be read ends it.
     pub(crate) fn isolate_row(&mut self, row: &Row) -> [Isolation; ROW_PIECES] {
         let first_berth = self.ring().next_berth_to_wait();
         self.isolate_to(first_berth, row)
     }
 
-    /// Takes clean pages of the piece out of the program at once: where write-back is stuck, what waits in staging frees nothing.
-    /// Evictor only, under the gate. Of what moved, says how many pages have left (the rest was touched meanwhile).
+    /// Takes clean pages of the piece out of the program at once, because berths that wait in
+    /// staging free nothing where write-back is stuck. The caller is the evictor and holds the
+    /// gate. Returns the outcome, and how many of the moved pages have left; the rest was touched
+    /// meanwhile.
     pub(crate) fn drop_clean(&mut self, piece: usize, clean: Pages) -> (Isolation, u64) {
         let first_berth = self.ring().next_berth();
         let row = Row::of(piece, Candidates { written: 0, clean });
@@ -55,12 +58,14 @@ impl RingTurn<'_> {
         {
             let _events_wait = engine.locks.moves.lock();
             engine.move_parts(row.start(), staging.address(first_berth), parts, &mut done);
-            // Places behind the last that holds anything stay for the next row. What a piece between left empty is a folio without pages, and so is
-            // what only stood in the way: a later folio there might take it for its own, and to give it to the system at once may raise an event,
-            // for which the handler would wait in vain.
+            // Berths behind the last that holds anything stay for the next row. A piece between
+            // that left nothing gets a berth without pages, and so does one where only residue
+            // lies: a later berth there might take the residue for its own, and giving it to the
+            // system at once may raise an event, for which the handler would wait in vain.
             let pushed = done.iter().rposition(|isolation| isolation.holds() != 0).map_or(0, |last| last + 1);
             for (part, isolation) in parts.iter().zip(&done).take(pushed) {
-                // Under the move lock: the reader of events may look for these pages at once.
+                // Set under the move lock, because the reader of events may look for these pages at
+                // once.
                 let folio = staging.berth_mut(part.place);
                 folio.address = part.piece;
                 folio.clean = part.wanted.clean & isolation.moved;
@@ -86,7 +91,7 @@ impl RingTurn<'_> {
 }
 
 impl Engine {
-    /// Marks, moves, and marks again. Under the move lock.
+    /// Marks the pages, moves them, and marks the outcome. The caller holds the move lock.
     fn move_parts(
         &self,
         start: usize,
@@ -116,7 +121,8 @@ impl Engine {
         }
     }
 
-    /// Of the pages that were claimed, those that can be moved: of clean ones those that are unchanged. One question for all of them.
+    /// The claimed pages that can be moved: of the clean ones, those that are unchanged. One
+    /// question covers all of them.
     fn choose(&self, parts: &mut [Part]) -> RowPages {
         let mut now = [Now::default(); ROW_PIECES];
         let mut with_clean =
@@ -143,7 +149,7 @@ impl Engine {
         for (page, entry) in part.entries.iter().enumerate() {
             let word = block.word(base + page);
             part.old[page] = word;
-            // It may have been given up since it became a candidate.
+            // The page may have been given up since it became a candidate.
             let vanishes =
                 matches!(word.state(), PageState::Removed { epoch: then } if !is_carried_out(epoch, then));
             let isolated = match *entry {
@@ -159,7 +165,8 @@ impl Engine {
         }
     }
 
-    /// The words of a part say what became of its pages. Entries of clean ones that moved are added to the others.
+    /// Sets the words of a part to the outcome for its pages. The entries of clean pages that moved
+    /// are added to the others.
     fn settle(&self, block: &Block, part: &mut Part, all_moved: Pages) {
         let base = page_index(part.piece);
         let marked = part.marked;
@@ -179,7 +186,7 @@ impl Engine {
             if let Some(next) = next {
                 block.set(base + page, next);
             }
-            // It was present under an old copy, which the move has proven stale.
+            // The page was present under an old copy, which the move has proven stale.
             if let (true, PageState::Stored(stale)) = (moved, old.state()) {
                 self.counts.stale_copies.fetch_add(1, Release);
                 self.space.put(stale, 1);
@@ -187,7 +194,8 @@ impl Engine {
             }
         }
         self.settle_copies(block, part.copies, &part.old, all_moved);
-        // A page table is left; not where all of it leaves as one huge page, as is found out next.
+        // A page table is left here, but not where all of the block leaves as one huge page, as is
+        // found out next.
         block.left_huge.store(false, Relaxed);
     }
 }

@@ -1,16 +1,18 @@
-//! What the evictor measures of an embedder's managed memory.
+//! The size of an embedder's managed memory, as the evictor measures it.
 
 use crate::evict::evictor::Evictor;
 use crate::kernel::sys;
 use folioswap_group::counters::Gauge;
 
-/// Between two counts of what is resident, at least, and how many times longer than the last one took.
+/// The least time between two counts of resident pages, and how many times longer than the last
+/// count it is.
 const COUNT_NS: u64 = 200_000_000;
 
 const COUNT_PACE: u64 = 50;
 
 impl Evictor {
-    /// What an embedder's limit counts, in bytes: managed memory, what waits in staging, spare huge pages, store and tables.
+    /// The bytes that an embedder's limit counts: managed memory, staging, spare huge pages, store
+    /// and tables.
     pub(crate) fn measure_managed(&mut self, now: u64) -> u64 {
         let engine = self.engine;
         let embedded = &engine.embedded;
@@ -25,7 +27,7 @@ impl Evictor {
         engine.managed_bytes() + staged + engine.pool.bytes() + engine.own_bytes()
     }
 
-    /// The gauge is what the embedder has, without the engine's own.
+    /// Publishes the embedder's memory, without the engine's own.
     pub(crate) fn publish_managed(&self) {
         self.engine.figures().set(Gauge::Resident, self.engine.managed_bytes());
     }

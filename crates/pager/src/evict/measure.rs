@@ -1,4 +1,5 @@
-//! What the evictor measures: the process's size, what of it counts, and what is shared with relatives.
+//! The measurements of the evictor: the process's size, the part of it that counts, and the part
+//! that relatives share.
 
 use crate::evict::evictor::Evictor;
 use crate::kernel::futex::{self, Sharing};
@@ -10,29 +11,33 @@ use folioswap_group::counters::Counter;
 use folioswap_group::segment::Scope;
 use folioswap_policy::reclaim::watermarks::Watermarks;
 
-/// When so much stopped being shared since a measurement, it is made again as soon as may be.
+/// When so much stopped being shared since a measurement, the measurement is repeated as soon as
+/// possible.
 const STALE_BYTES: u64 = 1 << 20;
 
-/// When the shared and file memory of the process has changed by so much, shared memory is measured at once.
+/// When the shared and file memory of the process has changed by so much, shared memory is measured
+/// at once.
 const SHARED_CHANGED_BYTES: u64 = 512 << 10;
 
-/// When the process has grown by so much more than its faults told, its mappings are looked at as if something had been found there.
+/// When the process has grown by so much more than its faults told, its mappings are looked at as
+/// if a look had found something there.
 const UNTOLD_BYTES: u64 = 1 << 20;
 
-/// Between two readings of what costs more, or changes slowly.
+/// The time between two readings of values that cost more to read, or change slowly.
 const SLOW_NS: u64 = 100_000_000;
 
-/// How many times longer than it took is waited at least before the next measurement of what is shared.
+/// How many times longer than the last measurement of shared memory the pause before the next is,
+/// at least.
 const ROLLUP_PACE: u64 = 10;
 
-/// What part of the limit all members together may share without a discount.
+/// The part of the limit that all members together may share without a discount.
 const LITTLE_SHARED_PART: u64 = 256;
 
-/// Between two times that others are asked to measure.
+/// The time between two requests to others to measure.
 const ASK_TO_MEASURE_NS: u64 = 2_000_000;
 
 impl Evictor {
-    /// Reads the process's size, and what is derived from it.
+    /// Reads the process's size, and derives from it the charge and the faults.
     pub(crate) fn measure(&mut self) {
         let engine = self.engine;
         let now = sys::now_ns();
@@ -56,7 +61,8 @@ impl Evictor {
             && (slow || self.survey.size.shared.abs_diff(self.survey.shared_seen) >= SHARED_CHANGED_BYTES)
         {
             let text = read_proc_path(c"/proc/self/status", &mut self.survey.text);
-            // Without an answer (no descriptor is left, perhaps) what is known stands, and the next round asks again.
+            // Without an answer (perhaps no descriptor is left) the last values stand, and the next
+            // round asks again.
             if let Some(shmem) = field_bytes(text, b"RssShmem:") {
                 (self.survey.shmem, self.survey.shared_seen) = (shmem, self.survey.size.shared);
             }
@@ -72,7 +78,8 @@ impl Evictor {
         let me = engine.member();
         self.survey.announced.expire(me, now);
         let charge = engine.charge_of(self.survey.size.anonymous) + self.counted_shmem();
-        // Who takes in memory by faults says so himself: this came past them.
+        // A thread that takes in memory by faults is charged for it there: this memory came past
+        // them.
         if charge > me.charge_bytes.swap(charge, Relaxed) + UNTOLD_BYTES {
             self.survey.scans_in_vain = 0;
         }
@@ -91,7 +98,8 @@ impl Evictor {
         me.active.store(u32::from(now - self.survey.idle_since_ns < 1_000_000_000), Relaxed);
     }
 
-    /// What of the process's shared memory the limit counts: the program's, without the group's segment.
+    /// The part of the process's shared memory that the limit counts: the program's, without the
+    /// group's segment.
     fn counted_shmem(&self) -> u64 {
         match self.engine.segment().scope() {
             Scope::Total => self.survey.shmem.saturating_sub(64 << 10),
@@ -99,12 +107,14 @@ impl Evictor {
         }
     }
 
-    /// After a fork, what relatives share is counted once. How much that is the kernel tells at a price: it is asked as often
-    /// as a tenth of the thread's time allows (a third when memory is short and much has changed). In between, every
-    /// minor fault may have made a page our own: the pager's own faults too, which it takes in its tables and its store.
+    /// Measures how much memory relatives share, so that it is counted once. The kernel's answer
+    /// has a price: it is asked as often as a tenth of the thread's time allows (a third when
+    /// memory is short and much has changed). In between, every minor fault may have made a page
+    /// this process's own: the pager's own faults too, which it takes in its tables and its store.
     ///
-    /// Where so little is shared that it is not worth a discount, all of it is counted, no fault needs to be looked at, and the kernel is
-    /// asked a tenth as often, or after the next fork: nothing else makes it more.
+    /// Where so little is shared that a discount is not worth it, all of it is counted, no fault
+    /// needs to be looked at, and the kernel is asked a tenth as often, or after the next fork:
+    /// nothing else makes it more.
     fn measure_sharing(&mut self, now: u64) {
         let engine = self.engine;
         let (segment, me) = (engine.segment(), engine.member());
@@ -113,8 +123,9 @@ impl Evictor {
         if self.sharing.forks != forks {
             (self.sharing.forks, self.sharing.next_ns) = (forks, 0);
         }
-        // Beside a child that is no member there is no discount. What the program makes its own is counted by the handler;
-        // what the pager does, once for each page that it had.
+        // Beside a child that is no member there is no discount. Pages that the program makes its
+        // own are counted by the handler; the pager counts those that it makes its own, once for
+        // each page that it had.
         let alone = engine.children.raw.load(Relaxed) == 0;
         let left = if alone { 0 } else { engine.children.shared_bytes.load(Relaxed) };
         let uncertain = left.max(me.sharing.discount());
@@ -148,7 +159,8 @@ impl Evictor {
             if is_little {
                 pace *= ROLLUP_PACE;
             }
-            // What a child shares that is no member, nobody counts before the supervisor has found it: it is counted here.
+            // Nobody counts a child that is no member before the supervisor has found it, so its
+            // share is counted here.
             me.sharing.publish(before, if alone && !is_little { shared } else { 0 });
         }
         let done = sys::now_ns();
@@ -156,7 +168,8 @@ impl Evictor {
         self.sharing.soonest_ns = done + 2 * (done - now);
     }
 
-    /// When memory is short: those whose discounts are so old that they make the group's charge uncertain measure anew.
+    /// Has those members measure anew, when memory is short, whose discounts are so old that they
+    /// make the group's charge uncertain.
     pub(crate) fn have_sharing_measured(&mut self) {
         if !self.sharing.ask_to_measure_due.take(sys::now_ns(), ASK_TO_MEASURE_NS) {
             return;

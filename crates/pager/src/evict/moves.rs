@@ -1,4 +1,4 @@
-//! Moving pages by UFFDIO_MOVE: what the kernel answers, and what that means.
+//! Moving pages by UFFDIO_MOVE: the kernel's answers, and their meaning.
 
 use crate::engine::Engine;
 use crate::engine::ending::certainly;
@@ -12,9 +12,10 @@ use folioswap_group::counters::Counter;
 use rustix::io::Errno;
 
 impl Engine {
-    /// Moves pages from `start` on to as many from `target` on, run by run. Under the move lock; the pages' words say `Isolated`, by us.
+    /// Moves pages from `start` on to as many from `target` on, run by run. The caller holds the
+    /// move lock and has set the words of the pages to `Isolated`.
     ///
-    /// What one of the kernel's huge pages holds, and all of which is moved to 2 MiB that hold nothing, stays huge.
+    /// A huge page of the kernel's that moves whole to an empty block stays huge.
     pub(crate) fn move_runs(&self, start: usize, pages: &RowPages, target: usize) -> Moves {
         let mut moves = Moves::NONE;
         let mut page = 0;
@@ -27,12 +28,13 @@ impl Engine {
             }
             let (from, to, userfault) = (start + page * PAGE, target + page * PAGE, self.userfault());
             let result = match userfault.check_registered(from) {
-                // SAFETY: the pages are marked as isolated, so nobody else changes their state; the mapping of the first, which
-                // is that of all that are moved, is registered, and no unmapping is unread (the kernel would answer
-                // EAGAIN), so whoever touches a moved page is served.
+                // SAFETY: the pages are marked as isolated, so nobody else changes their state; the
+                // mapping of the first, which is that of all that are moved, is registered, and no
+                // unmapping is unread (the kernel would answer EAGAIN), so a thread that touches a
+                // moved page is served.
                 Ok(()) => unsafe { userfault.move_pages(to, from, run * PAGE) },
                 Err(Errno::NOENT) => {
-                    // Of the others of the run nothing is known.
+                    // Nothing is known of the other pages of the run.
                     self.not_registered(from, run.min(PIECE_PAGES - page % PIECE_PAGES) * PAGE);
                     moves.refused = Some((page, Refused::Gone));
                     break;
@@ -48,10 +50,11 @@ impl Engine {
             page += done;
             match why {
                 None => run_most = ROW_PAGES,
-                // A part was moved; the next attempt tells why it stopped, unless an event waits.
+                // A part was moved; the next attempt tells why the move stopped, unless an event
+                // waits.
                 Some(Errno::AGAIN) if done > 0 => {}
                 Some(Errno::AGAIN) => {
-                    // Nor does it tell then of what the last one has moved without saying so.
+                    // Nor does it tell then which pages the last attempt moved without saying so.
                     let pages = self.moved_after_all(from, to, run);
                     moves.moved.add(page, pages);
                     moves.refused = Some((page, Refused::EventPending));
@@ -66,8 +69,9 @@ impl Engine {
                     moves.busy.add(page, 1);
                     page += 1;
                 }
-                // A run that reaches from one of the kernel's mappings into the next, which need not begin where a piece does:
-                // by halves, until what cannot be moved is a page.
+                // The run reaches from one of the kernel's mappings into the next, which need not
+                // begin where a piece does: it is tried by halves, until only a single page cannot
+                // be moved.
                 Some(Errno::INVAL) if run - done > 1 => run_most = (run - done) / 2,
                 Some(Errno::INVAL) => {
                     moves.unmovable.add(page, 1);
@@ -79,20 +83,24 @@ impl Engine {
                     moves.residue.add(page, usize::from(pages == 0));
                     page += pages.max(1);
                 }
-                // Absent by now (given up, or never there): leave it.
+                // The page is absent by now (given up, or never there): leave it.
                 Some(_) => page += 1,
             }
         }
         moves
     }
 
-    /// The move answered that something stands in the target: how many of the `pages`, from the first on, has it moved there itself? Under the move lock; the pages are `Isolated`, by us.
+    /// The move answered that something stands in the target: returns how many of the `pages`, from
+    /// the first on, it has moved there itself. The caller holds the move lock; the pages are
+    /// `Isolated`, by the caller.
     ///
-    /// Linux 6.18 moves many pages at a time, tries again when a page table entry has just changed (a protection that the handler lifts),
-    /// succeeds, forgets that it did, and finds what it has moved in its way. ("userfaultfd: reset err to be 0 when move_pages_ptes
-    /// succeeded" mends it.) Believed, that answer loses the page: its word would say that it is in the program, and the next touch would
-    /// find zeroes. So both ends are asked. What is gone from the one and present in the other was moved: nobody fills what is
-    /// `Isolated`, nobody removes it before the event is read, and the target was empty (`staging.rs`).
+    /// Linux 6.18 moves many pages at a time, tries again when a page table entry has just changed
+    /// (a protection that the handler lifts), succeeds, forgets that it did, and finds the moved
+    /// pages in its way. ("userfaultfd: reset err to be 0 when move_pages_ptes succeeded" mends
+    /// it.) Believing that answer would lose the page: its word would say that it is in the
+    /// program, and the next touch would find zeroes. So both ends are asked. A page that is gone
+    /// from the one and present in the other was moved: nobody fills an `Isolated` page, nobody
+    /// removes it before the event is read, and the target was empty (`staging/ring.rs`).
     fn moved_after_all(&self, source: usize, target: usize, pages: usize) -> usize {
         let mut moved = 0;
         for first in (0..pages).step_by(PIECE_PAGES) {
@@ -114,8 +122,8 @@ impl Engine {
         certainly(self, || pagemap::now(self.descriptors.pagemap.load(Relaxed), address, pages)).present
     }
 
-    /// What was registered as one range had a hole just then, which is mapped by now: the next look at the mappings finds it.
-    /// Under the move lock.
+    /// The range was registered as one, but had a hole just then, which is mapped by now: the next
+    /// look at the mappings finds it. The caller holds the move lock.
     fn not_registered(&self, start: usize, bytes: usize) {
         // SAFETY: the set is used under the move lock.
         unsafe { &mut *self.mappings.registered.get() }.forget(start, start + bytes);

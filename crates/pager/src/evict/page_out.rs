@@ -1,7 +1,8 @@
 //! MADV_PAGEOUT and MADV_COLD, followed by the evictor (spec §3.7).
 //!
-//! A piece that lies in the range as a whole leaves as a folio, of others the pages that do: as single ones, so the folio is split only then.
-//! Hot or not, they go, and to the devices at once; what waits in staging before them goes with them.
+//! A piece that lies wholly in the range leaves as a folio; the pages of a piece that lies partly
+//! in it leave as single pages, so a folio is split only then. Hot pages go as well as cold ones,
+//! and to the devices at once; older berths in staging go with them.
 
 use crate::engine::advices::{Advice, Advised, Visit};
 use crate::evict::batch::scan_end;
@@ -19,7 +20,8 @@ use crate::units::{BLOCK, PAGE, PIECE, Pages, page_index};
 use core::ops::ControlFlow;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-/// Pages that leave, and folios that are written back, in one step; and blocks of 2 MiB that are cooled: so that a fork does not wait long.
+/// The pages that leave, the berths that are written back, and the blocks that are cooled in one
+/// step, so that a fork does not wait long.
 const STEP_PAGES: u64 = 4 * BATCH_PAGES;
 
 const STEP_FOLIOS: u64 = 32;
@@ -29,13 +31,14 @@ const STEP_BLOCKS: usize = 64;
 /// How far a step came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// The rest, from this address on, is for another step. At the end of the range: only what is in staging has yet to be written back.
+    /// The rest, from this address on, is left for another step. At the end of the range only
+    /// staging has yet to be written back.
     Until(usize),
     /// Nothing is left, or nothing more can be done.
     Over,
 }
 
-/// Whose advice was followed last.
+/// The advice that was followed last.
 pub(crate) struct AdviceFollowed {
     /// The cell of the advice that was followed last.
     pub(crate) last: usize,
@@ -50,7 +53,8 @@ impl AdviceFollowed {
 }
 
 impl Evictor {
-    /// Follows the next part of what the program has advised. `None`: there is nothing. Under the gate, staging being ready.
+    /// Follows the next part of the program's advice. `None`: there is none. The caller holds the
+    /// gate, and staging is ready.
     pub(crate) fn follow_advice(&mut self) -> Option<Batch> {
         let engine = self.engine;
         let advised = engine.advices.next(self.advice.last)?;
@@ -58,7 +62,7 @@ impl Evictor {
         let mut batch = Batch::default();
         let step = match advised.advice {
             Advice::PageOut if advised.visit == Visit::First && !self.is_registered(advised) => {
-                // What is not registered cannot leave: the mappings are looked at first.
+                // A range that is not registered cannot leave: the mappings are looked at first.
                 engine.mappings.scan_wanted.store(1, Release);
                 Step::Until(advised.start)
             }
@@ -73,10 +77,10 @@ impl Evictor {
         Some(batch)
     }
 
-    /// Nothing can be taken out of this process.
+    /// Declines all advice, because nothing can be taken out of this process.
     pub(crate) fn decline_advice(&self) {
         let engine = self.engine;
-        // Unless it came only now, after the look whether that is so.
+        // An advice that came after the look at the mappings may still be followed.
         while let Some(advised) =
             engine.advices.next(0).filter(|_| engine.mappings.scan_wanted.load(Acquire) == 0)
         {
@@ -90,7 +94,8 @@ impl Evictor {
         unsafe { &*self.engine.mappings.registered.get() }.covers(advised.start, advised.end)
     }
 
-    /// Its pages are cold, and come before those that the clock's hand meets.
+    /// Cools the pages of the range, which come before those that the clock's hand meets from now
+    /// on.
     fn cool(&mut self, advised: Advised) -> Step {
         let Advised { start, end, .. } = advised;
         let (mut blocks, mut reached) = (0, end);
@@ -103,7 +108,7 @@ impl Evictor {
             for address in (first.max(start)..end.min(first + BLOCK)).step_by(PAGE) {
                 let (index, word) = (page_index(address), block.word(page_index(address)));
                 if let Some(cooled) = word.cooled() {
-                    // Who was faster has touched it.
+                    // A faster thread has touched it.
                     let _ = block.replace(index, word, cooled);
                 }
             }
@@ -115,7 +120,7 @@ impl Evictor {
     }
 
     fn page_out(&mut self, advised: Advised, batch: &mut Batch) -> Step {
-        // First of all there must be room.
+        // Staging must have room first.
         if self.drain_staging(batch).is_err() {
             return Step::Over;
         }
@@ -136,7 +141,7 @@ impl Evictor {
         step
     }
 
-    /// Takes what was found present out of the program.
+    /// Takes the pages that were found present out of the program.
     fn isolate_present(&mut self, range: Range, batch: &mut Batch) -> Step {
         let mut row = Row::default();
         while self.clock.region_next < self.clock.region_count {
@@ -147,7 +152,7 @@ impl Evictor {
                 if let Some(step) = self.take_advised(core::mem::take(&mut row), batch) {
                     return step;
                 }
-                // What has just left may have taken the room.
+                // The row that has just left may have taken the room.
                 if batch.isolated >= STEP_PAGES || !self.align_for_huge_page() {
                     return Step::Until(block);
                 }
@@ -181,19 +186,19 @@ impl Evictor {
         }
     }
 
-    /// Takes a row; what to do next if that was refused.
+    /// Takes a row. Returns the next step if the row was refused.
     fn take_advised(&mut self, row: Row, batch: &mut Batch) -> Option<Step> {
         let start = row.start();
         match self.isolate_in_parts(row, batch)? {
-            // What has left of it is not present any more.
+            // The pages of the row that have left are not present any more.
             Refused::EventPending | Refused::StagingFull => Some(Step::Until(start)),
-            // It is another mapping now, whose turn comes when it has been looked at.
+            // Another mapping stands there now; its turn comes when it has been looked at.
             Refused::Gone => Some(Step::Until(start + PIECE)),
             Refused::NoSlots => Some(Step::Over),
         }
     }
 
-    /// Writes back what waits in staging, the oldest first, as much as one step may.
+    /// Writes the oldest berths of staging back, as many as one step may.
     fn drain_staging(&mut self, batch: &mut Batch) -> Result<(), DevicesFull> {
         let mut result = Ok(());
         while self.staging().waiting() > 0 && batch.folios < STEP_FOLIOS && result.is_ok() {

@@ -1,4 +1,4 @@
-//! When the evictor recompresses what is idle (`store/recompress.rs` does it).
+//! When the evictor recompresses idle pages (`store/recompress.rs` does it).
 
 use crate::evict::evictor::Evictor;
 use crate::kernel::futex::{self, Sharing};
@@ -8,8 +8,8 @@ use folioswap_group::counters::Counter;
 use folioswap_group::segment::Scope;
 
 impl Evictor {
-    /// Recompresses some idle pages, when it is time. Under the gate, when there is nothing else to do. Returns for how long the evictor
-    /// may sleep, in nanoseconds.
+    /// Recompresses some idle pages, when it is time. The caller holds the gate and has nothing
+    /// else to do. Returns how long the evictor may sleep, in nanoseconds.
     pub(crate) fn recompress_idle(&mut self) -> u64 {
         let engine = self.engine;
         let stored = engine.space.mm_stat().compr_data_size;

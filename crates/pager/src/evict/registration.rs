@@ -1,4 +1,5 @@
-//! Looking for memory that can be managed: the evictor reads the process's mappings, and what is new among them is registered with userfaultfd.
+//! The evictor looks for memory that can be managed: it reads the process's mappings, and registers
+//! new ones with userfaultfd.
 
 use crate::engine::Engine;
 use crate::evict::evictor::Evictor;
@@ -13,20 +14,22 @@ use rustix::fd::BorrowedFd;
 /// An address space that grew by this much is looked at without delay.
 const GROWTH_BYTES_MIN: u64 = 1 << 20;
 
-/// One that changed by less, and one of the same size, are looked at after this time. Not sooner: what is touched before it is
-/// registered stays a mapping of its own for ever, and a heap that grows in small steps would become thousands.
+/// The time after which an address space that changed by less, or not at all, is looked at. It is
+/// not shorter, because memory that is touched before it is registered stays a mapping of its own
+/// for ever, and a heap that grows in small steps would become thousands.
 const SCAN_CHANGED_NS: u64 = 20_000_000;
 
 const SCAN_UNCHANGED_NS: u64 = 100_000_000;
 
-/// Where memory is short, whatever the size: while looks find something, and after many that have found nothing.
+/// The same where memory is short, whatever the size: while looks find something, and after many
+/// that have found nothing.
 const SCAN_SHORT_NS: u64 = 3_000_000;
 
 const SCAN_SHORT_IN_VAIN_NS: u64 = 12_000_000;
 
 const SCANS_IN_VAIN: u32 = 8;
 
-/// A program in which new memory was found counts as growing for this long.
+/// How long a program counts as growing after new memory was found in it.
 const GROWING_NS: u64 = 20_000_000;
 
 /// How the group stands to its limit.
@@ -39,19 +42,20 @@ pub(crate) enum Memory {
 }
 
 impl Evictor {
-    /// Finds mappings that are not registered yet, when the address space has changed, as often as a twentieth of the
-    /// thread's time allows (a fifth when memory is short).
+    /// Finds mappings that are not registered yet, when the address space has changed, as often as
+    /// a twentieth of the thread's time allows (a fifth when memory is short).
     pub(crate) fn register_new(&mut self, memory: Memory) {
         let short = memory == Memory::Short;
         if self.engine.embedded.is_on() {
-            // Its embedder says what there is.
+            // An embedder names its memory itself.
             self.engine.mappings.scan_wanted.store(0, Relaxed);
             return;
         }
         let now = sys::now_ns();
         let grown = self.survey.size.writable.saturating_sub(self.survey.scanned_size);
         let unchanged = self.survey.size.writable == self.survey.scanned_size;
-        // Where memory is freed and mapped anew the size does not tell: near the limit it is looked at whatever the size says.
+        // Where memory is freed and mapped anew the size does not tell: near the limit the mappings
+        // are looked at whatever the size says.
         let soon_ns = if short && self.survey.scans_in_vain < SCANS_IN_VAIN {
             SCAN_SHORT_NS
         } else if short {
@@ -99,8 +103,9 @@ impl Evictor {
 }
 
 impl Engine {
-    /// Registers what of a mapping is neither registered nor ours. Returns from where to where there was any (with
-    /// what lies between). Under the move lock.
+    /// Registers the parts of a mapping that are neither registered nor the engine's own. Returns
+    /// the range from the first to the last of them, if there was any. The caller holds the move
+    /// lock.
     pub(crate) fn register_pieces(&self, start: usize, end: usize) -> Option<Range> {
         // SAFETY: the set is used under the move lock.
         let registered = unsafe { &mut *self.mappings.registered.get() };
@@ -108,7 +113,8 @@ impl Engine {
             return None;
         }
         let mut found = None::<Range>;
-        // No piece of ours can appear in the range between the look and the registration.
+        // No own mapping of the engine can appear in the range between the look and the
+        // registration.
         self.arena.with_pieces_fixed(|arena| {
             let mut from = start;
             while from < end {
@@ -119,7 +125,8 @@ impl Engine {
                 let new = registered.next_hole(from);
                 if new < until
                     && self.userfault().register(from, until - from, Watch::Program).is_ok()
-                    // A full set leaves the range registered but unknown: its faults are served, it is never evicted.
+                    // A full set leaves the range registered but unknown: its faults are served,
+                    // and it is never evicted.
                     && registered.insert(from, until).is_ok()
                 {
                     found = Some(Range { start: found.map_or(new, |found| found.start), end: until });

@@ -1,19 +1,24 @@
-//! What relatives share after a fork: write-protected, so that each write to it is a fault that can wait for memory.
+//! Memory that relatives share after a fork is write-protected, so that each write to it is a fault
+//! that can wait for memory.
 //!
-//! The kernel makes a copy of a shared page for whoever writes to it first, without a word to anybody: at its full speed a
-//! process and its children could double what the group holds before the next measurement. So before a fork everything that
-//! is registered is protected, which the child inherits, and each first write comes to the handler of the process that
-//! writes. It waits while the group is at its limit, adds the page to what the group is charged, and lifts the protection.
-//! Where the page turns out to be this process's own (its relatives have ended), nothing is charged. A fork that found room for copies of
-//! everything protects nothing; when that room is gone, what relatives share by then is protected, and nothing else.
+//! The kernel copies a shared page for the first process that writes to it, and tells nobody: at
+//! full speed a process and its children could double the memory of the group before the next
+//! measurement. So before a fork all registered memory is protected, which the child inherits, and
+//! each first write comes to the handler of the process that writes. The handler waits while the
+//! group is at its limit, adds the page to the group's charge, and lifts the protection. Where the
+//! page turns out to be this process's own (its relatives have ended), nothing is charged. A fork
+//! that found room for copies of everything protects nothing; when that room is gone, the memory
+//! that relatives share by then is protected, and nothing else.
 //!
-//! A protection that is set later than the page was filled proves nothing of a stored copy. So what is `Clean` is passed
-//! over: it is protected from its first moment on, or it was written to in a fork's window and must be found
-//! unprotected (`clean.rs`). What must stay resident is passed over too: the kernel writes there where no fault can be served.
+//! A protection that is set later than the page was filled proves nothing of a stored copy. So
+//! `Clean` pages are passed over: such a page is protected from its first moment on, or it was
+//! written to in a fork's freeze and must be found unprotected (`store/clean.rs`). Memory that must
+//! stay resident is passed over too: the kernel writes there where no fault can be served.
 //!
-//! The zero page is shared in the same sense, by everybody: what a program has read before it is registered (it may have read all of
-//! a large mapping, at no cost) becomes a page of its own at the first write, without a fault that we hear of. So it is protected when
-//! it is registered; what is read afterwards is filled by the handler and is no zero page.
+//! The zero page is shared in the same sense, by everybody: a page that a program has read before
+//! it is registered (it may have read all of a large mapping, at no cost) becomes a page of its own
+//! at the first write, without a fault that the handler sees. So zero pages are protected when they
+//! are registered; pages that are read afterwards are filled by the handler and are no zero pages.
 
 use crate::engine::Engine;
 use crate::kernel::pagemap;
@@ -26,21 +31,21 @@ use rustix::io::Errno;
 /// How often a protection is tried while an event waits.
 const PROTECT_ATTEMPTS: u32 = 1000;
 
-/// What is to be protected.
+/// The pages that are to be protected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ToProtect {
-    /// Everything: before a fork, which shares all of it.
+    /// Everything, before a fork, which shares all of it.
     All,
-    /// What another process maps too: some time after a fork.
+    /// Only pages that another process maps too, some time after a fork.
     Shared,
 }
 
-/// Bytes of pages that a process gets of its own when it writes to them.
+/// The bytes of pages that a process gets of its own when it writes to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OwnPages {
-    /// Instead of the zero page.
+    /// In place of the zero page.
     zero: usize,
-    /// Instead of what relatives share.
+    /// In place of pages that relatives share.
     shared: usize,
 }
 
@@ -50,7 +55,7 @@ impl Engine {
         self.member().sharing.end(&self.segment().header, bytes as u64);
     }
 
-    /// The pages of `start..end` will be written to, and all are shared: what will that cost?
+    /// The cost of a write to the pages of `start..end`, all of which are shared.
     pub(crate) fn cost_of_own_pages(&self, start: usize, end: usize) -> OwnPages {
         let mut regions = [pagemap::EMPTY; PIECE_PAGES];
         let scan = pagemap::zero_pages(self.descriptors.pagemap.load(Relaxed), start, end, &mut regions);
@@ -59,22 +64,25 @@ impl Engine {
         OwnPages { zero, shared: (end - start).saturating_sub(zero) }
     }
 
-    /// They may be written to now.
+    /// Charges pages that may be written to now.
     pub(crate) fn charge_own_pages(&self, pages: OwnPages) {
-        // No measurement counted the zero page; what relatives share was counted, and discounted.
+        // No measurement counted the zero page; pages that relatives share were counted, and
+        // discounted.
         self.member().charge_bytes.fetch_add(pages.zero as u64, Relaxed);
         if pages.shared > 0 {
             self.end_sharing(pages.shared);
         }
     }
 
-    /// Would a write to the page cost a page of memory? (Also true where nothing is known of it.)
+    /// Whether a write to the page would cost a page of memory. Also true where nothing is known of
+    /// it.
     pub(crate) fn is_shared(&self, address: usize) -> bool {
         self.pages_now(address, 1).exclusive == 0
     }
 
-    /// Protects what of `start..end` is the zero page; it is registered. Evictor, outside of a fork's window and not under the move
-    /// lock, or who has just adopted a forked child, whose program stands still.
+    /// Protects the zero pages of `start..end`, which is registered. The caller is the evictor,
+    /// outside of a fork's freeze and without the move lock, or a handler that has just adopted a
+    /// forked child, whose program stands still.
     pub(crate) fn protect_zero_pages(&self, start: usize, end: usize) {
         let mut regions = [pagemap::EMPTY; 16];
         let mut from = start;
@@ -91,7 +99,8 @@ impl Engine {
         }
     }
 
-    /// Protects what is registered and present, as far as it is `what`. Evictor, between two batches and outside of a fork's window.
+    /// Protects the registered and present pages that `what` names. The caller is the evictor,
+    /// between two batches and outside of a fork's freeze.
     pub(crate) fn protect_registered(&self, what: ToProtect) {
         let mut from = 0;
         loop {
@@ -106,7 +115,7 @@ impl Engine {
         }
     }
 
-    /// All but what is clean and what must stay resident.
+    /// Protects a range, but for clean pages and those that must stay resident.
     fn protect_pages(&self, mut start: usize, end: usize, what: ToProtect) {
         while start < end {
             let block_end = end.min((start & !(BLOCK - 1)) + BLOCK);
@@ -115,7 +124,8 @@ impl Engine {
         }
     }
 
-    /// Protects what a child made by a bare clone(2) has just inherited, as far as this process knows it. Under the move lock.
+    /// Protects the memory that a child made by a bare clone(2) has just inherited, as far as this
+    /// process knows it. The caller holds the move lock.
     pub(crate) fn protect_in_child(&self, child: Userfault) {
         // SAFETY: the set is used under the move lock.
         for range in unsafe { &*self.mappings.registered.get() }.as_slice() {
@@ -125,7 +135,8 @@ impl Engine {
                 let kept = self.kept_pages(piece);
                 let end = range.end.min(piece + PIECE);
                 if kept == 0 {
-                    // Best effort: what it writes unprotected is counted when the supervisor finds it.
+                    // This is best effort: pages that the child writes unprotected are counted when
+                    // the supervisor finds it.
                     let _ = child.protect(start, end - start);
                 }
                 start = end;
@@ -133,7 +144,8 @@ impl Engine {
         }
     }
 
-    /// The part of a block that is `start..end`: all but what is clean and what must stay resident.
+    /// Protects the part `start..end` of a block, but for clean pages and those that must stay
+    /// resident.
     fn protect_in_block(&self, start: usize, end: usize, what: ToProtect) {
         let block = self.table.block(start);
         let mut now = [pagemap::Now::default(); BLOCK / PIECE];
@@ -163,8 +175,9 @@ impl Engine {
     }
 
     fn protect(&self, start: usize, end: usize) {
-        // An event that nobody has read yet: the handler reads it. A forked child's handler, which adopts what it has inherited, reads none
-        // meanwhile; what is then left unprotected is counted at the next measurement.
+        // The handler reads an event that nobody has read yet. A forked child's handler, which
+        // adopts its inheritance, reads none meanwhile; pages that are left unprotected then are
+        // counted at the next measurement.
         for _ in 0..PROTECT_ATTEMPTS {
             if start >= end || self.userfault().protect(start, end - start) != Err(Errno::AGAIN) {
                 return;

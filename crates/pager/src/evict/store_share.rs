@@ -1,8 +1,9 @@
-//! The compressed store's share of the memory: what is beyond it, the oldest first, goes on to the devices below
-//! (`folioswap_policy::reclaim::store_share` says how large it should be).
+//! The compressed store's share of the memory: pages beyond it, the oldest first, go on to the
+//! devices below (`folioswap_policy::reclaim::store_share` says how large it should be).
 //!
-//! A group's store is no larger than the largest share of the limit. Within it each process has a share of its own memory: what it would
-//! need more of for its own refaults, others cannot know.
+//! A group's store is no larger than the largest share of the limit. Within it each process has a
+//! share of its own memory, because the others cannot know how much it would need for its own
+//! refaults.
 
 use crate::evict::evictor::Evictor;
 use crate::evict::tiers::DEMOTED_AT_ONCE;
@@ -16,31 +17,33 @@ use folioswap_group::segment::Scope;
 use folioswap_policy::reclaim::store_share::{SHARES, Store};
 use folioswap_slots::DeviceMask;
 
-/// Between two judgements, at least: what is demoted for one is gone by then.
+/// The least time between two judgements: pages that are demoted for one are gone by then.
 const JUDGED_NS: u64 = 100_000_000;
 
 impl Evictor {
-    /// What of the compressed store goes on as soon as it is larger than its share: to these devices. Devices do not change their place.
+    /// The devices to which the excess of the compressed store goes on. Devices do not change their
+    /// order.
     fn below_store(&self) -> DeviceMask {
         match self.engine.segment().scope() {
             Scope::Total => self.tiers.turns.below_store(self.on_disk(DeviceMask::ALL)),
-            // What is stored takes nothing of the limit.
+            // A store that takes nothing of the limit has no excess.
             Scope::Resident => DeviceMask::NONE,
         }
     }
 
-    /// Says which devices have pages that go to the store when they leave next, if they are touched one by one: what is below a store
-    /// that is as large as it may be.
+    /// Publishes which devices have pages that go to the store when they leave next, if they are
+    /// touched one by one: those below a store that is as large as it may be.
     pub(crate) fn note_devices_below_store(&self) {
         let refilled = if self.tiers.store_share.is_most() { self.below_store() } else { DeviceMask::NONE };
         self.engine.counts.refilled_from.store(refilled.bits(), Relaxed);
     }
 
-    /// Keeps the compressed store within its share: what was stored longest ago goes on to the devices below it. Under the
-    /// gate, a little at a time. Returns how many pages went.
+    /// Keeps the compressed store within its share: the pages that were stored longest ago go on to
+    /// the devices below it. The caller holds the gate; a little is done at a time. Returns how
+    /// many pages went.
     ///
-    /// Nothing of a store that relatives share after a fork: it would be written once by each of them, and what one demotes frees
-    /// nothing, but makes the store's memory its own.
+    /// A store that relatives share after a fork is left alone: each of them would write it once,
+    /// and a page that one demotes frees nothing, but makes the store's memory its own.
     pub(crate) fn demote_excess(&mut self) -> u64 {
         let (engine, below) = (self.engine, self.below_store());
         if below.is_empty() || engine.shares_memory() {
@@ -67,12 +70,13 @@ impl Evictor {
         self.note_devices_below_store();
     }
 
-    /// Pages of ours beyond what the stores of all members of a group that we are in may take. Not what they occupy: a store keeps some
-    /// empty memory, which no demotion gives back.
+    /// This process's pages beyond the share that the stores of all members of its groups may take.
+    /// Pages are counted, not memory: a store keeps some empty memory, which no demotion gives
+    /// back.
     fn beyond_group_share(&self, own: MmStat) -> u64 {
         let (engine, segment) = (self.engine, self.engine.segment());
         let published = engine.figures().gauge(Gauge::ComprDataSize);
-        // Each member of a group gives its part of what that has too much.
+        // Each member of a group gives its part of the group's excess.
         let part = |group| {
             let limit = segment.limit_of(group).load(Relaxed);
             let all =
@@ -82,7 +86,7 @@ impl Evictor {
         segment.around(engine.member().group.load(Relaxed)).map(part).max().unwrap_or(0)
     }
 
-    /// Pages beyond what our own refaults allow.
+    /// Pages beyond the share that this process's own refaults allow.
     fn beyond_own_share(&self, own: MmStat) -> u64 {
         if self.tiers.store_share.is_most() {
             return 0;
@@ -95,7 +99,7 @@ impl Evictor {
     }
 }
 
-/// `part` of `whole` of so many pages.
+/// The fraction `part / whole` of so many pages.
 fn part_of(pages: u64, part: u64, whole: u64) -> u64 {
     (u128::from(part) * u128::from(pages) / u128::from(whole.max(1))) as u64
 }

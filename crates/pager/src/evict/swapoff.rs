@@ -1,4 +1,5 @@
-//! The evictor's part of a swapoff: which device is leaving, what is moved off it, and when it is let go of.
+//! The evictor's part of a swapoff: which device is leaving, which pages are moved off it, and when
+//! it is let go of.
 
 use crate::engine::due::Due;
 use crate::evict::evictor::Evictor;
@@ -18,16 +19,16 @@ use folioswap_space::swapoff::Leaving;
 #[cfg(test)]
 mod tests;
 
-/// Between two steps that found nothing to do, or no room.
+/// The time between two steps that found nothing to do, or no room.
 const PAUSE_NS: u64 = 20_000_000;
 
-/// Between two steps while memory is short: a step takes a millisecond or two.
+/// The time between two steps while memory is short: a step takes a millisecond or two.
 const SHORT_NS: u64 = 10_000_000;
 
-/// After a server did not answer.
+/// The pause after a server did not answer.
 const AWAY_NS: u64 = 500_000_000;
 
-/// What this process knows of devices that leave. Lost without harm at a fork.
+/// This process's knowledge of devices that leave. A fork may lose it without harm.
 pub(crate) struct Swapoff {
     /// `Header::devices_changed` at the last look.
     seen: Option<u32>,
@@ -45,7 +46,8 @@ impl Swapoff {
 }
 
 impl Evictor {
-    /// Looks which devices leave, closes those that are off, and opens those that were added. Under the gate.
+    /// Looks which devices leave, closes those that are off, and opens those that were added. The
+    /// caller holds the gate.
     pub(crate) fn follow_devices(&mut self) {
         let engine = self.engine;
         let changed = engine.segment().header.devices_changed.load(Acquire);
@@ -62,7 +64,8 @@ impl Evictor {
         }
         let off = off.intersection(engine.space.shared_devices().mask());
         if !off.is_empty() {
-            // What the handler still reads of it nobody wants; it is looked at again if it does not make way.
+            // Nobody wants the reads that the handler still has under way there; the device is
+            // looked at again if the handler does not make way.
             let Some(_outside) = engine.have_handler_outside() else { return };
             engine.counts.stale_copies.fetch_add(1, Release);
             off.iter().for_each(|id| engine.space.shared_devices().close(id));
@@ -71,7 +74,8 @@ impl Evictor {
         self.tiers.swapoff = Swapoff { seen: Some(changed), leaving, ..Swapoff::new() };
     }
 
-    /// Asks for the devices that this process has not got. One that cannot be had, for want of a descriptor, it does not use.
+    /// Asks for the devices that this process does not have. It does not use a device that it
+    /// cannot get for want of a descriptor.
     fn open_added(&mut self) {
         let engine = self.engine;
         if engine.embedded.is_on() {
@@ -96,8 +100,9 @@ impl Evictor {
         }
     }
 
-    /// Moves some of what lies on devices that leave. Under the gate. Returns how many pages went. While memory is short nothing goes where it takes
-    /// some, and eviction has most of the time.
+    /// Moves some of the pages on devices that leave. The caller holds the gate. Returns how many
+    /// pages went. While memory is short no page goes where it would take some, and eviction has
+    /// most of the time.
     pub(crate) fn move_off_leaving(&mut self, memory: Memory) -> u64 {
         let leaving = self.tiers.swapoff.leaving;
         let rest_ns = if memory == Memory::Short { SHORT_NS } else { 0 };
@@ -138,7 +143,7 @@ impl Evictor {
         if settled.moved + settled.lost == pages.len() as u64 {
             self.tiers.swapoff.hand = next.unwrap_or(0);
         } else {
-            // They are looked at again.
+            // These pages are looked at again.
             self.tiers.swapoff.due.take(sys::now_ns(), if answers { PAUSE_NS } else { AWAY_NS });
         }
         settled.moved + settled.lost
@@ -149,7 +154,8 @@ impl Evictor {
         if self.tiers.swapoff.leaving.is_empty() { u64::MAX } else { PAUSE_NS }
     }
 
-    /// Gives these pages other places, as far as there is room: on other devices by their priority, or in the compressed store.
+    /// Stores these pages elsewhere, as far as there is room: on other devices by their priority,
+    /// or in the compressed store.
     fn store_leaving(&mut self, pages: &mut Leaving, run: &[Page], memory: Memory) {
         let engine = self.engine;
         let available = self.available();
@@ -168,7 +174,8 @@ impl Evictor {
         }
     }
 
-    /// Nothing of this process is on the device any more, unless the handler has just put something there: its clusters go back.
+    /// Lets go of a device on which nothing of this process is any more, unless the handler has
+    /// just put something there: its clusters go back.
     fn let_go_of(&mut self, id: DeviceId) {
         let engine = self.engine;
         let Some(_outside) = engine.have_handler_outside() else { return };

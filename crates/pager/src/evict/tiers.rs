@@ -1,5 +1,6 @@
-//! Where what leaves the program goes: to the devices by their priority, in turn among equals, each as long as it has room; and what
-//! of the compressed store goes on to a file when it is larger than its share, or when nothing else is left to give.
+//! Where pages go that leave the program: to the devices by their priority, in turn among equals,
+//! each as long as it has room; and which pages of the compressed store go on to a file when the
+//! store is larger than its share, or when nothing else is left to give.
 
 use crate::engine::due::Due;
 use crate::engine::{Engine, link};
@@ -21,7 +22,8 @@ use folioswap_policy::reclaim::store_share::StoreShare;
 use folioswap_policy::turns::{Choice, Turns};
 use folioswap_slots::{DeviceId, DeviceMask, Order};
 
-/// A device that refused a write is left alone for so long, and twice as long each time that it refuses the next one, too.
+/// How long a device that refused a write is left alone; twice as long each time that it refuses
+/// the next write, too.
 const REST_NS: u64 = 100_000_000;
 
 const REST_MAX_NS: u64 = 3_200_000_000;
@@ -31,45 +33,48 @@ const CLUSTERS_WANTED: u64 = 16;
 
 const _: () = assert!(CLUSTERS_WANTED as usize <= CLUSTERS_PER_MESSAGE);
 
-/// Between two requests for devices that are full.
+/// The time between two requests for devices that are full.
 const ASK_FULL_NS: u64 = 100_000_000;
 
-/// Pages that a step of demotion moves, as many as a batch evicts: about a millisecond. In small pieces fewer, each a write of its own.
+/// The pages that a step of demotion moves, as many as a batch evicts: about a millisecond. In
+/// small pieces they are fewer, each a write of its own.
 pub(crate) const DEMOTED_AT_ONCE: u64 = 128;
 
 const DEMOTED_IN_PIECES: u64 = 16;
 
-/// Pages that are worth the fruitless round of the clock after which they are demoted: it passes all that is present.
+/// The pages that make up for the fruitless round of the clock after which they are demoted: it
+/// passes all present pages.
 const DEMOTED_FOR_A_ROUND: u64 = 512;
 
 /// Steps of demotion after which it has certainly come round a few times.
 const DEMOTION_STEPS: u32 = 64;
 
-/// Between two looks for empty clusters.
+/// The time between two looks for empty clusters.
 const CLUSTERS_NS: u64 = 200_000_000;
 
-/// Bytes of the store that are looked after at a time, and between two such times.
+/// Bytes of the store that are compacted at a time, and the time between two such steps.
 const COMPACTED_AT_ONCE: u64 = 1 << 20;
 
 const COMPACT_NS: u64 = 10_000_000;
 
-/// Free room inside the store that is not worth moving objects for: an eighth of what is stored, and this.
+/// Free memory inside the store for which objects are not moved: an eighth of the stored bytes, and
+/// this.
 const LOOSE_BYTES: u64 = 1 << 20;
 
-/// How many folios are written together: fewer where the devices have no long runs of slots any more, so that these are not looked for
-/// in vain each time.
+/// How many berths are written together: fewer where the devices have no long runs of slots any
+/// more, so that these are not looked for in vain each time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RunBerths {
     now: usize,
-    /// Runs that found their slots since it was changed.
+    /// Runs in sequence that found their slots since the length was changed.
     found: u32,
 }
 
-/// So many runs in a row that found their slots are worth the search for longer ones.
+/// So many runs in sequence that found their slots justify the search for longer ones.
 const RUNS_FOUND: u32 = 16;
 
 impl RunBerths {
-    /// As many as there can be.
+    /// The longest runs.
     pub(crate) const fn new() -> Self {
         RunBerths { now: RUN_BERTHS, found: 0 }
     }
@@ -135,8 +140,8 @@ impl Tiers {
 }
 
 impl Evictor {
-    /// Keeps the compressed store tight: what frees have left sparse is moved together, a little at a time, and the memory of
-    /// what is emptied goes back. Under the gate.
+    /// Keeps the compressed store tight: objects that frees have left sparse are moved together, a
+    /// little at a time, and the memory that becomes empty goes back. The caller holds the gate.
     pub(crate) fn compact(&mut self) {
         if !self.upkeep.compact_due.take(sys::now_ns(), COMPACT_NS) {
             return;
@@ -148,7 +153,7 @@ impl Evictor {
         }
     }
 
-    /// Does what is written back now go to the store, as long as it takes it, whatever its turn?
+    /// Whether write-back goes to the store now, as long as it takes pages, whatever its turn.
     pub(crate) fn writes_to_store_alone(&self) -> bool {
         !self.shortage.desperate && !self.shortage.stuck && self.tiers.turns.store_is_first(self.available())
     }
@@ -162,7 +167,8 @@ impl Evictor {
         let most = most.min(self.tiers.run_berths.folios());
         let mut available = self.available();
         loop {
-            // What relatives share is stored by each of them: compressed it would take more than the page that they share.
+            // Each relative stores a shared page for itself: compressed, the copies would take more
+            // than the page that they share.
             let shared = self.tiers.turns.shared(available);
             let next = match shared {
                 devices if self.shortage.desperate && !devices.is_empty() => Some(Choice::Shared(devices)),
@@ -171,7 +177,8 @@ impl Evictor {
             let tier = match next {
                 Some(Choice::Shared(devices)) => Tier::Shared(devices),
                 _ if !self.tiers.turns.has_store() => return Err(DevicesFull),
-                // Its own turn, or nothing else has room: then it takes more than its share.
+                // It is the store's own turn, or nothing else has room: then it takes more than its
+                // share.
                 _ => Tier::Store(shared),
             };
             let (Tier::Shared(devices) | Tier::Store(devices)) = tier;
@@ -194,8 +201,9 @@ impl Evictor {
         }
     }
 
-    /// Writes `pages` or fewer to these shared devices: whole, with more clusters if there is no room for that, and where there are none, or where a
-    /// device does not take so much at once, in pieces.
+    /// Writes `pages` or fewer to these shared devices: whole, with more clusters if there is no
+    /// room for that; and in pieces, where there are none, or where a device does not take so much
+    /// at once.
     fn whole_or_in_pieces<T>(
         &mut self,
         devices: DeviceMask,
@@ -215,7 +223,8 @@ impl Evictor {
             match write(self, DemotionUnits::Any) {
                 Err(Stuck::WantClusters) if large != devices && self.want_clusters(devices) => {}
                 result => {
-                    // A folio that another device takes whole has not fallen back; what is demoted is a run of single pages by now.
+                    // A folio that another device takes whole has not fallen back; demoted pages
+                    // are a run of single pages by now.
                     let is_split = result.is_ok() || self.engine.to_write().0 < waiting;
                     if is_split && pages == PIECE_PAGES && order != Order::ZERO {
                         self.engine.figures().add_size(SizeCounter::SwapOutFallback, order.index(), 1);
@@ -226,7 +235,8 @@ impl Evictor {
         }
     }
 
-    /// Writes a run of pages that are stored elsewhere to the first of the shared devices among these, by priority, that takes it. `None`: none does.
+    /// Writes a run of pages that are stored elsewhere to the first of these shared devices, by
+    /// priority, that takes it. `None`: no device takes it.
     pub(crate) fn write_to_first<T>(
         &mut self,
         mut available: DeviceMask,
@@ -250,26 +260,29 @@ impl Evictor {
         }
     }
 
-    /// A device that failed is left alone for a moment: it may be back then, or be taken out of the rotation.
+    /// Leaves a device that failed alone for a moment: it may be back then, or be taken out of the
+    /// rotation.
     fn let_rest(&mut self, device: DeviceId) {
         let (now, index) = (sys::now_ns(), device.index());
-        // Whoever was written to for longer than it rested has recovered.
+        // A device that was written to for longer than it rested has recovered.
         let is_again = now < self.tiers.rests_until_ns[index] + self.tiers.rest_ns[index].max(REST_NS);
         self.tiers.rest_ns[index] =
             if is_again { (self.tiers.rest_ns[index] * 2).clamp(REST_NS, REST_MAX_NS) } else { REST_NS };
         self.tiers.rests_until_ns[index] = now + self.tiers.rest_ns[index];
     }
 
-    /// Nothing of the program is left to take: pages of the compressed store go on to a file. Returns how many.
+    /// Demotes pages of the compressed store to a file, because nothing of the program is left to
+    /// take. Returns how many.
     pub(crate) fn demote(&mut self) -> u64 {
         let engine = self.engine;
         if engine.segment().scope() == Scope::Resident || self.on_disk(self.available()).is_empty() {
             return 0;
         }
         let mut pages = 0;
-        // What is old enough may lie anywhere: round and round until something is found, or there is nothing.
+        // Old pages may lie anywhere: the steps go round until something is found, or until there
+        // is certainly nothing.
         for _ in 0..DEMOTION_STEPS {
-            // While the program maps and touches new memory the look at its mappings comes first.
+            // While the program maps and touches new memory, the look at its mappings comes first.
             let in_haste = engine.mappings.scan_wanted.load(Relaxed) != 0
                 || sys::now_ns() < self.survey.growing_until_ns;
             let enough = if in_haste { 1 } else { DEMOTED_FOR_A_ROUND };
@@ -283,7 +296,8 @@ impl Evictor {
         pages
     }
 
-    /// Demotes about `most` of the oldest pages to those of these devices that are on a disk, by priority. Under the gate.
+    /// Demotes about `most` of the oldest pages to those of these devices that are on a disk, by
+    /// priority. The caller holds the gate.
     pub(crate) fn demote_to(&mut self, devices: DeviceMask, most: u64) -> u64 {
         let engine = self.engine;
         let available = self.on_disk(self.available()).intersection(devices);
@@ -303,7 +317,8 @@ impl Evictor {
         pages
     }
 
-    /// Clusters in which nothing is stored any more go back to the group, but for some that will be wanted soon. Under the gate.
+    /// Gives empty clusters back to the group, but for some that will be wanted soon. The caller
+    /// holds the gate.
     pub(crate) fn give_back_clusters(&mut self) {
         if !self.tiers.clusters_due.take(sys::now_ns(), CLUSTERS_NS) {
             return;
@@ -312,12 +327,12 @@ impl Evictor {
         let in_memory = DeviceMask::ALL.minus(on_disk);
         let space = self.engine.space.file_space();
         if space.has_empty_shared() {
-            // A relative may have died that shared it.
+            // A relative that shared the cluster may have ended.
             let _ = self.exchange_clusters(0, DeviceMask::NONE);
         }
         let written = self.engine.figures().counter(Counter::FilePagesOut);
         let is_busy = core::mem::replace(&mut self.tiers.file_pages_seen, written) != written;
-        // What takes memory counts to the limit as long as it is held.
+        // A cluster in memory counts to the limit as long as it is held.
         let kept = (space.clusters_used(on_disk) / 4).max(if is_busy { CLUSTERS_WANTED as usize } else { 0 });
         for (devices, kept) in [(on_disk, kept), (in_memory, 1)] {
             let mut numbers = [0; CLUSTERS_PER_MESSAGE];
@@ -328,14 +343,14 @@ impl Evictor {
         }
     }
 
-    /// Tells the supervisor that these clusters are this process's no more.
+    /// Tells the supervisor that these clusters are no longer this process's.
     pub(crate) fn drop_clusters(&self, numbers: &[u32]) {
         let message = Message::new(Kind::DropClusters, [numbers.len() as u64, 0, 0]).with_clusters(numbers);
         let _ = link::send(self.engine.descriptors.control.load(Relaxed), &message, None);
     }
 
-    /// The devices that take something now: those that have room for the group, within their share of the limit, and those on
-    /// which this process has a slot free.
+    /// The devices that take pages now: those that have room for the group, within their share of
+    /// the limit, and those on which this process has a slot free.
     pub(crate) fn available(&self) -> DeviceMask {
         let own = self.engine.space.file_space().with_free_slots();
         let (memory_is_full, now) = (self.memory_is_full(), sys::now_ns());
@@ -346,13 +361,13 @@ impl Evictor {
         })
     }
 
-    /// Those of these devices that take no memory.
+    /// The devices among these that take no memory.
     pub(crate) fn on_disk(&self, devices: DeviceMask) -> DeviceMask {
         self.devices_that(|number, device, _| devices.contains(number) && !device.kind.is_in_memory())
     }
 
     fn devices_that(&self, wanted: impl Fn(DeviceId, DeviceDescription, &DeviceEntry) -> bool) -> DeviceMask {
-        // One that was just added is not open here yet.
+        // A device that was just added is not open here yet.
         let open = self.engine.space.shared_devices().mask();
         let is_open = |id, device: &DeviceDescription| device.clusters == 0 || open.contains(id);
         let permitted = self.engine.permitted_devices().filter(|(id, device, _)| is_open(*id, device));
@@ -361,14 +376,15 @@ impl Evictor {
             .fold(DeviceMask::NONE, |mask, (number, ..)| mask.with(number))
     }
 
-    /// In scope total what devices keep in memory is part of the limit: beyond half of it, what is evicted goes elsewhere.
+    /// In scope total the memory of devices is part of the limit: beyond half of it, evicted pages
+    /// go elsewhere.
     fn memory_is_full(&self) -> bool {
         self.engine.segment().scope() == Scope::Total && self.engine.store_exceeds(2)
     }
 
-    /// Asks the supervisor for room on one of these shared devices. True: there is some. Those that are known to be full are
-    /// asked for now and then: a cluster that another process shared may be this one's alone by now, a disk may have room
-    /// again.
+    /// Asks the supervisor for room on one of these shared devices. True: there is some. Devices
+    /// that are known to be full are asked for now and then: a cluster that another process shared
+    /// may be this one's alone by now, and a disk may have room again.
     fn want_clusters(&mut self, devices: DeviceMask) -> bool {
         let memory_is_full = self.memory_is_full();
         let with_room = self.devices_that(|number, device, entry| {
@@ -385,7 +401,7 @@ impl Evictor {
                     && !(device.kind.is_in_memory() && memory_is_full)
             });
         }
-        // What takes memory is charged when it is granted.
+        // A cluster in memory is charged when it is granted.
         let takes_memory =
             self.devices_that(|number, device, _| wanted.contains(number) && device.kind.is_in_memory());
         let count = if takes_memory.is_empty() { CLUSTERS_WANTED } else { 1 };
@@ -396,8 +412,8 @@ impl Evictor {
         some_came
     }
 
-    /// Asks the supervisor for clusters of these devices, and learns which shared ones are this process's alone by now. Returns how
-    /// many came.
+    /// Asks the supervisor for clusters of these devices, and learns which shared ones are this
+    /// process's alone by now. Returns how many came.
     fn exchange_clusters(&self, count: u64, devices: DeviceMask) -> usize {
         let engine = self.engine;
         let control = engine.descriptors.control.load(Relaxed);
@@ -408,7 +424,8 @@ impl Evictor {
                 let space = &engine.space;
                 let on = |&number: &u32| Some((number, space.shared_devices().of_cluster(number)?));
                 let added = space.file_space().add(message.clusters().iter().filter_map(on));
-                // The answer proves that the supervisor knows of every fork we told it: its owner counts can be trusted.
+                // The answer proves that the supervisor knows of every fork that it was told of:
+                // its owner counts can be trusted.
                 let owners = &engine.segment().cluster_owners;
                 space.file_space().unshare(|number| {
                     owners.get(number as usize).is_some_and(|count| count.load(Relaxed) == 1)
@@ -420,7 +437,8 @@ impl Evictor {
     }
 }
 
-/// Can the supervisor grant a cluster of it (or, of the store, is it within its share)?
+/// Whether the supervisor can grant a cluster of the device (or, for the store, whether it is
+/// within its share).
 fn has_room(device: DeviceDescription, entry: &DeviceEntry, memory_is_full: bool) -> bool {
     entry.takes_pages() && !(entry.is_full() || device.kind.is_in_memory() && memory_is_full)
 }

@@ -1,10 +1,11 @@
-//! Every invariant between page words, slots, stores and counts, checked while the program runs. For tests: the group asks
-//! for it (`run --validate`).
+//! Every invariant between page words, slots, stores and counts, checked while the program runs.
+//! For tests: the group asks for it (`run --validate`).
 //!
-//! The evictor checks under the `locks.gate` with the handler outside of its rounds: nobody is half way through anything, so
-//! everything must agree exactly. What a handler holds for children of a bare clone(2) is in tables of its own and not
-//! counted here; then only the other direction is checked, that each word's slot is used. Of an entry that duplicates hold (`duplicate.rs`)
-//! each holder counts its part.
+//! The evictor checks under `locks.gate` with the handler outside of its rounds: nobody is half way
+//! through anything, so everything must agree exactly. The pages that a handler holds for children
+//! of a bare clone(2) are in tables of their own and not counted here; then only the other
+//! direction is checked, that each word's slot is used. Of an entry that duplicates hold
+//! (`embed/duplicate.rs`) each holder counts its part.
 
 use crate::engine::threads::Life;
 use crate::engine::{Engine, link};
@@ -21,34 +22,38 @@ use folioswap_policy::page::PageState;
 use folioswap_slots::{SlotWord, SwapEntry};
 use folioswap_space::space::validate::{Broken, Held};
 
-/// Between two checks, and the least part of the time that is left to everything else.
+/// The time between two checks, and the least part of it that is left to everything else.
 const INTERVAL_NS: u64 = 50_000_000;
 
 const COST_DIVISOR: u64 = 20;
 
-/// Looks at the handler's lock before the check is put off: who yields more often gives up much of its time.
+/// Looks at the handler's lock before the check is put off: a thread that yields more often gives
+/// up much of its time.
 const TRIES: u32 = 50;
 
-/// For how long the handler then leaves its lock alone, at most: more than the evictor sleeps between two rounds.
+/// The longest time for which the handler then leaves its lock alone: more than the evictor sleeps
+/// between two rounds.
 const HANDLER_PAUSES_NS: u64 = 3_000_000;
 
-/// A program that ends waits for its last check at most so many times a millisecond.
+/// How many milliseconds a program that ends waits for its last check, at most.
 const LAST_WAITS: u32 = 2000;
 
 /// An invariant that does not hold, and the figure or address that belongs to it.
 type Violation = (Invariant, u64);
 
-/// What an entry counts: divisible by every number of holders up to 16, each of which finds its part.
+/// The count of an entry: divisible by every number of holders up to 16, each of which counts its
+/// part.
 const ENTRY: u64 = 720_720;
 
-/// What the words and the staging area name: pages, and entries in parts of [`ENTRY`].
+/// The pages and entries that words and staging name; entries in parts of [`ENTRY`].
 #[derive(Default)]
 struct Tally {
     /// Pages out: in staging, or stored.
     out: u64,
-    /// Pages that are in, with a stored copy that still stands for them.
+    /// Pages in the program with a stored copy that still stands for them.
     clean: u64,
-    /// Entries that are named. Those in staging whose page was taken back among them: the evictor frees them when their turn comes.
+    /// Entries that are named. Among them are those in staging whose page was taken back: the
+    /// evictor frees them when their turn comes.
     entries: u64,
     same_filled: u64,
     in_zram: u64,
@@ -58,7 +63,7 @@ struct Tally {
 }
 
 impl Tally {
-    /// One of so many holders of an entry was found.
+    /// Counts one of so many holders of an entry.
     fn count(&mut self, held: Held, holders: u64) {
         self.is_inexact |= !ENTRY.is_multiple_of(holders);
         let part = ENTRY / holders;
@@ -73,11 +78,12 @@ impl Tally {
 }
 
 impl Engine {
-    /// Checks everything; returns the slots in use. Evictor, under the gate, with the handler outside of its rounds; cost: a
-    /// walk of all tables, some ten nanoseconds per page that is out.
+    /// Checks everything; returns the slots in use. The caller is the evictor, under the gate, with
+    /// the handler outside of its rounds. Cost: a walk of all tables, some ten nanoseconds per page
+    /// that is out.
     ///
     /// # Errors
-    /// The first thing found.
+    /// The first violation found.
     pub(crate) fn validate(&self) -> Result<u64, Violation> {
         let report = self.space.validate().map_err(|broken| match broken {
             Broken::Slots => (Invariant::Slots, 0),
@@ -199,7 +205,8 @@ impl Engine {
         }
     }
 
-    /// The program ends (a thread of it says so): checks everything once more, if the group wants that, and waits for it.
+    /// Checks everything once more when the program ends (a thread of it says so), if the group
+    /// wants that, and waits for it.
     pub fn validate_at_exit(&self) {
         if self.life() != Life::Running || !self.is_ours() || !self.wants_validation() {
             return;
@@ -220,8 +227,9 @@ impl Engine {
 }
 
 impl Engine {
-    /// The handler's lock, for the evictor, which does not wait for it: the handler may wait for memory in its round, that is, for the evictor.
-    /// Without it the handler makes way before its next round.
+    /// The handler's lock, for the evictor, which does not wait for it: the handler may wait for
+    /// memory in its round, and so for the evictor. Without it the handler makes way before its
+    /// next round.
     pub(crate) fn handler_outside(&self) -> Option<Guard<'_>> {
         let outside = (0..TRIES).find_map(|_| {
             self.locks.serve.try_lock().or_else(|| {
@@ -236,7 +244,8 @@ impl Engine {
         outside
     }
 
-    /// The evictor waits for the handler's lock: it gets it now. Handler, between two rounds.
+    /// Lets an evictor that waits for the handler's lock have it. The caller is the handler,
+    /// between two rounds.
     pub(crate) fn make_way_for_evictor(&self) {
         if self.threads.evictor_waits.load(Acquire) != 0 {
             futex::wait(&self.threads.evictor_waits, 1, HANDLER_PAUSES_NS, Sharing::Private);
@@ -246,7 +255,7 @@ impl Engine {
 }
 
 impl Evictor {
-    /// Checks everything if the group wants that and it is time. Under the gate.
+    /// Checks everything if the group wants that and it is time. The caller holds the gate.
     pub(crate) fn validate_if_due(&mut self) {
         let engine = self.engine;
         let wanted = engine.validation_wanted.load(Acquire);
@@ -267,7 +276,7 @@ impl Evictor {
             }
         }
         let now = sys::now_ns();
-        // The first check comes as soon as something is out.
+        // The first check comes as soon as a page is out.
         if engine.counts.swapped_pages.load(Relaxed) > 0 {
             self.upkeep.validation_next_ns = now + INTERVAL_NS.max((now - begun) * COST_DIVISOR);
         }

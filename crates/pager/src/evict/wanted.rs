@@ -1,4 +1,4 @@
-//! What a process should give up, and whether somebody waits for it.
+//! How much a process should give up, and whether somebody waits for it.
 
 use crate::evict::evictor::{BARREN_NS, Evictor};
 use crate::kernel::futex::{self, Sharing};
@@ -9,26 +9,26 @@ use folioswap_group::segment::Member;
 use folioswap_policy::reclaim::shares::own_share;
 use folioswap_policy::reclaim::watermarks::Watermarks;
 
-/// Why this process should give up pages.
+/// The reason for which this process should give up pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
     Nothing,
-    /// So that the huge pages that are asked for may be had. Nobody waits for it: what is hot is cooled for it no faster than it was paid for, and
-    /// what relatives share stays.
+    /// The huge pages that are asked for need room. Nobody waits for it: hot pages are cooled no
+    /// faster than was paid for, and pages that relatives share stay.
     Ahead,
-    /// A group that it is in has too much.
+    /// A group that the process is in has too much.
     Now,
 }
 
 impl Evictor {
-    /// What this process should give up now: the most that any of the groups that it is in has too much.
+    /// The pages that this process should give up now: the greatest excess of any of its groups.
     pub(crate) fn wanted(&mut self) -> Wanted {
         let (segment, me) = (self.engine.segment(), self.engine.member());
         let asked = me.reclaim_request_bytes.load(Relaxed);
         let (mut wanted, mut is_short) = (0, false);
         for (depth, Bound { group, limit, charge }) in segment.bounds(me).enumerate() {
             let marks = Watermarks::of(limit);
-            // What somebody is about to take in is made room for.
+            // Room is made for memory that is about to come in.
             let total = charge + if group == WHOLE { segment.announced_bytes() } else { 0 };
             let reclaiming = &mut self.shortage.reclaiming[depth];
             if total <= marks.low {
@@ -60,8 +60,9 @@ impl Evictor {
         }
     }
 
-    /// Is there no room for the huge pages that a walk of this process's asks for? It alone makes that, of its own pages: so not where
-    /// other members have as much to give, who would have to give first if they are idle.
+    /// Whether room is missing for the huge pages that a walk of this process asks for. The process
+    /// makes that room of its own pages alone: so not where other members have as much to give, who
+    /// would have to give first if they are idle.
     fn misses_huge_page(&mut self) -> bool {
         if sys::now_ns() < self.shortage.no_headroom_until_ns {
             return false;
@@ -82,7 +83,7 @@ impl Evictor {
         others.map(|member| member.evictable_bytes.load(Relaxed)).sum()
     }
 
-    /// A batch that was to make room found nothing for it.
+    /// Notes that a batch that was to make headroom found nothing for it.
     pub(crate) fn give_up_headroom(&mut self) {
         self.shortage.making_headroom = false;
         self.shortage.no_headroom_until_ns = sys::now_ns() + BARREN_NS;

@@ -1,5 +1,6 @@
-//! The working set: what comes back is asked how long it was away, and the inactive list is made as long as that says
-//! (`folioswap_policy::reclaim::workingset`, `folioswap_policy::reclaim::inactive`; kernel: `mm/workingset.c`).
+//! The working set: each page that comes back is asked how long it was away, and the inactive list
+//! is made as long as the answers require (`folioswap_policy::reclaim::workingset`,
+//! `folioswap_policy::reclaim::inactive`; kernel: `mm/workingset.c`).
 
 use crate::engine::Engine;
 use crate::evict::evictor::Evictor;
@@ -8,7 +9,7 @@ use crate::units::{PAGE, PIECE};
 use folioswap_group::counters::Gauge;
 use folioswap_policy::reclaim::inactive::{Bounds, InactiveList};
 
-/// The evictor's part.
+/// The evictor's part of the working set.
 pub(crate) struct InactiveSize {
     list: InactiveList,
     /// Refaults that a longer list would have spared, as seen at the last batch.
@@ -22,27 +23,28 @@ impl InactiveSize {
 }
 
 impl Evictor {
-    /// What is resident, without what waits in staging and the engine's own.
+    /// Measures the active list: the resident pages, without staging and the engine's own.
     pub(crate) fn measure_active(&self) {
         let engine = self.engine;
         let staged = self.staging().held_bytes() + engine.own_bytes();
         engine.workingset.set_active(self.survey.size.anonymous.saturating_sub(staged) / PAGE as u64);
     }
 
-    /// The inactive lists of all members together begin with a sixteenth of the limit, which is half of the places of one; and leave a
-    /// quarter of them free, where a huge page finds room.
+    /// The inactive lists of all members together begin with a sixteenth of the limit, which is
+    /// half of the berths of one; and they leave a quarter of the berths free, where a huge page
+    /// finds room.
     fn inactive_bounds(&self) -> Bounds {
         let live = self.engine.segment().live_members().count().max(1) as u64;
         let places = self.staging().places() / live;
         Bounds { least: places / 2, most: places * 3 / 4 }
     }
 
-    /// Folios that may wait for their write-back now.
+    /// Berths that may wait for their write-back now.
     pub(crate) fn inactive_length(&self) -> u64 {
         self.clock.inactive.list.length(self.inactive_bounds())
     }
 
-    /// The batch has written back: is the inactive list as long as it should be?
+    /// Adapts the length of the inactive list after a batch has written back.
     pub(crate) fn size_inactive_list(&mut self, batch: &Batch) {
         let (engine, bounds) = (self.engine, self.inactive_bounds());
         let spared = engine.workingset.spared();

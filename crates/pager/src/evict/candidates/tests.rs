@@ -1,7 +1,7 @@
 use super::*;
 use crate::test_memory::{fill, map, watching_engine};
 
-/// What the kernel is about to zap is present for a while under its `Removed`.
+/// A page that the kernel is about to zap is present for a while under its `Removed`.
 #[test]
 fn what_was_given_up_while_the_evictor_stood_still_is_no_candidate_when_it_goes_on() {
     let Some(engine) = watching_engine() else { return };

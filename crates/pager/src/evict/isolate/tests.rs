@@ -6,8 +6,8 @@ use crate::units::PIECE;
 use rustix::io::Errno;
 use rustix::mm::munmap;
 
-/// The list of mappings is old when they are registered: what is mapped in a hole afterwards is not registered, though it lies
-/// within what was.
+/// The list of mappings is old when they are registered: memory that is mapped in a hole afterwards
+/// is not registered, though it lies within the registered range.
 #[test]
 fn what_was_a_hole_when_its_surroundings_were_registered_stays() {
     let Some(engine) = moving_engine() else { return };
@@ -45,7 +45,8 @@ fn the_kernel_tells_what_is_registered() {
     assert_eq!(userfault.check_registered(start + 3 * PAGE), Err(Errno::NOENT));
 }
 
-/// Where write-back is stuck nothing leaves staging: what is clean goes past what waits there.
+/// Where write-back is stuck nothing leaves staging: clean pages go past the berths that wait
+/// there.
 #[test]
 fn what_is_clean_needs_no_turn_in_staging() {
     let Some(engine) = moving_engine() else { return };
@@ -72,7 +73,7 @@ fn what_is_clean_needs_no_turn_in_staging() {
     assert_eq!(engine.validate(), Ok(64 * PIECE_PAGES as u64));
 }
 
-/// It does not wait either: what stood in the way of clean pages leaves the place free and empty.
+/// A clean page does not wait either: residue in its way leaves the berth free and empty.
 #[test]
 fn what_stands_in_the_way_of_clean_pages_goes_at_once() {
     let Some(engine) = moving_engine() else { return };

@@ -8,12 +8,12 @@ use core::sync::atomic::AtomicBool;
 use folioswap_devices::Page;
 use folioswap_policy::page::PageWord;
 
-/// Which pages of the folio at `start` are there.
+/// The pages of the piece at `start` that are present.
 fn present(engine: &Engine, start: usize) -> Pages {
     engine.pages_now(start, PIECE_PAGES).present
 }
 
-/// Says so when it is dropped, also by a panic, after which the scope would wait for ever.
+/// Raises a flag when it is dropped, also by a panic, after which the scope would wait for ever.
 struct Ends<'a>(&'a AtomicBool);
 
 impl Drop for Ends<'_> {
@@ -22,7 +22,8 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// Linux 6.18 loses pages here without [`Engine::moved_after_all`]: one row in thirty, while a protection changes all the time.
+/// Linux 6.18 loses pages here without [`Engine::moved_after_all`]: one row in thirty, while a
+/// protection changes all the time.
 #[test]
 fn what_the_kernel_moves_in_spite_of_its_answer_is_not_lost() {
     let Some(engine) = moving_engine() else { return };
@@ -39,7 +40,8 @@ fn what_the_kernel_moves_in_spite_of_its_answer_is_not_lost() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !stop.load(Relaxed) {
-                // Of the first page: what a move looks at first has then changed when it looks again.
+                // The protection of the first page changes: the entry that a move looks at first
+                // has changed then when it looks again.
                 let _ = engine.userfault().protect(start, PAGE);
                 let _ = engine.userfault().unprotect(start, PAGE);
             }
@@ -85,7 +87,7 @@ fn what_the_kernel_moves_in_spite_of_its_answer_is_not_lost() {
     std::eprintln!("misreported: {} pages", engine.figures().counter(Counter::MovesMisreported));
 }
 
-/// What stands in the way of a move and was not moved by it is thrown away in its turn.
+/// A page that stands in the way of a move and was not moved by it is thrown away in its turn.
 #[test]
 fn a_place_that_is_not_empty_is_passed_over_and_emptied() {
     let Some(engine) = moving_engine() else { return };

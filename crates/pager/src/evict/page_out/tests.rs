@@ -8,7 +8,8 @@ use rustix::mm::Advice as Madvise;
 use rustix::mm::madvise;
 use std::vec::Vec;
 
-/// 2 MiB of the program, of single pages or huge, registered; and an evictor with room for them. `None` where that is not possible.
+/// 2 MiB of the program, of single pages or huge, registered; and an evictor with room for them.
+/// `None` where that is not possible.
 fn scene(madvised: Madvise) -> Option<(&'static Engine, Evictor, usize)> {
     // Room for a huge page is an eighth of it.
     let engine = moving_engine_of(512)?;
@@ -25,7 +26,8 @@ fn scene(madvised: Madvise) -> Option<(&'static Engine, Evictor, usize)> {
     Some((engine, Evictor::new(engine), start))
 }
 
-/// The pages of this range leave, hot ones too; the orders in which they did, each with how often.
+/// Pages out this range, hot pages included; returns the orders in which they left, each with how
+/// often.
 fn page_out(
     engine: &Engine,
     evictor: &mut Evictor,
@@ -62,7 +64,7 @@ fn what_lies_in_the_range_leaves_in_folios_as_large_as_it_allows() {
     }
 }
 
-/// Of hot pages, too: whoever advises knows better than the clock.
+/// Hot pages leave too: the program that advises knows better than the clock.
 #[test]
 fn a_huge_page_leaves_whole_if_all_of_it_lies_in_the_range_and_is_split_if_not() {
     let out: [(_, &[(usize, u64)]); 2] = [(0..512, &[(9, 1)]), (0..16, &[(4, 1)])];
@@ -83,7 +85,7 @@ fn a_huge_page_leaves_whole_if_all_of_it_lies_in_the_range_and_is_split_if_not()
             pagemap::is_huge(engine.descriptors.pagemap.load(Relaxed), staging.address(place)),
             is_whole
         );
-        // What is left of the one that was split is as it was.
+        // The rest of the huge page that was split is as it was.
         for page in pages.end..BLOCK_PAGES {
             assert_eq!(crate::test_memory::word_at(start + page * PAGE), 9 + page as u64);
         }

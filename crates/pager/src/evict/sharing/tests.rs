@@ -2,7 +2,8 @@ use super::*;
 use crate::kernel::uffd::Watch;
 use crate::test_memory::{map, watching_engine};
 
-/// 64 KiB of which these pages were read only, which others map too (the zero page), and these written to, which are the process's own.
+/// A piece of which these pages were only read, which others map too (the zero page), and these
+/// were written to, which are the process's own.
 fn touched(read: u16, written: u16) -> usize {
     let start = map(2 * PIECE).next_multiple_of(PIECE);
     for page in 0..PIECE_PAGES {
@@ -20,7 +21,7 @@ fn touched(read: u16, written: u16) -> usize {
     start
 }
 
-/// What was read is protected, and nothing else; and only a write to that makes a page.
+/// Pages that were read are protected, and nothing else; and only a write to those makes a page.
 #[test]
 fn what_was_read_before_its_registration_is_protected() {
     let Some(engine) = watching_engine() else { return };
@@ -37,7 +38,7 @@ fn what_was_read_before_its_registration_is_protected() {
     );
 }
 
-/// Some time after a fork what is this process's own is left alone, and before one nothing is.
+/// Some time after a fork the process's own pages are left alone, and before one nothing is.
 #[test]
 fn what_is_this_process_s_own_is_protected_only_before_a_fork() {
     let Some(engine) = watching_engine() else { return };

@@ -67,7 +67,7 @@ impl Scene {
         self.evictor.follow_devices();
     }
 
-    /// The second file is full, but for these slots of its first run of 256.
+    /// Fills the second file, but for these slots of its first run of 256.
     fn leave_on_second(&mut self, slots: impl Iterator<Item = u64>) {
         let files = self.engine.space.file_space();
         let taken: Vec<_> = core::iter::from_fn(|| files.allocate(256, DeviceMask::only(SECOND))).collect();
@@ -79,7 +79,7 @@ impl Scene {
         self.evictor.tiers.ask_full_due.take(sys::now_ns(), 1 << 60);
     }
 
-    /// Moves until nothing moves any more; the pages that went.
+    /// Moves until nothing moves any more; returns the pages that went.
     fn move_all(&mut self) -> u64 {
         let mut moved = 0;
         for _ in 0..1000 {
@@ -198,7 +198,7 @@ fn a_page_that_it_does_not_give_is_lost_and_no_other() {
     engine.space.validate().expect("invariants");
 }
 
-/// What is freed, or written anew, between the steps keeps what it has then.
+/// A page that is freed, or written anew, between the steps keeps the state that it has then.
 #[test]
 fn what_changes_meanwhile_stays_as_it_is() {
     let scene = Scene::new();
@@ -260,7 +260,7 @@ fn nothing_moves_while_the_handler_reads() {
     are_right(engine, &entries);
 }
 
-/// Readers of single pages and of runs go on meanwhile, each under what protects it.
+/// Readers of single pages and of runs go on meanwhile, each under its own protection.
 #[test]
 fn readers_find_one_place_or_the_other() {
     let mut scene = Scene::new();
@@ -285,7 +285,7 @@ fn readers_find_one_place_or_the_other() {
                 scene.evictor.tiers.swapoff.due = Due::at_once();
                 scene.evictor.move_off_leaving(Memory::Ample);
             }
-            // As if they had come back.
+            // The pages are treated as if they had come back.
             let clusters = if from == FIRST { 0..CLUSTERS } else { CLUSTERS + 1..2 * CLUSTERS + 1 };
             let held = engine.space.file_space();
             scene.evictor.let_go_of(from);

@@ -10,7 +10,8 @@ use std::vec::Vec;
 
 const FILE: DeviceId = DeviceId::new(0).unwrap();
 
-/// An engine with a folio in staging and one cluster of a file, in which the slots are free that `is_free` says.
+/// An engine with a berth in staging and one cluster of a file, in which the slots are free that
+/// `is_free` names.
 fn scene(is_free: impl Fn(usize) -> bool) -> Option<(Evictor, usize, OwnedFd)> {
     let engine: &'static Engine = moving_engine()?;
     let file = attach_file(engine, 512);
@@ -65,7 +66,7 @@ fn a_device_with_room_takes_it_whole_and_one_without_any_has_split_nothing() {
     assert_eq!(write(&mut evictor), Err(Stuck::WantClusters));
     assert_eq!(fallbacks(&evictor), [0; 10]);
     assert_eq!(evictor.engine.to_write().0, 16);
-    // A part of it has gone apart, where the device has room for a part of it.
+    // A part of it has gone by itself, where the device has room for a part of it.
     let Some((mut evictor, _, _file)) = scene(|number| number < 5) else { return };
     assert_eq!(write(&mut evictor), Err(Stuck::WantClusters));
     assert_eq!(fallbacks(&evictor)[4], 1);

@@ -28,7 +28,7 @@ fn for_huge_pages_that_are_asked_for_room_is_made_ahead_down_to_the_low_mark() {
     assert_eq!(at(marks.low - missing + 1), Wanted::Ahead, "once begun, down to the low mark");
     assert_eq!(at(marks.low - missing), Wanted::Nothing);
     assert_eq!(at(marks.low - missing + 1), Wanted::Nothing, "until it is beyond the high one again");
-    // Others have more, which may be idle.
+    // Other members have more, and may be idle.
     engine.segment().header.members_high.store(4, Relaxed);
     let other = &engine.segment().members()[3];
     other.state.store(MemberState::Live as u32, Relaxed);
