@@ -7,13 +7,12 @@
 //! `acc-lost hot HOT_MIB COLD_MIB` touches a hot set again and again at random while it writes a
 //! cold stream once, and prints `ok`.
 
-use folioswap_acceptance::data::{self, Kind, Random};
+use folioswap_acceptance::data::{self, Kind, PAGE, Random};
 use folioswap_acceptance::memory::Mapping;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-const PAGE: usize = 4096;
 const SEED: u64 = 11;
 /// Pages that are to be lost must lie on the device itself, so they do not compress.
 const LOST: Kind = Kind::Incompressible;

@@ -2,6 +2,7 @@
 
 use crate::mapping::Mapping;
 use crate::random::Random;
+use folioswap_acceptance::data::PAGE;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -9,7 +10,6 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-pub const PAGE: usize = 4096;
 /// Files of each process.
 const FILES: usize = 6;
 /// Bytes of the shared file that one process owns at a time.

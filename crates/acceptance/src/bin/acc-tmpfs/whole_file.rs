@@ -1,8 +1,9 @@
 //! One file, written or verified from start to end.
 
 use crate::mapping::Mapping;
-use crate::process::{Done, PAGE, compare, failed};
+use crate::process::{Done, compare, failed};
 use crate::random::Random;
+use folioswap_acceptance::data::PAGE;
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 
