@@ -144,7 +144,7 @@ impl Running {
     /// When they do not end in time.
     pub fn finish(mut self) -> Outcome {
         // A pidfd becomes readable at the end: nothing polls busily on a machine with few cores.
-        // SAFETY: the call takes no pointer.
+        // SAFETY: pidfd_open has no memory effects; the process is our unreaped child.
         let pidfd = unsafe { libc::syscall(libc::SYS_pidfd_open, self.pid, 0) } as i32;
         while !self.poll() {
             let left = most(self.job.timeout).saturating_sub(self.started.elapsed());

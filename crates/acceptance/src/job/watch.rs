@@ -29,7 +29,7 @@ impl Watch {
         let thread = std::thread::spawn(move || {
             // The watch runs ahead of the watched programs on a busy machine. Without the right to
             // a higher priority it runs at its normal one.
-            // SAFETY: the call takes no pointer.
+            // SAFETY: setpriority on the calling thread has no memory effects.
             unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -15) };
             let mut last = Instant::now();
             while !watched.stop.load(Relaxed) {
