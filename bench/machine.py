@@ -1,5 +1,6 @@
-"""State of the machine that a comparison changes and restores: huge page settings, swap on zram or in a file, and the
-cgroups around a run."""
+"""The state of the machine that a comparison changes and restores: huge page settings, swap on
+zram or in a file, and the cgroups around a run. Needs root.
+"""
 
 import atexit
 import fcntl
@@ -65,8 +66,11 @@ class Huge:
                 write(file, "always" if on else "never")
 
 
-class Turn:
-    """The lock that allows one run under the kernel's swap at a time on the whole machine. The tests take it too."""
+class SwapLock:
+    """The lock that allows one run under the kernel's swap at a time on the whole machine.
+
+    `folioswap bench` and the tests take it too.
+    """
 
     def __init__(self):
         self.file = open("/run/folioswap-acc.lock", "w")
@@ -77,7 +81,8 @@ class Turn:
 
 
 def swap_on(device):
-    """Enables a device or file as swap, before all other swap: no page of a run may go elsewhere."""
+    """Enables a device or file as swap, before all other swap: no page of a run may go
+    elsewhere."""
     subprocess.run(["mkswap", device], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     subprocess.run(["swapon", "--priority", "32767", device], check=True)
 
@@ -88,7 +93,7 @@ class SwapFile:
     def __init__(self, size_bytes, place):
         self.path = None
         atexit.register(self.close)
-        self.turn = Turn()
+        self.lock = SwapLock()
         self.path = os.path.join(place, "folioswap-acc-swap")
         with open(self.path, "wb") as file:
             os.fchmod(file.fileno(), 0o600)
@@ -104,7 +109,7 @@ class SwapFile:
             print(f"{path} is still swap: swapoff failed", file=sys.stderr)
         else:
             os.unlink(path)
-        self.turn.close()
+        self.lock.close()
 
 
 class Zram:
@@ -114,7 +119,7 @@ class Zram:
         self.number = None
         self.added = False
         atexit.register(self.close)
-        self.turn = Turn()
+        self.lock = SwapLock()
         try:
             self.number = int(read("/sys/class/zram-control/hot_add"))
             self.added = True
@@ -249,8 +254,11 @@ def vmstat():
 
 
 def warm(size_bytes):
-    """Touches memory and frees it. A virtual machine's host provides a page at its first touch, which would otherwise be
-    part of the time of the run that happens to touch it first."""
+    """Touches memory and frees it.
+
+    A virtual machine's host provides a page at its first touch, which would otherwise be part of
+    the time of the run that happens to touch it first.
+    """
     step = 64 << 20
     with mmap.mmap(-1, size_bytes, mmap.MAP_PRIVATE) as memory:
         memory.madvise(mmap.MADV_HUGEPAGE)
@@ -265,13 +273,15 @@ def busy_seconds():
 
 
 def measure(command, group, place, timeout, every=0.01, sample=None):
-    """Runs a command in a group, its output in the files `out` and `err` of the directory `place`. `sample`, if given, is
-    called every `every` seconds, as the group's resident memory is read. All processes of the group are killed after
-    `timeout` seconds.
+    """Runs a command in a group; its output goes to `out` and `err` in the directory `place`.
 
-    Returns wall, user and system time in seconds, the peak of resident memory in bytes, the exit status, whether the time
-    was up, the number of processes that the group's OOM killer has killed, and how many processors all other processes
-    used on average."""
+    `sample`, if given, is called every `every` seconds, when the group's resident memory is read.
+    All processes of the group are killed after `timeout` seconds.
+
+    Returns wall, user and system time in seconds, the peak of resident memory in bytes, the exit
+    status, whether the time was up, the number of processes that the group's OOM killer has
+    killed, and how many processors all other processes used on average.
+    """
     peak, stop = [0], threading.Event()
     busy_before = busy_seconds()
 
