@@ -44,8 +44,8 @@ impl GroupBuilder {
     }
 
     /// Sets the group's limit, in bytes, which holds for the groups within it too: at least
-    /// [`LEAST_LIMIT`], and otherwise as [`crate::SwapBuilder::limit`]. It may exceed the limit around
-    /// the group, or the free part of that limit; the limit that is reached first is kept.
+    /// [`LEAST_LIMIT`], and otherwise as [`crate::SwapBuilder::limit`]. It may exceed the limit
+    /// around the group, or the free part of that limit; the limit that is reached first is kept.
     ///
     /// ```
     /// let swap = folioswap::Swap::builder().limit("64M").build()?;

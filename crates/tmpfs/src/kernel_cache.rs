@@ -85,7 +85,7 @@ pub struct KernelCache {
     patient_max: usize,
 }
 
-/// Counts since the mount.
+/// Counts since the mount, and the pages of this moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KernelCacheStatistics {
     /// The pages handed out and not taken back.

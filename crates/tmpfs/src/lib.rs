@@ -7,7 +7,8 @@
 //!                  └── invalidator ──────── └── kernel_cache, account: the bounded page cache
 //! ```
 //!
-//! Start reading at [`mount`]. `docs/tmpfs.md` lists the FUSE features in use, with reasons.
+//! Start reading at [`mount`]. `docs/reference/tmpfs.md` lists the FUSE features in use, with
+//! reasons.
 
 mod account;
 mod acl;

@@ -9,7 +9,7 @@ use std::sync::{
 };
 
 /// The memory of an inode and its entries in the tables, in bytes. Together with [`ENTRY_MEMORY`]
-/// it exceeds the measured memory of small files (see `docs/tmpfs.md`).
+/// it exceeds the measured memory of small files (see `docs/reference/tmpfs.md`).
 pub const INODE_MEMORY: u64 = 480;
 /// The memory of a name besides its own length: its entries in the directory's two tables, at their
 /// lowest load factor.
