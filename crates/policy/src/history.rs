@@ -1,10 +1,12 @@
-//! How a program went through a block lately, and what follows from it: how many pages a fault brings along, on which side or at which
-//! stride, and in folios of which size the block leaves.
+//! The recent faults of a block, and the decisions that follow from them: how many pages a fault
+//! brings along, on which side or at which stride, and in folios of which size the block leaves.
 //!
-//! A fault beside what the last one of a walk brought in goes on in that direction; the window then grows fourfold up to 2 MiB. Faults that
-//! lie equally far apart three times are a stride: the pages that it will come to next come along, twice as many each time. Any other
-//! fault is out of order: it brings one page, makes the windows of walk and stride smaller by a step each, and begins a walk if the next one
-//! is beside it. So a single fault elsewhere does not end a walk, and one that is over is forgotten after a few.
+//! A fault beside the pages that the last fault of a walk brought in continues the walk in that
+//! direction; the window then grows fourfold, up to 2 MiB. Three faults equally far apart are a
+//! stride: the pages that it comes to next come along, twice as many each time. Any other fault is
+//! out of order: it brings one page, makes the windows of walk and stride smaller by a step each,
+//! and begins a walk if the next fault is beside it. So a single fault elsewhere does not end a
+//! walk, and a walk that is over is forgotten after a few faults.
 
 use crate::units::BLOCK_PAGES;
 use core::ops::Range;
@@ -12,20 +14,22 @@ use core::sync::atomic::{AtomicI16, AtomicU8, AtomicU16, Ordering::Relaxed};
 
 /// Largest window, as a power of two of pages: a block of 2 MiB.
 pub const WINDOW_ORDER_MAX: u8 = 9;
-/// How much the window grows at each fault that continues where the last one ended, and by how much it shrinks at each out of order.
+/// How much the window's order grows at each fault that continues the walk, and shrinks at each
+/// fault out of order.
 const WINDOW_STEP: u8 = 2;
-/// Pages that come along the first time that a stride is recognised, and at most.
+/// Pages that come along when a stride is first recognised, and at most.
 const STRIDE_BEGINS: u8 = 2;
 const STRIDE_MAX: u8 = 64;
-/// Nearer than this it is a walk with gaps: much of each piece is wanted, and what lies around comes along as one.
+/// Least stride. Nearer faults are a walk with gaps: much of each piece is wanted, so its other
+/// pages come along as a whole piece.
 const STEP_MIN: u16 = 8;
-/// Faults out of order from which on a block is touched at random, and the most that are counted. What a fault in order takes away from
-/// them: twice its window's order, or so many for a stride.
+/// Faults out of order from which on a block counts as touched at random, and the most that are
+/// counted. A fault in order takes away twice its window's order, or [`STRIDED`] for a stride.
 const AT_RANDOM: u8 = 8;
 const OUT_OF_ORDER_MAX: u8 = 16;
 const STRIDED: u8 = 4;
 
-/// On which side of a fault the pages lie that will be wanted next.
+/// The side of a fault on which the pages lie that will be wanted next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// At higher addresses.
@@ -34,21 +38,22 @@ pub enum Direction {
     Backwards,
 }
 
-/// What a fault should bring in: 2^`order` pages that contain its own.
+/// The pages that a fault should bring in: 2^`order` pages that contain its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     /// 0 to [`WINDOW_ORDER_MAX`]; 0 for an access out of order.
     pub order: u8,
-    /// Where the others lie.
+    /// The side on which the other pages lie.
     pub direction: Direction,
 }
 
 impl Window {
-    /// The page alone.
+    /// The faulting page alone.
     pub const ONE: Window = Window { order: 0, direction: Direction::Forwards };
 
-    /// The pages of this window from page `at` on, one after the other in its direction, as far as they are `wanted` and within the
-    /// first `pages`. `at` itself is one of them and is not asked about.
+    /// Returns the pages of this window from page `at` on, one after the other in its direction, as
+    /// far as they are `wanted` and within the first `pages`. Page `at` itself is included without
+    /// being asked about.
     pub fn run(self, at: usize, pages: usize, mut wanted: impl FnMut(usize) -> bool) -> Range<usize> {
         let others = (1 << self.order) - 1;
         match self.direction {
@@ -64,17 +69,18 @@ impl Window {
     }
 }
 
-/// A stride that a fault continues: which pages it will come to next.
+/// A stride that a fault continues. It tells which pages the program will come to next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stride {
-    /// From one page to the next, 8 to 511 in either direction.
+    /// Pages from one touch to the next, 8 to 511 in either direction.
     step: i16,
-    /// How many come along, at most.
+    /// How many pages come along, at most.
     ahead: u8,
 }
 
 impl Stride {
-    /// The pages of the block that come along with its page `index`, in their order.
+    /// Returns the pages of the block that come along with its page `index`, in the order of the
+    /// stride.
     pub fn pages(self, index: usize) -> impl Iterator<Item = usize> {
         let at = move |number: isize| index.checked_add_signed(number * isize::from(self.step));
         (1..=isize::from(self.ahead)).map_while(at).take_while(|&page| page < BLOCK_PAGES)
@@ -85,7 +91,8 @@ impl Stride {
     }
 }
 
-/// Pages `first..next`, in two halves that are read and written apart. All-zero: none.
+/// The range of pages `first..next`, in two halves that are read and written apart. All-zero:
+/// empty.
 #[derive(Debug, Default)]
 struct Pages {
     first: AtomicU16,
@@ -103,7 +110,7 @@ impl Pages {
     fn starts_at(&self, index: usize) -> bool {
         self.end() != 0 && usize::from(self.first.load(Relaxed)) == index
     }
-    /// In which direction a fault at `index` goes on from them.
+    /// Returns the direction in which a fault at `index` continues this range.
     fn continued_by(&self, index: usize) -> Option<Direction> {
         match self.end() {
             0 => None,
@@ -113,17 +120,19 @@ impl Pages {
     }
 }
 
-/// What the last faults in a block brought in. All-zero: there were none. Advisory: any thread may read it, the handler writes.
+/// The pages that the last faults of a block brought in. All-zero: there were none. Advisory: any
+/// thread may read it, only the handler writes.
 #[derive(Debug, Default)]
 pub struct History {
-    /// What the last window of the walk brought in, and its order; 0: there is no walk.
+    /// The pages that the last window of the walk brought in, and its order; 0: there is no walk.
     walk: Pages,
     order: AtomicU8,
-    /// What the last fault out of order brought in.
+    /// The pages that the last fault out of order brought in.
     apart: Pages,
-    /// How far its page was from that of the one before it; 0: there was none.
+    /// The distance of its page from that of the fault out of order before it; 0: there was none.
     apart_step: AtomicI16,
-    /// The stride: the last page that it brought in, how far from one to the next, and how many at a time; 0: there is none.
+    /// The stride: the last page that it brought in, the distance from one page to the next, and
+    /// how many come at a time; 0: there is no stride.
     stride_last: AtomicU16,
     stride_step: AtomicI16,
     stride_ahead: AtomicU8,
@@ -131,8 +140,9 @@ pub struct History {
 }
 
 impl History {
-    /// What a fault at page `index` (0 to 511) should bring in. `before` and `after` give the history of the blocks on either
-    /// side, if there are any; each is asked only for a fault at that border.
+    /// Returns the window of a fault at page `index` (0 to 511). `before` and `after` give the
+    /// history of the blocks on either side, if there are any; each is called only for a fault at
+    /// that border.
     pub fn window<'h>(
         &self,
         index: usize,
@@ -160,7 +170,8 @@ impl History {
         Window::ONE
     }
 
-    /// The stride that a fault out of order at page `index` continues. `before` and `after` as in [`window`](Self::window).
+    /// Returns the stride that a fault out of order at page `index` continues. `before` and `after`
+    /// are as in [`window`](Self::window).
     pub fn stride<'h>(
         &self,
         index: usize,
@@ -179,17 +190,19 @@ impl History {
         came_up.or_else(|| after()?.stride_to(here - block)).map(Stride::grown)
     }
 
-    /// Was all of the block brought in at once?
+    /// Whether all of the block was brought in at once.
     pub fn is_walked_through(&self) -> bool {
         self.walk.starts_at(0) && self.walk.end() == BLOCK_PAGES
     }
 
-    /// Are its pages touched at random, so that it should leave in single pages? Until that is known: no.
+    /// Whether the pages are touched at random, so that the block should leave in single pages. The
+    /// answer is no until this is known.
     pub fn is_at_random(&self) -> bool {
         self.out_of_order.load(Relaxed) >= AT_RANDOM
     }
 
-    /// A fault brought in the pages `first..next` of the block, by a window of this order; 0: it was out of order.
+    /// Records that a fault brought in the pages `first..next` of the block, by a window of this
+    /// order; 0: the fault was out of order.
     pub fn remember(&self, first: usize, next: usize, order: u8) {
         if order > 0 {
             self.walk.set(first, next);
@@ -213,8 +226,9 @@ impl History {
         self.stride_ahead.store(self.stride_ahead.load(Relaxed) / 2, Relaxed);
     }
 
-    /// A fault at page `index` has brought in the first `came` of the pages that this stride comes to next: all of those within the block,
-    /// or as many as nobody had to wait for; then its window is that.
+    /// Records that a fault at page `index` has brought in the first `came` of the pages that this
+    /// stride comes to next. `came` is all of those within the block, or as many as no thread had
+    /// to wait for; then the stride's window becomes that many.
     pub fn remember_stride(&self, index: usize, stride: Stride, came: usize) {
         let wanted = stride.pages(index).count();
         let last = stride.pages(index).take(came).last().unwrap_or(index);
@@ -236,7 +250,8 @@ impl History {
         self.apart.first.load(Relaxed) as isize
     }
 
-    /// The stride, if it comes to this page soon: it may be the next but one, where the next is there already.
+    /// Returns the stride if it comes to this page soon. The page may be the next but one, where
+    /// the next page is there already.
     fn stride_to(&self, index: isize) -> Option<Stride> {
         let stride = Stride { step: self.stride_step.load(Relaxed), ahead: self.stride_ahead.load(Relaxed) };
         let (last, step) = (self.stride_last.load(Relaxed) as isize, isize::from(stride.step));
@@ -248,7 +263,7 @@ impl History {
         Window { order: (self.order.load(Relaxed) + WINDOW_STEP).min(WINDOW_ORDER_MAX), direction }
     }
 
-    /// For a fault on the first page of the next block.
+    /// Returns the window of a fault on the first page of the next block.
     fn goes_on_behind(&self, end: usize) -> Option<Window> {
         if self.walk.end() == end {
             return Some(self.goes_on(Direction::Forwards));
@@ -257,7 +272,7 @@ impl History {
         ends_there.then_some(Window { order: WINDOW_STEP, direction: Direction::Forwards })
     }
 
-    /// For a fault on the last page of the block before.
+    /// Returns the window of a fault on the last page of the block before.
     fn goes_on_before_first(&self) -> Option<Window> {
         if self.walk.starts_at(0) {
             return Some(self.goes_on(Direction::Backwards));

@@ -7,7 +7,7 @@ use core::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-/// Mutual exclusion by spinning. Held only where the holder cannot block.
+/// Mutual exclusion by spinning. A holder must not block, because the others spin meanwhile.
 #[repr(C)]
 pub struct SpinLock<T> {
     held: AtomicBool,
@@ -17,16 +17,16 @@ pub struct SpinLock<T> {
 // SAFETY: the lock hands out one exclusive reference at a time.
 unsafe impl<T: Send> Sync for SpinLock<T> {}
 
-/// The right to the value; gives the lock back when dropped.
+/// Exclusive access to the value. Dropping the guard releases the lock.
 pub struct SpinGuard<'a, T>(&'a SpinLock<T>);
 
 impl<T> SpinLock<T> {
-    /// An open lock.
+    /// Creates an unlocked lock.
     pub const fn new(value: T) -> Self {
         SpinLock { held: AtomicBool::new(false), value: UnsafeCell::new(value) }
     }
 
-    /// Waits for the lock. Bounded by the longest section of the other holders.
+    /// Acquires the lock. The wait is bounded by the longest section of the other holders.
     pub fn lock(&self) -> SpinGuard<'_, T> {
         while self.held.compare_exchange_weak(false, true, Acquire, Relaxed).is_err() {
             core::hint::spin_loop();
@@ -38,14 +38,14 @@ impl<T> SpinLock<T> {
 impl<T> Deref for SpinGuard<'_, T> {
     type Target = T;
     fn deref(&self) -> &T {
-        // SAFETY: the guard is the only one.
+        // SAFETY: the lock is held, so this guard is the only one.
         unsafe { &*self.0.value.get() }
     }
 }
 
 impl<T> DerefMut for SpinGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: the guard is the only one.
+        // SAFETY: the lock is held, so this guard is the only one.
         unsafe { &mut *self.0.value.get() }
     }
 }

@@ -1,4 +1,4 @@
-//! The state of one managed page: one 64-bit word, and every change of it a pure function old -> new.
+//! The state of one managed page: one 64-bit word, and every change of it is a pure function.
 //!
 //! ```text
 //!  63                                                       8   7..5   3    4,2..0
@@ -7,34 +7,37 @@
 //! +----------------------------------------------------------+--------+---+-------+
 //! ```
 //!
-//! | state | where the bytes are | who may change it |
+//! | state | where the bytes are | changed by |
 //! |---|---|---|
-//! | `Present` | in the program's memory, or nowhere (never touched: reads as zero) | evictor, reader of events |
-//! | `Isolated` | on the way from the program's memory to staging | the evictor, which holds the move lock |
-//! | `Leaving` | in staging: the folio is in the swap cache | evictor and fault handler, by compare-exchange |
+//! | `Present` | in memory, or nowhere (never touched: reads as zero) | evictor, reader of events |
+//! | `Isolated` | on the way from memory to staging | the evictor, which holds the move lock |
+//! | `Leaving` | in staging: the folio is in the swap cache | evictor, fault handler (by CAS) |
 //! | `Stored` | on a device, by the entry's location | fault handler, reader of events |
 //! | `Returning` | being copied back by one fault handler | that handler |
-//! | `Filling` | as `Present` or `Removed`; one fault handler is about to put zeroes there *if nothing is there* | that handler |
-//! | `Clean` | in the program's memory, write-protected there, *and* on a device by the entry's location | evictor, fault handler and reader of events, by compare-exchange |
+//! | `Filling` | as `Present` or `Removed`; zeroes come *if nothing is there* | that handler |
+//! | `Clean` | in memory, write-protected, *and* on a device by its entry | all three, by CAS |
 //! | `Removed` | nowhere: the program gave the page up; reads as zero | as `Present` |
 //!
-//! `H` is the referenced bit that user space lacks: it is set when a page comes back from staging or a device, and the
-//! evictor's clock passes such a page once before it takes it (second chance).
+//! `H` is the referenced bit that user space lacks. It is set when a page comes back from staging
+//! or a device, and the evictor's clock passes such a page once before it takes it (second chance).
 //!
-//! `Clean` spares a write-back: a page that was brought back for a read keeps its stored copy, and leaves again without
-//! being compressed or written. The word alone does not prove that the copy still equals the page: while a fork freezes
-//! the words, a protection is lifted without a change of the word. The proof is the kernel's: the page is protected *now*,
-//! asked after the evictor has claimed it (`Isolated`), when nobody lifts protections any more. A clean page is protected
-//! together with its contents, never later. Then it is `Leaving` like any other page, and `Stored` without having been written.
+//! `Clean` spares a write-back: a page that was brought back for a read keeps its stored copy, and
+//! leaves again without being compressed or written. The word alone does not prove that the copy
+//! still equals the page, because a protection is lifted without a change of the word while a fork
+//! freezes the words. The kernel supplies the proof: the page is protected *now*. The evictor asks
+//! after it has claimed the page (`Isolated`), when no thread lifts protections any more. A clean
+//! page is protected together with its contents, never later. After the claim it is `Leaving` like
+//! any other page, and becomes `Stored` without having been written.
 //!
-//! `Filling` is apart from `Present` because zeroes may be put only where there is nothing *and nothing has just been taken out*:
-//! a page that the evictor took between the handler's look at the word and its filling would be zeroed under its own swap entry
-//! (`docs/design.md`, race 36).
+//! `Filling` differs from `Present` because zeroes may be put only where there is nothing *and
+//! nothing has just been taken out*. A page that the evictor took between the handler's look at the
+//! word and its filling would be zeroed under its own swap entry (`docs/races.md`, race 36).
 //!
-//! `Isolated` and `Leaving` are apart because a fault handler may copy from staging only what has certainly arrived
-//! there: a hole in staging would read as zeroes. `Removed` is apart from `Present` because the kernel tells of a removal
-//! *before* it zaps the pages: what is still present under a young `Removed` is about to vanish and must not be taken out,
-//! or the program would read back what it gave up (`docs/design.md`, race 7).
+//! `Isolated` differs from `Leaving` because a fault handler may copy from staging only pages that
+//! have certainly arrived there: a hole in staging would read as zeroes. `Removed` differs from
+//! `Present` because the kernel tells of a removal *before* it zaps the pages. A page that is still
+//! present under a young `Removed` is about to vanish and must not be taken out, or the program
+//! would read back what it gave up (`docs/races.md`, race 7).
 
 use core::fmt;
 use folioswap_slots::SwapEntry;
@@ -51,16 +54,16 @@ const RETURNING_FROM_LEAVING: u64 = 4;
 const RETURNING_FROM_STORED: u64 = 5;
 const REMOVED: u64 = 6;
 const CLEAN: u64 = 7;
-/// Set over [`PRESENT`] or [`REMOVED`].
+/// A flag over [`PRESENT`] or [`REMOVED`].
 const FILLING: u64 = 1 << 4;
 const FILLING_REMOVED: u64 = FILLING | REMOVED;
 
-/// Has the page been touched since the evictor's clock passed it?
+/// Whether the page has been touched since the evictor's clock passed it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heat {
-    /// Not known to have been.
+    /// The page is not known to have been touched.
     Cold,
-    /// It came back from staging or a device.
+    /// The page came back from staging or a device.
     Hot,
 }
 
@@ -87,7 +90,7 @@ pub enum PageState {
     Removed { epoch: u32 },
 }
 
-/// The word.
+/// A page word.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct PageWord(u64);
 
@@ -98,21 +101,22 @@ impl fmt::Debug for PageWord {
 }
 
 impl PageWord {
-    /// Never touched, or present and cold. All-zero, so that fresh tables need no initialisation.
+    /// Never touched, or present and cold. The word is all-zero, so that fresh tables need no
+    /// initialisation.
     pub const PRESENT: PageWord = PageWord(PRESENT);
     /// Present and hot.
     pub const PRESENT_HOT: PageWord = PageWord(PRESENT | HOT);
 
-    /// Present, and as warm as that.
+    /// Present, with this heat.
     pub const fn present(heat: Heat) -> Self {
         PageWord(PRESENT | heat.bits())
     }
 
-    /// The word of its bits.
+    /// Makes a word from its bits.
     pub const fn from_bits(bits: u64) -> Self {
         PageWord(bits)
     }
-    /// Its bits.
+    /// Returns the bits of the word.
     pub const fn bits(self) -> u64 {
         self.0
     }
@@ -120,7 +124,7 @@ impl PageWord {
     const fn with(state: u64, entry: SwapEntry) -> Self {
         PageWord(state | entry.to_raw() << VALUE_SHIFT)
     }
-    /// Only for states that hold an entry, which is never 0.
+    /// Reads the entry. The state must hold one; an entry is never 0.
     const fn entry_unchecked(self) -> SwapEntry {
         match SwapEntry::from_raw(self.0 >> VALUE_SHIFT) {
             Some(entry) => entry,
@@ -128,7 +132,7 @@ impl PageWord {
         }
     }
 
-    /// Takes the word apart.
+    /// Decodes the word.
     pub const fn state(self) -> PageState {
         let heat = if self.0 & HOT != 0 { Heat::Hot } else { Heat::Cold };
         match self.0 & STATE_BITS {
@@ -143,7 +147,7 @@ impl PageWord {
         }
     }
 
-    /// The swap entry that the word refers to, if any.
+    /// Returns the swap entry that the word refers to, if any.
     pub const fn entry(self) -> Option<SwapEntry> {
         match self.0 & STATE_BITS {
             PRESENT | REMOVED | FILLING | FILLING_REMOVED => None,
@@ -151,37 +155,42 @@ impl PageWord {
         }
     }
 
-    /// Evictor, holding the move lock, before the move: `Present | Removed | Stored -> Isolated`. (`Stored`: the page may be
-    /// present all the same, because it was served while a fork froze the words. Only the move can tell.)
+    /// `Present | Removed | Stored -> Isolated`: the evictor, holding the move lock, before the
+    /// move.
+    ///
+    /// `Stored` is included because the page may be present all the same: it may have been served
+    /// while a fork froze the words. Only the move can tell.
     pub const fn isolate(self, entry: SwapEntry) -> Option<Self> {
         match self.0 & STATE_BITS {
             PRESENT | REMOVED | STORED => Some(Self::with(ISOLATED, entry)),
             _ => None,
         }
     }
-    /// Evictor, holding the move lock, the page having arrived in staging: `Isolated -> Leaving`.
+    /// `Isolated -> Leaving`: the evictor, holding the move lock, after the page has arrived in
+    /// staging.
     pub const fn moved(self) -> Option<Self> {
         match self.0 & STATE_BITS {
             ISOLATED => Some(Self::with(LEAVING, self.entry_unchecked())),
             _ => None,
         }
     }
-    /// Evictor, holding the move lock, the kernel having refused to move the page: `Isolated ->` what it was.
+    /// `Isolated -> before`: the evictor, holding the move lock, after the kernel refused to move
+    /// the page.
     pub const fn not_moved(self, before: Self) -> Option<Self> {
         match self.0 & STATE_BITS {
             ISOLATED => Some(before),
             _ => None,
         }
     }
-    /// Fault handler, before it puts zeroes where nothing should be: `Present | Removed -> Filling`. Until it is over the evictor
-    /// does not take the page.
+    /// `Present | Removed -> Filling`: the fault handler, before it puts zeroes where nothing
+    /// should be. The evictor does not take the page until the filling is over.
     pub const fn fill(self) -> Option<Self> {
         match self.0 & STATE_BITS {
             PRESENT | REMOVED => Some(PageWord(self.0 | FILLING)),
             _ => None,
         }
     }
-    /// Fault handler: zeroes are there: `Filling -> Present`.
+    /// `Filling -> Present`: the fault handler, after it has put the zeroes.
     pub const fn filled(self) -> Option<Self> {
         match self.0 & STATE_BITS {
             FILLING => Some(PageWord(self.0 & !FILLING)),
@@ -189,29 +198,30 @@ impl PageWord {
             _ => None,
         }
     }
-    /// Fault handler: something was there already, or it cannot be done now: `Filling ->` what it was.
+    /// `Filling ->` the state before it: the fault handler, when something was there already, or
+    /// when the filling cannot be done now.
     pub const fn not_filled(self) -> Option<Self> {
         match self.0 & STATE_BITS {
             FILLING | FILLING_REMOVED => Some(PageWord(self.0 & !FILLING)),
             _ => None,
         }
     }
-    /// Evictor: the write-back is complete and the location is set: `Leaving -> Stored`.
+    /// `Leaving -> Stored`: the evictor, after the write-back is complete and the location is set.
     pub const fn written(self) -> Option<Self> {
         match self.0 & STATE_BITS {
             LEAVING => Some(Self::with(STORED, self.entry_unchecked())),
             _ => None,
         }
     }
-    /// Evictor, of a page that holds nothing: it is a copy of another that is stored, and holds its entry once more:
-    /// `Present | Removed -> Stored`.
+    /// `Present | Removed -> Stored`: the evictor, for a page that holds nothing. The page becomes
+    /// a copy of another page that is stored, and holds its entry once more.
     pub const fn duplicate(self, entry: SwapEntry) -> Option<Self> {
         match self.0 & STATE_BITS {
             PRESENT | REMOVED => Some(Self::with(STORED, entry)),
             _ => None,
         }
     }
-    /// Fault handler: the page is wanted: `Leaving | Stored -> Returning`.
+    /// `Leaving | Stored -> Returning`: the fault handler, when the page is wanted.
     pub const fn claim(self) -> Option<Self> {
         match self.0 & STATE_BITS {
             LEAVING => Some(Self::with(RETURNING_FROM_LEAVING, self.entry_unchecked())),
@@ -219,7 +229,8 @@ impl PageWord {
             _ => None,
         }
     }
-    /// Fault handler: the copy could not be made now; everything is as before: `Returning -> Leaving | Stored`.
+    /// `Returning -> Leaving | Stored`: the fault handler, when the copy could not be made now. The
+    /// word is as it was before the claim.
     pub const fn unclaim(self) -> Option<Self> {
         match self.0 & STATE_BITS {
             RETURNING_FROM_LEAVING => Some(Self::with(LEAVING, self.entry_unchecked())),
@@ -227,15 +238,18 @@ impl PageWord {
             _ => None,
         }
     }
-    /// Fault handler: the page is in the program's memory and its swap entry is given up: `Returning -> Present (hot)`.
+    /// `Returning -> Present (hot)`: the fault handler, after the page is in the program's memory
+    /// and its swap entry is given up.
     pub const fn returned(self) -> Option<Self> {
         match self.0 & STATE_BITS {
             RETURNING_FROM_LEAVING | RETURNING_FROM_STORED => Some(Self::PRESENT_HOT),
             _ => None,
         }
     }
-    /// Fault handler: the page is in the program's memory, write-protected from its first moment there, and keeps its
-    /// stored copy: `Returning (from Stored) -> Clean`. What came from staging has no stored copy yet, or gives it up: `None`.
+    /// `Returning (from Stored) -> Clean`: the fault handler, after the page is in the program's
+    /// memory, write-protected from its first moment there. The page keeps its stored copy.
+    ///
+    /// Returns `None` for a page that came from staging: it has no stored copy yet, or gives it up.
     pub const fn returned_clean(self, heat: Heat) -> Option<Self> {
         match self.0 & STATE_BITS {
             RETURNING_FROM_STORED => {
@@ -245,47 +259,55 @@ impl PageWord {
             _ => None,
         }
     }
-    /// Fault handler, before it lifts the protection: the page is about to be written: `Clean -> Present (hot)`. The entry
-    /// is the caller's to free.
+    /// `Clean -> Present (hot)`: the fault handler, before it lifts the protection of a page that
+    /// is about to be written. The caller must free the entry.
     pub const fn dirtied(self) -> Option<Self> {
         match self.0 & STATE_BITS {
             CLEAN => Some(Self::PRESENT_HOT),
             _ => None,
         }
     }
-    /// The stored copy is given up, by the evictor for its space, by the handler because what is around is written: `Clean -> Present`, as
-    /// warm as it was. The entry is the caller's to free. The page stays protected until it is written, or the handler lifts that.
+    /// `Clean -> Present`, with the same heat: the stored copy is given up. The evictor does so for
+    /// its space, the handler because the memory around it is written. The caller must free the
+    /// entry. The page stays protected until it is written, or until the handler lifts the
+    /// protection.
     pub const fn copy_given_up(self) -> Option<Self> {
         match self.0 & STATE_BITS {
             CLEAN => Some(PageWord(PRESENT | self.0 & HOT)),
             _ => None,
         }
     }
-    /// Fault handler: the page is not in the program's memory although the word says so; its stored copy stands for it:
-    /// `Clean -> Stored`.
+    /// `Clean -> Stored`: the fault handler, when the page is not in the program's memory although
+    /// the word says so. Its stored copy stands for it.
     pub const fn missed(self) -> Option<Self> {
         match self.0 & STATE_BITS {
             CLEAN => Some(Self::with(STORED, self.entry_unchecked())),
             _ => None,
         }
     }
-    /// Evictor, holding the move lock, before it asks the kernel whether the page is still protected: `Clean -> Isolated`.
+    /// `Clean -> Isolated`: the evictor, holding the move lock, before it asks the kernel whether
+    /// the page is still protected.
     pub const fn isolate_clean(self) -> Option<Self> {
         match self.0 & STATE_BITS {
             CLEAN => Some(Self::with(ISOLATED, self.entry_unchecked())),
             _ => None,
         }
     }
-    /// Evictor's clock: `Present (hot) -> Present`, `Clean (hot) -> Clean`. `None` when it was cold or is elsewhere.
+    /// `Present (hot) -> Present`, `Clean (hot) -> Clean`: the evictor's clock. Returns `None` when
+    /// the page was cold or is elsewhere.
     pub const fn cooled(self) -> Option<Self> {
         match self.0 & STATE_BITS {
             PRESENT | CLEAN if self.0 & HOT != 0 => Some(PageWord(self.0 & !HOT)),
             _ => None,
         }
     }
-    /// Reader of events, holding the move lock: the program gave the page up. The entry of the old word, if it was
-    /// `Stored` or `Clean`, is then the caller's to free; that of `Leaving` stays the evictor's, which finds out when
-    /// its write-back ends. `None` while one handler brings the page back (that is the reader itself: it unclaims first).
+    /// `Present | Leaving | Stored | Clean | Removed -> Removed`: the reader of events, holding the
+    /// move lock, when the program gave the page up.
+    ///
+    /// The caller must free the entry of the old word if that was `Stored` or `Clean`. The entry of
+    /// a `Leaving` word stays the evictor's, which finds out when its write-back ends. Returns
+    /// `None` while a handler brings the page back; that handler is the reader itself, which
+    /// unclaims first.
     pub const fn remove(self, epoch: u32) -> Option<Self> {
         match self.0 & STATE_BITS {
             PRESENT | LEAVING | STORED | CLEAN | REMOVED => {

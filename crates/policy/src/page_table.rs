@@ -1,7 +1,8 @@
-//! The engine's own page table: managed address -> page word, two levels of directories above blocks of 2 MiB.
+//! The engine's own page table: managed address -> page word, two levels of directories above
+//! blocks of 2 MiB.
 //!
-//! All of it lives in memory that the caller supplies ([`Memory`]) and is found by address, so that a forked child's
-//! copy-on-write copy is at once a valid table of its own.
+//! All of it lives in memory that the caller supplies ([`Memory`]) and is found by address, so that
+//! a forked child's copy-on-write copy is at once a valid table of its own.
 
 use crate::history::History;
 use crate::lock::SpinLock;
@@ -20,17 +21,18 @@ const DIRECTORY_BITS: u32 = 13;
 const DIRECTORY: usize = 1 << DIRECTORY_BITS;
 const _: () = assert!(21 + 2 * DIRECTORY_BITS == ADDRESS_BITS);
 
-/// What is known of 2 MiB of managed addresses. Cost: 4 KiB of words and a header, rounded up to a page pair per 31
-/// blocks by the pool.
+/// The state of 2 MiB of managed addresses. Cost: 4 KiB of words and a header, rounded up to a page
+/// pair per 31 blocks by the pool.
 #[repr(C, align(64))]
 pub struct Block {
     words: [AtomicU64; BLOCK_PAGES],
-    /// How the program went through it lately.
+    /// The recent faults of the block.
     pub history: History,
-    /// How often pages that came back for a read were written soon after (saturating; see the pager's clean copies).
+    /// How often pages that came back for a read were written soon after (saturating; see the
+    /// pager's clean copies).
     pub history_rewrites: AtomicU8,
-    /// It left as one huge page of the kernel's, and nothing was touched since that is away: no page table stands there, and a huge page that comes
-    /// back stays one. A hint.
+    /// Whether the block left as one huge page of the kernel's and nothing in it was touched since.
+    /// Then the kernel has no page table there, and a huge page that comes back stays one. A hint.
     pub left_huge: AtomicBool,
     next_free: UnsafeCell<*mut Block>,
 }
@@ -43,17 +45,17 @@ impl Block {
     pub fn word(&self, index: usize) -> PageWord {
         PageWord::from_bits(self.words[index].load(Acquire))
     }
-    /// Replaces `old` by `new`; on failure returns what stands there.
+    /// Replaces `old` by `new`.
     ///
     /// # Errors
-    /// The word that was found instead of `old`.
+    /// Returns the word that was found instead of `old`.
     pub fn replace(&self, index: usize, old: PageWord, new: PageWord) -> Result<(), PageWord> {
         match self.words[index].compare_exchange(old.bits(), new.bits(), AcqRel, Acquire) {
             Ok(_) => Ok(()),
             Err(found) => Err(PageWord::from_bits(found)),
         }
     }
-    /// Writes a word that nobody else may change now (see the table of [`crate::page`]).
+    /// Writes a word that no other thread may change now (see the table of [`crate::page`]).
     pub fn set(&self, index: usize, word: PageWord) {
         self.words[index].store(word.bits(), Release);
     }
@@ -64,7 +66,7 @@ struct Directory<T> {
     entries: [AtomicPtr<T>; DIRECTORY],
 }
 
-/// The table. Readers take no lock; blocks are added under the pool's lock.
+/// The page table. Readers take no lock; blocks are added under the pool's lock.
 #[repr(C)]
 pub struct PageTable {
     root: AtomicPtr<Directory<Directory<Block>>>,
@@ -81,7 +83,7 @@ struct Pool {
 const POOL_BYTES: usize = 128 << 10;
 
 impl PageTable {
-    /// An empty table. The root directory is taken from `memory` on the first insertion.
+    /// Creates an empty table. The first insertion takes the root directory from its memory.
     pub const fn new() -> Self {
         PageTable {
             root: AtomicPtr::new(null_mut()),
@@ -97,10 +99,11 @@ impl PageTable {
         Some((block >> DIRECTORY_BITS, block & (DIRECTORY - 1)))
     }
 
-    /// The block that holds `address`, if it has one. Lock-free, two loads.
+    /// Returns the block that holds `address`, if it has one. Cost: lock-free, two loads.
     pub fn block(&self, address: usize) -> Option<&Block> {
         let (high, low) = Self::indices(address)?;
-        // SAFETY: directories and blocks are never given back to the system, and pointers are published with Release.
+        // SAFETY: directories and blocks are never given back to the system, and pointers are
+        // published with Release.
         unsafe {
             let root = self.root.load(Acquire).as_ref()?;
             let directory = root.entries[high].load(Acquire).as_ref()?;
@@ -108,8 +111,8 @@ impl PageTable {
         }
     }
 
-    /// The block that holds `address`, made if there is none. `None` when `memory` has none or the address is not a
-    /// user address.
+    /// Returns the block that holds `address`, and makes it if there is none. Returns `None` when
+    /// `memory` has none or the address is not a user address.
     pub fn block_or_insert(&self, address: usize, memory: &impl Memory) -> Option<&Block> {
         if let Some(block) = self.block(address) {
             return Some(block);
@@ -118,28 +121,28 @@ impl PageTable {
         let mut pool = self.pool.lock();
         let root = Self::directory(&self.root, memory)?;
         let directory = Self::directory(&root.entries[high], memory)?;
-        let place = &directory.entries[low];
+        let pointer = &directory.entries[low];
         // SAFETY: as in `block`.
-        if let Some(block) = unsafe { place.load(Acquire).as_ref() } {
+        if let Some(block) = unsafe { pointer.load(Acquire).as_ref() } {
             return Some(block);
         }
         let block = pool.take(memory)?;
-        place.store(block, Release);
+        pointer.store(block, Release);
         // SAFETY: fresh and exclusive until published just now; blocks live for ever.
         Some(unsafe { &*block })
     }
 
     fn directory<'a, T>(
-        place: &'a AtomicPtr<Directory<T>>,
+        pointer: &'a AtomicPtr<Directory<T>>,
         memory: &impl Memory,
     ) -> Option<&'a Directory<T>> {
-        let mut pointer = place.load(Acquire);
-        if pointer.is_null() {
-            pointer = memory.take(size_of::<Directory<T>>())?.as_ptr().cast();
-            place.store(pointer, Release);
+        let mut directory = pointer.load(Acquire);
+        if directory.is_null() {
+            directory = memory.take(size_of::<Directory<T>>())?.as_ptr().cast();
+            pointer.store(directory, Release);
         }
         // SAFETY: zeroed memory is a valid directory; it is never given back.
-        Some(unsafe { &*pointer })
+        Some(unsafe { &*directory })
     }
 
     /// Calls `each` for every block that intersects `start..end`, with the block's first address.
@@ -179,9 +182,11 @@ impl PageTable {
         }
     }
 
-    /// Takes away the block of a range that is no longer mapped, for reuse. Its words must all be `Present` or `Removed`.
-    /// The caller must be sure that no other thread still changes it (it holds the move lock, and the fault handler is
-    /// the caller). Who only reads a word may find that of another address.
+    /// Removes the block of a range that is no longer mapped, for reuse.
+    ///
+    /// The block's words must all be `Present` or `Removed`. The caller must be sure that no other
+    /// thread still changes it (it holds the move lock, and the fault handler is the caller). A
+    /// thread that only reads a word may find that of another address.
     pub fn recycle(&self, address: usize) {
         let Some((high, low)) = Self::indices(address) else { return };
         let mut pool = self.pool.lock();
@@ -196,7 +201,7 @@ impl PageTable {
         }
     }
 
-    /// Blocks in use, for the metadata's size.
+    /// Returns the number of blocks in use, from which the size of the metadata follows.
     pub fn blocks(&self) -> usize {
         self.pool.lock().blocks
     }
@@ -216,7 +221,7 @@ impl Pool {
                 self.fresh_left = POOL_BYTES;
             }
             let block: *mut Block = self.fresh.cast();
-            // SAFETY: at least one block is left in the piece.
+            // SAFETY: at least one block is left of the memory taken.
             self.fresh = unsafe { self.fresh.add(size_of::<Block>()) };
             self.fresh_left -= size_of::<Block>();
             block
@@ -234,7 +239,7 @@ impl Pool {
     }
 
     fn give(&mut self, block: *mut Block) {
-        // SAFETY: the caller of `recycle` guarantees that nobody looks at it.
+        // SAFETY: the caller of `recycle` guarantees that no thread looks at it.
         unsafe { *(*block).next_free.get() = self.free };
         self.free = block;
         self.blocks -= 1;

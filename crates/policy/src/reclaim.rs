@@ -1,4 +1,16 @@
-//! Reclaim: when memory is taken, from whom, which pages, and when nothing is left to take.
+//! Reclaim: when memory is taken, from which member, which pages leave, and when nothing is left.
+//!
+//! | Module | Concept |
+//! |---|---|
+//! | [`watermarks`] | levels of a charge at which reclaim begins, stops and makes faults wait |
+//! | [`shares`] | how much each member gives of a group's excess |
+//! | [`aging`] | the pace at which the clock cools hot pages |
+//! | [`workingset`] | refault distances and the nonresident age |
+//! | [`inactive`] | the length of the inactive list (staging) |
+//! | [`store_share`] | how much memory the compressed store may take above a slower device |
+//! | [`division`] | division of a batch of write-backs between the evictor and a waiting thread |
+//! | [`handover`] | ownership of a plan between evictor and handler |
+//! | [`standstill`] | when a group is out of memory |
 
 pub mod aging;
 pub mod division;

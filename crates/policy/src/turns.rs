@@ -1,8 +1,9 @@
-//! Which device the next write goes to (spec §4): strictly by priority; devices of equal priority take turns, a cluster each; a full one is
-//! passed over until it has room again.
+//! The device that the next write goes to (spec §4): strictly by priority. Devices of equal
+//! priority take turns, a cluster each; a full device is passed over until it has space again.
 //!
-//! The clusters of shared devices rotate where they are granted, at the supervisor, over the whole group. The compressed store is each
-//! member's own and has no clusters: among its equals its turn is as many pages as a cluster has slots.
+//! The clusters of shared devices rotate where they are granted, at the supervisor, over the whole
+//! group. The compressed store is each member's own and has no clusters: among its equals its turn
+//! is as many pages as a cluster has slots.
 
 use folioswap_group::devices::{DeviceDescription, DeviceKind};
 use folioswap_slots::{DEVICES_MAX, DeviceId, DeviceMask};
@@ -10,7 +11,7 @@ use folioswap_slots::{DEVICES_MAX, DeviceId, DeviceMask};
 /// Slots of a cluster: a turn of the compressed store is as many pages.
 const CLUSTER_SLOTS: u64 = folioswap_slots::CLUSTER_SLOTS as u64;
 
-/// Where a write goes.
+/// The destination of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
     /// To the compressed store.
@@ -19,14 +20,14 @@ pub enum Choice {
     Shared(DeviceMask),
 }
 
-/// The order in which one member uses its devices. Pure: what is full is the caller's to know.
+/// The order in which one member uses its devices. Pure: the caller knows which devices are full.
 #[derive(Clone, Debug)]
 pub struct Turns {
     priorities: [Option<i32>; DEVICES_MAX],
     store: DeviceMask,
-    /// Whose turn it is among the store and its equals.
+    /// The side whose turn it is, the store or its equals.
     turn: Whose,
-    /// Pages left of it.
+    /// Pages left of this turn.
     left: u64,
 }
 
@@ -37,7 +38,7 @@ enum Whose {
 }
 
 impl Turns {
-    /// For these devices, by number; the store begins.
+    /// Creates the order of these devices, by number; the store begins.
     pub fn new(devices: impl IntoIterator<Item = DeviceDescription>) -> Self {
         let mut turns =
             Turns { priorities: [None; DEVICES_MAX], store: DeviceMask::NONE, turn: Whose::Shared, left: 0 };
@@ -50,7 +51,7 @@ impl Turns {
         turns
     }
 
-    /// The same for who may use only these of the devices.
+    /// Returns the same order for a member that may use only these of the devices.
     pub fn among(mut self, permitted: DeviceMask) -> Self {
         for id in DeviceMask::ALL.minus(permitted).iter() {
             self.priorities[id.index()] = None;
@@ -59,12 +60,13 @@ impl Turns {
         self
     }
 
-    /// Is there a compressed store among the devices?
+    /// Whether a compressed store is among the devices.
     pub fn has_store(&self) -> bool {
         !self.store.is_empty()
     }
 
-    /// Where the next write goes, if only `available` devices have room. `None`: nowhere.
+    /// Returns the destination of the next write if only `available` devices have space, or `None`
+    /// if no device has.
     pub fn next(&mut self, available: DeviceMask) -> Option<Choice> {
         let first = self.first(available);
         let shared = first.minus(self.store);
@@ -86,23 +88,25 @@ impl Turns {
         })
     }
 
-    /// Is the store the one device that comes first among `available`, without an equal?
+    /// Whether the store alone comes first among `available`, without an equal.
     pub fn store_is_first(&self, available: DeviceMask) -> bool {
         let first = self.first(available);
         !first.is_empty() && first == self.store
     }
 
-    /// So many pages went where [`Turns::next`] said.
+    /// Records that this many pages went where [`Turns::next`] said.
     pub fn used(&mut self, pages: u64) {
         self.left = self.left.saturating_sub(pages);
     }
 
-    /// Of `available`, the shared devices that come first: where a page goes that the store does not want.
+    /// Returns the shared devices of `available` that come first. A page that the store does not
+    /// want goes there.
     pub fn shared(&self, available: DeviceMask) -> DeviceMask {
         self.first(available.minus(self.store))
     }
 
-    /// Of `available`, those below the store: where what is cold in it goes.
+    /// Returns the devices of `available` below the store. Pages that are cold in the store go
+    /// there.
     pub fn below_store(&self, available: DeviceMask) -> DeviceMask {
         let store = self.store.iter().filter_map(|id| self.priorities[id.index()]).max();
         let is_below =
@@ -110,7 +114,7 @@ impl Turns {
         available.iter().filter(is_below).fold(DeviceMask::NONE, DeviceMask::with)
     }
 
-    /// Those of the highest priority.
+    /// Returns the devices of the highest priority.
     fn first(&self, available: DeviceMask) -> DeviceMask {
         let mut best: (Option<i32>, DeviceMask) = (None, DeviceMask::NONE);
         for id in available.iter() {

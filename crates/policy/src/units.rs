@@ -1,4 +1,4 @@
-//! Units of managed memory, each told once: page, piece, block.
+//! Units of managed memory, each defined once: page, piece, block.
 
 /// Bytes of a page.
 pub const PAGE: usize = 4096;
@@ -6,7 +6,7 @@ pub const PAGE: usize = 4096;
 pub const PIECE_PAGES: usize = 16;
 /// Bytes of a piece: 64 KiB.
 pub const PIECE: usize = PIECE_PAGES * PAGE;
-/// Pages of a block: those that one page table of the kernel holds.
+/// Pages of a block: as many as one page table of the kernel holds.
 pub const BLOCK_PAGES: usize = 512;
 /// Bytes of a block: 2 MiB.
 pub const BLOCK: usize = PAGE * BLOCK_PAGES;

@@ -1,11 +1,14 @@
-//! Models of clean pages under loom: the evictor that takes a page out without writing it, against the program that writes it,
-//! the handler that serves both, and a fork's window in which protections are lifted without a change of the words.
+//! Models of clean pages under loom: the evictor that takes a page out without writing it, against
+//! the program that writes it, the handler that serves both, and a fork freeze, in which
+//! protections are lifted without a change of the words.
 //!
-//! The transitions are the real ones. The kernel is what it guarantees: protection, presence and contents of a page change
-//! together, under one lock, and a write to a protected or missing page waits for the handler.
+//! The transitions are the real ones. The kernel is modelled by its guarantees: protection,
+//! presence and contents of a page change together, under one lock, and a write to a protected or
+//! missing page waits for the handler.
 //!
-//! What must hold: whoever reads the page at the end finds what was written last, and the entry is freed exactly once, when
-//! nothing refers to it. The wrong ways that prototypes went are models too, and must fail.
+//! These must hold: a thread that reads the page at the end finds the value written last, and the
+//! entry is freed exactly once, when nothing refers to it. The wrong ways that prototypes went are
+//! models too, and must fail.
 
 mod common;
 
@@ -20,7 +23,7 @@ use loom::thread;
 const OLD: u64 = 1;
 const NEW: u64 = 2;
 
-/// The wrong ways all fail with two of these already.
+/// All wrong ways fail with two of these already.
 const PREEMPTIONS: usize = 4;
 
 /// The page as the kernel has it.
@@ -35,15 +38,15 @@ struct Page {
     word: Word,
     kernel: Mutex<Mapped>,
     move_lock: Mutex<()>,
-    /// The evictor's batch, or a fork's window.
+    /// Held by the evictor for a batch and by a fork for its freeze.
     gate: Mutex<()>,
-    /// The page in staging, where the evictor has moved it.
+    /// The page in staging, after the evictor has moved it.
     staged: Mutex<Option<u64>>,
     freed: AtomicUsize,
-    window_was_open: AtomicBool,
+    freeze_was_on: AtomicBool,
 }
 
-/// How the evictor takes a page out.
+/// The way in which the evictor takes a page out.
 #[derive(Clone, Copy, PartialEq)]
 enum Drops {
     /// Claims the word, asks the kernel, moves.
@@ -56,13 +59,21 @@ enum Drops {
     Believes,
 }
 
-/// How the handler brings a page back for a write.
+/// The way in which the handler brings a page back for a write.
 #[derive(Clone, Copy, PartialEq)]
 enum Returns {
     /// Frees the entry: nothing is kept.
     Right,
     /// Wrong: the page stays clean.
     KeepsTheFlag,
+}
+
+/// The result of serving a write fault.
+#[derive(Clone, Copy, PartialEq)]
+enum Serve {
+    Done,
+    /// The word has changed meanwhile.
+    LookAgain,
 }
 
 fn entry() -> SwapEntry {
@@ -78,7 +89,7 @@ impl Page {
             gate: Mutex::new(()),
             staged: Mutex::new(None),
             freed: AtomicUsize::new(0),
-            window_was_open: AtomicBool::new(false),
+            freeze_was_on: AtomicBool::new(false),
         }
     }
 
@@ -103,7 +114,7 @@ impl Page {
         *kernel = Mapped { present: true, protected, contents };
     }
 
-    /// Out of staging: nothing is kept, and the entry is the evictor's to free.
+    /// Returns a page from staging: nothing is kept, and the evictor frees the entry.
     fn take_back(&self, claimed: PageWord) {
         let contents = self.staged.lock().unwrap().expect("what is leaving is in staging");
         self.copy_in(false, contents);
@@ -140,24 +151,24 @@ impl Page {
         }
     }
 
-    /// A write fault on a protected page, as in `serve` and `serve_clean`. False: look again.
-    fn serve_protected(&self) -> bool {
+    /// A write fault on a protected page, as in `serve` and `serve_clean`.
+    fn serve_protected(&self) -> Serve {
         let word = self.word.load();
         match word.state() {
             PageState::Isolated(_) => {
                 drop(self.move_lock.lock().unwrap());
-                return false;
+                return Serve::LookAgain;
             }
             PageState::Clean(..) => {
                 if !self.word.replace(word, word.dirtied().unwrap()) {
-                    return false;
+                    return Serve::LookAgain;
                 }
                 self.free();
             }
             _ => {}
         }
         self.kernel.lock().unwrap().protected = false;
-        true
+        Serve::Done
     }
 
     /// A thread of the program writes, waiting for the handler as often as the kernel makes it.
@@ -172,7 +183,7 @@ impl Page {
                 *kernel
             };
             if now.present {
-                while !self.serve_protected() {}
+                while self.serve_protected() == Serve::LookAgain {}
             } else if let PageState::Isolated(_) = self.word.load().state() {
                 drop(self.move_lock.lock().unwrap());
             } else {
@@ -181,10 +192,11 @@ impl Page {
         }
     }
 
-    /// The same in a fork's window: the handler lifts protections and fills pages, and changes no word.
-    fn write_in_window(&self) {
-        let _window = self.gate.lock().unwrap();
-        self.window_was_open.store(true, Relaxed);
+    /// The same in a fork freeze: the handler lifts protections and fills pages, and changes no
+    /// word.
+    fn write_in_freeze(&self) {
+        let _freeze = self.gate.lock().unwrap();
+        self.freeze_was_on.store(true, Relaxed);
         let mut kernel = self.kernel.lock().unwrap();
         if !kernel.present {
             *kernel = Mapped { present: true, protected: false, contents: OLD };
@@ -198,7 +210,8 @@ impl Page {
         kernel.present && kernel.protected
     }
 
-    /// The evictor comes by: what `isolate` does with a clean page, and in the end `write_back_oldest`.
+    /// The evictor comes by: it does as `isolate` with a clean page, and in the end as
+    /// `write_back_oldest`.
     fn take_out(&self, drops: Drops) {
         let asked_first = self.is_protected();
         let _batch = self.gate.lock().unwrap();
@@ -215,7 +228,7 @@ impl Page {
             Drops::AsksFirst => asked_first,
             Drops::DecidesFirst | Drops::Believes => true,
         };
-        if drops == Drops::Right && !self.window_was_open.load(Relaxed) {
+        if drops == Drops::Right && !self.freeze_was_on.load(Relaxed) {
             assert!(unchanged, "a clean page is not protected, and no fork's window explains it");
         }
         if unchanged {
@@ -232,7 +245,7 @@ impl Page {
         }
     }
 
-    /// Its turn in staging: nothing is written. As in `write_back.rs`.
+    /// The page's turn in staging, as in `write_back.rs`: nothing is written.
     fn finish(&self) {
         loop {
             let word = self.word.load();
@@ -252,7 +265,7 @@ impl Page {
         *self.staged.lock().unwrap() = None;
     }
 
-    /// What the program finds at the end, and that nothing is lost or left over.
+    /// Checks the value that the program finds at the end, and that nothing is lost or left over.
     fn check(&self) {
         let kernel = *self.kernel.lock().unwrap();
         let (word, freed) = (self.word.load(), self.freed.load(Acquire));
@@ -309,7 +322,7 @@ fn read_then_written_while_the_evictor_comes_twice() {
 fn a_write_in_a_forks_window() {
     model(
         Page::clean,
-        |page| page.write_in_window(),
+        |page| page.write_in_freeze(),
         |page| {
             page.take_out(Drops::Right);
             page.take_out(Drops::Right);
@@ -317,14 +330,15 @@ fn a_write_in_a_forks_window() {
     );
 }
 
-/// Also a handler that forgot to free the entry loses nothing, since the kernel is asked.
+/// Even a handler that forgot to free the entry loses nothing, since the kernel is asked.
 #[test]
 fn a_flag_that_survives_is_found_out() {
     model(
         Page::stored,
         |page| {
-            // The model's evictor may find an unprotected clean page without a window here: that is the mistake.
-            page.window_was_open.store(true, Relaxed);
+            // The model's evictor may find an unprotected clean page without a freeze here: that is
+            // the mistake.
+            page.freeze_was_on.store(true, Relaxed);
             page.write(Returns::KeepsTheFlag);
         },
         |page| page.take_out(Drops::Right),
@@ -343,7 +357,7 @@ fn wrong_the_flag_survives_and_the_model_sees_it() {
     model(Page::stored, |page| page.write(Returns::KeepsTheFlag), |page| page.take_out(Drops::Right));
 }
 
-/// The word then names an entry that was freed.
+/// Afterwards the word names an entry that was freed.
 #[test]
 #[should_panic(expected = "read after it was freed")]
 fn wrong_the_flag_is_read_before_the_word_is_claimed() {
@@ -353,11 +367,11 @@ fn wrong_the_flag_is_read_before_the_word_is_claimed() {
 #[test]
 #[should_panic(expected = "a lost update")]
 fn wrong_the_kernel_is_asked_before_the_word_is_claimed() {
-    model(Page::clean, |page| page.write_in_window(), |page| page.take_out(Drops::AsksFirst));
+    model(Page::clean, |page| page.write_in_freeze(), |page| page.take_out(Drops::AsksFirst));
 }
 
 #[test]
 #[should_panic(expected = "a lost update")]
 fn wrong_the_word_is_believed_after_a_forks_window() {
-    model(Page::clean, |page| page.write_in_window(), |page| page.take_out(Drops::Believes));
+    model(Page::clean, |page| page.write_in_freeze(), |page| page.take_out(Drops::Believes));
 }

@@ -1,7 +1,9 @@
-//! Models of direct reclaim under loom: the evictor and a thread that waits for memory write the same batch of folios back.
+//! Models of direct reclaim under loom: the evictor and a thread that waits for memory write the
+//! same batch of berths back.
 //!
-//! What must hold: no folio is written by both, each is written exactly once before the evictor ends it, and when the evictor has
-//! withdrawn its offer and nobody helps, nobody touches a folio any more.
+//! These must hold: no berth is written by both, each is written exactly once before the evictor
+//! ends it, and when the evictor has withdrawn its offer and has no helper, no thread touches a
+//! berth any more.
 
 use folioswap_policy::reclaim::division::{Division, Next};
 use loom::cell::UnsafeCell;
@@ -9,23 +11,23 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering::*};
 use loom::thread;
 
-const FOLIOS: u16 = 3;
+const BERTHS: u16 = 3;
 
 struct Batch {
     word: AtomicU64,
-    /// How often each folio was written; loom finds two at a time.
-    written: [UnsafeCell<u32>; FOLIOS as usize],
+    /// How often each berth was written; loom finds two writes at a time.
+    written: [UnsafeCell<u32>; BERTHS as usize],
 }
 
-// SAFETY: what the models are to show.
+// SAFETY: the models are to show that accesses exclude each other.
 unsafe impl Sync for Batch {}
 
-/// How the evictor comes to a folio.
+/// The way in which the evictor comes to a berth.
 #[derive(Clone, Copy, PartialEq)]
 enum Comes {
     /// Takes it, or waits for the helper.
     Right,
-    /// Wrong: does not wait for who is at it.
+    /// Wrong: does not wait for the helper that is at it.
     WithoutWaiting,
 }
 
@@ -39,13 +41,13 @@ impl Batch {
     }
 
     fn help(&self) {
-        for _ in 0..FOLIOS {
+        for _ in 0..BERTHS {
             let word = self.load();
             let Some((taken, number)) = word.help() else { return };
             if !self.exchange(word, taken) {
                 continue;
             }
-            // SAFETY: taken.
+            // SAFETY: the helper has taken it.
             self.written[usize::from(number)].with_mut(|count| unsafe { *count += 1 });
             self.update(|word| Some(word.helped_out()));
         }
@@ -77,27 +79,28 @@ impl Batch {
         }
     }
 
-    /// Offers what follows the `offered` first folios, once all of those are begun and nobody is at one; how many are offered then.
+    /// Offers the berths that follow the `offered` first, once all of those are begun and no helper
+    /// is at one. Returns how many are offered then.
     fn offer_more(&self, offered: u16) -> u16 {
         let word = self.load();
         if word.help().is_some() || word.helped().is_some() {
             return offered;
         }
-        self.update(|word| word.offer(offered, FOLIOS - offered));
-        FOLIOS
+        self.update(|word| word.offer(offered, BERTHS - offered));
+        BERTHS
     }
 
-    /// Offers `first` folios, and the others when nothing is left of these.
+    /// Offers `first` berths, and the others when nothing is left of these.
     fn evict(&self, comes: Comes, first: u16) {
         self.update(|word| word.offer(0, first));
         let mut offered = first;
-        // The last one is left for the next batch.
-        for number in 0..FOLIOS - 1 {
-            if offered < FOLIOS {
+        // The last berth is left for the next batch.
+        for number in 0..BERTHS - 1 {
+            if offered < BERTHS {
                 offered = self.offer_more(offered);
             }
             self.take(number, comes);
-            // SAFETY: taken, or nobody's any more.
+            // SAFETY: the evictor has taken it, or the helper is done with it.
             self.written[usize::from(number)].with_mut(|count| unsafe {
                 *count = (*count).max(1);
                 assert_eq!(*count, 1);
@@ -107,8 +110,8 @@ impl Batch {
         while self.load().helped().is_some() {
             thread::yield_now();
         }
-        // SAFETY: nobody helps any more.
-        self.written[usize::from(FOLIOS) - 1].with(|count| assert!(unsafe { *count } <= 1));
+        // SAFETY: there is no helper any more.
+        self.written[usize::from(BERTHS) - 1].with(|count| assert!(unsafe { *count } <= 1));
     }
 }
 
@@ -129,7 +132,7 @@ fn model(comes: Comes, first: u16) {
 
 #[test]
 fn each_folio_is_written_once() {
-    model(Comes::Right, FOLIOS);
+    model(Comes::Right, BERTHS);
 }
 
 #[test]
@@ -140,5 +143,5 @@ fn each_folio_is_written_once_where_more_is_offered_later() {
 #[test]
 #[should_panic(expected = "Concurrent write accesses to `UnsafeCell`")]
 fn an_evictor_that_does_not_wait_is_caught() {
-    model(Comes::WithoutWaiting, FOLIOS);
+    model(Comes::WithoutWaiting, BERTHS);
 }

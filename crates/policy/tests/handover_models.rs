@@ -1,7 +1,8 @@
-//! Models of a plan that changes hands under loom: the evictor offers it, the handler takes a step of it at a time, and the evictor takes it
-//! back at any moment.
+//! Models of a plan that changes hands under loom: the evictor offers it, the handler takes one
+//! step of it at a time, and the evictor takes it back at any moment.
 //!
-//! What must hold: nobody looks at the plan while it is another's, and each of its steps is done exactly once, whoever does it.
+//! These must hold: no thread looks at the plan while another owns it, and each of its steps is
+//! done exactly once, by either thread.
 
 use folioswap_policy::reclaim::handover::{Handover, Rest};
 use loom::cell::UnsafeCell;
@@ -17,19 +18,20 @@ struct Plan {
     done: UnsafeCell<usize>,
 }
 
-// SAFETY: what the models are to show.
+// SAFETY: the models are to show that accesses exclude each other.
 unsafe impl Sync for Plan {}
 
-/// How the evictor takes the plan back.
+/// The way in which the evictor takes the plan back.
 #[derive(Clone, Copy, PartialEq)]
 enum Withdraws {
     Right,
-    /// Wrong: does not wait for who has it.
+    /// Wrong: does not wait for the taker.
     WithoutWaiting,
 }
 
 impl Plan {
-    /// Exchanges the word for what `next` makes of it, if that is anything.
+    /// Exchanges the word for the one that `next` makes of it, if any. Returns whether it was
+    /// exchanged.
     fn update(&self, next: impl Fn(Handover) -> Option<Handover>) -> bool {
         let word = Handover::from_bits(self.word.load(Acquire));
         let Some(after) = next(word) else { return false };
@@ -41,7 +43,7 @@ impl Plan {
             if !self.update(Handover::take) {
                 continue;
             }
-            // SAFETY: taken.
+            // SAFETY: the handler has taken the plan.
             let left = self.done.with_mut(|done| unsafe {
                 *done += 1;
                 STEPS - *done
@@ -60,7 +62,7 @@ impl Plan {
             }
             thread::yield_now();
         }
-        // SAFETY: withdrawn.
+        // SAFETY: the evictor has withdrawn the plan.
         self.done.with_mut(|done| unsafe {
             assert!(*done <= STEPS);
             *done = STEPS;
@@ -79,7 +81,7 @@ fn model(withdraws: Withdraws) {
         };
         plan.evict(withdraws);
         handler.join().unwrap();
-        // SAFETY: nobody else is left.
+        // SAFETY: no other thread is left.
         plan.done.with(|done| assert_eq!(unsafe { *done }, STEPS, "none twice"));
         assert!(!plan.update(Handover::take), "nothing is offered any more");
     });

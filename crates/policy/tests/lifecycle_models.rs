@@ -1,8 +1,10 @@
-//! Models of a page's whole way under loom: it is present, the evictor takes it out and writes it back, while the program writes to
-//! it or gives it up. The transitions are the real ones; what the kernel has mapped, staging and the device are a value each.
+//! Models of a page's life under loom: the page is present, the evictor takes it out and writes it
+//! back, while the program writes to it or gives it up. The transitions are the real ones; the
+//! kernel's mapping, staging and the device are a value each.
 //!
-//! What must hold: the program reads what it wrote last, or zero after it gave the page up, wherever the page was at that moment; and
-//! each swap entry is freed exactly once, or held by the word.
+//! These must hold: the program reads the value that it wrote last, or zero after it gave the page
+//! up, wherever the page was at that moment; and each swap entry is freed exactly once, or held by
+//! the word.
 
 mod common;
 
@@ -16,16 +18,16 @@ use loom::thread;
 const BEFORE: u64 = 1;
 const WRITTEN: u64 = 2;
 
-/// Does the evictor pass over what was given up a moment ago?
+/// Whether the evictor passes over a page that was given up a moment ago.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Evicts {
-    /// It does: the kernel may not have zapped it yet.
+    /// It does, because the kernel may not have zapped the page yet.
     Right,
-    /// Wrong: what is mapped is taken.
+    /// Wrong: every mapped page is taken.
     WhatIsMapped,
 }
 
-/// What the handler does about a page that is on its way to staging.
+/// The way in which the handler serves a page that is on its way to staging.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Serves {
     /// Looks again later.
@@ -36,7 +38,7 @@ enum Serves {
 
 struct Page {
     word: Word,
-    /// What the kernel has mapped.
+    /// The contents that the kernel has mapped.
     mapped: Mutex<Option<u64>>,
     staged: Mutex<Option<u64>>,
     stored: Mutex<Option<u64>>,
@@ -68,7 +70,7 @@ impl Page {
         }
     }
 
-    /// As `isolate_row`, `mark` and `settle`.
+    /// As the pager's `isolate_row`: claims the word, moves the page, settles the word.
     fn isolate(&self) {
         let _events_wait = self.move_lock.lock().unwrap();
         let before = self.word.load();
@@ -90,7 +92,7 @@ impl Page {
         self.word.set(isolated.moved().unwrap());
     }
 
-    /// As `write_back_oldest` and `finish`, if anything was taken.
+    /// As `write_back_oldest` and `finish`, if a page was taken.
     fn write_back(&self) {
         let Some(value) = *self.staged.lock().unwrap() else { return };
         *self.stored.lock().unwrap() = Some(value);
@@ -103,7 +105,8 @@ impl Page {
         self.freed.fetch_add(1, AcqRel);
     }
 
-    /// A fault, as in `serve`: the page was not mapped when the program touched it. The program looks again afterwards.
+    /// A fault, as in `serve`: the page was not mapped when the program touched it. The program
+    /// looks again afterwards.
     fn serve(&self) {
         let before = self.word.load();
         match before.state() {
@@ -137,7 +140,7 @@ impl Page {
         }
     }
 
-    /// The program touches the page: what was there, what is there from then on.
+    /// The program touches the page: returns the value that was there and puts the changed one.
     fn touch(&self, change: impl Fn(u64) -> u64) -> u64 {
         loop {
             if let Some(value) = self.mapped.lock().unwrap().as_mut() {
@@ -174,7 +177,7 @@ impl Page {
         }
     }
 
-    /// In the end every entry that was used is freed, or the word's.
+    /// Checks that in the end every entry that was used is freed, or held by the word.
     fn check(&self) {
         let held = usize::from(matches!(self.word.load().state(), PageState::Stored(_)));
         assert_eq!(self.freed.load(Acquire) + held, self.moves.load(Acquire), "entries freed and held");
@@ -204,7 +207,7 @@ fn writes_and_reads(page: &Arc<Page>) {
     assert_eq!(page.touch(|value| value), WRITTEN, "the update is lost");
 }
 
-/// Gives the page up while a reader of events runs beside; then it must read as zero.
+/// Gives the page up while a reader of events runs beside; then the page must read as zero.
 fn gives_up_and_reads(page: &Arc<Page>) {
     let reader = {
         let page = page.clone();
@@ -216,7 +219,7 @@ fn gives_up_and_reads(page: &Arc<Page>) {
         })
     };
     page.give_up();
-    // The reader of events is the handler: it serves nothing before it is done with the event.
+    // The reader of events is the handler, which serves nothing before it is done with the event.
     reader.join().unwrap();
     assert_eq!(page.touch(|_| WRITTEN), 0, "what was given up came back");
     assert_eq!(page.touch(|value| value), WRITTEN, "the update is lost");

@@ -1,9 +1,10 @@
-//! Models of the page word under loom: the evictor's write-back against the fault handler and the reader of events, over
-//! every interleaving. The transitions are the real ones; the slot's cache mark, its location and the place in staging
-//! are a flag each.
+//! Models of the page word under loom: the evictor's write-back against the fault handler and the
+//! reader of events, over every interleaving. The transitions are the real ones; the slot's cached
+//! state, its location and the berth in staging are a flag each.
 //!
-//! What must hold: a page is copied from staging only while its place is certainly filled, from the device only when its
-//! location is set, and its swap entry is freed exactly once by exactly one of the two.
+//! These must hold: a page is copied from staging only while its berth is certainly filled, from
+//! the device only when its location is set, and its swap entry is freed exactly once, by exactly
+//! one of the two.
 
 mod common;
 
@@ -39,8 +40,8 @@ impl Page {
         assert_eq!(self.freed.fetch_add(1, AcqRel), 0, "the entry is freed twice");
     }
 
-    /// The end of a write-back, as in the pager's `finish`: location, out of the cache, word; then the place is given
-    /// back.
+    /// The end of a write-back, as in the pager's `finish`: location, out of the cache, word; then
+    /// the berth is given back.
     fn write_back(&self) {
         self.located.store(true, Release);
         self.cached.store(false, Release);
@@ -163,18 +164,19 @@ fn refused_then_removed() {
     );
 }
 
-/// What the program wrote; zeroes would be a lost update.
+/// The value that the program wrote; zeroes would be a lost update.
 const WRITTEN: u64 = 1;
 
-/// A page in a window of first touches: its word says `Present`, and it *is* there, which no word tells.
+/// A page in a window of first touches: its word says `Present`, and it *is* there, although no
+/// word tells.
 struct Touched {
     word: Word,
-    /// What is mapped, as the kernel has it.
+    /// The contents that the kernel has mapped.
     mapped: Mutex<Option<u64>>,
     staged: Mutex<Option<u64>>,
 }
 
-/// How the handler fills a window.
+/// The way in which the handler fills a window.
 #[derive(Clone, Copy)]
 enum Fills {
     /// Claims the word first.
@@ -184,7 +186,8 @@ enum Fills {
 }
 
 impl Touched {
-    /// As in the pager's `isolate`: the move lock does not matter here, since a first touch does not take it.
+    /// As in the pager's `isolate`: the move lock does not matter here, since a first touch does
+    /// not take it.
     fn evict(&self) {
         let before = self.word.load();
         let Some(isolated) = before.isolate(SwapEntry::from_raw(7).unwrap()) else { return };
@@ -197,7 +200,7 @@ impl Touched {
         self.word.set(after.unwrap());
     }
 
-    /// As in the pager's `first_touch`: the kernel refuses where something is.
+    /// As in the pager's `first_touch`: the kernel refuses where a page is.
     fn fill(&self, fills: Fills) {
         let before = self.word.load();
         let Some(filling) = before.fill() else { return };
@@ -211,7 +214,7 @@ impl Touched {
         }
     }
 
-    /// What the program reads afterwards.
+    /// Returns the value that the program reads afterwards.
     fn read(&self) -> u64 {
         let mapped = *self.mapped.lock().unwrap();
         mapped.unwrap_or_else(|| self.staged.lock().unwrap().expect("the page is nowhere"))

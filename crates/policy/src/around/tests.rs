@@ -4,7 +4,8 @@ use std::vec::Vec;
 
 const PIECE: usize = 16;
 
-/// Memory of which only a part fits; the page that came first leaves first, unless it was touched since.
+/// Memory of which only a part fits. The page that came first leaves first, unless it was touched
+/// since.
 struct Memory {
     around: Around,
     resident: Vec<bool>,
@@ -12,7 +13,7 @@ struct Memory {
     clock: VecDeque<usize>,
     room: usize,
     random: u64,
-    /// Faults out of order, and those of them that brought what is around.
+    /// Faults out of order, and those of them that brought the pages around.
     faults: usize,
     brought: usize,
 }
@@ -59,7 +60,7 @@ impl Memory {
         }
     }
 
-    /// Of 100 faults from here on, how many brought what is around?
+    /// Returns how many of 100 faults from here on brought the pages around.
     fn share_brought(&mut self, mut touches: impl FnMut(&mut Self)) -> usize {
         (self.faults, self.brought) = (0, 0);
         touches(self);
@@ -152,12 +153,12 @@ fn a_piece_is_watched_until_the_first_touch_or_the_end() {
     around.displaced(6, 0b11);
     around.displaced(5, 0b1);
     later(9);
-    // The page beside which they are; one of them; another, afterwards.
+    // The three touches: the page beside the watched ones; one of them; another one afterwards.
     for (touched, pages) in [(0, 0b1), (1, 0b10), (2, 0b100)] {
         around.came_back(5, touched, pages);
     }
     assert_eq!(sums(), [(1, 33), (0, 0)]);
-    // Along with another page; in a burst; too late.
+    // The watched pages come along with another page; in a burst; too late.
     around.came_back(6, 2, 0b110);
     assert_eq!(sums(), [(1, 33), (0, 26)]);
     around.displaced(7, 0b111);

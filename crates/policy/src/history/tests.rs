@@ -9,7 +9,7 @@ fn stride(history: &History, index: usize) -> Option<Stride> {
     history.stride(index, || None, || None)
 }
 
-/// What one fault brought in.
+/// The pages that one fault brought in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Brought {
     Alone,
@@ -17,7 +17,7 @@ enum Brought {
     Strided(u8),
 }
 
-/// Some blocks of memory, nothing of which is there at first.
+/// Some blocks of memory, without any page present at first.
 struct Memory {
     blocks: Vec<History>,
     present: Vec<bool>,
@@ -29,12 +29,12 @@ impl Memory {
         Memory { blocks: (0..blocks).map(|_| History::default()).collect(), present }
     }
 
-    /// All of it is taken out.
+    /// Takes all pages out.
     fn evict(&mut self) {
         self.present.fill(false);
     }
 
-    /// Touches a page; `None` where it is there.
+    /// Touches a page; returns `None` if it is present.
     fn touch(&mut self, page: usize) -> Option<Brought> {
         if core::mem::replace(&mut self.present[page], true) {
             return None;
@@ -71,7 +71,7 @@ fn windows(orders: &[u8]) -> Vec<Brought> {
     orders.iter().map(of).collect()
 }
 
-/// Pages without any order (splitmix64).
+/// Pages in random order (splitmix64).
 fn at_random(pages: usize) -> impl Iterator<Item = usize> {
     (1..).map(move |number: u64| {
         let mut mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -83,7 +83,8 @@ fn at_random(pages: usize) -> impl Iterator<Item = usize> {
 
 #[test]
 fn a_walk_in_either_direction_gets_large_windows() {
-    // Each four times as large as the last one, until one reaches the border of the block.
+    // Each window is four times as large as the last one, until one reaches the border of the
+    // block.
     let grows = windows(&[0, 2, 4, 6, 8, 9]);
     assert_eq!(Memory::of_blocks(1).touch_all(0..BLOCK_PAGES), grows);
     assert_eq!(Memory::of_blocks(1).touch_all((0..BLOCK_PAGES).rev()), grows);
@@ -124,7 +125,7 @@ fn a_walk_goes_on_over_the_border_of_a_block() {
     after.remember(0, 4, 2);
     assert_eq!(at(BLOCK_PAGES - 1), Window { order: 4, direction: Direction::Backwards });
     assert_eq!(at(1), Window::ONE);
-    // A page alone at the border begins one.
+    // A single page at the border begins a walk.
     let (before, after) = (History::default(), History::default());
     before.remember(511, BLOCK_PAGES, 0);
     after.remember(0, 1, 0);
@@ -148,7 +149,7 @@ fn the_window_shrinks_by_a_step_for_each_fault_out_of_order() {
     for (elsewhere, order) in [(0, 9), (1, 8), (2, 6), (3, 4)] {
         let history = History::default();
         history.remember(0, 256, 8);
-        // None beside another, nor equally far apart.
+        // These pages are neither beside another nor equally far apart.
         for page in [300, 340, 470].into_iter().take(elsewhere) {
             assert_eq!(alone(&history, page), Window::ONE);
             assert_eq!(stride(&history, page), None);
@@ -156,7 +157,7 @@ fn the_window_shrinks_by_a_step_for_each_fault_out_of_order() {
         }
         assert_eq!(alone(&history, 256), Window { order, direction: Direction::Forwards }, "{elsewhere}");
     }
-    // After as many as make it a page the walk is over.
+    // After as many faults as shrink its window to one page, the walk is over.
     let history = History::default();
     history.remember(0, 256, 8);
     [300, 340, 470, 410].into_iter().for_each(|page| history.remember(page, page + 1, 0));
@@ -176,7 +177,8 @@ fn a_stride_brings_what_it_comes_to_next_and_ever_more_of_it() {
         let downwards = memory.touch_all((0..BLOCK_PAGES).rev().step_by(step));
         assert!(downwards.starts_with(&expected), "{step} downwards: {downwards:?}");
     }
-    // Much of each piece is wanted: what lies around is judged by that (`around.rs`), and comes as one.
+    // Much of each piece is wanted: `around.rs` judges the pages around, and they come as one
+    // piece.
     let brought = Memory::of_blocks(1).touch_all((0..BLOCK_PAGES).step_by(7));
     assert!(brought.iter().all(|brought| *brought == Brought::Alone), "{brought:?}");
 }
@@ -196,7 +198,8 @@ fn a_stride_goes_on_over_borders_and_brings_nothing_else() {
             };
             assert!(brought.len() < touched / 15, "{} faults for {touched} touches", brought.len());
             let there = memory.present.iter().filter(|&&present| present).count();
-            // At the end of a stride's memory, and where it begins anew, it may go too far or to the last one's pages.
+            // At the end of a stride's memory, and where it begins anew, the stride may go too far,
+            // or to the pages of the last one.
             assert!(there < touched + touched / 10, "{there} pages came for {touched} touches");
             memory.evict();
         }
@@ -222,7 +225,7 @@ fn a_stride_that_was_cut_off_goes_on_there_with_a_window_of_what_came() {
     let history = History::default();
     history.remember_stride(0, Stride { step: 7, ahead: 32 }, 3);
     assert_eq!(stride(&history, 28), Some(Stride { step: 7, ahead: 6 }));
-    // At the end of the block it is not cut off.
+    // The stride is not cut off at the end of the block.
     history.remember_stride(490, Stride { step: 7, ahead: 32 }, 3);
     let after = History::default();
     assert_eq!(after.stride(6, || Some(&history), || None), Some(Stride { step: 7, ahead: 64 }));
@@ -237,7 +240,8 @@ fn a_stride_passes_over_a_page_that_is_there() {
     }
 }
 
-/// In order, at random, in order, strided, at random: what each phase should get, it gets after a few dozen faults at most.
+/// The phases are in order, at random, in order, strided, at random. Each phase gets its window
+/// after a few dozen faults at most.
 #[test]
 fn a_change_of_phase_is_noticed_within_a_few_dozen_faults() {
     let few = 24;

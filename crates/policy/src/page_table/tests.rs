@@ -25,22 +25,22 @@ fn unknown_addresses_have_no_block() {
 #[test]
 fn blocks_are_found_again_and_walked_in_order() {
     let table = PageTable::new();
-    let places = [0x5555_5560_0000usize, 0x7f12_3440_0000, 0x7f12_3460_0000, 0x7fff_ffe0_0000];
-    for (n, &place) in places.iter().enumerate() {
-        let block = table.block_or_insert(place + 5 * PAGE, &Heap).unwrap();
+    let addresses = [0x5555_5560_0000usize, 0x7f12_3440_0000, 0x7f12_3460_0000, 0x7fff_ffe0_0000];
+    for (n, &address) in addresses.iter().enumerate() {
+        let block = table.block_or_insert(address + 5 * PAGE, &Heap).unwrap();
         block.set(5, PageWord::PRESENT.isolate(SwapEntry::from_raw(n as u64 + 1).unwrap()).unwrap());
     }
     let mut seen = std::vec::Vec::new();
     table.for_blocks(0, 1 << 47, |address, block| seen.push((address, block.word(5).state())));
-    let want: std::vec::Vec<_> = places
+    let want: std::vec::Vec<_> = addresses
         .iter()
         .enumerate()
-        .map(|(n, &place)| (place, PageState::Isolated(SwapEntry::from_raw(n as u64 + 1).unwrap())))
+        .map(|(n, &address)| (address, PageState::Isolated(SwapEntry::from_raw(n as u64 + 1).unwrap())))
         .collect();
     assert_eq!(seen, want);
     let mut part = 0;
-    table.for_blocks(places[1] + PAGE, places[2], |address, _| {
-        assert_eq!(address, places[1]);
+    table.for_blocks(addresses[1] + PAGE, addresses[2], |address, _| {
+        assert_eq!(address, addresses[1]);
         part += 1;
     });
     assert_eq!(part, 1);

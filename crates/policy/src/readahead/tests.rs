@@ -3,7 +3,7 @@ use std::collections::HashMap;
 
 const FAR: usize = 1000;
 
-/// Windows of faults that find nothing, far from each other, after `hits` hits each.
+/// Returns the windows of faults that find nothing, far from each other, after `hits` hits each.
 fn windows(readahead: &mut SwapinReadahead, most: usize, hits: &[u8]) -> Vec<usize> {
     let mut fault = |(step, &hits): (usize, &u8)| {
         (0..hits).for_each(|hit| readahead.hit(3 * step * FAR + FAR + usize::from(hit)));
@@ -55,20 +55,20 @@ fn the_window_lies_ahead_of_a_walk_and_around_anything_else() {
 }
 
 #[test]
-fn each_region_has_a_window_of_its_own_until_another_takes_its_place() {
-    let region = |number: usize| number << REGION_ORDER;
+fn each_area_has_a_window_of_its_own_until_another_takes_its_place() {
+    let area = |number: usize| number << AREA_ORDER;
     let mut readahead = SwapinReadahead::new();
-    (0..4).for_each(|step| _ = readahead.missed(region(1) + step * FAR, 8));
-    assert_eq!(readahead.missed(region(2), 8).len(), 8);
-    assert_eq!(readahead.missed(region(1) + 6 * FAR, 8).len(), 1);
-    readahead.missed(region(1 + REGIONS), 8);
-    assert_eq!(readahead.missed(region(1), 8).len(), 8);
+    (0..4).for_each(|step| _ = readahead.missed(area(1) + step * FAR, 8));
+    assert_eq!(readahead.missed(area(2), 8).len(), 8);
+    assert_eq!(readahead.missed(area(1) + 6 * FAR, 8).len(), 1);
+    readahead.missed(area(1 + AREAS), 8);
+    assert_eq!(readahead.missed(area(1), 8).len(), 8);
 }
 
-/// The rule, as plainly as it can be said, over random faults and hits.
+/// Compares with the rule, as plainly as it can be said, over random faults and hits.
 #[test]
 fn as_a_plain_oracle_has_it() {
-    // Last page, window and hits of each region.
+    // The last page, window and hits of each area.
     let mut oracle: HashMap<usize, (usize, usize, usize)> = HashMap::new();
     let mut readahead = SwapinReadahead::new();
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
@@ -85,9 +85,9 @@ fn as_a_plain_oracle_has_it() {
             0 => page + 1,
             1 => page - 1,
             2 => page + random(40) as usize,
-            _ => (1 << 20) + random(8 << REGION_ORDER) as usize,
+            _ => (1 << 20) + random(8 << AREA_ORDER) as usize,
         };
-        let known = oracle.entry(page >> REGION_ORDER).or_insert((0, 0, 4));
+        let known = oracle.entry(page >> AREA_ORDER).or_insert((0, 0, 4));
         if random(5) > 0 {
             readahead.hit(page);
             *known = (page, known.1, known.2 + 1);

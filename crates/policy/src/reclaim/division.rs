@@ -1,26 +1,30 @@
-//! Division of labour in a batch of write-backs: the evictor writes the folios that are due from the oldest on, and a thread that has
-//! to wait for memory anyway (direct reclaim) writes from the youngest of them back, until they meet.
+//! Division of labour in a batch of write-backs: the evictor writes the berths that are due from
+//! the oldest on, and a thread that has to wait for memory anyway (direct reclaim) writes from the
+//! youngest of them back, until they meet.
 //!
-//! One word says which folios nobody has begun, and which one the helper is at. Pure transitions; the owner of the word exchanges it.
+//! One word says which berths neither has begun, and at which one the helper is. The transitions
+//! are pure; the owner of the word exchanges it.
 //!
 //! | bits 0-15 | bits 16-31 | bits 32-47 | bit 48 |
 //! |---|---|---|---|
-//! | oldest that nobody has begun | end: one behind the youngest | the helper's folio | 1: it has one |
+//! | oldest not begun | end: one behind the youngest | the helper's berth | 1: the helper has one |
 //!
-//! Folios are numbered in the order in which they came, modulo 2^16; no more than 2^15 are due at a time.
+//! Berths are numbered in the order in which they were filled, modulo 2^16; no more than 2^15 are
+//! due at a time.
 
-/// The word. Zero: nothing is due, nobody helps.
+/// The word. Zero: nothing is due, and there is no helper.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Division(u64);
 
-/// What the evictor finds when its next folio is due.
+/// The state of the evictor's next berth when it is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// It is the evictor's alone, once the word is exchanged for this one.
+    /// The berth is the evictor's alone, once the word is exchanged for this one.
     Mine(Division),
-    /// It is the evictor's alone as it is: it is not offered (any more), and the helper is done with it.
+    /// The berth is the evictor's alone as it is: it is not offered (any more), and the helper is
+    /// done with it.
     MineAlready,
-    /// The helper is at it.
+    /// The helper is at the berth.
     Helped,
 }
 
@@ -43,30 +47,31 @@ impl Division {
         (self.0 >> 16) as u16
     }
 
-    /// The folio that the helper is at.
+    /// Returns the berth that the helper is at.
     pub const fn helped(self) -> Option<u16> {
         if self.0 & Self::HELPING != 0 { Some((self.0 >> 32) as u16) } else { None }
     }
 
-    /// As it was kept.
+    /// Makes the word from the number that [`Division::bits`] gave.
     pub const fn from_bits(bits: u64) -> Self {
         Division(bits)
     }
 
-    /// The plain number.
+    /// Returns the word as a plain number.
     pub const fn bits(self) -> u64 {
         self.0
     }
 
-    /// Offers `folios` folios from number `oldest` on; `None` while the helper is at one. The evictor's.
-    pub const fn offer(self, oldest: u16, folios: u16) -> Option<Self> {
+    /// Offers `berths` berths from number `oldest` on. Returns `None` while the helper is at one.
+    /// Called by the evictor.
+    pub const fn offer(self, oldest: u16, berths: u16) -> Option<Self> {
         match self.helped() {
-            None => Some(Self::pack(oldest, oldest.wrapping_add(folios), None)),
+            None => Some(Self::pack(oldest, oldest.wrapping_add(berths), None)),
             Some(_) => None,
         }
     }
 
-    /// The evictor comes to folio `number`.
+    /// Returns the state of berth `number`, to which the evictor comes next.
     pub const fn next(self, number: u16) -> Next {
         match self.helped() {
             Some(helped) if helped == number => Next::Helped,
@@ -77,7 +82,8 @@ impl Division {
         }
     }
 
-    /// The helper takes the youngest folio that nobody has begun, and its number. `None`: there is none, or it has one.
+    /// Takes the youngest berth that neither has begun, for the helper; returns its number too.
+    /// Returns `None` when there is none, or when the helper has one.
     pub const fn help(self) -> Option<(Self, u16)> {
         if self.oldest() == self.end() || self.helped().is_some() {
             return None;
@@ -86,12 +92,12 @@ impl Division {
         Some((Self::pack(self.oldest(), number, Some(number)), number))
     }
 
-    /// The helper is done with its folio.
+    /// Ends the helper's work at its berth.
     pub const fn helped_out(self) -> Self {
         Self::pack(self.oldest(), self.end(), None)
     }
 
-    /// Nothing more is offered. The evictor's, who then waits for the helper.
+    /// Withdraws the offer. Called by the evictor, which then waits for the helper.
     pub const fn withdraw(self) -> Self {
         Self::pack(self.end(), self.end(), self.helped())
     }

@@ -1,40 +1,43 @@
-//! A plan that changes hands: the evictor plans which pages are to leave, and the thread on whose processor they are used moves them.
+//! A plan that changes hands: the evictor plans which pages are to leave, and the thread on whose
+//! CPU they are used moves them.
 //!
-//! One word says whose the plan is, and with it everything that a move needs (the ring of staging). Pure transitions; the owner of the word
-//! exchanges it, with acquire and release.
+//! One word says which thread owns the plan, and with it everything that a move needs (the ring of
+//! staging). The transitions are pure; the owner of the word exchanges it, with acquire and
+//! release.
 //!
-//! | word | whose | next |
+//! | word | owner | next |
 //! |---|---|---|
-//! | kept | the evictor's | [`Handover::offer`] |
-//! | offered | nobody's | [`Handover::take`], [`Handover::decline`], [`Handover::withdraw`] |
-//! | taken | the taker's | [`Handover::put_down`] |
-//! | returned | the evictor's | [`Handover::withdraw`] |
+//! | kept | the evictor | [`Handover::offer`] |
+//! | offered | none | [`Handover::take`], [`Handover::decline`], [`Handover::withdraw`] |
+//! | taken | the taker | [`Handover::put_down`] |
+//! | returned | the evictor | [`Handover::withdraw`] |
 
-/// Whose the plan is. Zero: the evictor's, who has offered none.
+/// The owner of the plan. Zero: the evictor, which has offered none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Handover {
-    /// The evictor's: nothing is offered.
+    /// The evictor owns the plan: nothing is offered.
     #[default]
     Kept,
-    /// Whoever comes first may have it.
+    /// The plan is offered: the first thread to come may have it.
     Offered,
-    /// The taker's, for a moment.
+    /// The taker owns the plan, for a moment.
     Taken,
-    /// The evictor's again, done or not.
+    /// The evictor owns the plan again, done or not.
     Returned,
 }
 
 /// Whether a plan that is put down has anything left for its taker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rest {
-    /// It will be taken again.
+    /// Something is left: the plan will be taken again.
     Some,
-    /// Nothing, or nothing that the taker could do.
+    /// Nothing is left, or nothing that the taker could do.
     None,
 }
 
 impl Handover {
-    /// As it was kept; anything else than [`Handover::bits`] gave is taken for [`Handover::Kept`].
+    /// Makes the word from the number that [`Handover::bits`] gave; any other number is taken for
+    /// [`Handover::Kept`].
     pub const fn from_bits(bits: u32) -> Self {
         match bits {
             1 => Handover::Offered,
@@ -44,12 +47,12 @@ impl Handover {
         }
     }
 
-    /// The plain number.
+    /// Returns the word as a plain number.
     pub const fn bits(self) -> u32 {
         self as u32
     }
 
-    /// The evictor offers a plan.
+    /// Offers a plan. Called by the evictor.
     pub const fn offer(self) -> Option<Self> {
         match self {
             Handover::Kept => Some(Handover::Offered),
@@ -57,7 +60,8 @@ impl Handover {
         }
     }
 
-    /// The plan is the caller's until it puts it down. `None`: there is none to be had.
+    /// Takes the plan; the caller owns it until it puts it down. Returns `None` when none is
+    /// offered.
     pub const fn take(self) -> Option<Self> {
         match self {
             Handover::Offered => Some(Handover::Taken),
@@ -65,7 +69,7 @@ impl Handover {
         }
     }
 
-    /// Who took the plan puts it down.
+    /// Puts the plan down. Called by the taker.
     pub const fn put_down(self, rest: Rest) -> Option<Self> {
         match (self, rest) {
             (Handover::Taken, Rest::Some) => Some(Handover::Offered),
@@ -74,7 +78,7 @@ impl Handover {
         }
     }
 
-    /// Who might take the plan will not.
+    /// Declines the plan. Called by a thread that might take it and will not.
     pub const fn decline(self) -> Option<Self> {
         match self {
             Handover::Offered => Some(Handover::Returned),
@@ -82,7 +86,8 @@ impl Handover {
         }
     }
 
-    /// The plan is the evictor's. `None`: somebody has it, and puts it down in a moment.
+    /// Withdraws the plan: the evictor owns it. Returns `None` while a taker has it; the taker puts
+    /// it down in a moment.
     pub const fn withdraw(self) -> Option<Self> {
         match self {
             Handover::Taken => None,

@@ -1,13 +1,15 @@
-//! Whose pages go: what each member of a group gives of what the group has too much.
+//! The share of each member: how many bytes it gives of a group's excess.
 
 use crate::units::PAGE;
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_group::segment::{Member, Segment};
 
-/// How many bytes this member should evict now, and whom it should wake for the rest.
+/// Returns how many bytes this member should evict now, and calls `ask` for each member to wake for
+/// the rest.
 ///
-/// The excess of `group` (one that the member is in) over its low mark is taken from idle members of it first, then from all in proportion to what they could
-/// give; each member takes its own part and asks the others for theirs.
+/// The excess of `group` (one that the member is in) over its low mark is taken from idle members
+/// first, then from all in proportion to the bytes that they could give. Each member takes its own
+/// part and asks the others for theirs.
 pub fn own_share(
     segment: &Segment,
     group: u32,
@@ -25,12 +27,12 @@ pub fn own_share(
     let mut own = 0;
     for member in segment.members_within(group) {
         let evictable = member.evictable_bytes.load(Relaxed) as u128;
-        let (part, whole) =
+        let (part, total) =
             if member.active.load(Relaxed) == 0 { (from_idle, idle) } else { (from_active, active) };
-        if whole == 0 {
+        if total == 0 {
             continue;
         }
-        let share = (part as u128 * evictable / whole as u128) as u64;
+        let share = (part as u128 * evictable / total as u128) as u64;
         if core::ptr::eq(member, me) {
             own = share;
         } else if share >= PAGE as u64 {

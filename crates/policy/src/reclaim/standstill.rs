@@ -1,6 +1,8 @@
-//! When a group is out of memory: at its limit, nothing left to take from anybody, and nothing changes.
+//! The decision that a group is out of memory: it is at its limit, no member has anything left to
+//! give, and nothing changes.
 //!
-//! Time alone proves nothing: on a loaded machine an evictor that has work to do may not run for seconds.
+//! Time alone proves nothing: on a loaded machine an evictor that has work to do may not run for
+//! seconds.
 
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_group::nested::Bound;
@@ -8,10 +10,11 @@ use folioswap_group::segment::Segment;
 
 /// How long the group must be at its limit without any progress anywhere.
 const STUCK_NS: u64 = 3_000_000_000;
-/// How long a group whose stored pages take more than half of its limit may be at that limit without a break, although faults are served: what is
-/// taken from it is what it needs for the next step, and each fault waits.
+/// How long a group whose stored pages take more than half of its limit may be at that limit
+/// without a break, although faults are served. Such a group loses the very pages that it needs for
+/// the next step, and each fault waits.
 const CRAWL_NS: u64 = 10_000_000_000;
-/// How often, in that time, an evictor must have found that no member had anything left to give.
+/// How often, in [`STUCK_NS`], an evictor must have found that no member had anything left to give.
 const WITNESSES: u32 = 100;
 
 /// What an evictor sees after a round.
@@ -19,32 +22,33 @@ const WITNESSES: u32 = 100;
 pub enum Sight {
     /// The group is below its limit, a fault was served, or something was taken.
     Progress,
-    /// Somebody has something left to give, and may only not have run.
+    /// Some member has something left to give, and may only not have run.
     Waiting,
     /// No member has anything left to give.
     NothingLeft,
 }
 
-/// What an evictor has seen since the last progress.
+/// The observations of an evictor since the last progress.
 #[derive(Clone, Copy, Debug)]
 pub struct Standstill {
     since_ns: u64,
     witnesses: u32,
     /// Faults that the group had served then.
     served: u64,
-    /// When it was last below its limit, or had room for what it stores.
+    /// The time when the group was last below its limit, or had space for its stored pages.
     at_limit_since_ns: u64,
 }
 
 impl Standstill {
-    /// Nothing was seen yet.
+    /// Creates the state before the first observation.
     pub const fn new(now_ns: u64) -> Self {
         Standstill { since_ns: now_ns, witnesses: 0, served: 0, at_limit_since_ns: now_ns }
     }
 
-    /// What there is to see of the group of this limit, after `freed` bytes were taken.
+    /// Looks at the group of this limit, after `freed` bytes were taken.
     ///
-    /// What may be counted twice keeps faults waiting until somebody has measured, and is no reason to end anything.
+    /// Only the certain charge counts here. Bytes that may be counted twice keep faults waiting
+    /// until a member has measured, but are no reason to end anything.
     pub fn look(&mut self, segment: &Segment, bound: Bound, freed: u64) -> Sight {
         let served = segment.members_within(bound.group).map(|member| member.figures.faults_served()).sum();
         let is_certain = segment.certain_charge_within(bound.group) >= bound.limit;
@@ -55,8 +59,8 @@ impl Standstill {
         if nothing_is_evictable(segment, bound.group) { Sight::NothingLeft } else { Sight::Waiting }
     }
 
-    /// Does the group only crawl, at a charge of `total` bytes of which `stored` are swapped out? True when there is no hope left; then it begins
-    /// anew.
+    /// Whether the group only crawls, at a charge of `total` bytes of which `stored` are swapped
+    /// out. True means that there is no hope left; then the observation begins anew.
     pub fn crawls(&mut self, total: u64, stored: u64, limit: u64, now_ns: u64) -> bool {
         let is_full = total >= limit && stored > limit / 2;
         let crawls = is_full && now_ns.saturating_sub(self.at_limit_since_ns) > CRAWL_NS;
@@ -70,7 +74,7 @@ impl Standstill {
         (self.since_ns, self.witnesses) = (now_ns, 0);
     }
 
-    /// Takes note of a sight; true when there is no hope left. Then it begins anew.
+    /// Records a sight and returns whether there is no hope left. Then the observation begins anew.
     pub fn is_final(&mut self, sight: Sight, now_ns: u64) -> bool {
         match sight {
             Sight::Progress => self.begin_anew(now_ns),
@@ -85,7 +89,7 @@ impl Standstill {
     }
 }
 
-/// Has no member of the group anything left to give, as last measured?
+/// Whether no member of the group has anything left to give, as last measured.
 pub fn nothing_is_evictable(segment: &Segment, group: u32) -> bool {
     segment.members_within(group).all(|member| member.evictable_bytes.load(Relaxed) == 0)
 }

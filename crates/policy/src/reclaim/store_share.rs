@@ -1,44 +1,48 @@
-//! How much of a process's memory its compressed store may take, where a slower device is below it (kernel: zswap's `max_pool_percent`, which
-//! is fixed).
+//! The share of a process's memory that its compressed store may take, where a slower device is
+//! below it (kernel: zswap's `max_pool_percent`, which is fixed).
 //!
-//! A larger store keeps more pages from the slow device; but the limit counts it, so that the program has less memory for what it uses
-//! as it is, and more of that comes and goes. Which of both costs less the *refault distances* tell
-//! ([`workingset`](super::workingset)): a page that comes back after `d` others have left would have stayed with `d` pages more of
-//! memory, would have come from a store that holds `d` pages, and comes from below otherwise. So what any other share would have cost
-//! lately can be counted from the same distances:
+//! A larger store keeps more pages from the slow device. But the limit counts the store, so the
+//! program has less memory for pages used as they are, and more of those come and go. The *refault
+//! distances* tell which of both costs less ([`workingset`](super::workingset)): a page that comes
+//! back after `d` others have left would have stayed with `d` pages more of memory, would have come
+//! from a store that holds `d` pages, and comes from below otherwise. So the cost that any other
+//! share would have had lately can be counted from the same distances:
 //!
 //! ```text
-//!   refaults                           with a share smaller by x pages of memory, of which the store holds reach pages:
+//!   refaults          with a share smaller by x pages of memory, of which the store holds `reach`:
 //!      |##                                 d <= x               no refault at all
 //!      |######                             d <= x + reach       from the store
 //!      |############  ####                 beyond               from below
 //!      +-----------------------> distance d
 //! ```
 //!
-//! For a larger share, of what would leave the program nothing is known, for that is no refault; it is taken to be as many as the
-//! refaults of the same distance beyond. Judged when enough pages came back; a step at a time, and only for a quarter less cost:
-//! afterwards all distances are others.
+//! For a larger share, the pages that would have left the program are unknown, because they are no
+//! refaults; their number is taken to be that of the refaults of the same distance beyond. The
+//! share is judged when enough pages came back, a step at a time, and changes only for a quarter
+//! less cost, because all distances are others afterwards.
 
 use super::workingset::Ages;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What the store may take, in percent of the memory of its process, in compressed bytes: from what it may take unless its refaults say
-/// otherwise to what is little more than a way through. With the holes that packing leaves (an eighth) the first is just not half.
+/// The shares that the store may take, in percent of the memory of its process, in compressed
+/// bytes. The first holds unless the refaults say otherwise; the last is little more than a way
+/// through. With the holes that packing leaves (an eighth) the first is just below half.
 pub const SHARES: [u64; 5] = [44, 33, 22, 11, 4];
 
 /// Distances are told apart by this part of the process's memory, up to four times that memory.
 const PART: u64 = 64;
 const BUCKETS: usize = 4 * PART as usize + 1;
-/// A judgement takes so many refaults, and this part of the pages of the process's memory.
+/// A judgement takes this many refaults, and this part of the pages of the process's memory.
 const REFAULTS_MIN: u64 = 1024;
 const REFAULTS_PART: u64 = 32;
-/// A share is left for one that costs less than this part of it, in percent.
+/// A share is left for another that costs less than this part of it, in percent.
 const BETTER_PERCENT: u128 = 75;
 
-/// How many pages came back at which distance, since the last judgement. Any thread may add; advisory. All-zero: none.
+/// How many pages came back at which distance, since the last judgement. Any thread may add;
+/// advisory. All-zero: none.
 #[derive(Debug)]
 pub struct Distances {
-    /// Pages in a bucket's width; 0: not known yet, nothing is counted.
+    /// The width of a bucket in pages; 0: not known yet, nothing is counted.
     width: AtomicU64,
     buckets: [AtomicU64; BUCKETS],
 }
@@ -50,25 +54,26 @@ impl Default for Distances {
 }
 
 impl Distances {
-    /// Does anybody judge by them? From the first judgement on.
+    /// Whether distances are counted: from the first judgement on.
     pub fn are_counted(&self) -> bool {
         self.width.load(Relaxed) != 0
     }
 
-    /// A page came back at this distance. Cost: a load, a division, an atomic addition.
+    /// Adds a page that came back at this distance. Cost: a load, a division, an atomic addition.
     pub fn add(&self, distance: u64) {
         if let Some(bucket) = distance.checked_div(self.width.load(Relaxed)) {
             self.buckets[(bucket as usize).min(BUCKETS - 1)].fetch_add(1, Relaxed);
         }
     }
 
-    /// How many there are.
+    /// Returns how many pages are counted.
     fn total(&self) -> u64 {
         self.buckets.iter().map(|bucket| bucket.load(Relaxed)).sum()
     }
 
-    /// None any more, and from now on they are counted for a memory of so many pages, by an age that goes on by `passed.age` while
-    /// `passed.evictions` pages leave. Only as many would have stayed with so much more memory.
+    /// Clears the counts and begins to count for a memory of this many pages, by an age that goes
+    /// on by `passed.age` while `passed.evictions` pages leave. The age counts activations too, but
+    /// with that much more memory only as many pages would have stayed as were evicted.
     fn clear(&self, memory: u64, passed: Ages) {
         let pages = (memory / PART).max(1);
         let width = u128::from(pages) * u128::from(passed.age) / u128::from(passed.evictions.max(1));
@@ -77,14 +82,15 @@ impl Distances {
     }
 }
 
-/// What the pages that came back have cost, by where they came from. Any thread may add; advisory. All-zero: nothing is known.
+/// The costs of the pages that came back, by their source. Any thread may add; advisory. All-zero:
+/// nothing is known.
 #[derive(Debug, Default)]
 pub struct Costs {
     store: Cost,
     below: Cost,
 }
 
-/// Where pages came from.
+/// The source of pages that came back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// The compressed store.
@@ -100,14 +106,14 @@ struct Cost {
 }
 
 impl Cost {
-    /// Nanoseconds a page; `expected` as long as few have come.
+    /// Returns nanoseconds a page; close to `expected` as long as few pages have come.
     fn of_page(&self, expected: u64) -> u64 {
         const EXPECTED_PAGES: u64 = 64;
         let (nanoseconds, pages) = (self.nanoseconds.load(Relaxed), self.pages.load(Relaxed));
         (nanoseconds + expected * EXPECTED_PAGES) / (pages + EXPECTED_PAGES)
     }
 
-    /// What is old counts half.
+    /// Halves the sums, so that old costs count less.
     fn fade(&self) {
         self.nanoseconds.store(self.nanoseconds.load(Relaxed) / 2, Relaxed);
         self.pages.store(self.pages.load(Relaxed) / 2, Relaxed);
@@ -115,12 +121,13 @@ impl Cost {
 }
 
 impl Costs {
-    /// What a page costs that comes from the store, or from below, until that is known.
+    /// The cost of a page that comes from the store, or from below, until it is known.
     const EXPECTED_NS: (u64, u64) = (15_000, 100_000);
-    /// What a page costs besides: to be compressed when it leaves; to be compressed, expanded again and written.
+    /// The further cost of a page: to be compressed when it leaves; to be compressed, expanded
+    /// again and written.
     const LEAVING_NS: (u64, u64) = (5_000, 10_000);
 
-    /// A fault has brought so many pages, and taken so long. Cost: two atomic additions.
+    /// Adds a fault that has brought this many pages in this time. Cost: two atomic additions.
     pub fn add(&self, source: Source, nanoseconds: u64, pages: u64) {
         let cost = match source {
             Source::Store => &self.store,
@@ -138,38 +145,38 @@ impl Costs {
     }
 }
 
-/// The store as it is.
+/// The size of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Store {
     /// The process's memory, the store included, in pages.
     pub memory: u64,
     /// Pages that are stored.
     pub stored: u64,
-    /// Pages of memory that they take, compressed.
+    /// Pages of memory that the stored pages take, compressed.
     pub taken: u64,
 }
 
-/// The share of the store. Default: what it may take at most. Lost without harm at a fork.
+/// The share of the store. Default: the most that it may take. A fork may lose it without harm.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreShare {
     step: usize,
-    /// At the last judgement.
+    /// The ages at the last judgement.
     then: Ages,
 }
 
 impl StoreShare {
-    /// What the store may take, in percent of the process's memory.
+    /// Returns the share that the store may take, in percent of the process's memory.
     pub fn percent(self) -> u64 {
         SHARES[self.step]
     }
 
-    /// Is it the most that it may be? Then only the group's share counts.
+    /// Whether the share is the most that it may be. Then only the group's share counts.
     pub fn is_most(self) -> bool {
         self.step == 0
     }
 
-    /// Goes a step towards the share that would have cost least, if enough came back since the last time and it is worth it. Cost: two
-    /// passes over the distances.
+    /// Goes a step towards the share that would have cost least, if enough pages came back since
+    /// the last time and the difference is large enough. Cost: two passes over the distances.
     pub fn judge(&mut self, distances: &Distances, costs: &Costs, store: Store, now: Ages) {
         if !distances.are_counted() {
             distances.clear(store.memory, Ages { age: 1, evictions: 1 });
@@ -192,7 +199,7 @@ impl StoreShare {
         costs.below.fade();
     }
 
-    /// What each share would have cost, in nanoseconds.
+    /// Returns the cost that each share would have had, in nanoseconds.
     fn costs(
         self,
         distances: &Distances,
@@ -201,14 +208,14 @@ impl StoreShare {
     ) -> [u128; SHARES.len()] {
         let width = (store.memory / PART).max(1);
         let taken_by = |step: usize| store.memory * SHARES[step] / 100;
-        // What a page of the store holds; one of a store that is empty, three.
+        // The pages that a page of the store holds: three if the store is empty.
         let held_by = |pages: u64| match store.taken {
             0 => 3 * pages,
             taken => (u128::from(pages) * u128::from(store.stored) / u128::from(taken)) as u64,
         };
         core::array::from_fn(|step| {
             let (now, then) = (taken_by(self.step), taken_by(step));
-            // Memory for the program more than now, or less.
+            // Memory that the program would have more than now, or less.
             let (more, less) = (now.saturating_sub(then), then.saturating_sub(now));
             let reach = (more + held_by(then)).saturating_sub(less);
             let buckets = distances.buckets.iter().enumerate();
@@ -219,8 +226,8 @@ impl StoreShare {
                     distance if distance <= reach => store_ns,
                     _ => below_ns,
                 };
-                let of_what_leaves = if distance <= less { store_ns } else { 0 };
-                cost + count * u128::from(of_refault + of_what_leaves)
+                let of_leaving = if distance <= less { store_ns } else { 0 };
+                cost + count * u128::from(of_refault + of_leaving)
             })
         })
     }

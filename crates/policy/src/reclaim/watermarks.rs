@@ -1,10 +1,11 @@
 //! The levels of a group's charge at which reclaim begins, stops, and makes faults wait.
 
-/// The levels of the group's charge at which something happens, in bytes, ascending.
+/// The levels of the group's charge, in bytes, ascending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Watermarks {
-    /// From here on everything is registered, so that first touches can be counted and made to wait. As late as the fastest first touches allow
-    /// (10 GB/s, 3 ms until they are noticed): until then each costs a tenth of what it costs the handler to serve it.
+    /// From here on all memory is registered, so that first touches can be counted and made to
+    /// wait. The level is as late as the fastest first touches allow (10 GB/s, 3 ms until they are
+    /// noticed): until then each costs a tenth of the cost of being served by the handler.
     pub engage: u64,
     /// Background eviction stops here.
     pub low: u64,
@@ -16,13 +17,14 @@ pub struct Watermarks {
     pub brink: u64,
 }
 
-/// What a limit may be exceeded by where nothing can be freed for a while, in bytes: half of what is promised (5 % and 16 MiB).
+/// Returns by how many bytes a limit may be exceeded where nothing can be freed for a while: half
+/// of the promised bound (5 % and 16 MiB).
 pub fn grace(limit: u64) -> u64 {
     limit / 40 + (8 << 20)
 }
 
 impl Watermarks {
-    /// The levels for a limit.
+    /// Returns the levels for a limit.
     pub fn of(limit: u64) -> Self {
         let step = (limit / 256).clamp(512 << 10, 12 << 20).min(limit / 8);
         Watermarks {

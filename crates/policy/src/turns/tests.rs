@@ -54,7 +54,7 @@ fn the_store_and_its_equals_take_turns_cluster_by_cluster() {
     }
     let turn = [(Choice::Store, CLUSTER_SLOTS), (Choice::Shared(equals), 2 * CLUSTER_SLOTS)];
     assert_eq!(pages, turn.repeat(4));
-    // A full one leaves the turns to the others.
+    // A full device leaves the turns to the others.
     for _ in 0..1000 {
         assert_eq!(turns.next(mask(&[0, 3])), Some(Choice::Store));
         turns.used(16);

@@ -1,4 +1,4 @@
-//! What the models of pages share: a page word under loom, and the end of a write-back.
+//! The common part of the page models: a page word under loom, and the end of a write-back.
 
 use folioswap_policy::page::{PageState, PageWord};
 use loom::sync::Mutex;
@@ -21,13 +21,14 @@ impl Word {
         self.0.compare_exchange(old.bits(), new.bits(), AcqRel, Acquire).is_ok()
     }
 
-    /// By whom nobody else may change it now.
+    /// Writes the word. No other thread may change it now.
     pub fn set(&self, word: PageWord) {
         self.0.store(word.bits(), Release);
     }
 
-    /// The bytes are on the device and out of the swap cache, as in the pager's `finish`: the page is stored, or somebody took it
-    /// back or gave it up, and its entry is the evictor's to free.
+    /// Ends a write-back as the pager's `finish` does: the bytes are on the device and out of the
+    /// swap cache. Either the page is stored, or another thread took it back or gave it up; then
+    /// the evictor frees its entry.
     #[allow(dead_code, reason = "clean pages leave without a write-back")]
     pub fn finish(&self, free: impl FnOnce()) {
         loop {
@@ -45,7 +46,8 @@ impl Word {
     }
 }
 
-/// UFFDIO_COPY of zeroes to what is mapped: the kernel refuses where something is. True: they are there.
+/// UFFDIO_COPY of zeroes to `mapped`; the kernel refuses where a page is. Returns whether it was
+/// empty.
 #[allow(dead_code, reason = "models of clean pages have no first touch")]
 pub fn put_zeroes(mapped: &Mutex<Option<u64>>) -> bool {
     let mut mapped = mapped.lock().unwrap();

@@ -1,11 +1,11 @@
 use super::*;
 
-/// Passes hot pages; how many of them are cooled?
+/// Passes hot pages; returns how many of them are cooled.
 fn cooled_of(aging: &mut Aging, hot: u32) -> u32 {
     (0..hot).filter(|_| aging.cools()).count() as u32
 }
 
-/// Passes pieces of 16 present pages, of each of which so many are taken.
+/// Passes pieces of 16 present pages; `taken` of each piece are taken.
 fn pass(aging: &mut Aging, pieces: u32, taken: u64) {
     (0..pieces).for_each(|_| aging.note(16, taken));
 }
@@ -33,7 +33,7 @@ fn after_a_round_that_finds_next_to_nothing_all_are_cooled_once() {
         pass(&mut aging, 100, 8);
         aging.begin_round();
         cooled_of(&mut aging, 1000);
-        // 1600 pages passed: a 32nd of them are 50.
+        // 1600 pages are passed; a 32nd of them is 50.
         pass(&mut aging, 51, 0);
         pass(&mut aging, 49, taken);
         aging.begin_round();

@@ -2,10 +2,11 @@ use super::*;
 
 const BOUNDS: Bounds = Bounds { least: 128, most: 192 };
 
-/// A turn of the list: of 16 pages in each folio, so many in a thousand come back at once.
+/// One turn of the list: of the 16 pages in each berth, `per_mille` in a thousand come back at
+/// once.
 fn turn(list: &mut InactiveList, bounds: Bounds, per_mille: u64) -> u64 {
-    let folios = list.length(bounds);
-    list.note(bounds, folios, folios * 16, folios * 16 * per_mille / 1000);
+    let berths = list.length(bounds);
+    list.note(bounds, berths, berths * 16, berths * 16 * per_mille / 1000);
     list.length(bounds)
 }
 
@@ -54,12 +55,12 @@ fn whatever_happens_it_keeps_its_bounds() {
         (random >> 33) % below
     };
     for _ in 0..100_000 {
-        // Members come and go: their shares change at any moment.
+        // Members come and go, so their shares change at any moment.
         let live = 1 + next(40);
         let bounds = Bounds { least: 128 / live, most: 192 / live };
         let before = list.length(bounds);
-        let (folios, pages, spared) = (next(60), next(900), next(900));
-        list.note(bounds, folios, pages, spared);
+        let (berths, pages, spared) = (next(60), next(900), next(900));
+        list.note(bounds, berths, pages, spared);
         let after = list.length(bounds);
         assert!((bounds.least..=bounds.most).contains(&after));
         assert!(after.abs_diff(before) <= (bounds.most / STEP_PART).max(1));

@@ -20,7 +20,7 @@ fn idle_members_give_first() {
         asked.push((member.pid.load(Relaxed), bytes));
     });
     assert_eq!((own, asked.as_slice()), (10 << 20, &[(2, 30 << 20), (3, 30 << 20)][..]));
-    // Of a group within the whole its own members give, nobody else.
+    // Only its own members give for a group nested in [`WHOLE`].
     let group = segment.begin_group(WHOLE, 1 << 20).unwrap();
     segment.members[0].group.store(group, Relaxed);
     let own =

@@ -2,13 +2,13 @@ use super::*;
 use std::vec::Vec;
 
 const MEMORY: u64 = 64_000;
-/// A store of the largest share, full of what compresses to a third.
+/// A store of the largest share, full of pages that compress to a third.
 const STORE: Store = Store { memory: MEMORY, stored: 84_480, taken: 28_160 };
 
-/// Nothing was activated.
+/// No page was activated.
 const EVICTIONS: Ages = Ages { age: 0, evictions: 0 };
 
-/// So many refaults at each of these distances, in percent of the memory.
+/// Adds this many refaults at each of these distances, in percent of the memory.
 fn refaults(distances: &Distances, all: &[(u64, u64)]) {
     for &(percent, count) in all {
         (0..count).for_each(|_| distances.add(MEMORY * percent / 100));
@@ -22,7 +22,7 @@ fn disk() -> Costs {
     costs
 }
 
-/// The shares that it takes one after the other, each time that this comes back.
+/// Returns the shares taken one after the other, each time that these refaults come back.
 fn shares(share: &mut StoreShare, costs: &Costs, all: &[(u64, u64)]) -> Vec<u64> {
     let distances = Distances::default();
     distances.clear(MEMORY, EVICTIONS);
@@ -39,7 +39,7 @@ fn shares(share: &mut StoreShare, costs: &Costs, all: &[(u64, u64)]) -> Vec<u64>
 fn what_would_have_stayed_with_a_little_more_memory_makes_it_smaller() {
     let mut share = StoreShare::default();
     assert_eq!(shares(&mut share, &disk(), &[(3, 9000), (20, 900)])[0], 33);
-    // As long as it does.
+    // The share shrinks for as long as that pays.
     let all = [(3, 4000), (12, 4000), (20, 2000), (30, 2000)];
     assert_eq!(shares(&mut StoreShare::default(), &disk(), &all)[..2], [33, 22]);
 }
@@ -48,7 +48,7 @@ fn what_would_have_stayed_with_a_little_more_memory_makes_it_smaller() {
 fn a_loop_that_fits_into_the_largest_store_leaves_it_as_it_is() {
     let mut share = StoreShare::default();
     assert_eq!(shares(&mut share, &disk(), &[(120, 9000)]), [44; 6]);
-    // And it comes back to it.
+    // A share that has shrunk grows again.
     let mut share = StoreShare { step: 4, ..StoreShare::default() };
     assert_eq!(shares(&mut share, &disk(), &[(80, 9000)])[..4], [11, 22, 33, 33]);
 }
@@ -59,7 +59,7 @@ fn a_slow_device_is_not_worth_it() {
     costs.add(Source::Below, 10_000_000_000, 1000);
     let mut share = StoreShare::default();
     assert_eq!(shares(&mut share, &costs, &[(3, 9000), (110, 900)]), [44; 6]);
-    // The same where it is a fast one.
+    // The share shrinks with the same refaults where the device is a fast one.
     let mut share = StoreShare::default();
     assert_eq!(shares(&mut share, &disk(), &[(3, 9000), (110, 900)])[0], 33);
 }
@@ -81,7 +81,8 @@ fn few_refaults_say_nothing() {
 fn what_is_activated_ages_what_is_away_but_needs_no_memory() {
     let (distances, costs) = (Distances::default(), disk());
     let mut share = StoreShare::default();
-    // Five times as far as memory goes: too far for any share, as long as nothing is known of activations.
+    // The refaults are five times as far as memory goes: too far for any share, as long as nothing
+    // is known of activations.
     let far = &[(90, 4000)];
     distances.clear(MEMORY, EVICTIONS);
     refaults(&distances, far);
@@ -117,17 +118,19 @@ fn whatever_comes_back_it_goes_by_single_steps() {
     assert_eq!(seen, [true; SHARES.len()], "all are within reach");
 }
 
-/// Which part of all pages is used next, for a random number and the number of the touch.
+/// The part of all pages that is used next, for a random number and the number of the touch.
 type Law = fn(f64, u64) -> f64;
 
-/// A process that uses pages by a law, in memory that gives up what was used longest ago, with a store and a file below it: what its
-/// refaults cost in all with a fixed share, and with one that is judged.
+/// Runs a process that uses pages by a law, in memory that gives up the page used longest ago, with
+/// a store and a file below it. Returns the cost of all its refaults with a fixed share (`step`),
+/// or with one that is judged.
 fn run(step: Option<usize>, law: Law, pages: usize) -> u64 {
     const TOTAL: u64 = 4000;
     let (mut used, mut now) = (std::vec![0_u64; pages], 0);
     let (distances, costs) = (Distances::default(), disk());
     let mut share = StoreShare { step: step.unwrap_or(0), ..StoreShare::default() };
-    // Ordered by last use: a page's place in the order is what memory it takes to keep it.
+    // The pages are ordered by last use: a page's position in the order is the memory that keeping
+    // it takes.
     let mut order = std::collections::VecDeque::new();
     let (mut nanoseconds, mut random) = (0, 7_u64);
     for touch in 0..40_000 {
@@ -161,7 +164,8 @@ fn run(step: Option<usize>, law: Law, pages: usize) -> u64 {
 
 #[test]
 fn it_finds_a_share_that_costs_little_more_than_the_best() {
-    // A working set a little larger than what the largest store leaves; a loop; what is used by a power law.
+    // The laws: a working set a little larger than the memory that the largest store leaves; a
+    // loop; pages used by a power law.
     let laws: [(&str, usize, Law); 3] = [
         ("a set", 3500, |number, _| number),
         ("a loop", 6000, |_, touch| (touch % 6000) as f64 / 6000.0),

@@ -69,7 +69,8 @@ fn what_comes_back_is_counted_once_and_activations_age_the_rest() {
     assert_eq!(workingset.refault(workingset.distance(shadow)), Refault::Spared);
 }
 
-/// Pages in use in a loop, in a memory that gives up what was used longest ago: returns the refaults of the second half.
+/// Runs a loop over pages, in a memory that gives up the page used longest ago. Returns the
+/// refaults of the second half.
 fn loop_over(pages: usize, fit: usize) -> Refaults {
     let workingset = Workingset::default();
     workingset.set_active(fit as u64);
