@@ -1,9 +1,11 @@
-//! Which slots of the shared devices (`file`, `ram`) this process uses: whole clusters granted by the supervisor, slots inside
-//! them handed out here, cluster after cluster in the order in which they were granted. Since the supervisor grants the
-//! clusters of equal devices in turn, they are also used in turn.
+//! The slots of the shared devices (`file`, `ram`) that this process uses: the supervisor grants
+//! whole clusters, and slots inside them are handed out here, cluster after cluster in the order in
+//! which they were granted. Since the supervisor grants the clusters of equal devices in turn, they
+//! are also used in turn.
 //!
-//! After a fork parent and child own the same clusters; a cluster with several owners is *shared*: its used slots stay
-//! readable for both, and none of its free slots is handed out by either, until one owner is left.
+//! After a fork parent and child own the same clusters. A cluster with several owners is *shared*:
+//! its used slots stay readable for both, and neither hands out one of its free slots until one
+//! owner is left.
 
 use core::ptr::NonNull;
 use folioswap_devices::FileSlot;
@@ -26,32 +28,33 @@ struct Cluster {
 }
 
 struct Clusters {
-    place: *mut Cluster,
+    start: *mut Cluster,
     count: usize,
     next: usize,
     /// Free slots on each device in clusters that are not shared.
     free: [u64; DEVICES_MAX],
-    /// Slots that each device refused: marked used for ever, though nothing is there.
+    /// Slots that each device refused: they count as used for ever, though nothing is there.
     bad: [u64; DEVICES_MAX],
 }
 
 // SAFETY: the pointer refers to memory that lives for ever and is used under the lock.
 unsafe impl Send for Clusters {}
 
-/// The clusters of one process. Cost of an allocation: a few words of one cluster while it has room.
+/// The clusters of one process. Cost of an allocation: a few words of one cluster while it has free
+/// slots.
 pub struct FileSpace(SpinLock<Clusters>);
 
 impl FileSpace {
-    /// Bytes of zeroed memory that it needs; only what is used is touched.
+    /// Bytes of zeroed memory that it needs; only used memory is touched.
     pub const BYTES: usize = CLUSTERS_MAX * size_of::<Cluster>();
 
-    /// An empty space.
+    /// Creates an empty space.
     ///
     /// # Safety
     /// `memory` must be [`FileSpace::BYTES`] of zeroed, aligned memory for its use alone, for ever.
     pub const unsafe fn new(memory: NonNull<u8>) -> Self {
         FileSpace(SpinLock::new(Clusters {
-            place: memory.as_ptr().cast(),
+            start: memory.as_ptr().cast(),
             count: 0,
             next: 0,
             free: [0; DEVICES_MAX],
@@ -59,8 +62,9 @@ impl FileSpace {
         }))
     }
 
-    /// Adds clusters that were granted together, with the device of each; the next allocations begin with the first of them.
-    /// Returns how many fit ([`CLUSTERS_MAX`]); the others should be given back.
+    /// Adds clusters that were granted together, with the device of each; the next allocations
+    /// begin with the first of them. Returns how many fit ([`CLUSTERS_MAX`]); the others should be
+    /// given back.
     pub fn add(&self, granted: impl Iterator<Item = (u32, DeviceId)>) -> usize {
         let mut clusters = self.0.lock();
         let first = clusters.count;
@@ -78,8 +82,9 @@ impl FileSpace {
         clusters.count - first
     }
 
-    /// `count` (1 to [`CLUSTER_SLOTS`]) consecutive free slots of one cluster that is not shared and lies on one of `devices`. `None`: a
-    /// cluster must be asked for. More than 64 begin at a multiple of 64.
+    /// Allocates `count` (1 to [`CLUSTER_SLOTS`]) consecutive free slots of one cluster that is not
+    /// shared and lies on one of `devices`. Returns `None` when a cluster must be asked for. Runs
+    /// of more than 64 begin at a multiple of 64.
     pub fn allocate(&self, count: u32, devices: DeviceMask) -> Option<FileSlot> {
         let mut clusters = self.0.lock();
         let free: u64 = devices.iter().map(|device| clusters.free[device.index()]).sum();
@@ -103,7 +108,7 @@ impl FileSpace {
         None
     }
 
-    /// The devices on which a slot is free here.
+    /// Returns the devices on which a slot is free here.
     pub fn with_free_slots(&self) -> DeviceMask {
         let clusters = self.0.lock();
         DeviceMask::ALL
@@ -116,7 +121,7 @@ impl FileSpace {
     pub fn free(&self, slot: FileSlot) {
         let (number, index) = ((slot.raw() / CLUSTER_SLOTS) as u32, (slot.raw() % CLUSTER_SLOTS) as usize);
         let mut clusters = self.0.lock();
-        // Where all clusters from 0 on are ours, each stands where its number says.
+        // Where all clusters from 0 on are ours, each stands at the index that is its number.
         let likely = clusters.all().get(number as usize).is_some_and(|cluster| cluster.number == number);
         let first = if likely { number as usize } else { 0 };
         if let Some(cluster) = clusters.all()[first..].iter_mut().find(|cluster| cluster.number == number) {
@@ -131,29 +136,30 @@ impl FileSpace {
         }
     }
 
-    /// The device refused this slot, which the caller has: it is never handed out again, and its cluster never given back. As in the
-    /// kernel, a slot that is bad stays bad as long as the device is in use.
-    pub fn mark_bad(&self, slot: FileSlot) {
+    /// Sets a slot bad that the device refused and that the caller has: it is never handed out
+    /// again, and its cluster never given back. As in the kernel, a slot that is bad stays bad as
+    /// long as the device is in use.
+    pub fn set_bad(&self, slot: FileSlot) {
         let mut clusters = self.0.lock();
-        debug_assert!(clusters.device_using(slot).is_some(), "whoever finds it bad has it");
+        debug_assert!(clusters.device_using(slot).is_some(), "the finder of a bad slot has it");
         if let Some(device) = clusters.device_using(slot) {
             clusters.bad[device] += 1;
         }
     }
 
-    /// Slots that are bad.
+    /// Returns the number of bad slots.
     pub fn bad_slots(&self) -> u64 {
         self.0.lock().bad.iter().sum()
     }
 
-    /// A fork happened: every cluster now has another owner too.
+    /// Makes every cluster shared, after a fork: each now has another owner too.
     pub fn share_all(&self) {
         let mut clusters = self.0.lock();
         clusters.all().iter_mut().for_each(|cluster| cluster.shared = true);
         clusters.free = [0; DEVICES_MAX];
     }
 
-    /// Clusters that `sole` says have one owner left can be used again.
+    /// Makes clusters usable again that have one owner left according to `sole`.
     pub fn unshare(&self, sole: impl Fn(u32) -> bool) {
         let mut clusters = self.0.lock();
         let mut freed = [0; DEVICES_MAX];
@@ -166,9 +172,12 @@ impl FileSpace {
         clusters.free.iter_mut().zip(freed).for_each(|(free, freed)| *free += freed);
     }
 
-    /// Takes out clusters of `devices` without a used slot, to be given back: up to `numbers.len()`, all but the first `kept` of them.
-    /// Returns how many. The others keep their order. A shared one stays: a child of which its giver does not know yet may have a
-    /// copy of it. Cost: a look at each cluster.
+    /// Takes out clusters of `devices` without a used slot, to be given back: up to
+    /// `numbers.len()`, all but the first `kept` of them. Returns how many. The others keep their
+    /// order.
+    ///
+    /// A shared cluster stays: a child that its giver does not know of yet may have a copy of it.
+    /// Cost: a look at each cluster.
     pub fn take_empty(&self, devices: DeviceMask, kept: usize, numbers: &mut [u32]) -> usize {
         let mut clusters = self.0.lock();
         let mut empty = 0;
@@ -179,9 +188,12 @@ impl FileSpace {
         })
     }
 
-    /// Takes out clusters of a device that is out of use, to be given back: up to `numbers.len()`, shared ones and those with bad slots as well. Returns
-    /// how many; none while something is stored there. Nobody may allocate on it any more, and whoever gives them back must know of every child
-    /// that has a copy of one. Cost: a look at each cluster.
+    /// Takes out clusters of a device that is out of use, to be given back: up to `numbers.len()`,
+    /// shared ones and those with bad slots as well. Returns how many; none while something is
+    /// stored there.
+    ///
+    /// No thread may allocate on the device any more, and the caller that gives them back must know
+    /// of every child that has a copy of one. Cost: a look at each cluster.
     pub fn take_all(&self, device: DeviceId, numbers: &mut [u32]) -> usize {
         let mut clusters = self.0.lock();
         let devices = DeviceMask::only(device);
@@ -193,13 +205,14 @@ impl FileSpace {
         clusters.take_out(numbers, |cluster| cluster.is_on(devices))
     }
 
-    /// Clusters on these devices with a used slot.
+    /// Returns the number of clusters on these devices with a used slot.
     pub fn clusters_used(&self, devices: DeviceMask) -> usize {
         let in_use = |cluster: &&Cluster| cluster.used_slots > 0 && cluster.is_on(devices);
         self.0.lock().all().iter().filter(in_use).count()
     }
 
-    /// Slots in use on these devices, bad ones included. Cost: a look at each cluster.
+    /// Returns the number of slots in use on these devices, bad ones included. Cost: a look at each
+    /// cluster.
     pub fn used_on(&self, devices: DeviceMask) -> u64 {
         let mut clusters = self.0.lock();
         clusters
@@ -210,12 +223,13 @@ impl FileSpace {
             .sum()
     }
 
-    /// Has a shared cluster no used slot? It could be given back if nobody else owns it any more.
+    /// Whether a shared cluster has no used slot. It could be given back if it has no other owner
+    /// any more.
     pub fn has_empty_shared(&self) -> bool {
         self.0.lock().all().iter().any(|cluster| cluster.shared && cluster.used_slots == 0)
     }
 
-    /// Slots in use, without those that are bad.
+    /// Returns the number of slots in use, without the bad ones.
     pub fn used_slots(&self) -> u64 {
         let mut clusters = self.0.lock();
         let used: u64 = clusters.all().iter().map(|cluster| cluster.used_slots as u64).sum();
@@ -225,14 +239,15 @@ impl FileSpace {
 
 impl Clusters {
     fn all(&mut self) -> &mut [Cluster] {
-        // SAFETY: `count` clusters have been written; zeroed memory lies behind `place`; exclusive under the lock.
-        unsafe { core::slice::from_raw_parts_mut(self.place, self.count) }
+        // SAFETY: `count` clusters have been written; zeroed memory lies behind `start`; exclusive
+        // under the lock.
+        unsafe { core::slice::from_raw_parts_mut(self.start, self.count) }
     }
 }
 
 impl Clusters {
-    /// Takes out those that `takes` says, as many as have room in `numbers`; nothing may be stored there. The others keep their order, and allocation
-    /// its place among them.
+    /// Takes out the clusters that `takes` selects, as many as fit into `numbers`; nothing may be
+    /// stored there. The others keep their order, and allocation its position among them.
     fn take_out(&mut self, numbers: &mut [u32], mut takes: impl FnMut(&Cluster) -> bool) -> usize {
         let (mut found, mut left, mut next) = (0, 0, self.next);
         for index in 0..self.count {
@@ -254,7 +269,7 @@ impl Clusters {
         found
     }
 
-    /// The device of a slot that is in use, by its index.
+    /// Returns the device of a slot that is in use, by its index.
     fn device_using(&mut self, slot: FileSlot) -> Option<usize> {
         let (number, index) = ((slot.raw() / CLUSTER_SLOTS) as u32, (slot.raw() % CLUSTER_SLOTS) as usize);
         let cluster = self.all().iter().find(|cluster| cluster.number == number)?;
@@ -296,7 +311,7 @@ impl Cluster {
 }
 
 impl Cluster {
-    /// More than 64 slots: whole words of free ones, of the last of which the rest stays free.
+    /// Takes more than 64 slots: whole words of free ones; the rest of the last word stays free.
     fn take_words(&mut self, count: u32) -> Option<u32> {
         let words = count.div_ceil(64) as usize;
         let first = self.used.windows(words).position(|words| words.iter().all(|word| *word == 0))?;

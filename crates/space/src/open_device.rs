@@ -1,4 +1,4 @@
-//! A shared device that a slot lies on, open: a file of which the descriptor is here, or a network device.
+//! An open shared device: a file whose descriptor is here, or a network device.
 
 use core::ptr::NonNull;
 use folioswap_devices::read_ring::ReadRing;
@@ -10,9 +10,9 @@ use rustix::io::Errno;
 /// A shared device, open.
 #[derive(Clone, Copy)]
 pub(crate) enum OpenDevice<'d> {
-    /// Its slots are those of a file.
+    /// The slots are those of a file.
     File(FileDevice<'d>),
-    /// They are asked for.
+    /// The slots are read and written over a link.
     Link(LinkDevice<'d>),
 }
 
@@ -22,7 +22,8 @@ impl OpenDevice<'_> {
         self.write_parts(slot, &[pages])
     }
 
-    /// As [`FileDevice::write_parts`]; of a network device no part has more than [`DATA_MAX`] bytes.
+    /// As [`FileDevice::write_parts`]; on a network device no part has more than [`DATA_MAX`]
+    /// bytes.
     pub(crate) fn write_parts(self, slot: FileSlot, parts: &[&[u8]]) -> Result<(), FileError> {
         match self {
             OpenDevice::File(device) => device.write_parts(slot, parts),
@@ -38,7 +39,8 @@ impl OpenDevice<'_> {
         }
     }
 
-    /// As [`ReadRing::begin`]. A network device has as many tags as [`READS_MAX`](folioswap_nbd::link::READS_MAX).
+    /// As [`ReadRing::begin`]. A network device has as many tags as
+    /// [`READS_MAX`](folioswap_nbd::link::READS_MAX).
     ///
     /// # Safety
     /// [`ReadRing::begin`]'s.

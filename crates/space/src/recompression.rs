@@ -1,10 +1,12 @@
-//! Recompression: what has been idle in the compressed RAM device is stored once more with zstd, if that is worth it. The location
-//! changes; entry, page word and age do not: whoever reads meanwhile finds the one object or the other, under the location's lock.
+//! Recompression: a page that has been idle in the compressed RAM device is stored once more with
+//! zstd, if that is worth it.
 //!
-//! Nobody waits for the compressor: the page is read under the lock, compressed under none, and the exchange happens under the lock
-//! again, if the location and its check word still are what they were.
+//! The location changes; entry, page word and age do not: a thread that reads meanwhile finds the
+//! one object or the other, under the location's lock. No thread waits for the compressor: the page
+//! is read under the lock, compressed under none, and exchanged under the lock again, if the
+//! location and its check word are still the same.
 
-use crate::space::Space;
+use crate::space::{Exchange, NoMemory, Space};
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_devices::zstd::{Decoder, Encoder};
 use folioswap_devices::{
@@ -13,18 +15,19 @@ use folioswap_devices::{
 use folioswap_policy::memory::Memory;
 use folioswap_slots::SwapEntry;
 
-/// Working memory of the thread that recompresses: 164 KiB, of which a third stays untouched. All-zero memory is a valid one.
+/// Working memory of the thread that recompresses: 164 KiB, of which a third stays untouched.
+/// All-zero memory is valid.
 #[repr(C, align(4096))]
 pub struct Room {
     page: Page,
-    /// What the new object gives.
+    /// The page that the new object gives.
     again: Page,
     encoder: Encoder,
     decoder: Decoder,
 }
 
 impl Room {
-    /// Fresh working memory.
+    /// Creates fresh working memory.
     pub const fn new() -> Self {
         Room { page: [0; 4096], again: [0; 4096], encoder: Encoder::new(), decoder: Decoder::new() }
     }
@@ -36,25 +39,21 @@ impl Default for Room {
     }
 }
 
-/// What became of one page.
+/// The result for one page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recompression {
-    /// It is stored with zstd now.
+    /// The page is stored with zstd now.
     Done {
         /// Bytes that its object takes less, at least 1.
         saved: u16,
     },
-    /// zstd gains too little: it stays as it is, and is not asked for again.
+    /// zstd gains too little: the page stays as it is, and is not tried again.
     Settled,
-    /// There was nothing to do: it is not in the compressed RAM device, was tried before, or is being read or freed just now.
+    /// There was nothing to do: the page is not in the compressed RAM device, was tried before, or
+    /// is being read or freed just now.
     Passed,
 }
 
-/// The store got no memory for the new object; everything is as before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NoRoom;
-
-/// The object that was read.
 #[derive(Clone, Copy)]
 struct Seen {
     location: Location,
@@ -64,7 +63,8 @@ struct Seen {
 }
 
 impl<M: Memory + PageMemory> Space<'_, M> {
-    /// Is an entry's page in the compressed RAM device and was not tried yet? A hint: it may change at any moment.
+    /// Whether an entry's page is in the compressed RAM device and was not tried yet. A hint: it
+    /// may change at any moment.
     pub fn may_recompress(&self, entry: SwapEntry) -> bool {
         let place = self
             .beside(entry)
@@ -72,13 +72,16 @@ impl<M: Memory + PageMemory> Space<'_, M> {
         matches!(place, Some(Place::Zram { codec: Codec::Lz4, .. }))
     }
 
-    /// Stores the page of this entry with zstd if its slot in the store becomes smaller by at least an eighth. The caller is the only
-    /// one that allocates entries, so this cannot have become another page's, and nothing may be frozen by a fork (see
-    /// [`Movers`](crate::space::Movers)). About 28 µs for a page that is tried; others who want it wait 2 µs at most.
+    /// Stores the page of this entry with zstd if its object in the store becomes smaller by at
+    /// least an eighth.
+    ///
+    /// The caller is the only one that allocates entries, so this cannot have become another
+    /// page's, and nothing may be frozen by a fork (see [`Movers`](crate::space::Movers)). Cost:
+    /// about 28 µs for a page that is tried; other threads that want it wait 2 µs at most.
     ///
     /// # Errors
-    /// [`NoRoom`].
-    pub fn recompress(&self, entry: SwapEntry, room: &mut Room) -> Result<Recompression, NoRoom> {
+    /// [`NoMemory`]: the store got none for the new object; everything is as before.
+    pub fn recompress(&self, entry: SwapEntry, room: &mut Room) -> Result<Recompression, NoMemory> {
         let Room { page, again, encoder, decoder } = room;
         let Some(owner) = Owner::new(entry.to_raw() & ((1 << Owner::BITS) - 1)) else {
             return Ok(Recompression::Passed);
@@ -86,7 +89,7 @@ impl<M: Memory + PageMemory> Space<'_, M> {
         let Some(seen) = self.read_to_recompress(entry, decoder, page) else {
             return Ok(Recompression::Passed);
         };
-        Ok(match self.zram.recompress(encoder, page, seen.len, owner).map_err(|_| NoRoom)? {
+        Ok(match self.zram.recompress(encoder, page, seen.len, owner).map_err(|_| NoMemory)? {
             Recompressed::NotWorth => {
                 let settled = Place::Zram {
                     handle: seen.handle,
@@ -94,21 +97,22 @@ impl<M: Memory + PageMemory> Space<'_, M> {
                     codec: Codec::Lz4Settled,
                     checksum: seen.checksum,
                 };
-                if self.exchange(entry, seen, settled) {
-                    Recompression::Settled
-                } else {
-                    Recompression::Passed
+                match self.exchange(entry, seen, settled) {
+                    Exchange::Done => Recompression::Settled,
+                    Exchange::Refused => Recompression::Passed,
                 }
             }
             Recompressed::Object { handle, len, checksum } => {
                 let place = Place::Zram { handle, len, codec: Codec::Zstd, checksum };
-                // The old object is the only good copy: it goes when the new one has proven to be one.
-                // SAFETY: the new object is ours alone; nobody else knows it.
+                // The old object is the only good copy: it goes when the new one has proven to be
+                // one.
+                // SAFETY: the new object is ours alone; no other thread knows it.
                 let read = unsafe { self.zram.load(handle, len, Codec::Zstd, checksum, decoder, again) };
-                let exchanged = read.is_ok() && again == page && self.exchange(entry, seen, place);
+                let exchanged =
+                    read.is_ok() && again == page && self.exchange(entry, seen, place) == Exchange::Done;
                 let dropped = if exchanged { (seen.handle, seen.len) } else { (handle, len) };
-                // SAFETY: no location names this one of the two: the old one's was exchanged under its lock, or the new one was
-                // never made known.
+                // SAFETY: no location names this one of the two: the old one's was exchanged under
+                // its lock, or the new one was never made known.
                 let freed = unsafe { self.zram.free(dropped.0, dropped.1) };
                 debug_assert!(freed.is_ok());
                 if exchanged {
@@ -120,14 +124,14 @@ impl<M: Memory + PageMemory> Space<'_, M> {
         })
     }
 
-    /// Reads what is to be tried. `None`: there is nothing to do.
+    /// Reads the page that is to be tried. Returns `None` when there is nothing to do.
     fn read_to_recompress(&self, entry: SwapEntry, decoder: &mut Decoder, page: &mut Page) -> Option<Seen> {
         let beside = self.beside(entry)?;
         let location = beside.location.try_lock()?;
         let check = beside.check.load(Relaxed);
         let seen = match Place::unpack(location, check) {
             Some(Place::Zram { handle, len, codec: Codec::Lz4, checksum }) => {
-                // What is damaged is left to who reads it.
+                // A damaged page is left to the thread that reads it.
                 let read = self.read_place(location, check, decoder, page);
                 read.is_ok().then_some(Seen { location, handle, len, checksum })
             }
@@ -137,18 +141,18 @@ impl<M: Memory + PageMemory> Space<'_, M> {
         seen
     }
 
-    /// Sets an entry's place, if it still is the one that was seen; true if it was.
-    fn exchange(&self, entry: SwapEntry, seen: Seen, place: Place) -> bool {
-        let Some(beside) = self.beside(entry) else { return false };
-        let Some(location) = beside.location.try_lock() else { return false };
+    /// Exchanges an entry's location, if it still is the one that was seen.
+    fn exchange(&self, entry: SwapEntry, seen: Seen, place: Place) -> Exchange {
+        let Some(beside) = self.beside(entry) else { return Exchange::Refused };
+        let Some(location) = beside.location.try_lock() else { return Exchange::Refused };
         let is_same = location == seen.location && beside.check.load(Relaxed) == seen.checksum.raw();
         if !is_same {
             beside.location.unlock_with(location);
-            return false;
+            return Exchange::Refused;
         }
         let (new, check) = place.pack();
         beside.check.store(check, Relaxed);
         beside.location.unlock_with(new);
-        true
+        Exchange::Done
     }
 }

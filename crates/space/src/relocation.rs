@@ -1,8 +1,10 @@
-//! Moving stored bytes: from the compressed store to a shared device (demotion), and within the compressed RAM device
-//! (compaction; recompression has a module of its own). Locations change, entries and page words do not: whoever reads meanwhile finds the one place or the other,
-//! under the location's lock.
+//! Moving stored bytes: from the compressed store to a shared device (demotion), and within the
+//! compressed RAM device (compaction; recompression has a module of its own).
+//!
+//! Locations change, entries and page words do not: a thread that reads meanwhile finds the one
+//! location or the other, under the location's lock.
 
-use crate::space::{Beside, PARTS_MAX, Space, WriteError};
+use crate::space::{Beside, Exchange, PARTS_MAX, Space, WriteError};
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_devices::zstd::Decoder;
 use folioswap_devices::{Checksum, CompactReport, FileSlot, Location, Page, PageMemory, Place, Verdict};
@@ -14,14 +16,15 @@ use folioswap_slots::{DeviceMask, SwapEntry};
 pub const DEMOTED_MAX: usize = PARTS_MAX * PART_PAGES_MAX;
 
 impl<M: Memory + PageMemory> Space<'_, M> {
-    /// Empties sparse spans of the compressed RAM device into fuller ones, moving about `budget_bytes` of stored bytes at most, and
-    /// gives the memory of the emptied ones back to the system. Locations change, entries do not. Nothing may be frozen by
-    /// a fork (see [`Movers`](crate::space::Movers)). Costs about 1 µs for each object moved.
+    /// Empties sparse spans of the compressed RAM device into fuller ones, moving about
+    /// `budget_bytes` of stored bytes at most, and gives the memory of the emptied ones back to the
+    /// system. Locations change, entries do not. Nothing may be frozen by a fork (see
+    /// [`Movers`](crate::space::Movers)). Cost: about 1 µs for each object moved.
     pub fn compact(&self, budget_bytes: u64) -> CompactReport {
         let report = self.zram.compact(budget_bytes, |moved| {
             let entry = SwapEntry::from_raw(moved.owner.raw());
-            // The entry may be freed by now, and its words another cluster's: only the one location that names the old
-            // object is exchanged, and no other word of the engine names it.
+            // The entry may be freed by now, and its words another cluster's: only the one location
+            // that names the old object is exchanged, and no other word of the engine names it.
             let relocated = entry
                 .and_then(|entry| self.beside(entry))
                 .is_some_and(|beside| beside.location.relocate_object(moved.old, moved.new));
@@ -33,11 +36,13 @@ impl<M: Memory + PageMemory> Space<'_, M> {
         report
     }
 
-    /// Moves the bytes of these entries from the compressed store to consecutive slots of one of `devices`; returns how many
-    /// were moved; there are at most [`DEMOTED_MAX`]. An entry that was freed, or is being read or freed just now, is passed over; one that cannot be read too, and counts as
-    /// stored just now. None may become another page's meanwhile: the caller is the
-    /// only one that allocates entries, or holds a count of each ([`Space::duplicate`]). `pages` is page aligned, `decoder` the calling
-    /// thread's.
+    /// Moves the bytes of these entries (at most [`DEMOTED_MAX`]) from the compressed store to
+    /// consecutive slots of one of `devices`; returns how many were moved.
+    ///
+    /// An entry that was freed, or is being read or freed just now, is passed over; so is one that
+    /// cannot be read, which then counts as stored just now. None may become another page's
+    /// meanwhile: the caller is the only one that allocates entries, or holds a count of each
+    /// ([`Space::duplicate`]). `pages` is page aligned, `decoder` the calling thread's.
     ///
     /// # Errors
     /// [`WriteError`]; every location is as before.
@@ -58,7 +63,8 @@ impl<M: Memory + PageMemory> Space<'_, M> {
                 if self.read_place(location, check, decoder, page).is_ok() {
                     olds[index] = location;
                 } else {
-                    // It stays for ever: as the oldest it would hide all others from who moves the oldest.
+                    // The page stays for ever: as the oldest it would hide all others from the
+                    // thread that moves the oldest.
                     self.rejuvenate(beside);
                 }
             }
@@ -69,21 +75,22 @@ impl<M: Memory + PageMemory> Space<'_, M> {
         for (index, (entry, page)) in entries.iter().zip(pages.iter()).enumerate() {
             let Some(slot) = FileSlot::new(first.raw() + index as u64) else { continue };
             let beside = entry.and_then(|entry| self.beside(entry)).filter(|_| olds[index] != Location::NONE);
-            if !beside.is_some_and(|beside| self.replace_zram(beside, olds[index], slot, page)) {
-                self.file_space.free(slot);
-                continue;
+            let exchange =
+                beside.map_or(Exchange::Refused, |beside| self.replace_zram(beside, olds[index], slot, page));
+            match exchange {
+                Exchange::Done => moved += 1,
+                Exchange::Refused => self.file_space.free(slot),
             }
-            moved += 1;
         }
         Ok(moved)
     }
 
-    fn replace_zram(&self, beside: &Beside, old: Location, slot: FileSlot, page: &Page) -> bool {
-        let Some(location) = beside.location.try_lock() else { return false };
+    fn replace_zram(&self, beside: &Beside, old: Location, slot: FileSlot, page: &Page) -> Exchange {
+        let Some(location) = beside.location.try_lock() else { return Exchange::Refused };
         let place = Place::unpack(location, beside.check.load(Relaxed));
         let (true, Some(Place::Zram { handle, len, .. })) = (location == old, place) else {
             beside.location.unlock_with(location);
-            return false;
+            return Exchange::Refused;
         };
         let (new, check) = Place::File { slot, checksum: Checksum::of(page) }.pack();
         beside.check.store(check, Relaxed);
@@ -92,6 +99,6 @@ impl<M: Memory + PageMemory> Space<'_, M> {
         // SAFETY: the location that named the object was locked by us and names the file slot now.
         let freed = unsafe { self.zram.free(handle, len) };
         debug_assert!(freed.is_ok());
-        true
+        Exchange::Done
     }
 }

@@ -1,4 +1,5 @@
-//! The shared devices whose slots lie in clusters (`file`, `ram`, `nbd`), by cluster number: which one a slot is on, and its descriptor.
+//! The shared devices whose slots lie in clusters (`file`, `ram`, `nbd`), by cluster number: the
+//! device of a slot, and its descriptor.
 
 use crate::file_space::CLUSTER_SLOTS;
 use crate::open_device::OpenDevice;
@@ -13,7 +14,7 @@ use folioswap_slots::{DEVICES_MAX, DeviceId, DeviceMask};
 use rustix::fd::{BorrowedFd, FromRawFd, OwnedFd};
 use rustix::io::Errno;
 
-/// One of them; without clusters it is none.
+/// One shared device; without clusters it is none.
 struct SharedDevice {
     first_cluster: AtomicU32,
     clusters: AtomicU32,
@@ -40,7 +41,7 @@ impl SharedDevice {
 }
 
 impl SharedDevice {
-    /// What it is written to and read from: a server's export is a disk that is further away.
+    /// The medium of the device. A server's export is a disk that is further away.
     fn medium(&self) -> Medium {
         match self.kind.load(Relaxed) {
             kind if kind == DeviceKind::File as u32 || kind == DeviceKind::Nbd as u32 => Medium::File,
@@ -58,20 +59,21 @@ impl SharedDevice {
     }
 }
 
-/// All of them. Set when the process joins its group, and anew in a forked child, whose descriptors are others.
+/// All shared devices. They are set when the process joins its group, and anew in a forked child,
+/// whose descriptors are others.
 pub struct SharedDevices {
     devices: [SharedDevice; DEVICES_MAX],
-    /// One past the highest that is set.
+    /// One past the highest device that is set.
     count: AtomicU32,
 }
 
 impl SharedDevices {
-    /// None yet.
+    /// Creates the set without devices.
     pub const fn new() -> Self {
         SharedDevices { devices: [const { SharedDevice::none() }; DEVICES_MAX], count: AtomicU32::new(0) }
     }
 
-    /// Names a device and its descriptor in the calling thread's table.
+    /// Sets a device and its descriptor in the calling thread's table.
     pub fn set(&self, id: DeviceId, description: DeviceDescription, descriptor: i32) {
         let device = &self.devices[id.index()];
         device.first_cluster.store(description.first_cluster, Relaxed);
@@ -83,14 +85,16 @@ impl SharedDevices {
         self.count.fetch_max(id.index() as u32 + 1, Release);
     }
 
-    /// A device is no more: no entry's bytes are on it, and nobody reads or writes it. Its descriptor may be closed afterwards.
+    /// Removes a device. No entry's bytes may be on it, and no thread may read or write it. Its
+    /// descriptor may be closed afterwards.
     pub fn clear(&self, id: DeviceId) {
         let device = &self.devices[id.index()];
         device.clusters.store(0, Relaxed);
         device.descriptor.store(-1, Release);
     }
 
-    /// None is set any more, and nothing is closed: in a forked child, whose table of descriptors is another.
+    /// Removes all devices without closing anything: in a forked child, whose table of descriptors
+    /// is another.
     pub fn forget_all(&self) {
         for device in &self.devices {
             device.clusters.store(0, Relaxed);
@@ -99,7 +103,8 @@ impl SharedDevices {
         }
     }
 
-    /// As [`SharedDevices::clear`], and closes what the calling thread's table of descriptors has of it. Nobody uses it, or will begin to.
+    /// As [`SharedDevices::clear`], and closes the device's descriptors in the calling thread's
+    /// table. No thread may use the device or begin to.
     pub fn close(&self, id: DeviceId) {
         let device = &self.devices[id.index()];
         let is_link = device.is_link();
@@ -107,60 +112,62 @@ impl SharedDevices {
         let descriptor = device.descriptor.swap(-1, AcqRel);
         device.links.close();
         if descriptor >= 0 && !is_link {
-            // SAFETY: it came to this table for this device alone, and nobody finds it there any more.
+            // SAFETY: it came to this table for this device alone, and no thread finds it there any
+            // more.
             drop(unsafe { OwnedFd::from_raw_fd(descriptor) });
         }
     }
 
-    /// Says which orders a device takes; all, unless this was called. As [`SharedDevices::set`].
+    /// Sets the orders that a device takes; all, unless this was called. As [`SharedDevices::set`].
     pub fn set_orders(&self, id: DeviceId, orders: Orders) {
         self.devices[id.index()].orders.store(orders.bits().into(), Relaxed);
     }
 
-    /// Those of `devices` that take a run of so many pages in one write.
+    /// Returns those of `devices` that take a run of this many pages in one write.
     pub fn taking(&self, devices: DeviceMask, pages: usize) -> DeviceMask {
         let takes = |id: &DeviceId| self.devices[id.index()].orders().take_run(pages);
         devices.iter().filter(takes).fold(DeviceMask::NONE, DeviceMask::with)
     }
 
-    /// All that are set.
+    /// Returns all devices that are set.
     pub fn mask(&self) -> DeviceMask {
         self.all().fold(DeviceMask::NONE, |mask, (id, _)| mask.with(id))
     }
 
-    /// Those of them that this process writes to by itself, without waiting for anybody but a disk.
+    /// Returns the devices that this process writes to by itself, waiting for nothing but a disk.
     pub fn local(&self) -> DeviceMask {
         let local = self.all().filter(|(_, device)| !device.is_link());
         local.fold(DeviceMask::NONE, |mask, (id, _)| mask.with(id))
     }
 
-    /// The device that a cluster lies on.
+    /// Returns the device that a cluster lies on.
     pub fn of_cluster(&self, cluster: u32) -> Option<DeviceId> {
         self.find(cluster.into()).map(|(id, _)| id)
     }
 
-    /// The device that a slot lies on.
+    /// Returns the device that a slot lies on.
     pub fn of_slot(&self, slot: FileSlot) -> Option<DeviceId> {
         self.find(cluster_of(slot)).map(|(id, _)| id)
     }
 
-    /// Is a slot on a device from which reading costs as little as copying?
+    /// Whether a slot is on a device from which reading costs as little as copying.
     pub fn is_synchronous(&self, slot: FileSlot) -> bool {
         self.find(cluster_of(slot))
             .is_some_and(|(_, device)| device.io.load(Relaxed) == DeviceIo::Synchronous as u32)
     }
 
-    /// Is a slot on a file or block device, or on a server's disk?
+    /// Whether a slot is on a file or block device, or on a server's disk.
     pub fn is_on_disk(&self, slot: FileSlot) -> bool {
         self.find(cluster_of(slot)).is_some_and(|(_, device)| device.medium() != Medium::Memory)
     }
 
-    /// Is a slot on another machine, which may not answer for a while, or behind a cipher?
+    /// Whether a slot is on another machine, which may not answer for a while, or behind a cipher.
     pub fn is_remote(&self, slot: FileSlot) -> bool {
         self.find(cluster_of(slot)).is_some_and(|(_, device)| device.is_link())
     }
 
-    /// The device that a slot lies on, open, and the slot's number within it. No run of slots is on two devices.
+    /// Returns the device that a slot lies on, open, and the slot's number within it. No run of
+    /// slots is on two devices.
     pub(crate) fn open(&self, slot: FileSlot) -> Option<(OpenDevice<'_>, FileSlot)> {
         let (_, device) = self.find(cluster_of(slot))?;
         let descriptor = device.descriptor.load(Acquire);
@@ -169,13 +176,15 @@ impl SharedDevices {
         if device.is_link() {
             return Some((OpenDevice::Link(LinkDevice(&device.links)), within));
         }
-        // SAFETY: the descriptor is in the pager threads' table and is not closed while it stands here.
+        // SAFETY: the descriptor is in the pager threads' table and is not closed while it stands
+        // here.
         let descriptor = (descriptor >= 0).then(|| unsafe { BorrowedFd::borrow_raw(descriptor) })?;
         let open = FileDevice::new(descriptor).on(device.medium()).taking(device.orders());
         Some((OpenDevice::File(open), within))
     }
 
-    /// Does this error of a write say of a network device that its server is not there (and nothing of the slot)?
+    /// Returns the meaning of this error of a write if it says that the server of a network device
+    /// is not there (and nothing of the slot).
     pub(crate) fn silence(&self, slot: FileSlot, errno: Errno) -> Option<Silence> {
         let (_, device) = self.find(cluster_of(slot))?;
         device.is_link().then(|| silence_of(errno)).flatten()

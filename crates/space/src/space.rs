@@ -1,11 +1,20 @@
-//! Swap space: where an entry's bytes are. Joins the allocator's entries to the devices.
+//! Swap space: the bytes of swap entries. It joins the allocator's entries to the devices.
 //!
-//! An entry is a name; its *location* (in the payload beside its slot word) says where the bytes are: nowhere stored (zero
-//! or same-filled), in the compressed store, or in a slot of a shared device (a file, or plain RAM). The entry stays valid when
-//! the bytes move.
+//! An entry is a name. Its *location* (in the payload beside its slot word) says where the bytes
+//! are: nowhere stored (zero or same-filled), in the compressed store, or in a slot of a shared
+//! device (a file, or plain RAM). The entry stays valid when the bytes move.
 //!
-//! Context: entries are allocated and written by the evictor, read and freed by the fault handler and the reader of
-//! events. Whoever calls has the entry's page word in a state that gives it the right to (see [`crate::page`]).
+//! Context: the evictor allocates and writes entries; the fault handler and the reader of events
+//! read and free them. Every caller has the entry's page word in a state that gives it the right to
+//! (see [`folioswap_policy::page`]).
+//!
+//! | Module | Concept |
+//! |---|---|
+//! | `reading` | reading an entry's page, checked |
+//! | `writing` | writing runs of pages to shared devices; bad slots |
+//! | [`ages`] | generations of the pages in the compressed store |
+//! | [`validate`] | the invariants, for tests |
+//! | `error` | errors of single pages |
 
 pub mod ages;
 mod error;
@@ -36,12 +45,13 @@ use folioswap_slots::{
 };
 use folioswap_trace::{Event, Tracer};
 
-/// What stands beside each slot word.
+/// The payload beside each slot word.
 #[repr(C)]
 pub(crate) struct Beside {
     pub(crate) location: LocationCell,
     pub(crate) check: AtomicU32,
-    /// Its [`Generation`](ages::Generation) while the bytes are in the compressed store; written with the location's lock held.
+    /// The page's [`Generation`](ages::Generation) while its bytes are in the compressed store. It
+    /// is written with the location's lock held.
     age: AtomicU32,
 }
 const PAYLOAD: usize = size_of::<Beside>();
@@ -52,12 +62,13 @@ const FRAME: usize = 4096 + 512 * PAYLOAD;
 /// Frames are added this many at a time, when fewer than [`FRAMES_LOW`] are free.
 const FRAMES_ADDED: usize = 16;
 const FRAMES_LOW: u32 = 8;
-/// Slots of the compressed RAM device: 128 GiB of pages. It grows as needed within them; unused ones cost 0.08 byte.
+/// Slots of the compressed RAM device: 128 GiB of pages. The device grows as needed within them; an
+/// unused slot costs 0.08 byte.
 const ZRAM_SLOTS: u64 = 32 << 20;
 /// Memory of emptied spans that the store keeps for reuse, bytes.
 const EMPTY_RESERVE: u64 = 1 << 20;
 
-/// Where a written page went.
+/// The destination of a written page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {
     /// Nothing needs to be stored.
@@ -68,19 +79,27 @@ pub enum Written {
     Shared,
 }
 
-/// Who else could move bytes while one reads them.
+/// The threads that could move bytes during a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Movers {
     /// A compactor may run: the location is locked for the reading.
     Running,
-    /// Everybody else is stopped and nothing may be changed: a fork is taking its snapshot.
+    /// All other threads are stopped and nothing may be changed: a fork takes its snapshot.
     Frozen,
+}
+
+/// Whether an entry's location was exchanged for another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exchange {
+    Done,
+    /// The entry was freed or its bytes have moved meanwhile, or its location is locked just now.
+    Refused,
 }
 
 /// The engine's memory, as the store wants it.
 pub(crate) struct StoreMemory<'m, M>(&'m M);
 
-// SAFETY: passed on to memory that keeps the contract.
+// SAFETY: every call is passed on to memory that keeps the contract.
 unsafe impl<M: PageMemory> PageMemory for StoreMemory<'_, M> {
     fn map(&self, bytes: usize) -> Option<NonNull<u8>> {
         self.0.map(bytes)
@@ -89,7 +108,7 @@ unsafe impl<M: PageMemory> PageMemory for StoreMemory<'_, M> {
         self.0.map_to_write(bytes)
     }
     unsafe fn give_back(&self, start: NonNull<u8>, bytes: usize) {
-        // SAFETY: passed on.
+        // SAFETY: the caller keeps the contract, which is passed on.
         unsafe { self.0.give_back(start, bytes) }
     }
     fn will_write(&self, start: NonNull<u8>, bytes: usize) -> Prefault {
@@ -97,11 +116,11 @@ unsafe impl<M: PageMemory> PageMemory for StoreMemory<'_, M> {
     }
 }
 
-/// The swap space could not be made.
+/// The system gave no memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoMemory;
 
-/// Swap space of one process.
+/// The swap space of one process.
 pub struct Space<'m, M: Memory + PageMemory> {
     slots: Slots<PAYLOAD>,
     device: DeviceId,
@@ -111,16 +130,16 @@ pub struct Space<'m, M: Memory + PageMemory> {
     ages: Ages,
     memory: &'m M,
     frame_bytes: AtomicU64,
-    /// Reads of shared devices that succeeded when tried again, as far as nobody has taken note of them.
+    /// Reads of shared devices that succeeded when tried again, since they were last taken.
     read_retries: AtomicU64,
-    /// Reads of them that failed since the last that did not.
+    /// Reads of shared devices that failed since the last that did not.
     reads_failed: AtomicU32,
-    /// Null: nothing is recorded.
+    /// The recorder of allocations; null: nothing is recorded.
     tracer: AtomicPtr<Tracer>,
 }
 
 impl<'m, M: Memory + PageMemory> Space<'m, M> {
-    /// An empty space with all its tables in `memory`; about 100 KiB become resident.
+    /// Creates an empty space with all its tables in `memory`; about 100 KiB become resident.
     ///
     /// # Errors
     /// [`NoMemory`].
@@ -128,8 +147,8 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
         Self::create_for(memory, 1)
     }
 
-    /// As [`create`](Self::create), for allocations on `cpus` logical CPUs at once ([`allocate_on`](Self::allocate_on)), each with a cluster
-    /// of its own for each order.
+    /// As [`create`](Self::create), for allocations on `cpus` logical CPUs at once
+    /// ([`allocate_on`](Self::allocate_on)), each with a cluster of its own for each order.
     ///
     /// # Errors
     /// [`NoMemory`].
@@ -137,7 +156,8 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
         Self::create_of(memory, cpus, ZRAM_SLOTS)
     }
 
-    /// As [`create_for`](Self::create_for), with so many slots (the first is the header's), where the end of the space is to be seen.
+    /// As [`create_for`](Self::create_for), with this many slots (the first is the header's), for
+    /// tests that reach the end of the space.
     ///
     /// # Errors
     /// [`NoMemory`].
@@ -155,7 +175,8 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
         unsafe { words.add_frames(frames, FRAME * FRAMES_ADDED) }.map_err(|_| NoMemory)?;
         let device = words.swapon(spec).map_err(|_| NoMemory)?;
         let files = memory.take(FileSpace::BYTES).ok_or(NoMemory)?;
-        // Two threads store at once: one that maps memory for the store meanwhile may have lost its CPU.
+        // Two threads store at once: the one that maps memory for the store meanwhile may have lost
+        // its CPU.
         let relax = || rustix::thread::sched_yield();
         let options = StoreOptions { empty_reserve: EMPTY_RESERVE, relax, ..StoreOptions::DEFAULT };
         Ok(Space {
@@ -174,8 +195,8 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
         })
     }
 
-    /// Makes sure that the next allocations find their tables: called by the evictor ahead of need, so that the path that
-    /// frees memory does not need any.
+    /// Ensures that the next allocations find their tables. The evictor calls this ahead of need,
+    /// so that the path that frees memory does not need any.
     ///
     /// # Errors
     /// [`NoMemory`]: the system gives none; allocations go on until the frames are used up.
@@ -191,36 +212,36 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
         Ok(())
     }
 
-    /// The devices that this process shares with its group.
+    /// Returns the devices that this process shares with its group.
     pub fn shared_devices(&self) -> &SharedDevices {
         &self.shared
     }
-    /// The clusters of them that this process owns.
+    /// Returns the clusters of the shared devices that this process owns.
     pub fn file_space(&self) -> &FileSpace {
         &self.file_space
     }
-    /// The allocator, for figures and validation.
+    /// Returns the allocator, for figures and validation.
     pub fn slots(&self) -> &Slots<PAYLOAD> {
         &self.slots
     }
-    /// The compressed RAM device's figures.
+    /// Returns the compressed RAM device's figures.
     pub fn mm_stat(&self) -> MmStat {
         self.zram.mm_stat()
     }
-    /// Memory of the compressed RAM device alone, bytes; a few ns.
+    /// Returns the memory of the compressed RAM device alone, bytes. Cost: a few ns.
     pub fn store_bytes(&self) -> u64 {
         self.zram.mem_used_total()
     }
-    /// Gives emptied spans back to the system; returns the bytes.
+    /// Gives emptied spans of the store back to the system; returns the bytes.
     pub fn trim(&self) -> u64 {
         self.zram.trim()
     }
-    /// Bytes of tables that are resident, roughly.
+    /// Returns the bytes of tables that are resident, roughly.
     pub fn metadata_bytes(&self) -> u64 {
         self.frame_bytes.load(Relaxed)
     }
 
-    /// Takes 2^`order` slots for `folio`: they are cached with count one, and have no location yet.
+    /// Takes 2^`order` slots for `folio`. They are cached with count one, and have no location yet.
     ///
     /// # Errors
     /// The allocator's.
@@ -228,7 +249,8 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
         self.allocate_on(LogicalCpu(0), order, folio)
     }
 
-    /// As [`allocate`](Self::allocate), from the cluster that this CPU drains. From any number of threads.
+    /// As [`allocate`](Self::allocate), from the cluster that this CPU drains. Any number of
+    /// threads may call it.
     ///
     /// # Errors
     /// The allocator's.
@@ -251,8 +273,10 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
         outcome
     }
 
-    /// Records allocations and frees from now on; `None`: no more. A recorder must stay where it is until then, and until the threads that were at
-    /// work are done: the pager sets it before its threads begin.
+    /// Records allocations and frees from now on; `None`: no more.
+    ///
+    /// A recorder must stay in place until then, and until the threads that were at work are done:
+    /// the pager sets it before its threads begin.
     pub fn set_tracer(&self, tracer: Option<NonNull<Tracer>>) {
         self.tracer.store(tracer.map_or(core::ptr::null_mut(), NonNull::as_ptr), Release);
     }
@@ -268,23 +292,25 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
         self.trace(|cpu| Event::Free { cpu, slots: 1, entry: entry.to_raw() });
     }
 
-    /// The page of this entry came back and keeps its stored copy. To be told before anybody may drop it.
+    /// Records that the page of this entry came back and keeps its stored copy. The call must come
+    /// before any thread may drop the copy.
     pub fn note_kept(&self, entry: SwapEntry) {
         self.trace(|cpu| Event::Retain { cpu, slots: 1, entry: entry.to_raw() });
     }
 
-    /// The page of this entry left again unchanged: its stored copy stands for it.
+    /// Records that the page of this entry left again unchanged: its stored copy stands for it.
     pub fn note_left_clean(&self, entry: SwapEntry) {
         self.trace(|cpu| Event::Reuse { cpu, slots: 1, entry: entry.to_raw() });
     }
 
     pub(crate) fn beside(&self, entry: SwapEntry) -> Option<&Beside> {
-        // SAFETY: the payload of a used slot is 16 bytes that only this module interprets, 8-aligned (frames are page
-        // aligned, 4096 + 16 i); all-zero is valid; it stays while the slot is used, which the caller's right ensures.
+        // SAFETY: the payload of a used slot is 16 bytes that only this module interprets,
+        // 8-aligned (frames are page aligned, 4096 + 16 i); all-zero is valid; it stays while the
+        // slot is used, which the caller's right ensures.
         self.slots.payload(entry).map(|payload: NonNull<u8>| unsafe { payload.cast::<Beside>().as_ref() })
     }
 
-    fn set_place(&self, entry: SwapEntry, place: Place) -> bool {
+    fn set_location(&self, entry: SwapEntry, place: Place) -> bool {
         let Some(beside) = self.beside(entry) else { return false };
         let (location, check) = place.pack();
         while beside.location.try_lock().is_none() {
@@ -319,23 +345,23 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
             Ok(Stored::Incompressible) => return Err(WriteError::Incompressible),
             Err(_) => return Err(WriteError::NoMemory),
         };
-        self.set_place(entry, place);
+        self.set_location(entry, place);
         Ok(())
     }
 
-    /// The compressed RAM device, which every entry is on; the place of its bytes may be another one.
+    /// Returns the compressed RAM device, which every entry is on; its bytes may be on another one.
     pub fn device(&self) -> DeviceId {
         self.device
     }
 
-    /// The page of this entry, whose bytes are stored, is in `folio` from now on: it enters the swap cache. False: it cannot, and
-    /// nothing is changed.
+    /// Puts an entry whose bytes are stored into the swap cache: its page is in `folio` from now
+    /// on. Returns false if it cannot be; then nothing is changed.
     pub fn enter_cache(&self, entry: SwapEntry, folio: FolioId) -> bool {
         self.slots.cache_insert(entry, Order::ZERO, folio).is_ok()
     }
 
-    /// The write-back of these slots is complete: they leave the swap cache, and their slot words keep `shadow`
-    /// ([`workingset`](folioswap_policy::reclaim::workingset)).
+    /// Takes these slots out of the swap cache, because their write-back is complete. Their slot
+    /// words keep `shadow` ([`workingset`](folioswap_policy::reclaim::workingset)).
     pub fn leave_cache(&self, entry: SwapEntry, slots: u32, shadow: Shadow) {
         if let SlotWord::Cached { folio, .. } = self.slots.word(entry) {
             let _ = self.slots.cache_remove(entry, slots, folio, shadow, |freed, payload| {
@@ -346,8 +372,10 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
         }
     }
 
-    /// `folio` came back: it leaves the swap cache, one holder of each of its `slots` entries is gone, and what nobody holds any more is freed,
-    /// stored bytes and all. What [`leave_cache`](Self::leave_cache) and [`put`](Self::put) do together, under one lock.
+    /// Frees a folio that came back: it leaves the swap cache, one holder of each of its `slots`
+    /// entries is gone, and entries without a holder are freed, stored bytes and all.
+    ///
+    /// This is [`leave_cache`](Self::leave_cache) and [`put`](Self::put) together, under one lock.
     pub fn free_folio(&self, entry: SwapEntry, slots: u32, folio: FolioId) {
         let _ = self.slots.free_folio(entry, slots, folio, |freed, payload| {
             self.trace_free(freed);
@@ -356,7 +384,8 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
         });
     }
 
-    /// The shadow that an entry's slot word keeps; [`Shadow::EMPTY`] while it is in the swap cache. Cost: two loads.
+    /// Returns the shadow that an entry's slot word keeps; [`Shadow::EMPTY`] while it is in the
+    /// swap cache. Cost: two loads.
     pub fn shadow(&self, entry: SwapEntry) -> Shadow {
         match self.slots.word(entry) {
             SlotWord::Shadow { shadow, .. } => shadow,
@@ -364,7 +393,7 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
         }
     }
 
-    /// Are an entry's bytes in the compressed RAM device?
+    /// Whether an entry's bytes are in the compressed RAM device.
     pub fn is_in_zram(&self, entry: SwapEntry) -> bool {
         self.beside(entry).is_some_and(|beside| {
             matches!(
@@ -374,7 +403,7 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
         })
     }
 
-    /// The slot of a shared device in which an entry's bytes are, if they are there.
+    /// Returns the slot of a shared device in which an entry's bytes are, if they are there.
     pub fn file_slot(&self, entry: SwapEntry) -> Option<FileSlot> {
         let beside = self.beside(entry)?;
         match Place::unpack(beside.location.get(), beside.check.load(Relaxed)) {
@@ -383,28 +412,30 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
         }
     }
 
-    /// Are an entry's bytes on this shared device?
+    /// Whether an entry's bytes are on this shared device.
     pub fn is_on_shared(&self, entry: SwapEntry, device: DeviceId) -> bool {
         self.file_slot(entry).is_some_and(|slot| self.shared.of_slot(slot) == Some(device))
     }
 
-    /// Are an entry's bytes on a file or block device?
+    /// Whether an entry's bytes are on a file or block device.
     pub fn is_on_file(&self, entry: SwapEntry) -> bool {
         self.file_slot(entry).is_some_and(|slot| self.shared.is_on_disk(slot))
     }
 
-    /// One holder of each of these entries less; what nobody holds any more is freed, stored bytes and all, as soon as it is out of
-    /// the swap cache too.
+    /// Removes one holder of each of these entries. Entries without a holder are freed, stored
+    /// bytes and all, as soon as they are out of the swap cache too.
     pub fn put(&self, entry: SwapEntry, slots: u32) {
         let _ = self.slots.put(entry, slots, |freed, payload| {
-            // Under the cluster's lock, before the slot can be allocated again: the records have the order of what happened.
+            // This runs under the cluster's lock, before the slot can be allocated again, so that
+            // the records are in the order of events.
             self.trace_free(freed);
-            // SAFETY: as in `beside`; the slot is being freed and nobody else refers to it.
+            // SAFETY: as in `beside`; the slot is being freed and no other thread refers to it.
             self.release(unsafe { &*payload.cast::<Beside>() });
         });
     }
 
-    /// Gives up an entry whose write-back did not complete, or is not wanted: out of the cache, bytes and slot freed.
+    /// Gives up an entry whose write-back did not complete, or is not wanted: out of the cache,
+    /// bytes and slot freed.
     pub fn abandon(&self, entry: SwapEntry) {
         self.leave_cache(entry, 1, Shadow::EMPTY);
         self.put(entry, 1);
@@ -419,7 +450,8 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
         };
         match Place::unpack(location, beside.check.load(Relaxed)) {
             Some(Place::Zram { handle, len, .. }) => {
-                // SAFETY: the location, which named the object, is locked by us and set to none below.
+                // SAFETY: the location, which named the object, is locked by us and set to none
+                // below.
                 let freed = unsafe { self.zram.free(handle, len) };
                 debug_assert!(freed.is_ok());
                 self.aged_out(beside);
@@ -432,10 +464,10 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
         beside.location.unlock_with(Location::NONE);
     }
 
-    /// One holder more of each of these entries, or of none.
+    /// Adds one holder to each of these entries, or to none.
     ///
     /// # Errors
-    /// A count is at its end and no overflow table could be made.
+    /// [`NoMemory`]: a count is at its end and no overflow table could be made.
     pub fn duplicate(&self, entry: SwapEntry, slots: u32) -> Result<(), NoMemory> {
         self.slots.dup(entry, slots).map_err(|_| NoMemory)
     }

@@ -1,18 +1,20 @@
-//! A shared device is taken out of use (swapoff, spec §0): what is stored there goes elsewhere. Locations change; entries and page words do not.
+//! Swapoff (spec §0): a shared device is taken out of use, and the pages stored there go
+//! elsewhere. Locations change; entries and page words do not.
 //!
-//! | Step | Who may be at work meanwhile |
+//! | Step | At work meanwhile |
 //! |---|---|
-//! | [`Space::stored_on`]: some entries whose bytes are there | anybody |
-//! | [`Space::read_leaving`]: their pages are read and checked | anybody |
-//! | [`Space::store_leaving_on`], [`Space::store_leaving_in_store`]: they get other places, which nothing names yet | anybody |
-//! | [`Space::settle_leaving`]: the locations are exchanged | nobody who reads runs of slots of shared devices |
+//! | [`Space::stored_on`]: entries whose bytes are there | all threads |
+//! | [`Space::read_leaving`]: their pages are read and checked | all threads |
+//! | [`Space::store_leaving_on`]: they get new locations, not yet named | all threads |
+//! | [`Space::settle_leaving`]: the locations are exchanged | no reader of runs of slots |
 //!
-//! An entry that was freed or came to lie elsewhere between the first step and the last keeps what it has then, and its new place is given up:
-//! location and check word are compared under the location's lock. The caller is the only one that allocates entries, so that none of them
-//! is another page's by then.
+//! An entry that was freed or got another location between the first step and the last keeps that,
+//! and its new location is given up: location and check word are compared under the location's
+//! lock. The caller is the only one that allocates entries, so that none of them is another page's
+//! by then.
 
 use crate::relocation::DEMOTED_MAX;
-use crate::space::{ReadError, Space, WriteError, errno_of};
+use crate::space::{Exchange, ReadError, Space, WriteError, errno_of};
 use core::ops::Range;
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_devices::{
@@ -27,16 +29,16 @@ pub const LEAVING_MAX: usize = DEMOTED_MAX;
 /// Entries that are looked at in one step: about a millisecond.
 const LOOKED_AT: usize = 32 << 10;
 
-/// What is to become of a page.
+/// The progress of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
-    /// It was not read.
+    /// The page was not read.
     Unread,
     /// Its bytes are there.
     Read(Checksum),
-    /// Its device does not give it, and never will.
+    /// Its device does not give the page, and never will.
     Lost,
-    /// It is stored elsewhere, which nothing names yet.
+    /// The page is stored elsewhere, in a location that no entry names yet.
     Stored(Place),
 }
 
@@ -57,17 +59,17 @@ pub struct Leaving {
 }
 
 impl Leaving {
-    /// How many.
+    /// Returns the number of pages.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Are there none?
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Was this one read, and has no other place yet?
+    /// Whether this page was read, and has no other location yet.
     pub fn is_read(&self, index: usize) -> bool {
         self.page(index).is_some_and(|page| matches!(page.fate, Fate::Read(_)))
     }
@@ -82,7 +84,7 @@ impl Leaving {
         }
     }
 
-    /// The pages from `first` on whose slots follow each other.
+    /// Returns the pages from `first` on whose slots follow each other.
     fn run_from(&self, first: usize) -> Range<usize> {
         let slot = |index: usize| self.page(index).map(|page| page.slot.raw());
         let follows = |&index: &usize| slot(index) == slot(first).map(|own| own + (index - first) as u64);
@@ -90,24 +92,26 @@ impl Leaving {
     }
 }
 
-/// What [`Space::settle_leaving`] did.
+/// The result of [`Space::settle_leaving`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settled {
     /// Pages whose bytes are elsewhere now.
     pub moved: u64,
-    /// Pages that are lost: whoever touches one finds nothing stored.
+    /// Pages that are lost: a thread that touches one finds nothing stored.
     pub lost: u64,
 }
 
-/// Does this error say that the device may give the page later? A server that is another one by now never will.
+/// Whether this error says that the device may give the page later. A server that is another one by
+/// now never will.
 fn may_pass(error: ReadError) -> bool {
     let ReadError::File(error) = error else { return false };
     matches!(errno_of(error), Errno::HOSTDOWN | Errno::TIMEDOUT | Errno::CONNRESET)
 }
 
 impl<M: Memory + PageMemory> Space<'_, M> {
-    /// Up to `most` entries in use whose bytes are on one of `devices`, from offset `from` on; and the offset from which to go on, `None` at the
-    /// end. Cost: some nanoseconds for each entry in use, of which some thousands are looked at.
+    /// Returns up to `most` entries in use whose bytes are on one of `devices`, from offset `from`
+    /// on; and the offset from which to go on, `None` at the end. Cost: some nanoseconds for each
+    /// entry in use, of which some thousands are looked at.
     pub fn stored_on(&self, devices: DeviceMask, from: u64, most: usize) -> (Leaving, Option<u64>) {
         let mut leaving = Leaving { pages: [None; LEAVING_MAX], count: 0 };
         let mut from = from;
@@ -131,8 +135,11 @@ impl<M: Memory + PageMemory> Space<'_, M> {
         (leaving, Some(from))
     }
 
-    /// Reads them into `pages` (page aligned, as many as there are), those together whose slots follow each other, and checks each. False: a
-    /// server does not answer, and nothing more was asked of it; what was not read stays where it is.
+    /// Reads the pages into `pages` (page aligned, as many as there are), those together whose
+    /// slots follow each other, and checks each.
+    ///
+    /// Returns false if a server does not answer; then nothing more was asked of it, and pages that
+    /// were not read stay where they are.
     pub fn read_leaving(&self, leaving: &mut Leaving, pages: &mut [Page]) -> bool {
         let mut first = 0;
         while first < leaving.count {
@@ -163,10 +170,11 @@ impl<M: Memory + PageMemory> Space<'_, M> {
         true
     }
 
-    /// Writes those of a range that were read to consecutive slots of one of `devices`, in one go; `pages` are those of the range.
+    /// Writes the pages of a range that were read to consecutive slots of one of `devices`, in one
+    /// go; `pages` are those of the range.
     ///
     /// # Errors
-    /// [`WriteError`]: none of them has another place then.
+    /// [`WriteError`]: none of them has another location then.
     pub fn store_leaving_on(
         &self,
         leaving: &mut Leaving,
@@ -188,7 +196,7 @@ impl<M: Memory + PageMemory> Space<'_, M> {
         Ok(())
     }
 
-    /// Stores one that was read in the compressed store, also if it does not compress.
+    /// Stores a page that was read in the compressed store, even if it does not compress.
     ///
     /// # Errors
     /// [`WriteError::NoMemory`].
@@ -215,36 +223,41 @@ impl<M: Memory + PageMemory> Space<'_, M> {
         Ok(())
     }
 
-    /// Exchanges the locations of those that have another place, and takes those of the lost ones away; the slots that they had are free. What
-    /// changed meanwhile stays as it is, and its new place is given up. Nobody may be reading runs of slots.
+    /// Exchanges the locations of pages that have another one, and removes those of the lost ones;
+    /// the slots that they had are free. An entry that changed meanwhile stays as it is, and its
+    /// new location is given up. No thread may be reading runs of slots.
     pub fn settle_leaving(&self, leaving: &Leaving) -> Settled {
         let mut settled = Settled::default();
         for page in leaving.pages[..leaving.count].iter().flatten() {
             match page.fate {
-                Fate::Stored(place) if self.exchange_place(page, place) => settled.moved += 1,
-                Fate::Stored(place) => self.give_up_place(place),
-                Fate::Lost if self.exchange_place(page, Place::None) => settled.lost += 1,
+                Fate::Stored(place) if self.exchange_location(page, place) == Exchange::Done => {
+                    settled.moved += 1
+                }
+                Fate::Stored(place) => self.give_up_location(place),
+                Fate::Lost if self.exchange_location(page, Place::None) == Exchange::Done => {
+                    settled.lost += 1
+                }
                 Fate::Lost | Fate::Unread | Fate::Read(_) => {}
             }
         }
         settled
     }
 
-    /// Nothing is exchanged after all: the new places are free again.
+    /// Gives up all new locations: nothing is exchanged after all.
     pub fn give_up_leaving(&self, leaving: &Leaving) {
         for page in leaving.pages[..leaving.count].iter().flatten() {
             if let Fate::Stored(place) = page.fate {
-                self.give_up_place(place);
+                self.give_up_location(place);
             }
         }
     }
 
-    fn exchange_place(&self, page: &LeavingPage, place: Place) -> bool {
-        let Some(beside) = self.beside(page.entry) else { return false };
-        let Some(location) = beside.location.try_lock() else { return false };
+    fn exchange_location(&self, page: &LeavingPage, place: Place) -> Exchange {
+        let Some(beside) = self.beside(page.entry) else { return Exchange::Refused };
+        let Some(location) = beside.location.try_lock() else { return Exchange::Refused };
         if location != page.location || beside.check.load(Relaxed) != page.check {
             beside.location.unlock_with(location);
-            return false;
+            return Exchange::Refused;
         }
         let (new, check) = place.pack();
         beside.check.store(check, Relaxed);
@@ -253,10 +266,10 @@ impl<M: Memory + PageMemory> Space<'_, M> {
         }
         beside.location.unlock_with(new);
         self.file_space.free(page.slot);
-        true
+        Exchange::Done
     }
 
-    fn give_up_place(&self, place: Place) {
+    fn give_up_location(&self, place: Place) {
         match place {
             Place::Zram { handle, len, .. } => {
                 // SAFETY: the object is ours: no location names it.

@@ -1,4 +1,5 @@
-//! What the swap space makes of devices that fail: a bad slot costs a page or another place, never more, and is not used again.
+//! The swap space on devices that fail: a bad slot costs a page or another slot, never more, and is
+//! not used again.
 
 mod heap;
 
@@ -82,7 +83,7 @@ fn slots_that_refuse_a_write_are_bad_and_the_others_are_used() {
         (16, 3),
         "found one by one, and no longer than needed"
     );
-    // What is good of it is used page by page, and not one of the bad ones.
+    // Its good slots are used page by page, and none of the bad ones.
     for (entry, page) in second.iter().zip(&other.0).take(4) {
         space.write_run(&[*entry], page, DeviceMask::ALL).unwrap();
     }
@@ -115,7 +116,7 @@ fn a_full_disk_makes_no_slot_bad() {
     give_up(&space, &folio);
 }
 
-/// A bad place in the middle of a run costs the pages in it: damaged ones, and those behind the end.
+/// A bad spot in the middle of a run costs the pages in it: damaged ones, and those behind the end.
 #[test]
 fn what_cannot_be_read_is_named_page_by_page() {
     let heap = Heap::default();
@@ -132,7 +133,7 @@ fn what_cannot_be_read_is_named_page_by_page() {
     assert_eq!(bad, [(3, ReadError::Corrupt), (14, ends(14)), (15, ends(15))]);
     let good = (0..14).filter(|&page| page != 3);
     assert!(good.into_iter().all(|page| read.0[page] == run.0[page]), "one bad page is one bad page");
-    // Alone it is the same.
+    // A page read alone gives the same error.
     let mut decoder = Decoder::new();
     let mut one =
         |page: usize| space.read(folio[page].unwrap(), &mut decoder, &mut read.0[0], Movers::Running);
@@ -140,7 +141,8 @@ fn what_cannot_be_read_is_named_page_by_page() {
     give_up(&space, &folio);
 }
 
-/// Damaged on its way, right on the medium: the second read is believed, by its checksum, and counted.
+/// The page is damaged on its way and right on the medium: the second read is believed, by its
+/// checksum, and counted.
 #[test]
 fn a_read_that_succeeds_when_tried_again_loses_nothing() {
     let heap = Heap::default();
@@ -149,7 +151,7 @@ fn a_read_that_succeeds_when_tried_again_loses_nothing() {
     let (folio, run) = (entries(&space), Run::new(3));
     space.write_run(&folio, run.0.as_flattened(), DeviceMask::ALL).unwrap();
     ftruncate(&file, 0).unwrap();
-    // It comes back while the first failure is being got over.
+    // The page comes back during the pause after the first failure.
     let mut read = Run::new(0);
     for attempt in 0.. {
         assert!(attempt < 200, "the second attempt never met the mended device");
@@ -165,7 +167,7 @@ fn a_read_that_succeeds_when_tried_again_loses_nothing() {
         space.read_run(&folio, FileSlot::new(0).unwrap(), &mut read.0, |_, _| bad += 1);
         mender.join().unwrap();
         let retries = space.take_read_retries();
-        // What is called bad may have come a moment later.
+        // A page that is called bad may have come a moment later.
         assert!(bad > 0 || read.0 == run.0, "what is called right is right");
         if bad == 0 && retries > 0 {
             break;
@@ -176,7 +178,8 @@ fn a_read_that_succeeds_when_tried_again_loses_nothing() {
     give_up(&space, &folio);
 }
 
-/// Single pages only: larger runs are refused before a slot is taken, and a device that takes them is preferred for them.
+/// The device takes single pages only: larger runs are refused before a slot is taken, and a device
+/// that takes them is preferred for them.
 #[test]
 fn devices_are_asked_for_what_they_take() {
     let heap = Heap::default();
@@ -195,7 +198,8 @@ fn devices_are_asked_for_what_they_take() {
     give_up(&space, &folio);
 }
 
-/// A folio whose pages lie in the compressed store and on two files, some of them moved on meanwhile, comes back whole, page by page.
+/// A folio whose pages lie in the compressed store and on two files, some of them moved on
+/// meanwhile, comes back unharmed, page by page.
 #[test]
 fn a_folio_on_several_tiers_comes_back() {
     let heap = Heap::default();
@@ -226,7 +230,7 @@ fn a_folio_on_several_tiers_comes_back() {
     assert_eq!((space.file_space().used_slots(), space.mm_stat().objects), (0, 0));
 }
 
-/// What a network device's server says next, and what it has.
+/// The next answer of a network device's server, and the pages that it has.
 #[derive(Default)]
 struct Served {
     refuses_with: Option<Errno>,
@@ -234,7 +238,7 @@ struct Served {
     bytes: Vec<u8>,
 }
 
-/// A network device, and who serves it until the device's socket ends.
+/// A network device, and the thread that serves it until the device's socket ends.
 fn network_device(space: &Space<'_, Heap>) -> (OwnedFd, Arc<Mutex<Served>>) {
     let (ours, theirs) =
         socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
@@ -248,7 +252,7 @@ fn network_device(space: &Space<'_, Heap>) -> (OwnedFd, Arc<Mutex<Served>>) {
             let mut served = server.lock().unwrap();
             let is_forged = served.forged.is_some_and(|at| (start..start + length).contains(&at));
             let error = match request.command {
-                // A further socket, which is not taken: all goes over this one.
+                // A further socket is not taken: all goes over this one.
                 Command::Attach => continue,
                 Command::Read if is_forged => Some(Errno::BADMSG),
                 _ => served.refuses_with,
@@ -274,7 +278,8 @@ fn network_device(space: &Space<'_, Heap>) -> (OwnedFd, Arc<Mutex<Served>>) {
     (ours, served)
 }
 
-/// A server that is away spoils no slot; one that was asked and did not answer may write yet, so its slots are nobody's.
+/// A server that is away spoils no slot; one that was asked and did not answer may write yet, so
+/// its slots are lost.
 #[test]
 fn an_outage_costs_no_slots_but_those_whose_write_was_not_answered() {
     let heap = Heap::default();
@@ -295,7 +300,7 @@ fn an_outage_costs_no_slots_but_those_whose_write_was_not_answered() {
     give_up(&space, &folio);
 }
 
-/// Of a run in which one page does not open, one page is lost.
+/// One page is lost of a run in which one page does not open.
 #[test]
 fn a_forged_page_on_a_server_costs_one_page() {
     let heap = Heap::default();

@@ -1,22 +1,24 @@
-//! Models of a location under loom: its object is recompressed while a handler reads it, and then frees it. The words are the real ones
-//! ([`Place::pack`]); an object is a value that says whether it lives and with which codec it was made.
+//! Models of a location under loom: its object is recompressed while a handler reads it, and then
+//! frees it. The words are the real ones ([`Place::pack`]); an object is a value that says whether
+//! it lives and with which codec it was made.
 //!
-//! What must hold: who reads finds a living object of the codec that the location names, with its check word; at the end nothing lives that
-//! no location names, and nothing was freed twice.
+//! These must hold: a reader finds a living object of the codec that the location names, with its
+//! check word; at the end every living object is named by a location, and none was freed twice.
 
 use folioswap_devices::{Checksum, Codec, Handle, Location, Place, StoredLen};
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use loom::thread;
 
-/// How the evictor exchanges the object.
+/// The way in which the evictor exchanges the object.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Exchange {
     /// Under the lock, if the words are those that were seen.
     Right,
-    /// Wrong: under the lock, whatever stands there.
+    /// Wrong: under the lock, whatever the words are.
     WithoutLooking,
-    /// Wrong: a compare-exchange as the compactor's, and the check word, which a move leaves alone, after it.
+    /// Wrong: a compare-exchange as the compactor's, and the check word, which a move leaves alone,
+    /// after it.
     WithoutLock,
 }
 
@@ -57,7 +59,8 @@ impl Model {
         (word & LOCK == 0).then_some(word)
     }
 
-    /// A store, in truth; loom would let a try that failed before it come after it in the order of modifications.
+    /// Really a store; loom would let a failed try from before it come after it in the order of
+    /// modifications.
     fn unlock(&self, word: u64) {
         self.location.swap(word, Release);
     }
@@ -102,7 +105,7 @@ impl Model {
         let seen_place = self.place(seen);
         self.unlock(seen);
         let Place::Zram { handle, codec: Codec::Lz4, checksum, .. } = seen_place else { return };
-        // The new object is made known to nobody yet.
+        // The new object is not known to any other thread yet.
         self.objects[1].store(1 + Codec::Zstd as usize, Release);
         let (new, check) = place(1, Codec::Zstd).pack();
         let exchanged = match self.exchange {

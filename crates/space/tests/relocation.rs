@@ -1,4 +1,5 @@
-//! Bytes move while pages are read and freed: every page reads back what was stored, and the memory goes back.
+//! Bytes move while pages are read and freed: every page reads back what was stored, and the memory
+//! goes back.
 
 mod heap;
 
@@ -12,12 +13,12 @@ use heap::Heap;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// Damages a byte of this page where it is stored. Nobody else may be at work.
+/// Damages a byte of this page where it is stored. No other thread may be at work.
 fn damage(heap: &Heap, page: &Page) {
     // Random bytes are stored as they are.
     let bytes = &page[1024..1056];
     for &(start, len) in &*heap.mapped.lock().unwrap() {
-        // SAFETY: mapped by `map`, never freed, and used by nobody else just now.
+        // SAFETY: mapped by `map`, never freed, and used by no other thread just now.
         let memory = unsafe { std::slice::from_raw_parts_mut(start as *mut u8, len) };
         if let Some(at) = memory.windows(bytes.len()).position(|found| found == bytes) {
             memory[at] ^= 1;
@@ -27,7 +28,7 @@ fn damage(heap: &Heap, page: &Page) {
     panic!("the page is not in the store");
 }
 
-/// A page that half compresses, other for every number.
+/// A page that half compresses, different for every number.
 fn page(number: u64) -> Page {
     let mut page = [0; 4096];
     let mut state = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
@@ -104,7 +105,7 @@ fn pages_are_read_and_freed_while_they_are_moved() {
         });
         let mut read = [0; 4096];
         let mut decoder = Decoder::new();
-        // Each round frees a part of what is left, so that there is always something sparse.
+        // Each round frees a part of the pages left, so that there is always something sparse.
         let mut left: Vec<u64> = (0..PAGES).collect();
         for round in 0..8u64 {
             left.retain(|&number| {
@@ -127,7 +128,7 @@ fn pages_are_read_and_freed_while_they_are_moved() {
     assert!(space.slots().validate().is_ok());
 }
 
-/// A page of digits, other for every number: zstd takes less than two thirds of what LZ4 does.
+/// A page of digits, different for every number: zstd takes less than two thirds of LZ4's size.
 fn digits(number: u64) -> Page {
     let mut state = number + 1;
     core::array::from_fn(|_| {
@@ -155,7 +156,8 @@ fn pages_are_read_and_freed_while_they_are_recompressed_and_moved() {
     let (mut done, mut passed) = (0, 0);
     let all_are_freed = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        // The evictor's side: it alone recompresses and compacts, and goes on with what was freed meanwhile.
+        // The evictor's side: it alone recompresses and compacts, and goes on with pages freed
+        // meanwhile.
         let evictor = scope.spawn(|| {
             let mut room = Box::new(Room::new());
             let (mut saved_bytes, mut done, mut passed) = (0, 0, 0);
@@ -172,7 +174,8 @@ fn pages_are_read_and_freed_while_they_are_recompressed_and_moved() {
                 }
                 space.compact(64 << 10);
             }
-            // Once more after the last reader: what was being read at every other time it has passed over.
+            // The evictor makes one more pass after the last reader: it passed over pages that were
+            // being read at every other time.
             let mut is_last = false;
             while !is_last {
                 is_last = all_are_freed.load(Relaxed);
@@ -182,7 +185,8 @@ fn pages_are_read_and_freed_while_they_are_recompressed_and_moved() {
             }
             (saved_bytes, done, passed)
         });
-        // Two handlers: each reads all of its half, from the other end so that it meets the evictor, and frees two thirds.
+        // Two handlers: each reads all of its half, from the other end so that it meets the
+        // evictor, and frees two thirds.
         let handlers: Vec<_> = (0..2)
             .map(|half| {
                 let (space, entries) = (&space, &entries);
@@ -207,7 +211,7 @@ fn pages_are_read_and_freed_while_they_are_recompressed_and_moved() {
         assert!(saved_bytes > 300 * first, "{saved_bytes} of {first}");
     });
     assert!(done > 100 && passed > 100, "{done} {passed}");
-    // What is left is the evictor's last word on it: all of it is zstd's now.
+    // The pages left have the evictor's last treatment: all of them are zstd's now.
     let (mut read, mut decoder) = ([0; 4096], Box::new(Decoder::new()));
     for (number, &entry) in entries.iter().enumerate().step_by(3) {
         assert!(!space.may_recompress(entry), "page {number}");
@@ -245,12 +249,12 @@ fn what_was_recompressed_is_demoted() {
         assert!(space.file_slot(*entry).is_some());
         space.read(*entry, &mut decoder, &mut run.0[0], Movers::Running).unwrap();
         assert!(run.0[0] == digits(number as u64), "page {number}");
-        // What is in a file is not the store's to recompress.
+        // A page in a file is not the store's to recompress.
         assert_eq!(space.recompress(*entry, &mut room), Ok(Recompression::Passed));
     }
 }
 
-/// Room for a run, aligned as the file device asks.
+/// Memory for a run, aligned as the file device asks.
 #[repr(align(4096))]
 struct Run([Page; 64]);
 
@@ -270,7 +274,8 @@ fn with_file(heap: &Heap) -> (Space<'_, Heap>, OwnedFd, Vec<SwapEntry>) {
     (space, file, entries)
 }
 
-/// What cannot be read stays where it is; it does not stay the oldest, or nothing younger would ever be found.
+/// A page that cannot be read stays where it is. It does not stay the oldest, or no younger one
+/// would ever be found.
 #[test]
 fn what_is_damaged_does_not_stay_the_oldest() {
     let heap = Heap::default();
@@ -343,7 +348,7 @@ fn pages_are_read_and_freed_while_they_are_demoted() {
         });
         let mut read = Box::new(Run([[0; 4096]; 64]));
         let mut decoder = Decoder::new();
-        // From the other end, so that the two meet.
+        // The handler begins at the other end, so that the two meet.
         for (number, &entry) in entries.iter().enumerate().rev() {
             space.read(entry, &mut decoder, &mut read.0[0], Movers::Running).unwrap();
             assert!(read.0[0] == page(number as u64), "page {number}");

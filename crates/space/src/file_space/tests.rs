@@ -98,7 +98,7 @@ fn a_bad_slot_is_never_handed_out_again() {
     add(&space, &[3, 4], ONE);
     let run = space.allocate(8, ANY).unwrap();
     let bad = FileSlot::new(run.raw() + 2).unwrap();
-    space.mark_bad(bad);
+    space.set_bad(bad);
     (0..8).filter(|&at| at != 2).for_each(|at| space.free(FileSlot::new(run.raw() + at).unwrap()));
     assert_eq!((space.used_slots(), space.bad_slots()), (0, 1));
     let mut numbers = [0; 4];
@@ -181,7 +181,8 @@ fn only_permitted_devices_give_slots() {
     assert_eq!(space.allocate(1, one).unwrap().raw(), CLUSTER_SLOTS + 17);
 }
 
-/// The counts by device, which spare a walk, against the clusters themselves, over everything that changes them.
+/// Compares the counts by device, which spare a walk, with the clusters themselves, over every
+/// operation that changes them.
 #[test]
 fn free_slots_are_counted_by_device() {
     let space = space();
@@ -212,7 +213,7 @@ fn free_slots_are_counted_by_device() {
     check(&space);
 }
 
-/// A device is taken out of use: everything of it goes, but not before the last page has left.
+/// A device is taken out of use: all its clusters go, but not before the last page has left.
 #[test]
 fn all_clusters_of_a_device_go_when_nothing_is_stored_there() {
     let space = space();
@@ -223,7 +224,7 @@ fn all_clusters_of_a_device_go_when_nothing_is_stored_there() {
         space.allocate(1, DeviceMask::only(ONE)).unwrap(),
     );
     let other = space.allocate(3, DeviceMask::only(TWO)).unwrap();
-    space.mark_bad(bad);
+    space.set_bad(bad);
     space.share_all();
     add(&space, &[3], ONE);
     let mut numbers = [0; 2];

@@ -1,9 +1,10 @@
-//! How long ago what lies in the compressed RAM device was stored: by generations, so that the oldest can go on to a slower
-//! device first.
+//! The age of the pages in the compressed RAM device: by generations, so that the oldest can go on
+//! to a slower device first.
 //!
-//! A generation is a number that stands beside each stored page; the young one is given to what is stored now. It ends when it holds
-//! an eighth of all stored pages, and the next begins, as long as its number is free again.
-//! So ages are coarse, the count of each generation is exact, and nothing has to be looked through to learn which one is the oldest.
+//! A generation is a number that stands beside each stored page; the young one is given to pages
+//! that are stored now. It ends when it holds an eighth of all stored pages, and the next begins,
+//! as long as its number is free again. So ages are coarse, the count of each generation is exact,
+//! and finding the oldest one takes no walk over pages.
 
 use super::{Beside, Space};
 use core::sync::atomic::{
@@ -14,9 +15,10 @@ use folioswap_devices::{PageMemory, Place};
 use folioswap_policy::memory::Memory;
 use folioswap_slots::SwapEntry;
 
-/// Generations that are told apart; more than the eight that a store in steady turnover has, because what is cold stays.
+/// Generations that are told apart. They are more than the eight that a store in steady turnover
+/// has, because cold pages stay.
 const GENERATIONS: u32 = 32;
-/// A generation ends when it holds this part of all.
+/// A generation ends when it holds this part of all stored pages.
 const SHARE: u64 = 8;
 /// A generation holds at least this many pages.
 const PAGES_MIN: u64 = 256;
@@ -26,26 +28,27 @@ const PAGES_MIN: u64 = 256;
 pub struct Generation(u32);
 
 impl Generation {
-    /// As a plain number.
+    /// Returns the generation as a plain number.
     pub const fn raw(self) -> u32 {
         self.0
     }
-    /// Of a plain number that [`Generation::raw`] gave.
+    /// Makes a generation from a number that [`Generation::raw`] gave.
     pub const fn from_raw(raw: u32) -> Self {
         Generation(raw)
     }
-    /// The one after it.
+    /// Returns the next generation.
     #[must_use]
     pub const fn next(self) -> Self {
         Generation(self.0.wrapping_add(1))
     }
-    /// Was it stored before `other`? For generations that are alive at the same time.
+    /// Whether this generation was stored before `other`. Both must be alive at the same time.
     pub const fn is_older_than(self, other: Self) -> bool {
         (self.0.wrapping_sub(other.0) as i32) < 0
     }
 }
 
-/// The counts. All-zero is empty. Each call is a few atomic operations, and up to 32 loads.
+/// The counts of the generations. All-zero: empty. Each call is a few atomic operations, and up to
+/// 32 loads.
 #[derive(Debug, Default)]
 pub struct Ages {
     young: AtomicU32,
@@ -57,24 +60,24 @@ impl Ages {
         &self.counts[(generation % GENERATIONS) as usize]
     }
 
-    /// A page is stored; says which generation it belongs to.
+    /// Counts a page that is stored; returns its generation.
     pub fn stored(&self) -> Generation {
         let young = self.young.load(Acquire);
         let pages = self.count(young).fetch_add(1, Relaxed) + 1;
         let next = young.wrapping_add(1);
         if pages >= PAGES_MIN && pages >= self.total() / SHARE && self.count(next).load(Relaxed) == 0 {
-            // Who is late leaves a generation a few pages too large.
+            // A thread that is late leaves a generation a few pages too large.
             let _ = self.young.compare_exchange(young, next, AcqRel, Relaxed);
         }
         Generation(young)
     }
 
-    /// A page of this generation is stored no longer.
+    /// Counts a page of this generation that is stored no longer.
     pub fn gone(&self, generation: Generation) {
         self.count(generation.0).fetch_sub(1, Relaxed);
     }
 
-    /// The oldest generation with a page in it; `None` when nothing is stored.
+    /// Returns the oldest generation with a page in it; `None` when nothing is stored.
     pub fn oldest(&self) -> Option<Generation> {
         let young = self.young.load(Acquire);
         (1..=GENERATIONS)
@@ -83,40 +86,41 @@ impl Ages {
             .map(Generation)
     }
 
-    /// The generation of what is stored now.
+    /// Returns the generation of pages that are stored now.
     pub fn young(&self) -> Generation {
         Generation(self.young.load(Acquire))
     }
 
-    /// Pages stored, all generations together.
+    /// Returns the number of pages stored, all generations together.
     pub fn total(&self) -> u64 {
         self.counts.iter().map(|count| count.load(Relaxed)).sum()
     }
 }
 
 impl<M: Memory + PageMemory> Space<'_, M> {
-    /// What is stored beside leaves the compressed store. Under the location's lock.
+    /// Counts a page that leaves the compressed store. The caller holds the location's lock.
     pub(crate) fn aged_out(&self, beside: &Beside) {
         self.ages.gone(Generation::from_raw(beside.age.load(Relaxed)));
     }
 
-    /// What is stored beside comes into the compressed store. Under the location's lock.
+    /// Counts a page that comes into the compressed store. The caller holds the location's lock.
     pub(crate) fn aged_in(&self, beside: &Beside) {
         beside.age.store(self.ages.stored().raw(), Relaxed);
     }
 
-    /// What is stored beside counts as stored just now. Under the location's lock.
+    /// Makes a page count as stored just now. The caller holds the location's lock.
     pub(crate) fn rejuvenate(&self, beside: &Beside) {
         self.aged_out(beside);
         self.aged_in(beside);
     }
 
-    /// The ages of what is in the compressed store.
+    /// Returns the ages of the pages in the compressed store.
     pub fn ages(&self) -> &Ages {
         &self.ages
     }
 
-    /// The generation of an entry's bytes, if they are in the compressed store. A hint: they may leave at any moment.
+    /// Returns the generation of an entry's bytes, if they are in the compressed store. A hint:
+    /// they may leave at any moment.
     pub fn generation(&self, entry: SwapEntry) -> Option<Generation> {
         let beside = self.beside(entry)?;
         let place = Place::unpack(beside.location.get(), beside.check.load(Relaxed));

@@ -1,37 +1,41 @@
-//! What can go wrong with one page, and what that says of its slot.
+//! Errors of single pages, and their meaning for the slot.
 
 use core::fmt;
 use folioswap_devices::{FileError, FileSlot};
 use folioswap_slots::DeviceId;
 use rustix::io::Errno;
 
-/// Why a page could not be written. Its entry is as before.
+/// The reason why a page could not be written. Its entry is as before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteError {
-    /// It does not compress, and is not to be kept as it is.
+    /// The page does not compress, and is not to be kept as it is.
     Incompressible,
-    /// No run of slots is free here on the shared devices that it could go to: ask for clusters, or write page by page.
+    /// No run of slots is free here on the shared devices that the page could go to: ask for
+    /// clusters, or write page by page.
     NoSlots,
     /// The store got no memory.
     NoMemory,
-    /// The devices that it could go to do not take so many pages at once: write them apart.
+    /// The devices that the pages could go to do not take so many at once: write them apart.
     OrderNotTaken,
-    /// The shared device failed. Slots that refused a page by themselves are bad now and are not handed out again.
+    /// The shared device failed. Slots that refused a page by themselves are bad now and are not
+    /// handed out again.
     Device(WriteFailure),
 }
 
 /// A shared device did not take a run of pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteFailure {
-    /// Which.
+    /// The device.
     pub device: DeviceId,
-    /// The first slot that is bad, by the group's numbers; that of the run when none is (its disk is full, its server is away).
+    /// The first slot that is bad, by the group's numbers; the first of the run when none is (its
+    /// disk is full, its server is away).
     pub slot: FileSlot,
-    /// What it said.
+    /// The error of the operation.
     pub errno: Errno,
 }
 
-/// Why a page could not be read back. It must be poisoned, by name; nothing else is lost.
+/// The reason why a page could not be read back. The page must be poisoned, by name; nothing else
+/// is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadError {
     /// The stored bytes fail their checksum, or the location is not one.
@@ -52,7 +56,7 @@ impl fmt::Display for ReadError {
     }
 }
 
-/// What the system said of a device's operation.
+/// Returns the system's error of a device's operation.
 pub(crate) fn errno_of(error: FileError) -> Errno {
     match error {
         FileError::Write { errno, .. } | FileError::Read { errno, .. } | FileError::Punch { errno, .. } => {

@@ -1,4 +1,4 @@
-//! Reading what an entry's location names, with the proof that it is what was written.
+//! Reading the page that an entry's location names, with the proof that it is the page written.
 
 use super::{Movers, ReadError, Space, Written};
 use core::ptr::NonNull;
@@ -11,13 +11,23 @@ use folioswap_slots::SwapEntry;
 use rustix::io::Errno;
 use rustix::thread::{Timespec, nanosleep};
 
-/// Between two attempts to read a page.
+/// The pause between two attempts to read a page.
 const RETRY_AFTER_NS: i64 = 1_000_000;
-/// Reads that failed without one between them that did not: after so many no more time is spent on another.
+/// Reads that failed without a good one between them, after which no more time is spent on another
+/// attempt.
 const GONE_AFTER_READS: u32 = 16;
 
+/// Whether there was a pause before a further read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pause {
+    Taken,
+    /// The device seems to be gone.
+    NotTaken,
+}
+
 impl<M: Memory + PageMemory> Space<'_, M> {
-    /// Reads an entry's page. `page` is page aligned (the file device reads into it directly); `decoder` is the calling thread's.
+    /// Reads an entry's page. `page` is page aligned (the file device reads into it directly);
+    /// `decoder` is the calling thread's.
     ///
     /// # Errors
     /// [`ReadError`]: the page is lost, by name.
@@ -63,7 +73,7 @@ impl<M: Memory + PageMemory> Space<'_, M> {
                 Ok(Written::SameFilled)
             }
             Place::Zram { handle, len, codec, checksum } => {
-                // SAFETY: the location is locked by our caller, or everybody else is stopped.
+                // SAFETY: the location is locked by our caller, or all other threads are stopped.
                 unsafe { self.zram.load(handle, len, codec, checksum, decoder, page) }
                     .map_err(|_| ReadError::Corrupt)?;
                 Ok(Written::Zram)
@@ -75,8 +85,9 @@ impl<M: Memory + PageMemory> Space<'_, M> {
         }
     }
 
-    /// One page of a shared device. What fails is asked for once more after a moment: a path that was interrupted may be back, and bytes
-    /// that were damaged on their way are right on the medium.
+    /// Reads one page of a shared device. A read that fails is tried once more after a moment: a
+    /// path that was interrupted may be back, and bytes that were damaged on their way are right on
+    /// the medium.
     pub(crate) fn read_slot(
         &self,
         slot: FileSlot,
@@ -84,7 +95,7 @@ impl<M: Memory + PageMemory> Space<'_, M> {
         page: &mut Page,
     ) -> Result<(), ReadError> {
         let first = self.read_slot_once(slot, checksum, page);
-        if first.is_ok() || !self.wait_before_retry() {
+        if first.is_ok() || self.wait_before_retry() == Pause::NotTaken {
             return first;
         }
         self.read_slot_once(slot, checksum, page)?;
@@ -92,15 +103,15 @@ impl<M: Memory + PageMemory> Space<'_, M> {
         Ok(())
     }
 
-    /// A pause after a failed read, unless reads fail again and again: then the device is gone, and nobody is to wait for it. False:
-    /// there was none.
-    fn wait_before_retry(&self) -> bool {
+    /// Pauses after a failed read, unless reads fail again and again: then the device is gone, and
+    /// no thread is to wait for it.
+    fn wait_before_retry(&self) -> Pause {
         if self.reads_failed.fetch_add(1, Relaxed) >= GONE_AFTER_READS {
-            return false;
+            return Pause::NotTaken;
         }
-        // Cut short by a signal: then it is tried a little earlier.
+        // A signal may cut the pause short: then the read is tried a little earlier.
         let _ = nanosleep(&Timespec { tv_sec: 0, tv_nsec: RETRY_AFTER_NS });
-        true
+        Pause::Taken
     }
 
     fn read_slot_once(&self, slot: FileSlot, checksum: Checksum, page: &mut Page) -> Result<(), ReadError> {
@@ -115,15 +126,18 @@ impl<M: Memory + PageMemory> Space<'_, M> {
         Ok(())
     }
 
-    /// Reads of shared devices that succeeded when tried again, since the last call.
+    /// Returns how many reads of shared devices succeeded when tried again, since the last call.
     pub fn take_read_retries(&self) -> u64 {
         self.read_retries.swap(0, Relaxed)
     }
 
-    /// Reads consecutive slots of a shared device in one go, for entries whose [`Space::file_slot`] are these slots, and
-    /// checks each page. Where the device fails, or a page is not what was written, the pages are read one by one, so that one bad slot
-    /// costs one page. Calls `bad` with the index of every page that fails for good, and why. Only the holder of the entries' page words
-    /// may call; bytes on shared devices do not move.
+    /// Reads consecutive slots of a shared device in one go, for entries whose [`Space::file_slot`]
+    /// are these slots, and checks each page. Calls `bad` with the index of every page that fails
+    /// for good, and with the reason.
+    ///
+    /// Where the device fails, or a page is not the one written, the pages are read one by one, so
+    /// that one bad slot costs one page. Only the holder of the entries' page words may call; bytes
+    /// on shared devices do not move.
     pub fn read_run(
         &self,
         entries: &[Option<SwapEntry>],
@@ -145,7 +159,7 @@ impl<M: Memory + PageMemory> Space<'_, M> {
             if is_read && Checksum::of(page) == checksum {
                 continue;
             }
-            // All of them after one pause.
+            // All pages are read again after one pause.
             if !waited {
                 self.wait_before_retry();
                 waited = true;
@@ -159,8 +173,8 @@ impl<M: Memory + PageMemory> Space<'_, M> {
         }
     }
 
-    /// Begins to read slots of a shared device that follow each other, as [`ReadRing::begin`] does. What has come is to be checked
-    /// with [`Space::check_run`].
+    /// Begins to read slots of a shared device that follow each other, as [`ReadRing::begin`] does.
+    /// The caller must check the pages that have come with [`Space::check_run`].
     ///
     /// # Safety
     /// [`ReadRing::begin`]'s.
@@ -180,8 +194,9 @@ impl<M: Memory + PageMemory> Space<'_, M> {
         unsafe { device.begin_read(ring, within, pages, bytes, tag) }
     }
 
-    /// Checks pages that were read from shared devices for these entries; calls `bad` with the index of every page that is not
-    /// what was written. Only the holder of the entries' page words may call.
+    /// Checks pages that were read from shared devices for these entries; calls `bad` with the
+    /// index of every page that is not the one written. Only the holder of the entries' page words
+    /// may call.
     pub fn check_run(&self, entries: &[Option<SwapEntry>], pages: &[Page], mut bad: impl FnMut(usize)) {
         for (index, (entry, page)) in entries.iter().zip(pages).enumerate() {
             let expected =

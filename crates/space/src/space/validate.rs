@@ -11,27 +11,28 @@ use folioswap_slots::{Report, SwapEntry};
 pub enum Broken {
     /// The allocator's.
     Slots,
-    /// The compressed RAM device's, and what of it.
+    /// The compressed RAM device's, and which of them.
     Store(Invalid),
-    /// The counts of generations (their sum) are not the objects of the compressed RAM device.
+    /// The counts of generations (their sum) differ from the objects of the compressed RAM device.
     Ages(u64),
 }
 
-/// Where an entry's bytes are.
+/// The location of an entry's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Held {
-    /// Nowhere: it was not written yet, or is nobody's.
+    /// Nowhere: the entry was not written yet, or is free.
     Nowhere,
-    /// Nothing is stored for it.
+    /// Nothing needs to be stored for the entry.
     SameFilled,
     /// In the compressed RAM device.
     Zram,
-    /// On the file device.
+    /// On a shared device.
     File,
 }
 
 impl<M: Memory + PageMemory> Space<'_, M> {
-    /// Checks the allocator and the compressed RAM device. Nobody else may be at work. Cost: a walk of both.
+    /// Checks the allocator and the compressed RAM device. No other thread may be at work. Cost: a
+    /// walk of both.
     ///
     /// # Errors
     /// [`Broken`].
@@ -45,7 +46,7 @@ impl<M: Memory + PageMemory> Space<'_, M> {
         Ok(report)
     }
 
-    /// Where an entry's bytes are. Nobody else may be at work.
+    /// Returns the location of an entry's bytes. No other thread may be at work.
     pub fn held(&self, entry: SwapEntry) -> Held {
         let Some(beside) = self.beside(entry) else { return Held::Nowhere };
         match Place::unpack(beside.location.get(), beside.check.load(Relaxed)) {

@@ -1,4 +1,5 @@
-//! Writing runs of pages to slots of shared devices, and what becomes of slots that a device refuses.
+//! Writing runs of pages to slots of shared devices, and the treatment of slots that a device
+//! refuses.
 
 use super::error::errno_of;
 use super::{Space, WriteError, WriteFailure};
@@ -9,7 +10,8 @@ use folioswap_policy::units::PAGE;
 use folioswap_slots::{DeviceMask, SwapEntry};
 use rustix::io::Errno;
 
-/// Bad slots that are looked for in a run that a device refused: one that refuses so many will refuse the others.
+/// Bad slots that are looked for in a run that a device refused: a device that refuses so many will
+/// refuse the others.
 const BAD_SLOTS_FOUND: usize = 3;
 
 fn slots_from(first: FileSlot, count: usize) -> impl Iterator<Item = FileSlot> {
@@ -31,7 +33,7 @@ pub struct WrittenRun {
 }
 
 impl<M: Memory + PageMemory> Space<'_, M> {
-    /// Takes so many consecutive slots on one of `devices`.
+    /// Takes `count` consecutive slots on one of `devices`.
     ///
     /// # Errors
     /// [`WriteError::OrderNotTaken`], [`WriteError::NoSlots`].
@@ -46,7 +48,8 @@ impl<M: Memory + PageMemory> Space<'_, M> {
     /// Writes to slots that were taken together; `parts` are the pages one after the other.
     ///
     /// # Errors
-    /// [`WriteError::NoSlots`], [`WriteError::Device`]; the slots are free again then, but for bad ones.
+    /// [`WriteError::NoSlots`], [`WriteError::Device`]; the slots are free again then, but for bad
+    /// ones.
     pub(crate) fn write_slots(&self, first: FileSlot, parts: &[&[u8]]) -> Result<(), WriteError> {
         let Some((device, within)) = self.shared.open(first) else {
             self.free_slots(first, page_count(parts));
@@ -55,7 +58,8 @@ impl<M: Memory + PageMemory> Space<'_, M> {
         device.write_parts(within, parts).or_else(|error| self.write_again(first, parts, errno_of(error)))
     }
 
-    /// The same for pages that lie together, at most [`PARTS_MAX`] parts of [`PART_PAGES_MAX`].
+    /// As [`write_slots`](Self::write_slots), for pages that lie together, at most [`PARTS_MAX`]
+    /// parts of [`PART_PAGES_MAX`].
     pub(crate) fn write_pages(&self, first: FileSlot, pages: &[Page]) -> Result<(), WriteError> {
         let mut parts = [&[][..]; PARTS_MAX];
         let chunks = pages.as_flattened().chunks(PART_PAGES_MAX * PAGE);
@@ -63,13 +67,14 @@ impl<M: Memory + PageMemory> Space<'_, M> {
         self.write_slots(first, &parts[..count])
     }
 
-    /// The device refused the run: page by page, to learn which slots are bad. Where none is, the run is written now.
+    /// Writes a run that the device refused page by page, to learn which slots are bad. If none is,
+    /// the run is written now.
     fn write_again(&self, first: FileSlot, parts: &[&[u8]], errno: Errno) -> Result<(), WriteError> {
         let count = page_count(parts);
         if let Some(silence) = self.shared.silence(first, errno) {
             return Err(self.unanswered(first, count, silence, errno));
         }
-        // Not the slots' fault; nor would the next page find room.
+        // A full device is not the slots' fault; nor would the next page find space.
         let is_full = matches!(errno, Errno::NOSPC | Errno::DQUOT | Errno::FBIG);
         let mut bad = [None; BAD_SLOTS_FOUND];
         let mut found = 0;
@@ -89,7 +94,7 @@ impl<M: Memory + PageMemory> Space<'_, M> {
         }
         for slot in slots_from(first, count) {
             if bad.contains(&Some(slot)) {
-                self.file_space.mark_bad(slot);
+                self.file_space.set_bad(slot);
             } else {
                 self.file_space.free(slot);
             }
@@ -98,25 +103,27 @@ impl<M: Memory + PageMemory> Space<'_, M> {
         Err(WriteError::Device(WriteFailure { device, slot: bad[0].unwrap_or(first), errno }))
     }
 
-    /// A server did not take the run, which is no fault of its slots: they are free again, unless it may write them still.
+    /// Gives up the slots of a run that a server did not take, which is no fault of its slots: they
+    /// are free again, unless the server may still write them.
     fn unanswered(&self, first: FileSlot, pages: usize, silence: Silence, errno: Errno) -> WriteError {
         for slot in slots_from(first, pages) {
             match silence {
                 Silence::NotAsked => self.file_space.free(slot),
-                // Whatever else is written there could be overwritten at any time.
-                Silence::MayBeDone => self.file_space.mark_bad(slot),
+                // Any later write there could be overwritten at any time.
+                Silence::MayBeDone => self.file_space.set_bad(slot),
             }
         }
         let failure = |device| WriteError::Device(WriteFailure { device, slot: first, errno });
         self.shared.of_slot(first).map_or(WriteError::NoSlots, failure)
     }
 
-    /// Writes consecutive pages to consecutive slots of one of `devices` in one go, and sets the location of each entry
-    /// (`None`: the page is not wanted; its slot is given back). `pages` is page aligned.
+    /// Writes consecutive pages to consecutive slots of one of `devices` in one go, and sets the
+    /// location of each entry (`None`: the page is not wanted; its slot is given back). `pages` is
+    /// page aligned.
     ///
     /// # Errors
-    /// [`WriteError::NoSlots`] when no run of slots is free: ask for a cluster; [`WriteError::OrderNotTaken`];
-    /// [`WriteError::Device`]. No entry has a location then.
+    /// [`WriteError::NoSlots`] when no run of slots is free: ask for a cluster;
+    /// [`WriteError::OrderNotTaken`]; [`WriteError::Device`]. No entry has a location then.
     pub fn write_run(
         &self,
         entries: &[Option<SwapEntry>],
@@ -129,9 +136,12 @@ impl<M: Memory + PageMemory> Space<'_, M> {
         Ok(())
     }
 
-    /// Writes pages to consecutive slots of one of `devices` in one go; `parts` are the pages one after the other, each page aligned, at most
-    /// [`PARTS_MAX`] of at most [`PART_PAGES_MAX`] pages where a device may be on the network. What becomes of the slots is said
-    /// by [`Space::settle`], which must follow. No lock is needed meanwhile, but that the bytes stay.
+    /// Writes pages to consecutive slots of one of `devices` in one go. `parts` are the pages one
+    /// after the other, each page aligned, at most [`PARTS_MAX`] of at most [`PART_PAGES_MAX`]
+    /// pages where a device may be on the network.
+    ///
+    /// [`Space::settle`] must follow: it decides about the slots. No lock is needed meanwhile, but
+    /// the bytes must stay.
     ///
     /// # Errors
     /// As [`Space::write_run`]; nothing needs to be settled then.
@@ -141,14 +151,14 @@ impl<M: Memory + PageMemory> Space<'_, M> {
         Ok(WrittenRun { first })
     }
 
-    /// Sets the locations of these entries, whose pages were written as `parts`, which have not changed since. `None`: the page is not
-    /// wanted (any more); its slot is given back.
+    /// Sets the locations of these entries, whose pages were written as `parts`, which have not
+    /// changed since. `None`: the page is not wanted (any more); its slot is given back.
     pub fn settle(&self, written: WrittenRun, entries: &[Option<SwapEntry>], parts: &[&[u8]]) {
         debug_assert_eq!(entries.len(), page_count(parts));
         let pages = parts.iter().flat_map(|part| part.chunks_exact(PAGE));
         for ((slot, entry), page) in slots_from(written.first, entries.len()).zip(entries).zip(pages) {
             let placed = match entry {
-                Some(entry) => self.set_place(*entry, Place::File { slot, checksum: Checksum::of(page) }),
+                Some(entry) => self.set_location(*entry, Place::File { slot, checksum: Checksum::of(page) }),
                 None => false,
             };
             if !placed {

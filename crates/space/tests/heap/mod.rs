@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 #[derive(Default)]
 pub struct Heap {
     pub given_back: AtomicUsize,
-    /// Start and length of what the compressed store has.
+    /// Start and length of the memory that the compressed store has.
     pub mapped: Mutex<Vec<(usize, usize)>>,
 }
 
@@ -26,7 +26,8 @@ impl Memory for Heap {
     }
 }
 
-// SAFETY: zeroed memory that is never freed; what is given back is cleared, so that a late reader would notice.
+// SAFETY: zeroed memory that is never freed; memory given back is cleared, so that a late reader
+// would notice.
 unsafe impl PageMemory for Heap {
     fn map(&self, bytes: usize) -> Option<NonNull<u8>> {
         let start = zeroed(bytes, 2 << 20)?;

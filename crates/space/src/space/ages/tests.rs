@@ -16,7 +16,8 @@ fn in_a_store_that_turns_over_the_oldest_are_found_first() {
         stored.push_back((time, ages.stored()));
         if stored.len() > capacity {
             let oldest = ages.oldest().unwrap();
-            // What stands at the queue's front is the oldest: by generations it is the same, to an eighth of all.
+            // The page at the queue's front is the oldest: by generations it is the same, to an
+            // eighth of all.
             let (front, generation) = stored.pop_front().unwrap();
             assert_eq!(generation, oldest, "at {front}");
             ages.gone(generation);
