@@ -1,5 +1,6 @@
-//! The handler's part of a fork: while the window is open it serves parent and child without changing anything, and closes it when the
-//! child is on its own. In the child: what the window held back takes effect.
+//! The handler's part of a fork: during the fork freeze it serves parent and child without changing
+//! anything, and thaws the engine when the child is on its own. In the child it applies the events
+//! that the freeze held back.
 
 use crate::engine::fork_state::THAWED;
 use crate::engine::link;
@@ -18,8 +19,9 @@ use folioswap_space::space::Movers;
 use rustix::io::Errno;
 
 impl Handler {
-    /// In a child whose copy of the engine has just become its own: what the log says, what it does not inherit, and that
-    /// its clusters of the file device have a second owner.
+    /// Prepares the child's engine, whose copy has just become its own: applies the log, removes
+    /// the memory that the child does not inherit, and shares the clusters of the file device with
+    /// their second owner.
     pub(crate) fn apply_inherited(&mut self) {
         let engine = self.engine;
         engine.space.file_space().share_all();
@@ -27,12 +29,13 @@ impl Handler {
         let _moves_wait = engine.locks.moves.lock();
         self.process_log();
         engine.apply_requests();
-        // What was not inherited at all (`dc`) is in nobody's list, and falls to the next step.
+        // Memory that was not inherited at all (`dc`) is in no list of the child's, and falls to
+        // the next step.
         self.for_not_inherited(|range| engine.remove_pages(range.start, range.end));
         engine.adopt_mappings();
     }
 
-    /// What the window held back takes effect. Under the move lock.
+    /// Applies the events that the freeze held back. The caller holds the move lock.
     fn process_log(&mut self) {
         let log = &self.engine.fork.log;
         for index in 0..log.len() {
@@ -40,7 +43,7 @@ impl Handler {
         }
     }
 
-    /// An event in a fork's window. Under the move lock.
+    /// Logs an event of a fork freeze. The caller holds the move lock.
     pub(crate) fn postpone(&mut self, event: Event) {
         let fork = &self.engine.fork;
         match event {
@@ -50,12 +53,13 @@ impl Handler {
                 let control = self.engine.descriptors.control.load(Relaxed);
                 link::tell(control, Kind::Forked, [fork.token.load(Relaxed), 0, 0], Some(child));
                 fork.gain_relative(self.engine);
-                // Only now may the forking thread go on: it might end this process at once.
+                // The forking thread may go on only from here: it might end this process at once.
                 fork.child_seen.store(1, Release);
             }
             Event::Fork { child } => self.raw_children.wait(self.engine, child),
             event if fork.log.push(event).is_ok() => {}
-            // More than threads can have made in one fork: nothing sane does this.
+            // These are more events than threads can have made in one fork: no sane program does
+            // this.
             _ => self.engine.end(Ending::TooMany, None),
         }
     }
@@ -65,8 +69,8 @@ impl Handler {
         let engine = self.engine;
         let address = fault.address & !(PAGE - 1);
         if fault.access == Access::WriteProtected {
-            // The word stays as it is, also if it says that the page is clean: the evictor asks the kernel before it believes
-            // that, in the parent as in the child.
+            // The word stays as it is, even if it says that the page is clean: the evictor asks the
+            // kernel before it believes that, in the parent as in the child.
             engine.figures().add(Counter::WriteProtectFaults, 1);
             if engine.is_shared(address) {
                 engine.charge_own_pages(engine.cost_of_own_pages(address, address + PAGE));
@@ -102,16 +106,17 @@ impl Handler {
                     unsafe { userfault.copy(address, self.buffers.page(0).as_ptr(), PAGE) }
                 }
                 Some((at, PageState::Leaving(entry))) => {
-                    let Some(place) = engine.staging_berth(entry) else { return };
-                    // SAFETY: the ring's memory is fixed; the evictor stands still, so the page stays where it is.
-                    let staged = unsafe { &*engine.staging.get() }.address(place)
+                    let Some(berth) = engine.staging_berth(entry) else { return };
+                    // SAFETY: the ring's memory is fixed; the evictor stands still, so the page
+                    // stays where it is.
+                    let staged = unsafe { &*engine.staging.get() }.address(berth)
                         + page_index(at) % PIECE_PAGES * PAGE;
                     // SAFETY: as above.
                     *self.buffers.page(0) = unsafe { *(staged as *const Page) };
                     // SAFETY: the buffers are the engine's memory.
                     unsafe { userfault.copy(address, self.buffers.page(0).as_ptr(), PAGE) }
                 }
-                // For a read too, as in `first_touch`.
+                // A read gets a page of its own too, as in `first_touch`.
                 // SAFETY: the zeroes are the engine's memory.
                 _ => unsafe { userfault.copy(address, self.buffers.zeroes(), PAGE) },
             };
@@ -136,14 +141,15 @@ impl Handler {
         }
     }
 
-    /// While the window is open: serves the child until it is on its own, then closes the window.
+    /// Serves the child during the freeze until it is on its own, then thaws the engine.
     pub(crate) fn serve_forked_child(&mut self) {
         let engine = self.engine;
         let fork = &engine.fork;
         if fork.child_seen.load(Acquire) == 0 {
             if fork.turn.is_back() {
-                // The forking thread is back. Had there been a child, it would have waited until its event was read; the
-                // event may have been read just before this round, so look once more.
+                // The forking thread is back. If there were a child, the thread would have waited
+                // until its event was read; the event may have been read just before this round, so
+                // look once more.
                 self.read_messages();
                 if fork.child_seen.load(Acquire) == 0 {
                     self.thaw();
@@ -170,7 +176,7 @@ impl Handler {
         }
     }
 
-    /// The child is on its own, or there is none: the engine may change again.
+    /// Ends the freeze: the child is on its own, or there is none, and the engine may change again.
     fn thaw(&mut self) {
         let engine = self.engine;
         let fork = &engine.fork;

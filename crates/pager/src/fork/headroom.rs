@@ -1,21 +1,23 @@
-//! Room for a forked child: its engine takes memory before anything can be taken from the child.
+//! Headroom for a forked child: its engine takes memory before anything can be taken from the
+//! child.
 
 use crate::engine::Engine;
 use crate::kernel::sys;
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_policy::reclaim::watermarks::Watermarks;
 
-/// What a child's engine takes until it can evict: 0.7 to 1.8 MiB were measured, most of it copies of inherited tables.
+/// Memory that a child's engine takes until it can evict: 0.7 to 1.8 MiB were measured, most of it
+/// copies of inherited tables.
 const CHILD_BYTES: u64 = 2 << 20;
 
-/// How long a fork waits for that at most, and how long on the brink.
+/// Longest wait of a fork for this headroom, below the brink.
 const PATIENCE_NS: u64 = 50_000_000;
-
+/// Longest wait on the brink.
 const PATIENCE_BRINK_NS: u64 = 500_000_000;
 
 impl Engine {
-    /// Where the group is at its limit the fork waits for room, as a fault does, for a while at most. Forking thread, before it takes
-    /// any lock.
+    /// Waits, for a while at most, until the group has headroom for a child, as a fault waits at
+    /// the limit. Called by the forking thread before it takes any lock.
     pub(crate) fn wait_for_headroom_for_child(&self) {
         if !self.is_engaged() {
             return;

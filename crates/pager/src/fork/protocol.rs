@@ -1,23 +1,25 @@
-//! Fork: the child reads what it must read, from its first instruction on.
+//! The fork protocol of the C library's fork: the child reads the right contents from its first
+//! instruction on.
 //!
 //! ```text
-//! forking thread (parent)          handler (parent)              forking thread (child)   handler (child)
-//! prepare: gate, window opens      serves without changing
-//!   ... C library, clone(2) ...    anything; logs events
-//!                                  reads the FORK event, sends
-//!                                  the child's userfaultfd to
-//!                                  the supervisor; serves child   child: engine is reset,
-//! parent: returns                                                 starts its handler ---->  joins by the token,
-//!                                                                 waits                     gets its userfaultfd,
-//!                                  stops serving the child  <---------- fork_ack ---------  applies the log
-//!                                  closes the window, applies ---------- fork_done ------->  serves
-//!                                  the log, opens the gate        returns
+//! forking thread (parent) handler (parent)             forking thread (child)  handler (child)
+//! prepare: gate, freeze   serves without changing
+//! ... clone(2) ...        anything; logs events
+//!                         reads the FORK event; sends
+//!                         the child's userfaultfd to
+//!                         the supervisor; serves child child: engine is reset,
+//! parent: returns                                      starts its handler ---> joins by token,
+//!                                                      waits                   gets its userfaultfd,
+//!                         stops serving the child      <----- fork_ack ------- applies the log
+//!                         thaws: applies the log,      ------ fork_done -----> serves
+//!                         releases the gate            returns
 //! ```
 //!
-//! Between `prepare` and the closing of the window the evictor stands still and the handler changes nothing that the
-//! child's copy-on-write copy of the engine contains, except the log, whose entries are complete or absent: so that copy
-//! is consistent whenever the kernel takes it. What is served in the window stays `Stored` (or `Leaving`) while it is
-//! present; the evictor finds such pages and forgets the copy.
+//! From `prepare` until the thaw the evictor stands still, and the handler changes nothing that the
+//! child's copy-on-write copy of the engine contains, except the log, whose entries are complete or
+//! absent. So that copy is consistent whenever the kernel takes it. A page that is served during
+//! the freeze stays `Stored` (or `Leaving`) while it is present; the evictor finds such pages and
+//! forgets the copy.
 //!
 //! A child made by a bare clone(2) has no such protocol: see `raw_child`.
 
@@ -34,9 +36,10 @@ use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 
 impl Engine {
-    /// What a child has and has not got is in its own list of mappings: areas that were not inherited, and those that
-    /// another thread of the parent unmapped just before the fork, are gone; everything else is registered (again, which
-    /// changes nothing for what the kernel registered by the fork). The program stands still meanwhile.
+    /// Adopts the child's own list of mappings, which says what it has: areas that were not
+    /// inherited, and those that another thread of the parent unmapped just before the fork, are
+    /// gone. All else is registered (again, which changes nothing where the kernel registered it at
+    /// the fork). The program stands still meanwhile.
     pub(crate) fn adopt_mappings(&self) {
         // SAFETY: the set is used under the move lock, which our caller holds.
         unsafe { &mut *self.mappings.registered.get() }.clear();
@@ -58,7 +61,8 @@ impl Engine {
     }
 }
 
-/// Before the C library forks: the evictor stands still, the handler changes nothing any more. In the forking thread.
+/// Stops the evictor, and the handler's changes, before the C library forks. Called by the forking
+/// thread.
 pub fn prepare(engine: &Engine) {
     if engine.is_ours() {
         engine.wait_until_running();
@@ -73,7 +77,7 @@ pub fn prepare(engine: &Engine) {
     fork.preparing.store(1, Release);
     fork.have_protected(engine);
     engine.locks.gate.acquire();
-    // Nothing leaves any more: what is touched now stays until the end of this function.
+    // No page leaves any more: the stack that is touched now stays until the end of this function.
     touch_stack();
     engine.apply_requests();
     let handler_pauses = engine.locks.serve.lock();
@@ -88,19 +92,21 @@ pub fn prepare(engine: &Engine) {
         fork.opened_ns.store(sys::now_ns(), Relaxed);
         fork.window.store(FROZEN, Release);
     }
-    // Evictor and handler are where neither makes a piece; the child will need them all.
+    // Evictor and handler stand where neither makes a mapping of the arena; the child will need
+    // them all.
     engine.arena.bequeath_to(Heirs::ForkedChild);
     drop(handler_pauses);
 }
 
-/// Brings the pages in that the next calls will use: no fault of this thread may come while it holds a lock that the
-/// handler takes.
+/// Brings in the stack pages that the next calls will use: no fault of this thread may come while
+/// it holds a lock that the handler takes.
 fn touch_stack() {
-    let mut room = [0u8; 16 << 10];
-    core::hint::black_box(&mut room);
+    let mut pages = [0u8; 16 << 10];
+    core::hint::black_box(&mut pages);
 }
 
-/// After the C library forked, in the parent (also when the fork failed).
+/// Ends the forking thread's part in the parent, after the C library forked (even if the fork
+/// failed).
 pub fn parent(engine: &Engine) {
     let fork = &engine.fork;
     if engine.life() != Life::Running || !engine.is_ours() {
@@ -110,24 +116,24 @@ pub fn parent(engine: &Engine) {
     match fork.turn.come_back(me) {
         Back::Late => return,
         Back::ToEnd => {
-            // The child inherits nothing that was swapped out. It shares what is there.
+            // The child inherits nothing that was swapped out, but shares the resident pages.
             fork.relatives.store(1, Relaxed);
             fork.end(engine);
             return;
         }
         Back::HandlerEnds => {}
     }
-    // The handler closes the window when the child is on its own, or at once if there is none. Until the supervisor has
-    // been told of the child this process must not end.
+    // The handler ends the freeze when the child is on its own, or at once if there is none. This
+    // process must not end before the supervisor has been told of the child.
     while fork.turn.waits_for_end(me) && fork.child_seen.load(Acquire) == 0 {
         rustix::thread::sched_yield();
     }
 }
 
-/// After the C library forked, in the child.
+/// Starts the engine of a child, after the C library forked.
 ///
 /// # Safety
-/// Only as the first thing in a forked child, in its only thread, after [`prepare`] in its parent.
+/// Must be the first call in a forked child, in its only thread, after [`prepare`] in its parent.
 pub unsafe fn child(engine: &'static Engine) {
     let fork = &engine.fork;
     if engine.life() != Life::Running || !fork.is_preparing() {
@@ -152,8 +158,8 @@ pub unsafe fn child(engine: &'static Engine) {
         engine.threads.life.store(Life::Unmanaged as u32, Release);
         return;
     }
-    // The child's program may run only when its events have a reader (one that the parent read would be lost) and its
-    // memory is counted.
+    // The child's program may run only when its events have a reader (one that the parent read
+    // would be lost) and its memory is counted.
     engine.wait_until_running();
 }
 

@@ -1,9 +1,11 @@
-//! Children made by a bare clone(2), without the C library: nobody in them runs our code, so their parent serves them.
+//! Raw children: made by a bare clone(2), without the C library. No thread in them runs our code,
+//! so their parent serves them.
 //!
-//! The FORK event is a barrier: until it is read, no page can be moved or copied. When it is read, the handler writes back
-//! what waits in staging and gives the child a page table of its own, in which every entry is held once more. The child
-//! is served through the userfaultfd that came with the event, until it execs or ends. If the parent ends first, the
-//! supervisor, which holds a duplicate of that descriptor, ends the child at its first fault.
+//! The FORK event is a barrier: until it is read, no page can be moved or copied. When it is read,
+//! the handler writes back the pages that wait in staging and gives the child a page table of its
+//! own, in which every entry is held once more. The child is served through the userfaultfd that
+//! came with the event, until it execs or ends. If the parent ends first, the supervisor, which
+//! holds a duplicate of that descriptor, ends the child at its first fault.
 
 use crate::engine::fork_state::Protection;
 use crate::engine::raw_tables::CHILDREN_MAX;
@@ -24,53 +26,56 @@ use folioswap_policy::reclaim::watermarks::Watermarks;
 use folioswap_space::space::Movers;
 use rustix::io::Errno;
 
+/// Time between two checks for children that have ended.
 const PROBE_NS: u64 = 500_000_000;
 
-/// So long a child's faults wait for memory, short of the brink.
+/// Longest wait of a child's faults for memory, short of the brink.
 const PATIENCE_NS: u64 = 20_000_000;
 
 impl Handler {
-    /// Gives a child a table of its own. Under the move lock, outside of a fork's window.
+    /// Gives a child a table of its own. The caller holds the move lock, outside of a fork freeze.
     pub(crate) fn adopt_raw_child(&mut self, descriptor: i32) {
         let engine = self.engine;
         engine.protect_in_child(Userfault(descriptor));
         engine.fork.set_protection(Protection::Unprotected);
         self.write_back_range(0, 1 << 47);
-        let (place, table) = self.table_of_child();
-        self.adopt(place, table, descriptor);
+        let (index, table) = self.table_of_child();
+        self.adopt(index, table, descriptor);
         engine.space.file_space().share_all();
         engine.figures().add(Counter::RawForks, 1);
         engine.fork.gain_relative(engine);
     }
 
-    /// A place for one more child, and its table, which is empty.
-    fn next_berth(&self) -> (usize, &'static PageTable) {
+    /// Returns the index of the next child, and its table, which is empty.
+    fn next_child(&self) -> (usize, &'static PageTable) {
         let engine = self.engine;
-        let place = self.raw_children.children.iter().position(Option::is_none);
-        let table = place.and_then(|place| Some((place, engine.children.tables.table(engine.arena, place)?)));
-        // Without one the child would read zeroes.
+        let index = self.raw_children.children.iter().position(Option::is_none);
+        let table = index.and_then(|index| Some((index, engine.children.tables.table(engine.arena, index)?)));
+        // Without a table the child would read zeroes.
         table.unwrap_or_else(|| engine.end(Ending::NoTable, None))
     }
 
-    /// What a child that this process makes by a bare clone(2) finds stored, and the child's place.
+    /// Makes the table of a child that this process makes by a bare clone(2): the pages that it
+    /// finds stored. Returns the child's index too.
     fn table_of_child(&mut self) -> (usize, &'static PageTable) {
         let engine = self.engine;
-        let (place, table) = self.next_berth();
+        let (index, table) = self.next_child();
         copy_table(engine, &engine.table, table);
-        // Its thread stands in clone(2) until the event is read: what the mappings say now they said then, unless another thread, which knows
-        // nothing of the moment of that call, has just changed it.
+        // The cloning thread stands in clone(2) until the event is read: the mappings are now as
+        // they were then, unless another thread, which knows nothing of the moment of that call,
+        // has just changed them.
         self.for_not_inherited(|range| drop_table(engine, table, range.start, range.end));
-        (place, table)
+        (index, table)
     }
 
-    /// Serves one more child, which inherits what its table says is stored.
-    fn adopt(&mut self, place: usize, table: &'static PageTable, descriptor: i32) {
+    /// Begins to serve a child, which inherits the pages that its table says are stored.
+    fn adopt(&mut self, index: usize, table: &'static PageTable, descriptor: i32) {
         let engine = self.engine;
-        self.raw_children.children[place] = Some(RawChild { userfault: Userfault(descriptor), table });
+        self.raw_children.children[index] = Some(RawChild { userfault: Userfault(descriptor), table });
         self.raw_children.unfound.begin(engine);
         if engine.children.raw.fetch_add(1, Relaxed) == 0 {
             self.raw_children.unfound.clear(engine);
-            // What is shared with it is counted here until the supervisor finds it.
+            // Memory shared with the child is counted here until the supervisor finds it.
             let (sharing, header) = (&engine.member().sharing, &engine.segment().header);
             sharing.publish(sharing.before_measuring(header), 0);
         }
@@ -78,7 +83,7 @@ impl Handler {
         link::tell(engine.descriptors.control.load(Relaxed), Kind::RawForked, [0; 3], Some(descriptor));
     }
 
-    /// Serves the children there are; drops those that ended.
+    /// Serves the children; drops those that ended.
     pub(crate) fn raw_children_round(&mut self) {
         if self.raw_children.is_empty() || !self.engine.fork.is_thawed() {
             return;
@@ -89,17 +94,19 @@ impl Handler {
             let engine = self.engine;
             let _moves_wait = engine.locks.moves.lock();
             self.adopt_raw_child(descriptor);
-            // It was made while the C library forked, so it inherited the engine's memory too.
+            // The child was made while the C library forked, so it inherited the engine's memory
+            // too.
             engine.children.shared_bytes.store(engine.own_bytes(), Relaxed);
         }
-        // At the limit nothing of a child is read for a while, and on the brink until there is memory: its threads wait.
+        // At the limit no fault of a child is read for a while, and on the brink none until there
+        // is memory: its threads wait.
         let now = sys::now_ns();
-        let marks = Watermarks::of(self.engine.segment().header.limit_bytes.load(Relaxed));
+        let watermarks = Watermarks::of(self.engine.segment().header.limit_bytes.load(Relaxed));
         self.raw_children.unfound.publish(self.engine);
         let charge = self.engine.segment().charge_bytes();
-        let has_waited = now >= self.raw_children.patience_ends_ns && charge < marks.brink;
-        let has_room = charge < marks.limit || has_waited;
-        if has_room {
+        let has_waited = now >= self.raw_children.patience_ends_ns && charge < watermarks.brink;
+        let has_headroom = charge < watermarks.limit || has_waited;
+        if has_headroom {
             self.raw_children.patience_ends_ns = now + PATIENCE_NS;
         } else {
             futex::post(&self.engine.member().wake, Sharing::Shared);
@@ -107,7 +114,7 @@ impl Handler {
         let probe = self.raw_children.probe_due.take(now, PROBE_NS);
         for index in 0..CHILDREN_MAX {
             let Some(RawChild { userfault, table }) = self.raw_children.children[index] else { continue };
-            if has_room {
+            if has_headroom {
                 self.serve_raw_child(RawChild { userfault, table });
             }
             if probe && userfault.is_gone() {
@@ -125,7 +132,8 @@ impl Handler {
         let engine = self.engine;
         let mut messages = [Message::EMPTY; 16];
         let count = self.read_some(child.userfault, &mut messages);
-        // The kernel hands out faults before events; what a fault finds is looked up after the events of its batch.
+        // The kernel hands out faults before events, so a fault is looked up after the events of
+        // its batch.
         for message in &messages[..count] {
             match message.event() {
                 Event::Remove { start, end } | Event::Unmap { start, end } => {
@@ -134,11 +142,12 @@ impl Handler {
                 Event::Remap { from, to, bytes } => {
                     move_words(engine, child.table, from, to, bytes);
                 }
-                // What such a child has advised by itself is not known here: its own children are taken to inherit all.
+                // Advice that such a child gave by itself is not known here: its own children are
+                // taken to inherit all.
                 Event::Fork { child: descriptor } => {
-                    let (place, table) = self.next_berth();
+                    let (index, table) = self.next_child();
                     copy_table(engine, child.table, table);
-                    self.adopt(place, table, descriptor);
+                    self.adopt(index, table, descriptor);
                 }
                 Event::Fault { .. } | Event::Unknown => {}
             }
@@ -153,8 +162,9 @@ impl Handler {
     fn serve_child_fault(&mut self, child: RawChild, address: usize, access: Access) {
         let engine = self.engine;
         if access == Access::WriteProtected {
-            // It inherited the protection of what is clean here. Nothing is ever taken out of it, so nothing depends on it.
-            // (EAGAIN: an event of the child waits; its thread looks again after it is read.)
+            // The child inherited the protection of pages that are clean here. Nothing is ever
+            // taken out of it, so nothing depends on the protection. (EAGAIN: an event of the child
+            // waits; its thread looks again after it is read.)
             engine.end_sharing(PAGE);
             engine.figures().add(Counter::MinorFaults, 1);
             let _ = child.userfault.unprotect(address, PAGE);
@@ -181,7 +191,7 @@ impl Handler {
                         return;
                     }
                 },
-                // For a read too, as in `first_touch`.
+                // A read gets a page of its own too, as in `first_touch`.
                 // SAFETY: the zeroes are the engine's memory.
                 None => unsafe { child.userfault.copy(address, self.buffers.zeroes(), PAGE) },
             };
@@ -197,7 +207,7 @@ impl Handler {
                     return;
                 }
                 Err(Stopped { why: Errno::AGAIN, .. }) => {
-                    // An event of the child waits: let its thread look again after it is read.
+                    // An event of the child waits: its thread looks again after it is read.
                     child.userfault.wake(address, PAGE);
                     return;
                 }
@@ -213,15 +223,17 @@ impl Handler {
 }
 
 impl Engine {
-    /// In a forked child: the bare clones' children that its parent serves are none of its own. It gives up what it has inherited of their tables,
-    /// each word of which holds an entry of its copy of the engine.
+    /// Gives up the tables of raw children in a forked child, which inherits them from its parent:
+    /// the parent serves those children, and each word of the tables holds an entry of the child's
+    /// copy of the engine.
     pub(crate) fn forget_raw_children(&self) {
         self.children.tables.iter().for_each(|table| drop_table(self, table, 0, 1 << 47));
         self.children.raw.store(0, Relaxed);
     }
 }
 
-/// Copies every stored page's word, each of which holds its entry once more. Clean pages are present in the child: it needs none.
+/// Copies the word of every stored page, each of which holds its entry once more. Clean pages are
+/// present in the child, which needs none of them.
 fn copy_table(engine: &Engine, from: &PageTable, to: &PageTable) {
     from.for_blocks(0, 1 << 47, |base, block| {
         for index in 0..BLOCK / PAGE {
@@ -230,7 +242,8 @@ fn copy_table(engine: &Engine, from: &PageTable, to: &PageTable) {
                 let held = engine.space.duplicate(entry, 1).is_ok();
                 match to.block_or_insert(base, engine.arena).filter(|_| held) {
                     Some(copy) => copy.set(index, word),
-                    // No memory: what the child does not find it would read as zeroes.
+                    // There is no memory: the child would read pages that it does not find as
+                    // zeroes.
                     None => engine.end(Ending::NoTable, None),
                 }
             }
@@ -238,7 +251,7 @@ fn copy_table(engine: &Engine, from: &PageTable, to: &PageTable) {
     });
 }
 
-/// Gives up the entries of a child's range.
+/// Gives up the entries of a range in a child's table.
 fn drop_table(engine: &Engine, table: &PageTable, start: usize, end: usize) {
     table.for_blocks(start, end, |base, block| {
         for index in pages_within(base, start, end) {

@@ -8,7 +8,7 @@ use std::vec::Vec;
 
 const PAGES: usize = 8;
 
-/// Memory of the program whose pages are all stored, which nothing of ours was told about.
+/// Maps memory of the program whose pages are all stored, unannounced.
 fn stored(engine: &'static Engine) -> usize {
     let start = map(PAGES * PAGE);
     engine.register_pieces(start, start + PAGES * PAGE);
@@ -23,7 +23,7 @@ fn advise(start: usize, pages: usize, advice: Advice) {
     unsafe { madvise(start as *mut _, pages * PAGE, advice) }.unwrap();
 }
 
-/// Which pages from `start` on such a table says are stored.
+/// Returns the pages from `start` on that are stored according to this table.
 fn stored_pages(table: &PageTable, start: usize) -> Vec<usize> {
     let is_stored = |&page: &usize| {
         let address = start + page * PAGE;
@@ -33,7 +33,8 @@ fn stored_pages(table: &PageTable, start: usize) -> Vec<usize> {
     (0..PAGES).filter(is_stored).collect()
 }
 
-/// The advice is not seen: it is asked for by a system call, holds where the mapping has moved, and not for what is mapped in its place.
+/// The advice is not seen: it is given by a bare system call. It holds where the mapping has moved,
+/// and not for a mapping in its place.
 #[test]
 fn what_a_child_does_not_inherit_is_not_served_to_it() {
     let Some(engine) = watching_engine() else { return };
@@ -45,37 +46,39 @@ fn what_a_child_does_not_inherit_is_not_served_to_it() {
     advise(moved, PAGES, Advice::LinuxWipeOnFork);
     advise(renewed, PAGES, Advice::LinuxWipeOnFork);
     advise(renewed, PAGES, Advice::LinuxKeepOnFork);
-    let place = map(PAGES * PAGE);
-    // SAFETY: both are the test's. What moves was never present; the place is replaced by it.
+    let target = map(PAGES * PAGE);
+    // SAFETY: both are the test's. The moved pages were never present; `target` is replaced by
+    // them.
     unsafe {
         engine.userfault().unregister(moved, PAGES * PAGE).unwrap();
         let flags = MremapFlags::MAYMOVE;
-        mremap_fixed(moved as *mut _, PAGES * PAGE, PAGES * PAGE, flags, place as *mut _)
+        mremap_fixed(moved as *mut _, PAGES * PAGE, PAGES * PAGE, flags, target as *mut _)
     }
     .unwrap();
-    engine.move_words(moved, place, PAGES * PAGE);
+    engine.move_words(moved, target, PAGES * PAGE);
     let all: Vec<usize> = (0..PAGES).collect();
     let in_use = engine.space.slots().stats().inuse;
     let (_, table) = handler.table_of_child();
     assert_eq!(stored_pages(table, kept), all);
     assert_eq!(stored_pages(table, renewed), all, "the advice was taken back");
     assert_eq!(stored_pages(table, in_part), [0, 1, 5, 6, 7]);
-    for (start, name) in [(wiped, "wiped"), (absent, "absent"), (moved, "moved"), (place, "moved to")] {
+    for (start, name) in [(wiped, "wiped"), (absent, "absent"), (moved, "moved"), (target, "moved to")] {
         assert_eq!(stored_pages(table, start), [0; 0], "{name}");
     }
-    assert_eq!(stored_pages(&engine.table, place), all, "they are this process's");
+    assert_eq!(stored_pages(&engine.table, target), all, "they are this process's");
     drop_table(engine, table, 0, 1 << 47);
     assert_eq!(engine.space.slots().stats().inuse, in_use);
-    // As in a child that the C library forked: of this process's own words.
+    // As in a child that the C library forked: now with this process's own words.
     handler.for_not_inherited(|range| engine.remove_pages(range.start, range.end));
     assert_eq!(stored_pages(&engine.table, kept), all);
     assert_eq!(stored_pages(&engine.table, in_part), [0, 1, 5, 6, 7]);
-    for start in [wiped, absent, place] {
+    for start in [wiped, absent, target] {
         assert_eq!(stored_pages(&engine.table, start), [0; 0]);
     }
 }
 
-/// What a forked child inherits of its parent's bare clones' tables holds entries that nobody would ever give up.
+/// The copies of raw children's tables that a forked child inherits hold entries that nothing would
+/// ever give up.
 #[test]
 fn a_forked_child_holds_nothing_for_its_parents_bare_clones() {
     let Some(engine) = watching_engine() else { return };
@@ -84,8 +87,8 @@ fn a_forked_child_holds_nothing_for_its_parents_bare_clones() {
     let (control, _supervisor) = UnixDatagram::pair().unwrap();
     engine.descriptors.control.store(control.as_raw_fd(), Relaxed);
     for _ in 0..2 {
-        let (place, table) = parent.table_of_child();
-        parent.adopt(place, table, engine.userfault().0);
+        let (index, table) = parent.table_of_child();
+        parent.adopt(index, table, engine.userfault().0);
         assert_eq!(stored_pages(table, start).len(), PAGES);
     }
     engine.note_gone(PAGES as u64);
@@ -96,6 +99,6 @@ fn a_forked_child_holds_nothing_for_its_parents_bare_clones() {
     engine.forget_raw_children();
     assert_eq!(engine.validate(), Ok(PAGES as u64 - 1));
     let mut handler = Handler::new(engine, Buffers::of(engine).unwrap());
-    let (place, table) = handler.table_of_child();
-    assert_eq!((place, stored_pages(table, start)), (0, (1..PAGES).collect()), "a table is used again");
+    let (index, table) = handler.table_of_child();
+    assert_eq!((index, stored_pages(table, start)), (0, (1..PAGES).collect()), "a table is used again");
 }
