@@ -1,5 +1,5 @@
-//! A lock and a wake-up word on futexes. No thread identity: what one thread locks another may unlock, which the fork
-//! protocol needs, and a forked child resets them.
+//! A lock and a wake-up word on futexes. They have no thread identity: another thread may release a
+//! lock, which the fork protocol needs, and a forked child resets them.
 
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -11,27 +11,28 @@ const HELD: u32 = 1;
 
 const WAITED_FOR: u32 = 2;
 
-/// Looks at a lock before its thread sleeps: tens of microseconds, about as long as the evictor holds one for a move. To sleep and be woken
-/// takes longer, and the evictor would be back first.
+/// How often a thread looks at a lock before it sleeps: tens of microseconds, about as long as the
+/// evictor holds one for a move. To sleep and be woken takes longer, and the evictor would be back
+/// first.
 const SPINS: u32 = 1000;
 
-/// After so many, the holder may be waiting for this very CPU.
+/// After this many looks the thread yields once, since the holder may wait for this very CPU.
 const SPINS_BEFORE_YIELD: u32 = 100;
 
 /// Mutual exclusion; spins for a while, then sleeps.
 #[repr(C)]
 pub struct Lock(AtomicU32);
 
-/// Gives the lock back when dropped.
+/// Exclusive access. Dropping the guard releases the lock.
 pub struct Guard<'a>(&'a Lock);
 
 impl Lock {
-    /// An open lock.
+    /// Creates an unlocked lock.
     pub const fn new() -> Self {
         Lock(AtomicU32::new(OPEN))
     }
 
-    /// Takes the lock; to be given back by [`Lock::release`], by whichever thread.
+    /// Takes the lock. Any thread may give it back, by [`Lock::release`].
     pub fn acquire(&self) {
         for spin in 0..SPINS {
             if self.0.load(Relaxed) == OPEN
@@ -49,7 +50,7 @@ impl Lock {
         }
     }
 
-    /// Gives the lock back.
+    /// Releases the lock.
     pub fn release(&self) {
         if self.0.swap(OPEN, Release) == WAITED_FOR {
             let _ = futex::wake(&self.0, futex::Flags::PRIVATE, 1);
@@ -67,7 +68,7 @@ impl Lock {
         self.0.compare_exchange(OPEN, HELD, Acquire, Relaxed).ok().map(|_| Guard(self))
     }
 
-    /// Opens it whatever its state. For a forked child, in which nobody else runs.
+    /// Releases the lock whatever its state. For a forked child, in which no other thread runs.
     pub fn reset(&self) {
         self.0.store(OPEN, Release);
     }
@@ -85,7 +86,7 @@ impl Drop for Guard<'_> {
     }
 }
 
-/// Whether the waiters of a word are all of this process.
+/// Whether the waiters of a word all belong to this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharing {
     /// Private memory.
@@ -112,13 +113,13 @@ pub fn wait(word: &AtomicU32, value: u32, timeout_ns: u64, sharing: Sharing) {
     let _ = futex::wait(word, sharing.flags(), value, Some(&timeout));
 }
 
-/// Changes `word` and wakes all that sleep on it.
+/// Changes `word` and wakes all threads that sleep on it.
 pub fn post(word: &AtomicU32, sharing: Sharing) {
     word.fetch_add(1, Release);
     wake(word, sharing);
 }
 
-/// Wakes all that sleep on a word that was changed.
+/// Wakes all threads that sleep on a word that was changed.
 pub fn wake(word: &AtomicU32, sharing: Sharing) {
     let _ = futex::wake(word, sharing.flags(), i32::MAX as u32);
 }

@@ -1,4 +1,4 @@
-//! How long faults took: counts by duration, eight steps to each power of two, without a lock.
+//! The durations of faults: counts by duration, eight steps to each power of two, without a lock.
 
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
@@ -9,7 +9,7 @@ const STEPS: usize = 8;
 /// The shortest duration that is told apart: 2^6 = 64 ns.
 const FIRST_POWER: u32 = 6;
 
-/// Powers of two: up to 2^36 ns, a minute; what takes longer counts as that.
+/// Powers of two: up to 2^36 ns, a minute. Longer durations count as that.
 const POWERS: usize = 30;
 
 /// Buckets of a [`Latency`].
@@ -19,25 +19,20 @@ pub const BUCKETS: usize = STEPS * POWERS;
 #[repr(C)]
 pub struct Latency([AtomicU64; BUCKETS]);
 
-/// The bucket of a duration.
+/// Returns the bucket of a duration.
 const fn bucket_of(nanoseconds: u64) -> usize {
     let least = 1 << FIRST_POWER;
-
     let duration = if nanoseconds < least { least } else { nanoseconds };
-
     let power = duration.ilog2();
-
     let step = (duration >> (power - STEPS.ilog2())) as usize % STEPS;
-
     let bucket = (power - FIRST_POWER) as usize * STEPS + step;
-
     if bucket < BUCKETS { bucket } else { BUCKETS - 1 }
 }
 
-/// The longest duration, in nanoseconds, that is counted in a bucket (the last one takes longer ones too).
+/// Returns the longest duration, in nanoseconds, that is counted in a bucket (the last one takes
+/// longer ones too).
 pub const fn bucket_end_ns(bucket: usize) -> u64 {
     let (power, step) = (FIRST_POWER + (bucket / STEPS) as u32, (bucket % STEPS) as u64);
-
     ((STEPS as u64 + step + 1) << (power - STEPS.ilog2())) - 1
 }
 
@@ -47,7 +42,7 @@ impl Latency {
         self.0[bucket_of(nanoseconds)].fetch_add(1, Relaxed);
     }
 
-    /// The count of each bucket.
+    /// Returns the count of each bucket.
     pub fn counts(&self) -> [u64; BUCKETS] {
         core::array::from_fn(|bucket| self.0[bucket].load(Relaxed))
     }

@@ -1,25 +1,25 @@
-//! `/proc/self/maps`, read without allocation, and which of its mappings can be managed.
+//! `/proc/self/maps`, read without allocation, and the choice of mappings that can be managed.
 
 use crate::kernel::ranges::Range;
 use rustix::fd::BorrowedFd;
 
-/// One line of the file.
+/// One line of the file: a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mapping {
     /// First address.
     pub start: usize,
     /// Address after the last.
     pub end: usize,
-    /// What it is to us.
+    /// The meaning of the mapping for the pager.
     pub kind: MappingKind,
 }
 
-/// What a mapping is to the pager.
+/// The meaning of a mapping for the pager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MappingKind {
-    /// Private, anonymous, readable and writable, not executable: can be managed.
+    /// Private, anonymous, readable and writable, not executable: it can be managed.
     Anonymous,
-    /// Private, anonymous, without access: an allocator's heap to be, or a guard.
+    /// Private, anonymous, without access: a future heap of an allocator, or a guard.
     Reserved,
     /// Backed by a file or shared memory.
     File,
@@ -27,30 +27,34 @@ pub enum MappingKind {
     Other,
 }
 
-/// Tells which mappings of a list can be managed. To be asked about every one, in ascending order.
+/// Tells which mappings of a list can be managed. It must be asked about every one, in ascending
+/// order.
 #[derive(Clone, Copy, Debug)]
 pub struct MappingFilter {
     previous: Mapping,
 }
 
-/// Anonymous memory right behind a file's mapping is that file's data without initial value: managed only when it is
-/// large, as in programs with huge static arrays, since small ones may be the pager's own or the C library's.
+/// Anonymous memory right behind a file's mapping is that file's data without initial value. It is
+/// managed only when it is large, as in programs with huge static arrays, since small ones may be
+/// the pager's own or the C library's.
 const DATA_BYTES_MIN: usize = 16 << 20;
 
-/// Reserved memory of such sizes that ends at a multiple of the largest is managed before it may be touched. So the C library's
-/// allocator reserves each heap of a thread, and makes it accessible piece by piece, by system calls of its own that nobody sees.
-/// Guards are smaller, stacks lie elsewhere; what is larger is mapped anew piece by piece, as far as is known.
+/// Reserved memory of such sizes that ends at a multiple of the largest is managed before it may be
+/// touched. The C library's allocator reserves each heap of a thread in this way, and makes it
+/// accessible step by step, by system calls of its own that no interposition sees. Guards are
+/// smaller, stacks lie elsewhere; larger reservations are mapped anew step by step, as far as is
+/// known.
 const RESERVED_BYTES: core::ops::RangeInclusive<usize> = 1 << 20..=HEAP_BYTES;
 
 const HEAP_BYTES: usize = 64 << 20;
 
 impl MappingFilter {
-    /// Before the first mapping.
+    /// Creates the filter in its state before the first mapping.
     pub const fn new() -> Self {
         MappingFilter { previous: Mapping { start: 0, end: 0, kind: MappingKind::Other } }
     }
 
-    /// Can this one be managed?
+    /// Whether this mapping can be managed.
     pub fn can_be_managed(&mut self, mapping: Mapping) -> bool {
         let data = self.previous.kind == MappingKind::File && self.previous.end == mapping.start;
         self.previous = mapping;
@@ -71,7 +75,7 @@ impl Default for MappingFilter {
     }
 }
 
-/// Parses one line (without its newline). `None` if it is not one.
+/// Parses one line (without its newline). Returns `None` if it is not a mapping.
 pub fn parse(line: &[u8]) -> Option<Mapping> {
     let (start, rest) = hexadecimal(line)?;
     let (end, rest) = hexadecimal(rest.strip_prefix(b"-")?)?;
@@ -104,11 +108,12 @@ fn hexadecimal(text: &[u8]) -> Option<(usize, &[u8])> {
     Some((value, &text[digits..]))
 }
 
-/// Reads the whole file through `descriptor` (of `/proc/self/maps`, at any position) and calls `each` for every mapping,
-/// in ascending order. The buffer is the caller's; lines longer than half of it are skipped.
+/// Reads the complete file through `descriptor` (of `/proc/self/maps`, at any position) and calls
+/// `each` for every mapping, in ascending order. The caller supplies the buffer; lines longer than
+/// half of it are skipped.
 ///
-/// The kernel hands out one page at a time under its lock, so the list may be a mixture of moments: whatever is done
-/// with it must be checked by the operation itself.
+/// The kernel hands out one page at a time under its lock, so the list may be a mixture of moments:
+/// the operation that uses it must check it by itself.
 pub fn read(
     descriptor: BorrowedFd<'_>,
     buffer: &mut [u8],
@@ -121,10 +126,14 @@ pub fn read(
     })
 }
 
-/// As [`read`], of `/proc/self/smaps`: calls `each` with the bounds of every mapping that a child of this process does not find, or finds empty
-/// (`dc` and `wf` among its VmFlags, proc_pid_smaps(5)): MADV_DONTFORK and MADV_WIPEONFORK, by whatever way they were asked for, wherever the
-/// mapping has moved and however it has grown since. A mapping's flags and bounds are of one moment. Cost: the kernel walks the page
-/// tables of everything, some 20 to 90 ns for each page that is present.
+/// As [`read`], for `/proc/self/smaps`: calls `each` with the bounds of every mapping that a child
+/// of this process does not find, or finds empty (`dc` and `wf` among its VmFlags,
+/// proc_pid_smaps(5)). These come from MADV_DONTFORK and MADV_WIPEONFORK, in whatever way they were
+/// given, wherever the mapping has moved and however it has grown since. A mapping's flags and
+/// bounds are of one moment.
+///
+/// Cost: the kernel walks the page tables of all mappings, some 20 to 90 ns for each page that is
+/// present.
 pub fn not_inherited(
     descriptor: BorrowedFd<'_>,
     buffer: &mut [u8],

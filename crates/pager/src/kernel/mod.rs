@@ -1,4 +1,18 @@
-//! What Linux offers, thin: userfaultfd, pagemap, mappings, futexes, threads, `/proc`. Knows nothing of the engine.
+//! A thin layer over Linux: each file wraps one interface of the kernel. Nothing here knows the
+//! engine, allocates, or uses the C library.
+//!
+//! | file | concept |
+//! |---|---|
+//! | `sys` | system calls that `rustix` does not offer; clocks, CPUs, priority |
+//! | `uffd` | the userfaultfd: its ioctls and its messages |
+//! | `pagemap` | pages that are present, protected or exclusive (PAGEMAP_SCAN, pagemap words) |
+//! | `maps` | the list of mappings, and which of them can be managed |
+//! | `proc` | small files of `/proc`: sizes, faults, CPUs |
+//! | `futex` | a lock and wake-up words |
+//! | `thread` | threads made by clone(2), without the C library |
+//! | `ticks` | the timer that wakes the handler |
+//! | `ranges` | a sorted set of address ranges |
+//! | `latency` | a histogram of durations |
 
 pub mod futex;
 pub mod latency;

@@ -1,5 +1,5 @@
-//! PAGEMAP_SCAN: which pages of a range are in memory, or the shared zero page (5 ns a page). Source: the kernel's
-//! Documentation/admin-guide/mm/pagemap.rst.
+//! The pagemap: which pages of a range are present, by PAGEMAP_SCAN (5 ns a page) and by the words
+//! of `/proc/self/pagemap`. Source: the kernel's Documentation/admin-guide/mm/pagemap.rst.
 
 use crate::kernel::sys;
 use crate::units::{BLOCK, BLOCK_PAGES};
@@ -14,10 +14,10 @@ const PAGE_IS_HUGE: u64 = 1 << 6;
 
 const SCAN: u32 = (3 << 30) | ((size_of::<raw::pm_scan_arg>() as u32) << 16) | ((b'f' as u32) << 8) | 16;
 
-/// Pages in a row that a scan found; those of the kernel's huge pages by themselves.
+/// Pages in a row that a scan found. The kernel's huge pages are regions by themselves.
 pub type Region = raw::page_region;
 
-/// Where a scan stopped, and how many regions it filled.
+/// The end of a scan, and the regions that it filled.
 #[derive(Clone, Copy, Debug)]
 pub struct Scan {
     /// Regions filled in.
@@ -29,7 +29,8 @@ pub struct Scan {
 /// An empty region, for buffers.
 pub const EMPTY: Region = Region { start: 0, end: 0, categories: 0 };
 
-/// Finds pages that are present in `start..end` and are not the shared zero page, by `/proc/self/pagemap`.
+/// Finds pages that are present in `start..end` and are not the shared zero page, by
+/// `/proc/self/pagemap`.
 ///
 /// # Errors
 /// ENOTTY on Linux before 6.7.
@@ -37,7 +38,8 @@ pub fn present(pagemap: i32, start: usize, end: usize, regions: &mut [Region]) -
     scan(pagemap, start, end, regions, PAGE_IS_PFNZERO)
 }
 
-/// Finds what of `start..end` is the shared zero page: what was read and never written to.
+/// Finds the pages of `start..end` that are the shared zero page: those that were read and never
+/// written to.
 ///
 /// # Errors
 /// As [`present`].
@@ -45,7 +47,7 @@ pub fn zero_pages(pagemap: i32, start: usize, end: usize, regions: &mut [Region]
     scan(pagemap, start, end, regions, 0)
 }
 
-/// Finds pages that are present and, unless that is inverted, the zero page.
+/// Finds pages that are present and the zero page; conditions in `inverted` are inverted.
 fn scan(
     pagemap: i32,
     start: usize,
@@ -67,17 +69,17 @@ fn scan(
         category_anyof_mask: 0,
         return_mask: PAGE_IS_PRESENT | PAGE_IS_HUGE,
     };
-    // SAFETY: the argument is what PAGEMAP_SCAN demands; the vector is ours.
+    // SAFETY: the argument is the one that PAGEMAP_SCAN demands; the vector is ours.
     let filled = unsafe { sys::ioctl(pagemap, SCAN, &raw mut argument) }?;
     Ok(Scan { regions: filled, end: argument.walk_end as usize })
 }
 
-/// What the kernel says of consecutive pages now, bit by page.
+/// The present state of consecutive pages in the kernel, bit by page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Now {
-    /// In memory (or in the kernel's own swap).
+    /// Present (in memory, or in the kernel's own swap).
     pub present: u16,
-    /// Of those, what is in the kernel's own swap, or on its way to another frame.
+    /// Present, and in the kernel's own swap or on its way to another frame.
     pub swapped: u16,
     /// Present, and write-protected by userfaultfd.
     pub protected: u16,
@@ -88,7 +90,8 @@ pub struct Now {
 /// Pages of one [`Now`].
 const PAGES: usize = u16::BITS as usize;
 
-/// Asks about up to 16 pages from `address` on, by `/proc/self/pagemap` (bits 63, 62, 57 and 56 of each word).
+/// Asks about up to 16 pages from `address` on, by `/proc/self/pagemap` (bits 63, 62, 57 and 56 of
+/// each word).
 ///
 /// # Errors
 /// The descriptor's; the answer is then unknown.
@@ -98,7 +101,8 @@ pub fn now(pagemap: i32, address: usize, pages: usize) -> Result<Now, Errno> {
     read(pagemap, address, &mut words[..pages]).map(|read| Now::of(&words[..read]))
 }
 
-/// The same for as many pieces of 16 pages as there are places for, at most 32; each costs a fifth of a question of its own.
+/// As [`now`], for as many pieces of 16 pages as `now` has elements, at most 32. Each piece costs a
+/// fifth of a separate call.
 ///
 /// # Errors
 /// As [`now`].
@@ -134,20 +138,20 @@ impl Now {
     }
 }
 
-/// Does one huge page of the kernel's stand at `address`, a multiple of 2 MiB?
+/// Whether one huge page of the kernel's is mapped at `address`, a multiple of 2 MiB.
 pub fn is_huge(pagemap: i32, address: usize) -> bool {
     let mut regions = [EMPTY; 1];
     present(pagemap, address, address + BLOCK, &mut regions)
         .is_ok_and(|scan| scan.regions == 1 && is_huge_page(&regions[0]))
 }
 
-/// Does a region that was found begin with a huge page?
+/// Whether a region that was found begins with a huge page.
 pub fn is_huge_page(region: &Region) -> bool {
     let (start, end) = (region.start as usize, region.end as usize);
     region.categories & PAGE_IS_HUGE != 0 && start.is_multiple_of(BLOCK) && end - start >= BLOCK
 }
 
-/// Is nothing in memory from `start` to `end`?
+/// Whether no page is present from `start` to `end`.
 pub fn is_empty(pagemap: i32, start: usize, end: usize) -> bool {
     let mut regions = [EMPTY; 1];
     present(pagemap, start, end, &mut regions).is_ok_and(|scan| scan.regions == 0 && scan.end == end)

@@ -6,8 +6,9 @@ use rustix::fd::BorrowedFd;
 /// Sizes of the process, in bytes, from `/proc/self/statm`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcessSize {
-    /// Address space of private writable mappings and stacks: what can be touched. It grows also when memory that was reserved
-    /// without access is made writable, as allocators do, which the size of the whole address space does not tell.
+    /// Address space of private writable mappings and stacks: the memory that can be touched. It
+    /// also grows when memory that was reserved without access is made writable, as allocators do;
+    /// the size of the complete address space does not tell that.
     pub writable: u64,
     /// Resident anonymous memory.
     pub anonymous: u64,
@@ -37,24 +38,26 @@ fn decimal(text: &[u8]) -> Option<u64> {
     })
 }
 
-/// Field `number` (from 3 on, as proc_pid_stat(5) counts them) of a `stat` file, found after the name, which may hold anything.
+/// Returns field `number` (from 3 on, as proc_pid_stat(5) counts them) of a `stat` file. The fields
+/// are found after the name, which may hold any bytes.
 fn stat_field(text: &[u8], number: usize) -> Option<u64> {
     let name_end = text.iter().rposition(|&byte| byte == b')')?;
     let mut fields = text[name_end + 1..].trim_ascii().split(|&byte| byte == b' ');
     fields.nth(number - 3).and_then(decimal)
 }
 
-/// The minor faults in `/proc/self/stat`.
+/// Returns the minor faults in `/proc/self/stat`.
 pub fn minor_faults(text: &[u8]) -> Option<u64> {
     stat_field(text, 10)
 }
 
-/// The CPU that a thread ran on last, in its `stat`.
+/// Returns the CPU that a thread ran on last, from its `stat`.
 pub fn last_cpu(text: &[u8]) -> Option<u32> {
     stat_field(text, 39).and_then(|cpu| cpu.try_into().ok())
 }
 
-/// The number after `name` in a file like `/proc/self/status` or `smaps_rollup` (which says kB), in bytes.
+/// Returns the number after `name` in a file like `/proc/self/status` or `smaps_rollup` (which says
+/// kB), in bytes.
 pub fn field_bytes(text: &[u8], name: &[u8]) -> Option<u64> {
     let line = text.split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(name))?;
     let number = line.trim_ascii_start();
@@ -62,8 +65,8 @@ pub fn field_bytes(text: &[u8], name: &[u8]) -> Option<u64> {
     decimal(&number[..digits]).map(|kilobytes| kilobytes * 1024)
 }
 
-/// Opens, reads and closes a small file of `/proc`: for those that are seldom read, since a program may allow itself
-/// only a handful of descriptors.
+/// Opens, reads and closes a small file of `/proc`. This is for files that are seldom read, since a
+/// program may allow itself only a handful of descriptors.
 pub fn read_proc_path<'a>(path: &core::ffi::CStr, buffer: &'a mut [u8]) -> &'a [u8] {
     use rustix::fs::{Mode, OFlags};
     match rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()) {

@@ -1,6 +1,7 @@
-//! A sorted set of address ranges in memory of the caller's.
+//! A sorted set of address ranges, in memory that the caller supplies.
 
-/// Most ranges a set can hold: a quarter of the kernel's default of mappings a process may have.
+/// Most ranges that a set can hold: a quarter of the kernel's default bound on the mappings of a
+/// process.
 pub const RANGES_MAX: usize = 16 << 10;
 
 /// Half-open range of addresses.
@@ -13,7 +14,8 @@ pub struct Range {
     pub end: usize,
 }
 
-/// The set: sorted, disjoint, neighbours merged. All-zero memory is the empty set. Not synchronised.
+/// The set: sorted, disjoint, neighbours merged. All-zero memory is the empty set. Not
+/// synchronised.
 #[repr(C)]
 pub struct Ranges {
     count: usize,
@@ -25,7 +27,7 @@ pub struct Ranges {
 pub struct Full;
 
 impl Ranges {
-    /// The ranges, ascending.
+    /// Returns the ranges, ascending.
     pub fn as_slice(&self) -> &[Range] {
         &self.ranges[..self.count]
     }
@@ -34,17 +36,17 @@ impl Ranges {
         self.as_slice().partition_point(|range| range.end <= address)
     }
 
-    /// The first range that ends above `address`.
+    /// Returns the first range that ends above `address`.
     pub fn next(&self, address: usize) -> Option<Range> {
         self.as_slice().get(self.first_ending_above(address)).copied()
     }
 
-    /// Does one range contain all of `start..end`?
+    /// Whether one range contains all of `start..end`.
     pub fn covers(&self, start: usize, end: usize) -> bool {
         self.next(start).is_some_and(|range| range.start <= start && end <= range.end)
     }
 
-    /// The first address from `address` on that is in no range.
+    /// Returns the first address from `address` on that is in no range.
     pub fn next_hole(&self, address: usize) -> usize {
         self.next(address).filter(|range| range.start <= address).map_or(address, |range| range.end)
     }
@@ -67,10 +69,10 @@ impl Ranges {
         self.splice(first, last, &[merged])
     }
 
-    /// Takes `start..end` out. A hole in the middle of a range makes two of one.
+    /// Removes `start..end`. A hole in the middle of a range makes two of one.
     ///
     /// # Errors
-    /// [`Full`] when the hole finds no room: nothing is taken out.
+    /// [`Full`] when there is no space for the hole: nothing is removed.
     pub fn remove(&mut self, start: usize, end: usize) -> Result<(), Full> {
         let first = self.first_ending_above(start);
         let last = self.as_slice().partition_point(|range| range.start < end);
@@ -79,20 +81,23 @@ impl Ranges {
         }
         let mut rest = [Range { start: 0, end: 0 }; 2];
         let mut count = 0;
-        for piece in [
+        for range in [
             Range { start: self.ranges[first].start, end: start },
             Range { start: end, end: self.ranges[last - 1].end },
         ] {
-            if piece.start < piece.end {
-                rest[count] = piece;
+            if range.start < range.end {
+                rest[count] = range;
                 count += 1;
             }
         }
         self.splice(first, last, &rest[..count])
     }
 
-    /// Takes `start..end` out. When the hole finds no room, the whole range around it is taken out: for a set of what is known to be so, of which
-    /// less may be known, but never more.
+    /// Removes `start..end`. When there is no space for the hole, the complete range around it is
+    /// removed.
+    ///
+    /// This is for a set of ranges with a known property: it may forget some of them, but must
+    /// never hold one that has lost the property.
     pub fn forget(&mut self, start: usize, end: usize) {
         if self.remove(start, end).is_err()
             && let Some(around) = self.next(start)
@@ -101,7 +106,7 @@ impl Ranges {
         }
     }
 
-    /// Empties it.
+    /// Removes all ranges.
     pub fn clear(&mut self) {
         self.count = 0;
     }

@@ -8,7 +8,7 @@ use rustix::time::ClockId;
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
 compile_error!("folioswap runs on Linux on x86_64");
 
-/// Any system call.
+/// Makes any system call.
 ///
 /// # Safety
 /// That of the call itself.
@@ -31,35 +31,37 @@ pub unsafe fn syscall(number: u32, a: [usize; 6]) -> Result<usize, Errno> {
 /// `ioctl(2)` with a pointer argument.
 ///
 /// # Safety
-/// `argument` must be what the request demands.
+/// `argument` must be the one that the request demands.
 pub unsafe fn ioctl<T>(fd: i32, request: u32, argument: *mut T) -> Result<usize, Errno> {
     // SAFETY: the caller's.
     unsafe { syscall(raw::__NR_ioctl, [fd as usize, request as usize, argument as usize, 0, 0, 0]) }
 }
 
-/// Nanoseconds of CLOCK_MONOTONIC. By the vDSO, where there is one: an eighth of what the system call costs.
+/// Returns nanoseconds of CLOCK_MONOTONIC. The vDSO is used where there is one: an eighth of the
+/// system call's cost.
 pub fn now_ns() -> u64 {
     clock_ns(ClockId::Monotonic)
 }
 
-/// Nanoseconds of CPU time of the calling thread.
+/// Returns nanoseconds of CPU time of the calling thread.
 pub fn thread_cpu_ns() -> u64 {
     clock_ns(ClockId::ThreadCPUTime)
 }
 
-/// Nanoseconds of CPU time of all threads of the process, those that have ended too.
+/// Returns nanoseconds of CPU time of all threads of the process, those that have ended too.
 pub fn process_cpu_ns() -> u64 {
     clock_ns(ClockId::ProcessCPUTime)
 }
 
-/// Nanoseconds of CPU time of a thread of this process (the clock's number: clock_getcpuclockid(3), pthread_getcpuclockid(3)). `None`: there is
-/// none of that number (they end at 2^22).
+/// Returns nanoseconds of CPU time of a thread of this process (the clock's number:
+/// clock_getcpuclockid(3), pthread_getcpuclockid(3)). Returns `None` if no thread has this number
+/// (they end at 2^22).
 pub fn cpu_ns_of(thread: u32) -> Option<u64> {
-    /// What is asked of a thread, by the scheduler's clock.
+    /// Bits of the clock's number: the scheduler's clock of one thread.
     const PER_THREAD: u32 = 4 | 2;
     /// No thread has this number or a larger one.
     const END: u32 = (1 << 22) + 1;
-    // That would be the caller's, or another clock.
+    // Such a number would name the caller, or another clock.
     if !(1..END).contains(&thread) {
         return None;
     }
@@ -77,7 +79,7 @@ fn clock_ns(clock: ClockId) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// The CPU that the calling thread runs on.
+/// Returns the CPU that the calling thread runs on.
 pub fn current_cpu() -> u32 {
     let mut cpu = 0u32;
     // SAFETY: the kernel writes one u32.
@@ -88,24 +90,25 @@ pub fn current_cpu() -> u32 {
 /// Closes every descriptor in `first..=last` of the calling thread's table.
 pub fn close_range(first: u32, last: u32) {
     if first <= last {
-        // SAFETY: closing descriptors is memory safe; the caller's table is its own (see `thread::spawn`).
+        // SAFETY: closing descriptors is memory safe; the caller's table is its own (see
+        // `thread::spawn`).
         let _ = unsafe { syscall(raw::__NR_close_range, [first as usize, last as usize, 0, 0, 0, 0]) };
     }
 }
 
-/// The calling thread's id.
+/// Returns the calling thread's id.
 pub fn gettid() -> u32 {
     // SAFETY: no arguments.
     unsafe { syscall(raw::__NR_gettid, [0; 6]) }.unwrap_or(0) as u32
 }
 
-/// The process's id, asked anew (a forked child has another).
+/// Returns the process's id, asked anew each time (a forked child has another).
 pub fn getpid() -> u32 {
     // SAFETY: no arguments.
     unsafe { syscall(raw::__NR_getpid, [0; 6]) }.unwrap_or(0) as u32
 }
 
-/// Ends the calling process with SIGKILL; returns never.
+/// Ends the calling process with SIGKILL; never returns.
 pub fn kill_self() -> ! {
     loop {
         // SAFETY: sends a signal to ourselves.
@@ -113,7 +116,7 @@ pub fn kill_self() -> ! {
     }
 }
 
-/// The calling thread's FS base: where the C library keeps its thread control block.
+/// Returns the calling thread's FS base, where the C library keeps its thread control block.
 pub fn thread_pointer() -> usize {
     const ARCH_GET_FS: usize = 0x1003;
     let mut base = 0usize;
@@ -122,12 +125,12 @@ pub fn thread_pointer() -> usize {
     base
 }
 
-/// Lets the calling thread go before the program's when it wakes up, however nice that is, where the process may: whoever waits for it
-/// waits for memory.
+/// Lets the calling thread run before the program's threads when it wakes up, however nice they
+/// are, where the process may: every thread that waits for it waits for memory.
 pub fn raise_priority() {
     const STEPS: isize = 10;
-    // SAFETY: reads and changes the calling thread's own nice value. The kernel answers 20 less it, and takes what is too low for the
-    // lowest (getpriority(2), setpriority(2)).
+    // SAFETY: reads and changes the calling thread's own nice value. The kernel answers 20 less it,
+    // and takes a value that is too low for the lowest one (getpriority(2), setpriority(2)).
     unsafe {
         let Ok(answer) = syscall(raw::__NR_getpriority, [0; 6]) else { return };
         let nice = 20 - answer as isize - STEPS;
@@ -135,7 +138,7 @@ pub fn raise_priority() {
     }
 }
 
-/// The CPUs that the calling thread may run on, one bit each.
+/// Reads the CPUs that the calling thread may run on, one bit each.
 pub fn affinity(mask: &mut [u64]) {
     // SAFETY: the kernel writes at most the mask's bytes.
     let _ = unsafe {
@@ -146,7 +149,7 @@ pub fn affinity(mask: &mut [u64]) {
 /// Lets the calling thread run on these CPUs only.
 ///
 /// # Errors
-/// EINVAL: none of them may be used by this process.
+/// EINVAL: this process may use none of them.
 pub fn set_affinity(mask: &[u64]) -> Result<(), Errno> {
     // SAFETY: the kernel reads the mask.
     let set = unsafe {
@@ -155,15 +158,17 @@ pub fn set_affinity(mask: &[u64]) -> Result<(), Errno> {
     set.map(|_| ())
 }
 
-/// Reads a byte of each of these (up to 16) addresses of the calling process the way the kernel reads for others: pages that are away come back;
-/// pages shared after a fork become the process's own without being written to, and what userfaultfd protects stays protected. Best
-/// effort: where the kernel refuses, or nothing is mapped any more, nothing changes.
+/// Reads a byte at each of these (up to 16) addresses of the calling process in the way in which
+/// the kernel reads for other processes: pages that are away come back; pages shared after a fork
+/// become the process's own without being written to, and pages that userfaultfd protects stay
+/// protected. Best effort: where the kernel refuses, or nothing is mapped any more, nothing
+/// changes.
 pub fn read_bytes(addresses: &[usize]) {
     let mut bytes = [0u8; 16];
     let mut there = [[0usize; 2]; 16];
     let count = addresses.len().min(there.len());
-    for (place, &address) in there.iter_mut().zip(addresses) {
-        *place = [address, 1];
+    for (vector, &address) in there.iter_mut().zip(addresses) {
+        *vector = [address, 1];
     }
     let here = [(&raw mut bytes) as usize, count];
     let arguments = [getpid() as usize, (&raw const here) as usize, 1, (&raw const there) as usize, count, 0];

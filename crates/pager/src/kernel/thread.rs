@@ -1,7 +1,9 @@
-//! Threads that the C library does not know: made by clone(2), on stacks of our own, with a descriptor table of their own.
+//! Threads that the C library does not know: made by clone(2), on stacks of our own, with a
+//! descriptor table of their own.
 //!
-//! They share the program's memory and nothing else that it could notice: not the descriptor table (programs close
-//! everything), not the working directory, no signals (all blocked), no thread-local storage of the C library.
+//! They share the program's memory and nothing else that it could notice: not the descriptor table
+//! (programs close all descriptors), not the working directory, no signals (all blocked), no
+//! thread-local storage of the C library.
 
 use crate::kernel::sys;
 use core::arch::asm;
@@ -11,20 +13,22 @@ use rustix::io::Errno;
 /// Bytes of a pager thread's stack.
 pub const STACK_BYTES: usize = 256 << 10;
 
-/// Whose descriptor table the new thread uses.
+/// The descriptor table of a new thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Descriptors {
-    /// A copy of the caller's, its own from then on.
+    /// A copy of the caller's, which is its own from then on.
     Copied,
     /// The caller's.
     Shared,
 }
 
-/// Starts `entry(argument)` on the stack `stack` (its last byte is below the top).
+/// Starts `entry(argument)` on the stack `stack` (its last byte is below the top). Returns the
+/// thread's id.
 ///
 /// # Safety
-/// The stack must be mapped, writable, at least [`STACK_BYTES`] long, used by nobody else, and outlive the thread.
-/// `entry` must not return, must not unwind, and must not use thread-local storage or the C library.
+/// The stack must be mapped, writable, at least [`STACK_BYTES`] long, used by no other thread, and
+/// outlive the thread. `entry` must not return, must not unwind, and must not use thread-local
+/// storage or the C library.
 pub unsafe fn spawn(
     stack: *mut u8,
     entry: unsafe extern "C" fn(usize) -> !,
@@ -36,8 +40,8 @@ pub unsafe fn spawn(
     if descriptors == Descriptors::Shared {
         flags |= raw::CLONE_FILES;
     }
-    // The lowest page of the stack serves as thread-local block: code compiled with a stack protector reads a canary
-    // from it, nobody writes it.
+    // The lowest page of the stack serves as thread-local block: code compiled with a stack
+    // protector reads a canary from it, no code writes it.
     let tls = stack as usize;
     // SAFETY: within the stack, by the caller's promise.
     unsafe {

@@ -1,27 +1,29 @@
-//! How the handler wakes up now and then although nothing happens: by a timer that ticks all the time. A timeout of its own for each wait
-//! costs a tenth of serving a fault, because the kernel starts and stops a timer for it.
+//! The timer that wakes the handler now and then although nothing happens: it ticks all the time. A
+//! timeout for each wait would cost a tenth of serving a fault, because the kernel starts and stops
+//! a timer for it.
 
 use core::mem::MaybeUninit;
 use core::time::Duration;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
 
-/// Between two ticks.
+/// The time between two ticks.
 pub(crate) const TICK: Duration = Duration::from_millis(500);
 
-/// The timer of a thread whose descriptors nobody else closes.
+/// The timer of a thread whose descriptors no other thread closes.
 #[derive(Default)]
 pub(crate) enum Ticks {
-    /// Not asked for yet.
+    /// The timer was not started yet.
     #[default]
     Unknown,
     Timer(OwnedFd),
-    /// There is no descriptor for it, or it was given up: each wait has its timeout.
+    /// There is no descriptor for a timer, or it was given up: each wait has its timeout.
     None,
 }
 
 impl Ticks {
-    /// Readable at each tick. `None`: the wait needs a timeout.
+    /// Returns a descriptor that becomes readable at each tick, or `None`: the wait needs a
+    /// timeout.
     pub(crate) fn descriptor(&mut self) -> Option<BorrowedFd<'_>> {
         if matches!(self, Ticks::Unknown) {
             *self = start().map_or(Ticks::None, Ticks::Timer);
@@ -32,7 +34,7 @@ impl Ticks {
         }
     }
 
-    /// It has ticked: it is not readable any more.
+    /// Records a tick: the descriptor is not readable any more.
     pub(crate) fn note(&mut self) {
         if let Ticks::Timer(timer) = self {
             let mut ticks = [MaybeUninit::<u8>::uninit(); 8];
@@ -40,7 +42,8 @@ impl Ticks {
         }
     }
 
-    /// Keeps no descriptor from now on. True: one is free.
+    /// Closes the descriptor for good. Returns whether there was one, so that a descriptor is free
+    /// now.
     pub(crate) fn give_up(&mut self) -> bool {
         matches!(core::mem::replace(self, Ticks::None), Ticks::Timer(_))
     }

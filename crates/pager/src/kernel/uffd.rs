@@ -1,7 +1,7 @@
 //! The userfaultfd, by its own ioctls.
 //!
-//! Context of every call: any thread of the process that the descriptor belongs to; `copy`, `zero`, `wake` also from
-//! another process. Sources: ioctl_userfaultfd(2), userfaultfd(2).
+//! Context of every call: any thread of the process that the descriptor belongs to; `copy`, `zero`
+//! and `wake` also from another process. Sources: ioctl_userfaultfd(2), userfaultfd(2).
 
 use crate::kernel::{pagemap, sys};
 use crate::units::PAGE;
@@ -39,7 +39,7 @@ const POISON: u32 = iowr(raw::_UFFDIO_POISON, size_of::<raw::uffdio_poison>());
 
 const NEW: u32 = raw::UFFDIO << 8;
 
-/// What the pager cannot do without.
+/// The features that the pager cannot do without.
 pub const FEATURES: u64 = (raw::UFFD_FEATURE_EVENT_FORK
     | raw::UFFD_FEATURE_EVENT_REMAP
     | raw::UFFD_FEATURE_EVENT_REMOVE
@@ -49,40 +49,42 @@ pub const FEATURES: u64 = (raw::UFFD_FEATURE_EVENT_FORK
     | raw::UFFD_FEATURE_POISON
     | raw::UFFD_FEATURE_MOVE) as u64;
 
-/// A range of addresses that ends where an operation stopped, and why.
+/// The part of a range that was done before an operation stopped, and the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stopped {
     /// Bytes done from the start of the range.
     pub done: usize,
-    /// What stopped it.
+    /// The reason.
     pub why: Errno,
 }
 
-/// How a range is registered.
+/// The way in which a range is registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Watch {
-    /// Memory of the program: faults on missing pages are ours, and write faults on pages that we protected.
+    /// Memory of the program: the pager serves faults on missing pages, and write faults on pages
+    /// that it protected.
     Program,
-    /// Only so that pages can be moved into it; missing pages are the kernel's.
+    /// Only so that pages can be moved into it; the kernel serves missing pages.
     MoveTarget,
 }
 
-/// Whose faults are served.
+/// The origins of the faults that are served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origins {
-    /// Those of the program and those that system calls take on its behalf.
+    /// Faults of the program, and those of system calls on its behalf.
     All,
-    /// Those of the program alone (UFFD_USER_MODE_ONLY): a system call on memory that is away fails with EFAULT.
+    /// Faults of the program alone (UFFD_USER_MODE_ONLY): a system call on memory that is away
+    /// fails with EFAULT.
     UserOnly,
 }
 
-/// How a fault is told.
+/// The way in which a fault is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Faults {
-    /// By a message, to whoever reads the descriptor.
+    /// By a message, to the thread that reads the descriptor.
     Messages,
-    /// By SIGBUS, to the thread that faults (UFFD_FEATURE_SIGBUS); a system call on memory that is away fails with EFAULT. Events come as
-    /// messages.
+    /// By SIGBUS, to the thread that faults (UFFD_FEATURE_SIGBUS); a system call on memory that is
+    /// away fails with EFAULT. Events come as messages.
     Signals,
 }
 
@@ -92,12 +94,13 @@ pub struct Userfault(pub i32);
 
 #[cfg(test)]
 std::thread_local! {
-    /// The kernel has no memory for more bytes than this at once, as far as this thread's tests are told.
+    /// Bytes that tests let one copy take: the kernel is said to have no memory for more at once.
     pub(crate) static COPIED_AT_ONCE: core::cell::Cell<usize> = const { core::cell::Cell::new(usize::MAX) };
 }
 
 impl Userfault {
-    /// Opens one for the calling process, by the system call or by `/dev/userfaultfd`, with [`FEATURES`].
+    /// Opens a userfaultfd for the calling process, by the system call or by `/dev/userfaultfd`,
+    /// with [`FEATURES`].
     ///
     /// # Errors
     /// EPERM: no permission by either way; EINVAL: a feature is missing (Linux before 6.8).
@@ -105,8 +108,9 @@ impl Userfault {
         Self::open_with(Origins::All, FEATURES)
     }
 
-    /// Opens one for an embedder: faults are served as `faults` says, and a fork is not reported, since no child has the memory that is
-    /// managed. Where faults of system calls may not be served, those of the program are, without a permission.
+    /// Opens a userfaultfd for an embedder: faults are reported as `faults` says, and a fork is not
+    /// reported, since no child has the managed memory. Where faults of system calls may not be
+    /// served, those of the program are, without a permission.
     ///
     /// # Errors
     /// As [`Userfault::open`]; EPERM where a container forbids the system call too.
@@ -143,7 +147,7 @@ impl Userfault {
             }
         })? as i32;
         let mut api = raw::uffdio_api { api: 0xAA, features, ioctls: 0 };
-        // SAFETY: the argument is what UFFDIO_API demands.
+        // SAFETY: the argument is the one that UFFDIO_API demands.
         match unsafe { sys::ioctl(fd, API, &raw mut api) } {
             Ok(_) => Ok(Userfault(fd)),
             Err(errno) => {
@@ -168,24 +172,25 @@ impl Userfault {
         unsafe { sys::ioctl(self.0, REGISTER, &raw mut argument) }.map(|_| ())
     }
 
-    /// The opposite of [`Userfault::register`].
+    /// Undoes [`Userfault::register`].
     ///
     /// # Safety
-    /// Nothing of the range may be swapped out: it would read as zeroes.
+    /// No page of the range may be swapped out: it would read as zeroes.
     pub unsafe fn unregister(self, start: usize, bytes: usize) -> Result<(), Errno> {
         let mut range = raw::uffdio_range { start: start as u64, len: bytes as u64 };
         // SAFETY: as demanded.
         unsafe { sys::ioctl(self.0, UNREGISTER, &raw mut range) }.map(|_| ())
     }
 
-    /// Wakes who waits for a fault in the range; they look again.
+    /// Wakes the threads that wait for a fault in the range; they look again.
     pub fn wake(self, start: usize, bytes: usize) {
         let mut range = raw::uffdio_range { start: start as u64, len: bytes as u64 };
         // SAFETY: as demanded.
         let _ = unsafe { sys::ioctl(self.0, WAKE, &raw mut range) };
     }
 
-    /// Copies `bytes` from `from` to missing pages at `to`, and wakes who waits for them.
+    /// Copies `bytes` from `from` to missing pages at `to`, and wakes the threads that wait for
+    /// them.
     ///
     /// # Safety
     /// `from` must be readable memory that no userfaultfd serves.
@@ -194,8 +199,8 @@ impl Userfault {
         unsafe { self.copy_with(to, from, bytes, 0) }
     }
 
-    /// As [`Userfault::copy`], the pages being write-protected from their first moment: the first write to each is a fault
-    /// with [`Access::WriteProtected`].
+    /// As [`Userfault::copy`], with the pages write-protected from their first moment: the first
+    /// write to each is a fault with [`Access::WriteProtected`].
     ///
     /// # Safety
     /// As for [`Userfault::copy`].
@@ -216,8 +221,8 @@ impl Userfault {
         Self::outcome(result, argument.copy)
     }
 
-    /// Lifts the write protection of a range, where there is one, and wakes who waits there. Where nothing is present,
-    /// nothing changes.
+    /// Lifts the write protection of a range, where there is one, and wakes the threads that wait
+    /// there. Where nothing is present, nothing changes.
     ///
     /// # Errors
     /// EAGAIN: an event waits to be read. ENOENT: the range is not registered (any more).
@@ -228,8 +233,8 @@ impl Userfault {
         unsafe { sys::ioctl(self.0, WRITEPROTECT, &raw mut argument) }.map(|_| ())
     }
 
-    /// Write-protects what is present in a range: the first write to each page is a fault with
-    /// [`Access::WriteProtected`]. Where nothing is present, nothing changes.
+    /// Write-protects the pages that are present in a range: the first write to each is a fault
+    /// with [`Access::WriteProtected`]. Where nothing is present, nothing changes.
     ///
     /// # Errors
     /// EAGAIN: an event waits to be read. ENOENT: a part of the range is not registered (any more).
@@ -253,9 +258,12 @@ impl Userfault {
         Self::outcome(result, argument.zeropage)
     }
 
-    /// Is the page in a mapping that is registered now? Whoever moves pages asks before: UFFDIO_MOVE takes them out of any
-    /// anonymous mapping, and who touches one of those in a mapping that is not registered reads zeroes. The mapping cannot be
-    /// taken away unnoticed after the answer: then an event waits, and a move says EAGAIN. Changes nothing. Cost: 0.2 µs.
+    /// Checks that the page is in a mapping that is registered now. Changes nothing. Cost: 0.2 µs.
+    ///
+    /// A thread must check before it moves pages: UFFDIO_MOVE takes them out of any anonymous
+    /// mapping, and a touch of one of them in a mapping that is not registered reads zeroes. The
+    /// mapping cannot be removed unnoticed after the answer: then an event waits, and a move says
+    /// EAGAIN.
     ///
     /// # Errors
     /// EAGAIN: an event waits to be read. ENOENT: it is not registered, or nothing is mapped there.
@@ -265,18 +273,20 @@ impl Userfault {
             mode: 0,
             mapped: 0,
         };
-        // SAFETY: as demanded. It is refused for anonymous memory, but only after the mapping was looked at.
+        // SAFETY: as demanded. The request is refused for anonymous memory, but only after the
+        // kernel has looked at the mapping.
         match unsafe { sys::ioctl(self.0, CONTINUE, &raw mut argument) } {
             Ok(_) | Err(Errno::INVAL) => Ok(()),
             Err(why) => Err(why),
         }
     }
 
-    /// Moves present pages from `from` to missing ones at `to`. Atomic for each page against running writers.
+    /// Moves present pages from `from` to missing ones at `to`. The move is atomic for each page
+    /// against running writers.
     ///
     /// # Safety
-    /// The caller must know the state of every page of both ranges, and that `from` is registered (the kernel does not ask), so
-    /// that whoever touches a moved page is served.
+    /// The caller must know the state of every page of both ranges, and that `from` is registered
+    /// (the kernel does not ask), so that a thread that touches a moved page is served.
     pub unsafe fn move_pages(self, to: usize, from: usize, bytes: usize) -> Result<(), Stopped> {
         let mut argument =
             raw::uffdio_move { dst: to as u64, src: from as u64, len: bytes as u64, mode: 0, move_: 0 };
@@ -285,21 +295,22 @@ impl Userfault {
         Self::outcome(result, argument.move_)
     }
 
-    /// Makes a page raise SIGBUS for who touches it.
+    /// Makes a missing page raise SIGBUS when it is touched.
     pub fn poison(self, page: usize) -> Result<(), Errno> {
         let mut argument = raw::uffdio_poison {
             range: raw::uffdio_range { start: page as u64, len: 4096 },
             mode: 0,
             updated: 0,
         };
-        // SAFETY: as demanded; only a missing page is marked.
+        // SAFETY: as demanded; only a missing page is changed.
         unsafe { sys::ioctl(self.0, POISON, &raw mut argument) }.map(|_| ())
     }
 
-    /// Has the process that this belongs to ended, or become another image?
+    /// Whether the process that this belongs to has ended, or become another image.
     pub fn is_gone(self) -> bool {
-        // The lowest page that a process could map; nothing of it is registered, so a living one answers ENOENT. (The
-        // other requests have no error of their own for a memory that is gone.)
+        // This is the lowest page that a process could map; no page there is registered, so a
+        // living process answers ENOENT. (The other requests have no error of their own for a
+        // memory that is gone.)
         let range = raw::uffdio_range { start: 64 << 10, len: 4096 };
         let mut argument = raw::uffdio_writeprotect { range, mode: 0 };
         // SAFETY: as demanded; lifting a protection that is not there changes nothing.
@@ -307,25 +318,28 @@ impl Userfault {
         answer == Err(Errno::SRCH)
     }
 
-    /// Is it the calling process's? In a fork's window another thread's bare clone(2) may come before the fork, and the descriptor
-    /// that the parent took for its child's would be that one's: whoever used it would change another process. `pagemap` is
-    /// that of the calling process. Cost: six system calls.
+    /// Whether this userfaultfd is the calling process's. `pagemap` is that of the calling process.
+    /// Cost: six system calls.
+    ///
+    /// In a fork freeze another thread's bare clone(2) may come before the fork, and the descriptor
+    /// that the parent took for its child's would belong to that child: using it would change
+    /// another process.
     ///
     /// # Errors
     /// mmap(2)'s, and the pagemap's.
     pub fn is_own(self, pagemap: i32) -> Result<bool, Errno> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping, of which nobody knows.
-        let place = unsafe { mmap_anonymous(core::ptr::null_mut(), PAGE, access, MapFlags::PRIVATE) }?;
-        // Zeroes, where nothing is: they do no harm to another process either.
-        let is_filled = self.register(place as usize, PAGE, Watch::MoveTarget).is_ok()
-            && self.zero(place as usize, PAGE).is_ok();
-        let is_there = pagemap::now(pagemap, place as usize, 1).map(|now| now.present != 0);
-        // SAFETY: mapped above, and nothing is there but zeroes. Unregistered first, for who reads the event of an unmapping is
-        // this thread.
+        // SAFETY: a new mapping, which no other code knows.
+        let page = unsafe { mmap_anonymous(core::ptr::null_mut(), PAGE, access, MapFlags::PRIVATE) }?;
+        // Zeroes are put where nothing is: they do no harm to another process either.
+        let is_filled = self.register(page as usize, PAGE, Watch::MoveTarget).is_ok()
+            && self.zero(page as usize, PAGE).is_ok();
+        let is_there = pagemap::now(pagemap, page as usize, 1).map(|now| now.present != 0);
+        // SAFETY: mapped above, and nothing is there but zeroes. The page is unregistered first,
+        // because this thread would be the reader of the event of an unmapping.
         unsafe {
-            let _ = self.unregister(place as usize, PAGE);
-            let _ = munmap(place, PAGE);
+            let _ = self.unregister(page as usize, PAGE);
+            let _ = munmap(page, PAGE);
         }
         Ok(is_filled && is_there?)
     }
@@ -333,7 +347,8 @@ impl Userfault {
     /// Reads messages without waiting; returns how many.
     ///
     /// # Errors
-    /// MFILE: the program allows itself too few descriptors for the one that the next message brings; it stays where it is.
+    /// MFILE: the program allows itself too few descriptors for the one that the next message
+    /// brings; the message stays where it is.
     pub fn read(self, messages: &mut [Message]) -> Result<usize, Errno> {
         // SAFETY: the kernel writes whole messages into the buffer; every bit pattern is valid.
         let result = unsafe {
@@ -352,7 +367,8 @@ impl Userfault {
     fn outcome(result: Result<usize, Errno>, done: i64) -> Result<(), Stopped> {
         match result {
             Ok(_) => Ok(()),
-            // A part was done: the kernel says EAGAIN and how much; the next attempt tells the reason.
+            // A part was done: the kernel says EAGAIN and how much; the next attempt gives the
+            // reason.
             Err(why) => Err(Stopped { done: if done > 0 { done as usize } else { 0 }, why }),
         }
     }
@@ -369,7 +385,7 @@ pub struct Message {
 
 const _: () = assert!(size_of::<Message>() == 32);
 
-/// What a message says. Addresses of faults are as the hardware gave them.
+/// The contents of a message. Addresses of faults are as the hardware gave them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are the fields of uffd_msg")]
 pub enum Event {
@@ -381,7 +397,7 @@ pub enum Event {
     Unknown,
 }
 
-/// What the faulting thread was about to do.
+/// The access of a faulting thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Read.
@@ -408,7 +424,7 @@ impl Message {
     /// An empty message, for buffers.
     pub const EMPTY: Message = Message { event: 0, reserved: [0; 7], words: [0; 3] };
 
-    /// Takes it apart.
+    /// Decodes the message.
     pub fn event(&self) -> Event {
         let [a, b, c] = self.words;
         match self.event as u32 {
