@@ -155,7 +155,7 @@ class Zram:
                 write("/sys/class/zram-control/hot_remove", number)
             except OSError as error:
                 print(f"zram{number} was not removed: {error}", file=sys.stderr)
-        self.turn.close()
+        self.lock.close()
 
 
 class Groups:
