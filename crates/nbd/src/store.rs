@@ -28,8 +28,8 @@ pub const FIRST: u64 = 1 << 20;
 pub const PAGES_MAX: usize = 64;
 /// Most bytes of writes under way. Further writes wait in the queue, and no thread waits with them.
 /// Reads therefore always find room in the client
-/// ([`Settings::in_flight_max`](crate::client::Settings::in_flight_max)) when there are few of them,
-/// as there are: a member makes one on each link.
+/// ([`in_flight_max`](crate::client::Settings::in_flight_max)) when there are few of them, as there
+/// are: a member makes one on each link.
 const WRITING_MAX: u64 = 8 << 20;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
