@@ -1,4 +1,4 @@
-//! What tests need: memory of the program, a userfaultfd, and an engine with pages in its store.
+//! Helpers of tests: memory of the program, a userfaultfd, and an engine with pages in its store.
 
 use crate::engine::Engine;
 use crate::engine::ring_turn::RingTurn;
@@ -21,36 +21,37 @@ use std::io::Write;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 
 impl Candidates {
-    /// A whole piece that is to be written.
+    /// A piece of which every page is to be written.
     pub(crate) const ALL_DIRTY: Self = Candidates { written: Pages::MAX, clean: 0 };
-    /// A whole piece whose stored copies stand for it.
+    /// A piece for which stored copies stand, page by page.
     pub(crate) const ALL_CLEAN: Self = Candidates { written: 0, clean: Pages::MAX };
 }
 
 fn map_with(address: usize, bytes: usize, flags: MapFlags) -> usize {
     let access = ProtFlags::READ | ProtFlags::WRITE;
-    // SAFETY: a new mapping, at an address of the kernel's choice or where nothing is.
+    // SAFETY: a new mapping, at an address of the kernel's choice or where no mapping is.
     unsafe { mmap_anonymous(address as *mut _, bytes, access, MapFlags::PRIVATE | flags).unwrap() as usize }
 }
 
-/// A new mapping.
+/// Makes a new mapping.
 pub(crate) fn map(bytes: usize) -> usize {
     map_with(0, bytes, MapFlags::empty())
 }
 
-/// A new mapping in a hole.
+/// Makes a new mapping in a hole.
 pub(crate) fn map_at(hole: usize, bytes: usize) -> usize {
     map_with(hole, bytes, MapFlags::FIXED_NOREPLACE)
 }
 
-/// The right to the ring of an engine that no evictor and no handler looks after.
+/// The right to the ring of an engine that has neither evictor nor handler.
 pub(crate) fn ring_turn(engine: &Engine) -> RingTurn<'_> {
     // SAFETY: the calling test is the only thread that uses the ring.
     unsafe { RingTurn::new(engine) }
 }
 
-/// The calling test cannot be made here, and ends: counted by `scripts/test.sh`, as skipped instead of passed, from the file that
-/// `$FOLIOSWAP_SKIP_FILE` names. Once for each test.
+/// Reports that the calling test cannot run here; the test then returns. `scripts/test.sh` counts
+/// it as skipped instead of passed, from the file that `$FOLIOSWAP_SKIP_FILE` names. Called once
+/// for each test.
 pub(crate) fn skip(reason: &str) {
     std::println!("SKIP: {reason}");
     let Some(path) = std::env::var_os("FOLIOSWAP_SKIP_FILE") else { return };
@@ -60,7 +61,8 @@ pub(crate) fn skip(reason: &str) {
     file.and_then(|mut file| file.write_all(line.as_bytes())).expect("FOLIOSWAP_SKIP_FILE is written to");
 }
 
-/// A huge page in use, full of fives, in a mapping of its own. `None`, and counted as skipped: the system has none now.
+/// A huge page in use, full of fives, in a mapping of its own. `None`, and counted as skipped,
+/// where the system has no huge page now.
 pub(crate) fn huge_page(engine: &Engine) -> Option<usize> {
     let address = map(2 * BLOCK).next_multiple_of(BLOCK);
     // SAFETY: mapped just now.
@@ -75,12 +77,13 @@ pub(crate) fn huge_page(engine: &Engine) -> Option<usize> {
     is_huge.then_some(address)
 }
 
-/// The same for the want of a huge page.
+/// Skips the calling test for want of a huge page.
 pub(crate) fn skip_without_huge_page() {
     skip("the system has no huge page now");
 }
 
-/// `None` where it is not allowed, as `folioswap doctor` tells; then the test is skipped.
+/// A userfaultfd. `None` where none is allowed, as `folioswap doctor` reports; the test is then
+/// skipped.
 pub(crate) fn userfault() -> Option<Userfault> {
     Userfault::open().inspect_err(|why| skip(&std::format!("userfaultfd: {why}"))).ok()
 }
@@ -90,27 +93,27 @@ pub(crate) fn engine() -> &'static Engine {
     in_a_group(Engine::create(b"test", b"").expect("an engine"))
 }
 
-/// The same with so many slots, the header's included.
+/// The same with this many slots, including the header's.
 pub(crate) fn engine_with_slots(slots: u64) -> &'static Engine {
     let engine = Engine::create_with(b"test", b"", |arena| Space::create_of(arena, 1, slots));
     in_a_group(engine.expect("an engine"))
 }
 
 fn in_a_group(engine: &'static Engine) -> &'static Engine {
-    // SAFETY: a segment is a zeroed page-aligned piece of memory, for ever.
+    // SAFETY: a segment is zeroed page-aligned memory, for ever.
     let segment = unsafe { alloc_zeroed(Layout::from_size_align(Segment::BYTES, PAGE).expect("a layout")) };
     engine.membership.segment.store(segment.cast(), Release);
     engine.segment().set_folio_orders(FolioOrders::ALL);
     engine
 }
 
-/// An engine with a file as its first device, whose pages are filled with their number and one.
+/// An engine with a file as its first device, whose pages are filled with their number plus one.
 pub(crate) fn engine_with_file(slots: u64) -> (&'static Engine, OwnedFd) {
     let engine = engine();
     (engine, attach_file(engine, slots))
 }
 
-/// Such a file, as the first device of an engine.
+/// Attaches such a file as the first device of an engine.
 pub(crate) fn attach_file(engine: &Engine, slots: u64) -> OwnedFd {
     let file = rustix::fs::memfd_create("reads", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
     for number in 0..slots {
@@ -134,7 +137,8 @@ pub(crate) fn store_page(engine: &Engine, address: usize, page: &Page) -> SwapEn
     entry
 }
 
-/// An engine with a segment, a userfaultfd and a pagemap of its own, or why there is none.
+/// An engine with a segment, a userfaultfd and a pagemap of its own; `None` where the test is
+/// skipped.
 pub(crate) fn watching_engine() -> Option<&'static Engine> {
     let userfault = userfault()?;
     let engine = engine();
@@ -144,23 +148,23 @@ pub(crate) fn watching_engine() -> Option<&'static Engine> {
     Some(engine)
 }
 
-/// The same with a staging area.
+/// The same with a staging ring.
 pub(crate) fn moving_engine() -> Option<&'static Engine> {
     moving_engine_of(4 * RECYCLED_BERTHS)
 }
 
-/// The same with so many places in it (a multiple of 32).
+/// The same with this many berths in the ring (a multiple of 32).
 pub(crate) fn moving_engine_of(places: u64) -> Option<&'static Engine> {
     let engine = watching_engine()?;
     let bytes = places as usize * PIECE;
     let base = engine.arena.move_target(bytes).unwrap();
     engine.userfault().register(base.as_ptr() as usize, bytes, Watch::MoveTarget).unwrap();
-    // SAFETY: nobody else uses the engine.
+    // SAFETY: no other thread uses the engine.
     unsafe { (&mut *engine.staging.get()).install(base, places) };
     Some(engine)
 }
 
-/// An engine with a staging area and a pool of huge pages, in a group with this limit.
+/// An engine with a staging ring and a pool of huge pages, in a group with this limit.
 pub(crate) fn engine_with_pool(limit: u64) -> Option<&'static Engine> {
     let engine = moving_engine()?;
     engine.segment().header.limit_bytes.store(limit, Relaxed);
@@ -174,7 +178,7 @@ pub(crate) fn word_at(address: usize) -> u64 {
     unsafe { (address as *const u64).read_volatile() }
 }
 
-/// Fills 64 KiB of the test's: each page begins with another word.
+/// Fills a piece of the test's: each page begins with another word.
 pub(crate) fn fill(start: usize) {
     for page in 0..PIECE_PAGES {
         // SAFETY: mapped by the test.

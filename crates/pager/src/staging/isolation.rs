@@ -1,32 +1,33 @@
-//! What became of the pages of a piece that were to be taken out.
+//! The outcome for the pages of a piece that were to be taken out.
 
 use crate::staging::row_pages::RowPages;
 use crate::units::{PIECE_PAGES, Pages};
 
-/// What became of the pages of a piece.
+/// The outcome for the pages of a piece.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Isolation {
-    /// In staging now.
+    /// Pages that are in staging now.
     pub moved: Pages,
-    /// Moves that were tried; of a row, all with its first piece.
+    /// Moves that were tried. The first piece of a row carries the moves of the whole row.
     pub moves: u64,
-    /// Shared after a fork, or pinned for I/O: the kernel does not move them.
+    /// Pages that the kernel does not move, because they are shared after a fork or pinned for I/O.
     pub busy: Pages,
-    /// Their mapping cannot be moved from (locked, read-only, changed protection).
+    /// Pages whose mapping refuses moves (locked, read-only, protection changed).
     pub unmovable: Pages,
-    /// Something stood in the place of a page that is still in the program.
+    /// Pages that are still in the program while something occupies their page in the berth.
     pub residue: Pages,
-    /// Why something was not tried, if so.
+    /// The reason why some page was not tried, if there is one.
     pub refused: Option<Refused>,
 }
 
 impl Isolation {
-    /// Pages that its place in staging holds now.
+    /// Pages that the piece's berth holds now.
     pub(crate) fn holds(&self) -> Pages {
         self.moved | self.residue
     }
 
-    /// Its part of the moves of a row, of which it is piece number `number`.
+    /// Records the part of a row's moves that concerns this piece, which is number `number` of the
+    /// row.
     pub(crate) fn note(&mut self, moves: &Moves, number: usize) {
         self.moved = moves.moved.of_piece(number);
         self.moves = if number == 0 { moves.tries } else { 0 };
@@ -37,20 +38,20 @@ impl Isolation {
     }
 }
 
-/// Why a piece was not tried.
+/// The reason why a piece was not tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// An event waits to be read: let the handler run, then try again.
+    /// An event waits to be read: the caller lets the handler run, then tries again.
     EventPending,
-    /// No slots, or no memory for their tables.
+    /// The swap space has no free slots, or no memory for their tables.
     NoSlots,
-    /// The staging area is full: write back first.
+    /// The staging ring is full: the caller writes back first.
     StagingFull,
     /// The piece is no longer registered.
     Gone,
 }
 
-/// What became of the pages of a row.
+/// The outcome for the pages of a row.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moves {
     pub(crate) moved: RowPages,
@@ -59,7 +60,7 @@ pub(crate) struct Moves {
     pub(crate) busy: RowPages,
     pub(crate) unmovable: RowPages,
     pub(crate) residue: RowPages,
-    /// At which page they ended, and why, if it was before the last.
+    /// The page at which the moves ended and the reason, if they ended before the last page.
     pub(crate) refused: Option<(usize, Refused)>,
 }
 

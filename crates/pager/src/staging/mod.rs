@@ -1,4 +1,5 @@
-//! The ring between the program and the store, and the units in which pages go through it: pieces, rows, batches.
+//! The ring between the program and the store, and the units in which pages pass through it:
+//! pieces, rows, batches.
 
 pub mod batch;
 pub mod candidates;

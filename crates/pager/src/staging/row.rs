@@ -1,34 +1,39 @@
 //! Pieces side by side that leave together.
 //!
-//! What a move costs is for the most part the invalidation of other CPUs' TLBs (16 to 20 us, be it for one page or for many): so pages
-//! without a gap between them leave by one move, over the borders of pieces too. The row goes to as many places of staging side by side.
-//! What of it lies in a larger folio has one run of slots (`swap_out.rs`).
+//! The cost of a move is for the most part the invalidation of other CPUs' TLBs (16 to 20 us, for
+//! one page or for many): so pages without a gap between them leave by one move, over the borders
+//! of pieces too. The row goes to as many berths of staging side by side. The pages of the row that
+//! lie in a larger folio have one run of slots (`swap_out.rs`).
 //!
-//! What the kernel maps by one huge page leaves as a row of its own, and stays huge on the way (1 to 6 us; a part of it would be 260).
+//! A huge page leaves as a row of its own, and stays huge on the way (1 to 6 us; a move of a part
+//! of it would take 260).
 
 use crate::staging::candidates::Candidates;
 use crate::units::{BLOCK, PIECE, PIECE_PAGES, Pages};
 
-/// Most pieces of a row: 2 MiB, one of the kernel's huge pages.
+/// The most pieces of a row: 2 MiB, a huge page.
 pub(crate) const ROW_PIECES: usize = BLOCK / PIECE;
 
-/// Most pieces of a row of single pages: 512 KiB. Longer ones would gain little for the move, and its lock is held meanwhile.
+/// The most pieces of a row of single pages: 512 KiB. Longer rows would gain little for the move,
+/// and its lock is held meanwhile.
 pub(crate) const JOINED_PIECES: usize = 8;
 
 /// The same where folios of 1 MiB may leave.
 pub(crate) const LONG_PIECES: usize = 16;
 
-/// Moves of a row whose pieces lie apart: events and faults wait for all of them, and each may wait for another processor.
+/// The most moves of a row whose pieces lie apart: events and faults wait for all of them, and each
+/// move may wait for another processor.
 const MOVES: u32 = 16;
 
-/// Runs of pages side by side.
+/// The number of runs of pages side by side.
 fn moves(wanted: Candidates) -> u32 {
     let pages = wanted.all();
     (pages & !(pages << 1)).count_ones()
 }
 
-/// How long rows of single pages become: to the next multiple of this length. Where one ends the next begins: of rows that ended elsewhere all
-/// would lie across the borders of the folios that are as long as they.
+/// The length of rows of single pages: a row ends at the next multiple of this length, and the next
+/// row begins there. A row that ended at an unaligned address would shift every later row, so none
+/// would match a folio of its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rows {
     /// [`JOINED_PIECES`].
@@ -45,13 +50,13 @@ impl Rows {
         }
     }
 
-    /// Pages of one.
+    /// The pages of one such row.
     pub(crate) fn pages(self) -> u64 {
         (self.pieces() * PIECE_PAGES) as u64
     }
 }
 
-/// Consecutive pieces, and which of their pages may be taken.
+/// Consecutive pieces, and the pages of each that may be taken.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Row {
     start: usize,
@@ -60,14 +65,14 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// One piece.
+    /// A row of one piece.
     pub(crate) fn of(piece: usize, wanted: Candidates) -> Self {
         let mut row = Row { start: piece, pieces: 1, ..Row::default() };
         row.wanted[0] = wanted;
         row
     }
 
-    /// All of the 2 MiB from `block` on, of which nothing is clean.
+    /// A row of all of the 2 MiB from `block` on, of which no page is clean.
     pub(crate) fn huge_page(block: usize) -> Self {
         Row {
             start: block,
@@ -76,20 +81,22 @@ impl Row {
         }
     }
 
-    /// Is it 2 MiB, which have to stay together?
+    /// Whether the row is a huge page, whose 2 MiB have to stay together.
     pub(crate) fn is_huge_page(&self) -> bool {
         self.pieces == ROW_PIECES
     }
 
-    /// May it become longer?
+    /// Whether the row may become longer.
     pub(crate) fn is_open(&self, rows: Rows) -> bool {
         let end = self.start / PIECE + self.pieces;
         self.pieces > 0 && !end.is_multiple_of(rows.pieces())
     }
 
-    /// Adds the piece, if it comes next: where one move can take pages of it together with some of the last piece that spares a move, and
-    /// elsewhere, as long as no more than [`MOVES`] are due, what is asked and done once for a row. Long rows are for folios that leave whole, and go
-    /// on only where a move does. False: it begins a row of its own.
+    /// Adds the piece, if it comes next. The row goes on where one move can take pages of both the
+    /// last piece and this one, which spares a move. Elsewhere it goes on as long as no more than
+    /// [`MOVES`] moves are due, because the checks and locks of a row are paid once. Long rows are
+    /// for folios that leave unsplit, and go on only where a move does. False: the piece begins a
+    /// row of its own.
     pub(crate) fn append(&mut self, piece: usize, wanted: Candidates, rows: Rows) -> bool {
         const LAST: Pages = 1 << (PIECE_PAGES - 1);
         let is_next = self.is_open(rows) && piece == self.start + self.pieces * PIECE;
@@ -103,7 +110,8 @@ impl Row {
         goes_on
     }
 
-    /// Takes up to `most` pieces away from its front (one at least); `None` when it is empty.
+    /// Takes up to `most` pieces (one at least) away from the front of the row; `None` when the row
+    /// is empty.
     pub(crate) fn take(&mut self, most: usize) -> Option<Row> {
         let taken = self.pieces.min(most.max(1));
         if taken == 0 {
@@ -116,28 +124,29 @@ impl Row {
         Some(front)
     }
 
-    /// No piece?
+    /// Whether the row has no piece.
     pub(crate) fn is_empty(&self) -> bool {
         self.pieces == 0
     }
 
-    /// The same with no more of each piece than the pages that `of` says, by number.
+    /// The same row with no more of each piece than the pages that `of` gives for its number.
     pub(crate) fn among(mut self, of: impl Fn(usize) -> Pages) -> Row {
         self.wanted.iter_mut().enumerate().for_each(|(number, wanted)| *wanted = wanted.among(of(number)));
         self
     }
 
-    /// Address of the first piece.
+    /// The address of the first piece.
     pub(crate) fn start(&self) -> usize {
         self.start
     }
 
-    /// Pages that may be taken.
+    /// The number of pages that may be taken.
     pub(crate) fn pages(&self) -> u64 {
         self.pieces().map(|(_, wanted)| u64::from(wanted.all().count_ones())).sum()
     }
 
-    /// Moves that it takes, at most: those that reach from one piece into the next count twice.
+    /// The most moves that the row takes: a move that reaches from one piece into the next counts
+    /// twice.
     pub(crate) fn moves(&self) -> u32 {
         self.pieces().map(|(_, wanted)| moves(wanted)).sum()
     }

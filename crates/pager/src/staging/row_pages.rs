@@ -1,24 +1,24 @@
-//! A set of the pages of a row: one bit each, up to 2 MiB.
+//! A set of the pages of a row, one bit each, up to 2 MiB.
 
 use crate::staging::row::ROW_PIECES;
 use crate::units::{PIECE_PAGES, Pages};
 
-/// Pages of the longest row.
+/// The pages of the longest row.
 pub(crate) const ROW_PAGES: usize = ROW_PIECES * PIECE_PAGES;
 
-/// Pages of a row, piece by piece.
+/// A set of pages of a row, piece by piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RowPages([Pages; ROW_PIECES]);
 
 impl RowPages {
-    /// None of them.
+    /// The empty set.
     pub(crate) const NONE: RowPages = RowPages([0; ROW_PIECES]);
 
-    /// Those of piece number `piece`.
+    /// The pages of the set in piece number `piece`.
     pub(crate) fn of_piece(&self, piece: usize) -> Pages {
         self.0[piece]
     }
-    /// Those of piece number `piece` are now `pages`.
+    /// Sets the pages of piece number `piece` to `pages`.
     pub(crate) fn set_piece(&mut self, piece: usize, pages: Pages) {
         self.0[piece] = pages;
     }
@@ -28,11 +28,11 @@ impl RowPages {
             self.0[page / PIECE_PAGES] |= 1 << (page % PIECE_PAGES);
         }
     }
-    /// Are there none?
+    /// Whether the set is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.iter().all(|&pages| pages == 0)
     }
-    /// How many pages of it lie side by side from page `first` on, `most` at most.
+    /// The number of pages of the set that lie side by side from page `first` on, at most `most`.
     pub(crate) fn run(&self, first: usize, most: usize) -> usize {
         let mut run = 0;
         while run < most && first + run < ROW_PAGES {

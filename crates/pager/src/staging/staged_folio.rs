@@ -1,35 +1,38 @@
-//! What a slot word says of a folio in the swap cache: where in staging it begins, and its order.
+//! The content of a slot word that names a folio in the swap cache: the berth where the folio
+//! begins in staging, and its order.
 
 use crate::units::PIECE_PAGES;
 use folioswap_slots::{FolioId, Order, SwapEntry};
 
-/// Bits of a [`FolioId`] that hold the place; the order stands above them.
+/// Bits of a [`FolioId`] that hold the berth; the order stands above them.
 const PLACE_BITS: u32 = 16;
 
 const _: () = assert!(crate::staging::ring::BERTHS_MAX <= 1 << PLACE_BITS);
 
-/// A folio that waits in staging. One of more than 64 KiB has as many places side by side as it has pieces.
+/// A folio that waits in staging. A folio of more than 64 KiB has as many berths side by side as it
+/// has pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StagedFolio {
-    /// The place of its first page.
+    /// The berth of its first page.
     pub(crate) place: u32,
-    /// Of its slots.
+    /// The order of its run of slots.
     pub(crate) order: Order,
 }
 
 impl StagedFolio {
-    /// As slot words name it.
+    /// The name that slot words use for the folio.
     pub(crate) fn id(self) -> FolioId {
         FolioId((self.order.index() as u32) << PLACE_BITS | self.place)
     }
 
-    /// What a slot word names.
+    /// The folio that a slot word names.
     pub(crate) fn of(id: FolioId) -> Self {
         let order = Order::new(id.0 >> PLACE_BITS).unwrap_or(Order::ZERO);
         StagedFolio { place: id.0 & ((1 << PLACE_BITS) - 1), order }
     }
 
-    /// The place of the page whose slot is `entry`, one of the folio's. (A run of slots is aligned to its length.)
+    /// The berth of the page whose slot is `entry`, one of the folio's. (A run of slots is aligned
+    /// to its length.)
     pub(crate) fn berth_of(self, entry: SwapEntry) -> u32 {
         let within = entry.offset() & (u64::from(self.order.slots()) - 1);
         self.place + within as u32 / PIECE_PAGES as u32

@@ -1,7 +1,7 @@
 use super::*;
 use std::boxed::Box;
 
-/// A ring in which folios with so many pages each were written back.
+/// A ring in which folios with this many pages each were written back.
 fn ring(places: u64, folios: u64, pages: u32) -> Box<Staging> {
     // SAFETY: all-zero is a valid ring.
     let mut ring = unsafe { Box::<Staging>::new_zeroed().assume_init() };
@@ -16,16 +16,16 @@ fn ring(places: u64, folios: u64, pages: u32) -> Box<Staging> {
 
 #[test]
 fn places_are_given_back_when_they_hold_enough_or_are_many() {
-    // Full ones: as many as a segment.
+    // Full berths: due at [`RECYCLED_BERTHS`].
     assert_eq!(ring(1024, 15, 16).recycled_together(512), 64);
     assert_eq!(ring(1024, 16, 16).recycled_together(512), 1);
-    // Of four pages each: as many pages.
+    // Berths of four pages each: due at as many pages.
     assert_eq!(ring(1024, 63, 4).recycled_together(512), 64);
     assert_eq!(ring(1024, 64, 4).recycled_together(512), 1);
-    // Of one page: so many places, which are an eighth of a small ring.
+    // Berths of one page: due at this many berths, which are an eighth of a small ring.
     assert_eq!(ring(1024, 200, 1).recycled_together(512), 64);
     assert_eq!(ring(256, 200, 1).recycled_together(128), 32);
-    // Where hardly any may wait, hardly any are kept.
+    // Where hardly any folio may wait, hardly any berth is kept.
     assert_eq!(ring(64, 1, 16).recycled_together(4), 8);
     assert_eq!(ring(64, 2, 16).recycled_together(4), 1);
     assert_eq!(ring(64, 2, 1).recycled_together(4), 8);

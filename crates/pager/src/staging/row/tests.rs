@@ -31,7 +31,7 @@ fn a_row_goes_on_with_the_next_piece_and_a_long_one_where_a_move_does() {
     let sparse = || Row::of(first, wanted(0x7fff, 0));
     assert!(sparse().append(first + PIECE, wanted(1, 0), Rows::Joined));
     assert!(!sparse().append(first + PIECE, wanted(1, 0), Rows::Long));
-    // As many moves as may be, and one more.
+    // The most moves that a row may take, and one more.
     let every_other = || Row::of(first, wanted(0x2aaa, 0));
     assert_eq!(every_other().moves(), 7);
     assert!(every_other().append(first + PIECE, wanted(0xaaaa, 2), Rows::Joined));
@@ -70,7 +70,7 @@ fn a_row_ends_where_its_folio_would() {
     }
 }
 
-/// Two full rows of memory, each page with contents of its own, registered.
+/// Two full rows of memory, registered, each page with contents of its own.
 fn pieces(engine: &Engine) -> usize {
     let start = map(3 * JOINED_PIECES * PIECE).next_multiple_of(JOINED_PIECES * PIECE);
     for number in 0..2 * JOINED_PIECES {
@@ -90,16 +90,17 @@ fn pieces(engine: &Engine) -> usize {
 fn row(start: usize, all: &[Pages]) -> Row {
     let mut row = Row::of(start, wanted(all[0], 0));
     for (number, &pages) in all.iter().enumerate().skip(1) {
-        // Whether one move reaches over the border does not matter here.
+        // It does not matter here whether one move reaches over the border.
         row.wanted[number] = wanted(pages, 0);
         row.pieces = number + 1;
     }
     row
 }
 
-/// Each page is where its word says, with its contents; returns what has moved.
+/// Checks that each page is where its word says, with its contents; returns the pages that have
+/// moved.
 fn check(engine: &Engine, row: &Row, done: &[Isolation; ROW_PIECES]) -> Vec<Pages> {
-    // SAFETY: nobody else uses the ring.
+    // SAFETY: no other thread uses the ring.
     let staging = unsafe { &*engine.staging.get() };
     let folios: Vec<_> = staging.waiting_berths().collect();
     for ((piece, _), isolation) in row.pieces().zip(done) {
@@ -143,7 +144,7 @@ fn what_cannot_leave_in_the_middle_of_a_row_keeps_nothing_else() {
     let row = row(start, &[0x0f0f, Pages::MAX, 0x8001, 0]);
     let done = ring_turn(engine).isolate_row(&row);
     assert_eq!(done[1].refused, Some(Refused::Gone));
-    // What comes after a refusal is looked at again another time.
+    // Pieces after a refusal are looked at again another time.
     assert_eq!(check(engine, &row, &done), [0x0f0f, 0, 0, 0]);
     let after = ring_turn(engine).isolate_row(&third);
     assert_eq!((after[0].moved, after[0].refused), (Pages::MAX, None));
@@ -153,9 +154,9 @@ fn what_cannot_leave_in_the_middle_of_a_row_keeps_nothing_else() {
 fn a_piece_of_which_nothing_leaves_is_a_folio_without_pages() {
     let Some(engine) = moving_engine() else { return };
     let start = pieces(engine);
-    // Nothing is in the second any more (an event, which nobody reads here, would stand in the way of every move), and the fourth is
-    // another mapping.
-    // SAFETY: nobody uses them.
+    // The second piece holds no memory any more (an event, which no thread reads here, would stand
+    // in the way of every move), and the fourth is another mapping.
+    // SAFETY: no other thread uses them.
     unsafe {
         engine.userfault().unregister(start + PIECE, PIECE).unwrap();
         madvise((start + PIECE) as *mut _, PIECE, Advice::LinuxDontNeed).unwrap();
@@ -165,7 +166,7 @@ fn a_piece_of_which_nothing_leaves_is_a_folio_without_pages() {
     let row = row(start, &[1, 1, 1, 1 << 15]);
     let done = ring_turn(engine).isolate_row(&row);
     assert_eq!(check(engine, &row, &done), [1, 0, 1, 0]);
-    // SAFETY: nobody else uses the ring.
+    // SAFETY: no other thread uses the ring.
     let staging = unsafe { &*engine.staging.get() };
     let folios: Vec<_> = staging.waiting_berths().map(|place| staging.berth(place)).collect();
     assert_eq!(folios.len(), 3, "those behind the last page stay free");
@@ -177,7 +178,7 @@ fn what_stood_in_the_way_behind_a_row_waits_for_its_turn() {
     for first in [0, 1] {
         let Some(engine) = moving_engine() else { return };
         let start = pieces(engine);
-        // SAFETY: nobody else uses the ring.
+        // SAFETY: no other thread uses the ring.
         let staging = unsafe { &mut *engine.staging.get() };
         let second = staging.address(staging.next_berth().unwrap() + 1);
         fill(second);
@@ -199,8 +200,8 @@ fn an_event_that_waits_ends_a_row_and_nothing_is_lost() {
     let row = row(start, &[Pages::MAX; JOINED_PIECES]);
     let given_up = start + (2 * JOINED_PIECES - 1) * PIECE;
     std::thread::scope(|scope| {
-        // Waits until its event is read.
-        // SAFETY: nobody uses it.
+        // The thread waits until its event is read.
+        // SAFETY: no other thread uses the page.
         scope.spawn(move || unsafe { madvise(given_up as *mut _, PAGE, Advice::LinuxDontNeed) });
         while engine.userfault().check_registered(start) != Err(Errno::AGAIN) {}
         let done = ring_turn(engine).isolate_row(&row);
@@ -216,7 +217,7 @@ fn an_event_that_waits_ends_a_row_and_nothing_is_lost() {
 fn a_row_ends_where_the_ring_does() {
     let Some(engine) = moving_engine() else { return };
     let start = pieces(engine);
-    // SAFETY: nobody else uses the ring.
+    // SAFETY: no other thread uses the ring.
     let staging = unsafe { &mut *engine.staging.get() };
     assert_eq!(staging.berths_in_a_row(), staging.places() as usize - 1);
     while staging.next_berth() != Some(staging.places() as u32 - 2) {
