@@ -1,4 +1,4 @@
-//! What the process counts towards the group's limit.
+//! The memory that the process counts towards the group's limit.
 
 use crate::engine::Engine;
 use crate::kernel::proc::ProcessSize;
@@ -8,11 +8,11 @@ use folioswap_group::counters::{Counter, Gauge};
 use folioswap_group::nested::{Bound, WHOLE};
 use folioswap_group::segment::Scope;
 
-/// What relatives may share without its being worth a thought, in bytes.
+/// Bytes that relatives may share without effect on any decision.
 const SHARED_BYTES_MIN: u64 = 1 << 20;
 
 impl Engine {
-    /// The limit that leaves the least room, of those that hold here.
+    /// The limit that leaves the least headroom, of the limits that hold here.
     pub(crate) fn bound(&self) -> Bound {
         self.segment().tightest(self.member())
     }
@@ -22,12 +22,13 @@ impl Engine {
         self.segment().least_limit(self.member())
     }
 
-    /// Has a group that we are in reached its limit?
+    /// Whether a group that this process is in has reached its limit.
     pub(crate) fn is_at_limit(&self) -> bool {
         self.bound().is_reached()
     }
 
-    /// What of the process's anonymous memory counts towards the limit: all of it, or all but the engine's own.
+    /// The part of the process's anonymous memory that counts towards the limit: all of it, or all
+    /// but the engine's own.
     pub(crate) fn charge_of(&self, anonymous: u64) -> u64 {
         match self.segment().scope() {
             Scope::Total => anonymous,
@@ -35,21 +36,22 @@ impl Engine {
         }
     }
 
-    /// Resident memory of the engine itself: store and tables.
+    /// The resident memory of the engine itself: store and tables.
     pub(crate) fn own_bytes(&self) -> u64 {
         let tables = (self.table.blocks() * size_of::<folioswap_policy::page_table::Block>()) as u64;
         let store = self.space.mm_stat().mem_used_total + self.arena.chunks().waiting_bytes();
         store + self.space.metadata_bytes() + tables + (128 << 10)
     }
 
-    /// Does this process share more than a little of its memory with relatives, its store and what was swapped out before the fork
-    /// included? As last measured.
+    /// Whether this process shares more than a little of its memory with relatives, as last
+    /// measured. Its store and the pages that were swapped out before the fork are included.
     pub(crate) fn shares_memory(&self) -> bool {
         self.member().sharing.discount() > SHARED_BYTES_MIN
     }
 
-    /// Memory that the devices of a group occupy: the compressed stores of its members, as last published, and plain RAM (of the whole: that of
-    /// groups within it is not looked at apart).
+    /// Memory that the devices of a group occupy: the compressed stores of its members, as last
+    /// published, and plain RAM. (Plain RAM is counted for the whole group: that of groups within
+    /// it is not looked at separately.)
     pub(crate) fn stored_by(&self, group: u32) -> u64 {
         let segment = self.segment();
         let in_memory = if group == WHOLE { segment.header.device_bytes.load(Relaxed) } else { 0 };
@@ -61,7 +63,8 @@ impl Engine {
         self.segment().members_within(group).map(|member| member.figures.gauge(gauge)).sum()
     }
 
-    /// Do the devices of any group that we are in occupy more than this part of its limit (2: half)?
+    /// Whether the devices of any group that this process is in occupy more than this part of its
+    /// limit (2: half).
     pub(crate) fn store_exceeds(&self, part: u64) -> bool {
         let segment = self.segment();
         let groups = segment.around(self.member().group.load(Relaxed));

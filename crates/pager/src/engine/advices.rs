@@ -1,21 +1,22 @@
-//! Advices of the program (MADV_PAGEOUT, MADV_COLD) that wait for the evictor, in places without a lock.
+//! Advices of the program (MADV_PAGEOUT, MADV_COLD) that wait for the evictor, in cells without a
+//! lock.
 
 use crate::kernel::futex::{self, Sharing};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicUsize};
 
-/// What the program says of a range of its memory.
+/// An advice of the program about a range of its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advice {
-    /// It is not needed for long: it leaves now.
+    /// The range is not needed for long: it leaves now.
     PageOut,
-    /// It is not needed for long: it leaves before anything else when memory is short.
+    /// The range is not needed for long: it leaves before any other memory when memory is short.
     Cold,
-    /// It is needed soon: it comes back, as far as there is room.
+    /// The range is needed soon: it comes back, as far as memory allows.
     WillNeed,
 }
 
-/// Advices that can wait; further ones are not followed.
+/// The most advices that can wait; further ones are not followed.
 pub(crate) const PLACES: usize = 32;
 
 pub(crate) const FREE: u32 = 0;
@@ -43,7 +44,7 @@ pub(crate) struct AdviceCell {
 #[repr(C)]
 pub(crate) struct Advices(pub(crate) [AdviceCell; PLACES]);
 
-/// One of them.
+/// An advice that waits to be followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Advised {
     pub(crate) place: usize,
@@ -56,15 +57,17 @@ pub(crate) struct Advised {
 /// Whether the evictor has looked at an advice before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Visit {
-    /// No: its range may not be registered yet.
+    /// The evictor has not: the range may not be registered yet.
     First,
-    /// Yes.
+    /// The evictor has.
     Later,
 }
 
 impl Advices {
-    /// Leaves one; the number of its place, or `None` when all are taken. Where no other is free, a place is used whose thread has not looked
-    /// since it was done: it may have gone for good, by a jump out of a signal handler; if not, it waits a little longer.
+    /// Leaves an advice; returns the number of its cell, or `None` when all are taken. Where no
+    /// cell is free, the advice takes a cell that is done and whose thread has not looked at it
+    /// since: the thread may have gone for good, by a jump out of a signal handler; if not, it
+    /// waits a little longer.
     pub(crate) fn leave(&self, state: u32, start: usize, end: usize) -> Option<usize> {
         let take = |from| {
             let mut places = self.0.iter();
@@ -78,7 +81,8 @@ impl Advices {
         Some(number)
     }
 
-    /// The next one that waits to be followed, behind place `last`: they take turns. Evictor.
+    /// The next advice that waits to be followed, behind cell `last`: the cells take turns.
+    /// Evictor.
     pub(crate) fn next(&self, last: usize) -> Option<Advised> {
         (1..=PLACES).find_map(|step| {
             let number = (last + step) % PLACES;
@@ -94,7 +98,7 @@ impl Advices {
         })
     }
 
-    /// It is followed from `start` on the next time. Evictor.
+    /// Has the evictor follow the advice from `start` on the next time. Evictor.
     pub(crate) fn go_on_from(&self, advised: Advised, start: usize) {
         let place = &self.0[advised.place];
         place.start.store(start, Relaxed);
@@ -103,14 +107,14 @@ impl Advices {
         }
     }
 
-    /// It was followed, as far as it can be. Evictor.
+    /// Records that the advice was followed, as far as possible. Evictor.
     pub(crate) fn done(&self, advised: Advised) {
         let state = &self.0[advised.place].state;
         state.store(DONE, Release);
         futex::wake(state, Sharing::Private);
     }
 
-    /// Forgets all of them: in a child, whose threads they are not.
+    /// Forgets all advices, in a child: the threads that left them are not the child's.
     pub(crate) fn forget(&self) {
         self.0.iter().for_each(|place| place.state.store(FREE, Relaxed));
     }

@@ -1,16 +1,21 @@
-//! The engine's own memory: private anonymous pieces that are never managed, with their addresses on record.
+//! The engine's own memory: private anonymous mappings that are never managed, with their addresses
+//! on record.
 //!
-//! A piece is told apart from the program's mappings by address, since the kernel may merge neighbours; MADV_DONTDUMP
-//! keeps it out of core dumps and, being a flag of the mapping, keeps most neighbours from merging at all.
+//! The arena tells its mappings from the program's by address, since the kernel may merge
+//! neighbours; MADV_DONTDUMP keeps them out of core dumps and, being a flag of the mapping, keeps
+//! most neighbours from merging at all.
 //!
-//! A child made by a bare clone(2) runs none of our code: what it would inherit of the store and the tables would be of no
-//! use to anybody and could not be taken away from it. So all pieces but the first few, which hold what our functions look
-//! at before they know whose copy they are in, have MADV_DONTFORK, except while the C library forks.
+//! A child made by a bare clone(2) runs none of our code: a copy of the store and the tables would
+//! be of no use to any process and could not be taken away from that child. So all mappings have
+//! MADV_DONTFORK, except while the C library forks, and except the first few: these hold the data
+//! that our functions look at before they know whose copy they are in.
 //!
-//! Where the limit is so large that a huge page more or less does not matter, the compressed store becomes resident 128 KiB at a time, where there are many objects of a size: its
-//! growth is first touches of the evictor and the handler, which were a sixth of their time while a program filled its memory. Huge pages
-//! from the system made that worse (fills of 512 MiB within 128 MiB took 0.72 s instead of 0.47, since each is cleared at once); those that have just been
-//! written back are there, and need not be cleared: the store takes these first (`chunks.rs`).
+//! Where the limit is so large that a huge page more or less does not matter, the compressed store
+//! becomes resident 128 KiB at a time, where there are many objects of a size: the store grows by
+//! first touches of the evictor and the handler, which were a sixth of their time while a program
+//! filled its memory. Huge pages from the system made that worse (fills of 512 MiB within 128 MiB
+//! took 0.72 s instead of 0.47, since each is cleared at once). Huge pages that have just been
+//! written back are at hand, and need not be cleared: the store takes these first (`chunks.rs`).
 
 use crate::engine::chunks::Chunks;
 use crate::units::{BLOCK, PAGE};
@@ -22,7 +27,8 @@ use folioswap_policy::lock::SpinLock;
 use folioswap_policy::memory::Memory;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
-/// Most pieces that can be on record. Pieces grow with the arena, so this bounds the arena far above any memory.
+/// The most mappings that can be on record. Mappings grow with the arena, so this bounds the arena
+/// far above any memory.
 const OWN_MAPPINGS_MAX: usize = 4096;
 
 const OWN_MAPPING_BYTES_MIN: usize = 1 << 20;
@@ -41,36 +47,36 @@ struct Fresh {
     taken: usize,
 }
 
-/// Which children find the arena's contents.
+/// The children that find the arena's contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Heirs {
-    /// Any: what is made now is for all of them. The state of birth.
+    /// Any child finds memory that is made now. The state of birth.
     Everybody = 0,
-    /// Children find what was made before only.
+    /// Children find only memory that was made before.
     Nobody = 1,
-    /// The C library is forking: its child finds everything.
+    /// The C library is forking: its child finds all of the memory.
     ForkedChild = 2,
 }
 
-/// How the memory of the compressed store becomes resident.
+/// The way in which the memory of the compressed store becomes resident.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum StorePages {
-    /// Page by page: what is used is then what is resident. The state of birth.
+    /// Page by page: the resident memory is then the memory in use. The state of birth.
     Singly = 0,
     /// As much at a time as is going to be used soon.
     Together = 1,
 }
 
-/// The arena. All-zero memory is a valid empty one.
+/// The arena. All-zero memory is a valid empty arena.
 pub struct Arena {
     count: AtomicUsize,
     /// [`Heirs`] as a number; changed by one thread at a time.
     heirs: AtomicU32,
     /// [`StorePages`] as a number.
     store_pages: AtomicU32,
-    /// Pieces that every child finds.
+    /// Mappings that every child finds.
     for_everybody: AtomicUsize,
     pieces: [SpinLock<OwnMapping>; OWN_MAPPINGS_MAX],
     fresh: SpinLock<Fresh>,
@@ -78,7 +84,7 @@ pub struct Arena {
 }
 
 impl Arena {
-    /// An arena inside memory of its own, which is its first piece.
+    /// Makes an arena inside memory of its own, which is its first mapping.
     pub fn create() -> Option<NonNull<Arena>> {
         let bytes = size_of::<Arena>().next_multiple_of(PAGE);
         let place: NonNull<Arena> = map(bytes)?.cast();
@@ -87,9 +93,11 @@ impl Arena {
         Some(place)
     }
 
-    /// Says who finds the arena's contents from now on. Cost: a system call for each piece that is not for everybody.
+    /// Sets which children find the arena's contents from now on. Cost: a system call for each
+    /// mapping that not every child finds.
     ///
-    /// Once it was [`Heirs::Nobody`] it is never [`Heirs::Everybody`] again. No piece may be added meanwhile.
+    /// Once the setting was [`Heirs::Nobody`] it is never [`Heirs::Everybody`] again. No mapping
+    /// may be added meanwhile.
     pub fn bequeath_to(&self, heirs: Heirs) {
         let _serialised = self.fresh.lock();
         let before = self.heirs.swap(heirs as u32, Relaxed);
@@ -113,7 +121,8 @@ impl Arena {
         self.count.store(count + 1, Release);
     }
 
-    /// A mapping of its own, for what is given back or treated apart as a whole (staging, stacks).
+    /// Makes a mapping of its own, for memory that is given back or treated apart as a whole
+    /// (staging, stacks).
     pub fn own_mapping(&self, bytes: usize) -> Option<NonNull<u8>> {
         let _serialised = self.fresh.lock();
         let start = map(bytes)?;
@@ -121,8 +130,9 @@ impl Arena {
         Some(start)
     }
 
-    /// A mapping of its own for one `T`, page aligned, made at the first call and there for ever; `place` keeps its address, 0 before. It
-    /// is all zero at first and resident where it was used; a forked child inherits it. `None` without memory.
+    /// A mapping of its own for one `T`, page aligned, made at the first call and there for ever;
+    /// `place` keeps its address, 0 before. The mapping is all zero at first and resident where it
+    /// was used; a forked child inherits it. `None` without memory.
     pub(crate) fn room<T>(&self, place: &AtomicUsize) -> Option<NonNull<T>> {
         if place.load(Relaxed) == 0 {
             place.store(self.own_mapping(size_of::<T>())?.as_ptr() as usize, Relaxed);
@@ -130,16 +140,17 @@ impl Arena {
         NonNull::new(place.load(Relaxed) as *mut T)
     }
 
-    /// The same for `bytes` that pages are moved to, a multiple of 2 MiB, at such a multiple: huge pages stay huge there, and no 2 MiB of
-    /// the address space hold both some of it and some of the program, so that no window of first touches around an address of the
-    /// program reaches into it.
+    /// Makes a mapping of its own for `bytes` (a multiple of 2 MiB) that pages are moved to,
+    /// aligned to 2 MiB. Huge pages stay huge there, and no 2 MiB of the address space hold both
+    /// some of the mapping and some of the program, so no window of first touches around an address
+    /// of the program reaches into it.
     pub fn move_target(&self, bytes: usize) -> Option<NonNull<u8>> {
         let start = self.own_mapping(bytes + BLOCK)?;
-        // SAFETY: within the mapping, which is larger by what this may add.
+        // SAFETY: within the mapping, which is larger by the most that this may add.
         Some(unsafe { start.add(start.align_offset(BLOCK)) })
     }
 
-    /// Calls `each` with every piece that intersects `start..end`.
+    /// Calls `each` with the bounds of every mapping that intersects `start..end`.
     pub fn for_pieces(&self, start: usize, end: usize, mut each: impl FnMut(usize, usize)) {
         for piece in &self.pieces[..self.count.load(Acquire)] {
             let piece = *piece.lock();
@@ -149,7 +160,7 @@ impl Arena {
         }
     }
 
-    /// The lowest piece that ends above `address`, by its bounds.
+    /// The bounds of the lowest mapping that ends above `address`.
     pub fn next_piece(&self, address: usize) -> Option<(usize, usize)> {
         let mut best: Option<(usize, usize)> = None;
         self.for_pieces(address, usize::MAX, |start, end| {
@@ -160,32 +171,32 @@ impl Arena {
         best
     }
 
-    /// Calls `each` while no piece can be added.
+    /// Calls `each` while no mapping can be added.
     pub fn with_pieces_fixed(&self, each: impl FnOnce(&Arena)) {
         let _fixed = self.fresh.lock();
         each(self);
     }
 
-    /// Unmaps all pieces, the arena itself last.
+    /// Unmaps all mappings, the arena itself last.
     ///
     /// # Safety
-    /// Nobody uses anything that came from it, or the arena, any more.
+    /// No thread uses the arena, or any memory that came from it, any more.
     pub(crate) unsafe fn unmap_all(&self) {
         let count = self.count.load(Acquire);
-        // The first holds the list of the others.
+        // The first mapping holds the list of the others.
         for piece in self.pieces[..count].iter().rev() {
             let OwnMapping { start, end } = *piece.lock();
-            // SAFETY: a mapping of the arena's, by contract in nobody's use.
+            // SAFETY: a mapping of the arena's, which by contract no thread uses.
             let _ = unsafe { munmap(start as *mut core::ffi::c_void, end - start) };
         }
     }
 
-    /// What waits for the store to grow.
+    /// The chunks that wait for the store to grow.
     pub(crate) fn chunks(&self) -> &Chunks {
         &self.chunks
     }
 
-    /// Says how the store becomes resident from now on.
+    /// Sets how the store becomes resident from now on.
     pub(crate) fn let_store_come(&self, pages: StorePages) {
         self.store_pages.store(pages as u32, Relaxed);
     }
@@ -200,7 +211,8 @@ impl Arena {
     }
 }
 
-/// Zeroed memory of the process, out of core dumps and without huge pages (what is used is then what is resident).
+/// Zeroed memory of the process, out of core dumps and without huge pages (the resident memory is
+/// then the memory in use).
 fn map(bytes: usize) -> Option<NonNull<u8>> {
     let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
     // SAFETY: a new mapping at an address of the kernel's choice.
@@ -215,7 +227,7 @@ fn map(bytes: usize) -> Option<NonNull<u8>> {
 
 fn advise_heirs(start: usize, bytes: usize, heirs: Heirs) {
     let advice = if heirs == Heirs::Nobody { Advice::LinuxDontFork } else { Advice::LinuxDoFork };
-    // SAFETY: a mapping of the arena's; what it holds for this process does not change.
+    // SAFETY: a mapping of the arena's; its contents for this process do not change.
     let _ = unsafe { madvise(start as *mut core::ffi::c_void, bytes, advice) };
 }
 
@@ -240,7 +252,8 @@ impl Memory for Arena {
     }
 }
 
-// SAFETY: pieces are zeroed private mappings, never unmapped, page aligned; give_back advises exactly its range.
+// SAFETY: the mappings are zeroed, private, never unmapped and page aligned; give_back advises
+// exactly its range.
 unsafe impl PageMemory for Arena {
     fn map(&self, bytes: usize) -> Option<NonNull<u8>> {
         self.take(bytes)
@@ -256,12 +269,14 @@ unsafe impl PageMemory for Arena {
 
     unsafe fn give_back(&self, start: NonNull<u8>, bytes: usize) {
         if self.comes_together() && bytes < BLOCK {
-            // It may be a part of a huge page, which would only be unmapped there, and stay in use as a whole until the system is short of memory.
-            // This advice splits it.
+            // The range may be a part of a huge page, and would then only be unmapped there: the
+            // huge page would stay in use as a whole until the system is short of memory. This
+            // advice splits it.
             // SAFETY: the range is the arena's; its contents do not change.
             let _ = unsafe { madvise(start.as_ptr().cast(), bytes, Advice::LinuxCold) };
         }
-        // SAFETY: the owner says that the contents are not needed; the range is the arena's, not registered anywhere.
+        // SAFETY: the owner says that the contents are not needed; the range is the arena's, and is
+        // not registered anywhere.
         let _ = unsafe { madvise(start.as_ptr().cast(), bytes, Advice::LinuxDontNeed) };
     }
 
@@ -269,7 +284,7 @@ unsafe impl PageMemory for Arena {
         if !self.comes_together() {
             return Prefault::Not;
         }
-        // Where it cannot be done the pages come one by one.
+        // Where this fails, the pages become resident one by one.
         // SAFETY: the range is the arena's; its contents do not change.
         match unsafe { madvise(start.as_ptr().cast(), bytes, Advice::LinuxPopulateWrite) } {
             Ok(()) => Prefault::Done,

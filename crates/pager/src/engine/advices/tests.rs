@@ -19,7 +19,8 @@ fn an_advice_is_followed_once_and_its_place_is_free_again() {
     assert_eq!(advices.next(PLACES - 1), Some(Advised { visit: Visit::Later, start: 0x5000, ..first }));
     advices.done(advised);
     assert_eq!(advices.next(PLACES - 1), None);
-    // Its thread has not looked: others come first, then it is used all the same.
+    // The thread of the cell has not looked: other cells are used first, then this one all the
+    // same.
     for _ in 1..PLACES {
         assert_ne!(advices.leave(COLD, 0, 0x1000), Some(place));
     }

@@ -1,6 +1,7 @@
 use super::*;
 
-/// Does the kernel leave the mapping at `address` out of a child? ("dc" in the VmFlags of proc_pid_smaps(5).)
+/// Whether the kernel leaves the mapping at `address` out of a child ("dc" in the VmFlags of
+/// proc_pid_smaps(5)).
 fn is_left_out(address: usize) -> bool {
     let smaps = std::fs::read_to_string("/proc/self/smaps").expect("our own mappings");
     let mut inside = false;

@@ -9,7 +9,8 @@ fn pagemap(engine: &Engine) -> i32 {
     engine.descriptors.pagemap.load(Relaxed)
 }
 
-/// An engine whose store grows by huge pages, and two of them in use. `None` where that is not possible.
+/// An engine whose store grows by huge pages, and two of these in use. `None` where that is not
+/// possible.
 fn scene() -> Option<(&'static Engine, usize, usize)> {
     let engine = moving_engine()?;
     engine.arena.let_store_come(StorePages::Together);
@@ -38,19 +39,20 @@ fn the_store_grows_into_what_has_left_once_it_has_asked() {
     assert_eq!((resident, arena.chunks().waiting_bytes()), (Prefault::Done, 0));
     assert!(start.is_multiple_of(BLOCK) && pagemap::is_huge(pagemap(engine), start));
     assert_eq!(arena.will_write(chunk, 32 * PAGE), Prefault::Done);
-    // What is given back costs no event, for which this thread would wait for ever.
+    // Giving memory back costs no event, for which this thread would wait for ever.
     // SAFETY: nothing in it is needed.
     unsafe { arena.give_back(chunk, 32 * PAGE) };
     assert!(pagemap::is_empty(pagemap(engine), start, start + 32 * PAGE));
     assert!(keep(engine, second), "who has taken one wants another");
     let next = arena.map_to_write(BLOCK).expect("memory").0.as_ptr() as usize;
     assert_eq!(next, start + BLOCK);
-    // What has to be zeroes never comes from there.
+    // Memory that has to be zero never comes from a chunk.
     let zeroes = arena.map(BLOCK).expect("memory").as_ptr() as usize;
     assert!(zeroes < start || zeroes >= start + REGION_BYTES);
 }
 
-/// Is the page at `address` a part of a huge page, mapped as one or not? Only root is told.
+/// Whether the page at `address` is a part of a huge page, mapped as one or not. The kernel tells
+/// only root.
 fn is_part_of_huge(engine: &Engine, address: usize) -> Option<bool> {
     use std::os::unix::fs::FileExt;
     const THP: u64 = 1 << 22;
@@ -58,7 +60,7 @@ fn is_part_of_huge(engine: &Engine, address: usize) -> Option<bool> {
         let mut word = [0; 8];
         file.read_exact_at(&mut word, at as u64 * 8).map(|()| u64::from_ne_bytes(word))
     };
-    // SAFETY: the engine's, and not closed here.
+    // SAFETY: the descriptor is the engine's, and is not closed here.
     let own = std::mem::ManuallyDrop::new(unsafe {
         <std::fs::File as std::os::fd::FromRawFd>::from_raw_fd(pagemap(engine))
     });
@@ -67,7 +69,7 @@ fn is_part_of_huge(engine: &Engine, address: usize) -> Option<bool> {
     read(&flags, frame as usize).ok().map(|flags| flags & THP != 0)
 }
 
-/// Unmapped alone it would stay in use.
+/// A part of a huge page that is only unmapped would stay in use.
 #[test]
 fn a_part_that_the_store_gives_back_is_free() {
     let Some((engine, address, _)) = scene() else { return };
@@ -112,7 +114,7 @@ fn a_child_takes_what_waits_and_has_a_region_of_its_own() {
     assert!(keep(engine, second));
     let next = arena.map_to_write(BLOCK).expect("memory").0.as_ptr() as usize;
     assert!(next < chunk || next >= chunk + REGION_BYTES, "{next:#x} is in the region of {chunk:#x}");
-    // With nothing there it asks anew.
+    // With no chunk there, the store asks anew.
     arena.chunks().forget_range();
     let Some(third) = huge_page(engine) else { return };
     assert!(!keep(engine, third));
@@ -123,9 +125,9 @@ fn what_is_no_huge_page_there_is_given_up() {
     let Some((engine, address, another)) = scene() else { return };
     let arena = engine.arena;
     arena.map_to_write(BLOCK).expect("memory");
-    // A page that stands in the way: part of what is moved goes elsewhere, or nothing.
+    // A page stands in the way: part of the huge page goes elsewhere, or none of it.
     let chunk = arena.next_chunk(engine.userfault()).expect("memory");
-    // SAFETY: nobody uses it.
+    // SAFETY: no other thread uses it.
     unsafe { ((chunk + BLOCK / 2) as *mut u8).write_volatile(1) };
     assert!(!keep(engine, address));
     // SAFETY: nothing in it is needed.
