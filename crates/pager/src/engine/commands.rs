@@ -11,7 +11,7 @@ pub(crate) struct Commands {
     pub(crate) state: AtomicU32,
     pub(crate) start: AtomicUsize,
     pub(crate) end: AtomicUsize,
-    /// Of a duplicate: where it begins; then how many bytes of it were made.
+    /// Of a duplicate: its first address; then the number of its bytes that were made.
     pub(crate) target: AtomicUsize,
     pub(crate) errno: AtomicI32,
 }

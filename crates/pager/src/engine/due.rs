@@ -1,18 +1,19 @@
-//! What is done every so often, and not at each round.
+//! The timing of work that is done every so often, and not at each round.
 
-/// When something is due again. At first it is due at once.
+/// The time at which some work is due again. It is due at once at first.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Due {
     next_ns: u64,
 }
 
 impl Due {
-    /// Due at once.
+    /// Work that is due at once.
     pub(crate) const fn at_once() -> Self {
         Due { next_ns: 0 }
     }
 
-    /// Is it due at `now_ns` (nanoseconds of CLOCK_MONOTONIC)? Then it is taken for done, and due again `interval_ns` later.
+    /// Whether the work is due at `now_ns` (nanoseconds of CLOCK_MONOTONIC). If so it counts as
+    /// done, and is due again `interval_ns` later.
     pub(crate) const fn take(&mut self, now_ns: u64, interval_ns: u64) -> bool {
         let is_due = now_ns >= self.next_ns;
         if is_due {

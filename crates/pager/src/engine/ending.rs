@@ -1,4 +1,5 @@
-//! Ends that the process does not choose: they are said, by the supervisor, since the program has its own descriptors.
+//! Ends that the process does not choose: the supervisor reports them, since the program has its
+//! own descriptors.
 
 use crate::engine::{Engine, link};
 use crate::kernel::sys;
@@ -11,14 +12,15 @@ impl Engine {
     pub(crate) fn end(&self, why: Ending, errno: Option<Errno>) -> ! {
         if let Some(control) = self.control_here() {
             let errno = errno.map_or(0, |errno| errno.raw_os_error() as u64);
-            // Who is not there any more needs no word.
+            // A supervisor that is gone needs no message.
             let _ =
                 link::send(control, &Message::new(Kind::Note, [Note::Ends as u64, why as u64, errno]), None);
         }
         sys::kill_self()
     }
 
-    /// The calling thread cannot go on, and no other can in its stead: the group ends.
+    /// Reports that the calling thread cannot go on and no other thread can in its stead: the group
+    /// ends.
     pub(crate) fn report_failure(&self, why: Errno) {
         if let Some(control) = self.control_here() {
             let why = why.raw_os_error() as u64;
@@ -26,7 +28,8 @@ impl Engine {
         }
     }
 
-    /// The way to the supervisor, where the calling thread is one of the pager's: the program's threads have other descriptors.
+    /// The descriptor of the connection to the supervisor, where the calling thread is one of the
+    /// pager's: the program's threads have other descriptors.
     fn control_here(&self) -> Option<i32> {
         let me = sys::gettid();
         let is_pager =
@@ -36,10 +39,11 @@ impl Engine {
     }
 }
 
-/// How often [`certainly`] asks.
+/// The number of times that [`certainly`] asks.
 const ATTEMPTS: u32 = 1000;
 
-/// The answer to a question on which a page's bytes depend. Without one no page would be safe any more: then this process ends.
+/// The answer to a question on which a page's bytes depend. Without an answer no page would be safe
+/// any more, so the process ends.
 pub(crate) fn certainly<T>(engine: &Engine, ask: impl Fn() -> Result<T, Errno>) -> T {
     let mut why = None;
     for _ in 0..ATTEMPTS {

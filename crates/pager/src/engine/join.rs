@@ -1,4 +1,5 @@
-//! How a process becomes a member of its group, before its first fault is served; and what becomes of one that cannot.
+//! The way in which a process becomes a member of its group, before its first fault is served; and
+//! the end of a process that cannot.
 
 use crate::engine::{Engine, Life, link};
 use crate::kernel::sys;
@@ -17,7 +18,8 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
 
-/// Joins the group: opens what is needed, says hello, maps the segment, takes over a forked child's userfaultfd.
+/// Joins the group: opens the descriptors that are needed, says hello, maps the segment, takes over
+/// a forked child's userfaultfd.
 pub(crate) fn join(engine: &Engine) -> Result<(), Errno> {
     let open = |path: &core::ffi::CStr| {
         rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map(IntoRawFd::into_raw_fd)
@@ -42,11 +44,12 @@ pub(crate) fn join(engine: &Engine) -> Result<(), Errno> {
     let mut announced = |flag| if flags & flag != 0 { others.next() } else { None };
     let (ring, userfault) = (announced(welcome::TRACE), announced(welcome::USERFAULT));
     if segment < 0 || device_descriptors.contains(&-1) || ring == Some(-1) || userfault == Some(-1) {
-        // The program allows itself fewer descriptors than it is sent.
+        // The program's own limit allows fewer descriptors than the supervisor sends.
         return Err(Errno::MFILE);
     }
     if engine.membership.segment.load(Acquire).is_null() {
-        // SAFETY: a new mapping of the descriptor that the supervisor sized to the segment's layout.
+        // SAFETY: a new mapping of the descriptor that the supervisor sized to the segment's
+        // layout.
         let place = unsafe {
             rustix::mm::mmap(
                 core::ptr::null_mut(),
@@ -97,8 +100,8 @@ pub(crate) fn join(engine: &Engine) -> Result<(), Errno> {
     Ok(())
 }
 
-/// This process cannot be managed. If nothing of it was ever swapped out it simply runs on; a child of a managed process
-/// must not.
+/// Leaves this process unmanaged, because it cannot be managed. If none of its memory was ever
+/// swapped out it simply runs on; a child of a managed process must not.
 pub(crate) fn leave(engine: &Engine, why: Errno) -> ! {
     if engine.is_engaged() {
         engine.end(Ending::NotJoined, Some(why));
@@ -111,7 +114,7 @@ pub(crate) fn leave(engine: &Engine, why: Errno) -> ! {
     );
     sys::close_range(0, u32::MAX);
     loop {
-        // SAFETY: ends this thread alone; its stack stays mapped.
+        // SAFETY: the system call ends this thread alone; its stack stays mapped.
         let _ = unsafe { sys::syscall(raw::__NR_exit, [0; 6]) };
     }
 }

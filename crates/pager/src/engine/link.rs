@@ -87,7 +87,7 @@ pub fn receive(control: i32) -> Result<(Message, Descriptors), Errno> {
     Ok((Message::from_bytes(&bytes), descriptors))
 }
 
-/// Sends what needs no answer; a supervisor that is gone means the end of this process too.
+/// Sends a message that needs no answer; where the supervisor is gone, this process ends too.
 pub fn tell(control: i32, kind: Kind, words: [u64; 3], descriptor: Option<i32>) {
     if send(control, &Message::new(kind, words), descriptor).is_err() {
         sys::kill_self();

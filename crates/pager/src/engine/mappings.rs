@@ -1,4 +1,4 @@
-//! The memory of the program that the engine manages, and what the program said of it.
+//! The memory of the program that the engine manages, and the program's advice on it.
 
 use crate::engine::Engine;
 use crate::engine::requests::Request;
@@ -23,27 +23,29 @@ pub struct Mappings {
     pub(crate) scans: AtomicU32,
     /// The time at which the last look ended.
     pub(crate) scanned_ns: AtomicU64,
-    /// Bytes in small pieces that the program has mapped, or made accessible, since the last look began.
+    /// Bytes in small mappings that the program has made, or made accessible, since the last look
+    /// began.
     pub(crate) small_mapped: AtomicUsize,
     /// Epoch of removals, a second long or longer; see [`Engine::pass_epoch`].
     pub(crate) epoch: AtomicU32,
 }
 
-/// What the program said of its memory. The sets are protected by [`Locks::kept`](crate::engine::locks::Locks::kept).
+/// The program's advice on its memory. The sets are protected by
+/// [`Locks::kept`](crate::engine::locks::Locks::kept).
 #[repr(C)]
 pub struct Said {
     /// Ranges that must stay resident (thread control blocks, stacks).
     pub(crate) kept: UnsafeCell<Ranges>,
-    /// Ranges for which it wants huge pages.
+    /// Ranges for which the program wants huge pages.
     pub(crate) huge_pages: UnsafeCell<Ranges>,
-    /// Ranges for which it wants none.
+    /// Ranges for which the program wants no huge pages.
     pub(crate) no_huge_pages: UnsafeCell<Ranges>,
-    /// 1 once it has said either.
+    /// 1 once the program has given either advice.
     pub(crate) huge_advised: AtomicU32,
 }
 
 impl Engine {
-    /// Is memory registered?
+    /// Whether memory is registered.
     pub(crate) fn is_engaged(&self) -> bool {
         self.mappings.engaged.load(Acquire) != 0
     }
@@ -61,10 +63,12 @@ impl Engine {
         }
     }
 
-    /// Applies what the program's threads asked for. Pager threads, or a forking thread that has stopped them.
+    /// Applies the requests of the program's threads. Pager threads, or a forking thread that has
+    /// stopped them.
     pub(crate) fn apply_requests(&self) {
         let _guard = self.locks.kept.lock();
-        // SAFETY: under their lock. A full set can only mean sixteen thousand stacks; then a stack may be swapped.
+        // SAFETY: under the lock of the sets. A full set can only mean sixteen thousand stacks;
+        // then a stack may be swapped.
         let kept = unsafe { &mut *self.said.kept.get() };
         // SAFETY: as above.
         let (huge, single) =

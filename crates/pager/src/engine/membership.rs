@@ -9,7 +9,7 @@ use core::sync::atomic::{
 use folioswap_group::counters::Figures;
 use folioswap_group::segment::{Faulting, Member, Segment};
 
-/// Longest name of a group's socket.
+/// The longest name of a group's socket.
 pub const GROUP_NAME_MAX: usize = 96;
 
 /// The group that the process belongs to.
@@ -17,7 +17,7 @@ pub const GROUP_NAME_MAX: usize = 96;
 pub struct Membership {
     /// The group's segment; null until the handler has joined.
     pub(crate) segment: AtomicPtr<Segment>,
-    /// The index of this process's member there.
+    /// The index of this process's member in the segment.
     pub(crate) member: AtomicU32,
     pub(crate) group_name: [u8; GROUP_NAME_MAX],
     pub(crate) group_name_length: usize,
@@ -42,7 +42,7 @@ impl Engine {
         unsafe { &*self.membership.segment.load(Acquire) }
     }
 
-    /// This process's place in it.
+    /// This process's member in the segment.
     pub(crate) fn member(&self) -> &'static Member {
         &self.segment().members[self.membership.member.load(Acquire) as usize]
     }
@@ -52,8 +52,9 @@ impl Engine {
         &self.member().figures
     }
 
-    /// One thread of this process faults again and again, on `cpu`: the supervisor's vigil keeps other CPUs awake. Costs two loads
-    /// while that is at work, a system call where it slept.
+    /// Reports that one thread of this process faults again and again, on `cpu`: the supervisor's
+    /// vigil then keeps other CPUs awake. Costs two loads while the vigil is at work, a system call
+    /// where it slept.
     pub(crate) fn ask_for_vigil(&self, cpu: u32) {
         let header = &self.segment().header;
         let faulting = Faulting { member: self.membership.member.load(Relaxed), cpu }.pack();
@@ -65,7 +66,7 @@ impl Engine {
         }
     }
 
-    /// Does another member of the group run now?
+    /// Whether another member of the group runs now.
     pub(crate) fn others_are_active(&self) -> bool {
         let (segment, me) = (self.segment(), self.member());
         let is_other = |member: &&Member| !core::ptr::eq(*member, me);

@@ -1,10 +1,11 @@
 //! One process's engine: everything that the pager threads share, in memory of its own.
 //!
-//! A forked child inherits all of it by copy-on-write at the same addresses; `Engine::reset_in_child` makes it the
-//! child's.
+//! A forked child inherits all of it by copy-on-write at the same addresses;
+//! `Engine::reset_in_child` makes it the child's.
 //!
-//! Locks, in the order in which they may be taken: `locks.gate`, `locks.moves`, `locks.write_back`. None is held while waiting for
-//! an event to be read, and the reader of events never takes `locks.gate`.
+//! Locks, in the order in which they may be taken: `locks.gate`, `locks.moves`, `locks.write_back`.
+//! None is held while waiting for an event to be read, and the reader of events never takes
+//! `locks.gate`.
 
 pub mod account;
 pub mod advices;
@@ -74,14 +75,15 @@ use folioswap_policy::reclaim::workingset::Workingset;
 use folioswap_space::space::{NoMemory, Space};
 use rustix::io::Errno;
 
-// Zeroed memory is a table of present pages, and a cluster is what the slots room says it is.
+// The page table relies on zeroed memory being a table of present pages, and on a cluster having
+// the size that the slots crate gives it.
 const _: () = assert!(PageWord::PRESENT.bits() == 0);
 
 const _: () = assert!(CLUSTER_BYTES == 512 * PAGE as u64);
 
 /// The engine. Made once per process image by [`Engine::create`]; lives as long as the process.
 pub struct Engine {
-    /// Its memory.
+    /// The memory of the engine.
     pub(crate) arena: &'static Arena,
     /// Page words.
     pub(crate) table: PageTable,
@@ -94,37 +96,39 @@ pub struct Engine {
     pub(crate) mappings: Mappings,
     pub(crate) said: Said,
     pub(crate) counts: Counts,
-    /// Children by a bare clone(2).
+    /// Children made by a bare clone(2).
     pub(crate) children: ServedChildren,
     pub(crate) fork: ForkState,
-    /// The staging ring; see [`ring_turn::RingTurn`] for who may use it.
+    /// The staging ring; [`ring_turn::RingTurn`] says which thread may use it.
     pub(crate) staging: UnsafeCell<Staging>,
-    /// Who writes what of staging back.
+    /// The division of a batch's write-back between the evictor and the handler.
     pub(crate) shares: Shares,
-    /// What the handler is to take out of the program.
+    /// The rows that the handler is to take out of the program.
     pub(crate) plans: Plans,
     /// Huge pages that wait for their next use.
     pub(crate) pool: Pool,
-    /// Whether it is worth bringing back what lies around a page.
+    /// Whether it is worth bringing back the neighbours of a page.
     pub(crate) around: Around,
-    /// How long pages that come back were away.
+    /// The time that pages were away when they come back.
     pub(crate) workingset: Workingset,
-    /// The same, and what it cost, for the size of the compressed store.
+    /// The same, and the cost of it, for the size of the compressed store.
     pub(crate) distances: Distances,
     pub(crate) costs: Costs,
     pub(crate) requests: Requests,
-    /// What the program's threads wait to have done with their memory.
+    /// Advices of the program's threads, which wait to be followed.
     pub(crate) advices: Advices,
-    /// What an embedder has said, and how far it is; all-zero where the program is not ours.
+    /// The commands of an embedder, and their progress; all-zero where the program is not ours.
     pub(crate) embedded: Embedded,
-    /// Raised by a thread of the program that ends it: every invariant is to be checked once more (a futex).
+    /// Raised by a thread of the program that ends it: the evictor is to check every invariant once
+    /// more (a futex).
     pub(crate) validation_wanted: AtomicU32,
     pub(crate) workspaces: Workspaces,
     pub(crate) recording: Recording,
 }
 
-// SAFETY: the UnsafeCells are used under the locks named beside them (staging: by the evictor, or whoever holds
-// its plan, or with `locks.write_back` held and the evictor outside its write-back).
+// SAFETY: the UnsafeCells are used under the locks named beside them (staging: by the evictor, or
+// by the holder of its plan, or with `locks.write_back` held and the evictor outside its
+// write-back).
 unsafe impl Sync for Engine {}
 
 /// The engine could not be made.
@@ -137,11 +141,11 @@ pub enum CreateError {
 }
 
 impl Engine {
-    /// Makes an engine for the calling process, to join the group of this name, loaded from this path. No thread is started, nothing is managed
-    /// yet.
+    /// Makes an engine for the calling process, which is to join the group of this name, loaded
+    /// from this path. No thread is started yet, and no memory is managed.
     ///
     /// # Errors
-    /// See [`CreateError`].
+    /// [`CreateError`] has the cases.
     pub fn create(group_name: &[u8], agent_path: &[u8]) -> Result<&'static Engine, CreateError> {
         Self::create_with(group_name, agent_path, Space::create)
     }
@@ -164,8 +168,8 @@ impl Engine {
         let evictor_stack = arena.own_mapping(STACK_BYTES).ok_or(CreateError::NoMemory)?;
         let space = space(arena).map_err(|_| CreateError::NoMemory)?;
         let engine = place.as_ptr();
-        // SAFETY: zeroed exclusive memory; all-zero is valid for every field but the references, the space and the
-        // tables' constants, which are written here.
+        // SAFETY: zeroed exclusive memory; all-zero is valid for every field but the references,
+        // the space and the tables' constants, which are written here.
         unsafe {
             (&raw mut (*engine).arena).write(arena);
             (&raw mut (*engine).space).write(space);
@@ -184,16 +188,19 @@ impl Engine {
             engine.descriptors.forget();
             engine.threads.handler_stack.store(handler_stack.as_ptr() as usize, Relaxed);
             engine.threads.evictor_stack.store(evictor_stack.as_ptr() as usize, Relaxed);
-            // This much every child finds; what comes now is for those that can use it.
+            // Every child finds the memory made so far; memory made from now on is for children
+            // that can use it.
             arena.bequeath_to(Heirs::Nobody);
             Ok(engine)
         }
     }
 
-    /// Makes the copy that a forked child inherited its own: locks open, no threads, no descriptors.
+    /// Makes the copy that a forked child inherited its own: locks open, no threads, no
+    /// descriptors.
     ///
     /// # Safety
-    /// Only in a child that fork(2) just made, before any other thread exists in it, after [`crate::fork::protocol::prepare`].
+    /// Only in a child that fork(2) just made, before any other thread exists in it, after
+    /// [`crate::fork::protocol::prepare`].
     pub(crate) unsafe fn reset_in_child(&self) {
         self.locks.reset();
         self.advices.forget();
@@ -203,7 +210,7 @@ impl Engine {
         self.own();
         self.threads.faulting_cpu.store(NO_CPU, Relaxed);
         self.descriptors.forget();
-        // The ring is the parent's; this process gets one of its own when it joins.
+        // The ring of the trace is the parent's; this process gets one of its own when it joins.
         self.space.set_tracer(None);
         self.threads.life.store(Life::Starting as u32, Release);
     }
@@ -213,12 +220,14 @@ impl Engine {
         Userfault(self.descriptors.userfault.load(Relaxed))
     }
 
-    /// What the kernel says now of the `pages` (up to 16) of the program from `address` on. Nothing is known without an answer.
+    /// The kernel's present view of the `pages` (up to 16) of the program from `address` on.
+    /// Without an answer no page is known.
     pub(crate) fn pages_now(&self, address: usize, pages: usize) -> pagemap::Now {
         pagemap::now(self.descriptors.pagemap.load(Relaxed), address, pages).unwrap_or_default()
     }
 
-    /// The calling thread has panicked: the supervisor says that the pager failed.
+    /// Reports that the calling thread has panicked: the supervisor then says that the pager
+    /// failed.
     pub fn report_bug(&self) {
         self.report_failure(Errno::NOTRECOVERABLE);
     }

@@ -6,11 +6,13 @@ use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use folioswap_policy::page_table::PageTable;
 
-/// Most such children at a time; one more ends the process with the supervisor's message, rather than read zeroes.
+/// The most such children at a time; one more ends the process with the supervisor's message,
+/// because it would read zeroes otherwise.
 pub(crate) const CHILDREN_MAX: usize = 64;
 
-/// The tables of such children, by their place: of nobody, with nothing stored in it, when the child is gone. They stay for the next child, and
-/// are the engine's, so that a forked child finds what it has inherited of them. All-zero: none was made.
+/// The tables of such children, by their place. The table of a child that is gone belongs to no
+/// child and has no stored page in it; it stays for the next child. The tables are the engine's, so
+/// that a forked child finds the pages that it has inherited of them. All-zero: none was made.
 #[repr(C)]
 pub(crate) struct RawTables([AtomicUsize; CHILDREN_MAX]);
 
@@ -20,7 +22,8 @@ impl RawTables {
         let place = &self.0[number];
         let is_new = place.load(Relaxed) == 0;
         let table = arena.room::<PageTable>(place)?;
-        // SAFETY: memory of the arena's for a table, there for ever; if it is new, nobody else knows of it.
+        // SAFETY: memory of the arena's for a table, there for ever; a new table is known to no
+        // other thread.
         unsafe {
             if is_new {
                 table.write(PageTable::new());
@@ -38,10 +41,10 @@ impl RawTables {
 /// Children made by a bare clone(2), which this process serves.
 #[repr(C)]
 pub struct ServedChildren {
-    /// How many there are now.
+    /// The number of such children now.
     pub(crate) raw: AtomicU32,
     /// Bytes of the engine's own memory that may still be shared with the youngest of them.
     pub(crate) shared_bytes: AtomicU64,
-    /// The page tables of what they hold.
+    /// The page tables of the memory that they hold.
     pub(crate) tables: RawTables,
 }

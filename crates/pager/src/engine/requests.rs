@@ -1,13 +1,14 @@
-//! What the program's threads ask of the pager threads, without a lock: a thread of the program may fault at any
-//! instruction, and whoever holds a lock of the pager while it faults would wait for the pager for ever.
+//! The requests of the program's threads to the pager threads, without a lock: a thread of the
+//! program may fault at any instruction, and a thread that faults while it holds a lock of the
+//! pager would wait for the pager for ever.
 
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-/// Requests that can wait.
+/// The most requests that can wait.
 const PLACES: usize = 128;
 
-/// What is asked.
+/// The kinds of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Request {
@@ -15,7 +16,7 @@ pub enum Request {
     KeepResident = 1,
     /// The program wants huge pages there.
     HugePages = 2,
-    /// It wants none there.
+    /// The program wants no huge pages there.
     NoHugePages = 3,
 }
 
@@ -29,12 +30,12 @@ struct RequestCell {
 
 const TAKEN: usize = usize::MAX;
 
-/// The places. All-zero is "none waits".
+/// The cells. All-zero is "none waits".
 #[repr(C)]
 pub struct Requests([RequestCell; PLACES]);
 
 impl Requests {
-    /// Leaves a request; false when all places are taken: try again.
+    /// Leaves a request; false when all cells are taken: the caller tries again.
     pub fn post(&self, request: Request, start: usize, end: usize) -> bool {
         for place in &self.0 {
             if place.state.compare_exchange(0, TAKEN, Acquire, Relaxed).is_ok() {
@@ -47,7 +48,7 @@ impl Requests {
         false
     }
 
-    /// Takes all requests that are complete.
+    /// Passes all requests that are complete to `each`, and frees their cells.
     pub fn take(&self, mut each: impl FnMut(Request, usize, usize)) {
         for place in &self.0 {
             let request = match place.state.load(Acquire) {

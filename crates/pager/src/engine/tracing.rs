@@ -13,13 +13,14 @@ use rustix::mm::{MapFlags, ProtFlags};
 use rustix::thread::sched_getcpu;
 use rustix::time::{ClockId, clock_gettime};
 
-/// Through the vDSO: no system call.
+/// The time, read through the vDSO: no system call.
 fn moment() -> Moment {
     let now = clock_gettime(ClockId::Monotonic);
     Moment { ns: now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64, cpu: sched_getcpu() as u32 }
 }
 
-/// Where this process's allocations and frees are recorded, and with what; null without `--trace`.
+/// The ring into which this process's allocations and frees are recorded, and the tracer that does
+/// so; null without `--trace`.
 #[repr(C)]
 pub struct Recording {
     pub(crate) ring: AtomicPtr<Ring>,
@@ -27,13 +28,15 @@ pub struct Recording {
 }
 
 impl Engine {
-    /// Records from now on into the ring behind this descriptor, which is closed. For the handler, before it serves anything: in a forked child the new
-    /// ring takes the place of the parent's.
+    /// Records from now on into the ring behind this descriptor, and closes the descriptor. For the
+    /// handler, before it serves anything: in a forked child the new ring takes the place of the
+    /// parent's.
     pub(crate) fn trace_into(&self, descriptor: i32) -> Result<(), Errno> {
         let before = self.recording.ring.load(Acquire);
         let place = if before.is_null() { MapFlags::SHARED } else { MapFlags::SHARED | MapFlags::FIXED };
-        // SAFETY: a new mapping of the descriptor, which the supervisor sized to the ring's layout and sealed; or one over the parent's ring, to which
-        // nothing refers while the space has no tracer.
+        // SAFETY: a new mapping of the descriptor, which the supervisor sized to the ring's layout
+        // and sealed; or a mapping over the parent's ring, to which nothing refers while the space
+        // has no tracer.
         let ring = unsafe {
             rustix::mm::mmap(
                 before.cast(),

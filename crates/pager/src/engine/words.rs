@@ -1,4 +1,5 @@
-//! Page words of a range: which pages of a block it covers, and how words follow a mapping that moves.
+//! The page words of a range: the pages of a block that the range covers, and the moves of words
+//! after a mapping that moves.
 
 use crate::engine::Engine;
 use crate::units::{BLOCK, BLOCK_PAGES, PAGE, page_index};
@@ -6,14 +7,14 @@ use folioswap_group::protocol::Ending;
 use folioswap_policy::page::PageWord;
 use folioswap_policy::page_table::PageTable;
 
-/// Indices of the pages of the block at `base` that lie in `start..end`.
+/// The indices of the pages of the block at `base` that lie in `start..end`.
 pub(crate) fn pages_within(base: usize, start: usize, end: usize) -> core::ops::Range<usize> {
     let first = start.saturating_sub(base) / PAGE;
     let last = (end.min(base + BLOCK) - base).div_ceil(PAGE);
     first.min(BLOCK_PAGES)..last
 }
 
-/// Moves the words of a range to where its mapping went.
+/// Moves the words of a range to the address where its mapping went.
 pub(crate) fn move_words(engine: &Engine, table: &PageTable, from: usize, to: usize, bytes: usize) {
     table.for_blocks(from, from + bytes, |base, block| {
         for index in pages_within(base, from, from + bytes) {
@@ -25,7 +26,8 @@ pub(crate) fn move_words(engine: &Engine, table: &PageTable, from: usize, to: us
             let target = to + (base + index * PAGE - from);
             match table.block_or_insert(target, engine.arena) {
                 Some(there) => there.set(page_index(target), word),
-                // No memory for a table: the page can only be lost loudly.
+                // Without memory for a table the words of the page are lost, so the process ends,
+                // with a message.
                 None => engine.end(Ending::NoTable, None),
             }
         }

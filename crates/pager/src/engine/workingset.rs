@@ -1,4 +1,5 @@
-//! Refaults: how long a page that comes back was away (`folioswap_policy::reclaim::workingset`).
+//! Refaults: the time that a page was away when it comes back
+//! (`folioswap_policy::reclaim::workingset`).
 
 use crate::engine::Engine;
 use folioswap_group::counters::Counter;
@@ -6,7 +7,8 @@ use folioswap_policy::reclaim::workingset::{Refault, Refaults};
 use folioswap_slots::SwapEntry;
 
 impl Engine {
-    /// What it says that the page of this entry comes back from a device. To be asked before the entry is given up. Cost: some loads.
+    /// The verdict on the page of this entry, which comes back from a device. To be asked before
+    /// the entry is given up. Cost: some loads.
     pub(crate) fn refault(&self, entry: SwapEntry) -> Refault {
         let distance = self.workingset.distance(self.space.shadow(entry));
         if let Some(distance) = distance {
@@ -15,7 +17,7 @@ impl Engine {
         self.workingset.refault(distance)
     }
 
-    /// These came back from a device with one swap-in.
+    /// Records the pages that came back from a device with one swap-in.
     pub(crate) fn note_refaults(&self, refaults: Refaults) {
         if refaults.pages == 0 {
             return;
@@ -25,7 +27,7 @@ impl Engine {
         self.figures().add(Counter::WorkingsetActivate, refaults.activated);
     }
 
-    /// So many pages were touched in staging, and went back.
+    /// Records that this many pages were touched in staging, and went back.
     pub(crate) fn note_activated(&self, pages: u64) {
         if pages > 0 {
             self.workingset.activated(pages);

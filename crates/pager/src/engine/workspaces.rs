@@ -1,14 +1,14 @@
-//! Work spaces of the pager threads, made when they are first needed.
+//! Workspaces of the pager threads, made when they are first needed.
 
 use core::sync::atomic::AtomicUsize;
 
-/// Addresses of work spaces that are made when they are first needed; 0 before.
+/// Addresses of workspaces that are made when they are first needed; 0 before.
 #[repr(C)]
 pub struct Workspaces {
-    /// The evictor's, for pages that are demoted together.
+    /// The evictor's workspace for pages that are demoted together.
     pub(crate) demotion: AtomicUsize,
-    /// The evictor's, for recompression.
+    /// The evictor's workspace for recompression.
     pub(crate) recompression: AtomicUsize,
-    /// The handler's, for pages that are read while it serves others.
+    /// The handler's workspace for pages that are read while it serves other faults.
     pub(crate) reads: AtomicUsize,
 }

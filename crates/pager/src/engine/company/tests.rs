@@ -22,7 +22,7 @@ fn who_ran_alone_since_the_last_look_has_no_company() {
     assert!(!look(7, 100, 256), "long ago");
 }
 
-/// The clock of the process alone does not know of it before a tick.
+/// The clock of the process alone does not show the thread before a tick.
 #[test]
 fn who_runs_without_a_break_is_noticed_however_often_is_looked() {
     let (told, tells) = std::sync::mpsc::channel();

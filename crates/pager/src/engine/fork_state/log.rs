@@ -1,16 +1,17 @@
-//! What a fork's window holds back: the events that came while nothing might change.
+//! The events that a fork freeze holds back: they arrived while no page word might change.
 //!
-//! The handler writes it; the child finds a copy of it, in which each entry is complete or absent.
+//! The handler writes the log; the child finds a copy of it, in which each entry is complete or
+//! absent.
 
 use crate::kernel::uffd::Event;
 use core::cell::UnsafeCell;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-/// Events that a window can hold; a neighbour of the last one is merged with it.
+/// The most events of one freeze; an event that borders on the last one is merged with it.
 const LOG: usize = 32 << 10;
 
-/// One event of the window. All zero: not written.
+/// One event of the freeze. All zero: not written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 struct Logged {
@@ -26,7 +27,7 @@ const UNMAPPED: usize = 2;
 
 const REMAPPED: usize = 3;
 
-/// The log; all-zero is the empty one.
+/// The log; all-zero is the empty log.
 #[repr(C)]
 pub(crate) struct EventLog {
     count: AtomicU32,
@@ -34,22 +35,22 @@ pub(crate) struct EventLog {
     entries: UnsafeCell<[Logged; LOG]>,
 }
 
-/// There is no room for one more event.
+/// The log has no space for one more event.
 #[derive(Debug)]
 pub(crate) struct Full;
 
 impl EventLog {
-    /// Events in it.
+    /// The number of events in the log.
     pub(crate) fn len(&self) -> usize {
         self.count.load(Acquire) as usize
     }
 
-    /// Events that were in it when the child was made.
+    /// The number of events that were in the log when the child was made.
     pub(crate) fn len_at_fork(&self) -> usize {
         self.count_at_fork.load(Relaxed) as usize
     }
 
-    /// The child was made: what comes now is not its.
+    /// Records that the child was made: events from now on do not concern it.
     pub(crate) fn log_fork(&self) {
         self.count_at_fork.store(self.count.load(Relaxed), Relaxed);
     }
@@ -63,7 +64,7 @@ impl EventLog {
         self.entries(index + 1)[index].event()
     }
 
-    /// Writes an event down. For the handler alone, while the window is open.
+    /// Writes an event down. For the handler alone, during the freeze.
     ///
     /// # Errors
     /// [`Full`]; nothing is written down.
@@ -86,7 +87,7 @@ impl EventLog {
         if count == LOG {
             return Err(Full);
         }
-        // SAFETY: the handler alone writes the log, while the window is open.
+        // SAFETY: the handler alone writes the log, during the freeze.
         let entry = unsafe { &mut (&mut (*self.entries.get()))[count] };
         (entry.a, entry.b, entry.c) = (a, b, c);
         core::sync::atomic::fence(Release);
@@ -97,12 +98,13 @@ impl EventLog {
 
     /// The first `limit` events of the log.
     fn entries(&self, limit: usize) -> &[Logged] {
-        // SAFETY: entries below the count are written and not changed before the window is shut.
+        // SAFETY: entries below the count are written and not changed before the freeze ends.
         unsafe { &(&(*self.entries.get()))[..limit.min(LOG)] }
     }
 
-    /// Where the words of the page that is now at `address` still stand, going back through the first `limit` events; `None` if the log
-    /// says that nothing of it is left.
+    /// The address where the words of the page that is now at `address` still stand, found by going
+    /// back through the first `limit` events; `None` if the log says that nothing of the page is
+    /// left.
     pub(crate) fn before(&self, address: usize, limit: usize) -> Option<usize> {
         let mut address = address;
         for entry in self.entries(limit).iter().rev() {

@@ -26,7 +26,8 @@ pub(crate) struct ForkState {
     pub(crate) relatives: AtomicU32,
     /// [`Protection`] as a number.
     protection: AtomicU32,
-    /// 1: the forking thread waits for the evictor to protect what will be shared (a futex).
+    /// 1: the forking thread waits for the evictor to protect the memory that will be shared (a
+    /// futex).
     protection_wanted: AtomicU32,
     pub(crate) child_seen: AtomicU32,
     pub(crate) child_userfault: AtomicI32,
@@ -39,13 +40,13 @@ pub(crate) struct ForkState {
     pub(crate) log: EventLog,
 }
 
-/// Is what this process shares with relatives write-protected?
+/// Whether the memory that this process shares with relatives is write-protected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Protection {
-    /// Nothing is shared, or what is shared is protected.
+    /// No memory is shared, or the shared memory is protected.
     Protected = 0,
-    /// Something may be shared and not protected.
+    /// Some memory may be shared and not protected.
     Unprotected = 1,
 }
 
@@ -59,28 +60,30 @@ impl ForkState {
     pub(crate) fn set_protection(&self, protection: Protection) {
         self.protection.store(protection as u32, Relaxed);
     }
-    /// The thread that is forking now; 0 if none is. It never waits for memory: who is to free some waits for it.
+    /// The thread that is forking now; 0 if none is. It never waits for memory, because the threads
+    /// that are to free some wait for it.
     pub(crate) fn forking_thread(&self) -> u32 {
         self.turn.thread()
     }
     pub(crate) fn is_thawed(&self) -> bool {
         self.window.load(Acquire) == THAWED
     }
-    /// A fork waits for the handler and the evictor: nobody may wait for memory now.
+    /// Whether a fork waits for the handler and the evictor: no thread may wait for memory now.
     pub(crate) fn is_preparing(&self) -> bool {
         self.preparing.load(Acquire) != 0
     }
-    /// Another process shares memory with this one from now on.
+    /// Records that another process shares memory with this one from now on.
     pub(crate) fn gain_relative(&self, engine: &Engine) {
         self.relatives.store(1, Relaxed);
         engine.member().sharing.gain_relative();
     }
-    /// Has this process forked, or is it a fork?
+    /// Whether this process has forked, or is a fork.
     pub(crate) fn has_relatives(&self) -> bool {
         self.relatives.load(Relaxed) != 0
     }
 
-    /// Forks in which what was swapped out was inherited, those of the parents included.
+    /// The number of forks in which swapped-out memory was inherited, including those of the
+    /// parents.
     pub(crate) fn freezes(&self) -> u32 {
         self.sequence.load(Relaxed)
     }
@@ -89,20 +92,20 @@ impl ForkState {
         self.inherited_token.load(Acquire)
     }
 
-    /// The child has its userfaultfd: asks the parent to stop serving it, and waits until it did or is gone; then the
-    /// engine is this process's alone.
+    /// Asks the parent to stop serving this child, which has its userfaultfd now, and waits until
+    /// the parent did or is gone; then the engine belongs to this process alone.
     pub(crate) fn take_over(&self, engine: &Engine) {
         let parent = &engine.segment().members[self.inherited_from.load(Relaxed) as usize];
         let (token, pid) = (self.inherited_token(), self.inherited_pid.load(Relaxed));
         parent.fork_ack.store(token, Release);
-        // Tokens of one parent ascend: it may have finished a later fork before we look.
+        // Tokens of one parent ascend: the parent may have finished a later fork before we look.
         while parent.fork_done.load(Acquire) < token && parent.is_live() && parent.pid.load(Relaxed) == pid {
             rustix::thread::sched_yield();
         }
     }
 
-    /// The fork is over for this process: everything may move again. Called once for each fork: by the handler where the window was
-    /// opened, else by the forking thread.
+    /// Ends the fork for this process: everything may move again. Called once for each fork: by the
+    /// handler where the fork froze the words, else by the forking thread.
     pub(crate) fn end(&self, engine: &Engine) {
         engine.arena.bequeath_to(Heirs::Nobody);
         self.turn.end();
@@ -112,7 +115,8 @@ impl ForkState {
         let _ = rustix::thread::futex::wake(&self.preparing, rustix::thread::futex::Flags::PRIVATE, 1);
     }
 
-    /// Waits until the evictor, which stands still from now on, has protected what the child will share. Forking thread.
+    /// Waits until the evictor, which stands still from now on, has protected the memory that the
+    /// child will share. Forking thread.
     pub(crate) fn have_protected(&self, engine: &Engine) {
         if !engine.is_engaged() {
             self.set_protection(Protection::Unprotected);
@@ -125,8 +129,9 @@ impl ForkState {
         }
     }
 
-    /// The evictor lets a fork go first: without this it would take the gate again before the forking thread woke up.
-    /// What `protect` does is done before the fork, if the fork wants it; it says whether it protected anything.
+    /// Has the evictor let a fork go first: without this it would take the gate again before the
+    /// forking thread woke up. `protect` runs before the fork, if the fork wants it; it returns
+    /// whether it protected anything.
     pub(crate) fn let_pass(&self, protect: impl Fn() -> Protection) {
         while self.is_preparing() {
             if self.protection_wanted.load(Acquire) != 0 {
@@ -144,7 +149,7 @@ impl ForkState {
         }
     }
 
-    /// A handler at the limit lets the forking thread have the handler's lock.
+    /// Has a handler at the limit leave the handler's lock to the forking thread.
     pub(crate) fn pause(&self) {
         futex::wait(&self.preparing, 1, 50_000, Sharing::Private);
     }
