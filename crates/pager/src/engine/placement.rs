@@ -1,10 +1,12 @@
-//! Where the pager threads run: the handler on the CPU of the thread whose faults it serves, the evictor elsewhere.
+//! The CPUs of the pager threads: the handler runs on the CPU of the thread whose faults it serves,
+//! the evictor elsewhere.
 //!
-//! A faulting thread sleeps while it is served, so its own CPU is free at that very moment; a handler that waits there
-//! takes over at once, while one on another, idle CPU must first wake that CPU up, and wake the thread's up again
-//! afterwards (ten times the time of the whole fault in a virtual machine). The scheduler prefers an idle CPU, so the
-//! handler says where it wants to be, by its affinity, and looks now and then where the thread is. Where many threads
-//! fault on several CPUs it lets the scheduler choose.
+//! A faulting thread sleeps while it is served, so its own CPU is free at that very moment; a
+//! handler that waits there takes over at once, while a handler on another, idle CPU must first
+//! wake that CPU up, and wake the thread's up again afterwards (ten times the time of the whole
+//! fault in a virtual machine). The scheduler prefers an idle CPU, so the handler sets its affinity
+//! to the CPU where it wants to be, and looks now and then where the thread is. Where many threads
+//! fault on several CPUs the handler lets the scheduler choose.
 
 use crate::engine::company::{Company, others_cpu_ns};
 use crate::kernel::proc::{last_cpu, read_proc};
@@ -14,34 +16,36 @@ use core::sync::atomic::Ordering::Relaxed;
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 
-/// Between two looks at the faulting thread's CPU (a look costs some microseconds): after one that found it elsewhere, and
-/// at most.
+/// The time between two looks at the faulting thread's CPU (a look costs some microseconds): after
+/// a look that found the thread elsewhere, and the longest.
 const LOOK_SOON_NS: u64 = 150_000;
 
 const LOOK_LATE_NS: u64 = 2_000_000;
 
-/// This many looks in a row that each found another CPU: there is none to follow, for a while.
+/// After this many looks in a row that each found another CPU, the handler follows no thread for a
+/// while.
 const ASTRAY_LOOKS: u32 = 6;
 
 const ASTRAY_NS: u64 = 20_000_000;
 
-/// A thread that faults again within this time after it was served does so again and again.
+/// A thread that faults again within this time after it was served faults again and again.
 const AGAIN_NS: u64 = 100_000;
 
-/// On more CPUs than these there is nearly always an idle one, to which the scheduler moves the thread whatever anybody does.
+/// On more CPUs than this an idle one is found nearly always, and the scheduler moves the thread
+/// there whatever the pager does.
 const FEW_CPUS: u32 = 2;
 
-/// Words of a CPU mask: as many CPUs as the kernel can be built for.
+/// Words of a CPU mask, for as many CPUs as the kernel can be built for.
 const MASK_WORDS: usize = 8192 / 64;
 
 type Mask = [u64; MASK_WORDS];
 
-/// [`crate::engine::Engine::faulting_cpu`] when there is none.
+/// The value of [`crate::engine::Engine::faulting_cpu`] when there is none.
 pub(crate) const NO_CPU: u32 = u32::MAX;
 
-/// Where the calling thread may run.
+/// The CPUs that the calling thread may run on.
 struct Places {
-    /// Where it was allowed to run at first.
+    /// The CPUs that it was allowed to run on at first.
     everywhere: Mask,
 }
 
@@ -62,7 +66,7 @@ impl Places {
         if let Some(word) = mask.get_mut(cpu as usize / 64) {
             *word &= !(1 << (cpu % 64));
         }
-        // Where there is no other CPU the mask is empty and refused.
+        // Where there is no other CPU the mask is empty, and the kernel refuses it.
         sys::set_affinity(&mask).is_ok()
     }
     fn all(&self) -> bool {
@@ -73,18 +77,19 @@ impl Places {
     }
 }
 
-/// The handler's place.
+/// The placement of the handler.
 pub(crate) struct HandlerPlacement {
     places: Places,
     looks: Looks,
-    /// Nothing: nobody keeps other CPUs awake, so it is not asked who else runs.
+    /// `None`: no vigil keeps other CPUs awake, so the handler does not ask which other threads
+    /// run.
     company: Option<Company>,
     bound_to: u32,
     /// Looks in a row that found the thread elsewhere.
     missed: u32,
     look_after_ns: u64,
     look_next_ns: u64,
-    /// When a fault had been served last.
+    /// The time at which a fault had been served last.
     served_ns: u64,
 }
 
@@ -92,12 +97,12 @@ pub(crate) struct HandlerPlacement {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Evicting<'a> {
     pub(crate) thread: u32,
-    /// Where it learns which one that is.
+    /// The word from which the evictor learns that CPU.
     pub(crate) told: &'a AtomicU32,
 }
 
 impl HandlerPlacement {
-    /// For the calling thread.
+    /// The placement of the calling thread.
     pub(crate) fn new() -> Self {
         let places = Places::of_caller();
         HandlerPlacement {
@@ -112,25 +117,26 @@ impl HandlerPlacement {
         }
     }
 
-    /// Nobody keeps other CPUs awake.
+    /// Records that no vigil keeps other CPUs awake.
     pub(crate) fn expect_no_vigil(&mut self) {
         self.company = None;
     }
 
-    /// Keeps nothing open from now on. True: a descriptor is free.
+    /// Keeps no descriptor open from now on. True: a descriptor has become free.
     pub(crate) fn spare_descriptor(&mut self) -> bool {
         self.looks.keeps = Keeps::Nothing;
         self.looks.open.take().is_some()
     }
 
-    /// Faults have been served, at `now`.
+    /// Records that faults have been served, at `now`.
     pub(crate) fn note_served(&mut self, now: u64) {
         self.served_ns = now;
     }
 
-    /// A fault of `thread` is about to be served, at `now`: the calling handler follows it. Returns the CPU of a thread that faults again and
-    /// again while no other of the program runs, on a machine of few CPUs: whoever keeps the others awake goes to sleep when a window or an
-    /// eviction takes long, and is wanted again at once.
+    /// Has the calling handler follow `thread`, whose fault is about to be served at `now`. Returns
+    /// the CPU of a thread that faults again and again while no other thread of the program runs,
+    /// on a machine of few CPUs: the vigil that keeps the other CPUs awake goes to sleep when a
+    /// window or an eviction takes long, and is wanted again at once.
     pub(crate) fn follow(&mut self, thread: u32, evicting: Evicting<'_>, now: u64) -> Option<u32> {
         let comes_again = now.saturating_sub(self.served_ns) < AGAIN_NS;
         if now >= self.look_next_ns {
@@ -145,7 +151,7 @@ impl HandlerPlacement {
         (self.bound_to != NO_CPU && comes_again && self.is_alone(thread)).then_some(self.bound_to)
     }
 
-    /// Does no other thread of the program run, so that somebody keeps the other CPU awake?
+    /// Whether no other thread of the program runs, so that the vigil keeps the other CPU awake.
     fn is_alone(&self, thread: u32) -> bool {
         self.company.as_ref().is_some_and(|company| company.is_absent(thread))
     }
@@ -157,7 +163,7 @@ impl HandlerPlacement {
             return;
         }
         self.missed += 1;
-        // Who is alone stays, now that the other CPU is awake.
+        // A thread that is alone stays, now that the other CPU is awake.
         if self.missed < ASTRAY_LOOKS || self.is_alone(thread) {
             self.look_after_ns = if self.missed < ASTRAY_LOOKS { LOOK_SOON_NS } else { LOOK_LATE_NS };
             self.bound_to = if self.places.only(cpu) { cpu } else { NO_CPU };
@@ -171,19 +177,19 @@ impl HandlerPlacement {
     }
 }
 
-/// The evictor's place.
+/// The placement of the evictor.
 pub(crate) struct EvictorPlacement {
     places: Places,
     avoids: u32,
 }
 
 impl EvictorPlacement {
-    /// For the calling thread.
+    /// The placement of the calling thread.
     pub(crate) fn new() -> Self {
         EvictorPlacement { places: Places::of_caller(), avoids: NO_CPU }
     }
 
-    /// Leaves the faulting thread's CPU to it and to the handler.
+    /// Leaves the faulting thread's CPU to that thread and to the handler.
     pub(crate) fn keep_away(&mut self, faulting: u32) {
         if faulting != self.avoids {
             self.avoids = faulting;
@@ -191,12 +197,13 @@ impl EvictorPlacement {
         }
     }
 
-    /// Goes to the faulting thread's CPU, for work whose invalidations of the TLBs would have to be waited for from any other. False: stays.
+    /// Moves the evictor to the faulting thread's CPU, for work whose invalidations of the TLBs
+    /// would have to be waited for from any other CPU. False: the evictor stays.
     pub(crate) fn join(&mut self, faulting: u32) -> bool {
         faulting != NO_CPU && self.places.only(faulting)
     }
 
-    /// To where it belongs, also back from [`EvictorPlacement::join`].
+    /// Moves the evictor back to its own CPUs, also after [`EvictorPlacement::join`].
     pub(crate) fn leave(&mut self) {
         if self.avoids == NO_CPU {
             self.places.all()
@@ -206,15 +213,16 @@ impl EvictorPlacement {
     }
 }
 
-/// Where threads of this process run. What was opened for the last one stays open: opening it costs more than twice what reading does. No
-/// more than that, since a program may allow itself only a handful of descriptors.
+/// The CPUs that threads of this process run on. The descriptor of the last thread stays open:
+/// opening it costs more than twice as much as reading it. No other descriptor does, since a
+/// program may allow itself only a handful of descriptors.
 #[derive(Default)]
 struct Looks {
     open: Option<(u32, OwnedFd)>,
     keeps: Keeps,
 }
 
-/// What stays open between two looks.
+/// Whether the descriptor of the last thread stays open between two looks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Keeps {
     #[default]
@@ -232,7 +240,8 @@ impl Looks {
         {
             return Some(cpu);
         }
-        // Another thread's, or one that has ended, whose number may be another's by now.
+        // The descriptor is another thread's, or that of a thread that has ended, whose number may
+        // be another's by now.
         self.open = None;
         let file = open_stat(thread)?;
         let cpu = last_cpu(read_proc(file.as_raw_fd(), &mut text));
@@ -241,7 +250,7 @@ impl Looks {
     }
 }
 
-/// The `stat` of a thread of this process.
+/// Opens the `stat` of a thread of this process.
 fn open_stat(thread: u32) -> Option<OwnedFd> {
     const PREFIX: &[u8] = b"/proc/self/task/";
     let mut path = [0u8; 48];

@@ -1,4 +1,5 @@
-//! The plan of rows that the evictor offers to the handler (`evict/hand_over.rs`), and whose it is.
+//! The plan of rows that the evictor offers to the handler (`evict/hand_over.rs`), and the thread
+//! that it belongs to.
 
 use crate::engine::Engine;
 use crate::engine::ring_turn::RingTurn;
@@ -11,19 +12,20 @@ use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use folioswap_policy::reclaim::handover::{Handover, Rest};
 
-/// Most rows of a plan.
+/// The most rows of a plan.
 pub(crate) const ROWS: usize = BATCH_PAGES as usize;
 
-/// Most pieces of a row that leave between two faults.
+/// The most pieces of a row that leave between two faults.
 const PIECES: usize = JOINED_PIECES / 2;
 
-/// A plan with which nobody goes on for so long is taken back.
+/// The evictor takes a plan back with which no thread goes on for this long.
 pub(crate) const STALLED_NS: u64 = 500_000;
 
-/// So is one after this: the evictor must see soon what the program maps and touches besides.
+/// The evictor takes any plan back after this long: it must see soon what else the program maps and
+/// touches.
 const LATE_NS: u64 = 2_000_000;
 
-/// What is to leave, and whose it is. All-zero is valid: nothing is offered.
+/// The plan, and the thread that it belongs to. All-zero is valid: no plan is offered.
 #[repr(C)]
 pub(crate) struct Plans {
     /// [`Handover`]; also a futex.
@@ -33,24 +35,24 @@ pub(crate) struct Plans {
     pub(crate) plan: UnsafeCell<Plan>,
 }
 
-// SAFETY: the plan is used by who the word says.
+// SAFETY: the plan is used only by the thread that the word names.
 unsafe impl Sync for Plans {}
 
-/// Rows that are to leave, and what became of them.
+/// Rows that are to leave, and the outcome of those that were begun.
 pub(crate) struct Plan {
     pub(crate) rows: [Row; ROWS],
-    /// Those that nobody has begun.
+    /// The first of the rows that no thread has begun.
     first: usize,
     pub(crate) end: usize,
-    /// Moves that all of them take, at most.
+    /// Moves that all rows take, at most.
     pub(crate) moves: u64,
-    /// What an event stood in the way of, and how often.
+    /// Pages that an event stood in the way of. (`attempts` counts the tries.)
     pub(crate) again: Row,
     pub(crate) attempts: u32,
-    /// What could not be moved of the row that was begun last: shared, or pinned.
+    /// Pages that could not be moved of the row that was begun last: shared, or pinned.
     pub(crate) busy: Row,
     pub(crate) done: Batch,
-    /// There was no room, or the event is still there: what is left stays where it is.
+    /// Staging had no free berths, or the event is still there: the rest stays in the program.
     pub(crate) is_refused: bool,
 }
 
@@ -61,7 +63,7 @@ impl Plan {
         (self.done, self.is_refused) = (Batch::default(), false);
     }
 
-    /// What nobody has begun.
+    /// The rows that no thread has begun.
     pub(crate) fn rest(&self) -> &[Row] {
         &self.rows[self.first..self.end]
     }
@@ -70,7 +72,7 @@ impl Plan {
         !self.again.is_empty() || !self.rest().is_empty()
     }
 
-    /// Its next part.
+    /// Takes the next part of the plan.
     pub(crate) fn take(&mut self, places: usize) -> Option<Row> {
         if !self.again.is_empty() {
             return Some(core::mem::take(&mut self.again));
@@ -87,18 +89,18 @@ impl Plans {
         Handover::from_bits(self.word.load(Acquire))
     }
 
-    /// Is there one for whoever comes first?
+    /// Whether a plan is offered to the thread that comes first.
     pub(crate) fn are_offered(&self) -> bool {
         self.load() == Handover::Offered
     }
 
-    /// Exchanges the word for what `next` makes of it. False: that is nothing.
+    /// Exchanges the word for the result of `next`. False: `next` gave none.
     pub(crate) fn update(&self, next: impl Fn(Handover) -> Option<Handover>) -> bool {
         let bits = |bits| next(Handover::from_bits(bits)).map(Handover::bits);
         self.word.fetch_update(AcqRel, Acquire, bits).is_ok()
     }
 
-    /// Puts the plan down, and says so where the evictor has to go on.
+    /// Puts the plan down, and wakes the evictor where it has to go on.
     fn put_down(&self, rest: Rest) {
         self.update(|word| word.put_down(rest));
         if rest == Rest::None {
@@ -106,24 +108,25 @@ impl Plans {
         }
     }
 
-    /// Nobody takes it now: it is the evictor's again. Any thread.
+    /// Declines the plan: no thread takes it now, and it is the evictor's again. Any thread.
     pub(crate) fn decline(&self) {
         if self.update(Handover::decline) {
             futex::wake(&self.word, Sharing::Private);
         }
     }
 
-    /// For a forked child: nobody plans yet.
+    /// Forgets the plan, in a forked child, where no evictor plans yet.
     pub(crate) fn forget(&self) {
         self.word.store(Handover::Kept.bits(), Relaxed);
     }
 
-    /// Waits until the plan is done, or declined, or nobody goes on with it; afterwards it is the caller's.
+    /// Waits until the plan is done, or declined, or no thread goes on with it; afterwards it is
+    /// the caller's.
     pub(crate) fn await_return(&self) {
         let (mut seen, until_ns) = (self.rows_taken.load(Relaxed), sys::now_ns() + LATE_NS);
         loop {
             futex::wait(&self.word, Handover::Offered.bits(), STALLED_NS, Sharing::Private);
-            // The word first: it makes the count current.
+            // The word is loaded first: this load makes the count current.
             let word = self.load();
             let taken = self.rows_taken.load(Relaxed);
             match word {
@@ -140,7 +143,7 @@ impl Plans {
     }
 }
 
-/// The plan, taken by the handler: nobody else looks at it, and the ring is the handler's.
+/// The plan, taken by the handler: no other thread looks at it, and the ring is the handler's.
 pub(crate) struct HeldPlan<'e> {
     plans: &'e Plans,
     turn: RingTurn<'e>,
@@ -153,7 +156,8 @@ impl<'e> HeldPlan<'e> {
         (unsafe { &mut *self.plans.plan.get() }, &mut self.turn)
     }
 
-    /// Gives it back, one more row of it taken; where nothing is left of it, the evictor goes on.
+    /// Gives the plan back, with one more row of it taken; where nothing is left of it, the evictor
+    /// goes on.
     pub(crate) fn put_down(self, rest: Rest) {
         self.plans.rows_taken.fetch_add(1, Relaxed);
         self.plans.put_down(rest);
@@ -161,15 +165,16 @@ impl<'e> HeldPlan<'e> {
 }
 
 impl Engine {
-    /// Takes the plan that the evictor offers. `None`: there is none, or another has it.
+    /// Takes the plan that the evictor offers. `None`: there is none, or another thread has it.
     pub(crate) fn take_plan(&self) -> Option<HeldPlan<'_>> {
         let is_taken = self.plans.update(Handover::take);
         // SAFETY: the plan is held until it is put down, which ends the turn.
         is_taken.then(|| HeldPlan { plans: &self.plans, turn: unsafe { RingTurn::new(self) } })
     }
 
-    /// Has the evictor look at once: after the limit was changed, for example, or where a thread waits for it. It sleeps, or waits for its plan to be
-    /// done, which it takes back then. Cost: a system call, two where a plan is on offer.
+    /// Has the evictor look at once: after the limit was changed, for example, or where a thread
+    /// waits for it. The evictor sleeps, or waits for its plan to be done; in that case it takes
+    /// the plan back. Cost: a system call, two where a plan is on offer.
     pub fn wake_evictor(&self) {
         futex::post(&self.member().wake, Sharing::Shared);
         self.plans.decline();

@@ -1,11 +1,13 @@
-//! Huge pages that have been written back, kept for what comes next.
+//! Huge pages that have been written back, kept for their next use.
 //!
-//! A huge page that left the program as a whole is empty when its last folio is written back. Given to the system it would have to be
-//! found, cleared and counted anew for the next first touch; here it is cleared by the evictor, beside the program, and moved to
+//! A huge page that left the program as a whole is empty when its last folio is written back. If it
+//! were given to the system, it would have to be found, cleared and counted anew for the next first
+//! touch. Here the evictor clears it, beside the program, and the handler moves it to the address
 //! where it is wanted (2 us for 2 MiB, where 32 faults that fill 64 KiB each take 700).
 //!
-//! There are few, only while somebody asks for them, and they count towards the limit like all of the process's memory. A
-//! forked child finds none (MADV_WIPEONFORK): shared pages could not be moved.
+//! There are few huge pages in the pool, only while a thread asks for them, and they count towards
+//! the limit like all of the process's memory. A forked child finds none (MADV_WIPEONFORK), because
+//! shared pages could not be moved.
 
 use crate::engine::Engine;
 use crate::kernel::uffd::Watch;
@@ -17,26 +19,29 @@ use core::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize};
 use folioswap_group::segment::Scope;
 use rustix::mm::{Advice, madvise};
 
-/// Most huge pages of a process that wait: 16 MiB.
+/// The most huge pages of a process that wait: 16 MiB.
 const SLOTS_MAX: usize = 8;
 
-/// What part of the limit they may be, where that is at least one, and those of all members together, where each has more than one. From
-/// 128 MiB on, where huge pages begin to be used, that is four: the one at hand, and three ahead of a walk.
+/// The part of the limit that the huge pages of a process may take, where that is at least one
+/// page; those of all members together may take no more, where each has more than one. From 128 MiB
+/// on, where huge pages begin to be used, that is four: the one at hand, and three ahead of a walk.
 const LIMIT_PART: u64 = 16;
 
 /// The same for one process where the limit counts the store too, which leaves the program less.
 const LIMIT_PART_OF_TOTAL: u64 = 64;
 
-/// What part of the process's memory that could leave now is given up at most to make room for more.
+/// The part of the process's evictable memory that is given up at most to make headroom for more
+/// huge pages.
 const RESIDENT_PART: u64 = 8;
 
-/// Looks of the evictor without anybody asking, after which they are given to the system.
+/// After this many looks of the evictor in which no thread asked, the huge pages are given to the
+/// system.
 const IDLE_LOOKS: u32 = 3;
 
-/// Looks during which the system is not asked again for a huge page, when it had none.
+/// Looks during which the system is not asked again for a huge page, after it had none.
 const BARREN_LOOKS: u32 = 10;
 
-/// What is in a slot. [`BUSY`] is who took it.
+/// The states of a pool page. [`BUSY`] belongs to the thread that took it.
 const EMPTY: u8 = 0;
 
 const USED: u8 = 1;
@@ -45,58 +50,58 @@ const CLEARED: u8 = 2;
 
 const BUSY: u8 = 3;
 
-/// To be emptied by the evictor.
+/// The evictor is to empty the pool page.
 const SPOILED: u8 = 4;
 
-/// The pool. All-zero: it has no slots.
+/// The pool. All-zero: it has no pages.
 #[repr(C)]
 pub(crate) struct Pool {
     base: AtomicUsize,
     slots: AtomicU32,
     states: [AtomicU8; SLOTS_MAX],
-    /// Looks left until what nobody asks for is given to the system.
+    /// Looks left until huge pages that no thread asks for are given to the system.
     wanted: AtomicU32,
     /// Looks left until the system is asked for a huge page again.
     barren: AtomicU32,
 }
 
-/// A huge page of the pool, in the hands of who took it.
+/// A huge page of the pool, in the hands of the thread that took it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Taken {
     slot: usize,
-    /// Where it is: 2 MiB, aligned.
+    /// Its address: 2 MiB, aligned.
     pub(crate) address: usize,
 }
 
-/// What a huge page is taken for.
+/// The use for which a huge page is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum For {
-    /// A first touch: it holds zeroes.
+    /// A first touch: the huge page holds zeroes.
     FirstTouch,
-    /// To be filled: it holds anything.
+    /// A swap-in, which fills the huge page: its content may be anything.
     SwapIn,
 }
 
-/// Why there is no huge page.
+/// The reason why there is no huge page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoHugePage {
     /// The group is charged so much that one more would be too many.
     NotCharged,
-    /// The system has none, or all slots of the pool are in use.
+    /// The system has none, or all pages of the pool are in use.
     NoMemory,
 }
 
-/// What the evictor has done for the pool.
+/// The evictor's work for the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Prepared {
-    /// Nothing that takes memory.
+    /// No work that takes memory.
     Nothing,
     /// The system has given a huge page.
     FromSystem,
 }
 
 impl Pool {
-    /// The slots there are.
+    /// The states of the pool pages that exist.
     fn all(&self) -> &[AtomicU8] {
         &self.states[..self.slots.load(Acquire) as usize]
     }
@@ -111,24 +116,24 @@ impl Pool {
         self.states[taken.slot].store(state, Release);
     }
 
-    /// Huge pages that it can hold.
+    /// The number of huge pages that the pool can hold.
     pub(crate) fn slots(&self) -> usize {
         self.all().len()
     }
 
-    /// Bytes of huge pages that wait.
+    /// The bytes of huge pages that wait.
     pub(crate) fn bytes(&self) -> u64 {
         let holds = |state: &&AtomicU8| state.load(Relaxed) != EMPTY;
         (self.all().iter().filter(holds).count() * BLOCK) as u64
     }
 
-    /// As after the system had none.
+    /// Sets the state in which the system had no huge page.
     #[cfg(test)]
     pub(crate) fn pretend_barren(&self) {
         self.barren.store(BARREN_LOOKS, Relaxed);
     }
 
-    /// In a child: nothing is there, and nobody has asked.
+    /// Forgets the pool's pages in a child: no page is there, and no thread has asked.
     pub(crate) fn forget(&self) {
         self.states.iter().for_each(|state| state.store(EMPTY, Relaxed));
         self.wanted.store(0, Relaxed);
@@ -137,7 +142,7 @@ impl Pool {
 }
 
 impl Engine {
-    /// Makes room for the pool, if the group's limit is large enough for one. Evictor, once.
+    /// Makes the pool, if the group's limit is large enough for one. Evictor, once.
     pub(crate) fn make_pool(&self, limit: u64) {
         if !self.affords_huge_pages() {
             return;
@@ -161,7 +166,7 @@ impl Engine {
         }
     }
 
-    /// A huge page for the program. Handler.
+    /// Takes a huge page for the program. Handler.
     ///
     /// # Errors
     /// [`NoHugePage`]: there is none now.
@@ -177,8 +182,9 @@ impl Engine {
         kept.map_or_else(|| self.huge_page_from_system(self.headroom()), Ok)
     }
 
-    /// Bytes of huge pages that are asked for and not there, though the system may have them: what leaves makes room for as much more, so that a walk
-    /// finds the next ones before it has to wait for each. Cost: a look at all members.
+    /// The bytes of huge pages that are asked for and not there, though the system may have them:
+    /// evictions make headroom for as much more, so that a walk finds the next ones before it has
+    /// to wait for each. Cost: a look at all members.
     pub(crate) fn missing_huge_page_bytes(&self) -> u64 {
         let pool = &self.pool;
         if pool.wanted.load(Relaxed) == 0 || pool.barren.load(Relaxed) > 0 {
@@ -189,19 +195,22 @@ impl Engine {
         most.saturating_sub(pool.bytes()).min(part) / BLOCK as u64 * BLOCK as u64
     }
 
-    /// Most bytes of huge pages that this process keeps, so that all members together keep no more than their part of the limit.
+    /// The most bytes of huge pages that this process keeps, so that all members together keep no
+    /// more than their part of the limit.
     fn most_kept(&self) -> u64 {
         let members = self.segment().live_members().count().max(1) as u64;
         (self.bound().limit / LIMIT_PART / members).max(BLOCK as u64)
     }
 
-    /// Bytes that the group may take before it is beyond its limit by more than a huge page: a fraction of what that may be exceeded by.
+    /// Bytes that the group may still take before it exceeds its limit by more than a huge page,
+    /// which is a fraction of the grace.
     pub(crate) fn headroom(&self) -> u64 {
         let bound = self.bound();
         (bound.limit + BLOCK as u64).saturating_sub(bound.charge)
     }
 
-    /// A huge page of zeroes from the system, where that has one and there is room for it.
+    /// Takes a huge page of zeroes from the system, where the system has one and there is headroom
+    /// for it.
     fn huge_page_from_system(&self, room: u64) -> Result<Taken, NoHugePage> {
         let pool = &self.pool;
         if room < BLOCK as u64 {
@@ -210,23 +219,25 @@ impl Engine {
         if pool.barren.load(Relaxed) > 0 {
             return Err(NoHugePage::NoMemory);
         }
-        // Where single pages were moved away an empty page table is left, under which there is no huge page: giving all of it up frees it.
+        // An empty page table is left where single pages were moved away, and there is no huge page
+        // under it: giving up all of its 2 MiB frees it.
         for _ in 0..2 {
             let empty = pool.change(EMPTY, BUSY).ok_or(NoHugePage::NoMemory)?;
-            // SAFETY: a slot of ours, which holds nothing.
+            // SAFETY: a pool page of ours, which holds nothing.
             let made = unsafe { madvise(empty.address as *mut _, BLOCK, Advice::LinuxPopulateWrite) };
             if made.is_ok() && pagemap::is_huge(self.descriptors.pagemap.load(Relaxed), empty.address) {
                 self.member().charge_bytes.fetch_add(BLOCK as u64, Relaxed);
                 return Ok(empty);
             }
-            // Single pages are no use here.
+            // Single pages are of no use here.
             self.give_up_huge_page(empty);
         }
         pool.barren.store(BARREN_LOOKS, Relaxed);
         Err(NoHugePage::NoMemory)
     }
 
-    /// Asks for a huge page: is there one, or room to take one from the system, and room for so many bytes besides, below the limit?
+    /// Asks for a huge page. Returns whether there is one, or headroom to take one from the system,
+    /// and below the limit headroom for this many bytes besides.
     pub(crate) fn ask_for_whole_and(&self, bytes: u64) -> bool {
         self.pool.wanted.store(IDLE_LOOKS, Relaxed);
         let waits = |state: &AtomicU8| matches!(state.load(Relaxed), USED | CLEARED);
@@ -235,28 +246,31 @@ impl Engine {
         bound.charge + whole + bytes <= bound.limit
     }
 
-    /// It has been moved to the program, at `to`.
+    /// Records that the huge page has been moved to the program, at `to`.
     pub(crate) fn huge_page_has_moved(&self, taken: Taken, to: usize) {
         if pagemap::is_huge(self.descriptors.pagemap.load(Relaxed), to) {
             self.pool.leave(taken, EMPTY);
         } else {
-            // A page table stood there, the kernel moved single pages, and their own page table is left in the slot.
+            // A page table stood there: the kernel moved single pages, and their own page table is
+            // left in the pool page.
             self.give_up_huge_page(taken);
         }
     }
 
-    /// It was not used after all; what it holds is not known.
+    /// Puts back a huge page that was not used after all; its content is not known.
     pub(crate) fn put_huge_page_back(&self, taken: Taken) {
         self.pool.leave(taken, USED);
     }
 
-    /// The same of what was taken for a first touch, and holds zeroes still.
+    /// Puts back a huge page that was taken for a first touch, and still holds zeroes.
     pub(crate) fn put_cleared_back(&self, taken: Taken) {
         self.pool.leave(taken, CLEARED);
     }
 
-    /// Some of it may have been moved: the rest goes to the system. Not before the evictor's next look, where the handler says so: where
-    /// the process has as many mappings as it may have, giving it up raises an event, which the handler (or who stands in its way) would have to read.
+    /// Gives up a huge page of which a part may have been moved: the rest goes to the system. Where
+    /// the handler asks for this, it happens at the evictor's next look: where the process has as
+    /// many mappings as it may have, giving the memory up raises an event, which the handler (or
+    /// the thread that serves in its stead) would have to read.
     pub(crate) fn give_up_huge_page(&self, taken: Taken) {
         if self.embedded.serves_signals() || self.threads.handler.load(Relaxed) == sys::gettid() {
             self.pool.leave(taken, SPOILED);
@@ -266,13 +280,15 @@ impl Engine {
     }
 
     fn empty_huge_page(&self, taken: Taken) {
-        // SAFETY: a slot of the pool, which is a target of moves, and which we have taken; nothing in it is needed.
+        // SAFETY: a page of the pool, which is a target of moves, and which we have taken; nothing
+        // in it is needed.
         unsafe { empty_target(self.userfault(), taken.address, BLOCK) };
         self.pool.leave(taken, EMPTY);
     }
 
-    /// A huge page of staging, at `address`, whose folios are all written back: keeps it for the store to grow into or for the program, if either wants one.
-    /// False: it is still there. Evictor.
+    /// Keeps a huge page of staging, at `address`, whose folios are all written back, for the store
+    /// to grow into or for the program, if either wants one. False: the huge page is still there.
+    /// Evictor.
     pub(crate) fn keep_huge_page(&self, address: usize) -> bool {
         let pagemap = self.descriptors.pagemap.load(Relaxed);
         if !pagemap::is_huge(pagemap, address) {
@@ -288,10 +304,12 @@ impl Engine {
             return false;
         }
         let Some(slot) = self.pool.change(EMPTY, BUSY) else { return false };
-        // SAFETY: nothing at the source is needed any more, and the target is an empty slot of ours.
+        // SAFETY: nothing at the source is needed any more, and the target is an empty pool page of
+        // ours.
         match unsafe { self.userfault().move_pages(slot.address, address, BLOCK) } {
-            // Not where the slot still had the page table of a huge page that was moved on in parts: the kernel splits what comes there, and
-            // whoever got it from the pool would have single pages, as would all that came after it.
+            // A pool page is not kept if it still had the page table of a huge page that was moved
+            // on in parts: the kernel splits a huge page that comes there, and a thread that took
+            // it from the pool would get single pages, as would all later ones.
             Ok(()) if !pagemap::is_huge(pagemap, slot.address) => {
                 self.give_up_huge_page(slot);
                 true
@@ -307,8 +325,8 @@ impl Engine {
         }
     }
 
-    /// Clears one page that waits for that; where somebody wants one and none is left, and `room` bytes may be taken, gets one from
-    /// the system. Evictor.
+    /// Clears one huge page that waits for that; where one is wanted and none is left, and `room`
+    /// bytes may be taken, gets one from the system. Evictor.
     pub(crate) fn prepare_huge_page(&self, room: u64) -> Prepared {
         let pool = &self.pool;
         while let Some(spoiled) = pool.change(SPOILED, BUSY) {
@@ -327,7 +345,7 @@ impl Engine {
         Prepared::Nothing
     }
 
-    /// Gives what nobody asks for to the system. Evictor, now and then.
+    /// Gives huge pages that no thread asks for to the system. Evictor, now and then.
     pub(crate) fn look_at_pool(&self) {
         let (wanted, barren) = (self.pool.wanted.load(Relaxed), self.pool.barren.load(Relaxed));
         self.pool.barren.store(barren.saturating_sub(1), Relaxed);
@@ -345,7 +363,7 @@ impl Engine {
 }
 
 fn clear(taken: Taken) {
-    // SAFETY: a slot of the pool that we have taken, which holds a huge page.
+    // SAFETY: a pool page that we have taken, which holds a huge page.
     unsafe { (taken.address as *mut u8).write_bytes(0, BLOCK) };
 }
 

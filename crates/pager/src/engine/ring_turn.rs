@@ -3,18 +3,20 @@
 use crate::engine::Engine;
 use crate::staging::ring::Staging;
 
-/// The right to take pages into the staging ring of one process, outside of the sections of `locks.write_back`.
+/// The right to take pages into the staging ring of one process, outside of the sections of
+/// `locks.write_back`.
 ///
-/// One thread has it at a time: the evictor, or the handler while it holds the plan that the evictor offered
-/// ([`crate::engine::plans::HeldPlan`]); the evictor sleeps meanwhile. A reader of events may look at berths too, with
-/// `locks.write_back` held.
+/// One thread has it at a time: the evictor, or the handler while it holds the plan that the
+/// evictor offered ([`crate::engine::plans::HeldPlan`]); the evictor sleeps meanwhile. A reader of
+/// events may look at berths too, with `locks.write_back` held.
 pub(crate) struct RingTurn<'e> {
     engine: &'e Engine,
 }
 
 impl<'e> RingTurn<'e> {
     /// # Safety
-    /// The caller is the evictor, with no plan on offer, or it holds the plan; the turn ends before that does.
+    /// The caller is the evictor, with no plan on offer, or the caller holds the plan; the turn
+    /// ends before that does.
     pub(crate) unsafe fn new(engine: &'e Engine) -> Self {
         RingTurn { engine }
     }
@@ -24,9 +26,10 @@ impl<'e> RingTurn<'e> {
         self.engine
     }
 
-    /// The ring, to be looked at.
+    /// The ring, to be read.
     pub(crate) fn ring(&self) -> &Staging {
-        // SAFETY: only the holder of the turn changes the ring, and `&self` says that it does not now.
+        // SAFETY: only the holder of the turn changes the ring, and `&self` says that it does not
+        // now.
         unsafe { &*self.engine.staging.get() }
     }
 

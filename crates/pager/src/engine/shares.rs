@@ -1,4 +1,5 @@
-//! Which folios of a batch the handler may compress for the evictor (`evict/direct_reclaim.rs`), and which it has.
+//! The folios of a batch that the handler may compress for the evictor (`evict/direct_reclaim.rs`),
+//! and the folios that it has compressed.
 
 use crate::engine::Engine;
 use crate::staging::ring::BERTHS_MAX;
@@ -7,16 +8,18 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use core::sync::atomic::{AtomicU16, AtomicU64};
 use folioswap_policy::reclaim::division::{Division, Next};
 
-/// Who writes what of a batch. All-zero is valid: nothing is offered.
+/// The division of a batch's write-back between the evictor and the handler. All-zero is valid: no
+/// folio is offered.
 #[repr(C)]
 pub(crate) struct Shares {
     /// [`Division`].
     division: AtomicU64,
-    /// Number of the oldest folio of the last offer, all of it.
+    /// The number of the oldest folio of the last offer, in full.
     oldest: AtomicU64,
-    /// One behind the number of its youngest. The evictor's.
+    /// One more than the number of the youngest folio of the last offer. The evictor's.
     end: AtomicU64,
-    /// By place in staging: pages whose bytes the handler has stored. Set by who helps, cleared when the folio is written back.
+    /// By berth: pages whose bytes the handler has stored. Set by the helping handler, cleared when
+    /// the folio is written back.
     pub(crate) stored: [AtomicU16; BERTHS_MAX],
 }
 
@@ -29,21 +32,24 @@ impl Shares {
         self.division.compare_exchange(old.bits(), new.bits(), AcqRel, Acquire).is_ok()
     }
 
-    /// Exchanges the word for what `next` makes of it, if that is anything; the word that was exchanged.
+    /// Exchanges the word for the result of `next`, if there is one; returns the word that was
+    /// exchanged.
     fn update(&self, next: impl Fn(Division) -> Option<Division>) -> Option<Division> {
         let bits = |bits| next(Division::from_bits(bits)).map(Division::bits);
         self.division.fetch_update(AcqRel, Acquire, bits).ok().map(Division::from_bits)
     }
 
-    /// Offers so many folios of staging from number `oldest` on. The evictor's, in a batch, while nothing is offered.
+    /// Offers this many folios of staging from number `oldest` on. For the evictor, in a batch,
+    /// while no folio is offered.
     pub(crate) fn offer(&self, oldest: u64, folios: u64) {
-        // Read by who takes one of them.
+        // The thread that takes one of the folios reads this.
         self.oldest.store(oldest, Relaxed);
         self.end.store(oldest + folios, Relaxed);
         self.update(|word| word.offer(oldest as u16, folios as u16));
     }
 
-    /// Offers also what follows the last offer, up to folio `end`, once all of that is begun and the helper is done. The evictor's.
+    /// Extends the last offer up to folio `end`, once all of that offer is begun and the helper is
+    /// done. For the evictor.
     pub(crate) fn offer_up_to(&self, written: u64, end: u64) {
         let first = self.end.load(Relaxed).max(written);
         let word = self.load();
@@ -52,7 +58,8 @@ impl Shares {
         }
     }
 
-    /// Nothing is offered any more, and nobody is at a folio. The evictor's, before its batch ends; waits as long as a folio takes.
+    /// Withdraws the offer: afterwards no folio is offered and no helper is at one. For the
+    /// evictor, before its batch ends; waits as long as a folio takes.
     pub(crate) fn withdraw(&self) {
         self.update(|word| Some(word.withdraw()));
         while self.load().helped().is_some() {
@@ -60,7 +67,8 @@ impl Shares {
         }
     }
 
-    /// The evictor comes to folio `number` of staging: afterwards it is the evictor's alone.
+    /// Announces that the evictor has come to folio `number` of staging: afterwards the folio is
+    /// the evictor's alone.
     pub(crate) fn take(&self, number: u64) {
         loop {
             let word = self.load();
@@ -73,24 +81,24 @@ impl Shares {
         }
     }
 
-    /// Pages of the folio in this place whose bytes are stored already.
+    /// The pages of the folio in this berth whose bytes are stored already.
     pub(crate) fn stored(&self, place: u32) -> Pages {
         self.stored[place as usize].load(Relaxed)
     }
 
-    /// The folio in this place is written back.
+    /// Forgets the stored pages of this berth, whose folio is written back.
     pub(crate) fn forget(&self, place: u32) {
         if self.stored(place) != 0 {
             self.stored[place as usize].store(0, Relaxed);
         }
     }
 
-    /// Is there a folio for who helps?
+    /// Whether a folio is offered to a helper.
     pub(crate) fn is_offered(&self) -> bool {
         self.load().help().is_some()
     }
 
-    /// Takes a folio that is offered; its number.
+    /// Takes a folio that is offered; returns its number.
     pub(crate) fn help(&self) -> Option<u64> {
         let (_, number) = self.update(|word| Some(word.help()?.0))?.help()?;
         // No other offer is made before this folio is done.
@@ -98,14 +106,15 @@ impl Shares {
         Some(oldest + u64::from(number.wrapping_sub(oldest as u16)))
     }
 
-    /// The folio that [`Shares::help`] gave is done.
+    /// Records that the folio that [`Shares::help`] gave is done.
     pub(crate) fn helped_out(&self) {
         self.update(|word| Some(word.helped_out()));
     }
 }
 
 impl Engine {
-    /// Does this page of the folio in staging have to be written no more: it is clean, or its bytes are stored already?
+    /// Whether this page of the folio in staging needs no write any more, because it is clean or
+    /// its bytes are stored already.
     pub(crate) fn is_stored(&self, place: u32, clean: Pages, page: usize) -> bool {
         (clean | self.shares.stored(place)) >> page & 1 != 0
     }

@@ -1,4 +1,4 @@
-//! The two pager threads of a process, and how far they have come.
+//! The two pager threads of a process, and their progress.
 
 use crate::engine::Engine;
 use crate::kernel::futex::{self, Sharing};
@@ -8,7 +8,7 @@ use core::sync::atomic::{
     Ordering::{Acquire, Release},
 };
 
-/// How far the pager threads have come.
+/// The progress of the pager threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Life {
@@ -16,32 +16,34 @@ pub enum Life {
     Starting = 0,
     /// Faults are served; memory is evicted when the group is over its limit.
     Running = 1,
-    /// This process could not join the group: it runs without us, and nothing of it was ever swapped out.
+    /// This process could not join the group: it runs unmanaged, and none of its memory was ever
+    /// swapped out.
     Unmanaged = 2,
 }
 
 /// The two pager threads of a process.
 #[repr(C)]
 pub struct Threads {
-    /// The evictor's thread id: its own faults never wait for memory.
+    /// The evictor's thread id: the evictor's own faults never wait for memory.
     pub(crate) evictor: AtomicU32,
     /// The handler's thread id.
     pub(crate) handler: AtomicU32,
     pub(crate) handler_stack: AtomicUsize,
     pub(crate) evictor_stack: AtomicUsize,
-    /// The CPU of the thread whose faults the handler serves there; `NO_CPU` when it follows none.
+    /// The CPU of the thread whose faults the handler serves there; `NO_CPU` when the handler
+    /// follows no thread.
     pub(crate) faulting_cpu: AtomicU32,
     /// 1: the evictor waits for the handler's lock (a futex).
     pub(crate) evictor_waits: AtomicU32,
     /// [`Life`] as a number; also a futex.
     pub(crate) life: AtomicU32,
-    /// The process that this copy of the engine belongs to; a child made by a bare clone(2) has a copy that is
-    /// nobody's.
+    /// The process that this copy of the engine belongs to; a child made by a bare clone(2) has a
+    /// copy that belongs to no process.
     owner: AtomicU32,
 }
 
 impl Engine {
-    /// How far it is.
+    /// The progress of this process's pager threads.
     pub fn life(&self) -> Life {
         match self.threads.life.load(Acquire) {
             1 => Life::Running,
@@ -50,19 +52,20 @@ impl Engine {
         }
     }
 
-    /// Waits until this process's memory is looked after (or is known not to be). Threads of the program.
+    /// Waits until this process's memory is managed (or is known not to be). Threads of the
+    /// program.
     pub fn wait_until_running(&self) {
         while self.life() == Life::Starting {
             futex::wait(&self.threads.life, Life::Starting as u32, 1_000_000, Sharing::Private);
         }
     }
 
-    /// No thread could be started: the process runs unmanaged.
+    /// Records that no thread could be started: the process runs unmanaged.
     pub fn give_up(&self) {
         self.threads.life.store(Life::Unmanaged as u32, Release);
     }
 
-    /// Does this copy of the engine belong to the calling process?
+    /// Whether this copy of the engine belongs to the calling process.
     pub(crate) fn is_ours(&self) -> bool {
         self.threads.owner.load(Acquire) == sys::getpid()
     }

@@ -52,7 +52,8 @@ impl Engine {
         let mut tracer = self.recording.tracer.load(Relaxed);
         if tracer.is_null() {
             let place = self.arena.take(size_of::<Tracer>()).ok_or(Errno::NOMEM)?.cast::<Tracer>();
-            // SAFETY: fresh memory that is never given back; the ring stays mapped as long as the process lives.
+            // SAFETY: fresh memory that is never given back; the ring stays mapped as long as the
+            // process lives.
             unsafe { place.write(Tracer::new(&*ring.cast(), moment)) };
             tracer = place.as_ptr();
             self.recording.tracer.store(tracer, Relaxed);

@@ -14,7 +14,8 @@ fn own_cpu_is_found() {
     assert_eq!(looks.cpu_of(u32::MAX), None);
 }
 
-/// Between two looks too, as long as its faults come one after the other and nobody else runs.
+/// The thread is followed, and wants the other CPU awake, between two looks too, as long as its
+/// faults come one after the other and no other thread runs.
 #[test]
 fn who_faults_again_at_once_is_followed_and_wants_the_other_cpu_awake() {
     std::thread::spawn(|| {
@@ -22,7 +23,7 @@ fn who_faults_again_at_once_is_followed_and_wants_the_other_cpu_awake() {
         assert!(placement.places.only(sys::current_cpu()));
         let (thread, mut now) = (sys::gettid(), 1 << 40);
         let evicting = Evicting { thread: u32::MAX, told: &told };
-        // Other tests run in this process: who else runs is said here.
+        // Other tests run in this process: this test sets itself which other threads run.
         placement.company = None;
         assert_eq!(placement.follow(thread, evicting, now), None, "the first fault");
         let cpu = told.load(Relaxed);
@@ -42,7 +43,8 @@ fn who_faults_again_at_once_is_followed_and_wants_the_other_cpu_awake() {
     .unwrap();
 }
 
-/// A thread that is elsewhere at each look is given up for a while, unless it is alone and will be kept where it is.
+/// A thread that is elsewhere at each look is given up for a while, unless it is alone and will be
+/// kept where it is.
 #[test]
 fn who_goes_astray_is_left_to_the_scheduler_but_not_who_runs_alone() {
     std::thread::spawn(|| {
@@ -67,7 +69,7 @@ fn who_goes_astray_is_left_to_the_scheduler_but_not_who_runs_alone() {
     .unwrap();
 }
 
-/// One after the other, each looked at while it is there and after it has ended.
+/// One thread after the other, each looked at while it runs and after it has ended.
 #[test]
 fn threads_that_end_are_not_found_any_more() {
     let mut looks = Looks::default();

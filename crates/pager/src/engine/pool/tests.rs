@@ -1,4 +1,4 @@
-//! What the pool keeps, gives and misses, one step at a time.
+//! The huge pages that the pool keeps, gives and misses, one step at a time.
 
 use super::*;
 use crate::test_memory::{engine_with_pool, huge_page, map, skip_without_huge_page};
@@ -6,7 +6,8 @@ use crate::units::PAGE;
 
 const LIMIT: u64 = 1 << 30;
 
-/// An engine whose pool has one slot to be had, and the huge page that was taken from that. `None`: the system has none now, or it is not allowed.
+/// An engine whose pool has one page to be had, and the huge page that was taken from there.
+/// `None`: the system has none now, or userfaultfd is not allowed.
 fn only_slot() -> Option<(&'static Engine, Taken)> {
     let engine = engine_with_pool(LIMIT)?;
     (1..engine.pool.slots()).for_each(|slot| engine.pool.states[slot].store(BUSY, Relaxed));
@@ -17,9 +18,9 @@ fn only_slot() -> Option<(&'static Engine, Taken)> {
     Some((engine, taken.ok()?))
 }
 
-/// Is every word of the 2 MiB at `address` this one?
+/// Whether every word of the 2 MiB at `address` is this one.
 fn holds(address: usize, word: u64) -> bool {
-    // SAFETY: mapped, and nobody writes to it.
+    // SAFETY: mapped, and no thread writes to it.
     let words = unsafe { core::slice::from_raw_parts(address as *const u64, BLOCK / 8) };
     words.iter().all(|&found| found == word)
 }
@@ -27,7 +28,7 @@ fn holds(address: usize, word: u64) -> bool {
 #[test]
 fn what_is_kept_is_cleared_and_nobody_asking_ends_it() {
     let Some(engine) = engine_with_pool(LIMIT) else { return };
-    // The group is far beyond it: nobody takes more from the system by himself.
+    // The group is far beyond its limit: no process takes more from the system by itself.
     engine.segment().header.device_bytes.store(LIMIT + BLOCK as u64, Relaxed);
     engine.prepare_huge_page(LIMIT);
     assert_eq!(engine.take_huge_page(For::FirstTouch), Err(NoHugePage::NotCharged), "nobody had asked");
@@ -55,7 +56,7 @@ fn what_is_kept_is_cleared_and_nobody_asking_ends_it() {
 #[test]
 fn a_huge_page_of_staging_is_kept_while_somebody_asks() {
     let Some(engine) = engine_with_pool(LIMIT) else { return };
-    // The group is far beyond it: nobody takes more from the system by himself.
+    // The group is far beyond its limit: no process takes more from the system by itself.
     engine.segment().header.device_bytes.store(LIMIT + BLOCK as u64, Relaxed);
     let Some(staged) = huge_page(engine) else { return };
     assert!(!engine.keep_huge_page(staged), "nobody has asked");
@@ -69,7 +70,8 @@ fn a_huge_page_of_staging_is_kept_while_somebody_asks() {
     assert!(!engine.keep_huge_page(staged), "nothing is there any more");
 }
 
-/// A huge page that is moved to where a page table stands goes there in single pages, and leaves its own page table in the slot.
+/// A huge page that is moved to where a page table stands goes there in single pages, and leaves
+/// its own page table in the pool page.
 #[test]
 fn a_slot_with_a_page_table_does_not_split_what_comes_after() {
     let Some((engine, taken)) = only_slot() else { return };
@@ -82,9 +84,9 @@ fn a_slot_with_a_page_table_does_not_split_what_comes_after() {
         engine.userfault().move_pages(target + PAGE, taken.address + PAGE, BLOCK - PAGE).unwrap();
     }
     assert!(!pagemap::is_huge(pagemap, target));
-    // As if nobody had looked at what came of it.
+    // As if no thread had looked at the result of the move.
     engine.pool.leave(taken, EMPTY);
-    // What is beyond the limit comes from staging alone.
+    // Beyond the limit huge pages come from staging alone.
     engine.segment().header.device_bytes.store(LIMIT + BLOCK as u64, Relaxed);
     for round in 0..3 {
         let Some(staged) = huge_page(engine) else { return };
@@ -100,7 +102,8 @@ fn a_slot_with_a_page_table_does_not_split_what_comes_after() {
     }
 }
 
-/// What comes after a huge page that was split on its way is not: the slot keeps no page table.
+/// A huge page that comes after one that was split on its way is not split: the pool page keeps no
+/// page table.
 #[test]
 fn a_slot_whose_huge_page_went_to_a_page_table_is_as_new() {
     let Some((engine, taken)) = only_slot() else { return };
@@ -116,7 +119,7 @@ fn a_slot_whose_huge_page_went_to_a_page_table_is_as_new() {
     }
     assert!(!pagemap::is_huge(pagemap, target));
     engine.huge_page_has_moved(taken, target);
-    // What is beyond the limit comes from staging alone.
+    // Beyond the limit huge pages come from staging alone.
     engine.segment().header.device_bytes.store(LIMIT + BLOCK as u64, Relaxed);
     let Some(staged) = huge_page(engine) else { return };
     assert!(engine.keep_huge_page(staged));
@@ -140,7 +143,7 @@ fn what_is_asked_for_and_not_there_is_missing_unless_the_system_has_none() {
     // No more than is kept.
     engine.segment().header.limit_bytes.store(LIMIT / 16, Relaxed);
     assert_eq!(engine.missing_huge_page_bytes(), LIMIT / 16 / LIMIT_PART);
-    // Nor for a process that has little.
+    // Nor for a process that has little memory.
     engine.member().evictable_bytes.store(9 * BLOCK as u64, Relaxed);
     assert_eq!(engine.missing_huge_page_bytes(), BLOCK as u64);
     engine.pool.pretend_barren();
