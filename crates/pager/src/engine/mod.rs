@@ -75,8 +75,8 @@ use folioswap_policy::reclaim::workingset::Workingset;
 use folioswap_space::space::{NoMemory, Space};
 use rustix::io::Errno;
 
-// The page table relies on zeroed memory being a table of present pages, and on a cluster having
-// the size that the slots crate gives it.
+// Zeroed memory must be a table of present pages, and a cluster must have the 512 pages that the
+// slots crate gives it.
 const _: () = assert!(PageWord::PRESENT.bits() == 0);
 
 const _: () = assert!(CLUSTER_BYTES == 512 * PAGE as u64);
@@ -117,7 +117,7 @@ pub struct Engine {
     pub(crate) requests: Requests,
     /// Advices of the program's threads, which wait to be followed.
     pub(crate) advices: Advices,
-    /// The commands of an embedder, and their progress; all-zero where the program is not ours.
+    /// The demands of an embedder, and their progress; all-zero where the program is not embedded.
     pub(crate) embedded: Embedded,
     /// Raised by a thread of the program that ends it: the evictor is to check every invariant once
     /// more (a futex).

@@ -10,7 +10,7 @@ use folioswap_policy::page_table::PageTable;
 /// because it would read zeroes otherwise.
 pub(crate) const CHILDREN_MAX: usize = 64;
 
-/// The tables of such children, by their place. The table of a child that is gone belongs to no
+/// The tables of such children, by number. The table of a child that is gone belongs to no
 /// child and has no stored page in it; it stays for the next child. The tables are the engine's, so
 /// that a forked child finds the pages that it has inherited of them. All-zero: none was made.
 #[repr(C)]
