@@ -2,8 +2,8 @@
 //!
 //! The store grows by 2 MiB at a time while memory leaves the program, and that memory is at hand:
 //! a huge page whose folios are all written back is moved to where the store will grow next (some
-//! 20 µs). Otherwise it would be given to the system, and 512 fresh pages would be asked for and
-//! cleared, although the store does not need them clear (1 to 2 µs each). One chunk at a time waits
+//! 20 us). Otherwise it would be given to the system, and 512 fresh pages would be asked for and
+//! cleared, although the store does not need them clear (1 to 2 us each). One chunk at a time waits
 //! for the store, and only once the store has asked for one.
 //!
 //! Chunks come from regions of the address space of their own, registered so that pages can be
