@@ -1,17 +1,20 @@
-//! Clean copies: a page that was brought back for a read keeps its stored copy, and leaves again without being compressed
-//! or written. (What comes as a huge page keeps none: it cannot come protected; `whole.rs`.)
+//! Clean copies: a page that was brought back for a read keeps its stored copy, and leaves again
+//! without being compressed or written. A page that comes as part of a huge page keeps none,
+//! because a huge page cannot come protected (`fault/huge_page.rs`).
 //!
-//! Such a page is mapped write-protected (`UFFDIO_COPY_MODE_WP`) and its word says `Clean`. The first write to it is a
-//! fault: the handler marks it `Present`, frees the entry, and only then lifts the protection. The evictor claims a cold
-//! one (`Isolated`), asks the kernel whether it is *still* protected, and moves it to staging if so (`isolate.rs`). There it waits in the
-//! swap cache like any other page, and has its second chance there: nobody tells us otherwise that it is touched. When its turn comes
-//! it is not written (`write_back.rs`).
+//! A clean page is mapped write-protected (`UFFDIO_COPY_MODE_WP`) and its word says `Clean`. The
+//! first write to it is a fault: the handler marks it `Present`, frees the entry, and only then
+//! lifts the protection. The evictor claims a cold one (`Isolated`), asks the kernel whether it is
+//! *still* protected, and moves it to staging if so (`evict/isolate.rs`). There it waits in the
+//! swap cache like any other page, and has its second chance there, because nothing else tells us
+//! that it is touched. When its turn comes it is not written (`write_back.rs`).
 //!
-//! The question to the kernel is what makes a lost update impossible, whatever the word says: while a fork freezes the words
-//! protections are lifted without a change of them (in the parent, and by the parent in the child), and both find out here.
-//! Nobody lifts a protection between the answer and the move: the handler does not touch what is `Isolated`, and no fork's
-//! window is open while the evictor holds the gate. And nobody protects a clean page later than it was filled: what is
-//! protected before a fork (`shared.rs`) is everything but that.
+//! The question to the kernel makes a lost update impossible, whatever the word says: while a fork
+//! freezes the words, protections are lifted without a change of them (in the parent, and by the
+//! parent in the child), and both find out here. No thread lifts a protection between the answer
+//! and the move: the handler does not touch a page that is `Isolated`, and no fork freeze exists
+//! while the evictor holds the gate. And no thread protects a clean page later than it was filled:
+//! the protection before a fork (`evict/sharing.rs`) covers everything but clean pages.
 
 use crate::engine::Engine;
 use crate::kernel::pagemap::Now;
@@ -25,14 +28,16 @@ use folioswap_policy::page_table::Block;
 use folioswap_slots::{DeviceMask, FolioId, Shadow, SwapEntry};
 use rustix::io::Errno;
 
-/// Bit of [`Engine::swap_full`] for the compressed store; a shared device has that of its number.
+/// Bit of [`Engine::swap_full`] for the compressed store; a shared device has the bit of its
+/// number.
 const STORE_FULL: u64 = 1 << 63;
 
 const _: () = assert!(DEVICES_MAX < 63);
 
-/// A block's [`Block::history_rewrites`]: what a write fault on a clean page adds, what a clean page that left unchanged and
-/// a swap-in that kept nothing take away, and from where on nothing is kept. A write fault costs about as much as the
-/// compression of a few pages.
+/// Steps and limits of a block's [`Block::history_rewrites`]: what a write fault on a clean page
+/// adds, what a clean page that left unchanged and a swap-in that kept nothing take away, and the
+/// value from which on nothing is kept. A write fault costs about as much as the compression of a
+/// few pages.
 pub(crate) const REWRITTEN: u8 = 16;
 
 const LEFT_CLEAN: u8 = 4;
@@ -43,7 +48,7 @@ pub(crate) const KEEP_NOTHING: u8 = 64;
 
 pub(crate) const REWRITES_MAX: u8 = 128;
 
-/// What became of clean pages that were claimed.
+/// The outcome for clean pages that were claimed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Copies {
     /// Certainly unchanged, and in the swap cache from now on.
@@ -53,7 +58,8 @@ pub(crate) struct Copies {
 }
 
 impl Engine {
-    /// A page is clean no longer, if its word is still `clean`: it is `next`, and its copy is freed.
+    /// Ends the cleanness of a page, if its word is still `clean`: the word becomes `next`, and the
+    /// copy is freed.
     pub(crate) fn end_clean(
         &self,
         block: &Block,
@@ -69,16 +75,18 @@ impl Engine {
         ended
     }
 
-    /// A clean page's entry, which nothing refers to any more.
+    /// Frees a clean page's entry, which nothing refers to any more.
     pub(crate) fn put_copy(&self, entry: SwapEntry) {
         self.counts.clean_pages.fetch_sub(1, Relaxed);
         self.space.put(entry, 1);
     }
 
-    /// Finds out on which devices space is so short that what is in memory keeps no copy there (the kernel's
-    /// `vm_swap_full`: more than half used). What the limit counts besides memory it takes from the memory: in scope total
-    /// the compressed store counts as full from an eighth of the limit on. Not a store that relatives share: giving up a copy
-    /// frees nothing there, and makes pages of the store this process's own by writing to them. Evictor.
+    /// Finds out on which devices space is so short that pages in memory keep no copy there (the
+    /// kernel's `vm_swap_full`: more than half used). In scope total the limit counts the store
+    /// too, which leaves less for memory, so there the compressed store counts as full from an
+    /// eighth of the limit on. A store that relatives share is excepted: giving up a copy frees
+    /// nothing there, and writing to pages of the store makes them this process's own. Evictor
+    /// only.
     pub(crate) fn look_at_swap_space(&self) {
         let (segment, stats) = (self.segment(), self.space.slots().stats());
         let memory_full = segment.scope() == Scope::Total && !self.shares_memory() && self.store_exceeds(8);
@@ -87,8 +95,8 @@ impl Engine {
         for (number, (device, entry)) in
             segment.devices().enumerate().filter(|(_, (device, _))| device.clusters > 0)
         {
-            // Where reading costs as little as copying, a copy is not worth its place (spec §6, phase II); from a device that leaves it would
-            // have to go on.
+            // Where reading costs as little as copying, a copy is not worth its space (spec §6,
+            // phase II); from a device that leaves, the copy would have to go on.
             let keeps_none = device.io == DeviceIo::Synchronous
                 || entry.usage() != DeviceUsage::InUse
                 || device.kind.is_in_memory() && memory_full
@@ -98,7 +106,7 @@ impl Engine {
         self.counts.swap_full.store(full, Relaxed);
     }
 
-    /// Is there space for a copy of what is in memory, on the device that holds it?
+    /// Whether the device that holds the copy of a page in memory has space to keep it.
     pub(crate) fn has_space_for_copy(&self, entry: SwapEntry) -> bool {
         let full = self.counts.swap_full.load(Relaxed);
         full == 0
@@ -111,9 +119,11 @@ impl Engine {
             }
     }
 
-    /// Should a page that was touched by itself, and not read along with others, give up its copy, so that it goes to the compressed
-    /// store when it leaves? It would go back to a slow device as soon as it leaves, ahead of all that is in the fast one. Not where
-    /// relatives share the copy: a child that reads what its parent swapped out would store all of it once more.
+    /// Whether a page that was touched by itself, and not read along with others, is to give up its
+    /// copy, so that it goes to the compressed store when it leaves. With its copy it would go back
+    /// to a slow device as soon as it leaves, ahead of all pages in the fast one. The answer is no
+    /// where relatives share the copy: a child that reads the pages that its parent swapped out
+    /// would store all of them once more.
     pub(crate) fn goes_to_store_next(&self, entry: SwapEntry) -> bool {
         let devices = DeviceMask::from_bits(self.counts.refilled_from.load(Relaxed));
         !devices.is_empty()
@@ -125,7 +135,8 @@ impl Engine {
                 .is_some_and(|device| devices.contains(device))
     }
 
-    /// The clock passes a hot clean page: it is cooled, and where space is short it keeps no copy. Evictor.
+    /// Cools a hot clean page that the clock passes; where space is short, the page keeps no copy.
+    /// Evictor only.
     pub(crate) fn pass_clean(&self, block: &Block, index: usize, word: PageWord, entry: SwapEntry) {
         let Some(cooled) = word.cooled() else { return };
         if self.has_space_for_copy(entry) {
@@ -135,14 +146,16 @@ impl Engine {
         }
     }
 
-    /// A clean page loses its copy; it stays in memory, and protected until it is written. Evictor, under the gate.
+    /// Takes the copy from a clean page, which stays in memory, and protected until it is written.
+    /// The caller is the evictor and holds the gate.
     pub(crate) fn give_up_clean(&self, block: &Block, index: usize, word: PageWord) {
         let next = word.copy_given_up().map(|present| present.cooled().unwrap_or(present));
         self.end_clean(block, index, word, next);
     }
 
-    /// Where what is read is usually written soon after: the clean pages on both sides of `index`, which is none any more, lose their
-    /// copies too, within its piece. Returns the run, whose protection is the caller's to lift. Handler.
+    /// Takes the copies from the clean pages on both sides of `index`, within its piece, because
+    /// pages read there are usually written soon after. The page at `index` is not clean any more.
+    /// Returns the run, whose protection the caller lifts. Handler only.
     pub(crate) fn give_up_around(&self, block: &Block, index: usize) -> Range<usize> {
         let piece = index - index % PIECE_PAGES;
         let give_up = |page: usize| {
@@ -154,11 +167,13 @@ impl Engine {
         first..last + 1
     }
 
-    /// Of clean pages that the caller has claimed (`old` has the words of before), and of which the kernel says `now`: which are unchanged.
-    /// Adds those to the swap cache as part of `folio`. Evictor, under the gate and the move lock.
+    /// Finds out which of the `claimed` clean pages are unchanged, and adds those to the swap cache
+    /// as part of `folio`. `old` has their words from before the claim, `now` the kernel's answer.
+    /// The caller is the evictor and holds the gate and the move lock.
     ///
-    /// The kernel must be asked after the claim: as long as the words said anything else, the handler could lift the protection. Without an
-    /// answer nothing is proven, and nothing is moved.
+    /// The kernel must be asked after the claim: as long as the words said anything else, the
+    /// handler could lift the protection. Without an answer nothing is proven, and nothing is
+    /// moved.
     pub(crate) fn cache_copies(
         &self,
         claimed: Pages,
@@ -179,8 +194,9 @@ impl Engine {
         Copies { unchanged, written: claimed & now.present & !now.protected }
     }
 
-    /// The words of claimed clean pages say what became of them (`moved`: they are in staging): the rest is accounted for. What
-    /// has moved is in the swap cache until its turn comes, like everything else there.
+    /// Accounts for claimed clean pages whose words already say their outcome; `moved` are those in
+    /// staging. A moved page is in the swap cache until its turn comes, like every other page
+    /// there.
     pub(crate) fn settle_copies(
         &self,
         block: &Block,
@@ -199,7 +215,7 @@ impl Engine {
                 self.space.note_left_clean(entry);
                 left += 1;
             } else {
-                // It stays in memory: nobody will ask how long it was away.
+                // It stays in memory, so no fault will ask how long it was away.
                 self.space.leave_cache(entry, 1, Shadow::EMPTY);
             }
         }
@@ -211,12 +227,13 @@ impl Engine {
     }
 }
 
-/// An event waits, which has to be read first, or the kernel has no memory now.
+/// An event waits and has to be read first, or the kernel has no memory now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EventWaits;
 
 impl Engine {
-    /// Lifts the protection of a range of which nothing stored depends, and wakes who waits there.
+    /// Lifts the protection of a range on which nothing stored depends, and wakes the threads that
+    /// wait there.
     ///
     /// # Errors
     /// [`EventWaits`]: nothing was done.
@@ -224,7 +241,7 @@ impl Engine {
         match self.userfault().unprotect(address, bytes) {
             Ok(()) => Ok(()),
             Err(Errno::AGAIN | Errno::NOMEM) => Err(EventWaits),
-            // The mapping is gone: let the thread look for itself.
+            // The mapping is gone: the woken thread finds out for itself.
             Err(_) => {
                 self.userfault().wake(address, bytes);
                 Ok(())

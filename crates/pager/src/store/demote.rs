@@ -1,9 +1,10 @@
-//! Demotion: what was stored longest ago in the compressed store goes on to a slower device, when the store is larger than its
-//! share of the limit, or when nothing else is left to give.
+//! Demotion: the pages stored longest ago in the compressed store go on to a slower device, when
+//! the store is larger than its share of the limit, or when nothing else is left to give.
 //!
-//! The evictor goes round the page words; a stored page of an old generation is read, written to a slot of a shared device, and
-//! its location replaced. Pages that lie together and were stored at about the same time so come to lie together in the file, and
-//! are read together later. The entry does not change, and neither does the page word: a fault that comes meanwhile finds one
+//! The evictor goes round the page words; it reads a stored page of an old generation, writes it to
+//! a slot of a shared device, and replaces its location. Pages that lie together and were stored at
+//! about the same time thus come to lie together on the device, and are read together later. The
+//! entry does not change, and neither does the page word: a fault that comes meanwhile finds one
 //! location or the other, under the location's lock.
 
 use crate::engine::Engine;
@@ -19,7 +20,7 @@ use folioswap_space::relocation::DEMOTED_MAX;
 use folioswap_space::space::WriteError;
 use folioswap_space::space::ages::Generation;
 
-/// Pages that are written together at most: 512 KiB.
+/// The most pages written together: 512 KiB.
 pub(crate) const RUN_PAGES: usize = Medium::File.batch_pages() as usize;
 
 const _: () = assert!(RUN_PAGES <= DEMOTED_MAX);
@@ -27,60 +28,62 @@ const _: () = assert!(RUN_PAGES <= DEMOTED_MAX);
 /// Blocks looked at in one step, so that neither a fork nor the look at new mappings waits long.
 const BLOCKS_AT_ONCE: usize = 16;
 
-/// A round that found fewer pages than this was not worth its way: the next takes younger ones too.
+/// A round that found fewer pages than this was not worth its cost: the next round takes younger
+/// pages too.
 const ROUND_PAGES_MIN: u64 = 64;
 
-/// Page-aligned room for one run.
+/// Page-aligned workspace for one run.
 #[repr(C, align(4096))]
 struct DemotionRun {
     pages: [Page; RUN_PAGES],
     decoder: Decoder,
 }
 
-/// Where demotion is on its way round. Lost without harm at a fork.
+/// How far demotion is on its way round. A fork may lose it without harm.
 pub(crate) struct Demotion {
     hand: usize,
     /// Pages of this generation and of older ones go.
     up_to: Generation,
-    /// Demoted since the hand was at the start.
+    /// Pages demoted since the hand was at the start.
     this_round: u64,
 }
 
 impl Demotion {
-    /// At the start.
+    /// Demotion with the hand at the start.
     pub(crate) const fn new() -> Self {
         Demotion { hand: 0, up_to: Generation::from_raw(0), this_round: 0 }
     }
 }
 
-/// What becomes of pages that are to be written together when the devices have no such run of slots.
+/// How pages that are to be written together go where the devices have no such run of slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DemotionUnits {
-    /// They wait: there may be room to be asked for.
+    /// They wait, because further clusters may be granted.
     Whole,
-    /// They are written in smaller pieces, down to single pages: no run of slots is left (the kernel's split and fallback to order 0, spec §2.7).
+    /// They are written in smaller units, down to single pages, because no run of slots is left
+    /// (the kernel's split and fallback to order 0, spec §2.7).
     Any,
 }
 
-/// What a step of demotion achieved.
+/// The outcome of a step of demotion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Demoted {
     /// Pages whose bytes are on a shared device now.
     pub(crate) pages: u64,
-    /// Why it could not go on.
+    /// The reason why it could not go on.
     pub(crate) stopped: Option<WriteError>,
 }
 
 /// Where a run goes.
 #[derive(Clone, Copy)]
 pub(crate) struct Below {
-    /// To one of these devices.
+    /// The devices, one of which takes it.
     pub(crate) devices: DeviceMask,
-    /// As a whole or not.
+    /// Whether it may be written in smaller units.
     pub(crate) pieces: DemotionUnits,
 }
 
-/// Pages on their way to the file.
+/// Pages on their way to a shared device.
 struct Collected<'r> {
     entries: [Option<SwapEntry>; RUN_PAGES],
     count: usize,
@@ -89,7 +92,7 @@ struct Collected<'r> {
 }
 
 impl Collected<'_> {
-    /// Writes what is collected. Breaks off when there is no room.
+    /// Writes the collected pages. Breaks off when the devices have no space.
     fn flush(&mut self, engine: &Engine, demoted: &mut Demoted) -> ControlFlow<()> {
         let count = core::mem::take(&mut self.count);
         let (mut done, mut piece) = (0, RUN_PAGES);
@@ -118,9 +121,10 @@ impl Collected<'_> {
 }
 
 impl Engine {
-    /// Demotes up to about `most` pages, the oldest first, and no more than a run of them while somebody waits for the evictor's look
-    /// at the mappings. Evictor only, under the gate. Cost: some nanoseconds for each page word that the hand passes, of at most 32 MiB
-    /// of the program; about 6 µs for a page that is demoted.
+    /// Demotes up to about `most` pages, the oldest first, and no more than one run of them while a
+    /// thread waits for the evictor's look at the mappings. The caller is the evictor and holds the
+    /// gate. Cost: some nanoseconds for each page word that the hand passes, over at most 32 MiB of
+    /// the program; about 6 µs for each demoted page.
     pub(crate) fn demote(&self, demotion: &mut Demotion, most: u64, below: Below) -> Demoted {
         let mut demoted = Demoted::default();
         let Some(oldest) = self.space.ages().oldest() else { return demoted };
@@ -169,15 +173,17 @@ impl Engine {
         demoted
     }
 
-    /// The evictor's room for the pages of a run, for who has another use for it while nothing is demoted.
+    /// The evictor's workspace for the pages of a run, for another use while nothing is demoted.
     pub(crate) fn run_room(&self) -> Option<&'static mut [Page]> {
         self.demotion_workspace().map(|run| &mut run.pages[..])
     }
 
-    /// The evictor's room for a run; `None` without memory. It becomes resident when it is used, and a forked child inherits it.
+    /// The evictor's workspace for a run; `None` without memory. It becomes resident on its first
+    /// use, and a forked child inherits it.
     fn demotion_workspace(&self) -> Option<&'static mut DemotionRun> {
         let mut room = self.arena.room(&self.workspaces.demotion)?;
-        // SAFETY: all-zero is a valid run; it is the evictor's alone, and its only caller ends the use before the next.
+        // SAFETY: all-zero is a valid run; the workspace is the evictor's alone, and its only
+        // caller ends one use before the next.
         Some(unsafe { room.as_mut() })
     }
 }

@@ -1,14 +1,15 @@
-//! Batched free (spec §3.2): entries that are given up one after the other, and lie so, are freed together, with one lock of their
-//! cluster instead of one for each.
+//! Batched free (spec §3.2): entries that are given up one after the other, and have consecutive
+//! slots, are freed together, under one lock of their cluster instead of one lock for each.
 
 use crate::engine::Engine;
 use folioswap_slots::SwapEntry;
 
-/// Most that are freed under one lock, so that who comes for the same cluster waits some 15 µs.
+/// The most entries freed under one lock, so that another thread waits about 15 µs for the same
+/// cluster.
 const TOGETHER: u32 = 64;
 
-/// Entries whose pages are in the program or gone, and which nothing refers to any more: freed as soon as one comes that does not
-/// continue them, and at the end.
+/// Entries that nothing refers to any more, because their pages are in the program or gone. They
+/// are freed as soon as an entry comes that does not continue them, and on drop.
 pub(crate) struct Freeing<'e> {
     engine: &'e Engine,
     first: Option<SwapEntry>,
@@ -26,7 +27,7 @@ impl<'e> Freeing<'e> {
         Freeing { engine, first: None, slots: 0 }
     }
 
-    /// One holder of this entry less, now or when this is dropped.
+    /// Gives up one reference to this entry, now or when this is dropped.
     pub(crate) fn put(&mut self, entry: SwapEntry) {
         let next = self.first.and_then(|first| first.checked_add(u64::from(self.slots)));
         if self.slots == TOGETHER || next != Some(entry) {

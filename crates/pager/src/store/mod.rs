@@ -1,4 +1,5 @@
-//! From staging to the devices, and from one device to another: write-back, clean copies, demotion, recompression, swapoff.
+//! From staging to the devices, and from one device to another: write-back, clean copies, demotion,
+//! recompression, swapoff.
 
 pub mod clean;
 pub mod demote;

@@ -1,4 +1,4 @@
-//! A piece on its way out: the place in staging that it goes to, and what becomes of each page.
+//! A piece on its way out: its berth in staging, and the outcome for each page.
 
 use crate::staging::candidates::Candidates;
 use crate::store::clean::Copies;
@@ -6,17 +6,17 @@ use crate::units::{PIECE_PAGES, Pages};
 use folioswap_policy::page::PageWord;
 use folioswap_slots::SwapEntry;
 
-/// A piece on its way.
+/// A piece on its way to staging.
 #[derive(Clone, Copy)]
 pub(crate) struct Part {
     pub(crate) piece: usize,
-    /// Where in staging it goes.
+    /// The berth in staging that it goes to.
     pub(crate) place: u32,
     pub(crate) wanted: Candidates,
-    /// Swap entries of its pages, and the orders of the folios that these are in.
+    /// Swap entries of its pages, and the orders of the folios that they belong to.
     pub(crate) entries: [Option<SwapEntry>; PIECE_PAGES],
     pub(crate) orders: [u8; PIECE_PAGES],
-    /// Pages that were claimed, and the words that they had.
+    /// The pages that were claimed, and the words that they had before.
     pub(crate) marked: Pages,
     pub(crate) old: [PageWord; PIECE_PAGES],
     pub(crate) copies: Copies,

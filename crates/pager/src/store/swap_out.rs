@@ -1,8 +1,10 @@
-//! Slots for what leaves: a run for each whole folio, of every order (spec §3.5, §3.6).
+//! Slots for leaving pages: one run for each folio that is not split, of every order (spec §3.5,
+//! §3.6).
 //!
-//! A folio is here what of a row is aligned to its own length and leaves as a whole; the largest come first. Where a device has no run
-//! for one, it is split into folios of the next smaller size that is allowed, down to single pages. Each size that was asked for in vain is
-//! counted once for it, as a fallback of that size.
+//! A folio here is a part of a row that is aligned to its own length and leaves entirely; the
+//! largest folios come first. A folio for which no device has a run is split into folios of the
+//! next smaller size that is allowed, down to single pages. Each size that was asked for in vain is
+//! counted once, as a fallback of that size.
 
 use crate::engine::Engine;
 use crate::staging::isolation::{Isolation, Refused};
@@ -14,8 +16,9 @@ use folioswap_group::counters::SizeCounter;
 use folioswap_slots::{AllocError, Order, SlotWord};
 
 impl Engine {
-    /// Slots for the pages of a row that are to be written. Where there are none (left), the pieces from there on say so, and hold none: of
-    /// them only what is clean can go, which needs none.
+    /// Allocates slots for the pages of a row that are to be written. Where slots run out, the
+    /// pieces from there on report it and hold none: only their clean pages can leave, because
+    /// these need no slot.
     pub(crate) fn allocate_entries(&self, parts: &mut [Part], done: &mut [Isolation; ROW_PIECES]) {
         let Some(start) = parts.first().map(|part| part.piece) else { return };
         let (mut page, mut split_until, mut order_most) = (0, 0, Order::MAX.index());
@@ -54,8 +57,9 @@ impl Engine {
         }
     }
 
-    /// The largest order in which the region's history advises to take this page of a row out: what was touched at random of late leaves in
-    /// single pages. What is one of the kernel's huge pages came as one, and leaves as one.
+    /// The largest order in which the block's history advises to take out this page of a row:
+    /// memory that was touched at random lately leaves in single pages. A huge page of the kernel's
+    /// came as one, and leaves as one.
     fn order_advised(&self, parts: &[Part], page: usize) -> usize {
         let is_whole = parts.len() == ROW_PIECES;
         let block = self.table.block(parts[page / PIECE_PAGES].piece);
@@ -63,7 +67,7 @@ impl Engine {
         if is_at_random { 0 } else { Order::MAX.index() }
     }
 
-    /// One run of slots for the folio of this order that begins at `page` of the row.
+    /// Allocates one run of slots for the folio of this order that begins at `page` of the row.
     fn allocate_folio(&self, parts: &mut [Part], page: usize, order: Order) -> Result<(), AllocError> {
         self.space.reserve_frames().map_err(|_| AllocError::NoFrame)?;
         let folio = StagedFolio { place: parts[page / PIECE_PAGES].place, order };
@@ -77,11 +81,13 @@ impl Engine {
         Ok(())
     }
 
-    /// What of the oldest place in staging has yet to be written: how many pages, and the order (64 KiB at most, which is what is written at
-    /// a time) of the largest folio of which that is all. Evictor only; takes the write-back lock.
+    /// How many pages of the oldest berth in staging have yet to be written, and the order of the
+    /// largest folio that consists of such pages only. The order is at most that of 64 KiB, because
+    /// one write takes no more. The caller is the evictor; takes the write-back lock.
     pub(crate) fn to_write(&self) -> (u32, Order) {
         let _takers_wait = self.locks.write_back.lock();
-        // SAFETY: the ring is used by the evictor, which we are, with the lock held.
+        // SAFETY: only the evictor uses the ring under this lock, and we are the evictor and hold
+        // it.
         let staging = unsafe { &*self.staging.get() };
         let Some(place) = staging.oldest() else { return (0, Order::ZERO) };
         let folio = staging.berth(place);
@@ -95,7 +101,7 @@ impl Engine {
             })?;
             let order = of.min(Order::new(PIECE_ORDER.into())?);
             let count = order.slots() as usize;
-            // From another page on it would not end within the folio.
+            // A run of this length from an unaligned page would not end within the folio.
             if !page.is_multiple_of(count) {
                 return None;
             }
@@ -106,7 +112,8 @@ impl Engine {
         (left.count_ones(), largest.unwrap_or(Order::ZERO))
     }
 
-    /// Slots of what has not moved are given up, and what has is counted: as a folio where all of it moved.
+    /// Gives up the slots of pages that have not moved, and counts those that have: as a folio
+    /// where all of it moved.
     pub(crate) fn account_for(&self, parts: &mut [Part], done: &[Isolation; ROW_PIECES]) {
         let mut page = 0;
         while page < parts.len() * PIECE_PAGES {
@@ -134,7 +141,8 @@ impl Engine {
     }
 }
 
-/// The largest folio of up to `order_most` that begins at `page` of the row, and of which all is to be written; `None` if the page is not.
+/// The largest folio of up to `order_most` that begins at `page` of the row and of which every page
+/// is to be written; `None` if `page` itself is not.
 fn folio_at(parts: &[Part], page: usize, order_most: usize) -> Option<Order> {
     let wanted = |page: usize| {
         parts.get(page / PIECE_PAGES).is_some_and(|part| part.wanted.written >> (page % PIECE_PAGES) & 1 != 0)

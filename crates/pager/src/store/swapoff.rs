@@ -1,14 +1,19 @@
-//! A device of the group is taken out of use while it runs (swapoff, spec §0): each member moves what it has there elsewhere, and lets it go.
+//! A device of the group is taken out of use while it runs (swapoff, spec §0): each member moves
+//! its pages elsewhere, and lets the device go.
 //!
-//! The supervisor says in the segment which device leaves. From then on nobody chooses it for a write (`tiers.rs`), what comes back from it
-//! keeps no copy there (`clean.rs`), and the evictor, under the gate, goes over the entries in use and moves those that lie there: to the other devices, and where
-//! there is no room, to the compressed store. When nothing is left, this process's clusters go back, shared ones as well: all forks that there were
-//! until then have been told of. When nobody has any, the supervisor says that the device is off, and each member closes it.
+//! The supervisor says in the segment which device leaves. From then on no thread chooses it for a
+//! write (`evict/tiers.rs`), and pages that come back from it keep no copy there (`clean.rs`). The
+//! evictor, under the gate, goes over the entries in use and moves those that lie there: to the
+//! other devices, and where these have no space, to the compressed store. When nothing is left,
+//! this process's clusters go back, shared ones as well, because the supervisor has been told of
+//! all forks until then. When no process has any, the supervisor says that the device is off, and
+//! each member closes it.
 //!
 //! A device that was added (swapon) is asked for, and used by its priority from then on.
 //!
-//! The handler reads runs of slots without locking each location: locations are exchanged while it is outside of its rounds, and what it reads
-//! ahead is forgotten.
+//! The handler reads runs of slots without locking each location. The evictor therefore exchanges
+//! locations while the handler is outside of its rounds, and discards the pages that the handler
+//! has read ahead.
 
 use crate::engine::{Engine, link};
 use crate::kernel::futex::Guard;
@@ -22,13 +27,13 @@ use folioswap_space::space::WriteError;
 use folioswap_space::swapoff::Leaving;
 use rustix::thread::{Timespec, nanosleep};
 
-/// Times that the handler is asked to make way, and between two of them.
+/// How often the handler is asked to make way, and the nanoseconds between two requests.
 const ASKED: u32 = 30;
 
 const ASKED_NS: i64 = 100_000;
 
 impl Engine {
-    /// The descriptor of a device that was added to the group.
+    /// Asks the supervisor for the descriptor of a device that was added to the group.
     pub(crate) fn device(&self, id: DeviceId) -> Option<i32> {
         let control = self.descriptors.control.load(Relaxed);
         let request = Message::new(Kind::WantDevice, [id.index() as u64, 0, 0]);
@@ -40,7 +45,8 @@ impl Engine {
         }
     }
 
-    /// Writes what was read, and has no place yet, to one of `devices`: together, or in pieces.
+    /// Writes the pages that were read, and have no new location yet, to one of `devices`:
+    /// together, or in smaller units.
     pub(crate) fn store_leaving_on(
         &self,
         pages: &mut Leaving,
@@ -67,7 +73,8 @@ impl Engine {
         Ok(())
     }
 
-    /// The handler's lock, for the evictor: it waits for a read from a disk, but not for a handler that waits for memory.
+    /// Takes the handler's lock for the evictor: waits for a read from a disk, but not for a
+    /// handler that waits for memory.
     pub(crate) fn have_handler_outside(&self) -> Option<Guard<'_>> {
         (0..ASKED).find_map(|_| {
             self.handler_outside().or_else(|| {

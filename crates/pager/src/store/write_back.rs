@@ -1,4 +1,5 @@
-//! From staging to the devices: the write-back of a folio, after which it leaves the swap cache.
+//! From staging to the devices: the write-back of a berth, after which its pages leave the swap
+//! cache.
 
 use crate::engine::Engine;
 use crate::staging::ring::Berth;
@@ -22,20 +23,21 @@ mod lost_tests;
 #[cfg(test)]
 mod tests;
 
-/// Where a folio is to go.
+/// Where the pages of a berth go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tier {
-    /// To the compressed store; what does not compress together to one of these shared devices. If there is none, it is stored as
-    /// it is.
+    /// To the compressed store; incompressible pages go together to one of these shared devices.
+    /// Without such a device they are stored uncompressed.
     Store(DeviceMask),
-    /// To one of these shared devices, as it is.
+    /// To one of these shared devices, uncompressed.
     Shared(DeviceMask),
 }
 
-/// Why a folio could not be written back whole. What could not be written still waits in staging.
+/// Why a berth could not be written back entirely. The pages that could not be written still wait
+/// in staging.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stuck {
-    /// The shared devices that it may go to have no granted room: ask for clusters.
+    /// The shared devices that it may go to have no granted space: ask for clusters.
     WantClusters,
     /// None of them takes so many pages at once: write them apart.
     Split,
@@ -56,36 +58,38 @@ impl From<WriteError> for Stuck {
     }
 }
 
-/// Folios that are written to a shared device together, at most: as much as a batch brings in, 512 KiB.
+/// The most berths written to a shared device together: as much as a batch brings in, 512 KiB.
 pub(crate) const RUN_BERTHS: usize = PARTS_MAX;
 
 const _: () = assert!(PIECE_PAGES <= PART_PAGES_MAX);
 
 const RUN_PAGES: usize = RUN_BERTHS * PIECE_PAGES;
 
-/// What was achieved.
+/// The outcome of a write-back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct WrittenBack {
     /// Pages that are stored now.
     pub(crate) pages: u64,
-    /// Folios that left staging.
+    /// Berths that left staging.
     pub(crate) folios: u64,
-    /// There was no run of slots for all that were to be written together.
+    /// No run of slots was free for all berths that were to be written together.
     pub(crate) was_cut: bool,
 }
 
-/// A folio that was looked at.
+/// A berth that was looked at.
 #[derive(Clone, Copy)]
 struct Looked {
     place: u32,
-    /// Its first page that goes to a shared device, and how many from there on; those between that do not go go too, for nothing.
+    /// Its first page that goes to a shared device, and the number of pages from there on. Pages in
+    /// between that do not need to go are written too, because a run must be contiguous.
     first: usize,
     count: usize,
     /// Pages of it that are stored by now.
     stored: Pages,
 }
 
-/// The oldest folios of staging, as far as they are written back together: what of them goes to a shared device is one run there.
+/// The oldest berths of staging that are written back together: their pages for a shared device
+/// form one run there.
 struct WriteRun {
     entries: [Option<SwapEntry>; RUN_PAGES],
     pages: usize,
@@ -99,7 +103,7 @@ impl WriteRun {
         WriteRun { entries: [None; RUN_PAGES], pages: 0, looked: [none; RUN_BERTHS], folios: 0 }
     }
 
-    /// Adds a folio of which these entries' pages go to a shared device.
+    /// Adds a berth; the pages of the entries `wanted` go to a shared device.
     fn push(&mut self, place: u32, wanted: &[Option<SwapEntry>; PIECE_PAGES], stored: Pages) {
         let first = wanted.iter().position(Option::is_some).unwrap_or(0);
         let end = wanted.iter().rposition(Option::is_some).map_or(first, |last| last + 1);
@@ -110,7 +114,7 @@ impl WriteRun {
         self.folios += 1;
     }
 
-    /// Takes the youngest folio out.
+    /// Takes the youngest berth out.
     fn pop(&mut self) -> Option<Looked> {
         self.folios = self.folios.checked_sub(1)?;
         let looked = self.looked[self.folios];
@@ -124,12 +128,13 @@ impl WriteRun {
 }
 
 impl Engine {
-    /// Writes up to `most` (1 to [`RUN_BERTHS`]) of the oldest folios of staging back; what goes to a shared device goes there in one write.
-    /// Evictor only, under the gate. `Ok` also when nothing waits. While a device writes, no lock is held but the gate: pages may be taken
-    /// back, and the reader of events may write one elsewhere.
+    /// Writes up to `most` (1 to [`RUN_BERTHS`]) of the oldest berths of staging back; their pages
+    /// for a shared device go there in one write. The caller is the evictor and holds the gate.
+    /// `Ok` also when nothing waits. While a device writes, no lock is held but the gate: pages may
+    /// be taken back, and the reader of events may write one elsewhere.
     ///
     /// # Errors
-    /// [`Stuck`]: what is not written yet stays the oldest; nothing is lost.
+    /// [`Stuck`]: pages that are not written yet stay the oldest; nothing is lost.
     pub(crate) fn write_back_oldest(
         &self,
         scratch: &mut Scratch,
@@ -143,7 +148,8 @@ impl Engine {
         while run.folios < most && stuck.is_none() {
             let (before, result) = (run.folios, self.look_at(scratch, tier, &mut run));
             stuck = result.err();
-            // What compresses goes one folio at a time, so that who waits for the lock does not wait long.
+            // Compressible berths go one at a time, so that a thread that waits for the lock does
+            // not wait long.
             let all_refused = run.looked()[before..].iter().all(|folio| folio.stored == 0 && folio.count > 0);
             if run.folios == before || matches!(tier, Tier::Store(_)) && !all_refused {
                 break;
@@ -157,7 +163,7 @@ impl Engine {
                     written = Some(done);
                     break;
                 }
-                // Slots for fewer of them may be there.
+                // Slots for fewer of them may be free.
                 Err(WriteError::NoSlots | WriteError::OrderNotTaken) if run.folios > 1 => {
                     was_cut = true;
                     for _ in 0..run.folios / 2 {
@@ -184,10 +190,12 @@ impl Engine {
         stuck.map_or(Ok(back), Err)
     }
 
-    /// Looks at the next folio: what goes to the store goes there now, and the others join the run. Nothing waits: no folio joins.
+    /// Looks at the next berth: its pages for the store are stored now, and the others join the
+    /// run. When no further berth waits, none joins.
     fn look_at(&self, scratch: &mut Scratch, tier: Tier, run: &mut WriteRun) -> Result<(), Stuck> {
         let _takers_wait = self.locks.write_back.lock();
-        // SAFETY: the ring is used by the evictor, which we are, with the lock held.
+        // SAFETY: only the evictor uses the ring under this lock, and we are the evictor and hold
+        // it.
         let staging = unsafe { &mut *self.staging.get() };
         let Some(place) = staging.waiting_berths().nth(run.folios) else { return Ok(()) };
         self.shares.take(staging.written() + run.folios as u64);
@@ -201,7 +209,8 @@ impl Engine {
             let Some(entry) = folio.entries[page] else { continue };
             let is_stored = self.is_stored(place, folio.clean, page);
             if !is_stored && is_leaving(block, base + page, entry) {
-                // SAFETY: the place belongs to this folio until it is popped; a page taken back meanwhile leaves its contents here.
+                // SAFETY: the berth belongs to these pages until it is popped; a page taken back
+                // meanwhile leaves its contents here.
                 let bytes = unsafe { &*((staged + page * PAGE) as *const Page) };
                 match self.write_to_store(scratch, entry, bytes, tier) {
                     Ok(()) => {}
@@ -221,10 +230,11 @@ impl Engine {
         stuck.map_or(Ok(()), Err)
     }
 
-    /// A folio was looked at, and is not written now after all.
+    /// Accounts for a berth that was looked at, and is not written now after all.
     fn leave_for_later(&self, looked: Looked) {
         let _takers_wait = self.locks.write_back.lock();
-        // SAFETY: the ring is used by the evictor, which we are, with the lock held.
+        // SAFETY: only the evictor uses the ring under this lock, and we are the evictor and hold
+        // it.
         let folio = unsafe { &*self.staging.get() }.berth(looked.place);
         self.account(folio, looked.stored, self.shares.stored(looked.place));
     }
@@ -236,14 +246,15 @@ impl Engine {
         self.space.write_parts(&parts[..count], devices)
     }
 
-    /// Where the pages of a run lie.
+    /// The memory in which the pages of a run lie.
     fn parts(&self, run: &WriteRun, parts: &mut [&[u8]; RUN_BERTHS]) -> usize {
         let mut count = 0;
         for looked in run.looked().iter().filter(|looked| looked.count > 0) {
             // SAFETY: only the evictor, which we are, changes the ring's base.
             let staged = unsafe { &*self.staging.get() }.address(looked.place);
-            // SAFETY: the place belongs to this folio until it is popped, which is ours to do, and nobody writes there; a page taken back
-            // meanwhile leaves its contents, a hole reads as zeroes, and its entry is `None`.
+            // SAFETY: the berth belongs to these pages until it is popped, which only we do, and no
+            // thread writes there; a page taken back meanwhile leaves its contents, a hole reads as
+            // zeroes, and its entry is `None`.
             parts[count] = unsafe {
                 let first = (staged + looked.first * PAGE) as *const u8;
                 core::slice::from_raw_parts(first, looked.count * PAGE)
@@ -253,12 +264,14 @@ impl Engine {
         count
     }
 
-    /// The pages of the run that were `written` are stored now, as far as they still wait. `pop`: its folios leave staging.
+    /// Marks the pages of the run that were `written` as stored, as far as they still wait. `pop`:
+    /// its berths leave staging.
     fn settle_run(&self, run: &WriteRun, written: Option<WrittenRun>, pop: bool) -> WrittenBack {
         let mut parts = [&[][..]; RUN_BERTHS];
         let count = self.parts(run, &mut parts);
         let _takers_wait = self.locks.write_back.lock();
-        // SAFETY: the ring is used by the evictor, which we are, with the lock held.
+        // SAFETY: only the evictor uses the ring under this lock, and we are the evictor and hold
+        // it.
         let staging = unsafe { &mut *self.staging.get() };
         let (is_written, mut entries, mut at) = (written.is_some(), run.entries, 0);
         for looked in run.looked() {
@@ -295,7 +308,8 @@ impl Engine {
         back
     }
 
-    /// There is no run of slots for a folio: its pages go one by one. It leaves staging when all have gone.
+    /// Writes the pages of a berth one by one, because no run of slots is free for them. The berth
+    /// leaves staging when all have gone.
     fn write_singly(&self, run: &WriteRun, devices: DeviceMask, back: &mut WrittenBack) -> Result<(), Stuck> {
         let Some(&Looked { place, first, count, .. }) = run.looked().first() else { return Ok(()) };
         let _takers_wait = self.locks.write_back.lock();
@@ -327,10 +341,10 @@ impl Engine {
         result
     }
 
-    /// A page to the compressed store, if that is where it is to go.
+    /// Writes a page to the compressed store, if it is to go there.
     ///
     /// # Errors
-    /// [`WriteError::Incompressible`] for what is to go elsewhere.
+    /// [`WriteError::Incompressible`] for a page that is to go elsewhere.
     fn write_to_store(
         &self,
         scratch: &mut Scratch,
@@ -346,7 +360,8 @@ impl Engine {
         self.space.write(scratch, entry, page, policy)
     }
 
-    /// A device that refused a write is named by the supervisor, which takes it out of the rotation when that happens too often.
+    /// Names a device that refused a write to the supervisor, which takes it out of the rotation
+    /// when that happens too often.
     pub(crate) fn tell_of_failure(&self, error: WriteError) {
         let WriteError::Device(failure) = error else { return };
         self.figures().add(Counter::WriteErrors, 1);
@@ -354,14 +369,15 @@ impl Engine {
         crate::engine::link::tell(self.descriptors.control.load(Relaxed), Kind::Note, words, None);
     }
 
-    /// These pages went to shared devices.
+    /// Counts the pages that went to shared devices.
     fn count_shared(&self, entries: impl IntoIterator<Item = SwapEntry>) {
         let on_file = entries.into_iter().filter(|entry| self.space.is_on_file(*entry));
         self.figures().add(Counter::FilePagesOut, on_file.count() as u64);
     }
 
-    /// The location of `entry` is set (or its page is not wanted any more): out of the swap cache with it, and on to
-    /// `Stored`, unless somebody took the page meanwhile; then the entry is ours to free. True if it is stored.
+    /// Ends the write-back of a page whose location is set, or that is not wanted any more: it
+    /// leaves the swap cache, and its word becomes `Stored`. If another thread took the page
+    /// meanwhile, the entry is ours to free. Returns whether it is stored.
     fn finish(&self, block: Option<&Block>, index: usize, entry: SwapEntry) -> bool {
         self.space.leave_cache(entry, 1, self.workingset.shadow());
         self.say_stored(block, index, entry)
@@ -380,7 +396,7 @@ impl Engine {
                             return true;
                         }
                     }
-                    // The fault handler is copying from our staging place, and never waits for us.
+                    // The fault handler copies from our berth, and never waits for us.
                     PageState::Returning(found) if found == entry => rustix::thread::sched_yield(),
                     _ => break,
                 }
@@ -390,8 +406,9 @@ impl Engine {
         false
     }
 
-    /// The reader of events needs this page out of staging now (its mapping moves, or a child needs it): writes it back
-    /// in the evictor's stead. Under the move lock and the write-back lock. False if no device takes it.
+    /// Writes back one page in the evictor's stead, because the reader of events needs it out of
+    /// staging now: its mapping moves, or a child needs it. The caller holds the move lock and the
+    /// write-back lock. False if no device takes it.
     pub(crate) fn write_back_page(
         &self,
         scratch: &mut Scratch,
@@ -423,12 +440,14 @@ impl Engine {
         true
     }
 
-    /// Writes a page in staging to wherever there is room. False: nowhere. As [`Engine::write_back_page`].
+    /// Writes a page in staging to any device with space. False if there is none. The locks are
+    /// those of [`Engine::write_back_page`].
     fn write_staged(&self, scratch: &mut Scratch, entry: SwapEntry, staged: usize) -> bool {
         // SAFETY: the page is in staging: its word says Leaving, and the evictor cannot pop it now.
         let bytes = unsafe { &*(staged as *const Page) };
-        // The reader of events cannot ask for clusters. Where it finds no slot the store takes the page, be it a device or not.
-        // Nor can it wait for a server, while the program's mappings wait for it.
+        // The reader of events cannot ask for clusters. Where it finds no slot, the store takes the
+        // page, whether the store is a permitted device or not. It cannot wait for a server either,
+        // because the program's mappings wait for it.
         let anywhere = || {
             let used = self.permitted_devices().filter(|(_, _, device)| device.usage() == DeviceUsage::InUse);
             let used = used.fold(DeviceMask::NONE, |mask, (id, ..)| mask.with(id));
@@ -447,13 +466,14 @@ impl Engine {
         refused.or_else(slot).or_else(|_| store(IncompressiblePolicy::Keep)).is_ok()
     }
 
-    /// The page of the folio, if there is one, is out of staging. Its bit, if it is stored now.
+    /// Takes the page, if there is one, out of its berth. Returns its bit if it is stored now.
     fn end_page(&self, block: Option<&Block>, folio: &mut Berth, page: usize) -> Pages {
         let Some(entry) = folio.entries[page].take() else { return 0 };
         Pages::from(self.finish(block, page_index(folio.address) + page, entry)) << page
     }
 
-    /// These pages of the folio are stored now, some of them by who waited for memory.
+    /// Counts these pages of the berth as stored; `helped` are those that a thread that waited for
+    /// memory has stored.
     fn account(&self, folio: &Berth, stored: Pages, helped: Pages) {
         let clean = stored & folio.clean;
         self.figures().add(Counter::StolenBackground, u64::from((stored & !helped).count_ones()));
@@ -464,10 +484,12 @@ impl Engine {
         self.around.displaced(folio.address / PIECE, stored);
     }
 
-    /// The folio that came into staging last, of clean pages only, does not wait for its turn; says how many of them left.
+    /// Lets the pages of the berth that came into staging last leave without waiting for their
+    /// turn, because all of them are clean. Returns how many of them left.
     pub(crate) fn let_newest_go(&self) -> u64 {
         let _takers_wait = self.locks.write_back.lock();
-        // SAFETY: the ring is used by the evictor, which we are, with the lock held.
+        // SAFETY: only the evictor uses the ring under this lock, and we are the evictor and hold
+        // it.
         let staging = unsafe { &mut *self.staging.get() };
         let Some(place) = staging.newest() else { return 0 };
         let folio = staging.berth_mut(place);
@@ -484,13 +506,13 @@ impl Engine {
         u64::from(stored.count_ones())
     }
 
-    /// Is the compressed store one of the devices that we may use?
+    /// Whether the compressed store is one of the devices that this process may use.
     pub(crate) fn has_store(&self) -> bool {
         let mut permitted = self.permitted_devices();
         permitted.any(|(_, device, _)| device.kind == DeviceKind::Zram)
     }
 
-    /// Where in staging the page of a cached entry is.
+    /// The berth in staging that holds the page of a cached entry.
     pub(crate) fn staging_berth(&self, entry: SwapEntry) -> Option<u32> {
         match self.space.slots().word(entry) {
             folioswap_slots::SlotWord::Cached { folio, .. } => Some(StagedFolio::of(folio).berth_of(entry)),
@@ -500,7 +522,7 @@ impl Engine {
 }
 
 pub(crate) fn is_leaving(block: Option<&Block>, index: usize, entry: SwapEntry) -> bool {
-    // A page that is being copied back counts too: the copy may yet fail.
+    // A page that is being copied back counts too, because the copy may yet fail.
     block.is_some_and(|block| {
         matches!(block.word(index).state(), PageState::Leaving(found) | PageState::Returning(found) if found == entry)
     })
