@@ -1,4 +1,4 @@
-//! The clock: where the hand stands, the present pages that it looks at next, and how fast pages age.
+//! The clock: where its hand stands, the present pages that it looks at next, how fast pages age.
 
 use crate::engine::Engine;
 use crate::evict::cold::ColdRanges;
@@ -22,7 +22,8 @@ pub(crate) enum RegionsOf {
 pub(crate) struct Clock {
     /// The address up to which pages have been listed.
     pub(crate) hand: usize,
-    /// Present pages, listed ahead of the hand: `region_next..region_count` are still to be looked at.
+    /// Present pages, listed ahead of the hand: `region_next..region_count` are still to be looked
+    /// at.
     pub(crate) regions: [pagemap::Region; REGIONS],
     pub(crate) region_next: usize,
     pub(crate) region_count: usize,
@@ -50,9 +51,9 @@ impl Clock {
         }
     }
 
-    /// Drops the list before a sleep, because it will be old. Advised ranges that the clock has not looked at wait for
-    /// the next round: a hand that goes on there would find the pages of a loop just before they are needed (GNU sort:
-    /// 311 000 pages in instead of 194 000).
+    /// Drops the list before a sleep, because it will be old. Advised ranges that the clock has not
+    /// looked at wait for the next round: a hand that goes on there would find the pages of a loop
+    /// just before they are needed (GNU sort: 311 000 pages in instead of 194 000).
     pub(crate) fn forget_regions(&mut self) {
         if self.regions_of == RegionsOf::Cold && self.region_next < self.region_count {
             self.cold.go_on_from(self.regions[self.region_next].start as usize);

@@ -1,8 +1,8 @@
 //! The evictor: the one thread of a process that takes memory out of it.
 //!
-//! It sleeps until the process grows, somebody asks for memory, or its interval is over; measures; registers memory when
-//! the group comes near its limit; and evicts down to the low mark. A batch runs under the `locks.gate`, so a fork finds it
-//! between two batches.
+//! It sleeps until the process grows, a thread asks for memory, or its interval is over; measures;
+//! registers memory when the group comes near its limit; and evicts down to the low mark. A batch
+//! runs under the `locks.gate`, so a fork finds it between two batches.
 
 use crate::engine::arena::StorePages;
 use crate::engine::fork_state::Protection;
@@ -52,7 +52,8 @@ const IDLE_SHARE: u64 = 16;
 
 const INTERVAL_IDLE_MAX_NS: u64 = 4_000_000;
 
-/// The evictor's own state. A forked child begins with a new one: nothing in it is needed to find a page again.
+/// The evictor's own state. A forked child begins with a new one, because nothing in it is needed
+/// to find a page again.
 pub(crate) struct Evictor {
     pub(crate) engine: &'static Engine,
     pub(crate) scratch: Scratch,
@@ -86,7 +87,8 @@ struct View {
 /// The evictor thread.
 ///
 /// # Safety
-/// `argument` is the engine's address; the handler has joined the group; this is the only evictor of the process.
+/// `argument` is the engine's address; the handler has joined the group; this is the only evictor
+/// of the process.
 pub(crate) unsafe extern "C" fn run(argument: usize) -> ! {
     sys::name_thread(c"folioswap-evict");
     sys::raise_priority();
@@ -167,7 +169,8 @@ impl Evictor {
             return Pass::Sleep(0);
         }
         self.take_in(view);
-        // After the look at the mappings, so that new memory is not left alone for longer than it must.
+        // It comes after the look at the mappings, so that new memory does not wait longer than it
+        // must.
         self.validate_if_due();
         if !self.engine.is_engaged() {
             self.decline_advice();
@@ -215,8 +218,8 @@ impl Evictor {
     /// device that is taken out of use. Returns how many. The caller holds the gate.
     fn move_on(&mut self, view: View) -> u64 {
         let View { total, marks, .. } = view;
-        // Demotion waits for a disk. At the limit, and while new memory is touched that is not looked at yet, taking
-        // pages out is what counts: the store's excess goes on later.
+        // Demotion waits for a disk. At the limit, and while memory is touched that is too new to
+        // be looked at, taking pages out is more urgent: the store's excess goes on later.
         let is_short = total >= marks.low || total + self.engine.missing_huge_page_bytes() >= marks.low;
         let may_demote = is_short && total < marks.limit && sys::now_ns() >= self.survey.growing_until_ns;
         let demoted = if may_demote { self.demote_excess() } else { 0 };
@@ -244,8 +247,9 @@ impl Evictor {
         let rest_ns = if is_quiet { self.recompress_idle() } else { u64::MAX };
         drop(gate);
         self.after(Batch::default(), bound);
-        // Where nobody can take anything out of the program, the stored part may make room. Not where a round just
-        // found nothing: it has tried that already, and looks again in a while.
+        // Where no process can take anything out of the program, the stored part may be demoted to
+        // make room. A round that just found nothing has tried that already, so it looks again only
+        // in a while.
         let is_barren = sys::now_ns() < self.shortage.barren_until_ns;
         let last_resort =
             total >= marks.limit && !is_barren && nothing_is_evictable(self.engine.segment(), bound.group);

@@ -8,7 +8,8 @@ use folioswap_policy::reclaim::standstill::Standstill;
 /// The present shortage.
 pub(crate) struct Shortage {
     pub(crate) standstill: Standstill,
-    /// For the own group and those around it: charged beyond its high mark, and not down to its low mark since.
+    /// For the own group and those around it: the charge was beyond the high mark, and has not been
+    /// down to the low mark since.
     pub(crate) reclaiming: [bool; DEPTH_MAX],
     /// The same for the huge pages that are asked for.
     pub(crate) making_headroom: bool,
@@ -20,7 +21,8 @@ pub(crate) struct Shortage {
     pub(crate) desperate: bool,
     /// The last write-back found no device that takes the oldest berth.
     pub(crate) stuck: bool,
-    /// Bytes of staging that the system got since it gave a huge page: as much may be taken from it in its stead.
+    /// Bytes of staging that the system got since it gave a huge page: as much may be taken from it
+    /// in return.
     pub(crate) given_back: u64,
     /// The time until which the process counts as empty.
     pub(crate) barren_until_ns: u64,

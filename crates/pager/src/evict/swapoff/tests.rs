@@ -26,7 +26,8 @@ const STORE: DeviceId = DeviceId::new(2).unwrap();
 
 const CLUSTERS: u32 = 4;
 
-/// Two files of which this process has all clusters, the first with the higher priority, and a compressed store below.
+/// Two files of which this process has all clusters, the first with the higher priority, and a
+/// compressed store below.
 struct Scene {
     engine: &'static Engine,
     evictor: Evictor,

@@ -53,7 +53,7 @@ fn the_kernel_tells_what_is_protected() {
         pagemap::Now { present: 0xfff, protected: 0xff, exclusive: 0xfff, ..pagemap::Now::default() }
     );
     memory.userfault.unprotect(memory.program + 2 * PAGE, PAGE).unwrap();
-    // Nothing is there: nothing happens.
+    // Unprotecting a range without pages does nothing.
     memory.userfault.unprotect(memory.program + 14 * PAGE, PAGE).unwrap();
     assert_eq!(
         memory.now(),
@@ -136,7 +136,7 @@ fn what_is_clean_waits_in_the_swap_cache_and_is_not_written() {
     assert_eq!(ring_turn(engine).isolate(start, Candidates::ALL_CLEAN).moved, Pages::MAX);
     assert_eq!(states(engine, start), entries.map(PageState::Leaving));
     assert!(entries.iter().all(|&entry| engine.staging_berth(entry) == Some(0)));
-    // One is touched meanwhile: its word is the handler's, its entry the evictor's.
+    // One page is touched meanwhile: its word belongs to the handler, its entry to the evictor.
     let block = engine.table.block(start).unwrap();
     block.set(page_index(start) + 3, PageWord::PRESENT_HOT);
     engine.note_returned(1);
@@ -170,7 +170,7 @@ fn where_all_is_rewritten_the_pages_around_lose_their_copies_too() {
     let Some(engine) = moving_engine() else { return };
     let (start, entries) = clean_piece(engine);
     let (block, base) = (engine.table.block(start).unwrap(), page_index(start));
-    // The one that is written, and one on either side at which the run ends.
+    // The page that is written, and one on either side at which the run ends.
     for page in [2, 6, 9] {
         block.set(base + page, PageWord::PRESENT_HOT);
         engine.put_copy(entries[page]);

@@ -13,7 +13,7 @@ const CLUSTERS: u32 = 4;
 
 const BELOW: Below = Below { devices: DeviceMask::only(FILE), pieces: DemotionUnits::Whole };
 
-/// An engine with a file, none of whose clusters it has yet.
+/// An engine with a file, of which it has no cluster yet.
 fn engine() -> (&'static Engine, std::fs::File) {
     let engine = test_memory::engine();
     let descriptor = rustix::fs::memfd_create("test", rustix::fs::MemfdFlags::CLOEXEC).expect("a file");
@@ -27,7 +27,7 @@ fn grant(engine: &Engine) {
     engine.space.file_space().add((0..CLUSTERS).map(|number| (number, FILE)));
 }
 
-/// Stores pages at these places of the program (in pages), in this order.
+/// Stores pages at these addresses of the program (in pages), in this order.
 fn store(engine: &Engine, places: impl IntoIterator<Item = usize>) -> Vec<SwapEntry> {
     let stored = |place: usize| {
         let mut page = [0; PAGE];
@@ -57,7 +57,7 @@ fn the_oldest_goes_first_wherever_it_lies() {
     }
     assert!(are_on_file(engine, &old));
     assert!(new.iter().all(|&entry| engine.space.is_in_zram(entry)));
-    // Then younger ones, and at last nothing.
+    // Then younger pages go, and at last none.
     for _ in 0..64 {
         pages += engine.demote(&mut demotion, 128, BELOW).pages;
     }

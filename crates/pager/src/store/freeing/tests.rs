@@ -21,7 +21,8 @@ fn each_entry_is_freed_once_whatever_their_order() {
     }
 }
 
-/// Nothing is freed before the run ends, or is as long as may be; then all of it at once.
+/// No entry is freed before the run ends or reaches its maximum; then all of the run are freed at
+/// once.
 #[test]
 fn entries_in_a_row_are_freed_together() {
     let engine = test_memory::engine();
@@ -33,7 +34,7 @@ fn entries_in_a_row_are_freed_together() {
     let mut freeing = Freeing::new(engine);
     for (put, &entry) in entries.iter().enumerate() {
         let together = TOGETHER as usize;
-        // The one that begins the next run ends the last one.
+        // The entry that begins the next run ends the last one.
         freeing.put(entry);
         assert_eq!(in_use(), (200 - put / together * together) as u64, "{put}");
     }

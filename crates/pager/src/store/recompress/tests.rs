@@ -9,7 +9,7 @@ use std::vec::Vec;
 
 const PROGRAM: usize = 0x7000_0000_0000;
 
-/// A page of digits, other for every number: zstd takes much less for it than LZ4.
+/// A page of digits, different for every number: zstd takes much less for it than LZ4.
 fn digits(number: usize) -> Page {
     let mut state = number as u64 + 1;
     core::array::from_fn(|_| {
@@ -40,13 +40,14 @@ fn verify(engine: &Engine, entries: &[SwapEntry]) {
 fn what_is_idle_is_known_by_generations_and_by_quiet() {
     let young = Generation::from_raw;
     let mut idle = Idle::since(0, 100, young(5));
-    // Before the first look nothing younger than what was young then.
+    // Before the first look no page is idle that is younger than the youngest generation was then.
     assert_eq!(idle.look(1, 100, young(5)), young(5));
-    // Two seconds later, with pages written meanwhile: what is older than the generation that was young at the look before.
+    // Two seconds later, with pages written meanwhile: pages are idle that are older than the
+    // generation that was young at the look before.
     assert_eq!(idle.look(IDLE_NS, 300, young(7)), young(5));
     assert_eq!(idle.look(IDLE_NS + 1, 300, young(7)), young(5));
     assert_eq!(idle.look(2 * IDLE_NS, 400, young(8)), young(7));
-    // Nothing was written: everything.
+    // No page was written: every page is idle.
     assert_eq!(idle.look(3 * IDLE_NS, 400, young(8)), young(9));
     assert_eq!(idle.look(3 * IDLE_NS + 1, 400, young(8)), young(9));
     // A page comes: it is of the youngest generation, which is idle no longer.

@@ -72,7 +72,8 @@ fn each_page_gets_the_slot_at_its_place_in_the_folio_and_what_stays_gives_it_bac
     assert_eq!(engine.space.slots().stats().inuse, 511);
 }
 
-/// Takes every slot in folios of this order, and gives every other one up: there is room for as large ones, and for smaller ones, alone.
+/// Takes every slot in folios of this order, and gives up every other folio, so that only folios of
+/// this order and of smaller ones find slots.
 fn fragment(engine: &Engine, order: u32) {
     let order = Order::new(order).unwrap();
     let mut taken = Vec::new();
@@ -143,7 +144,7 @@ fn what_was_touched_at_random_leaves_in_single_pages_and_what_was_walked_through
     }
     assert_eq!(out(&[u16::MAX; 16]), [0]);
     assert_eq!(out(&[u16::MAX; 32]), [9], "a huge page");
-    // A walk comes by.
+    // A walk passes over the block.
     for (first, order) in [(64, 2), (68, 4), (80, 6)] {
         block.history.remember(first, first + (1 << order), order);
     }

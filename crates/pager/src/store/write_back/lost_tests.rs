@@ -1,4 +1,4 @@
-//! What becomes of a page that its device has lost, between the end of its write-back and what its word says.
+//! A page that its device has lost between the end of its write-back and the change of its word.
 
 use super::*;
 use crate::engine::link;
@@ -15,7 +15,8 @@ use std::os::unix::net::UnixDatagram;
 #[repr(align(4096))]
 struct Aligned(Page);
 
-/// The device lost it, and the fault comes when the page has left the swap cache, and the evictor is about to say so.
+/// The device has lost the page. The fault comes when the page has left the swap cache, and before
+/// the evictor sets its word.
 #[test]
 fn what_is_lost_before_its_word_says_that_it_is_stored_is_given_up_once() {
     let Some(engine) = moving_engine() else { return };

@@ -1,4 +1,4 @@
-//! Folios that are written together, and what may happen to them meanwhile.
+//! Berths that are written together, and the changes that may happen to them meanwhile.
 
 use super::*;
 use crate::fault::buffers::Buffers;
@@ -53,12 +53,13 @@ fn file_device(engine: &Engine) -> OwnedFd {
     file
 }
 
-/// Memory of the program, filled, and moved to staging: but every fifth page of every third folio, which stay.
+/// Memory of the program, filled, and moved to staging; every fifth page of every third piece
+/// stays.
 fn take_out(engine: &Engine) -> usize {
     let start = map((FOLIOS + 1) * PIECE).next_multiple_of(PIECE);
     engine.register_pieces(start, start + FOLIOS * PIECE);
     for page in 0..FOLIOS * PIECE_PAGES {
-        // SAFETY: the source is ours; what is missing there is filled.
+        // SAFETY: the source is ours; pages missing at the target are filled.
         unsafe { engine.userfault().copy(start + page * PAGE, contents(page).as_ptr(), PAGE) }.unwrap();
     }
     for number in 0..FOLIOS {
@@ -87,7 +88,7 @@ fn state(engine: &Engine, start: usize, page: usize) -> PageState {
     engine.table.block(start + page * PAGE).unwrap().word(page_index(start + page * PAGE)).state()
 }
 
-/// Somebody who is told of failures.
+/// A receiver of the messages about failures.
 fn supervisor(engine: &Engine) -> OwnedFd {
     let (ours, theirs) =
         socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
@@ -104,7 +105,8 @@ fn waiting(engine: &Engine) -> u64 {
     unsafe { &*engine.staging.get() }.waiting()
 }
 
-/// Every page that left is stored, but `touched`, and reads back as it was; afterwards nothing is stored anywhere.
+/// Checks that every page that left is stored, except those `touched`, and reads back as it was;
+/// afterwards nothing is stored anywhere.
 fn check_and_free(engine: &Engine, start: usize, touched: &[usize]) {
     assert_eq!(waiting(engine), 0);
     assert_eq!(engine.validate(), Ok((pages_out() - touched.len()) as u64));
@@ -121,7 +123,7 @@ fn check_and_free(engine: &Engine, start: usize, touched: &[usize]) {
     assert_eq!((engine.space.file_space().used_slots(), engine.space.mm_stat().objects), (0, 0));
 }
 
-/// As the handler does when a page is touched that waits in staging.
+/// Takes back a page that waits in staging, as the handler does when it is touched.
 fn touch(engine: &Engine, address: usize) {
     let (block, index) = (engine.table.block(address).unwrap(), page_index(address));
     block.set(index, block.word(index).claim().and_then(PageWord::returned).expect("it waits"));
@@ -144,7 +146,8 @@ fn folios_go_together_each_page_to_its_place() {
         PageState::Stored(entry) => engine.space.file_slot(entry).unwrap().raw(),
         other => panic!("{other:?}"),
     };
-    // What reads several pages at once wants them side by side, also where one between them is elsewhere.
+    // A read of several pages at once wants them side by side, even where one in between is
+    // elsewhere.
     assert_eq!(slot(PIECE_PAGES + 15), slot(PIECE_PAGES) + 15);
     assert_eq!(slot(11), slot(1) + 10);
     assert_eq!(slot(PIECE_PAGES), slot(14) + 1, "one run");
@@ -161,7 +164,7 @@ fn where_long_runs_of_slots_are_rare_shorter_ones_are_used_and_single_ones_at_la
     let Some(engine) = moving_engine() else { return };
     let _file = file_device(engine);
     let files = engine.space.file_space();
-    // Of the one cluster there are runs of 32 left, and of the other single slots.
+    // One cluster has runs of 32 slots left, and the other single slots.
     let slots: Vec<_> = core::iter::from_fn(|| files.allocate(1, DeviceMask::ALL)).collect();
     let is_free = |slot: u64| if slot < 512 { slot % 64 < 32 } else { slot.is_multiple_of(2) };
     slots.iter().filter(|slot| is_free(slot.raw())).for_each(|&slot| files.free(slot));
@@ -198,7 +201,7 @@ fn what_a_device_refuses_waits_and_goes_elsewhere() {
             .filter(|&page| is_out(page))
             .all(|page| { matches!(state(engine, start, page), PageState::Leaving(_)) })
     );
-    // The first folios to the store, the others to the disk that is back.
+    // The first berths go to the store, the others to the disk that is back.
     write_back(engine, Tier::Store(DeviceMask::NONE), DemotionUnits::Whole).unwrap();
     describe(engine, DeviceKind::File, &file);
     while waiting(engine) > 0 {
@@ -219,7 +222,8 @@ fn what_does_not_compress_goes_on_in_long_runs() {
     check_and_free(engine, start, &[]);
 }
 
-/// A server that calls `during` before it answers the first write, when it has all requests of the run.
+/// A server that calls `during` before it answers the first write, when it has all requests of the
+/// run.
 fn slow_server(link: OwnedFd, pages: usize, bytes: &Mutex<Vec<u8>>, during: impl FnOnce()) {
     let (mut during, mut held, mut message) = (Some(during), Vec::new(), std::vec![0; 512 << 10]);
     let mut written = 0;
@@ -241,7 +245,7 @@ fn slow_server(link: OwnedFd, pages: usize, bytes: &Mutex<Vec<u8>>, during: impl
         if written >= pages || during.is_none() {
             drop(bytes);
             during.take().into_iter().for_each(|during| during());
-            // The last comes first.
+            // The last request is answered first.
             while let Some(reply) = held.pop() {
                 send(&link, &reply.encode(), SendFlags::NOSIGNAL).unwrap();
             }
@@ -249,7 +253,8 @@ fn slow_server(link: OwnedFd, pages: usize, bytes: &Mutex<Vec<u8>>, during: impl
     }
 }
 
-/// While a server writes a run, a mapping moves (its pages are written elsewhere), pages are touched, and contents are given up.
+/// While a server writes a run, a mapping moves (its pages are written elsewhere), pages are
+/// touched, and contents are given up.
 #[test]
 fn while_a_run_is_written_pages_leave_it_in_every_way() {
     let Some(engine) = moving_engine() else { return };
