@@ -1,11 +1,14 @@
-//! Copy-on-write duplicates of managed ranges, for an embedder: what is stored is held once more, by a word of its own, and what is in memory is
-//! copied. Whoever writes to one of them brings a page of his own into memory; the entry is freed by its last holder.
+//! Copy-on-write duplicates of managed ranges, for an embedder: a stored page gets a further
+//! reference to its entry, by a word of its own, and a page in memory is copied. A write to either
+//! of them brings a page of its own into memory; the entry is freed by its last holder.
 //!
-//! The evictor duplicates, a step at a time, under the gate and with the handler outside of its rounds: no word changes, nothing leaves,
-//! and nothing comes back. What the program itself writes to a page meanwhile is in its copy or not.
+//! The evictor duplicates, a step at a time, under the gate and with the handler outside of its
+//! rounds: no word changes, no page leaves, and none comes back. A write of the program meanwhile
+//! may or may not be in the copy.
 //!
-//! That a page is stored says its word, and that no other page is there says the kernel: as everywhere, what is present goes before a stored copy,
-//! unless the page is clean and still protected (`clean.rs`).
+//! The page word says that a page is stored, and the kernel says that no other page is there: as
+//! everywhere, a present page goes before a stored copy, unless the page is clean and still
+//! protected (`store/clean.rs`).
 
 use crate::engine::Engine;
 use crate::engine::ending::certainly;
@@ -20,25 +23,26 @@ use folioswap_policy::page_table::Block;
 use folioswap_slots::SwapEntry;
 use rustix::io::Errno;
 
-/// Blocks of 2 MiB that one step looks at, and pages that it copies: so that nobody waits long.
+/// Blocks of 2 MiB that one step looks at, and pages that it copies, so that no thread waits long.
 const STEP_BLOCKS: usize = 8;
 
 const STEP_COPIES: usize = 64;
 
-/// What a page is to its duplicate.
+/// The source from which the duplicate of a page is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
-    /// Nothing: it reads as zero.
+    /// No page: it reads as zero.
     Hole,
-    /// The entry stands for it.
+    /// The entry holds its contents.
     Stored(SwapEntry),
-    /// It is in memory, and nowhere else for sure.
+    /// It is in memory, and certainly nowhere else.
     InMemory,
-    /// On its way: to be looked at again.
+    /// It is on its way, and is to be looked at again.
     HalfWay,
 }
 
-/// What this word, and what the kernel says of page number `page` of its piece, make of it.
+/// The source that follows from this word, and from the kernel's answer about page number `page` of
+/// its piece.
 fn source_of(word: PageWord, now: Now, page: usize) -> Source {
     let (is_present, is_protected) = (now.present >> page & 1 != 0, now.protected >> page & 1 != 0);
     match word.state() {
@@ -52,7 +56,7 @@ fn source_of(word: PageWord, now: Now, page: usize) -> Source {
     }
 }
 
-/// Entries in a row that are to be held once more, by the words of pages in a row.
+/// Consecutive entries that get a further reference, by the words of consecutive pages.
 #[derive(Clone, Copy, Debug)]
 struct CloneRun {
     first: SwapEntry,
@@ -61,7 +65,7 @@ struct CloneRun {
 }
 
 impl CloneRun {
-    /// Most entries that are held under one lock of their cluster.
+    /// The most entries that get a reference under one lock of their cluster.
     const LONGEST: u32 = 64;
 
     fn continues_with(&self, entry: SwapEntry, target: usize) -> bool {
@@ -71,19 +75,20 @@ impl CloneRun {
     }
 }
 
-/// One step.
+/// One step of a duplication.
 struct Step<'e> {
     engine: &'e Engine,
     run: Option<CloneRun>,
     copied: usize,
 }
 
-/// Where a step ends before its range does, and whether anything went wrong there.
+/// Where a step ends before its range does, and the error there, if any.
 type Stop = (usize, Result<(), Errno>);
 
 impl Engine {
-    /// Duplicates what it can of `bytes` from `source` on; says how many bytes it did, and what went wrong behind them. Evictor, under the gate,
-    /// with the handler outside of its rounds. Nothing of the target was ever touched.
+    /// Duplicates as much as it can of `bytes` from `source` on; returns how many bytes it did, and
+    /// the error behind them, if any. The caller is the evictor, holds the gate, and keeps the
+    /// handler outside of its rounds. No page of the target was ever touched.
     pub(crate) fn duplicate_step(
         &self,
         source: usize,
@@ -93,7 +98,7 @@ impl Engine {
         self.embedded.note_duplicate();
         let mut step = Step { engine: self, run: None, copied: 0 };
         let (end, mut blocks, mut stopped) = (source + bytes, 0, None);
-        // What has no block was never touched.
+        // Pages without a block were never touched.
         self.table.for_blocks_while(source, end, |base, block| {
             let range = base.max(source)..end.min(base + BLOCK);
             let stop = match blocks {
@@ -111,7 +116,7 @@ impl Engine {
 }
 
 impl Step<'_> {
-    /// The pages of a range within one block.
+    /// Duplicates the pages of a range within one block.
     fn block(&mut self, block: &Block, range: Range<usize>, target: usize) -> Result<(), Stop> {
         let engine = self.engine;
         let mut start = range.start;
@@ -126,7 +131,7 @@ impl Step<'_> {
                     Source::Stored(entry) => self.append(entry, to),
                     Source::InMemory if self.copied < STEP_COPIES => match self.copy(at, to) {
                         Ok(()) => Ok(()),
-                        // An event waits, and its reader for the lock that we hold.
+                        // An event waits, and its reader waits for the lock that we hold.
                         Err(Errno::AGAIN) => return Err((at, Ok(()))),
                         Err(why) => Err(why),
                     },
@@ -149,7 +154,7 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// What was collected has one holder more: first the count, then the words.
+    /// Gives the collected entries one holder more: first the count, then the words.
     fn hold(&mut self) -> Result<(), Errno> {
         let Some(CloneRun { first, target, pages }) = self.run.take() else { return Ok(()) };
         let engine = self.engine;
@@ -174,12 +179,13 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// A page that is in memory. One that is poisoned has a poisoned duplicate.
+    /// Copies a page that is in memory. A poisoned page has a poisoned duplicate.
     fn copy(&mut self, source: usize, target: usize) -> Result<(), Errno> {
         let engine = self.engine;
-        // What comes to memory has a word.
+        // A page that comes to memory has a word.
         engine.table.block_or_insert(target, engine.arena).ok_or(Errno::NOMEM)?;
-        // SAFETY: the kernel reads the source itself, whatever it is. It is present, and nothing takes it away: we hold the gate.
+        // SAFETY: the kernel reads the source itself, whatever it is. It is present, and no thread
+        // takes it away, because we hold the gate.
         let result = unsafe { engine.userfault().copy(target, source as *const u8, PAGE) };
         match result {
             Ok(()) => {

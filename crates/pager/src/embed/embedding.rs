@@ -1,9 +1,10 @@
-//! The engine inside a program that asked for it: it manages the memory that its embedder names, and its limit counts that memory, the
-//! store and the tables, not the rest of the process.
+//! The engine inside a program that asked for it: it manages the memory that its embedder names,
+//! and its limit counts that memory, the store and the tables, not the rest of the process.
 //!
-//! Everything else is as under the agent: the same handler and evictor, the same devices. What differs is said here and in `managed.rs`.
-//! The threads are the embedder's to start, and they end when it says so; their descriptors must be in a table of their own, so that the
-//! program cannot close them.
+//! Everything else is as under the agent: the same handler and evictor, the same devices. The
+//! differences are described here and in `managed.rs`. The embedder starts the threads, and they
+//! end when it says so; their descriptors must be in a table of their own, so that the program
+//! cannot close them.
 
 use crate::engine::embedded::{EMBEDDED, STOPPING};
 use crate::engine::{CreateError, Engine};
@@ -22,22 +23,23 @@ use folioswap_slots::{DeviceId, DeviceMask};
 use rustix::fd::BorrowedFd;
 use rustix::net::{Shutdown, shutdown};
 
-/// What an embedder gives its engine.
+/// The things that an embedder gives its engine.
 pub struct Embedding<'a> {
     /// The group's segment, initialised; all members of a group are in one process.
     pub segment: &'a Segment,
-    /// The engine's place in it: nobody else's.
+    /// The engine's place in the segment, which no other engine uses.
     pub member: u32,
-    /// Its end of a `SOCK_SEQPACKET` pair over which the control protocol is spoken, without a greeting. When the other end closes before
-    /// [`Engine::stop`], the process is ended.
+    /// The engine's end of a `SOCK_SEQPACKET` pair over which the control protocol is spoken,
+    /// without a greeting. When the other end closes before [`Engine::stop`], the process is ended.
     pub control: i32,
     /// `/proc/self/pagemap`.
     pub pagemap: i32,
-    /// What serves its faults; without [`crate::kernel::uffd::FEATURES`]' fork event.
+    /// The userfaultfd that serves its faults; without [`crate::kernel::uffd::FEATURES`]' fork
+    /// event.
     pub userfault: Userfault,
     /// The devices, by number, with the descriptor of each that has clusters.
     pub devices: &'a [(DeviceDescription, i32)],
-    /// Those of them that are to be used.
+    /// The devices among them that are to be used.
     pub permitted: DeviceMask,
 }
 
@@ -50,7 +52,8 @@ impl Engine {
         Engine::create(b"", b"")
     }
 
-    /// Gives it what it needs. Once, before its threads are started. All descriptors are in the table of the threads to come.
+    /// Gives the engine the things that it needs. Called once, before its threads are started. All
+    /// descriptors are in the table of the threads to come.
     pub fn embed(&self, embedding: &Embedding<'_>) {
         self.descriptors.pagemap.store(embedding.pagemap, Relaxed);
         self.descriptors.control.store(embedding.control, Relaxed);
@@ -85,14 +88,15 @@ impl Engine {
         numbered.map(of).filter(move |(number, ..)| permitted.contains(*number))
     }
 
-    /// The handler thread's work. Returns when [`Engine::stop`] was called and the evictor has ended; `NoMemory`, at once, without memory for
-    /// its buffers.
+    /// Does the handler thread's work. Returns when [`Engine::stop`] was called and the evictor has
+    /// ended; returns `NoMemory` at once without memory for its buffers.
     ///
     /// # Errors
     /// [`CreateError::NoMemory`].
     ///
     /// # Safety
-    /// In a thread of its own that takes no signals, after [`Engine::embed`]; this is the only handler.
+    /// The calling thread is of its own and takes no signals; [`Engine::embed`] was called; this is
+    /// the only handler.
     pub unsafe fn serve_faults(&'static self) -> Result<(), CreateError> {
         self.threads.handler.store(sys::gettid(), Release);
         sys::raise_priority();
@@ -104,26 +108,28 @@ impl Engine {
         Ok(())
     }
 
-    /// The evictor thread's work. Returns when [`Engine::stop`] was called.
+    /// Does the evictor thread's work. Returns when [`Engine::stop`] was called.
     ///
     /// # Safety
-    /// In a thread of its own that takes no signals, after [`Engine::embed`]; this is the only evictor.
+    /// The calling thread is of its own and takes no signals; [`Engine::embed`] was called; this is
+    /// the only evictor.
     pub unsafe fn evict(&'static self) {
         sys::raise_priority();
         Evictor::live(self);
-        // A mapping that is registered is taken away only when somebody reads the event of that, and nobody will: a copy of the descriptor may be
-        // left where threads of the program serve faults, or in a child of it.
+        // A registered mapping goes away only when a thread reads the event of that, and no thread
+        // will: a copy of the descriptor may be left where threads of the program serve faults, or
+        // in a child of the program.
         self.arena.for_pieces(0, usize::MAX, |start, end| {
             // SAFETY: nothing of the arena is ever swapped out.
             let _ = unsafe { self.userfault().unregister(start, end - start) };
         });
-        // SAFETY: open as long as the threads.
+        // SAFETY: the descriptor is open as long as the threads.
         let control = unsafe { BorrowedFd::borrow_raw(self.descriptors.control.load(Relaxed)) };
-        // Wakes the handler, which waits for this end, and who serves the other one.
+        // Wakes the handler, which waits for this end, and the thread that serves the other one.
         let _ = shutdown(control, Shutdown::Both);
     }
 
-    /// Tells the threads to end. Nothing may be managed any more.
+    /// Tells the threads to end. No memory may be managed any more.
     pub fn stop(&self) {
         self.embedded.state.store(STOPPING, Release);
         self.wake_evictor();
@@ -132,14 +138,15 @@ impl Engine {
     /// Gives all memory of the engine back to the system, the engine itself included.
     ///
     /// # Safety
-    /// Its threads have ended, nothing is managed, and nobody uses the reference again.
+    /// Its threads have ended, no memory is managed, and the reference is not used again.
     pub unsafe fn dismantle(&'static self) {
         let arena = self.arena;
         // SAFETY: by contract.
         unsafe { arena.unmap_all() };
     }
 
-    /// Does this copy belong to the calling process? Not in a forked child, which has none of the memory.
+    /// Whether this copy belongs to the calling process. It does not in a forked child, which has
+    /// none of the memory.
     pub fn is_of_this_process(&self) -> bool {
         self.is_ours()
     }

@@ -1,4 +1,5 @@
-//! What an embedder has managed: it names ranges, and the evictor does what is to be done with them; and how much of them is resident.
+//! The memory that an embedder has managed: the embedder names ranges, and the evictor follows its
+//! commands for them; and how much of them is resident.
 
 use crate::engine::Engine;
 use crate::kernel::futex::{self, Sharing};
@@ -11,13 +12,14 @@ use folioswap_policy::page::PageState;
 use folioswap_policy::reclaim::watermarks::Watermarks;
 use rustix::io::Errno;
 
-/// What an embedder can ask for a range of whole pages.
+/// The commands that an embedder can give for a range of whole pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Command {
-    /// It is managed from now on: private anonymous memory, writable. Where it is managed already, nothing changes.
+    /// The range is managed from now on: private anonymous memory, writable. Where it is managed
+    /// already, nothing changes.
     Manage = 1,
-    /// It stays resident as far as it is, or comes back, from now on.
+    /// Pages of the range that are resident, or come back, stay so from now on.
     Keep = 2,
     /// The opposite of [`Command::Keep`].
     Release = 3,
@@ -29,30 +31,36 @@ const DUPLICATE: u32 = 4;
 
 const DONE: u32 = 5;
 
-/// Between two looks at the commands' answer by who waits for it.
+/// Time between two looks at the answer by the thread that waits for it.
 const LOOK_NS: u64 = 100_000_000;
 
-/// The same for what the evictor may have put off: what it does has to wait for the handler.
+/// The same for a command that the evictor may have put off, because it has to wait for the
+/// handler.
 const LOOK_AGAIN_NS: u64 = 1_000_000;
 
 impl Engine {
-    /// Has the evictor follow a command for the whole pages of `start..end`, and waits until it did: until its present
-    /// batch is over. Any thread of the embedder.
+    /// Has the evictor follow a command for the whole pages of `start..end`, and waits until it
+    /// has, which takes until the end of its present batch. Any thread of the embedder may call it.
     ///
     /// # Errors
-    /// Of [`Command::Manage`]: NOMEM, where the system allows no further mapping, or 16384 ranges are managed; BUSY, where another userfaultfd
-    /// has the range. CHILD in a forked child, for which nobody works.
+    /// Of [`Command::Manage`]: NOMEM, where the system allows no further mapping, or 16384 ranges
+    /// are managed; BUSY, where another userfaultfd has the range. CHILD in a forked child, for
+    /// which no evictor works.
     pub fn command(&self, command: Command, start: usize, end: usize) -> Result<(), Errno> {
         self.ask(command as u32, start, end, 0).map(|_| ())
     }
 
-    /// Makes the managed memory from `target` on, which was never touched, a copy-on-write duplicate of the `bytes` from `source` on: all are
-    /// multiples of the page size. What of it is stored is held once more, what is in memory is copied, whatever the limit; a page that changes
-    /// meanwhile is copied as it was at some moment. Returns how many bytes were done, from the first on: a page on its way to or from a device
-    /// ends it, and is to be asked for again. Any thread of the embedder. Cost: 0.1 µs for a page that is stored; up to 16 MiB are done at a time, and faults wait as long.
+    /// Makes the managed memory from `target` on, which was never touched, a copy-on-write
+    /// duplicate of the `bytes` from `source` on: all are multiples of the page size. Stored pages
+    /// get a further reference, and pages in memory are copied, whatever the limit; a page that
+    /// changes meanwhile is copied as it was at some moment. Returns how many bytes were done, from
+    /// the first on: a page on its way to or from a device ends it, and is to be asked for again.
+    /// Any thread of the embedder may call it. Cost: 0.1 µs for each stored page; up to 16 MiB are
+    /// done at a time, and faults wait as long.
     ///
     /// # Errors
-    /// NOMEM: the system has no memory for a table or a page; what was done stays. CHILD in a forked child.
+    /// NOMEM: the system has no memory for a table or a page; the bytes done so far stay. CHILD in
+    /// a forked child.
     pub fn duplicate(&self, source: usize, target: usize, bytes: usize) -> Result<usize, Errno> {
         self.ask(DUPLICATE, source, source + bytes, target)
     }
@@ -83,7 +91,8 @@ impl Engine {
         }
     }
 
-    /// Does what is asked. Evictor, under the gate, staging being ready or not.
+    /// Follows the present command. The caller is the evictor and holds the gate; staging may be
+    /// ready or not.
     pub(crate) fn follow_command(&self) {
         let commands = &self.embedded.commands;
         let command = commands.state.load(Acquire);
@@ -93,7 +102,8 @@ impl Engine {
             2 => self.keep(Command::Keep, start, end),
             3 => self.keep(Command::Release, start, end),
             DUPLICATE => {
-                // Put off where the handler does not make way: it may wait for memory, that is, for us.
+                // Put off where the handler does not make way: it may wait for memory, that is, for
+                // us.
                 let Some(_handler_waits) = self.handler_outside() else { return };
                 let (done, result) = self.duplicate_step(start, commands.target.load(Relaxed), end - start);
                 commands.target.store(done, Relaxed);
@@ -108,7 +118,7 @@ impl Engine {
 
     fn keep(&self, command: Command, start: usize, end: usize) -> Result<(), Errno> {
         let _guard = self.locks.kept.lock();
-        // SAFETY: under its lock.
+        // SAFETY: the set is used under its lock.
         let kept = unsafe { &mut *self.said.kept.get() };
         let changed = match command {
             Command::Keep => kept.insert(start, end),
@@ -126,15 +136,15 @@ impl Engine {
         let registered = unsafe { &mut *self.mappings.registered.get() };
         self.userfault().register(start, end - start, Watch::Program)?;
         if registered.insert(start, end).is_err() {
-            // SAFETY: nothing of it was ever swapped out, or it would be in the set.
+            // SAFETY: no page of it was ever swapped out, or the range would be in the set.
             let _ = unsafe { self.userfault().unregister(start, end - start) };
             return Err(Errno::NOMEM);
         }
         Ok(())
     }
 
-    /// Calls `touch` with each page of `start..end` that is away, or on its way back, in order: it touches it, and waits for it so. Ends where the
-    /// limit is near.
+    /// Calls `touch`, in order, with each page of `start..end` that is away or on its way back;
+    /// `touch` touches the page, and so waits for it. Ends where the limit is near.
     pub fn for_pages_away(&self, start: usize, end: usize, mut touch: impl FnMut(usize)) {
         self.table.for_blocks_while(start, end, |first, block| {
             for address in (first.max(start)..end.min(first + BLOCK)).step_by(PAGE) {
@@ -151,7 +161,7 @@ impl Engine {
         });
     }
 
-    /// Resident pages of what is managed, asked of the kernel. Cost: about 5 ns for each.
+    /// Resident pages of managed memory, asked of the kernel. Cost: about 5 ns for each.
     pub(crate) fn count_managed(&self) -> i64 {
         let pagemap = self.descriptors.pagemap.load(Relaxed);
         let mut regions = [pagemap::EMPTY; 64];

@@ -1,9 +1,12 @@
-//! Faults that come as signals (UFFD_FEATURE_SIGBUS): each is served in the thread that faults, by the same code as in the handler thread, one
-//! at a time under the handler's lock. The handler thread of such an engine reads events alone.
+//! Faults that come as signals (UFFD_FEATURE_SIGBUS): each is served in the thread that faults, by
+//! the same code as in the handler thread, one at a time under the handler's lock. The handler
+//! thread of such an engine only reads events.
 //!
-//! A serving thread runs in a signal handler with all signals blocked. It touches no managed memory, and the locks that it takes are never
-//! held by a thread that does: so it waits for nobody who waits for it. What it uses of descriptors must be open in its table under the
-//! numbers of the pager threads'; asynchronous reads, whose ring is one thread's, are not made.
+//! A serving thread runs in a signal handler with all signals blocked. It touches no managed
+//! memory, and the locks that it takes are never held by a thread that does, so it waits for no
+//! thread that waits for it. The descriptors that it uses must be open in its table under the
+//! numbers of the pager threads'. It makes no asynchronous reads, because their ring belongs to one
+//! thread.
 
 use crate::engine::embedded::Embedded;
 use crate::engine::{CreateError, Engine};
@@ -18,19 +21,20 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::BorrowedFd;
 
-/// Between two looks whether the engine is stopped.
+/// Time between two looks whether the engine is stopped.
 const LOOK_NS: i64 = 500_000_000;
 
 impl Embedded {
-    /// Do faults come as signals?
+    /// Whether faults come as signals.
     pub(crate) fn serves_signals(&self) -> bool {
         !self.served_in_place.load(Relaxed).is_null()
     }
 }
 
 impl Engine {
-    /// In place of [`Engine::serve_faults`] where the userfaultfd was opened for [`crate::kernel::uffd::Faults::Signals`]: prepares for
-    /// [`Engine::serve_in_place`]. Once, after [`Engine::embed`], before the threads are started.
+    /// Replaces [`Engine::serve_faults`] where the userfaultfd was opened for
+    /// [`crate::kernel::uffd::Faults::Signals`]: prepares for [`Engine::serve_in_place`]. Called
+    /// once, after [`Engine::embed`], before the threads are started.
     ///
     /// # Errors
     /// [`CreateError::NoMemory`].
@@ -46,7 +50,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The handler thread's work there: reads events until the engine is stopped.
+    /// Does the handler thread's work there: reads events until the engine is stopped.
     ///
     /// # Safety
     /// As for [`Engine::serve_faults`], after [`Engine::prepare_for_signals`].
@@ -57,7 +61,7 @@ impl Engine {
             self.wait_for_event();
             self.make_way_for_evictor();
             let _one_at_a_time = self.locks.serve.lock();
-            // SAFETY: prepared, and used under the lock alone.
+            // SAFETY: the handler is prepared, and used under the lock alone.
             unsafe { &mut *self.embedded.served_in_place.load(Acquire).cast::<Handler>() }.read_messages();
         }
     }
@@ -82,21 +86,25 @@ impl Engine {
         }
     }
 
-    /// Serves a fault of the calling thread; it then faults no more, or anew. At the limit it waits for memory, as long as it takes.
+    /// Serves a fault of the calling thread, which then goes on or faults anew. At the limit it
+    /// waits for memory, as long as it takes.
     ///
     /// # Safety
-    /// In the handler of a SIGBUS that a touch of this engine's managed memory raised, with all signals blocked, after
-    /// [`Engine::prepare_for_signals`]; no lock of the engine is held by the calling thread.
+    /// The caller is the handler of a SIGBUS that a touch of this engine's managed memory raised,
+    /// with all signals blocked, after [`Engine::prepare_for_signals`]; the calling thread holds no
+    /// lock of the engine.
     pub unsafe fn serve_in_place(&'static self, address: usize, access: Access) {
         let begun = sys::now_ns();
-        // Which thread it is says only whether it may wait: it is neither the evictor nor one that forks. (To ask costs a system call.)
+        // The thread number only says whether the thread may wait. This one may, because it is
+        // neither the evictor nor a thread that forks. Asking for its number would cost a system
+        // call.
         let fault = Fault { address, access, thread: u32::MAX, attempt: Attempt::First, since_ns: begun };
         loop {
             let _one_at_a_time = self.locks.serve.lock();
-            // SAFETY: prepared, and used under the lock alone.
+            // SAFETY: the handler is prepared, and used under the lock alone.
             let handler = unsafe { &mut *self.embedded.served_in_place.load(Acquire).cast::<Handler>() };
             if self.is_at_limit() && handler.needs_memory(&fault) && handler.wait_for_memory(fault.thread) {
-                // Others may have what needs no memory.
+                // The lock is free meanwhile for faults that need no memory.
                 continue;
             }
             handler.serve(fault);
@@ -107,7 +115,8 @@ impl Engine {
         self.figures().add(folioswap_group::counters::Counter::FaultNanoseconds, took);
     }
 
-    /// What a fault was about to do, by the processor's error code (bit 0: something is there; bit 1: a write).
+    /// The access that a fault was about to make, by the processor's error code (bit 0: a page is
+    /// there; bit 1: a write).
     pub fn access_of(error_code: u64) -> Access {
         match error_code & 3 {
             3 => Access::WriteProtected,

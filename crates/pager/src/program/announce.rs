@@ -1,5 +1,6 @@
-//! What threads of the program say of memory that comes in faster than anybody could follow: what they have just mapped and may touch at
-//! full speed, and what the kernel is about to fill at once.
+//! Announcements by threads of the program of memory that comes in faster than the evictor could
+//! follow: memory that they have just mapped and may touch at full speed, and memory that the
+//! kernel is about to fill at once.
 
 use crate::engine::Engine;
 use crate::engine::threads::Life;
@@ -9,33 +10,34 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use folioswap_group::segment::{Member, Scope};
 use folioswap_policy::reclaim::watermarks::Watermarks;
 
-/// What a program that maps memory means to do with it.
+/// How a program that maps memory means to use it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Intent {
-    /// To use it all, as far as anybody knows.
+    /// It uses all of it, as far as the pager knows.
     Whole,
-    /// To use some of it: MAP_NORESERVE.
+    /// It uses some of it: MAP_NORESERVE.
     Sparse,
 }
 
-/// Mappings below this are small against what the limit may be exceeded by.
+/// Mappings below this are small compared with the bytes by which the limit may be exceeded.
 const MAPPED_BYTES_MIN: usize = 1 << 20;
 
-/// Small mappings are not looked at sooner after the last look.
+/// Small mappings are not looked at sooner than this after the last look.
 const SMALL_MAPPED_NS: u64 = 3_000_000;
 
 /// Waits of a millisecond for the evictor's look at a new mapping.
 const MAPPED_WAITS: u32 = 50;
 
-/// How long a thread waits for room while there is none to be had, and how long at most.
+/// How long a thread waits for headroom while none comes free, and how long at most.
 const PATIENCE_NS: u64 = 500_000_000;
 
 const PATIENCE_MAX_NS: u64 = 5_000_000_000;
 
-/// What counts as some.
+/// The fewest bytes that count as progress.
 const PROGRESS_BYTES: u64 = 1 << 20;
 
-/// Memory that is about to come in all at once; until this is dropped others make room for it.
+/// Memory that is about to come in all at once; until this is dropped other processes make headroom
+/// for it.
 pub struct Headroom<'a> {
     member: &'a Member,
     bytes: u64,
@@ -48,17 +50,17 @@ impl Drop for Headroom<'_> {
         if self.process == sys::getpid() {
             let less = |announced: u64| Some(announced.saturating_sub(self.bytes));
             let _ = self.member.announced_bytes.fetch_update(Relaxed, Relaxed, less);
-            // What has come in is measured now.
+            // The memory that has come in is measured now.
             futex::post(&self.member.wake, Sharing::Shared);
         }
     }
 }
 
-/// How new private memory is to be filled that the program wants filled at once.
+/// How new private memory is filled that the program wants filled at once.
 pub enum Filling<'a> {
-    /// By the kernel, as it was asked to; there is room for it as long as this is kept.
+    /// By the kernel, as it was asked to; there is headroom for it as long as this is kept.
     AtOnce(Option<Headroom<'a>>),
-    /// By the faults of whoever touches it.
+    /// By the faults of the threads that touch it.
     ByFaults,
 }
 
@@ -72,15 +74,16 @@ pub enum Unevictable {
 }
 
 impl Engine {
-    /// Is there somebody to announce it to?
+    /// Whether an evictor is there to hear an announcement.
     fn listens(&self) -> bool {
         self.life() == Life::Running && self.is_ours()
     }
 
-    /// A thread of the program has just mapped `bytes` that it may touch at full speed: waits, for some milliseconds at
-    /// most, until the evictor has looked at them, so that what is touched is counted. Returns at once for small pieces, as long
-    /// as those since the last look are little together or the group has room, and for others while the group is far from its
-    /// limit even if it touches all of that, or hardly means to.
+    /// Waits, for some milliseconds at most, until the evictor has looked at `bytes` that a thread
+    /// of the program has just mapped and may touch at full speed, so that touched pages are
+    /// counted. Returns at once for small mappings, as long as those since the last look are few
+    /// together or the group has headroom. Returns at once for others while the group is far from
+    /// its limit even if the program touches all of them, or if it hardly means to.
     pub fn memory_was_mapped(&self, bytes: usize, intent: Intent) {
         let is_small = bytes < MAPPED_BYTES_MIN;
         if is_small && self.mappings.small_mapped.fetch_add(bytes, Relaxed) + bytes < MAPPED_BYTES_MIN {
@@ -94,7 +97,8 @@ impl Engine {
         if is_small {
             self.mappings.small_mapped.store(0, Relaxed);
             let scanned_ns = self.mappings.scanned_ns.load(Relaxed);
-            // Who opens and closes the same memory again and again does not wait each time.
+            // A thread that maps and unmaps the same memory again and again does not wait each
+            // time.
             if segment.charge_bytes() < marks.low || sys::now_ns() < scanned_ns + SMALL_MAPPED_NS {
                 return;
             }
@@ -107,7 +111,8 @@ impl Engine {
         self.mappings.scan_wanted.store(1, Release);
         self.wake_evictor();
         for _ in 0..MAPPED_WAITS {
-            // While a fork is being prepared the evictor stands still, perhaps for this very thread.
+            // While a fork is being prepared the evictor stands still, perhaps for this very
+            // thread.
             if self.mappings.scans.load(Acquire) != seen || self.fork.is_preparing() {
                 return;
             }
@@ -121,8 +126,9 @@ impl Engine {
         Headroom { member, bytes, process: sys::getpid() }
     }
 
-    /// May the kernel fill `bytes` of new private memory at once (MAP_POPULATE)? Only while the group is far from its limit even then: such
-    /// pages come without faults, which could wait.
+    /// Whether the kernel may fill `bytes` of new private memory at once (MAP_POPULATE). It may
+    /// only while the group is far from its limit even then, because such pages come without
+    /// faults, which could wait.
     pub fn filling(&self, bytes: usize) -> Filling<'_> {
         if !self.listens() || bytes < MAPPED_BYTES_MIN && !self.is_engaged() {
             return Filling::AtOnce(None);
@@ -138,8 +144,9 @@ impl Engine {
         if is_far { Filling::AtOnce(Some(room)) } else { Filling::ByFaults }
     }
 
-    /// A thread of the program is about to take `bytes` of memory that cannot be swapped out, all at once: waits until the others have made
-    /// room for it, as long as that goes on (5 s at most). `None`: nothing needs to be waited for.
+    /// Waits until other processes have made headroom for `bytes` of memory that cannot be swapped
+    /// out, and that a thread of the program is about to take all at once. It waits as long as they
+    /// make progress (5 s at most). `None`: there is nothing to wait for.
     pub fn make_room(&self, bytes: usize, kind: Unevictable) -> Option<Headroom<'_>> {
         if bytes < MAPPED_BYTES_MIN || !self.listens() {
             return None;
@@ -147,7 +154,8 @@ impl Engine {
         let (segment, bytes) = (self.segment(), bytes as u64);
         let limit = segment.header.limit_bytes.load(Relaxed);
         let is_counted = kind == Unevictable::Locked || segment.scope() == Scope::Total;
-        // For more than the limit there cannot be room. What comes of it is said when it has come in.
+        // For more than the limit there cannot be headroom. The consequences show when the memory
+        // has come in.
         if bytes > limit || !is_counted {
             return None;
         }
@@ -165,8 +173,8 @@ impl Engine {
         Some(room)
     }
 
-    /// A thread of the program waits while evictors work, until what it sees of the group's charge, and of the time (nanoseconds of
-    /// CLOCK_MONOTONIC), is enough.
+    /// Waits, as a thread of the program, while evictors work, until `is_enough` says so of the
+    /// group's charge and of the time (nanoseconds of CLOCK_MONOTONIC).
     pub(crate) fn wait_for_charge(&self, mut is_enough: impl FnMut(u64, u64) -> bool) {
         let (segment, me) = (self.segment(), self.member());
         loop {

@@ -1,7 +1,8 @@
-//! What the program does to its mappings, as the kernel reports it, applied to the page words.
+//! The changes of the program to its mappings, as the kernel reports them, applied to the page
+//! words.
 //!
-//! Everything here runs in the handler thread under the move lock: no page is being moved out, and every later move sees
-//! the effects.
+//! Everything here runs in the handler thread under the move lock: no page is being moved out, and
+//! every later move sees the effects.
 
 use crate::engine::Engine;
 use crate::engine::words::pages_within;
@@ -21,19 +22,22 @@ use rustix::fd::AsFd;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-/// How often the descriptor of a forked child is asked for again where there is no room for it, and after what time.
+/// How often the descriptor of a forked child is asked for again where there is no room for it, and
+/// the time between two requests.
 const READ_ATTEMPTS: u32 = 200;
 
 const READ_AGAIN_NS: u64 = 500_000;
 
 impl Handler {
-    /// Reads messages without waiting; returns how many. Where a fork's descriptor finds no room, what can be done without makes it.
+    /// Reads messages without waiting; returns how many. Where a fork's descriptor finds no room,
+    /// the descriptors that can be done without make room.
     pub(crate) fn read_some(&mut self, userfault: Userfault, messages: &mut [Message]) -> usize {
         self.obtain(|| userfault.read(messages))
     }
 
-    /// The answer to a question that takes a descriptor, and which no page can be served without: where there is no room for one, what can be
-    /// done without makes it; without an answer this process ends.
+    /// The answer to a question that takes a descriptor, and without which no page can be served.
+    /// Where there is no room for a descriptor, those that can be done without make room; without
+    /// an answer this process ends.
     pub(crate) fn obtain<T>(&mut self, mut ask: impl FnMut() -> Result<T, Errno>) -> T {
         let mut attempts = 0;
         loop {
@@ -43,7 +47,8 @@ impl Handler {
                     if self.placement.spare_descriptor()
                         || self.ticks.give_up()
                         || self.reads.give_up_ring() => {}
-                // The evictor, which has the same table, may have a file open just now; the event stays where it is.
+                // The evictor, which has the same table, may have a file open just now; the event
+                // stays where it is.
                 Err(_) if attempts < READ_ATTEMPTS => {
                     attempts += 1;
                     futex::wait(&AtomicU32::new(0), 0, READ_AGAIN_NS, Sharing::Private);
@@ -56,9 +61,10 @@ impl Handler {
         }
     }
 
-    /// Calls `each` with what of this process a child made now does not find, or finds empty: as the kernel has it, since the advice may have come
-    /// by a system call that nobody saw, and holds for the mapping wherever it moves and however it grows. It may be called more
-    /// than once for a range.
+    /// Calls `each` with the parts of this process that a child made now does not find, or finds
+    /// empty. The kernel is asked, because the advice may have come by a system call that the agent
+    /// did not see, and holds for the mapping wherever it moves and however it grows. It may be
+    /// called more than once for a range.
     pub(crate) fn for_not_inherited(&mut self, mut each: impl FnMut(Range)) {
         let mut buffer = [0; 8192];
         self.obtain(|| {
@@ -68,7 +74,7 @@ impl Handler {
         });
     }
 
-    /// Applies an event. Under the move lock, outside of a fork's window.
+    /// Applies an event. The caller holds the move lock and is outside of a fork freeze.
     pub(crate) fn process(&mut self, event: Event) {
         let engine = self.engine;
         // Slots may get another owner.
@@ -91,8 +97,8 @@ impl Handler {
         }
     }
 
-    /// Page words follow a mapping that moved. What waits in staging is written back first, since a place in staging is
-    /// found by the low bits of the address.
+    /// Lets page words follow a mapping that moved. Its pages that wait in staging are written back
+    /// first, because the place of a page within a berth is found by the low bits of its address.
     fn remap(&mut self, from: usize, to: usize, bytes: usize) {
         let engine = self.engine;
         self.write_back_range(from, from + bytes);
@@ -118,10 +124,11 @@ impl Handler {
 }
 
 impl Engine {
-    /// Page words and registration follow a mapping that moved; nothing of it is in staging.
+    /// Lets page words and registration follow a mapping that moved; no page of it is in staging.
     pub(crate) fn move_words(&self, from: usize, to: usize, bytes: usize) {
         crate::engine::words::move_words(self, &self.table, from, to, bytes);
-        // SAFETY: the set is used under the move lock, which our caller holds (or it is a child's only thread).
+        // SAFETY: the set is used under the move lock, which our caller holds (or it is a child's
+        // only thread).
         let registered = unsafe { &mut *self.mappings.registered.get() };
         registered.forget(from, from + bytes);
         let _ = registered.insert(to, to + bytes);
@@ -130,7 +137,8 @@ impl Engine {
     /// The program gave up the contents of the range; it stays mapped.
     pub(crate) fn remove_pages(&self, start: usize, end: usize) {
         let epoch = self.mappings.epoch.load(Relaxed);
-        // What is present must not be taken before it is zapped, also where no word was ever needed.
+        // Present pages must not be taken before they are zapped, even where no word was ever
+        // needed.
         let mut regions = [crate::kernel::pagemap::EMPTY; 16];
         let mut address = start;
         while address < end {
@@ -143,7 +151,8 @@ impl Engine {
                     }
                     address = scan.end;
                 }
-                // The kernel does not say (it had no memory for the answer): all of these 2 MiB may be present.
+                // The kernel does not say (it had no memory for the answer): all of these 2 MiB may
+                // be present.
                 _ => {
                     self.make_blocks(address, address + 1);
                     address = (address & !(BLOCK - 1)) + BLOCK;
@@ -155,7 +164,8 @@ impl Engine {
         });
     }
 
-    /// Has words made for all of the range. Without memory for them nothing of it would be safe: then this process ends.
+    /// Makes words for all of the range. Without memory for them no page of it would be safe, so
+    /// this process ends.
     fn make_blocks(&self, start: usize, end: usize) {
         for block in (start & !(BLOCK - 1)..end).step_by(BLOCK) {
             if self.table.block_or_insert(block, self.arena).is_none() {
@@ -178,13 +188,14 @@ impl Engine {
         let registered = unsafe { &mut *self.mappings.registered.get() };
         registered.forget(start, end);
         let _guard = self.locks.kept.lock();
-        // A full set keeps all of the range: what is mapped there later stays resident, and so do the stacks around it.
-        // SAFETY: under its lock.
+        // A full set keeps all of the range: memory mapped there later stays resident, and so do
+        // the stacks around it.
+        // SAFETY: the set is used under its lock.
         let _ = unsafe { &mut *self.said.kept.get() }.remove(start, end);
         if self.said.huge_advised.load(Relaxed) != 0 {
-            // SAFETY: under its lock.
+            // SAFETY: the set is used under its lock.
             let _ = unsafe { &mut *self.said.huge_pages.get() }.remove(start, end);
-            // SAFETY: under its lock.
+            // SAFETY: the set is used under its lock.
             let _ = unsafe { &mut *self.said.no_huge_pages.get() }.remove(start, end);
         }
     }

@@ -1,5 +1,5 @@
-//! What the program has said of huge pages (MADV_HUGEPAGE, MADV_NOHUGEPAGE), and which folio sizes follow from it and from the group's
-//! options (`run --thp`).
+//! The program's advice about huge pages (MADV_HUGEPAGE, MADV_NOHUGEPAGE), and the folio sizes that
+//! follow from it and from the group's options (`run --thp`).
 
 use crate::engine::Engine;
 use crate::engine::requests::Request;
@@ -7,8 +7,9 @@ use crate::units::PAGE;
 pub use folioswap_group::folio_orders::Advised;
 
 impl Engine {
-    /// A thread of the program has advised so about `bytes` from the page-aligned `start` on. Known to the pager a moment later. What is
-    /// moved elsewhere by mremap(2) is as if nothing had been said.
+    /// Records a thread's advice about `bytes` from the page-aligned `start` on. The pager knows it
+    /// a moment later. Memory that mremap(2) moves elsewhere is treated as if no advice had been
+    /// given.
     pub fn advise_huge_pages(&self, start: usize, bytes: usize, advised: Advised) {
         let request = match advised {
             Advised::HugePages => Request::HugePages,

@@ -1,4 +1,4 @@
-//! What the program does to its mappings and says of its memory.
+//! The changes of the program to its mappings, and its advice about its memory.
 
 pub mod advice;
 pub mod announce;

@@ -33,7 +33,8 @@ fn holders(engine: &Engine, entry: SwapEntry) -> u64 {
 fn what_is_stored_is_held_once_more_and_what_is_in_memory_is_copied() {
     let Some(engine) = watching_engine() else { return };
     let (source, target) = (piece(engine), piece(engine));
-    // Page 0 is stored, 1 in memory, 2 was never touched, 3 was given up, 4 is stored and there all the same: what is there counts.
+    // Page 0 is stored, 1 in memory, 2 was never touched, 3 was given up, 4 is stored and present
+    // all the same: the present page counts.
     let stored: Vec<_> =
         [0, 4, 5, 6].map(|page| store_page(engine, source + page * PAGE, &[page as u8 + 1; PAGE])).into();
     for page in [1, 4] {

@@ -5,10 +5,10 @@ use crate::units::BLOCK_PAGES;
 
 const PROGRAM: usize = 0x7000_0000_0000;
 
-/// Without a table there would be nothing that keeps the evictor from what the kernel is about to zap.
+/// Without a table nothing would keep the evictor from pages that the kernel is about to zap.
 #[test]
 fn what_is_given_up_is_marked_although_the_kernel_does_not_say_what_is_there() {
-    // This one has no pagemap to ask.
+    // This engine has no pagemap to ask.
     let engine = engine();
     let (start, end) = (PROGRAM + 3 * PAGE, PROGRAM + 2 * BLOCK + 5 * PAGE);
     engine.remove_pages(start, end);
@@ -22,7 +22,7 @@ fn what_is_given_up_is_marked_although_the_kernel_does_not_say_what_is_there() {
 #[test]
 fn an_unmapping_that_finds_no_room_in_the_set_unprotects_nobodys_stack() {
     let engine = engine();
-    // SAFETY: nobody else uses them.
+    // SAFETY: no other thread uses them.
     let (kept, registered) =
         unsafe { (&mut *engine.said.kept.get(), &mut *engine.mappings.registered.get()) };
     for number in 0..RANGES_MAX {
