@@ -60,8 +60,8 @@ fn trace(number: usize) -> io::Result<usize> {
     let mut seen = 0;
     loop {
         let mut status = 0;
-        // SAFETY: the pointer is valid for writing. The call waits for tracees of this thread alone,
-        // because the thread has no children.
+        // SAFETY: the pointer is valid for writing. The call waits for tracees of this thread
+        // alone, because the thread has no children.
         let pid = unsafe { libc::waitpid(-1, &raw mut status, libc::__WALL | libc::__WNOTHREAD) };
         if pid < 0 {
             let error = io::Error::last_os_error();

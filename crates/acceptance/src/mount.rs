@@ -34,8 +34,8 @@ pub fn missing() -> Option<String> {
 pub fn enter(command: &mut Command, entrance: &Path) {
     let entrance = CString::new(entrance.as_os_str().as_bytes()).expect("a path");
     let enter = move || {
-        // SAFETY: plain system calls between fork and exec; the path is a C string and the byte lives
-        // on the stack.
+        // SAFETY: plain system calls between fork and exec; the path is a C string and the byte
+        // lives on the stack.
         unsafe {
             let file = libc::open(entrance.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
             if file < 0 || libc::write(file, b"0".as_ptr().cast(), 1) != 1 {

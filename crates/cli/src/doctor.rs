@@ -33,7 +33,7 @@ impl Findings {
         }
     }
 
-    /// Does `run` work here?
+    /// Whether `run` works here.
     pub fn works(&self) -> bool {
         self.probe.works()
     }

@@ -47,7 +47,7 @@ impl Medium {
 const DISK_READ_NS: u32 = 100_000;
 const MEMORY_READ_NS: u32 = 1_000;
 /// A disk's throughput hardly grows from 512 KiB on, with one write after the other
-/// (`docs/measurements.md`, *Files beside fio*).
+/// (`docs/results.md`, *Files beside fio*).
 const DISK_BATCH_PAGES: u32 = 128;
 const MEMORY_BATCH_PAGES: u32 = 16;
 const PAGE_BYTES: NonZeroU32 = NonZeroU32::new(PAGE_SIZE as u32).unwrap();

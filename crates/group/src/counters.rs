@@ -66,7 +66,7 @@ named! {
         SwapCacheHits = "swap_cache_hits",
         /// Pages that could not be moved because they are pinned for I/O.
         Pinned = "pages_pinned",
-        /// Pages that the kernel moved although it reported that it had not (`docs/design.md`, race
+        /// Pages that the kernel moved although it reported that it had not (`docs/races.md`, race
         /// 51).
         MovesMisreported = "moves_misreported",
         /// Pages shared after a fork that were taken by copy.
@@ -126,7 +126,7 @@ named! {
         /// Folios of this order brought back as a whole.
         SwapIn = "swpin",
         /// Folios of this order that were requested with all pages away, and did not come back as a
-        /// whole (docs/design.md, section 7).
+        /// whole (`docs/decisions/0010-order-follows-history.md`).
         SwapInFallback = "swpin_fallback",
         /// Those of them for which the charge failed.
         SwapInFallbackCharge = "swpin_fallback_charge",

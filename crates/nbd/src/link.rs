@@ -26,7 +26,7 @@ use rustix::thread::{Timespec, nanosleep};
 /// Most asynchronous reads at a time; their tags are below this.
 pub const READS_MAX: usize = 24;
 /// Most pages in one part of a run that is written at once: servers answer requests of 64 KiB
-/// fastest, several of them under way (`docs/measurements.md`, *Pages over NBD*).
+/// fastest, several of them under way (`docs/results.md`, *Pages over NBD*).
 pub const PART_PAGES_MAX: usize = 16;
 const _: () = assert!(PART_PAGES_MAX * PAGE_SIZE <= DATA_MAX);
 const _: () = assert!(PAGE_SIZE == folioswap_devices::PAGE_SIZE, "a slot holds a page");

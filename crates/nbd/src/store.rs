@@ -27,8 +27,8 @@ pub const FIRST: u64 = 1 << 20;
 /// Most pages of one request.
 pub const PAGES_MAX: usize = 64;
 /// Most bytes of writes under way. Further writes wait in the queue, and no thread waits with them.
-/// Reads therefore always find room in the client
-/// ([`in_flight_max`](crate::client::Settings::in_flight_max)) when there are few of them, as there
+/// Reads therefore always find space in the client
+/// ([`Settings::in_flight_max`](crate::client::Settings::in_flight_max)) when they are few, as they
 /// are: a member makes one on each link.
 const WRITING_MAX: u64 = 8 << 20;
 

@@ -1,9 +1,10 @@
-//! The pager: makes a process's memory obey the engine. The only crate that knows userfaultfd.
+//! The pager: keeps a process's memory within the limit of its group. The only crate that knows
+//! userfaultfd.
 //!
-//! Two threads of our own live in the process: the **handler** (`fault`) reads faults and events and serves them, the
-//! **evictor** (`evict`) measures, registers memory and takes it out. Neither uses the C library, allocates, or
-//! touches memory that could be swapped out. `README.md` says where is what; `docs/races.md` lists the races and the
-//! tests that exercise them.
+//! Two threads of our own live in the process: the **handler** (`fault`) reads faults and events
+//! and serves them, the **evictor** (`evict`) measures, registers memory and takes it out. Neither
+//! uses the C library, allocates, or touches memory that could be swapped out. `README.md` lists
+//! the rooms; `docs/races.md` lists the races and the tests that exercise them.
 #![cfg_attr(not(test), no_std)]
 
 pub mod embed;

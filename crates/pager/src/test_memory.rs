@@ -1,4 +1,5 @@
-//! Helpers of tests: memory of the program, a userfaultfd, and an engine with pages in its store.
+//! The setting of tests: memory of the program, a userfaultfd, and an engine with pages in its
+//! store.
 
 use crate::engine::Engine;
 use crate::engine::ring_turn::RingTurn;
@@ -21,15 +22,15 @@ use std::io::Write;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 
 impl Candidates {
-    /// A piece of which every page is to be written.
+    /// A full piece that is to be written.
     pub(crate) const ALL_DIRTY: Self = Candidates { written: Pages::MAX, clean: 0 };
-    /// A piece for which stored copies stand, page by page.
+    /// A full piece of clean pages, whose stored copies equal them.
     pub(crate) const ALL_CLEAN: Self = Candidates { written: 0, clean: Pages::MAX };
 }
 
 fn map_with(address: usize, bytes: usize, flags: MapFlags) -> usize {
     let access = ProtFlags::READ | ProtFlags::WRITE;
-    // SAFETY: a new mapping, at an address of the kernel's choice or where no mapping is.
+    // SAFETY: a new mapping, at an address of the kernel's choice or where nothing is mapped.
     unsafe { mmap_anonymous(address as *mut _, bytes, access, MapFlags::PRIVATE | flags).unwrap() as usize }
 }
 
@@ -43,15 +44,14 @@ pub(crate) fn map_at(hole: usize, bytes: usize) -> usize {
     map_with(hole, bytes, MapFlags::FIXED_NOREPLACE)
 }
 
-/// The right to the ring of an engine that has neither evictor nor handler.
+/// The right to the ring of an engine that has neither an evictor nor a handler.
 pub(crate) fn ring_turn(engine: &Engine) -> RingTurn<'_> {
     // SAFETY: the calling test is the only thread that uses the ring.
     unsafe { RingTurn::new(engine) }
 }
 
-/// Reports that the calling test cannot run here; the test then returns. `scripts/test.sh` counts
-/// it as skipped instead of passed, from the file that `$FOLIOSWAP_SKIP_FILE` names. Called once
-/// for each test.
+/// Ends the calling test, because it cannot be made here: `scripts/test.sh` counts it as skipped
+/// instead of passed, from the file that `$FOLIOSWAP_SKIP_FILE` names. Called once for each test.
 pub(crate) fn skip(reason: &str) {
     std::println!("SKIP: {reason}");
     let Some(path) = std::env::var_os("FOLIOSWAP_SKIP_FILE") else { return };
@@ -61,8 +61,8 @@ pub(crate) fn skip(reason: &str) {
     file.and_then(|mut file| file.write_all(line.as_bytes())).expect("FOLIOSWAP_SKIP_FILE is written to");
 }
 
-/// A huge page in use, full of fives, in a mapping of its own. `None`, and counted as skipped,
-/// where the system has no huge page now.
+/// A huge page in use, full of fives, in a mapping of its own. `None`, and counted as skipped, when
+/// the system has none now.
 pub(crate) fn huge_page(engine: &Engine) -> Option<usize> {
     let address = map(2 * BLOCK).next_multiple_of(BLOCK);
     // SAFETY: mapped just now.
@@ -77,13 +77,12 @@ pub(crate) fn huge_page(engine: &Engine) -> Option<usize> {
     is_huge.then_some(address)
 }
 
-/// Skips the calling test for want of a huge page.
+/// The same because the system has no huge page.
 pub(crate) fn skip_without_huge_page() {
     skip("the system has no huge page now");
 }
 
-/// A userfaultfd. `None` where none is allowed, as `folioswap doctor` reports; the test is then
-/// skipped.
+/// `None` where userfaultfd is not allowed, as `folioswap doctor` tells; then the test is skipped.
 pub(crate) fn userfault() -> Option<Userfault> {
     Userfault::open().inspect_err(|why| skip(&std::format!("userfaultfd: {why}"))).ok()
 }
@@ -93,7 +92,7 @@ pub(crate) fn engine() -> &'static Engine {
     in_a_group(Engine::create(b"test", b"").expect("an engine"))
 }
 
-/// The same with this many slots, including the header's.
+/// The same with this many slots, the header's included.
 pub(crate) fn engine_with_slots(slots: u64) -> &'static Engine {
     let engine = Engine::create_with(b"test", b"", |arena| Space::create_of(arena, 1, slots));
     in_a_group(engine.expect("an engine"))
@@ -113,7 +112,7 @@ pub(crate) fn engine_with_file(slots: u64) -> (&'static Engine, OwnedFd) {
     (engine, attach_file(engine, slots))
 }
 
-/// Attaches such a file as the first device of an engine.
+/// Makes such a file the first device of an engine.
 pub(crate) fn attach_file(engine: &Engine, slots: u64) -> OwnedFd {
     let file = rustix::fs::memfd_create("reads", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
     for number in 0..slots {
@@ -137,8 +136,8 @@ pub(crate) fn store_page(engine: &Engine, address: usize, page: &Page) -> SwapEn
     entry
 }
 
-/// An engine with a segment, a userfaultfd and a pagemap of its own; `None` where the test is
-/// skipped.
+/// An engine with a segment, a userfaultfd and a pagemap of its own. `None`, and counted as skipped
+/// with the reason, where userfaultfd is not allowed.
 pub(crate) fn watching_engine() -> Option<&'static Engine> {
     let userfault = userfault()?;
     let engine = engine();
@@ -153,7 +152,7 @@ pub(crate) fn moving_engine() -> Option<&'static Engine> {
     moving_engine_of(4 * RECYCLED_BERTHS)
 }
 
-/// The same with this many berths in the ring (a multiple of 32).
+/// The same with this many berths in it (a multiple of 32).
 pub(crate) fn moving_engine_of(places: u64) -> Option<&'static Engine> {
     let engine = watching_engine()?;
     let bytes = places as usize * PIECE;
@@ -178,7 +177,7 @@ pub(crate) fn word_at(address: usize) -> u64 {
     unsafe { (address as *const u64).read_volatile() }
 }
 
-/// Fills a piece of the test's: each page begins with another word.
+/// Fills 64 KiB of the test's memory: each page begins with another word.
 pub(crate) fn fill(start: usize) {
     for page in 0..PIECE_PAGES {
         // SAFETY: mapped by the test.

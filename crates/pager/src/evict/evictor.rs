@@ -68,7 +68,7 @@ pub(crate) struct Evictor {
     pub(crate) placement: EvictorPlacement,
 }
 
-/// What follows a pass.
+/// The next step after a pass.
 enum Pass {
     /// Another pass at once.
     Again,
@@ -298,7 +298,8 @@ impl Evictor {
         }
     }
 
-    /// A fork that is being prepared goes first; what it will share is protected before it does.
+    /// Lets a fork that is being prepared go first; the memory that it will share is protected
+    /// before it does.
     pub(crate) fn let_pass(&mut self) {
         let engine = self.engine;
         engine.fork.let_pass(|| {

@@ -1,4 +1,4 @@
-//! How short memory is: what the evictor is reclaiming for, and what it has found out about that.
+//! How short memory is: the reasons for which the evictor reclaims, and its findings about them.
 
 use crate::evict::wanted::Wanted;
 use crate::kernel::sys;

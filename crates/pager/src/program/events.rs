@@ -22,22 +22,22 @@ use rustix::fd::AsFd;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-/// How often the descriptor of a forked child is asked for again where there is no room for it, and
-/// the time between two requests.
+/// How often the descriptor of a forked child is asked for again while the descriptor table is
+/// full, and the time between two requests.
 const READ_ATTEMPTS: u32 = 200;
 
 const READ_AGAIN_NS: u64 = 500_000;
 
 impl Handler {
-    /// Reads messages without waiting; returns how many. Where a fork's descriptor finds no room,
-    /// the descriptors that can be done without make room.
+    /// Reads messages without waiting; returns how many. When the descriptor table is full for a
+    /// fork's descriptor, the pager closes descriptors that it can do without.
     pub(crate) fn read_some(&mut self, userfault: Userfault, messages: &mut [Message]) -> usize {
         self.obtain(|| userfault.read(messages))
     }
 
     /// The answer to a question that takes a descriptor, and without which no page can be served.
-    /// Where there is no room for a descriptor, those that can be done without make room; without
-    /// an answer this process ends.
+    /// When the descriptor table is full, the pager closes descriptors that it can do without;
+    /// without an answer this process ends.
     pub(crate) fn obtain<T>(&mut self, mut ask: impl FnMut() -> Result<T, Errno>) -> T {
         let mut attempts = 0;
         loop {

@@ -86,8 +86,7 @@ impl Engine {
     /// one write takes no more. The caller is the evictor; takes the write-back lock.
     pub(crate) fn to_write(&self) -> (u32, Order) {
         let _takers_wait = self.locks.write_back.lock();
-        // SAFETY: only the evictor uses the ring under this lock, and we are the evictor and hold
-        // it.
+        // SAFETY: the evictor, which we are, may use the ring with this lock held.
         let staging = unsafe { &*self.staging.get() };
         let Some(place) = staging.oldest() else { return (0, Order::ZERO) };
         let folio = staging.berth(place);

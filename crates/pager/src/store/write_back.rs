@@ -194,8 +194,7 @@ impl Engine {
     /// run. When no further berth waits, none joins.
     fn look_at(&self, scratch: &mut Scratch, tier: Tier, run: &mut WriteRun) -> Result<(), Stuck> {
         let _takers_wait = self.locks.write_back.lock();
-        // SAFETY: only the evictor uses the ring under this lock, and we are the evictor and hold
-        // it.
+        // SAFETY: the evictor, which we are, may use the ring with this lock held.
         let staging = unsafe { &mut *self.staging.get() };
         let Some(place) = staging.waiting_berths().nth(run.folios) else { return Ok(()) };
         self.shares.take(staging.written() + run.folios as u64);
@@ -233,8 +232,7 @@ impl Engine {
     /// Accounts for a berth that was looked at, and is not written now after all.
     fn leave_for_later(&self, looked: Looked) {
         let _takers_wait = self.locks.write_back.lock();
-        // SAFETY: only the evictor uses the ring under this lock, and we are the evictor and hold
-        // it.
+        // SAFETY: the evictor, which we are, may use the ring with this lock held.
         let folio = unsafe { &*self.staging.get() }.berth(looked.place);
         self.account(folio, looked.stored, self.shares.stored(looked.place));
     }
@@ -270,8 +268,7 @@ impl Engine {
         let mut parts = [&[][..]; RUN_BERTHS];
         let count = self.parts(run, &mut parts);
         let _takers_wait = self.locks.write_back.lock();
-        // SAFETY: only the evictor uses the ring under this lock, and we are the evictor and hold
-        // it.
+        // SAFETY: the evictor, which we are, may use the ring with this lock held.
         let staging = unsafe { &mut *self.staging.get() };
         let (is_written, mut entries, mut at) = (written.is_some(), run.entries, 0);
         for looked in run.looked() {
@@ -488,8 +485,7 @@ impl Engine {
     /// turn, because all of them are clean. Returns how many of them left.
     pub(crate) fn let_newest_go(&self) -> u64 {
         let _takers_wait = self.locks.write_back.lock();
-        // SAFETY: only the evictor uses the ring under this lock, and we are the evictor and hold
-        // it.
+        // SAFETY: the evictor, which we are, may use the ring with this lock held.
         let staging = unsafe { &mut *self.staging.get() };
         let Some(place) = staging.newest() else { return 0 };
         let folio = staging.berth_mut(place);

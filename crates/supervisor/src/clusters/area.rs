@@ -78,7 +78,7 @@ impl Area {
         self.used_count
     }
 
-    /// Has every cluster an owner?
+    /// Whether every cluster has an owner.
     pub fn is_full(&self) -> bool {
         self.free() == 0
     }
@@ -88,7 +88,7 @@ impl Area {
         self.maximum.saturating_sub(self.used_count + self.bad_count + self.device.reserved)
     }
 
-    /// Has this cluster an owner?
+    /// Whether this cluster has an owner.
     pub fn is_used(&self, cluster: u32) -> bool {
         self.used.contains(cluster) && !self.bad.contains(cluster)
     }
@@ -101,12 +101,12 @@ impl Area {
         }
     }
 
-    /// Is this cluster free while the file still holds its blocks?
+    /// Whether this cluster is free while the file still holds its blocks.
     pub fn is_unpunched(&self, cluster: u32) -> bool {
         self.unpunched.contains(cluster)
     }
 
-    /// Does this cluster number of the group lie on the device?
+    /// Whether this cluster number of the group lies on the device.
     pub fn holds(&self, number: u32) -> bool {
         number.checked_sub(self.first).is_some_and(|cluster| cluster < self.maximum)
     }
@@ -180,7 +180,7 @@ impl Area {
         }
     }
 
-    /// Has [`Area::punch`] something to do?
+    /// Whether [`Area::punch`] has something to do.
     pub fn wants_punch(&self) -> bool {
         self.device.discard == Discard::Freed && !self.unpunched.is_empty()
     }

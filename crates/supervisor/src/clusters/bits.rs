@@ -28,7 +28,7 @@ impl Bits {
         present
     }
 
-    /// Is the number in the set?
+    /// Whether the number is in the set.
     pub fn contains(&self, number: u32) -> bool {
         self.words.get(number as usize / 64).is_some_and(|word| word >> (number % 64) & 1 == 1)
     }
@@ -59,7 +59,7 @@ impl Bits {
         })
     }
 
-    /// Is the set empty?
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.words.iter().all(|word| *word == 0)
     }

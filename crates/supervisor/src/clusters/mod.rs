@@ -17,7 +17,7 @@ use folioswap_group::{
 use rustix::{fd::OwnedFd, io::Errno};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Does this error mean that the device has no room, and nothing worse?
+/// Whether this error means that the device has no space, and nothing worse.
 pub fn is_full(errno: Errno) -> bool {
     matches!(errno, Errno::NOSPC | Errno::DQUOT | Errno::FBIG)
 }
@@ -126,7 +126,7 @@ impl Clusters {
         self.publish(segment);
     }
 
-    /// Does this owner hold a cluster of that device?
+    /// Whether this owner holds a cluster of that device.
     pub fn has_some_of(&self, owner: &Bits, device: usize) -> bool {
         let area = self.areas.get(device).and_then(Option::as_ref);
         area.is_some_and(|area| owner.iter().any(|cluster| area.holds(cluster)))
@@ -231,7 +231,7 @@ impl Clusters {
         self.publish(segment);
     }
 
-    /// Has [`Clusters::punch`] something to do?
+    /// Whether [`Clusters::punch`] has something to do.
     pub fn wants_punch(&self) -> bool {
         self.areas.iter().flatten().any(Area::wants_punch)
     }

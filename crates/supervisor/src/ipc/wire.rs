@@ -44,7 +44,7 @@ pub fn new_name() -> Result<String, Errno> {
     Ok(format!("{NAME_START}{:0width$x}", u128::from_ne_bytes(random), width = NAME_DIGITS))
 }
 
-/// Is this abstract name that of a group's socket?
+/// Whether this abstract name is that of a group's socket.
 pub fn is_name(name: &str) -> bool {
     name.strip_prefix(NAME_START).is_some_and(|digits| digits.len() == NAME_DIGITS)
 }

@@ -186,8 +186,8 @@ fn computed() -> Duration {
     clock_gettime(ClockId::ThreadCPUTime).try_into().unwrap_or_default()
 }
 
-/// Does the process use the memory of its parent, as between vfork and exec? That memory is counted
-/// already.
+/// Whether the process uses the memory of its parent, as between vfork and exec. That memory is
+/// counted already.
 fn shares_memory_with_its_parent(pid: u32) -> bool {
     const KCMP_VM: i32 = 1;
     let Some((_, parent)) = proc::state_and_parent(pid) else { return false };

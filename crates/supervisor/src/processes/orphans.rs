@@ -70,7 +70,7 @@ impl Orphans {
         self.held.retain(|held| !userfault::is_orphaned(&held.userfault));
     }
 
-    /// Is there no userfaultfd to probe?
+    /// Whether there is no userfaultfd to probe.
     pub fn is_empty(&self) -> bool {
         self.held.is_empty()
     }

@@ -60,7 +60,7 @@ pub fn state_and_parent(pid: u32) -> Option<(char, u32)> {
     Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
 }
 
-/// Is `pid` a descendant of `ancestor`, or `ancestor` itself?
+/// Whether `pid` is a descendant of `ancestor`, or `ancestor` itself.
 ///
 /// `ancestor` must be alive and the subreaper of its descendants, so that a process whose parent
 /// ends meanwhile is still below it.

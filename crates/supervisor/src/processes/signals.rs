@@ -73,12 +73,12 @@ pub struct Arrived {
 }
 
 impl Arrived {
-    /// Is this one of the signals that the front passes on?
+    /// Whether this is one of the signals that the front passes on.
     pub fn is_forwarded(&self) -> bool {
         FORWARDED.contains(&self.signal) || (libc::SIGRTMIN()..=libc::SIGRTMAX()).contains(&self.signal)
     }
 
-    /// Is the number of the signal in a set of [`pending_here`]?
+    /// Whether the number of the signal is in a set of [`pending_here`].
     pub fn is_in(&self, set: u64) -> bool {
         self.signal.checked_sub(1).is_some_and(|bit| bit < 64 && set >> bit & 1 != 0)
     }

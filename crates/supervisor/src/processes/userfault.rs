@@ -23,8 +23,8 @@ fn last_error() -> Errno {
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
 
-/// Has the address space of this userfaultfd ended? It ends when its process ends or executes
-/// another image.
+/// Whether the address space of this userfaultfd has ended. It ends when its process ends or
+/// executes another image.
 pub fn is_orphaned(fd: impl AsFd) -> bool {
     let mut request = [PROBE_ADDRESS, PAGE_SIZE as u64, 0];
     // SAFETY: uffdio_writeprotect is three 64-bit words (start, length, mode); mode 0 removes a

@@ -27,12 +27,12 @@ pub(super) enum After {
 }
 
 impl Connection {
-    /// Is the other end a member?
+    /// Whether the other end is a member.
     pub fn is_member(&self) -> bool {
         matches!(self.role, Role::Member(_))
     }
 
-    /// Is the other end a child that waits for its parent's `Forked`?
+    /// Whether the other end is a child that waits for its parent's `Forked`.
     pub fn is_waiting(&self) -> bool {
         matches!(self.role, Role::Waiting { .. })
     }
@@ -300,7 +300,7 @@ impl Supervisor {
     }
 }
 
-/// Is this root, or the user whose group it is?
+/// Whether this is root, or the user whose group it is.
 pub(super) fn is_root_or_owner(user: Uid) -> bool {
     user.is_root() || user == rustix::process::geteuid()
 }

@@ -75,7 +75,7 @@ impl Supervisor {
         After::Keep
     }
 
-    /// Is the other end root, or the user whose group it is?
+    /// Whether the other end is root, or the user whose group it is.
     pub(super) fn may_command(&self, index: usize) -> bool {
         socket_peercred(&self.connections[index].socket).is_ok_and(|peer| is_root_or_owner(peer.uid))
     }

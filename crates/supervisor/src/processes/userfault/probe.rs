@@ -98,7 +98,7 @@ impl Probe {
         FEATURES.iter().filter(|(_, bit)| absent >> bit & 1 == 1).map(|(name, _)| *name).collect()
     }
 
-    /// Does `run` work here?
+    /// Whether `run` works here.
     pub fn works(&self) -> bool {
         matches!(self.route, Route::Syscall | Route::Device)
             && self.missing().is_empty()
