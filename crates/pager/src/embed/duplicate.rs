@@ -184,8 +184,8 @@ impl Step<'_> {
         let engine = self.engine;
         // A page that comes to memory has a word.
         engine.table.block_or_insert(target, engine.arena).ok_or(Errno::NOMEM)?;
-        // SAFETY: the kernel reads the source itself, whatever it is. It is present, and nothing takes
-        // it away, because we hold the gate.
+        // SAFETY: the kernel reads the source itself, whatever it is. It is present, and nothing
+        // takes it away, because we hold the gate.
         let result = unsafe { engine.userfault().copy(target, source as *const u8, PAGE) };
         match result {
             Ok(()) => {
