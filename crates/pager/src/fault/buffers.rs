@@ -1,11 +1,12 @@
-//! The handler's buffers: what comes back, zeroes, and what expands what is stored.
+//! The handler's buffers: one for the pages that come back, one of zeroes, and the decoder that
+//! expands stored pages.
 
 use crate::engine::Engine;
 use crate::units::PIECE_PAGES;
 use folioswap_devices::Page;
 use folioswap_devices::zstd::Decoder;
 
-/// Page-aligned buffers of the handler: what comes back, and zeroes.
+/// Page-aligned buffers of the handler, for pages that come back and for zeroes.
 #[repr(C, align(4096))]
 pub(crate) struct Buffers {
     pages: [Page; PIECE_PAGES],
@@ -14,17 +15,17 @@ pub(crate) struct Buffers {
 }
 
 impl Buffers {
-    /// The engine's, made at the first call; `None` without memory.
+    /// Maps the engine's buffers, at the first call; `None` without memory.
     pub(crate) fn of(engine: &Engine) -> Option<&'static mut Buffers> {
         let place = engine.arena.own_mapping(size_of::<Buffers>())?;
-        // SAFETY: fresh zeroed memory, page aligned, for ever.
+        // SAFETY: the memory is fresh, zeroed and page aligned, and stays mapped for ever.
         Some(unsafe { place.cast().as_mut() })
     }
 
     pub(crate) fn page(&mut self, index: usize) -> &mut Page {
         &mut self.pages[index]
     }
-    /// A page, and what expands what is stored into it.
+    /// A page, and the decoder that expands a stored page into it.
     pub(crate) fn page_to_read(&mut self, index: usize) -> (&mut Decoder, &mut Page) {
         (&mut self.decoder, &mut self.pages[index])
     }

@@ -1,6 +1,8 @@
-//! The handler's claims: a page that is to come back is `Returning` until it is there, or is as it was before.
+//! The handler's claims: a page that is to come back is `Returning` until it is present, or is as
+//! it was before.
 //!
-//! Whoever has claimed a page is the only one who changes its word, so what the word says needs not be kept beside it.
+//! Only the thread that has claimed a page changes its word, so the contents of the word need not
+//! be kept beside it.
 
 use crate::units::BLOCK_PAGES;
 use crate::units::{PAGE, PIECE_PAGES, Pages, page_index};
@@ -8,7 +10,8 @@ use folioswap_policy::page::PageState;
 use folioswap_policy::page_table::Block;
 use folioswap_slots::SwapEntry;
 
-/// Claims a page that is elsewhere; says in which state it was. `None`: it is not, or somebody was faster.
+/// Claims a page that is elsewhere, and returns the state that it was in. Returns `None` if the
+/// page is not elsewhere, or if another thread changed the word first.
 pub(crate) fn claim(block: &Block, index: usize) -> Option<PageState> {
     claim_if(block, index, |_| true)
 }
@@ -22,14 +25,14 @@ pub(crate) fn claim_all(block: &Block, wanted: impl Fn(PageState) -> bool) -> bo
     claimed == BLOCK_PAGES
 }
 
-/// A claimed page could not come back: everything is as before.
+/// Ends the claim on a page that could not come back: its word is as before.
 pub(crate) fn unclaim(block: &Block, index: usize) {
     if let Some(word) = block.word(index).unclaim() {
         block.set(index, word);
     }
 }
 
-/// What is asked for and what is claimed is one and the same word: a page may be written back in between.
+/// The check and the claim use one and the same word, since a page may be written back in between.
 fn claim_if(block: &Block, index: usize, wanted: impl Fn(PageState) -> bool) -> Option<PageState> {
     let before = block.word(index);
     let claimed = before.claim().filter(|_| wanted(before.state()))?;
@@ -37,7 +40,7 @@ fn claim_if(block: &Block, index: usize, wanted: impl Fn(PageState) -> bool) -> 
     Some(before.state())
 }
 
-/// The pages of a piece that the handler has claimed, with what each word said before.
+/// The pages of a piece that the handler has claimed, with the state of each word before.
 pub(crate) struct ClaimedPiece {
     /// Address of the piece.
     pub(crate) base: usize,
@@ -45,7 +48,7 @@ pub(crate) struct ClaimedPiece {
     pub(crate) first: usize,
     /// Number within the piece of the page that the fault is on.
     pub(crate) touched: usize,
-    /// What each claimed page's word said; `None` for a page that is not claimed.
+    /// The state of each claimed page before its claim; `None` for a page that is not claimed.
     pub(crate) from: [Option<PageState>; PIECE_PAGES],
 }
 
@@ -61,7 +64,7 @@ impl ClaimedPiece {
         ClaimedPiece { base: address - (index - first) * PAGE, first, touched: index - first, from }
     }
 
-    /// How many pages are claimed.
+    /// The number of claimed pages.
     pub(crate) fn count(&self) -> usize {
         self.from.iter().flatten().count()
     }

@@ -1,4 +1,5 @@
-//! Clean copies at a fault: which of the pages that come back keep their stored copy, and a write to one of them.
+//! Clean copies at a fault: which of the pages that come back keep their stored copy, and a write
+//! to one of them.
 
 use crate::fault::handler::Handler;
 use crate::kernel::uffd::Access;
@@ -10,10 +11,11 @@ use folioswap_policy::page_table::Block;
 use folioswap_slots::SwapEntry;
 
 impl Handler {
-    /// Which pages of a window, bit by bit, keep their stored copy when they come back: those that were only read, unless
-    /// what is read here is usually written soon after, or space is short, or (for a single page, order 0) the store is the better
-    /// place. What must stay resident keeps none, since the
-    /// kernel may write there where no fault can be served. `stored` gives the entry of a page that is stored.
+    /// Which pages of a window, bit by bit, keep their stored copy when they come back. Pages that
+    /// were only read do, unless pages read in this block are usually written soon after, or space
+    /// is short, or (for a single page, order 0) the store is the better place. Pages that must
+    /// stay resident keep none, since the kernel may write there where no fault can be served.
+    /// `stored` gives the entry of a page that is stored.
     pub(crate) fn copies_to_keep(
         &self,
         access: Access,
@@ -43,7 +45,7 @@ impl Handler {
         keep
     }
 
-    /// A fault on a page that is clean as far as we know. True: resolved.
+    /// Serves a fault on a page that is clean as far as we know. Returns true if it is resolved.
     pub(crate) fn serve_clean(
         &mut self,
         block: &Block,
@@ -54,7 +56,8 @@ impl Handler {
         let engine = self.engine;
         let index = page_index(address);
         if access != Access::WriteProtected {
-            // It was missing when the fault was raised; another thread's fault has brought it in, most likely.
+            // The page was missing when the fault was raised; most likely another thread's fault
+            // has brought it in since.
             if engine.pages_now(address, 1).present == 0 {
                 if let (Some(stored), Some(entry)) = (word.missed(), word.entry())
                     && block.replace(index, word, stored).is_ok()
@@ -85,11 +88,12 @@ impl Handler {
                 if rewrites >= KEEP_NOTHING { engine.give_up_around(block, index) } else { index..index + 1 };
             return self.unprotect_run(address - (index - given_up.start) * PAGE, given_up.len() * PAGE);
         }
-        // The evictor was faster with this word: look at it again.
+        // The evictor changed this word first: look at it again.
         false
     }
 
-    /// Nothing stored depends on these pages: they may be written. True: resolved.
+    /// Lifts the protection of pages on which nothing stored depends: they may be written. Returns
+    /// true if it is lifted.
     pub(crate) fn unprotect_run(&mut self, address: usize, bytes: usize) -> bool {
         let lifted = self.engine.unprotect_and_wake(address, bytes);
         if lifted.is_err() {

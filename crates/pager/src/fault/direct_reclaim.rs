@@ -1,4 +1,4 @@
-//! The handler's part of direct reclaim: it compresses folios that the evictor offered.
+//! The handler's part of direct reclaim: the handler compresses folios that the evictor offered.
 
 use crate::fault::handler::Handler;
 use crate::store::write_back::is_leaving;
@@ -7,12 +7,13 @@ use core::sync::atomic::Ordering::Relaxed;
 use folioswap_devices::{IncompressiblePolicy, Page};
 
 impl Handler {
-    /// Compresses a folio of what the evictor is about to write back. False: there was none, or nothing of it to be stored. Cost: some 4 µs
-    /// a page, 16 pages.
+    /// Compresses one folio that the evictor is about to write back. Returns false if no folio was
+    /// offered, or if no page of it could be stored. Cost: some 4 µs a page, 16 pages.
     pub(crate) fn reclaim_directly(&mut self) -> bool {
         let engine = self.engine;
         let Some(number) = engine.shares.help() else { return false };
-        // SAFETY: the ring is installed, or nothing were offered; the evictor changes nothing of a folio that it waits for.
+        // SAFETY: the ring is installed, since otherwise nothing would be offered; the evictor
+        // changes nothing of a folio that it waits for.
         let staging = unsafe { &*engine.staging.get() };
         let place = staging.berth_of(number);
         let (folio, staged) = (staging.berth(place), staging.address(place));
@@ -24,9 +25,10 @@ impl Handler {
             if engine.is_stored(place, folio.clean, page) || !is_leaving(block, base + page, entry) {
                 continue;
             }
-            // SAFETY: the place belongs to this folio until it is popped, which waits for us.
+            // SAFETY: the berth belongs to this folio until it is popped, and the evictor waits for
+            // us before it pops it.
             let bytes = unsafe { &*((staged + page * PAGE) as *const Page) };
-            // What is refused is the evictor's to place.
+            // The evictor places a page that the store refuses.
             if engine.space.write(&mut self.scratch, entry, bytes, IncompressiblePolicy::Refuse).is_ok() {
                 stored |= 1 << page;
             }

@@ -1,4 +1,5 @@
-//! Serving a fault on memory that was never touched: zeroes, for the page and for what the walk through its 64 KiB comes to next.
+//! Serving a fault on memory that was never touched: zeroes are filled in, for the page and for the
+//! pages that the walk through its piece comes to next.
 
 use crate::fault::handler::Handler;
 use crate::fault::huge_page::HugeSwapIn;
@@ -12,7 +13,7 @@ use folioswap_policy::page_table::Block;
 use rustix::io::Errno;
 
 impl Handler {
-    /// Fills never touched memory with zeroes. True: resolved.
+    /// Fills memory that was never touched with zeroes. Returns true if the fault is resolved.
     pub(crate) fn first_touch(&mut self, block: &Block, address: usize, window: Window) -> bool {
         let engine = self.engine;
         let index = page_index(address);
@@ -23,15 +24,16 @@ impl Handler {
             engine.figures().add(Counter::MinorFaults, 1);
             return true;
         }
-        // A word cannot tell what was never touched from what is there: both are claimed, so that what is there stays there
-        // until the kernel has said so.
+        // A word does not distinguish pages that were never touched from pages that are present.
+        // Both are claimed, so that the present ones stay in memory until the kernel has told them
+        // apart.
         let claimed = claim_to_fill(block, index, window);
         if claimed.is_empty() {
-            // The evictor was faster with this word: look at it again.
+            // The evictor changed this word first: look at it again.
             return false;
         }
-        // For a read too: the shared zero page would be cheaper, but the write that follows would make a page of it behind
-        // our back, unaccounted and at full speed.
+        // A read gets a page of its own too: the shared zero page would be cheaper, but the write
+        // that follows would make a page of it behind our back, unaccounted and at full speed.
         let fill = |pages: &Range<usize>| {
             let (to, bytes) = (address - index * PAGE + pages.start * PAGE, pages.len() * PAGE);
             // SAFETY: the zeroes are the engine's memory.
@@ -41,7 +43,8 @@ impl Handler {
             Ok(()) => pages.clone(),
             Err(Stopped { done, .. }) => pages.start..pages.start + done / PAGE,
         };
-        // The kernel fills upwards and stops at what it cannot fill: the page itself comes first, then what lies below it.
+        // The kernel fills upwards and stops at a page that it cannot fill, so the touched page
+        // comes first, then the pages below it.
         let (mut asked, below) = (index..claimed.end, claimed.start..index);
         let mut result = fill(&asked);
         if asked.len() > 1 && matches!(result, Err(Stopped { done: 0, why: Errno::NOENT })) {
@@ -69,7 +72,8 @@ impl Handler {
                 self.read_messages();
                 return false;
             }
-            // Somebody was faster, or the mapping is gone: let the thread look again.
+            // Another thread filled the page first, or the mapping is gone: let the thread look
+            // again.
             Err(Stopped { done: 0, .. }) => {
                 engine.userfault().wake(address, PAGE);
                 return true;
@@ -84,8 +88,9 @@ impl Handler {
     }
 }
 
-/// Claims pages that may be filled with zeroes: the page `index`, and those of its window up to the next that is elsewhere, within
-/// 64 KiB. Empty: the page itself is elsewhere.
+/// Claims pages that may be filled with zeroes: the page `index`, and those of its window up to the
+/// next page that is elsewhere, within the piece. The range is empty if the page itself is
+/// elsewhere.
 fn claim_to_fill(block: &Block, index: usize, window: Window) -> Range<usize> {
     if !begin_filling(block, index) {
         return index..index;
@@ -95,7 +100,8 @@ fn claim_to_fill(block: &Block, index: usize, window: Window) -> Range<usize> {
     piece + run.start..piece + run.end
 }
 
-/// Claims a page that may be filled with zeroes, if nothing is there.
+/// Claims a page that may be filled with zeroes, if nothing is there. Returns whether it is
+/// claimed.
 pub(crate) fn begin_filling(block: &Block, index: usize) -> bool {
     let before = block.word(index);
     before.fill().is_some_and(|filling| block.replace(index, before, filling).is_ok())

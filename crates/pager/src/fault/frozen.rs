@@ -1,10 +1,10 @@
 //! Whose fault is served while a fork freezes the page words.
 
-/// Whose fault is served in the window.
+/// Whose fault is served in the freeze.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Whose {
-    /// This process's: what its threads did in the window counts.
+    /// A fault of this process: the actions of its threads in the freeze count.
     Parent,
-    /// The child's: only what was done before the fork counts.
+    /// A fault of the child: only actions from before the fork count.
     Child,
 }

@@ -1,4 +1,5 @@
-//! A handler that waits for memory: what a fault at the limit waits for, for how long, and what the handler does meanwhile.
+//! A handler that waits for memory: the reasons why a fault waits at the limit, for how long, and
+//! the work that the handler does meanwhile.
 
 use crate::fault::handler::Handler;
 use crate::kernel::futex::{self, Sharing};
@@ -11,15 +12,17 @@ use folioswap_policy::reclaim::watermarks::Watermarks;
 /// How often a handler that waits looks again.
 const LOOK_AGAIN_NS: u64 = 300_000;
 
-/// For how long it looks all the time before it sleeps.
+/// How long the handler looks without a pause before it sleeps.
 const PATIENT_NS: u64 = 100_000;
 
-/// Looks before one fault is served all the same, short of the brink.
+/// Looks after which a fault is served without free memory, as long as the group is short of the
+/// brink.
 const LOOKS: u64 = 60;
 
 impl Handler {
-    /// Before it sleeps: has somebody freed memory within a moment, or offered what can be freed? A batch is over soon, and the waking-up of a
-    /// halted CPU takes long. Not beside other members, which have work for it.
+    /// Whether somebody frees memory within a moment, or offers folios that can be freed; asked
+    /// before the handler sleeps. A batch is over soon, and waking a halted CPU takes long. Other
+    /// members have work for the CPU, so beside them the handler does not look.
     fn sees_memory_soon(&self, observed: u32) -> bool {
         let (engine, until_ns) = (self.engine, sys::now_ns() + PATIENT_NS);
         if engine.others_are_active() {
@@ -37,9 +40,10 @@ impl Handler {
         }
     }
 
-    /// Direct reclaim, the last resort: while the group is at its limit, a fault waits for the evictors: for a while, and on the
-    /// brink without end. Events go on being read, since an unread one stops every move. True: still no memory, look
-    /// again later.
+    /// Direct reclaim, the last resort. While the group is at its limit a fault waits for the
+    /// evictors: for a while, and on the brink without end. Events go on being read, since an
+    /// unread one stops every move. Returns true if there is still no memory and the fault is to be
+    /// looked at later.
     pub(crate) fn wait_for_memory(&mut self, thread: u32) -> bool {
         let engine = self.engine;
         let (header, me) = (&engine.segment().header, engine.member());
@@ -54,7 +58,7 @@ impl Handler {
                 return false;
             }
             if self.position_of_urgent().is_some() || engine.fork.is_preparing() {
-                // That goes first: what it waits for may be what frees memory.
+                // The urgent fault goes first: its thread may be the one that frees memory.
                 return true;
             }
             if !self.take_out_row() && !self.reclaim_directly() {

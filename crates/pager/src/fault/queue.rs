@@ -2,7 +2,7 @@
 
 use crate::kernel::uffd::Access;
 
-/// Faults that can wait here; more stay in the kernel's queue.
+/// The most faults that can wait here; further ones stay in the kernel's queue.
 pub(crate) const QUEUE: usize = 256;
 
 /// A fault that was read and is not served yet.
@@ -13,7 +13,7 @@ pub(crate) struct Fault {
     /// The thread that waits.
     pub(crate) thread: u32,
     pub(crate) attempt: Attempt,
-    /// The time at which it was read.
+    /// The time at which the fault was read.
     pub(crate) since_ns: u64,
 }
 
@@ -23,9 +23,9 @@ const NO_FAULT: Fault =
 /// Whether a fault was in the queue before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Attempt {
-    /// It was not looked at yet.
+    /// The fault has not been looked at yet.
     First,
-    /// It has waited for a read from a file.
+    /// The fault has waited for a read from a file.
     AfterRead,
 }
 
@@ -34,7 +34,8 @@ pub(crate) enum Attempt {
 pub(crate) enum Overflow {
     /// Every fault that was read is in the queue.
     No,
-    /// Some are not: when the queue is empty, all threads that wait are woken, and fault again.
+    /// Some faults are not in the queue: when it is empty, all threads that wait are woken, and
+    /// fault again.
     Forgot,
 }
 
@@ -51,12 +52,12 @@ impl FaultQueue {
         FaultQueue { faults: [NO_FAULT; QUEUE], first: 0, len: 0, overflow: Overflow::No }
     }
 
-    /// Faults in it.
+    /// The number of faults in the queue.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// Adds a fault at the end. A thread that took a signal faults again: its fault is kept once.
+    /// Adds a fault at the end. A thread that took a signal faults again; its fault is kept once.
     pub(crate) fn push(&mut self, fault: Fault) {
         let is_same = |other: &Fault| (other.address, other.thread) == (fault.address, fault.thread);
         if self.find(is_same).is_some() {
@@ -75,7 +76,7 @@ impl FaultQueue {
         self.positions().find(|&position| wanted(&self.faults[position]))
     }
 
-    /// Is every fault `wanted`?
+    /// Whether every fault is `wanted`.
     pub(crate) fn all(&self, wanted: impl Fn(&Fault) -> bool) -> bool {
         self.positions().all(|position| wanted(&self.faults[position]))
     }
@@ -85,8 +86,8 @@ impl FaultQueue {
         self.first
     }
 
-    /// Takes the fault at this position; those before it keep their order, so that a fault that waits for a read stands
-    /// behind those that were not looked at yet.
+    /// Takes the fault at this position. The faults before it keep their order, so that a fault
+    /// that waits for a read stands behind those that have not been looked at yet.
     pub(crate) fn take(&mut self, mut position: usize) -> Fault {
         while position != self.first {
             let before = (position + QUEUE - 1) % QUEUE;
@@ -99,12 +100,12 @@ impl FaultQueue {
         fault
     }
 
-    /// Were faults forgotten that are to look again when the queue is empty?
+    /// Whether faults were forgotten whose threads are to look again when the queue is empty.
     pub(crate) fn has_forgotten(&self) -> bool {
         self.overflow == Overflow::Forgot
     }
 
-    /// Says once, when the queue is empty, that faults had been forgotten.
+    /// Reports once, when the queue is empty, that faults had been forgotten.
     pub(crate) fn take_overflow(&mut self) -> Overflow {
         if self.len > 0 { Overflow::No } else { core::mem::replace(&mut self.overflow, Overflow::No) }
     }

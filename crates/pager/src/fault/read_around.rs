@@ -1,8 +1,10 @@
-//! Swapin readahead from slow devices (`run --page-cluster`): a fault out of order that had to read its page from a file also begins to read
-//! what lies around it. That is only kept, in buffers of the handler's (`reads.rs`), until a fault wants it or something newer needs the room.
+//! Swapin readahead from slow devices (`run --page-cluster`). A fault out of order that had to read
+//! its page from a file also begins to read the pages around it. The handler only keeps them in its
+//! buffers (`reads.rs`), until a fault wants them or a newer read needs the buffer.
 //!
-//! The fault is served first and waits for none of it. How much is read follows from how often the last was of use
-//! (`folioswap_policy::readahead`). Not from devices where reading costs as little as copying (spec 5.5), nor from the compressed store.
+//! The fault is served first and waits for none of these reads. The size of a read follows from how
+//! often the last one was of use (`folioswap_policy::readahead`). Nothing is read ahead from
+//! devices where reading costs as little as copying (spec 5.5), nor from the compressed store.
 
 use crate::engine::Engine;
 use crate::fault::reads::{AHEAD_PAGES, Reads};
@@ -14,28 +16,29 @@ use folioswap_group::segment::PAGE_CLUSTER_MAX;
 use folioswap_policy::page::PageState;
 use folioswap_policy::page_table::Block;
 
-/// Where the page of a fault came from, which was on a device.
+/// Where the page of a fault came from, if it was on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// From the device, out of order.
+    /// The page came from the device, out of order.
     Away,
-    /// From the device, where faults go on from page to page.
+    /// The page came from the device, in a walk (faults go on from page to page).
     InOrder,
-    /// It had been read ahead.
+    /// The page had been read ahead.
     ReadAhead,
 }
 
-/// Slots that follow each other as their pages do, and are read together.
+/// Consecutive slots whose pages are consecutive too, read together.
 #[derive(Clone, Copy)]
 struct ReadRun {
     first: FileSlot,
-    /// Page of `first` in its block.
+    /// Index in its block of the page in slot `first`.
     page: usize,
     wanted: Pages,
 }
 
 impl ReadRun {
-    /// Takes one more page, if it lies near enough; what lies between is read along, for nothing.
+    /// Adds one more page, if it lies near enough; returns whether it does. The slots in between
+    /// are read along, to no use.
     fn add(&mut self, page: usize, slot: FileSlot) -> bool {
         let at = page - self.page;
         let fits = at < AHEAD_PAGES && slot.raw() == self.first.raw() + at as u64;
@@ -45,7 +48,8 @@ impl ReadRun {
 }
 
 impl Reads {
-    /// A fault at `address` was served whose page stood in `slot`: reads ahead what should be, in its block, and keeps account.
+    /// Called after a fault at `address` was served whose page stood in `slot`: reads ahead the
+    /// pages of its block that should be, and counts misses and hits.
     pub(crate) fn read_around(
         &mut self,
         engine: &Engine,
@@ -69,7 +73,8 @@ impl Reads {
                 return readahead.hit(page);
             }
         };
-        // Before the words are looked at: what is found stale later is not taken.
+        // The count is taken before the words are looked at, so that no page is taken that turns
+        // stale later.
         let stale_copies = engine.counts.stale_copies.load(Acquire);
         let block_page = page - index;
         let window =

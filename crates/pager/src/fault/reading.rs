@@ -1,14 +1,15 @@
-//! One read from a device that goes on while the handler does something else: of which slots, how far it is, and what of it may still be taken.
+//! One read from a device that goes on while the handler does something else: the slots it reads,
+//! its state, and the pages of it that may still be taken.
 
 use crate::units::Pages;
 use folioswap_devices::FileSlot;
 
-/// What a read is for.
+/// The use that a read is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// A fault that waits for it.
+    /// A fault waits for the read.
     Fault,
-    /// A fault that may follow.
+    /// A fault on these pages may follow.
     Ahead,
 }
 
@@ -20,50 +21,52 @@ pub(crate) struct Taken {
     pub(crate) waited_since_ns: Option<u64>,
 }
 
-/// How far it is.
+/// The state of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     /// Nothing is read there.
     Free,
     UnderWay,
-    /// Under way, and nobody wants it any more: its room is not free yet.
+    /// The read is under way, and nobody wants its pages any more; its buffer is not free yet.
     Forgotten,
     There,
-    /// The device did not give it. Who serves the fault asks once more, waits, and reports what he is told.
+    /// The device failed to deliver the pages. The handler asks it once more when it serves the
+    /// fault, waits for the answer, and reports that.
     Failed,
 }
 
-/// A read of slots that follow each other.
+/// A read of consecutive slots.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reading {
     pub(crate) purpose: Purpose,
     pub(crate) state: State,
     pub(crate) first: u64,
     pub(crate) count: usize,
-    /// Those that may be taken. The others are read only because they lie between these, or were taken.
+    /// Pages that may be taken. The others have been taken, or are read only because they lie in
+    /// between.
     pub(crate) wanted: Pages,
     pub(crate) began_ns: u64,
-    /// When a fault began to wait for what is read ahead; 0: none has.
+    /// When a fault began to wait for pages that are read ahead; 0: none has.
     pub(crate) awaited_ns: u64,
-    /// `Engine::stale_copies` when it began.
+    /// The value of `Engine::stale_copies` when the read began.
     pub(crate) stale_copies: u32,
 }
 
 impl Reading {
-    /// None yet.
+    /// No read yet.
     pub(crate) const fn free(purpose: Purpose) -> Self {
         let state = State::Free;
         Reading { purpose, state, first: 0, count: 0, wanted: 0, began_ns: 0, awaited_ns: 0, stale_copies: 0 }
     }
 
-    /// These slots' bits of [`Reading::wanted`], as far as it reads them.
+    /// The bits of [`Reading::wanted`] that stand for these slots, as far as the read covers them.
     fn bits(&self, first: FileSlot, count: usize) -> Pages {
         let in_range =
             |page: &usize| (first.raw()..first.raw() + count as u64).contains(&(self.first + *page as u64));
         (0..self.count).filter(in_range).fold(0, |bits, page| bits | 1 << page)
     }
 
-    /// Can all of these slots be had of it, now or soon?
+    /// Whether all of these slots can be had from this read, now or soon.
     pub(crate) fn holds(&self, first: FileSlot, count: usize) -> bool {
         let end = self.first + self.count as u64;
         matches!(self.state, State::UnderWay | State::There | State::Failed)
@@ -76,7 +79,8 @@ impl Reading {
         self.first < first.raw() + count as u64 && first.raw() < self.first + self.count as u64
     }
 
-    /// These slots may be another's by now. What is read for a fault is of no use without them; of what is read ahead the rest stays.
+    /// These slots may belong to another page by now. A read for a fault is of no use without them;
+    /// of a read ahead the other pages stay.
     pub(crate) fn give_up(&mut self, first: FileSlot, count: usize) {
         self.wanted &= !self.bits(first, count);
         if self.purpose == Purpose::Fault || self.wanted == 0 {
@@ -84,7 +88,7 @@ impl Reading {
         }
     }
 
-    /// Nobody wants it any more.
+    /// Nobody wants the pages of this read any more.
     pub(crate) fn forget(&mut self) {
         self.state = match self.state {
             State::UnderWay | State::Forgotten => State::Forgotten,

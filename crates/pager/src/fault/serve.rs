@@ -1,4 +1,5 @@
-//! Serving one fault: find the page, bring it back with what should come along (`readahead.rs`), account for it.
+//! Serving one fault: find the page, bring it back with the pages that should come along
+//! (`readahead.rs`), account for it.
 
 use crate::engine::Engine;
 use crate::fault::handler::{Handler, Interruptions};
@@ -30,7 +31,8 @@ impl Engine {
         }
     }
 
-    /// A page of the program, or of a child that it serves, was poisoned: counted, and named by the supervisor.
+    /// Counts a poisoned page of the program, or of a child that the program serves, and has the
+    /// supervisor name it.
     pub(crate) fn tell_poisoned(&self, address: usize, lost: Lost) {
         self.figures().add(Counter::Poisoned, 1);
         let control = self.descriptors.control.load(Relaxed);
@@ -42,11 +44,11 @@ impl Engine {
         );
     }
 
-    /// Pages went back into the program.
+    /// Counts pages that went back into the program.
     pub(crate) fn note_returned(&self, pages: u64) {
         self.counts.swapped_pages.fetch_sub(pages, Relaxed);
     }
-    /// Pages left the program.
+    /// Counts pages that left the program.
     pub(crate) fn note_gone(&self, pages: u64) {
         self.counts.swapped_pages.fetch_add(pages, Relaxed);
     }
@@ -73,14 +75,15 @@ impl Handler {
             }
             let word = block.word(page_index(address));
             let done = match word.state() {
-                // The evictor is between marking and moving: its section is some tens of microseconds.
+                // The evictor is between marking and moving: its section takes some tens of
+                // microseconds.
                 PageState::Isolated(_) => {
                     drop(engine.locks.moves.lock());
                     false
                 }
                 PageState::Clean(..) => self.serve_clean(block, address, word, fault.access),
-                // Shared after a fork, or protected for a reason that is gone, or the page itself is gone; then the thread faults
-                // anew.
+                // The page is shared after a fork, or protected for a reason that is gone, or
+                // missing itself; in the last case the thread faults anew.
                 _ if fault.access == Access::WriteProtected => self.write_to_protected(block, address),
                 PageState::Leaving(_) | PageState::Stored(_) => {
                     let window = self.window(block, address);
@@ -98,7 +101,8 @@ impl Handler {
                     }
                     resolved
                 }
-                // Only this thread makes these, and has ended each before it serves another fault.
+                // Only this thread sets these states, and it has ended each before it serves
+                // another fault.
                 PageState::Returning(_) | PageState::Filling => {
                     engine.userfault().wake(address, PAGE);
                     true
@@ -110,8 +114,8 @@ impl Handler {
         }
     }
 
-    /// What a fault at `address`, in `block`, should bring in: as the region's history advises, but in the middle of another window no more than a
-    /// piece.
+    /// The pages that a fault at `address`, in `block`, should bring in, as the block's history
+    /// advises; in the middle of another window no more than a piece.
     fn window(&self, block: &Block, address: usize) -> Window {
         let window = self.engine.window(block, address);
         match self.swapin.interruptions {
@@ -120,7 +124,8 @@ impl Handler {
         }
     }
 
-    /// So many pages were filled in the program, one by one: they are charged, and pace what leaves.
+    /// Charges this many pages, which were filled in the program one by one. They also pace the
+    /// rows that leave.
     pub(crate) fn note_came(&mut self, pages: u64) {
         self.engine.member().charge_bytes.fetch_add(pages * PAGE as u64, Relaxed);
         self.engine.embedded.came(pages);

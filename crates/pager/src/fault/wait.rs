@@ -1,4 +1,5 @@
-//! How the handler waits: for messages, for reads that it has begun, for the end of the control connection, and for ticks.
+//! How the handler waits: for messages, for reads that it has begun, for the end of the control
+//! connection, and for ticks.
 
 use crate::fault::handler::{Handler, Holds};
 use crate::kernel::sys;
@@ -8,28 +9,29 @@ use core::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::BorrowedFd;
 
-/// How long a wait lasts at most while a child is looked after that nobody else looks after.
+/// The longest wait while the handler looks after a child that nobody else looks after.
 const SHORT_WAIT: Duration = Duration::from_micros(200);
 
 impl Handler {
     /// Sleeps until there is something to do.
     pub(crate) fn wait(&mut self) {
         let engine = self.engine;
-        // SAFETY: both stay open for the life of this thread.
+        // SAFETY: both descriptors stay open for the life of this thread.
         let (faults, control) = unsafe {
             (
                 BorrowedFd::borrow_raw(engine.userfault().0),
                 BorrowedFd::borrow_raw(engine.descriptors.control.load(Relaxed)),
             )
         };
-        // What is read ahead wakes nobody.
+        // A read ahead wakes nobody.
         let read = self.reads.descriptor().filter(|_| self.holds == Holds::UntilRead);
         if self.holds == Holds::UntilRead && read.is_none() {
-            // What was being read is forgotten, and the ring that would say so is given up: those that wait are looked at again.
+            // The reads are forgotten, and the ring that would report their end is given up: the
+            // faults that wait are looked at again.
             return;
         }
         let short = !engine.fork.is_thawed() || !self.raw_children.is_empty();
-        // The threads of an embedder share its descriptors, which it may close.
+        // The threads of an embedder share its descriptors, so it may close them.
         let ticks = if short || engine.embedded.is_on() { None } else { self.ticks.descriptor() };
         let timeout = match ticks {
             Some(_) => None,
@@ -37,7 +39,7 @@ impl Handler {
             None => Some(TICK),
         };
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
-        // Messages of the control connection are the evictor's; its end is ours.
+        // The evictor reads the messages of the control connection; the handler notices its end.
         let mut polled = [(); 4].map(|()| PollFd::from_borrowed_fd(faults, PollFlags::IN));
         polled[1] = PollFd::from_borrowed_fd(control, PollFlags::RDHUP);
         let mut count = 2;
@@ -51,7 +53,8 @@ impl Handler {
             if engine.embedded.is_stopping() {
                 return;
             }
-            // The supervisor is gone, and with it everybody who could keep the limit and hold our memory's descriptor.
+            // The supervisor is gone, and nobody else could keep the limit and hold our memory's
+            // descriptor.
             sys::kill_self();
         }
         if has_ticked {
